@@ -1,0 +1,58 @@
+// Package controllers is the contract between a server and the controllers it runs: what a controller is, how it is
+// described, and what it gets. Contracts only: package supervisor runs controllers, package loop helps to write them,
+// package catalog lists the ones this server runs.
+package controllers
+
+import (
+	"context"
+)
+
+// Controller does one job for as long as Run lasts. One value serves one Run: every term constructs its controllers
+// afresh.
+type Controller interface {
+	// Run works until ctx ends and returns only after everything it started has ended: goroutines joined, event
+	// handlers removed, queues shut down. It returns nil or ctx's error once ctx has ended. A return before that
+	// means that the controller cannot go on, and ends the term.
+	//
+	// ctx is the term's (for EveryReplica controllers: the process's). Its logger carries shard, replica, epoch and
+	// controller.
+	Run(ctx context.Context) error
+}
+
+// Readier is a Controller that others may have to wait for: those that name it in Descriptor.Needs start after the
+// channel is closed.
+type Readier interface {
+	// Ready is closed once what others need of this controller is there. It stays closed.
+	Ready() <-chan struct{}
+}
+
+// Scope says on which replicas a controller runs.
+type Scope int
+
+const (
+	// LeaderOnly controllers run in a term, on the replica that leads. It is the default.
+	LeaderOnly Scope = iota
+	// EveryReplica controllers run on each replica for as long as its process serves. They get no fencing token.
+	EveryReplica
+)
+
+// String names the scope as logs do.
+func (s Scope) String() string {
+	if s == EveryReplica {
+		return "every-replica"
+	}
+	return "leader-only"
+}
+
+// Descriptor is the registry's entry for a controller.
+type Descriptor struct {
+	// Name is unique in a registry: a DNS label, used in logs and metrics and as the field manager of its writes.
+	Name string
+	// Scope says where it runs.
+	Scope Scope
+	// Needs names controllers of the same scope that must be ready first (see Readier).
+	Needs []string
+	// New constructs the controller. It is called once per term, must start no goroutine and register no handler:
+	// that is Run's to do, and to undo. An error ends the term, as an early return of Run does.
+	New func(ctx context.Context, deps Deps) (Controller, error)
+}

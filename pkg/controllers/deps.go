@@ -1,0 +1,59 @@
+package controllers
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/gentype"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
+	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
+
+	"github.com/regent-project/regent/pkg/election/fence"
+	"github.com/regent-project/regent/pkg/server/clusters"
+)
+
+// Deps is what a constructor gets. Clients belong to the term and stop working when it has ended; informers and
+// Resources belong to the process and are warm on standbys too.
+type Deps struct {
+	// Shard is the shard's name, Replica this process's.
+	Shard, Replica string
+	// BaseURL is the URL under which clients reach the shard, without a trailing slash and without /clusters.
+	BaseURL string
+	// Token proves the term; it is zero without leader election and for EveryReplica controllers. Clients already
+	// carry it: a controller needs it only for effects outside of the shard.
+	Token     fence.Token
+	Clients   Clients
+	Informers Informers
+	// Resources are the resources this server stores, of all groups.
+	Resources []Resource
+}
+
+// Clients reach every logical cluster: each call goes to the one in its context (clusters.With), and fails with
+// clusters.ErrNoCluster without it.
+type Clients struct {
+	Kube            kubernetes.Interface
+	Dynamic         dynamic.Interface
+	Metadata        metadata.Interface
+	Workspaces      *gentype.ClientWithList[*tenancyv1alpha1.Workspace, *tenancyv1alpha1.WorkspaceList]
+	LogicalClusters *gentype.ClientWithList[*corev1alpha1.LogicalCluster, *corev1alpha1.LogicalClusterList]
+}
+
+// Informers are process-lifetime caches over all logical clusters. Objects in them are shared: do not modify.
+type Informers struct {
+	Namespaces      *clusters.Informer[*corev1.Namespace]
+	Workspaces      *clusters.Informer[*tenancyv1alpha1.Workspace]
+	LogicalClusters *clusters.Informer[*corev1alpha1.LogicalCluster]
+	// Metadata has one informer for each of Deps.Resources.
+	Metadata map[schema.GroupVersionResource]*clusters.Informer[*metav1.PartialObjectMetadata]
+}
+
+// Resource is one stored resource.
+type Resource struct {
+	GVR        schema.GroupVersionResource
+	Kind       string
+	Namespaced bool
+}

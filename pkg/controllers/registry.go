@@ -1,0 +1,99 @@
+package controllers
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// Registry is a fixed, validated set of descriptors. Nothing is added to it after NewRegistry.
+type Registry struct {
+	descriptors []Descriptor
+}
+
+// NewRegistry validates the descriptors and keeps them in the given order. The error names every faulty entry: an
+// empty, malformed or repeated name, no constructor, a need that is unknown, of another scope, or circular.
+func NewRegistry(descriptors ...Descriptor) (*Registry, error) {
+	var errs []error
+	byName := map[string]Descriptor{}
+	for i, d := range descriptors {
+		if d.Name == "" {
+			errs = append(errs, fmt.Errorf("controller %d of %d has no name: give every descriptor a unique Name", i+1, len(descriptors)))
+			continue
+		}
+		if msgs := validation.IsDNS1123Label(d.Name); len(msgs) > 0 {
+			errs = append(errs, fmt.Errorf("controller name %q is not a DNS label: %s", d.Name, strings.Join(msgs, "; ")))
+		}
+		if _, ok := byName[d.Name]; ok {
+			errs = append(errs, fmt.Errorf("controller %q is registered twice: names must be unique", d.Name))
+		}
+		if d.New == nil {
+			errs = append(errs, fmt.Errorf("controller %q has no constructor: set New", d.Name))
+		}
+		if d.Scope != LeaderOnly && d.Scope != EveryReplica {
+			errs = append(errs, fmt.Errorf("controller %q has unknown scope %d", d.Name, d.Scope))
+		}
+		byName[d.Name] = d
+	}
+	for _, d := range descriptors {
+		for _, need := range d.Needs {
+			switch n, ok := byName[need]; {
+			case !ok:
+				errs = append(errs, fmt.Errorf("controller %q needs %q, which is not registered", d.Name, need))
+			case n.Scope != d.Scope:
+				errs = append(errs, fmt.Errorf("controller %q (%s) needs %q (%s): both must have the same scope", d.Name, d.Scope, need, n.Scope))
+			}
+		}
+	}
+	if cycle := findCycle(descriptors, byName); cycle != nil {
+		errs = append(errs, fmt.Errorf("controllers need each other in a circle: %s", strings.Join(cycle, " -> ")))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("invalid controller registry: %w", err)
+	}
+	return &Registry{descriptors: slices.Clone(descriptors)}, nil
+}
+
+// Scoped returns the descriptors of a scope, in registration order.
+func (r *Registry) Scoped(scope Scope) []Descriptor {
+	var out []Descriptor
+	for _, d := range r.descriptors {
+		if d.Scope == scope {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// findCycle returns the names along one circle of needs, or nil.
+func findCycle(descriptors []Descriptor, byName map[string]Descriptor) []string {
+	done := map[string]bool{}
+	var path []string
+	var visit func(name string) []string
+	visit = func(name string) []string {
+		if i := slices.Index(path, name); i >= 0 {
+			return append(slices.Clone(path[i:]), name)
+		}
+		if done[name] {
+			return nil
+		}
+		path = append(path, name)
+		for _, need := range byName[name].Needs {
+			if cycle := visit(need); cycle != nil {
+				return cycle
+			}
+		}
+		path = path[:len(path)-1]
+		done[name] = true
+		return nil
+	}
+	for _, d := range descriptors {
+		if cycle := visit(d.Name); cycle != nil {
+			return cycle
+		}
+	}
+	return nil
+}
