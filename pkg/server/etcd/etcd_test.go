@@ -1,0 +1,121 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		goleak.IgnoreAnyFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"),
+		// Started by packages' init functions, for the life of the process.
+		goleak.IgnoreAnyFunction("go.opencensus.io/stats/view.(*worker).start"),
+	)
+}
+
+func TestWhatWasWrittenSurvivesARestart(t *testing.T) {
+	directory := t.TempDir()
+	first := start(t, directory)
+	put(t, first, "k", "v")
+	first.Close()
+
+	second := start(t, directory)
+	defer second.Close()
+	if got := get(t, second, "k"); got != "v" {
+		t.Errorf("after a restart k = %q, want v", got)
+	}
+}
+
+func TestADirectoryInUseIsRefusedWithAdvice(t *testing.T) {
+	directory := t.TempDir()
+	s := start(t, directory)
+	defer s.Close()
+
+	_, err := Start(t.Context(), Config{Directory: directory})
+	var inUse *InUseError
+	if !errors.As(err, &inUse) {
+		t.Fatalf("second Start returned %v, want an InUseError", err)
+	}
+	if inUse.Endpoint != s.Endpoint() || !strings.Contains(err.Error(), "--etcd-servers="+s.Endpoint()) {
+		t.Errorf("the error does not say where the running etcd serves: %v", err)
+	}
+}
+
+func TestATakenPortIsAnErrorThatFreesTheDirectory(t *testing.T) {
+	s := start(t, t.TempDir())
+	defer s.Close()
+	port := s.etcd.Clients[0].Addr().String()
+	_, number, _ := strings.Cut(port, ":")
+
+	directory := t.TempDir()
+	if _, err := Start(t.Context(), Config{Directory: directory, ClientPort: atoi(t, number)}); err == nil {
+		t.Fatal("Start on a taken port succeeded")
+	}
+	start(t, directory).Close()
+}
+
+func TestStartEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cause := errors.New("the operator changed her mind")
+	cancel(cause)
+	directory := t.TempDir()
+	if s, err := Start(ctx, Config{Directory: directory}); err == nil {
+		s.Close() // it was ready at once: as good
+	} else if !errors.Is(err, cause) {
+		t.Errorf("Start returned %v, want the context's cause", err)
+	}
+	start(t, directory).Close()
+}
+
+func start(t *testing.T, directory string) *Server {
+	t.Helper()
+	s, err := Start(t.Context(), Config{Directory: directory})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func client(t *testing.T, s *Server) *clientv3.Client {
+	t.Helper()
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Endpoint()}, DialTimeout: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func put(t *testing.T, s *Server, key, value string) {
+	t.Helper()
+	c := client(t, s)
+	defer func() { _ = c.Close() }()
+	if _, err := c.Put(t.Context(), key, value); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func get(t *testing.T, s *Server, key string) string {
+	t.Helper()
+	c := client(t, s)
+	defer func() { _ = c.Close() }()
+	resp, err := c.Get(t.Context(), key)
+	if err != nil || len(resp.Kvs) != 1 {
+		t.Fatalf("get %s: %v, %v", key, resp, err)
+	}
+	return string(resp.Kvs[0].Value)
+}
+
+func atoi(t *testing.T, s string) int {
+	t.Helper()
+	n := 0
+	for _, r := range s {
+		n = 10*n + int(r-'0')
+	}
+	return n
+}

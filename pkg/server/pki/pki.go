@@ -1,0 +1,176 @@
+// Package pki makes and keeps what a shard's replicas must have in common to be one API server to their clients: the
+// certificate authority, the admin's client certificate, and the kubeconfig that holds them.
+//
+// Keys are made once. Replicas that start at the same moment with the same directory end up with the same keys; a crash
+// half-way leaves nothing that a later start would mistake for the whole. Files are readable by their owner only.
+//
+// Each process has a serving certificate of its own, signed by the authority and kept in memory: its names follow the
+// process's flags, and its key is never shared and never on disk.
+package pki
+
+import (
+	"crypto"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
+)
+
+// Names of the files in the directory.
+const (
+	CACertFile    = "ca.crt"
+	CAKeyFile     = "ca.key"
+	AdminCertFile = "admin.crt"
+	AdminKeyFile  = "admin.key"
+)
+
+// Bundle is the content of the directory.
+type Bundle struct {
+	// CAPEM is the authority's certificate.
+	CAPEM []byte
+	// AdminCertPEM and AdminKeyPEM prove a member of system:masters.
+	AdminCertPEM, AdminKeyPEM []byte
+
+	directory string
+	ca        *x509.Certificate
+	caKey     crypto.Signer // nil if the operator keeps the key elsewhere
+}
+
+// Ensure returns what the directory holds, and makes what is missing. An operator may put files of her own there
+// before the first start; with a ca.crt and no ca.key nothing can be signed here.
+func Ensure(directory string) (*Bundle, error) {
+	if err := os.MkdirAll(directory, 0o700); err != nil {
+		return nil, fmt.Errorf("cannot create the directory for keys: %w", err)
+	}
+	unlock, err := lock(filepath.Join(directory, "lock"))
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	b := &Bundle{directory: directory}
+	if err := b.ensureCA(); err != nil {
+		return nil, err
+	}
+	if err := b.ensureAdmin(); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// ServingCert issues a certificate for a server that clients reach under the given names and addresses.
+func (b *Bundle) ServingCert(names []string, addresses []net.IP) (certPEM, keyPEM []byte, err error) {
+	if b.caKey == nil {
+		return nil, nil, b.noKeyError("a serving certificate", "give --tls-cert-file and --tls-private-key-file")
+	}
+	return issue(b.ca, b.caKey, servingTemplate(names, addresses))
+}
+
+// ensureCA loads the authority or makes it. The certificate is written last: without it a key is the remainder of a
+// start that was cut short.
+func (b *Bundle) ensureCA() error {
+	certFile, keyFile := b.file(CACertFile), b.file(CAKeyFile)
+	if !exists(certFile) {
+		certPEM, keyPEM, err := newAuthority()
+		if err != nil {
+			return err
+		}
+		if err := writeAll(file{keyFile, keyPEM}, file{certFile, certPEM}); err != nil {
+			return err
+		}
+	}
+	var err error
+	if b.CAPEM, err = os.ReadFile(certFile); err != nil {
+		return fmt.Errorf("cannot read the certificate authority: %w", err)
+	}
+	certs, err := cert.ParseCertsPEM(b.CAPEM)
+	if err != nil {
+		return fmt.Errorf("%s holds no certificate, restore it from another replica: %w", certFile, err)
+	}
+	b.ca = certs[0]
+	keyPEM, err := os.ReadFile(keyFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cannot read the certificate authority's key: %w", err)
+	}
+	key, err := keyutil.ParsePrivateKeyPEM(keyPEM)
+	if err != nil {
+		return fmt.Errorf("%s holds no key, restore it from another replica: %w", keyFile, err)
+	}
+	signer, ok := key.(crypto.Signer)
+	if !ok || !samePublicKey(signer.Public(), b.ca.PublicKey) {
+		return fmt.Errorf("%s is not the key of %s: copy both from the same place", keyFile, certFile)
+	}
+	b.caKey = signer
+	return nil
+}
+
+// ensureAdmin loads the admin's certificate or makes it, the certificate last.
+func (b *Bundle) ensureAdmin() error {
+	certFile, keyFile := b.file(AdminCertFile), b.file(AdminKeyFile)
+	if !exists(certFile) {
+		if b.caKey == nil {
+			return b.noKeyError("the admin's certificate "+certFile, "copy the whole directory from another replica")
+		}
+		certPEM, keyPEM, err := issue(b.ca, b.caKey, adminTemplate())
+		if err != nil {
+			return err
+		}
+		if err := writeAll(file{keyFile, keyPEM}, file{certFile, certPEM}); err != nil {
+			return err
+		}
+	}
+	var err error
+	if b.AdminCertPEM, err = os.ReadFile(certFile); err != nil {
+		return fmt.Errorf("cannot read the admin's certificate: %w", err)
+	}
+	if b.AdminKeyPEM, err = os.ReadFile(keyFile); err != nil {
+		return fmt.Errorf("cannot read the admin's key: %w", err)
+	}
+	certs, err := cert.ParseCertsPEM(b.AdminCertPEM)
+	if err != nil {
+		return fmt.Errorf("%s holds no certificate, remove it and its key to have them made again: %w", certFile, err)
+	}
+	if err := certs[0].CheckSignatureFrom(b.ca); err != nil {
+		return fmt.Errorf("%s is not signed by %s, remove it and its key to have them made again: %w", certFile, b.file(CACertFile), err)
+	}
+	return nil
+}
+
+func (b *Bundle) file(name string) string { return filepath.Join(b.directory, name) }
+
+func (b *Bundle) noKeyError(what, advice string) error {
+	return fmt.Errorf("cannot sign %s without %s: %s", what, b.file(CAKeyFile), advice)
+}
+
+// lock waits for the other replicas that use the directory.
+func lock(name string) (unlock func(), err error) {
+	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the lock file of the directory for keys: %w", err)
+	}
+	for {
+		err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX)
+		if !errors.Is(err, syscall.EINTR) {
+			break
+		}
+	}
+	if err != nil {
+		_ = file.Close()
+		return nil, fmt.Errorf("cannot lock %s: %w", name, err)
+	}
+	return func() { _ = file.Close() }, nil
+}
+
+func exists(name string) bool {
+	_, err := os.Stat(name)
+	return err == nil
+}

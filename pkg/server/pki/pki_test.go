@@ -1,0 +1,166 @@
+package pki
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+func TestReplicasThatStartTogetherShareTheirKeys(t *testing.T) {
+	directory := filepath.Join(t.TempDir(), "pki")
+	bundles := make([]*Bundle, 16)
+	var wg sync.WaitGroup
+	for i := range bundles {
+		wg.Go(func() {
+			b, err := Ensure(directory)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			bundles[i] = b
+		})
+	}
+	wg.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	for _, b := range bundles[1:] {
+		if !bytes.Equal(b.CAPEM, bundles[0].CAPEM) || !bytes.Equal(b.AdminKeyPEM, bundles[0].AdminKeyPEM) {
+			t.Fatal("two replicas got different keys")
+		}
+	}
+}
+
+func TestFilesAreTheOwnersOnly(t *testing.T) {
+	directory := filepath.Join(t.TempDir(), "pki")
+	b := ensure(t, directory)
+	if _, err := b.WriteKubeconfig(filepath.Join(directory, "admin.kubeconfig"), Kubeconfig{BaseURL: "https://h:1"}); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(directory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if mode := info.Mode().Perm(); mode != 0o600 {
+			t.Errorf("%s has mode %o, want 600", e.Name(), mode)
+		}
+		if strings.HasPrefix(e.Name(), ".") {
+			t.Errorf("temporary file %s was left behind", e.Name())
+		}
+	}
+}
+
+func TestAStartCutShortIsMadeGood(t *testing.T) {
+	directory := t.TempDir()
+	if err := os.WriteFile(filepath.Join(directory, CAKeyFile), []byte("half a k"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ensure(t, directory)
+}
+
+func TestAServingCertificateProvesItsNamesToTheAdmin(t *testing.T) {
+	b := ensure(t, t.TempDir())
+	certPEM, keyPEM, err := b.ServingCert([]string{"localhost"}, []net.IP{net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair(certPEM, keyPEM)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(b.CAPEM)
+	for _, name := range []string{"localhost", "127.0.0.1"} {
+		if _, err := pair.Leaf.Verify(x509.VerifyOptions{DNSName: name, Roots: roots}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestMismatchedFilesAreRefusedByName(t *testing.T) {
+	for _, c := range []struct{ replace, with, named string }{
+		{CAKeyFile, CAKeyFile, CAKeyFile},
+		{AdminCertFile, AdminCertFile, AdminCertFile},
+	} {
+		t.Run(c.replace, func(t *testing.T) {
+			directory, other := t.TempDir(), t.TempDir()
+			ensure(t, directory)
+			ensure(t, other)
+			content, err := os.ReadFile(filepath.Join(other, c.with))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(directory, c.replace), content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Ensure(directory); err == nil || !strings.Contains(err.Error(), c.named) {
+				t.Errorf("got %v, want an error that names %s", err, c.named)
+			}
+		})
+	}
+}
+
+func TestTheAuthoritysKeyMayBeKeptElsewhere(t *testing.T) {
+	directory := t.TempDir()
+	ensure(t, directory)
+	if err := os.Remove(filepath.Join(directory, CAKeyFile)); err != nil {
+		t.Fatal(err)
+	}
+	b := ensure(t, directory)
+	if _, _, err := b.ServingCert(nil, nil); err == nil || !strings.Contains(err.Error(), "--tls-cert-file") {
+		t.Errorf("got %v, want advice", err)
+	}
+}
+
+func TestTheKubeconfigIsRewrittenOnlyWhenAskedToAndDifferent(t *testing.T) {
+	directory := t.TempDir()
+	b := ensure(t, directory)
+	name := filepath.Join(directory, "admin.kubeconfig")
+	write := func(cfg Kubeconfig, want string) {
+		t.Helper()
+		got, err := b.WriteKubeconfig(name, cfg)
+		if err != nil || got != want {
+			t.Fatalf("WriteKubeconfig(%+v) = %q, %v; want %q", cfg, got, err, want)
+		}
+	}
+	write(Kubeconfig{BaseURL: "https://a:1", Direct: map[string]string{"replica-0": "https://r:2"}}, "https://a:1")
+	write(Kubeconfig{BaseURL: "https://b:1"}, "https://a:1")
+	write(Kubeconfig{BaseURL: "https://a:1", Replace: true}, "https://a:1")
+
+	cfg, err := clientcmd.LoadFromFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for context, url := range map[string]string{
+		"root":         "https://a:1/clusters/root",
+		"system:admin": "https://a:1/clusters/system:admin",
+		"replica-0":    "https://r:2/clusters/root",
+	} {
+		if got := cfg.Clusters[context].Server; got != url {
+			t.Errorf("context %s leads to %s, want %s", context, got, url)
+		}
+	}
+	write(Kubeconfig{BaseURL: "https://b:1", Replace: true}, "https://b:1")
+}
+
+func ensure(t *testing.T, directory string) *Bundle {
+	t.Helper()
+	b, err := Ensure(directory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
