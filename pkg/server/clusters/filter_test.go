@@ -1,0 +1,180 @@
+package clusters
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"path"
+	"strings"
+	"testing"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/sets"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
+)
+
+// known resolves what it maps, and every name of a system cluster.
+type known map[string]logicalcluster.Name
+
+func (k known) Resolve(_ context.Context, path logicalcluster.Path) (logicalcluster.Name, error) {
+	if isSystem(logicalcluster.Name(path.String())) {
+		return logicalcluster.Name(path.String()), nil
+	}
+	if path == Root.Path() && k["root"] == "" {
+		return "", newUnavailable("not yet")
+	}
+	if name, ok := k[path.String()]; ok {
+		return name, nil
+	}
+	return "", notFound(path)
+}
+
+func newFilter(resolver Resolver) *Filter {
+	return &Filter{
+		Resolver:    resolver,
+		InProcess:   func(req *http.Request) bool { return req.Header.Get("In-Process") != "" },
+		RequestInfo: &apirequest.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")},
+		Serializer:  serializer.NewCodecFactory(runtime.NewScheme()),
+	}
+}
+
+// seen is what the handler behind the filter gets; status is what the client gets.
+type seen struct {
+	cluster logicalcluster.Name
+	path    string
+	status  int
+	header  http.Header
+}
+
+func serve(f *Filter, req *http.Request) seen {
+	var s seen
+	recorder := httptest.NewRecorder()
+	f.Wrap(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+		s.cluster, _ = From(req.Context())
+		s.path = req.URL.EscapedPath()
+	})).ServeHTTP(recorder, req)
+	s.status, s.header = recorder.Code, recorder.Header()
+	return s
+}
+
+func TestARequestReachesTheClusterItNamesAndNoOther(t *testing.T) {
+	f := newFilter(known{"root": "root", "root:a": "x1", "x1": "x1"})
+	for _, c := range []struct {
+		method, url string
+		inProcess   bool
+		want        seen
+	}{
+		{url: "/clusters/root/api/v1/namespaces", want: seen{cluster: "root", path: "/api/v1/namespaces", status: 200}},
+		{url: "/clusters/root:a/api", want: seen{cluster: "x1", path: "/api", status: 200}},
+		{url: "/clusters/root%3Aa/api", want: seen{cluster: "x1", path: "/api", status: 200}},
+		{url: "/clusters/x1", want: seen{cluster: "x1", path: "/", status: 200}},
+		{url: "/clusters/system:admin/apis", want: seen{cluster: "system:admin", path: "/apis", status: 200}},
+		{url: "/clusters/unknown/api", want: seen{status: 404}},
+		{url: "/clusters/unknown/api", inProcess: true, want: seen{cluster: "unknown", path: "/api", status: 200}},
+		{url: "/clusters/root:a/api", inProcess: true, want: seen{cluster: "x1", path: "/api", status: 200}},
+
+		{url: "/clusters/*/api/v1/configmaps", want: seen{cluster: "*", path: "/api/v1/configmaps", status: 200}},
+		{url: "/clusters/%2A/api/v1/configmaps?watch=true", want: seen{cluster: "*", path: "/api/v1/configmaps", status: 200}},
+		{url: "/clusters/*/apis", want: seen{cluster: "*", path: "/apis", status: 200}},
+		{method: "POST", url: "/clusters/*/api/v1/namespaces", want: seen{status: 405}},
+		{method: "DELETE", url: "/clusters/*/api/v1/namespaces", inProcess: true, want: seen{status: 405}},
+		{url: "/clusters/*/api/v1/namespaces/default/configmaps", want: seen{status: 400}},
+		{url: "/clusters/*/api/v1/namespaces/default", want: seen{status: 400}},
+		{url: "/clusters/*/api/v1/configmaps?fieldSelector=metadata.name=a", want: seen{status: 400}},
+
+		{url: "/api/v1/namespaces", want: seen{status: 404}},
+		{url: "/openapi/v2", want: seen{status: 404}},
+		{url: "/", want: seen{status: 404}},
+		{url: "/readyz", want: seen{path: "/readyz", status: 200}},
+		{url: "/readyz/etcd", want: seen{path: "/readyz/etcd", status: 200}},
+		{url: "/clusters/unknown/livez", want: seen{path: "/livez", status: 200}},
+		{url: "/livez/../api/v1/secrets", want: seen{status: 404}},
+
+		{url: "/clusters//api", want: seen{status: 400}},
+		{url: "/clusters/Root/api", want: seen{status: 400}},
+		{url: "/clusters/root:/api", want: seen{status: 400}},
+		{url: "/clusters/root:*/api", want: seen{status: 400}},
+		{url: "/clusters/system:a%2Fb/api", want: seen{status: 400}},
+		{url: "/clusters/root/..%2Fx1/api", want: seen{status: 400}},
+		{url: "/clusters/root/../x1/api", want: seen{status: 400}},
+		{url: "/clusters/root//api", want: seen{status: 400}},
+		{url: "/clusters/root/api/v1/namespaces/a%2Fb", want: seen{status: 400}},
+	} {
+		t.Run(c.method+c.url, func(t *testing.T) {
+			if c.method == "" {
+				c.method = http.MethodGet
+			}
+			req := httptest.NewRequest(c.method, c.url, nil)
+			if c.inProcess {
+				req.Header.Set("In-Process", "yes")
+			}
+			got := serve(f, req)
+			got.header = nil
+			if got.cluster != c.want.cluster || got.path != c.want.path || got.status != c.want.status {
+				t.Errorf("got %+v, want %+v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestRootIsUnavailableWithRetryAfterUntilBootstrapped(t *testing.T) {
+	got := serve(newFilter(known{}), httptest.NewRequest(http.MethodGet, "/clusters/root/api", nil))
+	if got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" {
+		t.Errorf("got %d with Retry-After %q", got.status, got.header.Get("Retry-After"))
+	}
+}
+
+// FuzzNoURLEscapesItsCluster checks that what the filter takes for the cluster is what stands in the URL in its place,
+// and that nothing which cleans or decodes the rest once more arrives at another path.
+func FuzzNoURLEscapesItsCluster(f *testing.F) {
+	for _, seed := range []string{
+		"/clusters/root/api", "/clusters/%2A/api", "/clusters/root%2f..%2fother/api", "/clusters/root/../other/api",
+		"/clusters/root:a:b/apis/x", "/clusters/./root", "//clusters/root/api", "/clusters/system:a/%2e%2e/api",
+		"/clusters/root/livez/../../other/api", "/livez/%2e%2e/api", "/clusters/*/api\x00", "/clusters/root%00/api",
+		"/clusters/root%5c..%5cother/api", "/clusters/root;x/api", "/clusters/root?/api", "/readyz/clusters/root",
+	} {
+		f.Add(seed)
+	}
+	filter := newFilter(anything{})
+	f.Fuzz(func(t *testing.T, raw string) {
+		u, err := url.ParseRequestURI(raw)
+		if err != nil || u.Host != "" || !strings.HasPrefix(u.Path, "/") {
+			return
+		}
+		req := &http.Request{Method: http.MethodGet, URL: u, Header: http.Header{}}
+		got := serve(filter, req)
+		if got.path == "" {
+			return
+		}
+		rest, err := url.PathUnescape(got.path)
+		if err != nil {
+			t.Fatalf("%q: the path behind the filter does not decode: %v", raw, err)
+		}
+		if cleaned := path.Clean(rest); cleaned != rest && cleaned+"/" != rest {
+			t.Fatalf("%q: the path behind the filter, %q, is not clean", raw, rest)
+		}
+		if got.cluster == "" {
+			if !ofTheProcess(rest) {
+				t.Fatalf("%q: %q was let through without a cluster", raw, rest)
+			}
+			return
+		}
+		if got.cluster != Wildcard && !IsValidName(got.cluster) && !got.cluster.Path().IsValid() {
+			t.Fatalf("%q: cluster %q is not valid", raw, got.cluster)
+		}
+		want := "/clusters/" + got.cluster.String() + rest
+		if u.Path != want && u.Path+"/" != want {
+			t.Fatalf("%q: decoded %q, but taken apart as %q", raw, u.Path, want)
+		}
+	})
+}
+
+// anything resolves every path to itself.
+type anything struct{}
+
+func (anything) Resolve(_ context.Context, path logicalcluster.Path) (logicalcluster.Name, error) {
+	return logicalcluster.Name(path.String()), nil
+}

@@ -1,0 +1,75 @@
+package clusters
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
+)
+
+// Gate admits writes according to the state of their logical cluster: until it is Ready only members of
+// system:masters may write, and once it is being deleted nobody may create.
+//
+// Creations are judged by a read from storage, because the deletion counts what is left: an object created by a replica
+// whose cache is behind would survive its cluster. (The gate is an admission plugin, not a handler, since only there is
+// it known whether an apply or a put creates.)
+type Gate struct {
+	Directory *Directory
+}
+
+// Handles implements admission.Interface.
+func (g *Gate) Handles(operation admission.Operation) bool { return operation != admission.Connect }
+
+// Validate implements admission.ValidationInterface.
+func (g *Gate) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	cluster, ok := From(ctx)
+	if !ok {
+		return admission.NewForbidden(a, ErrNoCluster)
+	}
+	if isSystem(cluster) || a.GetResource().GroupResource() == corev1alpha1.Resource("logicalclusters") && privileged(a) {
+		return nil
+	}
+	if a.GetOperation() == admission.Create && a.GetSubresource() == "" {
+		return g.validateCreate(ctx, cluster, a)
+	}
+	if privileged(a) {
+		return nil
+	}
+	lc, err := g.Directory.LogicalCluster(ctx, cluster)
+	if err != nil {
+		return readError(cluster.Path(), err)
+	}
+	return g.checkReady(lc, cluster, a)
+}
+
+func (g *Gate) validateCreate(ctx context.Context, cluster logicalcluster.Name, a admission.Attributes) error {
+	lc, err := g.Directory.Live.LogicalCluster(ctx, cluster)
+	if apierrors.IsNotFound(err) {
+		return admission.NewForbidden(a, fmt.Errorf("logical cluster %q does not exist (any more)", cluster))
+	}
+	if err != nil {
+		return readError(cluster.Path(), err)
+	}
+	if !lc.DeletionTimestamp.IsZero() {
+		return admission.NewForbidden(a, fmt.Errorf("logical cluster %q is being deleted: nothing can be created in it", cluster))
+	}
+	return g.checkReady(lc, cluster, a)
+}
+
+func (g *Gate) checkReady(lc *corev1alpha1.LogicalCluster, cluster logicalcluster.Name, a admission.Attributes) error {
+	if lc.Status.Phase == corev1alpha1.LogicalClusterPhaseReady || privileged(a) {
+		return nil
+	}
+	return admission.NewForbidden(a, fmt.Errorf("logical cluster %q is not Ready yet: its phase is %q", cluster, lc.Status.Phase))
+}
+
+func privileged(a admission.Attributes) bool {
+	return a.GetUserInfo() != nil && slices.Contains(a.GetUserInfo().GetGroups(), user.SystemPrivilegedGroup)
+}
+
+var _ admission.ValidationInterface = (*Gate)(nil)

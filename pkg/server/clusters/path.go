@@ -1,0 +1,72 @@
+package clusters
+
+import (
+	"errors"
+	"net/url"
+	"strings"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+)
+
+// prefix begins the URL path of every request for a logical cluster.
+const prefix = "/clusters/"
+
+var (
+	errNoCluster   = errors.New("the request names no logical cluster: its path must begin with /clusters/<path or name>, as in /clusters/root/api")
+	errBadCluster  = errors.New("the path after /clusters/ is no logical cluster: it must be colon-separated names of lower-case letters, digits and dashes, as in root:team:project")
+	errBadEncoding = errors.New("the URL path must not contain encoded slashes, empty or dot segments")
+)
+
+// splitPath splits a request's URL into the logical cluster it names and the path within it, which begins with a slash.
+// The returned path is decoded, and clean of anything that another decoding or cleaning could turn into another
+// cluster's.
+func splitPath(u *url.URL) (cluster logicalcluster.Path, rest string, err error) {
+	after, ok := strings.CutPrefix(u.Path, prefix)
+	if !ok {
+		return logicalcluster.Path{}, "", errNoCluster
+	}
+	if hasEncodedSlash(u.RawPath) {
+		return logicalcluster.Path{}, "", errBadEncoding
+	}
+	segment, rest, _ := strings.Cut(after, "/")
+	rest = "/" + rest
+	if !isClean(rest) {
+		return logicalcluster.Path{}, "", errBadEncoding
+	}
+	path := logicalcluster.NewPath(segment)
+	if segment == Wildcard.String() {
+		return path, rest, nil
+	}
+	if !path.IsValid() {
+		return logicalcluster.Path{}, "", errBadCluster
+	}
+	return path, rest, nil
+}
+
+// isClean reports whether no segment is empty (but the last), ".", or "..", and no control character is in the path.
+func isClean(path string) bool {
+	segments := strings.Split(strings.TrimPrefix(path, "/"), "/")
+	for i, s := range segments {
+		if s == "." || s == ".." || (s == "" && i < len(segments)-1) {
+			return false
+		}
+	}
+	return !strings.ContainsFunc(path, func(r rune) bool { return r < 0x20 || r == 0x7f })
+}
+
+// hasEncodedSlash looks for the characters that separate segments once they are decoded.
+func hasEncodedSlash(rawPath string) bool {
+	lower := strings.ToLower(rawPath)
+	return strings.Contains(lower, "%2f") || strings.Contains(lower, "%5c")
+}
+
+// ofTheProcess reports whether a path is one of the replica's own endpoints, which answer for the process and not for a
+// logical cluster.
+func ofTheProcess(path string) bool {
+	for _, p := range []string{"/livez", "/readyz", "/healthz", "/metrics", "/version", "/debug", "/statusz", "/flagz"} {
+		if path == p || strings.HasPrefix(path, p+"/") {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,120 @@
+package clusters
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
+	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// retryAfterSeconds is what clients are told to wait for a shard that is about to be bootstrapped.
+const retryAfterSeconds = 1
+
+// Live reads single objects from storage. A missing object is a NotFound of k8s.io/apimachinery/pkg/api/errors.
+type Live interface {
+	Workspace(ctx context.Context, cluster logicalcluster.Name, name string) (*tenancyv1alpha1.Workspace, error)
+	LogicalCluster(ctx context.Context, cluster logicalcluster.Name) (*corev1alpha1.LogicalCluster, error)
+}
+
+// Directory resolves paths from informers that live as long as the process; on a miss it reads once from storage, so
+// that a cluster made through another replica is found at once, and one that is gone costs a read, not a wait.
+type Directory struct {
+	Workspaces      *Informer[*tenancyv1alpha1.Workspace]
+	LogicalClusters *Informer[*corev1alpha1.LogicalCluster]
+	Live            Live
+}
+
+// Resolve implements Resolver. A path is a cluster's name followed by the names of workspaces, each in the cluster that
+// the one before it leads to.
+func (d *Directory) Resolve(ctx context.Context, path logicalcluster.Path) (logicalcluster.Name, error) {
+	segments := splitSegments(path)
+	name, err := d.first(ctx, segments[0])
+	if err != nil {
+		return "", err
+	}
+	for _, segment := range segments[1:] {
+		if name, err = d.child(ctx, name, segment, path); err != nil {
+			return "", err
+		}
+	}
+	return name, nil
+}
+
+// LogicalCluster returns the LogicalCluster of a cluster, or NotFound.
+func (d *Directory) LogicalCluster(ctx context.Context, name logicalcluster.Name) (*corev1alpha1.LogicalCluster, error) {
+	if lc, ok := d.LogicalClusters.Get(Key{Cluster: name, Name: corev1alpha1.LogicalClusterName}); ok {
+		return lc, nil
+	}
+	return d.Live.LogicalCluster(ctx, name)
+}
+
+// first checks that the cluster exists in which a path begins.
+func (d *Directory) first(ctx context.Context, segment string) (logicalcluster.Name, error) {
+	name := logicalcluster.Name(segment)
+	if isSystem(name) {
+		return name, nil
+	}
+	lc, err := d.LogicalCluster(ctx, name)
+	switch {
+	case err == nil && (name != Root || lc.Status.Phase == corev1alpha1.LogicalClusterPhaseReady):
+		return name, nil
+	case name == Root && (err == nil || apierrors.IsNotFound(err)):
+		return "", newUnavailable("the shard is being bootstrapped: try again in a moment; if this lasts, no replica leads")
+	case apierrors.IsNotFound(err):
+		return "", notFound(name.Path())
+	}
+	return "", readError(name.Path(), err)
+}
+
+// child returns the cluster of the workspace with the given name in parent.
+func (d *Directory) child(ctx context.Context, parent logicalcluster.Name, segment string, path logicalcluster.Path) (logicalcluster.Name, error) {
+	ws, ok := d.Workspaces.Get(Key{Cluster: parent, Name: segment})
+	if !ok || ws.Spec.Cluster == "" {
+		var err error
+		if ws, err = d.Live.Workspace(ctx, parent, segment); apierrors.IsNotFound(err) {
+			return "", notFound(path)
+		} else if err != nil {
+			return "", readError(path, err)
+		}
+	}
+	if ws.Spec.Cluster == "" {
+		return "", notFound(path)
+	}
+	return logicalcluster.Name(ws.Spec.Cluster), nil
+}
+
+// isSystem reports whether a cluster always exists and has no LogicalCluster.
+func isSystem(name logicalcluster.Name) bool { return strings.HasPrefix(name.String(), "system:") }
+
+// splitSegments splits a path into the name of a cluster and the names of workspaces. The name of a system cluster has
+// colons itself and no workspaces below.
+func splitSegments(path logicalcluster.Path) []string {
+	if isSystem(logicalcluster.Name(path.String())) {
+		return []string{path.String()}
+	}
+	return strings.Split(path.String(), ":")
+}
+
+func notFound(path logicalcluster.Path) error {
+	return newNotFound(fmt.Sprintf("logical cluster %q not found", path))
+}
+
+func readError(path logicalcluster.Path, err error) error {
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+		return err
+	}
+	return newUnavailable(fmt.Sprintf("cannot find logical cluster %q at the moment: %v", path, err))
+}
+
+// newUnavailable is a 503 that tells clients to come back.
+func newUnavailable(message string) error {
+	err := apierrors.NewServiceUnavailable(message)
+	err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: retryAfterSeconds}
+	return err
+}
