@@ -1,0 +1,235 @@
+package clusters
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+)
+
+// Object is what an Informer holds: a pointer to an API type.
+type Object interface {
+	runtime.Object
+	metav1.Object
+}
+
+// reflectorBackoff is short because the server an informer reads from is its own process: there is no herd to calm,
+// and a standby with a stale cache makes a slow leader.
+var reflectorBackoff = wait.Backoff{
+	Duration: 200 * time.Millisecond,
+	Factor:   2,
+	Jitter:   0.5,
+	Cap:      5 * time.Second,
+	Steps:    math.MaxInt32,
+}
+
+// Informer is a cache of one resource over all logical clusters of the shard. It lives as long as the process, on
+// leaders and standbys alike, so that a new term starts warm; handlers come and go with the terms.
+//
+// client-go's shared informers cannot do this: their keys are namespace/name, and their handlers stay for good or
+// leave goroutines behind.
+//
+// All methods may be called at any time from any goroutine.
+type Informer[T Object] struct {
+	source *source
+	ran    atomic.Bool
+	synced chan struct{}
+
+	mu            sync.RWMutex
+	objects       *objects[T]
+	subscriptions map[*subscription[T]]struct{}
+}
+
+// NewInformer returns an informer that Run fills from lw, which lists and watches all clusters (see ListWatch). An
+// indexer returns the values under which ByIndex finds an object. An index spans all clusters: a value that shall not
+// must contain the cluster, as Key.String does.
+func NewInformer[T Object](lw cache.ListerWatcherWithContext, indexers map[string]func(T) []string) *Informer[T] {
+	return &Informer[T]{
+		source:        &source{ListerWatcherWithContext: lw},
+		synced:        make(chan struct{}),
+		objects:       newObjects(indexers),
+		subscriptions: map[*subscription[T]]struct{}{},
+	}
+}
+
+// Run keeps the cache up to date until ctx ends, through any number of API errors, and then returns nil. It may be
+// called once. It does not end the handlers: their goroutines belong to those who added them.
+func (i *Informer[T]) Run(ctx context.Context) error {
+	if i.ran.Swap(true) {
+		return errors.New("informer has run already: construct a new one")
+	}
+	typ := reflect.TypeFor[T]()
+	logger := klog.FromContext(ctx)
+	reflector := cache.NewReflectorWithOptions(i.source, reflect.New(typ.Elem()).Interface(), &intake[T]{i, logger}, cache.ReflectorOptions{
+		Logger:  &logger,
+		Name:    "clusters.Informer[" + typ.String() + "]",
+		Backoff: &reflectorBackoff,
+	})
+	reflector.RunWithContext(ctx)
+	i.source.close()
+	return nil
+}
+
+// Synced is closed once the cache holds a first whole list. It stays closed.
+func (i *Informer[T]) Synced() <-chan struct{} { return i.synced }
+
+// AddHandler starts telling h of changes, beginning with what is there now, and returns the undo. remove returns when
+// h is not running and will not run again; what h was not told yet it is never told. It may be called more than once,
+// but not from within h, which it would wait for.
+func (i *Informer[T]) AddHandler(h Handler[T]) (remove func()) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	there := i.objects.list(Wildcard)
+	changes := make([]change[T], len(there))
+	for n, obj := range there {
+		changes[n].new = obj
+	}
+	s := subscribe(h)
+	s.push(changes...)
+	i.subscriptions[s] = struct{}{}
+	return sync.OnceFunc(func() {
+		i.mu.Lock()
+		delete(i.subscriptions, s)
+		i.mu.Unlock()
+		s.end()
+	})
+}
+
+// Handlers is the number of handlers added and not removed.
+func (i *Informer[T]) Handlers() int {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	return len(i.subscriptions)
+}
+
+// Get returns the object with key k, and false if there is none.
+func (i *Informer[T]) Get(k Key) (T, bool) {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	return i.objects.get(k)
+}
+
+// List returns the objects of a cluster, or with Wildcard of all, in no order.
+func (i *Informer[T]) List(cluster logicalcluster.Name) []T {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	return i.objects.list(cluster)
+}
+
+// ByIndex returns the objects, of all clusters, for which the index's indexer returned value, in no order. It panics
+// on an index that NewInformer was not given.
+func (i *Informer[T]) ByIndex(index, value string) []T {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	return i.objects.indexed(index, value)
+}
+
+// become makes obj what the informer knows under k and tells the handlers, unless it is what was known already. The
+// lock is held.
+func (i *Informer[T]) become(k Key, obj T) {
+	old, ok := i.objects.get(k)
+	if ok && old.GetUID() == obj.GetUID() && old.GetResourceVersion() == obj.GetResourceVersion() && obj.GetResourceVersion() != "" {
+		return
+	}
+	i.objects.set(k, obj)
+	if ok && old.GetUID() != obj.GetUID() {
+		i.tell(change[T]{old: old}, change[T]{new: obj})
+		return
+	}
+	i.tell(change[T]{old: old, new: obj})
+}
+
+// vanish forgets what is known under k and tells the handlers that last was its last state. The lock is held.
+func (i *Informer[T]) vanish(k Key, last T) {
+	if _, ok := i.objects.get(k); !ok {
+		return
+	}
+	i.objects.unset(k)
+	i.tell(change[T]{old: last})
+}
+
+func (i *Informer[T]) tell(changes ...change[T]) {
+	for s := range i.subscriptions {
+		s.push(changes...)
+	}
+}
+
+// intake is what the reflector writes to.
+type intake[T Object] struct {
+	informer *Informer[T]
+	logger   klog.Logger
+}
+
+func (in *intake[T]) Add(obj any) error    { return in.apply(obj, in.informer.become) }
+func (in *intake[T]) Update(obj any) error { return in.apply(obj, in.informer.become) }
+func (in *intake[T]) Delete(obj any) error { return in.apply(obj, in.informer.vanish) }
+func (in *intake[T]) Resync() error        { return nil }
+
+func (in *intake[T]) apply(obj any, change func(Key, T)) error {
+	k, typed, err := accept[T](obj)
+	if err != nil {
+		return err
+	}
+	in.informer.mu.Lock()
+	defer in.informer.mu.Unlock()
+	change(k, typed)
+	return nil
+}
+
+// Replace takes a whole list, the first one or one after a watch that could not be resumed: what is known and not in
+// it was deleted meanwhile.
+func (in *intake[T]) Replace(list []any, _ string) error {
+	listed := make(map[Key]T, len(list))
+	for _, obj := range list {
+		k, typed, err := accept[T](obj)
+		if err != nil {
+			in.logger.Error(err, "Object left out of the cache")
+			continue
+		}
+		listed[k] = typed
+	}
+	i := in.informer
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, old := range i.objects.list(Wildcard) {
+		k := KeyOf(old)
+		if _, ok := listed[k]; !ok {
+			i.vanish(k, old)
+		}
+	}
+	for k, obj := range listed {
+		i.become(k, obj)
+	}
+	select {
+	case <-i.synced:
+	default:
+		close(i.synced)
+	}
+	return nil
+}
+
+// accept refuses what would meet objects of other clusters under an incomplete key.
+func accept[T Object](obj any) (Key, T, error) {
+	typed, ok := obj.(T)
+	if !ok {
+		return Key{}, typed, fmt.Errorf("expected an object of type %s, got %T", reflect.TypeFor[T](), obj)
+	}
+	k := KeyOf(typed)
+	if k.Cluster.Empty() {
+		return Key{}, typed, fmt.Errorf("object %s (uid %s) has no annotation %s: it was not read through a shard's storage", k, typed.GetUID(), logicalcluster.AnnotationKey)
+	}
+	return k, typed, nil
+}
+
+var _ cache.ReflectorStore = (*intake[*metav1.PartialObjectMetadata])(nil)
