@@ -1,0 +1,184 @@
+package controllertest
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/regent-project/regent/pkg/server/clusters"
+)
+
+// Source plays the server's side of one resource for an informer: a list of objects over all clusters, and its
+// watches. It checks nothing a server checks: it is for reading controllers, not for their writes.
+type Source[T clusters.Object] struct {
+	mu       sync.Mutex
+	revision int64
+	objects  map[clusters.Key]T
+	// history holds the events since the compacted revision.
+	history   []watch.Event
+	compacted int64
+	failure   error
+	// changed is closed, and replaced, at every change to the above.
+	changed chan struct{}
+}
+
+// NewSource returns a source with these objects.
+func NewSource[T clusters.Object](objs ...T) *Source[T] {
+	s := &Source[T]{objects: map[clusters.Key]T{}, changed: make(chan struct{})}
+	for _, obj := range objs {
+		s.Set(obj)
+	}
+	return s
+}
+
+// Informer returns a synced informer that is fed by source and runs until the test ends.
+func Informer[T clusters.Object](t testing.TB, source *Source[T], indexers map[string]func(T) []string) *clusters.Informer[T] {
+	t.Helper()
+	inf := clusters.NewInformer[T](source, indexers)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = inf.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+	})
+	<-inf.Synced()
+	return inf
+}
+
+// Set creates the object or replaces it. It gets the next resource version, and a uid if it has none and is new.
+func (s *Source[T]) Set(obj T) T {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.revision++
+	obj = obj.DeepCopyObject().(T)
+	obj.SetResourceVersion(strconv.FormatInt(s.revision, 10))
+	k, event := clusters.KeyOf(obj), watch.Added
+	if old, ok := s.objects[k]; ok {
+		event = watch.Modified
+		if obj.GetUID() == "" {
+			obj.SetUID(old.GetUID())
+		}
+	}
+	if obj.GetUID() == "" {
+		obj.SetUID(types.UID(fmt.Sprintf("uid-%d", s.revision)))
+	}
+	s.objects[k] = obj
+	s.record(watch.Event{Type: event, Object: obj})
+	return obj
+}
+
+// Delete removes the object, if it is there.
+func (s *Source[T]) Delete(k clusters.Key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old, ok := s.objects[k]
+	if !ok {
+		return
+	}
+	s.revision++
+	last := old.DeepCopyObject().(T)
+	last.SetResourceVersion(strconv.FormatInt(s.revision, 10))
+	delete(s.objects, k)
+	s.record(watch.Event{Type: watch.Deleted, Object: last})
+}
+
+// Fail ends all watches and makes lists and watches fail, until Fail(nil). What changes meanwhile no watch will tell:
+// informers have to list again.
+func (s *Source[T]) Fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failure = err
+	s.history, s.compacted = nil, s.revision
+	s.wake()
+}
+
+// ListWithContext lists the objects of all clusters.
+func (s *Source[T]) ListWithContext(context.Context, metav1.ListOptions) (runtime.Object, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failure != nil {
+		return nil, s.failure
+	}
+	list := &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(s.revision, 10)}}
+	for _, obj := range s.objects {
+		list.Items = append(list.Items, runtime.RawExtension{Object: obj})
+	}
+	return list, nil
+}
+
+// WatchWithContext watches the objects of all clusters from a listed resource version on.
+func (s *Source[T]) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failure != nil {
+		return nil, s.failure
+	}
+	from, err := strconv.ParseInt(opts.ResourceVersion, 10, 64)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	if from < s.compacted {
+		return nil, apierrors.NewResourceExpired("compacted")
+	}
+	events := make(chan watch.Event)
+	w := watch.NewProxyWatcher(events)
+	go s.stream(ctx, from, events, w.StopChan())
+	return w, nil
+}
+
+// stream sends the events after revision from, until it is stopped or the source fails.
+func (s *Source[T]) stream(ctx context.Context, from int64, events chan<- watch.Event, stop <-chan struct{}) {
+	defer close(events)
+	for {
+		s.mu.Lock()
+		if s.failure != nil || from < s.compacted {
+			s.mu.Unlock()
+			return
+		}
+		news, changed := s.history[from-s.compacted:], s.changed
+		s.mu.Unlock()
+		for _, event := range news {
+			select {
+			case events <- event:
+				from++
+			case <-stop:
+				return
+			case <-ctx.Done():
+				return
+			}
+		}
+		select {
+		case <-changed:
+		case <-stop:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// record keeps one event for each revision. The lock is held.
+func (s *Source[T]) record(event watch.Event) {
+	s.history = append(s.history, event)
+	s.wake()
+}
+
+func (s *Source[T]) wake() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+var _ cache.ListerWatcherWithContext = (*Source[*metav1.PartialObjectMetadata])(nil)
