@@ -13,10 +13,10 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
-	"go.uber.org/zap/zapcore"
 	"k8s.io/klog/v2"
 )
 
@@ -42,10 +42,11 @@ type Config struct {
 
 // Server is a running etcd.
 type Server struct {
-	etcd   *embed.Etcd
-	lock   *directoryLock
-	failed chan error
-	joined chan struct{}
+	etcd    *embed.Etcd
+	lock    *directoryLock
+	closing *atomic.Bool
+	failed  chan error
+	joined  chan struct{}
 }
 
 // Start starts etcd and returns when it serves, or when ctx ends. If another process runs an etcd in the same
@@ -58,12 +59,13 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := embed.StartEtcd(embedConfig(ctx, cfg))
+	closing := &atomic.Bool{}
+	e, err := embed.StartEtcd(embedConfig(ctx, cfg, closing))
 	if err != nil {
 		lock.release()
 		return nil, fmt.Errorf("embedded etcd in %s does not start: %w", cfg.Directory, err)
 	}
-	s := &Server{etcd: e, lock: lock, failed: make(chan error, 1), joined: make(chan struct{})}
+	s := &Server{etcd: e, lock: lock, closing: closing, failed: make(chan error, 1), joined: make(chan struct{})}
 	go s.observe()
 	select {
 	case <-e.Server.ReadyNotify():
@@ -91,6 +93,7 @@ func (s *Server) Failed() <-chan error { return s.failed }
 // Close stops etcd and returns when it has stopped and the directory is free. Requests in flight finish first; streams
 // that clients keep open are cut after a few seconds, so close clients first.
 func (s *Server) Close() {
+	s.closing.Store(true)
 	s.etcd.Close()
 	<-s.joined
 	s.lock.release()
@@ -124,7 +127,7 @@ func (s *Server) fail(err error) {
 
 // embedConfig is the configuration of a member that is alone and stays so: it has no peer listener, and since nobody
 // can contest its election it need not wait long before it holds one.
-func embedConfig(ctx context.Context, cfg Config) *embed.Config {
+func embedConfig(ctx context.Context, cfg Config, closing *atomic.Bool) *embed.Config {
 	c := embed.NewConfig()
 	c.Name = "regent"
 	c.Dir = filepath.Join(cfg.Directory, "data")
@@ -146,6 +149,6 @@ func embedConfig(ctx context.Context, cfg Config) *embed.Config {
 	}
 	c.AutoCompactionMode = embed.CompactorModePeriodic
 	c.AutoCompactionRetention = retention.String()
-	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(newLogger(klog.FromContext(ctx).WithName("etcd"), zapcore.WarnLevel))
+	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(newLogger(klog.FromContext(ctx).WithName("etcd"), closing))
 	return c
 }

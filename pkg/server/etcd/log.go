@@ -1,23 +1,28 @@
 package etcd
 
 import (
+	"sync/atomic"
+
 	"github.com/go-logr/logr"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 )
 
-// newLogger returns a zap logger that writes to log, so that etcd's lines look like everybody's.
-func newLogger(log logr.Logger, level zapcore.Level) *zap.Logger {
-	return zap.New(&core{LevelEnabler: level, log: log})
+// newLogger returns a zap logger that writes warnings and errors to log, so that etcd's lines look like everybody's.
+// Warnings are for those who ask (-v=1): a member that is alone warns of what it is. So is everything once closing is
+// set, when every listener reports its end as an error.
+func newLogger(log logr.Logger, closing *atomic.Bool) *zap.Logger {
+	return zap.New(&core{LevelEnabler: zapcore.WarnLevel, log: log, closing: closing})
 }
 
 type core struct {
 	zapcore.LevelEnabler
-	log logr.Logger
+	log     logr.Logger
+	closing *atomic.Bool
 }
 
 func (c *core) With(fields []zapcore.Field) zapcore.Core {
-	return &core{LevelEnabler: c.LevelEnabler, log: c.log.WithValues(keysAndValues(fields)...)}
+	return &core{LevelEnabler: c.LevelEnabler, log: c.log.WithValues(keysAndValues(fields)...), closing: c.closing}
 }
 
 func (c *core) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
@@ -28,10 +33,10 @@ func (c *core) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zapcor
 }
 
 func (c *core) Write(entry zapcore.Entry, fields []zapcore.Field) error {
-	if entry.Level >= zapcore.ErrorLevel {
+	if entry.Level >= zapcore.ErrorLevel && !c.closing.Load() {
 		c.log.Error(nil, entry.Message, keysAndValues(fields)...)
 	} else {
-		c.log.Info(entry.Message, keysAndValues(fields)...)
+		c.log.V(1).Info(entry.Message, keysAndValues(fields)...)
 	}
 	return nil
 }

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/component-base/version"
+)
+
+// Exit codes.
+const (
+	exitOK      = 0
+	exitFailure = 1 // it ran, and failed
+	exitUsage   = 2 // nothing was started
+)
+
+// usageError is a fault in what the user typed.
+type usageError struct{ error }
+
+// run runs the command that args name and returns the exit code.
+func run(args []string, stdout, stderr io.Writer) int {
+	cmd := newCommand()
+	cmd.SetArgs(args)
+	cmd.SetOut(stdout)
+	cmd.SetErr(stderr)
+	err := cmd.Execute()
+	if err == nil {
+		return exitOK
+	}
+	for line := range strings.Lines(err.Error()) {
+		_, _ = fmt.Fprintf(stderr, "regent: %s\n", strings.TrimSpace(line))
+	}
+	var usage usageError
+	if errors.As(err, &usage) {
+		return exitUsage
+	}
+	return exitFailure
+}
+
+func newCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:           "regent",
+		Short:         "An API server for logical clusters, with exactly one leader among its replicas",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usageError{fmt.Errorf("unknown command %q: see regent --help", args[0])}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usageError{fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())}
+	})
+	cmd.AddCommand(newStart(), newVersion())
+	return cmd
+}
+
+func newVersion() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			info := version.Get()
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "regent %s (commit %s, built %s, %s, %s)\n", info.GitVersion, info.GitCommit, info.BuildDate, info.GoVersion, info.Platform)
+			return err
+		},
+	}
+}
+
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usageError{fmt.Errorf("%s takes no arguments, got %q", cmd.CommandPath(), args)}
+	}
+	return nil
+}

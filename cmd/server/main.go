@@ -1,0 +1,8 @@
+// Command regent is an API server for logical clusters whose controllers run under exactly one leader.
+package main
+
+import (
+	"os"
+)
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }

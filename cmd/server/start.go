@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/component-base/cli/globalflag"
+	"k8s.io/component-base/logs"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/regent-project/regent/pkg/controllers/catalog"
+	"github.com/regent-project/regent/pkg/server"
+	"github.com/regent-project/regent/pkg/server/options"
+)
+
+// helpWidth is how many columns --help takes.
+const helpWidth = 100
+
+func newStart() *cobra.Command {
+	opts := options.New()
+	cmd := &cobra.Command{
+		Use:   "start",
+		Short: "Run one replica of a shard",
+		Long: `Run one replica of a shard, until SIGTERM or SIGINT. A second signal ends it at once.
+
+Several replicas may share an etcd if each is given --enable-leader-election. Without that flag the replica runs the
+controllers as if it were alone; two replicas without the flag do not detect each other.`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return start(opts) },
+	}
+	flags := opts.Flags()
+	globalflag.AddGlobalFlags(flags.FlagSet("global"), cmd.Name(), logs.SkipLoggingConfigurationFlags())
+	for _, set := range flags.FlagSets {
+		cmd.Flags().AddFlagSet(set)
+	}
+	cliflag.SetUsageAndHelpFunc(cmd, flags, helpWidth)
+	return cmd
+}
+
+// start runs a replica and returns when it has ended.
+func start(opts *options.Options) error {
+	if err := opts.Validate(); err != nil {
+		return usageError{err}
+	}
+	registry, err := catalog.Registry()
+	if err != nil {
+		return err
+	}
+	cfg, err := opts.Config(registry)
+	if err != nil {
+		return usageError{err}
+	}
+	if err := logsapi.ValidateAndApply(opts.Logs, utilfeature.DefaultFeatureGate); err != nil {
+		return usageError{err}
+	}
+	defer logs.FlushLogs()
+
+	ctx, stop := untilSignal(context.Background())
+	defer stop()
+	s, err := server.New(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	if err := s.Run(ctx); err != nil {
+		return err
+	}
+	klog.FromContext(ctx).Info("Stopped")
+	return nil
+}
+
+// untilSignal returns a context that ends at the first SIGTERM or SIGINT. The second ends the process.
+func untilSignal(parent context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(parent)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	done := make(chan struct{})
+	go func() {
+		select {
+		case s := <-signals:
+			klog.FromContext(ctx).Info("Stopping", "signal", s.String())
+			cancel(fmt.Errorf("received signal %q", s))
+		case <-done:
+			return
+		}
+		select {
+		case s := <-signals:
+			klog.FromContext(ctx).Error(errors.New("second signal"), "Exiting at once", "signal", s.String())
+			klog.Flush()
+			os.Exit(exitFailure)
+		case <-done:
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		close(done)
+		cancel(nil)
+	}
+}

@@ -1,0 +1,118 @@
+package server
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/client-go/util/cert"
+
+	"github.com/regent-project/regent/pkg/server/pki"
+)
+
+func TestWhoIsWho(t *testing.T) {
+	directory := t.TempDir()
+	bundle, err := pki.Ensure(directory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, err := dynamiccertificates.NewStaticCAContent("test", bundle.CAPEM)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokenFile := filepath.Join(directory, "tokens.csv")
+	if err := os.WriteFile(tokenFile, []byte("t0ken,ann,1,\"dev,ops\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tokens := newInProcess()
+	authenticator, err := newAuthenticator(tokens, ca, tokenFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin, err := cert.ParseCertsPEM(bundle.AdminCertPEM)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		path, bearer string
+		certificate  bool
+		user, group  string // no user: refused
+	}{
+		"admin's certificate":              {path: "/api", certificate: true, user: "admin", group: user.SystemPrivilegedGroup},
+		"operator's token":                 {path: "/api", bearer: "t0ken", user: "ann", group: "ops"},
+		"leader":                           {path: "/api", bearer: tokens.leader, user: leaderUser, group: user.SystemPrivilegedGroup},
+		"replica":                          {path: "/api", bearer: tokens.replica, user: replicaUser, group: user.SystemPrivilegedGroup},
+		"anonymous on a public path":       {path: "/readyz", user: user.Anonymous, group: user.AllUnauthenticated},
+		"anonymous elsewhere":              {path: "/api"},
+		"wrong token":                      {path: "/api", bearer: "wrong"},
+		"wrong token on a public path":     {path: "/readyz", bearer: "wrong"},
+		"another process's leader's token": {path: "/api", bearer: newInProcess().leader},
+	} {
+		t.Run(name, func(t *testing.T) {
+			req := httptest.NewRequest(http.MethodGet, c.path, nil)
+			if c.bearer != "" {
+				req.Header.Set("Authorization", "Bearer "+c.bearer)
+			}
+			if c.certificate {
+				req.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{admin[0]}}
+			}
+			resp, ok, err := authenticator.AuthenticateRequest(req)
+			if c.user == "" {
+				if ok && err == nil {
+					t.Fatalf("let in as %v", resp.User)
+				}
+				return
+			}
+			if err != nil || !ok {
+				t.Fatalf("refused: %v", err)
+			}
+			if resp.User.GetName() != c.user || !slices.Contains(resp.User.GetGroups(), c.group) {
+				t.Errorf("got %v of %v, want %s of %s", resp.User.GetName(), resp.User.GetGroups(), c.user, c.group)
+			}
+		})
+	}
+}
+
+func TestOnlyThisProcessMadeItsRequests(t *testing.T) {
+	tokens, others := newInProcess(), newInProcess()
+	for bearer, want := range map[string]bool{tokens.leader: true, tokens.replica: true, others.leader: false, "": false} {
+		req := httptest.NewRequest(http.MethodGet, "/", nil)
+		req.Header.Set("Authorization", "Bearer "+bearer)
+		if got := tokens.made(req); got != want {
+			t.Errorf("made(%q) = %t, want %t", bearer, got, want)
+		}
+	}
+	if tokens.made(httptest.NewRequest(http.MethodGet, "/", nil)) {
+		t.Error("a request without a token passes for our own")
+	}
+}
+
+func TestMastersMayDoAllAndOthersReadThePublicPaths(t *testing.T) {
+	a, err := newAuthorizer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := authorizer.AttributesRecord{Verb: "create", ResourceRequest: true, Resource: "secrets", Path: "/api/v1/namespaces/x/secrets"}
+	read := authorizer.AttributesRecord{Verb: "get", Path: "/readyz"}
+	master := &user.DefaultInfo{Name: "m", Groups: []string{user.SystemPrivilegedGroup}}
+	other := &user.DefaultInfo{Name: "o", Groups: []string{user.AllAuthenticated}}
+	for _, c := range []struct {
+		who  user.Info
+		what authorizer.AttributesRecord
+		want bool
+	}{{master, write, true}, {master, read, true}, {other, write, false}, {other, read, true}} {
+		c.what.User = c.who
+		decision, _, err := a.Authorize(t.Context(), c.what)
+		if got := decision == authorizer.DecisionAllow; err != nil || got != c.want {
+			t.Errorf("%s %s %s: %t, %v; want %t", c.who.GetName(), c.what.Verb, c.what.Path, got, err, c.want)
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
+	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/gentype"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
+
+	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/server/clusters"
+)
+
+// loopback reaches this server from within its process, as one in-process user, over connections of its own. client-go
+// would share connections between all clients with equal TLS settings; then one user's traffic, or one term's end,
+// could hold up another's renewals.
+type loopback struct {
+	config *rest.Config
+	http   *http.Client
+	idle   func()
+}
+
+// newLoopback returns a loopback for the user of token; its requests go to the logical cluster in their contexts. host
+// is the server's own loopback configuration.
+func newLoopback(host *rest.Config, token string) (*loopback, error) {
+	return newLoopbackAt(host, token, host.Host, clusters.Transport)
+}
+
+// newLoopbackIn returns a loopback whose every request goes to one logical cluster.
+func newLoopbackIn(host *rest.Config, token string, cluster string) (*loopback, error) {
+	at, err := url.JoinPath(host.Host, "clusters", cluster)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make the loopback URL of cluster %s: %w", cluster, err)
+	}
+	return newLoopbackAt(host, token, at, func(next http.RoundTripper) http.RoundTripper { return next })
+}
+
+func newLoopbackAt(host *rest.Config, token, at string, wrap func(http.RoundTripper) http.RoundTripper) (*loopback, error) {
+	tlsConfig, err := rest.TLSConfigFor(host)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a TLS configuration for the loopback: %w", err)
+	}
+	connections := &http.Transport{
+		TLSClientConfig:     tlsConfig,
+		TLSHandshakeTimeout: 10 * time.Second,
+		ForceAttemptHTTP2:   true,
+		MaxIdleConnsPerHost: 25,
+	}
+	return &loopback{
+		// No rate limit: what is fair among controllers is theirs to settle, and a queue in the client would delay
+		// the urgent behind the many.
+		config: &rest.Config{Host: at, QPS: -1, UserAgent: rest.DefaultKubernetesUserAgent()},
+		http:   &http.Client{Transport: wrap(transport.NewBearerAuthRoundTripper(token, connections))},
+		idle:   connections.CloseIdleConnections,
+	}, nil
+}
+
+// close closes the idle connections. Requests still in flight end with their contexts.
+func (l *loopback) close() { l.idle() }
+
+// clients returns all clients that controllers get.
+func (l *loopback) clients() (controllers.Clients, error) {
+	kube, err := kubernetes.NewForConfigAndClient(l.config, l.http)
+	if err != nil {
+		return controllers.Clients{}, fmt.Errorf("cannot make the typed client: %w", err)
+	}
+	dyn, err := dynamic.NewForConfigAndClient(dynamic.ConfigFor(l.config), l.http)
+	if err != nil {
+		return controllers.Clients{}, fmt.Errorf("cannot make the dynamic client: %w", err)
+	}
+	meta, err := metadata.NewForConfigAndClient(metadata.ConfigFor(l.config), l.http)
+	if err != nil {
+		return controllers.Clients{}, fmt.Errorf("cannot make the metadata client: %w", err)
+	}
+	tenancy, err := l.rest(tenancyv1alpha1.SchemeGroupVersion)
+	if err != nil {
+		return controllers.Clients{}, err
+	}
+	core, err := l.rest(corev1alpha1.SchemeGroupVersion)
+	if err != nil {
+		return controllers.Clients{}, err
+	}
+	return controllers.Clients{
+		Kube:     kube,
+		Dynamic:  dyn,
+		Metadata: meta,
+		Workspaces: gentype.NewClientWithList("workspaces", tenancy, clientParameters, "",
+			func() *tenancyv1alpha1.Workspace { return &tenancyv1alpha1.Workspace{} },
+			func() *tenancyv1alpha1.WorkspaceList { return &tenancyv1alpha1.WorkspaceList{} }),
+		LogicalClusters: gentype.NewClientWithList("logicalclusters", core, clientParameters, "",
+			func() *corev1alpha1.LogicalCluster { return &corev1alpha1.LogicalCluster{} },
+			func() *corev1alpha1.LogicalClusterList { return &corev1alpha1.LogicalClusterList{} }),
+	}, nil
+}
+
+// rest returns a client for a group version of kcp's.
+func (l *loopback) rest(gv schema.GroupVersion) (rest.Interface, error) {
+	config := rest.CopyConfig(l.config)
+	config.GroupVersion = &gv
+	config.APIPath = "/apis"
+	config.NegotiatedSerializer = clientCodecs.WithoutConversion()
+	client, err := rest.RESTClientForConfigAndClient(config, l.http)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a client for %s: %w", gv, err)
+	}
+	return client, nil
+}
+
+var (
+	clientScheme     = newClientScheme()
+	clientCodecs     = serializer.NewCodecFactory(clientScheme)
+	clientParameters = runtime.NewParameterCodec(clientScheme)
+)
+
+func newClientScheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
+	utilruntime.Must(tenancyv1alpha1.AddToScheme(scheme))
+	utilruntime.Must(corev1alpha1.AddToScheme(scheme))
+	return scheme
+}

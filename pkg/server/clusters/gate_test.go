@@ -1,0 +1,143 @@
+package clusters
+
+import (
+	"context"
+	"testing"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
+	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
+)
+
+// stored is what storage holds; it counts reads. The informers of the directory under test have not begun, so
+// everything is a miss.
+type stored struct {
+	workspaces map[Key]logicalcluster.Name
+	clusters   map[logicalcluster.Name]*corev1alpha1.LogicalCluster
+	reads      int
+}
+
+func (s *stored) Workspace(_ context.Context, cluster logicalcluster.Name, name string) (*tenancyv1alpha1.Workspace, error) {
+	s.reads++
+	target, ok := s.workspaces[Key{Cluster: cluster, Name: name}]
+	if !ok {
+		return nil, apierrors.NewNotFound(tenancyv1alpha1.Resource("workspaces"), name)
+	}
+	return &tenancyv1alpha1.Workspace{Spec: tenancyv1alpha1.WorkspaceSpec{Cluster: target.String()}}, nil
+}
+
+func (s *stored) LogicalCluster(_ context.Context, cluster logicalcluster.Name) (*corev1alpha1.LogicalCluster, error) {
+	s.reads++
+	lc, ok := s.clusters[cluster]
+	if !ok {
+		return nil, apierrors.NewNotFound(corev1alpha1.Resource("logicalclusters"), "cluster")
+	}
+	return lc, nil
+}
+
+func logicalCluster(phase corev1alpha1.LogicalClusterPhaseType) *corev1alpha1.LogicalCluster {
+	return &corev1alpha1.LogicalCluster{Status: corev1alpha1.LogicalClusterStatus{Phase: phase}}
+}
+
+func newDirectory(s *stored) *Directory {
+	return &Directory{
+		Workspaces:      NewInformer[*tenancyv1alpha1.Workspace](nil, nil),
+		LogicalClusters: NewInformer[*corev1alpha1.LogicalCluster](nil, nil),
+		Live:            s,
+	}
+}
+
+func TestAPathLeadsThroughWorkspaces(t *testing.T) {
+	s := &stored{
+		workspaces: map[Key]logicalcluster.Name{
+			{Cluster: Root, Name: "a"}: "x1", {Cluster: "x1", Name: "b"}: "x2", {Cluster: Root, Name: "unscheduled"}: "",
+		},
+		clusters: map[logicalcluster.Name]*corev1alpha1.LogicalCluster{
+			Root: logicalCluster(corev1alpha1.LogicalClusterPhaseReady),
+			"x1": logicalCluster(corev1alpha1.LogicalClusterPhaseInitializing),
+			"x2": logicalCluster(corev1alpha1.LogicalClusterPhaseReady),
+		},
+	}
+	for path, want := range map[string]logicalcluster.Name{
+		"root": "root", "root:a": "x1", "root:a:b": "x2", "x1": "x1", "x1:b": "x2", "system:admin": "system:admin",
+		"root:b": "", "root:a:a": "", "nothing": "", "nothing:a": "", "root:unscheduled": "", "system": "",
+	} {
+		got, err := newDirectory(s).Resolve(t.Context(), logicalcluster.NewPath(path))
+		if got != want || (want == "") != apierrors.IsNotFound(err) {
+			t.Errorf("%s leads to %q, %v; want %q", path, got, err, want)
+		}
+	}
+}
+
+func TestAnUnknownClusterCostsOneRead(t *testing.T) {
+	s := &stored{}
+	if _, err := newDirectory(s).Resolve(t.Context(), logicalcluster.NewPath("nothing:a:b:c")); !apierrors.IsNotFound(err) {
+		t.Errorf("got %v", err)
+	}
+	if s.reads != 1 {
+		t.Errorf("%d reads, want 1", s.reads)
+	}
+}
+
+func TestRootIsUnavailableUntilItIsReady(t *testing.T) {
+	for _, lc := range []*corev1alpha1.LogicalCluster{nil, logicalCluster(corev1alpha1.LogicalClusterPhaseInitializing)} {
+		s := &stored{clusters: map[logicalcluster.Name]*corev1alpha1.LogicalCluster{}}
+		if lc != nil {
+			s.clusters[Root] = lc
+		}
+		_, err := newDirectory(s).Resolve(t.Context(), Root.Path())
+		if seconds, ok := apierrors.SuggestsClientDelay(err); !apierrors.IsServiceUnavailable(err) || !ok || seconds < 1 {
+			t.Errorf("got %v, want unavailable with a delay", err)
+		}
+	}
+}
+
+func TestTheGateFollowsTheClustersState(t *testing.T) {
+	deleting := logicalCluster(corev1alpha1.LogicalClusterPhaseReady)
+	deleting.DeletionTimestamp = &metav1.Time{}
+	deleting.DeletionTimestamp.Time = metav1.Now().Time
+	s := &stored{clusters: map[logicalcluster.Name]*corev1alpha1.LogicalCluster{
+		"ready":    logicalCluster(corev1alpha1.LogicalClusterPhaseReady),
+		"initial":  logicalCluster(corev1alpha1.LogicalClusterPhaseInitializing),
+		"deleting": deleting,
+	}}
+	gate := &Gate{Directory: newDirectory(s)}
+	master := &user.DefaultInfo{Name: "m", Groups: []string{user.SystemPrivilegedGroup}}
+	other := &user.DefaultInfo{Name: "o", Groups: []string{user.AllAuthenticated}}
+	configMaps := corev1.SchemeGroupVersion.WithResource("configmaps")
+	logicalClusters := corev1alpha1.SchemeGroupVersion.WithResource("logicalclusters")
+	for _, c := range []struct {
+		cluster  logicalcluster.Name
+		who      user.Info
+		what     admission.Operation
+		resource schema.GroupVersionResource
+		want     bool
+	}{
+		{"ready", other, admission.Create, configMaps, true},
+		{"ready", other, admission.Delete, configMaps, true},
+		{"initial", other, admission.Create, configMaps, false},
+		{"initial", other, admission.Update, configMaps, false},
+		{"initial", master, admission.Create, configMaps, true},
+		{"initial", master, admission.Update, configMaps, true},
+		{"deleting", other, admission.Create, configMaps, false},
+		{"deleting", master, admission.Create, configMaps, false},
+		{"deleting", master, admission.Update, configMaps, true},
+		{"deleting", other, admission.Delete, configMaps, true},
+		{"gone", master, admission.Create, configMaps, false},
+		{"gone", master, admission.Create, logicalClusters, true},
+		{"gone", other, admission.Create, logicalClusters, false},
+		{SystemAdmin, master, admission.Create, configMaps, true},
+	} {
+		a := admission.NewAttributesRecord(nil, nil, schema.GroupVersionKind{}, "ns", "n", c.resource, "", c.what, nil, false, c.who)
+		err := gate.Validate(With(t.Context(), c.cluster), a, nil)
+		if (err == nil) != c.want || err != nil && !apierrors.IsForbidden(err) {
+			t.Errorf("%s %s %s in %s: %v, want allowed: %t", c.who.GetName(), c.what, c.resource.Resource, c.cluster, err, c.want)
+		}
+	}
+}

@@ -1,0 +1,64 @@
+// Package server composes an API server: storage, logical clusters, APIs, and the controllers that run beside them. It
+// decides nothing: what is served is the business of package apis, who leads that of package election, what a term does
+// that of the controllers.
+package server
+
+import (
+	"net"
+	"time"
+
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+
+	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/server/etcd"
+)
+
+// DefaultShutdownTimeout is how long a server that was asked to stop may take.
+const DefaultShutdownTimeout = 30 * time.Second
+
+// watchGrace is how long clients' watches may go on after the listener has closed. They are ended one by one, so that
+// not all clients come to the next replica at the same moment.
+const watchGrace = 5 * time.Second
+
+// Config says all that a server must be told.
+type Config struct {
+	// Shard is the shard's name. All replicas of a shard have the same.
+	Shard string
+	// RootDirectory holds generated keys (pki/), admin.kubeconfig and, while the process lives, a file in replicas/.
+	RootDirectory string
+	// Host is the name or address under which clients reach this replica, Advertise the address that peers dial. The
+	// serving certificate is good for both.
+	Host      string
+	Advertise net.IP
+	// BaseURL is the URL under which clients reach the shard, without a trailing slash. If FixedBaseURL, the operator
+	// has chosen it, and an admin.kubeconfig that names another one is rewritten.
+	BaseURL      string
+	FixedBaseURL bool
+
+	// Serving says where to listen. Without a certificate one is made, signed by the shard's authority.
+	Serving *genericoptions.SecureServingOptions
+	// ClientCAFile names further authorities for client certificates, TokenFile bearer tokens. Both may be empty.
+	ClientCAFile, TokenFile string
+
+	// EmbeddedEtcd is the etcd to run. If it is nil, Etcd is the one to use.
+	EmbeddedEtcd *etcd.Config
+	Etcd         storagebackend.TransportConfig
+	// EtcdPrefix begins all keys.
+	EtcdPrefix string
+
+	// Election says whether and how this replica stands for election. The server sets Client, Cluster and
+	// ReplicasDirectory.
+	Election election.Config
+	// Registry lists the controllers to run.
+	Registry *controllers.Registry
+
+	// Audit and Tracing are upstream's; nil is off.
+	Audit     *genericoptions.AuditOptions
+	Tracing   *genericoptions.TracingOptions
+	Profiling bool
+
+	// ShutdownTimeout is how long Run may take to return after its context has ended.
+	ShutdownTimeout time.Duration
+}

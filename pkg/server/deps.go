@@ -1,0 +1,91 @@
+package server
+
+import (
+	"context"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
+	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/election/fence"
+	"github.com/regent-project/regent/pkg/server/clusters"
+)
+
+// newInformers returns informers over all clusters that read as the replica. They live as long as the process.
+func newInformers(replica *loopback, c controllers.Clients, resources []controllers.Resource) (controllers.Informers, error) {
+	tenancy, err := replica.rest(tenancyv1alpha1.SchemeGroupVersion)
+	if err != nil {
+		return controllers.Informers{}, err
+	}
+	core, err := replica.rest(corev1alpha1.SchemeGroupVersion)
+	if err != nil {
+		return controllers.Informers{}, err
+	}
+	out := controllers.Informers{
+		Namespaces:      clusters.NewInformer[*corev1.Namespace](clusters.ListWatch(c.Kube.CoreV1().RESTClient(), "namespaces"), nil),
+		Workspaces:      clusters.NewInformer[*tenancyv1alpha1.Workspace](clusters.ListWatch(tenancy, "workspaces"), nil),
+		LogicalClusters: clusters.NewInformer[*corev1alpha1.LogicalCluster](clusters.ListWatch(core, "logicalclusters"), nil),
+		Metadata:        map[schema.GroupVersionResource]*clusters.Informer[*metav1.PartialObjectMetadata]{},
+	}
+	for _, r := range resources {
+		out.Metadata[r.GVR] = clusters.NewInformer[*metav1.PartialObjectMetadata](clusters.MetadataListWatch(c.Metadata, r.GVR), nil)
+	}
+	return out, nil
+}
+
+// runInformers runs all informers and returns when all have ended.
+func runInformers(ctx context.Context, p *parts, i controllers.Informers) {
+	p.Go("informer of namespaces", func() error { return i.Namespaces.Run(ctx) })
+	p.Go("informer of workspaces", func() error { return i.Workspaces.Run(ctx) })
+	p.Go("informer of logicalclusters", func() error { return i.LogicalClusters.Run(ctx) })
+	for gvr, informer := range i.Metadata {
+		p.Go("metadata informer of "+gvr.GroupResource().String(), func() error { return informer.Run(ctx) })
+	}
+}
+
+// deps returns what the controllers of one term get, and a function that closes the term's connections. Controllers of
+// every replica have the zero token and the replica's user.
+func (r *run) deps(token fence.Token, user string) (controllers.Deps, func(), error) {
+	own, err := newLoopback(r.host, user)
+	if err != nil {
+		return controllers.Deps{}, nil, err
+	}
+	clients, err := own.clients()
+	if err != nil {
+		return controllers.Deps{}, nil, err
+	}
+	return controllers.Deps{
+		Shard:     r.cfg.Shard,
+		Replica:   r.name,
+		BaseURL:   r.cfg.BaseURL,
+		Token:     token,
+		Clients:   clients,
+		Informers: r.informers,
+		Resources: r.resources,
+	}, own.close, nil
+}
+
+// live reads from storage, as the replica.
+type live struct{ clients controllers.Clients }
+
+func (l live) Workspace(ctx context.Context, cluster logicalcluster.Name, name string) (*tenancyv1alpha1.Workspace, error) {
+	return l.clients.Workspaces.Get(inCluster(ctx, cluster), name, metav1.GetOptions{})
+}
+
+func (l live) LogicalCluster(ctx context.Context, cluster logicalcluster.Name) (*corev1alpha1.LogicalCluster, error) {
+	return l.clients.LogicalClusters.Get(inCluster(ctx, cluster), corev1alpha1.LogicalClusterName, metav1.GetOptions{})
+}
+
+// inCluster leaves nothing of a request's context but its end: the read is the server's own, not part of the request's
+// trace, audit or identity.
+func inCluster(ctx context.Context, cluster logicalcluster.Name) context.Context {
+	return clusters.With(onlyEnd{ctx}, cluster)
+}
+
+type onlyEnd struct{ context.Context }
+
+func (onlyEnd) Value(any) any { return nil }

@@ -1,0 +1,138 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/audit"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/apiserver/pkg/util/compatibility"
+
+	// Metrics of the clients and queues in this process, on /metrics.
+	_ "k8s.io/component-base/metrics/prometheus/restclient"
+	_ "k8s.io/component-base/metrics/prometheus/version"
+	_ "k8s.io/component-base/metrics/prometheus/workqueue"
+
+	"github.com/regent-project/regent/pkg/server/clusters"
+)
+
+// newGenericConfig returns all of upstream's configuration that needs no storage. It opens the listener.
+func (s *Server) newGenericConfig() (*genericapiserver.Config, error) {
+	c := genericapiserver.NewConfig(codecs())
+	c.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
+	// Upstream's default is a hash of the host's name, which replicas on one machine share.
+	c.APIServerID = "regent-" + s.name
+	c.EnableProfiling = s.cfg.Profiling
+	c.ShutdownWatchTerminationGracePeriod = watchGrace
+	if err := s.cfg.Audit.ApplyTo(c); err != nil {
+		return nil, fmt.Errorf("cannot set up auditing: %w", err)
+	}
+	if err := s.authenticate(c); err != nil {
+		return nil, err
+	}
+	if err := s.cfg.Serving.WithLoopback().ApplyToConfig(c); err != nil {
+		return nil, fmt.Errorf("cannot listen on %s: %w", net.JoinHostPort(s.cfg.Serving.BindAddress.String(), strconv.Itoa(s.cfg.Serving.BindPort)), err)
+	}
+	c.SecureServing.ClientCA = s.clientCA
+	c.ExternalAddress = net.JoinHostPort(s.cfg.Host, strconv.Itoa(s.cfg.Serving.BindPort))
+	if err := s.cfg.Tracing.ApplyTo(nil, c); err != nil {
+		_ = c.SecureServing.Listener.Close()
+		return nil, fmt.Errorf("cannot set up tracing: %w", err)
+	}
+	return c, nil
+}
+
+// authenticate sets who may do what.
+func (s *Server) authenticate(c *genericapiserver.Config) error {
+	ca, err := dynamiccertificates.NewStaticCAContent("client-ca", s.bundle.CAPEM)
+	if err != nil {
+		return fmt.Errorf("the shard's certificate authority is not usable: %w", err)
+	}
+	s.clientCA = ca
+	if s.cfg.ClientCAFile != "" {
+		further, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca-file", s.cfg.ClientCAFile)
+		if err != nil {
+			return fmt.Errorf("cannot read --client-ca-file: %w", err)
+		}
+		s.clientCA = dynamiccertificates.NewUnionCAContentProvider(ca, further)
+	}
+	if c.Authentication.Authenticator, err = newAuthenticator(s.tokens, s.clientCA, s.cfg.TokenFile); err != nil {
+		return err
+	}
+	c.Authorization.Authorizer, err = newAuthorizer()
+	return err
+}
+
+// newAPI returns the API server over storage: served installs what is served, and the clusters' filter, resolver and
+// gate are put around it. It also makes the informers that these need.
+func (r *run) newAPI(served *served, replica *loopback) (*genericapiserver.GenericAPIServer, error) {
+	clients, err := replica.clients()
+	if err != nil {
+		return nil, err
+	}
+	r.resources = served.resources
+	if r.informers, err = newInformers(replica, clients, r.resources); err != nil {
+		return nil, err
+	}
+	directory := &clusters.Directory{
+		Workspaces:      r.informers.Workspaces,
+		LogicalClusters: r.informers.LogicalClusters,
+		Live:            live{clients},
+	}
+	c := r.generic
+	served.configure(c)
+	c.AdmissionControl = admission.NewChainHandler(served.admission, &clusters.Gate{Directory: directory})
+	c.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
+		filter := &clusters.Filter{Resolver: directory, InProcess: r.tokens.made, RequestInfo: c.RequestInfoResolver, Serializer: c.Serializer}
+		return filter.Wrap(genericapiserver.DefaultBuildHandlerChain(auditCluster(handler), c))
+	}
+	r.shard = newShardCheck(served.client, r.cfg, r.bundle)
+	c.AddReadyzChecks(etcdCheck(served.client, r.cfg.EtcdPrefix), r.shard)
+
+	api, err := c.Complete(nil).New("regent", genericapiserver.NewEmptyDelegate())
+	if err != nil {
+		return nil, fmt.Errorf("cannot make the API server: %w", err)
+	}
+	if err := served.install(api); err != nil {
+		return nil, err
+	}
+	// Upstream collects what is to be waited for, but leaves it to us to wait.
+	if err := api.AddPostStartHook("storage-readiness", api.StorageReadinessHook.Hook); err != nil {
+		return nil, fmt.Errorf("cannot wait for storage: %w", err)
+	}
+	api.ShutdownTimeout = r.cfg.ShutdownTimeout / 2
+	return api, r.addHooks(api)
+}
+
+// auditCluster writes the logical cluster into audit events, whose URLs no longer name it.
+func auditCluster(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if cluster, ok := clusters.From(req.Context()); ok {
+			audit.AddAuditAnnotation(req.Context(), "kcp.io/cluster", cluster.String())
+		}
+		next.ServeHTTP(w, req)
+	})
+}
+
+// etcdCheckTimeout is how long /readyz waits for etcd.
+const etcdCheckTimeout = 2 * time.Second
+
+// etcdCheck is for /readyz only: an unreachable etcd is no reason to have replicas killed.
+func etcdCheck(client *clientv3.Client, prefix string) healthz.HealthChecker {
+	return healthz.NamedCheck("etcd", func(req *http.Request) error {
+		ctx, cancel := context.WithTimeout(req.Context(), etcdCheckTimeout)
+		defer cancel()
+		if _, err := client.Get(ctx, prefix+"/.health", clientv3.WithKeysOnly()); err != nil {
+			return fmt.Errorf("etcd does not answer: %w", err)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,45 @@
+package options
+
+import (
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	cliflag "k8s.io/component-base/cli/flag"
+	logsapi "k8s.io/component-base/logs/api/v1"
+)
+
+// The gates of logging must be known before the flag for gates is made.
+func init() { utilruntime.Must(logsapi.AddFeatureGates(utilfeature.DefaultMutableFeatureGate)) }
+
+// Flags returns the flags that set o, in the groups that --help shows. It is called once.
+func (o *Options) Flags() (flags cliflag.NamedFlagSets) {
+	generic := flags.FlagSet("generic")
+	generic.StringVar(&o.RootDirectory, "root-directory", o.RootDirectory, "Directory for generated keys, admin.kubeconfig and the embedded etcd's data.")
+	generic.StringVar(&o.ShardName, "shard-name", o.ShardName, "Name of the shard. All replicas of a shard have the same; it is recorded in etcd.")
+	generic.StringVar(&o.AdvertiseAddress, "advertise-address", o.AdvertiseAddress, "IP address that peers dial. If empty, --bind-address; if that is unspecified, the host's default interface.")
+	generic.StringVar(&o.ExternalHostname, "external-hostname", o.ExternalHostname, "Host name under which clients reach this replica. If empty, the advertised address.")
+	generic.StringVar(&o.ShardBaseURL, "shard-base-url", o.ShardBaseURL, "URL under which clients reach the shard, such as that of a load balancer; written into spec.URL of workspaces and into admin.kubeconfig. If empty, https://<external hostname or advertised address>:<secure port>.")
+	generic.IntVar(&o.ProbePort, "probe-port", o.ProbePort, "Port by which standbys will learn of this replica's death; 0 is any free port. This version does not open it.")
+	generic.BoolVar(&o.Profiling, "profiling", o.Profiling, "Serve profiles below /debug/pprof/, to members of system:masters.")
+
+	o.Serving.AddFlags(flags.FlagSet("secure serving"))
+
+	etcd := flags.FlagSet("etcd")
+	etcd.StringSliceVar(&o.Etcd.Transport.ServerList, "etcd-servers", o.Etcd.Transport.ServerList, "Comma-separated URLs of the etcd servers. If empty, an etcd is embedded, with its data in <root-directory>/etcd.")
+	etcd.StringVar(&o.Etcd.Prefix, "etcd-prefix", o.Etcd.Prefix, "Prefix of all keys in etcd. Shards on one etcd have different ones.")
+	etcd.StringVar(&o.Etcd.Transport.TrustedCAFile, "etcd-cafile", o.Etcd.Transport.TrustedCAFile, "Certificate authority of the etcd servers.")
+	etcd.StringVar(&o.Etcd.Transport.CertFile, "etcd-certfile", o.Etcd.Transport.CertFile, "Client certificate for the etcd servers.")
+	etcd.StringVar(&o.Etcd.Transport.KeyFile, "etcd-keyfile", o.Etcd.Transport.KeyFile, "Key of the client certificate for the etcd servers.")
+	etcd.IntVar(&o.Etcd.EmbeddedClientPort, "embedded-etcd-client-port", o.Etcd.EmbeddedClientPort, "Loopback port of the embedded etcd; 0 is any free port.")
+	etcd.Int64Var(&o.Etcd.EmbeddedQuota, "embedded-etcd-quota-bytes", o.Etcd.EmbeddedQuota, "Size at which the embedded etcd refuses writes.")
+
+	authentication := flags.FlagSet("authentication")
+	authentication.StringVar(&o.ClientCAFile, "client-ca-file", o.ClientCAFile, "Further certificate authorities of client certificates; the one in <root-directory>/pki always counts. The common name is the user, the organisations are the groups.")
+	authentication.StringVar(&o.TokenFile, "token-auth-file", o.TokenFile, "CSV file of bearer tokens: token,user,uid and optionally \"group1,group2\".")
+
+	o.Election.AddFlags(flags.FlagSet("leader election"))
+	o.Audit.AddFlags(flags.FlagSet("auditing"))
+	o.Tracing.AddFlags(flags.FlagSet("traces"))
+	utilfeature.DefaultMutableFeatureGate.AddFlag(flags.FlagSet("features"))
+	logsapi.AddFlags(o.Logs, flags.FlagSet("logs"))
+	return flags
+}

@@ -1,0 +1,227 @@
+// Package options turns command-line flags into a server.Config. It checks everything that can be checked before
+// anything starts, and explains each fault in one line.
+package options
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	utilsnet "k8s.io/utils/net"
+
+	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/server"
+	"github.com/regent-project/regent/pkg/server/etcd"
+)
+
+// Options are the values of the flags of `start`.
+type Options struct {
+	RootDirectory    string
+	ShardName        string
+	AdvertiseAddress string
+	ExternalHostname string
+	ShardBaseURL     string
+	ProbePort        int
+	Profiling        bool
+
+	Serving      *genericoptions.SecureServingOptions
+	Etcd         EtcdOptions
+	ClientCAFile string
+	TokenFile    string
+	Election     election.Config
+	Audit        *genericoptions.AuditOptions
+	Tracing      *genericoptions.TracingOptions
+	Logs         *logsapi.LoggingConfiguration
+}
+
+// EtcdOptions say which etcd to use: without Transport.ServerList, an embedded one.
+type EtcdOptions struct {
+	Transport storagebackend.TransportConfig
+	Prefix    string
+	// EmbeddedClientPort and EmbeddedQuota are the embedded etcd's.
+	EmbeddedClientPort int
+	EmbeddedQuota      int64
+}
+
+// New returns the defaults of the contract.
+func New() *Options {
+	serving := genericoptions.NewSecureServingOptions()
+	serving.BindAddress = net.IPv4(127, 0, 0, 1)
+	serving.BindPort = 6443
+	serving.Required = true
+	serving.ServerCert.CertDirectory = ""
+	return &Options{
+		RootDirectory: ".regent",
+		ShardName:     "root",
+		Serving:       serving,
+		Etcd:          EtcdOptions{Prefix: "/registry", EmbeddedQuota: etcd.DefaultQuota},
+		Election:      election.DefaultConfig(),
+		Audit:         genericoptions.NewAuditOptions(),
+		Tracing:       genericoptions.NewTracingOptions(),
+		Logs:          logsapi.NewLoggingConfiguration(),
+	}
+}
+
+// Validate returns all faults, each in one line that names its flag.
+func (o *Options) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+
+	if o.RootDirectory == "" {
+		bad("--root-directory must not be empty")
+	}
+	if msgs := validation.IsDNS1123Label(o.ShardName); len(msgs) > 0 {
+		bad("--shard-name %q is no DNS label: %s", o.ShardName, strings.Join(msgs, "; "))
+	}
+	if o.AdvertiseAddress != "" {
+		if ip := utilsnet.ParseIPSloppy(o.AdvertiseAddress); ip == nil || ip.IsUnspecified() {
+			bad("--advertise-address %q is no IP address that peers can dial", o.AdvertiseAddress)
+		}
+	}
+	if o.ExternalHostname != "" && len(validation.IsDNS1123Subdomain(o.ExternalHostname)) > 0 && utilsnet.ParseIPSloppy(o.ExternalHostname) == nil {
+		bad("--external-hostname %q is neither a host name nor an IP address", o.ExternalHostname)
+	}
+	if o.ShardBaseURL != "" {
+		if fault := baseURLFault(o.ShardBaseURL); fault != "" {
+			bad("--shard-base-url %q %s", o.ShardBaseURL, fault)
+		}
+	}
+	if o.ProbePort < 0 || o.ProbePort > 65535 {
+		bad("--probe-port %d must be between 0 and 65535", o.ProbePort)
+	}
+	errs = append(errs, o.servingFaults()...)
+	errs = append(errs, o.Etcd.faults()...)
+	errs = append(errs, o.Audit.Validate()...)
+	errs = append(errs, o.Tracing.Validate()...)
+	if err := o.Election.Validate(); err != nil {
+		errs = append(errs, err)
+	}
+	for _, err := range logsapi.Validate(o.Logs, utilfeature.DefaultFeatureGate, field.NewPath("logging")) {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+func (o *Options) servingFaults() []error {
+	errs := o.Serving.Validate()
+	if o.Serving.ServerCert.CertDirectory != "" {
+		errs = append(errs, errors.New("--cert-dir is not used: give --tls-cert-file and --tls-private-key-file, or let the certificate be signed by <root-directory>/pki"))
+	}
+	if pair := o.Serving.ServerCert.CertKey; (pair.CertFile == "") != (pair.KeyFile == "") {
+		errs = append(errs, errors.New("--tls-cert-file and --tls-private-key-file go together: give both or none"))
+	}
+	return errs
+}
+
+func (o *EtcdOptions) faults() []error {
+	var errs []error
+	if !strings.HasPrefix(o.Prefix, "/") || strings.HasSuffix(o.Prefix, "/") {
+		errs = append(errs, fmt.Errorf("--etcd-prefix %q must begin with a slash and not end with one", o.Prefix))
+	}
+	for _, s := range o.Transport.ServerList {
+		if u, err := url.Parse(s); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			errs = append(errs, fmt.Errorf("--etcd-servers: %q is no URL such as https://127.0.0.1:2379", s))
+		}
+	}
+	if (o.Transport.CertFile == "") != (o.Transport.KeyFile == "") {
+		errs = append(errs, errors.New("--etcd-certfile and --etcd-keyfile go together: give both or none"))
+	}
+	if len(o.Transport.ServerList) == 0 && o.Transport.TrustedCAFile+o.Transport.CertFile != "" {
+		errs = append(errs, errors.New("--etcd-cafile, --etcd-certfile and --etcd-keyfile are for --etcd-servers, which is not given"))
+	}
+	if len(o.Transport.ServerList) > 0 && o.EmbeddedClientPort != 0 {
+		errs = append(errs, errors.New("--embedded-etcd-client-port contradicts --etcd-servers: with it no etcd is embedded"))
+	}
+	if o.EmbeddedClientPort < 0 || o.EmbeddedClientPort > 65535 {
+		errs = append(errs, fmt.Errorf("--embedded-etcd-client-port %d must be between 0 and 65535", o.EmbeddedClientPort))
+	}
+	if o.EmbeddedQuota <= 0 {
+		errs = append(errs, fmt.Errorf("--embedded-etcd-quota-bytes %d must be positive", o.EmbeddedQuota))
+	}
+	return errs
+}
+
+// Config returns what the options say, for a server that runs the controllers of registry. The options must be valid.
+func (o *Options) Config(registry *controllers.Registry) (server.Config, error) {
+	root, err := filepath.Abs(o.RootDirectory)
+	if err != nil {
+		return server.Config{}, fmt.Errorf("cannot find --root-directory %q: %w", o.RootDirectory, err)
+	}
+	advertised, err := o.advertised()
+	if err != nil {
+		return server.Config{}, err
+	}
+	host := o.ExternalHostname
+	if host == "" {
+		host = advertised.String()
+	}
+	cfg := server.Config{
+		Shard:           o.ShardName,
+		RootDirectory:   root,
+		Host:            host,
+		Advertise:       advertised,
+		BaseURL:         o.ShardBaseURL,
+		FixedBaseURL:    o.ShardBaseURL != "",
+		Serving:         o.Serving,
+		ClientCAFile:    o.ClientCAFile,
+		TokenFile:       o.TokenFile,
+		Etcd:            o.Etcd.Transport,
+		EtcdPrefix:      o.Etcd.Prefix,
+		Election:        o.Election,
+		Registry:        registry,
+		Audit:           o.Audit,
+		Tracing:         o.Tracing,
+		Profiling:       o.Profiling,
+		ShutdownTimeout: server.DefaultShutdownTimeout,
+	}
+	if cfg.BaseURL == "" {
+		cfg.BaseURL = "https://" + net.JoinHostPort(host, strconv.Itoa(o.Serving.BindPort))
+	}
+	if len(o.Etcd.Transport.ServerList) == 0 {
+		cfg.EmbeddedEtcd = &etcd.Config{
+			Directory:  filepath.Join(root, "etcd"),
+			ClientPort: o.Etcd.EmbeddedClientPort,
+			Quota:      o.Etcd.EmbeddedQuota,
+		}
+	}
+	return cfg, nil
+}
+
+// advertised is the address that peers dial: the given one, else the one we listen on, else the host's.
+func (o *Options) advertised() (net.IP, error) {
+	if o.AdvertiseAddress != "" {
+		return utilsnet.ParseIPSloppy(o.AdvertiseAddress), nil
+	}
+	if !o.Serving.BindAddress.IsUnspecified() {
+		return o.Serving.BindAddress, nil
+	}
+	ip, err := o.Serving.DefaultExternalAddress()
+	if err != nil {
+		return nil, fmt.Errorf("cannot find an address of this host that peers can dial, give --advertise-address: %w", err)
+	}
+	return ip, nil
+}
+
+func baseURLFault(s string) string {
+	u, err := url.Parse(s)
+	switch {
+	case err != nil:
+		return "is no URL"
+	case u.Scheme != "https" || u.Host == "":
+		return "must be an https URL with a host"
+	case u.Path != "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil:
+		return "must be a scheme, a host and a port only, without a trailing slash"
+	}
+	return ""
+}

@@ -1,0 +1,108 @@
+package options
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/regent-project/regent/pkg/controllers"
+)
+
+// One test uses the flags, because the feature gate takes its flag only once.
+func TestEachBadValueIsOneLineThatNamesItsFlag(t *testing.T) {
+	for _, c := range []struct {
+		set  func(*Options)
+		want string
+	}{
+		{func(o *Options) { o.RootDirectory = "" }, "--root-directory"},
+		{func(o *Options) { o.ShardName = "Not a name" }, "--shard-name"},
+		{func(o *Options) { o.AdvertiseAddress = "nowhere" }, "--advertise-address"},
+		{func(o *Options) { o.AdvertiseAddress = "0.0.0.0" }, "--advertise-address"},
+		{func(o *Options) { o.ExternalHostname = "a_b" }, "--external-hostname"},
+		{func(o *Options) { o.ShardBaseURL = "http://h" }, "--shard-base-url"},
+		{func(o *Options) { o.ShardBaseURL = "https://h/" }, "--shard-base-url"},
+		{func(o *Options) { o.ProbePort = 70000 }, "--probe-port"},
+		{func(o *Options) { o.Serving.BindPort = 0 }, "--secure-port"},
+		{func(o *Options) { o.Serving.ServerCert.CertKey.CertFile = "c" }, "--tls-private-key-file"},
+		{func(o *Options) { o.Serving.ServerCert.CertDirectory = "d" }, "--cert-dir"},
+		{func(o *Options) { o.Etcd.Prefix = "registry" }, "--etcd-prefix"},
+		{func(o *Options) { o.Etcd.Prefix = "/" }, "--etcd-prefix"},
+		{func(o *Options) { o.Etcd.Transport.ServerList = []string{"127.0.0.1:2379"} }, "--etcd-servers"},
+		{func(o *Options) { o.Etcd.Transport.CertFile = "c" }, "--etcd-keyfile"},
+		{func(o *Options) { o.Etcd.Transport.TrustedCAFile = "c" }, "--etcd-cafile"},
+		{func(o *Options) {
+			o.Etcd.Transport.ServerList = []string{"http://127.0.0.1:1"}
+			o.Etcd.EmbeddedClientPort = 2379
+		}, "--embedded-etcd-client-port"},
+		{func(o *Options) { o.Etcd.EmbeddedQuota = -1 }, "--embedded-etcd-quota-bytes"},
+		{func(o *Options) { o.Election.LeaseDuration = 1500 * time.Millisecond }, "--leader-election-lease-duration"},
+		{func(o *Options) { o.Tracing.ConfigFile = "/nonexistent" }, "tracing-config-file"},
+		{func(o *Options) { o.Logs.Format = "poem" }, "logging"},
+	} {
+		o := New()
+		c.set(o)
+		err := o.Validate()
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("got %v, want an error about %s", err, c.want)
+		}
+	}
+}
+
+func TestTheDefaultsAreTheContracts(t *testing.T) {
+	o := New()
+	if err := o.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	flags := pflag.NewFlagSet("start", pflag.ContinueOnError)
+	for _, set := range o.Flags().FlagSets {
+		flags.AddFlagSet(set)
+	}
+	for name, want := range map[string]string{
+		"root-directory": ".regent", "shard-name": "root", "bind-address": "127.0.0.1", "secure-port": "6443",
+		"advertise-address": "", "probe-port": "0", "etcd-servers": "[]", "etcd-prefix": "/registry", "shard-base-url": "",
+		"enable-leader-election": "false", "leader-election-namespace": "kube-system",
+		"leader-election-name": "regent-controllers", "leader-election-lease-duration": "15s",
+		"leader-election-renew-deadline": "10s", "leader-election-retry-period": "2s", "controller-drain-timeout": "*",
+		"profiling": "false", "feature-gates": "*", "audit-policy-file": "", "tracing-config-file": "", "v": "0",
+		"tls-cert-file": "", "etcd-cafile": "", "etcd-certfile": "", "etcd-keyfile": "",
+	} {
+		if f := flags.Lookup(name); f == nil {
+			t.Errorf("there is no flag --%s", name)
+		} else if want != "*" && f.DefValue != want {
+			t.Errorf("--%s defaults to %q, want %q", name, f.DefValue, want)
+		}
+	}
+}
+
+func TestTheBaseURLFollowsWhatClientsDial(t *testing.T) {
+	registry, err := controllers.NewRegistry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		set   func(*Options)
+		want  string
+		fixed bool
+	}{
+		{func(*Options) {}, "https://127.0.0.1:6443", false},
+		{func(o *Options) { o.AdvertiseAddress = "10.1.2.3" }, "https://10.1.2.3:6443", false},
+		{func(o *Options) { o.ExternalHostname = "a.example" }, "https://a.example:6443", false},
+		{func(o *Options) { o.ShardBaseURL = "https://front:443" }, "https://front:443", true},
+	} {
+		o := New()
+		c.set(o)
+		cfg, err := o.Config(registry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cfg.BaseURL != c.want || cfg.FixedBaseURL != c.fixed {
+			t.Errorf("base URL %s (fixed %t), want %s (%t)", cfg.BaseURL, cfg.FixedBaseURL, c.want, c.fixed)
+		}
+		if !filepath.IsAbs(cfg.EmbeddedEtcd.Directory) {
+			t.Errorf("the embedded etcd's directory is relative: %s", cfg.EmbeddedEtcd.Directory)
+		}
+	}
+}

@@ -1,0 +1,272 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+
+	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/controllers/supervisor"
+	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/election/fence"
+	"github.com/regent-project/regent/pkg/server/clusters"
+	"github.com/regent-project/regent/pkg/server/etcd"
+)
+
+// run is a replica that runs. There are two lifetimes in it: what lives as long as the process serves is part of
+// process, what ends with a term is below the election.
+//
+//	ctx ends ──> pre-shutdown hook: ask and join election ──> ask and join process ──> listener closes ──> requests
+//	finish ──> join election, process ──> storage closes ──> etcd stops
+type run struct {
+	*Server
+
+	// ctx ends when the replica is to stop; stop ends it, with the fault that makes it necessary.
+	ctx  context.Context
+	stop context.CancelCauseFunc
+
+	process, election         parts
+	stopProcess, stopElection context.CancelFunc
+	processCtx, electionCtx   context.Context
+
+	// started is closed when the API server serves, shardKnown when etcd's shard is known to be ours.
+	started, shardKnown chan struct{}
+
+	host      *rest.Config
+	shard     *shardCheck
+	informers controllers.Informers
+	resources []controllers.Resource
+}
+
+func newRun(s *Server, ctx context.Context) *run {
+	r := &run{Server: s, started: make(chan struct{}), shardKnown: make(chan struct{}), host: s.generic.LoopbackClientConfig}
+	r.ctx, r.stop = context.WithCancelCause(ctx)
+	lasting := context.WithoutCancel(ctx)
+	r.processCtx, r.stopProcess = context.WithCancel(lasting)
+	r.electionCtx, r.stopElection = context.WithCancel(lasting)
+	failed := func(name string, err error) { r.stop(&fault{fmt.Errorf("%s: %w", name, err)}) }
+	r.process.failed, r.election.failed = failed, failed
+	return r
+}
+
+// fault is why a replica stops by itself.
+type fault struct{ error }
+
+func (f *fault) Unwrap() error { return f.error }
+
+// fault returns why the replica stops by itself, nil if it was asked to.
+func (r *run) fault() error {
+	var f *fault
+	if errors.As(context.Cause(r.ctx), &f) {
+		return f.error
+	}
+	return nil
+}
+
+// late names what has not ended.
+func (r *run) late() []string {
+	late := append(r.election.Running(), r.process.Running()...)
+	if len(late) == 0 {
+		late = []string{"requests in flight"}
+	}
+	return late
+}
+
+// all starts everything, waits for ctx to end, and returns when everything has ended. What fails to start is undone in
+// reverse.
+func (r *run) all() error {
+	defer func() { _ = r.generic.SecureServing.Listener.Close() }()
+	defer r.stop(nil)
+
+	transport := r.cfg.Etcd
+	if r.cfg.EmbeddedEtcd != nil {
+		embedded, err := etcd.Start(r.ctx, *r.cfg.EmbeddedEtcd)
+		if err != nil && r.ctx.Err() != nil {
+			return r.fault()
+		}
+		if err != nil {
+			return err
+		}
+		defer embedded.Close()
+		transport.ServerList = []string{embedded.Endpoint()}
+		r.process.Go("embedded etcd", func() error { return r.observe(embedded) })
+	}
+	// Whatever way this function ends, all parts have ended before storage closes.
+	served, err := newServed(r.ctx, transport, r.cfg)
+	if err != nil {
+		return err
+	}
+	defer served.close()
+	defer r.joinAll()
+
+	replica, err := newLoopback(r.host, r.tokens.replica)
+	if err != nil {
+		return err
+	}
+	defer replica.close()
+	api, err := r.newAPI(served, replica)
+	if err != nil {
+		return err
+	}
+	r.startProcess()
+	if err := r.startElection(); err != nil {
+		return err
+	}
+	if err := api.PrepareRun().RunWithContext(r.ctx); err != nil {
+		return errors.Join(r.fault(), fmt.Errorf("the API server stopped: %w", err))
+	}
+	return r.fault()
+}
+
+// startProcess starts what lives as long as the process serves.
+func (r *run) startProcess() {
+	r.process.Go("shard record", func() error {
+		if err := r.shard.Run(r.processCtx); err != nil {
+			return err
+		}
+		close(r.shardKnown)
+		return nil
+	})
+	runInformers(r.processCtx, &r.process, r.informers)
+	if set := r.cfg.Registry.Scoped(controllers.EveryReplica); len(set) > 0 {
+		r.process.Go("every-replica controllers", func() error { return r.runEveryReplica(set) })
+	}
+}
+
+// startElection starts the election. It owns its connections, on which nothing but the lease travels.
+func (r *run) startElection() error {
+	lease, err := newLoopbackIn(r.host, r.tokens.replica, clusters.SystemAdmin.String())
+	if err != nil {
+		return err
+	}
+	clients, err := lease.clients()
+	if err != nil {
+		return err
+	}
+	cfg := r.cfg.Election
+	cfg.Cluster = clusters.SystemAdmin
+	cfg.ReplicasDirectory = filepath.Join(r.cfg.RootDirectory, replicasDirectory)
+	cfg.Client = clients.Kube.CoordinationV1().Leases(cfg.Namespace)
+	elector, err := election.New(cfg)
+	if err != nil {
+		return fmt.Errorf("cannot stand for election: %w", err)
+	}
+	r.election.Go("election", func() error {
+		defer lease.close()
+		if !waitFor(r.electionCtx, r.started, r.shardKnown) {
+			return nil
+		}
+		return elector.Run(r.electionCtx, r.lead)
+	})
+	return nil
+}
+
+// lead is one term: it returns when all that the term started has ended.
+func (r *run) lead(ctx context.Context, term election.Term) error {
+	return r.control(ctx, controllers.LeaderOnly, term.Token(), r.tokens.leader)
+}
+
+func (r *run) control(ctx context.Context, scope controllers.Scope, token fence.Token, user string) error {
+	deps, closeClients, err := r.deps(token, user)
+	if err != nil {
+		return err
+	}
+	defer closeClients()
+	cfg := supervisor.Config{DrainTimeout: r.cfg.Election.EffectiveDrainTimeout()}
+	return supervisor.Run(ctx, r.cfg.Registry.Scoped(scope), deps, cfg)
+}
+
+// runEveryReplica runs the controllers of every replica for as long as the process serves; if one fails they all begin
+// anew, after a pause.
+func (r *run) runEveryReplica(set []controllers.Descriptor) error {
+	if !waitFor(r.processCtx, r.started, r.shardKnown) {
+		return nil
+	}
+	pause := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 7, Cap: time.Minute}
+	for {
+		err := r.control(r.processCtx, controllers.EveryReplica, fence.Token{}, r.tokens.replica)
+		if r.processCtx.Err() != nil {
+			return nil
+		}
+		d := pause.Step()
+		klog.FromContext(r.processCtx).Error(err, "The controllers of every replica ended, starting them anew", "controllers", len(set), "pause", d)
+		select {
+		case <-r.processCtx.Done():
+			return nil
+		case <-time.After(d):
+		}
+	}
+}
+
+// observe returns etcd's fault, if it stops by itself.
+func (r *run) observe(embedded *etcd.Server) error {
+	select {
+	case <-r.processCtx.Done():
+		return nil
+	case err := <-embedded.Failed():
+		return err
+	}
+}
+
+// addHooks adds the one hook at either end. The first only says that the API server serves: upstream ends the process
+// on a hook's error, and is not ready until it returns. The second ends the term while the lease can still be released.
+func (r *run) addHooks(api *genericapiserver.GenericAPIServer) error {
+	err := api.AddPostStartHook("regent", func(genericapiserver.PostStartHookContext) error {
+		close(r.started)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("cannot add the post-start hook: %w", err)
+	}
+	err = api.AddPreShutdownHook("regent", func() error {
+		r.askAll(r.cfg.Election.EffectiveDrainTimeout() + releaseAllowance)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("cannot add the pre-shutdown hook: %w", err)
+	}
+	return nil
+}
+
+// releaseAllowance is what the pre-shutdown hook allows for a release, on top of the drain.
+const releaseAllowance = 3 * time.Second
+
+// askAll asks everything to end, the election first, and waits a bounded time for it.
+func (r *run) askAll(electionTime time.Duration) {
+	log := klog.FromContext(r.ctx)
+	r.stopElection()
+	if !r.election.JoinFor(electionTime) {
+		log.Error(nil, "The term has not ended in time, closing the listener without it", "timeout", electionTime)
+	}
+	r.stopProcess()
+	if !r.process.JoinFor(releaseAllowance) {
+		log.Error(nil, "Closing the listener although parts are still running", "parts", r.process.Running())
+	}
+}
+
+// joinAll waits for everything, the election last.
+func (r *run) joinAll() {
+	r.stopElection()
+	r.stopProcess()
+	r.process.Join()
+	r.election.Join()
+}
+
+// waitFor waits for all channels, and reports false if ctx ended before.
+func waitFor(ctx context.Context, all ...<-chan struct{}) bool {
+	for _, c := range all {
+		select {
+		case <-c:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,146 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/google/uuid"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/klog/v2"
+
+	"github.com/regent-project/regent/pkg/server/pki"
+)
+
+// Files and directories below the root directory.
+const (
+	pkiDirectory      = "pki"
+	kubeconfigFile    = "admin.kubeconfig"
+	replicasDirectory = "replicas"
+)
+
+// Server is one replica, made and not yet running.
+type Server struct {
+	cfg      Config
+	name     string
+	bundle   *pki.Bundle
+	clientCA dynamiccertificates.CAContentProvider
+	tokens   inProcess
+	generic  *genericapiserver.Config
+}
+
+// New makes a replica: its keys, its kubeconfig and its listener, which accepts connections as soon as New returns and
+// answers them once Run serves. It does not touch etcd. Run closes what New opened.
+func New(ctx context.Context, cfg Config) (*Server, error) {
+	if cfg.ShutdownTimeout == 0 {
+		cfg.ShutdownTimeout = DefaultShutdownTimeout
+	}
+	bundle, err := pki.Ensure(filepath.Join(cfg.RootDirectory, pkiDirectory))
+	if err != nil {
+		return nil, err
+	}
+	name, err := replicaName()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{cfg: cfg, name: name, bundle: bundle, tokens: newInProcess()}
+	if err := s.writeKubeconfig(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.certify(); err != nil {
+		return nil, err
+	}
+	if s.generic, err = s.newGenericConfig(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Run serves until ctx ends, then stops: the term ends and releases its lease while the listener is still open,
+// requests in flight finish, watches get a few seconds. It returns when everything has ended; nil if ctx was the
+// reason. If not all has ended when the shutdown timeout is over, it returns a *LateError, and the process should exit.
+func (s *Server) Run(ctx context.Context) error {
+	log := klog.FromContext(ctx).WithValues("shard", s.cfg.Shard, "replica", s.name)
+	r := newRun(s, klog.NewContext(ctx, log))
+	result := make(chan error, 1)
+	go func() { result <- r.all() }()
+	select {
+	case err := <-result:
+		return err
+	case <-r.ctx.Done():
+	}
+	select {
+	case err := <-result:
+		return err
+	case <-time.After(s.cfg.ShutdownTimeout):
+		return errors.Join(r.fault(), &LateError{Timeout: s.cfg.ShutdownTimeout, Late: r.late()})
+	}
+}
+
+// writeKubeconfig writes admin.kubeconfig and says so if it leads elsewhere than to this replica's shard URL.
+func (s *Server) writeKubeconfig(ctx context.Context) error {
+	name := filepath.Join(s.cfg.RootDirectory, kubeconfigFile)
+	baseURL, err := s.bundle.WriteKubeconfig(name, pki.Kubeconfig{BaseURL: s.cfg.BaseURL, Replace: s.cfg.FixedBaseURL})
+	if err != nil {
+		return err
+	}
+	if baseURL != s.cfg.BaseURL {
+		klog.FromContext(ctx).Info("The admin's kubeconfig was made for another URL and is kept: give --shard-base-url to have it rewritten",
+			"file", name, "names", baseURL, "shard-base-url", s.cfg.BaseURL)
+	}
+	return nil
+}
+
+// certify gives the listener a certificate of the shard's authority, if the operator gave none. Its key lives in this
+// process only.
+func (s *Server) certify() error {
+	pair := &s.cfg.Serving.ServerCert
+	if pair.CertKey.CertFile != "" || pair.GeneratedCert != nil {
+		return nil
+	}
+	names, addresses := s.servingNames()
+	certPEM, keyPEM, err := s.bundle.ServingCert(names, addresses)
+	if err != nil {
+		return err
+	}
+	if pair.GeneratedCert, err = dynamiccertificates.NewStaticCertKeyContent("serving", certPEM, keyPEM); err != nil {
+		return fmt.Errorf("the serving certificate is not usable: %w", err)
+	}
+	return nil
+}
+
+// servingNames are the names and addresses under which clients and peers reach this replica.
+func (s *Server) servingNames() (names []string, addresses []net.IP) {
+	hosts := []string{"localhost", "127.0.0.1", "::1", s.cfg.Host}
+	if u, err := url.Parse(s.cfg.BaseURL); err == nil {
+		hosts = append(hosts, u.Hostname())
+	}
+	for _, ip := range []net.IP{s.cfg.Advertise, s.cfg.Serving.BindAddress} {
+		if ip != nil && !ip.IsUnspecified() {
+			hosts = append(hosts, ip.String())
+		}
+	}
+	for _, host := range hosts {
+		if ip := net.ParseIP(host); ip != nil {
+			addresses = append(addresses, ip)
+		} else if host != "" {
+			names = append(names, host)
+		}
+	}
+	return names, addresses
+}
+
+// replicaName tells processes of one machine apart, too.
+func replicaName() (string, error) {
+	hostname, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("cannot find out this host's name: %w", err)
+	}
+	return hostname + "_" + uuid.NewString()[:8], nil
+}

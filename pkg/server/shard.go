@@ -1,0 +1,121 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/klog/v2"
+
+	"github.com/regent-project/regent/pkg/server/pki"
+)
+
+// shardRecord is what the first replica of a shard writes into etcd, for all others to compare with: two shards on one
+// prefix would overwrite each other, and replicas with different authorities are no one server to their clients.
+type shardRecord struct {
+	Shard string `json:"shard"`
+	// CA is the SHA-256 of the authority's certificate, in PEM.
+	CA string `json:"ca"`
+}
+
+// shardKey is outside of all resources' keys, which are /<prefix>/<group>/<resource>/...
+func shardKey(prefix string) string { return prefix + "/.shard" }
+
+// errOtherShard is a mismatch that no retry mends.
+var errOtherShard = errors.New("this etcd prefix belongs to another shard or another certificate authority")
+
+// shardCheck records the shard in etcd or compares it with what is recorded.
+type shardCheck struct {
+	client    *clientv3.Client
+	key       string
+	record    shardRecord
+	directory string
+	checked   atomic.Bool
+}
+
+func newShardCheck(client *clientv3.Client, cfg Config, bundle *pki.Bundle) *shardCheck {
+	sum := sha256.Sum256(bytes.TrimSpace(bundle.CAPEM))
+	return &shardCheck{
+		client:    client,
+		key:       shardKey(cfg.EtcdPrefix),
+		record:    shardRecord{Shard: cfg.Shard, CA: fmt.Sprintf("%x", sum)},
+		directory: filepath.Join(cfg.RootDirectory, pkiDirectory),
+	}
+}
+
+// Run tries until etcd has answered. It returns an error that Is errOtherShard on a mismatch, and nil once the shard is
+// known to be ours.
+func (c *shardCheck) Run(ctx context.Context) error {
+	log := klog.FromContext(ctx)
+	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
+		err := c.try(ctx)
+		if err == nil {
+			c.checked.Store(true)
+			return nil
+		}
+		if errors.Is(err, errOtherShard) || ctx.Err() != nil {
+			return err
+		}
+		log.Error(err, "Cannot read the shard's record from etcd, trying again", "pause", pause)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+}
+
+func (c *shardCheck) try(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	ours, err := json.Marshal(c.record)
+	if err != nil {
+		return fmt.Errorf("cannot encode the shard's record: %w", err)
+	}
+	resp, err := c.client.Txn(ctx).
+		If(clientv3.Compare(clientv3.CreateRevision(c.key), "=", 0)).
+		Then(clientv3.OpPut(c.key, string(ours))).
+		Else(clientv3.OpGet(c.key)).
+		Commit()
+	if err != nil {
+		return fmt.Errorf("etcd does not answer: %w", err)
+	}
+	if resp.Succeeded {
+		return nil
+	}
+	var theirs shardRecord
+	if err := json.Unmarshal(resp.Responses[0].GetResponseRange().Kvs[0].Value, &theirs); err != nil {
+		return fmt.Errorf("%w: the record at %s is not readable: %w", errOtherShard, c.key, err)
+	}
+	return c.compare(theirs)
+}
+
+func (c *shardCheck) compare(theirs shardRecord) error {
+	if theirs.Shard != c.record.Shard {
+		return fmt.Errorf("%w: it holds shard %q, this replica is of shard %q: give another --etcd-prefix or --shard-name=%s", errOtherShard, theirs.Shard, c.record.Shard, theirs.Shard)
+	}
+	if theirs.CA != c.record.CA {
+		return fmt.Errorf("%w: replace %s by the files of a replica of this shard (its %s has another fingerprint, %.12s and not %.12s)",
+			errOtherShard, filepath.Join(c.directory, "{"+pki.CACertFile+","+pki.CAKeyFile+","+pki.AdminCertFile+","+pki.AdminKeyFile+"}"), pki.CACertFile, c.record.CA, theirs.CA)
+	}
+	return nil
+}
+
+// Name implements healthz.HealthChecker.
+func (c *shardCheck) Name() string { return "shard" }
+
+// Check implements healthz.HealthChecker.
+func (c *shardCheck) Check(*http.Request) error {
+	if !c.checked.Load() {
+		return errors.New("the shard's name and certificate authority are not compared with those in etcd yet")
+	}
+	return nil
+}
