@@ -1,0 +1,240 @@
+// Package loop is the one work-queue loop that controllers are made of: events queue keys, workers reconcile them,
+// failures come back later.
+package loop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+
+	"github.com/regent-project/regent/pkg/server/clusters"
+)
+
+// A key whose reconcile fails is tried again after retryBase, then twice that, and so on up to retryMax. There is no
+// limit over all keys: one that fails delays only itself.
+const (
+	retryBase = 5 * time.Millisecond
+	retryMax  = 30 * time.Second
+)
+
+// Loop reconciles keys of type K. One value serves one Run. Its life:
+//
+//	New --Watch, On--> wired --Run--> waiting for caches --> working --ctx ends, or a panic--> ended
+//
+// Watch and On are called before Run and by one goroutine; Add and AddAfter at any time. Keys added before Run has
+// begun to work are kept, keys added after it has ended are dropped.
+type Loop[K comparable] struct {
+	name      string
+	workers   int
+	reconcile func(context.Context, K) error
+	wirings   []wiring
+
+	mu sync.Mutex
+	// queue exists while Run works: it has goroutines of its own, and a constructed Loop may never run.
+	queue workqueue.TypedRateLimitingInterface[K]
+	// early holds what was added before there was a queue; nil once there is, or was, one.
+	early map[K]time.Duration
+	// fail ends Run with a cause.
+	fail context.CancelCauseFunc
+}
+
+type wiring struct {
+	synced   <-chan struct{}
+	register func() (remove func())
+}
+
+// New returns a loop that calls reconcile from so many workers, at most one at a time for a key. The name, the
+// controller's, labels the queue's metrics; a loop of the same name in a later term goes on with the same series.
+//
+// reconcile's context is Run's and is cancelled when it ends. An error is logged and the key tried again later. A panic
+// ends the loop.
+func New[K comparable](name string, workers int, reconcile func(context.Context, K) error) *Loop[K] {
+	return &Loop[K]{name: name, workers: workers, reconcile: reconcile, early: map[K]time.Duration{}}
+}
+
+// Watch makes every change to an informer's object queue the keys of its old and of its new state; Run waits for the
+// informer to be synced. Call it before Run.
+func Watch[K comparable, T clusters.Object](l *Loop[K], inf *clusters.Informer[T], keys func(T) []K) {
+	var none T
+	l.On(inf.Synced(), func() func() {
+		return inf.AddHandler(func(old, new T) {
+			defer l.contain("event handler")
+			for _, obj := range []T{old, new} {
+				if any(obj) == any(none) {
+					continue
+				}
+				for _, k := range keys(obj) {
+					l.Add(k)
+				}
+			}
+		})
+	})
+}
+
+// On is Watch for any other source of keys: Run waits until synced is closed, registers once all sources are, and calls
+// remove before it returns. Call it before Run.
+func (l *Loop[K]) On(synced <-chan struct{}, register func() (remove func())) {
+	l.wirings = append(l.wirings, wiring{synced, register})
+}
+
+// Add queues a key now. A key that is queued already stays so once; one that is being reconciled will be again.
+func (l *Loop[K]) Add(k K) { l.AddAfter(k, 0) }
+
+// AddAfter queues a key when delay has passed.
+func (l *Loop[K]) AddAfter(k K, delay time.Duration) {
+	l.mu.Lock()
+	queue := l.queue
+	if queue == nil && l.early != nil {
+		if earlier, ok := l.early[k]; !ok || delay < earlier {
+			l.early[k] = delay
+		}
+	}
+	l.mu.Unlock()
+	if queue != nil {
+		queue.AddAfter(k, delay)
+	}
+}
+
+// Run waits for the caches, registers the event handlers, and reconciles until ctx ends; then it returns nil. Before it
+// returns, handlers are removed, the queue is shut down (what is left in it is dropped: the next term begins with
+// everything there is), and workers are joined. A panic, in reconcile or in a handler, ends it early with an error that
+// holds the stack.
+func (l *Loop[K]) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	for _, w := range l.wirings {
+		select {
+		case <-w.synced:
+		case <-ctx.Done():
+			l.end()
+			return nil
+		}
+	}
+	queue, err := l.begin(cancel)
+	if err != nil {
+		return err
+	}
+	defer l.end()
+	defer l.register()()
+
+	var workers sync.WaitGroup
+	for range l.workers {
+		workers.Go(func() {
+			for l.work(ctx, queue) {
+			}
+		})
+	}
+	<-ctx.Done()
+	queue.ShutDown()
+	workers.Wait()
+	var p *panicked
+	if errors.As(context.Cause(ctx), &p) {
+		return p
+	}
+	return nil
+}
+
+func (l *Loop[K]) begin(fail context.CancelCauseFunc) (workqueue.TypedRateLimitingInterface[K], error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.early == nil {
+		return nil, fmt.Errorf("loop %s has run already: construct a new one", l.name)
+	}
+	l.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[K](retryBase, retryMax),
+		workqueue.TypedRateLimitingQueueConfig[K]{Name: l.name})
+	for k, delay := range l.early {
+		l.queue.AddAfter(k, delay)
+	}
+	l.early = nil
+	l.fail = fail
+	return l.queue, nil
+}
+
+// end shuts the queue down, if Run came that far.
+func (l *Loop[K]) end() {
+	l.mu.Lock()
+	queue := l.queue
+	l.queue, l.early = nil, nil
+	l.mu.Unlock()
+	if queue != nil {
+		queue.ShutDown()
+	}
+}
+
+// register adds all event handlers and returns their undo.
+func (l *Loop[K]) register() (remove func()) {
+	var removes []func()
+	remove = func() {
+		for i := len(removes) - 1; i >= 0; i-- {
+			removes[i]()
+		}
+	}
+	complete := false
+	defer func() {
+		if !complete { // a panic passes
+			remove()
+		}
+	}()
+	for _, w := range l.wirings {
+		removes = append(removes, w.register())
+	}
+	complete = true
+	return remove
+}
+
+// work reconciles one key. It returns false when the loop ends.
+func (l *Loop[K]) work(ctx context.Context, queue workqueue.TypedRateLimitingInterface[K]) bool {
+	k, shutdown := queue.Get()
+	if shutdown || ctx.Err() != nil {
+		return false
+	}
+	defer queue.Done(k)
+	defer l.contain(fmt.Sprintf("reconcile of %v", k))
+	err := l.reconcile(ctx, k)
+	switch {
+	case err == nil:
+		queue.Forget(k)
+	case ctx.Err() != nil: // cut short, not failed
+	default:
+		klog.FromContext(ctx).Error(err, "Reconcile failed, will be tried again", "key", k, "failures", queue.NumRequeues(k)+1)
+		queue.AddRateLimited(k)
+	}
+	return ctx.Err() == nil
+}
+
+// contain is deferred around code of the controller's on the loop's and the informers' goroutines: a panic there would
+// end the process.
+func (l *Loop[K]) contain(where string) {
+	value := recover()
+	if value == nil {
+		return
+	}
+	l.mu.Lock()
+	fail := l.fail
+	l.mu.Unlock()
+	fail(&panicked{where, value, debug.Stack()})
+}
+
+// panicked is what Run returns after a panic.
+type panicked struct {
+	where string
+	value any
+	stack []byte
+}
+
+func (p *panicked) Error() string {
+	return fmt.Sprintf("panic in %s: %v\n%s", p.where, p.value, p.stack)
+}
+
+// Unwrap returns the panic's value, if that is an error.
+func (p *panicked) Unwrap() error {
+	err, _ := p.value.(error)
+	return err
+}
