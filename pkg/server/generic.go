@@ -73,13 +73,13 @@ func (s *Server) authenticate(c *genericapiserver.Config) error {
 
 // newAPI returns the API server over storage: served installs what is served, and the clusters' filter, resolver and
 // gate are put around it. It also makes the informers that these need.
-func (r *run) newAPI(served *served, replica *loopback) (*genericapiserver.GenericAPIServer, error) {
-	clients, err := replica.clients()
+func (r *run) newAPI(served *served) (*genericapiserver.GenericAPIServer, error) {
+	clients, err := r.replica.clients()
 	if err != nil {
 		return nil, err
 	}
 	r.resources = served.resources
-	if r.informers, err = newInformers(replica, clients, r.resources); err != nil {
+	if r.informers, err = newInformers(r.replica, clients, r.resources); err != nil {
 		return nil, err
 	}
 	directory := &clusters.Directory{

@@ -11,5 +11,8 @@ func TestMain(m *testing.M) {
 		// Started by packages' init functions, for the life of the process.
 		goleak.IgnoreAnyFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"),
 		goleak.IgnoreAnyFunction("go.opencensus.io/stats/view.(*worker).start"),
+		// Started by the first health check, for the life of the process.
+		goleak.IgnoreAnyFunction("k8s.io/apiserver/pkg/server/healthz.(*log).Check.func1.1"),
+		goleak.IgnoreAnyFunction("k8s.io/apimachinery/pkg/util/wait.BackoffUntilWithContext"),
 	)
 }

@@ -40,6 +40,7 @@ type run struct {
 	started, shardKnown chan struct{}
 
 	host      *rest.Config
+	replica   *loopback
 	shard     *shardCheck
 	informers controllers.Informers
 	resources []controllers.Resource
@@ -106,12 +107,11 @@ func (r *run) all() error {
 	defer served.close()
 	defer r.joinAll()
 
-	replica, err := newLoopback(r.host, r.tokens.replica)
-	if err != nil {
+	if r.replica, err = newLoopback(r.host, r.tokens.replica); err != nil {
 		return err
 	}
-	defer replica.close()
-	api, err := r.newAPI(served, replica)
+	defer r.replica.close()
+	api, err := r.newAPI(served)
 	if err != nil {
 		return err
 	}
@@ -249,6 +249,8 @@ func (r *run) askAll(electionTime time.Duration) {
 	if !r.process.JoinFor(releaseAllowance) {
 		log.Error(nil, "Closing the listener although parts are still running", "parts", r.process.Running())
 	}
+	// The API server waits for connections, our own among them.
+	r.replica.close()
 }
 
 // joinAll waits for everything, the election last.

@@ -1,0 +1,202 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/server/etcd"
+	"github.com/regent-project/regent/pkg/server/pki"
+)
+
+func TestAReplicaServesUntilAskedToStopAndStartsAgainOnItsData(t *testing.T) {
+	root := t.TempDir()
+	for range 2 {
+		r := startReplica(t, config(t, root))
+		if got := r.get(t, "/readyz"); got != http.StatusOK {
+			t.Errorf("/readyz: %d", got)
+		}
+		if got := r.get(t, "/api"); got != http.StatusNotFound {
+			t.Errorf("/api without a cluster: %d, want 404", got)
+		}
+		if got := r.get(t, "/clusters/system:admin/apis"); got != http.StatusUnauthorized {
+			t.Errorf("/apis without credentials: %d, want 401", got)
+		}
+		if err := r.stop(t); err != nil {
+			t.Errorf("Run returned %v", err)
+		}
+	}
+}
+
+func TestTheKubeconfigReachesTheReplica(t *testing.T) {
+	cfg := config(t, t.TempDir())
+	r := startReplica(t, cfg)
+	defer func() { _ = r.stop(t) }()
+	raw, err := clientcmd.LoadFromFile(filepath.Join(cfg.RootDirectory, kubeconfigFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"root": "/clusters/root", "system:admin": "/clusters/system:admin"} {
+		if got := raw.Clusters[raw.Contexts[name].Cluster].Server; !strings.HasSuffix(got, want) {
+			t.Errorf("context %s leads to %s", name, got)
+		}
+	}
+}
+
+func TestARecordOfAnotherShardStopsTheReplica(t *testing.T) {
+	root := t.TempDir()
+	if err := startReplica(t, config(t, root)).stop(t); err != nil {
+		t.Fatal(err)
+	}
+	cfg := config(t, root)
+	cfg.Shard = "another"
+	s, err := New(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "--shard-name=root") {
+		t.Errorf("Run returned %v, want advice about --shard-name", err)
+	}
+}
+
+func TestATakenPortIsAnErrorOfNew(t *testing.T) {
+	cfg := config(t, t.TempDir())
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	_ = cfg.Serving.Listener.Close()
+	cfg.Serving.Listener = nil
+	cfg.Serving.BindPort = taken.Addr().(*net.TCPAddr).Port
+	if _, err := New(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), taken.Addr().String()) {
+		t.Errorf("New returned %v, want an error that names the address", err)
+	}
+}
+
+func TestWithoutEtcdAReplicaIsLiveAndNotReady(t *testing.T) {
+	cfg := config(t, t.TempDir())
+	cfg.EmbeddedEtcd = nil
+	cfg.Etcd.ServerList = []string{"http://127.0.0.1:1"}
+	r := startReplica(t, cfg)
+	if got := r.get(t, "/livez"); got != http.StatusOK {
+		t.Errorf("/livez: %d", got)
+	}
+	if got := r.get(t, "/readyz"); got == http.StatusOK {
+		t.Error("/readyz is ok without etcd")
+	}
+	if err := r.stop(t); err != nil {
+		t.Errorf("Run returned %v", err)
+	}
+}
+
+// config is that of a replica on a port that the kernel chooses.
+func config(t *testing.T, root string) Config {
+	t.Helper()
+	registry, err := controllers.NewRegistry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	serving := genericoptions.NewSecureServingOptions()
+	serving.ServerCert.CertDirectory = ""
+	serving.BindAddress = net.IPv4(127, 0, 0, 1)
+	serving.Listener = listener
+	loopback := net.IPv4(127, 0, 0, 1)
+	return Config{
+		Shard:         "root",
+		RootDirectory: root,
+		Host:          loopback.String(),
+		Advertise:     loopback,
+		BaseURL:       "https://" + listener.Addr().String(),
+		FixedBaseURL:  true,
+		Serving:       serving,
+		EmbeddedEtcd:  &etcd.Config{Directory: filepath.Join(root, "etcd")},
+		EtcdPrefix:    "/registry",
+		Election:      election.DefaultConfig(),
+		Registry:      registry,
+		Audit:         genericoptions.NewAuditOptions(),
+		Tracing:       genericoptions.NewTracingOptions(),
+	}
+}
+
+// replica is one that runs in this process.
+type replica struct {
+	url    string
+	client *http.Client
+	cancel context.CancelFunc
+	ended  chan error
+}
+
+// startReplica starts a replica and waits until it is live.
+func startReplica(t *testing.T, cfg Config) *replica {
+	t.Helper()
+	s, err := New(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, err := os.ReadFile(filepath.Join(cfg.RootDirectory, pkiDirectory, pki.CACertFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca)
+	r := &replica{
+		url:    cfg.BaseURL,
+		client: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}},
+		ended:  make(chan error, 1),
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	r.cancel = cancel
+	go func() { r.ended <- s.Run(ctx) }()
+	path := "/readyz"
+	if cfg.EmbeddedEtcd == nil {
+		path = "/livez"
+	}
+	for r.get(t, path) != http.StatusOK {
+		select {
+		case err := <-r.ended:
+			t.Fatalf("the replica ended while starting: %v", err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	return r
+}
+
+// get returns the status of a GET, 0 if there is no answer.
+func (r *replica) get(t *testing.T, path string) int {
+	t.Helper()
+	resp, err := r.client.Get(r.url + path)
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		return 0
+	}
+	return resp.StatusCode
+}
+
+// stop asks the replica to stop and returns what Run returned.
+func (r *replica) stop(t *testing.T) error {
+	t.Helper()
+	r.client.CloseIdleConnections()
+	r.cancel()
+	return <-r.ended
+}
