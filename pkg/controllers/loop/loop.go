@@ -6,13 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"sync"
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
+	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/server/clusters"
 )
 
@@ -103,8 +103,8 @@ func (l *Loop[K]) AddAfter(k K, delay time.Duration) {
 
 // Run waits for the caches, registers the event handlers, and reconciles until ctx ends; then it returns nil. Before it
 // returns, handlers are removed, the queue is shut down (what is left in it is dropped: the next term begins with
-// everything there is), and workers are joined. A panic, in reconcile or in a handler, ends it early with an error that
-// holds the stack.
+// everything there is), and workers are joined. A panic, in reconcile or in a handler, ends it early with a
+// *controllers.Panic.
 func (l *Loop[K]) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -121,7 +121,7 @@ func (l *Loop[K]) Run(ctx context.Context) error {
 		return err
 	}
 	defer l.end()
-	defer l.register()()
+	remove := l.register()
 
 	var workers sync.WaitGroup
 	for range l.workers {
@@ -131,10 +131,10 @@ func (l *Loop[K]) Run(ctx context.Context) error {
 		})
 	}
 	<-ctx.Done()
+	remove()
 	queue.ShutDown()
 	workers.Wait()
-	var p *panicked
-	if errors.As(context.Cause(ctx), &p) {
+	if p, ok := errors.AsType[*controllers.Panic](context.Cause(ctx)); ok && p != nil {
 		return p
 	}
 	return nil
@@ -157,14 +157,23 @@ func (l *Loop[K]) begin(fail context.CancelCauseFunc) (workqueue.TypedRateLimiti
 	return l.queue, nil
 }
 
-// end shuts the queue down, if Run came that far.
+// end shuts the queue down, if Run came that far. It takes out what is left: the queue's depth is a gauge that the next
+// term goes on with.
 func (l *Loop[K]) end() {
 	l.mu.Lock()
 	queue := l.queue
 	l.queue, l.early = nil, nil
 	l.mu.Unlock()
-	if queue != nil {
-		queue.ShutDown()
+	if queue == nil {
+		return
+	}
+	queue.ShutDown()
+	for {
+		k, shutdown := queue.Get()
+		if shutdown {
+			return
+		}
+		queue.Done(k)
 	}
 }
 
@@ -192,10 +201,13 @@ func (l *Loop[K]) register() (remove func()) {
 // work reconciles one key. It returns false when the loop ends.
 func (l *Loop[K]) work(ctx context.Context, queue workqueue.TypedRateLimitingInterface[K]) bool {
 	k, shutdown := queue.Get()
-	if shutdown || ctx.Err() != nil {
+	if shutdown {
 		return false
 	}
 	defer queue.Done(k)
+	if ctx.Err() != nil {
+		return false
+	}
 	defer l.contain(fmt.Sprintf("reconcile of %v", k))
 	err := l.reconcile(ctx, k)
 	switch {
@@ -219,22 +231,5 @@ func (l *Loop[K]) contain(where string) {
 	l.mu.Lock()
 	fail := l.fail
 	l.mu.Unlock()
-	fail(&panicked{where, value, debug.Stack()})
-}
-
-// panicked is what Run returns after a panic.
-type panicked struct {
-	where string
-	value any
-	stack []byte
-}
-
-func (p *panicked) Error() string {
-	return fmt.Sprintf("panic in %s: %v\n%s", p.where, p.value, p.stack)
-}
-
-// Unwrap returns the panic's value, if that is an error.
-func (p *panicked) Unwrap() error {
-	err, _ := p.value.(error)
-	return err
+	fail(controllers.Recovered(where, value))
 }
