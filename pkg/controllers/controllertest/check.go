@@ -28,14 +28,26 @@ const (
 // newDeps is called once. Its informers should be running and synced (see Informer), its clients may be fakes.
 func Check(t *testing.T, d controllers.Descriptor, newDeps func(t *testing.T) controllers.Deps) {
 	t.Helper()
-	deps := newDeps(t)
-	running := func(context.CancelFunc) { time.Sleep(settle) }
-	term(t, "the first term", d, deps, running)
-	term(t, "the second term", d, deps, running)
-	term(t, "a term that is over already", d, deps, func(cancel context.CancelFunc) { cancel() })
+	check(t, d, newDeps(t))
 }
 
-func term(t *testing.T, name string, d controllers.Descriptor, deps controllers.Deps, work func(context.CancelFunc)) {
+// failer is what of a test Check uses.
+type failer interface {
+	Helper()
+	Context() context.Context
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+}
+
+func check(t failer, d controllers.Descriptor, deps controllers.Deps) {
+	t.Helper()
+	term(t, "the first term", d, deps, settle)
+	term(t, "the second term", d, deps, settle)
+	term(t, "a term that is over already", d, deps, 0)
+}
+
+// term runs the controller for so long; not at all: with a context that has ended.
+func term(t failer, name string, d controllers.Descriptor, deps controllers.Deps, length time.Duration) {
 	t.Helper()
 	goroutines := goleak.IgnoreCurrent()
 	handlersBefore := handlers(deps.Informers)
@@ -53,16 +65,17 @@ func term(t *testing.T, name string, d controllers.Descriptor, deps controllers.
 		t.Errorf("%s: constructor of %s started goroutines: that is Run's to do: %v", name, d.Name, err)
 	}
 
+	if length == 0 {
+		cancel()
+	}
 	returned := make(chan error, 1)
 	go func() { returned <- c.Run(ctx) }()
-	work(cancel)
-	select {
-	case err := <-returned:
-		if ctx.Err() == nil {
+	if length > 0 {
+		select {
+		case err := <-returned:
 			t.Fatalf("%s: Run of %s returned before its context ended: %v", name, d.Name, err)
+		case <-time.After(length):
 		}
-		returned <- err
-	default:
 	}
 	cancel()
 	select {

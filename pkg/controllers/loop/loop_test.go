@@ -1,0 +1,388 @@
+package loop_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-base/metrics/legacyregistry"
+	_ "k8s.io/component-base/metrics/prometheus/workqueue"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+
+	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/controllers/controllertest"
+	"github.com/regent-project/regent/pkg/controllers/loop"
+	"github.com/regent-project/regent/pkg/server/clusters"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func configMap(cluster, name string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Name: name, Namespace: "default", Annotations: map[string]string{"kcp.io/cluster": cluster}}}
+}
+
+func keys(c *corev1.ConfigMap) []clusters.Key { return []clusters.Key{clusters.KeyOf(c)} }
+
+// record is a reconcile function's memory.
+type record[K comparable] struct {
+	mu   sync.Mutex
+	keys []K
+}
+
+func (r *record[K]) reconcile(_ context.Context, k K) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.keys = append(r.keys, k)
+	return nil
+}
+
+func (r *record[K]) take() []K {
+	synctest.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	taken := r.keys
+	r.keys = nil
+	return taken
+}
+
+// start runs the loop. stop cancels it and returns what Run did.
+func start[K comparable](ctx context.Context, l *loop.Loop[K]) (stop func() error) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- l.Run(ctx) }()
+	return func() error {
+		cancel()
+		return <-ended
+	}
+}
+
+func TestAChangeQueuesTheKeysOfBothStates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := controllertest.NewSource(configMap("a", "x"), configMap("b", "x"))
+		inf := controllertest.Informer(t, source, nil)
+		var done record[string]
+		l := loop.New("test", 1, done.reconcile)
+		loop.Watch(l, inf, func(c *corev1.ConfigMap) []string {
+			return []string{clusters.KeyOf(c).Cluster.String() + c.Labels["group"]}
+		})
+		stop := start(t.Context(), l)
+		got := done.take()
+		slices.Sort(got)
+		if !slices.Equal(got, []string{"a", "b"}) {
+			t.Errorf("began with %v, want all there is", got)
+		}
+		moved := configMap("a", "x")
+		moved.Labels = map[string]string{"group": "2"}
+		source.Set(moved)
+		if got := done.take(); !slices.Equal(got, []string{"a", "a2"}) {
+			t.Errorf("a change queued %v", got)
+		}
+		source.Delete(clusters.KeyOf(moved))
+		if got := done.take(); !slices.Equal(got, []string{"a2"}) {
+			t.Errorf("a deletion queued %v", got)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if n := inf.Handlers(); n != 0 {
+			t.Errorf("%d handlers left", n)
+		}
+	})
+}
+
+func TestNothingIsReconciledBeforeTheCachesAreSynced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inf := clusters.NewInformer[*corev1.ConfigMap](controllertest.NewSource(configMap("a", "x")), nil)
+		var done record[clusters.Key]
+		l := loop.New("test", 1, done.reconcile)
+		loop.Watch(l, inf, keys)
+		early := clusters.Key{Cluster: "c", Name: "early"}
+		l.Add(early)
+		stop := start(t.Context(), l)
+		if got := done.take(); got != nil {
+			t.Errorf("reconciled %v on an empty cache", got)
+		}
+		if n := inf.Handlers(); n != 0 {
+			t.Errorf("%d handlers before the caches are synced", n)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- inf.Run(ctx) }()
+		if got := done.take(); len(got) != 2 || !slices.Contains(got, early) {
+			t.Errorf("reconciled %v", got)
+		}
+		cancel()
+		<-ended
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestALoopThatNeverSawItsCachesStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := loop.New("test", 1, func(context.Context, int) error { return nil })
+		l.On(make(chan struct{}), func() func() { t.Error("registered"); return func() {} })
+		stop := start(t.Context(), l)
+		synctest.Wait()
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		l.Add(1) // after the end: dropped
+	})
+}
+
+func TestAFailedKeyComesBackLaterAndDelaysNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+		began := time.Now()
+		var tries []time.Duration
+		var done record[int]
+		l := loop.New("test", 1, func(ctx context.Context, k int) error {
+			if k == 13 {
+				tries = append(tries, time.Since(began))
+				return errors.New("unlucky")
+			}
+			return done.reconcile(ctx, k)
+		})
+		stop := start(klog.NewContext(t.Context(), logger), l)
+		l.Add(13)
+		l.Add(1)
+		if got := done.take(); !slices.Equal(got, []int{1}) {
+			t.Errorf("reconciled %v", got)
+		}
+		time.Sleep(10 * time.Minute)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if first := tries[1] - tries[0]; first != 5*time.Millisecond {
+			t.Errorf("first retry after %v", first)
+		}
+		if last := tries[len(tries)-1] - tries[len(tries)-2]; last != 30*time.Second {
+			t.Errorf("after many failures, retried after %v", last)
+		}
+		log := logger.GetSink().(ktesting.Underlier).GetBuffer().Data()
+		if len(log) != len(tries) {
+			t.Fatalf("%d tries, %d log lines", len(tries), len(log))
+		}
+		if got := fmt.Sprint(log[0].Err, log[0].ParameterKVList); got != "unlucky [key 13 failures 1]" {
+			t.Errorf("logged %s", got)
+		}
+	})
+}
+
+func TestAnErrorAfterTheEndIsNotLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+		l := loop.New("test", 1, func(ctx context.Context, _ int) error {
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		stop := start(klog.NewContext(t.Context(), logger), l)
+		l.Add(1)
+		synctest.Wait()
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if log := logger.GetSink().(ktesting.Underlier).GetBuffer().String(); log != "" {
+			t.Errorf("logged %s", log)
+		}
+	})
+}
+
+func TestRunReturnsAfterItsWorkers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := controllertest.NewSource(configMap("a", "x"))
+		inf := controllertest.Informer(t, source, nil)
+		release := make(chan struct{})
+		l := loop.New("test", 3, func(context.Context, clusters.Key) error {
+			<-release // does not look at its context
+			return nil
+		})
+		loop.Watch(l, inf, keys)
+		stop := start(t.Context(), l)
+		synctest.Wait()
+		stopped := make(chan error, 1)
+		go func() { stopped <- stop() }()
+		synctest.Wait()
+		select {
+		case <-stopped:
+			t.Error("Run returned while a worker worked")
+		default:
+		}
+		if n := inf.Handlers(); n != 0 {
+			t.Errorf("%d handlers left while draining", n)
+		}
+		close(release)
+		if err := <-stopped; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestAKeyIsReconciledByOneWorkerAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		busy, most, overlaps := map[int]bool{}, 0, 0
+		l := loop.New("test", 4, func(_ context.Context, k int) error {
+			mu.Lock()
+			if busy[k] {
+				overlaps++
+			}
+			busy[k] = true
+			most = max(most, len(busy))
+			mu.Unlock()
+			time.Sleep(time.Second)
+			mu.Lock()
+			delete(busy, k)
+			mu.Unlock()
+			return nil
+		})
+		stop := start(t.Context(), l)
+		for n := range 100 {
+			l.Add(n % 8)
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(time.Minute)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if overlaps > 0 || most != 4 {
+			t.Errorf("%d overlaps, at most %d keys at once", overlaps, most)
+		}
+	})
+}
+
+func TestAddAfterWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var done record[string]
+		l := loop.New("test", 1, done.reconcile)
+		l.AddAfter("before Run", time.Hour)
+		stop := start(t.Context(), l)
+		synctest.Wait()
+		l.AddAfter("while it runs", time.Hour)
+		time.Sleep(time.Hour - time.Second)
+		if got := done.take(); got != nil {
+			t.Errorf("too early: %v", got)
+		}
+		time.Sleep(2 * time.Second)
+		if got := done.take(); len(got) != 2 {
+			t.Errorf("reconciled %v", got)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestAPanicEndsTheLoopAndNotTheProcess(t *testing.T) {
+	for name, c := range map[string]struct {
+		reconcile func(context.Context, clusters.Key) error
+		keys      func(*corev1.ConfigMap) []clusters.Key
+		where     string
+	}{
+		"in reconcile": {
+			func(context.Context, clusters.Key) error { panic("boom") }, keys, "reconcile of a|default/x"},
+		"in a handler": {
+			func(context.Context, clusters.Key) error { return nil },
+			func(*corev1.ConfigMap) []clusters.Key { panic("boom") }, "event handler"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				inf := controllertest.Informer(t, controllertest.NewSource(configMap("a", "x")), nil)
+				l := loop.New("test", 2, c.reconcile)
+				loop.Watch(l, inf, c.keys)
+				err := l.Run(t.Context())
+				p, ok := errors.AsType[*controllers.Panic](err)
+				if !ok || p.Where != c.where || p.Value != "boom" || len(p.Stack) == 0 {
+					t.Errorf("Run returned %v", err)
+				}
+				if n := inf.Handlers(); n != 0 {
+					t.Errorf("%d handlers left", n)
+				}
+			})
+		})
+	}
+}
+
+func TestARegistrationThatPanicsUndoesTheOnesBeforeIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inf := controllertest.Informer(t, controllertest.NewSource(configMap("a", "x")), nil)
+		l := loop.New("test", 1, func(context.Context, clusters.Key) error { return nil })
+		loop.Watch(l, inf, keys)
+		l.On(inf.Synced(), func() func() { panic("boom") })
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("the panic was swallowed")
+				}
+			}()
+			_ = l.Run(t.Context())
+		}()
+		if n := inf.Handlers(); n != 0 {
+			t.Errorf("%d handlers left", n)
+		}
+	})
+}
+
+func TestALoopRunsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := loop.New("test", 1, func(context.Context, int) error { return nil })
+		if err := start(t.Context(), l)(); err != nil {
+			t.Error(err)
+		}
+		if err := l.Run(t.Context()); err == nil {
+			t.Error("a second Run returned nil")
+		}
+	})
+}
+
+func TestTermsOfOneNameShareTheirMetrics(t *testing.T) {
+	for range 3 {
+		hold := make(chan struct{})
+		working := make(chan struct{})
+		var once sync.Once
+		l := loop.New("shared", 1, func(ctx context.Context, _ int) error {
+			once.Do(func() { close(working) })
+			<-hold
+			return nil
+		})
+		stop := start(t.Context(), l)
+		for k := range 10 {
+			l.Add(k)
+		}
+		<-working
+		stopped := make(chan error)
+		go func() { stopped <- stop() }()
+		time.Sleep(10 * time.Millisecond)
+		close(hold)
+		if err := <-stopped; err != nil {
+			t.Error(err)
+		}
+	}
+	families, err := legacyregistry.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]float64{}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			if labels := metric.GetLabel(); len(labels) == 1 && labels[0].GetValue() == "shared" {
+				values[family.GetName()] = metric.GetGauge().GetValue() + metric.GetCounter().GetValue()
+			}
+		}
+	}
+	if values["workqueue_adds_total"] != 30 || values["workqueue_depth"] != 0 {
+		t.Errorf("adds_total %v, want 30 over three terms; depth %v, want 0 between terms", values["workqueue_adds_total"], values["workqueue_depth"])
+	}
+}
