@@ -1,0 +1,416 @@
+package supervisor_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+	"pgregory.net/rapid"
+
+	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/controllers/supervisor"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// story is what happened, in order.
+type story struct {
+	mu     sync.Mutex
+	events []string
+}
+
+func (s *story) add(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.events = append(s.events, fmt.Sprintf(format, args...))
+}
+
+func (s *story) all() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.events)
+}
+
+// actor is a controller that does what the test says.
+type actor struct {
+	run   func(context.Context) error
+	ready chan struct{}
+}
+
+func (a *actor) Run(ctx context.Context) error { return a.run(ctx) }
+
+// readyActor is one that others may wait for.
+type readyActor struct{ actor }
+
+func (a *readyActor) Ready() <-chan struct{} { return a.ready }
+
+func untilCancelled(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func descriptor(name string, run func(context.Context) error, needs ...string) controllers.Descriptor {
+	return controllers.Descriptor{Name: name, Needs: needs, New: func(context.Context, controllers.Deps) (controllers.Controller, error) {
+		return &actor{run: run}, nil
+	}}
+}
+
+// supervise runs the set in the background. logged returns the log so far.
+func supervise(t *testing.T, cfg supervisor.Config, set ...controllers.Descriptor) (cancel func(), ended <-chan error, logged func() string) {
+	t.Helper()
+	logger := ktesting.NewLogger(quiet{t}, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(0)))
+	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
+	result := make(chan error, 1)
+	go func() { result <- supervisor.Run(ctx, set, controllers.Deps{Shard: "root"}, cfg) }()
+	return cancel, result, logger.GetSink().(ktesting.Underlier).GetBuffer().String
+}
+
+// quiet keeps logs out of the test's output: they are in the buffer.
+type quiet struct{ *testing.T }
+
+func (quiet) Log(...any) {}
+
+func expectRunning(t *testing.T, ended <-chan error) {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case err := <-ended:
+		t.Fatalf("Run returned: %v", err)
+	default:
+	}
+}
+
+func TestACancelledTermEndsWithoutError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cancel, ended, log := supervise(t, supervisor.Config{DrainTimeout: time.Second},
+			descriptor("a", untilCancelled),
+			descriptor("b", func(ctx context.Context) error { <-ctx.Done(); return nil }),
+			descriptor("c", func(ctx context.Context) error { <-ctx.Done(); return fmt.Errorf("half done: %w", ctx.Err()) }))
+		expectRunning(t, ended)
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if log() != "" {
+			t.Errorf("logged %s", log())
+		}
+	})
+}
+
+func TestAnEmptySetRunsUntilCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cancel, ended, _ := supervise(t, supervisor.Config{})
+		expectRunning(t, ended)
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestTheFirstFailureEndsTheTermAfterAllHaveJoined(t *testing.T) {
+	boom := errors.New("boom")
+	for name, c := range map[string]struct {
+		run     func(context.Context) error
+		isPanic bool
+		says    string
+	}{
+		"error":        {run: func(context.Context) error { return boom }, says: `controller "faulty": boom`},
+		"panic":        {run: func(context.Context) error { panic(boom) }, isPanic: true, says: `controller "faulty": panic in Run: boom`},
+		"early return": {run: func(context.Context) error { return nil }, says: "returned nil before its context ended"},
+		"goexit":       {run: func(context.Context) error { runtime.Goexit(); return nil }, says: "runtime.Goexit"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var joined bool
+				_, ended, log := supervise(t, supervisor.Config{},
+					descriptor("slow", func(ctx context.Context) error {
+						<-ctx.Done()
+						var ce *supervisor.ControllerError
+						if !errors.As(context.Cause(ctx), &ce) || ce.Controller != "faulty" {
+							t.Errorf("the others' context ended because of %v", context.Cause(ctx))
+						}
+						time.Sleep(time.Hour)
+						joined = true
+						return errors.New("a second failure")
+					}),
+					descriptor("faulty", func(ctx context.Context) error {
+						time.Sleep(time.Second)
+						return c.run(ctx)
+					}))
+				time.Sleep(time.Minute)
+				expectRunning(t, ended)
+				err := <-ended
+				if !joined {
+					t.Error("Run returned before all controllers had")
+				}
+				var ce *supervisor.ControllerError
+				if !errors.As(err, &ce) || ce.Controller != "faulty" || !strings.Contains(err.Error(), c.says) {
+					t.Errorf("Run returned %v", err)
+				}
+				if _, ok := errors.AsType[*controllers.Panic](err); ok != c.isPanic {
+					t.Errorf("is a panic: %v", ok)
+				}
+				if n := strings.Count(log(), `controller="faulty"`); n != 1 {
+					t.Errorf("the failure was logged %d times:\n%s", n, log())
+				}
+				if c.isPanic && !strings.Contains(log(), "supervisor_test.go") {
+					t.Errorf("the panic was logged without its stack:\n%s", log())
+				}
+			})
+		})
+	}
+}
+
+func TestAPanicWhileStoppingIsStillAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cancel, ended, _ := supervise(t, supervisor.Config{}, descriptor("a", func(ctx context.Context) error {
+			<-ctx.Done()
+			panic("on the way out")
+		}))
+		expectRunning(t, ended)
+		cancel()
+		if _, ok := errors.AsType[*controllers.Panic](<-ended); !ok {
+			t.Error("Run returned without the panic")
+		}
+	})
+}
+
+func TestAFailedConstructorStartsNothing(t *testing.T) {
+	boom := errors.New("boom")
+	for name, construct := range map[string]func() (controllers.Controller, error){
+		"error":   func() (controllers.Controller, error) { return nil, boom },
+		"panic":   func() (controllers.Controller, error) { panic(boom) },
+		"nothing": func() (controllers.Controller, error) { return nil, nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, ended, log := supervise(t, supervisor.Config{},
+					descriptor("sound", func(context.Context) error { t.Error("was started"); return nil }),
+					controllers.Descriptor{Name: "faulty", New: func(context.Context, controllers.Deps) (controllers.Controller, error) { return construct() }},
+					controllers.Descriptor{Name: "later", New: func(context.Context, controllers.Deps) (controllers.Controller, error) {
+						t.Error("was constructed after a failure")
+						return nil, nil
+					}})
+				var ce *supervisor.ControllerError
+				if err := <-ended; !errors.As(err, &ce) || ce.Controller != "faulty" || (name != "nothing" && !errors.Is(err, boom)) {
+					t.Errorf("Run returned %v", err)
+				}
+				if n := strings.Count(log(), `controller="faulty"`); n != 1 {
+					t.Errorf("logged %d times:\n%s", n, log())
+				}
+			})
+		})
+	}
+}
+
+func TestAControllerStartsWhenWhatItNeedsIsReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s story
+		base := &readyActor{actor{ready: make(chan struct{})}}
+		base.run = func(ctx context.Context) error {
+			s.add("base")
+			time.Sleep(time.Second)
+			s.add("base ready")
+			close(base.ready)
+			return untilCancelled(ctx)
+		}
+		tell := func(name string) func(context.Context) error {
+			return func(ctx context.Context) error { s.add("%s", name); return untilCancelled(ctx) }
+		}
+		cancel, ended, _ := supervise(t, supervisor.Config{},
+			descriptor("second", tell("second"), "base", "free"),
+			descriptor("free", tell("free")),
+			controllers.Descriptor{Name: "base", New: func(context.Context, controllers.Deps) (controllers.Controller, error) { return base, nil }})
+		time.Sleep(time.Minute)
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		events := s.all()
+		if len(events) != 4 || !slices.Contains(events[:2], "free") || !slices.Equal(events[2:], []string{"base ready", "second"}) {
+			t.Errorf("got %v", events)
+		}
+	})
+}
+
+func TestNobodyWaitsForAReadinessThatDoesNotCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		base := &readyActor{actor{ready: make(chan struct{}), run: func(context.Context) error { return errors.New("boom") }}}
+		_, ended, _ := supervise(t, supervisor.Config{},
+			descriptor("second", func(context.Context) error { t.Error("was started"); return nil }, "base"),
+			controllers.Descriptor{Name: "base", New: func(context.Context, controllers.Deps) (controllers.Controller, error) { return base, nil }})
+		if err := <-ended; err == nil || !strings.Contains(err.Error(), `"base"`) {
+			t.Errorf("Run returned %v", err)
+		}
+	})
+}
+
+func TestANeedOutsideTheSetIsAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, ended, _ := supervise(t, supervisor.Config{}, descriptor("a", untilCancelled, "nobody"))
+		if err := <-ended; err == nil || !strings.Contains(err.Error(), `needs "nobody"`) {
+			t.Errorf("Run returned %v", err)
+		}
+	})
+}
+
+func hangHere(release <-chan struct{}) { <-release }
+
+func TestALateControllerIsNamedWithItsStacksAndJoined(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		var late story
+		cancel, ended, log := supervise(t, supervisor.Config{
+			DrainTimeout: 5 * time.Second,
+			OnLate:       func(names []string) { late.add("%v", names) },
+		},
+			descriptor("prompt", untilCancelled),
+			descriptor("late", func(context.Context) error {
+				var workers sync.WaitGroup
+				workers.Go(func() { hangHere(release) })
+				workers.Wait()
+				return nil
+			}))
+		expectRunning(t, ended)
+		cancel()
+		time.Sleep(4 * time.Second)
+		if log() != "" {
+			t.Errorf("reported before the drain timeout: %s", log())
+		}
+		time.Sleep(2 * time.Second)
+		if got := late.all(); !slices.Equal(got, []string{"[late]"}) {
+			t.Errorf("OnLate was told %v", got)
+		}
+		if n := strings.Count(log(), `controller="late"`); n != 1 || strings.Contains(log(), "prompt") {
+			t.Errorf("reported %d times:\n%s", n, log())
+		}
+		for _, want := range []string{"hangHere", "supervisor_test.go"} { // the worker's stack, and where it was started
+			if !strings.Contains(log(), want) {
+				t.Errorf("no %q in the report:\n%s", want, log())
+			}
+		}
+		time.Sleep(time.Hour)
+		if n := strings.Count(log(), `controller="late"`); n < 2 || n > 7 {
+			t.Errorf("reported %d times in an hour", n)
+		}
+		expectRunning(t, ended)
+		close(release)
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if !strings.Contains(log(), "Late controllers have returned") || len(late.all()) != 1 {
+			t.Errorf("OnLate was told %v, log:\n%s", late.all(), log())
+		}
+	})
+}
+
+func TestALateConstructorIsNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		cancel, ended, log := supervise(t, supervisor.Config{DrainTimeout: time.Second},
+			controllers.Descriptor{Name: "late", New: func(context.Context, controllers.Deps) (controllers.Controller, error) {
+				hangHere(release)
+				return &actor{run: func(context.Context) error { t.Error("was started in a term that is over"); return nil }}, nil
+			}})
+		expectRunning(t, ended)
+		cancel()
+		time.Sleep(2 * time.Second)
+		if !strings.Contains(log(), `controller="late"`) || !strings.Contains(log(), "hangHere") {
+			t.Errorf("logged %s", log())
+		}
+		close(release)
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestTheContextNamesTheController(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hello := func(ctx context.Context) { klog.FromContext(ctx).Info("hello") }
+		cancel, ended, log := supervise(t, supervisor.Config{}, controllers.Descriptor{
+			Name: "a",
+			New: func(ctx context.Context, deps controllers.Deps) (controllers.Controller, error) {
+				if deps.Shard != "root" {
+					t.Errorf("deps %v", deps)
+				}
+				hello(ctx)
+				return &actor{run: func(ctx context.Context) error { hello(ctx); return untilCancelled(ctx) }}, nil
+			}})
+		expectRunning(t, ended)
+		cancel()
+		<-ended
+		if n := strings.Count(log(), `hello controller="a"`); n != 2 {
+			t.Errorf("%d of 2 lines name the controller:\n%s", n, log())
+		}
+	})
+}
+
+// I1 in its small form: whatever the controllers of a term do, nothing of theirs runs once Run has returned.
+func TestI1NothingRunsOnceRunHasReturned(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		synctest.Test(t, func(t *testing.T) {
+			var mu sync.Mutex
+			running, failures := 0, 0
+			n := rapid.IntRange(1, 6).Draw(rt, "controllers")
+			var set []controllers.Descriptor
+			for i := range n {
+				lasts := time.Duration(rapid.IntRange(1, 100).Draw(rt, "lasts")) * time.Second
+				drains := time.Duration(rapid.IntRange(0, 20).Draw(rt, "drains")) * time.Second
+				end := rapid.SampledFrom([]string{"on cancel", "on cancel", "error", "panic", "early"}).Draw(rt, "end")
+				set = append(set, descriptor(fmt.Sprintf("c%d", i), func(ctx context.Context) error {
+					mu.Lock()
+					running++
+					mu.Unlock()
+					defer func() {
+						mu.Lock()
+						running--
+						mu.Unlock()
+					}()
+					if end != "on cancel" {
+						select {
+						case <-time.After(lasts):
+							mu.Lock()
+							failures++
+							mu.Unlock()
+							if end == "panic" {
+								panic("boom")
+							}
+							if end == "error" {
+								return errors.New("boom")
+							}
+							return nil
+						case <-ctx.Done():
+						}
+					}
+					<-ctx.Done()
+					time.Sleep(drains)
+					return ctx.Err()
+				}))
+			}
+			cancel, ended, _ := supervise(t, supervisor.Config{DrainTimeout: 10 * time.Second}, set...)
+			stop := time.AfterFunc(time.Duration(rapid.IntRange(0, 120).Draw(rt, "cancelled after"))*time.Second+time.Millisecond, cancel)
+			defer stop.Stop()
+			err := <-ended
+			mu.Lock()
+			defer mu.Unlock()
+			if running != 0 {
+				rt.Fatalf("%d controllers run on", running)
+			}
+			if (err != nil) != (failures > 0) {
+				rt.Fatalf("%d failures, Run returned %v", failures, err)
+			}
+		})
+	})
+}
