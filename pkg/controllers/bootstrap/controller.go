@@ -1,0 +1,102 @@
+// Package bootstrap establishes what a shard must hold before anything else can work: the logical cluster root and
+// the namespaces of root and system:admin. It creates what is missing and never changes what stands, in every term,
+// and again when somebody deletes it.
+package bootstrap
+
+import (
+	"context"
+	"sync"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
+
+	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/controllers/loop"
+	"github.com/regent-project/regent/pkg/server/clusters"
+)
+
+// Name is the controller's name in the registry: the others need it.
+const Name = "bootstrap"
+
+// Descriptor is the controller's entry for a registry.
+func Descriptor() controllers.Descriptor {
+	return controllers.Descriptor{Name: Name, New: construct}
+}
+
+type rootClient interface {
+	Create(ctx context.Context, obj *corev1alpha1.LogicalCluster, opts metav1.CreateOptions) (*corev1alpha1.LogicalCluster, error)
+	Get(ctx context.Context, name string, opts metav1.GetOptions) (*corev1alpha1.LogicalCluster, error)
+	UpdateStatus(ctx context.Context, obj *corev1alpha1.LogicalCluster, opts metav1.UpdateOptions) (*corev1alpha1.LogicalCluster, error)
+}
+
+type controller struct {
+	loop            *loop.Loop[logicalcluster.Name]
+	namespaces      *clusters.Informer[*corev1.Namespace]
+	logicalClusters *clusters.Informer[*corev1alpha1.LogicalCluster]
+	kube            kubernetes.Interface
+	client          rootClient
+	baseURL         string
+	ready           chan struct{}
+
+	mu      sync.Mutex
+	missing map[logicalcluster.Name]bool // until each has been established once
+}
+
+func construct(_ context.Context, deps controllers.Deps) (controllers.Controller, error) {
+	c := &controller{
+		namespaces:      deps.Informers.Namespaces,
+		logicalClusters: deps.Informers.LogicalClusters,
+		kube:            deps.Clients.Kube,
+		client:          deps.Clients.LogicalClusters,
+		baseURL:         deps.BaseURL,
+		ready:           make(chan struct{}),
+		missing:         map[logicalcluster.Name]bool{},
+	}
+	c.loop = loop.New(Name, len(established), c.establish)
+	for cluster := range established {
+		c.missing[cluster] = true
+		c.loop.Add(cluster)
+	}
+	loop.Watch(c.loop, deps.Informers.Namespaces, func(n *corev1.Namespace) []logicalcluster.Name {
+		return affected(n)
+	})
+	loop.Watch(c.loop, deps.Informers.LogicalClusters, func(lc *corev1alpha1.LogicalCluster) []logicalcluster.Name {
+		return affected(lc)
+	})
+	return c, nil
+}
+
+func affected(obj metav1.Object) []logicalcluster.Name {
+	cluster := clusters.KeyOf(obj).Cluster
+	if _, ok := established[cluster]; !ok {
+		return nil
+	}
+	return []logicalcluster.Name{cluster}
+}
+
+// Run establishes what is missing, trying again with back-off while the store cannot be reached, until ctx ends.
+func (c *controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
+
+// Ready is closed once everything has been there.
+func (c *controller) Ready() <-chan struct{} { return c.ready }
+
+func (c *controller) mark(cluster logicalcluster.Name) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.missing[cluster] {
+		return
+	}
+	delete(c.missing, cluster)
+	if len(c.missing) == 0 {
+		close(c.ready)
+	}
+}
+
+var (
+	_ controllers.Controller = (*controller)(nil)
+	_ controllers.Readier    = (*controller)(nil)
+)

@@ -1,0 +1,201 @@
+// Package logicalcluster makes a new logical cluster usable, and empties one that is deleted before it lets it go.
+package logicalcluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
+	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
+
+	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/controllers/bootstrap"
+	"github.com/regent-project/regent/pkg/controllers/loop"
+	"github.com/regent-project/regent/pkg/server/clusters"
+)
+
+const (
+	name    = "logicalcluster"
+	workers = 16
+)
+
+// Descriptor is the controller's entry for a registry.
+func Descriptor() controllers.Descriptor {
+	return controllers.Descriptor{Name: name, Needs: []string{bootstrap.Name}, New: construct}
+}
+
+type controller struct {
+	loop      *loop.Loop[logicalcluster.Name]
+	clients   controllers.Clients
+	informers controllers.Informers
+	// content are the resources a cluster is emptied of before its namespaces; all of them but those that have an
+	// order of their own: Workspaces go before, Namespaces after, the LogicalCluster last.
+	content []controllers.Resource
+	// everything is all that must be gone before the LogicalCluster may go.
+	everything []controllers.Resource
+	baseURL    string
+}
+
+func construct(_ context.Context, deps controllers.Deps) (controllers.Controller, error) {
+	c := &controller{clients: deps.Clients, informers: deps.Informers, baseURL: deps.BaseURL}
+	for _, r := range deps.Resources {
+		switch r.GVR.GroupResource() {
+		case corev1alpha1.Resource("logicalclusters"):
+			continue
+		case tenancyv1alpha1.Resource("workspaces"), corev1.Resource("namespaces"):
+		default:
+			c.content = append(c.content, r)
+		}
+		c.everything = append(c.everything, r)
+	}
+	c.loop = loop.New(name, workers, c.reconcile)
+	loop.Watch(c.loop, deps.Informers.LogicalClusters, func(lc *corev1alpha1.LogicalCluster) []logicalcluster.Name {
+		return []logicalcluster.Name{clusters.KeyOf(lc).Cluster}
+	})
+	loop.Watch(c.loop, deps.Informers.Workspaces, func(ws *tenancyv1alpha1.Workspace) []logicalcluster.Name {
+		if ws.Spec.Cluster == "" {
+			return nil
+		}
+		return []logicalcluster.Name{logicalcluster.Name(ws.Spec.Cluster)}
+	})
+	loop.Watch(c.loop, deps.Informers.Namespaces, func(n *corev1.Namespace) []logicalcluster.Name {
+		if !slices.Contains(usable, n.Name) {
+			return nil
+		}
+		return []logicalcluster.Name{clusters.KeyOf(n).Cluster}
+	})
+	for _, inf := range deps.Informers.Metadata {
+		loop.Watch(c.loop, inf, c.dying)
+	}
+	return c, nil
+}
+
+// dying returns the object's cluster if that is being emptied: whatever changes in it may be what it waits for.
+func (c *controller) dying(obj *metav1.PartialObjectMetadata) []logicalcluster.Name {
+	cluster := clusters.KeyOf(obj).Cluster
+	lc, ok := c.cached(cluster)
+	if !ok || lc.DeletionTimestamp == nil {
+		return nil
+	}
+	return []logicalcluster.Name{cluster}
+}
+
+// Run reconciles until ctx ends.
+func (c *controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
+
+// reconcile brings one cluster on. A conflict is no error: the informer has brought what changed, or will, and with it
+// the key.
+func (c *controller) reconcile(ctx context.Context, cluster logicalcluster.Name) error {
+	lc, ok := c.cached(cluster)
+	if !ok {
+		return nil
+	}
+	ctx = clusters.With(ctx, cluster)
+	work := c.provide
+	if lc.DeletionTimestamp != nil {
+		work = c.empty
+	}
+	err := work(ctx, lc)
+	if apierrors.IsConflict(err) {
+		klog.FromContext(ctx).V(4).Info("Logical cluster changed meanwhile", "cluster", cluster)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("logical cluster %s: %w", cluster, err)
+	}
+	return nil
+}
+
+// provide makes the cluster usable, and keeps it so.
+func (c *controller) provide(ctx context.Context, lc *corev1alpha1.LogicalCluster) error {
+	orphaned, err := c.orphaned(ctx, lc)
+	if err != nil {
+		return err
+	}
+	if orphaned {
+		klog.FromContext(ctx).Info("Deleting a logical cluster whose owner is gone", "cluster", clusters.KeyOf(lc).Cluster, "owner", lc.Spec.Owner)
+		return ignoreNotFound(c.clients.LogicalClusters.Delete(ctx, lc.Name, metav1.DeleteOptions{
+			Preconditions: &metav1.Preconditions{UID: &lc.UID, ResourceVersion: &lc.ResourceVersion},
+		}))
+	}
+	if out := guarded(lc); out != nil {
+		if lc, err = c.clients.LogicalClusters.Update(ctx, out, metav1.UpdateOptions{}); err != nil {
+			return fmt.Errorf("add finalizer: %w", err)
+		}
+	}
+	for provided := false; ; provided = true {
+		if out := advanced(lc, c.baseURL, provided); out != nil {
+			if lc, err = c.clients.LogicalClusters.UpdateStatus(ctx, out, metav1.UpdateOptions{}); err != nil {
+				return fmt.Errorf("update status: %w", err)
+			}
+		}
+		if provided {
+			return nil
+		}
+		if err := c.provideNamespaces(ctx, clusters.KeyOf(lc).Cluster); err != nil {
+			return err
+		}
+	}
+}
+
+func (c *controller) provideNamespaces(ctx context.Context, cluster logicalcluster.Name) error {
+	for _, ns := range usable {
+		if _, ok := c.informers.Namespaces.Get(clusters.Key{Cluster: cluster, Name: ns}); ok {
+			continue
+		}
+		obj := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}
+		if _, err := c.clients.Kube.CoreV1().Namespaces().Create(ctx, obj, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("create namespace %s: %w", ns, err)
+		}
+	}
+	return nil
+}
+
+// orphaned reports whether lc belongs to a Workspace that does not exist any more. It asks the server if the cache
+// does not show that Workspace.
+func (c *controller) orphaned(ctx context.Context, lc *corev1alpha1.LogicalCluster) (bool, error) {
+	owner, ok := ownerOf(lc)
+	if !ok {
+		return false, nil
+	}
+	if ws, ok := c.informers.Workspaces.Get(owner); ok && ws.UID == lc.Spec.Owner.UID {
+		return false, nil
+	}
+	ws, err := c.owner(ctx, owner)
+	if err != nil {
+		return false, err
+	}
+	return ws == nil || ws.UID != lc.Spec.Owner.UID, nil
+}
+
+// owner returns the Workspace by a live read, nil if there is none.
+func (c *controller) owner(ctx context.Context, key clusters.Key) (*tenancyv1alpha1.Workspace, error) {
+	ws, err := c.clients.Workspaces.Get(clusters.With(ctx, key.Cluster), key.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get owner %s: %w", key, err)
+	}
+	return ws, nil
+}
+
+func (c *controller) cached(cluster logicalcluster.Name) (*corev1alpha1.LogicalCluster, bool) {
+	return c.informers.LogicalClusters.Get(clusters.Key{Cluster: cluster, Name: corev1alpha1.LogicalClusterName})
+}
+
+func ignoreNotFound(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+var _ controllers.Controller = (*controller)(nil)

@@ -1,0 +1,175 @@
+package logicalcluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
+
+	"github.com/regent-project/regent/pkg/controllers/content"
+	"github.com/regent-project/regent/pkg/server/clusters"
+)
+
+// empty takes a deleted cluster as far as it can get now. The order: its owner is told to go too; terminators; child
+// workspaces, whose clusters must go before; content; namespaces; at last, when live lists have shown that nothing is
+// left, the finalizer. Whatever it has to wait for wakes it by an event.
+//
+// The server refuses creates in a cluster that is being deleted, so what has been seen empty stays empty. The lists at
+// the end are for a create that was let in just before.
+func (c *controller) empty(ctx context.Context, lc *corev1alpha1.LogicalCluster) error {
+	if !slices.Contains(lc.Finalizers, contentFinalizer) {
+		return nil
+	}
+	if permanent(clusters.KeyOf(lc).Cluster) {
+		return c.release(ctx, lc)
+	}
+	if err := c.deleteOwner(ctx, lc); err != nil {
+		return err
+	}
+	if out := advanced(lc, c.baseURL, false); out != nil {
+		updated, err := c.clients.LogicalClusters.UpdateStatus(ctx, out, metav1.UpdateOptions{})
+		if err != nil {
+			return fmt.Errorf("update status: %w", err)
+		}
+		lc = updated
+	}
+	if len(lc.Status.Terminators) > 0 {
+		return c.wait(ctx, lc, "TerminatorExists", fmt.Sprintf("Some terminators remain: %v", lc.Status.Terminators))
+	}
+	children, err := c.deleteChildren(ctx, clusters.KeyOf(lc))
+	if err != nil {
+		return err
+	}
+	if children > 0 {
+		return c.wait(ctx, lc, "SomeWorkspacesRemain", fmt.Sprintf("Waiting for %d workspaces inside of it to go first", children))
+	}
+	remaining, err := content.Purge(ctx, c.clients.Metadata, c.content, metav1.NamespaceAll)
+	if err != nil {
+		return errors.Join(err, c.wait(ctx, lc, "ContentDeletionFailed", err.Error()))
+	}
+	if remaining.Empty() {
+		if err := c.deleteNamespaces(ctx); err != nil {
+			return err
+		}
+		if remaining, err = content.Find(ctx, c.clients.Metadata, c.everything, metav1.NamespaceAll); err != nil {
+			return err
+		}
+	}
+	if !remaining.Empty() {
+		reason, message := explain(remaining)
+		return c.wait(ctx, lc, reason, message)
+	}
+	return c.release(ctx, lc)
+}
+
+// deleteOwner makes a cluster that was deleted directly take its Workspace along.
+func (c *controller) deleteOwner(ctx context.Context, lc *corev1alpha1.LogicalCluster) error {
+	key, ok := ownerOf(lc)
+	if !ok {
+		return nil
+	}
+	ws, ok := c.informers.Workspaces.Get(key)
+	if !ok || ws.UID != lc.Spec.Owner.UID || ws.DeletionTimestamp == nil {
+		var err error
+		if ws, err = c.owner(ctx, key); err != nil || ws == nil {
+			return err
+		}
+	}
+	if ws.UID != lc.Spec.Owner.UID || ws.DeletionTimestamp != nil {
+		return nil
+	}
+	err := c.clients.Workspaces.Delete(clusters.With(ctx, key.Cluster), key.Name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &ws.UID},
+	})
+	if ignoreNotFound(err) != nil {
+		return fmt.Errorf("delete owner %s: %w", key, err)
+	}
+	return nil
+}
+
+// deleteChildren deletes the Workspaces in the cluster and returns how many are left. While the cache shows some it is
+// taken at its word, for each one that goes brings this about again; that none is left is asked of the server.
+func (c *controller) deleteChildren(ctx context.Context, key clusters.Key) (int, error) {
+	children := c.informers.Workspaces.List(key.Cluster)
+	if len(children) == 0 {
+		live, err := c.clients.Workspaces.List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return 0, fmt.Errorf("list workspaces: %w", err)
+		}
+		for i := range live.Items {
+			children = append(children, &live.Items[i])
+		}
+	}
+	for _, ws := range children {
+		if ws.DeletionTimestamp != nil {
+			continue
+		}
+		err := c.clients.Workspaces.Delete(ctx, ws.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &ws.UID}})
+		if ignoreNotFound(err) != nil {
+			return 0, fmt.Errorf("delete workspace %s: %w", ws.Name, err)
+		}
+	}
+	return len(children), nil
+}
+
+// deleteNamespaces deletes and finalizes the cluster's namespaces, which are empty by now. The namespace controller
+// leaves those of a deleted cluster alone: looking into each again would only repeat what is known.
+func (c *controller) deleteNamespaces(ctx context.Context) error {
+	client := c.clients.Kube.CoreV1().Namespaces()
+	namespaces, err := client.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("list namespaces: %w", err)
+	}
+	for i := range namespaces.Items {
+		if err := c.deleteNamespace(ctx, &namespaces.Items[i]); ignoreNotFound(err) != nil {
+			return fmt.Errorf("delete namespace %s: %w", namespaces.Items[i].Name, err)
+		}
+	}
+	return nil
+}
+
+func (c *controller) deleteNamespace(ctx context.Context, ns *corev1.Namespace) error {
+	client := c.clients.Kube.CoreV1().Namespaces()
+	if ns.DeletionTimestamp == nil {
+		err := client.Delete(ctx, ns.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &ns.UID}})
+		if err != nil {
+			return err
+		}
+		uid := ns.UID
+		if ns, err = client.Get(ctx, ns.Name, metav1.GetOptions{}); err != nil {
+			return err
+		}
+		if ns.UID != uid || ns.DeletionTimestamp == nil {
+			return fmt.Errorf("it was created again in a cluster that is being deleted")
+		}
+	}
+	out := finalized(ns)
+	if out == nil {
+		return nil // it waits for the finalizers of others
+	}
+	_, err := client.Finalize(ctx, out, metav1.UpdateOptions{})
+	return err
+}
+
+func (c *controller) wait(ctx context.Context, lc *corev1alpha1.LogicalCluster, reason, message string) error {
+	out := blocked(lc, reason, message)
+	if out == nil {
+		return nil
+	}
+	if _, err := c.clients.LogicalClusters.UpdateStatus(ctx, out, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("update status: %w", err)
+	}
+	return nil
+}
+
+func (c *controller) release(ctx context.Context, lc *corev1alpha1.LogicalCluster) error {
+	if _, err := c.clients.LogicalClusters.Update(ctx, released(lc), metav1.UpdateOptions{}); ignoreNotFound(err) != nil {
+		return fmt.Errorf("remove finalizer: %w", err)
+	}
+	return nil
+}

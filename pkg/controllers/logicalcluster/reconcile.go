@@ -1,0 +1,115 @@
+package logicalcluster
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
+	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
+	"github.com/kcp-dev/sdk/apis/third_party/conditions/apis/conditions/v1alpha1"
+	"github.com/kcp-dev/sdk/apis/third_party/conditions/util/conditions"
+
+	"github.com/regent-project/regent/pkg/controllers/content"
+	"github.com/regent-project/regent/pkg/server/clusters"
+)
+
+// contentFinalizer keeps a LogicalCluster until its content is gone.
+const contentFinalizer = "regent.dev/content"
+
+// usable are the namespaces that every cluster has for as long as it exists.
+var usable = []string{metav1.NamespaceDefault, metav1.NamespaceSystem}
+
+// permanent reports whether a cluster belongs to the shard itself: it is never emptied, whatever is done to its
+// LogicalCluster; package bootstrap establishes it again.
+func permanent(cluster logicalcluster.Name) bool {
+	return cluster == clusters.Root || strings.HasPrefix(cluster.String(), "system:")
+}
+
+// guarded returns lc with the finalizer, or nil if it needs none.
+func guarded(lc *corev1alpha1.LogicalCluster) *corev1alpha1.LogicalCluster {
+	if permanent(clusters.KeyOf(lc).Cluster) || slices.Contains(lc.Finalizers, contentFinalizer) {
+		return nil
+	}
+	out := lc.DeepCopy()
+	out.Finalizers = append(out.Finalizers, contentFinalizer)
+	return out
+}
+
+// released returns lc without the finalizer.
+func released(lc *corev1alpha1.LogicalCluster) *corev1alpha1.LogicalCluster {
+	out := lc.DeepCopy()
+	out.Finalizers = slices.DeleteFunc(out.Finalizers, func(f string) bool { return f == contentFinalizer })
+	return out
+}
+
+// advanced returns lc one phase on, or nil if it is where it should be:
+//
+//	Scheduling --initializers copied, URL set--> Initializing --no initializer left, namespaces there--> Ready
+//	any --deleted--> Deleting (terminators copied)
+//
+// It never goes back, and Unavailable is somebody's decision and stays. provided says whether the namespaces are there.
+func advanced(lc *corev1alpha1.LogicalCluster, baseURL string, provided bool) *corev1alpha1.LogicalCluster {
+	out := lc.DeepCopy()
+	switch {
+	case lc.DeletionTimestamp != nil:
+		if lc.Status.Phase == corev1alpha1.LogicalClusterPhaseDeleting {
+			return nil
+		}
+		out.Status.Phase = corev1alpha1.LogicalClusterPhaseDeleting
+		out.Status.Terminators = slices.Clone(lc.Spec.Terminators)
+	case lc.Status.Phase == "", lc.Status.Phase == corev1alpha1.LogicalClusterPhaseScheduling:
+		out.Status.Phase = corev1alpha1.LogicalClusterPhaseInitializing
+		out.Status.Initializers = slices.Clone(lc.Spec.Initializers)
+		if out.Status.URL == "" {
+			out.Status.URL = baseURL + clusters.RequestPath(clusters.KeyOf(lc).Cluster)
+		}
+	case lc.Status.Phase == corev1alpha1.LogicalClusterPhaseInitializing && len(lc.Status.Initializers) == 0 && provided:
+		out.Status.Phase = corev1alpha1.LogicalClusterPhaseReady
+	default:
+		return nil
+	}
+	return out
+}
+
+// blocked returns lc with the condition that tells why its content is not gone, or nil if it says so already.
+func blocked(lc *corev1alpha1.LogicalCluster, reason, message string) *corev1alpha1.LogicalCluster {
+	old := conditions.Get(lc, tenancyv1alpha1.WorkspaceContentDeleted)
+	if old != nil && old.Status == corev1.ConditionFalse && old.Reason == reason && old.Message == message {
+		return nil
+	}
+	out := lc.DeepCopy()
+	conditions.MarkFalse(out, tenancyv1alpha1.WorkspaceContentDeleted, reason, v1alpha1.ConditionSeverityInfo, "%s", message)
+	return out
+}
+
+// explain says what a deletion waits for.
+func explain(remaining content.Remaining) (reason, message string) {
+	message = "Some content remains: " + remaining.DescribeObjects()
+	if len(remaining.Finalizers) > 0 {
+		message += ". Finalizers remain: " + remaining.DescribeFinalizers()
+	}
+	return "SomeResourcesRemain", message
+}
+
+// ownerOf returns the key of the Workspace that owns lc, and false if no Workspace does.
+func ownerOf(lc *corev1alpha1.LogicalCluster) (clusters.Key, bool) {
+	owner := lc.Spec.Owner
+	if owner == nil || owner.Resource != "workspaces" || !strings.HasPrefix(owner.APIVersion, tenancyv1alpha1.SchemeGroupVersion.Group+"/") {
+		return clusters.Key{}, false
+	}
+	return clusters.Key{Cluster: logicalcluster.Name(owner.Cluster), Name: owner.Name}, true
+}
+
+// finalized returns a namespace whose content is gone without the finalizer that stands for it, or nil if it has none.
+func finalized(namespace *corev1.Namespace) *corev1.Namespace {
+	if !slices.Contains(namespace.Spec.Finalizers, corev1.FinalizerKubernetes) {
+		return nil
+	}
+	out := namespace.DeepCopy()
+	out.Spec.Finalizers = slices.DeleteFunc(out.Spec.Finalizers, func(f corev1.FinalizerName) bool { return f == corev1.FinalizerKubernetes })
+	return out
+}

@@ -1,0 +1,204 @@
+// Package workspace gives every Workspace its logical cluster, tells in the Workspace how that one is doing, and lets
+// the Workspace go when its cluster has gone.
+package workspace
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
+	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
+
+	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/controllers/bootstrap"
+	"github.com/regent-project/regent/pkg/controllers/loop"
+	"github.com/regent-project/regent/pkg/server/clusters"
+)
+
+const (
+	name    = "workspace"
+	workers = 16
+)
+
+// Descriptor is the controller's entry for a registry.
+func Descriptor() controllers.Descriptor {
+	return controllers.Descriptor{Name: name, Needs: []string{bootstrap.Name}, New: construct}
+}
+
+type workspaceClient interface {
+	Get(ctx context.Context, name string, opts metav1.GetOptions) (*tenancyv1alpha1.Workspace, error)
+	Update(ctx context.Context, obj *tenancyv1alpha1.Workspace, opts metav1.UpdateOptions) (*tenancyv1alpha1.Workspace, error)
+	UpdateStatus(ctx context.Context, obj *tenancyv1alpha1.Workspace, opts metav1.UpdateOptions) (*tenancyv1alpha1.Workspace, error)
+}
+
+type logicalClusterClient interface {
+	Create(ctx context.Context, obj *corev1alpha1.LogicalCluster, opts metav1.CreateOptions) (*corev1alpha1.LogicalCluster, error)
+	Get(ctx context.Context, name string, opts metav1.GetOptions) (*corev1alpha1.LogicalCluster, error)
+	Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error
+}
+
+type controller struct {
+	loop            *loop.Loop[clusters.Key]
+	workspaces      *clusters.Informer[*tenancyv1alpha1.Workspace]
+	logicalClusters *clusters.Informer[*corev1alpha1.LogicalCluster]
+	workspace       workspaceClient
+	logicalCluster  logicalClusterClient
+	baseURL         string
+}
+
+func construct(_ context.Context, deps controllers.Deps) (controllers.Controller, error) {
+	c := &controller{
+		workspaces:      deps.Informers.Workspaces,
+		logicalClusters: deps.Informers.LogicalClusters,
+		workspace:       deps.Clients.Workspaces,
+		logicalCluster:  deps.Clients.LogicalClusters,
+		baseURL:         deps.BaseURL,
+	}
+	c.loop = loop.New(name, workers, c.reconcile)
+	loop.Watch(c.loop, c.workspaces, func(ws *tenancyv1alpha1.Workspace) []clusters.Key {
+		return []clusters.Key{clusters.KeyOf(ws)}
+	})
+	loop.Watch(c.loop, c.logicalClusters, c.affected)
+	return c, nil
+}
+
+// affected returns the Workspace that owns lc, and those inside of lc's cluster that could not be scheduled without it.
+func (c *controller) affected(lc *corev1alpha1.LogicalCluster) []clusters.Key {
+	var keys []clusters.Key
+	if owner := lc.Spec.Owner; owner != nil && owner.Resource == "workspaces" {
+		keys = append(keys, clusters.Key{Cluster: logicalcluster.Name(owner.Cluster), Name: owner.Name})
+	}
+	for _, ws := range c.workspaces.List(clusters.KeyOf(lc).Cluster) {
+		if ws.Spec.Cluster == "" {
+			keys = append(keys, clusters.KeyOf(ws))
+		}
+	}
+	return keys
+}
+
+// Run reconciles until ctx ends.
+func (c *controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
+
+// reconcile takes steps until there is nothing to do but wait. A conflict ends it without an error: the informer has
+// brought the newer Workspace, or will, and with it the key.
+func (c *controller) reconcile(ctx context.Context, key clusters.Key) error {
+	ctx = clusters.With(ctx, key.Cluster)
+	ws, ok := c.workspaces.Get(key)
+	if !ok {
+		return nil
+	}
+	w := world{workspace: ws, logicalCluster: c.cached(logicalcluster.Name(ws.Spec.Cluster)), parent: c.cached(key.Cluster)}
+	for last := nothing; ; {
+		step := decide(w)
+		if step == last && step != nothing {
+			return fmt.Errorf("%s workspace %s: the server accepted it and changed nothing", step, key)
+		}
+		last = step
+		next, err := c.take(ctx, step, w)
+		switch {
+		case apierrors.IsConflict(err):
+			klog.FromContext(ctx).V(4).Info("Workspace changed meanwhile", "workspace", key, "step", step)
+			return nil
+		case err != nil:
+			return fmt.Errorf("%s workspace %s: %w", step, key, err)
+		case next == nil:
+			return nil
+		}
+		w = *next
+	}
+}
+
+// take returns the world after a step, nil if there is nothing to do before the world changes by itself.
+func (c *controller) take(ctx context.Context, s step, w world) (*world, error) {
+	switch s {
+	case schedule:
+		updated, err := c.workspace.Update(ctx, scheduled(w, c.baseURL, newClusterName().String()), metav1.UpdateOptions{})
+		if err != nil {
+			return nil, ignoreNotFound(err)
+		}
+		w.workspace = updated
+		return &w, nil
+	case create:
+		return c.create(ctx, w)
+	case report:
+		updated := reported(w)
+		if apiequality.Semantic.DeepEqual(updated.Status, w.workspace.Status) {
+			return nil, nil
+		}
+		_, err := c.workspace.UpdateStatus(ctx, updated, metav1.UpdateOptions{})
+		return nil, ignoreNotFound(err)
+	case remove:
+		lc := w.logicalCluster
+		err := c.logicalCluster.Delete(clusters.With(ctx, clusters.KeyOf(lc).Cluster), lc.Name, metav1.DeleteOptions{
+			Preconditions: &metav1.Preconditions{UID: &lc.UID, ResourceVersion: &lc.ResourceVersion},
+		})
+		return nil, ignoreNotFound(err)
+	case confirm:
+		return c.confirm(ctx, w)
+	case release:
+		_, err := c.workspace.Update(ctx, released(w.workspace), metav1.UpdateOptions{})
+		return nil, ignoreNotFound(err)
+	default:
+		return nil, nil
+	}
+}
+
+// create makes sure by a live read that the Workspace stands: a cache that lags behind the last leader's work may show
+// one that is long gone, and what is created for it would be nobody's.
+func (c *controller) create(ctx context.Context, w world) (*world, error) {
+	live, err := c.workspace.Get(ctx, w.workspace.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, ignoreNotFound(err)
+	}
+	if live.UID != w.workspace.UID || live.ResourceVersion != w.workspace.ResourceVersion {
+		return nil, nil
+	}
+	target := clusters.With(ctx, logicalcluster.Name(live.Spec.Cluster))
+	lc, err := c.logicalCluster.Create(target, newLogicalCluster(w), metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		lc, err = c.logicalCluster.Get(target, corev1alpha1.LogicalClusterName, metav1.GetOptions{})
+	}
+	if err != nil {
+		return nil, err
+	}
+	w.logicalCluster = lc
+	return &w, nil
+}
+
+// confirm looks at the server for a LogicalCluster that the cache does not show.
+func (c *controller) confirm(ctx context.Context, w world) (*world, error) {
+	target := clusters.With(ctx, logicalcluster.Name(w.workspace.Spec.Cluster))
+	lc, err := c.logicalCluster.Get(target, corev1alpha1.LogicalClusterName, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		w.confirmed = true
+	case err != nil:
+		return nil, err
+	default:
+		w.logicalCluster = lc
+	}
+	return &w, nil
+}
+
+func (c *controller) cached(cluster logicalcluster.Name) *corev1alpha1.LogicalCluster {
+	if cluster.Empty() {
+		return nil
+	}
+	lc, _ := c.logicalClusters.Get(clusters.Key{Cluster: cluster, Name: corev1alpha1.LogicalClusterName})
+	return lc
+}
+
+func ignoreNotFound(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+var _ controllers.Controller = (*controller)(nil)

@@ -1,0 +1,243 @@
+package workspace
+
+import (
+	"crypto/rand"
+	"slices"
+	"strings"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kcp-dev/sdk/apis/core"
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
+	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
+	"github.com/kcp-dev/sdk/apis/third_party/conditions/apis/conditions/v1alpha1"
+	"github.com/kcp-dev/sdk/apis/third_party/conditions/util/conditions"
+
+	"github.com/regent-project/regent/pkg/server/clusters"
+)
+
+const (
+	finalizer = corev1alpha1.LogicalClusterFinalizerName
+	// contentFinalizer keeps a LogicalCluster until its content is gone. It is there from the creation on, so that no
+	// LogicalCluster can go without it.
+	contentFinalizer = "regent.dev/content"
+)
+
+// step is the one thing to do next for a Workspace. Each step leaves a state from which the next is decided anew, by
+// this leader or by another:
+//
+//	new -> schedule (finalizer, cluster, URL in one write) -> create LogicalCluster -> report its phase
+//	deleted -> remove LogicalCluster -> report -> confirm that it is gone -> release (finalizer removed)
+type step string
+
+const (
+	nothing  step = "nothing"
+	schedule step = "schedule"
+	create   step = "create"
+	confirm  step = "confirm"
+	report   step = "report"
+	remove   step = "remove"
+	release  step = "release"
+)
+
+// world is all that a decision depends on.
+type world struct {
+	workspace *tenancyv1alpha1.Workspace
+	// logicalCluster is the one named by the Workspace's spec.cluster; nil: there is none in the cache, or with
+	// confirmed none at all.
+	logicalCluster *corev1alpha1.LogicalCluster
+	confirmed      bool
+	// parent is the LogicalCluster the Workspace lives in; nil: there is none in the cache.
+	parent *corev1alpha1.LogicalCluster
+}
+
+// decide is pure. Nothing follows from absence in a cache but a look at the server: confirm, and create does it itself.
+func decide(w world) step {
+	ws := w.workspace
+	managed := slices.Contains(ws.Finalizers, finalizer)
+	switch {
+	case ws.DeletionTimestamp != nil && !managed:
+		return nothing
+	case ws.DeletionTimestamp != nil && w.unknown():
+		return confirm
+	case ws.DeletionTimestamp != nil && !w.owned():
+		return release
+	case ws.DeletionTimestamp != nil && w.logicalCluster.DeletionTimestamp == nil:
+		return remove
+	case ws.DeletionTimestamp != nil, ws.Spec.Mount != nil:
+		return report
+	case ws.Spec.Cluster == "" && w.homeless():
+		return report
+	case ws.Spec.Cluster == "" && w.parent == nil:
+		return nothing // until the parent's LogicalCluster arrives
+	case ws.Spec.Cluster == "", ws.Spec.URL == "", !managed:
+		return schedule
+	case w.logicalCluster == nil && !begun(ws):
+		return create
+	case w.unknown():
+		return confirm
+	default:
+		return report
+	}
+}
+
+// unknown reports whether there may be a LogicalCluster that the cache does not show.
+func (w world) unknown() bool {
+	return w.workspace.Spec.Cluster != "" && w.logicalCluster == nil && !w.confirmed
+}
+
+// homeless reports whether the Workspace is where there is nothing to be the parent of a cluster.
+func (w world) homeless() bool {
+	return w.parent == nil && strings.HasPrefix(clusters.KeyOf(w.workspace).Cluster.String(), "system:")
+}
+
+// owned reports whether the LogicalCluster exists because of this very Workspace.
+func (w world) owned() bool {
+	return w.logicalCluster != nil && w.workspace.Spec.Cluster != "" && ownedBy(w.logicalCluster, w.workspace)
+}
+
+func ownedBy(lc *corev1alpha1.LogicalCluster, ws *tenancyv1alpha1.Workspace) bool {
+	return lc.Spec.Owner != nil && lc.Spec.Owner.UID == ws.UID && lc.Spec.Owner.Cluster == clusters.KeyOf(ws).Cluster.String()
+}
+
+// begun reports whether the LogicalCluster has been seen. One that disappears after that is not created again: a
+// cluster name is never reused.
+func begun(ws *tenancyv1alpha1.Workspace) bool {
+	return ws.Status.Phase != "" && ws.Status.Phase != corev1alpha1.LogicalClusterPhaseScheduling
+}
+
+// scheduled returns the Workspace with what binds it to a cluster. Everything is in one write, and what is there
+// stays: after a crash the next leader goes on with the same cluster name, so none leaks and none is doubled.
+func scheduled(w world, baseURL, clusterName string) *tenancyv1alpha1.Workspace {
+	out := w.workspace.DeepCopy()
+	if !slices.Contains(out.Finalizers, finalizer) {
+		out.Finalizers = append(out.Finalizers, finalizer)
+	}
+	if out.Spec.Cluster == "" {
+		out.Spec.Cluster = clusterName
+	}
+	if out.Spec.URL == "" {
+		out.Spec.URL = baseURL + "/clusters/" + childPath(w)
+	}
+	return out
+}
+
+// released returns the Workspace without our finalizer.
+func released(ws *tenancyv1alpha1.Workspace) *tenancyv1alpha1.Workspace {
+	out := ws.DeepCopy()
+	out.Finalizers = slices.DeleteFunc(out.Finalizers, func(f string) bool { return f == finalizer })
+	return out
+}
+
+// childPath is the path of the Workspace's cluster: below its parent's, or below the parent's name if the parent has
+// no path.
+func childPath(w world) string {
+	parent := clusters.KeyOf(w.workspace).Cluster.String()
+	if w.parent != nil && w.parent.Annotations[core.LogicalClusterPathAnnotationKey] != "" {
+		parent = w.parent.Annotations[core.LogicalClusterPathAnnotationKey]
+	}
+	return parent + ":" + w.workspace.Name
+}
+
+// newLogicalCluster is what a scheduled Workspace stands for.
+func newLogicalCluster(w world) *corev1alpha1.LogicalCluster {
+	ws := w.workspace
+	annotations := map[string]string{core.LogicalClusterPathAnnotationKey: childPath(w)}
+	if ws.Spec.Type != nil {
+		annotations[tenancyv1alpha1.LogicalClusterTypeAnnotationKey] = ws.Spec.Type.String()
+	}
+	if owner := ws.Annotations[tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey]; owner != "" {
+		annotations[tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey] = owner
+	}
+	return &corev1alpha1.LogicalCluster{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        corev1alpha1.LogicalClusterName,
+			Annotations: annotations,
+			Finalizers:  []string{contentFinalizer},
+		},
+		Spec: corev1alpha1.LogicalClusterSpec{Owner: &corev1alpha1.LogicalClusterOwner{
+			APIVersion: tenancyv1alpha1.SchemeGroupVersion.String(),
+			Resource:   "workspaces",
+			Name:       ws.Name,
+			Cluster:    clusters.KeyOf(ws).Cluster.String(),
+			UID:        ws.UID,
+		}},
+	}
+}
+
+// reported returns the Workspace with the status the world calls for.
+func reported(w world) *tenancyv1alpha1.Workspace {
+	out := w.workspace.DeepCopy()
+	lc := w.logicalCluster
+	switch {
+	case out.DeletionTimestamp != nil:
+		out.Status.Phase = corev1alpha1.LogicalClusterPhaseDeleting
+		reportDeletion(out, lc)
+	case out.Spec.Mount != nil:
+		unschedulable(out, "spec.mount: nothing in this shard resolves mounts, and a mounted workspace has no logical cluster of its own")
+	case out.Spec.Cluster == "":
+		unschedulable(out, "logical cluster %s cannot have workspaces: create it in root or below", clusters.KeyOf(out).Cluster)
+	case lc == nil:
+		conditions.MarkFalse(out, tenancyv1alpha1.WorkspaceInitialized, tenancyv1alpha1.WorkspaceInitializedWorkspaceDisappeared,
+			v1alpha1.ConditionSeverityError, "the LogicalCluster of %s has disappeared: delete the workspace", out.Spec.Cluster)
+	case !w.owned():
+		unschedulable(out, "logical cluster %s belongs to another workspace: delete this one and create it without spec.cluster", out.Spec.Cluster)
+	default:
+		reportPhase(out, lc)
+	}
+	return out
+}
+
+func unschedulable(ws *tenancyv1alpha1.Workspace, format string, args ...any) {
+	conditions.MarkFalse(ws, tenancyv1alpha1.WorkspaceScheduled, tenancyv1alpha1.WorkspaceReasonUnschedulable,
+		v1alpha1.ConditionSeverityError, format, args...)
+}
+
+func reportPhase(ws *tenancyv1alpha1.Workspace, lc *corev1alpha1.LogicalCluster) {
+	conditions.MarkTrue(ws, tenancyv1alpha1.WorkspaceScheduled)
+	ws.Status.Phase = lc.Status.Phase
+	ws.Status.Initializers = slices.Clone(lc.Status.Initializers)
+	switch lc.Status.Phase {
+	case "", corev1alpha1.LogicalClusterPhaseScheduling, corev1alpha1.LogicalClusterPhaseInitializing:
+		ws.Status.Phase = corev1alpha1.LogicalClusterPhaseInitializing
+		if len(lc.Status.Initializers) > 0 {
+			conditions.MarkFalse(ws, tenancyv1alpha1.WorkspaceInitialized, tenancyv1alpha1.WorkspaceInitializedInitializerExists,
+				v1alpha1.ConditionSeverityInfo, "initializers still exist: %v", lc.Status.Initializers)
+		} else {
+			conditions.MarkFalse(ws, tenancyv1alpha1.WorkspaceInitialized, "Initializing",
+				v1alpha1.ConditionSeverityInfo, "the logical cluster is being initialized")
+		}
+	case corev1alpha1.LogicalClusterPhaseReady:
+		conditions.MarkTrue(ws, tenancyv1alpha1.WorkspaceInitialized)
+	}
+}
+
+func reportDeletion(ws *tenancyv1alpha1.Workspace, lc *corev1alpha1.LogicalCluster) {
+	if lc == nil {
+		return
+	}
+	ws.Status.Terminators = slices.Clone(lc.Status.Terminators)
+	mirrored := conditions.Get(lc, tenancyv1alpha1.WorkspaceContentDeleted)
+	if mirrored == nil || mirrored.Status != corev1.ConditionFalse {
+		conditions.MarkFalse(ws, tenancyv1alpha1.WorkspaceContentDeleted, "Deleting",
+			v1alpha1.ConditionSeverityInfo, "the content of logical cluster %s is being deleted", ws.Spec.Cluster)
+		return
+	}
+	conditions.MarkFalse(ws, tenancyv1alpha1.WorkspaceContentDeleted, mirrored.Reason, mirrored.Severity, "%s", mirrored.Message)
+}
+
+// newClusterName returns a DNS label of 16 characters, random by 80 bits, so that none is ever used twice.
+func newClusterName() logicalcluster.Name {
+	const alphabet = "abcdefghijklmnopqrstuvwxyz234567"
+	name := make([]byte, 16)
+	_, _ = rand.Read(name) // never fails
+	for i, b := range name {
+		name[i] = alphabet[int(b)%len(alphabet)]
+	}
+	if name[0] < 'a' {
+		name[0] += 'a' - '2'
+	}
+	return logicalcluster.Name(name)
+}
