@@ -1,0 +1,62 @@
+package clusters
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+)
+
+// StorageKey puts an object's or a collection's key into a logical cluster. prefix is the resource's, such as
+// "/core/configmaps"; key is one of upstream's cluster-less keys below it, such as "/core/configmaps/default/a", or the
+// prefix itself. The result is "/core/configmaps/<cluster>/default/a".
+//
+// No key leads out of its cluster: cluster must be the valid name of one cluster (not the wildcard), and no segment of
+// the rest may be empty, "." or "..". One slash at the end is kept.
+func StorageKey(prefix, key string, cluster logicalcluster.Name) (string, error) {
+	if !IsValidName(cluster) {
+		return "", fmt.Errorf("%q names no single logical cluster: a storage key needs one", cluster)
+	}
+	rest, err := below(prefix, key)
+	if err != nil {
+		return "", err
+	}
+	return prefix + "/" + cluster.String() + rest, nil
+}
+
+// ParseStorageKey is the inverse of StorageKey.
+func ParseStorageKey(prefix, key string) (cluster logicalcluster.Name, clusterless string, err error) {
+	rest, err := below(prefix, key)
+	if err != nil {
+		return "", "", err
+	}
+	first, rest, more := strings.Cut(strings.TrimPrefix(rest, "/"), "/")
+	if cluster = logicalcluster.Name(first); !IsValidName(cluster) {
+		return "", "", fmt.Errorf("storage key %q names no logical cluster after %q", key, prefix)
+	}
+	if more {
+		rest = "/" + rest
+	}
+	return cluster, prefix + rest, nil
+}
+
+// below returns what follows prefix in key: nothing, or a slash and sound segments.
+func below(prefix, key string) (string, error) {
+	rest, ok := strings.CutPrefix(key, prefix)
+	if !ok || rest != "" && rest[0] != '/' {
+		return "", fmt.Errorf("storage key %q is not below %q", key, prefix)
+	}
+	inner := strings.TrimSuffix(strings.TrimPrefix(rest, "/"), "/")
+	if inner == "" {
+		if len(rest) > 1 {
+			return "", fmt.Errorf("storage key %q has an empty segment", key)
+		}
+		return rest, nil
+	}
+	for segment := range strings.SplitSeq(inner, "/") {
+		if segment == "" || segment == "." || segment == ".." || strings.ContainsRune(segment, 0) {
+			return "", fmt.Errorf("storage key %q has the segment %q, which could lead elsewhere", key, segment)
+		}
+	}
+	return rest, nil
+}

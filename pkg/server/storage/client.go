@@ -1,0 +1,138 @@
+// Package storage keeps the shard's objects in etcd: one client for all resources, whose every write passes the guard,
+// and per resource the layers that keep logical clusters apart.
+//
+// From above, a resource's layers are: the router, which puts the request's logical cluster into upstream's keys; the
+// watch cache (not for events); the stamp, which writes the cluster into the object; and upstream's etcd3 store over
+// the shared client.
+package storage
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"time"
+
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/kubernetes"
+	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"k8s.io/apiserver/pkg/storage/etcd3"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/component-base/tracing"
+	"k8s.io/utils/clock"
+)
+
+// How a lost etcd server is noticed; upstream's values.
+const (
+	dialTimeout      = 20 * time.Second
+	keepaliveTime    = 30 * time.Second
+	keepaliveTimeout = 10 * time.Second
+)
+
+// Config says where the shard's etcd is.
+type Config struct {
+	// Transport has the endpoints and the TLS files.
+	Transport storagebackend.TransportConfig
+	// Prefix begins all keys of the shard, such as "/registry".
+	Prefix string
+	// CompactionInterval is how long old revisions are kept; 0 means 5 minutes.
+	CompactionInterval time.Duration
+}
+
+// Client is the process's one connection to the shard's etcd. All resources share it, so that every write passes its
+// guard.
+type Client struct {
+	config    Config
+	etcd      *kubernetes.Client
+	compactor interface {
+		etcd3.Compactor
+		Stop()
+	}
+}
+
+// NewClient does not wait for etcd: while it cannot be reached, calls fail or wait, and the connection is tried again
+// for as long as the client lives. An error means that the configuration is unusable.
+func NewClient(config Config) (*Client, error) {
+	config.Prefix = path.Join("/", config.Prefix)
+	if config.CompactionInterval == 0 {
+		config.CompactionInterval = storagebackend.DefaultCompactInterval
+	}
+	etcd, err := dial(config.Transport)
+	if err != nil {
+		return nil, err
+	}
+	etcd.KV = etcd3.NewETCDLatencyTracker(etcd.KV)
+	etcd.Kubernetes = &guard{next: etcd.Kubernetes}
+	return &Client{
+		config:    config,
+		etcd:      etcd,
+		compactor: etcd3.NewCompactor(etcd.Client, config.CompactionInterval, clock.RealClock{}, nil),
+	}, nil
+}
+
+// Etcd is the client beneath, for the shard's own records. What is written with it does not pass the guard.
+func (c *Client) Etcd() *clientv3.Client { return c.etcd.Client }
+
+// Prefix begins all keys of the shard. It starts with a slash and ends without one.
+func (c *Client) Prefix() string { return c.config.Prefix }
+
+// Check reads from etcd, linearizably. It is meant for readiness, not for liveness: a restart does not bring etcd back.
+func (c *Client) Check(ctx context.Context) error {
+	if _, err := c.etcd.Kubernetes.Get(ctx, path.Join(c.config.Prefix, "health"), kubernetes.GetOptions{}); err != nil {
+		return fmt.Errorf("etcd at %v does not answer: %w", c.config.Transport.ServerList, err)
+	}
+	return nil
+}
+
+// Close ends the client, and with it every call and watch. Stores must have been destroyed before.
+func (c *Client) Close() error {
+	c.compactor.Stop()
+	if err := c.etcd.Close(); err != nil {
+		return fmt.Errorf("closing the etcd client: %w", err)
+	}
+	return nil
+}
+
+func dial(config storagebackend.TransportConfig) (*kubernetes.Client, error) {
+	if len(config.ServerList) == 0 {
+		return nil, fmt.Errorf("no etcd endpoint: give at least one")
+	}
+	dialed := clientv3.Config{
+		Endpoints:            config.ServerList,
+		DialTimeout:          dialTimeout,
+		DialKeepAliveTime:    keepaliveTime,
+		DialKeepAliveTimeout: keepaliveTimeout,
+		DialOptions:          instrumentation(config),
+		// etcd's own logger repeats each retry, several times a second while etcd is away.
+		Logger: zap.NewNop(),
+	}
+	if config.CertFile != "" || config.KeyFile != "" || config.TrustedCAFile != "" {
+		info := transport.TLSInfo{CertFile: config.CertFile, KeyFile: config.KeyFile, TrustedCAFile: config.TrustedCAFile}
+		tls, err := info.ClientConfig()
+		if err != nil {
+			return nil, fmt.Errorf("the TLS files for etcd are unusable: %w", err)
+		}
+		dialed.TLS = tls
+	}
+	client, err := kubernetes.New(dialed)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make an etcd client for %v: %w", config.ServerList, err)
+	}
+	return client, nil
+}
+
+func instrumentation(config storagebackend.TransportConfig) []grpc.DialOption {
+	traced := []otelgrpc.Option{otelgrpc.WithPropagators(tracing.Propagators())}
+	if config.TracerProvider != nil {
+		traced = append(traced, otelgrpc.WithTracerProvider(config.TracerProvider))
+	}
+	metrics := clientMetrics()
+	return []grpc.DialOption{
+		// Chained, so that they come behind etcd's own interceptors and count each retry.
+		grpc.WithChainUnaryInterceptor(metrics.UnaryClientInterceptor()),
+		grpc.WithChainStreamInterceptor(metrics.StreamClientInterceptor()),
+		grpc.WithStatsHandler(otelgrpc.NewClientHandler(traced...)),
+	}
+}

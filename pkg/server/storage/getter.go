@@ -1,0 +1,148 @@
+package storage
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/registry/generic"
+	serverstorage "k8s.io/apiserver/pkg/server/storage"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/cacher"
+	"k8s.io/apiserver/pkg/storage/etcd3"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/regent-project/regent/pkg/server/clusters"
+)
+
+// countInterval is how often the number of stored objects is measured, for metrics.
+const countInterval = time.Minute
+
+// Encoding says how a resource's objects are stored.
+type Encoding struct {
+	Serializer runtime.StorageSerializer
+	// Version is the one that is stored.
+	Version schema.GroupVersion
+	// MediaType is "application/json" or a binary one that all types of Version support.
+	MediaType string
+	// Uncached resources have no watch cache: their lists and watches are etcd's own. For those that are written much
+	// more often than read.
+	Uncached bool
+}
+
+// Getter gives each resource its storage layers over the shared client. It implements generic.RESTOptionsGetter.
+type Getter struct {
+	client   *Client
+	encoding func(schema.GroupResource) (Encoding, error)
+}
+
+// NewGetter returns a getter that asks encoding once per resource.
+func NewGetter(client *Client, encoding func(schema.GroupResource) (Encoding, error)) *Getter {
+	return &Getter{client: client, encoding: encoding}
+}
+
+// GetRESTOptions implements generic.RESTOptionsGetter.
+func (g *Getter) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
+	encoding, err := g.encoding(resource)
+	if err != nil {
+		return generic.RESTOptions{}, fmt.Errorf("how to store %s: %w", resource, err)
+	}
+	config := storagebackend.NewDefaultConfig(g.client.config.Prefix, nil)
+	config.Codec, config.EncodeVersioner, err = serverstorage.NewStorageCodec(serverstorage.StorageCodecConfig{
+		StorageMediaType:  encoding.MediaType,
+		StorageSerializer: encoding.Serializer,
+		StorageVersion:    encoding.Version,
+		MemoryVersion:     schema.GroupVersion{Group: resource.Group, Version: runtime.APIVersionInternal},
+		Config:            *config,
+	})
+	if err != nil {
+		return generic.RESTOptions{}, fmt.Errorf("codec of %s: %w", resource, err)
+	}
+	return generic.RESTOptions{
+		StorageConfig:           config.ForResource(resource),
+		Decorator:               g.decorator(encoding.Uncached),
+		EnableGarbageCollection: true,
+		DeleteCollectionWorkers: 1,
+		ResourcePrefix:          resourcePrefix(resource),
+		CountMetricPollPeriod:   countInterval,
+	}, nil
+}
+
+func resourcePrefix(resource schema.GroupResource) string {
+	group := resource.Group
+	if group == "" {
+		group = "core"
+	}
+	return "/" + group + "/" + resource.Resource
+}
+
+// decorator makes the layers of one resource, from below.
+func (g *Getter) decorator(uncached bool) generic.StorageDecorator {
+	return func(
+		config *storagebackend.ConfigForResource, prefix string, clusterless func(runtime.Object) (string, error),
+		newFunc, newListFunc func() runtime.Object, attrs storage.AttrFunc, triggers storage.IndexerFuncs, indexers *cache.Indexers,
+	) (storage.Interface, factory.DestroyFunc, error) {
+		versioner := storage.APIObjectVersioner{}
+		store, err := etcd3.New(
+			g.client.etcd, g.client.compactor, config.Codec, newFunc, newListFunc, config.Prefix, prefix, config.GroupResource,
+			identity.NewEncryptCheckTransformer(), config.LeaseManagerConfig, etcd3.NewDefaultDecoder(config.Codec, versioner), versioner,
+		)
+		if err != nil {
+			return nil, nil, fmt.Errorf("store of %s: %w", config.GroupResource, err)
+		}
+		stamped := &stamp{Interface: store, prefix: prefix}
+		if uncached {
+			return &router{Interface: stamped, prefix: prefix}, sync.OnceFunc(store.Close), nil
+		}
+		cached, err := cacher.NewCacherFromConfig(cacher.Config{
+			Storage:             stamped,
+			Versioner:           versioner,
+			GroupResource:       config.GroupResource,
+			EventsHistoryWindow: config.EventsHistoryWindow,
+			ResourcePrefix:      prefix,
+			KeyFunc:             keyFunc(prefix, clusterless),
+			NewFunc:             newFunc,
+			NewListFunc:         newListFunc,
+			GetAttrsFunc:        attrs,
+			IndexerFuncs:        triggers,
+			Indexers:            indexers,
+			Codec:               config.Codec,
+		})
+		if err != nil {
+			store.Close()
+			return nil, nil, fmt.Errorf("watch cache of %s: %w", config.GroupResource, err)
+		}
+		delegator := cacher.NewCacheDelegator(cached, stamped)
+		destroy := sync.OnceFunc(func() {
+			delegator.Stop()
+			cached.Stop()
+			store.Close()
+		})
+		return &router{Interface: delegator, prefix: prefix}, destroy, nil
+	}
+}
+
+// keyFunc derives an object's key from the object alone.
+func keyFunc(prefix string, clusterless func(runtime.Object) (string, error)) func(runtime.Object) (string, error) {
+	return func(obj runtime.Object) (string, error) {
+		accessor, err := meta.Accessor(obj)
+		if err != nil {
+			return "", fmt.Errorf("object of %s has no metadata: %w", prefix, err)
+		}
+		key, err := clusterless(obj)
+		if err != nil {
+			return "", err
+		}
+		return clusters.StorageKey(prefix, key, logicalcluster.From(accessor))
+	}
+}
+
+var _ generic.RESTOptionsGetter = (*Getter)(nil)
