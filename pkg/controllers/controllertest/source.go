@@ -29,18 +29,22 @@ type Source[T clusters.Object] struct {
 	failure   error
 	// changed is closed, and replaced, at every change to the above.
 	changed chan struct{}
+	// watched is closed when the first watch begins.
+	watched   chan struct{}
+	watchOnce sync.Once
 }
 
 // NewSource returns a source with these objects.
 func NewSource[T clusters.Object](objs ...T) *Source[T] {
-	s := &Source[T]{objects: map[clusters.Key]T{}, changed: make(chan struct{})}
+	s := &Source[T]{objects: map[clusters.Key]T{}, changed: make(chan struct{}), watched: make(chan struct{})}
 	for _, obj := range objs {
 		s.Set(obj)
 	}
 	return s
 }
 
-// Informer returns a synced informer that is fed by source and runs until the test ends.
+// Informer returns a synced informer that is fed by source and runs until the test ends. All its goroutines have been
+// started, so that Check does not take them for a controller's.
 func Informer[T clusters.Object](t testing.TB, source *Source[T], indexers map[string]func(T) []string) *clusters.Informer[T] {
 	t.Helper()
 	inf := clusters.NewInformer[T](source, indexers)
@@ -55,6 +59,7 @@ func Informer[T clusters.Object](t testing.TB, source *Source[T], indexers map[s
 		<-ended
 	})
 	<-inf.Synced()
+	<-source.watched
 	return inf
 }
 
@@ -136,6 +141,7 @@ func (s *Source[T]) WatchWithContext(ctx context.Context, opts metav1.ListOption
 	events := make(chan watch.Event)
 	w := watch.NewProxyWatcher(events)
 	go s.stream(ctx, from, events, w.StopChan())
+	s.watchOnce.Do(func() { close(s.watched) })
 	return w, nil
 }
 
