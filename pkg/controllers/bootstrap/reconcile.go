@@ -35,7 +35,7 @@ func (c *controller) establish(ctx context.Context, cluster logicalcluster.Name)
 			continue
 		}
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		if _, err := c.kube.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		if _, err := c.kube.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{FieldManager: Name}); err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("create namespace %s in logical cluster %s: %w", name, cluster, err)
 		}
 	}
@@ -46,7 +46,7 @@ func (c *controller) establish(ctx context.Context, cluster logicalcluster.Name)
 func (c *controller) establishRoot(ctx context.Context) error {
 	found, ok := c.logicalClusters.Get(clusters.Key{Cluster: clusters.Root, Name: corev1alpha1.LogicalClusterName})
 	if !ok {
-		created, err := c.client.Create(ctx, newRoot(), metav1.CreateOptions{})
+		created, err := c.client.Create(ctx, newRoot(), metav1.CreateOptions{FieldManager: Name})
 		if apierrors.IsAlreadyExists(err) {
 			created, err = c.client.Get(ctx, corev1alpha1.LogicalClusterName, metav1.GetOptions{})
 		}
@@ -59,7 +59,7 @@ func (c *controller) establishRoot(ctx context.Context) error {
 	if usable == nil {
 		return nil
 	}
-	_, err := c.client.UpdateStatus(ctx, usable, metav1.UpdateOptions{})
+	_, err := c.client.UpdateStatus(ctx, usable, metav1.UpdateOptions{FieldManager: Name})
 	return err
 }
 

@@ -126,13 +126,13 @@ func (c *controller) provide(ctx context.Context, lc *corev1alpha1.LogicalCluste
 		}))
 	}
 	if out := guarded(lc); out != nil {
-		if lc, err = c.clients.LogicalClusters.Update(ctx, out, metav1.UpdateOptions{}); err != nil {
+		if lc, err = c.clients.LogicalClusters.Update(ctx, out, metav1.UpdateOptions{FieldManager: name}); err != nil {
 			return fmt.Errorf("add finalizer: %w", err)
 		}
 	}
 	for provided := false; ; provided = true {
 		if out := advanced(lc, c.baseURL, provided); out != nil {
-			if lc, err = c.clients.LogicalClusters.UpdateStatus(ctx, out, metav1.UpdateOptions{}); err != nil {
+			if lc, err = c.clients.LogicalClusters.UpdateStatus(ctx, out, metav1.UpdateOptions{FieldManager: name}); err != nil {
 				return fmt.Errorf("update status: %w", err)
 			}
 		}
@@ -151,7 +151,7 @@ func (c *controller) provideNamespaces(ctx context.Context, cluster logicalclust
 			continue
 		}
 		obj := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}
-		if _, err := c.clients.Kube.CoreV1().Namespaces().Create(ctx, obj, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		if _, err := c.clients.Kube.CoreV1().Namespaces().Create(ctx, obj, metav1.CreateOptions{FieldManager: name}); err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("create namespace %s: %w", ns, err)
 		}
 	}

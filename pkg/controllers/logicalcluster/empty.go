@@ -32,7 +32,7 @@ func (c *controller) empty(ctx context.Context, lc *corev1alpha1.LogicalCluster)
 		return err
 	}
 	if out := advanced(lc, c.baseURL, false); out != nil {
-		updated, err := c.clients.LogicalClusters.UpdateStatus(ctx, out, metav1.UpdateOptions{})
+		updated, err := c.clients.LogicalClusters.UpdateStatus(ctx, out, metav1.UpdateOptions{FieldManager: name})
 		if err != nil {
 			return fmt.Errorf("update status: %w", err)
 		}
@@ -152,7 +152,7 @@ func (c *controller) deleteNamespace(ctx context.Context, ns *corev1.Namespace) 
 	if out == nil {
 		return nil // it waits for the finalizers of others
 	}
-	_, err := client.Finalize(ctx, out, metav1.UpdateOptions{})
+	_, err := client.Finalize(ctx, out, metav1.UpdateOptions{FieldManager: name})
 	return err
 }
 
@@ -161,14 +161,14 @@ func (c *controller) wait(ctx context.Context, lc *corev1alpha1.LogicalCluster, 
 	if out == nil {
 		return nil
 	}
-	if _, err := c.clients.LogicalClusters.UpdateStatus(ctx, out, metav1.UpdateOptions{}); err != nil {
+	if _, err := c.clients.LogicalClusters.UpdateStatus(ctx, out, metav1.UpdateOptions{FieldManager: name}); err != nil {
 		return fmt.Errorf("update status: %w", err)
 	}
 	return nil
 }
 
 func (c *controller) release(ctx context.Context, lc *corev1alpha1.LogicalCluster) error {
-	if _, err := c.clients.LogicalClusters.Update(ctx, released(lc), metav1.UpdateOptions{}); ignoreNotFound(err) != nil {
+	if _, err := c.clients.LogicalClusters.Update(ctx, released(lc), metav1.UpdateOptions{FieldManager: name}); ignoreNotFound(err) != nil {
 		return fmt.Errorf("remove finalizer: %w", err)
 	}
 	return nil

@@ -102,9 +102,9 @@ func (c *controller) terminate(ctx context.Context, namespace *corev1.Namespace)
 	remaining, failure := content.Purge(ctx, c.metadata, c.content, namespace.Name)
 	var err error
 	if failure == nil && remaining.Empty() {
-		_, err = client.Finalize(ctx, finalized(namespace), metav1.UpdateOptions{})
+		_, err = client.Finalize(ctx, finalized(namespace), metav1.UpdateOptions{FieldManager: name})
 	} else if out := reported(namespace, remaining, failure, time.Now()); out != nil {
-		_, err = client.UpdateStatus(ctx, out, metav1.UpdateOptions{})
+		_, err = client.UpdateStatus(ctx, out, metav1.UpdateOptions{FieldManager: name})
 	}
 	if apierrors.IsNotFound(err) {
 		err = nil

@@ -118,7 +118,7 @@ func (c *controller) reconcile(ctx context.Context, key clusters.Key) error {
 func (c *controller) take(ctx context.Context, s step, w world) (*world, error) {
 	switch s {
 	case schedule:
-		updated, err := c.workspace.Update(ctx, scheduled(w, c.baseURL, newClusterName().String()), metav1.UpdateOptions{})
+		updated, err := c.workspace.Update(ctx, scheduled(w, c.baseURL, newClusterName().String()), metav1.UpdateOptions{FieldManager: name})
 		if err != nil {
 			return nil, ignoreNotFound(err)
 		}
@@ -131,7 +131,7 @@ func (c *controller) take(ctx context.Context, s step, w world) (*world, error) 
 		if apiequality.Semantic.DeepEqual(updated.Status, w.workspace.Status) {
 			return nil, nil
 		}
-		_, err := c.workspace.UpdateStatus(ctx, updated, metav1.UpdateOptions{})
+		_, err := c.workspace.UpdateStatus(ctx, updated, metav1.UpdateOptions{FieldManager: name})
 		return nil, ignoreNotFound(err)
 	case remove:
 		lc := w.logicalCluster
@@ -142,7 +142,7 @@ func (c *controller) take(ctx context.Context, s step, w world) (*world, error) 
 	case confirm:
 		return c.confirm(ctx, w)
 	case release:
-		_, err := c.workspace.Update(ctx, released(w.workspace), metav1.UpdateOptions{})
+		_, err := c.workspace.Update(ctx, released(w.workspace), metav1.UpdateOptions{FieldManager: name})
 		return nil, ignoreNotFound(err)
 	default:
 		return nil, nil
@@ -160,7 +160,7 @@ func (c *controller) create(ctx context.Context, w world) (*world, error) {
 		return nil, nil
 	}
 	target := clusters.With(ctx, logicalcluster.Name(live.Spec.Cluster))
-	lc, err := c.logicalCluster.Create(target, newLogicalCluster(w), metav1.CreateOptions{})
+	lc, err := c.logicalCluster.Create(target, newLogicalCluster(w), metav1.CreateOptions{FieldManager: name})
 	if apierrors.IsAlreadyExists(err) {
 		lc, err = c.logicalCluster.Get(target, corev1alpha1.LogicalClusterName, metav1.GetOptions{})
 	}

@@ -1,0 +1,23 @@
+// Package catalog is the single list of the controllers that the server runs.
+package catalog
+
+import (
+	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/controllers/bootstrap"
+	"github.com/regent-project/regent/pkg/controllers/garbagecollector"
+	"github.com/regent-project/regent/pkg/controllers/logicalcluster"
+	"github.com/regent-project/regent/pkg/controllers/namespace"
+	"github.com/regent-project/regent/pkg/controllers/workspace"
+)
+
+// Registry returns the server's controllers, validated. It is to be called once, at start, so that a faulty list ends
+// the process before anything is served.
+func Registry() (*controllers.Registry, error) {
+	return controllers.NewRegistry(
+		bootstrap.Descriptor(),
+		workspace.Descriptor(),
+		logicalcluster.Descriptor(),
+		namespace.Descriptor(),
+		garbagecollector.Descriptor(),
+	)
+}
