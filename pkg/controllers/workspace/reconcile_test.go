@@ -1,0 +1,206 @@
+package workspace
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
+	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
+	"github.com/kcp-dev/sdk/apis/third_party/conditions/apis/conditions/v1alpha1"
+	"github.com/kcp-dev/sdk/apis/third_party/conditions/util/conditions"
+
+	"github.com/regent-project/regent/pkg/server/clusters"
+)
+
+const annotation = "kcp.io/cluster"
+
+var deletedAt = metav1.Unix(1000, 0)
+
+// fresh is a Workspace a user has just created in root.
+func fresh(edits ...func(*tenancyv1alpha1.Workspace)) *tenancyv1alpha1.Workspace {
+	ws := &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{
+		Name: "a", UID: "ws-uid", ResourceVersion: "7", Annotations: map[string]string{annotation: "root"},
+	}}
+	for _, edit := range edits {
+		edit(ws)
+	}
+	return ws
+}
+
+func bound(ws *tenancyv1alpha1.Workspace) {
+	ws.Finalizers = []string{finalizer}
+	ws.Spec.Cluster, ws.Spec.URL = "x7", "https://shard/clusters/root:a"
+}
+
+func deleted(ws *tenancyv1alpha1.Workspace) { ws.DeletionTimestamp = &deletedAt }
+
+func mounted(ws *tenancyv1alpha1.Workspace) { ws.Spec.Mount = &tenancyv1alpha1.Mount{} }
+
+func in(phase corev1alpha1.LogicalClusterPhaseType) func(*tenancyv1alpha1.Workspace) {
+	return func(ws *tenancyv1alpha1.Workspace) { ws.Status.Phase = phase }
+}
+
+func strangers(phase corev1alpha1.LogicalClusterPhaseType) *corev1alpha1.LogicalCluster {
+	return &corev1alpha1.LogicalCluster{
+		ObjectMeta: metav1.ObjectMeta{Name: "cluster", Annotations: map[string]string{annotation: "x7"}},
+		Spec:       corev1alpha1.LogicalClusterSpec{Owner: &corev1alpha1.LogicalClusterOwner{Cluster: "root", UID: ""}},
+		Status:     corev1alpha1.LogicalClusterStatus{Phase: phase},
+	}
+}
+
+func ours(phase corev1alpha1.LogicalClusterPhaseType) *corev1alpha1.LogicalCluster {
+	lc := strangers(phase)
+	lc.Spec.Owner.UID = "ws-uid"
+	return lc
+}
+
+func parent(path string) *corev1alpha1.LogicalCluster {
+	return &corev1alpha1.LogicalCluster{ObjectMeta: metav1.ObjectMeta{
+		Name: "cluster", Annotations: map[string]string{annotation: "root", "kcp.io/path": path},
+	}}
+}
+
+func TestEachStateHasOneNextStep(t *testing.T) {
+	going := ours("Deleting")
+	going.DeletionTimestamp = &deletedAt
+	for name, tc := range map[string]struct {
+		world world
+		want  step
+	}{
+		"new":                                   {world{workspace: fresh(), parent: parent("root")}, schedule},
+		"new, parent unknown":                   {world{workspace: fresh()}, nothing},
+		"new, where no workspace can be":        {world{workspace: fresh(func(ws *tenancyv1alpha1.Workspace) { ws.Annotations[annotation] = "system:admin" })}, report},
+		"mounted":                               {world{workspace: fresh(mounted), parent: parent("root")}, report},
+		"bound":                                 {world{workspace: fresh(bound), parent: parent("root")}, create},
+		"bound, finalizer removed by somebody":  {world{workspace: fresh(bound, func(ws *tenancyv1alpha1.Workspace) { ws.Finalizers = nil }), logicalCluster: ours("Ready")}, schedule},
+		"cluster there":                         {world{workspace: fresh(bound), logicalCluster: ours("Ready")}, report},
+		"cluster vanished from the cache":       {world{workspace: fresh(bound, in("Ready"))}, confirm},
+		"cluster vanished":                      {world{workspace: fresh(bound, in("Ready")), confirmed: true}, report},
+		"deleted before it was bound":           {world{workspace: fresh(deleted, func(ws *tenancyv1alpha1.Workspace) { ws.Finalizers = []string{finalizer} })}, release},
+		"deleted":                               {world{workspace: fresh(bound, deleted), logicalCluster: ours("Ready")}, remove},
+		"deleted, cluster going":                {world{workspace: fresh(bound, deleted), logicalCluster: going}, report},
+		"deleted, cluster not in the cache":     {world{workspace: fresh(bound, deleted)}, confirm},
+		"deleted, cluster gone":                 {world{workspace: fresh(bound, deleted), confirmed: true}, release},
+		"deleted, cluster is another's":         {world{workspace: fresh(bound, deleted), logicalCluster: strangers("Ready")}, release},
+		"deleted, finalizers of others only":    {world{workspace: fresh(deleted, func(ws *tenancyv1alpha1.Workspace) { ws.Finalizers = []string{"x/y"} })}, nothing},
+		"deleted, of the same uid in a cluster": {world{workspace: fresh(bound, deleted, func(ws *tenancyv1alpha1.Workspace) { ws.Annotations[annotation] = "other" }), logicalCluster: ours("Ready")}, release},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := decide(tc.world); got != tc.want {
+				t.Errorf("decide = %s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestACrashBetweenStepsNeitherLeaksNorDoublesACluster(t *testing.T) {
+	w := world{workspace: fresh(), parent: parent("root")}
+	w.workspace = scheduled(w, "https://shard", "x7")
+	again := scheduled(w, "https://elsewhere", "other")
+	if !apiequality.Semantic.DeepEqual(w.workspace, again) {
+		t.Errorf("a second leader changed what the first had bound:\n%s", cmp.Diff(w.workspace, again))
+	}
+	if w.workspace.Spec.Cluster != "x7" || w.workspace.Spec.URL != "https://shard/clusters/root:a" || !slices.Contains(w.workspace.Finalizers, finalizer) {
+		t.Errorf("cluster, URL and finalizer are not all in one write: %+v", w.workspace)
+	}
+	if w.workspace.ResourceVersion != "7" {
+		t.Error("the write does not carry the resourceVersion it was decided on")
+	}
+	if got := decide(w); got != create {
+		t.Errorf("the next leader's step is %s, want create", got)
+	}
+}
+
+func TestPathsNestBelowTheParents(t *testing.T) {
+	for path, want := range map[string]string{"root": "root:a", "root:org:team": "root:org:team:a", "": "root:a"} {
+		if got := childPath(world{workspace: fresh(), parent: parent(path)}); got != want {
+			t.Errorf("below %q: %q, want %q", path, got, want)
+		}
+	}
+}
+
+func TestALogicalClusterNamesItsOwnerAndCannotGoWithItsContent(t *testing.T) {
+	ws := fresh(bound, func(ws *tenancyv1alpha1.Workspace) {
+		ws.Spec.Type = &tenancyv1alpha1.WorkspaceTypeReference{Name: "universal", Path: "root"}
+	})
+	lc := newLogicalCluster(world{workspace: ws, parent: parent("root")})
+	want := &corev1alpha1.LogicalClusterOwner{APIVersion: "tenancy.kcp.io/v1alpha1", Resource: "workspaces", Name: "a", Cluster: "root", UID: "ws-uid"}
+	if d := cmp.Diff(want, lc.Spec.Owner); d != "" {
+		t.Error(d)
+	}
+	if lc.Name != "cluster" || lc.Annotations["kcp.io/path"] != "root:a" || lc.Annotations["internal.tenancy.kcp.io/type"] != "root:universal" {
+		t.Errorf("unexpected metadata: %+v", lc.ObjectMeta)
+	}
+	if !slices.Contains(lc.Finalizers, contentFinalizer) {
+		t.Errorf("no finalizer %s", contentFinalizer)
+	}
+}
+
+func TestStatusFollowsTheLogicalCluster(t *testing.T) {
+	waiting := ours("Initializing")
+	waiting.Status.Initializers = []corev1alpha1.LogicalClusterInitializer{"root:i"}
+	blocked := ours("Deleting")
+	blocked.DeletionTimestamp = &deletedAt
+	conditions.MarkFalse(blocked, tenancyv1alpha1.WorkspaceContentDeleted, "SomeResourcesRemain", v1alpha1.ConditionSeverityInfo, "2 secrets")
+
+	type condition struct {
+		Type   v1alpha1.ConditionType
+		Status corev1.ConditionStatus
+		Reason string
+	}
+	for name, tc := range map[string]struct {
+		world      world
+		phase      corev1alpha1.LogicalClusterPhaseType
+		conditions []condition
+	}{
+		"just created":      {world{workspace: fresh(bound), logicalCluster: ours("")}, "Initializing", []condition{{"WorkspaceInitialized", "False", "Initializing"}, {"WorkspaceScheduled", "True", ""}}},
+		"initializers left": {world{workspace: fresh(bound), logicalCluster: waiting}, "Initializing", []condition{{"WorkspaceInitialized", "False", "InitializerExists"}, {"WorkspaceScheduled", "True", ""}}},
+		"ready":             {world{workspace: fresh(bound), logicalCluster: ours("Ready")}, "Ready", []condition{{"WorkspaceInitialized", "True", ""}, {"WorkspaceScheduled", "True", ""}}},
+		"unavailable":       {world{workspace: fresh(bound), logicalCluster: ours("Unavailable")}, "Unavailable", []condition{{"WorkspaceScheduled", "True", ""}}},
+		"disappeared":       {world{workspace: fresh(bound, in("Ready")), confirmed: true}, "Ready", []condition{{"WorkspaceInitialized", "False", "WorkspaceDisappeared"}}},
+		"another's cluster": {world{workspace: fresh(bound), logicalCluster: strangers("Ready")}, "", []condition{{"WorkspaceScheduled", "False", "Unschedulable"}}},
+		"mounted":           {world{workspace: fresh(mounted)}, "", []condition{{"WorkspaceScheduled", "False", "Unschedulable"}}},
+		"going":             {world{workspace: fresh(bound, deleted), logicalCluster: blocked}, "Deleting", []condition{{"WorkspaceContentDeleted", "False", "SomeResourcesRemain"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := tc.world.workspace.DeepCopy()
+			got := reported(tc.world)
+			if got.Status.Phase != tc.phase {
+				t.Errorf("phase %q, want %q", got.Status.Phase, tc.phase)
+			}
+			var have []condition
+			for _, c := range got.Status.Conditions {
+				have = append(have, condition{c.Type, c.Status, c.Reason})
+			}
+			if d := cmp.Diff(tc.conditions, have); d != "" {
+				t.Error(d)
+			}
+			if !apiequality.Semantic.DeepEqual(before, tc.world.workspace) {
+				t.Error("the cached object was modified")
+			}
+			tc.world.workspace = got
+			if again := reported(tc.world); !apiequality.Semantic.DeepEqual(got, again) {
+				t.Errorf("reporting is not idempotent:\n%s", cmp.Diff(got, again))
+			}
+		})
+	}
+}
+
+func TestClusterNamesAreValidAndDoNotRepeat(t *testing.T) {
+	seen := map[string]bool{}
+	for range 10_000 {
+		name := newClusterName()
+		if !clusters.IsValidName(name) || len(name) != 16 || name[0] < 'a' || name[0] > 'z' {
+			t.Fatalf("%q is no cluster name", name)
+		}
+		if seen[name.String()] {
+			t.Fatalf("%q came twice", name)
+		}
+		seen[name.String()] = true
+	}
+}
