@@ -1,0 +1,123 @@
+package catalog
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"testing"
+
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/gentype"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
+	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
+
+	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/controllers/bootstrap"
+	"github.com/regent-project/regent/pkg/controllers/controllertest"
+	"github.com/regent-project/regent/pkg/server/clusters"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestEveryControllerWaitsForBootstrap(t *testing.T) {
+	registry, err := Registry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range registry.Scoped(controllers.LeaderOnly) {
+		if d.Name != bootstrap.Name && !slices.Contains(d.Needs, bootstrap.Name) {
+			t.Errorf("%s would start before there is a root", d.Name)
+		}
+	}
+}
+
+func TestEveryControllerKeepsTheContractWhileTheStoreCannotBeReached(t *testing.T) {
+	registry, err := Registry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range registry.Scoped(controllers.LeaderOnly) {
+		t.Run(d.Name, func(t *testing.T) { controllertest.Check(t, d, unreachable) })
+	}
+}
+
+func TestBootstrapIsNotReadyWhileTheStoreCannotBeReached(t *testing.T) {
+	c, err := bootstrap.Descriptor().New(t.Context(), unreachable(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-c.(controllers.Readier).Ready():
+		t.Error("ready before it ran")
+	default:
+	}
+}
+
+var errRefused = errors.New("connection refused")
+
+type refusing struct{}
+
+func (refusing) RoundTrip(*http.Request) (*http.Response, error) { return nil, errRefused }
+
+// unreachable has informers that hold something to do for everybody, and clients of which every call fails.
+func unreachable(t *testing.T) controllers.Deps {
+	config := &rest.Config{Host: "http://127.0.0.1"}
+	client := &http.Client{Transport: clusters.Transport(refusing{})}
+	kube, err := kubernetes.NewForConfigAndClient(config, client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	meta, err := metadata.NewForConfigAndClient(config, client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	namespaces := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+	secrets := schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+	now := metav1.Unix(1000, 0)
+	in := func(cluster, name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Name: name, Annotations: map[string]string{"kcp.io/cluster": cluster}}
+	}
+	going := in("x7", "cluster")
+	going.DeletionTimestamp, going.Finalizers = &now, []string{"regent.dev/content"}
+	terminating := in("root", "n")
+	terminating.DeletionTimestamp = &now
+	orphaned := in("root", "s")
+	orphaned.Namespace, orphaned.OwnerReferences = "n", []metav1.OwnerReference{{APIVersion: "v1", Kind: "Secret", Name: "o", UID: "u"}}
+	return controllers.Deps{
+		Clients: controllers.Clients{
+			Kube:       kube,
+			Metadata:   meta,
+			Workspaces: newClient("workspaces", func() *tenancyv1alpha1.Workspace { return &tenancyv1alpha1.Workspace{} }, func() *tenancyv1alpha1.WorkspaceList { return &tenancyv1alpha1.WorkspaceList{} }, kube),
+			LogicalClusters: newClient("logicalclusters", func() *corev1alpha1.LogicalCluster { return &corev1alpha1.LogicalCluster{} },
+				func() *corev1alpha1.LogicalClusterList { return &corev1alpha1.LogicalClusterList{} }, kube),
+		},
+		Informers: controllers.Informers{
+			Namespaces: controllertest.Informer(t, controllertest.NewSource(&corev1.Namespace{
+				ObjectMeta: terminating, Spec: corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{corev1.FinalizerKubernetes}},
+			}), nil),
+			Workspaces: controllertest.Informer(t, controllertest.NewSource(&tenancyv1alpha1.Workspace{
+				ObjectMeta: in("root", "a"), Spec: tenancyv1alpha1.WorkspaceSpec{Cluster: "y7"},
+			}), nil),
+			LogicalClusters: controllertest.Informer(t, controllertest.NewSource(
+				&corev1alpha1.LogicalCluster{ObjectMeta: going}, &corev1alpha1.LogicalCluster{ObjectMeta: in("z7", "cluster")},
+			), nil),
+			Metadata: map[schema.GroupVersionResource]*clusters.Informer[*metav1.PartialObjectMetadata]{
+				namespaces: controllertest.Informer(t, controllertest.NewSource(&metav1.PartialObjectMetadata{ObjectMeta: terminating}), nil),
+				secrets:    controllertest.Informer(t, controllertest.NewSource(&metav1.PartialObjectMetadata{ObjectMeta: orphaned}), nil),
+			},
+		},
+		Resources: []controllers.Resource{{GVR: namespaces, Kind: "Namespace"}, {GVR: secrets, Kind: "Secret", Namespaced: true}},
+	}
+}
+
+func newClient[T clusters.Object, L runtime.Object](resource string, newObject func() T, newList func() L, kube kubernetes.Interface) *gentype.ClientWithList[T, L] {
+	return gentype.NewClientWithList[T, L](resource, kube.CoreV1().RESTClient(), metav1.ParameterCodec, "", newObject, newList)
+}

@@ -1,0 +1,113 @@
+package content
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/regent-project/regent/pkg/controllers"
+)
+
+var resources = []controllers.Resource{
+	{GVR: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Kind: "ConfigMap", Namespaced: true},
+	{GVR: schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, Kind: "Secret", Namespaced: true},
+}
+
+func object(kind, namespace, name string, finalizers ...string) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: kind},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Finalizers: finalizers},
+	}
+}
+
+// newClient deletes collections as a server does: what has finalizers stays.
+func newClient(t *testing.T, objects ...runtime.Object) *fake.FakeMetadataClient {
+	t.Helper()
+	scheme := fake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	client := fake.NewSimpleMetadataClient(scheme, objects...)
+	client.PrependReactor("delete-collection", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if action.GetNamespace() == "" {
+			return true, nil, errors.New("no such path")
+		}
+		for _, o := range objects {
+			obj := o.(*metav1.PartialObjectMetadata)
+			if len(obj.Finalizers) > 0 || obj.Namespace != action.GetNamespace() || obj.Kind+"s" != plural(action) {
+				continue
+			}
+			if err := client.Tracker().Delete(action.GetResource(), obj.Namespace, obj.Name); err != nil {
+				return true, nil, err
+			}
+		}
+		return true, nil, nil
+	})
+	return client
+}
+
+func plural(action clienttesting.Action) string {
+	return map[string]string{"configmaps": "ConfigMaps", "secrets": "Secrets"}[action.GetResource().Resource]
+}
+
+func TestPurgeDeletesWhatIsThereAndCountsWhatStays(t *testing.T) {
+	client := newClient(t,
+		object("ConfigMap", "n", "a"), object("ConfigMap", "n", "b", "x/y"), object("Secret", "n", "c"), object("Secret", "m", "d", "x/y", "z/w"))
+	got, err := Purge(t.Context(), client, resources, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Remaining{Objects: map[string]int{"configmaps": 1, "secrets": 1}, Finalizers: map[string]int{"x/y": 2, "z/w": 1}}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	found, err := Find(t.Context(), client, resources, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(got, found); d != "" {
+		t.Errorf("Find differs:\n%s", d)
+	}
+}
+
+func TestPurgeOfANamespaceTouchesNoOther(t *testing.T) {
+	client := newClient(t, object("ConfigMap", "n", "a"), object("ConfigMap", "m", "a"))
+	got, err := Purge(t.Context(), client, resources, "n")
+	if err != nil || !got.Empty() {
+		t.Fatalf("got %+v, %v", got, err)
+	}
+	left, err := Find(t.Context(), client, resources, "")
+	if err != nil || left.Objects["configmaps"] != 1 {
+		t.Errorf("left %+v, %v; want the one in m", left, err)
+	}
+}
+
+func TestNothingIsDeletedWhereNothingIs(t *testing.T) {
+	client := newClient(t)
+	if got, err := Purge(t.Context(), client, resources, "n"); err != nil || !got.Empty() {
+		t.Fatalf("got %+v, %v", got, err)
+	}
+	for _, action := range client.Actions() {
+		if action.GetVerb() != "list" {
+			t.Errorf("unexpected %s of %s", action.GetVerb(), action.GetResource().Resource)
+		}
+	}
+}
+
+func TestAResourceThatFailsDoesNotKeepOthers(t *testing.T) {
+	client := newClient(t, object("Secret", "n", "a"))
+	broken := errors.New("broken")
+	client.PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, broken })
+	if _, err := Purge(t.Context(), client, resources, "n"); !errors.Is(err, broken) {
+		t.Errorf("error %v, want %v", err, broken)
+	}
+	if _, err := client.Tracker().Get(resources[1].GVR, "n", "a"); err == nil {
+		t.Error("the secret was not deleted")
+	}
+}
