@@ -1,0 +1,81 @@
+package core
+
+import (
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/regent-project/regent/pkg/server/apis/resource"
+)
+
+var configMaps = resource.Definition[*corev1.ConfigMap]{
+	GVR:            corev1.SchemeGroupVersion.WithResource("configmaps"),
+	Kind:           "ConfigMap",
+	Singular:       "configmap",
+	Namespaced:     true,
+	ShortNames:     []string{"cm"},
+	New:            func() *corev1.ConfigMap { return &corev1.ConfigMap{} },
+	NewList:        func() runtime.Object { return &corev1.ConfigMapList{} },
+	Name:           validation.NameIsDNSSubdomain,
+	Unconditional:  true,
+	Validate:       validateConfigMap,
+	ValidateUpdate: validateConfigMapUpdate,
+	Columns: []resource.Column[*corev1.ConfigMap]{
+		resource.Name[*corev1.ConfigMap](),
+		{Name: "Data", Type: "integer", Description: "How many keys it has", Cell: func(c *corev1.ConfigMap) any { return int64(len(c.Data) + len(c.BinaryData)) }},
+		resource.Age[*corev1.ConfigMap](),
+	},
+}
+
+func validateConfigMap(c *corev1.ConfigMap) field.ErrorList {
+	var errs field.ErrorList
+	size := 0
+	for key, value := range c.Data {
+		errs = append(errs, validateDataKey(key, field.NewPath("data"))...)
+		if _, twice := c.BinaryData[key]; twice {
+			errs = append(errs, field.Invalid(field.NewPath("data").Key(key), key, "duplicate of key present in binaryData"))
+		}
+		size += len(value)
+	}
+	for key, value := range c.BinaryData {
+		errs = append(errs, validateDataKey(key, field.NewPath("binaryData"))...)
+		size += len(value)
+	}
+	if size > corev1.MaxSecretSize {
+		errs = append(errs, field.TooLong(field.NewPath(""), "", corev1.MaxSecretSize))
+	}
+	return errs
+}
+
+func validateConfigMapUpdate(c, old *corev1.ConfigMap) field.ErrorList {
+	if old.Immutable == nil || !*old.Immutable {
+		return nil
+	}
+	var errs field.ErrorList
+	if c.Immutable == nil || !*c.Immutable {
+		errs = append(errs, field.Forbidden(field.NewPath("immutable"), fieldIsImmutable))
+	}
+	if !maps.Equal(c.Data, old.Data) {
+		errs = append(errs, field.Forbidden(field.NewPath("data"), fieldIsImmutable))
+	}
+	if !equality.Semantic.DeepEqual(c.BinaryData, old.BinaryData) {
+		errs = append(errs, field.Forbidden(field.NewPath("binaryData"), fieldIsImmutable))
+	}
+	return errs
+}
+
+const fieldIsImmutable = "field is immutable when `immutable` is set"
+
+func validateDataKey(key string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, msg := range utilvalidation.IsConfigMapKey(key) {
+		errs = append(errs, field.Invalid(path.Key(key), key, fmt.Sprintf("a key must be a file name: %s", msg)))
+	}
+	return errs
+}

@@ -1,0 +1,190 @@
+package core
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/regent-project/regent/pkg/server/apis/resource"
+)
+
+const (
+	// eventTTL is how long events are kept after their last change, in seconds.
+	eventTTL = 60 * 60
+	// newEvents is the group that asks more of an event than core does.
+	newEvents = "events.k8s.io"
+
+	maxReportingInstance = 128
+	maxAction            = 128
+	maxReason            = 128
+	maxNote              = 1024
+)
+
+// eventFields are what field selectors may name.
+var eventFields = []string{
+	"involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid", "involvedObject.apiVersion",
+	"involvedObject.resourceVersion", "involvedObject.fieldPath", "reason", "reportingComponent", "source", "type",
+}
+
+// eventsOf returns the definition of events as clients of an API group ("" or newEvents) may write them.
+func eventsOf(group string) resource.Definition[*corev1.Event] {
+	def := resource.Definition[*corev1.Event]{
+		GVR:            corev1.SchemeGroupVersion.WithResource("events"),
+		Kind:           "Event",
+		Singular:       "event",
+		Namespaced:     true,
+		ShortNames:     []string{"ev"},
+		New:            func() *corev1.Event { return &corev1.Event{} },
+		NewList:        func() runtime.Object { return &corev1.EventList{} },
+		Name:           validation.NameIsDNSSubdomain,
+		CreateOnUpdate: true,
+		Unconditional:  true,
+		TTL:            eventTTL,
+		Validate:       validateEvent,
+		Fields:         selectableEventFields,
+		Columns:        eventColumns,
+	}
+	if group == newEvents {
+		def.Version = "events.k8s.io/v1"
+		def.ValidateCreate = validateNewEvent
+		def.ValidateUpdate = validateNewEventUpdate
+	}
+	return def
+}
+
+func selectableEventFields(e *corev1.Event) fields.Set {
+	source := e.Source.Component
+	if source == "" {
+		source = e.ReportingController
+	}
+	return fields.Set{
+		"involvedObject.kind":            e.InvolvedObject.Kind,
+		"involvedObject.namespace":       e.InvolvedObject.Namespace,
+		"involvedObject.name":            e.InvolvedObject.Name,
+		"involvedObject.uid":             string(e.InvolvedObject.UID),
+		"involvedObject.apiVersion":      e.InvolvedObject.APIVersion,
+		"involvedObject.resourceVersion": e.InvolvedObject.ResourceVersion,
+		"involvedObject.fieldPath":       e.InvolvedObject.FieldPath,
+		"reason":                         e.Reason,
+		"reportingComponent":             e.ReportingController,
+		"source":                         source,
+		"type":                           e.Type,
+	}
+}
+
+// validateEvent is what every event must keep. An event about an object without a namespace lives in "default".
+func validateEvent(e *corev1.Event) field.ErrorList {
+	var errs field.ErrorList
+	involved := e.InvolvedObject.Namespace
+	if involved == "" && e.Namespace != metav1.NamespaceDefault || involved != "" && involved != e.Namespace {
+		errs = append(errs, field.Invalid(field.NewPath("involvedObject", "namespace"), involved, "does not match event.namespace"))
+	}
+	if e.EventTime.IsZero() {
+		return errs
+	}
+	// Only the newer kind of events has this time.
+	return append(errs, validateReport(e)...)
+}
+
+// validateReport judges what events of the newer kind have.
+func validateReport(e *corev1.Event) field.ErrorList {
+	var errs field.ErrorList
+	controller := field.NewPath("reportingController")
+	if e.ReportingController == "" {
+		errs = append(errs, field.Required(controller, ""))
+	}
+	for _, msg := range utilvalidation.IsQualifiedName(e.ReportingController) {
+		errs = append(errs, field.Invalid(controller, e.ReportingController, msg))
+	}
+	errs = append(errs, requireShort("reportingInstance", e.ReportingInstance, maxReportingInstance)...)
+	errs = append(errs, requireShort("action", e.Action, maxAction)...)
+	errs = append(errs, requireShort("reason", e.Reason, maxReason)...)
+	if len(e.Message) > maxNote {
+		errs = append(errs, field.Invalid(field.NewPath("message"), "", fmt.Sprintf("can have at most %d characters", maxNote)))
+	}
+	return errs
+}
+
+func requireShort(name, value string, limit int) field.ErrorList {
+	path := field.NewPath(name)
+	if value == "" {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	if len(value) > limit {
+		return field.ErrorList{field.Invalid(path, "", fmt.Sprintf("can have at most %d characters", limit))}
+	}
+	return nil
+}
+
+// validateNewEvent is what a new event of events.k8s.io must keep besides.
+func validateNewEvent(e *corev1.Event) field.ErrorList {
+	var errs field.ErrorList
+	if e.EventTime.IsZero() {
+		errs = append(errs, field.Required(field.NewPath("eventTime"), ""))
+		errs = append(errs, validateReport(e)...)
+	}
+	if e.Type != corev1.EventTypeNormal && e.Type != corev1.EventTypeWarning {
+		errs = append(errs, field.Invalid(field.NewPath("type"), e.Type, "has invalid value, must be Normal or Warning"))
+	}
+	if e.FirstTimestamp != (metav1.Time{}) {
+		errs = append(errs, field.Invalid(field.NewPath("firstTimestamp"), e.FirstTimestamp, "needs to be unset"))
+	}
+	if e.LastTimestamp != (metav1.Time{}) {
+		errs = append(errs, field.Invalid(field.NewPath("lastTimestamp"), e.LastTimestamp, "needs to be unset"))
+	}
+	if e.Count != 0 {
+		errs = append(errs, field.Invalid(field.NewPath("count"), e.Count, "needs to be unset"))
+	}
+	if e.Source != (corev1.EventSource{}) {
+		errs = append(errs, field.Invalid(field.NewPath("source"), e.Source, "needs to be unset"))
+	}
+	return append(errs, validateSeries(e.Series)...)
+}
+
+func validateSeries(s *corev1.EventSeries) field.ErrorList {
+	if s == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	if s.Count < 2 {
+		errs = append(errs, field.Invalid(field.NewPath("series", "count"), s.Count, "should be at least 2"))
+	}
+	if s.LastObservedTime.IsZero() {
+		errs = append(errs, field.Required(field.NewPath("series", "lastObservedTime"), ""))
+	}
+	return errs
+}
+
+// validateNewEventUpdate lets only the series of an event change, beside its metadata.
+func validateNewEventUpdate(e, old *corev1.Event) field.ErrorList {
+	var errs field.ErrorList
+	keep := func(now, before any, path ...string) {
+		errs = append(errs, validation.ValidateImmutableField(now, before, field.NewPath(path[0], path[1:]...))...)
+	}
+	keep(e.InvolvedObject, old.InvolvedObject, "involvedObject")
+	keep(e.Reason, old.Reason, "reason")
+	keep(e.Message, old.Message, "message")
+	keep(e.Source, old.Source, "source")
+	keep(e.FirstTimestamp, old.FirstTimestamp, "firstTimestamp")
+	keep(e.LastTimestamp, old.LastTimestamp, "lastTimestamp")
+	keep(e.Count, old.Count, "count")
+	keep(e.Type, old.Type, "type")
+	// Stored with microseconds, sent with more.
+	if !e.EventTime.Truncate(1000).Equal(old.EventTime.Truncate(1000)) {
+		keep(e.EventTime, old.EventTime, "eventTime")
+	}
+	keep(e.Action, old.Action, "action")
+	if !equality.Semantic.DeepEqual(e.Related, old.Related) {
+		keep(e.Related, old.Related, "related")
+	}
+	keep(e.ReportingController, old.ReportingController, "reportingController")
+	keep(e.ReportingInstance, old.ReportingInstance, "reportingInstance")
+	return append(errs, validateSeries(e.Series)...)
+}

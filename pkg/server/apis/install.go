@@ -1,0 +1,74 @@
+package apis
+
+import (
+	"fmt"
+
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
+	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/registry/rest"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+
+	"github.com/regent-project/regent/pkg/server/apis/coordination"
+	"github.com/regent-project/regent/pkg/server/apis/core"
+	"github.com/regent-project/regent/pkg/server/apis/kcpcore"
+	"github.com/regent-project/regent/pkg/server/apis/openapi"
+	"github.com/regent-project/regent/pkg/server/apis/tenancy"
+)
+
+// Configure sets what the server needs to know of the APIs before it is completed. Serializers come from Codecs:
+// genericapiserver.NewConfig(apis.Codecs).
+func Configure(config *genericapiserver.Config) {
+	namer := openapinamer.NewDefinitionNamer(Scheme)
+	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(openapi.GetOpenAPIDefinitions, namer)
+	config.OpenAPIConfig.Info.Title = "Regent"
+	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(openapi.GetOpenAPIDefinitions, namer)
+	config.OpenAPIV3Config.Info.Title = "Regent"
+}
+
+// Install makes the server serve everything, from storage that getter provides. The server destroys that storage when
+// it ends.
+func Install(server *genericapiserver.GenericAPIServer, getter generic.RESTOptionsGetter) error {
+	coreV1, eventsV1, err := core.Storage(Scheme, getter)
+	if err != nil {
+		return err
+	}
+	coordinationStorage, err := coordination.Storage(Scheme, getter)
+	if err != nil {
+		return err
+	}
+	workspaces, err := tenancy.Storage(Scheme, getter)
+	if err != nil {
+		return err
+	}
+	logicalClusters, err := kcpcore.Storage(Scheme, getter)
+	if err != nil {
+		return err
+	}
+	legacy := newGroup(corev1.GroupName, map[string]map[string]rest.Storage{"v1": coreV1})
+	if err := server.InstallLegacyAPIGroup(genericapiserver.DefaultLegacyAPIPrefix, &legacy); err != nil {
+		return fmt.Errorf("cannot serve core/v1: %w", err)
+	}
+	for name, storage := range map[string]map[string]map[string]rest.Storage{
+		eventsv1.GroupName:                       {"v1": {"events": eventsV1}},
+		coordinationv1.GroupName:                 coordinationStorage,
+		tenancyv1alpha1.SchemeGroupVersion.Group: {"v1alpha1": workspaces},
+		corev1alpha1.SchemeGroupVersion.Group:    {"v1alpha1": logicalClusters},
+	} {
+		group := newGroup(name, storage)
+		if err := server.InstallAPIGroup(&group); err != nil {
+			return fmt.Errorf("cannot serve %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func newGroup(name string, storage map[string]map[string]rest.Storage) genericapiserver.APIGroupInfo {
+	group := genericapiserver.NewDefaultAPIGroupInfo(name, Scheme, ParameterCodec, Codecs)
+	group.VersionedResourcesStorageMap = storage
+	return group
+}

@@ -1,0 +1,110 @@
+// Package kcpcore serves core.kcp.io/v1alpha1: logical clusters.
+package kcpcore
+
+import (
+	"fmt"
+	"regexp"
+
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/regent-project/regent/pkg/server/apis/resource"
+)
+
+var apiVersion = regexp.MustCompile(`^([^/]+/)?[^/]+$`)
+
+// AddToScheme registers the served types, their defaults and selectable fields.
+func AddToScheme(scheme *runtime.Scheme) error {
+	gv := corev1alpha1.SchemeGroupVersion
+	resource.AddSelf(scheme, gv, &corev1alpha1.LogicalCluster{}, &corev1alpha1.LogicalClusterList{})
+	scheme.AddTypeDefaultingFunc(&corev1alpha1.LogicalCluster{}, func(obj any) {
+		SetPhaseDefault(&obj.(*corev1alpha1.LogicalCluster).Status.Phase)
+	})
+	if err := resource.AddFieldLabels(scheme, gv.WithKind("LogicalCluster")); err != nil {
+		return fmt.Errorf("field labels of LogicalCluster: %w", err)
+	}
+	return nil
+}
+
+// Storage returns what is served under v1alpha1.
+func Storage(typer runtime.ObjectTyper, getter generic.RESTOptionsGetter) (map[string]rest.Storage, error) {
+	store, err := logicalClusters.Store(typer, getter)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]rest.Storage{
+		"logicalclusters":        store,
+		"logicalclusters/status": logicalClusters.Part(typer, store, logicalClusterStatus),
+	}, nil
+}
+
+type logicalCluster = *corev1alpha1.LogicalCluster
+
+var logicalClusters = resource.Definition[logicalCluster]{
+	GVR:        corev1alpha1.SchemeGroupVersion.WithResource("logicalclusters"),
+	Kind:       "LogicalCluster",
+	Singular:   "logicalcluster",
+	Categories: []string{"kcp"},
+	New:        func() logicalCluster { return &corev1alpha1.LogicalCluster{} },
+	NewList:    func() runtime.Object { return &corev1alpha1.LogicalClusterList{} },
+	Name: func(name string, _ bool) []string {
+		if name != corev1alpha1.LogicalClusterName {
+			return []string{fmt.Sprintf("a logical cluster has one LogicalCluster, whose name is %q", corev1alpha1.LogicalClusterName)}
+		}
+		return nil
+	},
+	Unconditional: true,
+	Reset:         fieldpath.NewSet(fieldpath.MakePathOrDie("status")),
+	PrepareCreate: func(l logicalCluster) {
+		l.Generation = 1
+		l.Status = corev1alpha1.LogicalClusterStatus{Phase: corev1alpha1.LogicalClusterPhaseScheduling}
+	},
+	PrepareUpdate: func(l, old logicalCluster) {
+		l.Status = old.Status
+		if !equality.Semantic.DeepEqual(l.Spec, old.Spec) {
+			l.Generation = old.Generation + 1
+		}
+	},
+	Validate: validateLogicalCluster,
+	Columns: []resource.Column[logicalCluster]{
+		resource.Name[logicalCluster](),
+		{Name: "Phase", Description: "The current phase (e.g. Scheduling, Initializing, Ready, Deleting)", Cell: func(l logicalCluster) any { return string(l.Status.Phase) }},
+		{Name: "URL", Description: "URL to access the logical cluster", Cell: func(l logicalCluster) any { return l.Status.URL }},
+		resource.Age[logicalCluster](),
+	},
+}
+
+var logicalClusterStatus = resource.Part[logicalCluster]{
+	Keep:  func(l, old logicalCluster) { l.Spec = old.Spec },
+	Reset: fieldpath.NewSet(fieldpath.MakePathOrDie("spec")),
+}
+
+func validateLogicalCluster(l logicalCluster) field.ErrorList {
+	spec, status := field.NewPath("spec"), field.NewPath("status")
+	errs := validateOwner(l.Spec.Owner, spec.Child("owner"))
+	errs = append(errs, ValidateNames(l.Spec.Initializers, spec.Child("initializers"))...)
+	errs = append(errs, ValidateNames(l.Spec.Terminators, spec.Child("terminators"))...)
+	errs = append(errs, ValidatePhase(l.Status.Phase, status.Child("phase"))...)
+	errs = append(errs, ValidateConditions(l.Status.Conditions, status.Child("conditions"))...)
+	errs = append(errs, ValidateNames(l.Status.Initializers, status.Child("initializers"))...)
+	return append(errs, ValidateNames(l.Status.Terminators, status.Child("terminators"))...)
+}
+
+func validateOwner(o *corev1alpha1.LogicalClusterOwner, path *field.Path) field.ErrorList {
+	if o == nil {
+		return nil
+	}
+	errs := Require(o.Resource, path.Child("resource"))
+	errs = append(errs, Require(o.Name, path.Child("name"))...)
+	errs = append(errs, Require(o.Cluster, path.Child("cluster"))...)
+	errs = append(errs, Require(string(o.UID), path.Child("uid"))...)
+	if !apiVersion.MatchString(o.APIVersion) {
+		errs = append(errs, field.Invalid(path.Child("apiVersion"), o.APIVersion, "must match "+apiVersion.String()))
+	}
+	return errs
+}

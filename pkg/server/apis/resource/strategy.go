@@ -1,0 +1,115 @@
+package resource
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage/names"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+)
+
+// strategy is a definition in the shape upstream's registry asks for.
+type strategy[T Object] struct {
+	runtime.ObjectTyper
+	def Definition[T]
+}
+
+func (s *strategy[T]) GenerateName(base string) string {
+	return names.SimpleNameGenerator.GenerateName(base)
+}
+
+func (s *strategy[T]) NamespaceScoped() bool { return s.def.Namespaced }
+
+func (s *strategy[T]) PrepareForCreate(_ context.Context, obj runtime.Object) {
+	if s.def.PrepareCreate != nil {
+		s.def.PrepareCreate(obj.(T))
+	}
+}
+
+func (s *strategy[T]) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
+	errs := s.validate(obj.(T))
+	if s.def.ValidateCreate != nil {
+		errs = append(errs, s.def.ValidateCreate(obj.(T))...)
+	}
+	return errs
+}
+
+func (s *strategy[T]) validate(obj T) field.ErrorList {
+	errs := validation.ValidateObjectMetaAccessor(obj, s.def.Namespaced, s.def.Name, field.NewPath("metadata"))
+	if s.def.Validate != nil {
+		errs = append(errs, s.def.Validate(obj)...)
+	}
+	return errs
+}
+
+func (s *strategy[T]) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
+	if s.def.PrepareUpdate != nil {
+		s.def.PrepareUpdate(obj.(T), old.(T))
+	}
+}
+
+func (s *strategy[T]) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
+	errs := s.validate(obj.(T))
+	errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(obj.(T), old.(T), field.NewPath("metadata"))...)
+	if s.def.ValidateUpdate != nil {
+		errs = append(errs, s.def.ValidateUpdate(obj.(T), old.(T))...)
+	}
+	return errs
+}
+
+func (s *strategy[T]) AllowCreateOnUpdate(context.Context) bool { return s.def.CreateOnUpdate }
+
+func (s *strategy[T]) AllowUnconditionalUpdate(context.Context) bool { return s.def.Unconditional }
+
+func (s *strategy[T]) Canonicalize(runtime.Object) {}
+
+func (s *strategy[T]) WarningsOnCreate(context.Context, runtime.Object) []string { return nil }
+
+func (s *strategy[T]) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {
+	return nil
+}
+
+func (s *strategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	return resetFields(s.def.version(), s.def.Reset)
+}
+
+func resetFields(version string, set *fieldpath.Set) map[fieldpath.APIVersion]*fieldpath.Set {
+	if set == nil {
+		return nil
+	}
+	return map[fieldpath.APIVersion]*fieldpath.Set{fieldpath.APIVersion(version): set}
+}
+
+// partStrategy updates one part of an object and leaves the rest as it stands.
+type partStrategy[T Object] struct {
+	strategy[T]
+	part Part[T]
+}
+
+func (s *partStrategy[T]) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
+	s.part.Keep(obj.(T), old.(T))
+}
+
+func (s *partStrategy[T]) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
+	errs := s.strategy.ValidateUpdate(ctx, obj, old)
+	if s.part.Validate != nil {
+		errs = append(errs, s.part.Validate(obj.(T), old.(T))...)
+	}
+	return errs
+}
+
+func (s *partStrategy[T]) AllowCreateOnUpdate(context.Context) bool { return false }
+
+func (s *partStrategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	return resetFields(s.def.version(), s.part.Reset)
+}
+
+var (
+	_ rest.RESTCreateStrategy  = (*strategy[Object])(nil)
+	_ rest.RESTUpdateStrategy  = (*strategy[Object])(nil)
+	_ rest.RESTDeleteStrategy  = (*strategy[Object])(nil)
+	_ rest.ResetFieldsStrategy = (*strategy[Object])(nil)
+)

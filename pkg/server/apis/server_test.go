@@ -1,0 +1,141 @@
+package apis
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/util/compatibility"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/regent-project/regent/pkg/server/clusters"
+	"github.com/regent-project/regent/pkg/server/etcd"
+	"github.com/regent-project/regent/pkg/server/storage"
+)
+
+// startEtcd runs an etcd until the test ends.
+func startEtcd(t *testing.T) string {
+	t.Helper()
+	server, err := etcd.Start(t.Context(), etcd.Config{Directory: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	return server.Endpoint()
+}
+
+// shard is an API server over HTTP, with all that is served and no authentication.
+type shard struct {
+	url     string
+	storage *storage.Client
+}
+
+// startShard serves until the test ends. Its clusters exist because they are named.
+func startShard(t *testing.T, endpoint string, plugin admission.Interface) *shard {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	client, err := storage.NewClient(storage.Config{
+		Transport: storagebackend.TransportConfig{ServerList: []string{endpoint}},
+		Prefix:    "/registry",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := genericapiserver.NewConfig(Codecs)
+	config.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
+	config.ExternalAddress = "127.0.0.1:0"
+	config.LoopbackClientConfig = &rest.Config{}
+	config.Authorization.Authorizer = authorizerfactory.NewAlwaysAllowAuthorizer()
+	config.AdmissionControl = plugin
+	Configure(config)
+	server, err := config.Complete(nil).New("test", genericapiserver.NewEmptyDelegate())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Install(server, NewGetter(client)); err != nil {
+		t.Fatal(err)
+	}
+	prepared := server.PrepareRun()
+	listener := httptest.NewUnstartedServer(inCluster(prepared.Handler))
+	listener.EnableHTTP2 = true
+	listener.Config.BaseContext = nil
+	listener.Start()
+	server.RunPostStartHooks(ctx)
+	t.Cleanup(func() {
+		cancel()
+		listener.CloseClientConnections()
+		listener.Close()
+		server.Destroy()
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	s := &shard{url: listener.URL, storage: client}
+	s.waitReady(t)
+	return s
+}
+
+// waitReady returns when the watch caches are filled.
+func (s *shard) waitReady(t *testing.T) {
+	t.Helper()
+	for start := time.Now(); time.Since(start) < time.Minute; time.Sleep(20 * time.Millisecond) {
+		resp, err := http.Get(s.url + "/readyz")
+		if err != nil {
+			continue
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode == http.StatusOK {
+			return
+		}
+	}
+	t.Fatal("the shard does not get ready")
+}
+
+// inCluster takes /clusters/<name> off the URL, without the server's rules about which clusters exist.
+func inCluster(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		rest, ok := strings.CutPrefix(req.URL.Path, "/clusters/")
+		if !ok {
+			next.ServeHTTP(w, req)
+			return
+		}
+		name, path, _ := strings.Cut(rest, "/")
+		req = req.WithContext(clusters.With(req.Context(), logicalcluster.Name(name)))
+		url := *req.URL
+		url.Path, url.RawPath = "/"+path, ""
+		req.URL, req.RequestURI = &url, url.RequestURI()
+		next.ServeHTTP(w, req)
+	})
+}
+
+func (s *shard) config(cluster logicalcluster.Name) *rest.Config {
+	return &rest.Config{Host: s.url + clusters.RequestPath(cluster), QPS: -1}
+}
+
+func (s *shard) kube(t *testing.T, cluster logicalcluster.Name) kubernetes.Interface {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(s.config(cluster))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+func (s *shard) dynamic(t *testing.T, cluster logicalcluster.Name) dynamic.Interface {
+	t.Helper()
+	client, err := dynamic.NewForConfig(s.config(cluster))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}

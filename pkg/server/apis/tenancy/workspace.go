@@ -1,0 +1,175 @@
+// Package tenancy serves tenancy.kcp.io/v1alpha1: workspaces.
+package tenancy
+
+import (
+	"fmt"
+	"net/url"
+	"regexp"
+
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
+	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/regent-project/regent/pkg/server/apis/kcpcore"
+	"github.com/regent-project/regent/pkg/server/apis/resource"
+)
+
+// The type of workspaces that ask for none. It is kcp's most general one.
+const (
+	defaultType     = "universal"
+	defaultTypePath = "root"
+)
+
+var (
+	typeName = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
+	typePath = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(:[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
+)
+
+// AddToScheme registers the served types, their defaults and selectable fields.
+func AddToScheme(scheme *runtime.Scheme) error {
+	gv := tenancyv1alpha1.SchemeGroupVersion
+	resource.AddSelf(scheme, gv, &tenancyv1alpha1.Workspace{}, &tenancyv1alpha1.WorkspaceList{})
+	scheme.AddTypeDefaultingFunc(&tenancyv1alpha1.Workspace{}, func(obj any) {
+		kcpcore.SetPhaseDefault(&obj.(*tenancyv1alpha1.Workspace).Status.Phase)
+	})
+	if err := resource.AddFieldLabels(scheme, gv.WithKind("Workspace")); err != nil {
+		return fmt.Errorf("field labels of Workspace: %w", err)
+	}
+	return nil
+}
+
+// Storage returns what is served under v1alpha1.
+func Storage(typer runtime.ObjectTyper, getter generic.RESTOptionsGetter) (map[string]rest.Storage, error) {
+	store, err := workspaces.Store(typer, getter)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]rest.Storage{
+		"workspaces":        store,
+		"workspaces/status": workspaces.Part(typer, store, workspaceStatus),
+	}, nil
+}
+
+type workspace = *tenancyv1alpha1.Workspace
+
+var workspaces = resource.Definition[workspace]{
+	GVR:        tenancyv1alpha1.SchemeGroupVersion.WithResource("workspaces"),
+	Kind:       "Workspace",
+	Singular:   "workspace",
+	ShortNames: []string{"ws"},
+	Categories: []string{"kcp"},
+	New:        func() workspace { return &tenancyv1alpha1.Workspace{} },
+	NewList:    func() runtime.Object { return &tenancyv1alpha1.WorkspaceList{} },
+	// A workspace's name is a part of its path.
+	Name:          validation.NameIsDNSLabel,
+	Unconditional: true,
+	Reset:         fieldpath.NewSet(fieldpath.MakePathOrDie("status")),
+	PrepareCreate: func(w workspace) {
+		w.Generation = 1
+		w.Status = tenancyv1alpha1.WorkspaceStatus{Phase: corev1alpha1.LogicalClusterPhaseScheduling}
+		if w.Spec.Type == nil {
+			w.Spec.Type = &tenancyv1alpha1.WorkspaceTypeReference{Name: defaultType, Path: defaultTypePath}
+		}
+	},
+	PrepareUpdate: func(w, old workspace) {
+		w.Status = old.Status
+		if w.Spec.Type == nil {
+			w.Spec.Type = old.Spec.Type
+		}
+		if !equality.Semantic.DeepEqual(w.Spec, old.Spec) {
+			w.Generation = old.Generation + 1
+		}
+	},
+	Validate:       validateWorkspace,
+	ValidateUpdate: validateWorkspaceUpdate,
+	Columns: []resource.Column[workspace]{
+		resource.Name[workspace](),
+		{Name: "Type", Description: "Type of the workspace", Cell: func(w workspace) any {
+			if w.Spec.Type == nil {
+				return ""
+			}
+			return string(w.Spec.Type.Name)
+		}},
+		{Name: "Region", Description: "The region this workspace is in", Cell: func(w workspace) any { return w.Labels["region"] }},
+		{Name: "Phase", Description: "The current phase (e.g. Scheduling, Initializing, Ready, Deleting)", Cell: func(w workspace) any { return string(w.Status.Phase) }},
+		{Name: "URL", Description: "URL to access the workspace", Cell: func(w workspace) any { return w.Spec.URL }},
+		resource.Age[workspace](),
+	},
+}
+
+var workspaceStatus = resource.Part[workspace]{
+	Keep:  func(w, old workspace) { w.Spec = old.Spec },
+	Reset: fieldpath.NewSet(fieldpath.MakePathOrDie("spec")),
+}
+
+func validateWorkspace(w workspace) field.ErrorList {
+	spec := field.NewPath("spec")
+	errs := validateType(w.Spec.Type, spec.Child("type"))
+	if w.Spec.URL != "" {
+		if u, err := url.Parse(w.Spec.URL); err != nil || !u.IsAbs() || u.Host == "" {
+			errs = append(errs, field.Invalid(spec.Child("URL"), w.Spec.URL, "must be an absolute URL"))
+		}
+	}
+	if l := w.Spec.Location; l != nil && l.Selector != nil {
+		errs = append(errs, metav1validation.ValidateLabelSelector(l.Selector, metav1validation.LabelSelectorValidationOptions{}, spec.Child("location", "selector"))...)
+	}
+	if m := w.Spec.Mount; m != nil {
+		ref := spec.Child("mount", "ref")
+		errs = append(errs, kcpcore.Require(m.Reference.APIVersion, ref.Child("apiVersion"))...)
+		errs = append(errs, kcpcore.Require(m.Reference.Kind, ref.Child("kind"))...)
+		errs = append(errs, kcpcore.Require(m.Reference.Name, ref.Child("name"))...)
+	}
+	status := field.NewPath("status")
+	errs = append(errs, kcpcore.ValidatePhase(w.Status.Phase, status.Child("phase"))...)
+	errs = append(errs, kcpcore.ValidateConditions(w.Status.Conditions, status.Child("conditions"))...)
+	errs = append(errs, kcpcore.ValidateNames(w.Status.Initializers, status.Child("initializers"))...)
+	return append(errs, kcpcore.ValidateNames(w.Status.Terminators, status.Child("terminators"))...)
+}
+
+func validateType(t *tenancyv1alpha1.WorkspaceTypeReference, path *field.Path) field.ErrorList {
+	if t == nil {
+		return nil
+	}
+	errs := kcpcore.Require(string(t.Name), path.Child("name"))
+	if t.Name != "" && !typeName.MatchString(string(t.Name)) {
+		errs = append(errs, field.Invalid(path.Child("name"), t.Name, "must match "+typeName.String()))
+	}
+	if t.Path != "" && !typePath.MatchString(t.Path) {
+		errs = append(errs, field.Invalid(path.Child("path"), t.Path, "must match "+typePath.String()))
+	}
+	return errs
+}
+
+// validateWorkspaceUpdate keeps what a workspace is bound to: its logical cluster, type and mount are for ever.
+func validateWorkspaceUpdate(w, old workspace) field.ErrorList {
+	var errs field.ErrorList
+	spec := field.NewPath("spec")
+	switch {
+	case old.Spec.Cluster != "" && w.Spec.Cluster == "":
+		errs = append(errs, field.Invalid(spec, "", "cluster cannot be unset"))
+	case old.Spec.Cluster != "" && w.Spec.Cluster != old.Spec.Cluster:
+		errs = append(errs, field.Invalid(spec.Child("cluster"), w.Spec.Cluster, "cluster is immutable"))
+	}
+	if old.Spec.URL != "" && w.Spec.URL == "" {
+		errs = append(errs, field.Invalid(spec, "", "URL cannot be unset"))
+	}
+	if before, now := old.Spec.Type, w.Spec.Type; before != nil && now != nil {
+		if before.Name != now.Name {
+			errs = append(errs, field.Invalid(spec.Child("type"), now.Name, "name is immutable"))
+		}
+		if before.Path != now.Path {
+			errs = append(errs, field.Invalid(spec.Child("type"), now.Path, "path is immutable"))
+		}
+	}
+	if old.Spec.Mount != nil && !equality.Semantic.DeepEqual(w.Spec.Mount, old.Spec.Mount) {
+		errs = append(errs, field.Invalid(spec.Child("mount"), w.Spec.Mount, "mount is immutable"))
+	}
+	return errs
+}
