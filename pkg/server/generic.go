@@ -89,7 +89,7 @@ func (r *run) newAPI(served *served) (*genericapiserver.GenericAPIServer, error)
 	}
 	c := r.generic
 	served.configure(c)
-	c.AdmissionControl = admission.NewChainHandler(served.admission, &clusters.Gate{Directory: directory})
+	c.AdmissionControl = admission.NewChainHandler(served.admission(namespaces{r.informers.Namespaces, live{clients}}), &clusters.Gate{Directory: directory})
 	c.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
 		filter := &clusters.Filter{Resolver: directory, InProcess: r.tokens.made, RequestInfo: c.RequestInfoResolver, Serializer: c.Serializer}
 		return filter.Wrap(genericapiserver.DefaultBuildHandlerChain(auditCluster(handler), c))

@@ -1,0 +1,100 @@
+// Package admission holds what must hold of a write beyond its own object.
+package admission
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/admission"
+
+	"github.com/regent-project/regent/pkg/server/clusters"
+)
+
+// Namespaces finds namespaces, in any logical cluster.
+type Namespaces interface {
+	// Cached returns a namespace from memory. It may be late, and miss one.
+	Cached(cluster logicalcluster.Name, name string) (*corev1.Namespace, bool)
+	// Live reads a namespace from storage; the error is NotFound if there is none.
+	Live(ctx context.Context, cluster logicalcluster.Name, name string) (*corev1.Namespace, error)
+	// Leaving reports whether a logical cluster is being deleted.
+	Leaving(ctx context.Context, cluster logicalcluster.Name) (bool, error)
+}
+
+// implied are the namespaces that every logical cluster has, even before their objects are made. They go with their
+// cluster, not before.
+var implied = []string{metav1.NamespaceSystem, metav1.NamespaceDefault}
+
+// NamespaceLifecycle refuses creations in namespaces that do not exist or are terminating, and deletions of namespaces
+// that every cluster has. (Upstream's plugin of this purpose knows one cluster only.)
+type NamespaceLifecycle struct {
+	Namespaces Namespaces
+}
+
+// Handles implements admission.Interface.
+func (l *NamespaceLifecycle) Handles(op admission.Operation) bool {
+	return op == admission.Create || op == admission.Delete
+}
+
+// Validate implements admission.ValidationInterface.
+func (l *NamespaceLifecycle) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	cluster, ok := clusters.From(ctx)
+	if !ok {
+		return admission.NewForbidden(a, clusters.ErrNoCluster)
+	}
+	isNamespace := a.GetResource().GroupResource() == corev1.Resource("namespaces")
+	switch {
+	case isNamespace && a.GetOperation() == admission.Delete && slices.Contains(implied, a.GetName()):
+		return l.validateDeletion(ctx, cluster, a)
+	case !isNamespace && a.GetOperation() == admission.Create && a.GetNamespace() != "":
+		return l.validateCreation(ctx, cluster, a)
+	}
+	return nil
+}
+
+func (l *NamespaceLifecycle) validateDeletion(ctx context.Context, cluster logicalcluster.Name, a admission.Attributes) error {
+	leaving, err := l.Namespaces.Leaving(ctx, cluster)
+	if err != nil {
+		return apierrors.NewInternalError(fmt.Errorf("cannot tell whether logical cluster %s is being deleted: %w", cluster, err))
+	}
+	if !leaving {
+		return admission.NewForbidden(a, fmt.Errorf("this namespace may not be deleted"))
+	}
+	return nil
+}
+
+func (l *NamespaceLifecycle) validateCreation(ctx context.Context, cluster logicalcluster.Name, a admission.Attributes) error {
+	name := a.GetNamespace()
+	namespace, ok := l.Namespaces.Cached(cluster, name)
+	if !ok {
+		if slices.Contains(implied, name) {
+			return nil
+		}
+		var err error
+		if namespace, err = l.Namespaces.Live(ctx, cluster, name); err != nil {
+			if apierrors.IsNotFound(err) {
+				return apierrors.NewNotFound(corev1.Resource("namespaces"), name)
+			}
+			return apierrors.NewInternalError(fmt.Errorf("cannot read namespace %s: %w", name, err))
+		}
+	}
+	if namespace.Status.Phase != corev1.NamespaceTerminating && namespace.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	refusal := admission.NewForbidden(a, fmt.Errorf("unable to create new content in namespace %s because it is being terminated", name))
+	// Controllers tell by this cause that trying again is of no use.
+	if status, ok := refusal.(*apierrors.StatusError); ok {
+		status.ErrStatus.Details.Causes = append(status.ErrStatus.Details.Causes, metav1.StatusCause{
+			Type:    corev1.NamespaceTerminatingCause,
+			Message: fmt.Sprintf("namespace %s is being terminated", name),
+			Field:   "metadata.namespace",
+		})
+	}
+	return refusal
+}
+
+var _ admission.ValidationInterface = (*NamespaceLifecycle)(nil)

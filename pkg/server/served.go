@@ -1,0 +1,87 @@
+package server
+
+import (
+	"context"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/admission"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+
+	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/server/apis"
+	apisadmission "github.com/regent-project/regent/pkg/server/apis/admission"
+	"github.com/regent-project/regent/pkg/server/clusters"
+	"github.com/regent-project/regent/pkg/server/storage"
+)
+
+// codecs encode what is served.
+func codecs() serializer.CodecFactory { return apis.Codecs }
+
+// served is what the server serves, over its storage.
+type served struct {
+	storage   *storage.Client
+	client    *clientv3.Client
+	resources []controllers.Resource
+}
+
+// newServed does not wait for etcd.
+func newServed(_ context.Context, transport storagebackend.TransportConfig, cfg Config) (*served, error) {
+	client, err := storage.NewClient(storage.Config{Transport: transport, Prefix: cfg.EtcdPrefix})
+	if err != nil {
+		return nil, err
+	}
+	s := &served{storage: client, client: client.Etcd()}
+	for _, r := range apis.Resources() {
+		s.resources = append(s.resources, controllers.Resource(r))
+	}
+	return s, nil
+}
+
+func (s *served) configure(config *genericapiserver.Config) { apis.Configure(config) }
+
+// admission returns what writes must pass.
+func (s *served) admission(namespaces namespaces) admission.Interface {
+	return &apisadmission.NamespaceLifecycle{Namespaces: namespaces}
+}
+
+func (s *served) install(server *genericapiserver.GenericAPIServer) error {
+	return apis.Install(server, apis.NewGetter(s.storage))
+}
+
+// close comes after the server has destroyed its stores.
+func (s *served) close() { _ = s.storage.Close() }
+
+// namespaces finds namespaces for admission.
+type namespaces struct {
+	informer *clusters.Informer[*corev1.Namespace]
+	live     live
+}
+
+func (n namespaces) Cached(cluster logicalcluster.Name, name string) (*corev1.Namespace, bool) {
+	return n.informer.Get(clusters.Key{Cluster: cluster, Name: name})
+}
+
+func (n namespaces) Live(ctx context.Context, cluster logicalcluster.Name, name string) (*corev1.Namespace, error) {
+	return n.live.clients.Kube.CoreV1().Namespaces().Get(inCluster(ctx, cluster), name, metav1.GetOptions{})
+}
+
+// Leaving also holds of a cluster whose LogicalCluster has gone; system clusters never leave.
+func (n namespaces) Leaving(ctx context.Context, cluster logicalcluster.Name) (bool, error) {
+	if cluster == clusters.SystemAdmin {
+		return false, nil
+	}
+	lc, err := n.live.LogicalCluster(ctx, cluster)
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return !lc.DeletionTimestamp.IsZero(), nil
+}
