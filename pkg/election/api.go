@@ -1,0 +1,82 @@
+package election
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// leaseAPI is the client, bound to the one Lease, each call but watch bounded.
+type leaseAPI struct {
+	client          LeaseClient
+	namespace, name string
+	timeout         time.Duration
+}
+
+// writeFunc creates or updates the Lease and returns it as written.
+type writeFunc func(ctx context.Context, lease *coordinationv1.Lease) (*coordinationv1.Lease, error)
+
+// create and update outlive ctx: a write that is cancelled under way may be committed all the same, and then nobody
+// would know that its holder leads nothing. They end when the answer is there, or with the timeout.
+func (a leaseAPI) create(ctx context.Context, lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.timeout)
+	defer cancel()
+	return a.client.Create(ctx, lease, metav1.CreateOptions{})
+}
+
+// update is a compare-and-swap on lease's uid and resourceVersion.
+func (a leaseAPI) update(ctx context.Context, lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.timeout)
+	defer cancel()
+	return a.client.Update(ctx, lease, metav1.UpdateOptions{})
+}
+
+// read is consistent. No item means that there was no Lease as of the list's revision.
+func (a leaseAPI) read(ctx context.Context) (*coordinationv1.LeaseList, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
+	list, err := a.client.List(ctx, metav1.ListOptions{FieldSelector: a.selector()})
+	if err != nil {
+		return nil, fmt.Errorf("read the Lease: %w", err)
+	}
+	return list, nil
+}
+
+// watch returns when the watch has begun, or failed to within the timeout. The watch ends with ctx.
+func (a leaseAPI) watch(ctx context.Context, revision string) (watch.Interface, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	impatient := time.AfterFunc(a.timeout, cancel)
+	events, err := a.client.Watch(ctx, metav1.ListOptions{
+		FieldSelector: a.selector(), ResourceVersion: revision, AllowWatchBookmarks: true,
+	})
+	if impatient.Stop() && err == nil {
+		return stopping{events, cancel}, nil
+	}
+	cancel()
+	if err == nil {
+		events.Stop()
+		err = context.DeadlineExceeded
+	}
+	return nil, fmt.Errorf("watch the Lease: %w", err)
+}
+
+// stopping is a watch whose Stop ends its request too.
+type stopping struct {
+	watch.Interface
+	cancel context.CancelFunc
+}
+
+// Stop ends the watch.
+func (s stopping) Stop() {
+	s.cancel()
+	s.Interface.Stop()
+}
+
+func (a leaseAPI) selector() string {
+	return fields.OneTermEqualSelector(metav1.ObjectNameField, a.name).String()
+}

@@ -1,0 +1,138 @@
+package election
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/klog/v2"
+
+	"github.com/regent-project/regent/pkg/election/fence"
+)
+
+// claim is what a term stands on: a lease that is held, or nothing but that nobody else holds it.
+type claim interface {
+	// term is the term that the claim is for.
+	term() Term
+	// judge returns why the term must end in view of what is seen of the Lease, nil if it need not; again is when it
+	// must be asked again, zero if only news can change its mind.
+	judge(seen observation, now time.Time) (cause error, again time.Time)
+	// lost is closed when the claim finds by itself that the term must end; judge then says why.
+	lost() <-chan struct{}
+	// stop ends renewing and returns when that has ended.
+	stop()
+	// release gives up what stop has left, for cause. It bounds itself and does not heed ctx's end.
+	release(ctx context.Context, cause error) error
+}
+
+// elected is a term's claim on the lease: an entry of RunOrDie that has acquired.
+type elected struct {
+	cfg      Config
+	lock     *lock
+	cancel   context.CancelFunc
+	returned chan struct{} // closed when RunOrDie has returned
+}
+
+// enter makes one attempt to acquire, by an entry of RunOrDie, and waits for its outcome, which takes at most the
+// request timeout. On error nothing is left running.
+//
+// The entry does not end with ctx: renewing must go on until the term is drained. client-go's own log lines are left
+// out; they would tell of each term twice and of each race that is lost as an error.
+func enter(ctx context.Context, cfg Config, l *lock) (*elected, error) {
+	ctx, cancel := context.WithCancel(klog.NewContext(context.WithoutCancel(ctx), logr.Discard()))
+	l.giveUp = cancel
+	e := &elected{cfg: cfg, lock: l, cancel: cancel, returned: make(chan struct{})}
+	go func() {
+		defer close(e.returned)
+		leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{
+			Lock:          l,
+			Name:          cfg.Name,
+			LeaseDuration: cfg.LeaseDuration,
+			RenewDeadline: cfg.RenewDeadline,
+			RetryPeriod:   cfg.RetryPeriod,
+			// Neither callback tells enough: the first is never joined, the second also comes when nothing was
+			// acquired. The lock knows both moments.
+			Callbacks: leaderelection.LeaderCallbacks{
+				OnStartedLeading: func(context.Context) {},
+				OnStoppedLeading: func() {},
+			},
+			// client-go would release before the term has drained, on an observation that may be old.
+			ReleaseOnCancel: false,
+		})
+		_ = l.end(because(RenewDeadline, "could not renew within %v", cfg.RenewDeadline))
+	}()
+	select {
+	case <-l.acquired:
+		return e, nil
+	case <-l.over:
+		e.stop()
+		_, err := l.held()
+		return nil, err
+	}
+}
+
+func (e *elected) term() Term {
+	return Term{token: fence.Token{
+		Cluster: e.cfg.Cluster, Namespace: e.cfg.Namespace, Name: e.cfg.Name,
+		UID: e.lock.pin.uid, Holder: e.lock.pin.holder, Epoch: e.lock.pin.epoch,
+	}}
+}
+
+// judge ends the term when the Lease shows another, and when what is left of the lease is needed for the drain: with
+// client-go alone, the time it tries to renew and the drain together may be longer than the lease.
+func (e *elected) judge(seen observation, now time.Time) (error, time.Time) {
+	if !e.lock.pin.precedes(seen.lease) {
+		if err := e.lock.pin.check(seen.lease); err != nil {
+			return e.lock.end(err), time.Time{}
+		}
+	}
+	if _, err := e.lock.held(); err != nil {
+		return err, time.Time{}
+	}
+	due := e.lock.renewed().Add(e.cfg.usable())
+	if !now.Before(due) {
+		return because(RenewDeadline, "the last renewal was sent %v ago", now.Sub(e.lock.renewed())), time.Time{}
+	}
+	return nil, due
+}
+
+func (e *elected) lost() <-chan struct{} { return e.lock.over }
+
+func (e *elected) stop() {
+	e.cancel()
+	<-e.returned
+}
+
+func (e *elected) release(ctx context.Context, cause error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.cfg.releaseTimeout())
+	defer cancel()
+	return e.lock.release(ctx, brief(cause))
+}
+
+// unelected is the claim of a process that leads without election: none but that nobody holds the lease.
+type unelected struct {
+	fallback time.Duration
+}
+
+func (u unelected) term() Term { return Term{} }
+
+func (u unelected) judge(seen observation, now time.Time) (error, time.Time) {
+	if seen.holder() == "" || !now.Before(seen.expiry(u.fallback)) {
+		return nil, time.Time{}
+	}
+	return fmt.Errorf("%w: the lease is held by %q in epoch %d, and this process is no candidate", Deposed,
+		seen.holder(), seen.epoch()), time.Time{}
+}
+
+func (u unelected) lost() <-chan struct{} { return nil }
+
+func (u unelected) stop() {}
+
+func (u unelected) release(context.Context, error) error { return nil }
+
+var (
+	_ claim = (*elected)(nil)
+	_ claim = unelected{}
+)

@@ -1,0 +1,119 @@
+package election
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/tools/leaderelection"
+)
+
+// maxDefaultDrain bounds the drain timeout that is used when none is given.
+const maxDefaultDrain = 5 * time.Second
+
+// Config describes one election. Start from DefaultConfig.
+type Config struct {
+	// Enabled makes the process a candidate. Otherwise it leads without a lease, as long as nobody holds one: see
+	// Elector.
+	Enabled bool
+	// Namespace and Name name the Lease.
+	Namespace, Name string
+
+	// LeaseDuration is how long others wait for a renewal before they take the lease: whole seconds, at least one,
+	// for that is what a Lease can hold.
+	LeaseDuration time.Duration
+	// RenewDeadline is how long a leader tries to renew before its term ends. Below LeaseDuration.
+	RenewDeadline time.Duration
+	// RetryPeriod is the time between renewals.
+	RetryPeriod time.Duration
+	// DrainTimeout is how long a LeadFunc may take to return once its term has ended, before the process is
+	// quarantined. Below RenewDeadline. 0 stands for the smaller of 5 s and half the renew deadline.
+	DrainTimeout time.Duration
+
+	// Cluster is the logical cluster that Client talks to. It only names the Lease in fencing tokens.
+	Cluster logicalcluster.Name
+	// Hostname begins the holder identities, for people to read. Empty: what the operating system says.
+	Hostname string
+	// ReplicasDirectory is where processes that may succeed each other on one machine lock a file each, so that a
+	// replica that restarts need not wait for its dead predecessor's lease. It is created if missing. Empty: they wait.
+	ReplicasDirectory string
+	// Client reaches the Lease's namespace.
+	Client LeaseClient
+}
+
+// DefaultConfig returns the timings everyone uses, election off.
+func DefaultConfig() Config {
+	return Config{
+		Namespace:     "kube-system",
+		Name:          "regent-controllers",
+		LeaseDuration: 15 * time.Second,
+		RenewDeadline: 10 * time.Second,
+		RetryPeriod:   2 * time.Second,
+	}
+}
+
+// EffectiveDrainTimeout is DrainTimeout, or what stands for it when it is 0.
+func (c Config) EffectiveDrainTimeout() time.Duration {
+	if c.DrainTimeout != 0 {
+		return c.DrainTimeout
+	}
+	return min(maxDefaultDrain, c.RenewDeadline/2)
+}
+
+// Validate reports every fault of what flags can set, in words that name the flag. Timings are checked without
+// --enable-leader-election too: they say when a lease that others hold has expired.
+func (c Config) Validate() error {
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+
+	if msgs := validation.IsDNS1123Label(c.Namespace); len(msgs) > 0 {
+		fault("--leader-election-namespace %q is not a namespace name: %s", c.Namespace, strings.Join(msgs, "; "))
+	}
+	if msgs := validation.IsDNS1123Subdomain(c.Name); len(msgs) > 0 {
+		fault("--leader-election-name %q is not a Lease name: %s", c.Name, strings.Join(msgs, "; "))
+	}
+	if d := c.LeaseDuration; d < time.Second || d%time.Second != 0 || d > math.MaxInt32*time.Second {
+		fault("--leader-election-lease-duration %v must be whole seconds, at least 1s", d)
+	}
+	if c.RenewDeadline >= c.LeaseDuration {
+		fault("--leader-election-renew-deadline %v must be below --leader-election-lease-duration %v", c.RenewDeadline, c.LeaseDuration)
+	}
+	shortest := jittered(c.RetryPeriod)
+	switch {
+	case c.RetryPeriod <= 0:
+		fault("--leader-election-retry-period %v must be positive", c.RetryPeriod)
+	case c.RenewDeadline <= shortest:
+		fault("--leader-election-renew-deadline %v must be above %v times --leader-election-retry-period %v",
+			c.RenewDeadline, leaderelection.JitterFactor, c.RetryPeriod)
+	}
+	drain := c.EffectiveDrainTimeout()
+	switch {
+	case c.DrainTimeout < 0:
+		fault("--controller-drain-timeout %v must not be negative", c.DrainTimeout)
+	case len(faults) > 0: // the rest would only repeat them
+	case drain >= c.RenewDeadline:
+		fault("--controller-drain-timeout %v must be below --leader-election-renew-deadline %v", drain, c.RenewDeadline)
+	case c.LeaseDuration-drain <= shortest:
+		fault("--leader-election-lease-duration %v less the drain timeout %v leaves no time to renew every %v: "+
+			"lower --controller-drain-timeout or --leader-election-retry-period", c.LeaseDuration, drain, c.RetryPeriod)
+	}
+	return errors.Join(faults...)
+}
+
+// jittered is the longest that client-go waits for a period.
+func jittered(period time.Duration) time.Duration {
+	return time.Duration(leaderelection.JitterFactor * float64(period))
+}
+
+// requestTimeout bounds each call to the API but watches, so that a renewal can be tried again before its deadline.
+func (c Config) requestTimeout() time.Duration { return c.RenewDeadline / 3 }
+
+// releaseTimeout bounds a release with all its retries.
+func (c Config) releaseTimeout() time.Duration { return c.RenewDeadline / 2 }
+
+// usable is how long a term may work after a renewal was sent: what is left of the lease must suffice for the drain.
+func (c Config) usable() time.Duration { return c.LeaseDuration - c.EffectiveDrainTimeout() }

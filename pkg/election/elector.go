@@ -1,0 +1,241 @@
+package election
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+// Elector makes this process lead in terms, under one Lease, for as long as Run lasts. One process may have several,
+// each for a Lease of its own.
+//
+//	              the lease can be won
+//	standing by -----------------------> campaigning
+//	  ^  ^  ^                              |     |
+//	  |  |  +--------- not acquired -------+     | acquired: a term begins
+//	  |  |                                       v
+//	  |  |                                    leading
+//	  |  |                                       | its context ends with a Cause
+//	  |  |     joined; RunOrDie joined;          v
+//	  |  +----- released unless lost -------- draining
+//	  |                                          | drain timeout: RunOrDie cancelled
+//	  |        joined; the holder cleared        v  and joined, nothing released
+//	  +----------- unless lost ------------- quarantined
+//
+// Standing by costs a watch of the Lease and a read a minute. The process campaigns when there is no Lease, when nobody
+// holds it, when it has expired, and when its holder is known to be dead. The clock is this process's own: a lease has
+// expired when holder, epoch and renewal have stood unchanged for its duration since this process first saw them.
+//
+// Without Config.Enabled the process is no candidate: it campaigns by beginning a term without a lease whenever nobody
+// holds the lease, and ends it when somebody does. Two such processes do not detect each other.
+type Elector struct {
+	cfg        Config
+	api        leaseAPI
+	identities *identities
+	replica    *replica
+	running    atomic.Bool
+
+	// Owned by Run's goroutine.
+	state    state
+	view     *view
+	follower *follower
+	pace     pace
+	// unsure is set while a write of ours may have been committed without our knowing.
+	unsure bool
+}
+
+// New validates cfg and returns an Elector that has started nothing yet. From then on the process's metrics say that it
+// does not lead.
+func New(cfg Config) (*Elector, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if cfg.Client == nil {
+		return nil, errors.New("election: Config.Client is nil: give it a client for the Lease's namespace")
+	}
+	if cfg.Hostname == "" {
+		hostname, err := os.Hostname()
+		if err != nil {
+			return nil, fmt.Errorf("no hostname for the holder identity, set Config.Hostname: %w", err)
+		}
+		cfg.Hostname = hostname
+	}
+	registerMetrics()
+	leading.WithLabelValues(cfg.Name).Set(0)
+	return &Elector{
+		cfg:        cfg,
+		api:        leaseAPI{client: cfg.Client, namespace: cfg.Namespace, name: cfg.Name, timeout: cfg.requestTimeout()},
+		identities: &identities{hostname: cfg.Hostname},
+		replica:    newReplica(cfg.ReplicasDirectory),
+	}, nil
+}
+
+// Run calls lead once per term, one term after the other, until ctx ends or lead asks for an exit. Losing leadership
+// never ends it: it returns only context.Cause(ctx) or an error that wraps ErrExit, and only when everything it started
+// has ended, the last call of lead included, and the lease is released if it was held and could be.
+//
+// After ctx has ended the client must still work for the drain timeout and half the renew deadline, which the drain and
+// the release may take. A call of lead that does not return keeps Run from returning.
+//
+// Run may be called again after it has returned, but not twice at a time.
+func (e *Elector) Run(ctx context.Context, lead LeadFunc) error {
+	if !e.running.CompareAndSwap(false, true) {
+		panic("election: Elector.Run called while it is running")
+	}
+	defer e.running.Store(false)
+	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithValues("lease", e.api.namespace+"/"+e.api.name))
+	defer e.start(ctx)()
+	defer e.clearOwn(ctx)
+
+	for {
+		seen, reason, err := e.standBy(ctx)
+		if err != nil {
+			return err
+		}
+		e.becomeCampaigning(ctx, reason)
+		c, err := e.campaign(ctx, seen)
+		if err != nil {
+			klog.FromContext(ctx).V(2).Info("Campaign lost", "err", err)
+			e.becomeStandby()
+			continue
+		}
+		if err := e.serve(ctx, c, lead); err != nil {
+			return err
+		}
+	}
+}
+
+// start brings up what lasts as long as Run, and returns what takes it down and joins it.
+func (e *Elector) start(ctx context.Context) (stop func()) {
+	e.state = standingBy
+	e.view = newView(klog.FromContext(ctx), e.identities.ours)
+	e.follower = newFollower(e.api, e.view, e.cfg.RetryPeriod)
+	e.pace = pace{retryPeriod: e.cfg.RetryPeriod}
+	if !e.cfg.Enabled {
+		klog.FromContext(ctx).Info("Leading without election: other replicas without --enable-leader-election are not " +
+			"detected. Give the flag to every replica of the shard if there is more than one")
+	} else if err := e.replica.enter(); err != nil {
+		klog.FromContext(ctx).Error(err, "If this process is killed, its successor has to wait for the lease to expire")
+	}
+
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // the release is seen too
+	var followers sync.WaitGroup
+	followers.Go(func() { e.follower.run(ctx) })
+	return func() {
+		cancel()
+		followers.Wait()
+		e.replica.leave()
+	}
+}
+
+// campaign tries once to get a claim, on the revision that the standby has judged.
+func (e *Elector) campaign(ctx context.Context, seen observation) (claim, error) {
+	if !e.cfg.Enabled {
+		return unelected{fallback: e.cfg.LeaseDuration}, nil
+	}
+	identity := e.identities.next()
+	c, err := enter(ctx, e.cfg, &lock{
+		api:      e.api,
+		identity: identity,
+		basis:    seen,
+		presence: e.presence(identity, seen),
+		view:     e.view,
+		logger:   klog.FromContext(ctx),
+		acquired: make(chan struct{}),
+		over:     make(chan struct{}),
+	})
+	if err != nil {
+		e.writeFailed(seen)
+		return nil, err
+	}
+	e.writeSucceeded()
+	if ctx.Err() != nil {
+		cause := because(Shutdown, "%w", context.Cause(ctx))
+		c.stop()
+		e.release(ctx, c, cause)
+		return nil, cause
+	}
+	return c, nil
+}
+
+// presence is what the holder of this identity says of itself. The cause of the last step down stays on the Lease.
+func (e *Elector) presence(identity string, seen observation) presence {
+	p := presence{Holder: identity, BootID: e.replica.bootID, Mode: unfenced, LastStepDown: presenceOf(seen.lease).LastStepDown}
+	if e.cfg.ReplicasDirectory != "" {
+		p.Process = e.replica.process
+	}
+	return p
+}
+
+// serve is one term, from beginning to end: it returns when nothing of it is left. Its error is what Run must return.
+func (e *Elector) serve(ctx context.Context, c claim, lead LeadFunc) error {
+	term := c.term()
+	termCtx := klog.NewContext(ctx, klog.FromContext(ctx).WithValues("epoch", term.Epoch()))
+	began := time.Now()
+	e.becomeLeading(termCtx, term)
+	w := begin(termCtx, lead, term)
+
+	cause := e.untilOver(ctx, c, w)
+	w.end(cause)
+	e.becomeDraining(termCtx, cause)
+	if drain := e.cfg.EffectiveDrainTimeout(); !w.join(drain) {
+		c.stop()
+		e.becomeQuarantined(termCtx, drain)
+		w.join(0)
+		klog.FromContext(termCtx).Info("The late work has stopped")
+	}
+	c.stop()
+	e.release(termCtx, c, cause)
+	e.pace.termEnded(causeOf(cause), time.Since(began), time.Now())
+	e.becomeStandby()
+	return w.exit()
+}
+
+// release gives up a claim that was stopped.
+func (e *Elector) release(ctx context.Context, c claim, cause error) {
+	if err := c.release(ctx, cause); err != nil {
+		e.unsure = true
+		klog.FromContext(ctx).Error(err, "The lease is not released, unless that shows later")
+	}
+}
+
+// untilOver waits for the first cause that ends the term.
+func (e *Elector) untilOver(ctx context.Context, c claim, w *work) error {
+	for {
+		seen, changed := e.view.latest()
+		cause, again := c.judge(seen, time.Now())
+		if cause != nil {
+			return cause
+		}
+		timer := newAlarm(again)
+		select {
+		case <-ctx.Done():
+			cause = because(Shutdown, "%w", context.Cause(ctx))
+		case <-w.returned:
+			cause = w.cause()
+		case <-c.lost():
+		case <-changed:
+		case <-timer.C:
+		}
+		timer.Stop()
+		if cause != nil {
+			return cause
+		}
+	}
+}
+
+// newAlarm returns a timer that fires at t; never, if t is zero.
+func newAlarm(t time.Time) *time.Timer {
+	if t.IsZero() {
+		timer := time.NewTimer(time.Hour)
+		timer.Stop()
+		return timer
+	}
+	return time.NewTimer(time.Until(t))
+}

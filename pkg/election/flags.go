@@ -1,0 +1,22 @@
+package election
+
+import "github.com/spf13/pflag"
+
+// AddFlags adds the election's flags with c's values as defaults. Validate says what is wrong with what was given.
+func (c *Config) AddFlags(fs *pflag.FlagSet) {
+	fs.BoolVar(&c.Enabled, "enable-leader-election", c.Enabled,
+		"Run the controllers only while this replica holds the lease. Required when several replicas share an etcd: "+
+			"two replicas without this flag do not detect each other, and both run the controllers.")
+	fs.StringVar(&c.Namespace, "leader-election-namespace", c.Namespace, "Namespace of the Lease.")
+	fs.StringVar(&c.Name, "leader-election-name", c.Name, "Name of the Lease.")
+	fs.DurationVar(&c.LeaseDuration, "leader-election-lease-duration", c.LeaseDuration,
+		"How long others wait for a renewal before they take the lease. Whole seconds, at least 1s. "+
+			"The same on all replicas.")
+	fs.DurationVar(&c.RenewDeadline, "leader-election-renew-deadline", c.RenewDeadline,
+		"How long the leader tries to renew before its term ends. Below the lease duration.")
+	fs.DurationVar(&c.RetryPeriod, "leader-election-retry-period", c.RetryPeriod, "Time between renewals.")
+	fs.DurationVar(&c.DrainTimeout, "controller-drain-timeout", c.DrainTimeout,
+		"How long controllers may take to stop at the end of a term. Later, the lease is left to expire and the replica "+
+			"does not campaign until they have stopped. Below the renew deadline. "+
+			"0: the smaller of 5s and half the renew deadline.")
+}

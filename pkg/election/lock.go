@@ -1,0 +1,269 @@
+package election
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+)
+
+// lock is what one entry of RunOrDie sees of the Lease. The stock LeaseLock will not do: through it client-go goes on
+// trying to renew although it has read another holder's name, takes the lease back after a foreign term came and went,
+// and creates a deleted Lease anew, all within "one" term. This lock makes an entry one attempt and one term:
+//
+//   - Before it has acquired, it shows RunOrDie the Lease as the standby judged it, without a holder and without a
+//     request, and writes once, on that very revision. If that fails, the entry is over.
+//   - Afterwards it is pinned to the uid, holder and epoch it wrote. It writes only on the revision of its own last
+//     write, or of a read that shows the same three; always its own epoch, whatever client-go passes. Whatever shows
+//     another ends the term, and every later call fails.
+//
+// RunOrDie calls the methods of resourcelock.Interface, one at a time. The others may be called at any time.
+type lock struct {
+	api      leaseAPI
+	identity string
+	basis    observation // what the standby judged
+	presence presence    // to be written when acquiring
+	duration time.Duration
+	view     *view
+	logger   klog.Logger
+	giveUp   context.CancelFunc // makes RunOrDie return after a failed attempt
+
+	acquired chan struct{} // closed when the term begins
+	over     chan struct{} // closed when the attempt has failed, or the term cannot go on
+
+	mu    sync.Mutex
+	lease *coordinationv1.Lease // our last write, or a later read of the same term; nil until acquired
+	pin   pin                   // valid once acquired
+	sent  time.Time             // when the last write that succeeded was sent
+	cause error                 // set before over is closed
+}
+
+var _ resourcelock.Interface = (*lock)(nil)
+
+// Identity is the holder identity of this entry.
+func (l *lock) Identity() string { return l.identity }
+
+// Describe names the Lease.
+func (l *lock) Describe() string { return l.api.namespace + "/" + l.api.name }
+
+// RecordEvent does nothing: the elector reports its terms itself.
+func (l *lock) RecordEvent(string) {}
+
+// Get shows RunOrDie the record. It reads only in a term, where client-go asks after a renewal has failed.
+func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	held, err := l.held()
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case held != nil:
+		if held, err = l.reread(ctx); err != nil {
+			return nil, nil, err
+		}
+		return record(held)
+	case l.basis.lease == nil:
+		return nil, nil, apierrors.NewNotFound(coordinationv1.Resource("leases"), l.api.name)
+	default:
+		// Without its holder: client-go, which sees it for the first time, would wait a whole lease duration.
+		free := l.basis.lease.DeepCopy()
+		free.Spec.HolderIdentity = ptr.To("")
+		return record(free)
+	}
+}
+
+// Create acquires a lease that has no Lease. In a term it never does: that the Lease was deleted has ended it.
+func (l *lock) Create(ctx context.Context, ler resourcelock.LeaderElectionRecord) error {
+	switch held, err := l.held(); {
+	case err != nil:
+		return err
+	case held != nil:
+		return l.end(because(Deposed, "the Lease was deleted"))
+	}
+	return l.acquire(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: l.api.name}}, ler, l.api.create)
+}
+
+// Update acquires the lease, or renews it.
+func (l *lock) Update(ctx context.Context, ler resourcelock.LeaderElectionRecord) error {
+	held, err := l.held()
+	if err != nil {
+		return err
+	}
+	if held == nil {
+		return l.acquire(ctx, l.basis.lease, ler, l.api.update)
+	}
+	return l.renew(ctx, held, ler)
+}
+
+// acquire is the one attempt. Whether it succeeded is known from the answer only: a write whose answer is lost may have
+// been committed, and the standby that then sees our identity clears it.
+func (l *lock) acquire(ctx context.Context, lease *coordinationv1.Lease, ler resourcelock.LeaderElectionRecord, write writeFunc) error {
+	epoch, err := l.nextEpoch()
+	if err != nil {
+		return l.fail(err)
+	}
+	lease = lease.DeepCopy()
+	lease.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(&ler)
+	lease.Spec.LeaseTransitions = ptr.To(epoch)
+	l.presence.write(lease)
+	sent := time.Now()
+	written, err := write(ctx, lease)
+	if err != nil {
+		return l.fail(fmt.Errorf("acquire the lease: %w", err))
+	}
+
+	l.mu.Lock()
+	l.lease, l.sent = written, sent
+	l.pin = pin{uid: written.UID, holder: l.identity, epoch: int64(epoch)}
+	l.mu.Unlock()
+	l.view.see(written)
+	close(l.acquired)
+	return nil
+}
+
+// nextEpoch goes on from the highest epoch ever seen, so that epochs grow across a deletion too.
+func (l *lock) nextEpoch() (int32, error) {
+	switch {
+	case l.basis.highest < math.MaxInt32:
+		return int32(l.basis.highest) + 1, nil
+	case l.basis.lease == nil:
+		return 1, nil // the new Lease's uid tells its terms from the old one's
+	default:
+		return 0, fmt.Errorf("epoch %d is the last that a Lease can hold: delete Lease %s", l.basis.highest, l.Describe())
+	}
+}
+
+func (l *lock) renew(ctx context.Context, held *coordinationv1.Lease, ler resourcelock.LeaderElectionRecord) error {
+	lease := held.DeepCopy()
+	lease.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(&ler)
+	lease.Spec.LeaseTransitions = held.Spec.LeaseTransitions
+	sent := time.Now()
+	written, err := l.api.update(ctx, lease)
+	if apierrors.IsNotFound(err) {
+		return l.end(because(Deposed, "the Lease was deleted"))
+	}
+	if err != nil {
+		l.logger.V(2).Info("Could not renew the lease", "err", err)
+		return fmt.Errorf("renew the lease: %w", err)
+	}
+	l.adopt(written, sent)
+	l.logger.V(6).Info("Renewed the lease", "revision", written.ResourceVersion)
+	return nil
+}
+
+// reread reads the Lease and adopts what others have edited on it, if it still shows this term.
+func (l *lock) reread(ctx context.Context) (*coordinationv1.Lease, error) {
+	list, err := l.api.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var lease *coordinationv1.Lease
+	if len(list.Items) > 0 {
+		lease = &list.Items[0]
+	}
+	if err := l.pin.check(lease); err != nil {
+		_ = l.end(err)
+		return nil, err
+	}
+	l.adopt(lease, time.Time{})
+	return lease, nil
+}
+
+// adopt makes lease what the next write goes on from. sent is zero for a read: it renews nothing.
+func (l *lock) adopt(lease *coordinationv1.Lease, sent time.Time) {
+	l.mu.Lock()
+	l.lease = lease
+	if !sent.IsZero() {
+		l.sent = sent
+	}
+	l.mu.Unlock()
+	l.view.see(lease)
+}
+
+// release gives the lease up, for why, unless it is lost. It must follow RunOrDie's return: nothing else writes then.
+// It may be tried again until ctx ends: that a release was lost on its way shows in the next read.
+func (l *lock) release(ctx context.Context, why string) error {
+	for {
+		held, cause := l.held()
+		if errors.Is(cause, Deposed) {
+			return nil
+		}
+		written, err := l.api.update(ctx, freed(held, why))
+		if err == nil {
+			l.view.see(written)
+			return nil
+		}
+		sleep(ctx, retryRelease)
+		if ctx.Err() != nil {
+			return fmt.Errorf("release the lease: %w", err)
+		}
+		if _, err := l.reread(ctx); errors.Is(err, Deposed) {
+			return nil // released, by the write whose answer was lost, or somebody else's
+		}
+	}
+}
+
+// retryRelease is the time between attempts to release, when the first finds the Lease edited or the store in trouble.
+const retryRelease = 20 * time.Millisecond
+
+// freed is lease without a holder. Its epoch stays, of the presence only why.
+func freed(lease *coordinationv1.Lease, why string) *coordinationv1.Lease {
+	free := lease.DeepCopy()
+	now := metav1.NowMicro()
+	free.Spec.HolderIdentity = ptr.To("")
+	free.Spec.LeaseDurationSeconds = ptr.To[int32](1) // as client-go does, for candidates that wait even so
+	free.Spec.AcquireTime, free.Spec.RenewTime = &now, &now
+	presence{LastStepDown: why}.write(free)
+	return free
+}
+
+// held returns the Lease as this term last wrote or read it, nil before it was acquired; and, once the lock is over,
+// why.
+func (l *lock) held() (*coordinationv1.Lease, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lease, l.cause
+}
+
+// renewed is when the last write that succeeded was sent.
+func (l *lock) renewed() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.sent
+}
+
+// fail ends an attempt.
+func (l *lock) fail(err error) error {
+	err = l.end(fmt.Errorf("%w: %w", errNotAcquired, err))
+	l.giveUp()
+	return err
+}
+
+// errNotAcquired is wrapped in the outcome of an attempt that failed.
+var errNotAcquired = errors.New("not acquired")
+
+// end makes every later call fail with the first cause it is given, which it returns.
+func (l *lock) end(cause error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.cause == nil {
+		l.cause = cause
+		close(l.over)
+	}
+	return l.cause
+}
+
+// record is a Lease as client-go wants it.
+func record(lease *coordinationv1.Lease) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	r := resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec)
+	raw, err := json.Marshal(r)
+	return r, raw, err
+}

@@ -1,0 +1,100 @@
+package election
+
+import (
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/utils/ptr"
+)
+
+// observation is what this process knows of the Lease, and since when. It is an immutable value: next returns another.
+type observation struct {
+	// lease is the Lease as last seen; nil if there is none, or if nothing was seen yet (revision is empty then).
+	lease *coordinationv1.Lease
+	// revision is the resourceVersion as of which this was so.
+	revision string
+	// since is when, on this process's clock, the signs of life were first seen as they are now.
+	since time.Time
+	// highest is the highest epoch ever seen on a Lease of this name. It outlives deletions.
+	highest int64
+}
+
+// signsOfLife change with every renewal. They are compared for equality only: clocks of two machines are not.
+type signsOfLife struct {
+	uid     types.UID
+	holder  string
+	epoch   int64
+	renewed int64
+}
+
+// next is the observation after seeing lease (nil: none) as of revision. News is false if that is older than what is
+// known, or the same.
+func (o observation) next(lease *coordinationv1.Lease, revision string, now time.Time) (_ observation, news bool) {
+	if o.known() {
+		if order, err := resourceversion.CompareResourceVersion(revision, o.revision); err == nil && order <= 0 {
+			return o, false
+		}
+	}
+	if o.known() && o.lease == nil && lease == nil {
+		o.revision = revision
+		return o, false
+	}
+	seen := observation{lease: lease, revision: revision, since: now, highest: max(o.highest, epochOf(lease))}
+	if o.known() && o.signs() == seen.signs() {
+		seen.since = o.since
+	}
+	return seen, true
+}
+
+// known reports whether anything was seen at all.
+func (o observation) known() bool { return o.revision != "" }
+
+// uid is the Lease's uid; empty if there is none.
+func (o observation) uid() types.UID {
+	if o.lease == nil {
+		return ""
+	}
+	return o.lease.UID
+}
+
+// holder is the holder identity; empty if nobody holds the lease.
+func (o observation) holder() string { return holderOf(o.lease) }
+
+// epoch is the Lease's epoch; 0 if there is no Lease.
+func (o observation) epoch() int64 { return epochOf(o.lease) }
+
+// expiry is when the lease expires unless it is renewed. fallback is the duration of a Lease that says none.
+func (o observation) expiry(fallback time.Duration) time.Time {
+	duration := fallback
+	if o.lease != nil && ptr.Deref(o.lease.Spec.LeaseDurationSeconds, 0) > 0 {
+		duration = time.Duration(*o.lease.Spec.LeaseDurationSeconds) * time.Second
+	}
+	return o.since.Add(duration)
+}
+
+func (o observation) signs() signsOfLife {
+	if o.lease == nil {
+		return signsOfLife{}
+	}
+	signs := signsOfLife{uid: o.lease.UID, holder: o.holder(), epoch: o.epoch()}
+	if renewed := o.lease.Spec.RenewTime; renewed != nil {
+		signs.renewed = renewed.UnixNano()
+	}
+	return signs
+}
+
+func holderOf(lease *coordinationv1.Lease) string {
+	if lease == nil {
+		return ""
+	}
+	return ptr.Deref(lease.Spec.HolderIdentity, "")
+}
+
+func epochOf(lease *coordinationv1.Lease) int64 {
+	if lease == nil {
+		return 0
+	}
+	return int64(ptr.Deref(lease.Spec.LeaseTransitions, 0))
+}

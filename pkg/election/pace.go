@@ -1,0 +1,70 @@
+package election
+
+import "time"
+
+const (
+	// shortestBackoff is how long a replica does not campaign after its first failed term; it doubles with each more.
+	shortestBackoff = time.Second
+	// longestBackoff caps that. A term that lasts as long is healthy: the next failure counts as the first.
+	longestBackoff = time.Minute
+)
+
+// pace says when this process may campaign again. It is owned by Run's goroutine.
+//
+// A term that failed costs a growing back-off, so that a replica that cannot do the work does not keep the lease. A
+// step down costs one retry period, so that another replica can have it, and so does being fenced. Neither applies to
+// anything else: a release, a deletion or an expiry that a healthy standby sees is never delayed.
+type pace struct {
+	retryPeriod time.Duration
+
+	failures int       // failed terms in a row
+	rested   time.Time // no campaign before
+
+	tried   string // the revision on which a write failed
+	misses  int    // how often in a row
+	retryAt time.Time
+}
+
+// termEnded takes in how a term went.
+func (p *pace) termEnded(cause Cause, lasted time.Duration, now time.Time) {
+	if lasted >= longestBackoff {
+		p.failures = 0
+	}
+	switch cause {
+	case Failed:
+		p.rested = now.Add(doubled(shortestBackoff, p.failures, longestBackoff))
+		p.failures++
+	case StepDown, Fenced:
+		p.rested = now.Add(p.retryPeriod)
+	}
+}
+
+// writeFailed takes in that a write on revision failed: the same is not tried again at once.
+func (p *pace) writeFailed(revision string, now time.Time) {
+	p.tried = revision
+	p.retryAt = now.Add(doubled(p.retryPeriod/8, p.misses, 2*p.retryPeriod))
+	p.misses++
+}
+
+// writeSucceeded forgets the failures before it.
+func (p *pace) writeSucceeded() { p.tried, p.misses = "", 0 }
+
+// earliest is when act may be done on revision.
+func (p *pace) earliest(act action, revision string) time.Time {
+	var at time.Time
+	if act == win {
+		at = p.rested
+	}
+	if revision == p.tried && p.retryAt.After(at) {
+		at = p.retryAt
+	}
+	return at
+}
+
+// doubled is d, doubled n times, at most longest.
+func doubled(d time.Duration, n int, longest time.Duration) time.Duration {
+	for ; n > 0 && d < longest; n-- {
+		d *= 2
+	}
+	return min(d, longest)
+}

@@ -1,0 +1,34 @@
+package election
+
+import (
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// pin is what makes a Lease one term's: it holds for as long as none of the three changes. Everything else on the Lease
+// may be edited by others; that deposes nobody.
+type pin struct {
+	uid    types.UID
+	holder string
+	epoch  int64
+}
+
+// check returns nil if lease shows the pinned term, otherwise an error of cause Deposed that says what it shows.
+func (p pin) check(lease *coordinationv1.Lease) error {
+	switch {
+	case lease == nil:
+		return because(Deposed, "the Lease was deleted")
+	case lease.UID != p.uid:
+		return because(Deposed, "the Lease was deleted and created again (uid %s, was %s), holder %q in epoch %d",
+			lease.UID, p.uid, holderOf(lease), epochOf(lease))
+	case holderOf(lease) != p.holder, epochOf(lease) != p.epoch:
+		return because(Deposed, "the lease is held by %q in epoch %d", holderOf(lease), epochOf(lease))
+	default:
+		return nil
+	}
+}
+
+// precedes reports whether lease shows an earlier term of the same Lease: late news.
+func (p pin) precedes(lease *coordinationv1.Lease) bool {
+	return lease != nil && lease.UID == p.uid && epochOf(lease) < p.epoch
+}

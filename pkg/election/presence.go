@@ -1,0 +1,52 @@
+package election
+
+import (
+	"encoding/json"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+)
+
+// presenceAnnotation is the one annotation the elector writes on its Lease.
+const presenceAnnotation = "regent.dev/presence"
+
+// unfenced is the mode of holders whose writes the storage does not check against their term.
+const unfenced = "unfenced"
+
+// presence is what a holder tells its peers about itself, as JSON.
+//
+// It names the holder identity it belongs to: others may take the lease with a patch or a stock lock and leave the
+// annotation standing, and what it then says is about somebody else.
+type presence struct {
+	Holder string `json:"holder"`
+	// Process is the uuid of the holder's process, BootID the boot of the machine it runs on: see replica.
+	Process string `json:"process,omitempty"`
+	BootID  string `json:"bootID,omitempty"`
+	// Mode says how the holder's writes are fenced.
+	Mode string `json:"mode,omitempty"`
+	// LastStepDown is why the lease was last given up by its holder, from whoever did it.
+	LastStepDown string `json:"lastStepDown,omitempty"`
+}
+
+// presenceOf returns the presence on lease; the zero presence if there is none that belongs to its holder.
+func presenceOf(lease *coordinationv1.Lease) presence {
+	if lease == nil {
+		return presence{}
+	}
+	var p presence
+	if err := json.Unmarshal([]byte(lease.Annotations[presenceAnnotation]), &p); err != nil || p.Holder != holderOf(lease) {
+		return presence{}
+	}
+	return p
+}
+
+// write puts p on lease, in place of whatever presence was there.
+func (p presence) write(lease *coordinationv1.Lease) {
+	text, err := json.Marshal(p)
+	if err != nil {
+		panic(err) // a struct of strings
+	}
+	if lease.Annotations == nil {
+		lease.Annotations = map[string]string{}
+	}
+	lease.Annotations[presenceAnnotation] = string(text)
+}

@@ -1,0 +1,124 @@
+package election
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/google/uuid"
+)
+
+// replica is this process as others on the same machine can tell that it lives: a file named after it, locked for as
+// long as it does. The kernel gives the lock up whatever the process dies of, so whoever can lock the file of a holder
+// that runs on the same boot of the same machine knows that the holder is dead. A lone replica that restarts leads again
+// without waiting for its predecessor's lease.
+type replica struct {
+	directory string // empty: no file, nobody is known to be dead
+	process   string // uuid
+	bootID    string // empty: unknown, as where the directory cannot be trusted to be on this machine only
+	file      *os.File
+}
+
+func newReplica(directory string) *replica {
+	r := &replica{directory: directory, process: uuid.NewString()}
+	if boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err == nil {
+		r.bootID = strings.TrimSpace(string(boot))
+	}
+	return r
+}
+
+// enter creates and locks this process's file. It must come before the first acquire: peers take an unlocked file for a
+// dead process, a missing one for nothing.
+func (r *replica) enter() error {
+	if r.directory == "" {
+		return nil
+	}
+	if err := os.MkdirAll(r.directory, 0o700); err != nil {
+		return fmt.Errorf("make the directory of replicas: %w", err)
+	}
+	for range 10 {
+		file, err := os.OpenFile(r.path(r.process), os.O_CREATE|os.O_RDWR, 0o600)
+		if err != nil {
+			return fmt.Errorf("create the replica's file: %w", err)
+		}
+		if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
+			_ = file.Close()
+			return fmt.Errorf("lock the replica's file: %w", err)
+		}
+		if isAt(file, r.path(r.process)) {
+			r.file = file
+			return nil
+		}
+		_ = file.Close() // a starter swept it away between the two calls
+	}
+	return fmt.Errorf("lock the replica's file: others keep removing it from %s", r.directory)
+}
+
+// leave removes the file, at an orderly exit.
+func (r *replica) leave() {
+	if r.file == nil {
+		return
+	}
+	_ = os.Remove(r.path(r.process))
+	_ = r.file.Close()
+	r.file = nil
+}
+
+// neighbour reports whether p is another process on this boot of this machine that may have a file here.
+func (r *replica) neighbour(p presence) bool {
+	return r.directory != "" && r.bootID != "" && p.BootID == r.bootID && p.Process != r.process &&
+		uuid.Validate(p.Process) == nil // it becomes a file name
+}
+
+// knowsDead reports whether the process that p tells of is known to be dead. False means nothing.
+func (r *replica) knowsDead(p presence) bool {
+	if !r.neighbour(p) {
+		return false
+	}
+	file, err := os.Open(r.path(p.Process))
+	if err != nil {
+		return false
+	}
+	defer file.Close() //nolint:errcheck // only read
+	// Shared, so that several can find out at once.
+	return syscall.Flock(int(file.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) == nil && isAt(file, r.path(p.Process))
+}
+
+// sweep removes the files of dead processes, but that of spare: peers may still need it to learn that the current holder
+// is dead.
+func (r *replica) sweep(spare presence) {
+	if r.directory == "" {
+		return
+	}
+	entries, _ := os.ReadDir(r.directory) // what cannot be read can stay
+	for _, entry := range entries {
+		if name := entry.Name(); name != r.process && name != spare.Process && uuid.Validate(name) == nil {
+			r.removeIfDead(r.path(name))
+		}
+	}
+}
+
+func (r *replica) removeIfDead(path string) {
+	file, err := os.Open(path)
+	if err != nil {
+		return
+	}
+	defer file.Close() //nolint:errcheck // only read
+	if syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil && isAt(file, path) {
+		_ = os.Remove(path)
+	}
+}
+
+func (r *replica) path(process string) string { return filepath.Join(r.directory, process) }
+
+// isAt reports whether path still names the open file.
+func isAt(file *os.File, path string) bool {
+	open, err := file.Stat()
+	if err != nil {
+		return false
+	}
+	named, err := os.Stat(path)
+	return err == nil && os.SameFile(open, named)
+}

@@ -1,0 +1,99 @@
+package election
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+// standBy waits until the lease can be won and returns what it saw when it judged so, and why; or ctx's cause. It writes
+// only to clear an identity of our own that leads no term.
+func (e *Elector) standBy(ctx context.Context) (_ observation, reason string, _ error) {
+	swept := false
+	for {
+		if ctx.Err() != nil {
+			return observation{}, "", context.Cause(ctx)
+		}
+		seen, changed := e.view.latest()
+		now := time.Now()
+		peer := presenceOf(seen.lease)
+		if seen.known() && !swept {
+			e.replica.sweep(peer)
+			swept = true
+		}
+		v := judge(seen, now, e.cfg.LeaseDuration, e.identities.ours(seen.holder()), e.replica.knowsDead(peer))
+		again := v.until
+		if v.action == wait {
+			if e.replica.neighbour(peer) { // its death shows on this machine, not on the Lease
+				again = earlier(again, now.Add(e.cfg.RetryPeriod))
+			}
+		} else {
+			again = e.pace.earliest(v.action, seen.revision)
+			if !now.Before(again) {
+				if v.action == win {
+					return seen, v.reason, nil
+				}
+				e.clear(ctx, seen, v.reason)
+				continue
+			}
+		}
+		timer := newAlarm(again)
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// clear takes our own identity off the Lease, on the revision that showed it there: a lost answer, a late commit or a
+// release that failed left it, and nobody works under it.
+func (e *Elector) clear(ctx context.Context, seen observation, reason string) {
+	klog.FromContext(ctx).Info("Clearing the holder", "reason", reason, "epoch", seen.epoch(), "holder", seen.holder())
+	written, err := e.api.update(ctx, freed(seen.lease, presenceOf(seen.lease).LastStepDown))
+	if err != nil {
+		klog.FromContext(ctx).V(2).Info("Could not clear the holder", "err", err)
+		e.writeFailed(seen)
+		return
+	}
+	e.view.see(written)
+	e.writeSucceeded()
+}
+
+// writeFailed takes in that a write on what was seen failed: the view may be behind, or the write was committed and the
+// answer lost. Either shows in the next read.
+func (e *Elector) writeFailed(seen observation) {
+	e.pace.writeFailed(seen.revision, time.Now())
+	e.unsure = true
+	e.follower.distrust()
+}
+
+// writeSucceeded takes in that a write was answered: none from before it can be committed any more.
+func (e *Elector) writeSucceeded() {
+	e.pace.writeSucceeded()
+	e.unsure = false
+}
+
+// clearOwn is what is left to do before Run returns: if a write of ours may have been committed
+// without our knowing, nobody else could tell that its holder does not lead.
+func (e *Elector) clearOwn(ctx context.Context) {
+	if e.unsure {
+		if _, _, err := e.follower.read(context.WithoutCancel(ctx)); err != nil {
+			klog.FromContext(ctx).Error(err, "Could not see whether the lease is held by this process: it may be left to expire")
+			return
+		}
+	}
+	if seen, _ := e.view.latest(); e.identities.ours(seen.holder()) {
+		e.clear(ctx, seen, "the process ends")
+	}
+}
+
+// earlier is the earlier of two times, of which zero is never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,61 @@
+package election
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+// state is where an Elector is in its diagram.
+type state string
+
+const (
+	standingBy  state = "standing by"
+	campaigning state = "campaigning"
+	leads       state = "leading"
+	draining    state = "draining"
+	quarantined state = "quarantined"
+)
+
+// become moves from one of the given states to another. A move that the diagram does not have is a bug.
+func (e *Elector) become(next state, from ...state) {
+	if !slices.Contains(from, e.state) {
+		panic(fmt.Sprintf("election: %s while %s", next, e.state))
+	}
+	e.state = next
+}
+
+// becomeStandby: no term, nothing of ours is working.
+func (e *Elector) becomeStandby() {
+	e.become(standingBy, campaigning, draining, quarantined)
+}
+
+// becomeCampaigning: an attempt to acquire is under way.
+func (e *Elector) becomeCampaigning(ctx context.Context, reason string) {
+	e.become(campaigning, standingBy)
+	klog.FromContext(ctx).V(2).Info("Campaigning", "reason", reason)
+}
+
+// becomeLeading: the term has begun. Everything of the one before has been joined.
+func (e *Elector) becomeLeading(ctx context.Context, term Term) {
+	e.become(leads, campaigning)
+	leading.WithLabelValues(e.cfg.Name).Set(1)
+	klog.FromContext(ctx).Info("Leading", "holder", term.Token().Holder)
+}
+
+// becomeDraining: the term's context has ended, its work is stopping.
+func (e *Elector) becomeDraining(ctx context.Context, cause error) {
+	e.become(draining, leads)
+	leading.WithLabelValues(e.cfg.Name).Set(0)
+	klog.FromContext(ctx).Info("The term has ended", "reason", causeOf(cause), "cause", cause.Error())
+}
+
+// becomeQuarantined: the work is late, so the lease is left to expire and this process does not campaign.
+func (e *Elector) becomeQuarantined(ctx context.Context, drain time.Duration) {
+	e.become(quarantined, draining)
+	klog.FromContext(ctx).Error(nil, "Quarantined: the term's work has not stopped in time. "+
+		"The lease expires unreleased, and this replica does not campaign until the work has stopped", "drainTimeout", drain)
+}
