@@ -93,11 +93,20 @@ func (r *router) many(ctx context.Context, key string, opts storage.ListOptions)
 		key, err := r.one(ctx, key)
 		return key, opts, err
 	}
-	if request.NamespaceValue(ctx) != "" {
+	if namespace := request.NamespaceValue(ctx); namespace != "" && !selectsNamespace(opts.Predicate, namespace) {
 		return "", opts, apierrors.NewBadRequest("a list over all logical clusters is over all namespaces: select one with the field selector metadata.namespace")
 	}
-	// For a selection by name upstream makes the key of a single object; over all clusters it may be many, and the
-	// predicate still selects them.
+	// For a selection by name or namespace upstream makes the key of one object or namespace; over all clusters it may
+	// be many, and the predicate still selects them.
 	opts.Recursive = true
 	return r.prefix, opts, nil
+}
+
+// selectsNamespace reports whether the predicate itself leaves nothing but the namespace.
+func selectsNamespace(p storage.SelectionPredicate, namespace string) bool {
+	if p.Field == nil {
+		return false
+	}
+	selected, ok := p.Field.RequiresExactMatch("metadata.namespace")
+	return ok && selected == namespace
 }
