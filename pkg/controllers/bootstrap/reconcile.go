@@ -26,7 +26,11 @@ var established = map[logicalcluster.Name][]string{
 func (c *controller) establish(ctx context.Context, cluster logicalcluster.Name) error {
 	ctx = clusters.With(ctx, cluster)
 	if cluster == clusters.Root {
-		if err := c.establishRoot(ctx); err != nil {
+		err := c.establishRoot(ctx)
+		if apierrors.IsConflict(err) {
+			return nil // the informer has brought what changed, or will, and with it the key
+		}
+		if err != nil {
 			return fmt.Errorf("establish logical cluster %s: %w", cluster, err)
 		}
 	}

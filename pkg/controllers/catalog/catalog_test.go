@@ -25,7 +25,15 @@ import (
 	"github.com/regent-project/regent/pkg/server/clusters"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(
+		m,
+		// Upstream's: each read that waits for a watch cache leaves a timer behind for up to 3 s.
+		goleak.IgnoreTopFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshLocked.func2"),
+		// Upstream's: flushes the log for as long as the process lives.
+		goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"),
+	)
+}
 
 func TestEveryControllerWaitsForBootstrap(t *testing.T) {
 	registry, err := Registry()

@@ -59,12 +59,7 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 	loop.Watch(c.loop, deps.Informers.LogicalClusters, func(lc *corev1alpha1.LogicalCluster) []logicalcluster.Name {
 		return []logicalcluster.Name{clusters.KeyOf(lc).Cluster}
 	})
-	loop.Watch(c.loop, deps.Informers.Workspaces, func(ws *tenancyv1alpha1.Workspace) []logicalcluster.Name {
-		if ws.Spec.Cluster == "" {
-			return nil
-		}
-		return []logicalcluster.Name{logicalcluster.Name(ws.Spec.Cluster)}
-	})
+	loop.Watch(c.loop, deps.Informers.Workspaces, c.related)
 	loop.Watch(c.loop, deps.Informers.Namespaces, func(n *corev1.Namespace) []logicalcluster.Name {
 		if !slices.Contains(usable, n.Name) {
 			return nil
@@ -75,6 +70,20 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 		loop.Watch(c.loop, inf, c.dying)
 	}
 	return c, nil
+}
+
+// related returns the cluster a Workspace owns, and the one it is in if that waits for its children. (The metadata
+// informer tells of the same changes, but not at the same time: whoever decides by a cache has to be woken by it.)
+func (c *controller) related(ws *tenancyv1alpha1.Workspace) []logicalcluster.Name {
+	parent := clusters.KeyOf(ws).Cluster
+	var keys []logicalcluster.Name
+	if lc, ok := c.cached(parent); ok && lc.DeletionTimestamp != nil {
+		keys = append(keys, parent)
+	}
+	if ws.Spec.Cluster != "" {
+		keys = append(keys, logicalcluster.Name(ws.Spec.Cluster))
+	}
+	return keys
 }
 
 // dying returns the object's cluster if that is being emptied: whatever changes in it may be what it waits for.
