@@ -76,11 +76,11 @@ func (c Config) Validate() error {
 	if msgs := validation.IsDNS1123Subdomain(c.Name); len(msgs) > 0 {
 		fault("--leader-election-name %q is not a Lease name: %s", c.Name, strings.Join(msgs, "; "))
 	}
-	if d := c.LeaseDuration; d < time.Second || d%time.Second != 0 || d > math.MaxInt32*time.Second {
+	switch d := c.LeaseDuration; {
+	case d < time.Second || d%time.Second != 0 || d > math.MaxInt32*time.Second:
 		fault("--leader-election-lease-duration %v must be whole seconds, at least 1s", d)
-	}
-	if c.RenewDeadline >= c.LeaseDuration {
-		fault("--leader-election-renew-deadline %v must be below --leader-election-lease-duration %v", c.RenewDeadline, c.LeaseDuration)
+	case c.RenewDeadline >= d:
+		fault("--leader-election-renew-deadline %v must be below --leader-election-lease-duration %v", c.RenewDeadline, d)
 	}
 	shortest := jittered(c.RetryPeriod)
 	switch {

@@ -145,6 +145,7 @@ func (e *Elector) campaign(ctx context.Context, seen observation) (claim, error)
 		identity: identity,
 		basis:    seen,
 		presence: e.presence(identity, seen),
+		fresh:    e.cfg.RetryPeriod / 2,
 		view:     e.view,
 		logger:   klog.FromContext(ctx),
 		acquired: make(chan struct{}),

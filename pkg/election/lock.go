@@ -33,7 +33,7 @@ type lock struct {
 	identity string
 	basis    observation // what the standby judged
 	presence presence    // to be written when acquiring
-	duration time.Duration
+	fresh    time.Duration // how long a lease needs no renewal
 	view     *view
 	logger   klog.Logger
 	giveUp   context.CancelFunc // makes RunOrDie return after a failed attempt
@@ -141,7 +141,12 @@ func (l *lock) nextEpoch() (int32, error) {
 	}
 }
 
+// renew does not write what is as good as new: client-go's first renewal follows right on the acquiring write, while
+// the term's own first writes are on their way.
 func (l *lock) renew(ctx context.Context, held *coordinationv1.Lease, ler resourcelock.LeaderElectionRecord) error {
+	if time.Since(l.renewed()) < l.fresh {
+		return nil
+	}
 	lease := held.DeepCopy()
 	lease.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(&ler)
 	lease.Spec.LeaseTransitions = held.Spec.LeaseTransitions
@@ -165,10 +170,7 @@ func (l *lock) reread(ctx context.Context) (*coordinationv1.Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	var lease *coordinationv1.Lease
-	if len(list.Items) > 0 {
-		lease = &list.Items[0]
-	}
+	lease := l.view.seeList(list)
 	if err := l.pin.check(lease); err != nil {
 		_ = l.end(err)
 		return nil, err

@@ -42,6 +42,16 @@ func (v *view) seeNone(revision string) bool {
 	return v.take(nil, revision)
 }
 
+// seeList takes in a read, and returns the Lease it shows; nil if none.
+func (v *view) seeList(list *coordinationv1.LeaseList) *coordinationv1.Lease {
+	if len(list.Items) == 0 {
+		v.seeNone(list.ResourceVersion)
+		return nil
+	}
+	v.see(&list.Items[0])
+	return &list.Items[0]
+}
+
 func (v *view) take(lease *coordinationv1.Lease, revision string) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()

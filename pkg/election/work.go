@@ -21,6 +21,7 @@ func begin(ctx context.Context, do LeadFunc, term Term) *work {
 	w := &work{end: end, returned: make(chan struct{})}
 	go func() {
 		defer close(w.returned)
+		w.err = errors.New("the LeadFunc ended its goroutine") // stands if it did
 		w.err = contained(ctx, do, term)
 	}()
 	return w
@@ -28,7 +29,6 @@ func begin(ctx context.Context, do LeadFunc, term Term) *work {
 
 // contained calls do and makes a panic an error, with the stack.
 func contained(ctx context.Context, do LeadFunc, term Term) (err error) {
-	err = errors.New("the LeadFunc ended its goroutine")
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())

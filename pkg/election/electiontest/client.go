@@ -1,0 +1,235 @@
+package electiontest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// Request is a kind of request.
+type Request string
+
+const (
+	List   Request = "list"
+	Watch  Request = "watch"
+	Create Request = "create"
+	Update Request = "update"
+)
+
+// Fault is what happens to one request.
+type Fault struct {
+	// Delay holds the request back before it reaches the store. A caller who gives up meanwhile does not take it
+	// back: a delayed write commits all the same.
+	Delay time.Duration
+	// Err is the answer instead of the store's, which the request does not reach.
+	Err error
+	// LoseReply lets the request reach the store; the caller waits for an answer until its context ends.
+	LoseReply bool
+	// Hang is a black hole: nothing arrives anywhere, and the caller waits until its context ends.
+	Hang bool
+}
+
+// Client is one replica's way to the Store. It implements election.LeaseClient. Its faults are its own.
+type Client struct {
+	store *Store
+
+	mu       sync.Mutex
+	counts   map[Request]int
+	faults   map[Request][]Fault
+	standing Fault
+	held     chan struct{} // not nil: watches bring nothing until it is closed
+	drops    chan struct{} // closed: watches end with "too old resource version"
+	late     sync.WaitGroup
+}
+
+// Client returns a new client.
+func (s *Store) Client() *Client {
+	return &Client{store: s, counts: map[Request]int{}, faults: map[Request][]Fault{}, drops: make(chan struct{})}
+}
+
+// Next queues faults for the next requests of a kind, one each.
+func (c *Client) Next(r Request, faults ...Fault) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.faults[r] = append(c.faults[r], faults...)
+}
+
+// Always sets the fault of all requests for which none is queued; the zero Fault heals.
+func (c *Client) Always(f Fault) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.standing = f
+}
+
+// HoldWatches holds the events of all watches back, or lets them go.
+func (c *Client) HoldWatches(hold bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case hold && c.held == nil:
+		c.held = make(chan struct{})
+	case !hold && c.held != nil:
+		close(c.held)
+		c.held = nil
+	}
+}
+
+// DropWatches ends all watches with "too old resource version", as after a compaction.
+func (c *Client) DropWatches() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	close(c.drops)
+	c.drops = make(chan struct{})
+}
+
+// Count is how many requests of a kind there were, whatever became of them.
+func (c *Client) Count(r Request) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.counts[r]
+}
+
+// Wait returns when no delayed write is under way any more.
+func (c *Client) Wait() { c.late.Wait() }
+
+// List reads the Lease.
+func (c *Client) List(ctx context.Context, _ metav1.ListOptions) (*coordinationv1.LeaseList, error) {
+	return do(ctx, c, List, func() (*coordinationv1.LeaseList, error) { return c.store.list(), nil })
+}
+
+// Create creates the Lease.
+func (c *Client) Create(ctx context.Context, lease *coordinationv1.Lease, _ metav1.CreateOptions) (*coordinationv1.Lease, error) {
+	return do(ctx, c, Create, func() (*coordinationv1.Lease, error) { return c.store.create(lease) })
+}
+
+// Update updates the Lease.
+func (c *Client) Update(ctx context.Context, lease *coordinationv1.Lease, _ metav1.UpdateOptions) (*coordinationv1.Lease, error) {
+	return do(ctx, c, Update, func() (*coordinationv1.Lease, error) { return c.store.update(lease) })
+}
+
+// Watch tells of every change after a revision.
+func (c *Client) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	revision, err := strconv.ParseInt(opts.ResourceVersion, 10, 64)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("a watch needs a resourceVersion: %v", err))
+	}
+	return do(ctx, c, Watch, func() (watch.Interface, error) { return c.watch(ctx, revision), nil })
+}
+
+// do is one request with its fault.
+func do[T any](ctx context.Context, c *Client, r Request, request func() (T, error)) (none T, _ error) {
+	type answer struct {
+		value T
+		err   error
+	}
+	answers := make(chan answer, 1)
+	switch fault := c.fault(r); {
+	case fault.Hang:
+	case fault.Err != nil:
+		return none, fault.Err
+	case fault.LoseReply:
+		_, _ = request()
+	case fault.Delay > 0:
+		c.late.Go(func() {
+			time.Sleep(fault.Delay)
+			value, err := request()
+			answers <- answer{value, err}
+		})
+	case ctx.Err() != nil:
+		return none, ctx.Err()
+	default:
+		return request()
+	}
+	select {
+	case a := <-answers:
+		return a.value, a.err
+	case <-ctx.Done():
+		return none, ctx.Err()
+	}
+}
+
+// fault counts a request and takes the fault that is due.
+func (c *Client) fault(r Request) Fault {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.counts[r]++
+	if queued := c.faults[r]; len(queued) > 0 {
+		c.faults[r] = queued[1:]
+		return queued[0]
+	}
+	return c.standing
+}
+
+// watch starts a watch. It ends with ctx or when it is stopped.
+func (c *Client) watch(ctx context.Context, revision int64) watch.Interface {
+	ctx, cancel := context.WithCancel(ctx)
+	w := &watching{events: make(chan watch.Event), cancel: cancel}
+	c.mu.Lock()
+	drops := c.drops
+	c.mu.Unlock()
+	go func() {
+		defer close(w.events)
+		err := c.tell(ctx, revision, drops, w.events)
+		if errors.Is(err, errDropped) {
+			select {
+			case w.events <- watch.Event{Type: watch.Error, Object: &apierrors.NewResourceExpired("too old resource version").ErrStatus}:
+			case <-ctx.Done():
+			}
+		}
+	}()
+	return w
+}
+
+var errDropped = errors.New("dropped")
+
+// tell sends every change after revision until ctx ends or the watch is dropped.
+func (c *Client) tell(ctx context.Context, revision int64, drops <-chan struct{}, events chan<- watch.Event) error {
+	for {
+		c.mu.Lock()
+		held := c.held
+		c.mu.Unlock()
+		var change *Change
+		var proceed <-chan struct{} = held
+		if held == nil {
+			change, proceed = c.store.after(revision)
+		}
+		if change == nil {
+			select {
+			case <-proceed:
+			case <-drops:
+				return errDropped
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			continue
+		}
+		select {
+		case events <- watch.Event{Type: change.Type, Object: change.Lease.DeepCopy()}:
+			revision = change.Revision
+		case <-drops:
+			return errDropped
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// watching is a running watch.
+type watching struct {
+	events chan watch.Event
+	cancel context.CancelFunc
+}
+
+// Stop ends the watch.
+func (w *watching) Stop() { w.cancel() }
+
+// ResultChan brings the events. It is closed when the watch has ended.
+func (w *watching) ResultChan() <-chan watch.Event { return w.events }

@@ -1,0 +1,200 @@
+package electiontest
+
+import (
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/ptr"
+)
+
+// Store keeps one Lease. Its methods are the steps of whoever is not under test: they succeed, at once.
+type Store struct {
+	name string
+
+	mu       sync.Mutex
+	revision int64
+	uids     int
+	lease    *coordinationv1.Lease // nil: there is none
+	history  []Change
+	grown    chan struct{} // closed at the next change
+}
+
+// Change is one committed write.
+type Change struct {
+	Type     watch.EventType
+	At       time.Time
+	Revision int64
+	Lease    *coordinationv1.Lease // as written; of a deletion, as it was last
+}
+
+// Holder is the holder identity that the change left on the Lease.
+func (c Change) Holder() string {
+	if c.Type == watch.Deleted {
+		return ""
+	}
+	return ptr.Deref(c.Lease.Spec.HolderIdentity, "")
+}
+
+// Epoch is the Lease's leaseTransitions.
+func (c Change) Epoch() int64 { return int64(ptr.Deref(c.Lease.Spec.LeaseTransitions, 0)) }
+
+// NewStore returns a Store for the Lease of this name, which does not exist yet.
+func NewStore(name string) *Store {
+	return &Store{name: name, revision: 1, grown: make(chan struct{})}
+}
+
+// Lease returns a copy of the Lease; nil if there is none.
+func (s *Store) Lease() *coordinationv1.Lease {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lease.DeepCopy()
+}
+
+// Holder is the current holder identity; empty if nobody holds the lease.
+func (s *Store) Holder() string {
+	lease := s.Lease()
+	if lease == nil {
+		return ""
+	}
+	return ptr.Deref(lease.Spec.HolderIdentity, "")
+}
+
+// History returns all changes so far, oldest first.
+func (s *Store) History() []Change {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.history[:len(s.history):len(s.history)]
+}
+
+// Take overwrites the Lease in favour of holder, one epoch on, and creates it if there is none. Annotations are left
+// standing, as a patch would.
+func (s *Store) Take(holder string, duration time.Duration) {
+	s.Edit(func(lease *coordinationv1.Lease) {
+		now := metav1.NowMicro()
+		lease.Spec.HolderIdentity = &holder
+		lease.Spec.LeaseDurationSeconds = ptr.To(int32(duration / time.Second))
+		lease.Spec.LeaseTransitions = ptr.To(ptr.Deref(lease.Spec.LeaseTransitions, 0) + 1)
+		lease.Spec.AcquireTime, lease.Spec.RenewTime = &now, &now
+	})
+}
+
+// Renew renews for whoever holds the lease.
+func (s *Store) Renew() {
+	s.Edit(func(lease *coordinationv1.Lease) { lease.Spec.RenewTime = ptr.To(metav1.NowMicro()) })
+}
+
+// Free takes the holder off the Lease.
+func (s *Store) Free() {
+	s.Edit(func(lease *coordinationv1.Lease) { lease.Spec.HolderIdentity = ptr.To("") })
+}
+
+// Edit changes the Lease, whatever its revision, and creates it if there is none.
+func (s *Store) Edit(edit func(*coordinationv1.Lease)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lease, event := s.lease.DeepCopy(), watch.Modified
+	if lease == nil {
+		lease, event = s.fresh(&coordinationv1.Lease{}), watch.Added
+	}
+	edit(lease)
+	s.commit(event, lease)
+}
+
+// Delete deletes the Lease, if there is one.
+func (s *Store) Delete() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lease != nil {
+		s.commit(watch.Deleted, s.lease.DeepCopy())
+	}
+}
+
+// create is a client's create.
+func (s *Store) create(lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case lease.Name != s.name:
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("this store keeps Lease %q, not %q", s.name, lease.Name))
+	case lease.ResourceVersion != "":
+		return nil, apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
+	case s.lease != nil:
+		return nil, apierrors.NewAlreadyExists(coordinationv1.Resource("leases"), s.name)
+	}
+	return s.commit(watch.Added, s.fresh(lease)), nil
+}
+
+// update is a client's update: a compare-and-swap on revision and uid.
+func (s *Store) update(lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.lease == nil || lease.Name != s.name:
+		return nil, apierrors.NewNotFound(coordinationv1.Resource("leases"), lease.Name)
+	case lease.UID != "" && lease.UID != s.lease.UID:
+		return nil, s.conflict("uid %s, want %s", s.lease.UID, lease.UID)
+	case lease.ResourceVersion != s.lease.ResourceVersion: // an unconditional update is refused too
+		return nil, s.conflict("revision %s, want %q", s.lease.ResourceVersion, lease.ResourceVersion)
+	}
+	lease = lease.DeepCopy()
+	lease.UID, lease.CreationTimestamp = s.lease.UID, s.lease.CreationTimestamp
+	return s.commit(watch.Modified, lease), nil
+}
+
+// list is a client's consistent read.
+func (s *Store) list() *coordinationv1.LeaseList {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := &coordinationv1.LeaseList{ListMeta: metav1.ListMeta{ResourceVersion: s.current()}}
+	if s.lease != nil {
+		list.Items = append(list.Items, *s.lease.DeepCopy())
+	}
+	return list
+}
+
+// after returns the first change after revision; none if there is none yet, then grown is closed at the next.
+func (s *Store) after(revision int64) (change *Change, grown <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.history {
+		if s.history[i].Revision > revision {
+			return &s.history[i], nil
+		}
+	}
+	return nil, s.grown
+}
+
+func (s *Store) conflict(format string, args ...any) error {
+	return apierrors.NewConflict(coordinationv1.Resource("leases"), s.name, fmt.Errorf(format, args...))
+}
+
+func (s *Store) fresh(lease *coordinationv1.Lease) *coordinationv1.Lease {
+	s.uids++
+	lease = lease.DeepCopy()
+	lease.Name, lease.UID = s.name, types.UID("uid-"+strconv.Itoa(s.uids))
+	lease.CreationTimestamp = metav1.Now()
+	return lease
+}
+
+// commit makes lease the next revision. The caller holds mu and gives lease away.
+func (s *Store) commit(event watch.EventType, lease *coordinationv1.Lease) *coordinationv1.Lease {
+	s.revision++
+	lease.ResourceVersion = s.current()
+	s.lease = lease
+	if event == watch.Deleted {
+		s.lease = nil
+	}
+	s.history = append(s.history, Change{Type: event, At: time.Now(), Revision: s.revision, Lease: lease.DeepCopy()})
+	close(s.grown)
+	s.grown = make(chan struct{})
+	return lease.DeepCopy()
+}
+
+func (s *Store) current() string { return strconv.FormatInt(s.revision, 10) }

@@ -1,0 +1,182 @@
+package election_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/component-base/metrics/testutil"
+
+	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/election/electiontest"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
+}
+
+const (
+	leaseName = "test-controllers"
+	lease     = 15 * time.Second
+	renew     = 10 * time.Second
+	retry     = 2 * time.Second
+	drain     = 5 * time.Second
+	// moment is more than the elector takes for what it need not wait for.
+	moment = 100 * time.Millisecond
+)
+
+// errRefused is an answer that tells nothing.
+var errRefused = apierrors.NewServiceUnavailable("refused by the test")
+
+// errDone ends a replica's Run in tests.
+var errDone = errors.New("test is done")
+
+// replica is one Elector under test, with a record of its terms.
+type replica struct {
+	t       *testing.T
+	client  *electiontest.Client
+	elector *election.Elector
+	cancel  context.CancelCauseFunc
+	result  chan error // capacity 1
+
+	mu    sync.Mutex
+	terms []*term
+}
+
+// term is the record of one call of the LeadFunc.
+type term struct {
+	election.Term
+	began, ended, joined time.Time
+	cause                error
+}
+
+// newConfig returns a candidate's configuration with the default timings.
+func newConfig(client election.LeaseClient) election.Config {
+	cfg := election.DefaultConfig()
+	cfg.Enabled, cfg.Name, cfg.Hostname, cfg.Client, cfg.Cluster = true, leaseName, "host", client, "system:admin"
+	return cfg
+}
+
+// start runs a replica on the store. work is what its terms do, until their context ends if it is nil.
+func start(t *testing.T, store *electiontest.Store, work election.LeadFunc, change ...func(*election.Config)) *replica {
+	t.Helper()
+	r := &replica{t: t, client: store.Client(), result: make(chan error, 1)}
+	cfg := newConfig(r.client)
+	for _, c := range change {
+		c(&cfg)
+	}
+	elector, err := election.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.elector = elector
+	if work == nil {
+		work = func(ctx context.Context, _ election.Term) error { <-ctx.Done(); return nil }
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	r.cancel = cancel
+	go func() {
+		r.result <- elector.Run(ctx, func(ctx context.Context, leads election.Term) error { return r.lead(ctx, leads, work) })
+	}()
+	return r
+}
+
+func (r *replica) lead(ctx context.Context, leads election.Term, work election.LeadFunc) error {
+	record := &term{Term: leads, began: time.Now()}
+	r.mu.Lock()
+	r.terms = append(r.terms, record)
+	r.mu.Unlock()
+	stop := context.AfterFunc(ctx, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		record.ended, record.cause = time.Now(), context.Cause(ctx)
+	})
+	defer func() {
+		stop()
+		r.mu.Lock()
+		record.joined = time.Now()
+		r.mu.Unlock()
+	}()
+	return work(ctx, leads)
+}
+
+// all returns copies of the records of all terms so far.
+func (r *replica) all() []term {
+	synctest.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	terms := make([]term, len(r.terms))
+	for i, t := range r.terms {
+		terms[i] = *t
+	}
+	return terms
+}
+
+// leading returns the term whose work is running, if any.
+func (r *replica) leading() (term, bool) {
+	terms := r.all()
+	if len(terms) == 0 || !terms[len(terms)-1].joined.IsZero() {
+		return term{}, false
+	}
+	return terms[len(terms)-1], true
+}
+
+// mustLead waits for a moment and returns the term in which the replica then leads.
+func (r *replica) mustLead() term {
+	r.t.Helper()
+	time.Sleep(moment)
+	leads, ok := r.leading()
+	if !ok {
+		r.t.Fatalf("does not lead after a moment; terms so far: %v", r.all())
+	}
+	return leads
+}
+
+// mustEnd returns the record of the n-th term, which must have ended for cause.
+func (r *replica) mustEnd(n int, cause election.Cause) term {
+	r.t.Helper()
+	terms := r.all()
+	if len(terms) <= n || terms[n].ended.IsZero() {
+		r.t.Fatalf("term %d has not ended; terms so far: %v", n, terms)
+	}
+	if !errors.Is(terms[n].cause, cause) {
+		r.t.Fatalf("term %d ended because %v, want %v", n, terms[n].cause, cause)
+	}
+	return terms[n]
+}
+
+// stop ends Run and returns when it has returned; Run must return ctx's cause.
+func (r *replica) stop() {
+	r.t.Helper()
+	r.cancel(errDone)
+	if err := <-r.result; err != errDone {
+		r.t.Errorf("Run returned %v, want its context's cause", err)
+	}
+}
+
+// gauge reads leader_election_master_status as /metrics would show it.
+func gauge(t *testing.T) float64 {
+	t.Helper()
+	families, err := legacyregistry.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != "leader_election_master_status" {
+			continue
+		}
+		for _, series := range family.GetMetric() {
+			if testutil.LabelsMatch(series, map[string]string{"name": leaseName}) {
+				return series.GetGauge().GetValue()
+			}
+		}
+	}
+	t.Fatal("no leader_election_master_status for " + leaseName)
+	return 0
+}
