@@ -22,8 +22,9 @@ import (
 )
 
 const (
-	name    = "logicalcluster"
-	workers = 16
+	name = "logicalcluster"
+	// workers are many, because emptying a cluster is mostly waiting for consistent lists.
+	workers = 32
 )
 
 // Descriptor is the controller's entry for a registry.
