@@ -100,8 +100,11 @@ func (r *replica) lead(ctx context.Context, leads election.Term, work election.L
 	defer func() {
 		stop()
 		r.mu.Lock()
+		defer r.mu.Unlock()
 		record.joined = time.Now()
-		r.mu.Unlock()
+		if ctx.Err() != nil && record.cause == nil {
+			record.ended, record.cause = record.joined, context.Cause(ctx)
+		}
 	}()
 	return work(ctx, leads)
 }

@@ -106,9 +106,10 @@ func TestWorkThatIsJoinedBeforeTheExpiryClearsTheHolder(t *testing.T) {
 			time.Sleep(drain + time.Second)
 			return nil
 		})
+		r.mustLead()
 		other := start(t, store, nil)
 		defer other.stop()
-		r.mustLead()
+		time.Sleep(moment)
 		stopped := time.Now()
 		r.stop()
 		other.mustLead()

@@ -31,8 +31,8 @@ import (
 type lock struct {
 	api      leaseAPI
 	identity string
-	basis    observation // what the standby judged
-	presence presence    // to be written when acquiring
+	basis    observation   // what the standby judged
+	presence presence      // to be written when acquiring
 	fresh    time.Duration // how long a lease needs no renewal
 	view     *view
 	logger   klog.Logger

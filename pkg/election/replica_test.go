@@ -1,0 +1,122 @@
+package election
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"context"
+
+	"github.com/regent-project/regent/pkg/election/electiontest"
+)
+
+// die is what the kernel does to a process that is killed: the lock goes, the file stays.
+func (r *replica) die() { _ = r.file.Close() }
+
+func entered(t *testing.T, directory string) *replica {
+	t.Helper()
+	r := newReplica(directory)
+	if err := r.enter(); err != nil {
+		t.Fatal(err)
+	}
+	if r.bootID == "" {
+		r.bootID = "boot" // not on Linux
+	}
+	t.Cleanup(r.leave)
+	return r
+}
+
+func presenceFor(r *replica) presence {
+	return presence{Holder: "h", Process: r.process, BootID: r.bootID}
+}
+
+func TestOnlyADeadProcessOfThisBootIsKnownToBeDead(t *testing.T) {
+	directory := filepath.Join(t.TempDir(), "replicas")
+	us, living, dead, left := entered(t, directory), entered(t, directory), entered(t, directory), entered(t, directory)
+	dead.die()
+	left.leave()
+	elsewhere := presenceFor(dead)
+	elsewhere.BootID = "another"
+	escaping := presenceFor(dead)
+	escaping.Process = "../replicas/" + dead.process
+	for name, test := range map[string]struct {
+		presence presence
+		want     bool
+	}{
+		"living":          {presenceFor(living), false},
+		"dead":            {presenceFor(dead), true},
+		"left in order":   {presenceFor(left), false},
+		"ourselves":       {presenceFor(us), false},
+		"another boot":    {elsewhere, false},
+		"no presence":     {presence{}, false},
+		"not a file name": {escaping, false},
+	} {
+		if got := us.knowsDead(test.presence); got != test.want {
+			t.Errorf("%s: known to be dead: %v, want %v", name, got, test.want)
+		}
+	}
+}
+
+func TestStartersRemoveDeadProcessesFilesButTheHolders(t *testing.T) {
+	directory := t.TempDir()
+	us, living, dead, holder := entered(t, directory), entered(t, directory), entered(t, directory), entered(t, directory)
+	dead.die()
+	holder.die()
+	foreign := filepath.Join(directory, "README")
+	if err := os.WriteFile(foreign, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	us.sweep(presenceFor(holder))
+	for path, want := range map[string]bool{
+		us.path(us.process): true, living.path(living.process): true, holder.path(holder.process): true,
+		dead.path(dead.process): false, foreign: true,
+	} {
+		if _, err := os.Stat(path); (err == nil) != want {
+			t.Errorf("%s is there: %v, want %v", filepath.Base(path), err == nil, want)
+		}
+	}
+}
+
+func TestALoneReplicaThatRestartsDoesNotWaitForItsDeadPredecessor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		directory := t.TempDir()
+		predecessor := entered(t, directory)
+		store := electiontest.NewStore("controllers")
+		cfg := DefaultConfig()
+		cfg.Enabled, cfg.Name, cfg.Client, cfg.ReplicasDirectory = true, "controllers", store.Client(), directory
+		e, err := New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		predecessor.bootID = e.replica.bootID
+		held := presence{Holder: "predecessor", Process: predecessor.process, BootID: predecessor.bootID}
+		store.Take("predecessor", time.Hour)
+		store.Edit(held.write)
+
+		led := make(chan struct{})
+		ctx, cancel := context.WithCancel(t.Context())
+		returned := make(chan error)
+		go func() {
+			returned <- e.Run(ctx, func(ctx context.Context, _ Term) error { close(led); <-ctx.Done(); return nil })
+		}()
+		time.Sleep(time.Minute)
+		select {
+		case <-led:
+			t.Fatal("took the lease of a living process")
+		default:
+		}
+		predecessor.die()
+		died := time.Now()
+		<-led
+		if took := time.Since(died); took > cfg.RetryPeriod {
+			t.Errorf("waited %v for a dead process's lease", took)
+		}
+		cancel()
+		<-returned
+		if _, err := os.Stat(e.replica.path(e.replica.process)); err == nil {
+			t.Error("an orderly exit left its file")
+		}
+	})
+}
