@@ -8,6 +8,7 @@ package storage
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"path"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"google.golang.org/grpc"
 	"k8s.io/apiserver/pkg/storage/etcd3"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/client-go/util/cert"
 	"k8s.io/component-base/tracing"
 	"k8s.io/utils/clock"
 )
@@ -109,18 +111,28 @@ func dial(config storagebackend.TransportConfig) (*kubernetes.Client, error) {
 		Logger: zap.NewNop(),
 	}
 	if config.CertFile != "" || config.KeyFile != "" || config.TrustedCAFile != "" {
-		info := transport.TLSInfo{CertFile: config.CertFile, KeyFile: config.KeyFile, TrustedCAFile: config.TrustedCAFile}
-		tls, err := info.ClientConfig()
+		files, err := tlsConfig(config)
 		if err != nil {
 			return nil, fmt.Errorf("the TLS files for etcd are unusable: %w", err)
 		}
-		dialed.TLS = tls
+		dialed.TLS = files
 	}
 	client, err := kubernetes.New(dialed)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make an etcd client for %v: %w", config.ServerList, err)
 	}
 	return client, nil
+}
+
+func tlsConfig(config storagebackend.TransportConfig) (*tls.Config, error) {
+	if config.TrustedCAFile != "" {
+		// etcd takes a file without certificates for an authority that nobody satisfies.
+		if _, err := cert.CertsFromFile(config.TrustedCAFile); err != nil {
+			return nil, err
+		}
+	}
+	info := transport.TLSInfo{CertFile: config.CertFile, KeyFile: config.KeyFile, TrustedCAFile: config.TrustedCAFile}
+	return info.ClientConfig()
 }
 
 func instrumentation(config storagebackend.TransportConfig) []grpc.DialOption {

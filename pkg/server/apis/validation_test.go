@@ -1,0 +1,194 @@
+package apis
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/yaml"
+)
+
+// validationCase is an object, and for updates what it becomes. want is a part of the refusal; empty: it is admitted.
+type validationCase struct {
+	name, create, update, want string
+}
+
+var validationCases = map[string][]validationCase{
+	"v1 namespaces": {
+		{name: "sound", create: "{metadata: {name: n-1}}"},
+		{name: "name with a dot", create: "{metadata: {name: a.b}}", want: "metadata.name"},
+		{name: "name too long", create: "{metadata: {name: " + strings.Repeat("n", 64) + "}}", want: "metadata.name"},
+		{name: "finalizer without a name", create: "{metadata: {name: x}, spec: {finalizers: ['a b']}}", want: "spec.finalizers[0]"},
+		{name: "bad label", create: "{metadata: {name: x, labels: {'a b': c}}}", want: "metadata.labels"},
+		{name: "own name label", create: "{metadata: {name: own}}", update: "{metadata: {labels: {kubernetes.io/metadata.name: other}}}"},
+	},
+	"v1 configmaps": {
+		{name: "sound", create: "{metadata: {name: c}, data: {a.b-c_d: x}, binaryData: {e: AAAA}}"},
+		{name: "upper-case name", create: "{metadata: {name: C}}", want: "metadata.name"},
+		{name: "key that is no file name", create: "{metadata: {name: x}, data: {a/b: x}}", want: "data[a/b]"},
+		{name: "key ..", create: "{metadata: {name: x}, data: {'..': x}}", want: "data[..]"},
+		{name: "key twice", create: "{metadata: {name: x}, data: {a: x}, binaryData: {a: AAAA}}", want: "duplicate"},
+		{name: "too large", create: "{metadata: {name: x}, data: {a: " + strings.Repeat("x", 1<<20) + ", b: x}}", want: "Too long"},
+		{name: "as large as may be", create: "{metadata: {name: large}, data: {a: " + strings.Repeat("x", 1<<20) + "}}"},
+		{name: "immutable data", create: "{metadata: {name: i1}, immutable: true, data: {a: x}}", update: "{immutable: true, data: {a: z}}", want: "data: Forbidden"},
+		{name: "immutable for ever", create: "{metadata: {name: i2}, immutable: true}", update: "{immutable: false}", want: "immutable: Forbidden"},
+		{name: "immutable labels", create: "{metadata: {name: i3}, immutable: true, data: {a: x}}", update: "{metadata: {labels: {a: b}}, immutable: true, data: {a: x}}"},
+	},
+	"v1 secrets": {
+		{name: "sound", create: "{metadata: {name: s}, data: {a: AAAA}, stringData: {b: x}}"},
+		{name: "bad key", create: "{metadata: {name: x}, stringData: {a/b: x}}", want: "data[a/b]"},
+		{name: "too large", create: "{metadata: {name: x}, stringData: {a: " + strings.Repeat("x", 1<<20+1) + "}}", want: "Too long"},
+		{name: "type changes", create: "{metadata: {name: t1}, type: a/b}", update: "{type: a/c}", want: "type: Invalid value"},
+		{name: "immutable data", create: "{metadata: {name: i1}, immutable: true}", update: "{immutable: true, stringData: {a: x}}", want: "data: Forbidden"},
+		{name: "tls", create: "{metadata: {name: tls}, type: kubernetes.io/tls, data: {tls.crt: '', tls.key: ''}}"},
+		{name: "tls without a key", create: "{metadata: {name: x}, type: kubernetes.io/tls, data: {tls.crt: ''}}", want: "data[tls.key]: Required"},
+		{name: "basic-auth", create: "{metadata: {name: x}, type: kubernetes.io/basic-auth}", want: "data[username]: Required"},
+		{name: "ssh-auth", create: "{metadata: {name: x}, type: kubernetes.io/ssh-auth}", want: "data[ssh-privatekey]: Required"},
+		{name: "docker config", create: "{metadata: {name: x}, type: kubernetes.io/dockerconfigjson, stringData: {.dockerconfigjson: nojson}}", want: "redacted"},
+		{name: "service account token", create: "{metadata: {name: x}, type: kubernetes.io/service-account-token}", want: "metadata.annotations[kubernetes.io/service-account.name]"},
+	},
+	"v1 events": {
+		{name: "sound", create: "{metadata: {name: e}, involvedObject: {namespace: default, name: x}}"},
+		{name: "about a cluster-scoped object", create: "{metadata: {name: e2}, involvedObject: {name: x}}"},
+		{name: "about another namespace", create: "{metadata: {name: x}, involvedObject: {namespace: other}}", want: "involvedObject.namespace"},
+		{name: "new, without a reporter", create: "{metadata: {name: x}, eventTime: '2026-01-01T00:00:00.000000Z', reason: r, action: a, involvedObject: {namespace: default}}", want: "reportingController: Required"},
+	},
+	"events.k8s.io/v1 events": {
+		{name: "sound", create: "{" + newEvent + ", metadata: {name: nn}, type: Normal}"},
+		{name: "other type", create: "{" + newEvent + ", metadata: {name: x}, type: Odd}", want: "type: Invalid"},
+		{name: "without time", create: "{metadata: {name: x}, reportingController: a, reportingInstance: i, action: a, reason: r, type: Normal, regarding: {namespace: default}}", want: "eventTime: Required"},
+		{name: "old fields", create: "{" + newEvent + ", metadata: {name: x}, type: Normal, deprecatedCount: 1}", want: "count: Invalid"},
+		{name: "series of one", create: "{" + newEvent + ", metadata: {name: x}, type: Normal, series: {count: 1, lastObservedTime: '2026-01-01T00:00:00.000000Z'}}", want: "series.count"},
+		{name: "long note", create: "{" + newEvent + ", metadata: {name: x}, type: Normal, note: " + strings.Repeat("x", 1025) + "}", want: "message"},
+		{name: "reason changes", create: "{" + newEvent + ", metadata: {name: r}, type: Normal}", update: "{reason: other}", want: "reason: Invalid"},
+	},
+	"coordination.k8s.io/v1 leases": {
+		{name: "sound", create: "{metadata: {name: l}, spec: {holderIdentity: h, leaseDurationSeconds: 15, leaseTransitions: 0}}"},
+		{name: "empty", create: "{metadata: {name: l2}}"},
+		{name: "no duration", create: "{metadata: {name: x}, spec: {leaseDurationSeconds: 0}}", want: "spec.leaseDurationSeconds"},
+		{name: "negative transitions", create: "{metadata: {name: x}, spec: {leaseTransitions: -1}}", want: "spec.leaseTransitions"},
+		{name: "unknown strategy", create: "{metadata: {name: x}, spec: {strategy: Newest}}", want: "spec.strategy"},
+		{name: "own strategy", create: "{metadata: {name: l3}, spec: {strategy: example.com/Newest, preferredHolder: h}}"},
+		{name: "reserved strategy", create: "{metadata: {name: x}, spec: {strategy: a.k8s.io/Newest}}", want: "spec.strategy"},
+		{name: "preferred holder alone", create: "{metadata: {name: x}, spec: {preferredHolder: h}}", want: "spec.preferredHolder"},
+	},
+	"coordination.k8s.io/v1beta1 leasecandidates": {
+		{name: "sound", create: "{metadata: {name: c}, spec: {leaseName: l, binaryVersion: 1.2.0, emulationVersion: 1.1.0, strategy: OldestEmulationVersion}}"},
+		{name: "empty", create: "{metadata: {name: x}, spec: {}}", want: "spec.leaseName: Required"},
+		{name: "v", create: "{metadata: {name: x}, spec: {leaseName: l, binaryVersion: v1.2.0, strategy: a.b/c}}", want: "spec.binaryVersion"},
+		{name: "emulates the future", create: "{metadata: {name: x}, spec: {leaseName: l, binaryVersion: 1.2.0, emulationVersion: 1.3.0, strategy: a.b/c}}", want: "emulationVersion"},
+		{name: "no emulation", create: "{metadata: {name: x}, spec: {leaseName: l, binaryVersion: 1.2.0, strategy: OldestEmulationVersion}}", want: "spec.emulationVersion: Required"},
+		{name: "other lease", create: "{metadata: {name: o}, spec: {leaseName: l, binaryVersion: 1.2.0, strategy: a.b/c}}", update: "{spec: {leaseName: m}}", want: "spec.leaseName"},
+	},
+	"tenancy.kcp.io/v1alpha1 workspaces": {
+		{name: "sound", create: "{metadata: {name: w}, spec: {type: {name: universal, path: root}}}"},
+		{name: "name that is no path", create: "{metadata: {name: a.b}, spec: {}}", want: "metadata.name"},
+		{name: "type name", create: "{metadata: {name: x}, spec: {type: {name: Universal}}}", want: "spec.type.name"},
+		{name: "type path", create: "{metadata: {name: x}, spec: {type: {name: u, path: 'root:'}}}", want: "spec.type.path"},
+		{name: "relative URL", create: "{metadata: {name: x}, spec: {URL: /a}}", want: "spec.URL"},
+		{name: "mount without a kind", create: "{metadata: {name: x}, spec: {mount: {ref: {apiVersion: v1, kind: '', name: nn}}}}", want: "spec.mount.ref.kind"},
+		{name: "selector", create: "{metadata: {name: x}, spec: {location: {selector: {matchLabels: {'a b': c}}}}}", want: "spec.location.selector"},
+		{name: "cluster set", create: "{metadata: {name: c1}, spec: {}}", update: "{spec: {cluster: c}}"},
+		{name: "cluster changed", create: "{metadata: {name: c2}, spec: {cluster: c}}", update: "{spec: {cluster: d}}", want: "cluster is immutable"},
+		{name: "cluster unset", create: "{metadata: {name: c3}, spec: {cluster: c}}", update: "{spec: {cluster: ''}}", want: "cluster cannot be unset"},
+		{name: "URL changed", create: "{metadata: {name: u1}, spec: {URL: 'https://a/b'}}", update: "{spec: {URL: 'https://c/d'}}"},
+		{name: "URL unset", create: "{metadata: {name: u2}, spec: {URL: 'https://a/b'}}", update: "{spec: {URL: ''}}", want: "URL cannot be unset"},
+		{name: "type changed", create: "{metadata: {name: t1}, spec: {}}", update: "{spec: {type: {name: other, path: root}}}", want: "name is immutable"},
+		{name: "type path changed", create: "{metadata: {name: t2}, spec: {}}", update: "{spec: {type: {name: universal, path: 'root:a'}}}", want: "path is immutable"},
+		{name: "type left out", create: "{metadata: {name: t3}, spec: {type: {name: other, path: root}}}", update: "{spec: {type: null}}"},
+		{name: "mount changed", create: "{metadata: {name: m1}, spec: {mount: {ref: {apiVersion: v1, kind: K, name: nn}}}}", update: "{spec: {mount: {ref: {apiVersion: v1, kind: K, name: o}}}}", want: "mount is immutable"},
+	},
+	"core.kcp.io/v1alpha1 logicalclusters": {
+		{name: "other name", create: "{metadata: {name: other}}", want: "metadata.name"},
+		{name: "owner without a name", create: "{metadata: {name: cluster}, spec: {owner: {apiVersion: a/b, resource: r, name: '', cluster: c, uid: u}}}", want: "spec.owner.name"},
+		{name: "owner version", create: "{metadata: {name: cluster}, spec: {owner: {apiVersion: a/b/c, resource: r, name: nn, cluster: c, uid: u}}}", want: "spec.owner.apiVersion"},
+		{name: "initializer", create: "{metadata: {name: cluster}, spec: {initializers: [A]}}", want: "spec.initializers[0]"},
+		{name: "sound", create: "{metadata: {name: cluster}, spec: {initializers: ['root:universal', 'system:x'], owner: {apiVersion: a/b, resource: r, name: nn, cluster: c, uid: u}}}"},
+	},
+}
+
+const newEvent = "eventTime: '2026-01-01T00:00:00.000000Z', reportingController: a, reportingInstance: i, action: a, reason: r, regarding: {namespace: default}"
+
+func TestValidation(t *testing.T) {
+	s := startShard(t, startEtcd(t), nil)
+	any := s.dynamic(t, "aa")
+	for resource, cases := range validationCases {
+		version, name, _ := strings.Cut(resource, " ")
+		gv, err := schema.ParseGroupVersion(version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var client dynamic.ResourceInterface = any.Resource(gv.WithResource(name))
+		if namespacedResource(name) {
+			client = any.Resource(gv.WithResource(name)).Namespace("default")
+		}
+		for _, c := range cases {
+			t.Run(fmt.Sprintf("%s/%s", name, c.name), func(t *testing.T) {
+				err := apply(t, client, gv, name, c)
+				if c.want == "" && err != nil {
+					t.Errorf("refused: %v", err)
+				}
+				if c.want != "" && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), c.want)) {
+					t.Errorf("got %v, want a refusal because of %s", err, c.want)
+				}
+			})
+		}
+	}
+}
+
+func namespacedResource(name string) bool {
+	for _, r := range Resources() {
+		if r.GVR.Resource == name {
+			return r.Namespaced
+		}
+	}
+	return false
+}
+
+// apply creates the object of a case and, if it has one, makes its update.
+func apply(t *testing.T, client dynamic.ResourceInterface, gv schema.GroupVersion, resource string, c validationCase) error {
+	t.Helper()
+	obj := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(c.create), &obj.Object); err != nil {
+		t.Fatal(err)
+	}
+	obj.SetAPIVersion(gv.String())
+	obj.SetKind(kindOf(resource))
+	created, err := client.Create(t.Context(), obj, metav1.CreateOptions{})
+	if err != nil || c.update == "" {
+		return err
+	}
+	changed := map[string]any{}
+	if err := yaml.Unmarshal([]byte(c.update), &changed); err != nil {
+		t.Fatal(err)
+	}
+	merge(created.Object, changed)
+	_, err = client.Update(t.Context(), created, metav1.UpdateOptions{})
+	return err
+}
+
+func kindOf(resource string) string {
+	for _, r := range Resources() {
+		if r.GVR.Resource == resource {
+			return r.Kind
+		}
+	}
+	return ""
+}
+
+func merge(into, from map[string]any) {
+	for k, v := range from {
+		inner, ok := v.(map[string]any)
+		old, both := into[k].(map[string]any)
+		if ok && both {
+			merge(old, inner)
+			continue
+		}
+		into[k] = v
+	}
+}

@@ -1,0 +1,144 @@
+package storage_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	upstream "k8s.io/apiserver/pkg/storage"
+
+	"github.com/regent-project/regent/pkg/server/clusters"
+	"github.com/regent-project/regent/pkg/server/etcd"
+	"github.com/regent-project/regent/pkg/server/storage"
+)
+
+// open returns the layers of configmaps over an etcd of their own.
+func open(t *testing.T, uncached bool) upstream.Interface {
+	t.Helper()
+	server, err := etcd.Start(t.Context(), etcd.Config{Directory: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	client := newClient(t, server.Endpoint())
+	scheme := runtime.NewScheme()
+	for _, version := range []string{"v1", runtime.APIVersionInternal} {
+		scheme.AddKnownTypes(schema.GroupVersion{Version: version}, &corev1.ConfigMap{}, &corev1.ConfigMapList{})
+	}
+	getter := storage.NewGetter(client, func(schema.GroupResource) (storage.Encoding, error) {
+		return storage.Encoding{
+			Serializer: serializer.NewCodecFactory(scheme), Version: corev1.SchemeGroupVersion, MediaType: runtime.ContentTypeProtobuf, Uncached: uncached,
+		}, nil
+	})
+	opts, err := getter.GetRESTOptions(corev1.Resource("configmaps"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	layers, destroy, err := opts.Decorator(
+		opts.StorageConfig, opts.ResourcePrefix,
+		func(obj runtime.Object) (string, error) {
+			cm := obj.(*corev1.ConfigMap)
+			return genericregistry.NamespaceKeyFunc(request.WithNamespace(context.Background(), cm.Namespace), opts.ResourcePrefix, cm.Name)
+		},
+		func() runtime.Object { return &corev1.ConfigMap{} }, func() runtime.Object { return &corev1.ConfigMapList{} },
+		upstream.DefaultNamespaceScopedAttr, nil, nil,
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(destroy)
+	return layers
+}
+
+const key = "/core/configmaps/default/x"
+
+func object() *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"}}
+}
+
+func TestNothingIsReadOrWrittenWithoutACluster(t *testing.T) {
+	for name, uncached := range map[string]bool{"cached": false, "uncached": true} {
+		t.Run(name, func(t *testing.T) {
+			layers := open(t, uncached)
+			for _, ctx := range []context.Context{t.Context(), clusters.With(t.Context(), ""), clusters.With(t.Context(), "a/b"), clusters.With(t.Context(), "..")} {
+				assertRefused(t, layers, ctx)
+			}
+		})
+	}
+}
+
+func assertRefused(t *testing.T, layers upstream.Interface, ctx context.Context) {
+	t.Helper()
+	out := &corev1.ConfigMap{}
+	noop := upstream.SimpleUpdate(func(o runtime.Object) (runtime.Object, error) { return o, nil })
+	valid := func(context.Context, runtime.Object) error { return nil }
+	all := upstream.ListOptions{Predicate: upstream.Everything, Recursive: true}
+	for name, call := range map[string]func() error{
+		"create": func() error { return layers.Create(ctx, key, object(), out, 0) },
+		"get":    func() error { return layers.Get(ctx, key, upstream.GetOptions{}, out) },
+		"update": func() error { return layers.GuaranteedUpdate(ctx, key, out, true, nil, noop, nil) },
+		"delete": func() error { return layers.Delete(ctx, key, out, nil, valid, nil, upstream.DeleteOptions{}) },
+		"list":   func() error { return layers.GetList(ctx, "/core/configmaps", all, &corev1.ConfigMapList{}) },
+		"watch": func() error {
+			_, err := layers.Watch(ctx, "/core/configmaps", all)
+			return err
+		},
+	} {
+		if err := call(); !apierrors.IsBadRequest(err) && !apierrors.IsInternalError(err) {
+			t.Errorf("%s: %v, want a refusal", name, err)
+		}
+	}
+}
+
+func TestAllClustersAreForReadingOnly(t *testing.T) {
+	layers := open(t, true)
+	ctx := clusters.With(t.Context(), clusters.Wildcard)
+	out := &corev1.ConfigMap{}
+	if err := layers.Create(ctx, key, object(), out, 0); !apierrors.IsBadRequest(err) {
+		t.Errorf("create: %v", err)
+	}
+	if err := layers.Get(ctx, key, upstream.GetOptions{}, out); !apierrors.IsBadRequest(err) {
+		t.Errorf("get: %v", err)
+	}
+	// A namespace would be read as a cluster.
+	inNamespace := request.WithNamespace(ctx, "default")
+	if err := layers.GetList(inNamespace, "/core/configmaps/default", upstream.ListOptions{Predicate: upstream.Everything, Recursive: true}, &corev1.ConfigMapList{}); !apierrors.IsBadRequest(err) {
+		t.Errorf("list of a namespace: %v", err)
+	}
+}
+
+func TestTheStampComesFromTheKey(t *testing.T) {
+	layers := open(t, true)
+	ctx := clusters.With(t.Context(), "aa")
+	out := &corev1.ConfigMap{}
+	in := object()
+	in.Annotations = map[string]string{logicalcluster.AnnotationKey: "bb", "own": "kept"}
+	shared := in.Annotations
+	if err := layers.Create(ctx, key, in, out, 0); err != nil {
+		t.Fatal(err)
+	}
+	if out.Annotations[logicalcluster.AnnotationKey] != "aa" || out.Annotations["own"] != "kept" {
+		t.Errorf("created with %v", out.Annotations)
+	}
+	if shared[logicalcluster.AnnotationKey] != "bb" {
+		t.Error("the caller's map was changed")
+	}
+	strip := upstream.SimpleUpdate(func(o runtime.Object) (runtime.Object, error) {
+		o.(*corev1.ConfigMap).Annotations = nil
+		return o, nil
+	})
+	if err := layers.GuaranteedUpdate(ctx, key, out, false, nil, strip, nil); err != nil {
+		t.Fatal(err)
+	}
+	if out.Annotations[logicalcluster.AnnotationKey] != "aa" {
+		t.Errorf("updated to %v", out.Annotations)
+	}
+}
