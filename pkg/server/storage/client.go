@@ -48,6 +48,7 @@ type Config struct {
 type Client struct {
 	config    Config
 	etcd      *kubernetes.Client
+	calls     *calls
 	compactor interface {
 		etcd3.Compactor
 		Stop()
@@ -66,10 +67,12 @@ func NewClient(config Config) (*Client, error) {
 		return nil, err
 	}
 	etcd.KV = etcd3.NewETCDLatencyTracker(etcd.KV)
-	etcd.Kubernetes = &guard{next: etcd.Kubernetes}
+	inFlight := newCalls(etcd.Kubernetes)
+	etcd.Kubernetes = &guard{next: inFlight}
 	return &Client{
 		config:    config,
 		etcd:      etcd,
+		calls:     inFlight,
 		compactor: etcd3.NewCompactor(etcd.Client, config.CompactionInterval, clock.RealClock{}, nil),
 	}, nil
 }
@@ -88,8 +91,10 @@ func (c *Client) Check(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the client, and with it every call and watch. Stores must have been destroyed before.
+// Close ends the client, and with it every call and watch, and returns when the calls have ended. Stores must have been
+// destroyed before.
 func (c *Client) Close() error {
+	c.calls.close()
 	c.compactor.Stop()
 	if err := c.etcd.Close(); err != nil {
 		return fmt.Errorf("closing the etcd client: %w", err)

@@ -86,3 +86,27 @@ func TestAnUnusableConfigurationIsAnErrorAtOnce(t *testing.T) {
 		}
 	}
 }
+
+func TestCloseEndsCallsThatWaitForEtcd(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	endpoint := "http://" + listener.Addr().String()
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	client, err := storage.NewClient(storage.Config{Transport: storagebackend.TransportConfig{ServerList: []string{endpoint}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error)
+	go func() { ended <- client.Check(context.Background()) }()
+	time.Sleep(100 * time.Millisecond)
+	if err := client.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err == nil {
+		t.Error("a call without etcd succeeds")
+	}
+}
