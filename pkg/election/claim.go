@@ -2,7 +2,6 @@ package election
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -18,7 +17,7 @@ type claim interface {
 	term() Term
 	// judge returns why the term must end in view of what is seen of the Lease, nil if it need not; again is when it
 	// must be asked again, zero if only news can change its mind.
-	judge(seen observation, now time.Time) (cause error, again time.Time)
+	judge(seen observation, now time.Time) (again time.Time, cause error)
 	// lost is closed when the claim finds by itself that the term must end; judge then says why.
 	lost() <-chan struct{}
 	// stop ends renewing and returns when that has ended.
@@ -82,20 +81,20 @@ func (e *elected) term() Term {
 
 // judge ends the term when the Lease shows another, and when what is left of the lease is needed for the drain: with
 // client-go alone, the time it tries to renew and the drain together may be longer than the lease.
-func (e *elected) judge(seen observation, now time.Time) (error, time.Time) {
+func (e *elected) judge(seen observation, now time.Time) (time.Time, error) {
 	if !e.lock.pin.precedes(seen.lease) {
 		if err := e.lock.pin.check(seen.lease); err != nil {
-			return e.lock.end(err), time.Time{}
+			return time.Time{}, e.lock.end(err)
 		}
 	}
 	if _, err := e.lock.held(); err != nil {
-		return err, time.Time{}
+		return time.Time{}, err
 	}
 	due := e.lock.renewed().Add(e.cfg.usable())
 	if !now.Before(due) {
-		return because(RenewDeadline, "the last renewal was sent %v ago", now.Sub(e.lock.renewed())), time.Time{}
+		return time.Time{}, because(RenewDeadline, "the last renewal was sent %v ago", now.Sub(e.lock.renewed()))
 	}
-	return nil, due
+	return due, nil
 }
 
 func (e *elected) lost() <-chan struct{} { return e.lock.over }
@@ -118,12 +117,12 @@ type unelected struct {
 
 func (u unelected) term() Term { return Term{} }
 
-func (u unelected) judge(seen observation, now time.Time) (error, time.Time) {
+func (u unelected) judge(seen observation, now time.Time) (time.Time, error) {
 	if seen.holder() == "" || !now.Before(seen.expiry(u.fallback)) {
-		return nil, time.Time{}
+		return time.Time{}, nil
 	}
-	return fmt.Errorf("%w: the lease is held by %q in epoch %d, and this process is no candidate", Deposed,
-		seen.holder(), seen.epoch()), time.Time{}
+	return time.Time{}, because(Deposed, "the lease is held by %q in epoch %d, and this process is no candidate",
+		seen.holder(), seen.epoch())
 }
 
 func (u unelected) lost() <-chan struct{} { return nil }

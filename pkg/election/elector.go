@@ -66,7 +66,9 @@ func New(cfg Config) (*Elector, error) {
 		}
 		cfg.Hostname = hostname
 	}
-	registerMetrics()
+	if err := registerMetrics(); err != nil {
+		return nil, fmt.Errorf("do not import component-base/metrics/prometheus/clientgo beside this package: %w", err)
+	}
 	leading.WithLabelValues(cfg.Name).Set(0)
 	return &Elector{
 		cfg:        cfg,
@@ -105,7 +107,7 @@ func (e *Elector) Run(ctx context.Context, lead LeadFunc) error {
 			e.becomeStandby()
 			continue
 		}
-		if err := e.serve(ctx, c, lead); err != nil {
+		if err := e.serve(ctx, c, reason, lead); err != nil {
 			return err
 		}
 	}
@@ -175,11 +177,11 @@ func (e *Elector) presence(identity string, seen observation) presence {
 }
 
 // serve is one term, from beginning to end: it returns when nothing of it is left. Its error is what Run must return.
-func (e *Elector) serve(ctx context.Context, c claim, lead LeadFunc) error {
+func (e *Elector) serve(ctx context.Context, c claim, reason string, lead LeadFunc) error {
 	term := c.term()
 	termCtx := klog.NewContext(ctx, klog.FromContext(ctx).WithValues("epoch", term.Epoch()))
 	began := time.Now()
-	e.becomeLeading(termCtx, term)
+	e.becomeLeading(termCtx, term, reason)
 	w := begin(termCtx, lead, term)
 
 	cause := e.untilOver(ctx, c, w)
@@ -210,7 +212,7 @@ func (e *Elector) release(ctx context.Context, c claim, cause error) {
 func (e *Elector) untilOver(ctx context.Context, c claim, w *work) error {
 	for {
 		seen, changed := e.view.latest()
-		cause, again := c.judge(seen, time.Now())
+		again, cause := c.judge(seen, time.Now())
 		if cause != nil {
 			return cause
 		}

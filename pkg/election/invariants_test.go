@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -60,6 +61,7 @@ func TestLateWorkQuarantinesUntilItIsJoined(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := electiontest.NewStore(leaseName)
 		hung := make(chan struct{})
+		wake := sync.OnceFunc(func() { close(hung) })
 		r := start(t, store, func(ctx context.Context, leads election.Term) error {
 			<-ctx.Done()
 			if leads.Epoch() == 1 {
@@ -68,6 +70,7 @@ func TestLateWorkQuarantinesUntilItIsJoined(t *testing.T) {
 			return nil
 		}, func(cfg *election.Config) { cfg.RetryPeriod = 3 * time.Second })
 		defer r.stop()
+		defer wake()
 		late := r.mustLead()
 		other := start(t, store, nil)
 
@@ -93,7 +96,7 @@ func TestLateWorkQuarantinesUntilItIsJoined(t *testing.T) {
 		if store.Holder() != "" {
 			t.Errorf("held by %q", store.Holder())
 		}
-		close(hung)
+		wake()
 		r.mustLead() // whole again, without a restart
 	})
 }

@@ -40,10 +40,10 @@ func (e *Elector) becomeCampaigning(ctx context.Context, reason string) {
 }
 
 // becomeLeading: the term has begun. Everything of the one before has been joined.
-func (e *Elector) becomeLeading(ctx context.Context, term Term) {
+func (e *Elector) becomeLeading(ctx context.Context, term Term, reason string) {
 	e.become(leads, campaigning)
 	leading.WithLabelValues(e.cfg.Name).Set(1)
-	klog.FromContext(ctx).Info("Leading", "holder", term.Token().Holder)
+	klog.FromContext(ctx).Info("Leading", "reason", reason, "holder", term.Token().Holder)
 }
 
 // becomeDraining: the term's context has ended, its work is stopping.

@@ -1,6 +1,9 @@
 package election
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // verdict is what a standby makes of an observation.
 type verdict struct {
@@ -37,9 +40,9 @@ func judge(seen observation, now time.Time, fallback time.Duration, mine, dead b
 	case mine:
 		return verdict{action: clear, reason: "the holder is this process, in no term"}
 	case dead:
-		return verdict{action: win, reason: "the holder's process is dead"}
+		return verdict{action: win, reason: fmt.Sprintf("the process of holder %q is dead", seen.holder())}
 	case !now.Before(expiry):
-		return verdict{action: win, reason: "the lease expired"}
+		return verdict{action: win, reason: fmt.Sprintf("the lease of %q expired", seen.holder())}
 	default:
 		return verdict{action: wait, until: expiry}
 	}
