@@ -27,7 +27,8 @@ import (
 //     write, or of a read that shows the same three; always its own epoch, whatever client-go passes. Whatever shows
 //     another ends the term, and every later call fails.
 //
-// RunOrDie calls the methods of resourcelock.Interface, one at a time. The others may be called at any time.
+// RunOrDie calls the methods of resourcelock.Interface, one at a time; release comes after it has returned. The others
+// may be called at any time.
 type lock struct {
 	api      leaseAPI
 	identity string
