@@ -1,0 +1,91 @@
+# Regent's make targets. `make help` lists them.
+
+SHELL := /bin/sh
+GO    ?= go
+
+# The version of the build. Clients derive the version skew, and upstream the defaults of its feature gates, from
+# gitVersion, so it begins with the version of the Kubernetes libraries (k8s.io/* v0.37.2).
+VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+COMMIT    ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+TREESTATE ?= $(shell test -z "$$(git status --porcelain 2>/dev/null)" && echo clean || echo dirty)
+# The commit's date, not today's: the same commit gives the same binary.
+DATE      ?= $(shell TZ=UTC git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd 2>/dev/null || echo 1970-01-01T00:00:00Z)
+
+version = k8s.io/component-base/version
+LDFLAGS = -s -w -X $(version).gitVersion=v1.37.2$(1) -X $(version).gitMajor=1 -X $(version).gitMinor=37 \
+	-X $(version).gitCommit=$(COMMIT) -X $(version).gitTreeState=$(TREESTATE) -X $(version).buildDate=$(DATE)
+
+# Modules of their own, so that what tools need stays out of the product's go.mod.
+TOOLS = etcd kubectl lint openapi
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: build ## run a whole shard on this machine: two replicas, one etcd (more: make run ARGS="--replicas=3")
+	@bin/regent dev $(ARGS)
+
+.PHONY: test
+test: bin/regent bin/etcd bin/kubectl ## run all tests, with the race detector
+	$(GO) test -race -timeout 20m ./...
+
+.PHONY: e2e
+e2e: ## run the scenarios with real processes only (one: make e2e RUN=TestName)
+	$(GO) test -v -count=1 -timeout 20m $(if $(RUN),-run '$(RUN)') ./test/e2e/...
+
+.PHONY: check
+check: lint generated tidy ## check style, generated code and module files
+
+.PHONY: build
+build: bin/regent bin/kubectl ## build bin/regent, and a kubectl to talk to it
+
+# Always asked, never stale: go build knows better than make what has changed.
+.PHONY: bin/regent bin/etcd bin/kubectl bin/golangci-lint
+bin/regent:
+	@$(GO) build -trimpath -ldflags '$(call LDFLAGS,+regent.$(VERSION))' -o $@ ./cmd/server
+bin/etcd:
+	@cd test/tools/etcd && $(GO) build -trimpath -o ../../../$@ .
+bin/kubectl:
+	@cd test/tools/kubectl && $(GO) build -trimpath -ldflags '$(call LDFLAGS,)' -o ../../../$@ .
+bin/golangci-lint:
+	@cd test/tools/lint && $(GO) build -trimpath -o ../../../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+.PHONY: lint
+lint: bin/golangci-lint
+	bin/golangci-lint run ./...
+
+.PHONY: generate
+generate: ## write generated code anew
+	cd test/tools/openapi && $(GO) run . ../../..
+
+# Generated into a copy, so that checking changes nothing.
+.PHONY: generated
+generated:
+	@new=$$(mktemp -d) && trap 'rm -rf "$$new"' EXIT && \
+	cp -R go.mod go.sum pkg test "$$new" && \
+	(cd test/tools/openapi && $(GO) run . "$$new") && \
+	diff -r pkg/server/apis/openapi "$$new/pkg/server/apis/openapi" >&2 || \
+	{ echo "generated code is out of date: run make generate" >&2; exit 1; }
+
+.PHONY: tidy
+tidy:
+	$(GO) mod tidy -diff
+	@for m in $(TOOLS); do (cd test/tools/$$m && echo "$$m: $(GO) mod tidy -diff" && $(GO) mod tidy -diff) || exit 1; done
+
+.PHONY: bench
+bench: ## run the benchmarks
+	$(GO) test -run '^$$' -bench . -benchmem ./pkg/...
+
+.PHONY: chaos
+chaos: ## run the long forms: many random scripts, fuzzing, the scenarios again and again (CHAOS=minutes of fuzzing a target)
+	$(GO) test -race -count=1 -timeout 30m ./pkg/election -run 'InAnySequenceOfFaults' -rapid.checks=5000
+	$(GO) test ./pkg/server/clusters -run '^$$' -fuzz FuzzNoURLEscapesItsCluster -fuzztime $(or $(CHAOS),1)m
+	$(GO) test ./pkg/server/clusters -run '^$$' -fuzz FuzzStorageKeyStaysInItsCluster -fuzztime $(or $(CHAOS),1)m
+	$(GO) test -v -count=5 -timeout 60m ./test/e2e/...
+
+.PHONY: clean
+clean: ## remove what was built and the data of make run
+	rm -rf bin .regent
