@@ -51,14 +51,6 @@ func (o observation) next(lease *coordinationv1.Lease, revision string, now time
 // known reports whether anything was seen at all.
 func (o observation) known() bool { return o.revision != "" }
 
-// uid is the Lease's uid; empty if there is none.
-func (o observation) uid() types.UID {
-	if o.lease == nil {
-		return ""
-	}
-	return o.lease.UID
-}
-
 // holder is the holder identity; empty if nobody holds the lease.
 func (o observation) holder() string { return holderOf(o.lease) }
 

@@ -193,7 +193,7 @@ func (r *run) runEveryReplica(set []controllers.Descriptor) error {
 	for {
 		err := r.control(r.processCtx, controllers.EveryReplica, fence.Token{}, r.tokens.replica)
 		if r.processCtx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // whatever it says, it was asked to end
 		}
 		d := pause.Step()
 		klog.FromContext(r.processCtx).Error(err, "The controllers of every replica ended, starting them anew", "controllers", len(set), "pause", d)

@@ -80,7 +80,7 @@ func TestANamespaceWithMetadataFinalizersOutlivesItsContent(t *testing.T) {
 		t.Fatalf("%v, finalizers %v", err, ns.Finalizers)
 	}
 	ns.Spec.Finalizers = nil
-	if ns, err = client.Finalize(t.Context(), ns, metav1.UpdateOptions{}); err != nil {
+	if _, err = client.Finalize(t.Context(), ns, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err = client.Get(t.Context(), "n", metav1.GetOptions{}); err != nil {

@@ -45,7 +45,7 @@ func (f *Filter) Wrap(next http.Handler) http.Handler {
 			next.ServeHTTP(w, req)
 			return
 		}
-		stripped, err := f.strip(req)
+		stripped, err := f.strip(req) //nolint:contextcheck // the request carries its context
 		if err != nil {
 			if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
 				w.Header().Set("Retry-After", strconv.Itoa(seconds))

@@ -3,6 +3,7 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -87,7 +88,8 @@ func (l *NamespaceLifecycle) validateCreation(ctx context.Context, cluster logic
 	}
 	refusal := admission.NewForbidden(a, fmt.Errorf("unable to create new content in namespace %s because it is being terminated", name))
 	// Controllers tell by this cause that trying again is of no use.
-	if status, ok := refusal.(*apierrors.StatusError); ok {
+	var status *apierrors.StatusError
+	if errors.As(refusal, &status) {
 		status.ErrStatus.Details.Causes = append(status.ErrStatus.Details.Causes, metav1.StatusCause{
 			Type:    corev1.NamespaceTerminatingCause,
 			Message: fmt.Sprintf("namespace %s is being terminated", name),

@@ -98,11 +98,12 @@ func (s *namespaceStore) terminate(ctx context.Context, name string, validate re
 
 // finalizersFor puts into metadata.finalizers what the deletion wants done with dependents.
 func finalizersFor(finalizers []string, opts *metav1.DeleteOptions) []string {
-	orphan := opts.OrphanDependents != nil && *opts.OrphanDependents
+	orphanDependents := opts.OrphanDependents //nolint:staticcheck // deprecated, and still what older clients send
+	orphan := orphanDependents != nil && *orphanDependents
 	foreground := false
 	if policy := opts.PropagationPolicy; policy != nil {
 		orphan, foreground = *policy == metav1.DeletePropagationOrphan, *policy == metav1.DeletePropagationForeground
-	} else if opts.OrphanDependents == nil {
+	} else if orphanDependents == nil {
 		return finalizers
 	}
 	out := slices.DeleteFunc(slices.Clone(finalizers), func(f string) bool {

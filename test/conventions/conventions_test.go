@@ -1,0 +1,208 @@
+// Package conventions holds what must be true of the source as a whole: who may import whom, and what every package
+// says of itself.
+package conventions
+
+import (
+	"encoding/json"
+	"go/parser"
+	"go/token"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/regent-project/regent/"
+
+// pkg is what `go list` says of a package.
+type pkg struct {
+	Dir, ImportPath, Doc string
+	GoFiles, Imports     []string
+	Deps                 []string
+}
+
+func (p pkg) short() string { return strings.TrimPrefix(p.ImportPath, module) }
+
+func packages(t *testing.T) []pkg {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-json=Dir,ImportPath,Doc,GoFiles,Imports,Deps", module+"...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var all []pkg
+	for d := json.NewDecoder(strings.NewReader(string(out))); d.More(); {
+		var p pkg
+		if err := d.Decode(&p); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+	if len(all) < 20 {
+		t.Fatalf("go list found only %d packages", len(all))
+	}
+	return all
+}
+
+// layers is the import table of docs/ARCHITECTURE.md: the packages of this module that each may import. A pattern's
+// first match counts.
+var layers = []struct {
+	importer string
+	may      []string
+}{
+	{"pkg/election/fence", nil},
+	{"pkg/election/electiontest", []string{"pkg/election", "pkg/election/fence"}},
+	{"pkg/election", []string{"pkg/election/fence"}},
+
+	{"pkg/server/clusters", nil},
+	{"pkg/server/storage", []string{"pkg/election/fence", "pkg/server/clusters"}},
+	{"pkg/server/apis", []string{"pkg/server/clusters", "pkg/server/storage", "pkg/server/apis/*"}},
+	{"pkg/server/apis/*", []string{"pkg/server/clusters", "pkg/server/apis/*"}},
+	{"pkg/server/etcd", nil},
+	{"pkg/server/pki", []string{"pkg/server/clusters"}},
+
+	{"pkg/controllers", []string{"pkg/election/fence", "pkg/server/clusters"}},
+	{"pkg/controllers/loop", []string{"pkg/controllers", "pkg/server/clusters"}},
+	{"pkg/controllers/supervisor", []string{"pkg/controllers"}},
+	{"pkg/controllers/controllertest", []string{"pkg/controllers", "pkg/controllers/*", "pkg/election/fence", "pkg/server/clusters"}},
+	{"pkg/controllers/content", []string{"pkg/controllers", "pkg/server/clusters"}},
+	{"pkg/controllers/catalog", []string{"pkg/controllers", "pkg/controllers/*"}},
+	{"pkg/controllers/*", []string{"pkg/controllers", "pkg/controllers/loop", "pkg/controllers/bootstrap", "pkg/controllers/content", "pkg/server/clusters"}},
+
+	{"pkg/server", []string{"pkg/election", "pkg/election/fence", "pkg/controllers", "pkg/controllers/supervisor", "pkg/server/*"}},
+	{"pkg/server/options", []string{"pkg/controllers", "pkg/election", "pkg/server", "pkg/server/etcd"}},
+	{"cmd/server", []string{"cmd/server/*", "pkg/controllers/catalog", "pkg/server", "pkg/server/options"}},
+	{"cmd/server/*", []string{"cmd/server/*", "pkg/election", "pkg/server/etcd", "pkg/server/pki", "pkg/server/clusters", "pkg/server/options"}},
+	{"test/*", []string{"pkg/*", "test/*"}},
+}
+
+// onlyForTests are packages that no product code may import.
+var onlyForTests = []string{"pkg/election/electiontest", "pkg/controllers/controllertest"}
+
+// upstream are packages of others that nothing here may link in.
+var upstream = map[string]string{
+	"k8s.io/component-base/metrics/prometheus/clientgo": "registers leader_election_master_status too: package election registers its own",
+	"k8s.io/kubernetes": "is not a library",
+}
+
+func TestImportsFollowTheTable(t *testing.T) {
+	for _, p := range packages(t) {
+		var may []string
+		listed := false
+		for _, l := range layers {
+			if listed = within(p.short(), []string{l.importer}); listed {
+				may = l.may
+				break
+			}
+		}
+		if !listed {
+			t.Errorf("%s is in no layer: add it to the table, here and in docs/ARCHITECTURE.md", p.short())
+		}
+		for _, i := range p.Imports {
+			if short, ours := strings.CutPrefix(i, module); ours && !within(short, may) {
+				t.Errorf("%s may not import %s", p.short(), short)
+			} else if ours && slices.Contains(onlyForTests, short) && !strings.HasSuffix(p.short(), "test") {
+				t.Errorf("%s imports %s, which is for tests only", p.short(), short)
+			}
+		}
+	}
+}
+
+func TestWhatMayNotBeLinkedIsNot(t *testing.T) {
+	for _, p := range packages(t) {
+		for _, d := range p.Deps {
+			for banned, why := range upstream {
+				if d == banned || strings.HasPrefix(d, banned+"/") {
+					t.Errorf("%s links %s, which %s", p.short(), d, why)
+				}
+			}
+		}
+	}
+}
+
+func TestEveryPackageSaysWhatItIs(t *testing.T) {
+	for _, p := range packages(t) {
+		if len(p.GoFiles) == 0 {
+			continue // tests only
+		}
+		if want := "Package " + path.Base(p.ImportPath) + " "; !strings.HasPrefix(p.Doc, want) && !strings.HasPrefix(p.Doc, "Command ") {
+			t.Errorf("%s: the package comment must begin with %q, it is %q", p.short(), want, p.Doc)
+		}
+	}
+}
+
+func TestNamesSayWhatThingsAre(t *testing.T) {
+	empty := regexp.MustCompile(`(?i)(^|[/_])(util|utils|helper|helpers|common|manager|wrapper|misc|master)s?(_test)?(\.go)?$`)
+	for _, p := range packages(t) {
+		for _, f := range p.GoFiles {
+			if name := p.short() + "/" + f; empty.MatchString(p.short()) || empty.MatchString(name) {
+				t.Errorf("%s: name it for what it does", name)
+			}
+		}
+	}
+}
+
+// The calls that have no place in the product, with what to use instead.
+var banned = map[*regexp.Regexp]string{
+	regexp.MustCompile(`klog\.(Info|Infof|InfoS|Warning|Warningf|Error|Errorf|ErrorS|Fatal|Fatalf|Background|TODO)\(`): "klog.FromContext(ctx)",
+	regexp.MustCompile(`context\.TODO\(\)`):      "the caller's context",
+	regexp.MustCompile(`\btime\.Sleep\(`):        "a timer beside ctx.Done()",
+	regexp.MustCompile(`leaderelection\.RunOr`):  "package election, which alone enters it",
+	regexp.MustCompile(`http\.DefaultTransport`): "a transport of its own, that ends with its owner",
+}
+
+func TestProductCodeDoesNotCall(t *testing.T) {
+	for _, p := range packages(t) {
+		if strings.HasPrefix(p.short(), "test/") || slices.Contains(onlyForTests, p.short()) {
+			continue
+		}
+		for _, name := range p.GoFiles {
+			for line, text := range code(t, filepath.Join(p.Dir, name)) {
+				for pattern, instead := range banned {
+					if p.short() == "pkg/election" && strings.Contains(text, "leaderelection.RunOrDie(") {
+						continue
+					}
+					if pattern.MatchString(text) {
+						t.Errorf("%s/%s:%d: %s: use %s", p.short(), name, line, strings.TrimSpace(text), instead)
+					}
+				}
+			}
+		}
+	}
+}
+
+// within reports whether name matches one of the patterns: a path, or a path and /* for all below it.
+func within(name string, patterns []string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		if above, all := strings.CutSuffix(p, "/*"); all {
+			return strings.HasPrefix(name, above+"/")
+		}
+		return name == p
+	})
+}
+
+// code returns a file's lines by number, comments left out.
+func code(t *testing.T, file string) map[int]string {
+	t.Helper()
+	set := token.NewFileSet()
+	parsed, err := parser.ParseFile(set, file, nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := readFile(t, file)
+	for _, group := range parsed.Comments {
+		from, to := set.Position(group.Pos()).Offset, set.Position(group.End()).Offset
+		for i := from; i < to; i++ {
+			if source[i] != '\n' {
+				source[i] = ' '
+			}
+		}
+	}
+	lines := map[int]string{}
+	for i, l := range strings.Split(string(source), "\n") {
+		lines[i+1] = l
+	}
+	return lines
+}
