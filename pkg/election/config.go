@@ -64,6 +64,10 @@ func (c Config) EffectiveDrainTimeout() time.Duration {
 	return min(maxDefaultDrain, c.RenewDeadline/2)
 }
 
+// EndTimeout bounds how long a term takes to end in order once its LeadFunc has returned in time: the drain and the
+// release. Who ends Run's context keeps Client's server alive that long.
+func (c Config) EndTimeout() time.Duration { return c.EffectiveDrainTimeout() + c.releaseTimeout() }
+
 // Validate reports every fault of what flags can set, in words that name the flag. Timings are checked without
 // --enable-leader-election too: they say when a lease that others hold has expired.
 func (c Config) Validate() error {

@@ -221,7 +221,9 @@ func (e *Elector) untilOver(ctx context.Context, c claim, w *work) error {
 		case <-ctx.Done():
 			cause = because(Shutdown, "%w", context.Cause(ctx))
 		case <-w.returned:
-			cause = w.cause()
+			cause = causeOfReturn(w.err)
+		case <-w.failed:
+			cause = causeOfReturn(w.fault)
 		case <-c.lost():
 		case <-changed:
 		case <-timer.C:

@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"k8s.io/klog/v2"
+
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/election/electiontest"
 )
@@ -235,4 +237,38 @@ func TestTheTokenNamesTheTerm(t *testing.T) {
 			t.Errorf("token is %v, the Lease %v", token, lease)
 		}
 	})
+}
+
+// I7 and I6 together: work that has failed, but hangs, does not keep the lease. Its replica is quarantined, another one
+// leads when the lease has expired.
+func TestWorkThatFailsAndHangsLosesTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := electiontest.NewStore(leaseName)
+		released := make(chan struct{})
+		bad := start(t, store, func(ctx context.Context, _ election.Term) error {
+			election.Fail(klog.NewContext(ctx, klog.FromContext(ctx)), errors.New("cannot"))
+			election.Fail(ctx, errors.New("cannot either"))
+			<-released
+			return errors.New("cannot")
+		})
+		defer bad.stop()
+		synctest.Wait()
+		good := start(t, store, nil)
+		defer good.stop()
+		time.Sleep(time.Minute)
+		if failed := bad.mustEnd(0, election.Failed); !strings.Contains(failed.cause.Error(), "cannot") || failed.ended.Sub(failed.began) > moment {
+			t.Errorf("the term ended after %v: %v", failed.ended.Sub(failed.began), failed.cause)
+		}
+		good.mustLead()
+		if n := len(bad.all()); n != 1 {
+			t.Errorf("%d terms beside work that hangs", n)
+		}
+		close(released)
+		time.Sleep(time.Minute)
+		good.mustLead()
+	})
+}
+
+func TestFailOutsideOfATermDoesNothing(t *testing.T) {
+	election.Fail(t.Context(), errors.New("nobody listens"))
 }

@@ -23,6 +23,6 @@ func (t Term) Token() fence.Token { return t.token }
 // next term starts as soon as it has returned.
 //
 // What it returns while ctx lives ends the term: nil steps down; an error steps down and backs off, so that a replica
-// that cannot do the work does not keep the lease; an error that wraps ErrExit ends the election too, at any time. A
+// that cannot do the work does not keep the lease (Fail says so before the function can return); an error that wraps ErrExit ends the election too, at any time. A
 // panic counts as an error.
 type LeadFunc func(ctx context.Context, term Term) error

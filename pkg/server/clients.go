@@ -62,7 +62,8 @@ func newLoopbackAt(host *rest.Config, token, at string, wrap func(http.RoundTrip
 	return &loopback{
 		// No rate limit: what is fair among controllers is theirs to settle, and a queue in the client would delay
 		// the urgent behind the many.
-		config: &rest.Config{Host: at, QPS: -1, UserAgent: rest.DefaultKubernetesUserAgent()},
+		// No warnings either: that an API is a beta is nothing an operator could act on.
+		config: &rest.Config{Host: at, QPS: -1, UserAgent: rest.DefaultKubernetesUserAgent(), WarningHandler: rest.NoWarnings{}},
 		http:   &http.Client{Transport: wrap(transport.NewBearerAuthRoundTripper(token, connections))},
 		idle:   connections.CloseIdleConnections,
 	}, nil

@@ -15,8 +15,8 @@ import (
 	"github.com/regent-project/regent/pkg/server/etcd"
 )
 
-// DefaultShutdownTimeout is how long a server that was asked to stop may take.
-const DefaultShutdownTimeout = 30 * time.Second
+// shutdownAllowance is how long, by default, a server that was asked to stop may take once its term has ended.
+const shutdownAllowance = 20 * time.Second
 
 // watchGrace is how long clients' watches may go on after the listener has closed. They are ended one by one, so that
 // not all clients come to the next replica at the same moment.
@@ -59,6 +59,7 @@ type Config struct {
 	Tracing   *genericoptions.TracingOptions
 	Profiling bool
 
-	// ShutdownTimeout is how long Run may take to return after its context has ended.
+	// ShutdownTimeout is how long Run may take to return after its context has ended. 0 stands for 20 s more than a
+	// term may take to end, which makes 30 s with the default timings.
 	ShutdownTimeout time.Duration
 }

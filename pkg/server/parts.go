@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/regent-project/regent/pkg/controllers"
 )
 
 // parts are the named goroutines of a running server. It joins them, and knows who has not ended.
@@ -70,6 +72,37 @@ func (p *parts) Running() []string {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// lateControllers are the controllers that did not stop in time, and still have not.
+type lateControllers struct {
+	mu      sync.Mutex
+	byScope map[controllers.Scope][]string
+}
+
+func (l *lateControllers) set(scope controllers.Scope, names []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.byScope == nil {
+		l.byScope = map[controllers.Scope][]string{}
+	}
+	l.byScope[scope] = names
+}
+
+func (l *lateControllers) clear(scope controllers.Scope) { l.set(scope, nil) }
+
+// names returns them as a reader finds them in the log.
+func (l *lateControllers) names() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []string
+	for _, names := range l.byScope {
+		for _, name := range names {
+			out = append(out, fmt.Sprintf("controller %q", name))
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 // LateError says that a server did not stop in time. Goroutines of its late parts are alive: the process should end.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -33,6 +34,7 @@ type run struct {
 	stop context.CancelCauseFunc
 
 	process, election         parts
+	late                      lateControllers
 	stopProcess, stopElection context.CancelFunc
 	processCtx, electionCtx   context.Context
 
@@ -71,9 +73,9 @@ func (r *run) fault() error {
 	return nil
 }
 
-// late names what has not ended.
-func (r *run) late() []string {
-	late := append(r.election.Running(), r.process.Running()...)
+// running names what has not ended.
+func (r *run) running() []string {
+	late := slices.Concat(r.late.names(), r.election.Running(), r.process.Running())
 	if len(late) == 0 {
 		late = []string{"requests in flight"}
 	}
@@ -179,7 +181,12 @@ func (r *run) control(ctx context.Context, scope controllers.Scope, token fence.
 		return err
 	}
 	defer closeClients()
-	cfg := supervisor.Config{DrainTimeout: r.cfg.Election.EffectiveDrainTimeout()}
+	defer r.late.clear(scope)
+	cfg := supervisor.Config{
+		DrainTimeout: r.cfg.Election.EffectiveDrainTimeout(),
+		OnFailure:    func(err error) { election.Fail(ctx, err) },
+		OnLate:       func(names []string) { r.late.set(scope, names) },
+	}
 	return supervisor.Run(ctx, r.cfg.Registry.Scoped(scope), deps, cfg)
 }
 
@@ -226,7 +233,7 @@ func (r *run) addHooks(api *genericapiserver.GenericAPIServer) error {
 		return fmt.Errorf("cannot add the post-start hook: %w", err)
 	}
 	err = api.AddPreShutdownHook("regent", func() error {
-		r.askAll(r.cfg.Election.EffectiveDrainTimeout() + releaseAllowance)
+		r.askAll(r.cfg.Election.EndTimeout())
 		return nil
 	})
 	if err != nil {
@@ -235,8 +242,8 @@ func (r *run) addHooks(api *genericapiserver.GenericAPIServer) error {
 	return nil
 }
 
-// releaseAllowance is what the pre-shutdown hook allows for a release, on top of the drain.
-const releaseAllowance = 3 * time.Second
+// processAllowance is what the pre-shutdown hook allows for the end of what lives as long as the process.
+const processAllowance = 3 * time.Second
 
 // askAll asks everything to end, the election first, and waits a bounded time for it.
 func (r *run) askAll(electionTime time.Duration) {
@@ -246,7 +253,7 @@ func (r *run) askAll(electionTime time.Duration) {
 		log.Error(nil, "The term has not ended in time, closing the listener without it", "timeout", electionTime)
 	}
 	r.stopProcess()
-	if !r.process.JoinFor(releaseAllowance) {
+	if !r.process.JoinFor(processAllowance) {
 		log.Error(nil, "Closing the listener although parts are still running", "parts", r.process.Running())
 	}
 	// The API server waits for connections, our own among them.

@@ -39,7 +39,7 @@ type Server struct {
 // answers them once Run serves. It does not touch etcd. Run closes what New opened.
 func New(ctx context.Context, cfg Config) (*Server, error) {
 	if cfg.ShutdownTimeout == 0 {
-		cfg.ShutdownTimeout = DefaultShutdownTimeout
+		cfg.ShutdownTimeout = cfg.Election.EndTimeout() + shutdownAllowance
 	}
 	bundle, err := pki.Ensure(filepath.Join(cfg.RootDirectory, pkiDirectory))
 	if err != nil {
@@ -79,7 +79,7 @@ func (s *Server) Run(ctx context.Context) error {
 	case err := <-result:
 		return err
 	case <-time.After(s.cfg.ShutdownTimeout):
-		return errors.Join(r.fault(), &LateError{Timeout: s.cfg.ShutdownTimeout, Late: r.late()})
+		return errors.Join(r.fault(), &LateError{Timeout: s.cfg.ShutdownTimeout, Late: r.running()})
 	}
 }
 

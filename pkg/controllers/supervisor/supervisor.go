@@ -19,6 +19,9 @@ type Config struct {
 	// DrainTimeout is how long after the end of its context a controller may still run before it is late. Zero: no
 	// controller is ever late.
 	DrainTimeout time.Duration
+	// OnFailure, if set, is called at the first failure, before anything is joined: a controller that does not stop
+	// may keep Run from returning it. It gets the *ControllerError.
+	OnFailure func(err error)
 	// OnLate, if set, is called once, at the drain timeout, with the names of the late controllers.
 	OnLate func(names []string)
 }
@@ -60,7 +63,7 @@ var (
 // has to contain its own; package loop does.
 func Run(ctx context.Context, set []controllers.Descriptor, deps controllers.Deps, cfg Config) error {
 	ctx, cancel := context.WithCancelCause(ctx)
-	s := &supervision{cancel: cancel}
+	s := &supervision{cancel: cancel, onFailure: cfg.OnFailure}
 	joined := make(chan struct{})
 	var drain sync.WaitGroup
 	drain.Go(func() { s.watchDrain(ctx, cfg, joined) })
@@ -76,7 +79,8 @@ func Run(ctx context.Context, set []controllers.Descriptor, deps controllers.Dep
 
 // supervision is the state of one Run.
 type supervision struct {
-	cancel context.CancelCauseFunc
+	cancel    context.CancelCauseFunc
+	onFailure func(error)
 
 	mu sync.Mutex
 	// active are the controllers whose code is running, in the order in which they began.
@@ -174,11 +178,15 @@ func (s *supervision) ended(ctx context.Context, name string, err error) {
 	}
 	failure := &ControllerError{Controller: name, Err: err}
 	s.mu.Lock()
-	if s.failure == nil {
+	first := s.failure == nil
+	if first {
 		s.failure = failure
 	}
 	s.mu.Unlock()
 	s.cancel(failure)
+	if first && s.onFailure != nil {
+		s.onFailure(failure)
+	}
 }
 
 func (s *supervision) enter(name string) {

@@ -414,3 +414,26 @@ func TestI1NothingRunsOnceRunHasReturned(t *testing.T) {
 		})
 	})
 }
+
+func TestTheFirstFailureIsToldBeforeTheOthersHaveJoined(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken, returns := errors.New("broken"), make(chan struct{})
+		told := make(chan error, 2)
+		_, ended, _ := supervise(t, supervisor.Config{OnFailure: func(err error) { told <- err }},
+			descriptor("hangs", func(context.Context) error { <-returns; return nil }),
+			descriptor("breaks", func(context.Context) error { return broken }),
+			descriptor("breaks-later", func(ctx context.Context) error { <-ctx.Done(); panic("too") }))
+		expectRunning(t, ended)
+		failure, ok := errors.AsType[*supervisor.ControllerError](<-told)
+		if !ok || failure.Controller != "breaks" || !errors.Is(failure, broken) {
+			t.Errorf("told %v", failure)
+		}
+		close(returns)
+		if err := <-ended; !errors.Is(err, broken) {
+			t.Errorf("Run returned %v", err)
+		}
+		if len(told) != 0 {
+			t.Errorf("told again: %v", <-told)
+		}
+	})
+}

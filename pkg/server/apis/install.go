@@ -2,12 +2,14 @@ package apis
 
 import (
 	"fmt"
+	"slices"
 
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -60,6 +62,9 @@ func Install(server *genericapiserver.GenericAPIServer, getter generic.RESTOptio
 		corev1alpha1.SchemeGroupVersion.Group:    {"v1alpha1": logicalClusters},
 	} {
 		group := newGroup(name, storage)
+		if ofKcp(name) {
+			group.NegotiatedSerializer = withoutProtobuf{group.NegotiatedSerializer}
+		}
 		if err := server.InstallAPIGroup(&group); err != nil {
 			return fmt.Errorf("cannot serve %s: %w", name, err)
 		}
@@ -71,4 +76,18 @@ func newGroup(name string, storage map[string]map[string]rest.Storage) genericap
 	group := genericapiserver.NewDefaultAPIGroupInfo(name, Scheme, ParameterCodec, Codecs)
 	group.VersionedResourcesStorageMap = storage
 	return group
+}
+
+func ofKcp(group string) bool {
+	return group == tenancyv1alpha1.SchemeGroupVersion.Group || group == corev1alpha1.SchemeGroupVersion.Group
+}
+
+// withoutProtobuf offers everything but protobuf, which kcp's types do not speak. Clients that prefer it get JSON, as
+// they do of custom resources.
+type withoutProtobuf struct{ runtime.NegotiatedSerializer }
+
+func (s withoutProtobuf) SupportedMediaTypes() []runtime.SerializerInfo {
+	return slices.DeleteFunc(slices.Clone(s.NegotiatedSerializer.SupportedMediaTypes()), func(info runtime.SerializerInfo) bool {
+		return info.MediaType == runtime.ContentTypeProtobuf
+	})
 }

@@ -1,0 +1,145 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/server/clusters"
+)
+
+// acting is a controller that is one function.
+type acting func(ctx context.Context) error
+
+func (a acting) Run(ctx context.Context) error { return a(ctx) }
+
+// withController makes cfg a candidate, with short timings, whose only controller is the given one.
+func withController(t *testing.T, cfg Config, run func(ctx context.Context, deps controllers.Deps) error) Config {
+	t.Helper()
+	var err error
+	cfg.Registry, err = controllers.NewRegistry(controllers.Descriptor{Name: "acting", New: func(_ context.Context, deps controllers.Deps) (controllers.Controller, error) {
+		return acting(func(ctx context.Context) error { return run(ctx, deps) }), nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Election.Enabled = true
+	cfg.Election.LeaseDuration, cfg.Election.RenewDeadline, cfg.Election.RetryPeriod = 3*time.Second, 2*time.Second, 200*time.Millisecond
+	return cfg
+}
+
+// Fact 8: controllers and the lease on one rate-limited client make a busy leader lose its own lease. Here the lease has
+// a client and connections of its own, and no client waits for a limit.
+func TestABusyLeaderKeepsItsLease(t *testing.T) {
+	const writers = 100
+	written := make(chan struct{}, 1)
+	terms := make(chan int64, 100)
+	r := startReplica(t, withController(t, config(t, t.TempDir()), func(ctx context.Context, deps controllers.Deps) error {
+		terms <- deps.Token.Epoch
+		ctx = clusters.With(ctx, clusters.SystemAdmin)
+		var all sync.WaitGroup
+		for i := range writers {
+			all.Go(func() {
+				for n := 0; ctx.Err() == nil; n++ {
+					_, err := deps.Clients.Kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Create(ctx, &corev1.ConfigMap{
+						ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("busy-%d-%d", i, n)},
+					}, metav1.CreateOptions{})
+					if err == nil {
+						select {
+						case written <- struct{}{}:
+						default:
+						}
+					}
+				}
+			})
+		}
+		all.Wait()
+		return nil
+	}))
+	// Three renew deadlines of this.
+	for end := time.After(6 * time.Second); ; {
+		select {
+		case <-written:
+			continue
+		case <-end:
+		}
+		break
+	}
+	if err := r.stop(t); err != nil {
+		t.Error(err)
+	}
+	if n := len(terms); n != 1 {
+		t.Errorf("%d terms, want one that lasts", n)
+	}
+}
+
+// I4, and fact 9: no health check depends on who leads.
+func TestNoHealthCheckDependsOnTheElection(t *testing.T) {
+	terms := make(chan struct{}, 100)
+	r := startReplica(t, withController(t, config(t, t.TempDir()), func(context.Context, controllers.Deps) error {
+		terms <- struct{}{}
+		return errors.New("cannot do its work")
+	}))
+	for range 2 { // the second term comes after a step down and a back-off
+		for waiting := true; waiting; {
+			select {
+			case <-terms:
+				waiting = false
+			case <-time.After(10 * time.Millisecond):
+			}
+			for _, path := range []string{"/readyz", "/livez"} {
+				if got := r.get(t, path); got != http.StatusOK {
+					t.Fatalf("%s: %d", path, got)
+				}
+			}
+		}
+	}
+	if err := r.stop(t); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAReplicaThatCannotStopNamesTheController(t *testing.T) {
+	hangs, returns := make(chan struct{}), make(chan struct{})
+	cfg := withController(t, config(t, t.TempDir()), func(context.Context, controllers.Deps) error {
+		close(hangs)
+		<-returns
+		return nil
+	})
+	cfg.Election.DrainTimeout = 100 * time.Millisecond
+	cfg.ShutdownTimeout = 2 * time.Second
+	r := startReplica(t, cfg)
+	<-hangs
+	err := r.stop(t)
+	close(returns)
+	late, ok := errors.AsType[*LateError](err)
+	if !ok || !slices.Contains(late.Late, `controller "acting"`) || !slices.Contains(late.Late, "election") {
+		t.Errorf("Run returned %v, want a LateError that names the controller", err)
+	}
+}
+
+func TestTheShutdownTimeoutHasRoomForTheDrain(t *testing.T) {
+	cfg := config(t, t.TempDir())
+	cfg.Election.LeaseDuration, cfg.Election.RenewDeadline, cfg.Election.DrainTimeout = 10*time.Minute, 5*time.Minute, 4*time.Minute
+	s, err := New(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.generic.SecureServing.Listener.Close() }()
+	if got := s.cfg.ShutdownTimeout; got <= cfg.Election.EndTimeout() {
+		t.Errorf("the shutdown timeout is %v, a term may take %v to end", got, cfg.Election.EndTimeout())
+	}
+	if cfg.Election = election.DefaultConfig(); cfg.Election.EndTimeout()+shutdownAllowance != 30*time.Second {
+		t.Errorf("by default it is %v, the documentation says 30 s", cfg.Election.EndTimeout()+shutdownAllowance)
+	}
+}
