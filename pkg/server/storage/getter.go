@@ -97,7 +97,7 @@ func (g *Getter) decorator(uncached bool) generic.StorageDecorator {
 		if err != nil {
 			return nil, nil, fmt.Errorf("store of %s: %w", config.GroupResource, err)
 		}
-		stamped := &stamp{Interface: store, prefix: prefix}
+		stamped := &stamp{Interface: &stream{Interface: store, resource: config.GroupResource.String()}, prefix: prefix}
 		if uncached {
 			return &router{Interface: stamped, prefix: prefix}, sync.OnceFunc(store.Close), nil
 		}

@@ -3,6 +3,7 @@ package storage_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	corev1 "k8s.io/api/core/v1"
@@ -28,7 +29,12 @@ func open(t *testing.T, uncached bool) upstream.Interface {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Close)
-	client := newClient(t, server.Endpoint())
+	return openOver(t, newClient(t, server.Endpoint()), corev1.Resource("configmaps"), uncached)
+}
+
+// openOver returns the layers of a resource that holds configmaps.
+func openOver(t *testing.T, client *storage.Client, resource schema.GroupResource, uncached bool) upstream.Interface {
+	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, version := range []string{"v1", runtime.APIVersionInternal} {
 		scheme.AddKnownTypes(schema.GroupVersion{Version: version}, &corev1.ConfigMap{}, &corev1.ConfigMapList{})
@@ -38,7 +44,7 @@ func open(t *testing.T, uncached bool) upstream.Interface {
 			Serializer: serializer.NewCodecFactory(scheme), Version: corev1.SchemeGroupVersion, MediaType: runtime.ContentTypeProtobuf, Uncached: uncached,
 		}, nil
 	})
-	opts, err := getter.GetRESTOptions(corev1.Resource("configmaps"), nil)
+	opts, err := getter.GetRESTOptions(resource, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,6 +78,35 @@ func TestNothingIsReadOrWrittenWithoutACluster(t *testing.T) {
 				assertRefused(t, layers, ctx)
 			}
 		})
+	}
+}
+
+// A consistent list is answered on an idle etcd too, where no write comes and wakes those who wait for one.
+func TestAListDoesNotWaitForTheNextWrite(t *testing.T) {
+	server, err := etcd.Start(t.Context(), etcd.Config{Directory: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	client := newClient(t, server.Endpoint())
+	ctx := clusters.With(t.Context(), "root")
+	everything := upstream.ListOptions{Recursive: true, Predicate: upstream.Everything}
+	filled := func(name string) upstream.Interface {
+		layers := openOver(t, client, corev1.Resource(name), false)
+		for layers.ReadinessCheck() != nil && t.Context().Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
+		return layers
+	}
+	early := filled("early")
+	if _, err := client.Etcd().Put(t.Context(), "/elsewhere", ""); err != nil {
+		t.Fatal(err)
+	}
+	filled("late")                                         // its watch begins beyond the last revision
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // upstream gives up waiting after 3
+	defer cancel()
+	if err := early.GetList(ctx, "/core/early", everything, &corev1.ConfigMapList{}); err != nil {
+		t.Error(err)
 	}
 }
 
