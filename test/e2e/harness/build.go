@@ -1,0 +1,39 @@
+package harness
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+)
+
+// root is the repository.
+var root = func() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(file), "..", "..", "..")
+}()
+
+// Binary returns the path of bin/<name>.
+func Binary(name string) string { return filepath.Join(root, "bin", name) }
+
+// Build builds the binaries that the scenarios run, so that none is stale. Call it from TestMain.
+func Build() error {
+	make := exec.Command("make", "-C", root, "bin/regent", "bin/etcd", "bin/kubectl")
+	make.Stdout, make.Stderr = os.Stderr, os.Stderr
+	if err := make.Run(); err != nil {
+		return fmt.Errorf("cannot build what the scenarios run: %w", err)
+	}
+	return nil
+}
+
+// BuildGo builds a main package of this module into directory and returns the binary's path.
+func BuildGo(directory, pkg string) (string, error) {
+	binary := filepath.Join(directory, filepath.Base(pkg))
+	build := exec.Command("go", "build", "-trimpath", "-o", binary, pkg)
+	build.Dir, build.Stdout, build.Stderr = root, os.Stderr, os.Stderr
+	if err := build.Run(); err != nil {
+		return "", fmt.Errorf("cannot build %s: %w", pkg, err)
+	}
+	return binary, nil
+}

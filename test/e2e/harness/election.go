@@ -1,0 +1,167 @@
+package harness
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+)
+
+// LeaseName is that of the shard's election.
+const LeaseName = "regent-controllers"
+
+// Leases is a client for the shard's Lease.
+func (r *Replica) Leases() coordinationclient.LeaseInterface {
+	r.t.Helper()
+	return r.Kube("system:admin").CoordinationV1().Leases(metav1.NamespaceSystem)
+}
+
+// Lease reads the shard's Lease.
+func (r *Replica) Lease() *coordinationv1.Lease {
+	r.t.Helper()
+	lease, err := r.Leases().Get(r.t.Context(), LeaseName, metav1.GetOptions{})
+	if err != nil {
+		r.t.Fatalf("read the Lease: %v", err)
+	}
+	return lease
+}
+
+// Holder is the Lease's; empty if there is none.
+func Holder(lease *coordinationv1.Lease) string {
+	if lease == nil || lease.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *lease.Spec.HolderIdentity
+}
+
+// Leader waits until exactly one of the replicas leads, and returns it and the others.
+func Leader(t testing.TB, replicas ...*Replica) (leader *Replica, others []*Replica) {
+	t.Helper()
+	Eventually(t, "one leads", func() bool {
+		leader, others = nil, nil
+		for _, r := range replicas {
+			if r.Leads() && leader == nil {
+				leader = r
+			} else {
+				others = append(others, r)
+			}
+		}
+		return leader != nil
+	})
+	return leader, others
+}
+
+// CreateWorkspace creates a Workspace in root.
+func (r *Replica) CreateWorkspace(name string) {
+	r.t.Helper()
+	if err := r.TryCreateWorkspace(r.t.Context(), name); err != nil {
+		r.t.Fatalf("create workspace %s through %s: %v", name, r.name, err)
+	}
+}
+
+// TryCreateWorkspace is CreateWorkspace that returns its error.
+func (r *Replica) TryCreateWorkspace(ctx context.Context, name string) error {
+	_, err := r.Dynamic("root").Resource(Workspaces).Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": Workspaces.GroupVersion().String(), "kind": "Workspace", "metadata": map[string]any{"name": name},
+	}}, metav1.CreateOptions{})
+	return err
+}
+
+// WaitWorkspace waits until a Workspace in root is Ready and answers, and returns the name of its cluster.
+func (r *Replica) WaitWorkspace(name string) (cluster string) {
+	r.t.Helper()
+	workspaces := r.Dynamic("root").Resource(Workspaces)
+	Eventually(r.t, "workspace "+name+" is Ready through "+r.name, func() bool {
+		w, err := workspaces.Get(r.t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			return false
+		}
+		phase, _, _ := unstructured.NestedString(w.Object, "status", "phase")
+		cluster, _, _ = unstructured.NestedString(w.Object, "spec", "cluster")
+		return phase == "Ready"
+	})
+	for _, path := range []string{"root:" + name, cluster} {
+		if _, err := r.Kube(path).CoreV1().Namespaces().Get(r.t.Context(), metav1.NamespaceDefault, metav1.GetOptions{}); err != nil {
+			r.t.Fatalf("the new cluster does not answer at /clusters/%s of %s: %v", path, r.name, err)
+		}
+	}
+	return cluster
+}
+
+// WaitRoot waits until the shard's first leader has brought up root.
+func (r *Replica) WaitRoot() {
+	r.t.Helper()
+	client := r.Kube("root").CoreV1().Namespaces()
+	Eventually(r.t, "root answers through "+r.name, func() bool {
+		_, err := client.Get(r.t.Context(), metav1.NamespaceDefault, metav1.GetOptions{})
+		return err == nil
+	})
+}
+
+// Overwrite makes another identity the holder of the Lease, as a foreign candidate that takes it would. seconds is for
+// how long it says to hold it. It returns the Lease as written.
+func (r *Replica) Overwrite(identity string, seconds int32) *coordinationv1.Lease {
+	r.t.Helper()
+	for {
+		lease, err := r.Leases().Get(r.t.Context(), LeaseName, metav1.GetOptions{})
+		if err != nil {
+			r.t.Fatalf("read the Lease: %v", err)
+		}
+		transitions, now := int32(1), metav1.NowMicro()
+		if lease.Spec.LeaseTransitions != nil {
+			transitions = *lease.Spec.LeaseTransitions + 1
+		}
+		lease.Spec = coordinationv1.LeaseSpec{HolderIdentity: &identity, LeaseDurationSeconds: &seconds, AcquireTime: &now, RenewTime: &now, LeaseTransitions: &transitions}
+		written, err := r.Leases().Update(r.t.Context(), lease, metav1.UpdateOptions{})
+		if err == nil {
+			return written
+		}
+		if !apierrors.IsConflict(err) { // a renewal came between
+			r.t.Fatalf("overwrite the Lease: %v", err)
+		}
+	}
+}
+
+// Term is one of a process's terms, as its log tells it.
+type Term struct{ Epoch, Reason string }
+
+// Terms returns the terms of the process's log, and fails the test if one begins before the one before it has ended (I1):
+// Reason is why it ended, empty for the one that has not.
+func (r *Replica) Terms() []Term {
+	r.t.Helper()
+	var terms []Term
+	for line := range strings.Lines(r.Log()) {
+		began, ended := strings.Contains(line, `"Leading" `), strings.Contains(line, `"The term has ended" `)
+		switch last := len(terms) - 1; {
+		case began && last >= 0 && terms[last].Reason == "":
+			r.t.Fatalf("a term begins before the one before has ended: %s", line)
+		case began:
+			terms = append(terms, Term{Epoch: value(line, "epoch")})
+		case ended && (last < 0 || terms[last].Reason != "" || terms[last].Epoch != value(line, "epoch")):
+			r.t.Fatalf("a term ends that does not run: %s", line)
+		case ended:
+			terms[last].Reason = value(line, "reason")
+		}
+	}
+	return terms
+}
+
+// value returns the value of a key in a log line, unquoted.
+func value(line, key string) string {
+	_, rest, ok := strings.Cut(line, " "+key+"=")
+	if !ok {
+		return ""
+	}
+	var quoted string
+	if n, err := fmt.Sscanf(rest, "%q", &quoted); n == 1 && err == nil {
+		return quoted
+	}
+	plain, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
+	return plain
+}

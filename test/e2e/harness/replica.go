@@ -1,0 +1,199 @@
+package harness
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// Resources of kcp's groups.
+var (
+	Workspaces      = schema.GroupVersionResource{Group: "tenancy.kcp.io", Version: "v1alpha1", Resource: "workspaces"}
+	LogicalClusters = schema.GroupVersionResource{Group: "core.kcp.io", Version: "v1alpha1", Resource: "logicalclusters"}
+)
+
+// Replica is a server process, and knows how to be started again on its port and root directory.
+type Replica struct {
+	*Process
+	URL, Root string
+
+	t     testing.TB
+	shard *Shard
+	name  string
+	args  []string
+	port  int
+	n     int
+	admin *http.Client
+}
+
+// Again starts it anew, after it has ended, and does not wait.
+func (r *Replica) Again() {
+	r.t.Helper()
+	r.n++
+	r.Process = Start(r.t, fmt.Sprintf("%s-%d", r.name, r.n), r.shard.Binary, append(r.shard.flags(r.Root, r.port), r.args...)...)
+}
+
+// WaitReady waits for /readyz.
+func (r *Replica) WaitReady() {
+	r.t.Helper()
+	Eventually(r.t, r.name+" is ready", func() bool {
+		if !r.Alive() {
+			r.t.Fatalf("%s ended with %d while starting", r.name, r.Wait())
+		}
+		return r.Status("/readyz") == http.StatusOK
+	})
+}
+
+// Config is the admin's, for a logical cluster, by path or name. It has no rate limit.
+func (r *Replica) Config(cluster string) *rest.Config {
+	pki := filepath.Join(r.Root, "pki")
+	return &rest.Config{
+		Host: r.URL + "/clusters/" + cluster,
+		QPS:  -1,
+		TLSClientConfig: rest.TLSClientConfig{
+			CAFile: filepath.Join(pki, "ca.crt"), CertFile: filepath.Join(pki, "admin.crt"), KeyFile: filepath.Join(pki, "admin.key"),
+		},
+	}
+}
+
+// Kube is a client for a logical cluster, and Dynamic another.
+func (r *Replica) Kube(cluster string) kubernetes.Interface {
+	r.t.Helper()
+	client, err := kubernetes.NewForConfig(r.Config(cluster))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return client
+}
+
+// Dynamic is a client for a logical cluster.
+func (r *Replica) Dynamic(cluster string) dynamic.Interface {
+	r.t.Helper()
+	client, err := dynamic.NewForConfig(r.Config(cluster))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return client
+}
+
+// Get reads a path as the admin. The status is 0 if there was no answer.
+func (r *Replica) Get(path string) (status int, body string) {
+	if r.admin == nil {
+		client, err := rest.HTTPClientFor(r.Config(""))
+		if err != nil {
+			return 0, err.Error() // its keys are not there yet
+		}
+		r.admin = client
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.URL+path, nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	resp, err := r.admin.Do(req)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer func() { _ = resp.Body.Close() }()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return resp.StatusCode, string(b)
+}
+
+// Status is Get's.
+func (r *Replica) Status(path string) int {
+	status, _ := r.Get(path)
+	return status
+}
+
+// Metric reads a sample from /metrics, as in `go_goroutines` or `leader_election_master_status{name="x"}`.
+func (r *Replica) Metric(sample string) (value float64, found bool) {
+	_, body := r.Get("/metrics")
+	for line := range strings.Lines(body) {
+		if rest, ok := strings.CutPrefix(line, sample+" "); ok {
+			value, err := strconv.ParseFloat(strings.TrimSpace(rest), 64)
+			return value, err == nil
+		}
+	}
+	return 0, false
+}
+
+// Leads reports whether the replica says that it leads.
+func (r *Replica) Leads() bool {
+	v, _ := r.Metric(`leader_election_master_status{name="regent-controllers"}`)
+	return v == 1
+}
+
+// Goroutines counts the replica's goroutines, and those among them with a text in their stacks.
+func (r *Replica) Goroutines(text string) (all, with int) {
+	r.t.Helper()
+	status, body := r.Get("/debug/pprof/goroutine?debug=2")
+	if status != http.StatusOK {
+		r.t.Fatalf("profile of %s: %d %s", r.name, status, body)
+	}
+	for stack := range strings.SplitSeq(body, "\n\n") {
+		all++
+		if strings.Contains(stack, text) {
+			with++
+		}
+	}
+	return all, with
+}
+
+// Heap returns the bytes in use on the replica's heap, after a garbage collection.
+func (r *Replica) Heap() int {
+	r.t.Helper()
+	_, body := r.Get("/debug/pprof/heap?gc=1&debug=1")
+	match := regexp.MustCompile(`(?m)^# HeapAlloc = (\d+)$`).FindStringSubmatch(body)
+	if match == nil {
+		r.t.Fatalf("no HeapAlloc in the heap profile of %s", r.name)
+	}
+	n, err := strconv.Atoi(match[1])
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return n
+}
+
+// Kubectl runs kubectl as the admin in a logical cluster and returns its output. A failure fails the test.
+func (r *Replica) Kubectl(cluster string, args ...string) string {
+	r.t.Helper()
+	out, err := r.TryKubectl(cluster, "", args...)
+	if err != nil {
+		r.t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+// TryKubectl is Kubectl with input, and failures left to the caller.
+func (r *Replica) TryKubectl(cluster, stdin string, args ...string) (string, error) {
+	r.t.Helper()
+	cmd := r.KubectlCommand(cluster, args...)
+	cmd.Stdin = strings.NewReader(stdin)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// KubectlCommand is a kubectl that has not been started.
+func (r *Replica) KubectlCommand(cluster string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(r.t.Context(), Binary("kubectl"), append([]string{"--server=" + r.URL + "/clusters/" + cluster}, args...)...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(r.Root, "admin.kubeconfig"), "HOME="+r.Root)
+	return cmd
+}
