@@ -1,0 +1,157 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/regent-project/regent/test/e2e/harness"
+)
+
+func TestTwoReplicasOneLeadsAndBothServe(t *testing.T) {
+	shard := harness.NewShard(harness.StartEtcd(t).URL)
+	a, b := shard.Start(t, "a"), shard.Start(t, "b")
+	leader, _ := harness.Leader(t, a, b)
+	leader.WaitRoot()
+
+	a.CreateWorkspace("through-a")
+	b.CreateWorkspace("through-b")
+	for _, r := range []*harness.Replica{a, b} {
+		for _, name := range []string{"through-a", "through-b"} {
+			r.WaitWorkspace(name)
+		}
+	}
+	var lists [2][]string
+	for i, r := range []*harness.Replica{a, b} {
+		list, err := r.Dynamic("root").Resource(harness.Workspaces).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range list.Items {
+			lists[i] = append(lists[i], fmt.Sprint(w.GetName(), w.GetUID(), w.GetResourceVersion()))
+		}
+	}
+	if !slices.Equal(lists[0], lists[1]) || len(lists[0]) != 2 {
+		t.Errorf("the replicas list different objects:\n%v\n%v", lists[0], lists[1])
+	}
+	for n := range 20 {
+		if a.Leads() == b.Leads() {
+			t.Errorf("look %d: a leads: %v, b leads: %v", n, a.Leads(), b.Leads())
+		}
+	}
+	if terms := append(a.Terms(), b.Terms()...); len(terms) != 1 || terms[0].Reason != "" {
+		t.Errorf("terms %v, want one that goes on", terms)
+	}
+}
+
+// client is a user who keeps asking one replica for things.
+type client struct {
+	stop     context.CancelFunc
+	asking   sync.WaitGroup
+	requests int
+	failed   []error
+}
+
+// ask reads, lists and writes in root through r until stopped.
+func ask(t *testing.T, r *harness.Replica) *client {
+	ctx, cancel := context.WithCancel(t.Context())
+	c := &client{stop: cancel}
+	kube := r.Kube("root").CoreV1()
+	c.asking.Go(func() {
+		for n := 0; ctx.Err() == nil; n++ {
+			var err error
+			switch n % 3 {
+			case 0:
+				_, err = kube.Namespaces().Get(ctx, metav1.NamespaceDefault, metav1.GetOptions{})
+			case 1:
+				_, err = kube.ConfigMaps(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{})
+			case 2:
+				_, err = kube.ConfigMaps(metav1.NamespaceDefault).Patch(ctx, "asked", "application/apply-patch+yaml",
+					fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"asked"},"data":{"n":"%d"}}`, n), metav1.PatchOptions{FieldManager: "e2e"})
+			}
+			if err == nil {
+				c.requests++
+			} else if ctx.Err() == nil {
+				c.failed = append(c.failed, err)
+			}
+		}
+	})
+	return c
+}
+
+// mustHaveSucceeded stops the client; none of its requests may have failed.
+func (c *client) mustHaveSucceeded(t *testing.T) {
+	t.Helper()
+	c.stop()
+	c.asking.Wait()
+	if len(c.failed) > 0 || c.requests == 0 {
+		t.Errorf("%d requests succeeded, %d failed, the first with: %v", c.requests, len(c.failed), append(c.failed, nil)[0])
+	}
+}
+
+// I8, I4.
+func TestWhatWasPendingWhenTheLeaderWasKilledIsDoneByTheNext(t *testing.T) {
+	shard := harness.NewShard(harness.StartEtcd(t).URL)
+	a, b := shard.Start(t, "a"), shard.Start(t, "b")
+	leader, others := harness.Leader(t, a, b)
+	survivor := others[0]
+	survivor.WaitRoot()
+	user := ask(t, survivor)
+
+	survivor.CreateWorkspace("before")
+	survivor.WaitWorkspace("before")
+	// What is created while the leader does not run is pending when it dies.
+	leader.Signal(syscall.SIGSTOP)
+	survivor.CreateWorkspace("pending")
+	began := time.Now()
+	leader.Kill()
+	survivor.CreateWorkspace("during")
+	harness.Eventually(t, "the survivor leads", survivor.Leads)
+	t.Logf("kill -9 to leading, lease %v, other root directory: %v", shard.Timings.Lease, time.Since(began).Round(time.Millisecond))
+	survivor.CreateWorkspace("after")
+	for _, name := range []string{"before", "pending", "during", "after"} {
+		survivor.WaitWorkspace(name)
+	}
+	user.mustHaveSucceeded(t)
+	if terms := survivor.Terms(); len(terms) != 1 {
+		t.Errorf("the survivor's terms: %v", terms)
+	}
+}
+
+func TestALeaderThatIsAskedToStopHandsOverAtOnce(t *testing.T) {
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		t.Run(signal.String(), func(t *testing.T) {
+			shard := harness.NewShard(harness.StartEtcd(t).URL)
+			shard.Timings = harness.Timings{Lease: time.Minute, Renew: 40 * time.Second, Retry: 10 * time.Second}
+			a, b := shard.Start(t, "a"), shard.Start(t, "b")
+			leader, others := harness.Leader(t, a, b)
+			survivor := others[0]
+			survivor.WaitRoot()
+			user := ask(t, survivor)
+
+			began := time.Now()
+			leader.Signal(signal)
+			// The lease lasts a minute, and a stock candidate would look at it every ten seconds.
+			harness.EventuallyIn(t, 8*time.Second, "the other leads", survivor.Leads)
+			t.Logf("%v to leading: %v", signal, time.Since(began).Round(time.Millisecond))
+			if code := leader.WaitIn(10 * time.Second); code != 0 {
+				t.Errorf("exit code %d", code)
+			}
+			if len(leader.Lines("Stopping", `signal="`+signal.String()+`"`)) != 1 {
+				t.Error("the log does not name the signal")
+			}
+			if terms := leader.Terms(); len(terms) != 1 || terms[0].Reason != "shutdown" {
+				t.Errorf("terms of the one that stopped: %v", terms)
+			}
+			survivor.CreateWorkspace("after")
+			survivor.WaitWorkspace("after")
+			user.mustHaveSucceeded(t)
+		})
+	}
+}
