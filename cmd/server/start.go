@@ -61,6 +61,7 @@ func start(opts *options.Options) error {
 	if err := logsapi.ValidateAndApply(opts.Logs, utilfeature.DefaultFeatureGate); err != nil {
 		return usageError{err}
 	}
+	quieten()
 	defer logs.FlushLogs()
 
 	ctx, stop := untilSignal(context.Background())

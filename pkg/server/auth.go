@@ -83,6 +83,15 @@ func newAuthenticator(p inProcess, clientCA dynamiccertificates.CAContentProvide
 	return union.NewFailOnError(known, anonymous.NewAuthenticator(conditions)), nil
 }
 
+// authenticated returns whether a request is by somebody known. It leaves the request as it is: authenticators take
+// credentials off the one they are given.
+func authenticated(a authenticator.Request) func(*http.Request) bool {
+	return func(req *http.Request) bool {
+		resp, ok, err := a.AuthenticateRequest(req.Clone(req.Context()))
+		return ok && err == nil && resp.User.GetName() != user.Anonymous
+	}
+}
+
 // newAuthorizer lets members of system:masters do all, and everyone read the public paths. Others may do nothing, until
 // a further authorizer is added here.
 func newAuthorizer() (authorizer.Authorizer, error) {

@@ -2,6 +2,8 @@ package server
 
 import (
 	"context"
+	"fmt"
+	"net/http"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
@@ -9,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/server/healthz"
 
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/election/fence"
@@ -45,6 +48,28 @@ func runInformers(ctx context.Context, p *parts, i controllers.Informers) {
 	for gvr, informer := range i.Metadata {
 		p.Go("metadata informer of "+gvr.GroupResource().String(), func() error { return informer.Run(ctx) })
 	}
+}
+
+// informersCheck is for /readyz: a replica is ready when its caches are warm. That the API server's own watch caches are
+// filled follows, as informers read through them. Upstream's storage readiness hook would make /livez wait for etcd too,
+// and then have replicas killed, and gives up after a minute.
+func informersCheck(i controllers.Informers) healthz.HealthChecker {
+	return healthz.NamedCheck("informers", func(*http.Request) error {
+		synced := map[string]<-chan struct{}{
+			"namespaces": i.Namespaces.Synced(), "workspaces": i.Workspaces.Synced(), "logicalclusters": i.LogicalClusters.Synced(),
+		}
+		for gvr, informer := range i.Metadata {
+			synced["metadata of "+gvr.GroupResource().String()] = informer.Synced()
+		}
+		for name, done := range synced {
+			select {
+			case <-done:
+			default:
+				return fmt.Errorf("the informer of %s has not read all objects yet", name)
+			}
+		}
+		return nil
+	})
 }
 
 // deps returns what the controllers of one term get, and a function that closes the term's connections. Controllers of

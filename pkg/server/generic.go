@@ -91,11 +91,14 @@ func (r *run) newAPI(served *served) (*genericapiserver.GenericAPIServer, error)
 	served.configure(c)
 	c.AdmissionControl = admission.NewChainHandler(served.admission(namespaces{r.informers.Namespaces, live{clients}}), &clusters.Gate{Directory: directory})
 	c.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
-		filter := &clusters.Filter{Resolver: directory, InProcess: r.tokens.made, RequestInfo: c.RequestInfoResolver, Serializer: c.Serializer}
+		filter := &clusters.Filter{
+			Resolver: directory, InProcess: r.tokens.made, Authenticated: authenticated(c.Authentication.Authenticator),
+			RequestInfo: c.RequestInfoResolver, Serializer: c.Serializer,
+		}
 		return filter.Wrap(genericapiserver.DefaultBuildHandlerChain(auditCluster(handler), c))
 	}
 	r.shard = newShardCheck(served.client, r.cfg, r.bundle)
-	c.AddReadyzChecks(etcdCheck(served.client, r.cfg.EtcdPrefix), r.shard)
+	c.AddReadyzChecks(etcdCheck(served.client, r.cfg.EtcdPrefix), r.shard, informersCheck(r.informers))
 
 	api, err := c.Complete(nil).New("regent", genericapiserver.NewEmptyDelegate())
 	if err != nil {
@@ -103,10 +106,6 @@ func (r *run) newAPI(served *served) (*genericapiserver.GenericAPIServer, error)
 	}
 	if err := served.install(api); err != nil {
 		return nil, err
-	}
-	// Upstream collects what is to be waited for, but leaves it to us to wait.
-	if err := api.AddPostStartHook("storage-readiness", api.StorageReadinessHook.Hook); err != nil {
-		return nil, fmt.Errorf("cannot wait for storage: %w", err)
 	}
 	api.ShutdownTimeout = r.cfg.ShutdownTimeout / 2
 	return api, r.addHooks(api)

@@ -92,11 +92,53 @@ func TestWithoutEtcdAReplicaIsLiveAndNotReady(t *testing.T) {
 	cfg.EmbeddedEtcd = nil
 	cfg.Etcd.ServerList = []string{"http://127.0.0.1:1"}
 	r := startReplica(t, cfg)
-	if got := r.get(t, "/livez"); got != http.StatusOK {
-		t.Errorf("/livez: %d", got)
+	if got := r.get(t, "/readyz"); got != http.StatusInternalServerError {
+		t.Errorf("/readyz without etcd: %d", got)
 	}
-	if got := r.get(t, "/readyz"); got == http.StatusOK {
-		t.Error("/readyz is ok without etcd")
+	if got := r.get(t, "/livez"); got != http.StatusOK {
+		t.Errorf("/livez without etcd: %d", got)
+	}
+	began := time.Now()
+	if err := r.stop(t); err != nil || time.Since(began) > 10*time.Second {
+		t.Errorf("it took %v to stop, Run returned %v", time.Since(began), err)
+	}
+}
+
+func TestAReplicaGetsReadyWhenItsEtcdComes(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := listener.Addr().(*net.TCPAddr).Port
+	endpoint := "http://" + listener.Addr().String()
+	_ = listener.Close()
+	cfg := config(t, t.TempDir())
+	directory := cfg.EmbeddedEtcd.Directory
+	cfg.EmbeddedEtcd = nil
+	cfg.Etcd.ServerList = []string{endpoint}
+	r := startReplica(t, cfg)
+	late, err := etcd.Start(t.Context(), etcd.Config{Directory: directory, ClientPort: port})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer late.Close()
+	for deadline := time.Now().Add(30 * time.Second); r.get(t, "/readyz") != http.StatusOK; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("not ready although etcd serves")
+		}
+	}
+	if err := r.stop(t); err != nil {
+		t.Errorf("Run returned %v", err)
+	}
+}
+
+// A stranger gets the same answer whether a cluster exists or not, and storage is not asked.
+func TestStrangersDoNotLearnWhichClustersExist(t *testing.T) {
+	r := startReplica(t, config(t, t.TempDir()))
+	for _, path := range []string{"/clusters/system:admin/api", "/clusters/nowhere/api", "/clusters/root:a:b/api"} {
+		if got := r.get(t, path); got != http.StatusUnauthorized {
+			t.Errorf("%s: %d, want 401", path, got)
+		}
 	}
 	if err := r.stop(t); err != nil {
 		t.Errorf("Run returned %v", err)

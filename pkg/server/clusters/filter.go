@@ -18,8 +18,9 @@ import (
 // Resolver finds the logical cluster that a path leads to.
 type Resolver interface {
 	// Resolve returns the name of the logical cluster at path, which is valid and not the wildcard. An error of
-	// k8s.io/apimachinery/pkg/api/errors (NotFound, ServiceUnavailable) is passed on to the client as it is.
-	Resolve(ctx context.Context, path logicalcluster.Path) (logicalcluster.Name, error)
+	// k8s.io/apimachinery/pkg/api/errors (NotFound, ServiceUnavailable) is passed on to the client as it is. Before it
+	// reads from storage it asks mayRead, and returns its error if there is one.
+	Resolve(ctx context.Context, path logicalcluster.Path, mayRead func() error) (logicalcluster.Name, error)
 }
 
 // Filter is the outermost handler: it takes `/clusters/<path>` off a request's URL and puts the logical cluster into
@@ -30,6 +31,10 @@ type Filter struct {
 	// InProcess recognises the requests of this server's own controllers. They name clusters exactly, also ones that
 	// do not exist yet: it is they who make them.
 	InProcess func(*http.Request) bool
+	// Authenticated reports whether it is known who makes a request, which it must not change. It is asked when only
+	// storage can tell where a path leads: strangers get a 401 then, as they would in a cluster that exists, for they
+	// must not be able to make storage busy.
+	Authenticated func(*http.Request) bool
 	// RequestInfo parses the URL within a cluster.
 	RequestInfo apirequest.RequestInfoResolver
 	// Serializer encodes errors.
@@ -87,7 +92,12 @@ func (f *Filter) resolve(req *http.Request, path logicalcluster.Path) (logicalcl
 	if name := logicalcluster.Name(path.String()); f.InProcess(req) && IsValidName(name) {
 		return name, nil
 	}
-	return f.Resolver.Resolve(req.Context(), path)
+	return f.Resolver.Resolve(req.Context(), path, func() error {
+		if !f.Authenticated(req) {
+			return apierrors.NewUnauthorized("Unauthorized")
+		}
+		return nil
+	})
 }
 
 // checkWildcard admits what reads across clusters and cannot be mistaken for one object of one cluster: lists and

@@ -10,7 +10,9 @@ import (
 	"testing"
 
 	"github.com/kcp-dev/logicalcluster/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/sets"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
@@ -19,7 +21,7 @@ import (
 // known resolves what it maps, and every name of a system cluster.
 type known map[string]logicalcluster.Name
 
-func (k known) Resolve(_ context.Context, path logicalcluster.Path) (logicalcluster.Name, error) {
+func (k known) Resolve(_ context.Context, path logicalcluster.Path, _ func() error) (logicalcluster.Name, error) {
 	if isSystem(logicalcluster.Name(path.String())) {
 		return logicalcluster.Name(path.String()), nil
 	}
@@ -33,11 +35,14 @@ func (k known) Resolve(_ context.Context, path logicalcluster.Path) (logicalclus
 }
 
 func newFilter(resolver Resolver) *Filter {
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
 	return &Filter{
-		Resolver:    resolver,
-		InProcess:   func(req *http.Request) bool { return req.Header.Get("In-Process") != "" },
-		RequestInfo: &apirequest.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")},
-		Serializer:  serializer.NewCodecFactory(runtime.NewScheme()),
+		Resolver:      resolver,
+		Authenticated: func(req *http.Request) bool { return req.Header.Get("Authorization") != "" },
+		InProcess:     func(req *http.Request) bool { return req.Header.Get("In-Process") != "" },
+		RequestInfo:   &apirequest.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")},
+		Serializer:    serializer.NewCodecFactory(scheme),
 	}
 }
 
@@ -175,6 +180,6 @@ func FuzzNoURLEscapesItsCluster(f *testing.F) {
 // anything resolves every path to itself.
 type anything struct{}
 
-func (anything) Resolve(_ context.Context, path logicalcluster.Path) (logicalcluster.Name, error) {
+func (anything) Resolve(_ context.Context, path logicalcluster.Path, _ func() error) (logicalcluster.Name, error) {
 	return logicalcluster.Name(path.String()), nil
 }

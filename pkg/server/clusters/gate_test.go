@@ -68,7 +68,7 @@ func TestAPathLeadsThroughWorkspaces(t *testing.T) {
 		"root": "root", "root:a": "x1", "root:a:b": "x2", "x1": "x1", "x1:b": "x2", "system:admin": "system:admin",
 		"root:b": "", "root:a:a": "", "nothing": "", "nothing:a": "", "root:unscheduled": "", "system": "",
 	} {
-		got, err := newDirectory(s).Resolve(t.Context(), logicalcluster.NewPath(path))
+		got, err := newDirectory(s).Resolve(t.Context(), logicalcluster.NewPath(path), anyone)
 		if got != want || (want == "") != apierrors.IsNotFound(err) {
 			t.Errorf("%s leads to %q, %v; want %q", path, got, err, want)
 		}
@@ -77,7 +77,7 @@ func TestAPathLeadsThroughWorkspaces(t *testing.T) {
 
 func TestAnUnknownClusterCostsOneRead(t *testing.T) {
 	s := &stored{}
-	if _, err := newDirectory(s).Resolve(t.Context(), logicalcluster.NewPath("nothing:a:b:c")); !apierrors.IsNotFound(err) {
+	if _, err := newDirectory(s).Resolve(t.Context(), logicalcluster.NewPath("nothing:a:b:c"), anyone); !apierrors.IsNotFound(err) {
 		t.Errorf("got %v", err)
 	}
 	if s.reads != 1 {
@@ -91,7 +91,7 @@ func TestRootIsUnavailableUntilItIsReady(t *testing.T) {
 		if lc != nil {
 			s.clusters[Root] = lc
 		}
-		_, err := newDirectory(s).Resolve(t.Context(), Root.Path())
+		_, err := newDirectory(s).Resolve(t.Context(), Root.Path(), anyone)
 		if seconds, ok := apierrors.SuggestsClientDelay(err); !apierrors.IsServiceUnavailable(err) || !ok || seconds < 1 {
 			t.Errorf("got %v, want unavailable with a delay", err)
 		}
@@ -139,5 +139,21 @@ func TestTheGateFollowsTheClustersState(t *testing.T) {
 		if (err == nil) != c.want || err != nil && !apierrors.IsForbidden(err) {
 			t.Errorf("%s %s %s in %s: %v, want allowed: %t", c.who.GetName(), c.what, c.resource.Resource, c.cluster, err, c.want)
 		}
+	}
+}
+
+func anyone() error { return nil }
+
+func TestWhoMayNotReadIsToldBeforeStorageIsAsked(t *testing.T) {
+	s := &stored{}
+	refused := apierrors.NewUnauthorized("who are you")
+	for _, path := range []string{"nothing", "nothing:a"} {
+		_, err := newDirectory(s).Resolve(t.Context(), logicalcluster.NewPath(path), func() error { return refused })
+		if !apierrors.IsUnauthorized(err) {
+			t.Errorf("%s: %v, want the refusal", path, err)
+		}
+	}
+	if s.reads != 0 {
+		t.Errorf("%d reads", s.reads)
 	}
 }

@@ -32,14 +32,14 @@ type Directory struct {
 
 // Resolve implements Resolver. A path is a cluster's name followed by the names of workspaces, each in the cluster that
 // the one before it leads to.
-func (d *Directory) Resolve(ctx context.Context, path logicalcluster.Path) (logicalcluster.Name, error) {
+func (d *Directory) Resolve(ctx context.Context, path logicalcluster.Path, mayRead func() error) (logicalcluster.Name, error) {
 	segments := splitSegments(path)
-	name, err := d.first(ctx, segments[0])
+	name, err := d.first(ctx, segments[0], mayRead)
 	if err != nil {
 		return "", err
 	}
 	for _, segment := range segments[1:] {
-		if name, err = d.child(ctx, name, segment, path); err != nil {
+		if name, err = d.child(ctx, name, segment, path, mayRead); err != nil {
 			return "", err
 		}
 	}
@@ -48,19 +48,26 @@ func (d *Directory) Resolve(ctx context.Context, path logicalcluster.Path) (logi
 
 // LogicalCluster returns the LogicalCluster of a cluster, or NotFound.
 func (d *Directory) LogicalCluster(ctx context.Context, name logicalcluster.Name) (*corev1alpha1.LogicalCluster, error) {
+	return d.logicalCluster(ctx, name, func() error { return nil })
+}
+
+func (d *Directory) logicalCluster(ctx context.Context, name logicalcluster.Name, mayRead func() error) (*corev1alpha1.LogicalCluster, error) {
 	if lc, ok := d.LogicalClusters.Get(Key{Cluster: name, Name: corev1alpha1.LogicalClusterName}); ok {
 		return lc, nil
+	}
+	if err := mayRead(); err != nil {
+		return nil, err
 	}
 	return d.Live.LogicalCluster(ctx, name)
 }
 
 // first checks that the cluster exists in which a path begins.
-func (d *Directory) first(ctx context.Context, segment string) (logicalcluster.Name, error) {
+func (d *Directory) first(ctx context.Context, segment string, mayRead func() error) (logicalcluster.Name, error) {
 	name := logicalcluster.Name(segment)
 	if isSystem(name) {
 		return name, nil
 	}
-	lc, err := d.LogicalCluster(ctx, name)
+	lc, err := d.logicalCluster(ctx, name, mayRead)
 	switch {
 	case err == nil && (name != Root || lc.Status.Phase == corev1alpha1.LogicalClusterPhaseReady):
 		return name, nil
@@ -73,10 +80,13 @@ func (d *Directory) first(ctx context.Context, segment string) (logicalcluster.N
 }
 
 // child returns the cluster of the workspace with the given name in parent.
-func (d *Directory) child(ctx context.Context, parent logicalcluster.Name, segment string, path logicalcluster.Path) (logicalcluster.Name, error) {
+func (d *Directory) child(ctx context.Context, parent logicalcluster.Name, segment string, path logicalcluster.Path, mayRead func() error) (logicalcluster.Name, error) {
 	ws, ok := d.Workspaces.Get(Key{Cluster: parent, Name: segment})
 	if !ok || ws.Spec.Cluster == "" {
-		var err error
+		err := mayRead()
+		if err != nil {
+			return "", err
+		}
 		if ws, err = d.Live.Workspace(ctx, parent, segment); apierrors.IsNotFound(err) {
 			return "", notFound(path)
 		} else if err != nil {

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"os"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -101,6 +103,8 @@ func (o *Options) Validate() error {
 		bad("--probe-port %d must be between 0 and 65535", o.ProbePort)
 	}
 	errs = append(errs, o.servingFaults()...)
+	errs = append(errs, o.portFaults()...)
+	errs = append(errs, o.missingFiles()...)
 	errs = append(errs, o.Etcd.faults()...)
 	errs = append(errs, o.Audit.Validate()...)
 	errs = append(errs, o.Tracing.Validate()...)
@@ -124,10 +128,52 @@ func (o *Options) servingFaults() []error {
 	return errs
 }
 
+// portFaults are ports given twice.
+func (o *Options) portFaults() []error {
+	var errs []error
+	taken := map[int]string{}
+	for _, port := range []struct {
+		flag   string
+		number int
+	}{{"--secure-port", o.Serving.BindPort}, {"--probe-port", o.ProbePort}, {"--embedded-etcd-client-port", o.Etcd.EmbeddedClientPort}} {
+		if other, ok := taken[port.number]; ok && port.number != 0 {
+			errs = append(errs, fmt.Errorf("%s and %s are both %d: give different ports", other, port.flag, port.number))
+		}
+		taken[port.number] = port.flag
+	}
+	return errs
+}
+
+// missingFiles are files that were named and cannot be read.
+func (o *Options) missingFiles() []error {
+	var errs []error
+	for _, f := range []struct{ flag, name string }{
+		{"--tls-cert-file", o.Serving.ServerCert.CertKey.CertFile},
+		{"--tls-private-key-file", o.Serving.ServerCert.CertKey.KeyFile},
+		{"--etcd-cafile", o.Etcd.Transport.TrustedCAFile},
+		{"--etcd-certfile", o.Etcd.Transport.CertFile},
+		{"--etcd-keyfile", o.Etcd.Transport.KeyFile},
+		{"--client-ca-file", o.ClientCAFile},
+		{"--token-auth-file", o.TokenFile},
+		{"--audit-policy-file", o.Audit.PolicyFile},
+	} {
+		if f.name == "" {
+			continue
+		}
+		file, err := os.Open(f.name)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", f.flag, err))
+			continue
+		}
+		_ = file.Close()
+	}
+	return errs
+}
+
 func (o *EtcdOptions) faults() []error {
 	var errs []error
-	if !strings.HasPrefix(o.Prefix, "/") || strings.HasSuffix(o.Prefix, "/") {
-		errs = append(errs, fmt.Errorf("--etcd-prefix %q must begin with a slash and not end with one", o.Prefix))
+	if !strings.HasPrefix(o.Prefix, "/") || o.Prefix == "/" || path.Clean(o.Prefix) != o.Prefix {
+		errs = append(errs, fmt.Errorf("--etcd-prefix %q must be a path such as /registry: it begins with a slash, does not end with one and has no empty, . or .. elements", o.Prefix))
 	}
 	for _, s := range o.Transport.ServerList {
 		if u, err := url.Parse(s); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {

@@ -2,13 +2,17 @@ package resource
 
 import (
 	"context"
+	"maps"
 
+	"github.com/kcp-dev/logicalcluster/v3"
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage/names"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/regent-project/regent/pkg/server/clusters"
 )
 
 // strategy is a definition in the shape upstream's registry asks for.
@@ -23,10 +27,25 @@ func (s *strategy[T]) GenerateName(base string) string {
 
 func (s *strategy[T]) NamespaceScoped() bool { return s.def.Namespaced }
 
-func (s *strategy[T]) PrepareForCreate(_ context.Context, obj runtime.Object) {
+func (s *strategy[T]) PrepareForCreate(ctx context.Context, obj runtime.Object) {
+	mark(ctx, obj.(T))
 	if s.def.PrepareCreate != nil {
 		s.def.PrepareCreate(obj.(T))
 	}
+}
+
+// mark writes the logical cluster into an object, for the answers to dry runs: what is stored is marked by storage.
+func mark(ctx context.Context, obj Object) {
+	cluster, ok := clusters.From(ctx)
+	if !ok {
+		return
+	}
+	annotations := maps.Clone(obj.GetAnnotations())
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[logicalcluster.AnnotationKey] = cluster.String()
+	obj.SetAnnotations(annotations)
 }
 
 func (s *strategy[T]) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
@@ -45,7 +64,8 @@ func (s *strategy[T]) validate(obj T) field.ErrorList {
 	return errs
 }
 
-func (s *strategy[T]) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
+func (s *strategy[T]) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
+	mark(ctx, obj.(T))
 	if s.def.PrepareUpdate != nil {
 		s.def.PrepareUpdate(obj.(T), old.(T))
 	}
