@@ -2,11 +2,13 @@ package main
 
 import (
 	"bytes"
+	"os"
 	"strings"
 	"testing"
 )
 
 func TestBadInputIsOneLineAndExitCode2(t *testing.T) {
+	t.Chdir(t.TempDir())
 	for _, c := range []struct {
 		args []string
 		want string
@@ -17,6 +19,19 @@ func TestBadInputIsOneLineAndExitCode2(t *testing.T) {
 		{[]string{"start", "--secure-port=many"}, "--secure-port"},
 		{[]string{"start", "--secure-port=0"}, "--secure-port"},
 		{[]string{"start", "--leader-election-lease-duration=15500ms"}, "--leader-election-lease-duration"},
+		{[]string{"start", "--enable-leader-election=false", "--leader-election-renew-deadline=20s"}, "--leader-election-renew-deadline"},
+		{[]string{"start", "--controller-drain-timeout=10s"}, "--controller-drain-timeout"},
+		{[]string{"start", "--etcd-prefix=/a//b"}, "--etcd-prefix"},
+		{[]string{"start", "--etcd-prefix=/a/../b"}, "--etcd-prefix"},
+		{[]string{"start", "--etcd-prefix=/"}, "--etcd-prefix"},
+		{[]string{"start", "--secure-port=7000", "--probe-port=7000"}, "--probe-port"},
+		{[]string{"start", "--secure-port=7000", "--embedded-etcd-client-port=7000"}, "--embedded-etcd-client-port"},
+		{[]string{"start", "--client-ca-file=missing"}, "--client-ca-file"},
+		{[]string{"start", "--token-auth-file=missing"}, "--token-auth-file"},
+		{[]string{"start", "--audit-policy-file=missing"}, "--audit-policy-file"},
+		{[]string{"start", "--etcd-servers=https://127.0.0.1:1", "--etcd-cafile=missing"}, "--etcd-cafile"},
+		{[]string{"start", "--logging-format=verse"}, "verse"},
+		{[]string{"start", "--feature-gates=Verse=true"}, "Verse"},
 	} {
 		var stdout, stderr bytes.Buffer
 		code := run(c.args, &stdout, &stderr)
@@ -25,6 +40,9 @@ func TestBadInputIsOneLineAndExitCode2(t *testing.T) {
 		}
 		if strings.Count(stderr.String(), "\n") != 1 || !strings.Contains(stderr.String(), c.want) {
 			t.Errorf("%q: want one line with %s, got:\n%s", c.args, c.want, stderr.String())
+		}
+		if _, err := os.Stat(".regent"); err == nil {
+			t.Fatalf("%q: something was started", c.args)
 		}
 	}
 }

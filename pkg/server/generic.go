@@ -1,19 +1,15 @@
 package server
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"net/http"
 	"strconv"
-	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/audit"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
-	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/apiserver/pkg/util/compatibility"
 
 	// Metrics of the clients and queues in this process, on /metrics.
@@ -38,8 +34,10 @@ func (s *Server) newGenericConfig() (*genericapiserver.Config, error) {
 	if err := s.authenticate(c); err != nil {
 		return nil, err
 	}
+	// Upstream forgets the port when it cannot listen.
+	address := net.JoinHostPort(s.cfg.Serving.BindAddress.String(), strconv.Itoa(s.cfg.Serving.BindPort))
 	if err := s.cfg.Serving.WithLoopback().ApplyToConfig(c); err != nil {
-		return nil, fmt.Errorf("cannot listen on %s: %w", net.JoinHostPort(s.cfg.Serving.BindAddress.String(), strconv.Itoa(s.cfg.Serving.BindPort)), err)
+		return nil, fmt.Errorf("cannot serve on %s: %w", address, err)
 	}
 	c.SecureServing.ClientCA = s.clientCA
 	c.ExternalAddress = net.JoinHostPort(s.cfg.Host, strconv.Itoa(s.cfg.Serving.BindPort))
@@ -98,7 +96,8 @@ func (r *run) newAPI(served *served) (*genericapiserver.GenericAPIServer, error)
 		return filter.Wrap(genericapiserver.DefaultBuildHandlerChain(auditCluster(handler), c))
 	}
 	r.shard = newShardCheck(served.client, r.cfg, r.bundle)
-	c.AddReadyzChecks(etcdCheck(served.client, r.cfg.EtcdPrefix), r.shard, informersCheck(r.informers))
+	r.etcd = newEtcdCheck(served.client, r.cfg.EtcdPrefix)
+	c.AddReadyzChecks(r.etcd, r.shard, informersCheck(r.informers))
 
 	api, err := c.Complete(nil).New("regent", genericapiserver.NewEmptyDelegate())
 	if err != nil {
@@ -118,20 +117,5 @@ func auditCluster(next http.Handler) http.Handler {
 			audit.AddAuditAnnotation(req.Context(), "kcp.io/cluster", cluster.String())
 		}
 		next.ServeHTTP(w, req)
-	})
-}
-
-// etcdCheckTimeout is how long /readyz waits for etcd.
-const etcdCheckTimeout = 2 * time.Second
-
-// etcdCheck is for /readyz only: an unreachable etcd is no reason to have replicas killed.
-func etcdCheck(client *clientv3.Client, prefix string) healthz.HealthChecker {
-	return healthz.NamedCheck("etcd", func(req *http.Request) error {
-		ctx, cancel := context.WithTimeout(req.Context(), etcdCheckTimeout)
-		defer cancel()
-		if _, err := client.Get(ctx, prefix+"/.health", clientv3.WithKeysOnly()); err != nil {
-			return fmt.Errorf("etcd does not answer: %w", err)
-		}
-		return nil
 	})
 }

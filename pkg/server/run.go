@@ -43,6 +43,7 @@ type run struct {
 
 	host      *rest.Config
 	replica   *loopback
+	etcd      *etcdCheck
 	shard     *shardCheck
 	informers controllers.Informers
 	resources []controllers.Resource
@@ -129,6 +130,10 @@ func (r *run) all() error {
 
 // startProcess starts what lives as long as the process serves.
 func (r *run) startProcess() {
+	r.process.Go("etcd's observer", func() error {
+		tellOfEtcd(r.processCtx, r.etcd.ask)
+		return nil
+	})
 	r.process.Go("shard record", func() error {
 		if err := r.shard.Run(r.processCtx); err != nil {
 			return err

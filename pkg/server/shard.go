@@ -64,7 +64,7 @@ func (c *shardCheck) Run(ctx context.Context) error {
 		if errors.Is(err, errOtherShard) || ctx.Err() != nil {
 			return err
 		}
-		log.Error(err, "Cannot read the shard's record from etcd, trying again", "pause", pause)
+		log.V(2).Info("Cannot read the shard's record from etcd, trying again", "err", err, "pause", pause)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/client-go/metadata"
 )
 
 func TestANamespaceStaysUntilItsFinalizersAreGone(t *testing.T) {
@@ -397,5 +399,39 @@ func TestDiscoveryNamesAreKubectls(t *testing.T) {
 	}
 	if !slices.Contains(got["tenancy.kcp.io/v1alpha1 workspaces"].Categories, "kcp") {
 		t.Error("workspaces are not in the category kcp")
+	}
+}
+
+// Clients that prefer protobuf, as client-go's metadata client does, get JSON where a type does not speak it.
+func TestWhoPrefersProtobufGetsJSONOfKcpTypes(t *testing.T) {
+	s := startShard(t, startEtcd(t), nil)
+	client, err := metadata.NewForConfig(metadata.ConfigFor(s.config("root")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	workspaces := tenancyv1alpha1.SchemeGroupVersion.WithResource("workspaces")
+	for _, name := range []string{"one", "two"} {
+		_, err := s.dynamic(t, "root").Resource(workspaces).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": tenancyv1alpha1.SchemeGroupVersion.String(), "kind": "Workspace",
+			"metadata": map[string]any{"name": name, "finalizers": []any{"example.com/kept"}}, // so that the object is the answer
+		}}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := client.Resource(workspaces).Delete(t.Context(), "one", metav1.DeleteOptions{}); err != nil {
+		t.Errorf("delete: %v", err)
+	}
+	if err := client.Resource(workspaces).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+		t.Errorf("delete collection: %v", err)
+	}
+}
+
+func TestADryRunShowsTheClusterToo(t *testing.T) {
+	s := startShard(t, startEtcd(t), nil)
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x", Annotations: map[string]string{anAnnotation: "forged"}}}
+	got, err := s.kube(t, "aa").CoreV1().ConfigMaps("default").Create(t.Context(), cm, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	if err != nil || got.Annotations[anAnnotation] != "aa" {
+		t.Errorf("%v: annotated with %q, want aa", err, got.Annotations[anAnnotation])
 	}
 }

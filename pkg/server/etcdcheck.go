@@ -1,0 +1,79 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/klog/v2"
+)
+
+const (
+	// etcdCheckTimeout is how long a check waits for etcd.
+	etcdCheckTimeout = 2 * time.Second
+	// etcdCheckPeriod is how often the log's check asks etcd; etcdReminder is how often it repeats bad news.
+	etcdCheckPeriod = 5 * time.Second
+	etcdReminder    = time.Minute
+)
+
+// etcdCheck asks etcd for a linearizable read.
+type etcdCheck struct {
+	client *clientv3.Client
+	key    string
+}
+
+func newEtcdCheck(client *clientv3.Client, prefix string) *etcdCheck {
+	return &etcdCheck{client: client, key: prefix + "/.health"}
+}
+
+// Name implements healthz.HealthChecker.
+func (c *etcdCheck) Name() string { return "etcd" }
+
+// Check implements healthz.HealthChecker. It is for /readyz only: an unreachable etcd is no reason to have replicas
+// killed.
+func (c *etcdCheck) Check(req *http.Request) error { return c.ask(req.Context()) }
+
+func (c *etcdCheck) ask(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, etcdCheckTimeout)
+	defer cancel()
+	if _, err := c.client.Get(ctx, c.key, clientv3.WithKeysOnly()); err != nil {
+		return fmt.Errorf("etcd does not answer: %w", err)
+	}
+	return nil
+}
+
+// tellOfEtcd calls ask again and again until ctx ends, and logs when etcd stops answering, then every minute, and when
+// it answers again. Whoever uses etcd tries on by himself and need not log it.
+func tellOfEtcd(ctx context.Context, ask func(context.Context) error) {
+	log := klog.FromContext(ctx)
+	var since, told time.Time
+	for {
+		err := ask(ctx)
+		now := time.Now()
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil && !since.IsZero():
+			log.Info("etcd answers again", "after", now.Sub(since).Round(time.Second))
+			since, told = time.Time{}, time.Time{}
+		case err != nil:
+			if since.IsZero() {
+				since = now
+			}
+			if told.IsZero() || now.Sub(told) >= etcdReminder {
+				log.Error(err, "This replica is not ready and its requests fail until etcd answers: look after etcd and the way to it", "for", now.Sub(since).Round(time.Second))
+				told = now
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(etcdCheckPeriod):
+		}
+	}
+}
+
+var _ healthz.HealthChecker = (*etcdCheck)(nil)
