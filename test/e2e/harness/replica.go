@@ -135,6 +135,26 @@ func (r *Replica) Metric(sample string) (value float64, found bool) {
 	return 0, false
 }
 
+// MetricSum adds up the samples of a metric whose labels contain all of the given texts.
+func (r *Replica) MetricSum(name string, labels ...string) (sum float64) {
+	_, body := r.Get("/metrics")
+lines:
+	for line := range strings.Lines(body) {
+		if !strings.HasPrefix(line, name+"{") {
+			continue
+		}
+		for _, label := range labels {
+			if !strings.Contains(line, label) {
+				continue lines
+			}
+		}
+		if value, err := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndex(line, " "):]), 64); err == nil {
+			sum += value
+		}
+	}
+	return sum
+}
+
 // Leads reports whether the replica says that it leads.
 func (r *Replica) Leads() bool {
 	v, _ := r.Metric(`leader_election_master_status{name="regent-controllers"}`)

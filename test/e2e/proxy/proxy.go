@@ -1,0 +1,154 @@
+// Package proxy is a TCP proxy on loopback whose network can be made to fail: stalled, or cut.
+package proxy
+
+import (
+	"fmt"
+	"net"
+	"sync"
+)
+
+// Proxy forwards connections to one address. All methods may be called at any time, by anybody.
+type Proxy struct {
+	listener net.Listener
+	target   string
+	serving  sync.WaitGroup
+
+	mu     sync.Mutex
+	change *sync.Cond // of stalled, cut, closed
+	// stalled: connections stay open, and nothing passes. cut: none is open, and new ones are closed at once.
+	stalled, cut, closed bool
+	open                 map[net.Conn]struct{}
+}
+
+// Start returns a proxy to target, as in 127.0.0.1:2379, on a port that the kernel chooses.
+func Start(target string) (*Proxy, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("proxy to %s: %w", target, err)
+	}
+	p := &Proxy{listener: listener, target: target, open: map[net.Conn]struct{}{}}
+	p.change = sync.NewCond(&p.mu)
+	p.serving.Go(p.accept)
+	return p, nil
+}
+
+// Addr is where the proxy listens.
+func (p *Proxy) Addr() string { return p.listener.Addr().String() }
+
+// Stall lets nothing pass any more. Peers notice nothing but silence.
+func (p *Proxy) Stall() { p.set(func() { p.stalled = true }) }
+
+// Cut closes all connections, and new ones as they come.
+func (p *Proxy) Cut() {
+	p.set(func() {
+		p.cut = true
+		p.closeAll()
+	})
+}
+
+// Resume ends Stall and Cut. What was on its way when the proxy stalled arrives now.
+func (p *Proxy) Resume() { p.set(func() { p.stalled, p.cut = false, false }) }
+
+// Close closes everything and returns when all has ended.
+func (p *Proxy) Close() {
+	_ = p.listener.Close()
+	p.set(func() {
+		p.closed = true
+		p.closeAll()
+	})
+	p.serving.Wait()
+}
+
+func (p *Proxy) set(change func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change()
+	p.change.Broadcast()
+}
+
+func (p *Proxy) closeAll() {
+	for c := range p.open {
+		_ = c.Close()
+	}
+}
+
+// enter keeps a connection among the open ones, if there may be any.
+func (p *Proxy) enter(c net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cut || p.closed {
+		_ = c.Close()
+		return false
+	}
+	p.open[c] = struct{}{}
+	return true
+}
+
+func (p *Proxy) leave(c net.Conn) {
+	_ = c.Close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.open, c)
+}
+
+// pass returns when traffic may pass, false if never again.
+func (p *Proxy) pass() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for p.stalled && !p.cut && !p.closed {
+		p.change.Wait()
+	}
+	return !p.cut && !p.closed
+}
+
+func (p *Proxy) accept() {
+	for {
+		c, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		p.serving.Go(func() { p.serve(c) })
+	}
+}
+
+func (p *Proxy) serve(client net.Conn) {
+	if !p.enter(client) {
+		return
+	}
+	defer p.leave(client)
+	if !p.pass() {
+		return
+	}
+	server, err := net.Dial("tcp", p.target)
+	if err != nil || !p.enter(server) {
+		return
+	}
+	defer p.leave(server)
+	var both sync.WaitGroup
+	both.Go(func() { p.copy(server, client) })
+	both.Go(func() { p.copy(client, server) })
+	both.Wait()
+}
+
+// copy ends both connections with either direction: no peer here half-closes.
+func (p *Proxy) copy(to, from net.Conn) {
+	defer func() {
+		_ = to.Close()
+		_ = from.Close()
+	}()
+	buffer := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buffer)
+		if n > 0 {
+			if !p.pass() {
+				return
+			}
+			if _, err := to.Write(buffer[:n]); err != nil {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package e2e
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/regent-project/regent/test/e2e/harness"
+	"github.com/regent-project/regent/test/e2e/proxy"
+)
+
+// leaderBehindAProxy returns a leader that reaches etcd through a proxy, and a replica that reaches it directly and
+// stands for another lease, so that it leaves this one alone.
+func leaderBehindAProxy(t *testing.T) (leader, other *harness.Replica, network *proxy.Proxy) {
+	etcd := harness.StartEtcd(t)
+	network, err := proxy.Start(strings.TrimPrefix(etcd.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(network.Close)
+	shard := harness.NewShard("http://" + network.Addr())
+	// Long enough for what happens between two renewals that get through.
+	shard.Timings = harness.Timings{Lease: 15 * time.Second, Renew: 10 * time.Second, Retry: 500 * time.Millisecond}
+	leader = shard.Start(t, "leader")
+	harness.Leader(t, leader)
+	leader.WaitRoot()
+	shard.Etcd = etcd.URL
+	return leader, shard.Start(t, "other", "--leader-election-name=another"), network
+}
+
+// renewalFailed waits until a renewal has failed, from when on it is tried again and again.
+func renewalFailed(t *testing.T, r *harness.Replica) {
+	t.Helper()
+	// Only the lease is written that often by an idle replica.
+	failed := func() float64 { return r.MetricSum("rest_client_requests_total", `code="<error>"`, `method="PUT"`) }
+	before := failed()
+	harness.Eventually(t, "a renewal fails", func() bool { return failed() > before })
+}
+
+// Facts 1 and 2 of client-go: it would take the lease back, or work on until the renew deadline.
+func TestAForeignTermThatComesAndGoesDuringARenewalEndsOurs(t *testing.T) {
+	leader, other, network := leaderBehindAProxy(t)
+	network.Stall()
+	renewalFailed(t, leader)
+	foreign := other.Overwrite("foreign", 30)
+	foreign.Spec.HolderIdentity = ptr.To("")
+	if _, err := other.Leases().Update(t.Context(), foreign, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if terms := leader.Terms(); len(terms) != 1 || terms[0].Reason != "" {
+		t.Fatalf("the term is over before the leader could know: %v", terms)
+	}
+	network.Resume()
+	mustBeDeposed(t, leader)
+
+	// The lease is free: the next term is another one, and later than the foreign one.
+	harness.Eventually(t, "it leads again", func() bool { return len(leader.Terms()) == 2 && leader.Leads() })
+	if epoch, err := strconv.Atoi(leader.Terms()[1].Epoch); err != nil || epoch <= int(*foreign.Spec.LeaseTransitions) {
+		t.Errorf("the next term has epoch %s, the foreign one had %d", leader.Terms()[1].Epoch, *foreign.Spec.LeaseTransitions)
+	}
+	leader.CreateWorkspace("after")
+	leader.WaitWorkspace("after")
+}
+
+func TestAForeignLeaderThatAppearsWhileRenewalsFailEndsOurTerm(t *testing.T) {
+	leader, other, network := leaderBehindAProxy(t)
+	network.Cut()
+	renewalFailed(t, leader)
+	other.Overwrite("foreign", 600)
+	if terms := leader.Terms(); len(terms) != 1 || terms[0].Reason != "" {
+		t.Fatalf("the term is over before the leader could know: %v", terms)
+	}
+	network.Resume()
+	mustBeDeposed(t, leader)
+	if holder := harness.Holder(leader.Lease()); holder != "foreign" {
+		t.Errorf("the holder is %q: the foreign leader's lease is not ours to touch", holder)
+	}
+	if !leader.Alive() || leader.Leads() {
+		t.Error("want a replica that lives and does not lead")
+	}
+}
+
+// mustBeDeposed waits for the end of the leader's first term: well before the renew deadline, and for the right cause.
+func mustBeDeposed(t *testing.T, leader *harness.Replica) {
+	t.Helper()
+	began := time.Now()
+	harness.EventuallyIn(t, 10*time.Second, "the term ends", func() bool { return leader.Terms()[0].Reason != "" })
+	t.Logf("the term ended %v after the network was back", time.Since(began).Round(time.Millisecond))
+	if reason := leader.Terms()[0].Reason; reason != "deposed" {
+		t.Errorf("the term ended because of %q", reason)
+	}
+}
