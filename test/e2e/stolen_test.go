@@ -19,8 +19,12 @@ func footprintOf(r *harness.Replica) footprint {
 	var least footprint
 	for n := range 10 {
 		var now footprint
+		// Upstream's watch cache leaves a timer of 3 s behind for every read that waited for it: as many as there were
+		// requests lately, and none of a term's.
+		all, timers := r.Goroutines("cacher.(*watchCache).waitUntilFreshLocked")
+		now.goroutines = all - timers
 		// An event handler is a goroutine that delivers.
-		now.goroutines, now.handlers = r.Goroutines("clusters.(*subscription[")
+		_, now.handlers = r.Goroutines("clusters.(*subscription[")
 		now.heap = r.Heap()
 		if n == 0 {
 			least = now
@@ -88,12 +92,12 @@ func TestALeaderThatLosesItsLeaseTwentyTimesLeadsAsTheFirstTime(t *testing.T) {
 	if last.handlers != first.handlers || first.handlers == 0 {
 		t.Errorf("%d event handlers, %d after the first loss", last.handlers, first.handlers)
 	}
-	// A leak of one goroutine per term would show as 19. Fewer are the server's own, which come and go with requests.
-	if last.goroutines > first.goroutines+losses/2 {
+	// A leak of one goroutine per term would show as 19. A few are the server's own, which come and go with requests.
+	if last.goroutines > first.goroutines+losses/4 {
 		t.Errorf("%d goroutines, %d after the first loss", last.goroutines, first.goroutines)
 	}
-	// The watch caches keep what happened lately, and metrics a series per resource: about 2 MiB. kcp grows by 12 a loss.
-	if last.heap > first.heap+8<<20 {
+	// The watch caches keep what happened lately, a few MiB of it. A term's informers, were they kept, would be more.
+	if last.heap > first.heap+5<<20 {
 		t.Errorf("%d KiB of heap, %d after the first loss", last.heap>>10, first.heap>>10)
 	}
 	if lease := r.Lease(); ptr.Deref(lease.Spec.LeaseTransitions, 0) < losses {
