@@ -16,6 +16,7 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/regent-project/regent/cmd/server/dev"
 	"github.com/regent-project/regent/pkg/controllers/catalog"
 	"github.com/regent-project/regent/pkg/server"
 	"github.com/regent-project/regent/pkg/server/options"
@@ -64,7 +65,11 @@ func start(opts *options.Options) error {
 	quieten()
 	defer logs.FlushLogs()
 
-	ctx, stop := untilSignal(context.Background())
+	parentEnded := make(chan struct{})
+	if err := dev.UntilParentEnds(func() { close(parentEnded) }); err != nil {
+		return usageError{err}
+	}
+	ctx, stop := untilSignal(context.Background(), parentEnded)
 	defer stop()
 	s, err := server.New(ctx, cfg)
 	if err != nil {
@@ -77,8 +82,9 @@ func start(opts *options.Options) error {
 	return nil
 }
 
-// untilSignal returns a context that ends at the first SIGTERM or SIGINT. The second ends the process.
-func untilSignal(parent context.Context) (context.Context, func()) {
+// untilSignal returns a context that ends at the first SIGTERM or SIGINT, or when the parent process has ended. A signal
+// after that ends the process.
+func untilSignal(parent context.Context, parentEnded <-chan struct{}) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
@@ -88,6 +94,9 @@ func untilSignal(parent context.Context) (context.Context, func()) {
 		case s := <-signals:
 			klog.FromContext(ctx).Info("Stopping", "signal", s.String())
 			cancel(fmt.Errorf("received signal %q", s))
+		case <-parentEnded:
+			klog.FromContext(ctx).Info("Stopping", "reason", "the parent process has ended")
+			cancel(errors.New("the parent process has ended"))
 		case <-done:
 			return
 		}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/regent-project/regent/cmd/server/dev"
+)
+
+func newDev() *cobra.Command {
+	opts := dev.NewOptions()
+	cmd := &cobra.Command{
+		Use:   "dev [flags] [-- flags of start for every replica]",
+		Short: "Run a whole shard on this machine: etcd, replicas, and a front that leads to one that is ready",
+		Long: `Run a whole shard on this machine, until SIGTERM or SIGINT: an etcd and a front in this process, and replicas in
+processes of their own. Kill any of them: etcd, the front and kubectl live on. Enter starts again what has ended.
+
+The front and admin.kubeconfig are the first shard's. Each further shard has a front of its own, and its root directory
+and admin.kubeconfig in <root-directory>/shard-<n>.`,
+		Example: `  regent dev --replicas=3
+  regent dev -- --leader-election-lease-duration=3s --leader-election-renew-deadline=2s --leader-election-retry-period=500ms`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if cmd.ArgsLenAtDash() != 0 && len(args) > 0 {
+				return noArgs(cmd, args)
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			opts.Start = args
+			if err := opts.Validate(); err != nil {
+				return usageError{err}
+			}
+			ctx, stop := untilSignal(context.Background(), nil)
+			defer stop()
+			err := dev.Run(ctx, dev.Config{Options: opts, Stdout: cmd.OutOrStdout(), Colour: isTerminal(cmd.OutOrStdout()), Again: enters(cmd)})
+			if errors.Is(err, dev.ErrUsage) {
+				return usageError{err}
+			}
+			return err
+		},
+	}
+	opts.AddFlags(cmd.Flags())
+	return cmd
+}
+
+// enters receives a value for each line of input. Nothing can end a read of a terminal, so it goes on for as long as
+// the process.
+func enters(cmd *cobra.Command) <-chan struct{} {
+	lines := make(chan struct{})
+	go func() {
+		for input := bufio.NewScanner(cmd.InOrStdin()); input.Scan(); {
+			lines <- struct{}{}
+		}
+	}()
+	return lines
+}
+
+func isTerminal(w any) bool {
+	file, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

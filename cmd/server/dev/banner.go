@@ -1,0 +1,47 @@
+package dev
+
+import (
+	"fmt"
+	"strings"
+)
+
+// banner tells who is there and what to try: commands that can be pasted as they are.
+func (s *shard) banner(kubectl string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var b strings.Builder
+	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+
+	p("")
+	p("Shard %s is up at %s", s.name, s.url)
+	p("")
+	for _, c := range s.children {
+		leads := ""
+		if c == s.leader {
+			leads = fmt.Sprintf("   leads, epoch %d", s.epoch)
+		}
+		p("  %-12s pid %-8d %s%s", c.name, c.running(), c.url, leads)
+	}
+	p("")
+	p("In another terminal:")
+	p("")
+	p("  export KUBECONFIG=%s", s.kubeconfig)
+	if kubectl != "kubectl" {
+		p("  alias kubectl=%s", kubectl)
+	}
+	p("  echo '%s' | kubectl create -f -", workspace)
+	p("  kubectl get workspaces")
+	p("")
+	p("Who leads:")
+	p("")
+	p("  kubectl --context system:admin get lease -n kube-system regent-controllers")
+	p("")
+	p("Kill the leader, and go on as if nothing had happened; then press Enter here to start it again:")
+	p("")
+	p("  kill -9 %d", s.leader.running())
+	p("")
+	return b.String()
+}
+
+// workspace is the smallest there is.
+const workspace = `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"name":"demo"}}`

@@ -1,0 +1,107 @@
+package dev
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strconv"
+
+	"github.com/spf13/pflag"
+)
+
+// Options are the values of the flags of `dev`.
+type Options struct {
+	// RootDirectory holds everything: keys, kubeconfig, etcd's data.
+	RootDirectory string
+	// SecurePort is the front's; replicas and the fronts of further shards are on the ports after it.
+	SecurePort int
+	// Replicas is how many each shard has, Shards how many shards there are.
+	Replicas, Shards int
+	// Start are further flags of `start`, for every replica.
+	Start []string
+}
+
+// NewOptions returns the defaults.
+func NewOptions() *Options {
+	return &Options{RootDirectory: ".regent", SecurePort: 6443, Replicas: 2, Shards: 1}
+}
+
+// AddFlags adds the flags that set o.
+func (o *Options) AddFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.RootDirectory, "root-directory", o.RootDirectory, "Directory for keys, admin.kubeconfig and etcd's data. Shards after the first have theirs below it.")
+	flags.IntVar(&o.SecurePort, "secure-port", o.SecurePort, "Loopback port of the front, which forwards to ready replicas. The ports after it are the replicas'; then come the front and the replicas of the next shard.")
+	flags.IntVar(&o.Replicas, "replicas", o.Replicas, "Replicas of each shard.")
+	flags.IntVar(&o.Shards, "shards", o.Shards, "Shards. They share one etcd, each below a prefix of its own.")
+}
+
+// most is how many replicas or shards make sense on one machine.
+const most = 16
+
+// Validate returns all faults, each in one line that names its flag. It starts nothing.
+func (o *Options) Validate() error {
+	var errs []error
+	if o.RootDirectory == "" {
+		errs = append(errs, errors.New("--root-directory must not be empty"))
+	}
+	for _, n := range []struct {
+		flag  string
+		value int
+	}{{"--replicas", o.Replicas}, {"--shards", o.Shards}} {
+		if n.value < 1 || n.value > most {
+			errs = append(errs, fmt.Errorf("%s %d must be between 1 and %d", n.flag, n.value, most))
+		}
+	}
+	if len(errs) == 0 {
+		if last := o.front(o.Shards) - 1; o.SecurePort < 1 || last > 65535 {
+			errs = append(errs, fmt.Errorf("--secure-port %d: the ports up to %d are needed, and must be between 1 and 65535", o.SecurePort, last))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// The ports of a shard are its front's and, after it, its replicas'.
+func (o *Options) front(shard int) int            { return o.SecurePort + shard*(o.Replicas+1) }
+func (o *Options) replica(shard, replica int) int { return o.front(shard) + 1 + replica }
+
+// shardName is root for the first.
+func shardName(shard int) string {
+	if shard == 0 {
+		return "root"
+	}
+	return fmt.Sprintf("shard-%d", shard)
+}
+
+// shardDirectory is the root directory of a shard's replicas.
+func (o *Options) shardDirectory(shard int) string {
+	if shard == 0 {
+		return o.RootDirectory
+	}
+	return filepath.Join(o.RootDirectory, shardName(shard))
+}
+
+// etcdPrefix is a shard's.
+func etcdPrefix(shard int) string {
+	if shard == 0 {
+		return "/registry"
+	}
+	return "/registry-" + shardName(shard)
+}
+
+func url(port int) string { return "https://" + address(port) }
+
+func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
+// portsFree fails if somebody listens on a port that is needed.
+func (o *Options) portsFree() error {
+	var errs []error
+	for port := o.SecurePort; port < o.front(o.Shards); port++ {
+		listener, err := net.Listen("tcp", address(port))
+		if err != nil {
+			errs = append(errs, fmt.Errorf("port %d is not free: end what listens on it, or give another --secure-port: %w", port, err))
+			continue
+		}
+		_ = listener.Close()
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,76 @@
+package dev
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"sync"
+)
+
+// output is the terminal, or whatever stands for it, shared line by line.
+type output struct {
+	colour bool
+
+	mu sync.Mutex
+	to io.Writer
+}
+
+// say writes a line of dev's own.
+func (o *output) say(format string, args ...any) {
+	o.line("dev", "1", fmt.Sprintf(format, args...))
+}
+
+// line writes one line, its prefix in a colour if there are any.
+func (o *output) line(prefix, colour, text string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.colour {
+		prefix = "\x1b[" + colour + "m" + prefix + "\x1b[0m"
+	}
+	_, _ = fmt.Fprintf(o.to, "%s | %s\n", prefix, text)
+}
+
+// block writes lines without a prefix, to be copied from the terminal.
+func (o *output) block(text string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	_, _ = io.WriteString(o.to, text)
+}
+
+// prefixed returns a writer of lines that begin with name. Each is also given to see.
+func (o *output) prefixed(name string, see func(line []byte)) *lines {
+	return &lines{out: o, name: name, see: see}
+}
+
+// lines writes whole lines. One goroutine at a time may write.
+type lines struct {
+	out     *output
+	name    string
+	see     func([]byte)
+	partial []byte
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.partial = append(l.partial, p...)
+	for {
+		line, rest, found := bytes.Cut(l.partial, []byte{'\n'})
+		if !found {
+			return len(p), nil
+		}
+		l.emit(line)
+		l.partial = append([]byte(nil), rest...)
+	}
+}
+
+// flush writes what came without an end of line.
+func (l *lines) flush() {
+	if len(l.partial) > 0 {
+		l.emit(l.partial)
+		l.partial = nil
+	}
+}
+
+func (l *lines) emit(line []byte) {
+	l.out.line(l.name, "36", string(line))
+	l.see(line)
+}
