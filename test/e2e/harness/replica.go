@@ -40,6 +40,9 @@ type Replica struct {
 	admin *http.Client
 }
 
+// Name is the one it was started with.
+func (r *Replica) Name() string { return r.name }
+
 // Again starts it anew, after it has ended, and does not wait.
 func (r *Replica) Again() {
 	r.t.Helper()

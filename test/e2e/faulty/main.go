@@ -1,0 +1,124 @@
+// Command faulty is the server with controllers that misbehave beside its own, made as anyone would who embeds it.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/controllers/catalog"
+	"github.com/regent-project/regent/pkg/server"
+	"github.com/regent-project/regent/pkg/server/options"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "faulty:", err)
+		os.Exit(1)
+	}
+}
+
+// run takes the flags of `regent start`, and a few more. A first argument "start" is taken for what it is to regent.
+func run(args []string) error {
+	opts := options.New()
+	flags := pflag.NewFlagSet("faulty", pflag.ContinueOnError)
+	for _, set := range opts.Flags().FlagSets {
+		flags.AddFlagSet(set)
+	}
+	names := flags.StringSlice("faults", nil, "the controllers to add: hangs, panics, fails, constructor-fails, constructor-panics")
+	mended := flags.String("mended", "", "once this file exists, they work as others do")
+	shutdown := flags.Duration("shutdown-timeout", 0, "the server's shutdown timeout")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if err := opts.Validate(); err != nil {
+		return err
+	}
+	registry, err := registry(*names, *mended)
+	if err != nil {
+		return err
+	}
+	cfg, err := opts.Config(registry)
+	if err != nil {
+		return err
+	}
+	cfg.ShutdownTimeout = *shutdown
+
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	s, err := server.New(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	return s.Run(ctx)
+}
+
+// registry is the catalog's and, after it, the faulty ones.
+func registry(names []string, mended string) (*controllers.Registry, error) {
+	sound, err := catalog.Registry()
+	if err != nil {
+		return nil, err
+	}
+	all := slices.Concat(sound.Scoped(controllers.LeaderOnly), sound.Scoped(controllers.EveryReplica))
+	var before []string
+	for _, name := range names {
+		f, ok := faults[name]
+		if !ok {
+			return nil, fmt.Errorf("no controller %q", name)
+		}
+		f.mended = func() bool { _, err := os.Stat(mended); return err == nil }
+		// One after the other, or the first to fail would keep the others from starting.
+		all = append(all, controllers.Descriptor{Name: name, Needs: before, New: f.construct})
+		before = []string{name}
+	}
+	return controllers.NewRegistry(all...)
+}
+
+// fault is a controller that does nothing, and that badly. A nil function is a right one.
+type fault struct {
+	atConstruction func() error
+	whileRunning   func() error
+	hangs          bool
+
+	mended func() bool
+	ready  chan struct{}
+}
+
+var faults = map[string]fault{
+	"hangs":              {hangs: true},
+	"panics":             {whileRunning: func() error { panic("so it panics") }},
+	"fails":              {whileRunning: func() error { return fmt.Errorf("so it fails") }},
+	"constructor-fails":  {atConstruction: func() error { return fmt.Errorf("so it cannot be made") }},
+	"constructor-panics": {atConstruction: func() error { panic("so it panics when made") }},
+}
+
+func (f fault) construct(context.Context, controllers.Deps) (controllers.Controller, error) {
+	if f.atConstruction != nil && !f.mended() {
+		return nil, f.atConstruction()
+	}
+	f.ready = make(chan struct{})
+	return f, nil
+}
+
+// Ready implements controllers.Readier.
+func (f fault) Ready() <-chan struct{} { return f.ready }
+
+// Run implements controllers.Controller.
+func (f fault) Run(ctx context.Context) error {
+	close(f.ready)
+	if f.whileRunning != nil && !f.mended() {
+		return f.whileRunning()
+	}
+	<-ctx.Done()
+	for f.hangs && !f.mended() {
+		time.Sleep(10 * time.Millisecond)
+	}
+	return nil
+}
