@@ -47,11 +47,12 @@ and admin.kubeconfig in <root-directory>/shard-<n>.`,
 	return cmd
 }
 
-// enters receives a value for each line of input. Nothing can end a read of a terminal, so it goes on for as long as
+// enters receives a value for each line of input, and is closed at its end. Nothing can end a read of a terminal, so it goes on for as long as
 // the process.
 func enters(cmd *cobra.Command) <-chan struct{} {
 	lines := make(chan struct{})
 	go func() {
+		defer close(lines)
 		for input := bufio.NewScanner(cmd.InOrStdin()); input.Scan(); {
 			lines <- struct{}{}
 		}

@@ -25,9 +25,9 @@ func (s *shard) banner(kubectl string) string {
 	p("")
 	p("In another terminal:")
 	p("")
-	p("  export KUBECONFIG=%s", s.kubeconfig)
+	p("  export KUBECONFIG=%s", quoted(s.kubeconfig))
 	if kubectl != "kubectl" {
-		p("  alias kubectl=%s", kubectl)
+		p("  alias kubectl=%s", quoted(kubectl))
 	}
 	p("  echo '%s' | kubectl create -f -", workspace)
 	p("  kubectl get workspaces")
@@ -36,10 +36,12 @@ func (s *shard) banner(kubectl string) string {
 	p("")
 	p("  kubectl --context system:admin get lease -n kube-system regent-controllers")
 	p("")
-	p("Kill the leader, and go on as if nothing had happened; then press Enter here to start it again:")
-	p("")
-	p("  kill -9 %d", s.leader.running())
-	p("")
+	if pid := s.leader.running(); pid != 0 { // else it has ended since
+		p("Kill the leader, and go on as if nothing had happened; then press Enter here to start it again:")
+		p("")
+		p("  kill -9 %d", pid)
+		p("")
+	}
 	return b.String()
 }
 

@@ -9,7 +9,9 @@ import (
 	"os/exec"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -34,6 +36,7 @@ type child struct {
 	out       *output
 	leads     func(c *child, epoch int)
 	again     chan struct{} // capacity 1
+	deaf      *atomic.Bool  // nobody can ask for anything any more
 
 	mu  sync.Mutex
 	pid int // 0 if none runs
@@ -56,6 +59,31 @@ func (c *child) startAgain() {
 	default:
 	}
 }
+
+// howToStart says how a process that has ended is started again.
+func (c *child) howToStart() string {
+	if !c.deaf.Load() {
+		return "Press Enter to start it again"
+	}
+	command := []string{"regent"}
+	if self, err := os.Executable(); err == nil {
+		command[0] = quoted(self)
+	}
+	for _, arg := range c.args {
+		command = append(command, quoted(arg))
+	}
+	return "There is no input to press Enter in, so start it in another terminal: " + strings.Join(command, " ")
+}
+
+// quoted is text as a shell takes it for one word.
+func quoted(text string) string {
+	if plain.MatchString(text) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
+
+var plain = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
 
 // run runs the process once: until it ends, or ctx does, when it is asked to stop. It returns how the process ended.
 func (c *child) run(ctx context.Context) (*os.ProcessState, error) {

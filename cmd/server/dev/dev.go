@@ -10,6 +10,7 @@ import (
 	"io"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 
 	"github.com/regent-project/regent/pkg/server/etcd"
 )
@@ -24,7 +25,7 @@ type Config struct {
 	// terminal.
 	Stdout io.Writer
 	Colour bool
-	// Again is received from while replicas run: each value starts those anew that have ended.
+	// Again is received from while replicas run: each value starts those anew that have ended. It may be closed.
 	Again <-chan struct{}
 }
 
@@ -52,9 +53,10 @@ func Run(ctx context.Context, cfg Config) error {
 	defer store.Close()
 
 	out := &output{to: cfg.Stdout, colour: cfg.Colour}
+	deaf := &atomic.Bool{}
 	shards := make([]*shard, cfg.Shards)
 	for i := range shards {
-		if shards[i], err = newShard(cfg, i, store.Endpoint(), out, fail); err != nil {
+		if shards[i], err = newShard(cfg, i, store.Endpoint(), out, deaf, fail); err != nil {
 			for _, s := range shards[:i] {
 				s.close()
 			}
@@ -67,10 +69,17 @@ func Run(ctx context.Context, cfg Config) error {
 	defer fronts.Wait()
 	defer stopFronts()
 	for _, s := range shards {
-		fronts.Go(func() { s.front.run(frontCtx, s.client) })
+		fronts.Go(func() {
+			if err := s.front.run(frontCtx, s.client); err != nil {
+				fail(&fault{err})
+			}
+		})
 		replicas.Go(func() { s.run(ctx) })
 	}
-	replicas.Go(func() { restart(ctx, cfg.Again, shards) })
+	replicas.Go(func() {
+		restart(ctx, cfg.Again, shards)
+		deaf.Store(true)
+	})
 	replicas.Go(func() {
 		select {
 		case <-ctx.Done():
@@ -94,13 +103,16 @@ type fault struct{ error }
 
 func (f *fault) Unwrap() error { return f.error }
 
-// restart passes on each request to start anew what has ended.
+// restart passes on each request to start anew what has ended. It returns when there can be no more.
 func restart(ctx context.Context, again <-chan struct{}, shards []*shard) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-again:
+		case _, more := <-again:
+			if !more {
+				return
+			}
 		}
 		for _, s := range shards {
 			for _, c := range s.children {

@@ -44,18 +44,24 @@ func newFront(address string, backends ...string) (*front, error) {
 	return f, nil
 }
 
-// run forwards until ctx ends, and returns when all connections are closed.
-func (f *front) run(ctx context.Context, client *http.Client) {
+// run forwards until ctx ends, or until it can accept no more, and returns when all connections are closed. It returns
+// an error if ctx was not the reason.
+func (f *front) run(ctx context.Context, client *http.Client) error {
 	var all sync.WaitGroup
 	defer all.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	for _, b := range f.backends {
 		all.Go(func() { b.watch(ctx, client) })
 	}
 	defer context.AfterFunc(ctx, func() { _ = f.listener.Close() })()
 	for {
 		c, err := f.listener.Accept()
+		if err != nil && ctx.Err() != nil {
+			return nil
+		}
 		if err != nil {
-			return
+			return fmt.Errorf("the front at %s accepts no connections any more: %w", f.listener.Addr(), err)
 		}
 		all.Go(func() { f.forward(ctx, c) })
 	}

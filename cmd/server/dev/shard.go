@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/regent-project/regent/pkg/server/pki"
@@ -30,7 +31,7 @@ type shard struct {
 	epoch  int
 }
 
-func newShard(cfg Config, index int, etcd string, out *output, fail context.CancelCauseFunc) (*shard, error) {
+func newShard(cfg Config, index int, etcd string, out *output, deaf *atomic.Bool, fail context.CancelCauseFunc) (*shard, error) {
 	directory := cfg.shardDirectory(index)
 	bundle, err := pki.Ensure(filepath.Join(directory, "pki"))
 	if err != nil {
@@ -47,7 +48,7 @@ func newShard(cfg Config, index int, etcd string, out *output, fail context.Canc
 			name = s.name + "/" + name
 		}
 		s.children = append(s.children, &child{
-			name: name, url: url(port), out: out, leads: s.leads, again: make(chan struct{}, 1),
+			name: name, url: url(port), out: out, leads: s.leads, again: make(chan struct{}, 1), deaf: deaf,
 			args: append([]string{
 				"start",
 				"--root-directory=" + directory,
@@ -114,7 +115,7 @@ func (s *shard) keep(ctx context.Context, c *child) {
 			s.fail(&fault{fmt.Errorf("%s did not understand its flags, its last line says which: %w", c.name, ErrUsage)})
 			return
 		}
-		s.out.say("%s (pid %d) has ended: %v. Press Enter to start it again", c.name, state.Pid(), state)
+		s.out.say("%s (pid %d) has ended: %v. %s", c.name, state.Pid(), state, c.howToStart())
 		select {
 		case <-ctx.Done():
 		case <-c.again:
@@ -127,7 +128,11 @@ func (s *shard) leads(c *child, epoch int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.leader, s.epoch = c, epoch
-	s.out.say("%s leads shard %s, epoch %d. To kill it: kill -9 %d", c.name, s.name, epoch, c.running())
+	text := fmt.Sprintf("%s leads shard %s, epoch %d", c.name, s.name, epoch)
+	if pid := c.running(); pid != 0 { // else it has ended since
+		text += fmt.Sprintf(". To kill it: kill -9 %d", pid)
+	}
+	s.out.say("%s", text)
 }
 
 // announcePeriod is how often root is asked for until it answers.

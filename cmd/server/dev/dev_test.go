@@ -1,0 +1,237 @@
+package dev
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(ParentPipe) != "" {
+		os.Exit(asChild())
+	}
+	goleak.VerifyTestMain(m,
+		// Started by packages' init functions, for the life of the process.
+		goleak.IgnoreAnyFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"),
+		goleak.IgnoreAnyFunction("go.opencensus.io/stats/view.(*worker).start"),
+	)
+}
+
+// asChild is what a child does in these tests: it says that it leads, and lives as long as its parent's pipe.
+func asChild() int {
+	ended := make(chan struct{})
+	if err := UntilParentEnds(func() { close(ended) }); err != nil {
+		return exitUsage
+	}
+	_, _ = os.Stdout.WriteString(`I1121 "Leading" shard="root" epoch=7 reason="test"` + "\nwithout an end of line")
+	<-ended
+	return 0
+}
+
+func TestFaultyOptionsAreRefusedByTheNameOfTheirFlag(t *testing.T) {
+	for flag, change := range map[string]func(*Options){
+		"--root-directory": func(o *Options) { o.RootDirectory = "" },
+		"--replicas":       func(o *Options) { o.Replicas = 0 },
+		"--shards":         func(o *Options) { o.Shards = 17 },
+		"--secure-port":    func(o *Options) { o.SecurePort = 65534 },
+	} {
+		o := NewOptions()
+		change(o)
+		if err := o.Validate(); err == nil || !strings.Contains(err.Error(), flag) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v", flag, err)
+		}
+	}
+	if err := NewOptions().Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPortsDoNotOverlap(t *testing.T) {
+	o := &Options{SecurePort: 6443, Replicas: 3, Shards: 2}
+	var ports []int
+	for s := range o.Shards {
+		ports = append(ports, o.front(s))
+		for r := range o.Replicas {
+			ports = append(ports, o.replica(s, r))
+		}
+	}
+	for i, port := range ports {
+		if port != o.SecurePort+i {
+			t.Fatalf("ports %v, want them in a row", ports)
+		}
+	}
+}
+
+func TestATakenPortIsNamedBeforeAnythingStarts(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	o := NewOptions()
+	o.RootDirectory, o.SecurePort = t.TempDir(), taken.Addr().(*net.TCPAddr).Port
+	err = Run(t.Context(), Config{Options: o, Stdout: io.Discard})
+	if err == nil || !strings.Contains(err.Error(), "--secure-port") {
+		t.Errorf("Run returned %v", err)
+	}
+	if left, _ := os.ReadDir(o.RootDirectory); len(left) != 0 {
+		t.Errorf("it left %v", left)
+	}
+}
+
+// startBackend starts a TLS server that says who it is.
+func startBackend(t *testing.T, name string, ready *atomic.Bool) *httptest.Server {
+	t.Helper()
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/readyz" && !ready.Load() {
+			http.Error(w, "not ready", http.StatusInternalServerError)
+			return
+		}
+		_, _ = io.WriteString(w, name)
+	}))
+	s.StartTLS()
+	return s
+}
+
+func TestTheFrontLeadsOnlyToReplicasThatAreReady(t *testing.T) {
+	var readyA, readyB atomic.Bool
+	a, b := startBackend(t, "a", &readyA), startBackend(t, "b", &readyB)
+	defer a.Close()
+	defer b.Close()
+	f, err := newFront("127.0.0.1:0", a.Listener.Addr().String(), b.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := a.Client() // trusts the certificate that all test servers have
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := f.run(ctx, client); err != nil {
+			t.Error(err)
+		}
+	}()
+	who := func() string {
+		client.CloseIdleConnections() // a new connection is led anew
+		resp, err := client.Get("https://" + f.listener.Addr().String() + "/")
+		if err != nil {
+			return ""
+		}
+		defer func() { _ = resp.Body.Close() }()
+		name, _ := io.ReadAll(resp.Body)
+		return string(name)
+	}
+	until := func(what string, so func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(30 * time.Second); !so(); {
+			if time.Now().After(deadline) {
+				t.Fatal(what)
+			}
+		}
+	}
+	if got := who(); got != "" {
+		t.Errorf("%q answers although nobody is ready", got)
+	}
+	readyB.Store(true)
+	until("b never answers", func() bool { return who() == "b" })
+	for range 10 {
+		if got := who(); got != "b" {
+			t.Fatalf("%q answers, only b is ready", got)
+		}
+	}
+	readyA.Store(true)
+	until("a never answers", func() bool { return who() == "a" })
+	b.CloseClientConnections()
+	b.Close()
+	for range 10 {
+		if got := who(); got != "a" {
+			t.Fatalf("%q answers after b has died", got)
+		}
+	}
+	cancel()
+	<-ended
+	client.CloseIdleConnections()
+}
+
+func TestAChildIsHeardAndEndsWithItsParentsPipe(t *testing.T) {
+	var buffer bytes.Buffer
+	leads := make(chan int, 1)
+	c := &child{name: "replica-0", args: []string{"-test.run=^$"}, out: &output{to: &buffer}, again: make(chan struct{}, 1),
+		leads: func(_ *child, epoch int) { leads <- epoch }}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	type result struct {
+		exit string
+		err  error
+	}
+	ended := make(chan result, 1)
+	go func() {
+		state, err := c.run(ctx)
+		ended <- result{state.String(), err}
+	}()
+	if epoch := <-leads; epoch != 7 {
+		t.Errorf("epoch %d", epoch)
+	}
+	if c.running() == 0 {
+		t.Error("the child has no pid")
+	}
+	cancel() // it does not catch SIGTERM
+	if r := <-ended; r.err != nil || !strings.Contains(r.exit, "terminated") {
+		t.Errorf("the child ended with %q, %v", r.exit, r.err)
+	}
+	if want := "replica-0 | I1121 \"Leading\" shard=\"root\" epoch=7 reason=\"test\"\nreplica-0 | without an end of line\n"; buffer.String() != want {
+		t.Errorf("got %q", buffer.String())
+	}
+	if c.running() != 0 {
+		t.Error("the child still has a pid")
+	}
+}
+
+func TestOnlyDevSetsAParentsPipe(t *testing.T) {
+	t.Setenv(ParentPipe, "1")
+	if err := UntilParentEnds(func() {}); err == nil || !strings.Contains(err.Error(), "regent dev") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestTheBannersCommandsCanBePasted(t *testing.T) {
+	leader := &child{name: "replica-1", url: "https://127.0.0.1:6445", pid: 42}
+	s := &shard{name: "root", url: "https://127.0.0.1:6443", kubeconfig: "/tmp/x/admin.kubeconfig", leader: leader, epoch: 3,
+		children: []*child{{name: "replica-0", url: "https://127.0.0.1:6444", pid: 41}, leader}}
+	got := s.banner("kubectl")
+	for _, want := range []string{
+		"  replica-0    pid 41       https://127.0.0.1:6444\n",
+		"  replica-1    pid 42       https://127.0.0.1:6445   leads, epoch 3\n",
+		"  export KUBECONFIG=/tmp/x/admin.kubeconfig\n",
+		"  kill -9 42\n",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the banner does not say %q:\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, "alias") {
+		t.Error("an alias of kubectl for kubectl")
+	}
+}
+
+func TestAWordIsQuotedForTheShell(t *testing.T) {
+	for text, want := range map[string]string{
+		"--etcd-servers=http://127.0.0.1:2379": "--etcd-servers=http://127.0.0.1:2379",
+		"/tmp/with space":                      "'/tmp/with space'",
+		"it's":                                 `'it'\''s'`,
+	} {
+		if got := quoted(text); got != want {
+			t.Errorf("%s becomes %s, want %s", text, got, want)
+		}
+	}
+}
