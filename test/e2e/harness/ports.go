@@ -2,6 +2,7 @@ package harness
 
 import (
 	"net"
+	"strconv"
 )
 
 // freePorts holds all n listeners before it closes any, so that the ports differ.
@@ -15,4 +16,14 @@ func freePorts(n int) (ports []int, err error) {
 		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
 	}
 	return ports, nil
+}
+
+// PortFree reports whether nobody listens on a loopback port.
+func PortFree(port int) bool {
+	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil {
+		return false
+	}
+	_ = l.Close()
+	return true
 }
