@@ -67,10 +67,15 @@ func (r *Replica) CreateWorkspace(name string) {
 
 // TryCreateWorkspace is CreateWorkspace that returns its error.
 func (r *Replica) TryCreateWorkspace(ctx context.Context, name string) error {
-	_, err := r.Dynamic("root").Resource(Workspaces).Create(ctx, &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": Workspaces.GroupVersion().String(), "kind": "Workspace", "metadata": map[string]any{"name": name},
-	}}, metav1.CreateOptions{})
+	_, err := r.Dynamic("root").Resource(Workspaces).Create(ctx, NewWorkspace(name), metav1.CreateOptions{})
 	return err
+}
+
+// NewWorkspace returns a Workspace to create.
+func NewWorkspace(name string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": Workspaces.GroupVersion().String(), "kind": "Workspace", "metadata": map[string]any{"name": name},
+	}}
 }
 
 // WaitWorkspace waits until a Workspace in root is Ready and answers, and returns the name of its cluster.
