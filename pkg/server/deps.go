@@ -15,6 +15,7 @@ import (
 
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/election/fence"
+	"github.com/regent-project/regent/pkg/server/apis"
 	"github.com/regent-project/regent/pkg/server/clusters"
 )
 
@@ -94,15 +95,15 @@ func (r *run) deps(token fence.Token, user string) (controllers.Deps, func(), er
 	}, own.close, nil
 }
 
-// live reads from storage, as the replica.
-type live struct{ clients controllers.Clients }
+// live reads from storage.
+type live struct{ reader *apis.Reader }
 
-func (l live) Workspace(ctx context.Context, cluster logicalcluster.Name, name string) (*tenancyv1alpha1.Workspace, error) {
-	return l.clients.Workspaces.Get(inCluster(ctx, cluster), name, metav1.GetOptions{})
+func (l *live) Workspace(ctx context.Context, cluster logicalcluster.Name, name string) (*tenancyv1alpha1.Workspace, error) {
+	return l.reader.Workspace(inCluster(ctx, cluster), name)
 }
 
-func (l live) LogicalCluster(ctx context.Context, cluster logicalcluster.Name) (*corev1alpha1.LogicalCluster, error) {
-	return l.clients.LogicalClusters.Get(inCluster(ctx, cluster), corev1alpha1.LogicalClusterName, metav1.GetOptions{})
+func (l *live) LogicalCluster(ctx context.Context, cluster logicalcluster.Name) (*corev1alpha1.LogicalCluster, error) {
+	return l.reader.LogicalCluster(inCluster(ctx, cluster))
 }
 
 // inCluster leaves nothing of a request's context but its end: the read is the server's own, not part of the request's

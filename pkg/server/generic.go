@@ -83,11 +83,11 @@ func (r *run) newAPI(served *served) (*genericapiserver.GenericAPIServer, error)
 	directory := &clusters.Directory{
 		Workspaces:      r.informers.Workspaces,
 		LogicalClusters: r.informers.LogicalClusters,
-		Live:            live{clients},
+		Live:            &served.live,
 	}
 	c := r.generic
 	served.configure(c)
-	c.AdmissionControl = admission.NewChainHandler(served.admission(namespaces{r.informers.Namespaces, live{clients}}), &clusters.Gate{Directory: directory})
+	c.AdmissionControl = admission.NewChainHandler(served.admission(r.informers.Namespaces), &clusters.Gate{Directory: directory})
 	c.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
 		filter := &clusters.Filter{
 			Resolver: directory, InProcess: r.tokens.made, Authenticated: authenticated(c.Authentication.Authenticator),

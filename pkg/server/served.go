@@ -7,7 +7,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/admission"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -28,6 +27,8 @@ type served struct {
 	storage   *storage.Client
 	client    *clientv3.Client
 	resources []controllers.Resource
+	// live can be used when install has returned.
+	live live
 }
 
 // newServed does not wait for etcd.
@@ -46,12 +47,13 @@ func newServed(_ context.Context, transport storagebackend.TransportConfig, cfg 
 func (s *served) configure(config *genericapiserver.Config) { apis.Configure(config) }
 
 // admission returns what writes must pass.
-func (s *served) admission(namespaces namespaces) admission.Interface {
-	return &apisadmission.NamespaceLifecycle{Namespaces: namespaces}
+func (s *served) admission(informer *clusters.Informer[*corev1.Namespace]) admission.Interface {
+	return &apisadmission.NamespaceLifecycle{Namespaces: namespaces{informer, &s.live}}
 }
 
-func (s *served) install(server *genericapiserver.GenericAPIServer) error {
-	return apis.Install(server, apis.NewGetter(s.storage))
+func (s *served) install(server *genericapiserver.GenericAPIServer) (err error) {
+	s.live.reader, err = apis.Install(server, apis.NewGetter(s.storage))
+	return err
 }
 
 // close comes after the server has destroyed its stores.
@@ -60,7 +62,7 @@ func (s *served) close() { _ = s.storage.Close() }
 // namespaces finds namespaces for admission.
 type namespaces struct {
 	informer *clusters.Informer[*corev1.Namespace]
-	live     live
+	live     *live
 }
 
 func (n namespaces) Cached(cluster logicalcluster.Name, name string) (*corev1.Namespace, bool) {
@@ -68,7 +70,7 @@ func (n namespaces) Cached(cluster logicalcluster.Name, name string) (*corev1.Na
 }
 
 func (n namespaces) Live(ctx context.Context, cluster logicalcluster.Name, name string) (*corev1.Namespace, error) {
-	return n.live.clients.Kube.CoreV1().Namespaces().Get(inCluster(ctx, cluster), name, metav1.GetOptions{})
+	return n.live.reader.Namespace(inCluster(ctx, cluster), name)
 }
 
 // Leaving also holds of a cluster whose LogicalCluster has gone; system clusters never leave.

@@ -81,7 +81,7 @@ func serve(t *testing.T, client *storage.Client) (url string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := apis.Install(server, apis.NewGetter(client)); err != nil {
+	if _, err := apis.Install(server, apis.NewGetter(client)); err != nil {
 		t.Fatal(err)
 	}
 	listener := httptest.NewServer(inCluster(server.PrepareRun().Handler))

@@ -32,28 +32,32 @@ func Configure(config *genericapiserver.Config) {
 	config.OpenAPIV3Config.Info.Title = "Regent"
 }
 
-// Install makes the server serve everything, from storage that getter provides. The server destroys that storage when
-// it ends.
-func Install(server *genericapiserver.GenericAPIServer, getter generic.RESTOptionsGetter) error {
+// Install makes the server serve everything, from storage that getter provides, and returns a reader of that storage.
+// The server destroys the storage when it ends.
+func Install(server *genericapiserver.GenericAPIServer, getter generic.RESTOptionsGetter) (*Reader, error) {
 	coreV1, eventsV1, err := core.Storage(Scheme, getter)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	coordinationStorage, err := coordination.Storage(Scheme, getter)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	workspaces, err := tenancy.Storage(Scheme, getter)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	logicalClusters, err := kcpcore.Storage(Scheme, getter)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	reader, err := newReader(coreV1, workspaces, logicalClusters)
+	if err != nil {
+		return nil, err
 	}
 	legacy := newGroup(corev1.GroupName, map[string]map[string]rest.Storage{"v1": coreV1})
 	if err := server.InstallLegacyAPIGroup(genericapiserver.DefaultLegacyAPIPrefix, &legacy); err != nil {
-		return fmt.Errorf("cannot serve core/v1: %w", err)
+		return nil, fmt.Errorf("cannot serve core/v1: %w", err)
 	}
 	for name, storage := range map[string]map[string]map[string]rest.Storage{
 		eventsv1.GroupName:                       {"v1": {"events": eventsV1}},
@@ -66,10 +70,10 @@ func Install(server *genericapiserver.GenericAPIServer, getter generic.RESTOptio
 			group.NegotiatedSerializer = withoutProtobuf{group.NegotiatedSerializer}
 		}
 		if err := server.InstallAPIGroup(&group); err != nil {
-			return fmt.Errorf("cannot serve %s: %w", name, err)
+			return nil, fmt.Errorf("cannot serve %s: %w", name, err)
 		}
 	}
-	return nil
+	return reader, nil
 }
 
 func newGroup(name string, storage map[string]map[string]rest.Storage) genericapiserver.APIGroupInfo {

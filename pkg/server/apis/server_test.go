@@ -38,6 +38,7 @@ func startEtcd(t *testing.T) string {
 type shard struct {
 	url     string
 	storage *storage.Client
+	reader  *Reader
 }
 
 // startShard serves until the test ends. Its clusters exist because they are named.
@@ -62,7 +63,8 @@ func startShard(t *testing.T, endpoint string, plugin admission.Interface) *shar
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Install(server, NewGetter(client)); err != nil {
+	reader, err := Install(server, NewGetter(client))
+	if err != nil {
 		t.Fatal(err)
 	}
 	prepared := server.PrepareRun()
@@ -80,7 +82,7 @@ func startShard(t *testing.T, endpoint string, plugin admission.Interface) *shar
 			t.Error(err)
 		}
 	})
-	s := &shard{url: listener.URL, storage: client}
+	s := &shard{url: listener.URL, storage: client, reader: reader}
 	s.waitReady(t)
 	return s
 }
