@@ -76,8 +76,8 @@ tidy:
 	@for m in $(TOOLS); do (cd test/tools/$$m && echo "$$m: $(GO) mod tidy -diff" && $(GO) mod tidy -diff) || exit 1; done
 
 .PHONY: bench
-bench: ## run the benchmarks
-	$(GO) test -run '^$$' -bench . -benchmem ./pkg/...
+bench: ## measure start, memory and takeover, with real processes (a few minutes)
+	$(GO) test -run '^$$' -bench . -benchtime 3x -timeout 30m ./test/e2e
 
 .PHONY: chaos
 chaos: ## run the long forms: many random scripts, fuzzing, the scenarios again and again (CHAOS=minutes of fuzzing a target)
