@@ -57,6 +57,12 @@ func NewRegistry(descriptors ...Descriptor) (*Registry, error) {
 	return &Registry{descriptors: slices.Clone(descriptors)}, nil
 }
 
+// With returns a registry of r's descriptors and, after them, more; both are validated together, as by NewRegistry. It is
+// how a server of one's own adds controllers to the catalog's.
+func (r *Registry) With(more ...Descriptor) (*Registry, error) {
+	return NewRegistry(slices.Concat(r.descriptors, more)...)
+}
+
 // Scoped returns the descriptors of a scope, in registration order.
 func (r *Registry) Scoped(scope Scope) []Descriptor {
 	var out []Descriptor

@@ -133,3 +133,23 @@ func TestAPanicTellsWhereAndWhatAndKeepsItsStackApart(t *testing.T) {
 }
 
 func panicHere(value any) { panic(value) }
+
+func TestARegistryIsExtendedByMakingAnother(t *testing.T) {
+	ours, err := controllers.NewRegistry(descriptor("ours"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	both, err := ours.With(descriptor("theirs", "ours"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := names(both.Scoped(controllers.LeaderOnly)); !slices.Equal(got, []string{"ours", "theirs"}) {
+		t.Errorf("got %v", got)
+	}
+	if got := names(ours.Scoped(controllers.LeaderOnly)); !slices.Equal(got, []string{"ours"}) {
+		t.Errorf("the first one has changed: %v", got)
+	}
+	if _, err := ours.With(descriptor("ours")); err == nil {
+		t.Error("a name was taken twice")
+	}
+}

@@ -2,7 +2,6 @@ package options_test
 
 import (
 	"context"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
@@ -40,7 +39,7 @@ func Example() {
 		if err != nil {
 			return err
 		}
-		registry, err := controllers.NewRegistry(append(slices.Clone(ours.Scoped(controllers.LeaderOnly)), greeter)...)
+		registry, err := ours.With(greeter)
 		if err != nil {
 			return err // names every faulty entry
 		}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"slices"
 	"syscall"
 	"time"
 
@@ -66,7 +65,7 @@ func registry(names []string, mended string) (*controllers.Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := slices.Concat(sound.Scoped(controllers.LeaderOnly), sound.Scoped(controllers.EveryReplica))
+	var more []controllers.Descriptor
 	var before []string
 	for _, name := range names {
 		f, ok := faults[name]
@@ -75,10 +74,10 @@ func registry(names []string, mended string) (*controllers.Registry, error) {
 		}
 		f.mended = func() bool { _, err := os.Stat(mended); return err == nil }
 		// One after the other, or the first to fail would keep the others from starting.
-		all = append(all, controllers.Descriptor{Name: name, Needs: before, New: f.construct})
+		more = append(more, controllers.Descriptor{Name: name, Needs: before, New: f.construct})
 		before = []string{name}
 	}
-	return controllers.NewRegistry(all...)
+	return sound.With(more...)
 }
 
 // fault is a controller that does nothing, and that badly. A nil function is a right one.
