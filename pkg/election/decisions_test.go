@@ -145,12 +145,16 @@ func TestOnlyTheLastIdentitiesAreRemembered(t *testing.T) {
 }
 
 func TestTheLastEpochOfALeaseIsRefusedButNotThatOfItsSuccessor(t *testing.T) {
-	l := &lock{basis: observation{lease: leaseOf("", 0, 0), highest: 1<<31 - 1}}
+	l := &lock{basis: observation{lease: leaseOf("", 1<<31-1, 0), highest: 1<<31 - 1}}
 	if _, err := l.nextEpoch(); err == nil {
 		t.Error("an epoch that overflows is not refused")
 	}
 	l.basis.lease = nil
 	if epoch, err := l.nextEpoch(); err != nil || epoch != 1 {
 		t.Errorf("a new Lease gets epoch %d, %v; want 1", epoch, err)
+	}
+	l.basis.lease = leaseOf("", 1, 0)
+	if epoch, err := l.nextEpoch(); err != nil || epoch != 2 {
+		t.Errorf("after epoch 1 of the new Lease comes epoch %d, %v; want 2", epoch, err)
 	}
 }

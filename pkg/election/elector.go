@@ -154,6 +154,9 @@ func (e *Elector) campaign(ctx context.Context, seen observation) (claim, error)
 		over:     make(chan struct{}),
 	})
 	if err != nil {
+		if errors.Is(err, errNoEpochLeft) && e.pace.tried != seen.revision { // once, not at every attempt
+			klog.FromContext(ctx).Error(err, "Nobody can lead until the Lease has been deleted")
+		}
 		e.writeFailed(seen)
 		return nil, err
 	}

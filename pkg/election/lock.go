@@ -130,15 +130,19 @@ func (l *lock) acquire(ctx context.Context, lease *coordinationv1.Lease, ler res
 	return nil
 }
 
-// nextEpoch goes on from the highest epoch ever seen, so that epochs grow across a deletion too.
+// errNoEpochLeft is the end of a Lease: no later term can be told from an earlier one.
+var errNoEpochLeft = errors.New("no epoch is left")
+
+// nextEpoch goes on from the highest epoch ever seen, so that epochs grow across a deletion too. Where that cannot be
+// any more, the uid tells a new Lease's terms from the old one's, and epochs grow as long as it lives.
 func (l *lock) nextEpoch() (int32, error) {
 	switch {
 	case l.basis.highest < math.MaxInt32:
 		return int32(l.basis.highest) + 1, nil
-	case l.basis.lease == nil:
-		return 1, nil // the new Lease's uid tells its terms from the old one's
+	case l.basis.epoch() < math.MaxInt32:
+		return int32(l.basis.epoch()) + 1, nil
 	default:
-		return 0, fmt.Errorf("epoch %d is the last that a Lease can hold: delete Lease %s", l.basis.highest, l.Describe())
+		return 0, fmt.Errorf("%w: %d is the last that a Lease can hold: delete Lease %s", errNoEpochLeft, l.basis.highest, l.Describe())
 	}
 }
 
