@@ -4,11 +4,17 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/regent-project/regent/cmd/server/dev"
+	"github.com/regent-project/regent/pkg/server/options"
 )
 
 func newDev() *cobra.Command {
@@ -31,7 +37,7 @@ and admin.kubeconfig in <root-directory>/shard-<n>.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.Start = args
-			if err := opts.Validate(); err != nil {
+			if err := errors.Join(opts.Validate(), startFault(args)); err != nil {
 				return usageError{err}
 			}
 			ctx, stop := untilSignal(context.Background(), nil)
@@ -47,9 +53,36 @@ and admin.kubeconfig in <root-directory>/shard-<n>.`,
 	return cmd
 }
 
+// startFault is what is wrong with the flags of start that every replica is to get.
+func startFault(args []string) error {
+	opts := options.New()
+	flags := pflag.NewFlagSet("start", pflag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	for _, set := range startFlags(opts).FlagSets {
+		flags.AddFlagSet(set)
+	}
+	if err := flags.Parse(args); err != nil {
+		return fmt.Errorf("after --: %w: see regent start --help", err)
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("after --: start takes no arguments, got %q", flags.Arg(0))
+	}
+	for _, own := range dev.Own {
+		if flags.Changed(own) {
+			return fmt.Errorf("after --: --%s is for dev to choose, replicas would not find each other", own)
+		}
+	}
+	if err := opts.Validate(); err != nil {
+		return fmt.Errorf("after --: %w", err)
+	}
+	return nil
+}
+
 // enters receives a value for each line of input, and is closed at its end. Nothing can end a read of a terminal, so it goes on for as long as
 // the process.
 func enters(cmd *cobra.Command) <-chan struct{} {
+	// In the background a read of the terminal fails instead of stopping this process, and etcd with it.
+	signal.Ignore(syscall.SIGTTIN)
 	lines := make(chan struct{})
 	go func() {
 		defer close(lines)

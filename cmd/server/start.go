@@ -37,13 +37,19 @@ controllers as if it were alone; two replicas without the flag do not detect eac
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return start(opts) },
 	}
-	flags := opts.Flags()
-	globalflag.AddGlobalFlags(flags.FlagSet("global"), cmd.Name(), logs.SkipLoggingConfigurationFlags())
+	flags := startFlags(opts)
 	for _, set := range flags.FlagSets {
 		cmd.Flags().AddFlagSet(set)
 	}
 	cliflag.SetUsageAndHelpFunc(cmd, flags, helpWidth)
 	return cmd
+}
+
+// startFlags are all that start takes, in the groups that --help shows. It is called once for each opts.
+func startFlags(opts *options.Options) cliflag.NamedFlagSets {
+	flags := opts.Flags()
+	globalflag.AddGlobalFlags(flags.FlagSet("global"), "start", logs.SkipLoggingConfigurationFlags())
+	return flags
 }
 
 // start runs a replica and returns when it has ended.

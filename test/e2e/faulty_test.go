@@ -92,37 +92,56 @@ func TestAReplicaWhoseControllersFailLeavesTheLeaseToOthersAndLivesOn(t *testing
 
 // I1, I6.
 func TestAReplicaWhoseControllerHangsIsQuarantinedUntilItReturns(t *testing.T) {
-	// One fails, so the term ends; the other does not notice.
-	shard, faulty, mend := startFaulty(t, "hangs,fails")
-	harness.Eventually(t, "it is quarantined", func() bool { return len(faulty.Lines("Quarantined")) == 1 })
-	harness.Eventually(t, "the log names the late controller", func() bool { return len(faulty.Lines("Controller is late", `controller="hangs"`)) == 1 })
-	if !strings.Contains(faulty.Log(), "main.fault.Run") {
-		t.Error("the log does not show where the late controller hangs")
-	}
-	if holder := harness.Holder(faulty.Lease()); holder == "" {
-		t.Error("the lease is released although a controller still works")
-	}
+	for name, c := range map[string]struct {
+		faults string
+		end    func(t *testing.T, faulty *harness.Replica) // how the term ends, if not by itself
+		reason string
+	}{
+		// One fails, so the term ends; the other does not notice.
+		"another fails": {"hangs,fails", func(*testing.T, *harness.Replica) {}, "failed"},
+		// The stranger is never seen again, so the lease could be won from the second after.
+		"deposed": {"hangs", func(t *testing.T, faulty *harness.Replica) {
+			harness.Leader(t, faulty)
+			faulty.Overwrite("stranger", 1)
+		}, "deposed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			shard, faulty, mend := startFaulty(t, c.faults)
+			c.end(t, faulty)
+			harness.Eventually(t, "it is quarantined", func() bool { return len(faulty.Lines("Quarantined")) == 1 })
+			harness.Eventually(t, "the log names the late controller", func() bool { return len(faulty.Lines("Controller is late", `controller="hangs"`)) == 1 })
+			if !strings.Contains(faulty.Log(), "main.fault.Run") {
+				t.Error("the log does not show where the late controller hangs")
+			}
+			if holder := harness.Holder(faulty.Lease()); holder == "" {
+				t.Error("the lease is released although a controller still works")
+			}
 
-	began := time.Now()
-	sound := shard.Start(t, "sound", "--faults=")
-	harness.Eventually(t, "the sound replica leads", sound.Leads)
-	t.Logf("lease %v, %v from the sound replica's start to leading", shard.Timings.Lease, time.Since(began).Round(time.Millisecond))
-	faulty.CreateWorkspace("during")
-	sound.WaitWorkspace("during")
-	if faulty.Leads() || len(faulty.Terms()) != 1 || faulty.Status("/livez") != 200 || faulty.Status("/readyz") != 200 {
-		t.Errorf("want a replica that serves and does not stand for election, its terms: %v", faulty.Terms())
-	}
+			began := time.Now()
+			sound := shard.Start(t, "sound", "--faults=")
+			harness.Eventually(t, "the sound replica leads", sound.Leads)
+			t.Logf("lease %v, %v from the sound replica's start to leading", shard.Timings.Lease, time.Since(began).Round(time.Millisecond))
+			faulty.CreateWorkspace("during")
+			sound.WaitWorkspace("during")
+			if faulty.Leads() || faulty.Status("/livez") != 200 || faulty.Status("/readyz") != 200 {
+				t.Error("want a replica that serves and does not lead")
+			}
+			if terms := faulty.Terms(); len(terms) != 1 || terms[0].Reason != c.reason {
+				t.Errorf("terms %v, want one that has ended because of %q", terms, c.reason)
+			}
 
-	mend()
-	harness.Eventually(t, "the late controller's return is logged", func() bool { return len(faulty.Lines("Late controllers have returned", "hangs")) == 1 })
-	sound.Signal(syscall.SIGTERM)
-	if code := sound.Wait(); code != 0 {
-		t.Errorf("the sound replica ended with %d", code)
+			mend()
+			harness.Eventually(t, "the late controller's return is logged", func() bool { return len(faulty.Lines("Late controllers have returned", "hangs")) == 1 })
+			sound.Signal(syscall.SIGTERM)
+			if code := sound.Wait(); code != 0 {
+				t.Errorf("the sound replica ended with %d", code)
+			}
+			harness.Eventually(t, "it leads again", faulty.Leads)
+			faulty.CreateWorkspace("after")
+			faulty.WaitWorkspace("after")
+			faulty.Terms()
+		})
 	}
-	harness.Eventually(t, "it leads again", faulty.Leads)
-	faulty.CreateWorkspace("after")
-	faulty.WaitWorkspace("after")
-	faulty.Terms()
 }
 
 // I6.

@@ -88,7 +88,7 @@ func TestAForeignLeaderThatAppearsWhileRenewalsFailEndsOurTerm(t *testing.T) {
 func mustBeDeposed(t *testing.T, leader *harness.Replica) {
 	t.Helper()
 	began := time.Now()
-	harness.EventuallyIn(t, 10*time.Second, "the term ends", func() bool { return leader.Terms()[0].Reason != "" })
+	harness.EventuallyIn(t, leader.Timings().Renew/2, "the term ends", func() bool { return leader.Terms()[0].Reason != "" })
 	t.Logf("the term ended %v after the network was back", time.Since(began).Round(time.Millisecond))
 	if reason := leader.Terms()[0].Reason; reason != "deposed" {
 		t.Errorf("the term ended because of %q", reason)

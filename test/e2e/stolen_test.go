@@ -12,7 +12,7 @@ import (
 )
 
 // footprint is what a replica has open while it leads.
-type footprint struct{ goroutines, handlers, heap int }
+type footprint struct{ goroutines, handlers, heap, descriptors int }
 
 // footprintOf takes the smallest of several looks: watches time out and come back, requests come and go.
 func footprintOf(r *harness.Replica) footprint {
@@ -25,11 +25,14 @@ func footprintOf(r *harness.Replica) footprint {
 		now.goroutines = all - timers
 		// An event handler is a goroutine that delivers.
 		_, now.handlers = r.Goroutines("clusters.(*subscription[")
-		now.heap = r.Heap()
+		now.heap, now.descriptors = r.Heap(), r.Descriptors()
 		if n == 0 {
 			least = now
 		}
-		least = footprint{min(least.goroutines, now.goroutines), min(least.handlers, now.handlers), min(least.heap, now.heap)}
+		least = footprint{
+			min(least.goroutines, now.goroutines), min(least.handlers, now.handlers),
+			min(least.heap, now.heap), min(least.descriptors, now.descriptors),
+		}
 	}
 	return least
 }
@@ -38,7 +41,6 @@ func footprintOf(r *harness.Replica) footprint {
 func TestALeaderThatLosesItsLeaseTwentyTimesLeadsAsTheFirstTime(t *testing.T) {
 	const losses = 20
 	shard := harness.NewShard(harness.StartEtcd(t).URL)
-	shard.Timings = harness.Timings{Lease: 2 * time.Second, Renew: 1500 * time.Millisecond, Retry: 300 * time.Millisecond}
 	r := shard.Start(t, "a")
 	r.WaitRoot()
 	pid := r.PID()
@@ -48,12 +50,12 @@ func TestALeaderThatLosesItsLeaseTwentyTimesLeadsAsTheFirstTime(t *testing.T) {
 	var slowest time.Duration
 	for n := range losses {
 		terms := len(r.Terms())
-		began := time.Now()
 		if n%2 == 0 {
 			r.Overwrite(fmt.Sprintf("somebody-else-%d", n), 1)
 		} else if err := r.Leases().Delete(t.Context(), harness.LeaseName, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
+		began := time.Now()
 		// The log tells, even if the next term begins before anybody could look at a gauge.
 		harness.Eventually(t, "the term ends", func() bool { return r.Terms()[terms-1].Reason != "" })
 		took := time.Since(began)
@@ -81,8 +83,8 @@ func TestALeaderThatLosesItsLeaseTwentyTimesLeadsAsTheFirstTime(t *testing.T) {
 		}
 	}
 	last = footprintOf(r)
-	t.Logf("after  1 loss:   %d goroutines, %d event handlers, %d KiB of heap", first.goroutines, first.handlers, first.heap>>10)
-	t.Logf("after %d losses: %d goroutines, %d event handlers, %d KiB of heap", losses, last.goroutines, last.handlers, last.heap>>10)
+	t.Logf("after  1 loss:   %d goroutines, %d event handlers, %d open files and connections, %d KiB of heap", first.goroutines, first.handlers, first.descriptors, first.heap>>10)
+	t.Logf("after %d losses: %d goroutines, %d event handlers, %d open files and connections, %d KiB of heap", losses, last.goroutines, last.handlers, last.descriptors, last.heap>>10)
 	t.Logf("slowest to stop: %v", slowest.Round(time.Millisecond))
 	user.mustHaveSucceeded(t)
 
@@ -95,6 +97,10 @@ func TestALeaderThatLosesItsLeaseTwentyTimesLeadsAsTheFirstTime(t *testing.T) {
 	// A leak of one goroutine per term would show as 19. A few are the server's own, which come and go with requests.
 	if last.goroutines > first.goroutines+losses/4 {
 		t.Errorf("%d goroutines, %d after the first loss", last.goroutines, first.goroutines)
+	}
+	// A term has at least one connection of its own.
+	if last.descriptors > first.descriptors+losses/4 {
+		t.Errorf("%d open files and connections, %d after the first loss", last.descriptors, first.descriptors)
 	}
 	// The watch caches keep what happened lately, a few MiB of it. A term's informers, were they kept, would be more.
 	if last.heap > first.heap+5<<20 {

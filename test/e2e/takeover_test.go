@@ -27,24 +27,21 @@ func TestTwoReplicasOneLeadsAndBothServe(t *testing.T) {
 			r.WaitWorkspace(name)
 		}
 	}
-	var lists [2][]string
-	for i, r := range []*harness.Replica{a, b} {
+	list := func(r *harness.Replica) (all []string) {
 		list, err := r.Dynamic("root").Resource(harness.Workspaces).List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, w := range list.Items {
-			lists[i] = append(lists[i], fmt.Sprint(w.GetName(), w.GetUID(), w.GetResourceVersion()))
+			all = append(all, fmt.Sprint(w.GetName(), w.GetUID(), w.GetResourceVersion()))
 		}
+		return all
 	}
-	if !slices.Equal(lists[0], lists[1]) || len(lists[0]) != 2 {
-		t.Errorf("the replicas list different objects:\n%v\n%v", lists[0], lists[1])
-	}
-	for n := range 20 {
-		if a.Leads() == b.Leads() {
-			t.Errorf("look %d: a leads: %v, b leads: %v", n, a.Leads(), b.Leads())
-		}
-	}
+	harness.Eventually(t, "both replicas list the same two objects", func() bool {
+		fromA, fromB := list(a), list(b)
+		return slices.Equal(fromA, fromB) && len(fromA) == 2
+	})
+	harness.Throughout(t, 2*shard.Timings.Lease, "one leads, and the other does not", func() bool { return a.Leads() != b.Leads() })
 	if terms := append(a.Terms(), b.Terms()...); len(terms) != 1 || terms[0].Reason != "" {
 		t.Errorf("terms %v, want one that goes on", terms)
 	}

@@ -27,6 +27,11 @@ func NewOptions() *Options {
 	return &Options{RootDirectory: ".regent", SecurePort: 6443, Replicas: 2, Shards: 1}
 }
 
+// Own are the flags of `start` that dev sets for each replica.
+var Own = []string{
+	"root-directory", "shard-name", "secure-port", "shard-base-url", "etcd-servers", "etcd-prefix", "enable-leader-election", "bind-address",
+}
+
 // AddFlags adds the flags that set o.
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.RootDirectory, "root-directory", o.RootDirectory, "Directory for keys, admin.kubeconfig and etcd's data. Shards after the first have theirs below it.")

@@ -43,16 +43,18 @@ func Holder(lease *coordinationv1.Lease) string {
 // Leader waits until exactly one of the replicas leads, and returns it and the others.
 func Leader(t testing.TB, replicas ...*Replica) (leader *Replica, others []*Replica) {
 	t.Helper()
-	Eventually(t, "one leads", func() bool {
+	Eventually(t, "exactly one leads", func() bool {
 		leader, others = nil, nil
+		leaders := 0
 		for _, r := range replicas {
-			if r.Leads() && leader == nil {
+			if r.Leads() {
 				leader = r
+				leaders++
 			} else {
 				others = append(others, r)
 			}
 		}
-		return leader != nil
+		return leaders == 1
 	})
 	return leader, others
 }

@@ -33,6 +33,18 @@ func EventuallyIn(t testing.TB, within time.Duration, what string, so func() boo
 	}
 }
 
+// Throughout checks again and again, for a while, that what is so.
+func Throughout(t testing.TB, while time.Duration, what string, so func() bool) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(while); time.Now().Before(end); <-tick.C {
+		if !so() {
+			t.Fatalf("not so: %s", what)
+		}
+	}
+}
+
 // Process is a process that a test started. It is killed when the test ends, if it still runs.
 type Process struct {
 	t       testing.TB

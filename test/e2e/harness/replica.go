@@ -43,6 +43,19 @@ type Replica struct {
 // Name is the one it was started with.
 func (r *Replica) Name() string { return r.name }
 
+// Timings are those of its election.
+func (r *Replica) Timings() Timings { return r.shard.Timings }
+
+// Descriptors counts what the process has open: connections, files.
+func (r *Replica) Descriptors() int {
+	r.t.Helper()
+	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", r.PID()))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return len(open)
+}
+
 // Again starts it anew, after it has ended, and does not wait.
 func (r *Replica) Again() {
 	r.t.Helper()
