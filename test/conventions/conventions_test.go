@@ -22,13 +22,15 @@ type pkg struct {
 	Dir, ImportPath, Doc string
 	GoFiles, Imports     []string
 	Deps                 []string
+	TestGoFiles          []string
+	XTestGoFiles         []string
 }
 
 func (p pkg) short() string { return strings.TrimPrefix(p.ImportPath, module) }
 
 func packages(t *testing.T) []pkg {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-json=Dir,ImportPath,Doc,GoFiles,Imports,Deps", module+"...").Output()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-json=Dir,ImportPath,Doc,GoFiles,Imports,Deps,TestGoFiles,XTestGoFiles", module+"...").Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
 	}
@@ -69,7 +71,10 @@ var layers = []struct {
 	{"pkg/controllers/controllertest", []string{"pkg/controllers", "pkg/controllers/*", "pkg/election/fence", "pkg/server/clusters"}},
 	{"pkg/controllers/content", []string{"pkg/controllers", "pkg/server/clusters"}},
 	{"pkg/controllers/catalog", []string{"pkg/controllers", "pkg/controllers/*"}},
-	{"pkg/controllers/*", []string{"pkg/controllers", "pkg/controllers/loop", "pkg/controllers/bootstrap", "pkg/controllers/content", "pkg/server/clusters"}},
+	{"pkg/controllers/namespace", []string{"pkg/controllers", "pkg/controllers/loop", "pkg/controllers/bootstrap", "pkg/controllers/content", "pkg/server/clusters"}},
+	{"pkg/controllers/garbagecollector", []string{"pkg/controllers", "pkg/controllers/loop", "pkg/controllers/bootstrap", "pkg/controllers/content", "pkg/server/clusters"}},
+	{"pkg/controllers/logicalcluster", []string{"pkg/controllers", "pkg/controllers/loop", "pkg/controllers/bootstrap", "pkg/controllers/content", "pkg/server/clusters"}},
+	{"pkg/controllers/*", []string{"pkg/controllers", "pkg/controllers/loop", "pkg/controllers/bootstrap", "pkg/server/clusters"}},
 
 	{"pkg/server", []string{"pkg/election", "pkg/election/fence", "pkg/controllers", "pkg/controllers/supervisor", "pkg/server/*"}},
 	{"pkg/server/options", []string{"pkg/controllers", "pkg/election", "pkg/server", "pkg/server/etcd"}},
@@ -136,7 +141,7 @@ func TestEveryPackageSaysWhatItIs(t *testing.T) {
 func TestNamesSayWhatThingsAre(t *testing.T) {
 	empty := regexp.MustCompile(`(?i)(^|[/_])(util|utils|helper|helpers|common|manager|wrapper|misc|master)s?(_test)?(\.go)?$`)
 	for _, p := range packages(t) {
-		for _, f := range p.GoFiles {
+		for _, f := range slices.Concat(p.GoFiles, p.TestGoFiles, p.XTestGoFiles) {
 			if name := p.short() + "/" + f; empty.MatchString(p.short()) || empty.MatchString(name) {
 				t.Errorf("%s: name it for what it does", name)
 			}
@@ -146,11 +151,11 @@ func TestNamesSayWhatThingsAre(t *testing.T) {
 
 // The calls that have no place in the product, with what to use instead.
 var banned = map[*regexp.Regexp]string{
-	regexp.MustCompile(`klog\.(Info|Infof|InfoS|Warning|Warningf|Error|Errorf|ErrorS|Fatal|Fatalf|Background|TODO)\(`): "klog.FromContext(ctx)",
-	regexp.MustCompile(`context\.TODO\(\)`):      "the caller's context",
-	regexp.MustCompile(`\btime\.Sleep\(`):        "a timer beside ctx.Done()",
-	regexp.MustCompile(`leaderelection\.RunOr`):  "package election, which alone enters it",
-	regexp.MustCompile(`http\.DefaultTransport`): "a transport of its own, that ends with its owner",
+	regexp.MustCompile(`klog\.((V\([^)]*\)\.)?(Info|Warning|Error|Fatal|Exit)\w*|Background|TODO)\(`): "klog.FromContext(ctx)",
+	regexp.MustCompile(`context\.TODO\(\)`):                                                           "the caller's context",
+	regexp.MustCompile(`\btime\.Sleep\(`):                                                             "a timer beside ctx.Done()",
+	regexp.MustCompile(`leaderelection\.RunOr`):                                                       "package election, which alone enters it",
+	regexp.MustCompile(`http\.DefaultTransport`):                                                      "a transport of its own, that ends with its owner",
 }
 
 func TestProductCodeDoesNotCall(t *testing.T) {

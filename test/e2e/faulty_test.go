@@ -116,6 +116,8 @@ func TestAReplicaWhoseControllerHangsIsQuarantinedUntilItReturns(t *testing.T) {
 			if holder := harness.Holder(faulty.Lease()); holder == "" {
 				t.Error("the lease is released although a controller still works")
 			}
+			// Long enough for the lease to expire.
+			harness.Throughout(t, shard.Timings.Lease, "it does not stand for election", func() bool { return !faulty.Leads() && len(faulty.Terms()) == 1 })
 
 			began := time.Now()
 			sound := shard.Start(t, "sound", "--faults=")

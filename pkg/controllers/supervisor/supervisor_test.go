@@ -417,11 +417,11 @@ func TestI1NothingRunsOnceRunHasReturned(t *testing.T) {
 
 func TestTheFirstFailureIsToldBeforeTheOthersHaveJoined(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		broken, returns := errors.New("broken"), make(chan struct{})
+		broken, hangs, returns := errors.New("broken"), make(chan struct{}), make(chan struct{})
 		told := make(chan error, 2)
 		_, ended, _ := supervise(t, supervisor.Config{OnFailure: func(err error) { told <- err }},
-			descriptor("hangs", func(context.Context) error { <-returns; return nil }),
-			descriptor("breaks", func(context.Context) error { return broken }),
+			descriptor("hangs", func(context.Context) error { close(hangs); <-returns; return nil }),
+			descriptor("breaks", func(context.Context) error { <-hangs; return broken }), // else the other may never start
 			descriptor("breaks-later", func(ctx context.Context) error { <-ctx.Done(); panic("too") }))
 		expectRunning(t, ended)
 		failure, ok := errors.AsType[*supervisor.ControllerError](<-told)
