@@ -178,11 +178,12 @@ func kubectlPatch(t *testing.T, k kubectl) {
 			t.Errorf("%s patch: %q", kind, value)
 		}
 	}
-	// Upstream's own types know strategic merges, kcp's are like custom resources.
+	// kcp's types take the same three.
 	ws := kubectl{k.Replica, "root"}
 	ws.run("patch", "workspace", "team", "--type=merge", "-p", `{"metadata":{"annotations":{"merge":"yes"}}}`)
+	ws.run("patch", "workspace", "team", "--type=strategic", "-p", `{"metadata":{"annotations":{"strategic":"yes"}}}`)
 	ws.run("patch", "workspace", "team", "--type=json", "-p", `[{"op":"add","path":"/metadata/annotations/json","value":"yes"}]`)
-	mustContain(t, ws.field("workspace/team", ".metadata.annotations"), `"merge":"yes"`, `"json":"yes"`)
+	mustContain(t, ws.field("workspace/team", ".metadata.annotations"), `"merge":"yes"`, `"strategic":"yes"`, `"json":"yes"`)
 }
 
 func kubectlLabel(t *testing.T, k kubectl) {

@@ -207,12 +207,14 @@ func TestBadFlagsStartNothing(t *testing.T) {
 			root := filepath.Join(directory, "root")
 			cmd := exec.CommandContext(t.Context(), harness.Binary("regent"), append([]string{"start", "--root-directory=" + root}, c.args...)...)
 			cmd.Dir = directory
-			out, err := cmd.CombinedOutput()
+			var stderr strings.Builder
+			cmd.Stderr = &stderr
+			stdout, err := cmd.Output()
 			if err == nil || cmd.ProcessState.ExitCode() != 2 {
 				t.Errorf("exit code %d, want 2", cmd.ProcessState.ExitCode())
 			}
-			if said := string(out); strings.Count(said, "\n") != 1 || !strings.Contains(said, c.want) {
-				t.Errorf("want one line with %s, got:\n%s", c.want, said)
+			if said := stderr.String(); strings.Count(said, "\n") != 1 || !strings.Contains(said, c.want) || len(stdout) > 0 {
+				t.Errorf("want one line with %s on stderr and nothing else, got:\n%s\nand:\n%s", c.want, said, stdout)
 			}
 			if left, err := os.ReadDir(directory); err != nil || len(left) > 0 {
 				t.Errorf("something was started: %v, %v", left, err)
