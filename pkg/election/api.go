@@ -75,6 +75,8 @@ type stopping struct {
 func (s stopping) Stop() {
 	s.cancel()
 	s.Interface.Stop()
+	for range s.ResultChan() { //nolint:revive // until what delivers has ended
+	}
 }
 
 func (a leaseAPI) selector() string {

@@ -64,9 +64,12 @@ func (c Config) EffectiveDrainTimeout() time.Duration {
 	return min(maxDefaultDrain, c.RenewDeadline/2)
 }
 
-// EndTimeout bounds how long a term takes to end in order once its LeadFunc has returned in time: the drain and the
-// release. Who ends Run's context keeps Client's server alive that long.
-func (c Config) EndTimeout() time.Duration { return c.EffectiveDrainTimeout() + c.releaseTimeout() }
+// EndTimeout bounds how long a term takes to end in order if its LeadFunc returns in time: the drain, a renewal in flight,
+// the release, whose last attempt may begin just before its own bound, and the look for what else to clear. Who ends
+// Run's context keeps Client's server alive that long.
+func (c Config) EndTimeout() time.Duration {
+	return c.EffectiveDrainTimeout() + c.releaseTimeout() + 3*c.requestTimeout()
+}
 
 // Validate reports every fault of what flags can set, in words that name the flag. Timings are checked without
 // --enable-leader-election too: they say when a lease that others hold has expired.

@@ -2,6 +2,7 @@ package election_test
 
 import (
 	"context"
+	"net"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -17,6 +18,7 @@ func Example() {
 		// A client for nothing else: no rate limit, connections of its own.
 		config = rest.CopyConfig(config)
 		config.QPS = -1
+		config.Dial = (&net.Dialer{}).DialContext // else client-go shares connections between equal configurations
 		client, err := kubernetes.NewForConfig(config)
 		if err != nil {
 			return err

@@ -20,7 +20,9 @@ type presence struct {
 	Holder string `json:"holder"`
 	// Process is the uuid of the holder's process, BootID the boot of the machine it runs on: see replica.
 	Process string `json:"process,omitempty"`
-	BootID  string `json:"bootID,omitempty"`
+	// File tells the process's file from a copy of it.
+	File   string `json:"file,omitempty"`
+	BootID string `json:"bootID,omitempty"`
 	// Mode says how the holder's writes are fenced.
 	Mode string `json:"mode,omitempty"`
 	// LastStepDown is why the lease was last given up by its holder, from whoever did it.

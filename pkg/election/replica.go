@@ -1,6 +1,7 @@
 package election
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -43,7 +44,8 @@ func (r *replica) enter() error {
 		if err != nil {
 			return fmt.Errorf("create the replica's file: %w", err)
 		}
-		if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
+		if err := flock(file, syscall.LOCK_EX); err != nil {
+			_ = os.Remove(r.path(r.process)) // nobody may take it for a dead process's
 			_ = file.Close()
 			return fmt.Errorf("lock the replica's file: %w", err)
 		}
@@ -54,6 +56,35 @@ func (r *replica) enter() error {
 		_ = file.Close() // a starter swept it away between the two calls
 	}
 	return fmt.Errorf("lock the replica's file: others keep removing it from %s", r.directory)
+}
+
+// mark tells this process's file from any other, copies included. It reports false if there is no file that is locked.
+func (r *replica) mark() (string, bool) {
+	if r.file == nil {
+		return "", false
+	}
+	return markOf(r.file)
+}
+
+func markOf(file *os.File) (string, bool) {
+	info, err := file.Stat()
+	if err != nil {
+		return "", false
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return "", false
+	}
+	return fmt.Sprintf("%d:%d", stat.Dev, stat.Ino), true
+}
+
+// flock is the system call, tried again when a signal interrupts it.
+func flock(file *os.File, how int) error {
+	for {
+		if err := syscall.Flock(int(file.Fd()), how); !errors.Is(err, syscall.EINTR) {
+			return err
+		}
+	}
 }
 
 // leave removes the file, at an orderly exit.
@@ -82,8 +113,11 @@ func (r *replica) knowsDead(p presence) bool {
 		return false
 	}
 	defer file.Close() //nolint:errcheck // only read
+	if mark, ok := markOf(file); !ok || mark != p.File {
+		return false // a copy of the directory, perhaps
+	}
 	// Shared, so that several can find out at once.
-	return syscall.Flock(int(file.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) == nil && isAt(file, r.path(p.Process))
+	return flock(file, syscall.LOCK_SH|syscall.LOCK_NB) == nil && isAt(file, r.path(p.Process))
 }
 
 // sweep removes the files of dead processes, but that of spare: peers may still need it to learn that the current holder
@@ -106,7 +140,7 @@ func (r *replica) removeIfDead(path string) {
 		return
 	}
 	defer file.Close() //nolint:errcheck // only read
-	if syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil && isAt(file, path) {
+	if flock(file, syscall.LOCK_EX|syscall.LOCK_NB) == nil && isAt(file, path) {
 		_ = os.Remove(path)
 	}
 }

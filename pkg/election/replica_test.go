@@ -28,26 +28,29 @@ func entered(t *testing.T, directory string) *replica {
 	return r
 }
 
+// presenceFor is what a replica publishes while it lives.
 func presenceFor(r *replica) presence {
-	return presence{Holder: "h", Process: r.process, BootID: r.bootID}
+	mark, _ := r.mark()
+	return presence{Holder: "h", Process: r.process, BootID: r.bootID, File: mark}
 }
 
 func TestOnlyADeadProcessOfThisBootIsKnownToBeDead(t *testing.T) {
 	directory := filepath.Join(t.TempDir(), "replicas")
 	us, living, dead, left := entered(t, directory), entered(t, directory), entered(t, directory), entered(t, directory)
+	presences := map[*replica]presence{living: presenceFor(living), dead: presenceFor(dead), left: presenceFor(left)}
 	dead.die()
 	left.leave()
-	elsewhere := presenceFor(dead)
+	elsewhere := presences[dead]
 	elsewhere.BootID = "another"
-	escaping := presenceFor(dead)
+	escaping := presences[dead]
 	escaping.Process = "../replicas/" + dead.process
 	for name, test := range map[string]struct {
 		presence presence
 		want     bool
 	}{
-		"living":          {presenceFor(living), false},
-		"dead":            {presenceFor(dead), true},
-		"left in order":   {presenceFor(left), false},
+		"living":          {presences[living], false},
+		"dead":            {presences[dead], true},
+		"left in order":   {presences[left], false},
 		"ourselves":       {presenceFor(us), false},
 		"another boot":    {elsewhere, false},
 		"no presence":     {presence{}, false},
@@ -56,6 +59,28 @@ func TestOnlyADeadProcessOfThisBootIsKnownToBeDead(t *testing.T) {
 		if got := us.knowsDead(test.presence); got != test.want {
 			t.Errorf("%s: known to be dead: %v, want %v", name, got, test.want)
 		}
+	}
+}
+
+// Somebody makes a second replica's root directory by copying the first one's, as a whole.
+func TestACopyOfTheDirectoryProvesNobodysDeath(t *testing.T) {
+	directory, other := t.TempDir(), filepath.Join(t.TempDir(), "copy")
+	living := entered(t, directory)
+	if err := os.CopyFS(other, os.DirFS(directory)); err != nil {
+		t.Fatal(err)
+	}
+	us := entered(t, other)
+	if _, err := os.Stat(us.path(living.process)); err != nil {
+		t.Fatalf("the copy has no file of the living process: %v", err)
+	}
+	if us.knowsDead(presenceFor(living)) {
+		t.Error("a living process is known to be dead")
+	}
+}
+
+func TestAProcessWithoutALockedFilePublishesNone(t *testing.T) {
+	if mark, held := newReplica(t.TempDir()).mark(); held {
+		t.Errorf("it publishes %s", mark)
 	}
 }
 
@@ -91,7 +116,8 @@ func TestALoneReplicaThatRestartsDoesNotWaitForItsDeadPredecessor(t *testing.T) 
 			t.Fatal(err)
 		}
 		predecessor.bootID = e.replica.bootID
-		held := presence{Holder: "predecessor", Process: predecessor.process, BootID: predecessor.bootID}
+		held := presenceFor(predecessor)
+		held.Holder = "predecessor"
 		store.Take("predecessor", time.Hour)
 		store.Edit(held.write)
 

@@ -1,9 +1,11 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"sync/atomic"
 	"time"
 
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
@@ -30,7 +32,7 @@ import (
 type loopback struct {
 	config *rest.Config
 	http   *http.Client
-	idle   func()
+	door   *door
 }
 
 // newLoopback returns a loopback for the user of token; its requests go to the logical cluster in their contexts. host
@@ -53,24 +55,44 @@ func newLoopbackAt(host *rest.Config, token, at string, wrap func(http.RoundTrip
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a TLS configuration for the loopback: %w", err)
 	}
-	connections := &http.Transport{
+	way := &door{next: &http.Transport{
 		TLSClientConfig:     tlsConfig,
 		TLSHandshakeTimeout: 10 * time.Second,
 		ForceAttemptHTTP2:   true,
 		MaxIdleConnsPerHost: 25,
-	}
+	}}
 	return &loopback{
 		// No rate limit: what is fair among controllers is theirs to settle, and a queue in the client would delay
 		// the urgent behind the many.
 		// No warnings either: that an API is a beta is nothing an operator could act on.
 		config: &rest.Config{Host: at, QPS: -1, UserAgent: rest.DefaultKubernetesUserAgent(), WarningHandler: rest.NoWarnings{}},
-		http:   &http.Client{Transport: wrap(transport.NewBearerAuthRoundTripper(token, connections))},
-		idle:   connections.CloseIdleConnections,
+		http:   &http.Client{Transport: wrap(transport.NewBearerAuthRoundTripper(token, way))},
+		door:   way,
 	}, nil
 }
 
-// close closes the idle connections. Requests still in flight end with their contexts.
-func (l *loopback) close() { l.idle() }
+// close closes the idle connections, and lets no request begin any more: whoever kept a client of a term that has ended
+// can do no harm with it. Requests still in flight end with their contexts.
+func (l *loopback) close() {
+	l.door.closed.Store(true)
+	l.door.next.CloseIdleConnections()
+}
+
+// door is a transport that can be closed.
+type door struct {
+	next   *http.Transport
+	closed atomic.Bool
+}
+
+var errClosed = errors.New("this client belongs to a term that has ended, or to a server that stops: make no request with it any more")
+
+// RoundTrip fails once the door is closed.
+func (d *door) RoundTrip(req *http.Request) (*http.Response, error) {
+	if d.closed.Load() {
+		return nil, errClosed
+	}
+	return d.next.RoundTrip(req)
+}
 
 // clients returns all clients that controllers get.
 func (l *loopback) clients() (controllers.Clients, error) {

@@ -60,6 +60,6 @@ type Config struct {
 	Profiling bool
 
 	// ShutdownTimeout is how long Run may take to return after its context has ended. 0 stands for 20 s more than a
-	// term may take to end, which makes 30 s with the default timings.
+	// term may take to end, which makes 40 s with the default timings.
 	ShutdownTimeout time.Duration
 }

@@ -51,18 +51,23 @@ func runInformers(ctx context.Context, p *parts, i controllers.Informers) {
 	}
 }
 
+// synced returns, by name, what is closed when an informer has read all objects.
+func synced(i controllers.Informers) map[string]<-chan struct{} {
+	out := map[string]<-chan struct{}{
+		"namespaces": i.Namespaces.Synced(), "workspaces": i.Workspaces.Synced(), "logicalclusters": i.LogicalClusters.Synced(),
+	}
+	for gvr, informer := range i.Metadata {
+		out["metadata of "+gvr.GroupResource().String()] = informer.Synced()
+	}
+	return out
+}
+
 // informersCheck is for /readyz: a replica is ready when its caches are warm. That the API server's own watch caches are
 // filled follows, as informers read through them. Upstream's storage readiness hook would make /livez wait for etcd too,
 // and then have replicas killed, and gives up after a minute.
 func informersCheck(i controllers.Informers) healthz.HealthChecker {
 	return healthz.NamedCheck("informers", func(*http.Request) error {
-		synced := map[string]<-chan struct{}{
-			"namespaces": i.Namespaces.Synced(), "workspaces": i.Workspaces.Synced(), "logicalclusters": i.LogicalClusters.Synced(),
-		}
-		for gvr, informer := range i.Metadata {
-			synced["metadata of "+gvr.GroupResource().String()] = informer.Synced()
-		}
-		for name, done := range synced {
+		for name, done := range synced(i) {
 			select {
 			case <-done:
 			default:

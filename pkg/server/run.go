@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"time"
@@ -167,7 +168,8 @@ func (r *run) startElection() error {
 	}
 	r.election.Go("election", func() error {
 		defer lease.close()
-		if !waitFor(r.electionCtx, r.started, r.shardKnown) {
+		// Who leads must be able to work at once: a replica whose caches are cold would only keep others from it.
+		if !waitFor(r.electionCtx, append(slices.Collect(maps.Values(synced(r.informers))), r.started, r.shardKnown)...) {
 			return nil
 		}
 		return elector.Run(r.electionCtx, r.lead)

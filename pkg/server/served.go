@@ -75,7 +75,7 @@ func (n namespaces) Live(ctx context.Context, cluster logicalcluster.Name, name 
 
 // Leaving also holds of a cluster whose LogicalCluster has gone; system clusters never leave.
 func (n namespaces) Leaving(ctx context.Context, cluster logicalcluster.Name) (bool, error) {
-	if cluster == clusters.SystemAdmin {
+	if clusters.IsSystem(cluster) {
 		return false, nil
 	}
 	lc, err := n.live.LogicalCluster(ctx, cluster)

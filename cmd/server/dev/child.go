@@ -24,7 +24,7 @@ const ParentPipe = "REGENT_PARENT_PIPE"
 const parentPipeFD = 3
 
 // stopTimeout is how long a replica may take to stop: longer than its own shutdown timeout at default timings.
-const stopTimeout = 35 * time.Second
+const stopTimeout = 45 * time.Second
 
 // exitUsage is the exit code of a replica that did not understand its flags.
 const exitUsage = 2

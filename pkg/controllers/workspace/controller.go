@@ -68,14 +68,14 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 	return c, nil
 }
 
-// affected returns the Workspace that owns lc, and those inside of lc's cluster that could not be scheduled without it.
+// affected returns the Workspace that owns lc, and those inside of lc's cluster that could not be made without it.
 func (c *controller) affected(lc *corev1alpha1.LogicalCluster) []clusters.Key {
 	var keys []clusters.Key
 	if owner := lc.Spec.Owner; owner != nil && owner.Resource == "workspaces" {
 		keys = append(keys, clusters.Key{Cluster: logicalcluster.Name(owner.Cluster), Name: owner.Name})
 	}
 	for _, ws := range c.workspaces.List(clusters.KeyOf(lc).Cluster) {
-		if ws.Spec.Cluster == "" {
+		if !begun(ws) {
 			keys = append(keys, clusters.KeyOf(ws))
 		}
 	}

@@ -133,6 +133,7 @@ func TestAClustersEventsWakeItsOwnerAndThoseItIsParentOf(t *testing.T) {
 	inside.Name, inside.Annotations = "inside", map[string]string{annotation: "x7"}
 	done := fresh(bound)
 	done.Name, done.Annotations = "done", map[string]string{annotation: "x7"}
+	done.Status.Phase = corev1alpha1.LogicalClusterPhaseReady
 	c := leader(t, newStore(w, inside, done), newStore[*corev1alpha1.LogicalCluster](w))
 	lc := ours("Ready")
 	lc.Spec.Owner.Resource, lc.Spec.Owner.Name = "workspaces", "a"

@@ -70,8 +70,8 @@ func decide(w world) step {
 		return report
 	case ws.Spec.Cluster == "" && w.homeless():
 		return report
-	case ws.Spec.Cluster == "" && w.parent == nil:
-		return nothing // until the parent's LogicalCluster arrives
+	case w.parent == nil && !w.homeless() && (ws.Spec.Cluster == "" || ws.Spec.URL == "" || w.logicalCluster == nil && !begun(ws)):
+		return nothing // until the parent's LogicalCluster arrives: paths come from it, and are for ever
 	case ws.Spec.Cluster == "", ws.Spec.URL == "", !managed:
 		return schedule
 	case w.logicalCluster == nil && !begun(ws):

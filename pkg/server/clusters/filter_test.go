@@ -22,7 +22,7 @@ import (
 type known map[string]logicalcluster.Name
 
 func (k known) Resolve(_ context.Context, path logicalcluster.Path, _ func() error) (logicalcluster.Name, error) {
-	if isSystem(logicalcluster.Name(path.String())) {
+	if IsSystem(logicalcluster.Name(path.String())) {
 		return logicalcluster.Name(path.String()), nil
 	}
 	if path == Root.Path() && k["root"] == "" {

@@ -31,7 +31,7 @@ func (g *Gate) Validate(ctx context.Context, a admission.Attributes, _ admission
 	if !ok {
 		return admission.NewForbidden(a, ErrNoCluster)
 	}
-	if isSystem(cluster) || a.GetResource().GroupResource() == corev1alpha1.Resource("logicalclusters") && privileged(a) {
+	if IsSystem(cluster) || a.GetResource().GroupResource() == corev1alpha1.Resource("logicalclusters") && privileged(a) {
 		return nil
 	}
 	if a.GetOperation() == admission.Create && a.GetSubresource() == "" {

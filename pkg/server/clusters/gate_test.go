@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 )
@@ -29,7 +30,7 @@ func (s *stored) Workspace(_ context.Context, cluster logicalcluster.Name, name 
 	if !ok {
 		return nil, apierrors.NewNotFound(tenancyv1alpha1.Resource("workspaces"), name)
 	}
-	return &tenancyv1alpha1.Workspace{Spec: tenancyv1alpha1.WorkspaceSpec{Cluster: target.String()}}, nil
+	return &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{UID: uidOf(cluster, name)}, Spec: tenancyv1alpha1.WorkspaceSpec{Cluster: target.String()}}, nil
 }
 
 func (s *stored) LogicalCluster(_ context.Context, cluster logicalcluster.Name) (*corev1alpha1.LogicalCluster, error) {
@@ -45,6 +46,16 @@ func logicalCluster(phase corev1alpha1.LogicalClusterPhaseType) *corev1alpha1.Lo
 	return &corev1alpha1.LogicalCluster{Status: corev1alpha1.LogicalClusterStatus{Phase: phase}}
 }
 
+func uidOf(cluster logicalcluster.Name, name string) types.UID {
+	return types.UID(cluster.String() + "/" + name)
+}
+
+// owned makes lc the cluster of a workspace.
+func owned(lc *corev1alpha1.LogicalCluster, cluster logicalcluster.Name, name string) *corev1alpha1.LogicalCluster {
+	lc.Spec.Owner = &corev1alpha1.LogicalClusterOwner{Resource: "workspaces", Cluster: cluster.String(), Name: name, UID: uidOf(cluster, name)}
+	return lc
+}
+
 func newDirectory(s *stored) *Directory {
 	return &Directory{
 		Workspaces:      NewInformer[*tenancyv1alpha1.Workspace](nil, nil),
@@ -57,16 +68,20 @@ func TestAPathLeadsThroughWorkspaces(t *testing.T) {
 	s := &stored{
 		workspaces: map[Key]logicalcluster.Name{
 			{Cluster: Root, Name: "a"}: "x1", {Cluster: "x1", Name: "b"}: "x2", {Cluster: Root, Name: "unscheduled"}: "",
+			// Anybody who may write workspaces may write these.
+			{Cluster: Root, Name: "thief"}: "x2", {Cluster: Root, Name: "star"}: "*", {Cluster: Root, Name: "admin"}: "system:admin",
+			{Cluster: Root, Name: "circle"}: "root",
 		},
 		clusters: map[logicalcluster.Name]*corev1alpha1.LogicalCluster{
 			Root: logicalCluster(corev1alpha1.LogicalClusterPhaseReady),
-			"x1": logicalCluster(corev1alpha1.LogicalClusterPhaseInitializing),
-			"x2": logicalCluster(corev1alpha1.LogicalClusterPhaseReady),
+			"x1": owned(logicalCluster(corev1alpha1.LogicalClusterPhaseInitializing), Root, "a"),
+			"x2": owned(logicalCluster(corev1alpha1.LogicalClusterPhaseReady), "x1", "b"),
 		},
 	}
 	for path, want := range map[string]logicalcluster.Name{
 		"root": "root", "root:a": "x1", "root:a:b": "x2", "x1": "x1", "x1:b": "x2", "system:admin": "system:admin",
 		"root:b": "", "root:a:a": "", "nothing": "", "nothing:a": "", "root:unscheduled": "", "system": "",
+		"root:thief": "", "root:star": "", "root:admin": "", "root:circle": "",
 	} {
 		got, err := newDirectory(s).Resolve(t.Context(), logicalcluster.NewPath(path), anyone)
 		if got != want || (want == "") != apierrors.IsNotFound(err) {

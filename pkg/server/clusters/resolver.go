@@ -64,7 +64,7 @@ func (d *Directory) logicalCluster(ctx context.Context, name logicalcluster.Name
 // first checks that the cluster exists in which a path begins.
 func (d *Directory) first(ctx context.Context, segment string, mayRead func() error) (logicalcluster.Name, error) {
 	name := logicalcluster.Name(segment)
-	if isSystem(name) {
+	if IsSystem(name) {
 		return name, nil
 	}
 	lc, err := d.logicalCluster(ctx, name, mayRead)
@@ -96,16 +96,24 @@ func (d *Directory) child(ctx context.Context, parent logicalcluster.Name, segme
 	if ws.Spec.Cluster == "" {
 		return "", notFound(path)
 	}
-	return logicalcluster.Name(ws.Spec.Cluster), nil
+	// Whoever writes a Workspace writes its spec.cluster, but the cluster says whose it is.
+	name := logicalcluster.Name(ws.Spec.Cluster)
+	lc, err := d.logicalCluster(ctx, name, mayRead)
+	if apierrors.IsNotFound(err) || err == nil && (lc.Spec.Owner == nil || lc.Spec.Owner.UID != ws.UID) {
+		return "", notFound(path)
+	} else if err != nil {
+		return "", readError(path, err)
+	}
+	return name, nil
 }
 
-// isSystem reports whether a cluster always exists and has no LogicalCluster.
-func isSystem(name logicalcluster.Name) bool { return strings.HasPrefix(name.String(), "system:") }
+// IsSystem reports whether a cluster always exists and has no LogicalCluster.
+func IsSystem(name logicalcluster.Name) bool { return strings.HasPrefix(name.String(), "system:") }
 
 // splitSegments splits a path into the name of a cluster and the names of workspaces. The name of a system cluster has
 // colons itself and no workspaces below.
 func splitSegments(path logicalcluster.Path) []string {
-	if isSystem(logicalcluster.Name(path.String())) {
+	if IsSystem(logicalcluster.Name(path.String())) {
 		return []string{path.String()}
 	}
 	return strings.Split(path.String(), ":")

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
+	"strings"
 
+	"github.com/kcp-dev/logicalcluster/v3"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -19,6 +21,7 @@ import (
 
 	"github.com/regent-project/regent/pkg/server/apis/kcpcore"
 	"github.com/regent-project/regent/pkg/server/apis/resource"
+	"github.com/regent-project/regent/pkg/server/clusters"
 )
 
 // The type of workspaces that ask for none. It is kcp's most general one.
@@ -112,6 +115,9 @@ var workspaceStatus = resource.Part[workspace]{
 func validateWorkspace(w workspace) field.ErrorList {
 	spec := field.NewPath("spec")
 	errs := validateType(w.Spec.Type, spec.Child("type"))
+	if name := logicalcluster.Name(w.Spec.Cluster); name != "" && (!clusters.IsValidName(name) || name == clusters.Root || strings.Contains(w.Spec.Cluster, ":")) {
+		errs = append(errs, field.Invalid(spec.Child("cluster"), w.Spec.Cluster, "must be the name of a workspace's logical cluster: leave it out, it is chosen for you"))
+	}
 	if w.Spec.URL != "" {
 		if u, err := url.Parse(w.Spec.URL); err != nil || !u.IsAbs() || u.Host == "" {
 			errs = append(errs, field.Invalid(spec.Child("URL"), w.Spec.URL, "must be an absolute URL"))
