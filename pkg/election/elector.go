@@ -103,7 +103,6 @@ func (e *Elector) Run(ctx context.Context, lead LeadFunc) error {
 		e.becomeCampaigning(ctx, reason)
 		c, err := e.campaign(ctx, seen)
 		if err != nil {
-			klog.FromContext(ctx).V(2).Info("Campaign lost", "err", err)
 			e.becomeStandby()
 			continue
 		}
@@ -154,9 +153,7 @@ func (e *Elector) campaign(ctx context.Context, seen observation) (claim, error)
 		over:     make(chan struct{}),
 	})
 	if err != nil {
-		if errors.Is(err, errNoEpochLeft) && e.pace.tried != seen.revision { // once, not at every attempt
-			klog.FromContext(ctx).Error(err, "Nobody can lead until the Lease has been deleted")
-		}
+		e.complain(ctx, err, "Campaign lost: trying again while the lease can be won")
 		e.writeFailed(seen)
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 )
 
@@ -51,15 +52,25 @@ func (e *Elector) standBy(ctx context.Context) (_ observation, reason string, _ 
 // clear takes our own identity off the Lease, on the revision that showed it there: a lost answer, a late commit or a
 // release that failed left it, and nobody works under it.
 func (e *Elector) clear(ctx context.Context, seen observation, reason string) {
-	klog.FromContext(ctx).Info("Clearing the holder", "reason", reason, "epoch", seen.epoch(), "holder", seen.holder())
 	written, err := e.api.update(ctx, freed(seen.lease, presenceOf(seen.lease).LastStepDown))
 	if err != nil {
-		klog.FromContext(ctx).V(2).Info("Could not clear the holder", "err", err)
+		e.complain(ctx, err, "Cannot clear the holder, an identity of this process in no term: trying again")
 		e.writeFailed(seen)
 		return
 	}
+	klog.FromContext(ctx).Info("Cleared the holder", "reason", reason, "epoch", seen.epoch(), "holder", seen.holder())
 	e.view.see(written)
 	e.writeSucceeded()
+}
+
+// complain logs a failed write: ever more seldom while it goes on failing, and not at all if another was faster.
+func (e *Elector) complain(ctx context.Context, err error, message string) {
+	tries := e.pace.misses + 1
+	if seldom := tries&(tries-1) == 0; seldom && !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+		klog.FromContext(ctx).Error(err, message, "tries", tries)
+		return
+	}
+	klog.FromContext(ctx).V(2).Info(message, "err", err, "tries", tries)
 }
 
 // writeFailed takes in that a write on what was seen failed: the view may be behind, or the write was committed and the

@@ -40,12 +40,13 @@ func withController(t *testing.T, cfg Config, run func(ctx context.Context, deps
 }
 
 // Fact 8: controllers and the lease on one rate-limited client make a busy leader lose its own lease. Here the lease has
-// a client and connections of its own, and no client waits for a limit.
+// a client and connections of its own, and no client waits for a limit. (At client-go's 5 requests a second a renewal
+// would wait behind 100 writers for 20 s.)
 func TestABusyLeaderKeepsItsLease(t *testing.T) {
 	const writers = 100
 	written := make(chan struct{}, 1)
 	terms := make(chan int64, 100)
-	r := startReplica(t, withController(t, config(t, t.TempDir()), func(ctx context.Context, deps controllers.Deps) error {
+	cfg := withController(t, config(t, t.TempDir()), func(ctx context.Context, deps controllers.Deps) error {
 		terms <- deps.Token.Epoch
 		ctx = clusters.With(ctx, clusters.SystemAdmin)
 		var all sync.WaitGroup
@@ -66,9 +67,11 @@ func TestABusyLeaderKeepsItsLease(t *testing.T) {
 		}
 		all.Wait()
 		return nil
-	}))
-	// Three renew deadlines of this.
-	for end := time.After(6 * time.Second); ; {
+	})
+	cfg.Election.LeaseDuration, cfg.Election.RenewDeadline = 8*time.Second, 6*time.Second
+	r := startReplica(t, cfg)
+	// Longer than the lease can go without a renewal.
+	for end := time.After(9 * time.Second); ; {
 		select {
 		case <-written:
 			continue

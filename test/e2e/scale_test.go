@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 
 	"github.com/regent-project/regent/test/e2e/harness"
 )
@@ -149,7 +151,8 @@ func listByPages(t *testing.T, workspaces dynamic.ResourceInterface, page int64)
 	}
 }
 
-// workspaceWatch follows root's workspaces by one watch, and knows the cluster of each that is Ready.
+// workspaceWatch follows root's workspaces, and knows the cluster of each that is Ready. It goes on where it was when
+// the server ends a watch, which upstream's watch cache does to a client that reads too slowly.
 type workspaceWatch struct {
 	mu    sync.Mutex
 	ready map[string]string
@@ -158,7 +161,12 @@ type workspaceWatch struct {
 
 func watchWorkspaces(t *testing.T, r *harness.Replica) *workspaceWatch {
 	t.Helper()
-	events, err := r.Dynamic("root").Resource(harness.Workspaces).Watch(t.Context(), metav1.ListOptions{})
+	workspaces := r.Dynamic("root").Resource(harness.Workspaces)
+	list, err := workspaces.List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	events, err := watchtools.NewRetryWatcherWithContext(t.Context(), list.GetResourceVersion(), &cache.ListWatch{WatchFuncWithContext: workspaces.Watch})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -113,7 +113,7 @@ var validationCases = map[string][]validationCase{
 		{name: "owner without a name", create: "{metadata: {name: cluster}, spec: {owner: {apiVersion: a/b, resource: r, name: '', cluster: c, uid: u}}}", want: "spec.owner.name"},
 		{name: "owner version", create: "{metadata: {name: cluster}, spec: {owner: {apiVersion: a/b/c, resource: r, name: nn, cluster: c, uid: u}}}", want: "spec.owner.apiVersion"},
 		{name: "initializer", create: "{metadata: {name: cluster}, spec: {initializers: [A]}}", want: "spec.initializers[0]"},
-		{name: "sound", create: "{metadata: {name: cluster}, spec: {initializers: ['root:universal', 'system:x'], owner: {apiVersion: a/b, resource: r, name: nn, cluster: c, uid: u}}}"},
+		{name: "sound, and then its owner changed", create: "{metadata: {name: cluster}, spec: {initializers: ['root:universal', 'system:x'], owner: {apiVersion: a/b, resource: r, name: nn, cluster: c, uid: u}}}", update: "{spec: {owner: {name: other}}}", want: "owner is immutable"},
 	},
 }
 

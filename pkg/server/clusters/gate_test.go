@@ -80,7 +80,7 @@ func TestAPathLeadsThroughWorkspaces(t *testing.T) {
 	}
 	for path, want := range map[string]logicalcluster.Name{
 		"root": "root", "root:a": "x1", "root:a:b": "x2", "x1": "x1", "x1:b": "x2", "system:admin": "system:admin",
-		"root:b": "", "root:a:a": "", "nothing": "", "nothing:a": "", "root:unscheduled": "", "system": "",
+		"root:b": "", "root:a:a": "", "nothing": "", "nothing:a": "", "root:unscheduled": "", "system": "", "x": "", "x:y": "",
 		"root:thief": "", "root:star": "", "root:admin": "", "root:circle": "",
 	} {
 		got, err := newDirectory(s).Resolve(t.Context(), logicalcluster.NewPath(path), anyone)

@@ -67,6 +67,9 @@ func (d *Directory) first(ctx context.Context, segment string, mayRead func() er
 	if IsSystem(name) {
 		return name, nil
 	}
+	if !IsValidName(name) { // too short, for example: a path may have it, a cluster not
+		return "", notFound(name.Path())
+	}
 	lc, err := d.logicalCluster(ctx, name, mayRead)
 	switch {
 	case err == nil && (name != Root || lc.Status.Phase == corev1alpha1.LogicalClusterPhaseReady):

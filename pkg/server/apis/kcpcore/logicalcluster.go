@@ -71,6 +71,13 @@ var logicalClusters = resource.Definition[logicalCluster]{
 		}
 	},
 	Validate: validateLogicalCluster,
+	ValidateUpdate: func(l, old logicalCluster) field.ErrorList {
+		// The owner decides whether the cluster may live, and which paths lead to it.
+		if !equality.Semantic.DeepEqual(l.Spec.Owner, old.Spec.Owner) {
+			return field.ErrorList{field.Forbidden(field.NewPath("spec", "owner"), "owner is immutable")}
+		}
+		return nil
+	},
 	Columns: []resource.Column[logicalCluster]{
 		resource.Name[logicalCluster](),
 		{Name: "Phase", Description: "The current phase (e.g. Scheduling, Initializing, Ready, Deleting)", Cell: func(l logicalCluster) any { return string(l.Status.Phase) }},
