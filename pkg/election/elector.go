@@ -48,6 +48,8 @@ type Elector struct {
 	pace     pace
 	// unsure is set while a write of ours may have been committed without our knowing.
 	unsure bool
+	// last is the term that ended last: who held the lease in it, and why it ended.
+	last struct{ holder, why string }
 }
 
 // New validates cfg and returns an Elector that has started nothing yet. From then on the process's metrics say that it
@@ -194,6 +196,7 @@ func (e *Elector) serve(ctx context.Context, c claim, reason string, lead LeadFu
 		klog.FromContext(termCtx).Info("The late work has stopped")
 	}
 	c.stop()
+	e.last.holder, e.last.why = term.Token().Holder, brief(cause)
 	e.release(termCtx, c, cause)
 	e.pace.termEnded(causeOf(cause), time.Since(began), time.Now())
 	e.becomeStandby()

@@ -21,6 +21,8 @@ func (p pin) check(lease *coordinationv1.Lease) error {
 	case lease.UID != p.uid:
 		return because(Deposed, "the Lease was deleted and created again (uid %s, was %s), holder %q in epoch %d",
 			lease.UID, p.uid, holderOf(lease), epochOf(lease))
+	case holderOf(lease) == "":
+		return because(Deposed, "the holder was taken off the lease in epoch %d", epochOf(lease))
 	case holderOf(lease) != p.holder, epochOf(lease) != p.epoch:
 		return because(Deposed, "the lease is held by %q in epoch %d", holderOf(lease), epochOf(lease))
 	default:

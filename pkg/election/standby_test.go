@@ -1,6 +1,10 @@
 package election_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -286,6 +290,32 @@ func TestALostReleaseIsTriedAgain(t *testing.T) {
 		r.stop()
 		if holder := store.Holder(); holder != "" {
 			t.Errorf("held by %q", holder)
+		}
+	})
+}
+
+func TestAReleaseThatComesLateStillSaysWhyTheTermEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := electiontest.NewStore(leaseName)
+		fails := make(chan struct{})
+		r := start(t, store, func(ctx context.Context, leads election.Term) error {
+			select {
+			case <-fails:
+				return errors.New("cannot work")
+			case <-ctx.Done():
+				return nil
+			}
+		})
+		defer r.stop()
+		r.mustLead()
+		r.client.Always(electiontest.Fault{Err: errRefused})
+		close(fails)
+		time.Sleep(renew)
+		r.client.Always(electiontest.Fault{})
+		time.Sleep(lease)
+		freed := store.History()[1]
+		if why := fmt.Sprint(freed.Lease.Annotations); freed.Holder() != "" || !strings.Contains(why, "cannot work") {
+			t.Errorf("holder %q, annotations %s: want the lease cleared, with the cause", freed.Holder(), why)
 		}
 	})
 }

@@ -64,7 +64,7 @@ func tellOfEtcd(ctx context.Context, ask func(context.Context) error) {
 				since = now
 			}
 			if told.IsZero() || now.Sub(told) >= etcdReminder {
-				log.Error(err, "This replica is not ready and its requests fail until etcd answers: look after etcd and the way to it", "for", now.Sub(since).Round(time.Second))
+				log.Error(err, "This replica is not ready and its requests fail or wait until etcd answers: look after etcd and the way to it", "for", now.Sub(since).Round(time.Second))
 				told = now
 			}
 		}

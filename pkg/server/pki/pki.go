@@ -47,7 +47,7 @@ type Bundle struct {
 // before the first start; with a ca.crt and no ca.key nothing can be signed here.
 func Ensure(directory string) (*Bundle, error) {
 	if err := os.MkdirAll(directory, 0o700); err != nil {
-		return nil, fmt.Errorf("cannot create the directory for keys: %w", err)
+		return nil, fmt.Errorf("cannot create the directory for keys (below --root-directory): %w", err)
 	}
 	unlock, err := lock(filepath.Join(directory, "lock"))
 	if err != nil {
