@@ -5,6 +5,7 @@ package controllers
 
 import (
 	"context"
+	"time"
 )
 
 // Controller does one job for as long as Run lasts. One value serves one Run: every term constructs its controllers
@@ -12,7 +13,7 @@ import (
 type Controller interface {
 	// Run works until ctx ends and returns only after everything it started has ended: goroutines joined, event
 	// handlers removed, queues shut down. It returns nil or ctx's error once ctx has ended. A return before that
-	// means that the controller cannot go on, and ends the term.
+	// means that the controller cannot go on: see ErrDisabled, ErrStepDown, ErrExit and Policy for what follows.
 	//
 	// ctx is the term's (for EveryReplica controllers: the process's). Its logger carries shard, replica, epoch and
 	// controller.
@@ -52,7 +53,10 @@ type Descriptor struct {
 	Scope Scope
 	// Needs names controllers of the same scope that must be ready first (see Readier).
 	Needs []string
-	// New constructs the controller. It is called once per term, must start no goroutine and register no handler:
-	// that is Run's to do, and to undo. An error ends the term, as an early return of Run does.
+	// StallDeadline is how long a Reporter may hold work and get none of it done before it is stalled; after twice as
+	// long it has failed. 0 stands for a minute, a negative one means never.
+	StallDeadline time.Duration
+	// New constructs the controller: once per term, and again for every restart. It must start no goroutine and
+	// register no handler: that is Run's to do, and to undo. An error counts as an early return of Run does.
 	New func(ctx context.Context, deps Deps) (Controller, error)
 }

@@ -74,6 +74,14 @@ func (r *Registry) Scoped(scope Scope) []Descriptor {
 	return out
 }
 
+func (r *Registry) names() []string {
+	var out []string
+	for _, d := range r.descriptors {
+		out = append(out, d.Name)
+	}
+	return out
+}
+
 // findCycle returns the names along one circle of needs, or nil.
 func findCycle(descriptors []Descriptor, byName map[string]Descriptor) []string {
 	done := map[string]bool{}

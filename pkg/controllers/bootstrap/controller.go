@@ -34,7 +34,7 @@ type rootClient interface {
 }
 
 type controller struct {
-	loop            *loop.Loop[logicalcluster.Name]
+	*loop.Loop[logicalcluster.Name]
 	namespaces      *clusters.Informer[*corev1.Namespace]
 	logicalClusters *clusters.Informer[*corev1alpha1.LogicalCluster]
 	kube            kubernetes.Interface
@@ -56,15 +56,15 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 		ready:           make(chan struct{}),
 		missing:         map[logicalcluster.Name]bool{},
 	}
-	c.loop = loop.New(Name, len(established), c.establish)
+	c.Loop = loop.New(Name, len(established), c.establish)
 	for cluster := range established {
 		c.missing[cluster] = true
-		c.loop.Add(cluster)
+		c.Add(cluster)
 	}
-	loop.Watch(c.loop, deps.Informers.Namespaces, func(n *corev1.Namespace) []logicalcluster.Name {
+	loop.Watch(c.Loop, deps.Informers.Namespaces, func(n *corev1.Namespace) []logicalcluster.Name {
 		return affected(n)
 	})
-	loop.Watch(c.loop, deps.Informers.LogicalClusters, func(lc *corev1alpha1.LogicalCluster) []logicalcluster.Name {
+	loop.Watch(c.Loop, deps.Informers.LogicalClusters, func(lc *corev1alpha1.LogicalCluster) []logicalcluster.Name {
 		return affected(lc)
 	})
 	return c, nil
@@ -77,9 +77,6 @@ func affected(obj metav1.Object) []logicalcluster.Name {
 	}
 	return []logicalcluster.Name{cluster}
 }
-
-// Run establishes what is missing, trying again with back-off while the store cannot be reached, until ctx ends.
-func (c *controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
 
 // Ready is closed once everything has been there.
 func (c *controller) Ready() <-chan struct{} { return c.ready }

@@ -85,7 +85,7 @@ func (c *controller) await(ctx context.Context, n node, obj *metav1.PartialObjec
 		}
 		blocked = blocked || blocks(dependent, n.uid)
 		if dependent.DeletionTimestamp == nil {
-			c.loop.Add(d)
+			c.Loop.Add(d)
 		}
 	}
 	if blocked {

@@ -35,7 +35,7 @@ func Descriptor() controllers.Descriptor {
 type informer = clusters.Informer[*metav1.PartialObjectMetadata]
 
 type controller struct {
-	loop      *loop.Loop[node]
+	*loop.Loop[node]
 	informers map[schema.GroupVersionResource]*informer
 	metadata  metadata.Interface
 	resources []controllers.Resource
@@ -52,14 +52,14 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 		kinds:     map[schema.GroupKind]controllers.Resource{},
 		graph:     newGraph(),
 	}
-	c.loop = loop.New(name, workers, c.reconcile)
+	c.Loop = loop.New(name, workers, c.reconcile)
 	for _, r := range deps.Resources {
 		inf, ok := c.informers[r.GVR]
 		if !ok {
 			return nil, fmt.Errorf("resource %s has no metadata informer: the server must run one for each resource it stores", r.GVR)
 		}
 		c.kinds[schema.GroupKind{Group: r.GVR.Group, Kind: r.Kind}] = r
-		loop.Watch(c.loop, inf, func(obj *metav1.PartialObjectMetadata) []node { return c.observe(r, obj) })
+		loop.Watch(c.Loop, inf, func(obj *metav1.PartialObjectMetadata) []node { return c.observe(r, obj) })
 	}
 	return c, nil
 }
@@ -115,9 +115,6 @@ func (c *controller) locate(obj *metav1.PartialObjectMetadata, ref metav1.OwnerR
 	return r, key, true
 }
 
-// Run reconciles until ctx ends.
-func (c *controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
-
 // reconcile does what one object's owners, or its own deletion, call for. A conflict is no error: the informer has
 // brought what changed, or will, and with it the node.
 func (c *controller) reconcile(ctx context.Context, n node) error {
@@ -146,4 +143,4 @@ func (c *controller) reconcile(ctx context.Context, n node) error {
 	return nil
 }
 
-var _ controllers.Controller = (*controller)(nil)
+var _ controllers.Reporter = (*controller)(nil)

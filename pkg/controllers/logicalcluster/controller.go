@@ -33,7 +33,7 @@ func Descriptor() controllers.Descriptor {
 }
 
 type controller struct {
-	loop      *loop.Loop[logicalcluster.Name]
+	*loop.Loop[logicalcluster.Name]
 	clients   controllers.Clients
 	informers controllers.Informers
 	// content are the resources a cluster is emptied of before its namespaces; all of them but those that have an
@@ -56,19 +56,19 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 		}
 		c.everything = append(c.everything, r)
 	}
-	c.loop = loop.New(name, workers, c.reconcile)
-	loop.Watch(c.loop, deps.Informers.LogicalClusters, func(lc *corev1alpha1.LogicalCluster) []logicalcluster.Name {
+	c.Loop = loop.New(name, workers, c.reconcile)
+	loop.Watch(c.Loop, deps.Informers.LogicalClusters, func(lc *corev1alpha1.LogicalCluster) []logicalcluster.Name {
 		return []logicalcluster.Name{clusters.KeyOf(lc).Cluster}
 	})
-	loop.Watch(c.loop, deps.Informers.Workspaces, c.related)
-	loop.Watch(c.loop, deps.Informers.Namespaces, func(n *corev1.Namespace) []logicalcluster.Name {
+	loop.Watch(c.Loop, deps.Informers.Workspaces, c.related)
+	loop.Watch(c.Loop, deps.Informers.Namespaces, func(n *corev1.Namespace) []logicalcluster.Name {
 		if !slices.Contains(usable, n.Name) {
 			return nil
 		}
 		return []logicalcluster.Name{clusters.KeyOf(n).Cluster}
 	})
 	for _, inf := range deps.Informers.Metadata {
-		loop.Watch(c.loop, inf, c.dying)
+		loop.Watch(c.Loop, inf, c.dying)
 	}
 	return c, nil
 }
@@ -96,9 +96,6 @@ func (c *controller) dying(obj *metav1.PartialObjectMetadata) []logicalcluster.N
 	}
 	return []logicalcluster.Name{cluster}
 }
-
-// Run reconciles until ctx ends.
-func (c *controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
 
 // reconcile brings one cluster on. A conflict is no error: the informer has brought what changed, or will, and with it
 // the key.
@@ -208,4 +205,4 @@ func ignoreNotFound(err error) error {
 	return err
 }
 
-var _ controllers.Controller = (*controller)(nil)
+var _ controllers.Reporter = (*controller)(nil)

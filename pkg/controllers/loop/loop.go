@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
@@ -34,6 +35,9 @@ type Loop[K comparable] struct {
 	workers   int
 	reconcile func(context.Context, K) error
 	wirings   []wiring
+
+	working  atomic.Int64  // workers in reconcile
+	returned atomic.Uint64 // from reconcile
 
 	mu sync.Mutex
 	// queue exists while Run works: it has goroutines of its own, and a constructed Loop may never run.
@@ -140,6 +144,18 @@ func (l *Loop[K]) Run(ctx context.Context) error {
 	return nil
 }
 
+// Report counts the keys that are queued or being reconciled, and those that have been.
+func (l *Loop[K]) Report() controllers.Health {
+	l.mu.Lock()
+	queue := l.queue
+	l.mu.Unlock()
+	pending := int(l.working.Load())
+	if queue != nil {
+		pending += queue.Len()
+	}
+	return controllers.Health{Pending: pending, Returned: l.returned.Load()}
+}
+
 func (l *Loop[K]) begin(fail context.CancelCauseFunc) (workqueue.TypedRateLimitingInterface[K], error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -208,6 +224,9 @@ func (l *Loop[K]) work(ctx context.Context, queue workqueue.TypedRateLimitingInt
 	if ctx.Err() != nil {
 		return false
 	}
+	l.working.Add(1)
+	defer l.working.Add(-1)
+	defer l.returned.Add(1)
 	defer l.contain(fmt.Sprintf("reconcile of %v", k))
 	err := l.reconcile(ctx, k)
 	switch {
@@ -233,3 +252,8 @@ func (l *Loop[K]) contain(where string) {
 	l.mu.Unlock()
 	fail(controllers.Recovered(where, value))
 }
+
+var (
+	_ controllers.Controller = (*Loop[int])(nil)
+	_ controllers.Reporter   = (*Loop[int])(nil)
+)

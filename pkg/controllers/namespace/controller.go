@@ -34,7 +34,7 @@ func Descriptor() controllers.Descriptor {
 }
 
 type controller struct {
-	loop            *loop.Loop[clusters.Key]
+	*loop.Loop[clusters.Key]
 	namespaces      *clusters.Informer[*corev1.Namespace]
 	logicalClusters *clusters.Informer[*corev1alpha1.LogicalCluster]
 	kube            kubernetes.Interface
@@ -50,14 +50,14 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 		metadata:        deps.Clients.Metadata,
 		content:         content.Of(deps.Resources, func(r controllers.Resource) bool { return r.Namespaced }),
 	}
-	c.loop = loop.New(name, workers, c.reconcile)
-	loop.Watch(c.loop, c.namespaces, func(n *corev1.Namespace) []clusters.Key { return []clusters.Key{clusters.KeyOf(n)} })
+	c.Loop = loop.New(name, workers, c.reconcile)
+	loop.Watch(c.Loop, c.namespaces, func(n *corev1.Namespace) []clusters.Key { return []clusters.Key{clusters.KeyOf(n)} })
 	for _, r := range c.content {
 		inf, ok := deps.Informers.Metadata[r.GVR]
 		if !ok {
 			return nil, fmt.Errorf("resource %s has no metadata informer: the server must run one for each resource it stores", r.GVR)
 		}
-		loop.Watch(c.loop, inf, c.holding)
+		loop.Watch(c.Loop, inf, c.holding)
 	}
 	return c, nil
 }
@@ -71,9 +71,6 @@ func (c *controller) holding(obj *metav1.PartialObjectMetadata) []clusters.Key {
 	}
 	return []clusters.Key{key}
 }
-
-// Run reconciles until ctx ends.
-func (c *controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
 
 // reconcile deletes what is in a terminating namespace and, once live lists show nothing, finalizes it. Namespaces of a
 // logical cluster that is being deleted are that controller's: see package logicalcluster.
@@ -115,4 +112,4 @@ func (c *controller) terminate(ctx context.Context, namespace *corev1.Namespace)
 	return err
 }
 
-var _ controllers.Controller = (*controller)(nil)
+var _ controllers.Reporter = (*controller)(nil)

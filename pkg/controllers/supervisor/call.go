@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"context"
+	"errors"
 	"runtime/pprof"
 
 	"github.com/regent-project/regent/pkg/controllers"
@@ -11,15 +12,18 @@ import (
 // that starts them.
 const label = "controller"
 
-// call runs code of a controller's on a goroutine that bears its label, and waits for it. A panic comes back as an
-// error, as does a runtime.Goexit.
-func (s *supervision) call(ctx context.Context, name, what string, f func(context.Context) error) error {
-	s.enter(name)
-	defer s.leave(name)
-	err := errGoexit
-	done := make(chan struct{})
+var (
+	errEarly  = errors.New("returned nil before its context ended: Run must last until then")
+	errGoexit = errors.New("ended its goroutine with runtime.Goexit")
+)
+
+// call runs code of a controller's on a goroutine that bears its label. What it returns comes when that has ended; a
+// panic comes back as an error, as does a runtime.Goexit.
+func (s *supervision) call(ctx context.Context, name, what string, f func(context.Context) error) <-chan error {
+	result := make(chan error, 1)
 	go func() {
-		defer close(done)
+		err := errGoexit
+		defer func() { result <- err }()
 		defer func() {
 			if value := recover(); value != nil {
 				err = controllers.Recovered(what, value)
@@ -27,6 +31,5 @@ func (s *supervision) call(ctx context.Context, name, what string, f func(contex
 		}()
 		pprof.Do(ctx, pprof.Labels(label, name), func(ctx context.Context) { err = f(ctx) })
 	}()
-	<-done
-	return err
+	return result
 }

@@ -2,7 +2,6 @@ package supervisor
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"runtime/pprof"
 	"strings"
@@ -16,27 +15,28 @@ import (
 const firstReminder = time.Minute
 
 // watchDrain reports, from the end of ctx until joined is closed, who is late.
-func (s *supervision) watchDrain(ctx context.Context, cfg Config, joined <-chan struct{}) {
+func (s *supervision) watchDrain(joined <-chan struct{}) {
 	select {
-	case <-ctx.Done():
+	case <-s.ctx.Done():
 	case <-joined:
 		return
 	}
-	if cfg.DrainTimeout == 0 {
+	if s.cfg.DrainTimeout == 0 {
 		<-joined
 		return
 	}
-	logger, began := klog.FromContext(ctx), time.Now()
-	if !pause(cfg.DrainTimeout, joined) {
+	logger, began := klog.FromContext(s.ctx), time.Now()
+	if !pause(s.cfg.DrainTimeout, joined) {
 		return
 	}
 	names := s.late()
-	if cfg.OnLate != nil {
-		cfg.OnLate(names)
+	defer lateGauge.Set(0)
+	if s.cfg.OnLate != nil {
+		s.cfg.OnLate(names)
 	}
-	report(logger, names, began)
+	reportLate(logger, names, began)
 	for reminder := firstReminder; pause(reminder, joined); reminder *= 2 {
-		report(logger, s.late(), began)
+		reportLate(logger, s.late(), began)
 	}
 	logger.Info("Late controllers have returned", "controllers", names, "drain", time.Since(began))
 }
@@ -53,7 +53,22 @@ func pause(d time.Duration, joined <-chan struct{}) bool {
 	}
 }
 
-func report(logger klog.Logger, names []string, began time.Time) {
+// late names the controllers that have not returned, and shows them in metrics.
+func (s *supervision) late() []string {
+	var names []string
+	for _, c := range s.children {
+		select {
+		case <-c.joined:
+		default:
+			c.set(Late)
+			names = append(names, c.Name)
+		}
+	}
+	lateGauge.Set(float64(len(names)))
+	return names
+}
+
+func reportLate(logger klog.Logger, names []string, began time.Time) {
 	stacks := goroutines(names)
 	for _, name := range names {
 		logger.Error(nil, "Controller is late: it has not returned since its context ended", "controller", name,

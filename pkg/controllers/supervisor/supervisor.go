@@ -1,4 +1,5 @@
-// Package supervisor runs one term's controllers: all of them or none, joined before it returns.
+// Package supervisor runs one term's controllers: it restarts, leaves out or gives up each by what it returns, and has
+// joined them all before it returns.
 package supervisor
 
 import (
@@ -14,22 +15,50 @@ import (
 	"github.com/regent-project/regent/pkg/controllers"
 )
 
-// Config is how Run drains.
+// Restart intensity, if Config says none: more than so many restarts of one controller in that time are too many.
+const (
+	DefaultRestartLimit  = 5
+	DefaultRestartWindow = 5 * time.Minute
+)
+
+// Config is how Run supervises. The zero Config restarts what fails and waits for ever for what does not stop.
 type Config struct {
 	// DrainTimeout is how long after the end of its context a controller may still run before it is late. Zero: no
 	// controller is ever late.
 	DrainTimeout time.Duration
-	// OnFailure, if set, is called at the first failure, before anything is joined: a controller that does not stop
-	// may keep Run from returning it. It gets the *ControllerError.
+	// Policies say what the failure of a controller does.
+	Policies controllers.Policies
+	// A controller that fails more than RestartLimit times within RestartWindow ends the term. Zero stands for the
+	// defaults.
+	RestartLimit  int
+	RestartWindow time.Duration
+
+	// Tolerated are controllers for whose failure the term does not end: this replica and its predecessor have stepped
+	// down for them before. They are tried again, after pauses of up to a minute, until they work.
+	Tolerated []string
+	// OnRecovered, if set, is called when a tolerated controller has worked for the restart window. It is as any other
+	// again.
+	OnRecovered func(controller string)
+
+	// StoreReachable, if set, tells whether controllers can get anything done. While it does not, none stalls.
+	StoreReachable func() bool
+	// Probe, if set, reaches this Run.
+	Probe *Probe
+
+	// OnFailure, if set, is called when the term must end, before all is joined: a controller that does not stop may
+	// keep Run from returning. It gets the *ControllerError.
 	OnFailure func(err error)
 	// OnLate, if set, is called once, at the drain timeout, with the names of the late controllers.
 	OnLate func(names []string)
 }
 
-// ControllerError says which controller ended the term, and why.
+// ControllerError says for which controller the term ended, and why. It wraps controllers.ErrExit if the process is to
+// end, and controllers.ErrStepDown if that is what the controller returned.
 type ControllerError struct {
 	Controller string
 	Err        error
+
+	failedParts []string
 }
 
 func (e *ControllerError) Error() string {
@@ -39,22 +68,20 @@ func (e *ControllerError) Error() string {
 // Unwrap returns what the controller returned, or a *controllers.Panic.
 func (e *ControllerError) Unwrap() error { return e.Err }
 
-var (
-	errEarly  = errors.New("returned nil before its context ended: Run must last until then")
-	errGoexit = errors.New("ended its goroutine with runtime.Goexit")
-)
+func (e *ControllerError) exits() bool { return errors.Is(e.Err, controllers.ErrExit) }
 
-// Run runs a set of controllers until ctx ends or one of them fails, and returns only after every one of them has
-// returned, however long that takes: the caller may start another term at once.
+// FailedParts names the controller, and those that were tolerated.
+func (e *ControllerError) FailedParts() []string { return e.failedParts }
+
+// Run runs a set of controllers until ctx ends or one of them ends the term, and returns only after every one of them
+// has returned, however long that takes: the caller may start another term at once.
 //
-//	constructing --all constructed--> starting --Needs ready--> running --ctx ends, or a failure--> draining --> joined
-//	     |                               |                                                             ^
-//	     +---------- failure, ctx ends --+-------------------------------------------------------------+
-//
-// All are constructed, in the set's order, before any is started, so that a constructor's failure leaves nothing to
-// undo. Each then runs on its own goroutine as soon as those it Needs are ready (see controllers.Readier; one that is no
-// Readier is ready from the start). The first error, panic, or return before ctx ended is a failure: it cancels all
-// others and is returned as a *ControllerError. Without a failure Run returns nil.
+// All start at once, but those that Need others: they are constructed when those are ready (see controllers.Readier; one
+// that is no Readier is ready when it is constructed). What becomes of a controller that returns, panics or stalls
+// depends on the error and on its policy: see decide, and docs/SUPERVISION.md. While the term lasts none of this
+// concerns the others. When a controller ends the term, the others are stopped in reverse order of need, those of one
+// rank together, and at once after a second; when ctx ends, all stop at once. Run then returns the *ControllerError, or
+// nil if it was ctx.
 //
 // Controllers that have not returned at the drain timeout are logged with the stacks of their goroutines, again from
 // time to time, and once more when they have returned. Run cannot end them, and does not abandon them.
@@ -62,152 +89,162 @@ var (
 // Panics are contained on the goroutines of constructors and of Run only. A goroutine that a controller starts by itself
 // has to contain its own; package loop does.
 func Run(ctx context.Context, set []controllers.Descriptor, deps controllers.Deps, cfg Config) error {
+	register()
 	ctx, cancel := context.WithCancelCause(ctx)
-	s := &supervision{cancel: cancel, onFailure: cfg.OnFailure}
-	joined := make(chan struct{})
-	var drain sync.WaitGroup
-	drain.Go(func() { s.watchDrain(ctx, cfg, joined) })
-	s.run(ctx, set, deps)
-	close(joined)
-	drain.Wait()
-	cancel(nil)
+	defer cancel(nil)
+	s := &supervision{
+		cfg: cfg, deps: deps, ctx: ctx, cancel: cancel,
+		escalated: make(chan struct{}), pings: make(chan struct{}), over: make(chan struct{}),
+	}
+	if err := s.adopt(set); err != nil {
+		return err
+	}
+	cfg.Probe.set(s)
+	defer cfg.Probe.set(nil)
 
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.failure
+	joined := make(chan struct{})
+	var watchers sync.WaitGroup
+	watchers.Go(func() { s.watchDrain(joined) })
+	watchers.Go(func() { s.watchHealth(joined) })
+	s.run() //nolint:contextcheck // each child has its own
+	close(joined)
+	watchers.Wait()
+	close(s.over)
+	return s.failed()
 }
 
 // supervision is the state of one Run.
 type supervision struct {
-	cancel    context.CancelCauseFunc
-	onFailure func(error)
+	cfg      Config
+	deps     controllers.Deps
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+	children []*child
+
+	escalated chan struct{} // closed when a controller has ended the term
+	pings     chan struct{}
+	over      chan struct{} // closed when all is joined
 
 	mu sync.Mutex
-	// active are the controllers whose code is running, in the order in which they began.
-	active []string
-	// failure is the first one, a *ControllerError.
-	failure error
+	// failure is why the term ends: the first, unless a later one ends the process; nil if it is ctx.
+	failure *ControllerError
 }
 
-func (s *supervision) run(ctx context.Context, set []controllers.Descriptor, deps controllers.Deps) {
-	built, ok := s.construct(ctx, set, deps)
-	if !ok {
-		return
+// adopt makes the children.
+func (s *supervision) adopt(set []controllers.Descriptor) error {
+	byName := make(map[string]*child, len(set))
+	limit, window := s.cfg.RestartLimit, s.cfg.RestartWindow
+	if limit == 0 {
+		limit = DefaultRestartLimit
 	}
-	var all sync.WaitGroup
+	if window == 0 {
+		window = DefaultRestartWindow
+	}
 	for _, d := range set {
-		all.Go(func() {
-			ctx := withController(ctx, d.Name)
-			if !awaitNeeds(ctx, d, built) {
+		ctx := klog.NewContext(s.ctx, klog.FromContext(s.ctx).WithValues("controller", d.Name))
+		c := &child{
+			Descriptor: d, s: s, policy: s.cfg.Policies.Of(d.Name), tolerated: slices.Contains(s.cfg.Tolerated, d.Name),
+			ready: make(chan struct{}), leftOut: make(chan struct{}), joined: make(chan struct{}),
+			failures: intensity{limit: limit, window: window}, state: Stopped,
+		}
+		c.ctx, c.stop = context.WithCancelCause(ctx)
+		s.children = append(s.children, c)
+		byName[d.Name] = c
+	}
+	for _, c := range s.children {
+		for _, need := range c.Needs {
+			if byName[need] == nil {
+				return &ControllerError{Controller: c.Name, Err: fmt.Errorf("needs %q, which is not in the set: run a set of a validated registry", need)}
+			}
+			c.needs = append(c.needs, byName[need])
+		}
+	}
+	for _, c := range s.children {
+		c.depth()
+	}
+	return nil
+}
+
+// run returns when all children have been joined.
+func (s *supervision) run() {
+	for _, c := range s.children {
+		go c.run() // joined below
+	}
+	select {
+	case <-s.ctx.Done():
+	case <-s.escalated:
+		failure := s.failed()
+		s.undo(failure)
+		s.cancel(failure)
+		if s.cfg.OnFailure != nil {
+			s.cfg.OnFailure(failure)
+		}
+	}
+	for _, c := range s.children {
+		<-c.joined
+		c.stop(nil)
+	}
+}
+
+// undoTimeout bounds how long a term is undone in order.
+const undoTimeout = time.Second
+
+// undo stops the children in reverse order of need, until all are stopped or the time for that is over.
+func (s *supervision) undo(cause error) {
+	timeout := time.NewTimer(undoTimeout)
+	defer timeout.Stop()
+	byRank := slices.SortedFunc(slices.Values(s.children), func(a, b *child) int { return b.rank - a.rank })
+	for len(byRank) > 0 {
+		n := slices.IndexFunc(byRank, func(c *child) bool { return c.rank != byRank[0].rank })
+		if n < 0 {
+			n = len(byRank)
+		}
+		for _, c := range byRank[:n] {
+			c.stop(cause)
+		}
+		for _, c := range byRank[:n] {
+			select {
+			case <-c.joined:
+			case <-timeout.C:
+				return
+			case <-s.ctx.Done():
 				return
 			}
-			klog.FromContext(ctx).V(2).Info("Controller starts")
-			s.ended(ctx, d.Name, s.call(ctx, d.Name, "Run", built[d.Name].Run))
-		})
+		}
+		byRank = byRank[n:]
 	}
-	<-ctx.Done() // also of a failure, and with an empty set
-	all.Wait()
 }
 
-// construct returns the controllers by name, and false if not all could be constructed.
-func (s *supervision) construct(ctx context.Context, set []controllers.Descriptor, deps controllers.Deps) (map[string]controllers.Controller, bool) {
-	built := make(map[string]controllers.Controller, len(set))
-	for _, d := range set {
-		if ctx.Err() != nil {
-			return nil, false
-		}
-		ctx := withController(ctx, d.Name)
-		err := s.call(ctx, d.Name, "its constructor", func(ctx context.Context) error {
-			c, err := d.New(ctx, deps)
-			built[d.Name] = c
-			if err == nil && c == nil {
-				err = errors.New("its constructor returned neither a controller nor an error")
-			}
-			return err
-		})
-		if err != nil {
-			s.ended(ctx, d.Name, err)
-			return nil, false
-		}
-	}
-	for _, d := range set {
-		for _, need := range d.Needs {
-			if built[need] == nil {
-				s.ended(withController(ctx, d.Name), d.Name, fmt.Errorf("needs %q, which is not in the set: run a set of a validated registry", need))
-				return nil, false
-			}
-		}
-	}
-	return built, true
-}
-
-// awaitNeeds returns false if ctx ended before all that d needs was ready.
-func awaitNeeds(ctx context.Context, d controllers.Descriptor, built map[string]controllers.Controller) bool {
-	for _, need := range d.Needs {
-		readier, ok := built[need].(controllers.Readier)
-		if !ok {
-			continue
-		}
-		select {
-		case <-readier.Ready():
-		case <-ctx.Done():
-		}
-	}
-	return ctx.Err() == nil
-}
-
-// ended takes note of what a controller returned. An error is a failure while ctx lives, a panic is one always; the
-// first of them ends the term.
-func (s *supervision) ended(ctx context.Context, name string, err error) {
-	logger, early := klog.FromContext(ctx), ctx.Err() == nil
-	if err == nil && early {
-		err = errEarly
-	}
-	panicked, isPanic := errors.AsType[*controllers.Panic](err)
-	switch {
-	case isPanic:
-		logger.Error(err, "Controller panicked", "stack", string(panicked.Stack))
-	case early:
-		logger.Error(err, "Controller failed")
-	case err != nil && !errors.Is(err, ctx.Err()) && !errors.Is(err, context.Cause(ctx)):
-		logger.Error(err, "Controller returned an error while it stopped")
-		return
-	default:
-		logger.V(2).Info("Controller has stopped")
-		return
-	}
-	failure := &ControllerError{Controller: name, Err: err}
+// escalate ends the term because of a controller.
+func (s *supervision) escalate(failure *ControllerError) {
 	s.mu.Lock()
-	first := s.failure == nil
-	if first {
+	defer s.mu.Unlock()
+	switch {
+	case s.failure == nil:
+		s.failure = failure
+		close(s.escalated)
+	case failure.exits() && !s.failure.exits():
 		s.failure = failure
 	}
-	s.mu.Unlock()
-	s.cancel(failure)
-	if first && s.onFailure != nil {
-		s.onFailure(failure)
+}
+
+func (s *supervision) failed() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failure == nil {
+		return nil
 	}
+	return s.failure
 }
 
-func (s *supervision) enter(name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.active = append(s.active, name)
-}
-
-func (s *supervision) leave(name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	i := slices.Index(s.active, name)
-	s.active = slices.Delete(s.active, i, i+1)
-}
-
-func (s *supervision) late() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.active)
-}
-
-func withController(ctx context.Context, name string) context.Context {
-	return klog.NewContext(ctx, klog.FromContext(ctx).WithValues("controller", name))
+// failedParts are the tolerated controllers, and one more.
+func (s *supervision) failedParts(name string) []string {
+	parts := []string{name}
+	for _, c := range s.children {
+		if c.isTolerated() && c.Name != name {
+			parts = append(parts, c.Name)
+		}
+	}
+	slices.Sort(parts)
+	return parts
 }

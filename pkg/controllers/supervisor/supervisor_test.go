@@ -118,7 +118,10 @@ func TestAnEmptySetRunsUntilCancelled(t *testing.T) {
 	})
 }
 
-func TestTheFirstFailureEndsTheTermAfterAllHaveJoined(t *testing.T) {
+// stepDown is for tests in which the first failure ends the term.
+var stepDown = controllers.Policies{Default: controllers.StepDown}
+
+func TestAFailureThatEndsTheTermIsReturnedAfterAllHaveJoined(t *testing.T) {
 	boom := errors.New("boom")
 	for name, c := range map[string]struct {
 		run     func(context.Context) error
@@ -133,7 +136,7 @@ func TestTheFirstFailureEndsTheTermAfterAllHaveJoined(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var joined bool
-				_, ended, log := supervise(t, supervisor.Config{},
+				_, ended, log := supervise(t, supervisor.Config{Policies: stepDown},
 					descriptor("slow", func(ctx context.Context) error {
 						<-ctx.Done()
 						var ce *supervisor.ControllerError
@@ -172,21 +175,7 @@ func TestTheFirstFailureEndsTheTermAfterAllHaveJoined(t *testing.T) {
 	}
 }
 
-func TestAPanicWhileStoppingIsStillAFailure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cancel, ended, _ := supervise(t, supervisor.Config{}, descriptor("a", func(ctx context.Context) error {
-			<-ctx.Done()
-			panic("on the way out")
-		}))
-		expectRunning(t, ended)
-		cancel()
-		if _, ok := errors.AsType[*controllers.Panic](<-ended); !ok {
-			t.Error("Run returned without the panic")
-		}
-	})
-}
-
-func TestAFailedConstructorStartsNothing(t *testing.T) {
+func TestAControllerThatCannotBeConstructedIsTriedAgain(t *testing.T) {
 	boom := errors.New("boom")
 	for name, construct := range map[string]func() (controllers.Controller, error){
 		"error":   func() (controllers.Controller, error) { return nil, boom },
@@ -196,18 +185,14 @@ func TestAFailedConstructorStartsNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				_, ended, log := supervise(t, supervisor.Config{},
-					descriptor("sound", func(context.Context) error { t.Error("was started"); return nil }),
-					controllers.Descriptor{Name: "faulty", New: func(context.Context, controllers.Deps) (controllers.Controller, error) { return construct() }},
-					controllers.Descriptor{Name: "later", New: func(context.Context, controllers.Deps) (controllers.Controller, error) {
-						t.Error("was constructed after a failure")
-						return nil, nil
-					}})
+					descriptor("sound", untilCancelled),
+					controllers.Descriptor{Name: "faulty", New: func(context.Context, controllers.Deps) (controllers.Controller, error) { return construct() }})
 				var ce *supervisor.ControllerError
 				if err := <-ended; !errors.As(err, &ce) || ce.Controller != "faulty" || (name != "nothing" && !errors.Is(err, boom)) {
 					t.Errorf("Run returned %v", err)
 				}
-				if n := strings.Count(log(), `controller="faulty"`); n != 1 {
-					t.Errorf("logged %d times:\n%s", n, log())
+				if n := strings.Count(log(), `controller="faulty"`); n != supervisor.DefaultRestartLimit+1 || strings.Contains(log(), "sound") {
+					t.Errorf("%d failures logged, want one more than the restart limit:\n%s", n, log())
 				}
 			})
 		})
@@ -247,7 +232,7 @@ func TestAControllerStartsWhenWhatItNeedsIsReady(t *testing.T) {
 func TestNobodyWaitsForAReadinessThatDoesNotCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		base := &readyActor{actor{ready: make(chan struct{}), run: func(context.Context) error { return errors.New("boom") }}}
-		_, ended, _ := supervise(t, supervisor.Config{},
+		_, ended, _ := supervise(t, supervisor.Config{Policies: stepDown},
 			descriptor("second", func(context.Context) error { t.Error("was started"); return nil }, "base"),
 			controllers.Descriptor{Name: "base", New: func(context.Context, controllers.Deps) (controllers.Controller, error) { return base, nil }})
 		if err := <-ended; err == nil || !strings.Contains(err.Error(), `"base"`) {
@@ -399,7 +384,7 @@ func TestI1NothingRunsOnceRunHasReturned(t *testing.T) {
 					return ctx.Err()
 				}))
 			}
-			cancel, ended, _ := supervise(t, supervisor.Config{DrainTimeout: 10 * time.Second}, set...)
+			cancel, ended, _ := supervise(t, supervisor.Config{DrainTimeout: 10 * time.Second, Policies: stepDown}, set...)
 			stop := time.AfterFunc(time.Duration(rapid.IntRange(0, 120).Draw(rt, "cancelled after"))*time.Second+time.Millisecond, cancel)
 			defer stop.Stop()
 			err := <-ended
@@ -415,11 +400,11 @@ func TestI1NothingRunsOnceRunHasReturned(t *testing.T) {
 	})
 }
 
-func TestTheFirstFailureIsToldBeforeTheOthersHaveJoined(t *testing.T) {
+func TestAFailureIsToldBeforeTheOthersHaveJoined(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken, hangs, returns := errors.New("broken"), make(chan struct{}), make(chan struct{})
 		told := make(chan error, 2)
-		_, ended, _ := supervise(t, supervisor.Config{OnFailure: func(err error) { told <- err }},
+		_, ended, _ := supervise(t, supervisor.Config{Policies: stepDown, OnFailure: func(err error) { told <- err }},
 			descriptor("hangs", func(context.Context) error { close(hangs); <-returns; return nil }),
 			descriptor("breaks", func(context.Context) error { <-hangs; return broken }), // else the other may never start
 			descriptor("breaks-later", func(ctx context.Context) error { <-ctx.Done(); panic("too") }))

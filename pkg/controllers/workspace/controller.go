@@ -44,7 +44,7 @@ type logicalClusterClient interface {
 }
 
 type controller struct {
-	loop            *loop.Loop[clusters.Key]
+	*loop.Loop[clusters.Key]
 	workspaces      *clusters.Informer[*tenancyv1alpha1.Workspace]
 	logicalClusters *clusters.Informer[*corev1alpha1.LogicalCluster]
 	workspace       workspaceClient
@@ -60,11 +60,11 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 		logicalCluster:  deps.Clients.LogicalClusters,
 		baseURL:         deps.BaseURL,
 	}
-	c.loop = loop.New(name, workers, c.reconcile)
-	loop.Watch(c.loop, c.workspaces, func(ws *tenancyv1alpha1.Workspace) []clusters.Key {
+	c.Loop = loop.New(name, workers, c.reconcile)
+	loop.Watch(c.Loop, c.workspaces, func(ws *tenancyv1alpha1.Workspace) []clusters.Key {
 		return []clusters.Key{clusters.KeyOf(ws)}
 	})
-	loop.Watch(c.loop, c.logicalClusters, c.affected)
+	loop.Watch(c.Loop, c.logicalClusters, c.affected)
 	return c, nil
 }
 
@@ -81,9 +81,6 @@ func (c *controller) affected(lc *corev1alpha1.LogicalCluster) []clusters.Key {
 	}
 	return keys
 }
-
-// Run reconciles until ctx ends.
-func (c *controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
 
 // reconcile takes steps until there is nothing to do but wait. A conflict ends it without an error: the informer has
 // brought the newer Workspace, or will, and with it the key.
@@ -201,4 +198,4 @@ func ignoreNotFound(err error) error {
 	return err
 }
 
-var _ controllers.Controller = (*controller)(nil)
+var _ controllers.Reporter = (*controller)(nil)

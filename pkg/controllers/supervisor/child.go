@@ -1,0 +1,303 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/regent-project/regent/pkg/controllers"
+)
+
+// State is where a controller is. Its metric has a series for each.
+//
+//	          Needs ready            constructed           ready
+//	Waiting ---------------> Starting -------------------------> Running <--> Stalled
+//	   ^                        |                                   |            |
+//	   |                        +-----------------+-----------------+------------+
+//	   |  after a pause                           | what it returns, see decide
+//	   +------------------- Restarting <----------+----> Disabled, Failed, Stopped
+//	   +------------------- Failed     <----------+      (a tolerated one is tried again, and shows Failed meanwhile)
+//
+// All are Stopped when there is no term. Late is a controller that has not stopped in time.
+type State string
+
+// States of a controller.
+const (
+	Stopped    State = "stopped"
+	Waiting    State = "waiting"
+	Starting   State = "starting"
+	Running    State = "running"
+	Stalled    State = "stalled"
+	Restarting State = "restarting"
+	Failed     State = "failed"
+	Disabled   State = "disabled"
+	Late       State = "late"
+)
+
+var states = []State{Stopped, Waiting, Starting, Running, Stalled, Restarting, Failed, Disabled, Late}
+
+// child is one controller in one term, through all its restarts. Its goroutine owns it, but for what mu guards.
+type child struct {
+	controllers.Descriptor
+	s     *supervision
+	needs []*child
+	// rank is the length of the longest chain of needs: a child stops before those of lower rank.
+	rank   int
+	policy controllers.Policy
+	// ctx is its share of the term, which stop ends before the term does when a term is undone.
+	ctx  context.Context
+	stop context.CancelCauseFunc
+
+	ready   chan struct{} // closed when an instance has been ready, for the first time
+	leftOut chan struct{} // closed when it takes no part in the term any more
+	joined  chan struct{} // closed when nothing of it runs, or will
+
+	failures intensity
+
+	mu        sync.Mutex
+	state     State
+	tolerated bool
+	watched   *instance // the running one
+}
+
+// run is the child's life in a term.
+func (c *child) run() {
+	defer close(c.joined)
+	defer c.set(Stopped)
+	for attempt := 0; c.awaitNeeds(); attempt++ {
+		starts.WithLabelValues(c.Name).Inc()
+		if attempt > 0 {
+			restartsTotal.WithLabelValues(c.Name).Inc()
+		}
+		began := time.Now()
+		again, pause := c.once(began)
+		if !again || !c.sleep(pause) {
+			return
+		}
+	}
+}
+
+// awaitNeeds returns false if the child is not to be started.
+func (c *child) awaitNeeds() bool {
+	c.set(Waiting)
+	for _, need := range c.needs {
+		select {
+		case <-need.ready:
+		case <-need.leftOut:
+			klog.FromContext(c.ctx).Info("Controller is left out of this term: what it needs is", "needs", need.Name)
+			c.leave()
+			return false
+		case <-c.ctx.Done():
+		}
+	}
+	return c.ctx.Err() == nil
+}
+
+func (c *child) leave() {
+	c.set(Disabled)
+	close(c.leftOut)
+	<-c.ctx.Done() // so that it shows
+}
+
+// once constructs the controller and runs it to its end, and says whether to do so again, and when.
+func (c *child) once(began time.Time) (again bool, pause time.Duration) {
+	ctx, cancel := context.WithCancelCause(c.ctx)
+	defer cancel(nil)
+	c.set(Starting)
+	var made controllers.Controller
+	err := <-c.s.call(ctx, c.Name, "its constructor", func(ctx context.Context) (err error) {
+		made, err = c.New(ctx, c.s.deps)
+		if err == nil && made == nil {
+			err = errors.New("its constructor returned neither a controller nor an error")
+		}
+		return err
+	})
+	if err != nil {
+		return c.judge(ctx, outcomeOf(ctx, err), constructing, err, began)
+	}
+	if ctx.Err() != nil {
+		return false, 0
+	}
+	klog.FromContext(ctx).V(2).Info("Controller starts")
+	ended := c.s.call(ctx, c.Name, "Run", made.Run)
+	when := starting
+	ready := alwaysReady
+	if readier, ok := made.(controllers.Readier); ok {
+		ready = readier.Ready()
+	}
+	aborted, overdue := ctx.Done(), (<-chan time.Time)(nil)
+	for {
+		select {
+		case <-ready:
+			when, ready = running, nil
+			c.nowReady(made, cancel)
+		case <-aborted:
+			aborted = nil
+			if c.ctx.Err() == nil && c.s.cfg.DrainTimeout > 0 {
+				overdue = time.After(c.s.cfg.DrainTimeout)
+			}
+		case <-overdue:
+			if c.ctx.Err() != nil {
+				break // late, as the term is
+			}
+			again, pause = c.judge(ctx, stuck, when, context.Cause(ctx), began)
+			klog.FromContext(ctx).V(2).Info("Controller has stopped at last", "err", <-ended)
+			return again && c.ctx.Err() == nil, pause
+		case err := <-ended:
+			return c.judge(ctx, outcomeOf(ctx, err), when, c.explained(ctx, err), began)
+		}
+	}
+}
+
+// explained is the error of a Run that has returned err.
+func (c *child) explained(ctx context.Context, err error) error {
+	switch {
+	case c.ctx.Err() != nil:
+		return err
+	case ctx.Err() != nil && (err == nil || errors.Is(err, ctx.Err())):
+		return context.Cause(ctx) // the supervisor cancelled it
+	case err == nil:
+		return errEarly
+	default:
+		return err
+	}
+}
+
+// depth sets and returns the rank.
+func (c *child) depth() int {
+	if c.rank == 0 {
+		for _, need := range c.needs {
+			c.rank = max(c.rank, 1+need.depth())
+		}
+	}
+	return c.rank
+}
+
+var alwaysReady = func() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// judge takes in an outcome: it logs, counts, and does what follows.
+func (c *child) judge(ctx context.Context, o outcome, m moment, err error, began time.Time) (again bool, pause time.Duration) {
+	if c.ctx.Err() != nil {
+		m = draining
+	}
+	c.notReady()
+	var exhausted bool
+	if m != draining && (o == returned || o == failed || o == panicked || o == stalled || o == stuck) {
+		pause, exhausted = c.failures.failed(time.Now(), time.Since(began))
+	}
+	if o == stepsDown {
+		pause, _ = c.failures.failed(time.Now(), time.Since(began))
+	}
+	pause += rand.N(1 + time.Duration(pauseJitter*float64(pause)))
+	e := decide(o, m, circumstances{policy: c.policy, exhausted: exhausted, tolerated: c.isTolerated()})
+	c.tell(ctx, o, m, e, err, pause)
+	switch e {
+	case restarts:
+		c.set(Restarting)
+		return true, pause
+	case perseveres:
+		c.set(Failed)
+		return true, pause
+	case leavesOut:
+		c.leave()
+	case endsTerm, endsProcess:
+		c.set(Failed)
+		if e == endsProcess && !errors.Is(err, controllers.ErrExit) {
+			err = fmt.Errorf("%w: failure policy %q: %w", controllers.ErrExit, controllers.Exit, err)
+		}
+		c.s.escalate(&ControllerError{Controller: c.Name, Err: err, failedParts: c.s.failedParts(c.Name)})
+	}
+	return false, 0
+}
+
+// tell logs an outcome, once, and counts panics.
+func (c *child) tell(ctx context.Context, o outcome, m moment, e effect, err error, pause time.Duration) {
+	logger := klog.FromContext(ctx).WithValues("during", string(m))
+	if e != ends {
+		logger = logger.WithValues("effect", string(e))
+	}
+	if e == restarts || e == perseveres {
+		logger = logger.WithValues("pause", pause)
+	}
+	p, isPanic := errors.AsType[*controllers.Panic](err)
+	switch {
+	case isPanic:
+		panics.WithLabelValues(c.Name).Inc()
+		logger.Error(err, "Controller panicked", "stack", string(p.Stack))
+	case o == panicked:
+		panics.WithLabelValues(c.Name).Inc()
+		logger.Error(err, "Controller failed")
+	case m == draining && o == returned:
+		logger.V(2).Info("Controller has stopped")
+	case m == draining:
+		logger.Error(err, "Controller returned an error while it stopped")
+	case e == leavesOut:
+		logger.Info("Controller is left out of this term", "reason", err.Error())
+	case o == stuck:
+		logger.Error(err, "Controller failed and does not stop", "stacks", goroutines([]string{c.Name})[c.Name])
+	default:
+		logger.Error(err, "Controller failed")
+	}
+}
+
+func (c *child) nowReady(running controllers.Controller, cancel context.CancelCauseFunc) {
+	reporter, _ := running.(controllers.Reporter)
+	c.mu.Lock()
+	c.watched = &instance{reporter: reporter, cancel: cancel, since: time.Now()}
+	c.mu.Unlock()
+	c.set(Running)
+	select {
+	case <-c.ready:
+	default:
+		close(c.ready)
+	}
+}
+
+func (c *child) notReady() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.watched = nil
+}
+
+func (c *child) isTolerated() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.tolerated
+}
+
+// set moves to a state.
+func (c *child) set(next State) { c.become(next) }
+
+// become moves to a state, if it is in one of the given ones; from any, if none is given.
+func (c *child) become(next State, from ...State) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(from) > 0 && !slices.Contains(from, c.state) {
+		return false
+	}
+	showState(c.Name, c.state, next)
+	c.state = next
+	return true
+}
+
+// sleep waits for d, and returns false if the child is to stop.
+func (c *child) sleep(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-c.ctx.Done():
+		return false
+	}
+}

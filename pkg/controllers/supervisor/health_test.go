@@ -1,0 +1,232 @@
+package supervisor_test
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/component-base/metrics/legacyregistry"
+
+	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/controllers/supervisor"
+)
+
+// reporting is a controller that reports.
+type reporting struct {
+	run    func(context.Context) error
+	report func() controllers.Health
+}
+
+func (r *reporting) Run(ctx context.Context) error { return r.run(ctx) }
+
+func (r *reporting) Report() controllers.Health { return r.report() }
+
+func reporter(report func() controllers.Health) controllers.Descriptor {
+	return fresh("a", func(int) controllers.Controller { return &reporting{untilCancelled, report} })
+}
+
+func TestAControllerStallsOnlyIfItHoldsWorkAndGetsNoneOfItDone(t *testing.T) {
+	var n atomic.Uint64
+	for name, c := range map[string]struct {
+		report   func() controllers.Health
+		deadline time.Duration
+		stalls   bool
+	}{
+		"idle":              {report: func() controllers.Health { return controllers.Health{} }},
+		"at work":           {report: func() controllers.Health { return controllers.Health{Pending: 5, Returned: n.Add(1)} }},
+		"stuck":             {report: func() controllers.Health { return controllers.Health{Pending: 5, Returned: 3} }, stalls: true},
+		"never to be asked": {report: func() controllers.Health { return controllers.Health{Pending: 5} }, deadline: -1},
+		"slow by nature":    {report: func() controllers.Health { return controllers.Health{Pending: 5} }, deadline: time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := reporter(c.report)
+				d.StallDeadline = c.deadline
+				cancel, ended, log := supervise(t, supervisor.Config{}, d)
+				time.Sleep(90 * time.Second)
+				if stalled := strings.Contains(log(), "Controller is stalled"); stalled != c.stalls {
+					t.Errorf("stalled after 90 s: %v\n%s", stalled, log())
+				}
+				time.Sleep(time.Minute)
+				if failed := strings.Contains(log(), "Controller failed"); failed != c.stalls {
+					t.Errorf("failed after 150 s: %v\n%s", failed, log())
+				}
+				cancel()
+				<-ended
+			})
+		})
+	}
+}
+
+func TestAStalledControllerThatGoesOnIsWell(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		cancel, ended, log := supervise(t, supervisor.Config{}, reporter(func() controllers.Health {
+			if time.Since(began) < 100*time.Second {
+				return controllers.Health{Pending: 1, Returned: 1}
+			}
+			return controllers.Health{Pending: 1, Returned: uint64(time.Since(began))}
+		}))
+		time.Sleep(10 * time.Minute)
+		cancel()
+		<-ended
+		if n := strings.Count(log(), "is stalled"); n != 1 || strings.Count(log(), "no longer stalled") != 1 || strings.Contains(log(), "failed") {
+			t.Errorf("logged %s", log())
+		}
+	})
+}
+
+func TestNothingStallsWhileTheStoreIsUnreachable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		outage := func() bool { return time.Since(began) > 30*time.Second && time.Since(began) < time.Hour }
+		cancel, ended, log := supervise(t, supervisor.Config{StoreReachable: func() bool { return !outage() }},
+			reporter(func() controllers.Health { return controllers.Health{Pending: 1} }))
+		time.Sleep(time.Hour)
+		if log() != "" {
+			t.Errorf("logged during the outage: %s", log())
+		}
+		time.Sleep(35 * time.Second) // 65 in all
+		if !strings.Contains(log(), "Controller is stalled") {
+			t.Error("not stalled, although the store was reachable for a minute")
+		}
+		cancel()
+		<-ended
+	})
+}
+
+func TestAReportThatPanicsFailsItsControllerOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cancel, ended, log := supervise(t, supervisor.Config{Tolerated: []string{"a"}}, reporter(func() controllers.Health { panic("oh") }))
+		time.Sleep(time.Minute)
+		expectRunning(t, ended)
+		cancel()
+		<-ended
+		if !strings.Contains(log(), "panic in Report: oh") {
+			t.Errorf("logged %s", log())
+		}
+	})
+}
+
+func TestTheProbeFailsOnlyIfTheSupervisorItselfHangs(t *testing.T) {
+	ping := func(t *testing.T, p *supervisor.Probe) error {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		return p.Ping(ctx)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		p := supervisor.NewProbe()
+		if err := ping(t, p); err != nil {
+			t.Errorf("before a term: %v", err)
+		}
+		wake := make(chan struct{})
+		cancel, ended, _ := supervise(t, supervisor.Config{Probe: p, DrainTimeout: time.Second},
+			descriptor("hangs", func(context.Context) error { <-wake; return nil }),
+			descriptor("fails", func(context.Context) error { panic("so it fails") }))
+		time.Sleep(500 * time.Millisecond)
+		if err := ping(t, p); err != nil {
+			t.Errorf("during a term: %v", err)
+		}
+		cancel()
+		time.Sleep(time.Hour)
+		if err := ping(t, p); err != nil {
+			t.Errorf("with a late controller: %v", err)
+		}
+		close(wake)
+		<-ended
+		if err := ping(t, p); err != nil {
+			t.Errorf("after the term: %v", err)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		p, wake := supervisor.NewProbe(), make(chan struct{})
+		cancel, ended, _ := supervise(t, supervisor.Config{Probe: p}, reporter(func() controllers.Health { <-wake; return controllers.Health{} }))
+		time.Sleep(time.Minute)
+		if err := ping(t, p); err == nil || !strings.Contains(err.Error(), "does not answer") {
+			t.Errorf("while the supervisor hangs: %v", err)
+		}
+		close(wake)
+		cancel()
+		<-ended
+	})
+}
+
+// counters are the metrics of a controller that only grow.
+var counters = []string{"starts", "restarts", "panics", "stalls"}
+
+func TestMetricsShowEveryControllerFromTheStart(t *testing.T) {
+	registry, err := controllers.NewRegistry(descriptor("shown", untilCancelled), controllers.Descriptor{
+		Name: "shown-too", Scope: controllers.EveryReplica, New: descriptor("", untilCancelled).New})
+	if err != nil {
+		t.Fatal(err)
+	}
+	supervisor.ShowMetrics(registry)
+	for _, controller := range []string{"shown", "shown-too"} {
+		if got := sample(t, "regent_controller_state", controller, "stopped"); got != 1 {
+			t.Errorf("%s is not stopped: %v", controller, got)
+		}
+		if got := sample(t, "regent_controller_state", controller, "running"); got != 0 {
+			t.Errorf("%s is running: %v", controller, got)
+		}
+		for _, name := range counters {
+			sample(t, "regent_controller_"+name+"_total", controller, "")
+		}
+	}
+	before := map[string]float64{}
+	for _, name := range counters {
+		before[name] = sample(t, "regent_controller_"+name+"_total", "shown", "")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		cancel, ended, _ := supervise(t, supervisor.Config{}, fresh("shown", func(n int) controllers.Controller {
+			return &actor{run: func(ctx context.Context) error {
+				if n == 1 {
+					panic("once")
+				}
+				return untilCancelled(ctx)
+			}}
+		}))
+		synctest.Wait()
+		if sample(t, "regent_controller_state", "shown", "restarting") != 1 {
+			t.Error("not shown as restarting")
+		}
+		time.Sleep(time.Second)
+		if sample(t, "regent_controller_state", "shown", "running") != 1 || sample(t, "regent_controller_state", "shown", "stopped") != 0 {
+			t.Error("not shown as running")
+		}
+		cancel()
+		<-ended
+		for name, want := range map[string]float64{"starts": 2, "restarts": 1, "panics": 1, "stalls": 0} {
+			if got := sample(t, "regent_controller_"+name+"_total", "shown", "") - before[name]; got != want {
+				t.Errorf("%s: %v, want %v", name, got, want)
+			}
+		}
+		if sample(t, "regent_controller_state", "shown", "stopped") != 1 {
+			t.Error("not shown as stopped")
+		}
+	})
+}
+
+// sample reads a metric of a controller; state may be empty. It fails if there is no such series.
+func sample(t *testing.T, name, controller, state string) float64 {
+	t.Helper()
+	families, err := legacyregistry.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			labels := map[string]string{}
+			for _, l := range m.GetLabel() {
+				labels[l.GetName()] = l.GetValue()
+			}
+			if family.GetName() == name && labels["controller"] == controller && labels["state"] == state {
+				return m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			}
+		}
+	}
+	t.Fatalf("no series %s of %s %s", name, controller, state)
+	return 0
+}

@@ -1,0 +1,64 @@
+package supervisor
+
+import (
+	"sync"
+
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+
+	"github.com/regent-project/regent/pkg/controllers"
+)
+
+var (
+	stateGauge = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Name: "regent_controller_state", StabilityLevel: metrics.ALPHA,
+		Help: "1 for the state that a controller of this replica is in, otherwise 0. All leader-only controllers are stopped on a replica that does not lead.",
+	}, []string{"controller", "state"})
+	starts = metrics.NewCounterVec(&metrics.CounterOpts{
+		Name: "regent_controller_starts_total", StabilityLevel: metrics.ALPHA,
+		Help: "How often a controller was constructed, in all terms of this process.",
+	}, []string{"controller"})
+	restartsTotal = metrics.NewCounterVec(&metrics.CounterOpts{
+		Name: "regent_controller_restarts_total", StabilityLevel: metrics.ALPHA,
+		Help: "How often a controller was constructed again within a term, because it had failed.",
+	}, []string{"controller"})
+	panics = metrics.NewCounterVec(&metrics.CounterOpts{
+		Name: "regent_controller_panics_total", StabilityLevel: metrics.ALPHA,
+		Help: "How often a controller panicked. The log has the stacks.",
+	}, []string{"controller"})
+	stalls = metrics.NewCounterVec(&metrics.CounterOpts{
+		Name: "regent_controller_stalls_total", StabilityLevel: metrics.ALPHA,
+		Help: "How often a controller held work and got none of it done for its stall deadline.",
+	}, []string{"controller"})
+	lateGauge = metrics.NewGauge(&metrics.GaugeOpts{
+		Name: "regent_late_controllers", StabilityLevel: metrics.ALPHA,
+		Help: "Number of controllers that have not stopped although their drain timeout is over. The log has their stacks.",
+	})
+)
+
+var register = sync.OnceFunc(func() {
+	legacyregistry.MustRegister(stateGauge, starts, restartsTotal, panics, stalls, lateGauge)
+})
+
+// ShowMetrics registers the metrics and gives all controllers of a registry their series, so that alerts can rely on
+// them on replicas that have never led. Call it before the first Run.
+func ShowMetrics(r *controllers.Registry) {
+	register()
+	for _, scope := range []controllers.Scope{controllers.LeaderOnly, controllers.EveryReplica} {
+		for _, d := range r.Scoped(scope) {
+			for _, state := range states {
+				stateGauge.WithLabelValues(d.Name, string(state)).Set(0)
+			}
+			stateGauge.WithLabelValues(d.Name, string(Stopped)).Set(1)
+			for _, counter := range []*metrics.CounterVec{starts, restartsTotal, panics, stalls} {
+				counter.WithLabelValues(d.Name).Add(0)
+			}
+		}
+	}
+}
+
+// showState moves a controller's series from one state to another.
+func showState(controller string, from, to State) {
+	stateGauge.WithLabelValues(controller, string(from)).Set(0)
+	stateGauge.WithLabelValues(controller, string(to)).Set(1)
+}
