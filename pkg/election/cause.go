@@ -3,7 +3,6 @@ package election
 import (
 	"errors"
 	"fmt"
-	"strings"
 )
 
 // Cause says why a term ended. It is an error, and the cause of a term's context wraps one:
@@ -34,6 +33,9 @@ func (c Cause) Error() string { return string(c) }
 // ErrExit, wrapped in what a LeadFunc returns, ends the election: the lease is released and Run returns that error.
 var ErrExit = errors.New("exit")
 
+// errRequested marks a step down that StepDown asked for.
+var errRequested = errors.New("on request")
+
 // because is cause with the detail that tells one instance from another.
 func because(cause Cause, format string, args ...any) error {
 	return fmt.Errorf("%w: %w", cause, fmt.Errorf(format, args...))
@@ -45,13 +47,4 @@ func causeOf(err error) Cause {
 		return cause
 	}
 	return Failed
-}
-
-// longestBrief bounds what a Lease carries of a cause.
-const longestBrief = 256
-
-// brief is the cause's first line, cut short: a panic brings its stack.
-func brief(cause error) string {
-	line, _, _ := strings.Cut(cause.Error(), "\n")
-	return strings.ToValidUTF8(line[:min(len(line), longestBrief)], "")
 }

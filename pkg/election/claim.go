@@ -2,6 +2,7 @@ package election
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -73,10 +74,11 @@ func enter(ctx context.Context, cfg Config, l *lock) (*elected, error) {
 }
 
 func (e *elected) term() Term {
-	return Term{token: fence.Token{
+	token := fence.Token{
 		Cluster: e.cfg.Cluster, Namespace: e.cfg.Namespace, Name: e.cfg.Name,
 		UID: e.lock.pin.uid, Holder: e.lock.pin.holder, Epoch: e.lock.pin.epoch,
-	}}
+	}
+	return Term{token: token, failedParts: strings.Join(presenceOf(e.lock.basis.lease).FailedParts, partsSeparator)}
 }
 
 // judge ends the term when the Lease shows another, and when what is left of the lease is needed for the drain: with
@@ -107,7 +109,7 @@ func (e *elected) stop() {
 func (e *elected) release(ctx context.Context, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.cfg.releaseTimeout())
 	defer cancel()
-	return e.lock.release(ctx, brief(cause))
+	return e.lock.release(ctx, endingOf(cause))
 }
 
 // unelected is the claim of a process that leads without election: none but that nobody holds the lease.

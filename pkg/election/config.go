@@ -43,6 +43,8 @@ type Config struct {
 	ReplicasDirectory string
 	// Client reaches the Lease's namespace.
 	Client LeaseClient
+	// Notify, if set, is told what people should find out about. It must not block.
+	Notify func(Notice)
 }
 
 // DefaultConfig returns the timings everyone uses, election off.

@@ -1,6 +1,7 @@
 package election
 
 import (
+	"reflect"
 	"testing"
 	"time"
 
@@ -116,16 +117,16 @@ func TestAPresenceOfAnotherHolderCountsAsAbsent(t *testing.T) {
 	lease := leaseOf("h", 1, 0)
 	for _, text := range []string{"", "{", "null", `[]`, `{"holder":"g","process":"p"}`, `{"process":"p"}`} {
 		lease.Annotations = map[string]string{presenceAnnotation: text}
-		if got := presenceOf(lease); got != (presence{}) {
+		if got := presenceOf(lease); !reflect.DeepEqual(got, presence{}) {
 			t.Errorf("%q counts as %v", text, got)
 		}
 	}
 	want := presence{Holder: "h", Process: "p", BootID: "b", Mode: unfenced, LastStepDown: "why"}
 	want.write(lease)
-	if got := presenceOf(lease); got != want {
+	if got := presenceOf(lease); !reflect.DeepEqual(got, want) {
 		t.Errorf("wrote %v, read %v", want, got)
 	}
-	if got := presenceOf(freed(lease, "done")); got != (presence{LastStepDown: "done"}) {
+	if got := presenceOf(freed(lease, ending{why: "done", failedParts: []string{"a"}})); !reflect.DeepEqual(got, presence{LastStepDown: "done", FailedParts: []string{"a"}}) {
 		t.Errorf("a release leaves %v, want the cause alone", got)
 	}
 }

@@ -40,16 +40,28 @@ type Elector struct {
 	identities *identities
 	replica    *replica
 	running    atomic.Bool
+	born       time.Time
+
+	mu sync.Mutex
+	// view is made by Run, at its beginning; the same for as long as it lasts.
+	view *view
+	// current is the term that has not been told to end; its work is nil if there is none.
+	current struct {
+		term Term
+		work *work
+	}
 
 	// Owned by Run's goroutine.
 	state    state
-	view     *view
 	follower *follower
 	pace     pace
 	// unsure is set while a write of ours may have been committed without our knowing.
 	unsure bool
 	// last is the term that ended last: who held the lease in it, and why it ended.
-	last struct{ holder, why string }
+	last struct {
+		holder string
+		ending
+	}
 }
 
 // New validates cfg and returns an Elector that has started nothing yet. From then on the process's metrics say that it
@@ -71,13 +83,50 @@ func New(cfg Config) (*Elector, error) {
 	if err := registerMetrics(); err != nil {
 		return nil, fmt.Errorf("do not import component-base/metrics/prometheus/clientgo beside this package: %w", err)
 	}
-	leading.WithLabelValues(cfg.Name).Set(0)
-	return &Elector{
+	e := &Elector{
 		cfg:        cfg,
 		api:        leaseAPI{client: cfg.Client, namespace: cfg.Namespace, name: cfg.Name, timeout: cfg.requestTimeout()},
 		identities: &identities{hostname: cfg.Hostname},
 		replica:    newReplica(cfg.ReplicasDirectory),
-	}, nil
+		born:       time.Now(),
+	}
+	show(e)
+	return e, nil
+}
+
+// ErrNotLeading is returned by StepDown.
+var ErrNotLeading = errors.New("this process does not lead")
+
+// StepDown ends this process's term on request, with the reason on the Lease, and returns the term, which may not have
+// ended yet; ErrNotLeading if there is none. The process campaigns again after one retry period, so that another can
+// lead. It may be called at any time, from any goroutine.
+func (e *Elector) StepDown(reason string) (Term, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.current.work == nil {
+		return Term{}, ErrNotLeading
+	}
+	e.current.work.fail(because(StepDown, "%w: %s", errRequested, reason))
+	return e.current.term, nil
+}
+
+// known is the epoch on the Lease and for how long nobody was known to hold an unexpired lease, as of now.
+func (e *Elector) known(now time.Time) (epoch int64, leaderless time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	since := e.born
+	if e.view != nil {
+		seen, _ := e.view.latest()
+		epoch = seen.epoch()
+		switch {
+		case !seen.known():
+		case seen.holder() == "":
+			since = seen.since
+		default:
+			since = seen.expiry(e.cfg.LeaseDuration)
+		}
+	}
+	return epoch, max(0, now.Sub(since))
 }
 
 // Run calls lead once per term, one term after the other, until ctx ends or lead asks for an exit. Losing leadership
@@ -117,7 +166,9 @@ func (e *Elector) Run(ctx context.Context, lead LeadFunc) error {
 // start brings up what lasts as long as Run, and returns what takes it down and joins it.
 func (e *Elector) start(ctx context.Context) (stop func()) {
 	e.state = standingBy
+	e.mu.Lock()
 	e.view = newView(klog.FromContext(ctx), e.identities.ours)
+	e.mu.Unlock()
 	e.follower = newFollower(e.api, e.view, e.cfg.RetryPeriod)
 	e.pace = pace{retryPeriod: e.cfg.RetryPeriod}
 	if !e.cfg.Enabled {
@@ -185,22 +236,32 @@ func (e *Elector) serve(ctx context.Context, c claim, reason string, lead LeadFu
 	began := time.Now()
 	e.becomeLeading(termCtx, term, reason)
 	w := begin(termCtx, lead, term)
+	e.setCurrent(term, w)
 
 	cause := e.untilOver(ctx, c, w)
+	e.setCurrent(Term{}, nil)
+	ended := time.Now()
 	w.end(cause)
-	e.becomeDraining(termCtx, cause)
+	e.becomeDraining(termCtx, term, cause)
 	if drain := e.cfg.EffectiveDrainTimeout(); !w.join(drain) {
 		c.stop()
 		e.becomeQuarantined(termCtx, drain)
 		w.join(0)
-		klog.FromContext(termCtx).Info("The late work has stopped")
+		e.becomeWhole(termCtx, ended)
 	}
+	drainSeconds.WithLabelValues(e.cfg.Name).Observe(time.Since(ended).Seconds())
 	c.stop()
-	e.last.holder, e.last.why = term.Token().Holder, brief(cause)
+	e.last.holder, e.last.ending = term.Token().Holder, endingOf(cause)
 	e.release(termCtx, c, cause)
-	e.pace.termEnded(causeOf(cause), time.Since(began), time.Now())
+	e.pace.termEnded(cause, time.Since(began), time.Now())
 	e.becomeStandby()
 	return w.exit()
+}
+
+func (e *Elector) setCurrent(term Term, w *work) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.current.term, e.current.work = term, w
 }
 
 // release gives up a claim that was stopped.

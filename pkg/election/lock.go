@@ -195,15 +195,15 @@ func (l *lock) adopt(lease *coordinationv1.Lease, sent time.Time) {
 	l.view.see(lease)
 }
 
-// release gives the lease up, for why, unless it is lost. It must follow RunOrDie's return: nothing else writes then.
+// release gives the lease up, with how the term ended, unless it is lost. It must follow RunOrDie's return: nothing else writes then.
 // It may be tried again until ctx ends: that a release was lost on its way shows in the next read.
-func (l *lock) release(ctx context.Context, why string) error {
+func (l *lock) release(ctx context.Context, how ending) error {
 	for {
 		held, cause := l.held()
 		if errors.Is(cause, Deposed) {
 			return nil
 		}
-		written, err := l.api.update(ctx, freed(held, why))
+		written, err := l.api.update(ctx, freed(held, how))
 		if err == nil {
 			l.view.see(written)
 			return nil
@@ -221,14 +221,14 @@ func (l *lock) release(ctx context.Context, why string) error {
 // retryRelease is the time between attempts to release, when the first finds the Lease edited or the store in trouble.
 const retryRelease = 20 * time.Millisecond
 
-// freed is lease without a holder. Its epoch stays, of the presence only why.
-func freed(lease *coordinationv1.Lease, why string) *coordinationv1.Lease {
+// freed is lease without a holder. Its epoch stays, of the presence only how its last term ended.
+func freed(lease *coordinationv1.Lease, how ending) *coordinationv1.Lease {
 	free := lease.DeepCopy()
 	now := metav1.NowMicro()
 	free.Spec.HolderIdentity = ptr.To("")
 	free.Spec.LeaseDurationSeconds = ptr.To[int32](1) // as client-go does, for candidates that wait even so
 	free.Spec.AcquireTime, free.Spec.RenewTime = &now, &now
-	presence{LastStepDown: why}.write(free)
+	presence{LastStepDown: how.why, FailedParts: how.failedParts}.write(free)
 	return free
 }
 

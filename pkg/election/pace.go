@@ -1,6 +1,9 @@
 package election
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
 const (
 	// shortestBackoff is how long a replica does not campaign after its first failed term; it doubles with each more.
@@ -11,13 +14,13 @@ const (
 
 // pace says when this process may campaign again. It is owned by Run's goroutine.
 //
-// A term that failed costs a growing back-off, so that a replica that cannot do the work does not keep the lease. A
-// step down costs one retry period, so that another replica can have it, and so does being fenced. Neither applies to
-// anything else: a release, a deletion or an expiry that a healthy standby sees is never delayed.
+// A term that its own work ended costs a growing back-off, so that a replica that cannot do the work does not keep the
+// lease. A step down on request costs one retry period, so that another replica can have it, and so does being fenced.
+// Neither applies to anything else: a release, a deletion or an expiry that a healthy standby sees is never delayed.
 type pace struct {
 	retryPeriod time.Duration
 
-	failures int       // failed terms in a row
+	failures int       // terms in a row that their work ended
 	rested   time.Time // no campaign before
 
 	tried   string // the revision on which a write failed
@@ -26,16 +29,19 @@ type pace struct {
 }
 
 // termEnded takes in how a term went.
-func (p *pace) termEnded(cause Cause, lasted time.Duration, now time.Time) {
+func (p *pace) termEnded(cause error, lasted time.Duration, now time.Time) {
 	if lasted >= longestBackoff {
 		p.failures = 0
 	}
-	switch cause {
-	case Failed:
+	switch c := causeOf(cause); {
+	case errors.Is(cause, errRequested), c == Fenced:
+		p.rested = now.Add(p.retryPeriod)
+	case c == StepDown, c == Failed:
 		p.rested = now.Add(doubled(shortestBackoff, p.failures, longestBackoff))
 		p.failures++
-	case StepDown, Fenced:
-		p.rested = now.Add(p.retryPeriod)
+		if atLeast := now.Add(p.retryPeriod); c == StepDown && p.rested.Before(atLeast) {
+			p.rested = atLeast
+		}
 	}
 }
 

@@ -27,6 +27,9 @@ type presence struct {
 	Mode string `json:"mode,omitempty"`
 	// LastStepDown is why the lease was last given up by its holder, from whoever did it.
 	LastStepDown string `json:"lastStepDown,omitempty"`
+	// FailedParts are the parts of its work for which the last holder gave the lease up. Only a Lease without a holder
+	// has them: whoever acquires begins anew.
+	FailedParts []string `json:"failedParts,omitempty"`
 }
 
 // presenceOf returns the presence on lease; the zero presence if there is none that belongs to its holder.

@@ -52,11 +52,11 @@ func (e *Elector) standBy(ctx context.Context) (_ observation, reason string, _ 
 // clear takes our own identity off the Lease, on the revision that showed it there: a lost answer, a late commit or a
 // release that failed left it, and nobody works under it.
 func (e *Elector) clear(ctx context.Context, seen observation, reason string) {
-	why := presenceOf(seen.lease).LastStepDown
+	how := ending{why: presenceOf(seen.lease).LastStepDown}
 	if seen.holder() == e.last.holder {
-		why = e.last.why
+		how = e.last.ending
 	}
-	written, err := e.api.update(ctx, freed(seen.lease, why))
+	written, err := e.api.update(ctx, freed(seen.lease, how))
 	if err != nil {
 		e.complain(ctx, err, "Cannot clear the holder, an identity of this process in no term: trying again")
 		e.writeFailed(seen)

@@ -30,7 +30,7 @@ func (e *Elector) become(next state, from ...state) {
 
 // becomeStandby: no term, nothing of ours is working.
 func (e *Elector) becomeStandby() {
-	e.become(standingBy, campaigning, draining, quarantined)
+	e.become(standingBy, campaigning, draining)
 }
 
 // becomeCampaigning: an attempt to acquire is under way.
@@ -43,19 +43,33 @@ func (e *Elector) becomeCampaigning(ctx context.Context, reason string) {
 func (e *Elector) becomeLeading(ctx context.Context, term Term, reason string) {
 	e.become(leads, campaigning)
 	leading.WithLabelValues(e.cfg.Name).Set(1)
+	termsStarted.WithLabelValues(e.cfg.Name).Inc()
+	e.notify(Acquired, false, "%s leads in epoch %d: %s", term.Token().Holder, term.Epoch(), reason)
 	klog.FromContext(ctx).Info("Leading", "reason", reason, "holder", term.Token().Holder)
 }
 
 // becomeDraining: the term's context has ended, its work is stopping.
-func (e *Elector) becomeDraining(ctx context.Context, cause error) {
+func (e *Elector) becomeDraining(ctx context.Context, term Term, cause error) {
 	e.become(draining, leads)
 	leading.WithLabelValues(e.cfg.Name).Set(0)
+	termsEnded.WithLabelValues(e.cfg.Name, string(causeOf(cause))).Inc()
+	e.notifyEnd(term, cause)
 	klog.FromContext(ctx).Info("The term has ended", "reason", causeOf(cause), "cause", cause.Error())
 }
 
 // becomeQuarantined: the work is late, so the lease is left to expire and this process does not campaign.
 func (e *Elector) becomeQuarantined(ctx context.Context, drain time.Duration) {
 	e.become(quarantined, draining)
+	quarantine.WithLabelValues(e.cfg.Name).Set(1)
+	e.notify(Quarantine, true, "%s: work of the ended term has not stopped within %v; this replica serves, and does not campaign until it has. Its log has the stacks", e.cfg.Hostname, drain)
 	klog.FromContext(ctx).Error(nil, "Quarantined: the term's work has not stopped in time. "+
 		"The lease expires unreleased, and this replica does not campaign until the work has stopped", "drainTimeout", drain)
+}
+
+// becomeWhole: the late work has stopped. What is left of draining is as if it had not been late.
+func (e *Elector) becomeWhole(ctx context.Context, ended time.Time) {
+	e.become(draining, quarantined)
+	quarantine.WithLabelValues(e.cfg.Name).Set(0)
+	e.notify(QuarantineOver, false, "%s: the late work has stopped; this replica campaigns again", e.cfg.Hostname)
+	klog.FromContext(ctx).Info("The late work has stopped: this replica campaigns again", "drain", time.Since(ended).Round(time.Millisecond))
 }

@@ -29,11 +29,15 @@ type workKey struct{}
 // the first call counts. In another context, and once the term is over, Fail does nothing.
 func Fail(ctx context.Context, err error) {
 	if w, ok := ctx.Value(workKey{}).(*work); ok {
-		w.failing.Do(func() {
-			w.fault = err
-			close(w.failed)
-		})
+		w.fail(err)
 	}
+}
+
+func (w *work) fail(err error) {
+	w.failing.Do(func() {
+		w.fault = err
+		close(w.failed)
+	})
 }
 
 // begin calls do in a term. Its context does not end with ctx, but only when it is told to: the elector says why.

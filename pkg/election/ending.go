@@ -1,0 +1,44 @@
+package election
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// ending is what the Lease says of the end of its last term.
+type ending struct {
+	why         string
+	failedParts []string
+}
+
+// partial is implemented by errors of a LeadFunc that know which parts of its work failed.
+type partial interface {
+	error
+	FailedParts() []string
+}
+
+// endingOf is how a term that ended for cause is told to the next leader.
+func endingOf(cause error) ending {
+	e := ending{why: brief(cause)}
+	if p, ok := errors.AsType[partial](cause); ok {
+		e.failedParts = slices.Clone(p.FailedParts())
+	}
+	return e
+}
+
+// longestBrief bounds what a Lease carries of a cause.
+const longestBrief = 256
+
+// brief is the cause's first line, cut short: a panic brings its stack.
+func brief(cause error) string {
+	line, _, _ := strings.Cut(cause.Error(), "\n")
+	line = strings.ToValidUTF8(line[:min(len(line), longestBrief)], "")
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, line)
+}

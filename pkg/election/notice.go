@@ -1,0 +1,48 @@
+package election
+
+import "fmt"
+
+// Notice tells of a moment in an elector's life that people should find out about, beyond its log.
+type Notice struct {
+	// Reason is one word in CamelCase, one of those below.
+	Reason string
+	// Warning: somebody should look.
+	Warning bool
+	// Message is for people.
+	Message string
+}
+
+// Reasons of notices.
+const (
+	// Acquired: a term of this process has begun.
+	Acquired = "LeaseAcquired"
+	// Ended: a term of this process has ended by will: a step down on request, or the process stops.
+	Ended = "TermEnded"
+	// Lost: a term of this process has ended because it was deposed or fenced, or could not renew.
+	Lost = "LeaseLost"
+	// Gave: a term of this process has ended because it could not do its work.
+	Gave = "TermFailed"
+	// Quarantine: work of an ended term goes on, so that this process does not campaign; QuarantineOver: not any more.
+	Quarantine     = "Quarantined"
+	QuarantineOver = "QuarantineEnded"
+)
+
+// notify tells Config.Notify.
+func (e *Elector) notify(reason string, warning bool, format string, args ...any) {
+	if e.cfg.Notify != nil {
+		e.cfg.Notify(Notice{Reason: reason, Warning: warning, Message: fmt.Sprintf(format, args...)})
+	}
+}
+
+// notifyEnd tells of a term's end.
+func (e *Elector) notifyEnd(term Term, cause error) {
+	reason, warning := Ended, false
+	switch causeOf(cause) {
+	case Deposed, RenewDeadline, Fenced:
+		reason, warning = Lost, true
+	case Failed:
+		reason, warning = Gave, true
+	case StepDown, Shutdown:
+	}
+	e.notify(reason, warning, "%s no longer leads, since epoch %d has ended: %s", term.Token().Holder, term.Epoch(), brief(cause))
+}
