@@ -3,6 +3,7 @@ package controllers
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -57,7 +58,8 @@ func (p Policies) Validate(r *Registry) error {
 		errs = append(errs, fmt.Errorf("unknown failure policy %q: want one of %q", p.Default, known))
 	}
 	names := r.names()
-	for controller, policy := range p.Controllers {
+	for _, controller := range slices.Sorted(maps.Keys(p.Controllers)) {
+		policy := p.Controllers[controller]
 		if !slices.Contains(names, controller) {
 			errs = append(errs, fmt.Errorf("a failure policy for controller %q, which is not registered: want one of %q", controller, names))
 		}

@@ -1,6 +1,10 @@
 package election
 
-import "fmt"
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/types"
+)
 
 // Notice tells of a moment in an elector's life that people should find out about, beyond its log.
 type Notice struct {
@@ -10,6 +14,8 @@ type Notice struct {
 	Warning bool
 	// Message is for people.
 	Message string
+	// Lease is the uid of the Lease, if it is known.
+	Lease types.UID
 }
 
 // Reasons of notices.
@@ -29,9 +35,14 @@ const (
 
 // notify tells Config.Notify.
 func (e *Elector) notify(reason string, warning bool, format string, args ...any) {
-	if e.cfg.Notify != nil {
-		e.cfg.Notify(Notice{Reason: reason, Warning: warning, Message: fmt.Sprintf(format, args...)})
+	if e.cfg.Notify == nil {
+		return
 	}
+	n := Notice{Reason: reason, Warning: warning, Message: fmt.Sprintf(format, args...)}
+	if seen, _ := e.view.latest(); seen.lease != nil {
+		n.Lease = seen.lease.UID
+	}
+	e.cfg.Notify(n)
 }
 
 // notifyEnd tells of a term's end.

@@ -51,8 +51,9 @@ type Config struct {
 	// Election says whether and how this replica stands for election. The server sets Client, Cluster and
 	// ReplicasDirectory.
 	Election election.Config
-	// Registry lists the controllers to run.
+	// Registry lists the controllers to run, Policies what their failures do.
 	Registry *controllers.Registry
+	Policies controllers.Policies
 
 	// Audit and Tracing are upstream's; nil is off.
 	Audit     *genericoptions.AuditOptions
@@ -62,4 +63,7 @@ type Config struct {
 	// ShutdownTimeout is how long Run may take to return after its context has ended. 0 stands for 20 s more than a
 	// term may take to end, which makes 40 s with the default timings.
 	ShutdownTimeout time.Duration
+
+	// offerAfter is for tests. 0 stands for defaultOffer.
+	offerAfter time.Duration
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -23,10 +24,14 @@ const (
 type etcdCheck struct {
 	client *clientv3.Client
 	key    string
+	// answers is what observe found last; true before.
+	answers atomic.Bool
 }
 
 func newEtcdCheck(client *clientv3.Client, prefix string) *etcdCheck {
-	return &etcdCheck{client: client, key: prefix + "/.health"}
+	c := &etcdCheck{client: client, key: prefix + "/.health"}
+	c.answers.Store(true)
+	return c
 }
 
 // Name implements healthz.HealthChecker.
@@ -35,6 +40,13 @@ func (c *etcdCheck) Name() string { return "etcd" }
 // Check implements healthz.HealthChecker. It is for /readyz only: an unreachable etcd is no reason to have replicas
 // killed.
 func (c *etcdCheck) Check(req *http.Request) error { return c.ask(req.Context()) }
+
+// observe asks, and keeps the answer.
+func (c *etcdCheck) observe(ctx context.Context) error {
+	err := c.ask(ctx)
+	c.answers.Store(err == nil)
+	return err
+}
 
 func (c *etcdCheck) ask(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, etcdCheckTimeout)

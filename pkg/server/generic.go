@@ -1,15 +1,18 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/http"
 	"strconv"
+	"time"
 
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/audit"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/apiserver/pkg/util/compatibility"
 
 	// Metrics of the clients and queues in this process, on /metrics.
@@ -17,6 +20,7 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/version"
 	_ "k8s.io/component-base/metrics/prometheus/workqueue"
 
+	"github.com/regent-project/regent/pkg/controllers/supervisor"
 	"github.com/regent-project/regent/pkg/server/clusters"
 )
 
@@ -98,6 +102,9 @@ func (r *run) newAPI(served *served) (*genericapiserver.GenericAPIServer, error)
 	r.shard = newShardCheck(served.client, r.cfg, r.bundle)
 	r.etcd = newEtcdCheck(served.client, r.cfg.EtcdPrefix)
 	c.AddReadyzChecks(r.etcd, r.shard, informersCheck(r.informers))
+	c.AddHealthChecks(supervisorCheck(r.probe))
+	r.recorder = newRecorder(clients.Kube.CoreV1().Events(r.cfg.Election.Namespace), r.cfg.Election, r.name)
+	supervisor.ShowMetrics(r.cfg.Registry)
 
 	api, err := c.Complete(nil).New("regent", genericapiserver.NewEmptyDelegate())
 	if err != nil {
@@ -106,8 +113,22 @@ func (r *run) newAPI(served *served) (*genericapiserver.GenericAPIServer, error)
 	if err := served.install(api); err != nil {
 		return nil, err
 	}
+	api.Handler.NonGoRestfulMux.HandleFunc(clusters.StepDownPath, r.serveStepDown)
 	api.ShutdownTimeout = r.cfg.ShutdownTimeout / 2
 	return api, r.addHooks(api)
+}
+
+// supervisorTimeout is how long the supervisor may take to answer.
+const supervisorTimeout = 2 * time.Second
+
+// supervisorCheck fails only if the supervisor of this process's term itself hangs, which a restart alone can mend. Who
+// leads, and how the controllers fare, are no matter of health: the replica serves.
+func supervisorCheck(probe *supervisor.Probe) healthz.HealthChecker {
+	return healthz.NamedCheck("supervisor", func(req *http.Request) error {
+		ctx, cancel := context.WithTimeout(req.Context(), supervisorTimeout)
+		defer cancel()
+		return probe.Ping(ctx)
+	})
 }
 
 // auditCluster writes the logical cluster into audit events, whose URLs no longer name it.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -35,6 +36,7 @@ func withController(t *testing.T, cfg Config, run func(ctx context.Context, deps
 		t.Fatal(err)
 	}
 	cfg.Election.Enabled = true
+	cfg.Policies.Default = controllers.StepDown // a failure ends the term
 	cfg.Election.LeaseDuration, cfg.Election.RenewDeadline, cfg.Election.RetryPeriod = 3*time.Second, 2*time.Second, 200*time.Millisecond
 	return cfg
 }
@@ -180,5 +182,87 @@ func TestATermsClientsStopWorkingWithIt(t *testing.T) {
 	}
 	if err := r.stop(t); err != nil {
 		t.Error(err)
+	}
+}
+
+// I7, where every replica is poisoned: the shard has a leader all the same, which offers the lease from time to time.
+func TestAPoisonedLoneReplicaLeadsOnWithoutWhatItCannotRun(t *testing.T) {
+	cfg := config(t, t.TempDir())
+	cfg = withController(t, cfg, func(context.Context, controllers.Deps) error { return errors.New("poisoned") })
+	var err error
+	terms := make(chan int64, 100)
+	cfg.Registry, err = cfg.Registry.With(controllers.Descriptor{Name: "sound", New: func(_ context.Context, deps controllers.Deps) (controllers.Controller, error) {
+		terms <- deps.Token.Epoch
+		return acting(func(ctx context.Context) error { <-ctx.Done(); return nil }), nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.offerAfter = 3 * time.Second
+	r := startReplica(t, cfg)
+	defer func() { _ = r.stop(t) }()
+	<-terms // steps down
+	<-terms // leads on
+	began := time.Now()
+	<-terms // has offered the lease, and nobody took it
+	if lasted := time.Since(began); lasted < cfg.offerAfter {
+		t.Errorf("the second term lasted %v, want more than %v", lasted, cfg.offerAfter)
+	}
+	<-terms
+	if lasted := time.Since(began); lasted < 2*cfg.offerAfter {
+		t.Errorf("two terms that lead on lasted %v, want more than %v", lasted, 2*cfg.offerAfter)
+	}
+}
+
+func TestAStepDownIsForMastersAndForLeaders(t *testing.T) {
+	began := make(chan int64, 10)
+	r := startReplica(t, withController(t, config(t, t.TempDir()), func(ctx context.Context, deps controllers.Deps) error {
+		began <- deps.Token.Epoch
+		<-ctx.Done()
+		return nil
+	}))
+	defer func() { _ = r.stop(t) }()
+	if got := r.get(t, clusters.StepDownPath); got != http.StatusUnauthorized {
+		t.Errorf("a stranger got %d", got)
+	}
+	admin := r.admin(t)
+	first := <-began
+	for _, c := range []struct {
+		name, verb, body string
+		code             int
+		says             string
+	}{
+		{"by GET", http.MethodGet, "", http.StatusMethodNotAllowed, "GET"},
+		{"with a body that is not JSON", http.MethodPost, "because", http.StatusBadRequest, "must be empty"},
+		{"with a long body", http.MethodPost, `{"reason": "` + strings.Repeat("x", maxStepDownRequest) + `"}`, http.StatusRequestEntityTooLarge, "4096 bytes"},
+		{"with a reason", http.MethodPost, `{"reason": "to see another lead"}`, http.StatusOK, fmt.Sprintf(`"epoch":%d`, first)},
+	} {
+		var code int
+		body, err := admin.Verb(c.verb).AbsPath(clusters.StepDownPath).Body([]byte(c.body)).Do(t.Context()).StatusCode(&code).Raw()
+		if code != c.code || !strings.Contains(string(body)+fmt.Sprint(err), c.says) {
+			t.Errorf("%s: %d %s %v, want %d with %s", c.name, code, body, err, c.code, c.says)
+		}
+	}
+	if second := <-began; second != first+1 {
+		t.Errorf("the next term is %d, after %d", second, first)
+	}
+	reasons := map[string]string{}
+	for len(reasons) < 3 {
+		list, err := r.adminIn(t, clusters.SystemAdmin).CoreV1().Events(metav1.NamespaceSystem).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range list.Items {
+			if e.InvolvedObject.Name == "regent-controllers" && e.InvolvedObject.UID != "" {
+				reasons[e.Reason+fmt.Sprint(e.Count)] = e.Message
+			}
+		}
+		if len(list.Items) >= 3 {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if !strings.Contains(reasons[election.Ended+"1"], "to see another lead") || reasons[election.Acquired+"1"] == "" {
+		t.Errorf("Events: %v", reasons)
 	}
 }

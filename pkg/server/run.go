@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"path/filepath"
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -17,7 +15,6 @@ import (
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/controllers/supervisor"
 	"github.com/regent-project/regent/pkg/election"
-	"github.com/regent-project/regent/pkg/election/fence"
 	"github.com/regent-project/regent/pkg/server/clusters"
 	"github.com/regent-project/regent/pkg/server/etcd"
 )
@@ -36,14 +33,20 @@ type run struct {
 
 	process, election         parts
 	late                      lateControllers
+	poison                    poison
 	stopProcess, stopElection context.CancelFunc
 	processCtx, electionCtx   context.Context
 
 	// started is closed when the API server serves, shardKnown when etcd's shard is known to be ours.
 	started, shardKnown chan struct{}
+	// drainBegan is when the listener was about to close; set by the pre-shutdown hook, before the API server returns.
+	drainBegan time.Time
 
 	host      *rest.Config
 	replica   *loopback
+	recorder  *recorder
+	elector   *election.Elector
+	probe     *supervisor.Probe
 	etcd      *etcdCheck
 	shard     *shardCheck
 	informers controllers.Informers
@@ -51,7 +54,7 @@ type run struct {
 }
 
 func newRun(s *Server, ctx context.Context) *run {
-	r := &run{Server: s, started: make(chan struct{}), shardKnown: make(chan struct{}), host: s.generic.LoopbackClientConfig}
+	r := &run{Server: s, started: make(chan struct{}), shardKnown: make(chan struct{}), host: s.generic.LoopbackClientConfig, probe: supervisor.NewProbe()}
 	r.ctx, r.stop = context.WithCancelCause(ctx)
 	lasting := context.WithoutCancel(ctx)
 	r.processCtx, r.stopProcess = context.WithCancel(lasting)
@@ -126,13 +129,20 @@ func (r *run) all() error {
 	if err := api.PrepareRun().RunWithContext(r.ctx); err != nil {
 		return errors.Join(r.fault(), fmt.Errorf("the API server stopped: %w", err))
 	}
+	if !r.drainBegan.IsZero() {
+		klog.FromContext(r.ctx).Info("Requests have finished", "after", time.Since(r.drainBegan).Round(time.Millisecond))
+	}
 	return r.fault()
 }
 
 // startProcess starts what lives as long as the process serves.
 func (r *run) startProcess() {
 	r.process.Go("etcd's observer", func() error {
-		tellOfEtcd(r.processCtx, r.etcd.ask)
+		tellOfEtcd(r.processCtx, r.etcd.observe)
+		return nil
+	})
+	r.process.Go("recorder of events", func() error {
+		r.recorder.run(r.processCtx)
 		return nil
 	})
 	r.process.Go("shard record", func() error {
@@ -162,61 +172,23 @@ func (r *run) startElection() error {
 	cfg.Cluster = clusters.SystemAdmin
 	cfg.ReplicasDirectory = filepath.Join(r.cfg.RootDirectory, replicasDirectory)
 	cfg.Client = clients.Kube.CoordinationV1().Leases(cfg.Namespace)
-	elector, err := election.New(cfg)
-	if err != nil {
+	cfg.Notify = r.recorder.notify
+	if r.elector, err = election.New(cfg); err != nil {
 		return fmt.Errorf("cannot stand for election: %w", err)
 	}
 	r.election.Go("election", func() error {
 		defer lease.close()
 		// Who leads must be able to work at once: a replica whose caches are cold would only keep others from it.
-		if !waitFor(r.electionCtx, append(slices.Collect(maps.Values(synced(r.informers))), r.started, r.shardKnown)...) {
+		awaited := map[string]<-chan struct{}{"the API server": r.started, "the shard's record": r.shardKnown}
+		for name, done := range synced(r.informers) {
+			awaited["the informer of "+name] = done
+		}
+		if !waitFor(r.electionCtx, awaited) {
 			return nil
 		}
-		return elector.Run(r.electionCtx, r.lead)
+		return r.elector.Run(r.electionCtx, r.lead)
 	})
 	return nil
-}
-
-// lead is one term: it returns when all that the term started has ended.
-func (r *run) lead(ctx context.Context, term election.Term) error {
-	return r.control(ctx, controllers.LeaderOnly, term.Token(), r.tokens.leader)
-}
-
-func (r *run) control(ctx context.Context, scope controllers.Scope, token fence.Token, user string) error {
-	deps, closeClients, err := r.deps(token, user)
-	if err != nil {
-		return err
-	}
-	defer closeClients()
-	defer r.late.clear(scope)
-	cfg := supervisor.Config{
-		DrainTimeout: r.cfg.Election.EffectiveDrainTimeout(),
-		OnFailure:    func(err error) { election.Fail(ctx, err) },
-		OnLate:       func(names []string) { r.late.set(scope, names) },
-	}
-	return supervisor.Run(ctx, r.cfg.Registry.Scoped(scope), deps, cfg)
-}
-
-// runEveryReplica runs the controllers of every replica for as long as the process serves; if one fails they all begin
-// anew, after a pause.
-func (r *run) runEveryReplica(set []controllers.Descriptor) error {
-	if !waitFor(r.processCtx, r.started, r.shardKnown) {
-		return nil
-	}
-	pause := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 7, Cap: time.Minute}
-	for {
-		err := r.control(r.processCtx, controllers.EveryReplica, fence.Token{}, r.tokens.replica)
-		if r.processCtx.Err() != nil {
-			return nil //nolint:nilerr // whatever it says, it was asked to end
-		}
-		d := pause.Step()
-		klog.FromContext(r.processCtx).Error(err, "The controllers of every replica ended, starting them anew", "controllers", len(set), "pause", d)
-		select {
-		case <-r.processCtx.Done():
-			return nil
-		case <-time.After(d):
-		}
-	}
 }
 
 // observe returns etcd's fault, if it stops by itself.
@@ -254,9 +226,11 @@ const processAllowance = 3 * time.Second
 
 // askAll asks everything to end, the election first, and waits a bounded time for it.
 func (r *run) askAll(electionTime time.Duration) {
-	log := klog.FromContext(r.ctx)
+	log, began := klog.FromContext(r.ctx), time.Now()
 	r.stopElection()
-	if !r.election.JoinFor(electionTime) {
+	if r.election.JoinFor(electionTime) {
+		log.Info("The term and the election have ended, closing the listener", "after", time.Since(began).Round(time.Millisecond))
+	} else {
 		log.Error(nil, "The term has not ended in time, closing the listener without it", "timeout", electionTime)
 	}
 	r.stopProcess()
@@ -265,6 +239,7 @@ func (r *run) askAll(electionTime time.Duration) {
 	}
 	// The API server waits for connections, our own among them.
 	r.replica.close()
+	r.drainBegan = time.Now()
 }
 
 // joinAll waits for everything, the election last.
@@ -275,14 +250,41 @@ func (r *run) joinAll() {
 	r.election.Join()
 }
 
-// waitFor waits for all channels, and reports false if ctx ended before.
-func waitFor(ctx context.Context, all ...<-chan struct{}) bool {
+// firstReminder is how long something is waited for before the log says for what; every further pause is twice as long.
+const firstReminder = 10 * time.Second
+
+// waitFor waits for all channels, and reports false if ctx ended before. The log names what takes long.
+func waitFor(ctx context.Context, all map[string]<-chan struct{}) bool {
+	began, reminder := time.Now(), firstReminder
+	timer := time.NewTimer(reminder)
+	defer timer.Stop()
 	for _, c := range all {
-		select {
-		case <-c:
-		case <-ctx.Done():
-			return false
+		for waiting := true; waiting; {
+			select {
+			case <-c:
+				waiting = false
+			case <-ctx.Done():
+				return false
+			case <-timer.C:
+				klog.FromContext(ctx).Info("Still waiting, before controllers can run", "for", pending(all), "since", time.Since(began).Round(time.Second))
+				reminder *= 2
+				timer.Reset(reminder)
+			}
 		}
 	}
 	return true
+}
+
+// pending names the channels that are not closed.
+func pending(all map[string]<-chan struct{}) []string {
+	var names []string
+	for name, c := range all {
+		select {
+		case <-c:
+		default:
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }

@@ -13,11 +13,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kcp-dev/logicalcluster/v3"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/server/clusters"
 	"github.com/regent-project/regent/pkg/server/etcd"
 	"github.com/regent-project/regent/pkg/server/pki"
 )
@@ -181,6 +185,7 @@ func config(t *testing.T, root string) Config {
 // replica is one that runs in this process.
 type replica struct {
 	url    string
+	root   string
 	client *http.Client
 	cancel context.CancelFunc
 	ended  chan error
@@ -201,6 +206,7 @@ func startReplica(t *testing.T, cfg Config) *replica {
 	roots.AppendCertsFromPEM(ca)
 	r := &replica{
 		url:    cfg.BaseURL,
+		root:   cfg.RootDirectory,
 		client: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}},
 		ended:  make(chan error, 1),
 	}
@@ -233,6 +239,29 @@ func (r *replica) get(t *testing.T, path string) int {
 		return 0
 	}
 	return resp.StatusCode
+}
+
+// adminIn returns a client with the admin's credentials, for a logical cluster.
+func (r *replica) adminIn(t *testing.T, cluster logicalcluster.Name) kubernetes.Interface {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(r.root, kubeconfigFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Host = r.url
+	if !cluster.Empty() {
+		config.Host += clusters.RequestPath(cluster)
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// admin returns a client for the endpoints of the process.
+func (r *replica) admin(t *testing.T) rest.Interface {
+	return r.adminIn(t, "").Discovery().RESTClient()
 }
 
 // stop asks the replica to stop and returns what Run returned.

@@ -201,6 +201,9 @@ func (c *child) judge(ctx context.Context, o outcome, m moment, err error, began
 	pause += rand.N(1 + time.Duration(pauseJitter*float64(pause)))
 	e := decide(o, m, circumstances{policy: c.policy, exhausted: exhausted, tolerated: c.isTolerated()})
 	c.tell(ctx, o, m, e, err, pause)
+	if m != draining && e != leavesOut && c.s.cfg.OnOutcome != nil {
+		c.s.cfg.OnOutcome(c.Name, string(e), err)
+	}
 	switch e {
 	case restarts:
 		c.set(Restarting)

@@ -45,6 +45,8 @@ type Config struct {
 	// Probe, if set, reaches this Run.
 	Probe *Probe
 
+	// OnOutcome, if set, is told of every failure while the term lasts, and what follows. It must not block.
+	OnOutcome func(controller, effect string, err error)
 	// OnFailure, if set, is called when the term must end, before all is joined: a controller that does not stop may
 	// keep Run from returning. It gets the *ControllerError.
 	OnFailure func(err error)

@@ -60,10 +60,13 @@ func hasEncodedSlash(rawPath string) bool {
 	return strings.Contains(lower, "%2f") || strings.Contains(lower, "%5c")
 }
 
+// StepDownPath is where a replica is asked to end its term.
+const StepDownPath = "/election/step-down"
+
 // ofTheProcess reports whether a path is one of the replica's own endpoints, which answer for the process and not for a
 // logical cluster.
 func ofTheProcess(path string) bool {
-	for _, p := range []string{"/livez", "/readyz", "/healthz", "/metrics", "/version", "/debug", "/statusz", "/flagz"} {
+	for _, p := range []string{"/livez", "/readyz", "/healthz", "/metrics", "/version", "/debug", "/statusz", "/flagz", StepDownPath} {
 		if path == p || strings.HasPrefix(path, p+"/") {
 			return true
 		}

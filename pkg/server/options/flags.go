@@ -38,6 +38,7 @@ func (o *Options) Flags() (flags cliflag.NamedFlagSets) {
 	authentication.StringVar(&o.TokenFile, "token-auth-file", o.TokenFile, "CSV file of bearer tokens: token,user,uid and optionally \"group1,group2\".")
 
 	o.Election.AddFlags(flags.FlagSet("leader election"))
+	flags.FlagSet("controllers").StringSliceVar(&o.FailurePolicies, "controller-failure-policy", o.FailurePolicies, "What the failure of a controller does: restart (the default; too many restarts step down), step-down, or exit. <policy> is for all controllers, <controller>=<policy> for one; may be given several times. See docs/SUPERVISION.md.")
 	o.Audit.AddFlags(flags.FlagSet("auditing"))
 	o.Tracing.AddFlags(flags.FlagSet("traces"))
 	utilfeature.DefaultMutableFeatureGate.AddFlag(flags.FlagSet("features"))

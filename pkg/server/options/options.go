@@ -42,9 +42,11 @@ type Options struct {
 	ClientCAFile string
 	TokenFile    string
 	Election     election.Config
-	Audit        *genericoptions.AuditOptions
-	Tracing      *genericoptions.TracingOptions
-	Logs         *logsapi.LoggingConfiguration
+	// FailurePolicies are <policy> or <controller>=<policy>.
+	FailurePolicies []string
+	Audit           *genericoptions.AuditOptions
+	Tracing         *genericoptions.TracingOptions
+	Logs            *logsapi.LoggingConfiguration
 }
 
 // EtcdOptions say which etcd to use: without Transport.ServerList, an embedded one.
@@ -212,6 +214,10 @@ func (o *Options) Config(registry *controllers.Registry) (server.Config, error) 
 	if host == "" {
 		host = advertised.String()
 	}
+	policies, err := o.policies(registry)
+	if err != nil {
+		return server.Config{}, err
+	}
 	cfg := server.Config{
 		Shard:         o.ShardName,
 		RootDirectory: root,
@@ -226,6 +232,7 @@ func (o *Options) Config(registry *controllers.Registry) (server.Config, error) 
 		EtcdPrefix:    o.Etcd.Prefix,
 		Election:      o.Election,
 		Registry:      registry,
+		Policies:      policies,
 		Audit:         o.Audit,
 		Tracing:       o.Tracing,
 		Profiling:     o.Profiling,
@@ -241,6 +248,23 @@ func (o *Options) Config(registry *controllers.Registry) (server.Config, error) 
 		}
 	}
 	return cfg, nil
+}
+
+// policies are what the failures of registry's controllers do.
+func (o *Options) policies(registry *controllers.Registry) (controllers.Policies, error) {
+	policies := controllers.Policies{Controllers: map[string]controllers.Policy{}}
+	for _, given := range o.FailurePolicies {
+		controller, policy, forOne := strings.Cut(given, "=")
+		if !forOne {
+			policies.Default = controllers.Policy(given)
+			continue
+		}
+		policies.Controllers[controller] = controllers.Policy(policy)
+	}
+	if err := policies.Validate(registry); err != nil {
+		return controllers.Policies{}, errors.New("--controller-failure-policy: " + strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	return policies, nil
 }
 
 // advertised is the address that peers dial: the given one, else the one we listen on, else the host's.

@@ -1,6 +1,7 @@
 package options
 
 import (
+	"context"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -49,6 +50,42 @@ func TestEachBadValueIsOneLineThatNamesItsFlag(t *testing.T) {
 			t.Errorf("got %v, want an error about %s", err, c.want)
 		}
 	}
+}
+
+func TestFailurePoliciesAreForAllOrForOne(t *testing.T) {
+	registry, err := controllers.NewRegistry(descriptor("a"), descriptor("b"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		given []string
+		a, b  controllers.Policy
+		says  []string
+	}{
+		{given: nil, a: controllers.Restart, b: controllers.Restart},
+		{given: []string{"exit"}, a: controllers.Exit, b: controllers.Exit},
+		{given: []string{"a=step-down"}, a: controllers.StepDown, b: controllers.Restart},
+		{given: []string{"b=restart", "exit"}, a: controllers.Exit, b: controllers.Restart},
+		{given: []string{"crash", "c=exit", "b=later"}, says: []string{`"crash"`, `"c", which is not registered`, `"later" for controller "b"`}},
+	} {
+		o := New()
+		o.FailurePolicies = c.given
+		cfg, err := o.Config(registry)
+		if len(c.says) == 0 && (err != nil || cfg.Policies.Of("a") != c.a || cfg.Policies.Of("b") != c.b) {
+			t.Errorf("%q: %v %v %v", c.given, cfg.Policies.Of("a"), cfg.Policies.Of("b"), err)
+		}
+		for _, says := range c.says {
+			if err == nil || !strings.Contains(err.Error(), says) || !strings.HasPrefix(err.Error(), "--controller-failure-policy") || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%q: %v, want one line that says %s", c.given, err, says)
+			}
+		}
+	}
+}
+
+func descriptor(name string) controllers.Descriptor {
+	return controllers.Descriptor{Name: name, New: func(context.Context, controllers.Deps) (controllers.Controller, error) {
+		return nil, controllers.ErrDisabled
+	}}
 }
 
 func TestTheDefaultsAreTheContracts(t *testing.T) {

@@ -1,0 +1,156 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
+
+	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/controllers/supervisor"
+	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/election/fence"
+)
+
+// lead is one term: it returns when all that the term started has ended.
+func (r *run) lead(ctx context.Context, term election.Term) error {
+	tolerated := r.poison.tolerated(term.FailedParts())
+	if len(tolerated) > 0 {
+		klog.FromContext(ctx).Error(nil, "Leading with controllers that fail on every replica: they are tried again and again, the others work", "controllers", tolerated)
+		r.recorder.record(controllerFailed, true, "", fmt.Sprintf("controllers %q fail on every replica: the shard works without them, and tries them again", tolerated))
+	}
+	defer r.offer(ctx, tolerated)()
+	began := time.Now()
+	cfg := r.supervision(ctx, controllers.LeaderOnly)
+	cfg.Tolerated = tolerated
+	cfg.OnRecovered = r.poison.worked
+	cfg.Probe = r.probe
+	cfg.OnFailure = func(err error) { election.Fail(ctx, causeOf(err)) }
+	err := r.control(ctx, controllers.LeaderOnly, cfg, term.Token(), r.tokens.leader)
+
+	failed := []string{}
+	if failure, ok := errors.AsType[*supervisor.ControllerError](err); ok {
+		failed = failure.FailedParts()
+		r.poison.steppedDown(failed)
+	}
+	if time.Since(began) >= supervisor.DefaultRestartWindow {
+		r.poison.forgetAllBut(slices.Concat(failed, tolerated))
+	}
+	return causeOf(err)
+}
+
+// defaultOffer is how long a leader leads on although controllers fail, before it offers the lease to others: one of them
+// may have come since, and be whole.
+const defaultOffer = 10 * time.Minute
+
+// offer ends the term of ctx after that time, if a controller that was tolerated still is. The returned function must be
+// called at the end of the term.
+func (r *run) offer(ctx context.Context, tolerated []string) (stop func()) {
+	if len(tolerated) == 0 {
+		return func() {}
+	}
+	after := r.cfg.offerAfter
+	if after == 0 {
+		after = defaultOffer
+	}
+	over := make(chan struct{})
+	timer := time.AfterFunc(after, func() {
+		defer close(over)
+		if still := r.poison.tolerated(tolerated); len(still) > 0 {
+			election.Fail(ctx, &offered{still})
+		}
+	})
+	return func() {
+		if !timer.Stop() {
+			<-over
+		}
+	}
+}
+
+// offered is why a leader steps down that leads on although controllers fail.
+type offered struct{ failing []string }
+
+func (o *offered) Error() string {
+	return fmt.Sprintf("controllers %q still fail on this replica: another may try", o.failing)
+}
+
+// Unwrap makes it a step down.
+func (o *offered) Unwrap() error { return election.StepDown }
+
+// FailedParts tells the next leader: if it cannot run them either, it leads on.
+func (o *offered) FailedParts() []string { return o.failing }
+
+// causeOf says in the election's words why a term ends.
+func causeOf(err error) error {
+	switch {
+	case errors.Is(err, controllers.ErrExit):
+		return fmt.Errorf("%w: %w", election.ErrExit, err)
+	case errors.Is(err, controllers.ErrStepDown):
+		return fmt.Errorf("%w: %w", election.StepDown, err)
+	default:
+		return err
+	}
+}
+
+// supervision is how the controllers of a scope are supervised.
+func (r *run) supervision(ctx context.Context, scope controllers.Scope) supervisor.Config {
+	return supervisor.Config{
+		DrainTimeout:   r.cfg.Election.EffectiveDrainTimeout(),
+		Policies:       r.cfg.Policies,
+		StoreReachable: r.etcd.answers.Load,
+		OnLate:         func(names []string) { r.areLate(scope, names) },
+		OnOutcome: func(controller, effect string, err error) {
+			r.recorder.record(controllerFailed, true, "", fmt.Sprintf("controller %q on replica %s: %v (%s)", controller, r.name, err, effect))
+		},
+	}
+}
+
+// areLate takes in that controllers have not stopped in time.
+func (r *run) areLate(scope controllers.Scope, names []string) {
+	r.late.set(scope, names)
+	for _, name := range names {
+		if r.cfg.Policies.Of(name) == controllers.Exit {
+			r.stop(&fault{fmt.Errorf("controller %q has not stopped within its drain timeout, and its failure policy is %q", name, controllers.Exit)})
+		}
+	}
+}
+
+// control runs the controllers of a scope, with clients of their own.
+func (r *run) control(ctx context.Context, scope controllers.Scope, cfg supervisor.Config, token fence.Token, user string) error {
+	deps, closeClients, err := r.deps(token, user)
+	if err != nil {
+		return err
+	}
+	defer closeClients()
+	defer r.late.clear(scope)
+	return supervisor.Run(ctx, r.cfg.Registry.Scoped(scope), deps, cfg)
+}
+
+// runEveryReplica runs the controllers of every replica for as long as the process serves. Where a term would end they
+// all begin anew, after a pause.
+func (r *run) runEveryReplica(set []controllers.Descriptor) error {
+	if !waitFor(r.processCtx, map[string]<-chan struct{}{"the API server": r.started, "the shard's record": r.shardKnown}) {
+		return nil
+	}
+	pause := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 7, Cap: time.Minute}
+	for {
+		err := r.control(r.processCtx, controllers.EveryReplica, r.supervision(r.processCtx, controllers.EveryReplica), fence.Token{}, r.tokens.replica)
+		switch {
+		case errors.Is(err, controllers.ErrExit):
+			return err
+		case r.processCtx.Err() != nil:
+			return nil //nolint:nilerr // whatever it says, it was asked to end
+		}
+		d := pause.Step()
+		klog.FromContext(r.processCtx).Error(err, "The controllers of every replica ended, starting them anew", "controllers", len(set), "pause", d)
+		select {
+		case <-r.processCtx.Done():
+			return nil
+		case <-time.After(d):
+		}
+	}
+}

@@ -1,0 +1,51 @@
+package server
+
+import (
+	"slices"
+	"sync"
+)
+
+// poison remembers for which controllers this replica has stepped down. If the leader before it stepped down for the
+// same, nobody can run them, and to step down again would only leave the shard without the others.
+type poison struct {
+	mu    sync.Mutex
+	parts []string
+}
+
+// tolerated returns the controllers that both this replica and its predecessor stepped down for.
+func (p *poison) tolerated(predecessor []string) []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var both []string
+	for _, part := range p.parts {
+		if slices.Contains(predecessor, part) {
+			both = append(both, part)
+		}
+	}
+	return both
+}
+
+// steppedDown remembers controllers.
+func (p *poison) steppedDown(parts []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, part := range parts {
+		if !slices.Contains(p.parts, part) {
+			p.parts = append(p.parts, part)
+		}
+	}
+}
+
+// worked forgets a controller.
+func (p *poison) worked(part string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.parts = slices.DeleteFunc(p.parts, func(other string) bool { return other == part })
+}
+
+// forgetAllBut is for the end of a term that lasted: whatever failed in none of it is well.
+func (p *poison) forgetAllBut(parts []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.parts = slices.DeleteFunc(p.parts, func(other string) bool { return !slices.Contains(parts, other) })
+}

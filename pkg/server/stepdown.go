@@ -1,0 +1,89 @@
+package server
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/server/clusters"
+)
+
+// maxStepDownRequest bounds the body, in bytes.
+const maxStepDownRequest = 4 << 10
+
+// stepDownRequest is the body of POST /election/step-down; it may be empty.
+type stepDownRequest struct {
+	// Reason is left on the Lease.
+	Reason string `json:"reason"`
+}
+
+// stepDownResponse tells which term was asked to end.
+type stepDownResponse struct {
+	Replica string `json:"replica"`
+	Holder  string `json:"holder"`
+	Epoch   int64  `json:"epoch"`
+}
+
+// serveStepDown answers POST /election/step-down, of members of system:masters: this replica's term is asked to end, so
+// that another leads. 409 if it does not lead.
+func (r *run) serveStepDown(w http.ResponseWriter, req *http.Request) {
+	response, err := r.stepDown(req)
+	if err != nil {
+		responsewriters.ErrorNegotiated(err, r.generic.Serializer, schema.GroupVersion{Version: "v1"}, w, req)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(response) // the client has gone: it can see on the Lease what became of it
+}
+
+func (r *run) stepDown(req *http.Request) (stepDownResponse, error) {
+	if req.Method != http.MethodPost {
+		return stepDownResponse{}, apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "step-down"}, req.Method)
+	}
+	body, err := io.ReadAll(io.LimitReader(req.Body, maxStepDownRequest+1))
+	if err != nil {
+		return stepDownResponse{}, apierrors.NewBadRequest(fmt.Sprintf("cannot read the body: %v", err))
+	}
+	if len(body) > maxStepDownRequest {
+		return stepDownResponse{}, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the limit is %d bytes", maxStepDownRequest))
+	}
+	var asked stepDownRequest
+	if len(body) > 0 {
+		if err := json.Unmarshal(body, &asked); err != nil {
+			return stepDownResponse{}, apierrors.NewBadRequest(fmt.Sprintf(`the body must be empty or {"reason": "..."}: %v`, err))
+		}
+	}
+	reason := "asked"
+	if user, ok := apirequest.UserFrom(req.Context()); ok {
+		reason += " by " + user.GetName()
+	}
+	if asked.Reason != "" {
+		reason += ": " + asked.Reason
+	}
+	term, err := r.elector.StepDown(reason)
+	if errors.Is(err, election.ErrNotLeading) {
+		return stepDownResponse{}, newConflict(fmt.Sprintf("replica %s does not lead: see who does on lease %s/%s in logical cluster %s",
+			r.name, r.cfg.Election.Namespace, r.cfg.Election.Name, clusters.SystemAdmin))
+	}
+	if err != nil {
+		return stepDownResponse{}, apierrors.NewInternalError(err)
+	}
+	return stepDownResponse{Replica: r.name, Holder: term.Token().Holder, Epoch: term.Epoch()}, nil
+}
+
+// newConflict is a 409 with a message of its own.
+func newConflict(message string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusConflict, Reason: metav1.StatusReasonConflict, Message: message,
+	}}
+}
