@@ -21,7 +21,7 @@ func (r *run) lead(ctx context.Context, term election.Term) error {
 	tolerated := r.poison.tolerated(term.FailedParts())
 	if len(tolerated) > 0 {
 		klog.FromContext(ctx).Error(nil, "Leading with controllers that fail on every replica: they are tried again and again, the others work", "controllers", tolerated)
-		r.recorder.record(controllerFailed, true, "", fmt.Sprintf("controllers %q fail on every replica: the shard works without them, and tries them again", tolerated))
+		r.recorder.record(controllerFailed, true, fmt.Sprintf("controllers %q fail on every replica: the shard works without them, and tries them again", tolerated))
 	}
 	defer r.offer(ctx, tolerated)()
 	began := time.Now()
@@ -29,7 +29,12 @@ func (r *run) lead(ctx context.Context, term election.Term) error {
 	cfg.Tolerated = tolerated
 	cfg.OnRecovered = r.poison.worked
 	cfg.Probe = r.probe
-	cfg.OnFailure = func(err error) { election.Fail(ctx, causeOf(err)) }
+	cfg.OnFailure = func(err error) {
+		election.Fail(ctx, causeOf(err))
+		if errors.Is(err, controllers.ErrExit) { // even if another hangs, so that the term cannot end
+			r.stop(&fault{err})
+		}
+	}
 	err := r.control(ctx, controllers.LeaderOnly, cfg, term.Token(), r.tokens.leader)
 
 	failed := []string{}
@@ -104,7 +109,7 @@ func (r *run) supervision(ctx context.Context, scope controllers.Scope) supervis
 		StoreReachable: r.etcd.answers.Load,
 		OnLate:         func(names []string) { r.areLate(scope, names) },
 		OnOutcome: func(controller, effect string, err error) {
-			r.recorder.record(controllerFailed, true, "", fmt.Sprintf("controller %q on replica %s: %v (%s)", controller, r.name, err, effect))
+			r.recorder.record(controllerFailed, true, fmt.Sprintf("controller %q on replica %s: %v (%s)", controller, r.name, err, effect))
 		},
 	}
 }

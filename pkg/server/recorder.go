@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,6 +37,8 @@ type recorder struct {
 	source     corev1.EventSource
 	correlator *record.EventCorrelator
 	queue      chan *corev1.Event
+	// uid is the Lease's, as the elector last told it: kubectl describe asks for Events by it.
+	uid atomic.Pointer[types.UID]
 }
 
 func newRecorder(events corev1client.EventInterface, cfg election.Config, replica string) *recorder {
@@ -49,13 +52,18 @@ func newRecorder(events corev1client.EventInterface, cfg election.Config, replic
 }
 
 // notify takes what the elector tells.
-func (r *recorder) notify(n election.Notice) { r.record(n.Reason, n.Warning, n.Lease, n.Message) }
+func (r *recorder) notify(n election.Notice) {
+	r.uid.Store(&n.Lease)
+	r.record(n.Reason, n.Warning, n.Message)
+}
 
-// record queues an Event about the Lease of a uid, which may be unknown. It never blocks.
-func (r *recorder) record(reason string, warning bool, uid types.UID, message string) {
+// record queues an Event about the Lease. It never blocks.
+func (r *recorder) record(reason string, warning bool, message string) {
 	now := metav1.Now()
 	lease := r.lease
-	lease.UID = uid
+	if uid := r.uid.Load(); uid != nil {
+		lease.UID = *uid
+	}
 	event := &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Namespace: r.lease.Namespace, Name: fmt.Sprintf("%s.%x", r.lease.Name, now.UnixNano())},
 		InvolvedObject: lease,

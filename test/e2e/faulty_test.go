@@ -41,34 +41,37 @@ func startFaulty(t *testing.T, faults string, args ...string) (shard *harness.Sh
 	}
 }
 
+// handOver has the leader step down on request, so that the other leads.
+func handOver(t *testing.T, from, to *harness.Replica) {
+	t.Helper()
+	from.StepDown("so that the other leads")
+	harness.Eventually(t, to.Name()+" leads", func() bool { return len(to.Terms()) > 0 })
+}
+
 // I7.
-func TestAReplicaWhoseControllersFailLeavesTheLeaseToOthersAndLivesOn(t *testing.T) {
+func TestAReplicaWhoseControllersFailLeavesTheLeaseToOthersUntilItIsMended(t *testing.T) {
 	for fault, said := range map[string]struct{ message, err string }{
-		"panics":             {"Controller panicked", "so it panics"},
-		"fails":              {"Controller failed", "so it fails"},
-		"constructor-panics": {"Controller panicked", "so it panics when made"},
-		"constructor-fails":  {"Controller failed", "so it cannot be made"},
+		"panics":            {"Controller panicked", "so it panics"},
+		"constructor-fails": {"Controller failed", "so it cannot be made"},
 	} {
 		t.Run(fault, func(t *testing.T) {
-			shard, faulty, mend := startFaulty(t, fault)
-			harness.Eventually(t, "it has failed twice", func() bool {
-				terms := faulty.Terms()
-				return len(terms) > 1 && terms[1].Reason != ""
-			})
-			// Between attempts nobody holds the lease.
-			harness.Eventually(t, "the lease is free", func() bool { return harness.Holder(faulty.Lease()) == "" })
-			began, attempts := time.Now(), len(faulty.Terms())
-
+			shard, faulty, mend := startFaulty(t, fault, "--controller-failure-policy=step-down")
 			sound := shard.Start(t, "sound", "--faults=")
+			// The first term fails. If the sound one was not there yet, the second leads on without the controller.
+			harness.Eventually(t, "it has failed", func() bool { return faulty.Terms()[0].Reason != "" })
+			if faulty.Leads() {
+				faulty.StepDown("the sound one is there")
+			}
 			harness.Eventually(t, "the sound replica leads", sound.Leads)
-			t.Logf("%d attempts before, %v from the sound replica's start to leading", attempts, time.Since(began).Round(time.Millisecond))
 			faulty.CreateWorkspace("during")
 			sound.WaitWorkspace("during")
-
-			for _, term := range faulty.Terms() {
-				if term.Reason != "failed" {
-					t.Errorf("term %s ended because of %q", term.Epoch, term.Reason)
-				}
+			before := len(faulty.Terms())
+			harness.Throughout(t, 3*shard.Timings.Lease, "the sound replica leads", func() bool { return sound.Leads() && !faulty.Leads() })
+			if n := len(faulty.Terms()); n != before {
+				t.Errorf("the faulty one took the lease back: %d terms, then %d", before, n)
+			}
+			if terms := faulty.Terms(); terms[0].Reason != "failed" {
+				t.Errorf("terms %v, want the first to have failed", terms)
 			}
 			if len(faulty.Lines(said.message, said.err, `controller="`+fault+`"`)) == 0 {
 				t.Errorf("the log does not say that %q happened, with %q and the controller's name", said.message, said.err)
@@ -90,6 +93,136 @@ func TestAReplicaWhoseControllersFailLeavesTheLeaseToOthersAndLivesOn(t *testing
 	}
 }
 
+// I7.
+func TestAShardWhoseReplicasAllFailAtTheSameHasALeaderWithoutThat(t *testing.T) {
+	mended := filepath.Join(t.TempDir(), "mended")
+	shard := harness.NewShard(harness.StartEtcd(t).URL)
+	shard.Binary = faultyBinary(t)
+	shard.Args = []string{"--faults=fails", "--controller-failure-policy=step-down", "--mended=" + mended}
+	a, b := shard.Start(t, "a"), shard.Start(t, "b")
+	replicas := []*harness.Replica{a, b}
+	harness.Eventually(t, "one leads on", func() bool {
+		return len(a.Lines("Leading with controllers that fail on every replica", "fails"))+len(b.Lines("Leading with controllers that fail on every replica", "fails")) > 0
+	})
+	leader, others := harness.Leader(t, replicas...)
+	if state, _ := leader.Metric(`regent_controller_state{controller="fails",state="failed"}`); state != 1 {
+		t.Error("the controller is not shown as failed")
+	}
+	others[0].CreateWorkspace("anyway")
+	leader.WaitWorkspace("anyway")
+	harness.Throughout(t, shard.Timings.Lease, "it leads", leader.Leads)
+	if out := leader.Kubectl("system:admin", "describe", "lease", "-n", "kube-system", harness.LeaseName); !strings.Contains(out, "ControllerFailed") || !strings.Contains(out, "so it fails") {
+		t.Errorf("the Lease's Events do not tell:\n%s", out)
+	}
+	if err := os.WriteFile(mended, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	harness.EventuallyIn(t, 3*harness.Patience, "the controller runs", func() bool {
+		running, _ := leader.Metric(`regent_controller_state{controller="fails",state="running"}`)
+		return running == 1
+	})
+	for _, r := range replicas {
+		t.Logf("terms of %s: %v", r.Name(), r.Terms())
+	}
+}
+
+// TestEveryFaultUnderEveryPolicy has, for each policy, a sound replica and one after the other with each fault.
+func TestEveryFaultUnderEveryPolicy(t *testing.T) {
+	const (
+		nothing = "goes on"    // the term does
+		moves   = "steps down" // the sound one leads, the process lives
+		ends    = "exits"      // the sound one leads, the process has ended with 1
+		waits   = "is quarantined at the end of the term"
+	)
+	for policy, effects := range map[string]map[string]string{
+		"restart": {"fails": moves, "panics": moves, "hangs": waits, "stalls": nothing, "stalls-and-hangs": waits,
+			"starts-slowly": nothing, "steps-down": moves, "exits": ends, "disabled": nothing},
+		"step-down": {"fails": moves, "panics": moves, "hangs": waits, "stalls": moves, "stalls-and-hangs": waits,
+			"starts-slowly": nothing, "steps-down": moves, "exits": ends, "disabled": nothing},
+		"exit": {"fails": ends, "panics": ends, "hangs": ends, "stalls": ends, "stalls-and-hangs": ends,
+			"starts-slowly": nothing, "steps-down": moves, "exits": ends, "disabled": nothing},
+	} {
+		t.Run(policy, func(t *testing.T) {
+			shard := harness.NewShard(harness.StartEtcd(t).URL)
+			shard.Binary = faultyBinary(t)
+			sound := shard.Start(t, "sound", "--faults=")
+			sound.WaitRoot()
+			for fault, effect := range effects {
+				t.Run(fault, func(t *testing.T) {
+					harness.Eventually(t, "the sound replica leads", sound.Leads)
+					mended := filepath.Join(t.TempDir(), "mended")
+					faulty := shard.Start(t, "faulty", "--faults="+fault, "--mended="+mended, "--shutdown-timeout=4s", "--controller-failure-policy="+policy)
+					handOver(t, sound, faulty)
+					sound.CreateWorkspace(policy + "-" + fault)
+					switch {
+					case fault == "stalls" && effect == nothing:
+						harness.Eventually(t, "it stalls and is restarted, twice", func() bool {
+							restarts, _ := faulty.Metric(`regent_controller_restarts_total{controller="stalls"}`)
+							stalls, _ := faulty.Metric(`regent_controller_stalls_total{controller="stalls"}`)
+							return restarts >= 2 && stalls >= 2
+						})
+					case fault == "hangs":
+						faulty.WaitWorkspace(policy + "-" + fault)
+						faulty.StepDown("to see whether it can")
+					}
+					switch effect {
+					case nothing:
+						sound.WaitWorkspace(policy + "-" + fault)
+						if terms := faulty.Terms(); len(terms) != 1 || terms[0].Reason != "" || !faulty.Leads() {
+							t.Errorf("terms %v, want one that goes on", terms)
+						}
+						faulty.Signal(syscall.SIGTERM)
+						if code := faulty.Wait(); code != 0 {
+							t.Errorf("exit code %d", code)
+						}
+					case moves:
+						harness.Eventually(t, "the sound replica leads", sound.Leads)
+						if terms := faulty.Terms(); terms[0].Reason != "failed" && terms[0].Reason != "step down" {
+							t.Errorf("terms %v", terms)
+						}
+						faulty.Signal(syscall.SIGTERM)
+						if code := faulty.Wait(); code != 0 {
+							t.Errorf("exit code %d", code)
+						}
+					case ends:
+						if code := faulty.Wait(); code != 1 {
+							t.Errorf("exit code %d, want 1", code)
+						}
+						if len(faulty.Lines("faulty: ", fault)) == 0 {
+							t.Errorf("the last words do not name the controller %s", fault)
+						}
+						harness.Eventually(t, "the sound replica leads", sound.Leads)
+					case waits:
+						harness.Eventually(t, "it is quarantined", func() bool {
+							quarantined, _ := faulty.Metric(`regent_election_quarantined{name="regent-controllers"}`)
+							late, _ := faulty.Metric("regent_late_controllers")
+							return quarantined == 1 && late == 1
+						})
+						harness.Eventually(t, "the sound replica leads", sound.Leads)
+						if faulty.Status("/livez") != 200 || faulty.Status("/readyz") != 200 {
+							t.Error("want a replica that serves")
+						}
+						if err := os.WriteFile(mended, nil, 0o600); err != nil {
+							t.Fatal(err)
+						}
+						harness.Eventually(t, "it is whole again", func() bool {
+							quarantined, _ := faulty.Metric(`regent_election_quarantined{name="regent-controllers"}`)
+							return quarantined == 0
+						})
+						faulty.Signal(syscall.SIGTERM)
+						if code := faulty.Wait(); code != 0 {
+							t.Errorf("exit code %d", code)
+						}
+					}
+					sound.WaitWorkspace(policy + "-" + fault)
+					faulty.Terms()
+				})
+			}
+			sound.Terms()
+		})
+	}
+}
+
 // I1, I6.
 func TestAReplicaWhoseControllerHangsIsQuarantinedUntilItReturns(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -97,8 +230,8 @@ func TestAReplicaWhoseControllerHangsIsQuarantinedUntilItReturns(t *testing.T) {
 		end    func(t *testing.T, faulty *harness.Replica) // how the term ends, if not by itself
 		reason string
 	}{
-		// One fails, so the term ends; the other does not notice.
-		"another fails": {"hangs,fails", func(*testing.T, *harness.Replica) {}, "failed"},
+		// One ends the term; the other does not notice.
+		"another steps down": {"hangs,steps-down", func(*testing.T, *harness.Replica) {}, "step down"},
 		// The stranger is never seen again, so the lease could be won from the second after.
 		"deposed": {"hangs", func(t *testing.T, faulty *harness.Replica) {
 			harness.Leader(t, faulty)

@@ -31,7 +31,7 @@ func run(args []string) error {
 	for _, set := range opts.Flags().FlagSets {
 		flags.AddFlagSet(set)
 	}
-	names := flags.StringSlice("faults", nil, "the controllers to add: hangs, panics, fails, constructor-fails, constructor-panics")
+	names := flags.StringSlice("faults", nil, "the controllers to add, by the names of their faults")
 	mended := flags.String("mended", "", "once this file exists, they work as others do")
 	shutdown := flags.Duration("shutdown-timeout", 0, "the server's shutdown timeout")
 	if err := flags.Parse(args); err != nil {
@@ -74,17 +74,22 @@ func registry(names []string, mended string) (*controllers.Registry, error) {
 		}
 		f.mended = func() bool { _, err := os.Stat(mended); return err == nil }
 		// One after the other, or the first to fail would keep the others from starting.
-		more = append(more, controllers.Descriptor{Name: name, Needs: before, New: f.construct})
+		more = append(more, controllers.Descriptor{Name: name, Needs: before, StallDeadline: stallDeadline, New: f.construct})
 		before = []string{name}
 	}
 	return sound.With(more...)
 }
 
+// stallDeadline is that of all faulty controllers.
+const stallDeadline = time.Second
+
 // fault is a controller that does nothing, and that badly. A nil function is a right one.
 type fault struct {
 	atConstruction func() error
 	whileRunning   func() error
-	hangs          bool
+	hangs          bool // does not heed the end of its context
+	stalls         bool // holds work and gets none of it done
+	slow           bool // is not ready before it is mended
 
 	mended func() bool
 	ready  chan struct{}
@@ -94,6 +99,12 @@ var faults = map[string]fault{
 	"hangs":              {hangs: true},
 	"panics":             {whileRunning: func() error { panic("so it panics") }},
 	"fails":              {whileRunning: func() error { return fmt.Errorf("so it fails") }},
+	"steps-down":         {whileRunning: func() error { return fmt.Errorf("so it gives up: %w", controllers.ErrStepDown) }},
+	"exits":              {whileRunning: func() error { return fmt.Errorf("so it ends all: %w", controllers.ErrExit) }},
+	"disabled":           {atConstruction: func() error { return fmt.Errorf("so it is off: %w", controllers.ErrDisabled) }},
+	"stalls":             {stalls: true},
+	"stalls-and-hangs":   {stalls: true, hangs: true},
+	"starts-slowly":      {slow: true},
 	"constructor-fails":  {atConstruction: func() error { return fmt.Errorf("so it cannot be made") }},
 	"constructor-panics": {atConstruction: func() error { panic("so it panics when made") }},
 }
@@ -109,8 +120,19 @@ func (f fault) construct(context.Context, controllers.Deps) (controllers.Control
 // Ready implements controllers.Readier.
 func (f fault) Ready() <-chan struct{} { return f.ready }
 
+// Report implements controllers.Reporter.
+func (f fault) Report() controllers.Health {
+	if f.stalls && !f.mended() {
+		return controllers.Health{Pending: 1}
+	}
+	return controllers.Health{}
+}
+
 // Run implements controllers.Controller.
 func (f fault) Run(ctx context.Context) error {
+	for f.slow && !f.mended() && ctx.Err() == nil {
+		time.Sleep(10 * time.Millisecond)
+	}
 	close(f.ready)
 	if f.whileRunning != nil && !f.mended() {
 		return f.whileRunning()

@@ -135,6 +135,16 @@ func (r *Replica) Overwrite(identity string, seconds int32) *coordinationv1.Leas
 	}
 }
 
+// StepDown asks the replica, which must lead, to end its term.
+func (r *Replica) StepDown(reason string) {
+	r.t.Helper()
+	body := fmt.Sprintf(`{"reason": %q}`, reason)
+	err := r.Kube("system:admin").Discovery().RESTClient().Post().AbsPath("/election/step-down").Body([]byte(body)).Do(r.t.Context()).Error()
+	if err != nil {
+		r.t.Fatalf("ask %s to step down: %v", r.name, err)
+	}
+}
+
 // Term is one of a process's terms, as its log tells it.
 type Term struct{ Epoch, Reason string }
 
