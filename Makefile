@@ -79,12 +79,15 @@ tidy:
 	@for m in $(TOOLS); do (cd test/tools/$$m && echo "$$m: $(GO) mod tidy -diff" && $(GO) mod tidy -diff) || exit 1; done
 
 .PHONY: bench
-bench: ## measure start, memory and takeover, with real processes (a few minutes)
+bench: ## measure start, memory, takeover, supervision and a thousand terms (about 20 minutes)
 	$(GO) test -run '^$$' -bench . -benchtime 3x -timeout 30m ./test/e2e
+	$(GO) test -run '^$$' -bench . -benchtime 10x -timeout 30m ./pkg/controllers/supervisor ./pkg/server
+	$(GO) test -run TestTermsLeaveNothingBehind -v -count=1 -timeout 30m ./pkg/server -terms=1000
 
 .PHONY: chaos
 chaos: ## run the long forms: many random scripts, fuzzing, the scenarios again and again (CHAOS=minutes of fuzzing a target)
 	$(GO) test $(RACE) -count=1 -timeout 30m ./pkg/election -run 'InAnySequenceOfFaults' -rapid.checks=5000
+	$(GO) test $(RACE) -count=1 -timeout 30m ./pkg/server -run 'WhateverControllersDo' -rapid.checks=5000
 	$(GO) test ./pkg/server/clusters -run '^$$' -fuzz FuzzNoURLEscapesItsCluster -fuzztime $(or $(CHAOS),1)m
 	$(GO) test ./pkg/server/clusters -run '^$$' -fuzz FuzzStorageKeyStaysInItsCluster -fuzztime $(or $(CHAOS),1)m
 	$(GO) test -v -count=5 -timeout 60m ./test/e2e/...

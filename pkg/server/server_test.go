@@ -150,7 +150,7 @@ func TestStrangersDoNotLearnWhichClustersExist(t *testing.T) {
 }
 
 // config is that of a replica on a port that the kernel chooses.
-func config(t *testing.T, root string) Config {
+func config(t testing.TB, root string) Config {
 	t.Helper()
 	registry, err := controllers.NewRegistry()
 	if err != nil {
@@ -192,7 +192,7 @@ type replica struct {
 }
 
 // startReplica starts a replica and waits until it is live.
-func startReplica(t *testing.T, cfg Config) *replica {
+func startReplica(t testing.TB, cfg Config) *replica {
 	t.Helper()
 	s, err := New(t.Context(), cfg)
 	if err != nil {
@@ -228,7 +228,7 @@ func startReplica(t *testing.T, cfg Config) *replica {
 }
 
 // get returns the status of a GET, 0 if there is no answer.
-func (r *replica) get(t *testing.T, path string) int {
+func (r *replica) get(t testing.TB, path string) int {
 	t.Helper()
 	resp, err := r.client.Get(r.url + path)
 	if err != nil {
@@ -242,13 +242,13 @@ func (r *replica) get(t *testing.T, path string) int {
 }
 
 // adminIn returns a client with the admin's credentials, for a logical cluster.
-func (r *replica) adminIn(t *testing.T, cluster logicalcluster.Name) kubernetes.Interface {
+func (r *replica) adminIn(t testing.TB, cluster logicalcluster.Name) kubernetes.Interface {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(r.root, kubeconfigFile))
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.Host = r.url
+	config.Host, config.QPS = r.url, -1
 	if !cluster.Empty() {
 		config.Host += clusters.RequestPath(cluster)
 	}
@@ -260,12 +260,12 @@ func (r *replica) adminIn(t *testing.T, cluster logicalcluster.Name) kubernetes.
 }
 
 // admin returns a client for the endpoints of the process.
-func (r *replica) admin(t *testing.T) rest.Interface {
+func (r *replica) admin(t testing.TB) rest.Interface {
 	return r.adminIn(t, "").Discovery().RESTClient()
 }
 
 // stop asks the replica to stop and returns what Run returned.
-func (r *replica) stop(t *testing.T) error {
+func (r *replica) stop(t testing.TB) error {
 	t.Helper()
 	r.client.CloseIdleConnections()
 	r.cancel()

@@ -1,0 +1,183 @@
+package server
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/controllers/loop"
+	"github.com/regent-project/regent/pkg/server/clusters"
+)
+
+var (
+	termsFlag   = flag.Int("terms", 25, "terms in TestTermsLeaveNothingBehind")
+	objectsFlag = flag.Int("objects", 0, "objects in TestTermsLeaveNothingBehind; 0: five for each term, at most 5,000")
+)
+
+// herd is a number of controllers that reconcile every ConfigMap, and do nothing.
+type herd struct {
+	mu        sync.Mutex
+	loops     map[string]*loop.Loop[clusters.Key] // of the latest term
+	informer  *clusters.Informer[*metav1.PartialObjectMetadata]
+	epoch     atomic.Int64
+	reconcile atomic.Int64 // controllers that have begun to, in this term
+}
+
+func (h *herd) registry(t *testing.T, n int) *controllers.Registry {
+	t.Helper()
+	var set []controllers.Descriptor
+	for i := range n {
+		name := fmt.Sprintf("herd-%d", i)
+		set = append(set, controllers.Descriptor{Name: name, New: func(_ context.Context, deps controllers.Deps) (controllers.Controller, error) {
+			return h.construct(name, deps), nil
+		}})
+	}
+	registry, err := controllers.NewRegistry(set...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return registry
+}
+
+func (h *herd) construct(name string, deps controllers.Deps) controllers.Controller {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if deps.Token.Epoch != h.epoch.Load() {
+		h.epoch.Store(deps.Token.Epoch)
+		h.reconcile.Store(0)
+	}
+	var first sync.Once
+	l := loop.New(name, 2, func(context.Context, clusters.Key) error {
+		first.Do(func() { h.reconcile.Add(1) })
+		return nil
+	})
+	h.informer = deps.Informers.Metadata[corev1.SchemeGroupVersion.WithResource("configmaps")]
+	loop.Watch(l, h.informer, func(m *metav1.PartialObjectMetadata) []clusters.Key { return []clusters.Key{clusters.KeyOf(m)} })
+	h.loops[name] = l
+	return l
+}
+
+// idle reports whether all controllers of the term have reconciled so many objects, and nothing is left.
+func (h *herd) idle(objects int) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, l := range h.loops {
+		if health := l.Report(); health.Pending > 0 || int(health.Returned) < objects {
+			return false
+		}
+	}
+	return true
+}
+
+// footprint is what a process holds.
+type footprint struct {
+	goroutines, handlers, descriptors int
+	heap                              uint64
+}
+
+func (f footprint) String() string {
+	return fmt.Sprintf("%d goroutines, %d handlers, %d open files and connections, %.1f MiB heap", f.goroutines, f.handlers, f.descriptors, float64(f.heap)/(1<<20))
+}
+
+// footprint measures for some seconds, and returns the least: requests and timers come and go.
+func (h *herd) footprint(t *testing.T) footprint {
+	t.Helper()
+	least := footprint{goroutines: 1 << 30, descriptors: 1 << 30, heap: 1 << 60}
+	for range 20 {
+		open, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		runtime.GC()
+		runtime.GC() // what the first has finalized
+		var mem runtime.MemStats
+		runtime.ReadMemStats(&mem)
+		least.goroutines, least.descriptors = min(least.goroutines, runtime.NumGoroutine()), min(least.descriptors, len(open))
+		least.heap = min(least.heap, mem.HeapAlloc)
+		time.Sleep(250 * time.Millisecond) // upstream's timers of 3 s are among what comes and goes
+	}
+	least.handlers = h.informer.Handlers()
+	return least
+}
+
+// I5: a replica leads in its n-th term as in its tenth, with nothing more than then. (-terms=1000 is the long form.)
+func TestTermsLeaveNothingBehind(t *testing.T) {
+	const size, warm = 50, 10
+	terms := *termsFlag
+	objects := *objectsFlag
+	if objects == 0 {
+		objects = min(5*terms, 5000)
+	}
+	h := &herd{loops: map[string]*loop.Loop[clusters.Key]{}}
+	cfg := config(t, t.TempDir())
+	cfg.Registry = h.registry(t, size)
+	cfg.Election.Enabled = true
+	cfg.Election.LeaseDuration, cfg.Election.RenewDeadline, cfg.Election.RetryPeriod = 10*time.Second, 8*time.Second, 20*time.Millisecond
+	cfg.Election.DrainTimeout = 5 * time.Second
+	r := startReplica(t, cfg)
+	admin, endpoints := r.adminIn(t, clusters.SystemAdmin), r.admin(t)
+	until := func(what string, so func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); !so(); time.Sleep(2 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("in vain for a minute: %s", what)
+			}
+		}
+	}
+	var creating sync.WaitGroup
+	for c := range 16 {
+		creating.Go(func() {
+			for i := c; i < objects; i += 16 {
+				if _, err := admin.CoreV1().ConfigMaps(metav1.NamespaceSystem).Create(t.Context(), &corev1.ConfigMap{
+					ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("object-%d", i)},
+				}, metav1.CreateOptions{}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	creating.Wait()
+
+	var before footprint
+	began := time.Now()
+	for n := 1; ; n++ {
+		until(fmt.Sprintf("all controllers reconcile in term %d", n), func() bool { return h.epoch.Load() >= int64(n) && h.reconcile.Load() == size })
+		if n == warm || n == terms {
+			until("all is reconciled", func() bool { return h.idle(objects) })
+			now := h.footprint(t)
+			t.Logf("%4d terms in %v, %d controllers on %d objects: %v", n, time.Since(began).Round(time.Second), size, objects, now)
+			if n == terms {
+				check(t, before, now)
+				break
+			}
+			before = now
+		}
+		if err := endpoints.Post().AbsPath(clusters.StepDownPath).Do(t.Context()).Error(); err != nil {
+			t.Fatalf("step down from term %d: %v", n, err)
+		}
+	}
+	if err := r.stop(t); err != nil {
+		t.Error(err)
+	}
+}
+
+func check(t *testing.T, before, after footprint) {
+	t.Helper()
+	const fewer = 5 // connections that are being opened or closed, and their goroutines
+	if after.goroutines > before.goroutines+fewer || after.descriptors > before.descriptors+fewer || after.handlers != before.handlers {
+		t.Errorf("%v, before %v", after, before)
+	}
+	if grown := float64(after.heap)/float64(before.heap) - 1; grown > 0.05 {
+		t.Errorf("the heap has grown by %.1f%%", 100*grown)
+	}
+}

@@ -1,0 +1,71 @@
+package conventions
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/regent-project/regent/pkg/server/options"
+)
+
+// What docs/OPERATIONS.md says to apply can be applied, and its flags exist.
+func TestTheManifestsAreSound(t *testing.T) {
+	block := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindSubmatch(readFile(t, "../../docs/OPERATIONS.md"))
+	if block == nil {
+		t.Fatal("no manifests in docs/OPERATIONS.md")
+	}
+	strict := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
+	var args []string
+	for _, document := range strings.Split(string(block[1]), "\n---\n") {
+		object, _, err := strict.Decode([]byte(document), nil, nil)
+		if err != nil {
+			t.Errorf("%v in\n%s", err, document)
+			continue
+		}
+		if set, ok := object.(*appsv1.StatefulSet); ok {
+			args = set.Spec.Template.Spec.Containers[0].Args
+		}
+	}
+	if len(args) < 2 || args[0] != "start" {
+		t.Fatalf("args %q, want start and flags", args)
+	}
+	flags := options.New().Flags()
+	for _, arg := range args[1:] {
+		name, _, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+		known := false
+		for _, set := range flags.FlagSets {
+			known = known || set.Lookup(name) != nil
+		}
+		if !known {
+			t.Errorf("no flag --%s", name)
+		}
+	}
+}
+
+// What is documented of metrics and Events exists: each name is in the code.
+func TestDocumentedMetricsAndEventsExist(t *testing.T) {
+	var code strings.Builder
+	for _, file := range []string{"election/metrics.go", "election/notice.go", "controllers/supervisor/metrics.go", "server/recorder.go"} {
+		code.Write(readFile(t, "../../pkg/"+file))
+	}
+	operations := string(readFile(t, "../../docs/OPERATIONS.md"))
+	metrics := regexp.MustCompile("`((?:regent|leader)_[a-z_]+)").FindAllStringSubmatch(operations, -1)
+	events := regexp.MustCompile("(?m)^\\| `([A-Z][A-Za-z]+)`").FindAllStringSubmatch(operations, -1)
+	if len(metrics) < 10 || len(events) < 5 {
+		t.Errorf("only %d metrics and %d Events", len(metrics), len(events))
+	}
+	for _, name := range append(metrics, events...) {
+		if !strings.Contains(code.String(), `"`+name[1]+`"`) {
+			t.Errorf("%s is documented, and not in the code", name[1])
+		}
+	}
+	for _, name := range regexp.MustCompile(`"(regent_[a-z_]+)"`).FindAllStringSubmatch(code.String(), -1) {
+		if !strings.Contains(operations, name[1]) {
+			t.Errorf("%s is not documented", name[1])
+		}
+	}
+}
