@@ -33,7 +33,9 @@ func BenchmarkThousandControllers(b *testing.B) {
 		ctx, cancel := context.WithCancel(klog.NewContext(b.Context(), logr.Discard()))
 		ended := make(chan error, 1)
 		began := time.Now()
-		go func() { ended <- supervisor.Run(ctx, set, controllers.Deps{}, supervisor.Config{DrainTimeout: time.Minute}) }()
+		go func() {
+			ended <- supervisor.Run(ctx, set, controllers.Deps{}, supervisor.Config{DrainTimeout: time.Minute})
+		}()
 		running.Wait()
 		took := time.Since(began)
 		began = time.Now()
