@@ -115,7 +115,9 @@ func (e *Elector) known(now time.Time) (epoch int64, leaderless time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	since := e.born
-	if e.view != nil {
+	if !e.cfg.Enabled && e.current.work != nil {
+		since = now // it leads itself, without a lease
+	} else if e.view != nil {
 		seen, _ := e.view.latest()
 		epoch = seen.epoch()
 		switch {
@@ -253,7 +255,7 @@ func (e *Elector) serve(ctx context.Context, c claim, reason string, lead LeadFu
 	c.stop()
 	e.last.holder, e.last.ending = term.Token().Holder, endingOf(cause)
 	e.release(termCtx, c, cause)
-	e.pace.termEnded(cause, time.Since(began), time.Now())
+	e.pace.termEnded(cause, ended.Sub(began), time.Now())
 	e.becomeStandby()
 	return w.exit()
 }

@@ -1,6 +1,7 @@
 package election
 
 import (
+	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -26,7 +27,7 @@ const (
 	Ended = "TermEnded"
 	// Lost: a term of this process has ended because it was deposed or fenced, or could not renew.
 	Lost = "LeaseLost"
-	// Gave: a term of this process has ended because it could not do its work.
+	// Gave: a term of this process has ended because of its own work, which failed or stepped down by itself.
 	Gave = "TermFailed"
 	// Quarantine: work of an ended term goes on, so that this process does not campaign; QuarantineOver: not any more.
 	Quarantine     = "Quarantined"
@@ -48,12 +49,11 @@ func (e *Elector) notify(reason string, warning bool, format string, args ...any
 // notifyEnd tells of a term's end.
 func (e *Elector) notifyEnd(term Term, cause error) {
 	reason, warning := Ended, false
-	switch causeOf(cause) {
-	case Deposed, RenewDeadline, Fenced:
+	switch c := causeOf(cause); {
+	case c == Deposed, c == RenewDeadline, c == Fenced:
 		reason, warning = Lost, true
-	case Failed:
+	case c == Failed, c == StepDown && !errors.Is(cause, errRequested):
 		reason, warning = Gave, true
-	case StepDown, Shutdown:
 	}
 	e.notify(reason, warning, "%s no longer leads, since epoch %d has ended: %s", term.Token().Holder, term.Epoch(), brief(cause))
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -18,23 +19,27 @@ import (
 
 // lead is one term: it returns when all that the term started has ended.
 func (r *run) lead(ctx context.Context, term election.Term) error {
-	tolerated := r.poison.tolerated(term.FailedParts())
+	predecessors := term.FailedParts()
+	if term.Token().IsZero() { // without a lease the replica is its own predecessor
+		predecessors = r.poison.all()
+	}
+	tolerated := r.poison.tolerated(predecessors)
 	if len(tolerated) > 0 {
-		klog.FromContext(ctx).Error(nil, "Leading with controllers that fail on every replica: they are tried again and again, the others work", "controllers", tolerated)
-		r.recorder.record(controllerFailed, true, fmt.Sprintf("controllers %q fail on every replica: the shard works without them, and tries them again", tolerated))
+		klog.FromContext(ctx).Error(nil, "Leading on although neither this replica nor the one before it could run some controllers: they are tried again and again", "controllers", tolerated)
+		r.recorder.record(controllerFailed, true, fmt.Sprintf("replica %s leads on without controllers %q, which its predecessor could not run either, and tries them again", r.name, tolerated))
 	}
 	defer r.offer(ctx, tolerated)()
+	var ended atomic.Pointer[time.Time] // the term, not what may hang in it
+	defer context.AfterFunc(ctx, func() {
+		now := time.Now()
+		ended.Store(&now)
+	})()
 	began := time.Now()
 	cfg := r.supervision(ctx, controllers.LeaderOnly)
 	cfg.Tolerated = tolerated
 	cfg.OnRecovered = r.poison.worked
 	cfg.Probe = r.probe
-	cfg.OnFailure = func(err error) {
-		election.Fail(ctx, causeOf(err))
-		if errors.Is(err, controllers.ErrExit) { // even if another hangs, so that the term cannot end
-			r.stop(&fault{err})
-		}
-	}
+	cfg.OnFailure = func(err error) { election.Fail(ctx, causeOf(err)) }
 	err := r.control(ctx, controllers.LeaderOnly, cfg, term.Token(), r.tokens.leader)
 
 	failed := []string{}
@@ -42,7 +47,11 @@ func (r *run) lead(ctx context.Context, term election.Term) error {
 		failed = failure.FailedParts()
 		r.poison.steppedDown(failed)
 	}
-	if time.Since(began) >= supervisor.DefaultRestartWindow {
+	lasted := time.Since(began)
+	if at := ended.Load(); at != nil {
+		lasted = at.Sub(began)
+	}
+	if lasted >= supervisor.DefaultRestartWindow {
 		r.poison.forgetAllBut(slices.Concat(failed, tolerated))
 	}
 	return causeOf(err)
@@ -108,6 +117,7 @@ func (r *run) supervision(ctx context.Context, scope controllers.Scope) supervis
 		Policies:       r.cfg.Policies,
 		StoreReachable: r.etcd.answers.Load,
 		OnLate:         func(names []string) { r.areLate(scope, names) },
+		OnExit:         r.fail, // even if another hangs, so that the term cannot end
 		OnOutcome: func(controller, effect string, err error) {
 			r.recorder.record(controllerFailed, true, fmt.Sprintf("controller %q on replica %s: %v (%s)", controller, r.name, err, effect))
 		},
@@ -119,7 +129,7 @@ func (r *run) areLate(scope controllers.Scope, names []string) {
 	r.late.set(scope, names)
 	for _, name := range names {
 		if r.cfg.Policies.Of(name) == controllers.Exit {
-			r.stop(&fault{fmt.Errorf("controller %q has not stopped within its drain timeout, and its failure policy is %q", name, controllers.Exit)})
+			r.fail(fmt.Errorf("controller %q has not stopped within its drain timeout, and its failure policy is %q", name, controllers.Exit))
 		}
 	}
 }
@@ -141,14 +151,19 @@ func (r *run) runEveryReplica(set []controllers.Descriptor) error {
 	if !waitFor(r.processCtx, map[string]<-chan struct{}{"the API server": r.started, "the shard's record": r.shardKnown}) {
 		return nil
 	}
-	pause := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 7, Cap: time.Minute}
+	fresh := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 7, Cap: time.Minute}
+	pause := fresh
 	for {
+		began := time.Now()
 		err := r.control(r.processCtx, controllers.EveryReplica, r.supervision(r.processCtx, controllers.EveryReplica), fence.Token{}, r.tokens.replica)
 		switch {
 		case errors.Is(err, controllers.ErrExit):
 			return err
 		case r.processCtx.Err() != nil:
 			return nil //nolint:nilerr // whatever it says, it was asked to end
+		}
+		if time.Since(began) >= supervisor.DefaultRestartWindow {
+			pause = fresh
 		}
 		d := pause.Step()
 		klog.FromContext(r.processCtx).Error(err, "The controllers of every replica ended, starting them anew", "controllers", len(set), "pause", d)

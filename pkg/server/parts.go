@@ -38,7 +38,7 @@ func (p *parts) Go(name string, run func() error) {
 				delete(p.running, name)
 			}
 		}()
-		if err := run(); err != nil && !errors.Is(err, context.Canceled) {
+		if err := run(); err != nil && (!errors.Is(err, context.Canceled) || errors.Is(err, controllers.ErrExit)) {
 			p.failed(name, err)
 		}
 	})

@@ -25,6 +25,13 @@ func (p *poison) tolerated(predecessor []string) []string {
 	return both
 }
 
+// all returns all that is remembered.
+func (p *poison) all() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.parts)
+}
+
 // steppedDown remembers controllers.
 func (p *poison) steppedDown(parts []string) {
 	p.mu.Lock()

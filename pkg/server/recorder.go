@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -25,8 +26,10 @@ const (
 	// eventBacklog is how many Events may wait to be written; more are dropped, for the log has it all.
 	eventBacklog = 64
 	// eventTimeout bounds the writing of one, lastEvents that of all that wait when the process stops.
-	eventTimeout = 5 * time.Second
+	eventTimeout = 2 * time.Second
 	lastEvents   = time.Second
+	// longestMessage is what Events may hold, in bytes.
+	longestMessage = 1024
 )
 
 // recorder writes Events about the shard's election Lease, from where operators look for them. client-go's broadcaster
@@ -46,10 +49,13 @@ func newRecorder(events corev1client.EventInterface, cfg election.Config, replic
 		events:     events,
 		lease:      corev1.ObjectReference{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: cfg.Namespace, Name: cfg.Name},
 		source:     corev1.EventSource{Component: "regent", Host: replica},
-		correlator: record.NewEventCorrelatorWithOptions(record.CorrelatorOptions{}),
+		correlator: record.NewEventCorrelatorWithOptions(record.CorrelatorOptions{SpamKeyFunc: spamKey}),
 		queue:      make(chan *corev1.Event, eventBacklog),
 	}
 }
+
+// spamKey is what is limited together: a controller that fails again and again must not crowd out the lease's own Events.
+func spamKey(e *corev1.Event) string { return e.Source.Host + "/" + e.Reason }
 
 // notify takes what the elector tells.
 func (r *recorder) notify(n election.Notice) {
@@ -69,7 +75,7 @@ func (r *recorder) record(reason string, warning bool, message string) {
 		InvolvedObject: lease,
 		Type:           corev1.EventTypeNormal,
 		Reason:         reason,
-		Message:        message,
+		Message:        strings.ToValidUTF8(message[:min(len(message), longestMessage)], ""),
 		Source:         r.source,
 		FirstTimestamp: now, LastTimestamp: now, Count: 1,
 		ReportingController: r.source.Component, ReportingInstance: r.source.Host,
@@ -93,9 +99,7 @@ func (r *recorder) run(ctx context.Context) {
 		case <-ctx.Done():
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastEvents)
-	defer cancel()
-	for {
+	for began := time.Now(); time.Since(began) < lastEvents; {
 		select {
 		case event := <-r.queue:
 			r.write(ctx, event)
@@ -116,7 +120,7 @@ func (r *recorder) write(ctx context.Context, event *corev1.Event) {
 	if result.Skip {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, eventTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), eventTimeout) // one that is on its way arrives
 	defer cancel()
 	var written *corev1.Event
 	if result.Event.Count > 1 {

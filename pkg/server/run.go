@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -27,9 +28,10 @@ import (
 type run struct {
 	*Server
 
-	// ctx ends when the replica is to stop; stop ends it, with the fault that makes it necessary.
-	ctx  context.Context
-	stop context.CancelCauseFunc
+	// ctx ends when the replica is to stop; stop ends it.
+	ctx     context.Context
+	stop    context.CancelCauseFunc
+	failure atomic.Pointer[error]
 
 	process, election         parts
 	late                      lateControllers
@@ -59,21 +61,24 @@ func newRun(s *Server, ctx context.Context) *run {
 	lasting := context.WithoutCancel(ctx)
 	r.processCtx, r.stopProcess = context.WithCancel(lasting)
 	r.electionCtx, r.stopElection = context.WithCancel(lasting)
-	failed := func(name string, err error) { r.stop(&fault{fmt.Errorf("%s: %w", name, err)}) }
+	failed := func(name string, err error) { r.fail(fmt.Errorf("%s: %w", name, err)) }
 	r.process.failed, r.election.failed = failed, failed
 	return r
 }
 
-// fault is why a replica stops by itself.
-type fault struct{ error }
+// fail stops the replica for a reason of its own, of which the first counts, even if it was asked to stop before.
+func (r *run) fail(err error) {
+	if r.failure.CompareAndSwap(nil, &err) {
+		r.stop(err)
+		return
+	}
+	klog.FromContext(r.ctx).V(2).Info("Failed, while the replica stops for another failure", "err", err)
+}
 
-func (f *fault) Unwrap() error { return f.error }
-
-// fault returns why the replica stops by itself, nil if it was asked to.
+// fault returns why the replica stops by itself, nil if nothing failed.
 func (r *run) fault() error {
-	var f *fault
-	if errors.As(context.Cause(r.ctx), &f) {
-		return f.error
+	if err := r.failure.Load(); err != nil {
+		return *err
 	}
 	return nil
 }

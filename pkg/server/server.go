@@ -79,7 +79,7 @@ func (s *Server) Run(ctx context.Context) error {
 	case err := <-result:
 		return err
 	case <-time.After(s.cfg.ShutdownTimeout):
-		return errors.Join(r.fault(), &LateError{Timeout: s.cfg.ShutdownTimeout, Late: r.running()})
+		return errors.Join(&LateError{Timeout: s.cfg.ShutdownTimeout, Late: r.running()}, r.fault())
 	}
 }
 

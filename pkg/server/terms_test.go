@@ -120,6 +120,7 @@ func TestTermsLeaveNothingBehind(t *testing.T) {
 	}
 	h := &herd{loops: map[string]*loop.Loop[clusters.Key]{}}
 	cfg := config(t, t.TempDir())
+	cfg.EmbeddedEtcd, cfg.Etcd.ServerList = nil, []string{startEtcd(t)}
 	cfg.Registry = h.registry(t, size)
 	cfg.Election.Enabled = true
 	cfg.Election.LeaseDuration, cfg.Election.RenewDeadline, cfg.Election.RetryPeriod = 10*time.Second, 8*time.Second, 20*time.Millisecond
@@ -152,15 +153,17 @@ func TestTermsLeaveNothingBehind(t *testing.T) {
 	began := time.Now()
 	for n := 1; ; n++ {
 		until(fmt.Sprintf("all controllers reconcile in term %d", n), func() bool { return h.epoch.Load() >= int64(n) && h.reconcile.Load() == size })
-		if n == warm || n == terms {
+		if n == warm || n%250 == 0 || n == terms {
 			until("all is reconciled", func() bool { return h.idle(objects) })
 			now := h.footprint(t)
 			t.Logf("%4d terms in %v, %d controllers on %d objects: %v", n, time.Since(began).Round(time.Second), size, objects, now)
 			if n == terms {
-				check(t, before, now)
+				check(t, before, now, terms-warm)
 				break
 			}
-			before = now
+			if n == warm {
+				before = now
+			}
 		}
 		if err := endpoints.Post().AbsPath(clusters.StepDownPath).Do(t.Context()).Error(); err != nil {
 			t.Fatalf("step down from term %d: %v", n, err)
@@ -171,13 +174,21 @@ func TestTermsLeaveNothingBehind(t *testing.T) {
 	}
 }
 
-func check(t *testing.T, before, after footprint) {
+// A watch cache keeps every change of the last 75 s, those of the Lease too. So the short form, which has all its terms in
+// less, allows for these; in the long one they are less than a twentieth of the heap.
+const changesOfATerm = 64 << 10 // bytes
+
+func check(t *testing.T, before, after footprint, terms int) {
 	t.Helper()
 	const fewer = 5 // connections that are being opened or closed, and their goroutines
 	if after.goroutines > before.goroutines+fewer || after.descriptors > before.descriptors+fewer || after.handlers != before.handlers {
 		t.Errorf("%v, before %v", after, before)
 	}
-	if grown := float64(after.heap)/float64(before.heap) - 1; grown > 0.05 {
-		t.Errorf("the heap has grown by %.1f%%", 100*grown)
+	allowed := float64(before.heap) * 1.05
+	if terms < 250 {
+		allowed += float64(terms) * changesOfATerm
+	}
+	if float64(after.heap) > allowed {
+		t.Errorf("the heap has grown by %.1f%%", 100*(float64(after.heap)/float64(before.heap)-1))
 	}
 }

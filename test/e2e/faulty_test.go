@@ -102,7 +102,7 @@ func TestAShardWhoseReplicasAllFailAtTheSameHasALeaderWithoutThat(t *testing.T) 
 	a, b := shard.Start(t, "a"), shard.Start(t, "b")
 	replicas := []*harness.Replica{a, b}
 	harness.Eventually(t, "one leads on", func() bool {
-		return len(a.Lines("Leading with controllers that fail on every replica", "fails"))+len(b.Lines("Leading with controllers that fail on every replica", "fails")) > 0
+		return len(a.Lines("Leading on although neither this replica", "fails"))+len(b.Lines("Leading on although neither this replica", "fails")) > 0
 	})
 	leader, others := harness.Leader(t, replicas...)
 	if state, _ := leader.Metric(`regent_controller_state{controller="fails",state="failed"}`); state != 1 {

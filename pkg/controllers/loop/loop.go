@@ -4,7 +4,6 @@ package loop
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -138,7 +137,8 @@ func (l *Loop[K]) Run(ctx context.Context) error {
 	remove()
 	queue.ShutDown()
 	workers.Wait()
-	if p, ok := errors.AsType[*controllers.Panic](context.Cause(ctx)); ok && p != nil {
+	// Its own panic, as contain has put it there; another controller's, for which the term ends, comes wrapped.
+	if p, ok := context.Cause(ctx).(*controllers.Panic); ok { //nolint:errorlint // see above
 		return p
 	}
 	return nil

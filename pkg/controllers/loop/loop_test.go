@@ -396,3 +396,17 @@ func queueMetrics(t *testing.T, name string) map[string]float64 {
 	}
 	return values
 }
+
+func TestTheEndOfATermByAnothersPanicIsNoPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := loop.New("test", 1, func(context.Context, int) error { return nil })
+		ctx, cancel := context.WithCancelCause(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- l.Run(ctx) }()
+		synctest.Wait()
+		cancel(fmt.Errorf("controller another: %w", controllers.Recovered("its reconcile", "boom")))
+		if err := <-ended; err != nil {
+			t.Errorf("Run returned %v", err)
+		}
+	})
+}

@@ -63,20 +63,19 @@ type child struct {
 	mu        sync.Mutex
 	state     State
 	tolerated bool
-	watched   *instance // the running one
+	watched   *instance // at work; nil if none is
 }
 
 // run is the child's life in a term.
 func (c *child) run() {
 	defer close(c.joined)
-	defer c.set(Stopped)
+	defer c.become(Stopped)
 	for attempt := 0; c.awaitNeeds(); attempt++ {
 		starts.WithLabelValues(c.Name).Inc()
 		if attempt > 0 {
 			restartsTotal.WithLabelValues(c.Name).Inc()
 		}
-		began := time.Now()
-		again, pause := c.once(began)
+		again, pause := c.once()
 		if !again || !c.sleep(pause) {
 			return
 		}
@@ -85,58 +84,91 @@ func (c *child) run() {
 
 // awaitNeeds returns false if the child is not to be started.
 func (c *child) awaitNeeds() bool {
-	c.set(Waiting)
+	c.become(Waiting)
 	for _, need := range c.needs {
 		select {
 		case <-need.ready:
 		case <-need.leftOut:
+		case <-c.ctx.Done():
+			return false
+		}
+		select {
+		case <-need.leftOut: // though it may have been ready before
 			klog.FromContext(c.ctx).Info("Controller is left out of this term: what it needs is", "needs", need.Name)
 			c.leave()
 			return false
-		case <-c.ctx.Done():
+		default:
 		}
 	}
 	return c.ctx.Err() == nil
 }
 
 func (c *child) leave() {
-	c.set(Disabled)
+	c.become(Disabled)
 	close(c.leftOut)
 	<-c.ctx.Done() // so that it shows
 }
 
 // once constructs the controller and runs it to its end, and says whether to do so again, and when.
-func (c *child) once(began time.Time) (again bool, pause time.Duration) {
+func (c *child) once() (again bool, pause time.Duration) {
 	ctx, cancel := context.WithCancelCause(c.ctx)
 	defer cancel(nil)
-	c.set(Starting)
+	c.become(Starting)
 	var made controllers.Controller
-	err := <-c.s.call(ctx, c.Name, "its constructor", func(ctx context.Context) (err error) {
+	w := c.begin(ctx, cancel, constructing, constructor{}, "its constructor", func(ctx context.Context) (err error) {
 		made, err = c.New(ctx, c.s.deps)
 		if err == nil && made == nil {
 			err = errors.New("its constructor returned neither a controller nor an error")
 		}
 		return err
 	})
-	if err != nil {
-		return c.judge(ctx, outcomeOf(ctx, err), constructing, err, began)
-	}
-	if ctx.Err() != nil {
-		return false, 0
+	if done, again, pause := c.await(w); done || c.ctx.Err() != nil {
+		return again, pause
 	}
 	klog.FromContext(ctx).V(2).Info("Controller starts")
-	ended := c.s.call(ctx, c.Name, "Run", made.Run)
-	when := starting
-	ready := alwaysReady
+	reporter, _ := made.(controllers.Reporter)
+	w = c.begin(ctx, cancel, starting, reporter, "Run", made.Run)
+	w.ready = alwaysReady
 	if readier, ok := made.(controllers.Readier); ok {
-		ready = readier.Ready()
+		if w.ready, w.fault = readyOf(readier); w.fault != nil {
+			cancel(w.fault)
+		}
 	}
-	aborted, overdue := ctx.Done(), (<-chan time.Time)(nil)
+	_, again, pause = c.await(w)
+	return again, pause
+}
+
+// work is a call of a controller's code.
+type work struct {
+	ctx      context.Context
+	moment   moment
+	began    time.Time
+	instance *instance
+	ended    <-chan error
+	ready    <-chan struct{} // nil: it has nothing to be ready for, or is
+	fault    error
+}
+
+// begin calls code, and has its health watched.
+func (c *child) begin(ctx context.Context, cancel context.CancelCauseFunc, m moment, reporter controllers.Reporter, what string, code func(context.Context) error) *work {
+	w := &work{ctx: ctx, moment: m, began: time.Now(), instance: &instance{cancel: cancel, reporter: reporter}}
+	w.ended = c.s.call(ctx, c.Name, what, func(ctx context.Context) error {
+		defer c.end(w.instance)
+		return code(ctx)
+	})
+	c.watch(w.instance)
+	return w
+}
+
+// await returns when the code has ended. Done is false for a constructor that has made a controller.
+func (c *child) await(w *work) (done, again bool, pause time.Duration) {
+	defer c.watch(nil)
+	aborted, overdue := w.ctx.Done(), (<-chan time.Time)(nil)
 	for {
 		select {
-		case <-ready:
-			when, ready = running, nil
-			c.nowReady(made, cancel)
+		case <-w.ready:
+			w.moment, w.ready = running, nil
+			c.nowReady()
 		case <-aborted:
 			aborted = nil
 			if c.ctx.Err() == nil && c.s.cfg.DrainTimeout > 0 {
@@ -146,16 +178,31 @@ func (c *child) once(began time.Time) (again bool, pause time.Duration) {
 			if c.ctx.Err() != nil {
 				break // late, as the term is
 			}
-			again, pause = c.judge(ctx, stuck, when, context.Cause(ctx), began)
-			klog.FromContext(ctx).V(2).Info("Controller has stopped at last", "err", <-ended)
-			return again && c.ctx.Err() == nil, pause
-		case err := <-ended:
-			return c.judge(ctx, outcomeOf(ctx, err), when, c.explained(ctx, err), began)
+			again, pause = c.judge(w, stuck, w.moment, context.Cause(w.ctx))
+			err := <-w.ended
+			c.judge(w, outcomeOf(w.ctx, err), draining, err)
+			return true, again && c.ctx.Err() == nil, pause
+		case err := <-w.ended:
+			if w.moment == constructing && err == nil && w.ctx.Err() == nil {
+				return false, false, 0
+			}
+			again, pause = c.judge(w, outcomeOf(w.ctx, err), w.moment, c.explained(w.ctx, err))
+			return true, again, pause
 		}
 	}
 }
 
-// explained is the error of a Run that has returned err.
+// readyOf calls the controller's code on the supervisor's goroutine.
+func readyOf(r controllers.Readier) (ready <-chan struct{}, err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = controllers.Recovered("Ready", value)
+		}
+	}()
+	return r.Ready(), nil
+}
+
+// explained is the error of code that has returned err.
 func (c *child) explained(ctx context.Context, err error) error {
 	switch {
 	case c.ctx.Err() != nil:
@@ -186,39 +233,41 @@ var alwaysReady = func() <-chan struct{} {
 }()
 
 // judge takes in an outcome: it logs, counts, and does what follows.
-func (c *child) judge(ctx context.Context, o outcome, m moment, err error, began time.Time) (again bool, pause time.Duration) {
+func (c *child) judge(w *work, o outcome, m moment, err error) (again bool, pause time.Duration) {
 	if c.ctx.Err() != nil {
 		m = draining
 	}
-	c.notReady()
 	var exhausted bool
-	if m != draining && (o == returned || o == failed || o == panicked || o == stalled || o == stuck) {
-		pause, exhausted = c.failures.failed(time.Now(), time.Since(began))
+	if m != draining && o != disabled && o != exits {
+		worked := time.Since(w.began)
+		stall, isStall := errors.AsType[*stallError](context.Cause(w.ctx))
+		if isStall {
+			worked -= stall.idle
+		}
+		pause, exhausted = c.failures.failed(time.Now(), worked, isStall)
+		pause += rand.N(1 + time.Duration(pauseJitter*float64(pause)))
 	}
-	if o == stepsDown {
-		pause, _ = c.failures.failed(time.Now(), time.Since(began))
-	}
-	pause += rand.N(1 + time.Duration(pauseJitter*float64(pause)))
 	e := decide(o, m, circumstances{policy: c.policy, exhausted: exhausted, tolerated: c.isTolerated()})
-	c.tell(ctx, o, m, e, err, pause)
+	c.tell(w.ctx, o, m, e, err, pause)
 	if m != draining && e != leavesOut && c.s.cfg.OnOutcome != nil {
 		c.s.cfg.OnOutcome(c.Name, string(e), err)
 	}
 	switch e {
 	case restarts:
-		c.set(Restarting)
+		c.become(Restarting)
 		return true, pause
 	case perseveres:
-		c.set(Failed)
+		c.become(Failed)
 		return true, pause
 	case leavesOut:
 		c.leave()
 	case endsTerm, endsProcess:
-		c.set(Failed)
+		c.become(Failed)
 		if e == endsProcess && !errors.Is(err, controllers.ErrExit) {
 			err = fmt.Errorf("%w: failure policy %q: %w", controllers.ErrExit, controllers.Exit, err)
 		}
 		c.s.escalate(&ControllerError{Controller: c.Name, Err: err, failedParts: c.s.failedParts(c.Name)})
+		<-c.ctx.Done() // so that it shows
 	}
 	return false, 0
 }
@@ -240,7 +289,7 @@ func (c *child) tell(ctx context.Context, o outcome, m moment, e effect, err err
 	case o == panicked:
 		panics.WithLabelValues(c.Name).Inc()
 		logger.Error(err, "Controller failed")
-	case m == draining && o == returned:
+	case m == draining && (o == returned || o == stalled):
 		logger.V(2).Info("Controller has stopped")
 	case m == draining:
 		logger.Error(err, "Controller returned an error while it stopped")
@@ -253,12 +302,8 @@ func (c *child) tell(ctx context.Context, o outcome, m moment, e effect, err err
 	}
 }
 
-func (c *child) nowReady(running controllers.Controller, cancel context.CancelCauseFunc) {
-	reporter, _ := running.(controllers.Reporter)
-	c.mu.Lock()
-	c.watched = &instance{reporter: reporter, cancel: cancel, since: time.Now()}
-	c.mu.Unlock()
-	c.set(Running)
+func (c *child) nowReady() {
+	c.become(Running, Starting, Stalled)
 	select {
 	case <-c.ready:
 	default:
@@ -266,10 +311,27 @@ func (c *child) nowReady(running controllers.Controller, cancel context.CancelCa
 	}
 }
 
-func (c *child) notReady() {
+// watch has the health watcher look at an instance; at none, if it is nil.
+func (c *child) watch(i *instance) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.watched = nil
+	c.watched = i
+}
+
+func (c *child) current() *instance {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.watched
+}
+
+// working is the state of a controller that is not stalled.
+func (c *child) working() State {
+	select {
+	case <-c.ready:
+		return Running
+	default:
+		return Starting
+	}
 }
 
 func (c *child) isTolerated() bool {
@@ -278,15 +340,19 @@ func (c *child) isTolerated() bool {
 	return c.tolerated
 }
 
-// set moves to a state.
-func (c *child) set(next State) { c.become(next) }
-
-// become moves to a state, if it is in one of the given ones; from any, if none is given.
+// become moves to a state, if it is in one of the given ones; from any, if none is given. One that is late stays so until
+// it has stopped.
 func (c *child) become(next State, from ...State) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(from) > 0 && !slices.Contains(from, c.state) {
+	switch {
+	case len(from) > 0 && !slices.Contains(from, c.state), c.state == next,
+		c.state == Late && next != Stopped, c.state == Stopped && next == Late:
 		return false
+	case next == Late:
+		lateGauge.Inc()
+	case c.state == Late:
+		lateGauge.Dec()
 	}
 	showState(c.Name, c.state, next)
 	c.state = next

@@ -42,7 +42,7 @@ const (
 	restarts effect = "restart"
 	// leavesOut: it takes no part in this term any more, nor do those that need it.
 	leavesOut effect = "left out"
-	// stepsTerm: it is marked failed and the term ends.
+	// endsTerm: it is marked failed and the term ends.
 	endsTerm effect = "step down"
 	// endsProcess: the process ends.
 	endsProcess effect = "exit"
@@ -86,12 +86,12 @@ func outcomeOf(ctx context.Context, err error) outcome {
 	_, isPanic := errors.AsType[*controllers.Panic](err)
 	_, isStall := errors.AsType[*stallError](context.Cause(ctx))
 	switch {
-	case isPanic, errors.Is(err, errGoexit):
-		return panicked
-	case errors.Is(err, controllers.ErrExit):
+	case errors.Is(err, controllers.ErrExit): // also as a panic's value, which others see through
 		return exits
 	case errors.Is(err, controllers.ErrStepDown):
 		return stepsDown
+	case isPanic, errors.Is(err, errGoexit):
+		return panicked
 	case errors.Is(err, controllers.ErrDisabled):
 		return disabled
 	case isStall:
@@ -120,10 +120,10 @@ type intensity struct {
 	recent []time.Time // within the window
 }
 
-// failed takes in a failure after so long a run. It returns the pause before the next attempt, without jitter, and
-// whether there were too many.
-func (i *intensity) failed(now time.Time, ran time.Duration) (pause time.Duration, exhausted bool) {
-	if ran >= i.window {
+// failed takes in a failure after so much work. It returns the pause before the next attempt, without jitter, and
+// whether there were too many: in the window, or in a row if it was a stall, which takes long by itself.
+func (i *intensity) failed(now time.Time, worked time.Duration, stall bool) (pause time.Duration, exhausted bool) {
+	if worked >= i.window {
 		i.streak = 0
 	}
 	i.recent = append(i.recent, now)
@@ -135,5 +135,5 @@ func (i *intensity) failed(now time.Time, ran time.Duration) (pause time.Duratio
 		pause *= 2
 	}
 	i.streak++
-	return min(pause, longestPause), len(i.recent) > i.limit
+	return min(pause, longestPause), len(i.recent) > i.limit || stall && i.streak > i.limit
 }

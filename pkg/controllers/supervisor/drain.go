@@ -30,7 +30,6 @@ func (s *supervision) watchDrain(joined <-chan struct{}) {
 		return
 	}
 	names := s.late()
-	defer lateGauge.Set(0)
 	if s.cfg.OnLate != nil {
 		s.cfg.OnLate(names)
 	}
@@ -60,11 +59,10 @@ func (s *supervision) late() []string {
 		select {
 		case <-c.joined:
 		default:
-			c.set(Late)
+			c.become(Late)
 			names = append(names, c.Name)
 		}
 	}
-	lateGauge.Set(float64(len(names)))
 	return names
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/pprof"
+	"sync"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -46,6 +48,33 @@ func (c *stallClock) observe(h controllers.Health, elapsed time.Duration, reacha
 	return c.idle
 }
 
+// instance is a controller's code at work, its constructor or its Run, for the health watcher.
+type instance struct {
+	cancel context.CancelCauseFunc
+	// reporter is nil if it does not report.
+	reporter controllers.Reporter
+
+	// Owned by the health watcher.
+	clock  stallClock
+	worked time.Duration // without a stall, and with the store
+	answer chan reported // of the report that was asked for; nil if there is none
+	last   controllers.Health
+
+	// reports joins the goroutines of reports; none is begun once it is over. Guarded by the child's mu.
+	reports sync.WaitGroup
+	over    bool
+}
+
+type reported struct {
+	controllers.Health
+	err error
+}
+
+// constructor reports for a constructor, which holds its work until it returns.
+type constructor struct{}
+
+func (constructor) Report() controllers.Health { return controllers.Health{Pending: 1} }
+
 // watchHealth asks all controllers again and again until joined is closed. It is also who answers Ping.
 func (s *supervision) watchHealth(joined <-chan struct{}) {
 	ticker := time.NewTicker(healthPeriod)
@@ -68,51 +97,93 @@ func (s *supervision) watchHealth(joined <-chan struct{}) {
 	}
 }
 
-// instance is a controller that runs, for the health watcher, which owns its clock.
-type instance struct {
-	reporter controllers.Reporter // nil if it is none
-	cancel   context.CancelCauseFunc
-	since    time.Time
-	clock    stallClock
-}
-
-// examine asks a controller how its work goes, and cancels it if it has stalled for too long.
+// examine judges how a controller's work goes, and cancels it if it has stalled for too long.
 func (c *child) examine(elapsed time.Duration, reachable bool) {
-	c.mu.Lock()
-	i := c.watched
-	c.mu.Unlock()
+	i := c.current()
 	if i == nil {
 		return
 	}
-	if time.Since(i.since) >= c.failures.window {
-		c.recovered()
+	health, err := c.ask(i)
+	if err != nil {
+		i.cancel(err)
+		return
+	}
+	idle := i.clock.observe(health, elapsed, reachable)
+	if idle == 0 && reachable {
+		if i.worked += elapsed; i.worked >= c.failures.window {
+			c.recovered()
+		}
 	}
 	deadline := c.StallDeadline
 	if deadline == 0 {
 		deadline = defaultStallDeadline
 	}
-	if i.reporter == nil || deadline < 0 {
-		return
-	}
-	logger := klog.FromContext(c.ctx)
-	health, err := report(i.reporter)
-	if err != nil {
-		i.cancel(err)
-		return
-	}
-	switch idle := i.clock.observe(health, elapsed, reachable); {
+	stall := &stallError{idle: idle, pending: health.Pending}
+	switch {
+	case deadline < 0:
 	case idle >= 2*deadline:
-		i.cancel(&stallError{idle: idle, pending: health.Pending})
+		i.cancel(stall)
 	case idle >= deadline:
-		if c.become(Stalled, Running) {
+		if c.become(Stalled, Running, Starting) {
 			stalls.WithLabelValues(c.Name).Inc()
-			logger.Error(&stallError{idle: idle, pending: health.Pending}, "Controller is stalled: it will be cancelled if this goes on", "stacks", goroutines([]string{c.Name})[c.Name])
+			klog.FromContext(c.ctx).Error(stall, "Controller is stalled: it will be cancelled if this goes on", "stacks", goroutines([]string{c.Name})[c.Name])
 		}
 	case idle == 0:
-		if c.become(Running, Stalled) {
-			logger.Info("Controller is no longer stalled")
+		if c.become(c.working(), Stalled) {
+			klog.FromContext(c.ctx).Info("Controller is no longer stalled")
 		}
 	}
+}
+
+// ask returns the instance's latest report. Reports are the controller's code, which may hang: they are made on a
+// goroutine, one at a time, and a controller that does not answer is as good as one that gets nothing done.
+func (c *child) ask(i *instance) (controllers.Health, error) {
+	if i.reporter == nil {
+		return controllers.Health{}, nil
+	}
+	patience := time.Duration(0)
+	if i.answer == nil {
+		i.answer, patience = c.report(i), healthPeriod/100
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case r := <-i.answer:
+		i.last, i.answer = r.Health, nil
+		return r.Health, r.err
+	case <-timer.C: // at the next tick, perhaps
+		return controllers.Health{Pending: max(1, i.last.Pending), Returned: i.last.Returned}, nil
+	}
+}
+
+// report calls Report, unless the instance is over.
+func (c *child) report(i *instance) chan reported {
+	answer := make(chan reported, 1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if i.over {
+		answer <- reported{}
+		return answer
+	}
+	i.reports.Go(func() {
+		var r reported
+		defer func() {
+			if value := recover(); value != nil {
+				r.err = controllers.Recovered("Report", value)
+			}
+			answer <- r
+		}()
+		pprof.Do(c.ctx, pprof.Labels(label, c.Name), func(context.Context) { r.Health = i.reporter.Report() })
+	})
+	return answer
+}
+
+// end returns when no report runs any more, nor will.
+func (c *child) end(i *instance) {
+	c.mu.Lock()
+	i.over = true
+	c.mu.Unlock()
+	i.reports.Wait()
 }
 
 // recovered ends the toleration of a controller that has worked for long enough.
@@ -124,20 +195,10 @@ func (c *child) recovered() {
 	if !was {
 		return
 	}
-	klog.FromContext(c.ctx).Info("Controller has recovered: if it fails again, that can end the term", "ran", c.failures.window)
+	klog.FromContext(c.ctx).Info("Controller has recovered: if it fails again, that can end the term", "worked", c.failures.window)
 	if c.s.cfg.OnRecovered != nil {
 		c.s.cfg.OnRecovered(c.Name)
 	}
-}
-
-// report calls the controller's code on the supervisor's goroutine.
-func report(r controllers.Reporter) (h controllers.Health, err error) {
-	defer func() {
-		if value := recover(); value != nil {
-			err = controllers.Recovered("Report", value)
-		}
-	}()
-	return r.Report(), nil
 }
 
 // errWedged says that the supervisor itself does not work.

@@ -143,7 +143,8 @@ func TestTheProbeFailsOnlyIfTheSupervisorItselfHangs(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		p, wake := supervisor.NewProbe(), make(chan struct{})
-		cancel, ended, _ := supervise(t, supervisor.Config{Probe: p}, reporter(func() controllers.Health { <-wake; return controllers.Health{} }))
+		hang := func() bool { <-wake; return true } // on the supervisor's own goroutine
+		cancel, ended, _ := supervise(t, supervisor.Config{Probe: p, StoreReachable: hang}, descriptor("a", untilCancelled))
 		time.Sleep(time.Minute)
 		if err := ping(t, p); err == nil || !strings.Contains(err.Error(), "does not answer") {
 			t.Errorf("while the supervisor hangs: %v", err)
@@ -156,6 +157,66 @@ func TestTheProbeFailsOnlyIfTheSupervisorItselfHangs(t *testing.T) {
 
 // counters are the metrics of a controller that only grow.
 var counters = []string{"starts", "restarts", "panics", "stalls"}
+
+func TestAReportThatHangsIsAStall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wake := make(chan struct{})
+		p := supervisor.NewProbe()
+		hangs := reporter(func() controllers.Health { <-wake; return controllers.Health{} })
+		cancel, ended, log := supervise(t, supervisor.Config{Probe: p, DrainTimeout: time.Second}, hangs,
+			controllers.Descriptor{Name: "b", New: reporter(func() controllers.Health { return controllers.Health{Pending: 1} }).New})
+		time.Sleep(90 * time.Second)
+		for _, name := range []string{"a", "b"} { // one does not keep the other from being watched
+			if !strings.Contains(log(), `returned none for 1m0s" controller="`+name+`"`) {
+				t.Errorf("%s is not stalled:\n%s", name, log())
+			}
+		}
+		ctx, done := context.WithTimeout(t.Context(), time.Second)
+		defer done()
+		if err := p.Ping(ctx); err != nil {
+			t.Errorf("the supervisor itself: %v", err)
+		}
+		cancel()
+		time.Sleep(2 * time.Second)
+		if !strings.Contains(log(), `Controller is late: it has not returned since its context ended controller="a"`) {
+			t.Errorf("the one that hangs is not named:\n%s", log())
+		}
+		close(wake)
+		<-ended
+	})
+}
+
+// One that holds everything up before it is ready has stalled, too; so has a constructor that does not return.
+func TestAControllerStallsBeforeItIsReady(t *testing.T) {
+	for name, d := range map[string]controllers.Descriptor{
+		"not ready": fresh("a", func(int) controllers.Controller {
+			return &slowReporter{reporting{untilCancelled, func() controllers.Health { return controllers.Health{Pending: 1} }}}
+		}),
+		"not constructed": {Name: "a", New: func(ctx context.Context, _ controllers.Deps) (controllers.Controller, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, ended, log := supervise(t, supervisor.Config{DrainTimeout: time.Second}, d, descriptor("b", untilCancelled, "a"))
+				began := time.Now()
+				err := <-ended
+				if err == nil || !strings.Contains(err.Error(), "stalled") {
+					t.Errorf("Run returned %v", err)
+				}
+				// It stalls again and again, each time for twice the deadline of a minute.
+				if took := time.Since(began); took < 12*time.Minute || took > 13*time.Minute {
+					t.Errorf("the term lasted %v:\n%s", took, log())
+				}
+			})
+		})
+	}
+}
+
+type slowReporter struct{ reporting }
+
+func (*slowReporter) Ready() <-chan struct{} { return make(chan struct{}) }
 
 func TestMetricsShowEveryControllerFromTheStart(t *testing.T) {
 	registry, err := controllers.NewRegistry(descriptor("shown", untilCancelled), controllers.Descriptor{

@@ -50,6 +50,9 @@ type Config struct {
 	// OnFailure, if set, is called when the term must end, before all is joined: a controller that does not stop may
 	// keep Run from returning. It gets the *ControllerError.
 	OnFailure func(err error)
+	// OnExit, if set, is called as soon as a controller ends the process, for the same reason. It gets the
+	// *ControllerError, which wraps controllers.ErrExit.
+	OnExit func(err error)
 	// OnLate, if set, is called once, at the drain timeout, with the names of the late controllers.
 	OnLate func(names []string)
 }
@@ -217,8 +220,11 @@ func (s *supervision) undo(cause error) {
 	}
 }
 
-// escalate ends the term because of a controller.
+// escalate ends the term because of a controller, or the process.
 func (s *supervision) escalate(failure *ControllerError) {
+	if failure.exits() && s.cfg.OnExit != nil {
+		s.cfg.OnExit(failure)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {

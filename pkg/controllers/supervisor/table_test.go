@@ -84,9 +84,13 @@ type subject struct {
 	hangs       chan struct{}
 }
 
-func (s *subject) construct(context.Context, controllers.Deps) (controllers.Controller, error) {
+func (s *subject) construct(ctx context.Context, _ controllers.Deps) (controllers.Controller, error) {
 	s.constructed++
 	s.ready = make(chan struct{})
+	if s.when == "constructor" && s.now() && s.stalls {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	if s.when == "constructor" && s.now() {
 		return nil, s.outcome()
 	}
@@ -105,6 +109,9 @@ func (s *subject) Report() controllers.Health {
 }
 
 func (s *subject) Run(ctx context.Context) error {
+	if s.when == "starting" && s.now() && s.stalls {
+		return untilCancelled(ctx)
+	}
 	if s.when == "starting" && s.now() {
 		return s.outcome()
 	}
@@ -131,6 +138,8 @@ func effectOf(t *testing.T, outcome, when string, policy controllers.Policy) str
 	switch {
 	case outcome == "stall":
 		s.stalls = true
+	case outcome == "too many stalls":
+		s.stalls, s.always = true, true
 	case outcome == "stall, does not stop":
 		s.stalls, s.hangs = true, make(chan struct{})
 	case outcome == "too many errors":
@@ -144,6 +153,9 @@ func effectOf(t *testing.T, outcome, when string, policy controllers.Policy) str
 	other := descriptor("other", untilCancelled)
 	cancel, ended, _ := supervise(t, cfg, other, controllers.Descriptor{Name: "subject", New: s.construct})
 	time.Sleep(4 * time.Minute)
+	if outcome == "too many stalls" {
+		time.Sleep(10 * time.Minute)
+	}
 	if s.hangs != nil {
 		close(s.hangs)
 		time.Sleep(time.Second)
