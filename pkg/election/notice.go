@@ -13,7 +13,7 @@ type Notice struct {
 	Reason string
 	// Warning: somebody should look.
 	Warning bool
-	// Message is for people.
+	// Message is for people: what this process does, without a subject.
 	Message string
 	// Lease is the uid of the Lease, if it is known.
 	Lease types.UID
@@ -55,5 +55,13 @@ func (e *Elector) notifyEnd(term Term, cause error) {
 	case c == Failed, c == StepDown && !errors.Is(cause, errRequested):
 		reason, warning = Gave, true
 	}
-	e.notify(reason, warning, "%s no longer leads, since epoch %d has ended: %s", term.Token().Holder, term.Epoch(), brief(cause))
+	e.notify(reason, warning, "no longer leads%s: %s", as(term), brief(cause))
+}
+
+// as says how a term can be recognised.
+func as(term Term) string {
+	if term.Token().IsZero() {
+		return " without election"
+	}
+	return fmt.Sprintf(" in epoch %d, as %s", term.Epoch(), term.Token().Holder)
 }

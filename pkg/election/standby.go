@@ -58,7 +58,7 @@ func (e *Elector) clear(ctx context.Context, seen observation, reason string) {
 	}
 	written, err := e.api.update(ctx, freed(seen.lease, how))
 	if err != nil {
-		e.complain(ctx, err, "Cannot clear the holder, an identity of this process in no term: trying again")
+		e.complain(ctx, err, "Cannot take an old identity of this process off the lease: trying again, and others wait until it expires")
 		e.writeFailed(seen)
 		return
 	}

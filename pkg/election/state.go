@@ -44,7 +44,7 @@ func (e *Elector) becomeLeading(ctx context.Context, term Term, reason string) {
 	e.become(leads, campaigning)
 	leading.WithLabelValues(e.cfg.Name).Set(1)
 	termsStarted.WithLabelValues(e.cfg.Name).Inc()
-	e.notify(Acquired, false, "%s leads in epoch %d: %s", term.Token().Holder, term.Epoch(), reason)
+	e.notify(Acquired, false, "leads%s: %s", as(term), reason)
 	klog.FromContext(ctx).Info("Leading", "reason", reason, "holder", term.Token().Holder)
 }
 
@@ -61,7 +61,7 @@ func (e *Elector) becomeDraining(ctx context.Context, term Term, cause error) {
 func (e *Elector) becomeQuarantined(ctx context.Context, drain time.Duration) {
 	e.become(quarantined, draining)
 	quarantine.WithLabelValues(e.cfg.Name).Set(1)
-	e.notify(Quarantine, true, "%s: work of the ended term has not stopped within %v; this replica serves, and does not campaign until it has. Its log has the stacks", e.cfg.Hostname, drain)
+	e.notify(Quarantine, true, "is quarantined: work of its term has not stopped within %v. It serves, and does not campaign until that has; its log has the stacks", drain)
 	klog.FromContext(ctx).Error(nil, "Quarantined: the term's work has not stopped in time. "+
 		"The lease expires unreleased, and this replica does not campaign until the work has stopped", "drainTimeout", drain)
 }
@@ -70,6 +70,6 @@ func (e *Elector) becomeQuarantined(ctx context.Context, drain time.Duration) {
 func (e *Elector) becomeWhole(ctx context.Context, ended time.Time) {
 	e.become(draining, quarantined)
 	quarantine.WithLabelValues(e.cfg.Name).Set(0)
-	e.notify(QuarantineOver, false, "%s: the late work has stopped; this replica campaigns again", e.cfg.Hostname)
+	e.notify(QuarantineOver, false, "campaigns again: the late work has stopped")
 	klog.FromContext(ctx).Info("The late work has stopped: this replica campaigns again", "drain", time.Since(ended).Round(time.Millisecond))
 }

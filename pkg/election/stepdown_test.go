@@ -78,6 +78,27 @@ func TestWorkThatStepsDownByItselfBacksOff(t *testing.T) {
 	})
 }
 
+func TestATermThatFailedAndThenHungIsNoHealthyOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, electiontest.NewStore(leaseName), func(ctx context.Context, leads election.Term) error {
+			election.Fail(ctx, errors.New("cannot"))
+			time.Sleep(5 * time.Minute)
+			return nil
+		})
+		time.Sleep(30 * time.Minute)
+		terms := r.all()
+		for i, want := 1, time.Second; i < len(terms)-1; i, want = i+1, 2*want {
+			if rest := terms[i].began.Sub(terms[i-1].joined); rest > want+moment || i > 1 && rest < want-moment {
+				t.Errorf("rested %v after failure %d, want %v", rest, i, want)
+			}
+		}
+		if len(terms) < 5 {
+			t.Errorf("only %d terms", len(terms))
+		}
+		r.stop()
+	})
+}
+
 // broken says which parts failed.
 type broken struct{ error }
 

@@ -25,8 +25,8 @@ func (r *run) lead(ctx context.Context, term election.Term) error {
 	}
 	tolerated := r.poison.tolerated(predecessors)
 	if len(tolerated) > 0 {
-		klog.FromContext(ctx).Error(nil, "Leading on although neither this replica nor the one before it could run some controllers: they are tried again and again", "controllers", tolerated)
-		r.recorder.record(controllerFailed, true, fmt.Sprintf("replica %s leads on without controllers %q, which its predecessor could not run either, and tries them again", r.name, tolerated))
+		klog.FromContext(ctx).Error(nil, "Leading on without controllers that this replica could not run before, nor others in its place: they are tried again and again", "controllers", tolerated)
+		r.recorder.record(controllerFailed, true, fmt.Sprintf("leads on without controllers %q, which it could not run before, nor others in its place, and tries them again", tolerated))
 	}
 	defer r.offer(ctx, tolerated)()
 	var ended atomic.Pointer[time.Time] // the term, not what may hang in it
@@ -39,7 +39,12 @@ func (r *run) lead(ctx context.Context, term election.Term) error {
 	cfg.Tolerated = tolerated
 	cfg.OnRecovered = r.poison.worked
 	cfg.Probe = r.probe
-	cfg.OnFailure = func(err error) { election.Fail(ctx, causeOf(err)) }
+	cfg.OnFailure = func(err error) {
+		if time.Since(began) >= supervisor.DefaultRestartWindow {
+			predecessors = nil // what they failed at is long ago
+		}
+		election.Fail(ctx, ofTerm(err, predecessors))
+	}
 	err := r.control(ctx, controllers.LeaderOnly, cfg, term.Token(), r.tokens.leader)
 
 	failed := []string{}
@@ -54,8 +59,35 @@ func (r *run) lead(ctx context.Context, term election.Term) error {
 	if lasted >= supervisor.DefaultRestartWindow {
 		r.poison.forgetAllBut(slices.Concat(failed, tolerated))
 	}
-	return causeOf(err)
+	return ofTerm(err, predecessors)
 }
+
+// ofTerm is a term's error in the election's words. It names also what the terms before it failed at, one right after the
+// other: replicas that fail at different controllers would otherwise step down in turn, for ever.
+func ofTerm(err error, predecessors []string) error {
+	if err == nil {
+		return nil
+	}
+	t := &termError{err: causeOf(err), parts: slices.Clone(predecessors)}
+	if failure, ok := errors.AsType[*supervisor.ControllerError](err); ok {
+		t.parts = append(t.parts, failure.FailedParts()...)
+	}
+	slices.Sort(t.parts)
+	t.parts = slices.Compact(t.parts)
+	return t
+}
+
+type termError struct {
+	err   error
+	parts []string
+}
+
+func (t *termError) Error() string { return t.err.Error() }
+
+func (t *termError) Unwrap() error { return t.err }
+
+// FailedParts are for the next leader.
+func (t *termError) FailedParts() []string { return t.parts }
 
 // defaultOffer is how long a leader leads on although controllers fail, before it offers the lease to others: one of them
 // may have come since, and be whole.
@@ -119,7 +151,7 @@ func (r *run) supervision(ctx context.Context, scope controllers.Scope) supervis
 		OnLate:         func(names []string) { r.areLate(scope, names) },
 		OnExit:         r.fail, // even if another hangs, so that the term cannot end
 		OnOutcome: func(controller, effect string, err error) {
-			r.recorder.record(controllerFailed, true, fmt.Sprintf("controller %q on replica %s: %v (%s)", controller, r.name, err, effect))
+			r.recorder.record(controllerFailed, true, fmt.Sprintf("cannot run controller %q: %v (%s)", controller, err, effect))
 		},
 	}
 }

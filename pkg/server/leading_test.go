@@ -186,31 +186,51 @@ func TestATermsClientsStopWorkingWithIt(t *testing.T) {
 }
 
 // I7, where every replica is poisoned: the shard has a leader all the same, which offers the lease from time to time.
+// Without election the replica is its own predecessor.
 func TestAPoisonedLoneReplicaLeadsOnWithoutWhatItCannotRun(t *testing.T) {
-	cfg := config(t, t.TempDir())
-	cfg = withController(t, cfg, func(context.Context, controllers.Deps) error { return errors.New("poisoned") })
-	var err error
-	terms := make(chan int64, 100)
-	cfg.Registry, err = cfg.Registry.With(controllers.Descriptor{Name: "sound", New: func(_ context.Context, deps controllers.Deps) (controllers.Controller, error) {
-		terms <- deps.Token.Epoch
-		return acting(func(ctx context.Context) error { <-ctx.Done(); return nil }), nil
-	}})
-	if err != nil {
-		t.Fatal(err)
+	for name, elected := range map[string]bool{"elected": true, "without election": false} {
+		t.Run(name, func(t *testing.T) {
+			cfg := withController(t, config(t, t.TempDir()), func(context.Context, controllers.Deps) error { return errors.New("poisoned") })
+			cfg.Election.Enabled = elected
+			var err error
+			terms := make(chan struct{}, 100)
+			cfg.Registry, err = cfg.Registry.With(controllers.Descriptor{Name: "sound", New: func(context.Context, controllers.Deps) (controllers.Controller, error) {
+				terms <- struct{}{}
+				return acting(func(ctx context.Context) error { <-ctx.Done(); return nil }), nil
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg.offerAfter = 2 * time.Second
+			r := startReplica(t, cfg)
+			defer func() { _ = r.stop(t) }()
+			<-terms // steps down
+			<-terms // leads on
+			began := time.Now()
+			<-terms // has offered the lease, and nobody took it: leads on again
+			if lasted := time.Since(began); lasted < cfg.offerAfter {
+				t.Errorf("the second term lasted %v, want more than %v", lasted, cfg.offerAfter)
+			}
+			<-terms
+			if lasted := time.Since(began); lasted < 2*cfg.offerAfter {
+				t.Errorf("two terms that lead on lasted %v, want more than %v", lasted, 2*cfg.offerAfter)
+			}
+		})
 	}
-	cfg.offerAfter = 3 * time.Second
-	r := startReplica(t, cfg)
-	defer func() { _ = r.stop(t) }()
-	<-terms // steps down
-	<-terms // leads on
-	began := time.Now()
-	<-terms // has offered the lease, and nobody took it
-	if lasted := time.Since(began); lasted < cfg.offerAfter {
-		t.Errorf("the second term lasted %v, want more than %v", lasted, cfg.offerAfter)
-	}
-	<-terms
-	if lasted := time.Since(began); lasted < 2*cfg.offerAfter {
-		t.Errorf("two terms that lead on lasted %v, want more than %v", lasted, 2*cfg.offerAfter)
+}
+
+// The process was asked to stop before it failed: what failed is told all the same.
+func TestAFailureWhileStoppingCountsToo(t *testing.T) {
+	began := make(chan struct{})
+	boom := fmt.Errorf("cannot stop in order: %w", controllers.ErrExit)
+	r := startReplica(t, withController(t, config(t, t.TempDir()), func(ctx context.Context, _ controllers.Deps) error {
+		close(began)
+		<-ctx.Done()
+		return boom
+	}))
+	<-began
+	if err := r.stop(t); !errors.Is(err, boom) {
+		t.Errorf("Run returned %v", err)
 	}
 }
 

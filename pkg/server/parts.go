@@ -112,5 +112,5 @@ type LateError struct {
 }
 
 func (e *LateError) Error() string {
-	return fmt.Sprintf("not stopped after %v: still waiting for %s", e.Timeout, strings.Join(e.Late, ", "))
+	return fmt.Sprintf("not stopped after %v: still waiting for %s", e.Timeout.Round(time.Millisecond), strings.Join(e.Late, ", "))
 }

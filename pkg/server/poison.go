@@ -5,20 +5,21 @@ import (
 	"sync"
 )
 
-// poison remembers for which controllers this replica has stepped down. If the leader before it stepped down for the
-// same, nobody can run them, and to step down again would only leave the shard without the others.
+// poison remembers for which controllers this replica has stepped down. If it comes to lead again after nothing but terms
+// that failed, its own for the same among them, then nobody can run all, and to step down again would only leave the
+// shard without the others.
 type poison struct {
 	mu    sync.Mutex
 	parts []string
 }
 
-// tolerated returns the controllers that both this replica and its predecessor stepped down for.
-func (p *poison) tolerated(predecessor []string) []string {
+// tolerated returns the controllers that both this replica and its predecessors stepped down for.
+func (p *poison) tolerated(predecessors []string) []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var both []string
 	for _, part := range p.parts {
-		if slices.Contains(predecessor, part) {
+		if slices.Contains(predecessors, part) {
 			both = append(both, part)
 		}
 	}

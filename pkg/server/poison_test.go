@@ -1,24 +1,29 @@
 package server
 
 import (
+	"errors"
 	"slices"
 	"testing"
+
+	"github.com/regent-project/regent/pkg/controllers/supervisor"
 )
 
-// shardOf is a shard of replicas that all cannot run some controllers, told as lead does it.
+// shardOf is a shard of replicas each of which cannot run some controllers, told as lead does it.
 type shardOf struct {
-	poisoned []string
-	replicas []*poison
-	lease    []string // what the last leader stepped down for
+	poisoned [][]string // by replica
+	memory   []*poison
+	lease    []string // what the last leaders stepped down for
 }
 
 // lead has a replica lead; it reports whether the replica leads on.
-func (s *shardOf) lead(r *poison) (on bool) {
-	tolerated := r.tolerated(s.lease)
-	for _, part := range s.poisoned {
+func (s *shardOf) lead(replica int) (on bool) {
+	memory := s.memory[replica]
+	tolerated := memory.tolerated(s.lease)
+	for _, part := range s.poisoned[replica] {
 		if !slices.Contains(tolerated, part) {
-			s.lease = append(slices.Clone(tolerated), part)
-			r.steppedDown(s.lease)
+			err := &supervisor.ControllerError{Controller: part, Err: errors.New("poisoned")}
+			memory.steppedDown(append(slices.Clone(tolerated), part))
+			s.lease = append(ofTerm(err, s.lease).(*termError).parts, part)
 			return false
 		}
 	}
@@ -26,21 +31,22 @@ func (s *shardOf) lead(r *poison) (on bool) {
 }
 
 func TestAShardWhoseReplicasAreAllPoisonedGetsALeader(t *testing.T) {
-	for _, poisoned := range [][]string{{"a"}, {"a", "b"}, {"a", "b", "c"}} {
-		for _, n := range []int{1, 2, 3} {
-			s := &shardOf{poisoned: poisoned}
-			for range n {
-				s.replicas = append(s.replicas, &poison{})
-			}
-			terms := 0
-			for leads := false; !leads; terms++ {
-				if terms > 2*n*len(poisoned)+n {
-					t.Fatalf("%d replicas that cannot run %v: nobody leads after %d terms", n, poisoned, terms)
-				}
-				leads = s.lead(s.replicas[terms%n])
-			}
-			t.Logf("%d replicas that cannot run %v: the %d. term lasts", n, poisoned, terms)
+	a, ab, b, abc := []string{"a"}, []string{"a", "b"}, []string{"b"}, []string{"a", "b", "c"}
+	for _, poisoned := range [][][]string{
+		{a}, {ab}, {abc}, {a, a}, {ab, ab}, {abc, abc, abc}, {a, b}, {ab, b}, {a, ab}, {a, b, []string{"c"}}, {ab, abc, b},
+	} {
+		s := &shardOf{poisoned: poisoned}
+		for range poisoned {
+			s.memory = append(s.memory, &poison{})
 		}
+		terms := 0
+		for leads := false; !leads; terms++ {
+			if terms > 12 {
+				t.Fatalf("replicas that cannot run %v: nobody leads after %d terms", poisoned, terms)
+			}
+			leads = s.lead(terms % len(poisoned))
+		}
+		t.Logf("replicas that cannot run %v: the %d. term lasts", poisoned, terms)
 	}
 }
 

@@ -28,6 +28,9 @@ const (
 	// eventTimeout bounds the writing of one, lastEvents that of all that wait when the process stops.
 	eventTimeout = 2 * time.Second
 	lastEvents   = time.Second
+	// eventLife is how long an Event is tried to be written, every eventPause: those of an outage come after it.
+	eventLife  = 10 * time.Minute
+	eventPause = 2 * time.Second
 	// longestMessage is what Events may hold, in bytes.
 	longestMessage = 1024
 )
@@ -63,9 +66,10 @@ func (r *recorder) notify(n election.Notice) {
 	r.record(n.Reason, n.Warning, n.Message)
 }
 
-// record queues an Event about the Lease. It never blocks.
+// record queues an Event about the Lease, which says what this replica does. It never blocks.
 func (r *recorder) record(reason string, warning bool, message string) {
 	now := metav1.Now()
+	message = "replica " + r.source.Host + " " + message
 	lease := r.lease
 	if uid := r.uid.Load(); uid != nil {
 		lease.UID = *uid
@@ -95,34 +99,48 @@ func (r *recorder) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		select {
 		case event := <-r.queue:
-			r.write(ctx, event)
+			result := r.correlate(ctx, event)
+			for !r.write(ctx, result) && time.Since(event.FirstTimestamp.Time) < eventLife && ctx.Err() == nil {
+				select {
+				case <-time.After(eventPause):
+				case <-ctx.Done():
+				}
+			}
 		case <-ctx.Done():
 		}
 	}
 	for began := time.Now(); time.Since(began) < lastEvents; {
 		select {
 		case event := <-r.queue:
-			r.write(ctx, event)
+			r.write(ctx, r.correlate(ctx, event))
 		default:
 			return
 		}
 	}
 }
 
-// write tries once: an Event that comes late because the store was away would not be true any more.
-func (r *recorder) write(ctx context.Context, event *corev1.Event) {
-	logger := klog.FromContext(ctx)
+// correlate says what to write of an event; nothing, if the result is nil.
+func (r *recorder) correlate(ctx context.Context, event *corev1.Event) *record.EventCorrelateResult {
 	result, err := r.correlator.EventCorrelate(event)
 	if err != nil {
-		logger.V(2).Info("Event not correlated", "reason", event.Reason, "err", err)
-		return
+		klog.FromContext(ctx).V(2).Info("Event not correlated", "reason", event.Reason, "err", err)
+		return nil
 	}
 	if result.Skip {
-		return
+		return nil
+	}
+	return result
+}
+
+// write reports whether to forget the event: it is written, or cannot be.
+func (r *recorder) write(ctx context.Context, result *record.EventCorrelateResult) (done bool) {
+	if result == nil {
+		return true
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), eventTimeout) // one that is on its way arrives
 	defer cancel()
 	var written *corev1.Event
+	var err error
 	if result.Event.Count > 1 {
 		written, err = r.events.PatchWithEventNamespaceWithContext(ctx, result.Event, result.Patch)
 	}
@@ -131,8 +149,9 @@ func (r *recorder) write(ctx context.Context, event *corev1.Event) {
 		written, err = r.events.CreateWithEventNamespaceWithContext(ctx, result.Event)
 	}
 	if err != nil {
-		logger.V(2).Info("Event not written", "reason", event.Reason, "err", err)
-		return
+		klog.FromContext(ctx).V(2).Info("Event not written", "reason", result.Event.Reason, "err", err)
+		return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) || apierrors.IsAlreadyExists(err)
 	}
 	r.correlator.UpdateState(written)
+	return true
 }

@@ -1,11 +1,14 @@
 package server
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
+	"unicode"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -58,8 +61,10 @@ func (r *run) stepDown(req *http.Request) (stepDownResponse, error) {
 		return stepDownResponse{}, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the limit is %d bytes", maxStepDownRequest))
 	}
 	var asked stepDownRequest
-	if len(body) > 0 {
-		if err := json.Unmarshal(body, &asked); err != nil {
+	if body = bytes.TrimSpace(body); len(body) > 0 {
+		decoder := json.NewDecoder(bytes.NewReader(body))
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(&asked); err != nil {
 			return stepDownResponse{}, apierrors.NewBadRequest(fmt.Sprintf(`the body must be empty or {"reason": "..."}: %v`, err))
 		}
 	}
@@ -68,7 +73,7 @@ func (r *run) stepDown(req *http.Request) (stepDownResponse, error) {
 		reason += " by " + user.GetName()
 	}
 	if asked.Reason != "" {
-		reason += ": " + asked.Reason
+		reason += ": " + strings.Join(strings.FieldsFunc(asked.Reason, func(c rune) bool { return unicode.IsSpace(c) || unicode.IsControl(c) }), " ")
 	}
 	term, err := r.elector.StepDown(reason)
 	if errors.Is(err, election.ErrNotLeading) {

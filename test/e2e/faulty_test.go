@@ -3,6 +3,7 @@ package e2e
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -93,36 +94,47 @@ func TestAReplicaWhoseControllersFailLeavesTheLeaseToOthersUntilItIsMended(t *te
 	}
 }
 
-// I7.
-func TestAShardWhoseReplicasAllFailAtTheSameHasALeaderWithoutThat(t *testing.T) {
-	mended := filepath.Join(t.TempDir(), "mended")
-	shard := harness.NewShard(harness.StartEtcd(t).URL)
-	shard.Binary = faultyBinary(t)
-	shard.Args = []string{"--faults=fails", "--controller-failure-policy=step-down", "--mended=" + mended}
-	a, b := shard.Start(t, "a"), shard.Start(t, "b")
-	replicas := []*harness.Replica{a, b}
-	harness.Eventually(t, "one leads on", func() bool {
-		return len(a.Lines("Leading on although neither this replica", "fails"))+len(b.Lines("Leading on although neither this replica", "fails")) > 0
-	})
-	leader, others := harness.Leader(t, replicas...)
-	if state, _ := leader.Metric(`regent_controller_state{controller="fails",state="failed"}`); state != 1 {
-		t.Error("the controller is not shown as failed")
-	}
-	others[0].CreateWorkspace("anyway")
-	leader.WaitWorkspace("anyway")
-	harness.Throughout(t, shard.Timings.Lease, "it leads", leader.Leads)
-	if out := leader.Kubectl("system:admin", "describe", "lease", "-n", "kube-system", harness.LeaseName); !strings.Contains(out, "ControllerFailed") || !strings.Contains(out, "so it fails") {
-		t.Errorf("the Lease's Events do not tell:\n%s", out)
-	}
-	if err := os.WriteFile(mended, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	harness.EventuallyIn(t, 3*harness.Patience, "the controller runs", func() bool {
-		running, _ := leader.Metric(`regent_controller_state{controller="fails",state="running"}`)
-		return running == 1
-	})
-	for _, r := range replicas {
-		t.Logf("terms of %s: %v", r.Name(), r.Terms())
+// I7: one leads on without what it cannot run, whether all fail at the same or each at something else.
+func TestAShardWhoseReplicasAllFailHasALeaderWithoutWhatItCannotRun(t *testing.T) {
+	for name, faults := range map[string][2]string{"same": {"fails", "fails"}, "different": {"fails", "panics"}} {
+		t.Run(name, func(t *testing.T) {
+			mended := filepath.Join(t.TempDir(), "mended")
+			shard := harness.NewShard(harness.StartEtcd(t).URL)
+			shard.Binary = faultyBinary(t)
+			shard.Args = []string{"--controller-failure-policy=step-down", "--mended=" + mended}
+			replicas := []*harness.Replica{shard.Start(t, "a", "--faults="+faults[0]), shard.Start(t, "b", "--faults="+faults[1])}
+			var leader, other *harness.Replica
+			harness.Eventually(t, "one leads on", func() bool {
+				for i, r := range replicas {
+					if len(r.Lines("Leading on without controllers", faults[i])) > 0 && r.Leads() {
+						leader, other = r, replicas[1-i]
+					}
+				}
+				return leader != nil
+			})
+			fault := faults[slices.Index(replicas, leader)]
+			harness.Eventually(t, "the controller is shown as failed", func() bool {
+				failed, _ := leader.Metric(`regent_controller_state{controller="` + fault + `",state="failed"}`)
+				return failed == 1
+			})
+			other.CreateWorkspace("anyway")
+			leader.WaitWorkspace("anyway")
+			harness.Throughout(t, shard.Timings.Lease, "it leads", leader.Leads)
+			harness.Eventually(t, "the Lease's Events tell", func() bool {
+				out := leader.Kubectl("system:admin", "describe", "lease", "-n", "kube-system", harness.LeaseName)
+				return strings.Contains(out, "ControllerFailed") && strings.Contains(out, "cannot run controller") && strings.Contains(out, "TermFailed")
+			})
+			if err := os.WriteFile(mended, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			harness.EventuallyIn(t, 3*harness.Patience, "the controller runs", func() bool {
+				running, _ := leader.Metric(`regent_controller_state{controller="` + fault + `",state="running"}`)
+				return running == 1
+			})
+			for _, r := range replicas {
+				t.Logf("terms of %s: %v", r.Name(), r.Terms())
+			}
+		})
 	}
 }
 

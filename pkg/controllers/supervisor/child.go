@@ -86,10 +86,7 @@ func (c *child) run() {
 func (c *child) awaitNeeds() bool {
 	c.become(Waiting)
 	for _, need := range c.needs {
-		select {
-		case <-need.ready:
-		case <-need.leftOut:
-		case <-c.ctx.Done():
+		if !c.awaitNeed(need) {
 			return false
 		}
 		select {
@@ -101,6 +98,33 @@ func (c *child) awaitNeeds() bool {
 		}
 	}
 	return c.ctx.Err() == nil
+}
+
+// awaitNeed returns when need is ready or left out; false if the child is to stop. The log says what takes long.
+func (c *child) awaitNeed(need *child) bool {
+	began, reminder := time.Now(), firstReminder
+	timer := time.NewTimer(reminder)
+	defer timer.Stop()
+	for {
+		select {
+		case <-need.ready:
+			return true
+		case <-need.leftOut:
+			return true
+		case <-c.ctx.Done():
+			return false
+		case <-timer.C:
+			klog.FromContext(c.ctx).Error(nil, "Controller still waits for one it needs", "needs", need.Name, "which is", string(need.where()), "for", time.Since(began).Round(time.Second))
+			reminder *= 2
+			timer.Reset(reminder)
+		}
+	}
+}
+
+func (c *child) where() State {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state
 }
 
 func (c *child) leave() {
@@ -240,7 +264,7 @@ func (c *child) judge(w *work, o outcome, m moment, err error) (again bool, paus
 	var exhausted bool
 	if m != draining && o != disabled && o != exits {
 		worked := time.Since(w.began)
-		stall, isStall := errors.AsType[*stallError](context.Cause(w.ctx))
+		stall, isStall := context.Cause(w.ctx).(*stallError) //nolint:errorlint // its own only
 		if isStall {
 			worked -= stall.idle
 		}

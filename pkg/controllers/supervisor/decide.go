@@ -84,7 +84,7 @@ func decide(o outcome, m moment, c circumstances) effect {
 // outcomeOf says what an error from a controller's code means. ctx is the one it was given.
 func outcomeOf(ctx context.Context, err error) outcome {
 	_, isPanic := errors.AsType[*controllers.Panic](err)
-	_, isStall := errors.AsType[*stallError](context.Cause(ctx))
+	_, isStall := context.Cause(ctx).(*stallError) //nolint:errorlint // another's stall, for which the term ends, comes wrapped
 	switch {
 	case errors.Is(err, controllers.ErrExit): // also as a panic's value, which others see through
 		return exits

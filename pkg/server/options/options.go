@@ -255,6 +255,9 @@ func (o *Options) policies(registry *controllers.Registry) (controllers.Policies
 	policies := controllers.Policies{Controllers: map[string]controllers.Policy{}}
 	for _, given := range o.FailurePolicies {
 		controller, policy, forOne := strings.Cut(given, "=")
+		if _, twice := policies.Controllers[controller]; twice || !forOne && policies.Default != "" {
+			return controllers.Policies{}, fmt.Errorf("--controller-failure-policy: %s comes after another policy for the same: give one", given)
+		}
 		if !forOne {
 			policies.Default = controllers.Policy(given)
 			continue

@@ -66,6 +66,8 @@ func TestFailurePoliciesAreForAllOrForOne(t *testing.T) {
 		{given: []string{"exit"}, a: controllers.Exit, b: controllers.Exit},
 		{given: []string{"a=step-down"}, a: controllers.StepDown, b: controllers.Restart},
 		{given: []string{"b=restart", "exit"}, a: controllers.Exit, b: controllers.Restart},
+		{given: []string{"exit", "restart"}, says: []string{"restart comes after another"}},
+		{given: []string{"a=exit", "a=restart"}, says: []string{"a=restart comes after another"}},
 		{given: []string{"crash", "c=exit", "b=later"}, says: []string{`"crash"`, `"c", which is not registered`, `"later" for controller "b"`}},
 	} {
 		o := New()
