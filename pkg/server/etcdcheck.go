@@ -16,7 +16,7 @@ const (
 	// etcdCheckTimeout is how long a check waits for etcd.
 	etcdCheckTimeout = 2 * time.Second
 	// etcdCheckPeriod is how often the log's check asks etcd; etcdReminder is how often it repeats bad news.
-	etcdCheckPeriod = 5 * time.Second
+	etcdCheckPeriod = 2 * time.Second
 	etcdReminder    = time.Minute
 )
 

@@ -178,6 +178,9 @@ func (r *run) startElection() error {
 	cfg.ReplicasDirectory = filepath.Join(r.cfg.RootDirectory, replicasDirectory)
 	cfg.Client = clients.Kube.CoordinationV1().Leases(cfg.Namespace)
 	cfg.Notify = r.recorder.notify
+	if p := r.cfg.Policies; p.Default != "" || len(p.Controllers) > 0 {
+		klog.FromContext(r.ctx).Info("Controllers have failure policies", "default", p.Of(""), "controllers", p.Controllers)
+	}
 	if r.elector, err = election.New(cfg); err != nil {
 		return fmt.Errorf("cannot stand for election: %w", err)
 	}

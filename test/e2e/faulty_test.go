@@ -291,6 +291,43 @@ func TestAReplicaWhoseControllerHangsIsQuarantinedUntilItReturns(t *testing.T) {
 	}
 }
 
+// I4, I6: nobody leads, and everybody serves and says so.
+func TestReplicasThatAreAllQuarantinedServeOnUntilOneIsWhole(t *testing.T) {
+	mended := filepath.Join(t.TempDir(), "mended")
+	shard := harness.NewShard(harness.StartEtcd(t).URL)
+	shard.Binary = faultyBinary(t)
+	shard.Args = []string{"--faults=hangs", "--mended=" + mended}
+	replicas := []*harness.Replica{shard.Start(t, "a"), shard.Start(t, "b")}
+	for range replicas {
+		leader, _ := harness.Leader(t, replicas...)
+		leader.WaitRoot()
+		leader.StepDown("to see it hang")
+		harness.Eventually(t, leader.Name()+" is quarantined", func() bool { return len(leader.Lines("Quarantined")) == 1 })
+	}
+	for _, r := range replicas {
+		harness.Eventually(t, r.Name()+" knows of no leader", func() bool {
+			without, _ := r.Metric(`regent_election_seconds_without_leader{name="regent-controllers"}`)
+			quarantined, _ := r.Metric(`regent_election_quarantined{name="regent-controllers"}`)
+			return without > 1 && quarantined == 1
+		})
+		if len(r.Lines("Controller is late", `controller="hangs"`)) == 0 || !strings.Contains(r.Log(), "main.fault.Run") {
+			t.Errorf("%s does not say what hangs, and where", r.Name())
+		}
+		if r.Leads() || r.Status("/livez") != 200 || r.Status("/readyz") != 200 {
+			t.Errorf("want %s to serve, and not to lead", r.Name())
+		}
+		r.CreateWorkspace("through-" + r.Name())
+	}
+	if err := os.WriteFile(mended, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	leader, _ := harness.Leader(t, replicas...)
+	for _, r := range replicas {
+		leader.WaitWorkspace("through-" + r.Name())
+		r.Terms()
+	}
+}
+
 // I6.
 func TestAReplicaThatIsAskedToStopWhileAControllerHangsNamesItAndFails(t *testing.T) {
 	_, faulty, _ := startFaulty(t, "hangs", "--shutdown-timeout=5s")

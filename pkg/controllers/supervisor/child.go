@@ -154,8 +154,9 @@ func (c *child) once() (again bool, pause time.Duration) {
 	w = c.begin(ctx, cancel, starting, reporter, "Run", made.Run)
 	w.ready = alwaysReady
 	if readier, ok := made.(controllers.Readier); ok {
-		if w.ready, w.fault = readyOf(readier); w.fault != nil {
-			cancel(w.fault)
+		var err error
+		if w.ready, err = readyOf(readier); err != nil {
+			cancel(err)
 		}
 	}
 	_, again, pause = c.await(w)
@@ -170,7 +171,6 @@ type work struct {
 	instance *instance
 	ended    <-chan error
 	ready    <-chan struct{} // nil: it has nothing to be ready for, or is
-	fault    error
 }
 
 // begin calls code, and has its health watched.
@@ -268,7 +268,7 @@ func (c *child) judge(w *work, o outcome, m moment, err error) (again bool, paus
 		if isStall {
 			worked -= stall.idle
 		}
-		pause, exhausted = c.failures.failed(time.Now(), worked, isStall)
+		pause, exhausted = c.failures.failed(time.Now(), worked, isStall, !c.s.reachable())
 		pause += rand.N(1 + time.Duration(pauseJitter*float64(pause)))
 	}
 	e := decide(o, m, circumstances{policy: c.policy, exhausted: exhausted, tolerated: c.isTolerated()})

@@ -121,19 +121,24 @@ type intensity struct {
 }
 
 // failed takes in a failure after so much work. It returns the pause before the next attempt, without jitter, and
-// whether there were too many: in the window, or in a row if it was a stall, which takes long by itself.
-func (i *intensity) failed(now time.Time, worked time.Duration, stall bool) (pause time.Duration, exhausted bool) {
+// whether there were too many: in the window, or in a row if it was a stall, which takes long by itself. A failure that is
+// excused does not count.
+func (i *intensity) failed(now time.Time, worked time.Duration, stall, excused bool) (pause time.Duration, exhausted bool) {
 	if worked >= i.window {
 		i.streak = 0
-	}
-	i.recent = append(i.recent, now)
-	for now.Sub(i.recent[0]) >= i.window {
-		i.recent = i.recent[1:]
 	}
 	pause = firstPause
 	for n := i.streak; n > 0 && pause < longestPause; n-- {
 		pause *= 2
 	}
+	pause = min(pause, longestPause)
+	if excused {
+		return pause, false
+	}
 	i.streak++
-	return min(pause, longestPause), len(i.recent) > i.limit || stall && i.streak > i.limit
+	i.recent = append(i.recent, now)
+	for now.Sub(i.recent[0]) >= i.window {
+		i.recent = i.recent[1:]
+	}
+	return pause, len(i.recent) > i.limit || stall && i.streak > i.limit
 }

@@ -89,13 +89,15 @@ func (s *supervision) watchHealth(joined <-chan struct{}) {
 			// A process that was paused has not stalled: what passed meanwhile does not count.
 			elapsed := min(now.Sub(last), 2*healthPeriod)
 			last = now
-			reachable := s.cfg.StoreReachable == nil || s.cfg.StoreReachable()
+			reachable := s.reachable()
 			for _, c := range s.children {
 				c.examine(elapsed, reachable)
 			}
 		}
 	}
 }
+
+func (s *supervision) reachable() bool { return s.cfg.StoreReachable == nil || s.cfg.StoreReachable() }
 
 // examine judges how a controller's work goes, and cancels it if it has stalled for too long.
 func (c *child) examine(elapsed time.Duration, reachable bool) {

@@ -102,6 +102,26 @@ func TestFailuresThatAreFarApartAreNotTooMany(t *testing.T) {
 	})
 }
 
+func TestFailuresWhileTheStoreIsUnreachableAreNotTooMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		outage := func() bool { return time.Since(began) > 4*time.Second && time.Since(began) < time.Hour }
+		_, ended, _ := supervise(t, supervisor.Config{StoreReachable: func() bool { return !outage() }},
+			descriptor("a", func(context.Context) error { return errors.New("cannot reach the store") }))
+		time.Sleep(time.Hour)
+		expectRunning(t, ended)
+		time.Sleep(10 * time.Minute)
+		select {
+		case err := <-ended:
+			if err == nil {
+				t.Error("the term ended without an error")
+			}
+		default:
+			t.Fatal("the failures after the outage do not count either")
+		}
+	})
+}
+
 func TestTheOthersDoNotNoticeARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		base := func(n int) controllers.Controller {

@@ -40,7 +40,8 @@ type Config struct {
 	// again.
 	OnRecovered func(controller string)
 
-	// StoreReachable, if set, tells whether controllers can get anything done. While it does not, none stalls.
+	// StoreReachable, if set, tells whether controllers can get anything done. While they cannot, none stalls, and no
+	// failure is one too many. It must not block.
 	StoreReachable func() bool
 	// Probe, if set, reaches this Run.
 	Probe *Probe
