@@ -88,6 +88,7 @@ bench: ## measure start, memory, takeover, supervision and a thousand terms (abo
 chaos: ## run the long forms: many random scripts, fuzzing, the scenarios again and again (CHAOS=minutes of fuzzing a target)
 	$(GO) test $(RACE) -count=1 -timeout 30m ./pkg/election -run 'InAnySequenceOfFaults' -rapid.checks=5000
 	$(GO) test $(RACE) -count=1 -timeout 30m ./pkg/server -run 'WhateverControllersDo' -rapid.checks=5000
+	$(GO) test ./pkg/election/fence -run '^$$' -fuzz FuzzParse -fuzztime $(or $(CHAOS),1)m
 	$(GO) test ./pkg/server/clusters -run '^$$' -fuzz FuzzNoURLEscapesItsCluster -fuzztime $(or $(CHAOS),1)m
 	$(GO) test ./pkg/server/clusters -run '^$$' -fuzz FuzzStorageKeyStaysInItsCluster -fuzztime $(or $(CHAOS),1)m
 	$(GO) test -v -count=5 -timeout 60m ./test/e2e/...

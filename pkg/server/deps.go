@@ -85,6 +85,13 @@ func (r *run) deps(token fence.Token, user string) (controllers.Deps, func(), er
 	if err != nil {
 		return controllers.Deps{}, nil, err
 	}
+	if !token.IsZero() {
+		wrap, err := fence.Transport(token)
+		if err != nil {
+			return controllers.Deps{}, nil, err
+		}
+		own.http.Transport = wrap(own.http.Transport)
+	}
 	clients, err := own.clients()
 	if err != nil {
 		return controllers.Deps{}, nil, err

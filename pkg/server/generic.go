@@ -97,7 +97,7 @@ func (r *run) newAPI(served *served) (*genericapiserver.GenericAPIServer, error)
 			Resolver: directory, InProcess: r.tokens.made, Authenticated: authenticated(c.Authentication.Authenticator),
 			RequestInfo: c.RequestInfoResolver, Serializer: c.Serializer,
 		}
-		return filter.Wrap(genericapiserver.DefaultBuildHandlerChain(auditCluster(handler), c))
+		return filter.Wrap(genericapiserver.DefaultBuildHandlerChain(withToken(auditCluster(handler), c.Serializer), c))
 	}
 	r.shard = newShardCheck(served.client, r.cfg, r.bundle)
 	r.etcd = newEtcdCheck(served.client, r.cfg.EtcdPrefix)

@@ -1,0 +1,111 @@
+package server
+
+import (
+	"encoding/pem"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/regent-project/regent/pkg/election/fence"
+	"github.com/regent-project/regent/pkg/server/clusters"
+)
+
+func TestARequestsTokenIsInItsContext(t *testing.T) {
+	sound := fence.Token{Cluster: "system:admin", Namespace: "kube-system", Name: "l", UID: "u", Holder: "h", Epoch: 1}
+	header, err := sound.HeaderValue()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		headers []string
+		code    int
+		token   fence.Token
+	}{
+		"none":      {nil, http.StatusOK, fence.Token{}},
+		"one":       {[]string{header}, http.StatusOK, sound},
+		"two":       {[]string{header, header}, http.StatusBadRequest, fence.Token{}},
+		"malformed": {[]string{"epoch=1"}, http.StatusBadRequest, fence.Token{}},
+		"empty":     {[]string{""}, http.StatusBadRequest, fence.Token{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got fence.Token
+			handler := withToken(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { got = fence.From(req.Context()) }), codecs())
+			req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/api", nil)
+			for _, h := range c.headers {
+				req.Header.Add(fence.Header, h)
+			}
+			answer := httptest.NewRecorder()
+			handler.ServeHTTP(answer, req)
+			if answer.Code != c.code || got != c.token {
+				t.Errorf("%d %s, token %v", answer.Code, answer.Body, got)
+			}
+			if c.code != http.StatusOK && !strings.Contains(answer.Body.String(), fence.Header) {
+				t.Errorf("the answer does not name the header: %s", answer.Body)
+			}
+		})
+	}
+}
+
+// A term's clients send its token by themselves: a controller cannot forget it. Those without a term send none.
+func TestATermsClientsCarryItsToken(t *testing.T) {
+	var got []string
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		got = req.Header.Values(fence.Header)
+		w.WriteHeader(http.StatusNotFound)
+	}))
+	defer server.Close()
+	r := &run{
+		Server: &Server{}, host: &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{
+			CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+		}},
+	}
+	token := fence.Token{Cluster: "system:admin", Namespace: "kube-system", Name: "l", UID: "u", Holder: "h", Epoch: 1}
+	header, err := token.HeaderValue()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		token fence.Token
+		want  []string
+	}{{token, []string{header}}, {fence.Token{}, nil}} {
+		deps, done, err := r.deps(c.token, "user")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx := clusters.With(t.Context(), "aa")
+		configMaps := corev1.SchemeGroupVersion.WithResource("configmaps")
+		for name, call := range map[string]func() error{
+			"typed": func() error {
+				return deps.Clients.Kube.CoreV1().ConfigMaps("n").Delete(ctx, "x", metav1.DeleteOptions{})
+			},
+			"dynamic": func() error {
+				return deps.Clients.Dynamic.Resource(configMaps).Delete(ctx, "x", metav1.DeleteOptions{})
+			},
+			"metadata": func() error {
+				return deps.Clients.Metadata.Resource(configMaps).Delete(ctx, "x", metav1.DeleteOptions{})
+			},
+			"workspaces": func() error {
+				return deps.Clients.Workspaces.Delete(ctx, "x", metav1.DeleteOptions{})
+			},
+			"logicalclusters": func() error {
+				return deps.Clients.LogicalClusters.Delete(ctx, "x", metav1.DeleteOptions{})
+			},
+		} {
+			got = []string{"was not called"}
+			if err := call(); !apierrors.IsNotFound(err) {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("%s sent %q, want %q", name, got, c.want)
+			}
+		}
+		done()
+	}
+}
