@@ -35,7 +35,7 @@ func (r *run) lead(ctx context.Context, term election.Term) error {
 		ended.Store(&now)
 	})()
 	began := time.Now()
-	cfg := r.supervision(ctx, controllers.LeaderOnly)
+	cfg := r.supervision(controllers.LeaderOnly)
 	cfg.Tolerated = tolerated
 	cfg.OnRecovered = r.poison.worked
 	cfg.Probe = r.probe
@@ -143,7 +143,7 @@ func causeOf(err error) error {
 }
 
 // supervision is how the controllers of a scope are supervised.
-func (r *run) supervision(ctx context.Context, scope controllers.Scope) supervisor.Config {
+func (r *run) supervision(scope controllers.Scope) supervisor.Config {
 	return supervisor.Config{
 		DrainTimeout:   r.cfg.Election.EffectiveDrainTimeout(),
 		Policies:       r.cfg.Policies,
@@ -187,7 +187,7 @@ func (r *run) runEveryReplica(set []controllers.Descriptor) error {
 	pause := fresh
 	for {
 		began := time.Now()
-		err := r.control(r.processCtx, controllers.EveryReplica, r.supervision(r.processCtx, controllers.EveryReplica), fence.Token{}, r.tokens.replica)
+		err := r.control(r.processCtx, controllers.EveryReplica, r.supervision(controllers.EveryReplica), fence.Token{}, r.tokens.replica)
 		switch {
 		case errors.Is(err, controllers.ErrExit):
 			return err

@@ -33,8 +33,7 @@ type Config struct {
 	RestartLimit  int
 	RestartWindow time.Duration
 
-	// Tolerated are controllers for whose failure the term does not end: this replica and its predecessor have stepped
-	// down for them before. They are tried again, after pauses of up to a minute, until they work.
+	// Tolerated are controllers for whose failure the term does not end, because to step down would be of no use. They are tried again, after pauses of up to a minute, until they work.
 	Tolerated []string
 	// OnRecovered, if set, is called when a tolerated controller has worked for the restart window. It is as any other
 	// again.
