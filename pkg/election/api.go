@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kcp-dev/logicalcluster/v3"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -14,6 +15,7 @@ import (
 // leaseAPI is the client, bound to the one Lease, each call but watch bounded.
 type leaseAPI struct {
 	client          LeaseClient
+	cluster         logicalcluster.Name
 	namespace, name string
 	timeout         time.Duration
 }

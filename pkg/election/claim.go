@@ -8,8 +8,6 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/klog/v2"
-
-	"github.com/regent-project/regent/pkg/election/fence"
 )
 
 // claim is what a term stands on: a lease that is held, or nothing but that nobody else holds it.
@@ -74,11 +72,7 @@ func enter(ctx context.Context, cfg Config, l *lock) (*elected, error) {
 }
 
 func (e *elected) term() Term {
-	token := fence.Token{
-		Cluster: e.cfg.Cluster, Namespace: e.cfg.Namespace, Name: e.cfg.Name,
-		UID: e.lock.pin.uid, Holder: e.lock.pin.holder, Epoch: e.lock.pin.epoch,
-	}
-	return Term{token: token, failedParts: strings.Join(presenceOf(e.lock.basis.lease).FailedParts, partsSeparator)}
+	return Term{token: e.lock.token(), failedParts: strings.Join(presenceOf(e.lock.basis.lease).FailedParts, partsSeparator)}
 }
 
 // judge ends the term when the Lease shows another, and when what is left of the lease is needed for the drain: with

@@ -34,7 +34,8 @@ type Config struct {
 	// quarantined. Below RenewDeadline. 0 stands for the smaller of 5 s and half the renew deadline.
 	DrainTimeout time.Duration
 
-	// Cluster is the logical cluster that Client talks to. It only names the Lease in fencing tokens.
+	// Cluster is the logical cluster that Client talks to. It only names the Lease in fencing tokens, which the renewals and
+	// the release carry in their contexts (fence.From): Client should send them (fence.FromContext).
 	Cluster logicalcluster.Name
 	// Hostname begins the holder identities, for people to read. Empty: what the operating system says.
 	Hostname string
@@ -43,6 +44,9 @@ type Config struct {
 	ReplicasDirectory string
 	// Client reaches the Lease's namespace.
 	Client LeaseClient
+	// Fenced says that the server behind Client refuses, in the transaction, every write of a term that is over and
+	// every write of a leader without a token. The Lease tells others: a holder that is fenced can be succeeded early.
+	Fenced bool
 	// Notify, if set, is told what people should find out about. It must not block.
 	Notify func(Notice)
 }

@@ -85,7 +85,7 @@ func New(cfg Config) (*Elector, error) {
 	}
 	e := &Elector{
 		cfg:        cfg,
-		api:        leaseAPI{client: cfg.Client, namespace: cfg.Namespace, name: cfg.Name, timeout: cfg.requestTimeout()},
+		api:        leaseAPI{client: cfg.Client, cluster: cfg.Cluster, namespace: cfg.Namespace, name: cfg.Name, timeout: cfg.requestTimeout()},
 		identities: &identities{hostname: cfg.Hostname},
 		replica:    newReplica(cfg.ReplicasDirectory),
 		born:       time.Now(),
@@ -225,6 +225,9 @@ func (e *Elector) campaign(ctx context.Context, seen observation) (claim, error)
 // presence is what the holder of this identity says of itself. The cause of the last step down stays on the Lease.
 func (e *Elector) presence(identity string, seen observation) presence {
 	p := presence{Holder: identity, BootID: e.replica.bootID, Mode: unfenced, LastStepDown: presenceOf(seen.lease).LastStepDown}
+	if e.cfg.Fenced {
+		p.Mode = fenced
+	}
 	if file, held := e.replica.mark(); held {
 		p.Process, p.File = e.replica.process, file
 	}

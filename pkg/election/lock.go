@@ -15,6 +15,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
+
+	"github.com/regent-project/regent/pkg/election/fence"
 )
 
 // lock is what one entry of RunOrDie sees of the Lease. The stock LeaseLock will not do: through it client-go goes on
@@ -156,9 +158,12 @@ func (l *lock) renew(ctx context.Context, held *coordinationv1.Lease, ler resour
 	lease.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(&ler)
 	lease.Spec.LeaseTransitions = held.Spec.LeaseTransitions
 	sent := time.Now()
-	written, err := l.api.update(ctx, lease)
-	if apierrors.IsNotFound(err) {
+	written, err := l.api.update(fence.With(ctx, l.token()), lease)
+	switch {
+	case apierrors.IsNotFound(err):
 		return l.end(because(Deposed, "the Lease was deleted"))
+	case fence.IsFenced(err):
+		return l.end(because(Fenced, "the renewal was refused"))
 	}
 	if err != nil {
 		l.logger.V(2).Info("Could not renew the lease", "err", err)
@@ -203,10 +208,13 @@ func (l *lock) release(ctx context.Context, how ending) error {
 		if errors.Is(cause, Deposed) {
 			return nil
 		}
-		written, err := l.api.update(ctx, freed(held, how))
-		if err == nil {
+		written, err := l.api.update(fence.With(ctx, l.token()), freed(held, how))
+		switch {
+		case err == nil:
 			l.view.see(written)
 			return nil
+		case fence.IsFenced(err):
+			return nil // as below
 		}
 		sleep(ctx, retryRelease)
 		if ctx.Err() != nil {
@@ -230,6 +238,15 @@ func freed(lease *coordinationv1.Lease, how ending) *coordinationv1.Lease {
 	free.Spec.AcquireTime, free.Spec.RenewTime = &now, &now
 	presence{LastStepDown: how.why, FailedParts: how.failedParts}.write(free)
 	return free
+}
+
+// token is the term's, which every write of it carries: it is refused, whatever revision it names, once a later term has
+// begun. The acquiring write cannot have one.
+func (l *lock) token() fence.Token {
+	return fence.Token{
+		Cluster: l.api.cluster, Namespace: l.api.namespace, Name: l.api.name,
+		UID: l.pin.uid, Holder: l.pin.holder, Epoch: l.pin.epoch,
+	}
 }
 
 // held returns the Lease as this term last wrote or read it, nil before it was acquired; and, once the lock is over,

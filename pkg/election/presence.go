@@ -9,8 +9,11 @@ import (
 // presenceAnnotation is the one annotation the elector writes on its Lease.
 const presenceAnnotation = "regent.dev/presence"
 
-// unfenced is the mode of holders whose writes the storage does not check against their term.
-const unfenced = "unfenced"
+// The modes of holders: whether the storage checks their writes against their term.
+const (
+	fenced   = "fenced"
+	unfenced = "unfenced"
+)
 
 // presence is what a holder tells its peers about itself, as JSON.
 //

@@ -47,10 +47,16 @@ type Config struct {
 	Etcd         storagebackend.TransportConfig
 	// EtcdPrefix begins all keys.
 	EtcdPrefix string
+	// EncryptionConfigFile names an EncryptionConfiguration (apiserver.config.k8s.io/v1), read at the start; empty:
+	// what is stored is not encrypted.
+	EncryptionConfigFile string
 
 	// Election says whether and how this replica stands for election. The server sets Client, Cluster and
 	// ReplicasDirectory.
 	Election election.Config
+	// Fencing says what becomes of a leader's writes without a fencing token; empty: FencingEnforce. It says nothing
+	// without leader election.
+	Fencing Fencing
 	// Registry lists the controllers to run, Policies what their failures do.
 	Registry *controllers.Registry
 	Policies controllers.Policies

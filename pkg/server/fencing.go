@@ -1,28 +1,156 @@
 package server
 
 import (
+	"context"
+	"fmt"
 	"net/http"
+	"slices"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/klog/v2"
 
 	"github.com/regent-project/regent/pkg/election/fence"
+	"github.com/regent-project/regent/pkg/server/clusters"
+	"github.com/regent-project/regent/pkg/server/storage"
 )
 
-// withToken puts a request's fencing token into its context. One that cannot be read is refused: the sender believes its
-// write to be fenced.
-func withToken(next http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
+// Fencing says what becomes of a leader's writes without a fencing token. Those with one are always held to it.
+type Fencing string
+
+const (
+	// FencingEnforce refuses them. It is the default.
+	FencingEnforce Fencing = "enforce"
+	// FencingWarn lets them through, counts them and logs the first of each kind: for finding controllers that do not
+	// write with their term's clients before they are refused.
+	FencingWarn Fencing = "warn"
+)
+
+// FencingModes are all values of Fencing.
+var FencingModes = []Fencing{FencingEnforce, FencingWarn}
+
+// writes are the verbs that change something.
+var writes = []string{"create", "update", "patch", "delete", "deletecollection"}
+
+// tokenFilter puts a request's fencing token into its context, for the storage to compare, and sees to it that a term's
+// controllers have one. It is inside of authentication and authorization.
+type tokenFilter struct {
+	// enforced is whether a leader's writes need a token at all: without leader election there is none. mode says what
+	// becomes of those that have none.
+	enforced   bool
+	mode       Fencing
+	authorizer authorizer.Authorizer
+	serializer runtime.NegotiatedSerializer
+
+	warned sync.Map // kinds of writes that were logged
+}
+
+func (f *tokenFilter) wrap(next http.Handler) http.Handler {
+	registerFencingMetrics()
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		token, err := fence.Parse(req.Header.Values(fence.Header))
+		ctx, err := f.admit(req)
 		if err != nil {
-			responsewriters.ErrorNegotiated(apierrors.NewBadRequest(err.Error()), serializer, schema.GroupVersion{Version: "v1"}, w, req)
+			responsewriters.ErrorNegotiated(err, f.serializer, schema.GroupVersion{Version: "v1"}, w, req)
 			return
 		}
-		if !token.IsZero() {
-			req = req.WithContext(fence.With(req.Context(), token))
-		}
-		next.ServeHTTP(w, req)
+		next.ServeHTTP(w, req.WithContext(ctx))
 	})
 }
+
+// admit returns the context for the request. A token that cannot be read is refused: the sender believes its write to be
+// fenced.
+func (f *tokenFilter) admit(req *http.Request) (context.Context, error) {
+	ctx := req.Context()
+	token, err := fence.Parse(req.Header.Values(fence.Header))
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	if !token.IsZero() {
+		return storage.WithDisclosure(fence.With(ctx, token), f.mayGet), nil
+	}
+	info, ok := request.RequestInfoFrom(ctx)
+	if !ok || !info.IsResourceRequest || !slices.Contains(writes, info.Verb) {
+		return ctx, nil
+	}
+	user, ok := request.UserFrom(ctx)
+	if !ok || user.GetName() != leaderUser && user.GetName() != replicaUser {
+		return ctx, nil
+	}
+	if f.enforced && user.GetName() == leaderUser {
+		if f.mode != FencingWarn {
+			return nil, storage.RefuseMissing(leaderUser)
+		}
+		f.warn(ctx, info)
+	}
+	unfencedWrites.WithLabelValues(user.GetName()).Inc()
+	return ctx, nil
+}
+
+// warn logs the first write of its kind.
+func (f *tokenFilter) warn(ctx context.Context, info *request.RequestInfo) {
+	kind := schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}.String()
+	if _, known := f.warned.LoadOrStore(info.Verb+" "+kind, true); !known {
+		klog.FromContext(ctx).Error(nil, "A leader's write has no fencing token, and would be refused without --fencing=warn: "+
+			"find the controller that does not write with the clients of its Deps (this is logged once for each kind of write)",
+			"verb", info.Verb, "resource", kind)
+	}
+}
+
+// mayGet reports whether the user of ctx may get the Lease of a token.
+func (f *tokenFilter) mayGet(ctx context.Context, token fence.Token) bool {
+	user, ok := request.UserFrom(ctx)
+	if !ok {
+		return false
+	}
+	decision, _, err := f.authorizer.Authorize(clusters.With(ctx, token.Cluster), authorizer.AttributesRecord{
+		User: user, Verb: "get", APIGroup: "coordination.k8s.io", APIVersion: "v1", Resource: "leases",
+		Namespace: token.Namespace, Name: token.Name, ResourceRequest: true,
+	})
+	return err == nil && decision == authorizer.DecisionAllow
+}
+
+// dryRunFence refuses dry-runs of a term that is over: they never get to storage, and one that succeeds must not tell a
+// leader that its write would.
+type dryRunFence struct {
+	check func(context.Context) error
+}
+
+// Handles implements admission.Interface.
+func (*dryRunFence) Handles(admission.Operation) bool { return true }
+
+// Validate implements admission.ValidationInterface.
+func (d *dryRunFence) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if !a.IsDryRun() {
+		return nil
+	}
+	if err := d.check(ctx); err != nil {
+		if fence.IsFenced(err) {
+			return err
+		}
+		return apierrors.NewInternalError(fmt.Errorf("cannot check the fencing token of a dry-run: %w", err))
+	}
+	return nil
+}
+
+var unfencedWrites = metrics.NewCounterVec(&metrics.CounterOpts{
+	Name: "regent_fencing_unfenced_writes_total", StabilityLevel: metrics.ALPHA,
+	Help: "Writes of this replica's own users without a fencing token. Those of " + replicaUser + " have no term and are exempt; those of " +
+		leaderUser + " are let through without leader election, or by --fencing=warn.",
+}, []string{"user"})
+
+var registerFencingMetrics = sync.OnceFunc(func() {
+	legacyregistry.MustRegister(unfencedWrites)
+	for _, user := range []string{leaderUser, replicaUser} {
+		unfencedWrites.WithLabelValues(user).Add(0)
+	}
+})
+
+var _ admission.ValidationInterface = (*dryRunFence)(nil)

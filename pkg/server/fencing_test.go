@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"encoding/pem"
 	"net/http"
 	"net/http/httptest"
@@ -11,11 +12,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/rest"
 
 	"github.com/regent-project/regent/pkg/election/fence"
 	"github.com/regent-project/regent/pkg/server/clusters"
 )
+
+// as is a request by a user for a verb.
+func as(ctx context.Context, name, verb string) context.Context {
+	ctx = request.WithUser(ctx, &user.DefaultInfo{Name: name})
+	return request.WithRequestInfo(ctx, &request.RequestInfo{IsResourceRequest: true, Verb: verb, Resource: "configmaps"})
+}
 
 func TestARequestsTokenIsInItsContext(t *testing.T) {
 	sound := fence.Token{Cluster: "system:admin", Namespace: "kube-system", Name: "l", UID: "u", Holder: "h", Epoch: 1}
@@ -36,8 +45,9 @@ func TestARequestsTokenIsInItsContext(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got fence.Token
-			handler := withToken(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { got = fence.From(req.Context()) }), codecs())
-			req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/api", nil)
+			filter := &tokenFilter{serializer: codecs()}
+			handler := filter.wrap(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { got = fence.From(req.Context()) }))
+			req := httptest.NewRequestWithContext(as(t.Context(), "someone", "create"), http.MethodPost, "/api", nil)
 			for _, h := range c.headers {
 				req.Header.Add(fence.Header, h)
 			}
@@ -50,6 +60,41 @@ func TestARequestsTokenIsInItsContext(t *testing.T) {
 				t.Errorf("the answer does not name the header: %s", answer.Body)
 			}
 		})
+	}
+}
+
+func TestALeadersWriteNeedsAToken(t *testing.T) {
+	for _, c := range []struct {
+		user, verb string
+		election   bool
+		mode       Fencing
+		refused    bool
+	}{
+		{leaderUser, "create", true, "", true},
+		{leaderUser, "create", true, FencingEnforce, true},
+		{leaderUser, "update", true, FencingEnforce, true},
+		{leaderUser, "patch", true, FencingEnforce, true},
+		{leaderUser, "delete", true, FencingEnforce, true},
+		{leaderUser, "deletecollection", true, FencingEnforce, true},
+		{leaderUser, "create", true, FencingWarn, false},
+		{leaderUser, "create", false, FencingEnforce, false},
+		{leaderUser, "get", true, FencingEnforce, false},
+		{leaderUser, "list", true, FencingEnforce, false},
+		{leaderUser, "watch", true, FencingEnforce, false},
+		{replicaUser, "create", true, FencingEnforce, false},
+		{"someone", "create", true, FencingEnforce, false},
+	} {
+		served := false
+		filter := &tokenFilter{enforced: c.election, mode: c.mode, serializer: codecs()}
+		handler := filter.wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served = true }))
+		answer := httptest.NewRecorder()
+		handler.ServeHTTP(answer, httptest.NewRequestWithContext(as(t.Context(), c.user, c.verb), http.MethodPost, "/api", nil))
+		if c.refused != (answer.Code == http.StatusPreconditionFailed) || c.refused == served {
+			t.Errorf("%+v: %d, served %t", c, answer.Code, served)
+		}
+		if c.refused && !strings.Contains(answer.Body.String(), string(fence.Reason)) {
+			t.Errorf("%+v: %s", c, answer.Body)
+		}
 	}
 }
 
@@ -75,7 +120,7 @@ func TestATermsClientsCarryItsToken(t *testing.T) {
 		token fence.Token
 		want  []string
 	}{{token, []string{header}}, {fence.Token{}, nil}} {
-		deps, done, err := r.deps(c.token, "user")
+		deps, done, err := r.deps(c.token, "user", func() {})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -22,6 +22,7 @@ import (
 
 	"github.com/regent-project/regent/pkg/controllers/supervisor"
 	"github.com/regent-project/regent/pkg/server/clusters"
+	"github.com/regent-project/regent/pkg/server/storage"
 )
 
 // newGenericConfig returns all of upstream's configuration that needs no storage. It opens the listener.
@@ -91,17 +92,23 @@ func (r *run) newAPI(served *served) (*genericapiserver.GenericAPIServer, error)
 	}
 	c := r.generic
 	served.configure(c)
-	c.AdmissionControl = admission.NewChainHandler(served.admission(r.informers.Namespaces), &clusters.Gate{Directory: directory})
+	c.AdmissionControl = admission.NewChainHandler(
+		served.admission(r.informers.Namespaces), &clusters.Gate{Directory: directory},
+		&electionLease{cluster: clusters.SystemAdmin, namespace: r.cfg.Election.Namespace, name: r.cfg.Election.Name},
+		&dryRunFence{check: served.storage.CheckToken},
+	)
+	tokens := &tokenFilter{enforced: r.cfg.Election.Enabled, mode: r.cfg.Fencing, authorizer: c.Authorization.Authorizer, serializer: c.Serializer}
 	c.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
 		filter := &clusters.Filter{
 			Resolver: directory, InProcess: r.tokens.made, Authenticated: authenticated(c.Authentication.Authenticator),
 			RequestInfo: c.RequestInfoResolver, Serializer: c.Serializer,
 		}
-		return filter.Wrap(genericapiserver.DefaultBuildHandlerChain(withToken(auditCluster(handler), c.Serializer), c))
+		return filter.Wrap(genericapiserver.DefaultBuildHandlerChain(tokens.wrap(auditCluster(handler)), c))
 	}
 	r.shard = newShardCheck(served.client, r.cfg, r.bundle)
 	r.etcd = newEtcdCheck(served.client, r.cfg.EtcdPrefix)
-	c.AddReadyzChecks(r.etcd, r.shard, informersCheck(r.informers))
+	c.AddReadyzChecks(r.etcd, r.shard, informersCheck(r.informers), historyCheck(served.storage))
+	c.AddReadyzChecks(served.keys...)
 	c.AddHealthChecks(supervisorCheck(r.probe))
 	r.recorder = newRecorder(clients.Kube.CoreV1().Events(r.cfg.Election.Namespace), r.cfg.Election, r.name)
 	supervisor.ShowMetrics(r.cfg.Registry)
@@ -116,6 +123,11 @@ func (r *run) newAPI(served *served) (*genericapiserver.GenericAPIServer, error)
 	api.Handler.NonGoRestfulMux.HandleFunc(clusters.StepDownPath, r.serveStepDown)
 	api.ShutdownTimeout = r.cfg.ShutdownTimeout / 2
 	return api, r.addHooks(api)
+}
+
+// historyCheck fails once etcd has gone back: what this replica would answer is of another history.
+func historyCheck(client *storage.Client) healthz.HealthChecker {
+	return healthz.NamedCheck("etcd-history", func(*http.Request) error { return client.Fault() })
 }
 
 // supervisorTimeout is how long the supervisor may take to answer.

@@ -168,7 +168,9 @@ func (r *run) areLate(scope controllers.Scope, names []string) {
 
 // control runs the controllers of a scope, with clients of their own.
 func (r *run) control(ctx context.Context, scope controllers.Scope, cfg supervisor.Config, token fence.Token, user string) error {
-	deps, closeClients, err := r.deps(token, user)
+	deps, closeClients, err := r.deps(token, user, func() {
+		election.Fail(ctx, fmt.Errorf("%w: a write was refused", election.Fenced))
+	})
 	if err != nil {
 		return err
 	}

@@ -16,8 +16,10 @@ import (
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/controllers/supervisor"
 	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/election/fence"
 	"github.com/regent-project/regent/pkg/server/clusters"
 	"github.com/regent-project/regent/pkg/server/etcd"
+	"github.com/regent-project/regent/pkg/server/storage"
 )
 
 // run is a replica that runs. There are two lifetimes in it: what lives as long as the process serves is part of
@@ -112,7 +114,7 @@ func (r *run) all() error {
 		r.process.Go("embedded etcd", func() error { return r.observe(embedded) })
 	}
 	// Whatever way this function ends, all parts have ended before storage closes.
-	served, err := newServed(r.ctx, transport, r.cfg)
+	served, err := newServed(r.ctx, transport, r.cfg, r.generic.APIServerID)
 	if err != nil {
 		return err
 	}
@@ -128,6 +130,10 @@ func (r *run) all() error {
 		return err
 	}
 	r.startProcess()
+	r.process.Go("etcd's history", func() error {
+		r.followHistory(served.storage)
+		return nil
+	})
 	if err := r.startElection(); err != nil {
 		return err
 	}
@@ -169,6 +175,7 @@ func (r *run) startElection() error {
 	if err != nil {
 		return err
 	}
+	lease.http.Transport = fence.Transport(fence.FromContext)(lease.http.Transport)
 	clients, err := lease.clients()
 	if err != nil {
 		return err
@@ -177,6 +184,7 @@ func (r *run) startElection() error {
 	cfg.Cluster = clusters.SystemAdmin
 	cfg.ReplicasDirectory = filepath.Join(r.cfg.RootDirectory, replicasDirectory)
 	cfg.Client = clients.Kube.CoordinationV1().Leases(cfg.Namespace)
+	cfg.Fenced = r.cfg.Fencing != FencingWarn
 	cfg.Notify = r.recorder.notify
 	if p := r.cfg.Policies; p.Default != "" || len(p.Controllers) > 0 {
 		klog.FromContext(r.ctx).Info("Controllers have failure policies", "default", p.Of(""), "controllers", p.Controllers)
@@ -197,6 +205,17 @@ func (r *run) startElection() error {
 		return r.elector.Run(r.electionCtx, r.lead)
 	})
 	return nil
+}
+
+// followHistory ends the term, and the election, if etcd goes back. The process serves on, not ready: to end it by itself
+// would take all replicas down together.
+func (r *run) followHistory(client *storage.Client) {
+	select {
+	case <-r.processCtx.Done():
+	case <-client.WentBack():
+		klog.FromContext(r.ctx).Error(client.Fault(), "This replica is not ready any more and stands for no election: restart it")
+		r.stopElection()
+	}
 }
 
 // observe returns etcd's fault, if it stops by itself.

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -10,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/admission"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/apiserver/pkg/server/options/encryptionconfig"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 
 	"github.com/regent-project/regent/pkg/controllers"
@@ -24,20 +27,31 @@ func codecs() serializer.CodecFactory { return apis.Codecs }
 
 // served is what the server serves, over its storage.
 type served struct {
-	storage   *storage.Client
-	client    *clientv3.Client
+	storage *storage.Client
+	client  *clientv3.Client
+	// keys are the checks of what encrypts.
+	keys      []healthz.HealthChecker
 	resources []controllers.Resource
 	// live can be used when install has returned.
 	live live
 }
 
 // newServed does not wait for etcd.
-func newServed(_ context.Context, transport storagebackend.TransportConfig, cfg Config) (*served, error) {
-	client, err := storage.NewClient(storage.Config{Transport: transport, Prefix: cfg.EtcdPrefix})
-	if err != nil {
+func newServed(ctx context.Context, transport storagebackend.TransportConfig, cfg Config, apiServerID string) (*served, error) {
+	s := &served{}
+	stored := storage.Config{Transport: transport, Prefix: cfg.EtcdPrefix}
+	if cfg.EncryptionConfigFile != "" {
+		encryption, err := encryptionconfig.LoadEncryptionConfig(ctx, cfg.EncryptionConfigFile, false, apiServerID)
+		if err != nil {
+			return nil, fmt.Errorf("--encryption-provider-config: cannot use %s: %w", cfg.EncryptionConfigFile, err)
+		}
+		stored.Transformers, s.keys = encryptionconfig.StaticTransformers(encryption.Transformers), encryption.HealthChecks
+	}
+	var err error
+	if s.storage, err = storage.NewClient(stored); err != nil {
 		return nil, err
 	}
-	s := &served{storage: client, client: client.Etcd()}
+	s.client = s.storage.Etcd()
 	for _, r := range apis.Resources() {
 		s.resources = append(s.resources, controllers.Resource(r))
 	}

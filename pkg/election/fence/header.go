@@ -139,8 +139,8 @@ func (t Token) validate() error {
 	if t.Holder == "" || len(t.Holder) > longestHolder || strings.ToValidUTF8(t.Holder, "") != t.Holder {
 		errs = append(errs, fmt.Errorf("holder %q is empty, too long or not UTF-8", t.Holder))
 	}
-	if t.Epoch < 1 || t.Epoch > math.MaxInt32 {
-		errs = append(errs, fmt.Errorf("epoch %d is not between 1 and %d", t.Epoch, math.MaxInt32))
+	if t.Epoch < 0 || t.Epoch > math.MaxInt32 {
+		errs = append(errs, fmt.Errorf("epoch %d is not between 0 and %d", t.Epoch, math.MaxInt32))
 	}
 	return errors.Join(errs...)
 }

@@ -43,7 +43,6 @@ func TestAMalformedHeaderIsRefusedAndSaysWhy(t *testing.T) {
 		strings.Replace(soundHeader, "epoch=7", `epoch="7"`, 1):                 "epoch is not an integer",
 		strings.Replace(soundHeader, "epoch=7", "epoch=7.0", 1):                 "epoch is not an integer",
 		strings.Replace(soundHeader, "epoch=7", "epoch", 1):                     "epoch is not an integer",
-		strings.Replace(soundHeader, "epoch=7", "epoch=0", 1):                   "epoch 0",
 		strings.Replace(soundHeader, "epoch=7", "epoch=-7", 1):                  "epoch -7",
 		strings.Replace(soundHeader, "epoch=7", "epoch=2147483648", 1):          "epoch 2147483648",
 		strings.Replace(soundHeader, "epoch=7", "epoch=7;sure", 1):              "epoch has parameters",

@@ -3,19 +3,24 @@
 // A token names a lease, who held it, and the epoch in which it was held. No two terms of one lease ever have equal
 // tokens, so whoever knows the lease can tell whether a token's term is still the current one. (Chubby calls this a
 // sequencer; see Burrows, OSDI 2006.)
+//
+// A term's clients send its token with every request (Transport). The server refuses a write whose term is over, in the
+// transaction that would have made it (IsFenced).
 package fence
 
 import (
 	"fmt"
 
 	"github.com/kcp-dev/logicalcluster/v3"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 )
 
 // Token identifies one term of one lease. Tokens are comparable values; the zero Token means "no term", as without
 // leader election.
 type Token struct {
-	// Cluster is the logical cluster the Lease lives in.
+	// Cluster is the name of the logical cluster the Lease lives in (not a path to it).
 	Cluster logicalcluster.Name
 	// Namespace and Name name the Lease within its logical cluster.
 	Namespace, Name string
@@ -23,8 +28,18 @@ type Token struct {
 	UID types.UID
 	// Holder is the holder identity, new for every term.
 	Holder string
-	// Epoch is the Lease's leaseTransitions during the term; at least 1.
+	// Epoch is the Lease's leaseTransitions during the term. Regent's own terms begin with 1; whoever creates a Lease
+	// with client-go's stock lock leads in epoch 0.
 	Epoch int64
+}
+
+// OfLease returns the token of the term that a Lease shows, as it was read from a shard: the annotation kcp.io/cluster
+// says where it lives. Without a holder it is no token of a term, and has no HeaderValue.
+func OfLease(lease *coordinationv1.Lease) Token {
+	return Token{
+		Cluster: logicalcluster.From(lease), Namespace: lease.Namespace, Name: lease.Name, UID: lease.UID,
+		Holder: ptr.Deref(lease.Spec.HolderIdentity, ""), Epoch: int64(ptr.Deref(lease.Spec.LeaseTransitions, 0)),
+	}
 }
 
 // IsZero reports whether t stands for no term.
@@ -35,5 +50,5 @@ func (t Token) String() string {
 	if t.IsZero() {
 		return "none"
 	}
-	return fmt.Sprintf("%s|%s/%s@%d held by %s (uid %s)", t.Cluster, t.Namespace, t.Name, t.Epoch, t.Holder, t.UID)
+	return fmt.Sprintf("%s|%s/%s@%d held by %q (uid %s)", t.Cluster, t.Namespace, t.Name, t.Epoch, t.Holder, t.UID)
 }

@@ -6,6 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/regent-project/regent/pkg/election/fence"
+	"github.com/regent-project/regent/pkg/server/apis/coordination"
 	"github.com/regent-project/regent/pkg/server/storage"
 )
 
@@ -21,6 +23,7 @@ type entry struct {
 	Resource
 	mediaType string
 	uncached  bool
+	term      func(runtime.Object) fence.Token
 }
 
 // table holds all that is stored, in the version it is stored in. (The events of events.k8s.io are those of core.)
@@ -30,7 +33,7 @@ var table = []entry{
 	{Resource: Resource{gvr("", "v1", "secrets"), "Secret", true}, mediaType: runtime.ContentTypeProtobuf},
 	// Events are written often, expire by themselves, and few read them.
 	{Resource: Resource{gvr("", "v1", "events"), "Event", true}, mediaType: runtime.ContentTypeProtobuf, uncached: true},
-	{Resource: Resource{gvr("coordination.k8s.io", "v1", "leases"), "Lease", true}, mediaType: runtime.ContentTypeProtobuf},
+	{Resource: Resource{gvr("coordination.k8s.io", "v1", "leases"), "Lease", true}, mediaType: runtime.ContentTypeProtobuf, term: coordination.Term},
 	{Resource: Resource{gvr("coordination.k8s.io", "v1beta1", "leasecandidates"), "LeaseCandidate", true}, mediaType: runtime.ContentTypeProtobuf},
 	// kcp's types have no protobuf encoding.
 	{Resource: Resource{gvr("tenancy.kcp.io", "v1alpha1", "workspaces"), "Workspace", false}, mediaType: runtime.ContentTypeJSON},
@@ -55,7 +58,7 @@ func NewGetter(client *storage.Client) *storage.Getter {
 	return storage.NewGetter(client, func(resource schema.GroupResource) (storage.Encoding, error) {
 		for _, e := range table {
 			if e.GVR.GroupResource() == resource {
-				return storage.Encoding{Serializer: Codecs, Version: e.GVR.GroupVersion(), MediaType: e.mediaType, Uncached: e.uncached}, nil
+				return storage.Encoding{Serializer: Codecs, Version: e.GVR.GroupVersion(), MediaType: e.mediaType, Uncached: e.uncached, Term: e.term}, nil
 			}
 		}
 		return storage.Encoding{}, fmt.Errorf("%s is not in the table of package apis", resource)

@@ -30,6 +30,7 @@ func (o *Options) Flags() (flags cliflag.NamedFlagSets) {
 	etcd.StringVar(&o.Etcd.Transport.TrustedCAFile, "etcd-cafile", o.Etcd.Transport.TrustedCAFile, "Certificate authority of the etcd servers.")
 	etcd.StringVar(&o.Etcd.Transport.CertFile, "etcd-certfile", o.Etcd.Transport.CertFile, "Client certificate for the etcd servers.")
 	etcd.StringVar(&o.Etcd.Transport.KeyFile, "etcd-keyfile", o.Etcd.Transport.KeyFile, "Key of the client certificate for the etcd servers.")
+	etcd.StringVar(&o.EncryptionConfigFile, "encryption-provider-config", o.EncryptionConfigFile, "File with an EncryptionConfiguration (apiserver.config.k8s.io/v1) that says how objects are encrypted in etcd. Read at the start: all replicas of a shard need the same keys.")
 	etcd.IntVar(&o.Etcd.EmbeddedClientPort, "embedded-etcd-client-port", o.Etcd.EmbeddedClientPort, "Loopback port of the embedded etcd; 0 is any free port.")
 	etcd.Int64Var(&o.Etcd.EmbeddedQuota, "embedded-etcd-quota-bytes", o.Etcd.EmbeddedQuota, "Size at which the embedded etcd refuses writes.")
 
@@ -38,6 +39,7 @@ func (o *Options) Flags() (flags cliflag.NamedFlagSets) {
 	authentication.StringVar(&o.TokenFile, "token-auth-file", o.TokenFile, "CSV file of bearer tokens: token,user,uid and optionally \"group1,group2\".")
 
 	o.Election.AddFlags(flags.FlagSet("leader election"))
+	flags.FlagSet("leader election").StringVar(&o.Fencing, "fencing", o.Fencing, "What becomes of writes by a leader's controllers that carry no fencing token: enforce refuses them, warn lets them through and logs the first of each kind. Writes with a token are always held to it. Nothing is asked of them without --enable-leader-election. See docs/FENCING.md.")
 	flags.FlagSet("controllers").StringSliceVar(&o.FailurePolicies, "controller-failure-policy", o.FailurePolicies, "What the failure of a controller does: restart (the default; too many restarts step down), step-down, or exit. <policy> is for all controllers, <controller>=<policy> for one; may be given several times. See docs/SUPERVISION.md.")
 	o.Audit.AddFlags(flags.FlagSet("auditing"))
 	o.Tracing.AddFlags(flags.FlagSet("traces"))

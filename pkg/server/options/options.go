@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -41,7 +42,11 @@ type Options struct {
 	Etcd         EtcdOptions
 	ClientCAFile string
 	TokenFile    string
-	Election     election.Config
+	// EncryptionConfigFile names an EncryptionConfiguration; empty: nothing is encrypted in etcd.
+	EncryptionConfigFile string
+	Election             election.Config
+	// Fencing is one of server.FencingModes.
+	Fencing string
 	// FailurePolicies are <policy> or <controller>=<policy>.
 	FailurePolicies []string
 	Audit           *genericoptions.AuditOptions
@@ -71,6 +76,7 @@ func New() *Options {
 		Serving:       serving,
 		Etcd:          EtcdOptions{Prefix: "/registry", EmbeddedQuota: etcd.DefaultQuota},
 		Election:      election.DefaultConfig(),
+		Fencing:       string(server.FencingEnforce),
 		Audit:         genericoptions.NewAuditOptions(),
 		Tracing:       genericoptions.NewTracingOptions(),
 		Logs:          logsapi.NewLoggingConfiguration(),
@@ -112,6 +118,9 @@ func (o *Options) Validate() error {
 	errs = append(errs, o.Tracing.Validate()...)
 	if err := o.Election.Validate(); err != nil {
 		errs = append(errs, err)
+	}
+	if !slices.Contains(server.FencingModes, server.Fencing(o.Fencing)) {
+		bad("--fencing %q must be one of %q", o.Fencing, server.FencingModes)
 	}
 	for _, err := range logsapi.Validate(o.Logs, utilfeature.DefaultFeatureGate, field.NewPath("logging")) {
 		errs = append(errs, err)
@@ -158,6 +167,7 @@ func (o *Options) missingFiles() []error {
 		{"--client-ca-file", o.ClientCAFile},
 		{"--token-auth-file", o.TokenFile},
 		{"--audit-policy-file", o.Audit.PolicyFile},
+		{"--encryption-provider-config", o.EncryptionConfigFile},
 	} {
 		if f.name == "" {
 			continue
@@ -219,23 +229,25 @@ func (o *Options) Config(registry *controllers.Registry) (server.Config, error) 
 		return server.Config{}, err
 	}
 	cfg := server.Config{
-		Shard:         o.ShardName,
-		RootDirectory: root,
-		Host:          host,
-		Advertise:     advertised,
-		BaseURL:       o.ShardBaseURL,
-		FixedBaseURL:  o.ShardBaseURL != "",
-		Serving:       o.Serving,
-		ClientCAFile:  o.ClientCAFile,
-		TokenFile:     o.TokenFile,
-		Etcd:          o.Etcd.Transport,
-		EtcdPrefix:    o.Etcd.Prefix,
-		Election:      o.Election,
-		Registry:      registry,
-		Policies:      policies,
-		Audit:         o.Audit,
-		Tracing:       o.Tracing,
-		Profiling:     o.Profiling,
+		Shard:                o.ShardName,
+		RootDirectory:        root,
+		Host:                 host,
+		Advertise:            advertised,
+		BaseURL:              o.ShardBaseURL,
+		FixedBaseURL:         o.ShardBaseURL != "",
+		Serving:              o.Serving,
+		ClientCAFile:         o.ClientCAFile,
+		TokenFile:            o.TokenFile,
+		Etcd:                 o.Etcd.Transport,
+		EtcdPrefix:           o.Etcd.Prefix,
+		EncryptionConfigFile: o.EncryptionConfigFile,
+		Election:             o.Election,
+		Fencing:              server.Fencing(o.Fencing),
+		Registry:             registry,
+		Policies:             policies,
+		Audit:                o.Audit,
+		Tracing:              o.Tracing,
+		Profiling:            o.Profiling,
 	}
 	if cfg.BaseURL == "" {
 		cfg.BaseURL = "https://" + net.JoinHostPort(host, strconv.Itoa(o.Serving.BindPort))

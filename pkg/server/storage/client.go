@@ -21,9 +21,12 @@ import (
 	"google.golang.org/grpc"
 	"k8s.io/apiserver/pkg/storage/etcd3"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/component-base/tracing"
 	"k8s.io/utils/clock"
+
+	"github.com/regent-project/regent/pkg/election/fence"
 )
 
 // How a lost etcd server is noticed; upstream's values.
@@ -39,6 +42,8 @@ type Config struct {
 	Transport storagebackend.TransportConfig
 	// Prefix begins all keys of the shard, such as "/registry".
 	Prefix string
+	// Transformers encrypt what is stored; nil: it is stored as it is.
+	Transformers value.ResourceTransformers
 	// CompactionInterval is how long old revisions are kept; 0 means 5 minutes.
 	CompactionInterval time.Duration
 }
@@ -49,6 +54,8 @@ type Client struct {
 	config    Config
 	etcd      *kubernetes.Client
 	calls     *calls
+	guard     *guard
+	history   *history
 	compactor interface {
 		etcd3.Compactor
 		Stop()
@@ -66,13 +73,19 @@ func NewClient(config Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	etcd.KV = etcd3.NewETCDLatencyTracker(etcd.KV)
+	past := &history{KV: etcd3.NewETCDLatencyTracker(etcd.KV), over: make(chan struct{})}
+	etcd.KV = past
 	inFlight := newCalls(etcd.Kubernetes)
-	etcd.Kubernetes = &guard{next: inFlight}
+	keeper := &guard{next: inFlight, kv: past, terms: newTerms()}
+	past.onWentBack = keeper.terms.forget
+	etcd.Kubernetes = keeper
+	registerMetrics()
 	return &Client{
 		config:    config,
 		etcd:      etcd,
 		calls:     inFlight,
+		guard:     keeper,
+		history:   past,
 		compactor: etcd3.NewCompactor(etcd.Client, config.CompactionInterval, clock.RealClock{}, nil),
 	}, nil
 }
@@ -89,6 +102,30 @@ func (c *Client) Check(ctx context.Context) error {
 		return fmt.Errorf("etcd at %v does not answer: %w", c.config.Transport.ServerList, err)
 	}
 	return nil
+}
+
+// WentBack is closed when etcd turns out to have gone back: Fault then says how.
+func (c *Client) WentBack() <-chan struct{} { return c.history.over }
+
+// Fault returns an error that wraps ErrWentBack once etcd has gone back, nil before.
+func (c *Client) Fault() error {
+	select {
+	case <-c.history.over:
+		return c.history.fault
+	default:
+		return nil
+	}
+}
+
+// CheckToken returns an error for which fence.IsFenced holds if the term of the token in ctx is over, as of a read that
+// begins now; nil without a token. It is for writes that never get to storage, and no promise about any that do: those
+// are held to their token by themselves.
+func (c *Client) CheckToken(ctx context.Context) error {
+	token := fence.From(ctx)
+	if token.IsZero() {
+		return nil
+	}
+	return c.guard.check(ctx, token)
 }
 
 // Close ends the client, and with it every call and watch, and returns when the calls have ended. Stores must have been

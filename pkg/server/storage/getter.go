@@ -16,9 +16,11 @@ import (
 	"k8s.io/apiserver/pkg/storage/etcd3"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/regent-project/regent/pkg/election/fence"
 	"github.com/regent-project/regent/pkg/server/clusters"
 )
 
@@ -35,6 +37,9 @@ type Encoding struct {
 	// Uncached resources have no watch cache: their lists and watches are etcd's own. For those that are written much
 	// more often than read.
 	Uncached bool
+	// Term is for the resource that holds leases, nil for all others: the term that one of its objects shows. Fencing
+	// tokens are compared with it.
+	Term func(runtime.Object) fence.Token
 }
 
 // Getter gives each resource its storage layers over the shared client. It implements generic.RESTOptionsGetter.
@@ -67,7 +72,7 @@ func (g *Getter) GetRESTOptions(resource schema.GroupResource, _ runtime.Object)
 	}
 	return generic.RESTOptions{
 		StorageConfig:           config.ForResource(resource),
-		Decorator:               g.decorator(encoding.Uncached),
+		Decorator:               g.decorator(encoding),
 		EnableGarbageCollection: true,
 		DeleteCollectionWorkers: 1,
 		ResourcePrefix:          resourcePrefix(resource),
@@ -84,7 +89,7 @@ func resourcePrefix(resource schema.GroupResource) string {
 }
 
 // decorator makes the layers of one resource, from below.
-func (g *Getter) decorator(uncached bool) generic.StorageDecorator {
+func (g *Getter) decorator(encoding Encoding) generic.StorageDecorator {
 	return func(
 		config *storagebackend.ConfigForResource, prefix string, clusterless func(runtime.Object) (string, error),
 		newFunc, newListFunc func() runtime.Object, attrs storage.AttrFunc, triggers storage.IndexerFuncs, indexers *cache.Indexers,
@@ -92,13 +97,17 @@ func (g *Getter) decorator(uncached bool) generic.StorageDecorator {
 		versioner := storage.APIObjectVersioner{}
 		store, err := etcd3.New(
 			g.client.etcd, g.client.compactor, config.Codec, newFunc, newListFunc, config.Prefix, prefix, config.GroupResource,
-			identity.NewEncryptCheckTransformer(), config.LeaseManagerConfig, etcd3.NewDefaultDecoder(config.Codec, versioner), versioner,
+			g.transformer(config.GroupResource), config.LeaseManagerConfig, etcd3.NewDefaultDecoder(config.Codec, versioner), versioner,
 		)
 		if err != nil {
 			return nil, nil, fmt.Errorf("store of %s: %w", config.GroupResource, err)
 		}
-		stamped := &stamp{Interface: &stream{Interface: store, resource: config.GroupResource.String()}, prefix: prefix}
-		if uncached {
+		if encoding.Term != nil {
+			g.client.guard.terms.leases.Store(&leases{store: store, newFunc: newFunc, term: encoding.Term, prefix: prefix, root: config.Prefix})
+		}
+		guarded := &fenced{Interface: &stream{Interface: store, resource: config.GroupResource.String()}, guard: g.client.guard, leases: encoding.Term != nil}
+		stamped := &stamp{Interface: guarded, prefix: prefix}
+		if encoding.Uncached {
 			return &router{Interface: stamped, prefix: prefix}, sync.OnceFunc(store.Close), nil
 		}
 		cached, err := cacher.NewCacherFromConfig(cacher.Config{
@@ -127,6 +136,14 @@ func (g *Getter) decorator(uncached bool) generic.StorageDecorator {
 		})
 		return &router{Interface: delegator, prefix: prefix}, destroy, nil
 	}
+}
+
+// transformer is what a resource's objects pass between the store and etcd.
+func (g *Getter) transformer(resource schema.GroupResource) value.Transformer {
+	if transformers := g.client.config.Transformers; transformers != nil {
+		return transformers.TransformerForResource(resource)
+	}
+	return identity.NewEncryptCheckTransformer()
 }
 
 // keyFunc derives an object's key from the object alone.

@@ -6,18 +6,49 @@ import (
 
 	grpcprom "github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus"
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
 // clientMetrics are those of all gRPC clients of the process. Upstream's factory, which is linked in though not used,
 // registers a set of the same names when it is initialised and keeps it private: the registry hands it out.
 var clientMetrics = sync.OnceValue(func() *grpcprom.ClientMetrics {
-	metrics := grpcprom.NewClientMetrics()
+	made := grpcprom.NewClientMetrics()
 	var registered prometheus.AlreadyRegisteredError
-	if err := legacyregistry.Registerer().Register(metrics); errors.As(err, &registered) {
+	if err := legacyregistry.Registerer().Register(made); errors.As(err, &registered) {
 		if existing, ok := registered.ExistingCollector.(*grpcprom.ClientMetrics); ok {
 			return existing
 		}
 	}
-	return metrics
+	return made
+})
+
+// The causes of refusals.
+const (
+	causeDeposed  = "deposed"  // another holder or epoch
+	causeReleased = "released" // no holder
+	causeDeleted  = "deleted"  // no Lease, or another of its name
+	causeMissing  = "missing"  // no token where one is needed
+)
+
+var (
+	refusals = metrics.NewCounterVec(&metrics.CounterOpts{
+		Name: "regent_fencing_refused_total", StabilityLevel: metrics.ALPHA,
+		Help: "Writes that were refused because their term is over (the Lease has another holder or epoch: deposed; none: released; was deleted: deleted), or for want of a token (missing).",
+	}, []string{"cause"})
+	tokensChecked = metrics.NewCounter(&metrics.CounterOpts{
+		Name: "regent_fencing_tokens_checked_total", StabilityLevel: metrics.ALPHA,
+		Help: "Writes with a fencing token that were held to it.",
+	})
+	guardRetries = metrics.NewCounter(&metrics.CounterOpts{
+		Name: "regent_fencing_retries_total", StabilityLevel: metrics.ALPHA,
+		Help: "How often a write with a fencing token was tried again because its lease had changed since it was last seen, mostly by a renewal.",
+	})
+)
+
+var registerMetrics = sync.OnceFunc(func() {
+	legacyregistry.MustRegister(refusals, tokensChecked, guardRetries)
+	for _, cause := range []string{causeDeposed, causeReleased, causeDeleted, causeMissing} {
+		refusals.WithLabelValues(cause).Add(0)
+	}
 })

@@ -1,0 +1,58 @@
+package storage
+
+import (
+	"context"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/storage"
+
+	"github.com/regent-project/regent/pkg/election/fence"
+)
+
+// fenced completes the guard, which sees what reaches etcd: upstream's store does not write an update that changes
+// nothing, and its success must not tell a leader whose term is over that all is well. On leases it also tells the guard
+// what this process writes, so that a renewal seldom makes other writes try twice.
+type fenced struct {
+	storage.Interface
+	guard  *guard
+	leases bool
+}
+
+func (f *fenced) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
+	err := f.Interface.Create(ctx, key, obj, out, ttl)
+	if err == nil && f.leases && out != nil {
+		f.guard.terms.learn(out)
+	}
+	return err
+}
+
+func (f *fenced) GuaranteedUpdate(
+	ctx context.Context, key string, destination runtime.Object, ignoreNotFound bool,
+	preconditions *storage.Preconditions, tryUpdate storage.UpdateFunc, cached runtime.Object,
+) error {
+	token := fence.From(ctx)
+	var decided atomic.Bool
+	if !token.IsZero() {
+		ctx = context.WithValue(ctx, decidedKey{}, &decided)
+	}
+	if err := f.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, tryUpdate, cached); err != nil {
+		return err
+	}
+	if f.leases {
+		f.guard.terms.learn(destination)
+	}
+	if !token.IsZero() && !decided.Load() {
+		return f.guard.check(ctx, token)
+	}
+	return nil
+}
+
+// decidedKey is the context key of whether the guard has decided on a write.
+type decidedKey struct{}
+
+func noteDecided(ctx context.Context) {
+	if decided, ok := ctx.Value(decidedKey{}).(*atomic.Bool); ok {
+		decided.Store(true)
+	}
+}

@@ -1,0 +1,51 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/regent-project/regent/pkg/election/fence"
+)
+
+// discloseKey is the context key of who may be told of a lease.
+type discloseKey struct{}
+
+// WithDisclosure returns a context whose refused writes say what the lease shows, if may says so of the token's lease:
+// nobody learns of a lease here that he may not get. The guard has no authorizer.
+func WithDisclosure(ctx context.Context, may func(context.Context, fence.Token) bool) context.Context {
+	return context.WithValue(ctx, discloseKey{}, may)
+}
+
+// RefuseMissing is the answer to a write that must carry a token and has none.
+func RefuseMissing(user string) error {
+	refusals.WithLabelValues(causeMissing).Inc()
+	return fence.NewRefusal(fmt.Sprintf("a write by %s must carry the %s of its term, and this one has none: "+
+		"a controller must write with the clients of its Deps only", user, fence.Header))
+}
+
+// refuse is the answer to a write whose lease shows something else than its token.
+func refuse(ctx context.Context, presented, shown fence.Token) error {
+	cause := causeDeposed
+	current := fmt.Sprintf("held by %q in epoch %d (uid %s)", shown.Holder, shown.Epoch, shown.UID)
+	switch {
+	case shown.IsZero():
+		cause, current = causeDeleted, "deleted"
+	case shown.UID != presented.UID:
+		cause = causeDeleted
+	case shown.Holder == "":
+		cause, current = causeReleased, fmt.Sprintf("held by nobody since epoch %d (uid %s)", shown.Epoch, shown.UID)
+	}
+	refusals.WithLabelValues(cause).Inc()
+	const advice = "the write was refused, as every later one of this term will be: stop its work"
+	may, _ := ctx.Value(discloseKey{}).(func(context.Context, fence.Token) bool)
+	if may == nil || !may(ctx, presented) {
+		return fence.NewRefusal("the fencing token is of a term that is over: " + advice)
+	}
+	was := fmt.Sprintf("held by %q in epoch %d (uid %s)", presented.Holder, presented.Epoch, presented.UID)
+	return fence.NewRefusal(
+		fmt.Sprintf("the term is over in which Lease %s/%s was %s; the Lease is %s: %s", presented.Namespace, presented.Name, was, current, advice),
+		metav1.StatusCause{Type: fence.PresentedTerm, Message: was}, metav1.StatusCause{Type: fence.CurrentTerm, Message: current},
+	)
+}
