@@ -40,9 +40,13 @@ func openOver(t *testing.T, client *storage.Client, resource schema.GroupResourc
 		scheme.AddKnownTypes(schema.GroupVersion{Version: version}, &corev1.ConfigMap{}, &corev1.ConfigMapList{})
 	}
 	getter := storage.NewGetter(client, func(schema.GroupResource) (storage.Encoding, error) {
-		return storage.Encoding{
+		encoding := storage.Encoding{
 			Serializer: serializer.NewCodecFactory(scheme), Version: corev1.SchemeGroupVersion, MediaType: runtime.ContentTypeProtobuf, Uncached: uncached,
-		}, nil
+		}
+		if resource == leases {
+			encoding.Term = shownBy
+		}
+		return encoding, nil
 	})
 	opts, err := getter.GetRESTOptions(resource, nil)
 	if err != nil {

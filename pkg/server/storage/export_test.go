@@ -1,0 +1,31 @@
+package storage
+
+import (
+	"context"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// BeforeCommit makes the guard call pause each time that all has been checked, and the transaction is about to be sent.
+func (c *Client) BeforeCommit(pause func()) { c.guard.kv = paused{c.guard.kv, pause} }
+
+type paused struct {
+	clientv3.KV
+	pause func()
+}
+
+func (p paused) Txn(ctx context.Context) clientv3.Txn { return &pausedTxn{p.KV.Txn(ctx), p.pause} }
+
+type pausedTxn struct {
+	clientv3.Txn
+	pause func()
+}
+
+func (t *pausedTxn) If(cs ...clientv3.Cmp) clientv3.Txn   { t.Txn = t.Txn.If(cs...); return t }
+func (t *pausedTxn) Then(ops ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Then(ops...); return t }
+func (t *pausedTxn) Else(ops ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Else(ops...); return t }
+
+func (t *pausedTxn) Commit() (*clientv3.TxnResponse, error) {
+	t.pause()
+	return t.Txn.Commit()
+}
