@@ -33,6 +33,8 @@ func run(args []string) error {
 	}
 	names := flags.StringSlice("faults", nil, "the controllers to add, by the names of their faults")
 	mended := flags.String("mended", "", "once this file exists, they work as others do")
+	mode := flags.String("writer", "", "fenced or unfenced: add a controller that writes all the time, as leaders do, or without a token")
+	record := flags.String("writer-record", "", "file for the writer's record of the register")
 	shutdown := flags.Duration("shutdown-timeout", 0, "the server's shutdown timeout")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -40,7 +42,11 @@ func run(args []string) error {
 	if err := opts.Validate(); err != nil {
 		return err
 	}
-	registry, err := registry(*names, *mended)
+	writer, err := parseWriter(*mode, *record)
+	if err != nil {
+		return err
+	}
+	registry, err := registry(*names, *mended, writer)
 	if err != nil {
 		return err
 	}
@@ -49,6 +55,9 @@ func run(args []string) error {
 		return err
 	}
 	cfg.ShutdownTimeout = *shutdown
+	if writer != nil {
+		writer.cfg = cfg
+	}
 
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
@@ -59,14 +68,17 @@ func run(args []string) error {
 	return s.Run(ctx)
 }
 
-// registry is the catalog's and, after it, the faulty ones.
-func registry(names []string, mended string) (*controllers.Registry, error) {
+// registry is the catalog's and, after it, the writer, if there is one, and the faulty ones.
+func registry(names []string, mended string, writer *writer) (*controllers.Registry, error) {
 	sound, err := catalog.Registry()
 	if err != nil {
 		return nil, err
 	}
 	var more []controllers.Descriptor
 	var before []string
+	if writer != nil {
+		more = append(more, writer.descriptor())
+	}
 	for _, name := range names {
 		f, ok := faults[name]
 		if !ok {

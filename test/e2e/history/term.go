@@ -1,0 +1,41 @@
+// Package history judges what etcd's own history says of a shard's terms: not what clients were told, and not what
+// replicas believed.
+//
+// Every write of the scenarios' writer tells its term, in the object or in its name, and the Lease's own history says when
+// each term began and ended. So a write that committed outside of its term shows, whoever made it.
+package history
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/regent-project/regent/pkg/election/fence"
+)
+
+// The keys of a ConfigMap's data that tell which term wrote it, and what a register holds.
+const (
+	TermKey  = "term"
+	ValueKey = "value"
+)
+
+// TermOf names a term, short enough for an object's name. A holder identity is never used twice, and ends with a part of
+// a uuid.
+func TermOf(token fence.Token) string {
+	return fmt.Sprintf("%d.%s", token.Epoch, token.Holder[max(0, len(token.Holder)-12):])
+}
+
+// OwnName is the name of an object that only one term creates and deletes.
+func OwnName(token fence.Token, suffix string) string {
+	return "own-" + strings.ReplaceAll(TermOf(token), ".", "-") + "-" + suffix
+}
+
+var ownKey = regexp.MustCompile(`/own-(\d+)-([^-]+)-[^/]*$`)
+
+// ownerOf is the term of an own object, by its key; empty for others.
+func ownerOf(key string) string {
+	if parts := ownKey.FindStringSubmatch(key); parts != nil {
+		return parts[1] + "." + parts[2]
+	}
+	return ""
+}

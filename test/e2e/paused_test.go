@@ -1,0 +1,176 @@
+package e2e
+
+import (
+	"flag"
+	"math/rand/v2"
+	"net/url"
+	"syscall"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/regent-project/regent/test/e2e/harness"
+	"github.com/regent-project/regent/test/e2e/history"
+	"github.com/regent-project/regent/test/e2e/proxy"
+)
+
+var (
+	roundsFlag = flag.Int("rounds", 200, "how often a leader is paused in TestAPausedLeaderWritesNothingAfterItsTerm")
+	seedFlag   = flag.Uint64("seed", 0, "the seed of random scenarios; 0 is any")
+)
+
+// leaseOf is the end of the election lease's key.
+const leaseOf = "system:admin/kube-system/" + harness.LeaseName
+
+// I2 and I3, as etcd's own history has them: a leader is paused in the middle of its writes, of every kind, and another
+// leads; then it goes on. None of what it had under way, whatever it had checked before, is committed.
+func TestAPausedLeaderWritesNothingAfterItsTerm(t *testing.T) {
+	rounds := *roundsFlag
+	events, refused := pauseLeaders(t, "fenced", rounds)
+	spans := history.Terms(events, leaseOf)
+	stale, backwards := history.Stale(events, spans), history.Backwards(events, spans)
+	t.Logf("%d rounds, %d terms, %d changes: %d stale, %.0f refused", rounds, len(spans), len(events), len(stale), refused)
+	if refused == 0 {
+		t.Error("no write was refused: this scenario shows nothing")
+	}
+	if len(stale) > 0 || len(backwards) > 0 {
+		t.Errorf("writes outside of their terms: %q\nwrites of terms that went back: %q", stale, backwards)
+	}
+	if twice := history.Twice(spans); len(twice) > 0 || len(spans) < rounds {
+		t.Errorf("%d terms in %d rounds, these came twice: %q", len(spans), rounds, twice)
+	}
+}
+
+// The same without tokens, as it is everywhere else: stale writes do commit, so the test above can fail.
+func TestWithoutFencingAPausedLeaderDoesWriteAfterItsTerm(t *testing.T) {
+	rounds := max(*roundsFlag/5, 1)
+	events, _ := pauseLeaders(t, "unfenced", rounds)
+	stale := history.Stale(events, history.Terms(events, leaseOf))
+	t.Logf("%d rounds, %d changes: %d stale", rounds, len(events), len(stale))
+	if len(stale) == 0 {
+		t.Error("no stale write: this scenario shows nothing")
+	}
+}
+
+// pausing are the ways to pause a replica, each with its end.
+var pausing = []struct {
+	name          string
+	pause, resume func(*paused)
+}{
+	{"the process is stopped",
+		func(p *paused) { p.replica.Signal(syscall.SIGSTOP) }, func(p *paused) { p.replica.Signal(syscall.SIGCONT) }},
+	{"its requests to etcd are held up on the way", // after every check that it could make
+		func(p *paused) { p.way.Stall() }, func(p *paused) { p.way.Resume() }},
+}
+
+// deposing are the ways to have another lead.
+var deposing = []struct {
+	name   string
+	depose func(t *testing.T, through *harness.Replica)
+}{
+	{"the holder is cleared", func(t *testing.T, r *harness.Replica) {
+		if _, err := r.Leases().Patch(t.Context(), harness.LeaseName, types.MergePatchType, []byte(`{"spec": {"holderIdentity": ""}}`), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}},
+	{"the Lease is deleted", func(t *testing.T, r *harness.Replica) {
+		if err := r.Leases().Delete(t.Context(), harness.LeaseName, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}},
+}
+
+// paused is a replica that can be paused.
+type paused struct {
+	replica *harness.Replica
+	way     *proxy.Proxy
+}
+
+// pauseLeaders pauses one leader after the other, and returns etcd's history of it, and how many writes were refused.
+func pauseLeaders(t *testing.T, writer string, rounds int) (events []history.Event, refused float64) {
+	t.Helper()
+	seed := *seedFlag
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("-seed=%d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	etcd := harness.StartEtcd(t)
+	recorder := history.Record(t, etcd.Client(t), "/registry")
+	shard := harness.NewShard("")
+	// No term is to end for want of a renewal; a fenced replica may campaign again after a retry period.
+	shard.Binary, shard.Timings = faultyBinary(t), harness.Timings{Lease: 15 * time.Second, Renew: 10 * time.Second, Retry: 100 * time.Millisecond}
+	shard.Args = []string{"--writer=" + writer, "--fencing=" + map[string]string{"fenced": "enforce", "unfenced": "warn"}[writer]}
+	var all []*paused
+	for _, name := range []string{"a", "b"} {
+		way := startProxy(t, etcd.URL)
+		all = append(all, &paused{shard.Start(t, name, "--etcd-servers=http://"+way.Addr()), way})
+	}
+	leader, other := all[0], all[1]
+	if first, _ := harness.Leader(t, leader.replica, other.replica); first != leader.replica {
+		leader, other = other, leader
+	}
+	written := waitWrites(t, recorder, 0, "")
+	for range rounds {
+		how, deposed := pausing[random.IntN(len(pausing))], deposing[random.IntN(len(deposing))]
+		time.Sleep(time.Duration(random.IntN(30)) * time.Millisecond) // somewhere in its writes
+		term := termOf(t, recorder)
+		how.pause(leader)
+		deposed.depose(t, other.replica)
+		written = waitWrites(t, recorder, written, term)
+		how.resume(leader)
+		harness.Eventually(t, leader.replica.Name()+" has found that its term is over ("+how.name+", "+deposed.name+")", func() bool {
+			terms := leader.replica.Terms()
+			return terms[len(terms)-1].Reason != ""
+		})
+		leader, other = other, leader
+	}
+	for _, p := range all {
+		refused += p.replica.MetricSum("regent_fencing_refused_total")
+	}
+	return recorder.Finish(t), refused
+}
+
+// waitWrites waits until a term other than that has written, and returns how many events there are then.
+func waitWrites(t *testing.T, recorder *history.Recorder, from int, not string) int {
+	t.Helper()
+	harness.Eventually(t, "a term writes that is not "+not, func() bool {
+		for _, e := range recorder.Since(from) {
+			if e.Term != "" && e.Term != not {
+				return true
+			}
+		}
+		return false
+	})
+	return len(recorder.Events())
+}
+
+// termOf is the term that wrote last.
+func termOf(t *testing.T, recorder *history.Recorder) string {
+	t.Helper()
+	events := recorder.Events()
+	for i := len(events) - 1; i >= 0; i-- {
+		if events[i].Term != "" {
+			return events[i].Term
+		}
+	}
+	t.Fatal("nobody has written")
+	return ""
+}
+
+// startProxy returns a proxy to a URL that lives as long as the test.
+func startProxy(t *testing.T, target string) *proxy.Proxy {
+	t.Helper()
+	u, err := url.Parse(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := proxy.Start(u.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
