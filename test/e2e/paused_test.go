@@ -112,14 +112,13 @@ func pauseLeaders(t *testing.T, writer string, rounds int) (events []history.Eve
 	if first, _ := harness.Leader(t, leader.replica, other.replica); first != leader.replica {
 		leader, other = other, leader
 	}
-	written := waitWrites(t, recorder, 0, "")
+	term := nextTerm(t, recorder, "")
 	for range rounds {
 		how, deposed := pausing[random.IntN(len(pausing))], deposing[random.IntN(len(deposing))]
 		time.Sleep(time.Duration(random.IntN(30)) * time.Millisecond) // somewhere in its writes
-		term := termOf(t, recorder)
 		how.pause(leader)
 		deposed.depose(t, other.replica)
-		written = waitWrites(t, recorder, written, term)
+		term = nextTerm(t, recorder, term)
 		how.resume(leader)
 		harness.Eventually(t, leader.replica.Name()+" has found that its term is over ("+how.name+", "+deposed.name+")", func() bool {
 			terms := leader.replica.Terms()
@@ -133,31 +132,20 @@ func pauseLeaders(t *testing.T, writer string, rounds int) (events []history.Eve
 	return recorder.Finish(t), refused
 }
 
-// waitWrites waits until a term other than that has written, and returns how many events there are then.
-func waitWrites(t *testing.T, recorder *history.Recorder, from int, not string) int {
+// nextTerm waits until a term leads and writes that is not the given one.
+func nextTerm(t *testing.T, recorder *history.Recorder, not string) (term string) {
 	t.Helper()
 	harness.Eventually(t, "a term writes that is not "+not, func() bool {
-		for _, e := range recorder.Since(from) {
-			if e.Term != "" && e.Term != not {
-				return true
-			}
+		events := recorder.Events()
+		spans := history.Terms(events, leaseOf)
+		if len(spans) == 0 {
+			return false
 		}
-		return false
+		last := spans[len(spans)-1]
+		term = last.Term
+		return last.To == 0 && term != not && history.CountBy(events, term) > 0
 	})
-	return len(recorder.Events())
-}
-
-// termOf is the term that wrote last.
-func termOf(t *testing.T, recorder *history.Recorder) string {
-	t.Helper()
-	events := recorder.Events()
-	for i := len(events) - 1; i >= 0; i-- {
-		if events[i].Term != "" {
-			return events[i].Term
-		}
-	}
-	t.Fatal("nobody has written")
-	return ""
+	return term
 }
 
 // startProxy returns a proxy to a URL that lives as long as the test.

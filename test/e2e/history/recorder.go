@@ -132,9 +132,6 @@ func (r *Recorder) Events() []Event {
 	return r.events[:len(r.events):len(r.events)]
 }
 
-// Since returns what has happened after the first n events.
-func (r *Recorder) Since(n int) []Event { return r.Events()[n:] }
-
 // Finish returns the history up to now, which must be whole.
 func (r *Recorder) Finish(t testing.TB) []Event {
 	t.Helper()
