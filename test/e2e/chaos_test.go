@@ -1,0 +1,251 @@
+package e2e
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/regent-project/regent/pkg/server/clusters"
+	"github.com/regent-project/regent/test/e2e/harness"
+	"github.com/regent-project/regent/test/e2e/history"
+	"github.com/regent-project/regent/test/e2e/proxy"
+)
+
+var chaosFlag = flag.Duration("chaos", 25*time.Second, "how long faults happen in TestTermsNeverGoBackWhateverHappens")
+
+// I2 and I3 under everything at once: three replicas whose leader writes all the time are killed, stopped, cut off and asked
+// to step down, their Lease is stolen, cleared and deleted, their etcd is killed. Then etcd's history has no write outside
+// of its term, no object whose terms go back, and a fenced register explains whatever its writers and readers were told.
+func TestTermsNeverGoBackWhateverHappens(t *testing.T) {
+	seed := *seedFlag
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("-seed=%d -chaos=%v", seed, *chaosFlag)
+	c := newChaos(t, seed)
+	stopReading := c.read()
+	done := map[string]int{}
+	for deadline := time.Now().Add(*chaosFlag); time.Now().Before(deadline); {
+		done[c.step(t)]++
+		time.Sleep(time.Duration(50+c.random.IntN(700)) * time.Millisecond)
+	}
+	c.heal(t)
+	reads := stopReading()
+	for _, v := range c.victims {
+		v.replica.Signal(syscall.SIGTERM)
+	}
+	for _, v := range c.victims {
+		if code := v.replica.Wait(); code != 0 {
+			t.Errorf("%s ended with %d", v.replica.Name(), code)
+		}
+	}
+	events := c.recorder.Finish(t)
+	spans := history.Terms(events, leaseOf)
+	stale, backwards, twice := history.Stale(events, spans), history.Backwards(events, spans), history.Twice(spans)
+	t.Logf("%v: %d terms, %d changes: %d stale", done, len(spans), len(events), len(stale))
+	if len(stale)+len(backwards)+len(twice) > 0 {
+		t.Errorf("writes outside of their terms: %q\nwrites of terms that went back: %q\nterms that came twice: %q", stale, backwards, twice)
+	}
+	checked, err := history.Check(events, leaseOf, c.writes(t), reads)
+	t.Logf("%d operations on registers, %d of them reads", checked, len(reads))
+	if err != nil || checked == 0 {
+		t.Error(err)
+	}
+}
+
+// victim is a replica, and what is done to it.
+type victim struct {
+	replica *harness.Replica
+	way     *proxy.Proxy
+	record  string
+	leases  coordinationclient.LeaseInterface
+	root    kubernetes.Interface
+	// held is how to undo what was done to it; nil if it is whole.
+	held func(t *testing.T)
+}
+
+// chaos is a shard to which faults happen.
+type chaos struct {
+	random   *rand.Rand
+	etcd     *harness.Etcd
+	recorder *history.Recorder
+	victims  []*victim
+	thefts   int
+}
+
+func newChaos(t *testing.T, seed uint64) *chaos {
+	c := &chaos{random: rand.New(rand.NewPCG(seed, 0)), etcd: harness.StartEtcd(t)}
+	c.recorder = history.Record(t, c.etcd.Client(t), "/registry")
+	shard := harness.NewShard("")
+	shard.Binary = faultyBinary(t)
+	for _, name := range []string{"a", "b", "c"} {
+		v := &victim{way: startProxy(t, c.etcd.URL), record: filepath.Join(t.TempDir(), "record-"+name)}
+		v.replica = shard.Start(t, name, "--etcd-servers=http://"+v.way.Addr(), "--writer=fenced", "--writer-record="+v.record)
+		v.leases, v.root = v.replica.Leases(), v.replica.Kube("root")
+		c.victims = append(c.victims, v)
+	}
+	nextTerm(t, c.recorder, "")
+	return c
+}
+
+// step does one thing, and returns its name.
+func (c *chaos) step(t *testing.T) string {
+	v := c.victims[c.random.IntN(len(c.victims))]
+	what := c.random.IntN(20) // always drawn, so that a seed stands for one sequence
+	if v.held != nil {
+		if what < 10 {
+			v.held(t)
+			v.held = nil
+			return "healed"
+		}
+		return "left alone"
+	}
+	switch {
+	case what < 3:
+		v.replica.Kill()
+		v.held = func(t *testing.T) { v.replica.Again() }
+		return "killed"
+	case what < 7:
+		v.replica.Signal(syscall.SIGSTOP)
+		v.held = func(*testing.T) { v.replica.Signal(syscall.SIGCONT) }
+		return "stopped"
+	case what < 9:
+		v.way.Cut()
+		v.held = func(*testing.T) { v.way.Resume() }
+		return "cut off"
+	case what < 12:
+		v.way.Stall()
+		v.held = func(*testing.T) { v.way.Resume() }
+		return "held up"
+	case what < 14:
+		attempt(func(ctx context.Context) error {
+			return v.root.Discovery().RESTClient().Post().AbsPath(clusters.StepDownPath).Do(ctx).Error()
+		})
+		return "asked to step down"
+	case what < 16:
+		c.thefts++
+		thief := fmt.Sprintf("thief-%d", c.thefts)
+		v.edit(func(lease *coordinationv1.Lease) {
+			now := metav1.NowMicro()
+			lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = &thief, ptr.To[int32](1)
+			lease.Spec.LeaseTransitions = ptr.To(ptr.Deref(lease.Spec.LeaseTransitions, 0) + 1)
+			lease.Spec.AcquireTime, lease.Spec.RenewTime = &now, &now
+		})
+		return "lease stolen"
+	case what < 17:
+		v.edit(func(lease *coordinationv1.Lease) { lease.Spec.HolderIdentity = ptr.To("") })
+		return "lease cleared"
+	case what < 19:
+		attempt(func(ctx context.Context) error {
+			return v.leases.Delete(ctx, harness.LeaseName, metav1.DeleteOptions{})
+		})
+		return "lease deleted"
+	default:
+		c.etcd.Kill()
+		time.Sleep(time.Duration(c.random.IntN(1000)) * time.Millisecond)
+		c.etcd.Start(t)
+		return "etcd killed"
+	}
+}
+
+// attempt asks for something that may well fail: whoever is asked may not lead, nor reach etcd.
+func attempt(do func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = do(ctx)
+}
+
+func (v *victim) edit(change func(*coordinationv1.Lease)) {
+	attempt(func(ctx context.Context) error {
+		lease, err := v.leases.Get(ctx, harness.LeaseName, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		change(lease)
+		_, err = v.leases.Update(ctx, lease, metav1.UpdateOptions{})
+		return err
+	})
+}
+
+// heal ends all faults, and waits until a term that began after that has written.
+func (c *chaos) heal(t *testing.T) {
+	before := ""
+	if spans := history.Terms(c.recorder.Events(), leaseOf); len(spans) > 0 {
+		before = spans[len(spans)-1].Term
+	}
+	for _, v := range c.victims {
+		if v.held != nil {
+			v.held(t)
+			v.held = nil
+		}
+	}
+	for _, v := range c.victims {
+		v.replica.WaitReady()
+	}
+	v, _ := harness.Leader(t, c.victims[0].replica, c.victims[1].replica, c.victims[2].replica)
+	v.StepDown("the chaos is over")
+	nextTerm(t, c.recorder, before)
+}
+
+// read reads the registers through all replicas until the returned function is called, which returns what was read.
+func (c *chaos) read() (stop func() []history.Read) {
+	ctx, cancel := context.WithCancel(context.Background())
+	reads := make([][]history.Read, len(c.victims))
+	var reading sync.WaitGroup
+	for i, v := range c.victims {
+		reading.Go(func() {
+			for ctx.Err() == nil {
+				if r, ok := v.read(ctx); ok {
+					reads[i] = append(reads[i], r)
+				}
+				time.Sleep(5 * time.Millisecond)
+			}
+		})
+	}
+	return func() []history.Read {
+		cancel()
+		reading.Wait()
+		return slices.Concat(reads...)
+	}
+}
+
+// read reads the current register, consistently. It may get no answer.
+func (v *victim) read(ctx context.Context) (history.Read, bool) {
+	ctx, done := context.WithTimeout(ctx, 500*time.Millisecond)
+	defer done()
+	r := history.Read{Register: history.RegisterAt(time.Now()), Call: time.Now()}
+	cm, err := v.root.CoreV1().ConfigMaps(metav1.NamespaceDefault).Get(ctx, r.Register, metav1.GetOptions{})
+	r.Return = time.Now()
+	if err == nil {
+		r.Value = cm.Data[history.ValueKey]
+	}
+	return r, err == nil || apierrors.IsNotFound(err)
+}
+
+// writes are those of the records.
+func (c *chaos) writes(t *testing.T) (writes []history.Write) {
+	t.Helper()
+	for _, v := range c.victims {
+		of, err := history.ReadRecord(v.record)
+		if err != nil && !os.IsNotExist(err) { // it may never have led
+			t.Fatal(err)
+		}
+		writes = append(writes, of...)
+	}
+	return writes
+}
