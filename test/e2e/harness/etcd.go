@@ -3,6 +3,7 @@ package harness
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -14,9 +15,10 @@ import (
 // Etcd is a real etcd of one member, with fixed ports and data that outlive a kill.
 type Etcd struct {
 	*Process
-	URL  string
-	args []string
-	n    int
+	URL       string
+	directory string
+	args      []string
+	n         int
 }
 
 // StartEtcd starts an etcd and returns when it serves.
@@ -24,8 +26,9 @@ func StartEtcd(t testing.TB) *Etcd {
 	t.Helper()
 	ports := FreePorts(t, 2)
 	client, peer := fmt.Sprintf("http://127.0.0.1:%d", ports[0]), fmt.Sprintf("http://127.0.0.1:%d", ports[1])
-	e := &Etcd{URL: client, args: []string{
-		"--name=e2e", "--data-dir=" + filepath.Join(t.TempDir(), "etcd"), "--log-level=warn",
+	directory := filepath.Join(t.TempDir(), "etcd")
+	e := &Etcd{URL: client, directory: directory, args: []string{
+		"--name=e2e", "--data-dir=" + directory, "--log-level=warn",
 		"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
 		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=e2e=" + peer,
 	}}
@@ -45,6 +48,27 @@ func (e *Etcd) Start(t testing.TB) {
 		_, err := client.Get(ctx, "/")
 		return err == nil
 	})
+}
+
+// Copy copies its data, while it does not run, and returns where to.
+func (e *Etcd) Copy(t testing.TB) string {
+	t.Helper()
+	backup := filepath.Join(t.TempDir(), "backup")
+	if err := os.CopyFS(backup, os.DirFS(e.directory)); err != nil {
+		t.Fatal(err)
+	}
+	return backup
+}
+
+// Restore replaces its data, while it does not run, by what Copy returned.
+func (e *Etcd) Restore(t testing.TB, backup string) {
+	t.Helper()
+	if err := os.RemoveAll(e.directory); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(e.directory, os.DirFS(backup)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Client returns a client that lives as long as the test.
