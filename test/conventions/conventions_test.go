@@ -80,6 +80,7 @@ var layers = []struct {
 	{"pkg/server/options", []string{"pkg/controllers", "pkg/election", "pkg/server", "pkg/server/etcd"}},
 	{"cmd/server", []string{"cmd/server/*", "pkg/controllers/catalog", "pkg/server", "pkg/server/options"}},
 	{"cmd/server/*", []string{"cmd/server/*", "pkg/election", "pkg/server/etcd", "pkg/server/pki", "pkg/server/clusters", "pkg/server/options"}},
+	{"examples/*", []string{"pkg/election/fence"}},
 	{"test/*", []string{"pkg/*", "test/*"}},
 }
 
