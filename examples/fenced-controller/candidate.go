@@ -55,7 +55,7 @@ var errLost = errors.New("the lease is lost: to be started again, as a new candi
 // run stands for election and works while it leads, until ctx ends (nil) or the term (an error). All of it has ended when
 // it returns.
 func (c *candidate) run(ctx context.Context) error {
-	led := make(chan context.Context, 1)
+	led := make(chan struct{})
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Name: c.lease,
 		Lock: &resourcelock.LeaseLock{
@@ -65,31 +65,31 @@ func (c *candidate) run(ctx context.Context) error {
 		},
 		LeaseDuration: c.duration, RenewDeadline: c.deadline, RetryPeriod: c.retry,
 		Callbacks: leaderelection.LeaderCallbacks{
-			// client-go waits for no callback: the work is done here below, where it is waited for.
-			OnStartedLeading: func(ctx context.Context) { led <- ctx },
+			// client-go does not wait for this callback when it stops: the work is done here below, and is waited for.
+			OnStartedLeading: func(context.Context) { close(led) },
 			OnStoppedLeading: func() {},
 		},
 		// Not ReleaseOnCancel: it releases while the work still ends, and, if somebody else has taken the lease since the
-		// elector last looked, it reads his Lease and releases that.
+		// elector last looked, it reads that new Lease and releases it.
 	})
 	if err != nil {
 		return err
 	}
-	electing, stop := context.WithCancel(ctx)
+	// One context for both: each ends when the other does. The elector returns when it no longer leads.
+	running, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		elector.Run(electing)
-	}()
-	defer func() {
-		stop()
-		<-ended
+		defer stop()
+		elector.Run(running)
 	}()
 	select {
-	case <-ended: // of which ctx is the cause, unless a term ended as it began
-	case leading := <-led:
-		err = c.term(leading)
+	case <-ended: // without having led, or no longer
+	case <-led:
+		err = c.term(running)
 	}
+	stop()
+	<-ended
 	switch {
 	case ctx.Err() != nil && !fence.IsFenced(err):
 		return nil // as it was asked to
