@@ -110,12 +110,9 @@ func (c *candidate) term(ctx context.Context) error {
 	}
 	// The epoch is spec.leaseTransitions: 0 if client-go has created the Lease, as it does for the very first leader, and
 	// again if the Lease was deleted since. So it is no token by itself: the uid and the holder belong to it.
-	token := fence.OfLease(lease)
-	if token.Holder != c.identity {
-		return errLost
-	}
-	if _, err := token.HeaderValue(); err != nil {
-		return fmt.Errorf("the Lease is not a Regent shard's, nothing would be fenced: %w", err)
+	token, err := fence.Acquired(lease, c.identity)
+	if err != nil {
+		return err
 	}
 	c.current.Set(token)
 	// When the work has ended, and not in OnStoppedLeading. A write that is on its way then was decided in this term: it

@@ -3,6 +3,10 @@ package fence
 import (
 	"net/http"
 	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 type recorded struct{ sent *http.Request }
@@ -39,5 +43,34 @@ func TestAContextCarriesAToken(t *testing.T) {
 	}
 	if got := From(With(t.Context(), sound)); got != sound {
 		t.Errorf("got %v", got)
+	}
+}
+
+func TestATokenIsOfALeaseThatIsOnesOwn(t *testing.T) {
+	lease := func(change func(*coordinationv1.Lease)) *coordinationv1.Lease {
+		l := &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: sound.Namespace, Name: sound.Name, UID: sound.UID, Annotations: map[string]string{"kcp.io/cluster": sound.Cluster.String()},
+			},
+			Spec: coordinationv1.LeaseSpec{HolderIdentity: &sound.Holder, LeaseTransitions: ptr.To(int32(sound.Epoch))},
+		}
+		change(l)
+		return l
+	}
+	if got, err := Acquired(lease(func(*coordinationv1.Lease) {}), sound.Holder); err != nil || got != sound {
+		t.Errorf("%v, %v", got, err)
+	}
+	first, err := Acquired(lease(func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = nil }), sound.Holder)
+	if err != nil || first.Epoch != 0 {
+		t.Errorf("as client-go creates it: %v, %v", first, err)
+	}
+	for name, change := range map[string]func(*coordinationv1.Lease){
+		"held by another":            func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ptr.To("another") },
+		"held by nobody":             func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = nil },
+		"of another kind of cluster": func(l *coordinationv1.Lease) { l.Annotations = nil },
+	} {
+		if got, err := Acquired(lease(change), sound.Holder); err == nil || !got.IsZero() {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }

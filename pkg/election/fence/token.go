@@ -33,8 +33,22 @@ type Token struct {
 	Epoch int64
 }
 
-// OfLease returns the token of the term that a Lease shows, as it was read from a shard: the annotation kcp.io/cluster
-// says where it lives. Without a holder it is no token of a term, and has no HeaderValue.
+// Acquired returns the token of the term that identity has just begun, from the Lease as it was read from a shard after it
+// was acquired. It fails if the Lease shows another holder, as the term is over then, and if it is not one of a shard
+// that fences. Ask once for each term, before the work begins: a token that follows the Lease proves nothing.
+func Acquired(lease *coordinationv1.Lease, identity string) (Token, error) {
+	t := OfLease(lease)
+	if t.Holder != identity {
+		return Token{}, fmt.Errorf("the term is over: Lease %s/%s is held by %q in epoch %d, not by %q", t.Namespace, t.Name, t.Holder, t.Epoch, identity)
+	}
+	if err := t.validate(); err != nil {
+		return Token{}, fmt.Errorf("writes under Lease %s/%s cannot be fenced, is it one of a Regent shard? %w", t.Namespace, t.Name, err)
+	}
+	return t, nil
+}
+
+// OfLease returns what a Lease shows, whoever holds it: the annotation kcp.io/cluster says where it lives. Without a holder
+// it is no token of a term. To begin a term, use Acquired.
 func OfLease(lease *coordinationv1.Lease) Token {
 	return Token{
 		Cluster: logicalcluster.From(lease), Namespace: lease.Namespace, Name: lease.Name, UID: lease.UID,

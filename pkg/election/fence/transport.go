@@ -33,7 +33,8 @@ type Current struct{ token atomic.Pointer[Token] }
 // Set begins a term.
 func (c *Current) Set(t Token) { c.token.Store(&t) }
 
-// Clear ends the term: writes fail with ErrNoTerm.
+// Clear is for when a term's work has ended, not for when the term has: a write that is under way then was decided in the
+// term and keeps its token, and the server lets it pass or refuses it. From here on writes fail with ErrNoTerm.
 func (c *Current) Clear() { c.token.Store(nil) }
 
 // Source implements Source.

@@ -3,11 +3,11 @@ package apis
 import (
 	"fmt"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/regent-project/regent/pkg/election/fence"
-	"github.com/regent-project/regent/pkg/server/apis/coordination"
 	"github.com/regent-project/regent/pkg/server/storage"
 )
 
@@ -33,11 +33,19 @@ var table = []entry{
 	{Resource: Resource{gvr("", "v1", "secrets"), "Secret", true}, mediaType: runtime.ContentTypeProtobuf},
 	// Events are written often, expire by themselves, and few read them.
 	{Resource: Resource{gvr("", "v1", "events"), "Event", true}, mediaType: runtime.ContentTypeProtobuf, uncached: true},
-	{Resource: Resource{gvr("coordination.k8s.io", "v1", "leases"), "Lease", true}, mediaType: runtime.ContentTypeProtobuf, term: coordination.Term},
+	{Resource: Resource{gvr("coordination.k8s.io", "v1", "leases"), "Lease", true}, mediaType: runtime.ContentTypeProtobuf, term: termOf},
 	{Resource: Resource{gvr("coordination.k8s.io", "v1beta1", "leasecandidates"), "LeaseCandidate", true}, mediaType: runtime.ContentTypeProtobuf},
 	// kcp's types have no protobuf encoding.
 	{Resource: Resource{gvr("tenancy.kcp.io", "v1alpha1", "workspaces"), "Workspace", false}, mediaType: runtime.ContentTypeJSON},
 	{Resource: Resource{gvr("core.kcp.io", "v1alpha1", "logicalclusters"), "LogicalCluster", false}, mediaType: runtime.ContentTypeJSON},
+}
+
+// termOf is what a stored Lease shows.
+func termOf(lease runtime.Object) fence.Token {
+	if l, ok := lease.(*coordinationv1.Lease); ok {
+		return fence.OfLease(l)
+	}
+	return fence.Token{}
 }
 
 func gvr(group, version, resource string) schema.GroupVersionResource {

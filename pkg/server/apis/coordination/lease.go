@@ -10,7 +10,6 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/regent-project/regent/pkg/election/fence"
 	"github.com/regent-project/regent/pkg/server/apis/resource"
 )
 
@@ -73,13 +72,4 @@ func validateStrategy(strategy coordinationv1.CoordinatedLeaseStrategy, path *fi
 		errs = append(errs, field.Invalid(path, strategy, "the domain is reserved for Kubernetes"))
 	}
 	return errs
-}
-
-// Term is what a stored Lease shows.
-func Term(lease runtime.Object) fence.Token {
-	l, ok := lease.(*coordinationv1.Lease)
-	if !ok {
-		return fence.Token{}
-	}
-	return fence.OfLease(l)
 }
