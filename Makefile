@@ -79,7 +79,7 @@ tidy:
 	@for m in $(TOOLS); do (cd test/tools/$$m && echo "$$m: $(GO) mod tidy -diff" && $(GO) mod tidy -diff) || exit 1; done
 
 .PHONY: bench
-bench: ## measure start, memory, takeover, supervision and a thousand terms (about 20 minutes)
+bench: ## measure start, memory, takeover, fencing, supervision and a thousand terms (about 25 minutes)
 	$(GO) test -run '^$$' -bench . -benchtime 3x -timeout 30m ./test/e2e
 	$(GO) test -run '^$$' -bench . -benchtime 10x -timeout 30m ./pkg/controllers/supervisor ./pkg/server
 	$(GO) test -run TestTermsLeaveNothingBehind -v -count=1 -timeout 30m ./pkg/server -terms=1000
