@@ -241,8 +241,8 @@ func (r *replica) get(t testing.TB, path string) int {
 	return resp.StatusCode
 }
 
-// adminIn returns a client with the admin's credentials, for a logical cluster.
-func (r *replica) adminIn(t testing.TB, cluster logicalcluster.Name) kubernetes.Interface {
+// adminConfig has the admin's credentials, for a logical cluster.
+func (r *replica) adminConfig(t testing.TB, cluster logicalcluster.Name) *rest.Config {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(r.root, kubeconfigFile))
 	if err != nil {
@@ -252,7 +252,13 @@ func (r *replica) adminIn(t testing.TB, cluster logicalcluster.Name) kubernetes.
 	if !cluster.Empty() {
 		config.Host += clusters.RequestPath(cluster)
 	}
-	client, err := kubernetes.NewForConfig(config)
+	return config
+}
+
+// adminIn returns a client with the admin's credentials, for a logical cluster.
+func (r *replica) adminIn(t testing.TB, cluster logicalcluster.Name) kubernetes.Interface {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(r.adminConfig(t, cluster))
 	if err != nil {
 		t.Fatal(err)
 	}
