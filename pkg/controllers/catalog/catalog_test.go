@@ -1,20 +1,13 @@
 package catalog
 
 import (
-	"errors"
-	"net/http"
 	"slices"
 	"testing"
 
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/gentype"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
 
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
@@ -22,6 +15,7 @@ import (
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/controllers/bootstrap"
 	"github.com/regent-project/regent/pkg/controllers/controllertest"
+	"github.com/regent-project/regent/pkg/election/fence"
 	"github.com/regent-project/regent/pkg/server/clusters"
 )
 
@@ -59,7 +53,7 @@ func TestEveryControllerKeepsTheContractWhileTheStoreCannotBeReached(t *testing.
 		t.Fatal(err)
 	}
 	for _, d := range registry.Scoped(controllers.LeaderOnly) {
-		t.Run(d.Name, func(t *testing.T) { controllertest.Check(t, d, unreachable) })
+		t.Run(d.Name, func(t *testing.T) { new(controllertest.Server).Check(t, d, unreachable) })
 	}
 }
 
@@ -75,24 +69,8 @@ func TestBootstrapIsNotReadyWhileTheStoreCannotBeReached(t *testing.T) {
 	}
 }
 
-var errRefused = errors.New("connection refused")
-
-type refusing struct{}
-
-func (refusing) RoundTrip(*http.Request) (*http.Response, error) { return nil, errRefused }
-
 // unreachable has informers that hold something to do for everybody, and clients of which every call fails.
 func unreachable(t *testing.T) controllers.Deps {
-	config := &rest.Config{Host: "http://127.0.0.1"}
-	client := &http.Client{Transport: clusters.Transport(refusing{})}
-	kube, err := kubernetes.NewForConfigAndClient(config, client)
-	if err != nil {
-		t.Fatal(err)
-	}
-	meta, err := metadata.NewForConfigAndClient(config, client)
-	if err != nil {
-		t.Fatal(err)
-	}
 	namespaces := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 	secrets := schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 	now := metav1.Unix(1000, 0)
@@ -106,13 +84,7 @@ func unreachable(t *testing.T) controllers.Deps {
 	orphaned := in("root", "s")
 	orphaned.Namespace, orphaned.OwnerReferences = "n", []metav1.OwnerReference{{APIVersion: "v1", Kind: "Secret", Name: "o", UID: "u"}}
 	return controllers.Deps{
-		Clients: controllers.Clients{
-			Kube:       kube,
-			Metadata:   meta,
-			Workspaces: newClient("workspaces", func() *tenancyv1alpha1.Workspace { return &tenancyv1alpha1.Workspace{} }, func() *tenancyv1alpha1.WorkspaceList { return &tenancyv1alpha1.WorkspaceList{} }, kube),
-			LogicalClusters: newClient("logicalclusters", func() *corev1alpha1.LogicalCluster { return &corev1alpha1.LogicalCluster{} },
-				func() *corev1alpha1.LogicalClusterList { return &corev1alpha1.LogicalClusterList{} }, kube),
-		},
+		Clients: new(controllertest.Server).Clients(t, fence.Token{}),
 		Informers: controllers.Informers{
 			Namespaces: controllertest.Informer(t, controllertest.NewSource(&corev1.Namespace{
 				ObjectMeta: terminating, Spec: corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{corev1.FinalizerKubernetes}},
@@ -130,8 +102,4 @@ func unreachable(t *testing.T) controllers.Deps {
 		},
 		Resources: []controllers.Resource{{GVR: namespaces, Kind: "Namespace"}, {GVR: secrets, Kind: "Secret", Namespaced: true}},
 	}
-}
-
-func newClient[T clusters.Object, L runtime.Object](resource string, newObject func() T, newList func() L, kube kubernetes.Interface) *gentype.ClientWithList[T, L] {
-	return gentype.NewClientWithList[T, L](resource, kube.CoreV1().RESTClient(), metav1.ParameterCodec, "", newObject, newList)
 }

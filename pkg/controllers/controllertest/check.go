@@ -3,6 +3,7 @@ package controllertest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"runtime"
 	"testing"
@@ -11,6 +12,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/election/fence"
+	"github.com/regent-project/regent/pkg/server/clusters"
 )
 
 const (
@@ -25,10 +28,11 @@ const (
 // before, returns nil or the context's error, and leaves no goroutine and no event handler behind; the constructor
 // starts none of either.
 //
-// newDeps is called once. Its informers should be running and synced (see Informer), its clients may be fakes.
+// newDeps is called once. Its informers should be running and synced (see Informer), its clients may be fakes: of what is
+// written with which token Check knows only if they are a Server's, see Server.Check. Each term has a token of its own.
 func Check(t *testing.T, d controllers.Descriptor, newDeps func(t *testing.T) controllers.Deps) {
 	t.Helper()
-	check(t, d, newDeps(t))
+	check(t, d, newDeps(t), nil)
 }
 
 // failer is what of a test Check uses.
@@ -39,11 +43,39 @@ type failer interface {
 	Fatalf(format string, args ...any)
 }
 
-func check(t failer, d controllers.Descriptor, deps controllers.Deps) {
+// check does without a server if s is nil.
+func check(t failer, d controllers.Descriptor, deps controllers.Deps, s *Server) {
 	t.Helper()
-	term(t, "the first term", d, deps, settle)
-	term(t, "the second term", d, deps, settle)
-	term(t, "a term that is over already", d, deps, 0)
+	for i, of := range []struct {
+		name   string
+		length time.Duration
+	}{
+		{"the first term", settle}, {"the second term", settle}, {"a term that is over already", 0},
+	} {
+		if d.Scope == controllers.LeaderOnly {
+			deps.Token = tokenOf(int64(i + 1))
+		}
+		if s == nil {
+			term(t, of.name, d, deps, of.length)
+			continue
+		}
+		var err error
+		if deps.Clients, err = s.begin(deps.Token); err != nil {
+			t.Fatalf("make clients: %v", err)
+		}
+		term(t, of.name, d, deps, of.length)
+	if breaches := s.end(); len(breaches) > 0 {
+			t.Errorf("%s: %s made writes that do not carry its term's token: it must write with the clients of its Deps only: %q", of.name, d.Name, breaches)
+		}
+	}
+}
+
+// tokenOf is the token of a term.
+func tokenOf(epoch int64) fence.Token {
+	return fence.Token{
+		Cluster: clusters.SystemAdmin, Namespace: "kube-system", Name: "controllertest",
+		UID: "some-uid", Holder: fmt.Sprintf("holder-%d", epoch), Epoch: epoch,
+	}
 }
 
 // term runs the controller for so long; not at all: with a context that has ended.

@@ -14,8 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
+	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
+
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/controllers/loop"
+	"github.com/regent-project/regent/pkg/election/fence"
 	"github.com/regent-project/regent/pkg/server/clusters"
 )
 
@@ -52,6 +56,15 @@ func TestCheckPassesAControllerMadeOfALoop(t *testing.T) {
 
 func TestCheckFindsEachBreachOfTheContract(t *testing.T) {
 	ignore := func(_, _ *corev1.Namespace) {}
+	var server Server
+	remove := func(ctx context.Context, clients controllers.Clients) {
+		err := clients.Kube.CoreV1().ConfigMaps("n").Delete(clusters.With(context.WithoutCancel(ctx), "root"), "x", metav1.DeleteOptions{})
+		if !errors.Is(err, ErrRefused) {
+			t.Errorf("a write came to %v", err)
+		}
+	}
+	untokened := server.Clients(t, fence.Token{})
+	var kept []controllers.Clients
 	for name, c := range map[string]struct {
 		want  string
 		newer func(ctx context.Context, deps controllers.Deps, undo func(func())) (controllers.Controller, error)
@@ -85,6 +98,17 @@ func TestCheckFindsEachBreachOfTheContract(t *testing.T) {
 				return nil
 			}), nil
 		}},
+		"writes without the token": {"the first term: faulty made writes that do not carry its term's token", func(context.Context, controllers.Deps, func(func())) (controllers.Controller, error) {
+			return runFunc(func(ctx context.Context) error { remove(ctx, untokened); <-ctx.Done(); return nil }), nil
+		}},
+		"writes with the last term's token": {"the second term: faulty made writes that do not carry its term's token", func(_ context.Context, deps controllers.Deps, _ func(func())) (controllers.Controller, error) {
+			kept = append(kept, deps.Clients)
+			return runFunc(func(ctx context.Context) error { remove(ctx, kept[0]); <-ctx.Done(); return nil }), nil
+		}},
+		"writes when constructed": {"the first term: faulty made writes that do not carry its term's token", func(ctx context.Context, _ controllers.Deps, _ func(func())) (controllers.Controller, error) {
+			remove(ctx, untokened)
+			return runFunc(func(ctx context.Context) error { <-ctx.Done(); return nil }), nil
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			deps := newDeps(t)
@@ -98,7 +122,7 @@ func TestCheckFindsEachBreachOfTheContract(t *testing.T) {
 					New: func(ctx context.Context, deps controllers.Deps) (controllers.Controller, error) {
 						return c.newer(ctx, deps, func(f func()) { undos = append(undos, f) })
 					},
-				}, deps)
+				}, deps, &server)
 			}()
 			<-done
 			for _, undo := range undos {
@@ -109,6 +133,49 @@ func TestCheckFindsEachBreachOfTheContract(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestCheckPassesAControllerThatWritesWithItsClients(t *testing.T) {
+	var server Server
+	untokened := server.Clients(t, fence.Token{})
+	descriptor := controllers.Descriptor{Name: "sound", New: func(_ context.Context, deps controllers.Deps) (controllers.Controller, error) {
+		return runFunc(func(ctx context.Context) error {
+			in := clusters.With(context.WithoutCancel(ctx), "root")
+			for _, err := range writeWithAll(in, deps.Clients) {
+				if !errors.Is(err, ErrRefused) {
+					t.Errorf("a write came to %v", err)
+				}
+			}
+			// A read needs no token.
+			if _, err := untokened.Kube.CoreV1().ConfigMaps("n").Get(in, "x", metav1.GetOptions{}); !errors.Is(err, ErrRefused) {
+				t.Errorf("a read came to %v", err)
+			}
+			<-ctx.Done()
+			return nil
+		}), nil
+	}}
+	const terms, clients = 3, 5
+	for _, scope := range []controllers.Scope{controllers.LeaderOnly, controllers.EveryReplica} {
+		descriptor.Scope, server.writes = scope, 0
+		server.Check(t, descriptor, newDeps)
+		if server.writes != terms*clients {
+			t.Errorf("%s: the server saw %d writes, want %d", scope, server.writes, terms*clients)
+		}
+	}
+}
+
+// writeWithAll makes one write with each client.
+func writeWithAll(ctx context.Context, c controllers.Clients) (errs []error) {
+	configMaps := corev1.SchemeGroupVersion.WithResource("configmaps")
+	_, err := c.Workspaces.Create(ctx, &tenancyv1alpha1.Workspace{}, metav1.CreateOptions{})
+	errs = append(errs, err)
+	_, err = c.LogicalClusters.Create(ctx, &corev1alpha1.LogicalCluster{}, metav1.CreateOptions{})
+	return append(
+		errs, err,
+		c.Kube.CoreV1().ConfigMaps("n").Delete(ctx, "x", metav1.DeleteOptions{}),
+		c.Dynamic.Resource(configMaps).Namespace("n").Delete(ctx, "x", metav1.DeleteOptions{}),
+		c.Metadata.Resource(configMaps).Namespace("n").Delete(ctx, "x", metav1.DeleteOptions{}),
+	)
 }
 
 func TestCheckPassesAControllerThatStopsSlowly(t *testing.T) {

@@ -1,0 +1,150 @@
+package controllertest
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
+	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/gentype"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+
+	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/election/fence"
+	"github.com/regent-project/regent/pkg/server/clusters"
+)
+
+// ErrRefused is what every request to a Server comes to.
+var ErrRefused = errors.New("connection refused")
+
+// Server plays the server's side of clients. It answers nothing, like one that cannot be reached, but sees which token
+// each write carries. There is no network in between, whose goroutines Check would take for a controller's. The zero
+// Server can be used.
+type Server struct {
+	mu       sync.Mutex
+	term     fence.Token
+	writes   int
+	breaches []string
+}
+
+// Check is Check for a controller that writes through s: what newDeps returns is given the clients of each term, with a
+// token of its own. It also holds the controller to writing with these only: no write that reaches s may carry another
+// term's token, or none. Clients that the controller gets from elsewhere should be s.Clients too, without a token.
+func (s *Server) Check(t *testing.T, d controllers.Descriptor, newDeps func(t *testing.T) controllers.Deps) {
+	t.Helper()
+	check(t, d, newDeps(t), s)
+}
+
+// Clients returns clients of s. With the zero Token their writes carry none.
+func (s *Server) Clients(t testing.TB, token fence.Token) controllers.Clients {
+	t.Helper()
+	out, err := s.clients(token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// begin begins a term, and returns its clients.
+func (s *Server) begin(token fence.Token) (controllers.Clients, error) {
+	s.mu.Lock()
+	s.term = token
+	s.mu.Unlock()
+	return s.clients(token)
+}
+
+// end returns the writes since the last time that did not carry the token of their term.
+func (s *Server) end() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	breaches := s.breaches
+	s.breaches = nil
+	return breaches
+}
+
+// RoundTrip implements http.RoundTripper.
+func (s *Server) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Body != nil {
+		_ = req.Body.Close()
+	}
+	if req.Method != http.MethodGet && req.Method != http.MethodHead && req.Method != http.MethodOptions {
+		s.note(req)
+	}
+	return nil, ErrRefused
+}
+
+// note takes down a write.
+func (s *Server) note(req *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.writes++
+	token, err := fence.Parse(req.Header.Values(fence.Header))
+	if err != nil || token != s.term {
+		s.breaches = append(s.breaches, fmt.Sprintf("%s %s with the token %v, want %v", req.Method, req.URL.Path, token, s.term))
+	}
+}
+
+func (s *Server) clients(token fence.Token) (controllers.Clients, error) {
+	config := &rest.Config{Host: "http://127.0.0.1", QPS: -1}
+	client := &http.Client{Transport: clusters.Transport(fence.Transport(fence.Of(token))(s))}
+	kube, err := kubernetes.NewForConfigAndClient(config, client)
+	if err != nil {
+		return controllers.Clients{}, err
+	}
+	dyn, err := dynamic.NewForConfigAndClient(config, client)
+	if err != nil {
+		return controllers.Clients{}, err
+	}
+	meta, err := metadata.NewForConfigAndClient(config, client)
+	if err != nil {
+		return controllers.Clients{}, err
+	}
+	tenancy, err := restClient(config, client, tenancyv1alpha1.SchemeGroupVersion)
+	if err != nil {
+		return controllers.Clients{}, err
+	}
+	core, err := restClient(config, client, corev1alpha1.SchemeGroupVersion)
+	if err != nil {
+		return controllers.Clients{}, err
+	}
+	return controllers.Clients{
+		Kube: kube, Dynamic: dyn, Metadata: meta,
+		Workspaces: gentype.NewClientWithList("workspaces", tenancy, parameters, "",
+			func() *tenancyv1alpha1.Workspace { return &tenancyv1alpha1.Workspace{} },
+			func() *tenancyv1alpha1.WorkspaceList { return &tenancyv1alpha1.WorkspaceList{} }),
+		LogicalClusters: gentype.NewClientWithList("logicalclusters", core, parameters, "",
+			func() *corev1alpha1.LogicalCluster { return &corev1alpha1.LogicalCluster{} },
+			func() *corev1alpha1.LogicalClusterList { return &corev1alpha1.LogicalClusterList{} }),
+	}, nil
+}
+
+// restClient returns a client for a group version of kcp's.
+func restClient(config *rest.Config, client *http.Client, gv schema.GroupVersion) (rest.Interface, error) {
+	config = rest.CopyConfig(config)
+	config.GroupVersion, config.APIPath, config.NegotiatedSerializer = &gv, "/apis", serializer.NewCodecFactory(scheme).WithoutConversion()
+	return rest.RESTClientForConfigAndClient(config, client)
+}
+
+var (
+	scheme     = newScheme()
+	parameters = runtime.NewParameterCodec(scheme)
+)
+
+func newScheme() *runtime.Scheme {
+	out := runtime.NewScheme()
+	metav1.AddToGroupVersion(out, schema.GroupVersion{Version: "v1"})
+	utilruntime.Must(tenancyv1alpha1.AddToScheme(out))
+	utilruntime.Must(corev1alpha1.AddToScheme(out))
+	return out
+}
