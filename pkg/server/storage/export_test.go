@@ -14,18 +14,27 @@ type paused struct {
 	pause func()
 }
 
-func (p paused) Txn(ctx context.Context) clientv3.Txn { return &pausedTxn{p.KV.Txn(ctx), p.pause} }
+func (p paused) Txn(ctx context.Context) clientv3.Txn {
+	return &pausedTxn{Txn: p.KV.Txn(ctx), pause: p.pause}
+}
 
 type pausedTxn struct {
 	clientv3.Txn
-	pause func()
+	pause  func()
+	writes bool
 }
 
-func (t *pausedTxn) If(cs ...clientv3.Cmp) clientv3.Txn   { t.Txn = t.Txn.If(cs...); return t }
+func (t *pausedTxn) If(cs ...clientv3.Cmp) clientv3.Txn {
+	t.Txn, t.writes = t.Txn.If(cs...), true
+	return t
+}
+
 func (t *pausedTxn) Then(ops ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Then(ops...); return t }
 func (t *pausedTxn) Else(ops ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Else(ops...); return t }
 
 func (t *pausedTxn) Commit() (*clientv3.TxnResponse, error) {
-	t.pause()
+	if t.writes { // it only reads otherwise
+		t.pause()
+	}
 	return t.Txn.Commit()
 }

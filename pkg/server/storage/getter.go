@@ -1,11 +1,13 @@
 package storage
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -95,15 +97,24 @@ func (g *Getter) decorator(encoding Encoding) generic.StorageDecorator {
 		newFunc, newListFunc func() runtime.Object, attrs storage.AttrFunc, triggers storage.IndexerFuncs, indexers *cache.Indexers,
 	) (storage.Interface, factory.DestroyFunc, error) {
 		versioner := storage.APIObjectVersioner{}
+		decoder, transformer := etcd3.NewDefaultDecoder(config.Codec, versioner), g.transformer(config.GroupResource)
 		store, err := etcd3.New(
 			g.client.etcd, g.client.compactor, config.Codec, newFunc, newListFunc, config.Prefix, prefix, config.GroupResource,
-			g.transformer(config.GroupResource), config.LeaseManagerConfig, etcd3.NewDefaultDecoder(config.Codec, versioner), versioner,
+			transformer, config.LeaseManagerConfig, decoder, versioner,
 		)
 		if err != nil {
 			return nil, nil, fmt.Errorf("store of %s: %w", config.GroupResource, err)
 		}
 		if encoding.Term != nil {
-			g.client.guard.terms.leases.Store(&leases{store: store, newFunc: newFunc, term: encoding.Term, prefix: prefix, root: config.Prefix})
+			decode := func(ctx context.Context, kv *mvccpb.KeyValue) (runtime.Object, error) {
+				data, _, err := transformer.TransformFromStorage(ctx, kv.Value, value.DefaultContext(kv.Key))
+				if err != nil {
+					return nil, err
+				}
+				object := newFunc()
+				return object, decoder.Decode(data, object, kv.ModRevision)
+			}
+			g.client.guard.terms.leases.Store(&leases{decode: decode, term: encoding.Term, prefix: prefix, root: config.Prefix})
 		}
 		guarded := &fenced{Interface: &stream{Interface: store, resource: config.GroupResource.String()}, guard: g.client.guard, leases: encoding.Term != nil}
 		stamped := &stamp{Interface: guarded, prefix: prefix}

@@ -3,7 +3,6 @@ package storage
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -83,21 +82,33 @@ func (g *guard) write(ctx context.Context, token fence.Token, c change) (kuberne
 		return kubernetes.PutResponse{}, err
 	}
 	revision, known := g.terms.revision(token)
-	for range maxGuardTries {
-		if !known {
-			if revision, err = g.reread(ctx, token); err != nil {
-				return kubernetes.PutResponse{}, err
-			}
+	if !known {
+		if revision, err = g.reread(ctx, token); err != nil {
+			return kubernetes.PutResponse{}, err
 		}
-		resp, held, err := g.commit(ctx, c, lease, revision)
+	}
+	for range maxGuardTries {
+		resp, err := g.commit(ctx, c, lease, revision)
 		if err != nil {
 			return kubernetes.PutResponse{}, err
 		}
-		if resp.Succeeded || held {
+		if resp.Succeeded {
 			noteDecided(ctx)
 			return resp, nil
 		}
-		known = false
+		was, err := g.look(ctx, lease, c.key)
+		if err != nil {
+			return kubernetes.PutResponse{}, err
+		}
+		held, err := g.hold(ctx, token, was.lease)
+		if err != nil {
+			return kubernetes.PutResponse{}, err
+		}
+		if held == revision { // so it is the object that was not as expected
+			noteDecided(ctx)
+			return kubernetes.PutResponse{KV: was.object, Revision: was.revision}, nil
+		}
+		revision = held
 		guardRetries.Inc()
 	}
 	return kubernetes.PutResponse{}, apierrors.NewTimeoutError(fmt.Sprintf(
@@ -105,34 +116,41 @@ func (g *guard) write(ctx context.Context, token fence.Token, c change) (kuberne
 		token.Namespace, token.Name, maxGuardTries), 1)
 }
 
-// commit is one transaction. held is whether the lease was at its revision; then it is the object that was not.
-func (g *guard) commit(ctx context.Context, c change, lease string, revision int64) (_ kubernetes.PutResponse, held bool, _ error) {
+// commit is one transaction. It does not ask what stood in its way: that would cost every write something, and few fail.
+func (g *guard) commit(ctx context.Context, c change, lease string, revision int64) (kubernetes.PutResponse, error) {
 	ctx, done := g.next.begin(ctx)
 	defer done()
 	resp, err := g.kv.Txn(ctx).If(
 		clientv3.Compare(clientv3.ModRevision(c.key), "=", c.expected),
 		clientv3.Compare(clientv3.ModRevision(lease), "=", revision),
-	).Then(c.op).Else(
-		clientv3.OpGet(lease, clientv3.WithKeysOnly()), clientv3.OpGet(c.key),
-	).Commit()
+	).Then(c.op).Commit()
 	if err != nil {
-		return kubernetes.PutResponse{}, false, err
+		return kubernetes.PutResponse{}, err
 	}
-	out := kubernetes.PutResponse{Succeeded: resp.Succeeded, Revision: resp.Header.Revision}
-	if resp.Succeeded {
-		return out, true, nil
-	}
-	out.KV = only(resp.Responses[1].GetResponseRange().Kvs)
-	kept := only(resp.Responses[0].GetResponseRange().Kvs)
-	return out, kept != nil && kept.ModRevision == revision, nil
+	return kubernetes.PutResponse{Succeeded: resp.Succeeded, Revision: resp.Header.Revision}, nil
 }
 
-// only is the one key that was read, nil if it does not exist.
-func only(kvs []*mvccpb.KeyValue) *mvccpb.KeyValue {
-	if len(kvs) == 0 {
+// seen is what two keys hold at one revision; nil: they do not exist.
+type seen struct {
+	lease, object *mvccpb.KeyValue
+	revision      int64
+}
+
+// look reads what stood in the way of a transaction. A lease that is at a revision now was not beyond it then.
+func (g *guard) look(ctx context.Context, lease, object string) (seen, error) {
+	ctx, done := g.next.begin(ctx)
+	defer done()
+	resp, err := g.kv.Txn(ctx).Then(clientv3.OpGet(lease), clientv3.OpGet(object)).Commit()
+	if err != nil {
+		return seen{}, err
+	}
+	only := func(i int) *mvccpb.KeyValue {
+		if kvs := resp.Responses[i].GetResponseRange().Kvs; len(kvs) > 0 {
+			return kvs[0]
+		}
 		return nil
 	}
-	return kvs[0]
+	return seen{only(0), only(1), resp.Header.Revision}, nil
 }
 
 // check is for writes that etcd need not be told of: whether the token's term goes on, in view of a read that begins now.
@@ -144,15 +162,30 @@ func (g *guard) check(ctx context.Context, token fence.Token) error {
 
 // reread reads the token's lease, linearizably, and returns its revision if it shows the token's term.
 func (g *guard) reread(ctx context.Context, token fence.Token) (int64, error) {
-	began := time.Now()
-	shown, revision, err := g.terms.read(ctx, token)
+	lease, err := g.terms.find(token)
 	if err != nil {
-		return 0, fmt.Errorf("cannot read the Lease of the fencing token, after %v: %w", time.Since(began).Round(time.Millisecond), err)
+		return 0, err
+	}
+	resp, err := g.next.Get(ctx, lease, kubernetes.GetOptions{})
+	if err != nil {
+		return 0, fmt.Errorf("cannot read the Lease of the fencing token: %w", err)
+	}
+	return g.hold(ctx, token, resp.KV)
+}
+
+// hold returns the revision of a lease, as it was read, if it shows the token's term. Otherwise the error refuses the write.
+func (g *guard) hold(ctx context.Context, token fence.Token, lease *mvccpb.KeyValue) (int64, error) {
+	var shown fence.Token
+	if lease != nil {
+		var err error
+		if shown, err = g.terms.read(ctx, lease); err != nil {
+			return 0, err
+		}
 	}
 	if shown != token {
 		return 0, refuse(ctx, token, shown)
 	}
-	return revision, nil
+	return lease.ModRevision, nil
 }
 
 var _ kubernetes.Interface = (*guard)(nil)

@@ -3,10 +3,12 @@ package storage
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path"
 	"sync"
 	"sync/atomic"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/utils/lru"
@@ -34,13 +36,13 @@ type sighting struct {
 	revision int64
 }
 
-// leases are the stored objects that terms are read from.
+// leases says how terms are read from what is stored.
 type leases struct {
-	store   storage.Interface // etcd3's own: what is encrypted is decrypted, and nothing comes from a cache
-	newFunc func() runtime.Object
-	term    func(runtime.Object) fence.Token
-	prefix  string // the resource's
-	root    string // the shard's, in etcd
+	// decode returns the object that a key holds, decrypted.
+	decode func(ctx context.Context, kv *mvccpb.KeyValue) (runtime.Object, error)
+	term   func(runtime.Object) fence.Token
+	prefix string // the resource's
+	root   string // the shard's, in etcd
 }
 
 func newTerms() *terms { return &terms{seen: lru.New(rememberedTerms)} }
@@ -54,56 +56,39 @@ func (t *terms) find(token fence.Token) (string, error) {
 	if l == nil {
 		return "", errNoLeases
 	}
-	key, err := l.key(token)
+	key, err := clusters.StorageKey(l.prefix, l.prefix+"/"+token.Namespace+"/"+token.Name, token.Cluster)
 	if err != nil {
 		return "", err
 	}
 	return path.Join(l.root, key), nil
 }
 
-// key is the storage key of the token's lease.
-func (l *leases) key(token fence.Token) (string, error) {
-	return clusters.StorageKey(l.prefix, l.prefix+"/"+token.Namespace+"/"+token.Name, token.Cluster)
-}
-
-// read returns what the token's lease shows, and at which revision. Without a Lease it is the zero Token.
-func (t *terms) read(ctx context.Context, token fence.Token) (fence.Token, int64, error) {
-	l := t.leases.Load()
-	if l == nil {
-		return fence.Token{}, 0, errNoLeases
-	}
-	key, err := l.key(token)
+// read returns what a lease shows, as it was read from etcd.
+func (t *terms) read(ctx context.Context, kv *mvccpb.KeyValue) (fence.Token, error) {
+	lease, err := t.leases.Load().decode(ctx, kv)
 	if err != nil {
-		return fence.Token{}, 0, err
+		return fence.Token{}, fmt.Errorf("cannot read the Lease of a fencing token at %s: %w", kv.Key, err)
 	}
-	lease := l.newFunc()
-	if err := l.store.Get(ctx, key, storage.GetOptions{}, lease); err != nil {
-		if storage.IsNotFound(err) {
-			return fence.Token{}, 0, nil
-		}
-		return fence.Token{}, 0, err
-	}
-	shown, revision := t.learn(lease)
-	return shown, revision, nil
+	return t.learn(lease), nil
 }
 
 // learn takes in a Lease, as it was read or written, and returns what it shows.
-func (t *terms) learn(lease runtime.Object) (fence.Token, int64) {
+func (t *terms) learn(lease runtime.Object) fence.Token {
 	shown := t.leases.Load().term(lease)
 	version, err := storage.APIObjectVersioner{}.ObjectResourceVersion(lease)
 	if err != nil {
-		return shown, 0
+		return shown
 	}
 	revision := int64(version)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.forgetful {
-		return shown, revision
+		return shown
 	}
 	if last, ok := t.seen.Get(ref(shown)); !ok || last.(sighting).revision < revision {
 		t.seen.Add(ref(shown), sighting{shown, revision})
 	}
-	return shown, revision
+	return shown
 }
 
 // revision is that at which the lease was last seen, if the term it showed was the token's.
