@@ -17,6 +17,7 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/lru"
 
 	"github.com/regent-project/regent/pkg/election/fence"
 	"github.com/regent-project/regent/pkg/server/clusters"
@@ -47,10 +48,34 @@ type tokenFilter struct {
 	// becomes of those that have none.
 	enforced   bool
 	mode       Fencing
+	check      checkToken
 	authorizer authorizer.Authorizer
 	serializer runtime.NegotiatedSerializer
 
-	warned sync.Map // kinds of writes that were logged
+	warned sync.Map   // kinds of writes that were logged
+	parsed *lru.Cache // tokens by header: a term sends the same with every request
+}
+
+// rememberedHeaders bounds what is remembered of headers, which are at most 2 KiB long.
+const rememberedHeaders = 256
+
+func newTokenFilter(election bool, mode Fencing, check checkToken, a authorizer.Authorizer, s runtime.NegotiatedSerializer) *tokenFilter {
+	return &tokenFilter{enforced: election, mode: mode, check: check, authorizer: a, serializer: s, parsed: lru.New(rememberedHeaders)}
+}
+
+// parse is fence.Parse.
+func (f *tokenFilter) parse(values []string) (fence.Token, error) {
+	if len(values) != 1 {
+		return fence.Parse(values)
+	}
+	if token, ok := f.parsed.Get(values[0]); ok {
+		return token.(fence.Token), nil
+	}
+	token, err := fence.Parse(values)
+	if err == nil {
+		f.parsed.Add(values[0], token)
+	}
+	return token, err
 }
 
 func (f *tokenFilter) wrap(next http.Handler) http.Handler {
@@ -69,14 +94,18 @@ func (f *tokenFilter) wrap(next http.Handler) http.Handler {
 // fenced.
 func (f *tokenFilter) admit(req *http.Request) (context.Context, error) {
 	ctx := req.Context()
-	token, err := fence.Parse(req.Header.Values(fence.Header))
+	token, err := f.parse(req.Header.Values(fence.Header))
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	if !token.IsZero() {
-		return storage.WithDisclosure(fence.With(ctx, token), f.mayGet), nil
-	}
 	info, ok := request.RequestInfoFrom(ctx)
+	if !token.IsZero() {
+		ctx = storage.WithDisclosure(fence.With(ctx, token), f.mayGet)
+		if ok && info.Verb == "deletecollection" { // it may be empty, and then nothing gets to storage
+			return ctx, f.check.of(ctx)
+		}
+		return ctx, nil
+	}
 	if !ok || !info.IsResourceRequest || !slices.Contains(writes, info.Verb) {
 		return ctx, nil
 	}
@@ -117,10 +146,20 @@ func (f *tokenFilter) mayGet(ctx context.Context, token fence.Token) bool {
 	return err == nil && decision == authorizer.DecisionAllow
 }
 
-// dryRunFence refuses dry-runs of a term that is over: they never get to storage, and one that succeeds must not tell a
-// leader that its write would.
-type dryRunFence struct {
-	check func(context.Context) error
+// dryRunFence refuses dry-runs of a term that is over, which never get to storage: one that succeeds must not tell a leader
+// that its write would.
+type dryRunFence struct{ check checkToken }
+
+// checkToken returns an error for which fence.IsFenced holds if the token in ctx is of a term that is over.
+type checkToken func(ctx context.Context) error
+
+// of is the answer to a write that need not get to storage, and is not held to its token there.
+func (c checkToken) of(ctx context.Context) error {
+	err := c(ctx)
+	if err == nil || fence.IsFenced(err) {
+		return err
+	}
+	return apierrors.NewInternalError(fmt.Errorf("cannot check the fencing token: %w", err))
 }
 
 // Handles implements admission.Interface.
@@ -131,13 +170,7 @@ func (d *dryRunFence) Validate(ctx context.Context, a admission.Attributes, _ ad
 	if !a.IsDryRun() {
 		return nil
 	}
-	if err := d.check(ctx); err != nil {
-		if fence.IsFenced(err) {
-			return err
-		}
-		return apierrors.NewInternalError(fmt.Errorf("cannot check the fencing token of a dry-run: %w", err))
-	}
-	return nil
+	return d.check.of(ctx)
 }
 
 var unfencedWrites = metrics.NewCounterVec(&metrics.CounterOpts{

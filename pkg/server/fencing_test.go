@@ -45,7 +45,7 @@ func TestARequestsTokenIsInItsContext(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got fence.Token
-			filter := &tokenFilter{serializer: codecs()}
+			filter := newTokenFilter(true, FencingEnforce, nil, nil, codecs())
 			handler := filter.wrap(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { got = fence.From(req.Context()) }))
 			req := httptest.NewRequestWithContext(as(t.Context(), "someone", "create"), http.MethodPost, "/api", nil)
 			for _, h := range c.headers {
@@ -85,7 +85,7 @@ func TestALeadersWriteNeedsAToken(t *testing.T) {
 		{"someone", "create", true, FencingEnforce, false},
 	} {
 		served := false
-		filter := &tokenFilter{enforced: c.election, mode: c.mode, serializer: codecs()}
+		filter := newTokenFilter(c.election, c.mode, nil, nil, codecs())
 		handler := filter.wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served = true }))
 		answer := httptest.NewRecorder()
 		handler.ServeHTTP(answer, httptest.NewRequestWithContext(as(t.Context(), c.user, c.verb), http.MethodPost, "/api", nil))

@@ -55,6 +55,7 @@ var kindsOfWrites = []kindOfWrite{
 
 	{name: "deletion of a collection", verb: "deletecollection", before: create, do: removeAll},
 	{name: "deletion of a collection with a finalizer", verb: "deletecollection", before: createHeld, do: removeAll},
+	{name: "deletion of an empty collection", verb: "deletecollection", before: nothing, do: removeAll, idle: true},
 	{name: "dry-run of the deletion of a collection", verb: "deletecollection", before: create, do: dry(removeAll), idle: true},
 }
 

@@ -77,12 +77,11 @@ func outcome[T kubernetes.PutResponse | kubernetes.DeleteResponse](resp kubernet
 // write makes a change if the token's term is not over. Without success the response has what the key holds.
 func (g *guard) write(ctx context.Context, token fence.Token, c change) (kubernetes.PutResponse, error) {
 	tokensChecked.Inc()
-	lease, err := g.terms.find(token)
+	lease, revision, err := g.terms.last(token)
 	if err != nil {
 		return kubernetes.PutResponse{}, err
 	}
-	revision, known := g.terms.revision(token)
-	if !known {
+	if revision == 0 {
 		if revision, err = g.reread(ctx, token); err != nil {
 			return kubernetes.PutResponse{}, err
 		}
@@ -162,7 +161,7 @@ func (g *guard) check(ctx context.Context, token fence.Token) error {
 
 // reread reads the token's lease, linearizably, and returns its revision if it shows the token's term.
 func (g *guard) reread(ctx context.Context, token fence.Token) (int64, error) {
-	lease, err := g.terms.find(token)
+	lease, _, err := g.terms.last(token)
 	if err != nil {
 		return 0, err
 	}

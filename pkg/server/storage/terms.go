@@ -30,9 +30,10 @@ type terms struct {
 	forgetful bool       // etcd went back: revisions say nothing any more
 }
 
-// sighting is a term and the revision at which its lease showed it.
+// sighting is a term, the etcd key of its lease and the revision at which that showed it.
 type sighting struct {
 	token    fence.Token
+	key      string
 	revision int64
 }
 
@@ -50,8 +51,24 @@ func newTerms() *terms { return &terms{seen: lru.New(rememberedTerms)} }
 // errNoLeases is a server's that does not serve them.
 var errNoLeases = errors.New("this server stores no leases: it cannot check fencing tokens")
 
-// find returns the etcd key of the token's lease.
-func (t *terms) find(token fence.Token) (string, error) {
+// last returns the etcd key of the token's lease, and the revision at which it was last seen; 0 if it was not seen, or did
+// not show the token's term then.
+func (t *terms) last(token fence.Token) (key string, revision int64, _ error) {
+	t.mu.Lock()
+	known, ok := t.seen.Get(ref(token))
+	t.mu.Unlock()
+	if !ok {
+		key, err := t.key(token)
+		return key, 0, err
+	}
+	last := known.(sighting)
+	if last.token != token {
+		return last.key, 0, nil
+	}
+	return last.key, last.revision, nil
+}
+
+func (t *terms) key(token fence.Token) (string, error) {
 	l := t.leases.Load()
 	if l == nil {
 		return "", errNoLeases
@@ -85,21 +102,13 @@ func (t *terms) learn(lease runtime.Object) fence.Token {
 	if t.forgetful {
 		return shown
 	}
-	if last, ok := t.seen.Get(ref(shown)); !ok || last.(sighting).revision < revision {
-		t.seen.Add(ref(shown), sighting{shown, revision})
+	if last, ok := t.seen.Get(ref(shown)); ok && last.(sighting).revision >= revision {
+		return shown
+	}
+	if key, err := t.key(shown); err == nil {
+		t.seen.Add(ref(shown), sighting{shown, key, revision})
 	}
 	return shown
-}
-
-// revision is that at which the lease was last seen, if the term it showed was the token's.
-func (t *terms) revision(token fence.Token) (int64, bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	last, ok := t.seen.Get(ref(token))
-	if !ok || last.(sighting).token != token {
-		return 0, false
-	}
-	return last.(sighting).revision, true
 }
 
 // forget drops all that was seen, and lets nothing be remembered again: revisions that come twice stand for two things.
