@@ -155,9 +155,13 @@ func TestInAnySequenceOfFaultsATermIsAloneAndSomebodyLeadsInTheEnd(t *testing.T)
 	rapid.Check(t, func(rt *rapid.T) {
 		script := draw(rt)
 		slow := time.Duration(rapid.IntRange(0, int(drain/time.Millisecond)-1).Draw(rt, "slow")) * time.Millisecond
+		fenced := rapid.Bool().Draw(rt, "fenced")
 		var broken any
 		synctest.Test(t, func(t *testing.T) {
 			s := &shard{t: t, store: electiontest.NewStore(leaseName), slow: slow}
+			if fenced {
+				s.store.Fence()
+			}
 			for i := range replicas {
 				s.start(i)
 			}

@@ -3,19 +3,27 @@ package server
 import (
 	"context"
 	"encoding/pem"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/rest"
 
+	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/controllers/supervisor"
+	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/election/electiontest"
 	"github.com/regent-project/regent/pkg/election/fence"
 	"github.com/regent-project/regent/pkg/server/clusters"
 )
@@ -152,5 +160,48 @@ func TestATermsClientsCarryItsToken(t *testing.T) {
 			}
 		}
 		done()
+	}
+}
+
+// The first refusal of whatever a term writes ends the term: all that follows would be refused too.
+func TestARefusalEndsTheTerm(t *testing.T) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		responsewriters.ErrorNegotiated(fence.NewRefusal("the term is over"), codecs(), schema.GroupVersion{Version: "v1"}, w, req)
+	}))
+	defer server.Close()
+	cfg := withController(t, config(t, t.TempDir()), func(ctx context.Context, deps controllers.Deps) error {
+		err := deps.Clients.Kube.CoreV1().ConfigMaps("n").Delete(clusters.With(ctx, "aa"), "x", metav1.DeleteOptions{})
+		if !fence.IsFenced(err) {
+			t.Errorf("got %v, want a refusal", err)
+		}
+		<-ctx.Done() // as one does that takes no notice
+		return nil
+	})
+	_ = cfg.Serving.Listener.Close()
+	r := &run{
+		Server: &Server{cfg: cfg, tokens: newInProcess()}, probe: supervisor.NewProbe(), etcd: newEtcdCheck(nil, ""),
+		host: &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{
+			CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+		}},
+	}
+	stood := cfg.Election
+	stood.Name, stood.Cluster, stood.Client = "l", clusters.SystemAdmin, electiontest.NewStore("l").Client()
+	ended := make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	elector, err := election.New(stood)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := elector.Run(ctx, func(ctx context.Context, term election.Term) error {
+		defer func() {
+			ended <- context.Cause(ctx)
+			cancel()
+		}()
+		return r.control(ctx, controllers.LeaderOnly, supervisor.Config{DrainTimeout: time.Second}, term.Token(), "token")
+	}); !errors.Is(err, context.Canceled) {
+		t.Errorf("Run returned %v", err)
+	}
+	if cause := <-ended; !errors.Is(cause, election.Fenced) {
+		t.Errorf("the term ended because %v", cause)
 	}
 }

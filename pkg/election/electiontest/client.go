@@ -12,6 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/regent-project/regent/pkg/election/fence"
 )
 
 // Request is a kind of request.
@@ -112,7 +114,7 @@ func (c *Client) Create(ctx context.Context, lease *coordinationv1.Lease, _ meta
 
 // Update updates the Lease.
 func (c *Client) Update(ctx context.Context, lease *coordinationv1.Lease, _ metav1.UpdateOptions) (*coordinationv1.Lease, error) {
-	return do(ctx, c, Update, func() (*coordinationv1.Lease, error) { return c.store.update(lease) })
+	return do(ctx, c, Update, func() (*coordinationv1.Lease, error) { return c.store.update(fence.From(ctx), lease) })
 }
 
 // Watch tells of every change after a revision.

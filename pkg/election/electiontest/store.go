@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
+
+	"github.com/regent-project/regent/pkg/election/fence"
 )
 
 // Store keeps one Lease. Its methods are the steps of whoever is not under test: they succeed, at once.
@@ -24,6 +26,7 @@ type Store struct {
 	lease    *coordinationv1.Lease // nil: there is none
 	history  []Change
 	grown    chan struct{} // closed at the next change
+	fenced   bool
 }
 
 // Change is one committed write.
@@ -131,11 +134,20 @@ func (s *Store) create(lease *coordinationv1.Lease) (*coordinationv1.Lease, erro
 	return s.commit(watch.Added, s.fresh(lease)), nil
 }
 
+// Fence makes the store one that refuses updates with a token of another term than the Lease shows, as Regent's does.
+func (s *Store) Fence() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fenced = true
+}
+
 // update is a client's update: a compare-and-swap on revision and uid.
-func (s *Store) update(lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+func (s *Store) update(token fence.Token, lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
+	case s.fenced && !token.IsZero() && !s.shows(token):
+		return nil, fence.NewRefusal("the term is over")
 	case s.lease == nil || lease.Name != s.name:
 		return nil, apierrors.NewNotFound(coordinationv1.Resource("leases"), lease.Name)
 	case lease.UID != "" && lease.UID != s.lease.UID:
@@ -146,6 +158,15 @@ func (s *Store) update(lease *coordinationv1.Lease) (*coordinationv1.Lease, erro
 	lease = lease.DeepCopy()
 	lease.UID, lease.CreationTimestamp = s.lease.UID, s.lease.CreationTimestamp
 	return s.commit(watch.Modified, lease), nil
+}
+
+// shows reports whether the Lease shows the token's term.
+func (s *Store) shows(token fence.Token) bool {
+	if s.lease == nil {
+		return false
+	}
+	shown := fence.OfLease(s.lease)
+	return shown.UID == token.UID && shown.Holder == token.Holder && shown.Epoch == token.Epoch
 }
 
 // list is a client's consistent read.

@@ -38,6 +38,8 @@ func TestEachBadValueIsOneLineThatNamesItsFlag(t *testing.T) {
 			o.Etcd.Transport.ServerList = []string{"http://127.0.0.1:1"}
 			o.Etcd.EmbeddedClientPort = 2379
 		}, "--embedded-etcd-client-port"},
+		{func(o *Options) { o.EncryptionConfigFile = "/nonexistent" }, "--encryption-provider-config"},
+		{func(o *Options) { o.Fencing = "off" }, "--fencing"},
 		{func(o *Options) { o.Etcd.EmbeddedQuota = -1 }, "--embedded-etcd-quota-bytes"},
 		{func(o *Options) { o.Election.LeaseDuration = 1500 * time.Millisecond }, "--leader-election-lease-duration"},
 		{func(o *Options) { o.Tracing.ConfigFile = "/nonexistent" }, "tracing-config-file"},
