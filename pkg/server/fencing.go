@@ -81,46 +81,51 @@ func (f *tokenFilter) parse(values []string) (fence.Token, error) {
 func (f *tokenFilter) wrap(next http.Handler) http.Handler {
 	registerFencingMetrics()
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		ctx, err := f.admit(req)
+		req, err := f.admit(req)
 		if err != nil {
 			responsewriters.ErrorNegotiated(err, f.serializer, schema.GroupVersion{Version: "v1"}, w, req)
 			return
 		}
-		next.ServeHTTP(w, req.WithContext(ctx))
+		next.ServeHTTP(w, req)
 	})
 }
 
-// admit returns the context for the request. A token that cannot be read is refused: the sender believes its write to be
-// fenced.
-func (f *tokenFilter) admit(req *http.Request) (context.Context, error) {
-	ctx := req.Context()
+// admit returns the request with its token. It also returns it with an error. A token that cannot be read is refused: the
+// sender believes its write to be fenced.
+func (f *tokenFilter) admit(req *http.Request) (*http.Request, error) {
 	token, err := f.parse(req.Header.Values(fence.Header))
 	if err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
+		return req, apierrors.NewBadRequest(err.Error())
 	}
-	info, ok := request.RequestInfoFrom(ctx)
-	if !token.IsZero() {
-		ctx = storage.WithDisclosure(fence.With(ctx, token), f.mayGet)
-		if ok && info.Verb == "deletecollection" { // it may be empty, and then nothing gets to storage
-			return ctx, f.check.of(ctx)
+	info, ok := request.RequestInfoFrom(req.Context())
+	changes := ok && info.IsResourceRequest && slices.Contains(writes, info.Verb)
+	if token.IsZero() {
+		if !changes {
+			return req, nil
 		}
-		return ctx, nil
+		return req, f.withoutToken(req.Context(), info)
 	}
-	if !ok || !info.IsResourceRequest || !slices.Contains(writes, info.Verb) {
-		return ctx, nil
+	req = req.WithContext(storage.WithDisclosure(fence.With(req.Context(), token), f.mayGet))
+	if changes && info.Verb == "deletecollection" { // it may be empty, and then nothing gets to storage
+		return req, f.check.of(req.Context())
 	}
+	return req, nil
+}
+
+// withoutToken refuses a write that must have a token, and counts those of this process's own users that need none.
+func (f *tokenFilter) withoutToken(ctx context.Context, info *request.RequestInfo) error {
 	user, ok := request.UserFrom(ctx)
 	if !ok || user.GetName() != leaderUser && user.GetName() != replicaUser {
-		return ctx, nil
+		return nil
 	}
 	if f.enforced && user.GetName() == leaderUser {
 		if f.mode != FencingWarn {
-			return nil, storage.RefuseMissing(leaderUser)
+			return storage.RefuseMissing(leaderUser)
 		}
 		f.warn(ctx, info)
 	}
 	unfencedWrites.WithLabelValues(user.GetName()).Inc()
-	return ctx, nil
+	return nil
 }
 
 // warn logs the first write of its kind.
