@@ -105,11 +105,11 @@ func (f *tokenFilter) admit(req *http.Request) (*http.Request, error) {
 		}
 		return req, f.withoutToken(req.Context(), info)
 	}
-	req = req.WithContext(storage.WithDisclosure(fence.With(req.Context(), token), f.mayGet))
+	ctx := storage.WithDisclosure(fence.With(req.Context(), token), f.mayGet)
 	if changes && info.Verb == "deletecollection" { // it may be empty, and then nothing gets to storage
-		return req, f.check.of(req.Context())
+		err = f.check.of(ctx)
 	}
-	return req, nil
+	return req.WithContext(ctx), err
 }
 
 // withoutToken refuses a write that must have a token, and counts those of this process's own users that need none.

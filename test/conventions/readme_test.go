@@ -9,7 +9,7 @@ import (
 // What README.md shows compiles, because it is part of an example that does.
 func TestTheCodeInTheReadmeIsFromExamples(t *testing.T) {
 	var examples string
-	for _, file := range []string{"../../pkg/server/options/example_test.go", "../../pkg/election/example_test.go"} {
+	for _, file := range []string{"../../pkg/server/options/example_test.go", "../../pkg/election/example_test.go", "../../examples/fenced-controller/candidate.go"} {
 		examples += flat(string(readFile(t, file)))
 	}
 	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(readFile(t, "../../README.md")), -1)
