@@ -100,6 +100,10 @@ func (r *run) all() error {
 	defer func() { _ = r.generic.SecureServing.Listener.Close() }()
 	defer r.stop(nil)
 
+	encryption, err := readEncryption(r.processCtx, r.cfg.EncryptionConfigFile, r.generic.APIServerID)
+	if err != nil {
+		return err
+	}
 	transport := r.cfg.Etcd
 	if r.cfg.EmbeddedEtcd != nil {
 		embedded, err := etcd.Start(r.ctx, *r.cfg.EmbeddedEtcd)
@@ -114,7 +118,7 @@ func (r *run) all() error {
 		r.process.Go("embedded etcd", func() error { return r.observe(embedded) })
 	}
 	// Whatever way this function ends, all parts have ended before storage closes.
-	served, err := newServed(r.ctx, transport, r.cfg, r.generic.APIServerID)
+	served, err := newServed(transport, r.cfg, encryption)
 	if err != nil {
 		return err
 	}

@@ -36,15 +36,24 @@ type served struct {
 	live live
 }
 
+// readEncryption reads how objects are encrypted in etcd; nil: they are not. What it starts, for keys that a KMS has, ends
+// with ctx.
+func readEncryption(ctx context.Context, file, apiServerID string) (*encryptionconfig.EncryptionConfiguration, error) {
+	if file == "" {
+		return nil, nil
+	}
+	encryption, err := encryptionconfig.LoadEncryptionConfig(ctx, file, false, apiServerID)
+	if err != nil {
+		return nil, fmt.Errorf("--encryption-provider-config: cannot use %s: %w", file, err)
+	}
+	return encryption, nil
+}
+
 // newServed does not wait for etcd.
-func newServed(ctx context.Context, transport storagebackend.TransportConfig, cfg Config, apiServerID string) (*served, error) {
+func newServed(transport storagebackend.TransportConfig, cfg Config, encryption *encryptionconfig.EncryptionConfiguration) (*served, error) {
 	s := &served{}
 	stored := storage.Config{Transport: transport, Prefix: cfg.EtcdPrefix}
-	if cfg.EncryptionConfigFile != "" {
-		encryption, err := encryptionconfig.LoadEncryptionConfig(ctx, cfg.EncryptionConfigFile, false, apiServerID)
-		if err != nil {
-			return nil, fmt.Errorf("--encryption-provider-config: cannot use %s: %w", cfg.EncryptionConfigFile, err)
-		}
+	if encryption != nil {
 		stored.Transformers, s.keys = encryptionconfig.StaticTransformers(encryption.Transformers), encryption.HealthChecks
 	}
 	var err error
