@@ -104,7 +104,9 @@ func (c *candidate) run(ctx context.Context) error {
 func (c *candidate) term(ctx context.Context) error {
 	// Only now that the lease is ours, and only once: the token is that of the term whose work begins here. It is not read
 	// again, not even after a refusal. A token that follows the Lease proves nothing.
-	lease, err := c.election.CoordinationV1().Leases(c.namespace).Get(ctx, c.lease, metav1.GetOptions{})
+	reading, done := context.WithTimeout(ctx, c.deadline) // a leader that hangs here would keep the lease
+	defer done()
+	lease, err := c.election.CoordinationV1().Leases(c.namespace).Get(reading, c.lease, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("read the Lease of the term that has begun: %w", err)
 	}

@@ -74,7 +74,7 @@ func (h *heartbeat) beat(ctx context.Context, count int) error {
 	logger := klog.FromContext(ctx).V(4)
 	logger.Info("Decided", "count", count)
 	if h.think > 0 {
-		<-time.After(h.think)
+		<-time.After(h.think) // not ctx: see above
 	}
 	logger.Info("Writing", "count", count)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)

@@ -31,8 +31,6 @@ func (o *options) addFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.context, "context", "", "Its context, which selects the logical cluster; empty: the current one.")
 	flags.StringVar(&o.namespace, "namespace", "default", "Where the Lease and the ConfigMap are.")
 	flags.StringVar(&o.lease, "lease-name", "heartbeat", "The name of the Lease, and of the ConfigMap.")
-	flags.StringVar(&o.identity, "identity", newIdentity(), "Who holds the Lease. It must be new for every start of a process: "+
-		"client-go gives a lease back to its holder in the same epoch, and then the writes of the process before pass for this one's.")
 	flags.DurationVar(&o.duration, "lease-duration", 15*time.Second, "How long candidates wait for a leader that does not renew.")
 	flags.DurationVar(&o.deadline, "renew-deadline", 10*time.Second, "How long the leader tries to renew before it stops.")
 	flags.DurationVar(&o.retry, "retry-period", 2*time.Second, "How often the lease is renewed or tried.")
@@ -40,7 +38,8 @@ func (o *options) addFlags(flags *flag.FlagSet) {
 	flags.DurationVar(&o.think, "think", 0, "How long it takes from deciding on a write to sending it, as in a slow reconcile.")
 }
 
-// newIdentity is the host's name, for people, and what makes it new.
+// newIdentity is the host's name, for people, and what makes it new. It must be new for every start of a process: client-go
+// gives a lease back to its holder in the same epoch, and then the writes of the process before pass for this one's.
 func newIdentity() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -72,6 +71,7 @@ func main() {
 }
 
 func run(ctx context.Context, o options) error {
+	o.identity = newIdentity()
 	config, err := o.config()
 	if err != nil {
 		return err

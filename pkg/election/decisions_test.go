@@ -121,7 +121,7 @@ func TestAPresenceOfAnotherHolderCountsAsAbsent(t *testing.T) {
 			t.Errorf("%q counts as %v", text, got)
 		}
 	}
-	want := presence{Holder: "h", Process: "p", BootID: "b", Mode: unfenced, LastStepDown: "why"}
+	want := presence{Holder: "h", Process: "p", BootID: "b", Mode: modeUnfenced, LastStepDown: "why"}
 	want.write(lease)
 	if got := presenceOf(lease); !reflect.DeepEqual(got, want) {
 		t.Errorf("wrote %v, read %v", want, got)

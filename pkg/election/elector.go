@@ -224,9 +224,9 @@ func (e *Elector) campaign(ctx context.Context, seen observation) (claim, error)
 
 // presence is what the holder of this identity says of itself. The cause of the last step down stays on the Lease.
 func (e *Elector) presence(identity string, seen observation) presence {
-	p := presence{Holder: identity, BootID: e.replica.bootID, Mode: unfenced, LastStepDown: presenceOf(seen.lease).LastStepDown}
+	p := presence{Holder: identity, BootID: e.replica.bootID, Mode: modeUnfenced, LastStepDown: presenceOf(seen.lease).LastStepDown}
 	if e.cfg.Fenced {
-		p.Mode = fenced
+		p.Mode = modeFenced
 	}
 	if file, held := e.replica.mark(); held {
 		p.Process, p.File = e.replica.process, file

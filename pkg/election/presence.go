@@ -11,8 +11,8 @@ const presenceAnnotation = "regent.dev/presence"
 
 // The modes of holders: whether the storage checks their writes against their term.
 const (
-	fenced   = "fenced"
-	unfenced = "unfenced"
+	modeFenced   = "fenced"
+	modeUnfenced = "unfenced"
 )
 
 // presence is what a holder tells its peers about itself, as JSON.

@@ -81,7 +81,7 @@ func informersCheck(i controllers.Informers) healthz.HealthChecker {
 // deps returns what the controllers of one term get, and a function that closes the term's connections. Controllers of
 // every replica have the zero token and the replica's user. fenced is called when a write was refused because the term is
 // over.
-func (r *run) deps(token fence.Token, user string, fenced func()) (controllers.Deps, func(), error) {
+func (r *run) deps(token fence.Token, user string, fenced func(*http.Request)) (controllers.Deps, func(), error) {
 	own, err := newLoopback(r.host, user)
 	if err != nil {
 		return controllers.Deps{}, nil, err

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -36,7 +37,7 @@ func (l *electionLease) Validate(ctx context.Context, a admission.Attributes, _ 
 	lease, ok := a.GetObject().(*coordinationv1.Lease)
 	old, was := a.GetOldObject().(*coordinationv1.Lease)
 	if !ok || !was {
-		return nil
+		return apierrors.NewInternalError(fmt.Errorf("cannot compare a %T with a %T", a.GetObject(), a.GetOldObject()))
 	}
 	if errs := validateSuccession(lease.Spec, old.Spec); len(errs) > 0 {
 		return apierrors.NewInvalid(coordinationv1.SchemeGroupVersion.WithKind("Lease").GroupKind(), l.name, errs)

@@ -44,9 +44,9 @@ var writes = []string{"create", "update", "patch", "delete", "deletecollection"}
 // tokenFilter puts a request's fencing token into its context, for the storage to compare, and sees to it that a term's
 // controllers have one. It is inside of authentication and authorization.
 type tokenFilter struct {
-	// enforced is whether a leader's writes need a token at all: without leader election there is none. mode says what
-	// becomes of those that have none.
-	enforced   bool
+	// required is whether a leader's writes need a token at all: without leader election there is none. mode says what
+	// becomes of those that have none; they are refused unless it is FencingWarn.
+	required   bool
 	mode       Fencing
 	check      checkToken
 	authorizer authorizer.Authorizer
@@ -60,7 +60,7 @@ type tokenFilter struct {
 const rememberedHeaders = 256
 
 func newTokenFilter(election bool, mode Fencing, check checkToken, a authorizer.Authorizer, s runtime.NegotiatedSerializer) *tokenFilter {
-	return &tokenFilter{enforced: election, mode: mode, check: check, authorizer: a, serializer: s, parsed: lru.New(rememberedHeaders)}
+	return &tokenFilter{required: election, mode: mode, check: check, authorizer: a, serializer: s, parsed: lru.New(rememberedHeaders)}
 }
 
 // parse is fence.Parse.
@@ -107,7 +107,7 @@ func (f *tokenFilter) admit(req *http.Request) (*http.Request, error) {
 	}
 	ctx := storage.WithDisclosure(fence.With(req.Context(), token), f.mayGet)
 	if changes && info.Verb == "deletecollection" { // it may be empty, and then nothing gets to storage
-		err = f.check.of(ctx)
+		err = f.check.answer(ctx)
 	}
 	return req.WithContext(ctx), err
 }
@@ -118,7 +118,7 @@ func (f *tokenFilter) withoutToken(ctx context.Context, info *request.RequestInf
 	if !ok || user.GetName() != leaderUser && user.GetName() != replicaUser {
 		return nil
 	}
-	if f.enforced && user.GetName() == leaderUser {
+	if f.required && user.GetName() == leaderUser {
 		if f.mode != FencingWarn {
 			return storage.RefuseMissing(leaderUser)
 		}
@@ -132,9 +132,8 @@ func (f *tokenFilter) withoutToken(ctx context.Context, info *request.RequestInf
 func (f *tokenFilter) warn(ctx context.Context, info *request.RequestInfo) {
 	kind := schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}.String()
 	if _, known := f.warned.LoadOrStore(info.Verb+" "+kind, true); !known {
-		klog.FromContext(ctx).Error(nil, "A leader's write has no fencing token, and would be refused without --fencing=warn: "+
-			"find the controller that does not write with the clients of its Deps (this is logged once for each kind of write)",
-			"verb", info.Verb, "resource", kind)
+		klog.FromContext(ctx).Error(nil, "A leader's write has no fencing token: find the controller that does not write with the clients of its Deps",
+			"verb", info.Verb, "resource", kind, "fencing", f.mode)
 	}
 }
 
@@ -158,8 +157,8 @@ type dryRunFence struct{ check checkToken }
 // checkToken returns an error for which fence.IsFenced holds if the token in ctx is of a term that is over.
 type checkToken func(ctx context.Context) error
 
-// of is the answer to a write that need not get to storage, and is not held to its token there.
-func (c checkToken) of(ctx context.Context) error {
+// answer is that to a write that need not get to storage, and is not held to its token there.
+func (c checkToken) answer(ctx context.Context) error {
 	err := c(ctx)
 	if err == nil || fence.IsFenced(err) {
 		return err
@@ -175,7 +174,7 @@ func (d *dryRunFence) Validate(ctx context.Context, a admission.Attributes, _ ad
 	if !a.IsDryRun() {
 		return nil
 	}
-	return d.check.of(ctx)
+	return d.check.answer(ctx)
 }
 
 var unfencedWrites = metrics.NewCounterVec(&metrics.CounterOpts{

@@ -128,7 +128,7 @@ func TestATermsClientsCarryItsToken(t *testing.T) {
 		token fence.Token
 		want  []string
 	}{{token, []string{header}}, {fence.Token{}, nil}} {
-		deps, done, err := r.deps(c.token, "user", func() {})
+		deps, done, err := r.deps(c.token, "user", func(*http.Request) {})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -97,7 +97,8 @@ func (r *run) newAPI(served *served) (*genericapiserver.GenericAPIServer, error)
 		&electionLease{cluster: clusters.SystemAdmin, namespace: r.cfg.Election.Namespace, name: r.cfg.Election.Name},
 		&dryRunFence{check: served.storage.CheckToken},
 	)
-	tokens := newTokenFilter(r.cfg.Election.Enabled, r.cfg.Fencing, served.storage.CheckToken, c.Authorization.Authorizer, c.Serializer)
+	r.checkToken = served.storage.CheckToken
+	tokens := newTokenFilter(r.cfg.Election.Enabled, r.cfg.Fencing, r.checkToken, c.Authorization.Authorizer, c.Serializer)
 	c.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
 		filter := &clusters.Filter{
 			Resolver: directory, InProcess: r.tokens.made, Authenticated: authenticated(c.Authentication.Authenticator),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -168,8 +169,8 @@ func (r *run) areLate(scope controllers.Scope, names []string) {
 
 // control runs the controllers of a scope, with clients of their own.
 func (r *run) control(ctx context.Context, scope controllers.Scope, cfg supervisor.Config, token fence.Token, user string) error {
-	deps, closeClients, err := r.deps(token, user, func() {
-		election.Fail(ctx, fmt.Errorf("%w: a write was refused", election.Fenced))
+	deps, closeClients, err := r.deps(token, user, func(req *http.Request) {
+		election.Fail(ctx, fmt.Errorf("%w: %s %s was refused", election.Fenced, req.Method, req.URL.Path))
 	})
 	if err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/election/fence"
 	"github.com/regent-project/regent/pkg/server/clusters"
 	"github.com/regent-project/regent/pkg/server/etcd"
 )
@@ -262,6 +263,14 @@ func TestAStepDownIsForMastersAndForLeaders(t *testing.T) {
 		if code != c.code || !strings.Contains(string(body)+fmt.Sprint(err), c.says) {
 			t.Errorf("%s: %d %s %v, want %d with %s", c.name, code, body, err, c.code, c.says)
 		}
+	}
+	// One that a term decided on which is over: it would end the term of its successor.
+	stale, err := fence.Token{Cluster: clusters.SystemAdmin, Namespace: "kube-system", Name: "regent-controllers", UID: "u", Holder: "h", Epoch: first}.HeaderValue()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := admin.Post().AbsPath(clusters.StepDownPath).SetHeader(fence.Header, stale).Do(t.Context()).Error(); !fence.IsFenced(err) {
+		t.Errorf("with the token of a term that is over: %v", err)
 	}
 	if second := <-began; second != first+1 {
 		t.Errorf("the next term is %d, after %d", second, first)

@@ -46,15 +46,17 @@ type run struct {
 	// drainBegan is when the listener was about to close; set by the pre-shutdown hook, before the API server returns.
 	drainBegan time.Time
 
-	host      *rest.Config
-	replica   *loopback
-	recorder  *recorder
-	elector   *election.Elector
-	probe     *supervisor.Probe
-	etcd      *etcdCheck
-	shard     *shardCheck
-	informers controllers.Informers
-	resources []controllers.Resource
+	host     *rest.Config
+	replica  *loopback
+	recorder *recorder
+	elector  *election.Elector
+	probe    *supervisor.Probe
+	// checkToken is set before the API serves.
+	checkToken checkToken
+	etcd       *etcdCheck
+	shard      *shardCheck
+	informers  controllers.Informers
+	resources  []controllers.Resource
 }
 
 func newRun(s *Server, ctx context.Context) *run {

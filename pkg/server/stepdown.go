@@ -53,6 +53,10 @@ func (r *run) stepDown(req *http.Request) (stepDownResponse, error) {
 	if req.Method != http.MethodPost {
 		return stepDownResponse{}, apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "step-down"}, req.Method)
 	}
+	// A leader whose term is over must not end that of its successor.
+	if err := r.checkToken.answer(req.Context()); err != nil {
+		return stepDownResponse{}, err
+	}
 	body, err := io.ReadAll(io.LimitReader(req.Body, maxStepDownRequest+1))
 	if err != nil {
 		return stepDownResponse{}, apierrors.NewBadRequest(fmt.Sprintf("cannot read the body: %v", err))

@@ -21,9 +21,9 @@ import (
 func TestAnEncryptedShardFences(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "encryption.yaml")
 	key := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 32)))
-	config := fmt.Sprintf(`{"apiVersion": "apiserver.config.k8s.io/v1", "kind": "EncryptionConfiguration", "resources": [
-		{"resources": ["*.", "leases.coordination.k8s.io"], "providers": [{"aescbc": {"keys": [{"name": "one", "secret": %q}]}}]}]}`, key)
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+	encryption := fmt.Sprintf(`{"apiVersion": "apiserver.config.k8s.io/v1", "kind": "EncryptionConfiguration", "resources": [
+		{"resources": ["*.*"], "providers": [{"aescbc": {"keys": [{"name": "one", "secret": %q}]}}]}]}`, key)
+	if err := os.WriteFile(file, []byte(encryption), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	etcd := harness.StartEtcd(t)
@@ -50,7 +50,7 @@ func TestAnEncryptedShardFences(t *testing.T) {
 			t.Errorf("the token of %v: %v", token, err)
 		}
 	}
-	for _, prefix := range []string{"/registry/coordination.k8s.io/leases/", "/registry/core/configmaps/"} {
+	for _, prefix := range []string{"/registry/coordination.k8s.io/leases/", "/registry/core/configmaps/", "/registry/tenancy.kcp.io/workspaces/"} {
 		resp, err := etcd.Client(t).Get(t.Context(), prefix, clientv3.WithPrefix())
 		if err != nil || len(resp.Kvs) == 0 {
 			t.Fatalf("%s: %v, %v", prefix, resp, err)

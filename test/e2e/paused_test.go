@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"flag"
 	"math/rand/v2"
 	"net/url"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -45,7 +47,7 @@ func TestAPausedLeaderWritesNothingAfterItsTerm(t *testing.T) {
 
 // The same without tokens, as it is everywhere else: stale writes do commit, so the test above can fail.
 func TestWithoutFencingAPausedLeaderDoesWriteAfterItsTerm(t *testing.T) {
-	rounds := max(*roundsFlag/5, 1)
+	rounds := max(*roundsFlag/5, 20) // fewer might show nothing
 	events, _ := pauseLeaders(t, "unfenced", rounds)
 	stale := history.Stale(events, history.Terms(events, leaseOf))
 	t.Logf("%d rounds, %d changes: %d stale", rounds, len(events), len(stale))
@@ -71,15 +73,29 @@ var deposing = []struct {
 	depose func(t *testing.T, through *harness.Replica)
 }{
 	{"the holder is cleared", func(t *testing.T, r *harness.Replica) {
-		if _, err := r.Leases().Patch(t.Context(), harness.LeaseName, types.MergePatchType, []byte(`{"spec": {"holderIdentity": ""}}`), metav1.PatchOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		persist(t, "clear the holder", func(ctx context.Context) error {
+			_, err := r.Leases().Patch(ctx, harness.LeaseName, types.MergePatchType, []byte(`{"spec": {"holderIdentity": ""}}`), metav1.PatchOptions{})
+			return err
+		})
 	}},
 	{"the Lease is deleted", func(t *testing.T, r *harness.Replica) {
-		if err := r.Leases().Delete(t.Context(), harness.LeaseName, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		persist(t, "delete the Lease", func(ctx context.Context) error {
+			if err := r.Leases().Delete(ctx, harness.LeaseName, metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
+				return err
+			}
+			return nil
+		})
 	}},
+}
+
+// persist tries until it succeeds: a replica that was paused a moment ago may have to reconnect to etcd.
+func persist(t *testing.T, what string, do func(context.Context) error) {
+	t.Helper()
+	harness.Eventually(t, what, func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		return do(ctx) == nil
+	})
 }
 
 // paused is a replica that can be paused.
@@ -127,7 +143,12 @@ func pauseLeaders(t *testing.T, writer string, rounds int) (events []history.Eve
 		leader, other = other, leader
 	}
 	for _, p := range all {
-		refused += p.replica.MetricSum("regent_fencing_refused_total")
+		for _, cause := range []string{"deposed", "released", "deleted"} {
+			refused += p.replica.MetricSum("regent_fencing_refused_total", `cause="`+cause+`"`)
+		}
+		if missing := p.replica.MetricSum("regent_fencing_refused_total", `cause="missing"`); missing != 0 {
+			t.Errorf("%.0f writes of a leader had no token", missing)
+		}
 	}
 	return recorder.Finish(t), refused
 }

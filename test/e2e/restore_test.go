@@ -5,6 +5,9 @@ import (
 	"syscall"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/regent-project/regent/test/e2e/harness"
 )
 
@@ -54,8 +57,8 @@ func TestReplicasOfARestoredEtcdSayThatTheyMustBeRestarted(t *testing.T) {
 	}
 	leader, _ = harness.Leader(t, a, b)
 	leader.WaitWorkspace("before")
-	if _, err := leader.TryKubectl("root", "", "get", "workspace", "after"); err == nil {
-		t.Error("a workspace is there that the backup does not have")
+	if _, err := leader.Dynamic("root").Resource(harness.Workspaces).Get(t.Context(), "after", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("a workspace that the backup does not have: %v, want that it is not found", err)
 	}
 	leader.CreateWorkspace("again")
 	leader.WaitWorkspace("again")

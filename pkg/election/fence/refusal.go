@@ -11,11 +11,13 @@ import (
 // is over has nothing to retry.
 const Reason metav1.StatusReason = "LeaderFenced"
 
-// The causes in the details of a refusal, for those who may get the Lease.
+// The causes in the details of a refusal.
 const (
-	// PresentedTerm is the term to which the write belongs, CurrentTerm what the Lease shows.
+	// PresentedTerm is the term to which the write belongs, CurrentTerm what the Lease shows: for those who may get it.
 	PresentedTerm metav1.CauseType = "PresentedTerm"
 	CurrentTerm   metav1.CauseType = "CurrentTerm"
+	// MissingToken: the writer must have a token, and sent none.
+	MissingToken metav1.CauseType = "MissingToken"
 )
 
 // IsFenced reports whether err, of a write, says that the write was refused because its term is over, or because it

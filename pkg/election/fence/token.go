@@ -34,15 +34,17 @@ type Token struct {
 }
 
 // Acquired returns the token of the term that identity has just begun, from the Lease as it was read from a shard after it
-// was acquired. It fails if the Lease shows another holder, as the term is over then, and if it is not one of a shard
-// that fences. Ask once for each term, before the work begins: a token that follows the Lease proves nothing.
+// was acquired. It fails if the Lease shows another holder, as the term is over then, and if it lives in no logical
+// cluster, as those of Kubernetes do. It cannot know whether the server fences: kcp's has logical clusters too.
+//
+// Ask once for each term, before the work begins: a token that follows the Lease proves nothing.
 func Acquired(lease *coordinationv1.Lease, identity string) (Token, error) {
 	t := OfLease(lease)
 	if t.Holder != identity {
 		return Token{}, fmt.Errorf("the term is over: Lease %s/%s is held by %q in epoch %d, not by %q", t.Namespace, t.Name, t.Holder, t.Epoch, identity)
 	}
 	if err := t.validate(); err != nil {
-		return Token{}, fmt.Errorf("writes under Lease %s/%s cannot be fenced, is it one of a Regent shard? %w", t.Namespace, t.Name, err)
+		return Token{}, fmt.Errorf("writes under Lease %s/%s cannot be fenced: read it through a Regent shard, which says in kcp.io/cluster where it lives: %w", t.Namespace, t.Name, err)
 	}
 	return t, nil
 }

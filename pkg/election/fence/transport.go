@@ -107,15 +107,15 @@ func reads(method string) bool {
 	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
 }
 
-// OnFenced returns a wrapper, as rest.Config.Wrap takes it, that calls fenced, from the goroutine of the request, before
-// it returns an answer for which IsFenced holds: the term is over, whatever else it does will be refused too.
-func OnFenced(fenced func()) func(http.RoundTripper) http.RoundTripper {
+// OnFenced returns a wrapper, as rest.Config.Wrap takes it, that calls fenced with the request, from its goroutine, before
+// it returns an answer for which IsFenced holds. To whoever sends a token that is the end of the term.
+func OnFenced(fenced func(*http.Request)) func(http.RoundTripper) http.RoundTripper {
 	return func(next http.RoundTripper) http.RoundTripper { return &observer{next, fenced} }
 }
 
 type observer struct {
 	next   http.RoundTripper
-	fenced func()
+	fenced func(*http.Request)
 }
 
 // longestStatus bounds what is read of an answer to tell what it says, in bytes.
@@ -138,7 +138,7 @@ func (o *observer) RoundTrip(req *http.Request) (*http.Response, error) {
 	}{io.MultiReader(bytes.NewReader(head), rest), resp.Body}
 	// In every encoding of a Status the reason stands as it is, and nobody else uses it.
 	if bytes.Contains(head, []byte(Reason)) {
-		o.fenced()
+		o.fenced(req)
 	}
 	return resp, nil
 }

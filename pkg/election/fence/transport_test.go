@@ -150,7 +150,7 @@ func observe(t *testing.T, next answering) (calls int, _ *http.Response, _ error
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp, err := OnFenced(func() { calls++ })(next).RoundTrip(req)
+	resp, err := OnFenced(func(*http.Request) { calls++ })(next).RoundTrip(req)
 	return calls, resp, err
 }
 

@@ -10,18 +10,18 @@ import (
 	"github.com/regent-project/regent/pkg/election/fence"
 )
 
-// fenced completes the guard, which sees what reaches etcd: upstream's store does not write an update that changes
-// nothing, and its success must not tell a leader whose term is over that all is well. On leases it also tells the guard
+// fenced completes the guard, which sees what reaches etcd: upstream's store does not write an update that changes nothing,
+// for instance, and its success must not tell a leader whose term is over that all is well. On leases it also tells the guard
 // what this process writes, so that a renewal seldom makes other writes try twice.
 type fenced struct {
 	storage.Interface
-	guard  *guard
-	leases bool
+	guard       *guard
+	holdsLeases bool
 }
 
 func (f *fenced) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
 	err := f.Interface.Create(ctx, key, obj, out, ttl)
-	if err == nil && f.leases && out != nil {
+	if err == nil && f.holdsLeases && out != nil {
 		f.guard.terms.learn(out)
 	}
 	return err
@@ -39,13 +39,30 @@ func (f *fenced) GuaranteedUpdate(
 	if err := f.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, tryUpdate, cached); err != nil {
 		return err
 	}
-	if f.leases {
+	if f.holdsLeases {
 		f.guard.terms.learn(destination)
 	}
 	if !token.IsZero() && !decided.Load() {
 		return f.guard.check(ctx, token)
 	}
 	return nil
+}
+
+// Delete also asks when a deletion has failed. Upstream makes a success of some failures: of a dry-run that reads what cannot
+// be decoded, and of one that finds nothing to delete any more when the last finalizer has gone.
+func (f *fenced) Delete(
+	ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
+	validate storage.ValidateObjectFunc, cached runtime.Object, opts storage.DeleteOptions,
+) error {
+	err := f.Interface.Delete(ctx, key, out, preconditions, validate, cached, opts)
+	token := fence.From(ctx)
+	if err == nil || token.IsZero() || fence.IsFenced(err) {
+		return err
+	}
+	if refused := f.guard.check(ctx, token); refused != nil {
+		return refused
+	}
+	return err
 }
 
 // decidedKey is the context key of whether the guard has decided on a write.

@@ -116,7 +116,7 @@ func (g *Getter) decorator(encoding Encoding) generic.StorageDecorator {
 			}
 			g.client.guard.terms.leases.Store(&leases{decode: decode, term: encoding.Term, prefix: prefix, root: config.Prefix})
 		}
-		guarded := &fenced{Interface: &stream{Interface: store, resource: config.GroupResource.String()}, guard: g.client.guard, leases: encoding.Term != nil}
+		guarded := &fenced{Interface: &stream{Interface: store, resource: config.GroupResource.String()}, guard: g.client.guard, holdsLeases: encoding.Term != nil}
 		stamped := &stamp{Interface: guarded, prefix: prefix}
 		if encoding.Uncached {
 			return &router{Interface: stamped, prefix: prefix}, sync.OnceFunc(store.Close), nil

@@ -50,7 +50,7 @@ func (g *guard) OptimisticPut(ctx context.Context, key string, value []byte, exp
 		return g.next.OptimisticPut(ctx, key, value, expected, opts)
 	}
 	put := clientv3.OpPut(key, string(value), clientv3.WithLease(opts.LeaseID))
-	return outcome[kubernetes.PutResponse](g.write(ctx, token, change{key, expected, put}))
+	return g.write(ctx, token, change{key, expected, put})
 }
 
 // OptimisticDelete is what deletions end in.
@@ -59,7 +59,8 @@ func (g *guard) OptimisticDelete(ctx context.Context, key string, expected int64
 	if token.IsZero() {
 		return g.next.OptimisticDelete(ctx, key, expected, opts)
 	}
-	return outcome[kubernetes.DeleteResponse](g.write(ctx, token, change{key, expected, clientv3.OpDelete(key)}))
+	resp, err := g.write(ctx, token, change{key, expected, clientv3.OpDelete(key)})
+	return kubernetes.DeleteResponse(resp), err // they have the same fields
 }
 
 // change is what a write does to a key that is as expected.
@@ -67,11 +68,6 @@ type change struct {
 	key      string
 	expected int64
 	op       clientv3.Op
-}
-
-// outcome is a write's in the words of its kind. Both have the same fields.
-func outcome[T kubernetes.PutResponse | kubernetes.DeleteResponse](resp kubernetes.PutResponse, err error) (T, error) {
-	return T(resp), err
 }
 
 // write makes a change if the token's term is not over. Without success the response has what the key holds.
@@ -141,7 +137,7 @@ func (g *guard) look(ctx context.Context, lease, object string) (seen, error) {
 	defer done()
 	resp, err := g.kv.Txn(ctx).Then(clientv3.OpGet(lease), clientv3.OpGet(object)).Commit()
 	if err != nil {
-		return seen{}, err
+		return seen{}, fmt.Errorf("cannot find out what stood in the way of a write, which was not made: %w", err)
 	}
 	only := func(i int) *mvccpb.KeyValue {
 		if kvs := resp.Responses[i].GetResponseRange().Kvs; len(kvs) > 0 {

@@ -15,8 +15,9 @@ import (
 var ErrWentBack = errors.New("etcd has gone back: it was restored from a backup or replaced by another; " +
 	"what this process has cached is of a history that did not happen: restart every replica of the shard")
 
-// history watches that etcd's revisions only grow. All calls are linearizable, so an answer is never behind one that
-// came before the call was made.
+// history watches that etcd's revisions only grow. All calls are linearizable, so an answer is never behind one that came
+// before the call was made. It learns from answers: a write that is the first call to another etcd may have been made.
+// Streamed lists are not judged; other calls come at least with every health check.
 type history struct {
 	clientv3.KV
 	revision atomic.Int64

@@ -38,7 +38,7 @@ var (
 	}, []string{"cause"})
 	tokensChecked = metrics.NewCounter(&metrics.CounterOpts{
 		Name: "regent_fencing_tokens_checked_total", StabilityLevel: metrics.ALPHA,
-		Help: "Writes with a fencing token that were held to it.",
+		Help: "How often a fencing token was checked: once for each attempt of a write, and once more for what need not be written.",
 	})
 	guardRetries = metrics.NewCounter(&metrics.CounterOpts{
 		Name: "regent_fencing_retries_total", StabilityLevel: metrics.ALPHA,

@@ -22,7 +22,7 @@ func WithDisclosure(ctx context.Context, may func(context.Context, fence.Token) 
 func RefuseMissing(user string) error {
 	refusals.WithLabelValues(causeMissing).Inc()
 	return fence.NewRefusal(fmt.Sprintf("a write by %s must carry the %s of its term, and this one has none: "+
-		"a controller must write with the clients of its Deps only", user, fence.Header))
+		"a controller must write with the clients of its Deps only", user, fence.Header), metav1.StatusCause{Type: fence.MissingToken, Message: "no " + fence.Header})
 }
 
 // refuse is the answer to a write whose lease shows something else than its token.

@@ -3,14 +3,15 @@ package storage
 import (
 	"context"
 	"errors"
-	"fmt"
 	"path"
 	"sync"
 	"sync/atomic"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/lru"
 
 	"github.com/regent-project/regent/pkg/election/fence"
@@ -51,6 +52,9 @@ func newTerms() *terms { return &terms{seen: lru.New(rememberedTerms)} }
 // errNoLeases is a server's that does not serve them.
 var errNoLeases = errors.New("this server stores no leases: it cannot check fencing tokens")
 
+// errUnreadable says no more of a Lease than that: whoever asks may not be allowed to get it.
+var errUnreadable = apierrors.NewInternalError(errors.New("the Lease of the fencing token could not be checked: the server's log says why"))
+
 // last returns the etcd key of the token's lease, and the revision at which it was last seen; 0 if it was not seen, or did
 // not show the token's term then.
 func (t *terms) last(token fence.Token) (key string, revision int64, _ error) {
@@ -84,7 +88,8 @@ func (t *terms) key(token fence.Token) (string, error) {
 func (t *terms) read(ctx context.Context, kv *mvccpb.KeyValue) (fence.Token, error) {
 	lease, err := t.leases.Load().decode(ctx, kv)
 	if err != nil {
-		return fence.Token{}, fmt.Errorf("cannot read the Lease of a fencing token at %s: %w", kv.Key, err)
+		klog.FromContext(ctx).Error(err, "A Lease in etcd cannot be read, so no write with a token of it is let through: look at the key, and at --encryption-provider-config", "key", string(kv.Key))
+		return fence.Token{}, errUnreadable
 	}
 	return t.learn(lease), nil
 }

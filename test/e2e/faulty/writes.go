@@ -42,8 +42,8 @@ type writer struct {
 // hands is how many writes are under way at any time, beside that of the register.
 const hands = 4
 
-// writeTimeout bounds one write, which does not end with its term.
-const writeTimeout = 2 * time.Second
+// writeTimeout bounds one write, which does not end with its term: less than the drain timeout of short timings, 1 s.
+const writeTimeout = 500 * time.Millisecond
 
 func (w *writer) descriptor() controllers.Descriptor {
 	return controllers.Descriptor{Name: "writer", Needs: []string{bootstrap.Name}, New: w.construct}

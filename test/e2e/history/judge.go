@@ -61,7 +61,7 @@ func Stale(events []Event, spans []Span) []string {
 	}
 	var stale []string
 	for _, e := range events {
-		if e.Term == "" || !changesHands(e) {
+		if e.Term == "" || !isObject(e) {
 			continue
 		}
 		s, ok := terms[e.Term]
@@ -72,8 +72,8 @@ func Stale(events []Event, spans []Span) []string {
 	return stale
 }
 
-// changesHands leaves out what is not a term's: everything but objects.
-func changesHands(e Event) bool { return strings.Contains(e.Key, "/core/configmaps/") }
+// isObject tells what the writer writes from what else is in etcd.
+func isObject(e Event) bool { return strings.Contains(e.Key, "/core/configmaps/") }
 
 // Backwards returns the changes of an object by a term that began before that of the change before it (I3).
 func Backwards(events []Event, spans []Span) []string {
@@ -84,7 +84,7 @@ func Backwards(events []Event, spans []Span) []string {
 	last := map[string]Event{}
 	var backwards []string
 	for _, e := range events {
-		if e.Term == "" || !changesHands(e) {
+		if _, began := order[e.Term]; !began || !isObject(e) { // Stale tells of terms that never began
 			continue
 		}
 		if before, ok := last[e.Key]; ok && order[e.Term] < order[before.Term] {
@@ -98,7 +98,7 @@ func Backwards(events []Event, spans []Span) []string {
 // CountBy counts the changes of a term.
 func CountBy(events []Event, term string) (n int) {
 	for _, e := range events {
-		if e.Term == term && changesHands(e) {
+		if e.Term == term && isObject(e) {
 			n++
 		}
 	}

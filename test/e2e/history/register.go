@@ -21,7 +21,8 @@ const (
 	Unknown Outcome = "unknown"
 )
 
-// Write is a write of a register by a term. Values are never written twice.
+// Write is a write of a register by a term. Values are never written twice. Times are of one machine's wall clock, as they
+// come from several processes: a clock that is set back spoils a history.
 type Write struct {
 	Register, Term, Value string
 	Call, Return          time.Time
@@ -132,8 +133,11 @@ func Check(events []Event, lease string, writes []Write, reads []Read) (checked 
 			}
 		}
 		model := porcupine.Model{Init: func() any { return initial }, Step: step}
-		if result := porcupine.CheckOperationsTimeout(model, ops, time.Minute); result != porcupine.Ok {
-			return checked, fmt.Errorf("no fenced register explains the %d operations on %s: %s", len(ops), name, result)
+		switch porcupine.CheckOperationsTimeout(model, ops, time.Minute) {
+		case porcupine.Illegal:
+			return checked, fmt.Errorf("no fenced register explains the %d operations on %s", len(ops), name)
+		case porcupine.Unknown:
+			return checked, fmt.Errorf("the %d operations on %s could not be judged within a minute: make fewer of them", len(ops), name)
 		}
 		checked += len(ops)
 	}
