@@ -36,6 +36,9 @@ func (f *fenced) GuaranteedUpdate(
 	if !token.IsZero() {
 		ctx = context.WithValue(ctx, decidedKey{}, &decided)
 	}
+	if f.holdsLeases {
+		defer f.guard.terms.move(key)()
+	}
 	if err := f.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, tryUpdate, cached); err != nil {
 		return err
 	}

@@ -73,10 +73,14 @@ type change struct {
 // write makes a change if the token's term is not over. Without success the response has what the key holds.
 func (g *guard) write(ctx context.Context, token fence.Token, c change) (kubernetes.PutResponse, error) {
 	tokensChecked.Inc()
-	lease, revision, err := g.terms.last(token)
+	lease, err := g.terms.find(token)
 	if err != nil {
 		return kubernetes.PutResponse{}, err
 	}
+	if c.key != lease { // else it is what moves it
+		g.terms.settle(ctx, lease)
+	}
+	revision := g.terms.revision(token)
 	if revision == 0 {
 		if revision, err = g.reread(ctx, token); err != nil {
 			return kubernetes.PutResponse{}, err
@@ -157,7 +161,7 @@ func (g *guard) check(ctx context.Context, token fence.Token) error {
 
 // reread reads the token's lease, linearizably, and returns its revision if it shows the token's term.
 func (g *guard) reread(ctx context.Context, token fence.Token) (int64, error) {
-	lease, _, err := g.terms.last(token)
+	lease, err := g.terms.find(token)
 	if err != nil {
 		return 0, err
 	}

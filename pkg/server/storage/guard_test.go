@@ -417,6 +417,30 @@ func TestRenewalsDisturbNoWriter(t *testing.T) {
 	}
 }
 
+// Writes wait for a renewal that is under way, so as not to be tried in vain; not for one that gets nowhere.
+func TestARenewalThatGetsNowhereHoldsUpNoWrite(t *testing.T) {
+	w := newWorld(t, startEtcd(t), false, nil)
+	token := w.take("me")
+	stuck, release := make(chan struct{}), make(chan struct{})
+	var renewing sync.WaitGroup
+	renewing.Go(func() {
+		once := sync.OnceFunc(func() { close(stuck) })
+		w.edit(func(map[string]string) {
+			once()
+			<-release
+		})
+	})
+	<-stuck
+	if err := w.create(w.as(token)); err != nil {
+		t.Error(err)
+	}
+	close(release)
+	renewing.Wait()
+	if err := w.update(w.as(token)); err != nil {
+		t.Errorf("after it: %v", err)
+	}
+}
+
 // A lease that changes faster than a write can follow is no reason to say that the term is over, nor to try for ever.
 func TestTheGuardGivesUpWithATimeout(t *testing.T) {
 	w := newWorld(t, startEtcd(t), false, nil)

@@ -6,6 +6,7 @@ import (
 	"path"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,7 +30,13 @@ type terms struct {
 	mu        sync.Mutex
 	seen      *lru.Cache // sighting by fence.Token without holder and epoch
 	forgetful bool       // etcd went back: revisions say nothing any more
+	// moving are the leases, by etcd key, that this process is writing: their revisions are about to change.
+	moving map[string]chan struct{}
 }
+
+// longestMove bounds how long a write waits for the renewal of its lease. Without waiting, whatever is under way when the
+// lease is renewed would be tried in vain first.
+const longestMove = 100 * time.Millisecond
 
 // sighting is a term, the etcd key of its lease and the revision at which that showed it.
 type sighting struct {
@@ -47,7 +54,9 @@ type leases struct {
 	root   string // the shard's, in etcd
 }
 
-func newTerms() *terms { return &terms{seen: lru.New(rememberedTerms)} }
+func newTerms() *terms {
+	return &terms{seen: lru.New(rememberedTerms), moving: map[string]chan struct{}{}}
+}
 
 // errNoLeases is a server's that does not serve them.
 var errNoLeases = errors.New("this server stores no leases: it cannot check fencing tokens")
@@ -55,21 +64,31 @@ var errNoLeases = errors.New("this server stores no leases: it cannot check fenc
 // errUnreadable says no more of a Lease than that: whoever asks may not be allowed to get it.
 var errUnreadable = apierrors.NewInternalError(errors.New("the Lease of the fencing token could not be checked: the server's log says why"))
 
-// last returns the etcd key of the token's lease, and the revision at which it was last seen; 0 if it was not seen, or did
-// not show the token's term then.
-func (t *terms) last(token fence.Token) (key string, revision int64, _ error) {
+// find returns the etcd key of the token's lease.
+func (t *terms) find(token fence.Token) (string, error) {
+	if last, ok := t.last(token); ok {
+		return last.key, nil
+	}
+	return t.key(token)
+}
+
+// revision is that at which the lease was last seen; 0 if it was not, or did not show the token's term then.
+func (t *terms) revision(token fence.Token) int64 {
+	if last, ok := t.last(token); ok && last.token == token {
+		return last.revision
+	}
+	return 0
+}
+
+// last is what was seen last of the token's lease, whoever held it.
+func (t *terms) last(token fence.Token) (sighting, bool) {
 	t.mu.Lock()
-	known, ok := t.seen.Get(ref(token))
-	t.mu.Unlock()
+	defer t.mu.Unlock()
+	last, ok := t.seen.Get(ref(token))
 	if !ok {
-		key, err := t.key(token)
-		return key, 0, err
+		return sighting{}, false
 	}
-	last := known.(sighting)
-	if last.token != token {
-		return last.key, 0, nil
-	}
-	return last.key, last.revision, nil
+	return last.(sighting), true
 }
 
 func (t *terms) key(token fence.Token) (string, error) {
@@ -114,6 +133,41 @@ func (t *terms) learn(lease runtime.Object) fence.Token {
 		t.seen.Add(ref(shown), sighting{shown, key, revision})
 	}
 	return shown
+}
+
+// move says that this process writes the lease at a storage key, until the returned function is called.
+func (t *terms) move(key string) (settled func()) {
+	key = path.Join(t.leases.Load().root, key)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.moving[key] != nil {
+		return func() {} // another write will tell
+	}
+	until := make(chan struct{})
+	t.moving[key] = until
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		delete(t.moving, key)
+		close(until)
+	}
+}
+
+// settle waits, a bounded time, while this process writes the lease at an etcd key.
+func (t *terms) settle(ctx context.Context, key string) {
+	t.mu.Lock()
+	until := t.moving[key]
+	t.mu.Unlock()
+	if until == nil {
+		return
+	}
+	bound := time.NewTimer(longestMove)
+	defer bound.Stop()
+	select {
+	case <-until:
+	case <-bound.C:
+	case <-ctx.Done():
+	}
 }
 
 // forget drops all that was seen, and lets nothing be remembered again: revisions that come twice stand for two things.
