@@ -68,7 +68,8 @@ func (f *fenced) Delete(
 	return err
 }
 
-// decidedKey is the context key of whether the guard has decided on a write.
+// decidedKey is the context key of whether the guard has let a write through. One that met a conflict is not over: what
+// upstream finds then may need no write.
 type decidedKey struct{}
 
 func noteDecided(ctx context.Context) {

@@ -104,7 +104,6 @@ func (g *guard) write(ctx context.Context, token fence.Token, c change) (kuberne
 			return kubernetes.PutResponse{}, err
 		}
 		if held == revision { // so it is the object that was not as expected
-			noteDecided(ctx)
 			return kubernetes.PutResponse{KV: was.object, Revision: was.revision}, nil
 		}
 		revision = held
