@@ -26,7 +26,7 @@ import (
 	"github.com/regent-project/regent/test/e2e/proxy"
 )
 
-var chaosFlag = flag.Duration("chaos", 25*time.Second, "how long faults happen in TestTermsNeverGoBackWhateverHappens")
+var chaosFlag = flag.Duration("chaos", 15*time.Second, "how long faults happen in TestTermsNeverGoBackWhateverHappens")
 
 // I2 and I3 under everything at once: three replicas whose leader writes all the time are killed, stopped, cut off and asked
 // to step down, their Lease is stolen, cleared and deleted, their etcd is killed. Then etcd's history has no write outside

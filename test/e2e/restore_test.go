@@ -30,7 +30,9 @@ func TestReplicasOfARestoredEtcdSayThatTheyMustBeRestarted(t *testing.T) {
 	}
 	leader, _ = harness.Leader(t, a, b)
 	leader.CreateWorkspace("after")
-	leader.WaitWorkspace("after")
+	for _, r := range []*harness.Replica{a, b} { // who has seen nothing of what is lost has nothing to say
+		r.WaitWorkspace("after")
+	}
 
 	etcd.Kill()
 	etcd.Restore(t, backup)

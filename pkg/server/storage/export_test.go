@@ -38,3 +38,6 @@ func (t *pausedTxn) Commit() (*clientv3.TxnResponse, error) {
 	}
 	return t.Txn.Commit()
 }
+
+// Seen is the highest revision that the client knows etcd to have had.
+func (c *Client) Seen() int64 { return c.history.revision.Load() }

@@ -97,10 +97,11 @@ func (g *Getter) decorator(encoding Encoding) generic.StorageDecorator {
 		newFunc, newListFunc func() runtime.Object, attrs storage.AttrFunc, triggers storage.IndexerFuncs, indexers *cache.Indexers,
 	) (storage.Interface, factory.DestroyFunc, error) {
 		versioner := storage.APIObjectVersioner{}
-		decoder, transformer := etcd3.NewDefaultDecoder(config.Codec, versioner), g.transformer(config.GroupResource)
+		reading := seeing{versioner, g.client.history}
+		decoder, transformer := etcd3.NewDefaultDecoder(config.Codec, reading), g.transformer(config.GroupResource)
 		store, err := etcd3.New(
 			g.client.etcd, g.client.compactor, config.Codec, newFunc, newListFunc, config.Prefix, prefix, config.GroupResource,
-			transformer, config.LeaseManagerConfig, decoder, versioner,
+			transformer, config.LeaseManagerConfig, decoder, reading,
 		)
 		if err != nil {
 			return nil, nil, fmt.Errorf("store of %s: %w", config.GroupResource, err)

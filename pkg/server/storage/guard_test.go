@@ -208,18 +208,24 @@ func TestAWriteIsHeldToItsTermInItsTransaction(t *testing.T) {
 	for layer, uncached := range map[string]bool{"cached": false, "uncached": true} {
 		t.Run(layer, func(t *testing.T) {
 			w := newWorld(t, startEtcd(t), uncached, nil)
-			var befall func()
-			w.client.BeforeCommit(func() {
-				if once := befall; once != nil {
-					befall = nil
-					once()
-				}
-			})
+			befall := w.beforeNextCommit()
 			for name, fate := range fates {
-				t.Run(name, func(t *testing.T) { heldToItsTerm(t, w, fate.befall, fate.live, &befall) })
+				t.Run(name, func(t *testing.T) { heldToItsTerm(t, w, fate.befall, fate.live, befall) })
 			}
 		})
 	}
+}
+
+// beforeNextCommit returns where to put what is called once, when the guard is about to send a transaction.
+func (w *world) beforeNextCommit() *func() {
+	next := new(func())
+	w.client.BeforeCommit(func() {
+		if once := *next; once != nil {
+			*next = nil
+			once()
+		}
+	})
+	return next
 }
 
 func heldToItsTerm(t *testing.T, w *world, befall func(*world), live bool, pause *func()) {
@@ -475,15 +481,9 @@ resources:
 		t.Fatal(err)
 	}
 	w := newWorld(t, startEtcd(t), false, encryption.Transformers)
-	var befall func()
-	w.client.BeforeCommit(func() {
-		if once := befall; once != nil {
-			befall = nil
-			once()
-		}
-	})
+	befall := w.beforeNextCommit()
 	for name, fate := range fates {
-		t.Run(name, func(t *testing.T) { heldToItsTerm(t, w, fate.befall, fate.live, &befall) })
+		t.Run(name, func(t *testing.T) { heldToItsTerm(t, w, fate.befall, fate.live, befall) })
 	}
 	resp, err := w.client.Etcd().Get(t.Context(), "/registry/core/leases/", clientv3.WithPrefix())
 	if err != nil {

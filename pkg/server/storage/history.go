@@ -9,6 +9,8 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/storage"
 )
 
 // ErrWentBack is the fault of an etcd that was restored from a backup, or replaced, under a running server.
@@ -45,11 +47,7 @@ func (h *history) judge(before int64, header *pb.ResponseHeader) {
 	if header == nil {
 		return
 	}
-	for seen := h.revision.Load(); header.Revision > seen; seen = h.revision.Load() {
-		if h.revision.CompareAndSwap(seen, header.Revision) {
-			break
-		}
-	}
+	h.see(header.Revision)
 	h.cluster.CompareAndSwap(0, header.ClusterId)
 	switch cluster := h.cluster.Load(); {
 	case header.ClusterId != cluster:
@@ -57,6 +55,28 @@ func (h *history) judge(before int64, header *pb.ResponseHeader) {
 	case header.Revision < before:
 		h.wentBack(fmt.Errorf("%w (it is at revision %d, was at %d)", ErrWentBack, header.Revision, before))
 	}
+}
+
+// see takes in a revision that etcd has had.
+func (h *history) see(revision int64) {
+	for seen := h.revision.Load(); revision > seen; seen = h.revision.Load() {
+		if h.revision.CompareAndSwap(seen, revision) {
+			return
+		}
+	}
+}
+
+// seeing is a versioner that tells of each revision that an object is read at: a replica that stands by asks etcd little, and
+// learns most from its watches.
+type seeing struct {
+	storage.APIObjectVersioner
+	history *history
+}
+
+// UpdateObject implements storage.Versioner.
+func (s seeing) UpdateObject(obj runtime.Object, revision uint64) error {
+	s.history.see(int64(revision))
+	return s.APIObjectVersioner.UpdateObject(obj, revision)
 }
 
 func (h *history) Put(ctx context.Context, key, val string, opts ...clientv3.OpOption) (*clientv3.PutResponse, error) {

@@ -75,6 +75,23 @@ func TestAnEtcdThatGoesBackIsNoticed(t *testing.T) {
 	}
 }
 
+// A replica that stands by asks little: what its watches have told it counts.
+func TestWhatAWatchHasToldIsPartOfTheHistory(t *testing.T) {
+	endpoint := startEtcd(t)
+	idle, busy := newWorld(t, endpoint, false, nil), newWorld(t, endpoint, false, nil)
+	idle.take("me") // its watch caches are filled
+	busy.reset(true)
+	resp, err := busy.client.Etcd().Get(t.Context(), "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(30 * time.Second); idle.client.Seen() < resp.Header.Revision; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("it has seen revision %d, etcd is at %d", idle.client.Seen(), resp.Header.Revision)
+		}
+	}
+}
+
 func portOf(t *testing.T, endpoint string) int {
 	t.Helper()
 	u, err := url.Parse(endpoint)
