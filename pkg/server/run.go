@@ -102,6 +102,7 @@ func (r *run) all() error {
 	defer func() { _ = r.generic.SecureServing.Listener.Close() }()
 	defer r.stop(nil)
 
+	defer r.stopProcess() // also of what fails before anything else is started
 	encryption, err := readEncryption(r.processCtx, r.cfg.EncryptionConfigFile, r.generic.APIServerID)
 	if err != nil {
 		return err
