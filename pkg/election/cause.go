@@ -33,8 +33,22 @@ func (c Cause) Error() string { return string(c) }
 // ErrExit, wrapped in what a LeadFunc returns, ends the election: the lease is released and Run returns that error.
 var ErrExit = errors.New("exit")
 
-// errRequested marks a step down that StepDown asked for.
-var errRequested = errors.New("on request")
+// request is why a term ends that StepDown ended.
+type request struct{ reason, to string }
+
+func (r *request) Error() string { return "on request: " + r.reason }
+
+// requested reports whether a step down was asked for by StepDown.
+func requested(cause error) bool {
+	_, ok := errors.AsType[*request](cause)
+	return ok
+}
+
+// byItsOwnWork reports whether a term ended because its work failed or gave up by itself.
+func byItsOwnWork(cause error) bool {
+	c := causeOf(cause)
+	return c == Failed || c == StepDown && !requested(cause)
+}
 
 // because is cause with the detail that tells one instance from another.
 func because(cause Cause, format string, args ...any) error {

@@ -17,6 +17,8 @@ type claim interface {
 	// judge returns why the term must end in view of what is seen of the Lease, nil if it need not; again is when it
 	// must be asked again, zero if only news can change its mind.
 	judge(seen observation, now time.Time) (again time.Time, cause error)
+	// renewed is when the last renewal that succeeded was sent; zero if nothing is to be renewed.
+	renewed() time.Time
 	// lost is closed when the claim finds by itself that the term must end; judge then says why.
 	lost() <-chan struct{}
 	// stop ends renewing and returns when that has ended.
@@ -72,7 +74,7 @@ func enter(ctx context.Context, cfg Config, l *lock) (*elected, error) {
 }
 
 func (e *elected) term() Term {
-	return Term{token: e.lock.token(), failedParts: strings.Join(presenceOf(e.lock.basis.lease).FailedParts, partsSeparator)}
+	return Term{token: e.lock.token(), failedParts: strings.Join(presenceOf(e.lock.basis.lease).FailedParts, partsSeparator), takeover: e.lock.takeover}
 }
 
 // judge ends the term when the Lease shows another, and when what is left of the lease is needed for the drain: with
@@ -92,6 +94,8 @@ func (e *elected) judge(seen observation, now time.Time) (time.Time, error) {
 	}
 	return due, nil
 }
+
+func (e *elected) renewed() time.Time { return e.lock.renewed() }
 
 func (e *elected) lost() <-chan struct{} { return e.lock.over }
 
@@ -120,6 +124,8 @@ func (u unelected) judge(seen observation, now time.Time) (time.Time, error) {
 	return time.Time{}, because(Deposed, "the lease is held by %q in epoch %d, and this process is no candidate",
 		seen.holder(), seen.epoch())
 }
+
+func (u unelected) renewed() time.Time { return time.Time{} }
 
 func (u unelected) lost() <-chan struct{} { return nil }
 

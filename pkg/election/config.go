@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,6 +48,13 @@ type Config struct {
 	// Fenced says that the server behind Client refuses, in the transaction, every write of a term that is over and
 	// every write of a leader without a token. The Lease tells others: a holder that is fenced can be succeeded early.
 	Fenced bool
+	// Replica is what this process calls itself, for people. Empty: the hostname and a part of a random uuid.
+	Replica string
+	// Detector, if set, learns of the death of the holder's process before the lease expires, and Detection says on which
+	// of its signs to act; empty stands for DetectCrash. A holder whose writes are not fenced is succeeded on none of
+	// them, but on its own word.
+	Detector  Detector
+	Detection Detection
 	// Notify, if set, is told what people should find out about. It must not block.
 	Notify func(Notice)
 }
@@ -59,6 +67,7 @@ func DefaultConfig() Config {
 		LeaseDuration: 15 * time.Second,
 		RenewDeadline: 10 * time.Second,
 		RetryPeriod:   2 * time.Second,
+		Detection:     DetectCrash,
 	}
 }
 
@@ -102,6 +111,9 @@ func (c Config) Validate() error {
 	case c.RenewDeadline <= shortest:
 		fault("--leader-election-renew-deadline %v must be above %v times --leader-election-retry-period %v",
 			c.RenewDeadline, leaderelection.JitterFactor, c.RetryPeriod)
+	}
+	if c.Detection != "" && !slices.Contains(DetectionModes, c.Detection) {
+		fault("--leader-failure-detection %q must be one of %q", c.Detection, DetectionModes)
 	}
 	drain := c.EffectiveDrainTimeout()
 	switch {

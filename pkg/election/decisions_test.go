@@ -47,7 +47,7 @@ func TestAStandbysVerdict(t *testing.T) {
 		"ours":                          {seen: held, mine: true, want: clear},
 		"ours and expired":              {seen: held, after: time.Hour, mine: true, want: clear},
 	} {
-		v := judge(test.seen, noon.Add(test.after), 15*time.Second, test.mine, test.dead)
+		v := judge(test.seen, noon.Add(test.after), 15*time.Second, knowledge{mine: test.mine, dead: test.dead})
 		if v.action != test.want || !v.until.Equal(test.until) {
 			t.Errorf("%s: action %d until %v, want %d until %v", name, v.action, v.until, test.want, test.until)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,9 +29,10 @@ import (
 //	  |        joined; the holder cleared        v  and joined, nothing released
 //	  +----------- unless lost ------------- quarantined
 //
-// Standing by costs a watch of the Lease and a read a minute. The process campaigns when there is no Lease, when nobody
-// holds it, when it has expired, and when its holder is known to be dead. The clock is this process's own: a lease has
-// expired when holder, epoch and renewal have stood unchanged for its duration since this process first saw them.
+// Standing by costs a watch of the Lease and a read a minute, and what Config.Detector does. The process campaigns when
+// there is no Lease, when nobody holds it, when it has expired, and when its holder is known or, if Config.Detection says
+// so, suspected to be dead. The clock is this process's own: a lease has expired when holder, epoch and renewal have stood
+// unchanged for its duration since this process first saw them.
 //
 // Without Config.Enabled the process is no candidate: it campaigns by beginning a term without a lease whenever nobody
 // holds the lease, and ends it when somebody does. Two such processes do not detect each other.
@@ -40,7 +42,10 @@ type Elector struct {
 	identities *identities
 	replica    *replica
 	running    atomic.Bool
-	born       time.Time
+	// stands is set while this process stands by: it can succeed a leader.
+	stands atomic.Bool
+	peer   *peer
+	born   time.Time
 
 	mu sync.Mutex
 	// view is made by Run, at its beginning; the same for as long as it lasts.
@@ -60,6 +65,7 @@ type Elector struct {
 	// last is the term that ended last: who held the lease in it, and why it ended.
 	last struct {
 		holder string
+		epoch  int64
 		ending
 	}
 }
@@ -73,6 +79,12 @@ func New(cfg Config) (*Elector, error) {
 	if cfg.Client == nil {
 		return nil, errors.New("election: Config.Client is nil: give it a client for the Lease's namespace")
 	}
+	if cfg.Detection == DetectSuspect && !cfg.Fenced {
+		return nil, errors.New("election: Config.Detection is suspect: that is safe only if stale writes are refused, see Config.Fenced")
+	}
+	if cfg.Detection == DetectOff {
+		cfg.Detector = nil
+	}
 	if cfg.Hostname == "" {
 		hostname, err := os.Hostname()
 		if err != nil {
@@ -83,31 +95,62 @@ func New(cfg Config) (*Elector, error) {
 	if err := registerMetrics(); err != nil {
 		return nil, fmt.Errorf("do not import component-base/metrics/prometheus/clientgo beside this package: %w", err)
 	}
+	replica := newReplica(cfg.ReplicasDirectory)
+	if cfg.Replica == "" {
+		cfg.Replica = cfg.Hostname + "_" + replica.process[:8]
+	}
 	e := &Elector{
 		cfg:        cfg,
 		api:        leaseAPI{client: cfg.Client, cluster: cfg.Cluster, namespace: cfg.Namespace, name: cfg.Name, timeout: cfg.requestTimeout()},
 		identities: &identities{hostname: cfg.Hostname},
-		replica:    newReplica(cfg.ReplicasDirectory),
+		replica:    replica,
+		peer:       newPeer(),
 		born:       time.Now(),
 	}
 	show(e)
 	return e, nil
 }
 
-// ErrNotLeading is returned by StepDown.
-var ErrNotLeading = errors.New("this process does not lead")
+// ErrNotLeading and ErrNoStandby are returned by StepDown.
+var (
+	ErrNotLeading = errors.New("this process does not lead")
+	ErrNoStandby  = errors.New("there is no such standby")
+)
 
 // StepDown ends this process's term on request, with the reason on the Lease, and returns the term, which may not have
 // ended yet; ErrNotLeading if there is none. The process campaigns again after one retry period, so that another can
-// lead. It may be called at any time, from any goroutine.
-func (e *Elector) StepDown(reason string) (Term, error) {
+// lead.
+//
+// If to is not empty, the replica of that name (Config.Replica) is preferred: the other standbys leave it a head start of
+// a quarter of the retry period. With a Detector it must be one that follows this process, or the answer is ErrNoStandby
+// and the term goes on; without one only this process's own name is known to be wrong.
+//
+// It may be called at any time, from any goroutine.
+func (e *Elector) StepDown(reason, to string) (Term, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.current.work == nil {
 		return Term{}, ErrNotLeading
 	}
-	e.current.work.fail(because(StepDown, "%w: %s", errRequested, reason))
+	if err := e.checkStandby(to); err != nil {
+		return Term{}, err
+	}
+	e.current.work.fail(because(StepDown, "%w", &request{reason: reason, to: to}))
 	return e.current.term, nil
+}
+
+// checkStandby returns an error that is ErrNoStandby if the replica of that name cannot be preferred.
+func (e *Elector) checkStandby(name string) error {
+	switch d := e.cfg.Detector; {
+	case name == "":
+		return nil
+	case name == e.cfg.Replica:
+		return fmt.Errorf("%w: %q is this process, which leads", ErrNoStandby, name)
+	case d != nil && !slices.Contains(d.Followers(), name):
+		return fmt.Errorf("%w: %q does not follow this leader, %q do", ErrNoStandby, name, d.Followers())
+	default:
+		return nil
+	}
 }
 
 // known is the epoch on the Lease and for how long nobody was known to hold an unexpired lease, as of now.
@@ -149,17 +192,17 @@ func (e *Elector) Run(ctx context.Context, lead LeadFunc) error {
 	defer e.clearOwn(ctx)
 
 	for {
-		seen, reason, err := e.standBy(ctx)
+		seen, why, err := e.standBy(ctx)
 		if err != nil {
 			return err
 		}
-		e.becomeCampaigning(ctx, reason)
-		c, err := e.campaign(ctx, seen)
+		e.becomeCampaigning(ctx, why.reason)
+		c, err := e.campaign(ctx, seen, why)
 		if err != nil {
 			e.becomeStandby()
 			continue
 		}
-		if err := e.serve(ctx, c, reason, lead); err != nil {
+		if err := e.serve(ctx, c, why.reason, lead); err != nil {
 			return err
 		}
 	}
@@ -183,6 +226,9 @@ func (e *Elector) start(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // the release is seen too
 	var followers sync.WaitGroup
 	followers.Go(func() { e.follower.run(ctx) })
+	if e.cfg.Enabled && e.cfg.Detector != nil {
+		followers.Go(func() { e.followHolder(ctx) })
+	}
 	return func() {
 		cancel()
 		followers.Wait()
@@ -191,16 +237,18 @@ func (e *Elector) start(ctx context.Context) (stop func()) {
 }
 
 // campaign tries once to get a claim, on the revision that the standby has judged.
-func (e *Elector) campaign(ctx context.Context, seen observation) (claim, error) {
+func (e *Elector) campaign(ctx context.Context, seen observation, why verdict) (claim, error) {
 	if !e.cfg.Enabled {
 		return unelected{fallback: e.cfg.LeaseDuration}, nil
 	}
 	identity := e.identities.next()
+	decided := time.Now()
 	c, err := enter(ctx, e.cfg, &lock{
 		api:      e.api,
 		identity: identity,
 		basis:    seen,
-		presence: e.presence(identity, seen),
+		presence: e.presence(identity, seen, nextSuspicions(presenceOf(seen.lease).Suspicions, decided.Sub(seen.termSince), why.trigger)),
+		takeover: Takeover{Trigger: why.trigger, Symptom: why.symptom, Decided: decided},
 		fresh:    e.cfg.RetryPeriod / 2,
 		view:     e.view,
 		logger:   klog.FromContext(ctx),
@@ -223,10 +271,16 @@ func (e *Elector) campaign(ctx context.Context, seen observation) (claim, error)
 }
 
 // presence is what the holder of this identity says of itself. The cause of the last step down stays on the Lease.
-func (e *Elector) presence(identity string, seen observation) presence {
-	p := presence{Holder: identity, BootID: e.replica.bootID, Mode: modeUnfenced, LastStepDown: presenceOf(seen.lease).LastStepDown}
+func (e *Elector) presence(identity string, seen observation, suspicions int) presence {
+	p := presence{
+		Holder: identity, Replica: e.cfg.Replica, BootID: e.replica.bootID, Mode: modeUnfenced,
+		LastStepDown: presenceOf(seen.lease).LastStepDown, Suspicions: suspicions,
+	}
 	if e.cfg.Fenced {
 		p.Mode = modeFenced
+	}
+	if e.cfg.Detector != nil {
+		p.Contact = e.cfg.Detector.Contact()
 	}
 	if file, held := e.replica.mark(); held {
 		p.Process, p.File = e.replica.process, file
@@ -242,6 +296,7 @@ func (e *Elector) serve(ctx context.Context, c claim, reason string, lead LeadFu
 	e.becomeLeading(termCtx, term, reason)
 	w := begin(termCtx, lead, term)
 	e.setCurrent(term, w)
+	e.say(term, Well)
 
 	cause := e.untilOver(ctx, c, w)
 	e.setCurrent(Term{}, nil)
@@ -256,7 +311,10 @@ func (e *Elector) serve(ctx context.Context, c claim, reason string, lead LeadFu
 	}
 	drainSeconds.WithLabelValues(e.cfg.Name).Observe(time.Since(ended).Seconds())
 	c.stop()
-	e.last.holder, e.last.ending = term.Token().Holder, endingOf(cause)
+	e.last.holder, e.last.epoch, e.last.ending = term.Token().Holder, term.Epoch(), endingOf(cause)
+	if causeOf(cause) == RenewDeadline { // the release will hardly arrive
+		e.say(term, Over)
+	}
 	e.release(termCtx, c, cause)
 	e.pace.termEnded(cause, ended.Sub(began), time.Now())
 	e.becomeStandby()
@@ -269,21 +327,34 @@ func (e *Elector) setCurrent(term Term, w *work) {
 	e.current.term, e.current.work = term, w
 }
 
+// say tells those who follow this process how it goes with its term.
+func (e *Elector) say(term Term, condition Condition) {
+	if holder := term.Token().Holder; holder != "" && e.cfg.Detector != nil {
+		e.cfg.Detector.Say(Statement{Holder: holder, Condition: condition})
+	}
+}
+
 // release gives up a claim that was stopped.
 func (e *Elector) release(ctx context.Context, c claim, cause error) {
 	if err := c.release(ctx, cause); err != nil {
 		e.unsure = true
+		e.say(c.term(), Over)
 		klog.FromContext(ctx).Error(err, "The lease is not released, unless that shows later")
 	}
 }
 
 // untilOver waits for the first cause that ends the term.
 func (e *Elector) untilOver(ctx context.Context, c claim, w *work) error {
+	var confirmations <-chan Confirmation
 	for {
 		seen, changed := e.view.latest()
-		again, cause := c.judge(seen, time.Now())
+		now := time.Now()
+		again, cause := c.judge(seen, now)
 		if cause != nil {
 			return cause
+		}
+		if e.cfg.Detector != nil {
+			confirmations, again = e.askIfTroubled(c, confirmations, now, again)
 		}
 		timer := newAlarm(again)
 		select {
@@ -294,6 +365,10 @@ func (e *Elector) untilOver(ctx context.Context, c claim, w *work) error {
 		case <-w.failed:
 			cause = causeOfReturn(w.fault)
 		case <-c.lost():
+		case confirmed := <-confirmations:
+			if confirmed.Holder == c.term().Token().Holder {
+				cause = because(RenewDeadline, "the last renewal was sent %v ago, and replica %q reaches the Lease", time.Since(c.renewed()).Round(time.Millisecond), confirmed.Replica)
+			}
 		case <-changed:
 		case <-timer.C:
 		}
@@ -303,6 +378,34 @@ func (e *Elector) untilOver(ctx context.Context, c claim, w *work) error {
 		}
 	}
 }
+
+// askIfTroubled tells those who follow this process when its term has not been renewed for so long that one of them had
+// better lead, and when it has been again. Only then it listens: a follower that reads the Lease can succeed this process,
+// which steps aside for it. If none does, nobody reaches the store, and the term goes on until its deadline.
+func (e *Elector) askIfTroubled(c claim, listening <-chan Confirmation, now, again time.Time) (<-chan Confirmation, time.Time) {
+	renewed := c.renewed()
+	if renewed.IsZero() {
+		return nil, again
+	}
+	late := renewed.Add(troubledAfter * e.cfg.RetryPeriod)
+	switch troubled := !now.Before(late); {
+	case !troubled:
+		if listening != nil {
+			e.say(c.term(), Well)
+		}
+		return nil, earlier(again, late)
+	case listening == nil:
+		listening = e.cfg.Detector.Confirmations()
+		for len(listening) > 0 { // answers to what is long over
+			<-listening
+		}
+		e.say(c.term(), Troubled)
+	}
+	return listening, again
+}
+
+// troubledAfter is how many retry periods without a renewal are trouble: two of them have failed, or hang.
+const troubledAfter = 2
 
 // newAlarm returns a timer that fires at t; never, if t is zero.
 func newAlarm(t time.Time) *time.Timer {

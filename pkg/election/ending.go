@@ -11,6 +11,8 @@ import (
 type ending struct {
 	why         string
 	failedParts []string
+	failed      bool   // by the term's own work
+	preferred   string // the replica that should lead next
 }
 
 // partial is implemented by errors of a LeadFunc that know which parts of its work failed.
@@ -21,9 +23,12 @@ type partial interface {
 
 // endingOf is how a term that ended for cause is told to the next leader.
 func endingOf(cause error) ending {
-	e := ending{why: brief(cause)}
+	e := ending{why: brief(cause), failed: byItsOwnWork(cause)}
 	if p, ok := errors.AsType[partial](cause); ok {
 		e.failedParts = slices.Clone(p.FailedParts())
+	}
+	if r, ok := errors.AsType[*request](cause); ok {
+		e.preferred = r.to
 	}
 	return e
 }

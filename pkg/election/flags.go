@@ -15,6 +15,10 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.RenewDeadline, "leader-election-renew-deadline", c.RenewDeadline,
 		"How long the leader tries to renew before its term ends. Below the lease duration.")
 	fs.DurationVar(&c.RetryPeriod, "leader-election-retry-period", c.RetryPeriod, "Time between renewals.")
+	fs.StringVar((*string)(&c.Detection), "leader-failure-detection", string(c.Detection),
+		"On what signs a standby takes the lease before it has expired: off: on none; crash: when the leader's process is "+
+			"seen to be gone; suspect: also when it has been silent for --leader-failure-detection-interval times "+
+			"--leader-failure-detection-misses, which requires --fencing=enforce. See docs/FAILOVER.md.")
 	fs.DurationVar(&c.DrainTimeout, "controller-drain-timeout", c.DrainTimeout,
 		"How long controllers may take to stop at the end of a term. Later, the lease is left to expire and the replica "+
 			"does not campaign until they have stopped. Below the renew deadline. "+

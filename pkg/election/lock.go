@@ -36,6 +36,7 @@ type lock struct {
 	identity string
 	basis    observation   // what the standby judged
 	presence presence      // to be written when acquiring
+	takeover Takeover      // how that comes about
 	fresh    time.Duration // how long a lease needs no renewal
 	view     *view
 	logger   klog.Logger
@@ -125,6 +126,7 @@ func (l *lock) acquire(ctx context.Context, lease *coordinationv1.Lease, ler res
 
 	l.mu.Lock()
 	l.lease, l.sent = written, sent
+	l.takeover.Sent, l.takeover.Acquired = sent, time.Now()
 	l.pin = pin{uid: written.UID, holder: l.identity, epoch: int64(epoch)}
 	l.mu.Unlock()
 	l.view.see(written)
@@ -236,7 +238,10 @@ func freed(lease *coordinationv1.Lease, how ending) *coordinationv1.Lease {
 	free.Spec.HolderIdentity = ptr.To("")
 	free.Spec.LeaseDurationSeconds = ptr.To[int32](1) // as client-go does, for candidates that wait even so
 	free.Spec.AcquireTime, free.Spec.RenewTime = &now, &now
-	presence{LastStepDown: how.why, FailedParts: how.failedParts}.write(free)
+	presence{
+		LastStepDown: how.why, FailedParts: how.failedParts, Failed: how.failed, Preferred: how.preferred,
+		Suspicions: presenceOf(lease).Suspicions,
+	}.write(free)
 	return free
 }
 

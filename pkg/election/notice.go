@@ -1,7 +1,6 @@
 package election
 
 import (
-	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -52,7 +51,7 @@ func (e *Elector) notifyEnd(term Term, cause error) {
 	switch c := causeOf(cause); {
 	case c == Deposed, c == RenewDeadline, c == Fenced:
 		reason, warning = Lost, true
-	case c == Failed, c == StepDown && !errors.Is(cause, errRequested):
+	case byItsOwnWork(cause):
 		reason, warning = Gave, true
 	}
 	e.notify(reason, warning, "no longer leads%s: %s", as(term), brief(cause))

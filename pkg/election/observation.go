@@ -17,6 +17,8 @@ type observation struct {
 	revision string
 	// since is when, on this process's clock, the signs of life were first seen as they are now.
 	since time.Time
+	// termSince is when uid, holder and epoch were first seen as they are now.
+	termSince time.Time
 	// highest is the highest epoch ever seen on a Lease of this name. It outlives deletions.
 	highest int64
 }
@@ -41,9 +43,16 @@ func (o observation) next(lease *coordinationv1.Lease, revision string, now time
 		o.revision = revision
 		return o, false
 	}
-	seen := observation{lease: lease, revision: revision, since: now, highest: max(o.highest, epochOf(lease))}
-	if o.known() && o.signs() == seen.signs() {
-		seen.since = o.since
+	seen := observation{lease: lease, revision: revision, since: now, termSince: now, highest: max(o.highest, epochOf(lease))}
+	if o.known() {
+		before, after := o.signs(), seen.signs()
+		if before == after {
+			seen.since = o.since
+		}
+		before.renewed = after.renewed
+		if before == after {
+			seen.termSince = o.termSince
+		}
 	}
 	return seen, true
 }

@@ -1,9 +1,6 @@
 package election
 
-import (
-	"errors"
-	"time"
-)
+import "time"
 
 const (
 	// shortestBackoff is how long a replica does not campaign after its first failed term; it doubles with each more.
@@ -16,7 +13,9 @@ const (
 //
 // A term that its own work ended costs a growing back-off, so that a replica that cannot do the work does not keep the
 // lease. A step down on request costs one retry period, so that another replica can have it, and so does being fenced.
-// Neither applies to anything else: a release, a deletion or an expiry that a healthy standby sees is never delayed.
+// They are waited for while this process's term is the last, and when the one after it failed too, so that two replicas
+// that cannot do the work do not take turns. Nothing else is delayed: not a release or deletion by another, nor an expiry,
+// nor a death that was seen.
 type pace struct {
 	retryPeriod time.Duration
 
@@ -34,7 +33,7 @@ func (p *pace) termEnded(cause error, lasted time.Duration, now time.Time) {
 		p.failures = 0
 	}
 	switch c := causeOf(cause); {
-	case errors.Is(cause, errRequested), c == Fenced:
+	case requested(cause), c == Fenced:
 		p.rested = now.Add(p.retryPeriod)
 	case c == StepDown, c == Failed:
 		p.rested = now.Add(doubled(shortestBackoff, p.failures, longestBackoff))
@@ -55,10 +54,10 @@ func (p *pace) writeFailed(revision string, now time.Time) {
 // writeSucceeded forgets the failures before it.
 func (p *pace) writeSucceeded() { p.tried, p.misses = "", 0 }
 
-// earliest is when act may be done on revision.
-func (p *pace) earliest(act action, revision string) time.Time {
+// earliest is when act may be done on revision. rests says whether the rest after this process's last term counts.
+func (p *pace) earliest(act action, revision string, rests bool) time.Time {
 	var at time.Time
-	if act == win {
+	if act == win && rests {
 		at = p.rested
 	}
 	if revision == p.tried && p.retryAt.After(at) {

@@ -26,13 +26,23 @@ type presence struct {
 	// File tells the process's file from a copy of it.
 	File   string `json:"file,omitempty"`
 	BootID string `json:"bootID,omitempty"`
+	// Replica is what the holder's process calls itself.
+	Replica string `json:"replica,omitempty"`
 	// Mode says how the holder's writes are fenced.
 	Mode string `json:"mode,omitempty"`
+	// Contact is how to reach the holder's process otherwise than through the Lease.
+	Contact Contact `json:"probe,omitzero"`
+	// Suspicions counts the terms that began on a suspicion, up to this one, since there was calm.
+	Suspicions int `json:"suspicions,omitempty"`
 	// LastStepDown is why the lease was last given up by its holder, from whoever did it.
 	LastStepDown string `json:"lastStepDown,omitempty"`
 	// FailedParts are the parts of its work for which the last holder gave the lease up. Only a Lease without a holder
 	// has them: whoever acquires begins anew.
 	FailedParts []string `json:"failedParts,omitempty"`
+	// Failed says that the last holder gave the lease up because of its own work. Preferred is the replica that should
+	// hold it next. Both as with FailedParts.
+	Failed    bool   `json:"failed,omitempty"`
+	Preferred string `json:"preferred,omitempty"`
 }
 
 // presenceOf returns the presence on lease; the zero presence if there is none that belongs to its holder.

@@ -10,30 +10,40 @@ import (
 
 // standBy waits until the lease can be won and returns what it saw when it judged so, and why; or ctx's cause. It writes
 // only to clear an identity of our own that leads no term.
-func (e *Elector) standBy(ctx context.Context) (_ observation, reason string, _ error) {
+func (e *Elector) standBy(ctx context.Context) (observation, verdict, error) {
+	e.stands.Store(true)
+	defer e.stands.Store(false)
 	swept := false
 	for {
 		if ctx.Err() != nil {
-			return observation{}, "", context.Cause(ctx)
+			return observation{}, verdict{}, context.Cause(ctx)
 		}
 		seen, changed := e.view.latest()
 		now := time.Now()
-		peer := presenceOf(seen.lease)
+		holder := presenceOf(seen.lease)
 		if seen.known() && !swept {
-			e.replica.sweep(peer)
+			e.replica.sweep(holder)
 			swept = true
 		}
-		v := judge(seen, now, e.cfg.LeaseDuration, e.identities.ours(seen.holder()), e.replica.knowsDead(peer))
+		news, heard := e.peer.latest(holder.Contact)
+		v := judge(seen, now, e.cfg.LeaseDuration, knowledge{
+			mine: e.identities.ours(seen.holder()), dead: e.replica.knowsDead(holder),
+			news: news, fenced: e.cfg.Fenced && holder.Mode == modeFenced,
+			suspect: e.cfg.Detection == DetectSuspect, suspicions: holder.Suspicions,
+		})
 		again := v.until
 		if v.action == wait {
-			if e.replica.neighbour(peer) { // its death shows on this machine, not on the Lease
+			if e.replica.neighbour(holder) { // its death shows on this machine, not on the Lease
 				again = earlier(again, now.Add(e.cfg.RetryPeriod))
 			}
 		} else {
-			again = e.pace.earliest(v.action, seen.revision)
+			again = e.pace.earliest(v.action, seen.revision, e.rests(seen, holder))
+			if start := e.headStart(seen, holder); v.action == win && again.Before(start) {
+				again = start
+			}
 			if !now.Before(again) {
 				if v.action == win {
-					return seen, v.reason, nil
+					return seen, v, nil
 				}
 				e.clear(ctx, seen, v.reason)
 				continue
@@ -43,11 +53,29 @@ func (e *Elector) standBy(ctx context.Context) (_ observation, reason string, _ 
 		select {
 		case <-ctx.Done():
 		case <-changed:
+		case <-heard:
 		case <-timer.C:
 		}
 		timer.Stop()
 	}
 }
+
+// rests reports whether the rest after this process's last term counts: that term is still the last, or the last one ended
+// by its own work, too.
+func (e *Elector) rests(seen observation, last presence) bool {
+	return !e.cfg.Enabled || last.Failed || seen.lease != nil && seen.epoch() == e.last.epoch
+}
+
+// headStart is until when the lease is left to the replica that its last holder preferred; zero if there is none.
+func (e *Elector) headStart(seen observation, last presence) time.Time {
+	if last.Preferred == "" || last.Preferred == e.cfg.Replica {
+		return time.Time{}
+	}
+	return seen.since.Add(e.cfg.RetryPeriod / headStarts)
+}
+
+// headStarts is how many head starts there are in a retry period.
+const headStarts = 4
 
 // clear takes our own identity off the Lease, on the revision that showed it there: a lost answer, a late commit or a
 // release that failed left it, and nobody works under it.

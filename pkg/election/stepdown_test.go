@@ -26,10 +26,10 @@ func TestAStepDownOnRequestLetsAnotherLead(t *testing.T) {
 		b := start(t, store, nil)
 		defer b.stop()
 		time.Sleep(moment)
-		if _, err := b.elector.StepDown("try"); !errors.Is(err, election.ErrNotLeading) {
+		if _, err := b.elector.StepDown("try", ""); !errors.Is(err, election.ErrNotLeading) {
 			t.Errorf("a standby stepped down: %v", err)
 		}
-		term, err := a.elector.StepDown("a better one is here")
+		term, err := a.elector.StepDown("a better one is here", "")
 		if err != nil || term.Epoch() != 1 {
 			t.Errorf("stepped down from %v, %v", term, err)
 		}
@@ -40,7 +40,7 @@ func TestAStepDownOnRequestLetsAnotherLead(t *testing.T) {
 		if why := fmt.Sprint(store.History()[1].Lease.Annotations); !strings.Contains(why, "a better one is here") {
 			t.Errorf("the Lease does not say why: %s", why)
 		}
-		if _, err := a.elector.StepDown("again"); !errors.Is(err, election.ErrNotLeading) {
+		if _, err := a.elector.StepDown("again", ""); !errors.Is(err, election.ErrNotLeading) {
 			t.Errorf("stepped down twice: %v", err)
 		}
 	})
@@ -52,7 +52,7 @@ func TestALoneReplicaLeadsAgainARetryPeriodAfterEachStepDown(t *testing.T) {
 		defer r.stop()
 		for range 10 {
 			r.mustLead()
-			if _, err := r.elector.StepDown("again"); err != nil {
+			if _, err := r.elector.StepDown("again", ""); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(retry)
@@ -152,7 +152,7 @@ func TestPeopleAreToldOfTerms(t *testing.T) {
 		store.Take("stranger", time.Second)
 		time.Sleep(2 * time.Second)
 		r.mustLead()
-		if _, err := r.elector.StepDown("enough"); err != nil {
+		if _, err := r.elector.StepDown("enough", ""); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(drain + moment)

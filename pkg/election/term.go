@@ -12,6 +12,7 @@ import (
 type Term struct {
 	token       fence.Token
 	failedParts string // joined, because Terms are compared
+	takeover    Takeover
 }
 
 const partsSeparator = ","
@@ -21,6 +22,9 @@ func (t Term) Epoch() int64 { return t.token.Epoch }
 
 // Token proves the term. It is the zero Token without leader election.
 func (t Term) Token() fence.Token { return t.token }
+
+// Takeover tells how the term came about.
+func (t Term) Takeover() Takeover { return t.takeover }
 
 // FailedParts names the parts of the work for which the term before this one was given up: what its LeadFunc's error
 // said, if that or an error it wraps has a method FailedParts() []string. Names without commas only.

@@ -9,9 +9,12 @@ import (
 type verdict struct {
 	// action is what to do about it now.
 	action action
-	// reason says why, for the log.
-	reason string
-	// until is when time alone changes the verdict; zero if only the Lease can.
+	// trigger and reason say why, for programs and for people.
+	trigger Trigger
+	reason  string
+	// symptom is when that began to show.
+	symptom time.Time
+	// until is when time alone changes the verdict; zero if only news can.
 	until time.Time
 }
 
@@ -26,23 +29,49 @@ const (
 	clear
 )
 
-// judge decides what a standby does about what it sees. mine tells the identities of this process, dead whether the
-// holder's process is known to have died.
-func judge(seen observation, now time.Time, fallback time.Duration, mine, dead bool) verdict {
+// knowledge is what a standby knows of the holder beyond the Lease.
+type knowledge struct {
+	// mine: the holder is an identity of this process.
+	mine bool
+	// dead: its process holds no lock on its file any more, on this very machine. That is proof.
+	dead bool
+	// news is what the Detector knows of its process, fenced that its writes are refused once another leads: only then may
+	// it be succeeded without proof.
+	news   News
+	fenced bool
+	// suspect: silence is enough, unless it was so too often of late.
+	suspect    bool
+	suspicions int
+}
+
+// judge decides what a standby does about what it sees and knows. fallback is the duration of a Lease that says none.
+func judge(seen observation, now time.Time, fallback time.Duration, k knowledge) verdict {
 	expiry := seen.expiry(fallback)
+	holder := seen.holder()
 	switch {
 	case !seen.known():
 		return verdict{action: wait}
+	case seen.lease == nil && seen.highest == 0:
+		return verdict{action: win, trigger: TriggerNone, symptom: seen.since, reason: "there is no Lease"}
 	case seen.lease == nil:
-		return verdict{action: win, reason: "there is no Lease"}
-	case seen.holder() == "":
-		return verdict{action: win, reason: "nobody holds the lease"}
-	case mine:
+		return verdict{action: win, trigger: TriggerDeletion, symptom: seen.since, reason: "the Lease was deleted"}
+	case holder == "":
+		return verdict{action: win, trigger: TriggerRelease, symptom: seen.since, reason: "nobody holds the lease"}
+	case k.mine:
 		return verdict{action: clear, reason: "the holder is this process, in no term"}
-	case dead:
-		return verdict{action: win, reason: fmt.Sprintf("the process of holder %q is dead", seen.holder())}
+	case k.dead:
+		return verdict{action: win, trigger: TriggerDeath, symptom: now, reason: fmt.Sprintf("the process of holder %q is dead", holder)}
+	case k.news.Said == Statement{Holder: holder, Condition: Over}:
+		return verdict{action: win, trigger: TriggerStepAside, symptom: seen.since, reason: fmt.Sprintf("holder %q says that its term is over", holder)}
+	case k.fenced && k.news.Sign == Dead:
+		return verdict{action: win, trigger: TriggerDeath, symptom: k.news.Since, reason: fmt.Sprintf("the process of holder %q is gone: its address refuses connections", holder)}
 	case !now.Before(expiry):
-		return verdict{action: win, reason: fmt.Sprintf("the lease of %q expired", seen.holder())}
+		return verdict{action: win, trigger: TriggerExpiry, symptom: seen.since, reason: fmt.Sprintf("the lease of %q expired", holder)}
+	case k.fenced && k.suspect && k.news.Sign == Silent:
+		if earliest := seen.termSince.Add(suspicionPause(k.suspicions)); now.Before(earliest) {
+			return verdict{action: wait, until: earlier(expiry, earliest)}
+		}
+		return verdict{action: win, trigger: TriggerSuspicion, symptom: k.news.Since, reason: fmt.Sprintf("holder %q has been silent since %v", holder, now.Sub(k.news.Since).Round(time.Millisecond))}
 	default:
 		return verdict{action: wait, until: expiry}
 	}

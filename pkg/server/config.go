@@ -12,6 +12,7 @@ import (
 
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/election/detect"
 	"github.com/regent-project/regent/pkg/server/etcd"
 )
 
@@ -51,9 +52,13 @@ type Config struct {
 	// what is stored is not encrypted.
 	EncryptionConfigFile string
 
-	// Election says whether and how this replica stands for election. The server sets Client, Cluster and
-	// ReplicasDirectory.
+	// Election says whether and how this replica stands for election. The server sets Client, Cluster,
+	// ReplicasDirectory, Replica and Detector.
 	Election election.Config
+	// Detect says how standbys watch the leader's process, if Election.Detection is not off; the server sets the rest of it.
+	// ProbePort is where that is done on this replica, next to Serving's address; 0 is any free port.
+	Detect    detect.Config
+	ProbePort int
 	// Fencing says what becomes of a leader's writes without a fencing token; empty: FencingEnforce. It says nothing
 	// without leader election.
 	Fencing Fencing

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/controllers/supervisor"
 	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/election/detect"
 	"github.com/regent-project/regent/pkg/election/fence"
 	"github.com/regent-project/regent/pkg/server/clusters"
 	"github.com/regent-project/regent/pkg/server/etcd"
@@ -193,6 +196,14 @@ func (r *run) startElection() error {
 	cfg.Client = clients.Kube.CoordinationV1().Leases(cfg.Namespace)
 	cfg.Fenced = r.cfg.Fencing != FencingWarn
 	cfg.Notify = r.recorder.notify
+	cfg.Replica = r.name
+	probe, err := r.newProbe(cfg)
+	if err != nil {
+		return err
+	}
+	if probe != nil {
+		cfg.Detector = probe
+	}
 	if p := r.cfg.Policies; p.Default != "" || len(p.Controllers) > 0 {
 		klog.FromContext(r.ctx).Info("Controllers have failure policies", "default", p.Of(""), "controllers", p.Controllers)
 	}
@@ -209,9 +220,32 @@ func (r *run) startElection() error {
 		if !waitFor(r.electionCtx, awaited) {
 			return nil
 		}
+		if probe != nil {
+			// Last, and closed when nothing of a term is left.
+			if err := probe.Open(r.electionCtx, r.shard.secret); err != nil {
+				return err
+			}
+			defer probe.Close()
+		}
 		return r.elector.Run(r.electionCtx, r.lead)
 	})
 	return nil
+}
+
+// newProbe returns what learns of a leader's death, and lets others learn of this replica's; nil if that is not wanted.
+func (r *run) newProbe(stands election.Config) (*detect.Detector, error) {
+	if !stands.Enabled || stands.Detection == election.DetectOff {
+		return nil, nil
+	}
+	cfg := r.cfg.Detect
+	cfg.Name, cfg.Replica = stands.Name, r.name
+	cfg.Listen = net.JoinHostPort(r.cfg.Serving.BindAddress.String(), strconv.Itoa(r.cfg.ProbePort))
+	cfg.Advertise = r.cfg.Advertise.String()
+	probe, err := detect.New(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make the probe: %w", err)
+	}
+	return probe, nil
 }
 
 // followHistory ends the term, and the election, if etcd goes back. The process serves on, not ready: to end it by itself

@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -29,6 +30,12 @@ type shardRecord struct {
 // shardKey is outside of all resources' keys, which are /<prefix>/<group>/<resource>/...
 func shardKey(prefix string) string { return prefix + "/.shard" }
 
+// secretKey holds what the shard's replicas prove to each other's probes that they are: that they read the shard's etcd.
+func secretKey(prefix string) string { return prefix + "/.probe-secret" }
+
+// secretLength is in bytes.
+const secretLength = 32
+
 // errOtherShard is a mismatch that no retry mends.
 var errOtherShard = errors.New("this etcd prefix belongs to another shard or another certificate authority")
 
@@ -39,6 +46,10 @@ type shardCheck struct {
 	record    shardRecord
 	directory string
 	checked   atomic.Bool
+
+	secretKey string
+	// secret is what only the shard's replicas know; read from Run's return on.
+	secret []byte
 }
 
 func newShardCheck(client *clientv3.Client, cfg Config, bundle *pki.Bundle) *shardCheck {
@@ -48,6 +59,7 @@ func newShardCheck(client *clientv3.Client, cfg Config, bundle *pki.Bundle) *sha
 		key:       shardKey(cfg.EtcdPrefix),
 		record:    shardRecord{Shard: cfg.Shard, CA: fmt.Sprintf("%x", sum)},
 		directory: filepath.Join(cfg.RootDirectory, pkiDirectory),
+		secretKey: secretKey(cfg.EtcdPrefix),
 	}
 }
 
@@ -80,22 +92,37 @@ func (c *shardCheck) try(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot encode the shard's record: %w", err)
 	}
-	resp, err := c.client.Txn(ctx).
-		If(clientv3.Compare(clientv3.CreateRevision(c.key), "=", 0)).
-		Then(clientv3.OpPut(c.key, string(ours))).
-		Else(clientv3.OpGet(c.key)).
-		Commit()
+	stored, err := c.agree(ctx, c.key, ours)
 	if err != nil {
-		return fmt.Errorf("etcd does not answer: %w", err)
-	}
-	if resp.Succeeded {
-		return nil
+		return err
 	}
 	var theirs shardRecord
-	if err := json.Unmarshal(resp.Responses[0].GetResponseRange().Kvs[0].Value, &theirs); err != nil {
+	if err := json.Unmarshal(stored, &theirs); err != nil {
 		return fmt.Errorf("%w: the record at %s is not readable: %w", errOtherShard, c.key, err)
 	}
-	return c.compare(theirs)
+	if err := c.compare(theirs); err != nil {
+		return err
+	}
+	secret := make([]byte, secretLength)
+	_, _ = rand.Read(secret) // never fails
+	c.secret, err = c.agree(ctx, c.secretKey, secret)
+	return err
+}
+
+// agree stores ours under key if there is nothing yet, and returns what is there.
+func (c *shardCheck) agree(ctx context.Context, key string, ours []byte) ([]byte, error) {
+	resp, err := c.client.Txn(ctx).
+		If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
+		Then(clientv3.OpPut(key, string(ours))).
+		Else(clientv3.OpGet(key)).
+		Commit()
+	if err != nil {
+		return nil, fmt.Errorf("etcd does not answer: %w", err)
+	}
+	if resp.Succeeded {
+		return ours, nil
+	}
+	return resp.Responses[0].GetResponseRange().Kvs[0].Value, nil
 }
 
 func (c *shardCheck) compare(theirs shardRecord) error {

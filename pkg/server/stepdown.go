@@ -28,6 +28,8 @@ const maxStepDownRequest = 4 << 10
 type stepDownRequest struct {
 	// Reason is left on the Lease.
 	Reason string `json:"reason"`
+	// To is the replica that should lead next, by its name; empty: any.
+	To string `json:"to"`
 }
 
 // stepDownResponse tells which term was asked to end.
@@ -38,7 +40,7 @@ type stepDownResponse struct {
 }
 
 // serveStepDown answers POST /election/step-down, of members of system:masters: this replica's term is asked to end, so
-// that another leads. 409 if it does not lead.
+// that another leads. 409 if it does not lead, 404 if there is no standby of the name that is to lead next.
 func (r *run) serveStepDown(w http.ResponseWriter, req *http.Request) {
 	response, err := r.stepDown(req)
 	if err != nil {
@@ -69,7 +71,7 @@ func (r *run) stepDown(req *http.Request) (stepDownResponse, error) {
 		decoder := json.NewDecoder(bytes.NewReader(body))
 		decoder.DisallowUnknownFields()
 		if err := decoder.Decode(&asked); err != nil {
-			return stepDownResponse{}, apierrors.NewBadRequest(fmt.Sprintf(`the body must be empty or {"reason": "..."}: %v`, err))
+			return stepDownResponse{}, apierrors.NewBadRequest(fmt.Sprintf(`the body must be empty or {"reason": "...", "to": "<replica>"}: %v`, err))
 		}
 	}
 	reason := "asked"
@@ -79,10 +81,13 @@ func (r *run) stepDown(req *http.Request) (stepDownResponse, error) {
 	if asked.Reason != "" {
 		reason += ": " + strings.Join(strings.FieldsFunc(asked.Reason, func(c rune) bool { return unicode.IsSpace(c) || unicode.IsControl(c) }), " ")
 	}
-	term, err := r.elector.StepDown(reason)
+	term, err := r.elector.StepDown(reason, asked.To)
 	if errors.Is(err, election.ErrNotLeading) {
-		return stepDownResponse{}, newConflict(fmt.Sprintf("replica %s does not lead: see who does on lease %s/%s in logical cluster %s",
+		return stepDownResponse{}, newStatus(http.StatusConflict, metav1.StatusReasonConflict, fmt.Sprintf("replica %s does not lead: see who does on lease %s/%s in logical cluster %s",
 			r.name, r.cfg.Election.Namespace, r.cfg.Election.Name, clusters.SystemAdmin))
+	}
+	if errors.Is(err, election.ErrNoStandby) {
+		return stepDownResponse{}, newStatus(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("replica %s leads on: %v", r.name, err))
 	}
 	if err != nil {
 		return stepDownResponse{}, apierrors.NewInternalError(err)
@@ -90,9 +95,9 @@ func (r *run) stepDown(req *http.Request) (stepDownResponse, error) {
 	return stepDownResponse{Replica: r.name, Holder: term.Token().Holder, Epoch: term.Epoch()}, nil
 }
 
-// newConflict is a 409 with a message of its own.
-func newConflict(message string) error {
+// newStatus is an error with a message of its own.
+func newStatus(code int32, reason metav1.StatusReason, message string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: http.StatusConflict, Reason: metav1.StatusReasonConflict, Message: message,
+		Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message,
 	}}
 }

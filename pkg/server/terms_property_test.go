@@ -296,7 +296,7 @@ func play(t *testing.T, told tale) string {
 		case "heal":
 			a.client.Always(electiontest.Fault{})
 		case "step down":
-			_, _ = a.elector.StepDown("told to")
+			_, _ = a.elector.StepDown("told to", "")
 		case "restart":
 			a.stop()
 			actors[step.Replica] = c.start(step.Replica)

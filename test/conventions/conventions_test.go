@@ -56,6 +56,7 @@ var layers = []struct {
 }{
 	{"pkg/election/fence", nil},
 	{"pkg/election/electiontest", []string{"pkg/election", "pkg/election/fence"}},
+	{"pkg/election/detect", []string{"pkg/election"}},
 	{"pkg/election", []string{"pkg/election/fence"}},
 
 	{"pkg/server/clusters", nil},
@@ -76,8 +77,8 @@ var layers = []struct {
 	{"pkg/controllers/logicalcluster", []string{"pkg/controllers", "pkg/controllers/loop", "pkg/controllers/bootstrap", "pkg/controllers/content", "pkg/server/clusters"}},
 	{"pkg/controllers/*", []string{"pkg/controllers", "pkg/controllers/loop", "pkg/controllers/bootstrap", "pkg/server/clusters"}},
 
-	{"pkg/server", []string{"pkg/election", "pkg/election/fence", "pkg/controllers", "pkg/controllers/supervisor", "pkg/server/*"}},
-	{"pkg/server/options", []string{"pkg/controllers", "pkg/election", "pkg/server", "pkg/server/etcd"}},
+	{"pkg/server", []string{"pkg/election", "pkg/election/detect", "pkg/election/fence", "pkg/controllers", "pkg/controllers/supervisor", "pkg/server/*"}},
+	{"pkg/server/options", []string{"pkg/controllers", "pkg/election", "pkg/election/detect", "pkg/server", "pkg/server/etcd"}},
 	{"cmd/server", []string{"cmd/server/*", "pkg/controllers/catalog", "pkg/server", "pkg/server/options"}},
 	{"cmd/server/*", []string{"cmd/server/*", "pkg/election", "pkg/server/etcd", "pkg/server/pki", "pkg/server/clusters", "pkg/server/options"}},
 	{"examples/*", []string{"pkg/election/fence"}},

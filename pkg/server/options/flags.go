@@ -19,7 +19,7 @@ func (o *Options) Flags() (flags cliflag.NamedFlagSets) {
 	generic.StringVar(&o.AdvertiseAddress, "advertise-address", o.AdvertiseAddress, "IP address that peers dial. If empty, --bind-address; if that is unspecified, the host's default interface.")
 	generic.StringVar(&o.ExternalHostname, "external-hostname", o.ExternalHostname, "Host name under which clients reach this replica. If empty, the advertised address.")
 	generic.StringVar(&o.ShardBaseURL, "shard-base-url", o.ShardBaseURL, "URL under which clients reach the shard, such as that of a load balancer; written into spec.URL of workspaces and into admin.kubeconfig. If empty, https://<external hostname or advertised address>:<secure port>.")
-	generic.IntVar(&o.ProbePort, "probe-port", o.ProbePort, "Port by which standbys will learn of this replica's death; 0 is any free port. This version does not open it.")
+	generic.IntVar(&o.ProbePort, "probe-port", o.ProbePort, "Port, beside --bind-address, by which standbys learn of this replica's death; 0 is any free port. Peers must reach it at --advertise-address. Not opened without leader election or failure detection.")
 	generic.BoolVar(&o.Profiling, "profiling", o.Profiling, "Serve profiles below /debug/pprof/, to members of system:masters.")
 
 	o.Serving.AddFlags(flags.FlagSet("secure serving"))
@@ -39,6 +39,7 @@ func (o *Options) Flags() (flags cliflag.NamedFlagSets) {
 	authentication.StringVar(&o.TokenFile, "token-auth-file", o.TokenFile, "CSV file of bearer tokens: token,user,uid and optionally \"group1,group2\".")
 
 	o.Election.AddFlags(flags.FlagSet("leader election"))
+	o.Detect.AddFlags(flags.FlagSet("leader election"))
 	flags.FlagSet("leader election").StringVar(&o.Fencing, "fencing", o.Fencing, "What becomes of writes by a leader's controllers that carry no fencing token: enforce refuses them, warn lets them through and logs the first of each kind. Writes with a token are always held to it. Nothing is asked of them without --enable-leader-election. See docs/FENCING.md.")
 	flags.FlagSet("controllers").StringSliceVar(&o.FailurePolicies, "controller-failure-policy", o.FailurePolicies, "What the failure of a controller does: restart (the default; too many restarts step down), step-down, or exit. <policy> is for all controllers, <controller>=<policy> for one; may be given several times. See docs/SUPERVISION.md.")
 	o.Audit.AddFlags(flags.FlagSet("auditing"))

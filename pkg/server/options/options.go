@@ -24,6 +24,7 @@ import (
 
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/election/detect"
 	"github.com/regent-project/regent/pkg/server"
 	"github.com/regent-project/regent/pkg/server/etcd"
 )
@@ -45,6 +46,7 @@ type Options struct {
 	// EncryptionConfigFile names an EncryptionConfiguration; empty: nothing is encrypted in etcd.
 	EncryptionConfigFile string
 	Election             election.Config
+	Detect               detect.Config
 	// Fencing is one of server.FencingModes.
 	Fencing string
 	// FailurePolicies are <policy> or <controller>=<policy>.
@@ -76,6 +78,7 @@ func New() *Options {
 		Serving:       serving,
 		Etcd:          EtcdOptions{Prefix: "/registry", EmbeddedQuota: etcd.DefaultQuota},
 		Election:      election.DefaultConfig(),
+		Detect:        detect.DefaultConfig(),
 		Fencing:       string(server.FencingEnforce),
 		Audit:         genericoptions.NewAuditOptions(),
 		Tracing:       genericoptions.NewTracingOptions(),
@@ -119,8 +122,13 @@ func (o *Options) Validate() error {
 	if err := o.Election.Validate(); err != nil {
 		errs = append(errs, err)
 	}
+	if err := o.Detect.Validate(); err != nil {
+		errs = append(errs, err)
+	}
 	if !slices.Contains(server.FencingModes, server.Fencing(o.Fencing)) {
 		bad("--fencing %q must be one of %q", o.Fencing, server.FencingModes)
+	} else if o.Election.Detection == election.DetectSuspect && server.Fencing(o.Fencing) != server.FencingEnforce {
+		bad("--leader-failure-detection=suspect needs --fencing=enforce: a leader that is only slow would go on writing beside its successor")
 	}
 	for _, err := range logsapi.Validate(o.Logs, utilfeature.DefaultFeatureGate, field.NewPath("logging")) {
 		errs = append(errs, err)
@@ -242,6 +250,8 @@ func (o *Options) Config(registry *controllers.Registry) (server.Config, error) 
 		EtcdPrefix:           o.Etcd.Prefix,
 		EncryptionConfigFile: o.EncryptionConfigFile,
 		Election:             o.Election,
+		Detect:               o.Detect,
+		ProbePort:            o.ProbePort,
 		Fencing:              server.Fencing(o.Fencing),
 		Registry:             registry,
 		Policies:             policies,

@@ -1,0 +1,309 @@
+package detect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"syscall"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/regent-project/regent/pkg/election"
+)
+
+// Follow holds a stream to the leader until ctx ends, and dials anew whenever it breaks.
+func (d *Detector) Follow(ctx context.Context, leader election.Contact, follower election.Follower) {
+	defer setState(d.cfg.Name, idle)
+	if leader == (election.Contact{}) {
+		setState(d.cfg.Name, absent)
+		<-ctx.Done()
+		return
+	}
+	f := &following{d: d, leader: leader, follower: follower, asked: make(chan string, 1), heard: make(chan struct{}, 1)}
+	f.run(ctx)
+}
+
+// following is one call of Follow.
+type following struct {
+	d        *Detector
+	leader   election.Contact
+	follower election.Follower
+
+	asked chan string   // capacity 1: the leader is in trouble and asks who reads the Lease with this holder
+	heard chan struct{} // capacity 1: a beat came
+
+	mu       sync.Mutex
+	state    state
+	answered bool // the leader has answered, at this address and with its key
+	news     election.News
+	last     time.Time // when it was last heard
+	told     state     // the fault that was logged last
+	abandon  context.CancelFunc
+}
+
+func (f *following) run(ctx context.Context) {
+	f.becomeConnecting()
+	ctx, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel()
+	watching.Go(func() { f.watchSilence(ctx) })
+
+	var lost time.Time // when contact broke off
+	failed := 0        // attempts since, in a row
+	for ctx.Err() == nil {
+		session, abandon := context.WithCancel(ctx)
+		f.mu.Lock()
+		f.abandon = abandon
+		f.mu.Unlock()
+		made, err := f.session(session)
+		abandon()
+		if made {
+			lost, failed = time.Now(), 0
+		}
+		f.becomeBroken(ctx, err, made, lost)
+		sleep(ctx, pause(!lost.IsZero(), time.Since(lost), failed))
+		failed++
+	}
+}
+
+const (
+	// haste is how long after contact broke off the leader is dialled every hasty: if it is dead, its address refuses as
+	// soon as the kernel has closed its descriptors.
+	haste, hasty = 250 * time.Millisecond, time.Millisecond
+	// steady is between attempts after that, longestDoubt the longest between those to a leader that never answered.
+	steady, longestDoubt = 250 * time.Millisecond, 15 * time.Second
+	// askAgain is how long after an answer that the Lease cannot be read the leader may ask again.
+	askAgain = time.Second
+)
+
+// pause is what to wait after an attempt: the n-th in a row that failed, so long after contact broke off, if there was any.
+func pause(answered bool, since time.Duration, n int) time.Duration {
+	switch {
+	case answered && since < haste:
+		return hasty
+	case answered:
+		return steady
+	default:
+		return min(100*time.Millisecond<<min(n, 10), longestDoubt)
+	}
+}
+
+// session makes contact and keeps it until it breaks. made reports whether the leader answered, err why contact broke or
+// was not made.
+func (f *following) session(ctx context.Context) (made bool, err error) {
+	timeout := time.AfterFunc(f.d.patience(f.hasAnswered()), f.abandon)
+	defer timeout.Stop()
+	transport := &http.Transport{
+		DialContext:     (&net.Dialer{KeepAlive: -1}).DialContext, // beats keep it alive
+		TLSClientConfig: trusting(f.leader.Key),
+		Protocols:       new(http.Protocols),
+	}
+	transport.Protocols.SetHTTP2(true)
+	conn, err := transport.NewClientConn(ctx, "https", f.leader.Address)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = conn.Close() }()
+
+	body, answers := io.Pipe()
+	defer func() { _ = answers.Close() }()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+f.leader.Address+path, body)
+	if err != nil {
+		return false, fmt.Errorf("the leader's probe is at no address: %w", err)
+	}
+	req.Header.Set("Authorization", bearer+credential(f.d.secret, f.leader.Key))
+	req.Header.Set(replicaHeader, f.d.cfg.Replica)
+	req.Header.Set(intervalHeader, f.d.cfg.Interval.String())
+	resp, err := conn.RoundTrip(req)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		return false, fmt.Errorf("%w: %s", errUnauthorized, resp.Status)
+	}
+	if !timeout.Stop() {
+		return false, context.DeadlineExceeded
+	}
+
+	var answering sync.WaitGroup
+	defer answering.Wait()
+	answeringCtx, stop := context.WithCancel(ctx)
+	defer stop()
+	answering.Go(func() { f.answer(answeringCtx, answers) })
+	err = lines(resp.Body, func(s election.Statement) {
+		made = true
+		f.becomeAlive(s)
+	})
+	_ = answers.CloseWithError(err) // a write of an answer may hang in it
+	return made, err
+}
+
+// errUnauthorized is the error of a leader that does not want this process.
+var errUnauthorized = errors.New("the leader's probe refuses this replica: has it another etcd, or another version?")
+
+// patience bounds an attempt. A leader that answered before does not take longer than its silence may.
+func (d *Detector) patience(answered bool) time.Duration {
+	if answered {
+		return d.cfg.silence()
+	}
+	return handshakeTimeout
+}
+
+// answer tells a leader in trouble that the Lease can be read from here, if so.
+func (f *following) answer(ctx context.Context, w io.Writer) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case holder := <-f.asked:
+			if f.follower.Reads(ctx, holder) {
+				_, _ = w.Write(lineOf(confirmation{Reads: holder}))
+				continue
+			}
+			sleep(ctx, askAgain) // a later beat asks
+		}
+	}
+}
+
+// watchSilence finds that the leader is silent.
+func (f *following) watchSilence(ctx context.Context) {
+	for {
+		f.mu.Lock()
+		last, answered := f.last, f.news.Sign == election.Alive
+		f.mu.Unlock()
+		due := last.Add(f.d.cfg.silence())
+		var timer <-chan time.Time
+		if answered {
+			timer = time.After(time.Until(due))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-f.heard:
+		case <-timer:
+			f.becomeSilent(ctx, last, due)
+		}
+	}
+}
+
+// classify says what kind of failure kept contact from being made.
+func classify(err error) state {
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return refused
+	case errors.Is(err, errUntrusted):
+		return untrusted
+	case errors.Is(err, errUnauthorized):
+		return unauthorized
+	default:
+		return unreachable
+	}
+}
+
+func (f *following) hasAnswered() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.answered
+}
+
+// become sets the state, and reports it if news changed.
+func (f *following) become(s state, news election.News) {
+	if f.state != s {
+		f.state = s
+		setState(f.d.cfg.Name, s)
+	}
+	if news != f.news {
+		f.news = news
+		f.follower.Report(news)
+	}
+}
+
+func (f *following) becomeConnecting() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.become(connecting, election.News{})
+}
+
+// becomeAlive: a beat came.
+func (f *following) becomeAlive(s election.Statement) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.answered, f.told, f.last = true, alive, time.Now()
+	f.become(alive, election.News{Sign: election.Alive, Said: s})
+	select {
+	case f.heard <- struct{}{}:
+	default:
+	}
+	if s.Condition == election.Troubled {
+		select {
+		case f.asked <- s.Holder:
+		default:
+		}
+	}
+}
+
+// becomeSilent: no beat came until it was due. If this process itself came so late that it cannot tell, the leader gets as
+// much time again.
+func (f *following) becomeSilent(ctx context.Context, last, due time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	switch {
+	case f.last != last || f.news.Sign != election.Alive:
+	case now.Sub(due) > f.d.cfg.Interval:
+		f.last = now
+	default:
+		klog.FromContext(ctx).Info("The leader's process is silent", "address", f.leader.Address, "holder", f.news.Said.Holder, "since", now.Sub(last).Round(time.Millisecond))
+		f.become(silent, election.News{Sign: election.Silent, Since: last, Said: f.news.Said})
+		f.abandon() // to dial anew: the stream may have broken without a word
+	}
+}
+
+// becomeBroken: an attempt has ended. made says whether it had made contact, lost when contact last broke off.
+func (f *following) becomeBroken(ctx context.Context, err error, made bool, lost time.Time) {
+	if ctx.Err() != nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	log := klog.FromContext(ctx).WithValues("address", f.leader.Address)
+	if made {
+		log.V(2).Info("Lost contact with the leader's process", "holder", f.news.Said.Holder, "err", err)
+		return
+	}
+	why := classify(err)
+	switch {
+	case why == refused && f.answered:
+		if f.news.Sign != election.Dead {
+			log.Info("The leader's process is gone: contact broke off, and its address refuses", "holder", f.news.Said.Holder, "after", time.Since(lost).Round(100*time.Microsecond))
+		}
+		f.become(dead, election.News{Sign: election.Dead, Since: lost, Said: f.news.Said})
+		return
+	case f.answered:
+		return // what is known stands: alive until it is silent
+	}
+	failures.WithLabelValues(f.d.cfg.Name, string(why)).Inc()
+	if f.told != why {
+		f.told = why
+		log.Error(err, "No contact with the leader's process: if it crashes, its lease has to expire. "+
+			"Check its --advertise-address and --probe-port, and what is between", "reason", why)
+	}
+	f.become(why, election.News{})
+}
+
+// sleep waits for d, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

@@ -1,0 +1,167 @@
+package detect
+
+import (
+	"context"
+	"crypto/subtle"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/regent-project/regent/pkg/election"
+)
+
+const (
+	// handshakeTimeout bounds what a connection may take before it is a stream.
+	handshakeTimeout = 5 * time.Second
+	// writeTimeout is how long a beat may wait for a standby that does not read.
+	writeTimeout = 10 * time.Second
+)
+
+// Open opens the probe, for peers that know the secret, which is the shard's. At a process's death the kernel closes first
+// what was opened last: so Open should be the last thing that a process opens.
+func (d *Detector) Open(ctx context.Context, secret []byte) error {
+	if len(secret) == 0 {
+		return errors.New("the probe needs the shard's secret")
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", d.cfg.Listen)
+	if err != nil {
+		return fmt.Errorf("cannot open the probe, give another --probe-port: %w", err)
+	}
+	d.secret, d.listener = secret, listener
+	protocols := new(http.Protocols)
+	protocols.SetHTTP2(true)
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST "+path, d.serve)
+	d.server = &http.Server{
+		Handler:           mux,
+		TLSConfig:         &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{d.certificate}},
+		Protocols:         protocols,
+		ReadHeaderTimeout: handshakeTimeout,
+		IdleTimeout:       handshakeTimeout,
+		MaxHeaderBytes:    maxHeaderLength,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 1, MaxReadFrameSize: 16 << 10},
+		ErrorLog:          log.New(io.Discard, "", 0), // what strangers send is nothing to act on
+		BaseContext:       func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
+	}
+	d.serving.Go(func() { _ = d.server.ServeTLS(listener, "", "") }) // until Close
+	klog.FromContext(ctx).V(2).Info("The probe is open", "address", d.Contact().Address)
+	return nil
+}
+
+// Close closes the probe and returns when nobody follows this process any more. To those who do it looks like death.
+func (d *Detector) Close() {
+	if d.server == nil {
+		return
+	}
+	d.mu.Lock()
+	d.closing = true
+	d.mu.Unlock()
+	_ = d.server.Close()
+	d.serving.Wait()
+}
+
+// enter counts a request that serving waits for, unless the probe closes.
+func (d *Detector) enter() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.closing {
+		d.serving.Add(1)
+	}
+	return !d.closing
+}
+
+// Say is heard by all who follow this process, at once.
+func (d *Detector) Say(s election.Statement) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.said = s
+	close(d.spoke)
+	d.spoke = make(chan struct{})
+}
+
+// Confirmations brings what followers confirm. What nobody waits for is dropped.
+func (d *Detector) Confirmations() <-chan election.Confirmation { return d.confirmations }
+
+// Followers names the replicas that follow this process, in order.
+func (d *Detector) Followers() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Sorted(maps.Keys(d.followers))
+}
+
+// serve is one standby's stream.
+func (d *Detector) serve(w http.ResponseWriter, req *http.Request) {
+	if !d.enter() {
+		return
+	}
+	defer d.serving.Done()
+	presented, ok := strings.CutPrefix(req.Header.Get("Authorization"), bearer)
+	if !ok || subtle.ConstantTimeCompare([]byte(presented), []byte(credential(d.secret, d.fingerprint))) != 1 {
+		http.Error(w, "the probe is for the shard's replicas", http.StatusUnauthorized)
+		return
+	}
+	replica := req.Header.Get(replicaHeader)
+	interval, err := time.ParseDuration(req.Header.Get(intervalHeader))
+	if replica == "" || len(replica) > longestReplica || err != nil || interval < shortestInterval || interval > longestInterval {
+		http.Error(w, "the probe needs a replica and an interval", http.StatusBadRequest)
+		return
+	}
+	defer d.followedBy(replica)()
+	stream := http.NewResponseController(w)
+	var reading sync.WaitGroup
+	defer reading.Wait()
+	defer func() { _ = stream.SetReadDeadline(time.Now()) }()
+	reading.Go(func() {
+		_ = lines(req.Body, func(c confirmation) {
+			select {
+			case d.confirmations <- election.Confirmation{Replica: replica, Holder: c.Reads}:
+			default:
+			}
+		})
+	})
+	every := time.NewTicker(interval)
+	defer every.Stop()
+	for {
+		d.mu.Lock()
+		said, spoke := d.said, d.spoke
+		d.mu.Unlock()
+		_ = stream.SetWriteDeadline(time.Now().Add(writeTimeout))
+		if _, err := w.Write(beat(said)); err != nil {
+			return
+		}
+		if err := stream.Flush(); err != nil {
+			return
+		}
+		select {
+		case <-req.Context().Done():
+			return
+		case <-spoke:
+		case <-every.C:
+		}
+	}
+}
+
+// followedBy counts a stream of a replica until the function that it returns is called.
+func (d *Detector) followedBy(replica string) (over func()) {
+	count := func(n int) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.followers[replica] += n; d.followers[replica] == 0 {
+			delete(d.followers, replica)
+		}
+		followers.WithLabelValues(d.cfg.Name).Set(float64(len(d.followers)))
+	}
+	count(1)
+	return func() { count(-1) }
+}

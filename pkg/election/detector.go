@@ -1,0 +1,98 @@
+package election
+
+import (
+	"context"
+	"time"
+)
+
+// Detector learns what the Lease does not say, or says too late: that the process of its holder is gone or silent, or
+// cannot renew. Package detect has one that works over the network. One Detector serves one Elector.
+type Detector interface {
+	// Contact is how the detectors of other processes reach this one. It goes on the Lease with each term.
+	Contact() Contact
+	// Follow keeps in touch with the process of a leader until ctx ends, and tells f what it learns, one call at a time. The
+	// Contact is zero if the leader gives none.
+	Follow(ctx context.Context, leader Contact, f Follower)
+	// Say is this process's statement to all who follow it, until the next.
+	Say(Statement)
+	// Confirmations brings the answers of those who follow this process, once it has said that it is in trouble.
+	Confirmations() <-chan Confirmation
+	// Followers names the replicas that follow this process now.
+	Followers() []string
+}
+
+// Contact says how to reach a process, and how to know that it is this one. The zero Contact reaches nobody.
+type Contact struct {
+	// Address is host:port.
+	Address string `json:"address,omitempty"`
+	// Key is the fingerprint of the key that this process alone has.
+	Key string `json:"key,omitempty"`
+}
+
+// Follower is who follows a leader's process.
+type Follower struct {
+	// Report takes what has become known. It must not block.
+	Report func(News)
+	// Reads reports whether this process reads the Lease and sees that holder on it: a leader that cannot renew asks.
+	Reads func(ctx context.Context, holder string) bool
+}
+
+// News is what is known of a process.
+type News struct {
+	Sign Sign
+	// Since is when the process was last heard, if it is silent, or when contact broke off, if it is dead.
+	Since time.Time
+	// Said is its last statement; the zero Statement if it made none.
+	Said Statement
+}
+
+// Sign is whether a process shows that it lives.
+type Sign int
+
+const (
+	// NoSign: there is no contact, and that says nothing.
+	NoSign Sign = iota
+	// Alive: it answers.
+	Alive
+	// Silent: it answered, and has not been heard for too long: it hangs, or the network is cut.
+	Silent
+	// Dead: it answered, contact broke off, and now its address refuses connections.
+	Dead
+)
+
+// Statement is what a process says of its last term.
+type Statement struct {
+	// Holder is that term's holder identity.
+	Holder    string    `json:"holder"`
+	Condition Condition `json:"condition"`
+}
+
+// Condition is how it goes with a term.
+type Condition string
+
+const (
+	// Well: it leads.
+	Well Condition = "well"
+	// Troubled: it leads, and has not been able to renew for some time. It asks its followers whether they read the Lease.
+	Troubled Condition = "troubled"
+	// Over: the term has ended and nothing of it is left, but perhaps its holder on the Lease.
+	Over Condition = "over"
+)
+
+// Confirmation is a follower's answer: it reads the Lease and sees that holder on it.
+type Confirmation struct{ Replica, Holder string }
+
+// DetectionModes are the values of --leader-failure-detection.
+var DetectionModes = []Detection{DetectOff, DetectCrash, DetectSuspect}
+
+// Detection says on what signs a standby takes the lease before it has expired.
+type Detection string
+
+const (
+	// DetectOff: on none.
+	DetectOff Detection = "off"
+	// DetectCrash: when the leader's process is seen to be gone, or says itself that its term is over.
+	DetectCrash Detection = "crash"
+	// DetectSuspect: also when the leader has been silent for too long. It may live: its writes must be fenced.
+	DetectSuspect Detection = "suspect"
+)
