@@ -131,6 +131,28 @@ func TestAPresenceOfAnotherHolderCountsAsAbsent(t *testing.T) {
 	}
 }
 
+func TestSuspicionsAreCountedUntilThereIsCalm(t *testing.T) {
+	for name, test := range map[string]struct {
+		n       int
+		lasted  time.Duration
+		trigger Trigger
+		want    int
+	}{
+		"the first":                           {0, time.Hour, TriggerSuspicion, 1},
+		"another, soon":                       {1, 59 * time.Second, TriggerSuspicion, 2},
+		"another, after a minute":             {1, time.Minute, TriggerSuspicion, 1},
+		"many, and then another at its pause": {7, time.Minute, TriggerSuspicion, 8},
+		"many, and then calm":                 {7, 2 * time.Minute, TriggerSuspicion, 1},
+		"a release forgets nothing":           {3, 0, TriggerRelease, 3},
+		"a release after calm":                {3, time.Hour, TriggerRelease, 0},
+		"a death counts for nothing":          {0, 0, TriggerDeath, 0},
+	} {
+		if got := nextSuspicions(test.n, test.lasted, test.trigger); got != test.want {
+			t.Errorf("%s: %d, want %d", name, got, test.want)
+		}
+	}
+}
+
 func TestOnlyTheLastIdentitiesAreRemembered(t *testing.T) {
 	i := identities{hostname: "host"}
 	first := i.next()

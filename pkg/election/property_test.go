@@ -47,6 +47,7 @@ func draw(t *rapid.T) []step {
 		return step{
 			what: rapid.SampledFrom([]string{
 				"take", "renew", "free", "delete", "label", "next", "always", "heal", "hold", "let go", "drop", "restart",
+				"seems alive", "seems silent", "seems dead",
 			}).Draw(t, "what"),
 			replica: rapid.IntRange(0, replicas-1).Draw(t, "replica"),
 			request: rapid.SampledFrom([]electiontest.Request{
@@ -63,6 +64,10 @@ type shard struct {
 	t        *testing.T
 	store    *electiontest.Store
 	replicas [replicas]*replica
+	network  *network
+	peers    [replicas]*peer
+	mode     election.Detection
+	fenced   bool
 	slow     time.Duration          // how long the work takes to stop
 	active   [replicas]atomic.Int32 // terms whose work has not been joined
 	broken   atomic.Value           // string: the first promise that was broken
@@ -73,6 +78,7 @@ func (s *shard) complain(format string, args ...any) {
 }
 
 func (s *shard) start(i int) {
+	s.peers[i] = s.network.join(fmt.Sprint(i))
 	s.replicas[i] = start(s.t, s.store, func(ctx context.Context, _ election.Term) error {
 		if n := s.active[i].Add(1); n != 1 {
 			s.complain("%d terms at once in replica %d", n, i)
@@ -81,7 +87,7 @@ func (s *shard) start(i int) {
 		<-ctx.Done()
 		time.Sleep(s.slow)
 		return nil
-	})
+	}, seen(s.peers[i], s.mode, s.fenced))
 }
 
 func (s *shard) do(step step) {
@@ -109,6 +115,12 @@ func (s *shard) do(step step) {
 		r.client.HoldWatches(step.what == "hold")
 	case "drop":
 		r.client.DropWatches()
+	case "seems alive":
+		s.peers[step.replica].seem(election.Alive)
+	case "seems silent":
+		s.peers[step.replica].seem(election.Silent)
+	case "seems dead":
+		s.peers[step.replica].seem(election.Dead)
 	case "restart":
 		r.stop()
 		s.judge(r)
@@ -150,15 +162,19 @@ func (s *shard) overlap(forced bool) {
 }
 
 // I1, in any sequence of faults: at most one term is active in a process; work never outlives its lease; replicas that
-// nobody interferes with never work at the same time; and once the faults are over, one leads.
+// nobody interferes with never work at the same time, but where the fence allows for it (whatever seems dead or silent); and once the faults are over, one leads.
 func TestInAnySequenceOfFaultsATermIsAloneAndSomebodyLeadsInTheEnd(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		script := draw(rt)
 		slow := time.Duration(rapid.IntRange(0, int(drain/time.Millisecond)-1).Draw(rt, "slow")) * time.Millisecond
 		fenced := rapid.Bool().Draw(rt, "fenced")
+		mode := election.DetectCrash
+		if fenced {
+			mode = rapid.SampledFrom(election.DetectionModes).Draw(rt, "mode")
+		}
 		var broken any
 		synctest.Test(t, func(t *testing.T) {
-			s := &shard{t: t, store: electiontest.NewStore(leaseName), slow: slow}
+			s := &shard{t: t, store: electiontest.NewStore(leaseName), slow: slow, network: newNetwork(), mode: mode, fenced: fenced}
 			if fenced {
 				s.store.Fence()
 			}
@@ -167,12 +183,14 @@ func TestInAnySequenceOfFaultsATermIsAloneAndSomebodyLeadsInTheEnd(t *testing.T)
 			}
 			forced := false
 			for _, step := range script {
-				forced = forced || step.what == "take" || step.what == "free" || step.what == "delete"
+				forced = forced || step.what == "take" || step.what == "free" || step.what == "delete" ||
+					fenced && (step.what == "seems silent" || step.what == "seems dead") // not so, and taken for true
 				s.do(step)
 				synctest.Wait()
 				s.overlap(forced)
 			}
-			for _, r := range s.replicas {
+			for i, r := range s.replicas {
+				s.peers[i].seem(election.Alive)
 				r.client.Always(electiontest.Fault{})
 				r.client.HoldWatches(false)
 			}

@@ -1,0 +1,409 @@
+package election_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/election/electiontest"
+)
+
+// seen returns a change of a replica's configuration: others see it through peer, and it acts on what it sees.
+func seen(peer *peer, mode election.Detection, fenced bool) func(*election.Config) {
+	return func(cfg *election.Config) {
+		cfg.Detector, cfg.Detection, cfg.Fenced = peer, mode, fenced
+		cfg.Replica = peer.Contact().Address
+	}
+}
+
+// couple is a leader and a standby that see each other.
+type couple struct {
+	store            *electiontest.Store
+	leader, standby  *replica
+	ofLeader, ofHeir *peer
+}
+
+func newCouple(t *testing.T, mode election.Detection, fenced bool, leads election.LeadFunc) *couple {
+	t.Helper()
+	network := newNetwork()
+	c := &couple{store: electiontest.NewStore(leaseName), ofLeader: network.join("a"), ofHeir: network.join("b")}
+	if fenced {
+		c.store.Fence()
+	}
+	c.leader = start(t, c.store, leads, seen(c.ofLeader, mode, fenced))
+	c.leader.mustLead()
+	c.standby = start(t, c.store, nil, seen(c.ofHeir, mode, fenced))
+	time.Sleep(retry / 2)
+	return c
+}
+
+// silenceLeader makes the leader one that hangs: it writes no more, and reads no more.
+func (c *couple) silenceLeader() { c.leader.client.Always(electiontest.Fault{Hang: true}) }
+
+func (c *couple) stop() {
+	c.leader.client.Always(electiontest.Fault{})
+	c.standby.stop()
+	c.leader.stop()
+}
+
+func TestOnWhichSignsALeaseIsTakenBeforeItExpires(t *testing.T) {
+	for name, test := range map[string]struct {
+		mode   election.Detection
+		fenced bool
+		sign   election.Sign
+		early  bool
+	}{
+		"dead":                          {election.DetectCrash, true, election.Dead, true},
+		"dead, mode not given":          {"", true, election.Dead, true},
+		"dead, but it may write":        {election.DetectCrash, false, election.Dead, false},
+		"dead, and nobody wants to see": {election.DetectOff, true, election.Dead, false},
+		"silent":                        {election.DetectCrash, true, election.Silent, false},
+		"silent, and that is enough":    {election.DetectSuspect, true, election.Silent, true},
+		"dead, silence would be enough": {election.DetectSuspect, true, election.Dead, true},
+		"no sign":                       {election.DetectSuspect, true, election.NoSign, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCouple(t, test.mode, test.fenced, nil)
+				defer c.stop()
+				c.silenceLeader()
+				c.ofLeader.seem(test.sign)
+				at := time.Now()
+				time.Sleep(lease)
+				took := c.standby.mustLead().began.Sub(at)
+				if early := took == 0; early != test.early {
+					t.Errorf("leads after %v", took)
+				}
+				if !test.early && (took < lease-retry || took > lease) {
+					t.Errorf("leads after %v, and the lease lasts %v", took, lease)
+				}
+			})
+		})
+	}
+}
+
+func TestSuspicionNeedsTheFence(t *testing.T) {
+	cfg := newConfig(electiontest.NewStore(leaseName).Client())
+	cfg.Detection = election.DetectSuspect
+	if _, err := election.New(cfg); err == nil {
+		t.Error("a leader that may write on can be succeeded on a suspicion")
+	}
+	cfg.Detection = "sometimes"
+	if err := cfg.Validate(); err == nil {
+		t.Error("a mode that does not exist is accepted")
+	}
+}
+
+func TestADeathIsFollowedByOneWriteOfEachStandbyAtMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network, store := newNetwork(), electiontest.NewStore(leaseName)
+		store.Fence()
+		dying := network.join("a")
+		leader := start(t, store, nil, seen(dying, election.DetectCrash, true))
+		leader.mustLead()
+		var standbys []*replica
+		for i := range 10 {
+			standbys = append(standbys, start(t, store, nil, seen(network.join(fmt.Sprint(i)), election.DetectCrash, true)))
+		}
+		time.Sleep(retry / 2)
+		leader.client.Always(electiontest.Fault{Hang: true})
+		dying.seem(election.Dead)
+		time.Sleep(moment)
+		led, writes := 0, 0
+		for _, r := range standbys {
+			led += len(r.all())
+			writes += r.client.Count(electiontest.Update)
+		}
+		if led != 1 || writes > len(standbys) {
+			t.Errorf("%d standbys led, after %d writes", led, writes)
+		}
+		for _, r := range standbys {
+			r.stop()
+		}
+		leader.client.Always(electiontest.Fault{})
+		leader.stop()
+	})
+}
+
+func TestALeaderThatCannotRenewStepsAsideForAStandbyThatReadsTheLease(t *testing.T) {
+	for name, fenced := range map[string]bool{"fenced": true, "unfenced": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const slow = 300 * time.Millisecond
+				c := newCouple(t, election.DetectCrash, fenced, func(ctx context.Context, _ election.Term) error {
+					<-ctx.Done()
+					time.Sleep(slow)
+					return nil
+				})
+				defer c.stop()
+				c.silenceLeader()
+				cut := time.Now()
+				time.Sleep(2*retry + slow)
+				leads := c.standby.mustLead()
+				if took := leads.began.Sub(cut); took > 2*retry+slow {
+					t.Errorf("leads %v after the leader was cut off", took)
+				}
+				old := c.leader.mustEnd(0, election.RenewDeadline)
+				if leads.began.Before(old.joined) {
+					t.Errorf("leads %v before the old term was joined", old.joined.Sub(leads.began))
+				}
+				if trigger := leads.Takeover().Trigger; trigger != election.TriggerStepAside {
+					t.Errorf("leads because of %q", trigger)
+				}
+			})
+		})
+	}
+}
+
+func TestALeaderThatCannotRenewLeadsOnIfNobodyElseReachesTheStore(t *testing.T) {
+	for name, prepare := range map[string]func(*couple){
+		"the standby reads nothing": func(c *couple) { c.standby.client.Always(electiontest.Fault{Hang: true}) },
+		"the standby stops":         func(c *couple) { c.standby.stop() },
+		"an answer to another question": func(c *couple) {
+			c.standby.client.Always(electiontest.Fault{Hang: true})
+			for range cap(c.ofLeader.confirmations) {
+				c.ofLeader.confirmations <- election.Confirmation{Replica: "b", Holder: c.store.Holder()}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCouple(t, election.DetectSuspect, true, nil)
+				prepare(c)
+				c.silenceLeader()
+				cut := time.Now()
+				time.Sleep(renew - retry)
+				if _, leads := c.leader.leading(); !leads {
+					t.Fatalf("it gave up: %v", c.leader.all())
+				}
+				time.Sleep(retry + retry)
+				if end := c.leader.mustEnd(0, election.RenewDeadline); end.ended.Sub(cut) < renew-retry {
+					t.Errorf("it gave up after %v", end.ended.Sub(cut))
+				}
+				c.leader.client.Always(electiontest.Fault{})
+				c.standby.client.Always(electiontest.Fault{})
+				if name != "the standby stops" {
+					c.standby.stop()
+				}
+				c.leader.stop()
+			})
+		})
+	}
+}
+
+func TestAQuarantinedReplicaDoesNotOfferToSucceed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		freed := make(chan struct{})
+		c := newCouple(t, election.DetectSuspect, true, func(ctx context.Context, _ election.Term) error {
+			<-ctx.Done()
+			<-freed
+			return nil
+		})
+		if _, err := c.leader.elector.StepDown("try", ""); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(drain + lease)
+		c.standby.mustLead() // the lease had to expire
+		c.standby.client.Always(electiontest.Fault{Hang: true})
+		time.Sleep(renew - retry)
+		if _, leads := c.standby.leading(); !leads {
+			t.Errorf("it stepped aside for a replica that is quarantined: %v", c.standby.all())
+		}
+		close(freed)
+		c.standby.client.Always(electiontest.Fault{})
+		c.stop()
+	})
+}
+
+// A leader that renews again after it was in trouble leads on, whatever arrives late.
+func TestATroubleThatIsOverEndsNoTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCouple(t, election.DetectCrash, true, nil)
+		c.standby.client.Always(electiontest.Fault{Hang: true})
+		c.silenceLeader()
+		time.Sleep(2*retry + retry/2)
+		c.leader.client.Always(electiontest.Fault{})
+		c.standby.client.Always(electiontest.Fault{})
+		time.Sleep(10 * lease)
+		if terms := c.leader.all(); len(terms) != 1 || !terms[0].ended.IsZero() {
+			t.Errorf("terms: %v", terms)
+		}
+		c.stop()
+	})
+}
+
+func TestAPreferredStandbyGetsAHeadStart(t *testing.T) {
+	for name, test := range map[string]struct {
+		dead bool
+		want string
+		took time.Duration
+	}{
+		"it leads":                  {want: "c"},
+		"another, if it never does": {dead: true, want: "b", took: retry / 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				network, store := newNetwork(), electiontest.NewStore(leaseName)
+				replicas := map[string]*replica{}
+				for _, replica := range []string{"a", "b", "c"} {
+					replicas[replica] = start(t, store, nil, seen(network.join(replica), election.DetectCrash, true))
+					time.Sleep(moment)
+				}
+				if test.dead {
+					replicas["c"].client.Always(electiontest.Fault{Err: errRefused})
+				}
+				asked := time.Now()
+				if _, err := replicas["a"].elector.StepDown("try", "c"); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(test.took)
+				leads := replicas[test.want].mustLead()
+				if took := leads.began.Sub(asked); took != test.took {
+					t.Errorf("leads after %v, want %v", took, test.took)
+				}
+				replicas["c"].client.Always(electiontest.Fault{})
+				for _, r := range replicas {
+					r.stop()
+				}
+			})
+		})
+	}
+}
+
+func TestAStepDownInFavourOfNobodyIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCouple(t, election.DetectCrash, true, nil)
+		defer c.stop()
+		for _, to := range []string{"a", "nobody"} {
+			if _, err := c.leader.elector.StepDown("try", to); !errors.Is(err, election.ErrNoStandby) {
+				t.Errorf("in favour of %q: %v", to, err)
+			}
+		}
+		if _, leads := c.leader.leading(); !leads {
+			t.Error("the term ended")
+		}
+		if followers := c.ofLeader.Followers(); !slices.Equal(followers, []string{"b"}) {
+			t.Errorf("followed by %q", followers)
+		}
+	})
+}
+
+// Two replicas that seem silent to each other all the time take the lease from each other ever more seldom, and lose no
+// more than that once they are heard again.
+func TestSuspicionsAreDamped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCouple(t, election.DetectSuspect, true, nil)
+		defer c.stop()
+		for _, p := range []*peer{c.ofLeader, c.ofHeir} {
+			p.seem(election.Silent)
+		}
+		const watched = 20 * time.Minute
+		time.Sleep(watched)
+		var began []time.Time
+		for _, r := range []*replica{c.leader, c.standby} {
+			for _, term := range r.all() {
+				began = append(began, term.began)
+			}
+		}
+		slices.SortFunc(began, time.Time.Compare)
+		// The first suspicion is followed at once. Then terms last 5 s, 10 s, 20 s, 40 s, and a minute each.
+		for i, want := 2, 5*time.Second; i < len(began); i, want = i+1, min(2*want, time.Minute) {
+			if lasted := began[i].Sub(began[i-1]); lasted < want || lasted > want+moment {
+				t.Errorf("term %d lasted %v, want %v", i, lasted, want)
+			}
+		}
+		if n := len(began); n < 20 || n > 26 {
+			t.Errorf("%d terms in %v", n, watched)
+		}
+		for _, p := range []*peer{c.ofLeader, c.ofHeir} {
+			p.seem(election.Alive)
+		}
+		time.Sleep(2*time.Minute + moment)
+		terms := len(c.leader.all()) + len(c.standby.all())
+		if terms > len(began)+1 {
+			t.Errorf("%d terms began after both were heard again", terms-len(began))
+		}
+		// And it is forgotten: the next is followed at once.
+		leader, standby, ofLeader := c.leader, c.standby, c.ofLeader
+		if _, leads := leader.leading(); !leads {
+			leader, standby, ofLeader = c.standby, c.leader, c.ofHeir
+		}
+		leader.client.Always(electiontest.Fault{Hang: true})
+		defer leader.client.Always(electiontest.Fault{})
+		ofLeader.seem(election.Silent)
+		at := time.Now()
+		if took := standby.mustLead().began.Sub(at); took != 0 {
+			t.Errorf("leads after %v", took)
+		}
+	})
+}
+
+// A replica that rests after a failure of its own does not leave the shard without a leader when another dies or goes; but
+// two that both fail do not take turns without a pause.
+func TestARestIsForItsOwnFailureAlone(t *testing.T) {
+	for name, lose := range map[string]func(*replica, *peer){
+		"the other dies":       func(r *replica, p *peer) { r.client.Always(electiontest.Fault{Hang: true}); p.seem(election.Dead) },
+		"the other steps down": func(r *replica, _ *peer) { _, _ = r.elector.StepDown("asked", "") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				failing := true
+				c := newCouple(t, election.DetectCrash, true, func(ctx context.Context, _ election.Term) error {
+					if failing {
+						select {
+						case <-ctx.Done():
+						case <-time.After(retry):
+							return errors.New("so it fails")
+						}
+						return nil
+					}
+					<-ctx.Done()
+					return nil
+				})
+				defer c.stop()
+				time.Sleep(retry)
+				c.standby.mustLead()
+				failing = false
+				at := time.Now()
+				lose(c.standby, c.ofHeir)
+				if took := c.leader.mustLead().began.Sub(at); took != 0 {
+					t.Errorf("leads after %v", took)
+				}
+				c.standby.client.Always(electiontest.Fault{})
+			})
+		})
+	}
+	t.Run("both fail", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			fails := func(context.Context, election.Term) error { return errors.New("so it fails") }
+			store := electiontest.NewStore(leaseName)
+			a, b := start(t, store, fails), start(t, store, fails)
+			time.Sleep(time.Hour)
+			if n := len(a.all()) + len(b.all()); n > 2*70 {
+				t.Errorf("%d terms in an hour", n)
+			}
+			a.stop()
+			b.stop()
+		})
+	})
+}
+
+func TestATakeoverTellsItsPhases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCouple(t, election.DetectSuspect, true, nil)
+		defer c.stop()
+		c.standby.client.Next(electiontest.Update, electiontest.Fault{Delay: 30 * time.Millisecond})
+		c.silenceLeader()
+		c.ofLeader.seem(election.Dead)
+		at := time.Now()
+		took := c.standby.mustLead().Takeover()
+		if took.Trigger != election.TriggerDeath || !took.Symptom.Equal(at) || !took.Decided.Equal(at) || !took.Sent.Equal(at) || took.Acquired.Sub(at) != 30*time.Millisecond {
+			t.Errorf("a death at %v: %+v", at, took)
+		}
+	})
+}

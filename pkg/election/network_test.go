@@ -1,0 +1,120 @@
+package election_test
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/regent-project/regent/pkg/election"
+)
+
+// network connects the Detectors of replicas in one process, without delay. What it lets them see need not be true.
+type network struct {
+	mu    sync.Mutex
+	peers map[string]*peer // by address
+}
+
+// newNetwork returns a network that connects nobody yet.
+func newNetwork() *network { return &network{peers: map[string]*peer{}} }
+
+// join returns the Detector of a replica of that name. Whoever had the name is not reachable any more.
+func (n *network) join(name string) *peer {
+	p := &peer{
+		network: n, name: name, sign: election.Alive, changed: make(chan struct{}),
+		confirmations: make(chan election.Confirmation, 1), followers: map[string]int{},
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.peers[name] = p
+	return p
+}
+
+// peer is an election.Detector.
+type peer struct {
+	network       *network
+	name          string
+	confirmations chan election.Confirmation
+
+	mu        sync.Mutex
+	sign      election.Sign
+	since     time.Time
+	said      election.Statement
+	changed   chan struct{}
+	followers map[string]int
+}
+
+// seem shows the others a sign of this replica, from now on.
+func (p *peer) seem(sign election.Sign) {
+	p.change(func() { p.sign, p.since = sign, time.Now() })
+}
+
+func (p *peer) change(edit func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	edit()
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// Contact implements election.Detector.
+func (p *peer) Contact() election.Contact {
+	return election.Contact{Address: p.name, Key: "key of " + p.name}
+}
+
+// Say implements election.Detector. Nobody hears a replica that does not seem alive.
+func (p *peer) Say(s election.Statement) {
+	p.change(func() {
+		if p.sign == election.Alive {
+			p.said = s
+		}
+	})
+}
+
+// Confirmations implements election.Detector.
+func (p *peer) Confirmations() <-chan election.Confirmation { return p.confirmations }
+
+// Followers implements election.Detector.
+func (p *peer) Followers() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Sorted(maps.Keys(p.followers))
+}
+
+// Follow implements election.Detector.
+func (p *peer) Follow(ctx context.Context, leader election.Contact, f election.Follower) {
+	p.network.mu.Lock()
+	other := p.network.peers[leader.Address]
+	p.network.mu.Unlock()
+	if other == nil {
+		<-ctx.Done()
+		return
+	}
+	other.change(func() { other.followers[p.name]++ })
+	defer other.change(func() {
+		if other.followers[p.name]--; other.followers[p.name] == 0 {
+			delete(other.followers, p.name)
+		}
+	})
+	for {
+		other.mu.Lock()
+		news := election.News{Sign: other.sign, Since: other.since, Said: other.said}
+		changed := other.changed
+		other.mu.Unlock()
+		f.Report(news)
+		if news.Sign == election.Alive && news.Said.Condition == election.Troubled && f.Reads(ctx, news.Said.Holder) {
+			select {
+			case other.confirmations <- election.Confirmation{Replica: p.name, Holder: news.Said.Holder}:
+			default:
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+	}
+}
+
+var _ election.Detector = (*peer)(nil)
