@@ -77,6 +77,7 @@ func (c Config) silence() time.Duration { return time.Duration(c.Misses) * c.Int
 // Close.
 type Detector struct {
 	cfg           Config
+	handshake     time.Duration // how long to wait for a leader that never answered
 	certificate   tls.Certificate
 	fingerprint   string
 	confirmations chan election.Confirmation
@@ -107,7 +108,7 @@ func New(cfg Config) (*Detector, error) {
 		return nil, fmt.Errorf("cannot register the metrics of failure detection: %w", err)
 	}
 	d := &Detector{
-		cfg: cfg, certificate: certificate, fingerprint: fingerprint,
+		cfg: cfg, handshake: handshakeTimeout, certificate: certificate, fingerprint: fingerprint,
 		// A leader needs one answer; what does not fit is dropped.
 		confirmations: make(chan election.Confirmation, 1),
 		spoke:         make(chan struct{}),

@@ -109,10 +109,13 @@ func (f *following) session(ctx context.Context) (made bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	defer func() { _ = conn.Close() }()
-
 	body, answers := io.Pipe()
-	defer func() { _ = answers.Close() }()
+	shut := func() {
+		_ = answers.Close()
+		_ = conn.Close()
+	}
+	defer shut()
+	 // a request whose body is open does not heed its context
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+f.leader.Address+path, body)
 	if err != nil {
 		return false, fmt.Errorf("the leader's probe is at no address: %w", err)
@@ -153,7 +156,7 @@ func (d *Detector) patience(answered bool) time.Duration {
 	if answered {
 		return d.cfg.silence()
 	}
-	return handshakeTimeout
+	return d.handshake
 }
 
 // answer tells a leader in trouble that the Lease can be read from here, if so.

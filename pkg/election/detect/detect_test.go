@@ -1,0 +1,461 @@
+package detect
+
+import (
+	"context"
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/regent-project/regent/pkg/election"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
+}
+
+// within is more than anything here takes that happens at all.
+const within = 20 * time.Second
+
+var shardSecret = []byte("what the shard's replicas know")
+
+// newDetector returns one that finds silence after 300 ms.
+func newDetector(t *testing.T, replica, listen string) *Detector {
+	t.Helper()
+	host, _, err := net.SplitHostPort(listen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := New(Config{Name: "test-" + replica, Replica: replica, Listen: listen, Advertise: host, Interval: 50 * time.Millisecond, Misses: 6})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.handshake = 200 * time.Millisecond
+	return d
+}
+
+func open(t *testing.T, replica, listen string) *Detector {
+	t.Helper()
+	d := newDetector(t, replica, listen)
+	if err := d.Open(t.Context(), shardSecret); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	return d
+}
+
+// follower is a standby that records what it learns.
+type follower struct {
+	*Detector
+	news  chan election.News
+	reads func(context.Context, string) bool
+	stop  context.CancelFunc
+	ended chan struct{}
+}
+
+// follow follows a contact until the test ends.
+func follow(t *testing.T, leader election.Contact, change ...func(*follower)) *follower {
+	t.Helper()
+	f := &follower{
+		Detector: newDetector(t, "standby", "127.0.0.1:0"), news: make(chan election.News, 1000),
+		reads: func(context.Context, string) bool { return true }, ended: make(chan struct{}),
+	}
+	f.secret = shardSecret
+	for _, c := range change {
+		c(f)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	f.stop = cancel
+	go func() {
+		defer close(f.ended)
+		f.Follow(ctx, leader, election.Follower{
+			Report: func(n election.News) { f.news <- n },
+			Reads:  func(ctx context.Context, holder string) bool { return f.reads(ctx, holder) },
+		})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-f.ended
+	})
+	return f
+}
+
+// next waits for the first news that is as wanted, and fails on any that may not come before it.
+func (f *follower) next(t *testing.T, want func(election.News) bool, never ...election.Sign) election.News {
+	t.Helper()
+	timeout := time.After(within)
+	for {
+		select {
+		case n := <-f.news:
+			if slices.Contains(never, n.Sign) {
+				t.Fatalf("news: %+v", n)
+			}
+			if want(n) {
+				return n
+			}
+		case <-timeout:
+			t.Fatal("no such news")
+		}
+	}
+}
+
+func sign(s election.Sign) func(election.News) bool {
+	return func(n election.News) bool { return n.Sign == s }
+}
+
+// mustBe waits until the metrics show a state, and fails on any news of death or silence before it.
+func (f *follower) mustBe(t *testing.T, want state) {
+	t.Helper()
+	for began := time.Now(); time.Since(began) < within; time.Sleep(time.Millisecond) {
+		if value(t, "regent_failure_detection_contact", map[string]string{"name": f.cfg.Name, "state": string(want)}) == 1 {
+			for len(f.news) > 0 {
+				if n := <-f.news; n.Sign == election.Dead || n.Sign == election.Silent {
+					t.Fatalf("news: %+v", n)
+				}
+			}
+			return
+		}
+	}
+	t.Fatalf("never %s", want)
+}
+
+func TestADeathIsSeen(t *testing.T) {
+	leader := open(t, "leader", "127.0.0.1:0")
+	f := follow(t, leader.Contact())
+	f.next(t, sign(election.Alive))
+	leader.Close() // as the kernel does, connections first or listener first
+	n := f.next(t, sign(election.Dead), election.NoSign)
+	if age := time.Since(n.Since); age < 0 || age > within {
+		t.Errorf("contact broke off %v ago", age)
+	}
+}
+
+// Whatever is at an address, only a refusal by the address where the leader answered is its death.
+func TestWhatIsNoDeath(t *testing.T) {
+	other := open(t, "other", "127.0.0.1:0")
+	for name, test := range map[string]struct {
+		leader func(t *testing.T) election.Contact
+		change func(*follower)
+		want   state
+	}{
+		"the leader gives no address": {
+			leader: func(*testing.T) election.Contact { return election.Contact{} },
+			want:   absent,
+		},
+		"nobody was ever there": {
+			leader: func(t *testing.T) election.Contact {
+				gone := open(t, "gone", "127.0.0.1:0")
+				gone.Close()
+				return gone.Contact()
+			},
+			want: refused,
+		},
+		"no address at all": {
+			leader: func(*testing.T) election.Contact { return election.Contact{Address: "nowhere", Key: "k"} },
+			want:   unreachable,
+		},
+		"another process has the port": {
+			leader: func(*testing.T) election.Contact {
+				return election.Contact{Address: other.Contact().Address, Key: "of the leader"}
+			},
+			want: untrusted,
+		},
+		"it accepts and never answers": {
+			leader: func(t *testing.T) election.Contact {
+				return election.Contact{Address: newFront(t, "").address(), Key: "k"}
+			},
+			want: unreachable,
+		},
+		"it speaks something else": {
+			leader: func(t *testing.T) election.Contact {
+				front := newFront(t, "")
+				front.greet("220 mail.example.com ESMTP\r\n")
+				return election.Contact{Address: front.address(), Key: "k"}
+			},
+			want: unreachable,
+		},
+		"it has another secret": {
+			leader: func(*testing.T) election.Contact { return other.Contact() },
+			change: func(f *follower) { f.secret = []byte("of another shard") },
+			want:   unauthorized,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var changes []func(*follower)
+			if test.change != nil {
+				changes = append(changes, test.change)
+			}
+			follow(t, test.leader(t), changes...).mustBe(t, test.want)
+		})
+	}
+}
+
+func TestAnAddressThatLiedMayTellTheTruthLater(t *testing.T) {
+	front := newFront(t, "")
+	leader := open(t, "leader", "127.0.0.1:0")
+	f := follow(t, election.Contact{Address: front.address(), Key: leader.fingerprint})
+	f.mustBe(t, unreachable)
+	front.to(leader.listener.Addr().String())
+	f.next(t, sign(election.Alive), election.Dead, election.Silent)
+}
+
+// A proxy that stands before a dead process accepts still, as the process itself does that hangs.
+func TestALeaderBehindAnAddressThatAcceptsIsSilentNotDead(t *testing.T) {
+	leader := open(t, "leader", "127.0.0.1:0")
+	front := newFront(t, leader.listener.Addr().String())
+	f := follow(t, election.Contact{Address: front.address(), Key: leader.fingerprint})
+	f.next(t, sign(election.Alive))
+	leader.Close()
+	n := f.next(t, sign(election.Silent), election.Dead, election.NoSign)
+	if since := time.Since(n.Since); since < f.cfg.silence() {
+		t.Errorf("silent after %v, want %v", since, f.cfg.silence())
+	}
+}
+
+func TestALeaderThatPausesIsSilentAndAliveAgain(t *testing.T) {
+	leader := open(t, "leader", "127.0.0.1:0")
+	front := newFront(t, leader.listener.Addr().String())
+	f := follow(t, election.Contact{Address: front.address(), Key: leader.fingerprint})
+	f.next(t, sign(election.Alive))
+	front.hold(true)
+	f.next(t, sign(election.Silent), election.Dead)
+	front.hold(false)
+	f.next(t, sign(election.Alive), election.Dead)
+}
+
+// If this process did not run itself, the beats wait to be read.
+func TestAStandbyThatWasPausedItselfSuspectsNobody(t *testing.T) {
+	d := newDetector(t, "standby", "127.0.0.1:0")
+	f := &following{d: d, follower: election.Follower{Report: func(n election.News) { t.Errorf("news: %+v", n) }}}
+	f.news.Sign = election.Alive
+	f.last = time.Now().Add(-time.Minute)
+	f.becomeSilent(t.Context(), f.last, f.last.Add(d.cfg.silence()))
+	if time.Since(f.last) > within {
+		t.Error("the leader gets no time")
+	}
+}
+
+func TestAStatementReachesAllWhoFollowAndThoseWhoComeLater(t *testing.T) {
+	leader := open(t, "leader", "127.0.0.1:0")
+	first := follow(t, leader.Contact())
+	first.next(t, sign(election.Alive))
+	said := election.Statement{Holder: "h", Condition: election.Over}
+	leader.Say(said)
+	for _, f := range []*follower{first, follow(t, leader.Contact())} {
+		f.next(t, func(n election.News) bool { return n.Said == said }, election.Dead, election.Silent)
+	}
+	leader.Close()
+	if n := first.next(t, sign(election.Dead)); n.Said != said {
+		t.Errorf("the dead leader's last statement was %+v", n.Said)
+	}
+}
+
+func TestALeaderInTroubleLearnsWhoReadsTheLease(t *testing.T) {
+	leader := open(t, "leader", "127.0.0.1:0")
+	follow(t, leader.Contact(), func(f *follower) {
+		f.Detector.cfg.Replica = "blind"
+		f.reads = func(context.Context, string) bool { return false }
+	})
+	f := follow(t, leader.Contact(), func(f *follower) {
+		f.reads = func(_ context.Context, holder string) bool { return holder == "h" }
+	})
+	f.next(t, sign(election.Alive))
+	leader.Say(election.Statement{Holder: "h", Condition: election.Well})
+	leader.Say(election.Statement{Holder: "h", Condition: election.Troubled})
+	select {
+	case c := <-leader.Confirmations():
+		if want := (election.Confirmation{Replica: "standby", Holder: "h"}); c != want {
+			t.Errorf("confirmed: %+v, want %+v", c, want)
+		}
+	case <-time.After(within):
+		t.Fatal("nobody answers")
+	}
+}
+
+func TestALeaderKnowsWhoFollowsIt(t *testing.T) {
+	leader := open(t, "leader", "127.0.0.1:0")
+	f := follow(t, leader.Contact())
+	f.next(t, sign(election.Alive))
+	if got := leader.Followers(); !slices.Equal(got, []string{"standby"}) {
+		t.Errorf("followed by %q", got)
+	}
+	f.stop()
+	<-f.ended
+	for began := time.Now(); len(leader.Followers()) > 0; time.Sleep(time.Millisecond) {
+		if time.Since(began) > within {
+			t.Fatalf("followed by %q", leader.Followers())
+		}
+	}
+}
+
+func TestAnIPv6AddressCanBeDialled(t *testing.T) {
+	d := newDetector(t, "leader", "[::1]:0")
+	if err := d.Open(t.Context(), shardSecret); err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	follow(t, d.Contact()).next(t, sign(election.Alive))
+}
+
+func TestAPortThatIsTakenIsAnError(t *testing.T) {
+	taken := open(t, "leader", "127.0.0.1:0")
+	d := newDetector(t, "another", taken.listener.Addr().String())
+	if err := d.Open(t.Context(), shardSecret); err == nil {
+		d.Close()
+		t.Error("opened it twice")
+	}
+	d.Close() // of what was never opened
+}
+
+func TestAttemptsAreMadeInHasteOnlyAfterALoss(t *testing.T) {
+	for name, test := range map[string]struct {
+		answered bool
+		since    time.Duration
+		n        int
+		want     time.Duration
+	}{
+		"just lost":            {true, 0, 0, time.Millisecond},
+		"lost a while ago":     {true, time.Second, 50, 250 * time.Millisecond},
+		"never there":          {false, time.Hour, 0, 100 * time.Millisecond},
+		"never there, again":   {false, time.Hour, 3, 800 * time.Millisecond},
+		"never there, forever": {false, time.Hour, 1000, 15 * time.Second},
+	} {
+		if got := pause(test.answered, test.since, test.n); got != test.want {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
+}
+
+func TestABadConfigIsExplained(t *testing.T) {
+	for _, change := range []func(*Config){
+		func(c *Config) { c.Interval = time.Millisecond },
+		func(c *Config) { c.Interval = time.Hour },
+		func(c *Config) { c.Misses = 1 },
+	} {
+		cfg := DefaultConfig()
+		change(&cfg)
+		if cfg.Validate() == nil {
+			t.Errorf("%+v is accepted", cfg)
+		}
+	}
+	if err := DefaultConfig().Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+// front is a TCP proxy that goes on accepting, whatever is behind it.
+type front struct {
+	listener net.Listener
+	all      sync.WaitGroup
+
+	mu       sync.Mutex
+	backend  string // empty: nothing, connections stay open
+	greeting string
+	held     bool
+	freed    *sync.Cond
+	conns    []net.Conn
+	closed   bool
+}
+
+func newFront(t *testing.T, backend string) *front {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &front{listener: listener, backend: backend}
+	f.freed = sync.NewCond(&f.mu)
+	f.all.Go(f.accept)
+	t.Cleanup(func() {
+		_ = listener.Close()
+		f.mu.Lock()
+		f.closed, f.held = true, false
+		f.freed.Broadcast()
+		for _, c := range f.conns {
+			_ = c.Close()
+		}
+		f.mu.Unlock()
+		f.all.Wait()
+	})
+	return f
+}
+
+func (f *front) address() string { return f.listener.Addr().String() }
+
+func (f *front) to(backend string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.backend = backend
+}
+
+func (f *front) greet(text string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.greeting = text
+}
+
+// hold keeps all bytes back, or lets them go.
+func (f *front) hold(held bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.held = held
+	f.freed.Broadcast()
+}
+
+func (f *front) accept() {
+	for {
+		conn, err := f.listener.Accept()
+		if err != nil {
+			return
+		}
+		if !f.keep(conn) {
+			return
+		}
+		f.mu.Lock()
+		backend, greeting := f.backend, f.greeting
+		f.mu.Unlock()
+		_, _ = io.WriteString(conn, greeting)
+		if backend == "" {
+			continue
+		}
+		behind, err := net.Dial("tcp", backend)
+		if err != nil || !f.keep(behind) {
+			_ = conn.Close()
+			continue
+		}
+		f.all.Go(func() { f.copy(conn, behind) })
+		f.all.Go(func() { f.copy(behind, conn) })
+	}
+}
+
+// keep has a connection closed at the end.
+func (f *front) keep(conn net.Conn) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		_ = conn.Close()
+		return false
+	}
+	f.conns = append(f.conns, conn)
+	return true
+}
+
+func (f *front) copy(to, from net.Conn) {
+	buffer := make([]byte, 4096)
+	for {
+		n, err := from.Read(buffer)
+		f.mu.Lock()
+		for f.held {
+			f.freed.Wait()
+		}
+		f.mu.Unlock()
+		if _, failed := to.Write(buffer[:n]); err != nil || failed != nil {
+			_, _ = to.Close(), from.Close()
+			return
+		}
+	}
+}
