@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
@@ -58,7 +59,7 @@ func TestCheckFindsEachBreachOfTheContract(t *testing.T) {
 	ignore := func(_, _ *corev1.Namespace) {}
 	var server Server
 	remove := func(ctx context.Context, clients controllers.Clients) {
-		err := clients.Kube.CoreV1().ConfigMaps("n").Delete(clusters.With(context.WithoutCancel(ctx), "root"), "x", metav1.DeleteOptions{})
+		err := clients.Kube.CoreV1().ConfigMaps("n").Delete(clusters.With(context.WithoutCancel(ctx), "root"), "x", ofUID("u"))
 		if !errors.Is(err, ErrRefused) {
 			t.Errorf("a write came to %v", err)
 		}
@@ -108,6 +109,15 @@ func TestCheckFindsEachBreachOfTheContract(t *testing.T) {
 		"writes when constructed": {"the first term: faulty made writes that do not carry its term's token", func(ctx context.Context, _ controllers.Deps, _ func(func())) (controllers.Controller, error) {
 			remove(ctx, untokened)
 			return runFunc(func(ctx context.Context) error { <-ctx.Done(); return nil }), nil
+		}},
+		"does not say what a write was decided on": {"DELETE /clusters/root/api/v1/namespaces/n/configmaps/x has no precondition", func(_ context.Context, deps controllers.Deps, _ func(func())) (controllers.Controller, error) {
+			return runFunc(func(ctx context.Context) error {
+				if err := deps.Clients.Kube.CoreV1().ConfigMaps("n").Delete(clusters.With(context.WithoutCancel(ctx), "root"), "x", metav1.DeleteOptions{}); !errors.Is(err, ErrRefused) {
+					t.Errorf("a write came to %v", err)
+				}
+				<-ctx.Done()
+				return nil
+			}), nil
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -164,17 +174,22 @@ func TestCheckPassesAControllerThatWritesWithItsClients(t *testing.T) {
 	}
 }
 
+func ofUID(uid types.UID) metav1.DeleteOptions {
+	return metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}
+}
+
 // writeWithAll makes one write with each client.
 func writeWithAll(ctx context.Context, c controllers.Clients) (errs []error) {
 	configMaps := corev1.SchemeGroupVersion.WithResource("configmaps")
-	_, err := c.Workspaces.Create(ctx, &tenancyv1alpha1.Workspace{}, metav1.CreateOptions{})
+	meta := metav1.ObjectMeta{Name: "x"}
+	_, err := c.Workspaces.Create(ctx, &tenancyv1alpha1.Workspace{ObjectMeta: meta}, metav1.CreateOptions{})
 	errs = append(errs, err)
-	_, err = c.LogicalClusters.Create(ctx, &corev1alpha1.LogicalCluster{}, metav1.CreateOptions{})
+	_, err = c.LogicalClusters.Create(ctx, &corev1alpha1.LogicalCluster{ObjectMeta: meta}, metav1.CreateOptions{})
 	return append(
 		errs, err,
-		c.Kube.CoreV1().ConfigMaps("n").Delete(ctx, "x", metav1.DeleteOptions{}),
-		c.Dynamic.Resource(configMaps).Namespace("n").Delete(ctx, "x", metav1.DeleteOptions{}),
-		c.Metadata.Resource(configMaps).Namespace("n").Delete(ctx, "x", metav1.DeleteOptions{}),
+		c.Kube.CoreV1().ConfigMaps("n").Delete(ctx, "x", ofUID("u")),
+		c.Dynamic.Resource(configMaps).Namespace("n").Delete(ctx, "x", ofUID("u")),
+		c.Metadata.Resource(configMaps).Namespace("n").Delete(ctx, "x", ofUID("u")),
 	)
 }
 

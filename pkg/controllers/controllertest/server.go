@@ -29,18 +29,20 @@ import (
 var ErrRefused = errors.New("connection refused")
 
 // Server plays the server's side of clients. It answers nothing, like one that cannot be reached, but sees which token
-// each write carries. There is no network in between, whose goroutines Check would take for a controller's. The zero
-// Server can be used.
+// each write carries, and what it was decided on. There is no network in between, whose goroutines Check would take for a
+// controller's. The zero Server can be used.
 type Server struct {
-	mu       sync.Mutex
-	term     fence.Token
-	writes   int
-	breaches []string
+	mu     sync.Mutex
+	term   fence.Token
+	writes int
+	// untokened are the writes without the token of their term, undecided those that Decided tells of.
+	untokened, undecided []string
 }
 
 // Check is Check for a controller that writes through s: what newDeps returns is given the clients of each term, with a
 // token of its own. It also holds the controller to writing with these only: no write that reaches s may carry another
-// term's token, or none. Clients that the controller gets from elsewhere should be s.Clients too, without a token.
+// term's token, or none; and each must say what it was decided on, see Decided. Clients that the controller gets from
+// elsewhere should be s.Clients too, without a token.
 func (s *Server) Check(t *testing.T, d controllers.Descriptor, newDeps func(t *testing.T) controllers.Deps) {
 	t.Helper()
 	check(t, d, newDeps(t), s)
@@ -64,22 +66,23 @@ func (s *Server) begin(token fence.Token) (controllers.Clients, error) {
 	return s.clients(token)
 }
 
-// end returns the writes since the last time that did not carry the token of their term.
-func (s *Server) end() []string {
+// end returns the writes since the last time that did not carry the token of their term, and those that did not say what
+// they were decided on.
+func (s *Server) end() (untokened, undecided []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	breaches := s.breaches
-	s.breaches = nil
-	return breaches
+	untokened, undecided = s.untokened, s.undecided
+	s.untokened, s.undecided = nil, nil
+	return untokened, undecided
 }
 
 // RoundTrip implements http.RoundTripper.
 func (s *Server) RoundTrip(req *http.Request) (*http.Response, error) {
+	if changes(req) {
+		s.note(req)
+	}
 	if req.Body != nil {
 		_ = req.Body.Close()
-	}
-	if req.Method != http.MethodGet && req.Method != http.MethodHead && req.Method != http.MethodOptions {
-		s.note(req)
 	}
 	return nil, ErrRefused
 }
@@ -91,7 +94,10 @@ func (s *Server) note(req *http.Request) {
 	s.writes++
 	token, err := fence.Parse(req.Header.Values(fence.Header))
 	if err != nil || token != s.term {
-		s.breaches = append(s.breaches, fmt.Sprintf("%s %s with the token %v, want %v", req.Method, req.URL.Path, token, s.term))
+		s.untokened = append(s.untokened, fmt.Sprintf("%s %s with the token %v, want %v", req.Method, req.URL.Path, token, s.term))
+	}
+	if err := decided(req); err != nil {
+		s.undecided = append(s.undecided, fmt.Sprintf("%s %s %v", req.Method, req.URL.Path, err))
 	}
 }
 
