@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	"github.com/kcp-dev/logicalcluster/v3"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
@@ -119,16 +118,12 @@ func (c *controller) take(ctx context.Context, s step, w world) (*world, error) 
 		if err != nil {
 			return nil, ignoreNotFound(err)
 		}
-		w.workspace = updated
+		w.workspace, w.confirmed = updated, false
 		return &w, nil
 	case create:
 		return c.create(ctx, w)
 	case report:
-		updated := reported(w)
-		if apiequality.Semantic.DeepEqual(updated.Status, w.workspace.Status) {
-			return nil, nil
-		}
-		_, err := c.workspace.UpdateStatus(ctx, updated, metav1.UpdateOptions{FieldManager: name})
+		_, err := c.workspace.UpdateStatus(ctx, reported(w), metav1.UpdateOptions{FieldManager: name})
 		return nil, ignoreNotFound(err)
 	case remove:
 		lc := w.logicalCluster
@@ -164,22 +159,24 @@ func (c *controller) create(ctx context.Context, w world) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.logicalCluster = lc
+	w.logicalCluster, w.confirmed = lc, true
 	return &w, nil
 }
 
-// confirm looks at the server for a LogicalCluster that the cache does not show.
+// confirm looks at the server for the LogicalCluster, or before there is any for the parent.
 func (c *controller) confirm(ctx context.Context, w world) (*world, error) {
-	target := clusters.With(ctx, logicalcluster.Name(w.workspace.Spec.Cluster))
-	lc, err := c.logicalCluster.Get(target, corev1alpha1.LogicalClusterName, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		w.confirmed = true
-	case err != nil:
-		return nil, err
-	default:
-		w.logicalCluster = lc
+	at, found := clusters.KeyOf(w.workspace).Cluster, &w.parent
+	if bound := logicalcluster.Name(w.workspace.Spec.Cluster); !bound.Empty() {
+		at, found = bound, &w.logicalCluster
 	}
+	lc, err := c.logicalCluster.Get(clusters.With(ctx, at), corev1alpha1.LogicalClusterName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		lc, err = nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	*found, w.confirmed = lc, true
 	return &w, nil
 }
 

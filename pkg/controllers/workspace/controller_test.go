@@ -10,6 +10,7 @@ import (
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
 
+	"github.com/regent-project/regent/pkg/controllers/controllertest"
 	"github.com/regent-project/regent/pkg/server/clusters"
 )
 
@@ -124,6 +125,21 @@ func TestAWorkspaceIsNotReleasedWhileTheServerKnowsItsCluster(t *testing.T) {
 	}
 	if got := decide(*next); got != remove {
 		t.Errorf("next step %s, want remove", got)
+	}
+}
+
+// The cache of Workspaces may be ahead of that of LogicalClusters; then no version guards what is told of the cluster.
+func TestAStaleCacheOfClustersMovesNoStatusBack(t *testing.T) {
+	w := &writes{}
+	ready := told(ours("Ready"), fresh(bound))
+	workspaces, logicalClusters := newStore(w, ready), newStore(w, parent("root"), ours("Ready"))
+	c := leader(t, workspaces, logicalClusters)
+	c.logicalClusters = controllertest.Informer(t, controllertest.NewSource(parent("root"), ours("Initializing")), nil)
+	if err := c.reconcile(t.Context(), key); err != nil || w.done != 0 {
+		t.Errorf("error %v, %d writes; want none", err, w.done)
+	}
+	if phase := workspaces.objects[key].Status.Phase; phase != corev1alpha1.LogicalClusterPhaseReady {
+		t.Errorf("phase %s", phase)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kcp-dev/sdk/apis/core"
@@ -30,6 +31,8 @@ const (
 //
 //	new -> schedule (finalizer, cluster, URL in one write) -> create LogicalCluster -> report its phase
 //	deleted -> remove LogicalCluster -> report -> confirm that it is gone -> release (finalizer removed)
+//
+// Before a report, too, comes confirm.
 type step string
 
 const (
@@ -45,47 +48,54 @@ const (
 // world is all that a decision depends on.
 type world struct {
 	workspace *tenancyv1alpha1.Workspace
-	// logicalCluster is the one named by the Workspace's spec.cluster; nil: there is none in the cache, or with
-	// confirmed none at all.
+	// logicalCluster is the one named by the Workspace's spec.cluster; nil: there is none.
 	logicalCluster *corev1alpha1.LogicalCluster
-	confirmed      bool
-	// parent is the LogicalCluster the Workspace lives in; nil: there is none in the cache.
+	// parent is the LogicalCluster the Workspace lives in; nil: there is none.
 	parent *corev1alpha1.LogicalCluster
+	// confirmed: the server has said how it is with the logicalCluster, or with the parent if spec.cluster is empty. Until
+	// then they are what the cache shows, and one informer may be ahead of another's.
+	confirmed bool
 }
 
-// decide is pure. Nothing follows from absence in a cache but a look at the server: confirm, and create does it itself.
+// decide is pure. A write is guarded by the version of the object it changes, and by nothing else. So what it says of
+// another object, or concludes from its absence, is confirmed by a look at the server first; create looks itself.
 func decide(w world) step {
 	ws := w.workspace
 	managed := slices.Contains(ws.Finalizers, finalizer)
 	switch {
 	case ws.DeletionTimestamp != nil && !managed:
 		return nothing
-	case ws.DeletionTimestamp != nil && w.unknown():
+	case ws.DeletionTimestamp != nil && !w.owned() && ws.Spec.Cluster != "" && !w.confirmed:
 		return confirm
 	case ws.DeletionTimestamp != nil && !w.owned():
 		return release
 	case ws.DeletionTimestamp != nil && w.logicalCluster.DeletionTimestamp == nil:
 		return remove
 	case ws.DeletionTimestamp != nil, ws.Spec.Mount != nil:
-		return report
+		return w.report()
 	case ws.Spec.Cluster == "" && w.homeless():
-		return report
+		return w.report()
 	case w.parent == nil && !w.homeless() && (ws.Spec.Cluster == "" || ws.Spec.URL == "" || w.logicalCluster == nil && !begun(ws)):
 		return nothing // until the parent's LogicalCluster arrives: paths come from it, and are for ever
 	case ws.Spec.Cluster == "", ws.Spec.URL == "", !managed:
 		return schedule
 	case w.logicalCluster == nil && !begun(ws):
 		return create
-	case w.unknown():
+	default:
+		return w.report()
+	}
+}
+
+// report is the next step if nothing but the status is left to do.
+func (w world) report() step {
+	switch {
+	case apiequality.Semantic.DeepEqual(reported(w).Status, w.workspace.Status):
+		return nothing
+	case !w.confirmed:
 		return confirm
 	default:
 		return report
 	}
-}
-
-// unknown reports whether there may be a LogicalCluster that the cache does not show.
-func (w world) unknown() bool {
-	return w.workspace.Spec.Cluster != "" && w.logicalCluster == nil && !w.confirmed
 }
 
 // homeless reports whether the Workspace is where there is nothing to be the parent of a cluster.

@@ -39,6 +39,13 @@ func bound(ws *tenancyv1alpha1.Workspace) {
 
 func deleted(ws *tenancyv1alpha1.Workspace) { ws.DeletionTimestamp = &deletedAt }
 
+func inSystem(ws *tenancyv1alpha1.Workspace) { ws.Annotations[annotation] = "system:admin" }
+
+// told is the Workspace once it says how its cluster is.
+func told(lc *corev1alpha1.LogicalCluster, ws *tenancyv1alpha1.Workspace) *tenancyv1alpha1.Workspace {
+	return reported(world{workspace: ws, logicalCluster: lc})
+}
+
 func mounted(ws *tenancyv1alpha1.Workspace) { ws.Spec.Mount = &tenancyv1alpha1.Mount{} }
 
 func in(phase corev1alpha1.LogicalClusterPhaseType) func(*tenancyv1alpha1.Workspace) {
@@ -74,21 +81,27 @@ func TestEachStateHasOneNextStep(t *testing.T) {
 	}{
 		"new":                                   {world{workspace: fresh(), parent: parent("root")}, schedule},
 		"new, parent unknown":                   {world{workspace: fresh()}, nothing},
-		"new, where no workspace can be":        {world{workspace: fresh(func(ws *tenancyv1alpha1.Workspace) { ws.Annotations[annotation] = "system:admin" })}, report},
-		"mounted":                               {world{workspace: fresh(mounted), parent: parent("root")}, report},
+		"new, where no workspace can be":        {world{workspace: fresh(inSystem)}, confirm},
+		"new, where none can be indeed":         {world{workspace: fresh(inSystem), confirmed: true}, report},
+		"new, where one can be after all":       {world{workspace: fresh(inSystem), parent: parent("root"), confirmed: true}, schedule},
+		"mounted":                               {world{workspace: fresh(mounted), parent: parent("root"), confirmed: true}, report},
 		"bound":                                 {world{workspace: fresh(bound), parent: parent("root")}, create},
 		"bound, finalizer removed by somebody":  {world{workspace: fresh(bound, func(ws *tenancyv1alpha1.Workspace) { ws.Finalizers = nil }), logicalCluster: ours("Ready")}, schedule},
-		"cluster there":                         {world{workspace: fresh(bound), logicalCluster: ours("Ready")}, report},
+		"cluster in the cache":                  {world{workspace: fresh(bound), logicalCluster: ours("Ready")}, confirm},
+		"cluster there":                         {world{workspace: fresh(bound), logicalCluster: ours("Ready"), confirmed: true}, report},
+		"all is told":                           {world{workspace: told(ours("Ready"), fresh(bound)), logicalCluster: ours("Ready")}, nothing},
+		"cache of the cluster behind":           {world{workspace: told(ours("Ready"), fresh(bound)), logicalCluster: ours("Initializing")}, confirm},
 		"cluster vanished from the cache":       {world{workspace: fresh(bound, in("Ready"))}, confirm},
 		"cluster vanished":                      {world{workspace: fresh(bound, in("Ready")), confirmed: true}, report},
 		"deleted before it was bound":           {world{workspace: fresh(deleted, func(ws *tenancyv1alpha1.Workspace) { ws.Finalizers = []string{finalizer} })}, release},
 		"deleted":                               {world{workspace: fresh(bound, deleted), logicalCluster: ours("Ready")}, remove},
-		"deleted, cluster going":                {world{workspace: fresh(bound, deleted), logicalCluster: going}, report},
+		"deleted, cluster going":                {world{workspace: fresh(bound, deleted), logicalCluster: going, confirmed: true}, report},
 		"deleted, cluster not in the cache":     {world{workspace: fresh(bound, deleted)}, confirm},
 		"deleted, cluster gone":                 {world{workspace: fresh(bound, deleted), confirmed: true}, release},
-		"deleted, cluster is another's":         {world{workspace: fresh(bound, deleted), logicalCluster: strangers("Ready")}, release},
+		"deleted, another's in the cache":       {world{workspace: fresh(bound, deleted), logicalCluster: strangers("Ready")}, confirm},
+		"deleted, cluster is another's":         {world{workspace: fresh(bound, deleted), logicalCluster: strangers("Ready"), confirmed: true}, release},
 		"deleted, finalizers of others only":    {world{workspace: fresh(deleted, func(ws *tenancyv1alpha1.Workspace) { ws.Finalizers = []string{"x/y"} })}, nothing},
-		"deleted, of the same uid in a cluster": {world{workspace: fresh(bound, deleted, func(ws *tenancyv1alpha1.Workspace) { ws.Annotations[annotation] = "other" }), logicalCluster: ours("Ready")}, release},
+		"deleted, of the same uid in a cluster": {world{workspace: fresh(bound, deleted, func(ws *tenancyv1alpha1.Workspace) { ws.Annotations[annotation] = "other" }), logicalCluster: ours("Ready"), confirmed: true}, release},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := decide(tc.world); got != tc.want {
