@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,8 +19,12 @@ import (
 	"github.com/regent-project/regent/pkg/controllers"
 )
 
-// pageSize bounds what one list holds in memory, here and in the server.
-const pageSize = 500
+const (
+	// pageSize bounds what one list holds in memory, here and in the server.
+	pageSize = 500
+	// deleters is how many deletions are under way at a time: etcd commits together what comes together.
+	deleters = 16
+)
 
 // Remaining is what a purge found still there, by live lists. Its zero value is "nothing".
 type Remaining struct {
@@ -59,8 +64,9 @@ func Of(resources []controllers.Resource, keep func(controllers.Resource) bool) 
 // whole logical cluster that ctx names, and returns what remained. Finalizers are respected: such objects remain, and
 // whoever calls comes again when they have changed.
 //
-// It deletes without preconditions, unlike all other deletions here: whatever is in a namespace or cluster that ends,
-// old or just created, has to go. The caller sees to it that nothing new comes.
+// Each deletion carries the uid that a live list has shown: what comes later under the same name is not meant. The caller
+// has made sure, by a live read, that the namespace or cluster is still the one that ends, and sees to it that nothing new
+// comes.
 //
 // A resource that fails does not keep the others from being purged; with an error, Remaining is what is known.
 func Purge(ctx context.Context, client metadata.Interface, resources []controllers.Resource, namespace string) (Remaining, error) {
@@ -90,40 +96,74 @@ func Find(ctx context.Context, client metadata.Interface, resources []controller
 
 // Each calls visit with every object that a live list returns, page by page.
 func Each(ctx context.Context, client metadata.ResourceInterface, visit func(*metav1.PartialObjectMetadata)) error {
+	return eachPage(ctx, client, func(page []metav1.PartialObjectMetadata) error {
+		for i := range page {
+			visit(&page[i])
+		}
+		return nil
+	})
+}
+
+// eachPage ends at the first error.
+func eachPage(ctx context.Context, client metadata.ResourceInterface, visit func([]metav1.PartialObjectMetadata) error) error {
 	options := metav1.ListOptions{Limit: pageSize}
 	for {
 		list, err := client.List(ctx, options)
 		if err != nil {
 			return fmt.Errorf("list: %w", err)
 		}
-		for i := range list.Items {
-			visit(&list.Items[i])
-		}
-		if list.Continue == "" {
-			return nil
+		if err := visit(list.Items); err != nil || list.Continue == "" {
+			return err
 		}
 		options.Continue = list.Continue
 	}
 }
 
 func purge(ctx context.Context, client metadata.Interface, resource controllers.Resource, namespace string, remaining *Remaining) error {
-	getter := client.Resource(resource.GVR)
-	namespaces := map[string]bool{}
-	err := Each(ctx, getter.Namespace(namespace), func(obj *metav1.PartialObjectMetadata) { namespaces[obj.Namespace] = true })
-	if err != nil || len(namespaces) == 0 {
+	getter, found := client.Resource(resource.GVR), false
+	err := eachPage(ctx, getter.Namespace(namespace), func(page []metav1.PartialObjectMetadata) error {
+		found = found || len(page) > 0
+		return deleteAll(ctx, getter, page)
+	})
+	if err != nil || !found {
 		return err
-	}
-	// No served path deletes a collection across namespaces.
-	policy := metav1.DeletePropagationBackground
-	for _, ns := range slices.Sorted(maps.Keys(namespaces)) {
-		err := getter.Namespace(ns).DeleteCollection(ctx, metav1.DeleteOptions{PropagationPolicy: &policy}, metav1.ListOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("delete collection in namespace %q: %w", ns, err)
-		}
 	}
 	return Each(ctx, getter.Namespace(namespace), func(obj *metav1.PartialObjectMetadata) {
 		remaining.add(resource.GVR.GroupResource(), obj)
 	})
+}
+
+// deleteAll asks for the deletion of all objects and returns the first error. (The server's own way to do that,
+// deletecollection, takes no preconditions, is not served across namespaces, and deletes one after the other.)
+func deleteAll(ctx context.Context, getter metadata.Getter, objects []metav1.PartialObjectMetadata) error {
+	errs := make([]error, len(objects))
+	free := make(chan struct{}, deleters)
+	var deletions sync.WaitGroup
+	for i := range objects {
+		free <- struct{}{}
+		deletions.Go(func() {
+			errs[i] = deleteOne(ctx, getter, &objects[i])
+			<-free
+		})
+	}
+	deletions.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func deleteOne(ctx context.Context, getter metadata.Getter, obj *metav1.PartialObjectMetadata) error {
+	policy := metav1.DeletePropagationBackground
+	err := getter.Namespace(obj.Namespace).Delete(ctx, obj.Name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &obj.UID}, PropagationPolicy: &policy,
+	})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // it has gone
+		return fmt.Errorf("delete %s in namespace %q: %w", obj.Name, obj.Namespace, err)
+	}
+	return nil
 }
 
 func (r *Remaining) add(resource schema.GroupResource, obj *metav1.PartialObjectMetadata) {

@@ -2,12 +2,16 @@ package content
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -22,11 +26,11 @@ var resources = []controllers.Resource{
 func object(kind, namespace, name string, finalizers ...string) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: kind},
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Finalizers: finalizers},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + name), Finalizers: finalizers},
 	}
 }
 
-// newClient deletes collections as a server does: what has finalizers stays.
+// newClient deletes as a server does: what has finalizers stays, and so does what is not of the uid that was meant.
 func newClient(t *testing.T, objects ...runtime.Object) *fake.FakeMetadataClient {
 	t.Helper()
 	scheme := fake.NewTestScheme()
@@ -34,26 +38,19 @@ func newClient(t *testing.T, objects ...runtime.Object) *fake.FakeMetadataClient
 		t.Fatal(err)
 	}
 	client := fake.NewSimpleMetadataClient(scheme, objects...)
-	client.PrependReactor("delete-collection", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		if action.GetNamespace() == "" {
-			return true, nil, errors.New("no such path")
+	client.PrependReactor("delete", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		deletion := action.(clienttesting.DeleteActionImpl)
+		stored, err := client.Tracker().Get(action.GetResource(), action.GetNamespace(), deletion.Name)
+		if err != nil {
+			return true, nil, err
 		}
-		for _, o := range objects {
-			obj := o.(*metav1.PartialObjectMetadata)
-			if len(obj.Finalizers) > 0 || obj.Namespace != action.GetNamespace() || obj.Kind+"s" != plural(action) {
-				continue
-			}
-			if err := client.Tracker().Delete(action.GetResource(), obj.Namespace, obj.Name); err != nil {
-				return true, nil, err
-			}
+		obj := stored.(*metav1.PartialObjectMetadata)
+		if uid := deletion.DeleteOptions.Preconditions.UID; *uid != obj.UID {
+			return true, nil, apierrors.NewConflict(action.GetResource().GroupResource(), obj.Name, fmt.Errorf("uid %q", *uid))
 		}
-		return true, nil, nil
+		return len(obj.Finalizers) > 0, nil, nil
 	})
 	return client
-}
-
-func plural(action clienttesting.Action) string {
-	return map[string]string{"configmaps": "ConfigMaps", "secrets": "Secrets"}[action.GetResource().Resource]
 }
 
 func TestPurgeDeletesWhatIsThereAndCountsWhatStays(t *testing.T) {
@@ -85,6 +82,30 @@ func TestPurgeOfANamespaceTouchesNoOther(t *testing.T) {
 	left, err := Find(t.Context(), client, resources, "")
 	if err != nil || left.Objects["configmaps"] != 1 {
 		t.Errorf("left %+v, %v; want the one in m", left, err)
+	}
+}
+
+func TestPurgeSparesWhatComesUnderAnOldName(t *testing.T) {
+	client := newClient(t, object("ConfigMap", "n", "a"))
+	client.PrependReactor("delete", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		next := object("ConfigMap", "n", "a")
+		next.UID = "another"
+		return false, nil, client.Tracker().Update(action.GetResource(), next, "n")
+	})
+	if _, err := Purge(t.Context(), client, resources, "n"); err != nil {
+		t.Error(err)
+	}
+	if _, err := client.Tracker().Get(resources[0].GVR, "n", "a"); err != nil {
+		t.Errorf("it was deleted: %v", err)
+	}
+}
+
+func TestPurgeTellsOneOfItsFailures(t *testing.T) {
+	client := newClient(t, object("Secret", "n", "a"), object("Secret", "n", "b"))
+	broken := errors.New("broken")
+	client.PrependReactor("delete", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, broken })
+	if _, err := Purge(t.Context(), client, resources, "n"); !errors.Is(err, broken) || strings.Count(err.Error(), "broken") != 1 {
+		t.Errorf("error %v, want %v once", err, broken)
 	}
 }
 
