@@ -94,10 +94,19 @@ func (c *controller) reconcile(ctx context.Context, key clusters.Key) error {
 	return nil
 }
 
-func (c *controller) terminate(ctx context.Context, namespace *corev1.Namespace) error {
+// terminate goes by what the server says: the namespace that a late cache shows terminating may have gone, and another
+// have come under its name, whose content is nobody's to delete. Once the server has said that this one still terminates
+// nobody but this controller lets it go, or that of its cluster, in which nothing can be created any more.
+func (c *controller) terminate(ctx context.Context, cached *corev1.Namespace) error {
 	client := c.kube.CoreV1().Namespaces()
+	namespace, err := client.Get(ctx, cached.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err), err == nil && (namespace.UID != cached.UID || !terminating(namespace)):
+		return nil
+	case err != nil:
+		return err
+	}
 	remaining, failure := content.Purge(ctx, c.metadata, c.content, namespace.Name)
-	var err error
 	if failure == nil && remaining.Empty() {
 		_, err = client.Finalize(ctx, finalized(namespace), metav1.UpdateOptions{FieldManager: name})
 	} else if out := reported(namespace, remaining, failure, time.Now()); out != nil {
