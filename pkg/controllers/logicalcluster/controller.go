@@ -120,8 +120,9 @@ func (c *controller) reconcile(ctx context.Context, cluster logicalcluster.Name)
 	return nil
 }
 
-// provide makes the cluster usable, and keeps it so.
-func (c *controller) provide(ctx context.Context, lc *corev1alpha1.LogicalCluster) error {
+// provide makes the cluster usable, and keeps it so. cached is what the cache shows.
+func (c *controller) provide(ctx context.Context, cached *corev1alpha1.LogicalCluster) error {
+	lc := cached
 	orphaned, err := c.orphaned(ctx, lc)
 	if err != nil {
 		return err
@@ -146,17 +147,28 @@ func (c *controller) provide(ctx context.Context, lc *corev1alpha1.LogicalCluste
 		if provided {
 			return nil
 		}
-		if err := c.provideNamespaces(ctx, clusters.KeyOf(lc).Cluster); err != nil {
+		missing := c.missing(clusters.KeyOf(lc).Cluster)
+		if len(missing) > 0 && lc == cached {
+			if live, err := c.live(ctx, lc); live == nil || live.ResourceVersion != lc.ResourceVersion {
+				return err // it may have gone, and its namespaces with it
+			}
+		}
+		if err := c.createNamespaces(ctx, missing); err != nil {
 			return err
 		}
 	}
 }
 
-func (c *controller) provideNamespaces(ctx context.Context, cluster logicalcluster.Name) error {
-	for _, ns := range usable {
-		if _, ok := c.informers.Namespaces.Get(clusters.Key{Cluster: cluster, Name: ns}); ok {
-			continue
-		}
+// missing returns the namespaces of a cluster that the cache does not show.
+func (c *controller) missing(cluster logicalcluster.Name) []string {
+	return slices.DeleteFunc(slices.Clone(usable), func(ns string) bool {
+		_, ok := c.informers.Namespaces.Get(clusters.Key{Cluster: cluster, Name: ns})
+		return ok
+	})
+}
+
+func (c *controller) createNamespaces(ctx context.Context, names []string) error {
+	for _, ns := range names {
 		obj := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}
 		if _, err := c.clients.Kube.CoreV1().Namespaces().Create(ctx, obj, metav1.CreateOptions{FieldManager: name}); err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("create namespace %s: %w", ns, err)
@@ -192,6 +204,18 @@ func (c *controller) owner(ctx context.Context, key clusters.Key) (*tenancyv1alp
 		return nil, fmt.Errorf("get owner %s: %w", key, err)
 	}
 	return ws, nil
+}
+
+// live returns the LogicalCluster as the server has it, nil if that has gone, even if there is another by now.
+func (c *controller) live(ctx context.Context, lc *corev1alpha1.LogicalCluster) (*corev1alpha1.LogicalCluster, error) {
+	live, err := c.clients.LogicalClusters.Get(ctx, lc.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err), err == nil && live.UID != lc.UID:
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("get: %w", err)
+	}
+	return live, nil
 }
 
 func (c *controller) cached(cluster logicalcluster.Name) (*corev1alpha1.LogicalCluster, bool) {

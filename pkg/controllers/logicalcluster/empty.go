@@ -21,9 +21,16 @@ import (
 //
 // The server refuses creates in a cluster that is being deleted, so what has been seen empty stays empty. The lists at
 // the end are for a create that was let in just before.
-func (c *controller) empty(ctx context.Context, lc *corev1alpha1.LogicalCluster) error {
-	if !slices.Contains(lc.Finalizers, contentFinalizer) {
+//
+// Before anything is deleted the server is asked whether it is still this cluster that is being deleted: what a late cache
+// shows may be gone, and another be living under its name. Once that is known nobody but this controller lets it go.
+func (c *controller) empty(ctx context.Context, cached *corev1alpha1.LogicalCluster) error {
+	if !slices.Contains(cached.Finalizers, contentFinalizer) {
 		return nil
+	}
+	lc, err := c.live(ctx, cached)
+	if err != nil || lc == nil || !slices.Contains(lc.Finalizers, contentFinalizer) {
+		return err
 	}
 	if permanent(clusters.KeyOf(lc).Cluster) {
 		return c.release(ctx, lc)
@@ -93,7 +100,8 @@ func (c *controller) deleteOwner(ctx context.Context, lc *corev1alpha1.LogicalCl
 }
 
 // deleteChildren deletes the Workspaces in the cluster and returns how many are left. While the cache shows some it is
-// taken at its word, for each one that goes brings this about again; that none is left is asked of the server.
+// taken at its word, for each one that goes brings this about again (a late cache counts too many for a while); that none
+// is left is asked of the server.
 func (c *controller) deleteChildren(ctx context.Context, key clusters.Key) (int, error) {
 	children := c.informers.Workspaces.List(key.Cluster)
 	if len(children) == 0 {
