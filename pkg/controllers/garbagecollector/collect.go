@@ -41,7 +41,7 @@ func (c *controller) collect(ctx context.Context, n node, obj *metav1.PartialObj
 	})
 }
 
-// classify looks each owner up, at the server if the cache does not show it.
+// classify looks each owner up, at the server unless the cache shows one for whose sake obj stays.
 func (c *controller) classify(ctx context.Context, obj *metav1.PartialObjectMetadata) ([]ownership, error) {
 	owners := make([]ownership, 0, len(obj.OwnerReferences))
 	for _, ref := range obj.OwnerReferences {
@@ -51,7 +51,7 @@ func (c *controller) classify(ctx context.Context, obj *metav1.PartialObjectMeta
 			continue
 		}
 		owner, ok := c.informers[r.GVR].Get(key)
-		if !ok || owner.UID != ref.UID {
+		if !ok || owner.UID != ref.UID || waits(owner) {
 			var err error
 			owner, err = c.metadata.Resource(r.GVR).Namespace(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
 			if apierrors.IsNotFound(err) {
@@ -101,9 +101,17 @@ func (c *controller) await(ctx context.Context, n node, obj *metav1.PartialObjec
 	return c.patch(ctx, n, obj, map[string]any{"finalizers": without(obj.Finalizers, metav1.FinalizerDeleteDependents)})
 }
 
-// orphan frees all dependents from an object that is being deleted, and then lets it go.
+// orphan frees all dependents from an object that is being deleted, and then lets it go. The dependents' versions say
+// nothing of whether they are still to be freed, so the server is asked first.
 func (c *controller) orphan(ctx context.Context, n node, obj *metav1.PartialObjectMetadata) error {
-	err := c.eachDependent(ctx, obj, func(d node, dependent *metav1.PartialObjectMetadata) error {
+	live, err := c.getter(n).Get(ctx, obj.Name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if live.UID != obj.UID || live.ResourceVersion != obj.ResourceVersion {
+		return nil // the informer has brought what changed, or will, and with it the node
+	}
+	err = c.eachDependent(ctx, obj, func(d node, dependent *metav1.PartialObjectMetadata) error {
 		err := c.patch(ctx, d, dependent, map[string]any{"ownerReferences": unlinked(dependent, n.uid)})
 		if apierrors.IsNotFound(err) {
 			return nil
