@@ -26,11 +26,7 @@ var established = map[logicalcluster.Name][]string{
 func (c *controller) establish(ctx context.Context, cluster logicalcluster.Name) error {
 	ctx = clusters.With(ctx, cluster)
 	if cluster == clusters.Root {
-		err := c.establishRoot(ctx)
-		if apierrors.IsConflict(err) {
-			return nil // the informer has brought what changed, or will, and with it the key
-		}
-		if err != nil {
+		if err := c.establishRoot(ctx); err != nil {
 			return fmt.Errorf("establish logical cluster %s: %w", cluster, err)
 		}
 	}
@@ -47,23 +43,25 @@ func (c *controller) establish(ctx context.Context, cluster logicalcluster.Name)
 	return nil
 }
 
+// establishRoot goes by the server, unless the cache shows that nothing is to be done: all others wait for it, and a new
+// leader's cache may be late.
 func (c *controller) establishRoot(ctx context.Context) error {
-	found, ok := c.logicalClusters.Get(clusters.Key{Cluster: clusters.Root, Name: corev1alpha1.LogicalClusterName})
-	if !ok {
-		created, err := c.client.Create(ctx, newRoot(), metav1.CreateOptions{FieldManager: Name})
-		if apierrors.IsAlreadyExists(err) {
-			created, err = c.client.Get(ctx, corev1alpha1.LogicalClusterName, metav1.GetOptions{})
-		}
-		if err != nil {
-			return err
-		}
-		found = created
+	cached, ok := c.logicalClusters.Get(clusters.Key{Cluster: clusters.Root, Name: corev1alpha1.LogicalClusterName})
+	if ok && becomeUsable(cached, c.baseURL) == nil {
+		return nil
 	}
-	usable := becomeUsable(found, c.baseURL)
+	live, err := c.client.Get(ctx, corev1alpha1.LogicalClusterName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		live, err = c.client.Create(ctx, newRoot(), metav1.CreateOptions{FieldManager: Name})
+	}
+	if err != nil {
+		return err
+	}
+	usable := becomeUsable(live, c.baseURL)
 	if usable == nil {
 		return nil
 	}
-	_, err := c.client.UpdateStatus(ctx, usable, metav1.UpdateOptions{FieldManager: Name})
+	_, err = c.client.UpdateStatus(ctx, usable, metav1.UpdateOptions{FieldManager: Name})
 	return err
 }
 
