@@ -28,6 +28,7 @@ import (
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
 
 	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/controllers/controllertest"
 	"github.com/regent-project/regent/pkg/controllers/supervisor"
 	"github.com/regent-project/regent/pkg/server/apis"
 	"github.com/regent-project/regent/pkg/server/clusters"
@@ -41,7 +42,9 @@ const prefix = "/registry"
 // authentication, and every cluster exists that is named: what the server's filters and admission add is the e2e's.
 type shard struct {
 	deps controllers.Deps
-	etcd *clientv3.Client
+	// leader are the clients of a term. The tests' own, in deps, may write as they like.
+	leader controllers.Clients
+	etcd   *clientv3.Client
 }
 
 func startShard(t *testing.T) *shard {
@@ -64,6 +67,9 @@ func startShard(t *testing.T) *shard {
 	t.Cleanup(connections.CloseIdleConnections)
 	s := &shard{etcd: client.Etcd()}
 	s.deps = newDeps(t, &rest.Config{Host: url, QPS: -1}, &http.Client{Transport: clusters.Transport(connections)})
+	s.leader = newDeps(t, &rest.Config{Host: url, QPS: -1}, &http.Client{
+		Transport: controllertest.Decided(clusters.Transport(connections), func(err error) { t.Errorf("a write does not say what it was decided on: %v", err) }),
+	}).Clients
 	s.startInformers(t)
 	return s
 }
@@ -181,10 +187,12 @@ func (s *shard) lead(t *testing.T) (end func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	deps := s.deps
+	deps.Clients = s.leader
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- supervisor.Run(ctx, registry.Scoped(controllers.LeaderOnly), s.deps, supervisor.Config{})
+		ended <- supervisor.Run(ctx, registry.Scoped(controllers.LeaderOnly), deps, supervisor.Config{})
 	}()
 	end = sync.OnceFunc(func() {
 		cancel()
