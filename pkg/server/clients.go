@@ -71,6 +71,13 @@ func newLoopbackAt(host *rest.Config, token, at string, wrap func(http.RoundTrip
 	}, nil
 }
 
+// through puts a transport around all requests; nil: none. Call it before clients.
+func (l *loopback) through(wrap func(http.RoundTripper) http.RoundTripper) {
+	if wrap != nil {
+		l.http.Transport = wrap(l.http.Transport)
+	}
+}
+
 // close closes the idle connections, and lets no request begin any more: whoever kept a client of a term that has ended
 // can do no harm with it. Requests still in flight end with their contexts.
 func (l *loopback) close() {

@@ -5,6 +5,7 @@ package server
 
 import (
 	"net"
+	"net/http"
 	"time"
 
 	genericoptions "k8s.io/apiserver/pkg/server/options"
@@ -75,6 +76,9 @@ type Config struct {
 	// term may take to end, which makes 40 s with the default timings.
 	ShutdownTimeout time.Duration
 
-	// offerAfter is for tests. 0 stands for defaultOffer.
+	// What follows is for tests. 0 stands for defaultOffer.
 	offerAfter time.Duration
+	// informerTransport is what the informers' requests go through, termTransport those of a term's controllers; nil:
+	// nothing.
+	informerTransport, termTransport func(http.RoundTripper) http.RoundTripper
 }

@@ -88,6 +88,7 @@ func (r *run) deps(token fence.Token, user string, fenced func(*http.Request)) (
 	}
 	if !token.IsZero() {
 		own.http.Transport = fence.OnFenced(fenced)(fence.Transport(fence.Of(token))(own.http.Transport))
+		own.through(r.cfg.termTransport)
 	}
 	clients, err := own.clients()
 	if err != nil {

@@ -193,11 +193,13 @@ func (s *fencedShard) newTarget(t *testing.T, r writable) target {
 	return target{writable: r, ctx: clusters.With(t.Context(), cluster), client: s.free}
 }
 
-// keys are all of the shard's, with the revisions at which they were written, but for the events that the replica itself
-// records of its terms.
-func (s *fencedShard) keys(t *testing.T) map[string]int64 {
+func (s *fencedShard) keys(t *testing.T) map[string]int64 { return keys(t, s.etcd) }
+
+// keys are all of a shard's, with the revisions at which they were written, but for the events that the replicas themselves
+// record of their terms.
+func keys(t *testing.T, etcd *clientv3.Client) map[string]int64 {
 	t.Helper()
-	resp, err := s.etcd.Get(t.Context(), "/registry", clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	resp, err := etcd.Get(t.Context(), "/registry", clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -135,6 +135,7 @@ func (r *run) all() error {
 		return err
 	}
 	defer r.replica.close()
+	r.replica.through(r.cfg.informerTransport)
 	api, err := r.newAPI(served)
 	if err != nil {
 		return err
