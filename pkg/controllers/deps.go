@@ -42,7 +42,8 @@ type Clients struct {
 	LogicalClusters *gentype.ClientWithList[*corev1alpha1.LogicalCluster, *corev1alpha1.LogicalClusterList]
 }
 
-// Informers are process-lifetime caches over all logical clusters. Objects in them are shared: do not modify.
+// Informers are process-lifetime caches over all logical clusters. Objects in them are shared: do not modify. They may be
+// late, at the beginning of a term too: docs/SUPERVISION.md, "Warm start", says what that asks of writes.
 type Informers struct {
 	Namespaces      *clusters.Informer[*corev1.Namespace]
 	Workspaces      *clusters.Informer[*tenancyv1alpha1.Workspace]
