@@ -14,7 +14,8 @@ import (
 	"github.com/regent-project/regent/pkg/controllers/content"
 )
 
-// collect deletes an object that no owner holds any more, or frees it from the owners that are gone.
+// collect deletes an object that no owner holds any more, or frees it from the owners that are gone. Who depends on the
+// object itself is taken from the informers: if they are late it goes before its dependents, not after, as upstream.
 func (c *controller) collect(ctx context.Context, n node, obj *metav1.PartialObjectMetadata) error {
 	owners, err := c.classify(ctx, obj)
 	if err != nil {
