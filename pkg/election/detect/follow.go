@@ -115,7 +115,7 @@ func (f *following) session(ctx context.Context) (made bool, err error) {
 		_ = conn.Close()
 	}
 	defer shut()
-	 // a request whose body is open does not heed its context
+	defer context.AfterFunc(ctx, shut)() // a request whose body is open does not heed its context
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+f.leader.Address+path, body)
 	if err != nil {
 		return false, fmt.Errorf("the leader's probe is at no address: %w", err)
