@@ -242,13 +242,12 @@ func (e *Elector) campaign(ctx context.Context, seen observation, why verdict) (
 		return unelected{fallback: e.cfg.LeaseDuration}, nil
 	}
 	identity := e.identities.next()
-	decided := time.Now()
 	c, err := enter(ctx, e.cfg, &lock{
 		api:      e.api,
 		identity: identity,
 		basis:    seen,
-		presence: e.presence(identity, seen, nextSuspicions(presenceOf(seen.lease).Suspicions, decided.Sub(seen.termSince), why.trigger)),
-		takeover: Takeover{Trigger: why.trigger, Symptom: why.symptom, Decided: decided},
+		presence: e.presence(identity, seen, nextSuspicions(presenceOf(seen.lease).Suspicions, why.decided.Sub(seen.termSince), why.trigger)),
+		takeover: Takeover{Trigger: why.trigger, Symptom: why.symptom, Decided: why.decided},
 		fresh:    e.cfg.RetryPeriod / 2,
 		view:     e.view,
 		logger:   klog.FromContext(ctx),

@@ -14,6 +14,7 @@ func (e *Elector) standBy(ctx context.Context) (observation, verdict, error) {
 	e.stands.Store(true)
 	defer e.stands.Store(false)
 	swept := false
+	var winnable verdict // the first that said so, of what is to be won now
 	for {
 		if ctx.Err() != nil {
 			return observation{}, verdict{}, context.Cause(ctx)
@@ -31,6 +32,11 @@ func (e *Elector) standBy(ctx context.Context) (observation, verdict, error) {
 			news: news, fenced: e.cfg.Fenced && holder.Mode == modeFenced,
 			suspect: e.cfg.Detection == DetectSuspect, suspicions: holder.Suspicions,
 		})
+		if v.action != win {
+			winnable = verdict{}
+		} else if winnable.trigger != v.trigger {
+			winnable, winnable.decided = v, now
+		}
 		again := v.until
 		if v.action == wait {
 			if e.replica.neighbour(holder) { // its death shows on this machine, not on the Lease
@@ -43,6 +49,7 @@ func (e *Elector) standBy(ctx context.Context) (observation, verdict, error) {
 			}
 			if !now.Before(again) {
 				if v.action == win {
+					v.symptom, v.decided = winnable.symptom, winnable.decided
 					return seen, v, nil
 				}
 				e.clear(ctx, seen, v.reason)

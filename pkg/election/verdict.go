@@ -14,6 +14,8 @@ type verdict struct {
 	reason  string
 	// symptom is when that began to show.
 	symptom time.Time
+	// decided is when the lease was first taken for one that can be won, by standBy.
+	decided time.Time
 	// until is when time alone changes the verdict; zero if only news can.
 	until time.Time
 }

@@ -26,6 +26,9 @@ import (
 	"github.com/regent-project/regent/pkg/server/clusters"
 )
 
+// wrapTransport puts something before a transport, as rest.Config.Wrap does. It may be nil.
+type wrapTransport func(http.RoundTripper) http.RoundTripper
+
 // loopback reaches this server from within its process, as one in-process user, over connections of its own. client-go
 // would share connections between all clients with equal TLS settings; then one user's traffic, or one term's end,
 // could hold up another's renewals.
@@ -72,7 +75,7 @@ func newLoopbackAt(host *rest.Config, token, at string, wrap func(http.RoundTrip
 }
 
 // through puts a transport around all requests; nil: none. Call it before clients.
-func (l *loopback) through(wrap func(http.RoundTripper) http.RoundTripper) {
+func (l *loopback) through(wrap wrapTransport) {
 	if wrap != nil {
 		l.http.Transport = wrap(l.http.Transport)
 	}

@@ -5,7 +5,6 @@ package server
 
 import (
 	"net"
-	"net/http"
 	"time"
 
 	genericoptions "k8s.io/apiserver/pkg/server/options"
@@ -80,5 +79,5 @@ type Config struct {
 	offerAfter time.Duration
 	// informerTransport is what the informers' requests go through, termTransport those of a term's controllers; nil:
 	// nothing.
-	informerTransport, termTransport func(http.RoundTripper) http.RoundTripper
+	informerTransport, termTransport wrapTransport
 }

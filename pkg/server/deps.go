@@ -79,9 +79,9 @@ func informersCheck(i controllers.Informers) healthz.HealthChecker {
 }
 
 // deps returns what the controllers of one term get, and a function that closes the term's connections. Controllers of
-// every replica have the zero token and the replica's user. fenced is called when a write was refused because the term is
-// over.
-func (r *run) deps(token fence.Token, user string, fenced func(*http.Request)) (controllers.Deps, func(), error) {
+// every replica have the zero token and the replica's user. Requests go through each of the wrappers, which may be nil.
+// fenced is called when a write was refused because the term is over.
+func (r *run) deps(token fence.Token, user string, fenced func(*http.Request), through ...wrapTransport) (controllers.Deps, func(), error) {
 	own, err := newLoopback(r.host, user)
 	if err != nil {
 		return controllers.Deps{}, nil, err
@@ -89,6 +89,9 @@ func (r *run) deps(token fence.Token, user string, fenced func(*http.Request)) (
 	if !token.IsZero() {
 		own.http.Transport = fence.OnFenced(fenced)(fence.Transport(fence.Of(token))(own.http.Transport))
 		own.through(r.cfg.termTransport)
+	}
+	for _, wrap := range through {
+		own.through(wrap)
 	}
 	clients, err := own.clients()
 	if err != nil {

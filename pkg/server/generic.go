@@ -113,6 +113,9 @@ func (r *run) newAPI(served *served) (*genericapiserver.GenericAPIServer, error)
 	c.AddHealthChecks(supervisorCheck(r.probe))
 	r.recorder = newRecorder(clients.Kube.CoreV1().Events(r.cfg.Election.Namespace), r.cfg.Election, r.name)
 	supervisor.ShowMetrics(r.cfg.Registry)
+	if err := registerTimeline(); err != nil {
+		return nil, fmt.Errorf("cannot register the metric of takeovers: %w", err)
+	}
 
 	api, err := c.Complete(nil).New("regent", genericapiserver.NewEmptyDelegate())
 	if err != nil {

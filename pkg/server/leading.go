@@ -36,6 +36,8 @@ func (r *run) lead(ctx context.Context, term election.Term) error {
 		ended.Store(&now)
 	})()
 	began := time.Now()
+	timeline, workCtx, measured := newTimeline(ctx, r.cfg.Election.Name, term.Takeover())
+	defer measured()
 	cfg := r.supervision(controllers.LeaderOnly)
 	cfg.Tolerated = tolerated
 	cfg.OnRecovered = r.poison.worked
@@ -46,7 +48,7 @@ func (r *run) lead(ctx context.Context, term election.Term) error {
 		}
 		election.Fail(ctx, ofTerm(err, predecessors))
 	}
-	err := r.control(ctx, controllers.LeaderOnly, cfg, term.Token(), r.tokens.leader)
+	err := r.control(workCtx, controllers.LeaderOnly, cfg, term.Token(), r.tokens.leader, timeline.writes(ctx))
 
 	failed := []string{}
 	if failure, ok := errors.AsType[*supervisor.ControllerError](err); ok {
@@ -168,10 +170,10 @@ func (r *run) areLate(scope controllers.Scope, names []string) {
 }
 
 // control runs the controllers of a scope, with clients of their own.
-func (r *run) control(ctx context.Context, scope controllers.Scope, cfg supervisor.Config, token fence.Token, user string) error {
+func (r *run) control(ctx context.Context, scope controllers.Scope, cfg supervisor.Config, token fence.Token, user string, through ...wrapTransport) error {
 	deps, closeClients, err := r.deps(token, user, func(req *http.Request) {
 		election.Fail(ctx, fmt.Errorf("%w: %s %s was refused", election.Fenced, req.Method, req.URL.Path))
-	})
+	}, through...)
 	if err != nil {
 		return err
 	}

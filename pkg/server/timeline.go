@@ -123,9 +123,11 @@ func (t *timeline) tell(ctx context.Context) {
 	klog.FromContext(ctx).Info("Takeover", keysAndValues...)
 }
 
-// writes wraps a transport of the term's clients.
-func (t *timeline) writes(ctx context.Context, next http.RoundTripper) http.RoundTripper {
-	return &firstWrite{next: next, wrote: func() { t.since(ctx, writePhase) }}
+// writes is what the term's clients go through.
+func (t *timeline) writes(ctx context.Context) wrapTransport {
+	return func(next http.RoundTripper) http.RoundTripper {
+		return &firstWrite{next: next, wrote: func() { t.since(ctx, writePhase) }}
+	}
 }
 
 // firstWrite tells when a write has been answered, each time.

@@ -35,6 +35,7 @@ type Loop[K comparable] struct {
 	reconcile func(context.Context, K) error
 	wirings   []wiring
 
+	first    sync.Once     // reconcile has returned
 	working  atomic.Int64  // workers in reconcile
 	returned atomic.Uint64 // from reconcile
 
@@ -125,6 +126,7 @@ func (l *Loop[K]) Run(ctx context.Context) error {
 	}
 	defer l.end()
 	remove := l.register()
+	controllers.Reached(ctx, controllers.Working)
 
 	var workers sync.WaitGroup
 	for range l.workers {
@@ -229,6 +231,7 @@ func (l *Loop[K]) work(ctx context.Context, queue workqueue.TypedRateLimitingInt
 	defer l.returned.Add(1)
 	defer l.contain(fmt.Sprintf("reconcile of %v", k))
 	err := l.reconcile(ctx, k)
+	l.first.Do(func() { controllers.Reached(ctx, controllers.Reconciled) })
 	switch {
 	case err == nil:
 		queue.Forget(k)
