@@ -29,7 +29,7 @@ import (
 var chaosFlag = flag.Duration("chaos", 15*time.Second, "how long faults happen in TestTermsNeverGoBackWhateverHappens")
 
 // I2 and I3 under everything at once: three replicas whose leader writes all the time are killed, stopped, cut off and asked
-// to step down, their Lease is stolen, cleared and deleted, their etcd is killed. Then etcd's history has no write outside
+// to step down, and suspected on the slightest silence, their Lease is stolen, cleared and deleted, their etcd is killed. Then etcd's history has no write outside
 // of its term, no object whose terms go back, and a fenced register explains whatever its writers and readers were told.
 func TestTermsNeverGoBackWhateverHappens(t *testing.T) {
 	seed := *seedFlag
@@ -98,7 +98,8 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 	shard.Binary = faultyBinary(t)
 	for _, name := range []string{"a", "b", "c"} {
 		v := &victim{way: startProxy(t, c.etcd.URL), record: filepath.Join(t.TempDir(), "record-"+name)}
-		v.replica = shard.Start(t, name, "--etcd-servers=http://"+v.way.Addr(), "--writer=fenced", "--writer-record="+v.record)
+		v.replica = shard.Start(t, name, "--etcd-servers=http://"+v.way.Addr(), "--writer=fenced", "--writer-record="+v.record,
+			"--leader-failure-detection=suspect", "--leader-failure-detection-interval=50ms")
 		v.leases, v.root = v.replica.Leases(), v.replica.Kube("root")
 		c.victims = append(c.victims, v)
 	}

@@ -3,6 +3,7 @@ package history
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/regent-project/regent/pkg/election/fence"
 )
@@ -93,6 +94,16 @@ func Backwards(events []Event, spans []Span) []string {
 		last[e.Key] = e
 	}
 	return backwards
+}
+
+// FirstBy is when the first change of a term was seen here; zero if there is none.
+func FirstBy(events []Event, term string) time.Time {
+	for _, e := range events {
+		if e.Term == term && isObject(e) {
+			return e.At
+		}
+	}
+	return time.Time{}
 }
 
 // CountBy counts the changes of a term.

@@ -15,14 +15,24 @@ type Proxy struct {
 
 	mu     sync.Mutex
 	change *sync.Cond // of stalled, cut, closed
-	// stalled: connections stay open, and nothing passes. cut: none is open, and new ones are closed at once.
-	stalled, cut, closed bool
-	open                 map[net.Conn]struct{}
+	// stalled, by direction: connections stay open, and nothing passes. cut: none is open, and new ones are closed at once.
+	stalled     [2]bool
+	cut, closed bool
+	open        map[net.Conn]struct{}
 }
 
+// The directions of traffic.
+const (
+	requests = iota // to the target
+	answers         // from it
+)
+
 // Start returns a proxy to target, as in 127.0.0.1:2379, on a port that the kernel chooses.
-func Start(target string) (*Proxy, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+func Start(target string) (*Proxy, error) { return StartAt("127.0.0.1:0", target) }
+
+// StartAt is Start with a listener of the caller's choice.
+func StartAt(address, target string) (*Proxy, error) {
+	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("proxy to %s: %w", target, err)
 	}
@@ -36,7 +46,13 @@ func Start(target string) (*Proxy, error) {
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
 // Stall lets nothing pass any more. Peers notice nothing but silence.
-func (p *Proxy) Stall() { p.set(func() { p.stalled = true }) }
+func (p *Proxy) Stall() { p.set(func() { p.stalled = [2]bool{true, true} }) }
+
+// StallRequests is Stall for what goes to the target, StallAnswers for what comes from it. New connections stall too.
+func (p *Proxy) StallRequests() { p.set(func() { p.stalled[requests] = true }) }
+
+// StallAnswers stalls the other direction.
+func (p *Proxy) StallAnswers() { p.set(func() { p.stalled[answers] = true }) }
 
 // Cut closes all connections, and new ones as they come.
 func (p *Proxy) Cut() {
@@ -47,7 +63,7 @@ func (p *Proxy) Cut() {
 }
 
 // Resume ends Stall and Cut. What was on its way when the proxy stalled arrives now.
-func (p *Proxy) Resume() { p.set(func() { p.stalled, p.cut = false, false }) }
+func (p *Proxy) Resume() { p.set(func() { p.stalled, p.cut = [2]bool{}, false }) }
 
 // Close closes everything and returns when all has ended.
 func (p *Proxy) Close() {
@@ -91,11 +107,11 @@ func (p *Proxy) leave(c net.Conn) {
 	delete(p.open, c)
 }
 
-// pass returns when traffic may pass, false if never again.
-func (p *Proxy) pass() bool {
+// pass returns when traffic in that direction may pass, false if never again.
+func (p *Proxy) pass(direction int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for p.stalled && !p.cut && !p.closed {
+	for p.stalled[direction] && !p.cut && !p.closed {
 		p.change.Wait()
 	}
 	return !p.cut && !p.closed
@@ -116,7 +132,7 @@ func (p *Proxy) serve(client net.Conn) {
 		return
 	}
 	defer p.leave(client)
-	if !p.pass() {
+	if !p.pass(requests) || !p.pass(answers) {
 		return
 	}
 	server, err := net.Dial("tcp", p.target)
@@ -125,13 +141,13 @@ func (p *Proxy) serve(client net.Conn) {
 	}
 	defer p.leave(server)
 	var both sync.WaitGroup
-	both.Go(func() { p.copy(server, client) })
-	both.Go(func() { p.copy(client, server) })
+	both.Go(func() { p.copy(server, client, requests) })
+	both.Go(func() { p.copy(client, server, answers) })
 	both.Wait()
 }
 
 // copy ends both connections with either direction: no peer here half-closes.
-func (p *Proxy) copy(to, from net.Conn) {
+func (p *Proxy) copy(to, from net.Conn, direction int) {
 	defer func() {
 		_ = to.Close()
 		_ = from.Close()
@@ -140,7 +156,7 @@ func (p *Proxy) copy(to, from net.Conn) {
 	for {
 		n, err := from.Read(buffer)
 		if n > 0 {
-			if !p.pass() {
+			if !p.pass(direction) {
 				return
 			}
 			if _, err := to.Write(buffer[:n]); err != nil {
