@@ -33,7 +33,7 @@ func run(args []string) error {
 	}
 	names := flags.StringSlice("faults", nil, "the controllers to add, by the names of their faults")
 	mended := flags.String("mended", "", "once this file exists, they work as others do")
-	mode := flags.String("writer", "", "fenced or unfenced: add a controller that writes all the time, as leaders do, or without a token")
+	mode := flags.String("writer", "", "fenced or unfenced: add a controller that writes all the time, as leaders do, or without a token; once: one that writes when its term begins")
 	record := flags.String("writer-record", "", "file for the writer's record of the register")
 	shutdown := flags.Duration("shutdown-timeout", 0, "the server's shutdown timeout")
 	if err := flags.Parse(args); err != nil {

@@ -34,6 +34,8 @@ import (
 type writer struct {
 	// unfenced has it write as the admin, without a token: what every controller did before there was fencing.
 	unfenced bool
+	// once has it make one write in each term instead, at its beginning.
+	once bool
 	// record is the file to which the writes of the register are appended; empty: none.
 	record string
 	cfg    server.Config
@@ -53,6 +55,9 @@ func (w *writer) construct(_ context.Context, deps controllers.Deps) (controller
 	client, err := w.client(deps)
 	if err != nil {
 		return nil, err
+	}
+	if w.once {
+		return &announcing{client: client, token: deps.Token}, nil
 	}
 	return &writing{client: client, token: deps.Token, record: w.record}, nil
 }
@@ -200,7 +205,9 @@ func parseWriter(mode, record string) (*writer, error) {
 		return &writer{record: record}, nil
 	case "unfenced":
 		return &writer{unfenced: true, record: record}, nil
+	case "once":
+		return &writer{once: true}, nil
 	default:
-		return nil, errors.New("--writer is fenced, unfenced, or not given")
+		return nil, errors.New("--writer is fenced, unfenced, once, or not given")
 	}
 }

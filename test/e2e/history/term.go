@@ -19,6 +19,13 @@ const (
 	ValueKey = "value"
 )
 
+// FirstWrite is the ConfigMap that a term's first write goes to, if that is all there is to see of a term. PIDKey tells
+// which process made it, beside TermKey.
+const (
+	FirstWrite = "first-write"
+	PIDKey     = "pid"
+)
+
 // TermOf names a term, short enough for an object's name. A holder identity is never used twice, and ends with a part of
 // a uuid.
 func TermOf(token fence.Token) string {
