@@ -11,32 +11,6 @@ import (
 	"github.com/regent-project/regent/test/e2e/harness"
 )
 
-// footprint is what a replica has open while it leads.
-type footprint struct{ goroutines, handlers, heap, descriptors int }
-
-// footprintOf takes the smallest of several looks: watches time out and come back, requests come and go.
-func footprintOf(r *harness.Replica) footprint {
-	var least footprint
-	for n := range 10 {
-		var now footprint
-		// Upstream's watch cache leaves a timer of 3 s behind for every read that waited for it: as many as there were
-		// requests lately, and none of a term's.
-		all, timers := r.Goroutines("cacher.(*watchCache).waitUntilFreshLocked")
-		now.goroutines = all - timers
-		// An event handler is a goroutine that delivers.
-		_, now.handlers = r.Goroutines("clusters.(*subscription[")
-		now.heap, now.descriptors = r.Heap(), r.Descriptors()
-		if n == 0 {
-			least = now
-		}
-		least = footprint{
-			min(least.goroutines, now.goroutines), min(least.handlers, now.handlers),
-			min(least.heap, now.heap), min(least.descriptors, now.descriptors),
-		}
-	}
-	return least
-}
-
 // I1, I4, I5.
 func TestALeaderThatLosesItsLeaseTwentyTimesLeadsAsTheFirstTime(t *testing.T) {
 	const losses = 20
@@ -46,7 +20,7 @@ func TestALeaderThatLosesItsLeaseTwentyTimesLeadsAsTheFirstTime(t *testing.T) {
 	pid := r.PID()
 	user := ask(t, r)
 
-	var first, last footprint
+	var first, last harness.Footprint
 	var slowest time.Duration
 	for n := range losses {
 		terms := len(r.Terms())
@@ -79,32 +53,32 @@ func TestALeaderThatLosesItsLeaseTwentyTimesLeadsAsTheFirstTime(t *testing.T) {
 			return err == nil && len(list.Items) == 0
 		})
 		if n == 0 {
-			first = footprintOf(r)
+			first = harness.FootprintOf(r)
 		}
 	}
-	last = footprintOf(r)
-	t.Logf("after  1 loss:   %d goroutines, %d event handlers, %d open files and connections, %d KiB of heap", first.goroutines, first.handlers, first.descriptors, first.heap>>10)
-	t.Logf("after %d losses: %d goroutines, %d event handlers, %d open files and connections, %d KiB of heap", losses, last.goroutines, last.handlers, last.descriptors, last.heap>>10)
+	last = harness.FootprintOf(r)
+	t.Logf("after  1 loss:   %d goroutines, %d event handlers, %d open files and connections, %d KiB of heap", first.Goroutines, first.Handlers, first.Descriptors, first.Heap>>10)
+	t.Logf("after %d losses: %d goroutines, %d event handlers, %d open files and connections, %d KiB of heap", losses, last.Goroutines, last.Handlers, last.Descriptors, last.Heap>>10)
 	t.Logf("slowest to stop: %v", slowest.Round(time.Millisecond))
 	user.mustHaveSucceeded(t)
 
 	if r.PID() != pid || !r.Alive() {
 		t.Error("the process has changed")
 	}
-	if last.handlers != first.handlers || first.handlers == 0 {
-		t.Errorf("%d event handlers, %d after the first loss", last.handlers, first.handlers)
+	if last.Handlers != first.Handlers || first.Handlers == 0 {
+		t.Errorf("%d event handlers, %d after the first loss", last.Handlers, first.Handlers)
 	}
 	// A leak of one goroutine per term would show as 19. A few are the server's own, which come and go with requests.
-	if last.goroutines > first.goroutines+losses/4 {
-		t.Errorf("%d goroutines, %d after the first loss", last.goroutines, first.goroutines)
+	if last.Goroutines > first.Goroutines+losses/4 {
+		t.Errorf("%d goroutines, %d after the first loss", last.Goroutines, first.Goroutines)
 	}
 	// A term has at least one connection of its own.
-	if last.descriptors > first.descriptors+losses/4 {
-		t.Errorf("%d open files and connections, %d after the first loss", last.descriptors, first.descriptors)
+	if last.Descriptors > first.Descriptors+losses/4 {
+		t.Errorf("%d open files and connections, %d after the first loss", last.Descriptors, first.Descriptors)
 	}
 	// The watch caches keep what happened lately, a few MiB of it. A term's informers, were they kept, would be more.
-	if last.heap > first.heap+5<<20 {
-		t.Errorf("%d KiB of heap, %d after the first loss", last.heap>>10, first.heap>>10)
+	if last.Heap > first.Heap+5<<20 {
+		t.Errorf("%d KiB of heap, %d after the first loss", last.Heap>>10, first.Heap>>10)
 	}
 	if lease := r.Lease(); ptr.Deref(lease.Spec.LeaseTransitions, 0) < losses {
 		t.Errorf("epoch %d after %d losses: it must grow across deletions too", ptr.Deref(lease.Spec.LeaseTransitions, 0), losses)
