@@ -1,0 +1,65 @@
+// Command clientgo is a controller behind client-go's elector, put together as client-go's own example is. All it does when
+// it leads is to write, once, which process it is.
+package main
+
+import (
+	"context"
+	"flag"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/google/uuid"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/klog/v2"
+)
+
+func main() {
+	kubeconfig := flag.String("kubeconfig", "", "where the API server is, and who we are")
+	name := flag.String("name", "", "the name of the Lease, and of the ConfigMap to write")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+
+	config, err := clientcmd.BuildConfigFromFlags("", *kubeconfig)
+	if err != nil {
+		klog.Fatal(err)
+	}
+	client, id := kubernetes.NewForConfigOrDie(config), uuid.NewString()
+	leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{
+		Lock: &resourcelock.LeaseLock{
+			LeaseMeta:  metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: *name},
+			Client:     client.CoordinationV1(),
+			LockConfig: resourcelock.ResourceLockConfig{Identity: id},
+		},
+		ReleaseOnCancel: true,
+		LeaseDuration:   15 * time.Second,
+		RenewDeadline:   10 * time.Second,
+		RetryPeriod:     2 * time.Second,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(ctx context.Context) {
+				object := applycorev1.ConfigMap(*name, metav1.NamespaceDefault).WithData(map[string]string{"term": id, "pid": strconv.Itoa(os.Getpid())})
+				if _, err := client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Apply(ctx, object, metav1.ApplyOptions{FieldManager: "writer", Force: true}); err != nil {
+					klog.Fatal(err)
+				}
+				<-ctx.Done()
+			},
+			OnStoppedLeading: func() {
+				klog.Flush()
+				os.Exit(0)
+			},
+			OnNewLeader: func(identity string) {
+				if identity != id {
+					klog.InfoS("Standing by", "leader", identity)
+				}
+			},
+		},
+	})
+}

@@ -1,0 +1,64 @@
+package bench
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"math/rand/v2"
+
+	"github.com/regent-project/regent/test/e2e/harness"
+	"github.com/regent-project/regent/test/e2e/history"
+)
+
+// BenchmarkHandover is from the request to step down to the first committed write of the other replica's controller, again
+// and again, between two processes that live on: neither slower nor larger in the end. It prints a table. Every handover
+// counts.
+func BenchmarkHandover(b *testing.B) {
+	m := start(b)
+	first, second := m.leader, m.standby
+	pids := []int{first.PID(), second.PID()}
+	const early, some = 10, 50
+	var all row
+	var footprints string
+	for n := range *handovers {
+		time.Sleep(rand.N(200 * time.Millisecond))
+		all.samples = append(all.samples, m.handOver(b))
+		if done := n + 1; done == early || done == *handovers {
+			for _, r := range []*harness.Replica{first, second} {
+				f := harness.FootprintOf(r)
+				footprints += fmt.Sprintf("| %d | %s | %d | %d | %d | %.1f MiB |\n", done, r.Name(), f.Goroutines, f.Handlers, f.Descriptors, float64(f.Heap)/(1<<20))
+			}
+		}
+		if (n+1)%some == 0 {
+			progress("%d handovers, the last took %s", n+1, show(all.samples[n].took))
+		}
+	}
+	if now := []int{first.PID(), second.PID()}; !slices.Equal(now, pids) || !first.Alive() || !second.Alive() {
+		b.Errorf("the processes were %v and are %v", pids, now)
+	}
+	b.ReportMetric(0, "ns/op")
+	k := min(some, len(all.samples))
+	all.event, all.name = "step down", "all"
+	firsts := row{event: "step down", name: fmt.Sprintf("the first %d", k), samples: all.samples[:k]}
+	lasts := row{event: "step down", name: fmt.Sprintf("the last %d", k), samples: all.samples[len(all.samples)-k:]}
+	fmt.Printf("\n%s%s%s%s\n", tableHead, firsts, lasts, all)
+	fmt.Printf("| after handovers | replica | goroutines | event handlers | open files and connections | heap after GC |\n|---|---|---|---|---|---|\n%s\n", footprints)
+}
+
+// handOver has the leader step down. The other must lead next.
+func (m *machine) handOver(b *testing.B) sample {
+	load := loadAverage(b)
+	began := time.Now()
+	m.leader.StepDown("bench")
+	next := m.writes.next(b, history.FirstWrite, m.term)
+	if next.pid != m.standby.PID() {
+		b.Errorf("process %d leads next, and %d stood by", next.pid, m.standby.PID())
+	}
+	m.term = next.term
+	if next.pid == m.standby.PID() {
+		m.leader, m.standby = m.standby, m.leader
+	}
+	return sample{took: next.at.Sub(began), load: load}
+}

@@ -1,0 +1,113 @@
+package bench
+
+import (
+	"debug/buildinfo"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/regent-project/regent/test/e2e/harness"
+	"github.com/regent-project/regent/test/e2e/history"
+)
+
+// machine is where all is measured: an etcd and a shard of two replicas, with root directories of their own, as if they were
+// on two machines.
+type machine struct {
+	writes          *writes
+	leader, standby *harness.Replica
+	term            string // the leader's
+	binaries        string // the directory with the peers'
+}
+
+// start starts it, and returns when one replica leads and the other stands by.
+func start(b *testing.B) *machine {
+	b.Helper()
+	if err := harness.Build(); err != nil {
+		b.Fatal(err)
+	}
+	binaries := b.TempDir()
+	server, err := harness.BuildGo(binaries, "./test/e2e/faulty")
+	if err != nil {
+		b.Fatal(err)
+	}
+	build := exec.Command("go", "build", "-trimpath", "-o", binaries, "./clientgo", "./controllerruntime")
+	build.Stdout, build.Stderr = os.Stderr, os.Stderr
+	if err := build.Run(); err != nil {
+		b.Fatalf("cannot build the peers: %v", err)
+	}
+
+	etcd := harness.StartEtcd(b)
+	m := &machine{writes: follow(b, etcd.Client(b)), binaries: binaries}
+	shard := harness.NewShard(etcd.URL)
+	shard.Binary, shard.Timings, shard.Args = server, harness.Default, []string{"--writer=once"}
+	m.leader = shard.Start(b, "a")
+	m.term = m.writes.next(b, history.FirstWrite, "").term
+	m.standby = shard.Launch(b, "b")
+	m.awaitStandby(b)
+	return m
+}
+
+// awaitStandby waits until the one that was started last is ready, which means that its caches are warm, and knows who leads.
+func (m *machine) awaitStandby(b *testing.B) {
+	b.Helper()
+	m.standby.WaitReady()
+	harness.Eventually(b, "the other stands by", func() bool { return len(m.standby.Lines(`"Leader changed"`)) > 0 })
+}
+
+// versions says what was measured, as the binaries have it.
+func (m *machine) versions(b *testing.B) string {
+	commit, err := exec.CommandContext(b.Context(), "git", "describe", "--tags", "--always", "--dirty").Output()
+	if err != nil {
+		commit = []byte("unknown")
+	}
+	said := []string{"Regent " + strings.TrimSpace(string(commit)), runtime.Version()}
+	info, err := buildinfo.ReadFile(filepath.Join(m.binaries, "controllerruntime"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, dep := range info.Deps {
+		if dep.Path == "k8s.io/client-go" || dep.Path == "sigs.k8s.io/controller-runtime" {
+			said = append(said, dep.Path+" "+dep.Version)
+		}
+	}
+	return strings.Join(said, ", ")
+}
+
+// sample is one failover.
+type sample struct {
+	took time.Duration
+	load float64 // the machine's load average when it began
+}
+
+// signal sends a signal and waits for the first write of another term.
+func (m *machine) signal(b *testing.B, to *harness.Process, s syscall.Signal, name, term string) (sample, write) {
+	b.Helper()
+	load := loadAverage(b)
+	began := time.Now()
+	to.Signal(s)
+	got := m.writes.next(b, name, term)
+	return sample{took: got.at.Sub(began), load: load}, got
+}
+
+// settle waits for at least so long and at most a retry period more, which one cannot know: the signal comes at any time
+// between two renewals.
+func settle(atLeast time.Duration) { time.Sleep(atLeast + rand.N(harness.Default.Retry)) }
+
+// loadAverage is the machine's of the last minute.
+func loadAverage(b *testing.B) (load float64) {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err == nil {
+		_, err = fmt.Sscan(string(text), &load)
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	return load
+}

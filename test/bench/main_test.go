@@ -1,0 +1,20 @@
+package bench
+
+import (
+	"flag"
+	"os"
+	"testing"
+)
+
+// How often everything is measured. A few of each take less than a minute, but for what waits for a lease to expire.
+var (
+	kills     = flag.Int("kills", 200, "how many of our leaders to kill")
+	stops     = flag.Int("stops", 200, "how many of our leaders to ask to stop, by SIGTERM")
+	peers     = flag.Int("peers", 10, "how many of each peer's leaders to kill, and how many to ask to stop")
+	handovers = flag.Int("handovers", 500, "how often two replicas that live on hand over to each other")
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(m.Run())
+}

@@ -1,0 +1,117 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/regent-project/regent/test/e2e/history"
+)
+
+// written is where the writers' ConfigMaps are in etcd: namespace default of logical cluster root.
+const written = "/registry/core/configmaps/root/default/"
+
+// write is one that etcd told of.
+type write struct {
+	name, term string
+	pid        int
+	at         time.Time // when the watch brought it
+}
+
+// writes are those of all writers, since the benchmark began.
+type writes struct {
+	mu     sync.Mutex
+	byName map[string]chan write
+	failed chan error
+}
+
+// follow watches until the benchmark ends.
+func follow(b *testing.B, client *clientv3.Client) *writes {
+	b.Helper()
+	w := &writes{byName: map[string]chan write{}, failed: make(chan error, 1)}
+	ctx, cancel := context.WithCancel(context.Background())
+	events := client.Watch(clientv3.WithRequireLeader(ctx), written, clientv3.WithPrefix(), clientv3.WithCreatedNotify())
+	if first, ok := <-events; !ok || first.Err() != nil {
+		b.Fatalf("cannot watch etcd: %v", first.Err())
+	}
+	var following sync.WaitGroup
+	following.Go(func() {
+		for resp := range events {
+			if err := w.take(resp, time.Now()); err != nil {
+				w.failed <- err
+				return
+			}
+		}
+	})
+	b.Cleanup(func() {
+		cancel()
+		following.Wait()
+	})
+	return w
+}
+
+func (w *writes) take(resp clientv3.WatchResponse, now time.Time) error {
+	if err := resp.Err(); err != nil {
+		return err
+	}
+	for _, e := range resp.Events {
+		if e.Type == clientv3.EventTypeDelete {
+			continue
+		}
+		object, _, err := scheme.Codecs.UniversalDeserializer().Decode(e.Kv.Value, nil, nil)
+		if err != nil {
+			return fmt.Errorf("cannot read %s: %w", e.Kv.Key, err)
+		}
+		data := object.(*corev1.ConfigMap).Data
+		if data[history.TermKey] == "" {
+			continue // nobody's first write
+		}
+		pid, err := strconv.Atoi(data[history.PIDKey])
+		if err != nil {
+			return fmt.Errorf("who wrote %s? %w", e.Kv.Key, err)
+		}
+		name := path.Base(string(e.Kv.Key))
+		w.of(name) <- write{name: name, term: data[history.TermKey], pid: pid, at: now}
+	}
+	return nil
+}
+
+// of are the writes of a name, in their order.
+func (w *writes) of(name string) chan write {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c, ok := w.byName[name]
+	if !ok {
+		c = make(chan write, 1000)
+		w.byName[name] = c
+	}
+	return c
+}
+
+// next waits for the first write of another term than the given one. It does not poll: this process leaves the machine alone
+// while it measures.
+func (w *writes) next(b *testing.B, name, term string) write {
+	b.Helper()
+	const patience = 2 * time.Minute
+	timeout := time.After(patience)
+	for {
+		select {
+		case got := <-w.of(name):
+			if got.term != term {
+				return got
+			}
+		case err := <-w.failed:
+			b.Fatalf("the watch on etcd has ended: %v", err)
+		case <-timeout:
+			b.Fatalf("no write of another term than %q to %s within %v", term, name, patience)
+		}
+	}
+}
