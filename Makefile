@@ -15,8 +15,8 @@ version = k8s.io/component-base/version
 LDFLAGS = -s -w -X $(version).gitVersion=v1.37.2$(1) -X $(version).gitMajor=1 -X $(version).gitMinor=37 \
 	-X $(version).gitCommit=$(COMMIT) -X $(version).gitTreeState=$(TREESTATE) -X $(version).buildDate=$(DATE)
 
-# Modules of their own, so that what tools need stays out of the product's go.mod.
-TOOLS = etcd kubectl lint openapi
+# Modules of their own, so that what tools and the benchmark's peers need stays out of the product's go.mod.
+MODULES = test/tools/etcd test/tools/kubectl test/tools/lint test/tools/openapi test/bench
 
 # The race detector links with cgo, which Go switches off where it finds no C compiler.
 RACE ?= $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
@@ -59,6 +59,7 @@ bin/golangci-lint:
 .PHONY: lint
 lint: bin/golangci-lint
 	bin/golangci-lint run ./...
+	cd test/bench && ../../bin/golangci-lint run ./...
 
 .PHONY: generate
 generate: ## write generated code anew
@@ -76,10 +77,11 @@ generated:
 .PHONY: tidy
 tidy:
 	$(GO) mod tidy -diff
-	@for m in $(TOOLS); do (cd test/tools/$$m && echo "$$m: $(GO) mod tidy -diff" && $(GO) mod tidy -diff) || exit 1; done
+	@for m in $(MODULES); do (cd $$m && echo "$$m: $(GO) mod tidy -diff" && $(GO) mod tidy -diff) || exit 1; done
 
 .PHONY: bench
-bench: ## measure start, memory, takeover, fencing, supervision and a thousand terms (about 25 minutes)
+bench: ## measure failover side by side with others, start, memory, fencing, supervision and a thousand terms (about an hour)
+	cd test/bench && $(GO) test -run '^$$' -bench . -benchtime 1x -timeout 120m . $(BENCH)
 	$(GO) test -run '^$$' -bench . -benchtime 3x -timeout 30m ./test/e2e
 	$(GO) test -run '^$$' -bench . -benchtime 10x -timeout 30m ./pkg/controllers/supervisor ./pkg/server
 	$(GO) test -run TestTermsLeaveNothingBehind -v -count=1 -timeout 30m ./pkg/server -terms=1000
