@@ -44,7 +44,8 @@ func BenchmarkHandover(b *testing.B) {
 	firsts := row{event: "step down", name: fmt.Sprintf("the first %d", k), samples: all.samples[:k]}
 	lasts := row{event: "step down", name: fmt.Sprintf("the last %d", k), samples: all.samples[len(all.samples)-k:]}
 	fmt.Printf("\n%s%s%s%s\n", tableHead, firsts, lasts, all)
-	fmt.Printf("| after handovers | replica | goroutines | event handlers | open files and connections | heap after GC |\n|---|---|---|---|---|---|\n%s\n", footprints)
+	fmt.Printf("| after handovers | replica | goroutines | event handlers | open files and connections | heap after GC |\n|---|---|---|---|---|---|\n%s\n%s.\n%s.\n\n",
+		footprints, m.versions(b), m.disk(b))
 }
 
 // handOver has the leader step down. The other must lead next.

@@ -3,7 +3,9 @@ package bench
 import (
 	"debug/buildinfo"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +22,7 @@ import (
 // machine is where all is measured: an etcd and a shard of two replicas, with root directories of their own, as if they were
 // on two machines.
 type machine struct {
+	etcd            *harness.Etcd
 	writes          *writes
 	leader, standby *harness.Replica
 	term            string // the leader's
@@ -44,7 +47,7 @@ func start(b *testing.B) *machine {
 	}
 
 	etcd := harness.StartEtcd(b)
-	m := &machine{writes: follow(b, etcd.Client(b)), binaries: binaries}
+	m := &machine{etcd: etcd, writes: follow(b, etcd.Client(b)), binaries: binaries}
 	shard := harness.NewShard(etcd.URL)
 	shard.Binary, shard.Timings, shard.Args = server, harness.Default, []string{"--writer=once"}
 	m.leader = shard.Start(b, "a")
@@ -78,6 +81,29 @@ func (m *machine) versions(b *testing.B) string {
 		}
 	}
 	return strings.Join(said, ", ")
+}
+
+// disk says how long etcd waited for its disk, which every write of every contender does.
+func (m *machine) disk(b *testing.B) string {
+	resp, err := http.Get(m.etcd.URL + "/metrics")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer resp.Body.Close()
+	metrics, err := io.ReadAll(resp.Body)
+	if err != nil {
+		b.Fatal(err)
+	}
+	within := func(bucket string) (n float64) {
+		_, rest, found := strings.Cut(string(metrics), `etcd_disk_wal_fsync_duration_seconds_bucket{le="`+bucket+`"} `)
+		if _, err := fmt.Sscan(rest, &n); !found || err != nil {
+			b.Fatalf("etcd does not say how often it synced within %s: %v", bucket, err)
+		}
+		return n
+	}
+	all := within("+Inf")
+	return fmt.Sprintf("Of etcd's %.0f log syncs meanwhile, %.2f%% took more than 8 ms, %.2f%% more than 32 ms, %.2f%% more than 128 ms",
+		all, 100*(1-within("0.008")/all), 100*(1-within("0.032")/all), 100*(1-within("0.128")/all))
 }
 
 // sample is one failover.
