@@ -82,7 +82,7 @@ func informersCheck(i controllers.Informers) healthz.HealthChecker {
 // every replica have the zero token and the replica's user. Requests go through each of the wrappers, which may be nil.
 // fenced is called when a write was refused because the term is over.
 func (r *run) deps(token fence.Token, user string, fenced func(*http.Request), through ...wrapTransport) (controllers.Deps, func(), error) {
-	own, err := newLoopback(r.host, user)
+	own, err := r.newLoopback(user)
 	if err != nil {
 		return controllers.Deps{}, nil, err
 	}
@@ -106,6 +106,16 @@ func (r *run) deps(token fence.Token, user string, fenced func(*http.Request), t
 		Informers: r.informers,
 		Resources: r.resources,
 	}, own.close, nil
+}
+
+// newLoopback returns the spare, for a term, or a new one.
+func (r *run) newLoopback(user string) (*loopback, error) {
+	if user == r.spare.token {
+		if l := r.spare.take(); l != nil {
+			return l, nil
+		}
+	}
+	return newLoopback(r.host, user)
 }
 
 // live reads from storage.

@@ -51,6 +51,7 @@ type run struct {
 
 	host     *rest.Config
 	replica  *loopback
+	spare    spare
 	recorder *recorder
 	elector  *election.Elector
 	probe    *supervisor.Probe
@@ -63,7 +64,10 @@ type run struct {
 }
 
 func newRun(s *Server, ctx context.Context) *run {
-	r := &run{Server: s, started: make(chan struct{}), shardKnown: make(chan struct{}), host: s.generic.LoopbackClientConfig, probe: supervisor.NewProbe()}
+	r := &run{
+		Server: s, started: make(chan struct{}), shardKnown: make(chan struct{}), host: s.generic.LoopbackClientConfig, probe: supervisor.NewProbe(),
+		spare: spare{host: s.generic.LoopbackClientConfig, token: s.tokens.leader},
+	}
 	r.ctx, r.stop = context.WithCancelCause(ctx)
 	lasting := context.WithoutCancel(ctx)
 	r.processCtx, r.stopProcess = context.WithCancel(lasting)
@@ -174,6 +178,12 @@ func (r *run) startProcess() {
 		close(r.shardKnown)
 		return nil
 	})
+	if r.cfg.Election.Enabled {
+		r.process.Go("the next term's connection", func() error {
+			r.spare.run(r.processCtx, r.started)
+			return nil
+		})
+	}
 	runInformers(r.processCtx, &r.process, r.informers)
 	if set := r.cfg.Registry.Scoped(controllers.EveryReplica); len(set) > 0 {
 		r.process.Go("every-replica controllers", func() error { return r.runEveryReplica(set) })

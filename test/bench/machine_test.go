@@ -57,11 +57,15 @@ func start(b *testing.B) *machine {
 	return m
 }
 
-// awaitStandby waits until the one that was started last is ready, which means that its caches are warm, and knows who leads.
+// awaitStandby waits until the one that was started last is ready, which means that its caches are warm, knows who leads,
+// and follows its process.
 func (m *machine) awaitStandby(b *testing.B) {
 	b.Helper()
 	m.standby.WaitReady()
-	harness.Eventually(b, "the other stands by", func() bool { return len(m.standby.Lines(`"Leader changed"`)) > 0 })
+	harness.Eventually(b, "the other stands by", func() bool {
+		contact, _ := m.standby.Metric(`regent_failure_detection_contact{name="regent-controllers",state="alive"}`)
+		return contact == 1 && len(m.standby.Lines(`"Leader changed"`)) > 0
+	})
 }
 
 // versions says what was measured, as the binaries have it.
