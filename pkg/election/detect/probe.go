@@ -5,7 +5,6 @@ import (
 	"crypto/subtle"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"log"
 	"maps"
@@ -34,9 +33,9 @@ func (d *Detector) Open(ctx context.Context, secret []byte) error {
 	if len(secret) == 0 {
 		return errors.New("the probe needs the shard's secret")
 	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", d.cfg.Listen)
+	listener, err := listen(ctx, d.cfg.Listen)
 	if err != nil {
-		return fmt.Errorf("cannot open the probe, give another --probe-port: %w", err)
+		return err
 	}
 	d.secret, d.listener = secret, listener
 	protocols := new(http.Protocols)

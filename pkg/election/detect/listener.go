@@ -1,0 +1,16 @@
+package detect
+
+import (
+	"context"
+	"fmt"
+	"net"
+)
+
+// listen opens the probe's socket: in a thread of its own where that is possible, see ownThread, or else as any.
+func listen(ctx context.Context, address string) (net.Listener, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the probe, give another --probe-port: %w", err)
+	}
+	return inOwnThread(ctx, listener), nil
+}

@@ -1,0 +1,192 @@
+package detect
+
+import (
+	"bytes"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/regent-project/regent/pkg/election"
+)
+
+// tables returns the sockets that each thread of this process has open, by thread and then by inode. The main thread's
+// are the process's.
+func tables(t *testing.T) map[string]map[string]bool {
+	t.Helper()
+	threads, err := filepath.Glob("/proc/self/task/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]map[string]bool{}
+	for _, thread := range threads {
+		entries, err := os.ReadDir(filepath.Join(thread, "fd"))
+		if err != nil {
+			continue // it has ended
+		}
+		sockets := map[string]bool{}
+		for _, e := range entries {
+			if target, err := os.Readlink(filepath.Join(thread, "fd", e.Name())); err == nil && strings.HasPrefix(target, "socket:") {
+				sockets[target] = true
+			}
+		}
+		all[filepath.Base(thread)] = sockets
+	}
+	return all
+}
+
+// The kernel closes them right after a kill, because they are in no table that a thread has that outlives it.
+func TestTheProbesSocketsAreInATableOfTheirOwn(t *testing.T) {
+	other, err := net.Listen("tcp", "127.0.0.1:0") // of the process
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = other.Close() }()
+	leader := open(t, "leader", "127.0.0.1:0")
+	if _, ok := leader.listener.(*ownThread); !ok {
+		t.Fatalf("the probe is a %T", leader.listener)
+	}
+	f := follow(t, leader.Contact())
+	f.next(t, sign(election.Alive))
+
+	all := tables(t)
+	process := all[fmt.Sprint(os.Getpid())]
+	own := 0
+	for thread, sockets := range all {
+		if maps.Equal(sockets, process) {
+			continue
+		}
+		own++
+		if len(sockets) != 2 { // the listener, and one standby
+			t.Errorf("thread %s has %d sockets", thread, len(sockets))
+		}
+		for s := range sockets {
+			if process[s] {
+				t.Errorf("%s is in the process's table too", s)
+			}
+		}
+	}
+	if own != 1 {
+		t.Errorf("%d threads have a table of their own", own)
+	}
+	if len(process) < 2 { // other, and the standby's end
+		t.Errorf("the process has %d sockets", len(process))
+	}
+}
+
+// echoThread serves on an ownThread what it gets, until the test ends.
+func echoThread(t *testing.T) net.Listener {
+	t.Helper()
+	listener, err := listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() {
+				_, _ = io.Copy(conn, conn)
+				_ = conn.Close()
+			})
+		}
+	})
+	t.Cleanup(func() {
+		_ = listener.Close()
+		_ = listener.Close() // twice does no harm
+		serving.Wait()
+	})
+	return listener
+}
+
+func TestWhatPassesTheThreadArrivesWholeAndInOrder(t *testing.T) {
+	listener := echoThread(t)
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			conn, err := net.Dial("tcp", listener.Addr().String())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer func() { _ = conn.Close() }()
+			sent := make([]byte, 300<<10) // more than any buffer on the way
+			_, _ = rand.Read(sent)
+			var writing sync.WaitGroup
+			writing.Go(func() {
+				if _, err := conn.Write(sent); err != nil {
+					t.Error(err)
+				}
+			})
+			got := make([]byte, len(sent))
+			if _, err := io.ReadFull(conn, got); err != nil {
+				t.Error(err)
+			}
+			writing.Wait()
+			if !bytes.Equal(got, sent) {
+				t.Error("something else came back")
+			}
+		})
+	}
+	all.Wait()
+}
+
+// Peers that come and go, read nothing, or stay when the listener closes leave no descriptor and no goroutine behind.
+func TestTheThreadClosesWhatItsPeersLeave(t *testing.T) {
+	listener := echoThread(t)
+	thread, ok := listener.(*ownThread)
+	if !ok {
+		t.Fatalf("a %T", listener)
+	}
+	var conns []net.Conn
+	for i := range 30 {
+		conn, err := net.Dial("tcp", listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		conns = append(conns, conn)
+		switch i % 3 {
+		case 0: // gone at once
+			_ = conn.Close()
+		case 1: // reads nothing
+			_ = conn.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
+			_, _ = conn.Write(make([]byte, 64<<20))
+		}
+	}
+	open := func() (n int) {
+		done := make(chan struct{})
+		if !thread.do(func() { n = len(thread.conns); close(done) }) {
+			t.Fatal("the thread has ended")
+		}
+		<-done
+		return n
+	}
+	for began := time.Now(); open() != 20; time.Sleep(time.Millisecond) {
+		if time.Since(began) > within {
+			t.Fatalf("%d connections are open, want 20", open())
+		}
+	}
+	_ = listener.Close()
+	for i, conn := range conns {
+		if i%3 != 0 {
+			_ = conn.SetReadDeadline(time.Now().Add(within))
+			if _, err := io.Copy(io.Discard, conn); os.IsTimeout(err) {
+				t.Errorf("connection %d is open", i)
+			}
+			_ = conn.Close()
+		}
+	}
+	if thread.do(func() {}) {
+		t.Error("it takes tasks after its end")
+	}
+}

@@ -1,0 +1,11 @@
+//go:build !linux
+
+package detect
+
+import (
+	"context"
+	"net"
+)
+
+// inOwnThread returns listener: elsewhere a thread cannot have descriptors of its own.
+func inOwnThread(_ context.Context, listener net.Listener) net.Listener { return listener }
