@@ -61,7 +61,7 @@ func (f *following) run(ctx context.Context) {
 		f.mu.Lock()
 		f.abandon = abandon
 		f.mu.Unlock()
-		made, err := f.session(session)
+		made, err := f.session(session, !lost.IsZero() && time.Since(lost) < haste)
 		abandon()
 		if made {
 			lost, failed = time.Now(), 0
@@ -76,6 +76,9 @@ const (
 	// haste is how long after contact broke off the leader is dialled every hasty: if it is dead, its address refuses as
 	// soon as the kernel has closed its descriptors.
 	haste, hasty = 250 * time.Millisecond, time.Millisecond
+	// hastyDial is what each of those may take to be accepted or refused: one whose packet is lost in the turmoil would
+	// be sent again after a second.
+	hastyDial = 50 * time.Millisecond
 	// steady is between attempts after that, longestDoubt the longest between those to a leader that never answered.
 	steady, longestDoubt = 250 * time.Millisecond, 15 * time.Second
 	// askAgain is how long after an answer that the Lease cannot be read the leader may ask again.
@@ -95,12 +98,16 @@ func pause(answered bool, since time.Duration, n int) time.Duration {
 }
 
 // session makes contact and keeps it until it breaks. made reports whether the leader answered, err why contact broke or
-// was not made.
-func (f *following) session(ctx context.Context) (made bool, err error) {
+// was not made. In a hurry it does not wait long to be accepted or refused.
+func (f *following) session(ctx context.Context, hurry bool) (made bool, err error) {
+	dialer := &net.Dialer{KeepAlive: -1} // beats keep it alive
+	if hurry {
+		dialer.Timeout = hastyDial
+	}
 	timeout := time.AfterFunc(f.d.patience(f.hasAnswered()), f.abandon)
 	defer timeout.Stop()
 	transport := &http.Transport{
-		DialContext:     (&net.Dialer{KeepAlive: -1}).DialContext, // beats keep it alive
+		DialContext:     dialer.DialContext,
 		TLSClientConfig: trusting(f.leader.Key),
 		Protocols:       new(http.Protocols),
 	}
