@@ -147,7 +147,7 @@ func (e *Elector) checkStandby(name string) error {
 	case name == e.cfg.Replica:
 		return fmt.Errorf("%w: %q is this process, which leads", ErrNoStandby, name)
 	case d != nil && !slices.Contains(d.Followers(), name):
-		return fmt.Errorf("%w: %q does not follow this leader, %q do", ErrNoStandby, name, d.Followers())
+		return fmt.Errorf("%w: %q does not follow this leader; those that do: %q", ErrNoStandby, name, d.Followers())
 	default:
 		return nil
 	}
