@@ -140,9 +140,5 @@ func (c Config) requestTimeout() time.Duration { return c.RenewDeadline / 3 }
 // releaseTimeout bounds a release with all its retries.
 func (c Config) releaseTimeout() time.Duration { return c.RenewDeadline / 2 }
 
-// trouble is how long after the last renewal was sent a leader counts as one that cannot renew: two attempts have had their
-// time, and half of what there is until the deadline is over. A disk that is slow now and then is no reason to move.
-func (c Config) trouble() time.Duration { return max(2*c.RetryPeriod, c.RenewDeadline/2) }
-
 // usable is how long a term may work after a renewal was sent: what is left of the lease must suffice for the drain.
 func (c Config) usable() time.Duration { return c.LeaseDuration - c.EffectiveDrainTimeout() }

@@ -143,9 +143,9 @@ func TestALeaderThatCannotRenewStepsAsideForAStandbyThatReadsTheLease(t *testing
 				defer c.stop()
 				c.silenceLeader()
 				cut := time.Now()
-				time.Sleep(renew/2 + slow)
+				time.Sleep(2*retry + slow)
 				leads := c.standby.mustLead()
-				if took := leads.began.Sub(cut); took > renew/2+slow {
+				if took := leads.began.Sub(cut); took > 2*retry+slow {
 					t.Errorf("leads %v after the leader was cut off", took)
 				}
 				old := c.leader.mustEnd(0, election.RenewDeadline)
@@ -226,7 +226,7 @@ func TestATroubleThatIsOverEndsNoTerm(t *testing.T) {
 		c := newCouple(t, election.DetectCrash, true, nil)
 		c.standby.client.Always(electiontest.Fault{Hang: true})
 		c.silenceLeader()
-		time.Sleep(renew/2 + retry/2)
+		time.Sleep(2*retry + retry/2)
 		c.leader.client.Always(electiontest.Fault{})
 		c.standby.client.Always(electiontest.Fault{})
 		time.Sleep(10 * lease)

@@ -386,7 +386,7 @@ func (e *Elector) askIfTroubled(c claim, listening <-chan Confirmation, now, aga
 	if renewed.IsZero() {
 		return nil, again
 	}
-	late := renewed.Add(e.cfg.trouble())
+	late := renewed.Add(troubledAfter * e.cfg.RetryPeriod)
 	switch troubled := !now.Before(late); {
 	case !troubled:
 		if listening != nil {
@@ -402,6 +402,9 @@ func (e *Elector) askIfTroubled(c claim, listening <-chan Confirmation, now, aga
 	}
 	return listening, again
 }
+
+// troubledAfter is how many retry periods without a renewal are trouble: two of them have failed, or hang.
+const troubledAfter = 2
 
 // newAlarm returns a timer that fires at t; never, if t is zero.
 func newAlarm(t time.Time) *time.Timer {
