@@ -407,3 +407,24 @@ func TestATakeoverTellsItsPhases(t *testing.T) {
 		}
 	})
 }
+
+// What was known of a leader when Run returned is old when it is called again.
+func TestANewRunKnowsNothingOfTheLeaderUntilItHearsOfIt(t *testing.T) {
+	for range 50 { // the view brings the Lease before the Detector can have brought anything; who is first is not told
+		synctest.Test(t, func(t *testing.T) {
+			c := newCouple(t, election.DetectSuspect, true, nil)
+			defer c.stop()
+			c.standby.client.Always(electiontest.Fault{Err: errRefused})
+			c.ofLeader.seem(election.Silent)
+			time.Sleep(moment)
+			c.standby.stop()
+			c.ofLeader.seem(election.Alive)
+			c.standby.client.Always(electiontest.Fault{})
+			c.standby.run(nil)
+			time.Sleep(moment)
+			if terms := c.standby.all(); len(terms) > 0 {
+				t.Errorf("it succeeded a leader that lives: %v", terms)
+			}
+		})
+	}
+}

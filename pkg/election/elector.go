@@ -44,7 +44,6 @@ type Elector struct {
 	running    atomic.Bool
 	// stands is set while this process stands by: it can succeed a leader.
 	stands atomic.Bool
-	peer   *peer
 	born   time.Time
 
 	mu sync.Mutex
@@ -56,10 +55,13 @@ type Elector struct {
 		work *work
 	}
 
-	// Owned by Run's goroutine.
-	state    state
+	// Made by Run, at its beginning, for as long as it lasts: what was known of others is old when it is called again.
 	follower *follower
-	pace     pace
+	peer     *peer
+
+	// Owned by Run's goroutine.
+	state state
+	pace  pace
 	// unsure is set while a write of ours may have been committed without our knowing.
 	unsure bool
 	// last is the term that ended last: who held the lease in it, and why it ended.
@@ -104,7 +106,6 @@ func New(cfg Config) (*Elector, error) {
 		api:        leaseAPI{client: cfg.Client, cluster: cfg.Cluster, namespace: cfg.Namespace, name: cfg.Name, timeout: cfg.requestTimeout()},
 		identities: &identities{hostname: cfg.Hostname},
 		replica:    replica,
-		peer:       newPeer(),
 		born:       time.Now(),
 	}
 	show(e)
@@ -214,7 +215,7 @@ func (e *Elector) start(ctx context.Context) (stop func()) {
 	e.mu.Lock()
 	e.view = newView(klog.FromContext(ctx), e.identities.ours)
 	e.mu.Unlock()
-	e.follower = newFollower(e.api, e.view, e.cfg.RetryPeriod)
+	e.follower, e.peer = newFollower(e.api, e.view, e.cfg.RetryPeriod), newPeer()
 	e.pace = pace{retryPeriod: e.cfg.RetryPeriod}
 	if !e.cfg.Enabled {
 		klog.FromContext(ctx).Info("Leading without election: other replicas without --enable-leader-election are not " +

@@ -76,15 +76,20 @@ func start(t *testing.T, store *electiontest.Store, work election.LeadFunc, chan
 		t.Fatal(err)
 	}
 	r.elector = elector
+	r.run(work)
+	return r
+}
+
+// run calls Run, the first time or again after stop.
+func (r *replica) run(work election.LeadFunc) {
 	if work == nil {
 		work = func(ctx context.Context, _ election.Term) error { <-ctx.Done(); return nil }
 	}
-	ctx, cancel := context.WithCancelCause(t.Context())
+	ctx, cancel := context.WithCancelCause(r.t.Context())
 	r.cancel = cancel
 	go func() {
-		r.result <- elector.Run(ctx, func(ctx context.Context, leads election.Term) error { return r.lead(ctx, leads, work) })
+		r.result <- r.elector.Run(ctx, func(ctx context.Context, leads election.Term) error { return r.lead(ctx, leads, work) })
 	}()
-	return r
 }
 
 func (r *replica) lead(ctx context.Context, leads election.Term, work election.LeadFunc) error {
