@@ -428,3 +428,37 @@ func TestANewRunKnowsNothingOfTheLeaderUntilItHearsOfIt(t *testing.T) {
 		})
 	}
 }
+
+// However a calm term ends, the suspicions before it are forgotten.
+func TestSuspicionsAreForgottenAfterACalmTermThatWasReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCouple(t, election.DetectSuspect, true, nil)
+		defer c.stop()
+		both := []*peer{c.ofLeader, c.ofHeir}
+		for _, p := range both {
+			p.seem(election.Silent)
+		}
+		time.Sleep(5 * time.Minute)
+		for _, p := range both {
+			p.seem(election.Alive)
+		}
+		time.Sleep(3 * time.Minute)
+		leader, heir, ofHeir := c.leader, c.standby, c.ofHeir
+		if _, leads := leader.leading(); !leads {
+			leader, heir, ofHeir = heir, leader, c.ofLeader
+		}
+		if _, err := leader.elector.StepDown("try", ""); err != nil {
+			t.Fatal(err)
+		}
+		heir.mustLead()
+		time.Sleep(2 * retry)
+		heir.client.Always(electiontest.Fault{Hang: true})
+		defer heir.client.Always(electiontest.Fault{})
+		ofHeir.seem(election.Silent)
+		at := time.Now()
+		time.Sleep(moment)
+		if leads, ok := leader.leading(); !ok || leads.began != at {
+			t.Errorf("a leader that hangs is not succeeded at once: %v", leader.all())
+		}
+	})
+}

@@ -312,6 +312,7 @@ func (e *Elector) serve(ctx context.Context, c claim, reason string, lead LeadFu
 	drainSeconds.WithLabelValues(e.cfg.Name).Observe(time.Since(ended).Seconds())
 	c.stop()
 	e.last.holder, e.last.epoch, e.last.ending = term.Token().Holder, term.Epoch(), endingOf(cause)
+	e.last.lasted = ended.Sub(began)
 	if causeOf(cause) == RenewDeadline { // the release will hardly arrive
 		e.say(term, Over)
 	}

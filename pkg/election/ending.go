@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 )
 
@@ -11,8 +12,9 @@ import (
 type ending struct {
 	why         string
 	failedParts []string
-	failed      bool   // by the term's own work
-	preferred   string // the replica that should lead next
+	failed      bool          // by the term's own work
+	preferred   string        // the replica that should lead next
+	lasted      time.Duration // zero if that is not known
 }
 
 // partial is implemented by errors of a LeadFunc that know which parts of its work failed.

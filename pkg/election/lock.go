@@ -205,6 +205,7 @@ func (l *lock) adopt(lease *coordinationv1.Lease, sent time.Time) {
 // release gives the lease up, with how the term ended, unless it is lost. It must follow RunOrDie's return: nothing else writes then.
 // It may be tried again until ctx ends: that a release was lost on its way shows in the next read.
 func (l *lock) release(ctx context.Context, how ending) error {
+	how.lasted = time.Since(l.takeover.Acquired)
 	for {
 		held, cause := l.held()
 		if errors.Is(cause, Deposed) {
@@ -231,7 +232,8 @@ func (l *lock) release(ctx context.Context, how ending) error {
 // retryRelease is the time between attempts to release, when the first finds the Lease edited or the store in trouble.
 const retryRelease = 20 * time.Millisecond
 
-// freed is lease without a holder. Its epoch stays, of the presence only how its last term ended.
+// freed is lease without a holder. Its epoch stays, of the presence only how its last term ended, and the suspicions unless
+// that term was calm.
 func freed(lease *coordinationv1.Lease, how ending) *coordinationv1.Lease {
 	free := lease.DeepCopy()
 	now := metav1.NowMicro()
@@ -240,7 +242,7 @@ func freed(lease *coordinationv1.Lease, how ending) *coordinationv1.Lease {
 	free.Spec.AcquireTime, free.Spec.RenewTime = &now, &now
 	presence{
 		LastStepDown: how.why, FailedParts: how.failedParts, Failed: how.failed, Preferred: how.preferred,
-		Suspicions: presenceOf(lease).Suspicions,
+		Suspicions: nextSuspicions(presenceOf(lease).Suspicions, how.lasted, TriggerRelease),
 	}.write(free)
 	return free
 }
