@@ -17,8 +17,11 @@ type claim interface {
 	// judge returns why the term must end in view of what is seen of the Lease, nil if it need not; again is when it
 	// must be asked again, zero if only news can change its mind.
 	judge(seen observation, now time.Time) (again time.Time, cause error)
-	// renewed is when the last renewal that succeeded was sent; zero if nothing is to be renewed.
-	renewed() time.Time
+	// renewed is when the last renewal that succeeded was sent, zero if nothing is to be renewed; failing says that one has
+	// failed since.
+	renewed() (sent time.Time, failing bool)
+	// faltered brings word when a renewal has failed.
+	faltered() <-chan struct{}
 	// lost is closed when the claim finds by itself that the term must end; judge then says why.
 	lost() <-chan struct{}
 	// stop ends renewing and returns when that has ended.
@@ -88,14 +91,17 @@ func (e *elected) judge(seen observation, now time.Time) (time.Time, error) {
 	if _, err := e.lock.held(); err != nil {
 		return time.Time{}, err
 	}
-	due := e.lock.renewed().Add(e.cfg.usable())
+	sent, _ := e.lock.renewed()
+	due := sent.Add(e.cfg.usable())
 	if !now.Before(due) {
-		return time.Time{}, because(RenewDeadline, "the last renewal was sent %v ago", now.Sub(e.lock.renewed()))
+		return time.Time{}, because(RenewDeadline, "the last renewal was sent %v ago", now.Sub(sent))
 	}
 	return due, nil
 }
 
-func (e *elected) renewed() time.Time { return e.lock.renewed() }
+func (e *elected) renewed() (time.Time, bool) { return e.lock.renewed() }
+
+func (e *elected) faltered() <-chan struct{} { return e.lock.faltered }
 
 func (e *elected) lost() <-chan struct{} { return e.lock.over }
 
@@ -125,7 +131,9 @@ func (u unelected) judge(seen observation, now time.Time) (time.Time, error) {
 		seen.holder(), seen.epoch())
 }
 
-func (u unelected) renewed() time.Time { return time.Time{} }
+func (u unelected) renewed() (time.Time, bool) { return time.Time{}, false }
+
+func (u unelected) faltered() <-chan struct{} { return nil }
 
 func (u unelected) lost() <-chan struct{} { return nil }
 

@@ -143,9 +143,11 @@ func TestALeaderThatCannotRenewStepsAsideForAStandbyThatReadsTheLease(t *testing
 				defer c.stop()
 				c.silenceLeader()
 				cut := time.Now()
-				time.Sleep(2*retry + slow)
+				// A renewal hangs, and fails; it is sent a retry period after the last, and given a third of the deadline.
+				const seen = retry + renew/3
+				time.Sleep(seen + slow)
 				leads := c.standby.mustLead()
-				if took := leads.began.Sub(cut); took > 2*retry+slow {
+				if took := leads.began.Sub(cut); took > seen+slow {
 					t.Errorf("leads %v after the leader was cut off", took)
 				}
 				old := c.leader.mustEnd(0, election.RenewDeadline)
@@ -461,4 +463,26 @@ func TestSuspicionsAreForgottenAfterACalmTermThatWasReleased(t *testing.T) {
 			t.Errorf("a leader that hangs is not succeeded at once: %v", leader.all())
 		}
 	})
+}
+
+// A store whose writes are slow is no better for the next leader. Each that succeeds keeps the term.
+func TestALeaderWhoseRenewalsAreSlowStepsAsideForNobody(t *testing.T) {
+	for name, delays := range map[string][]time.Duration{
+		"all of them":      {2500 * time.Millisecond},
+		"one now and then": {0, 0, 3 * time.Second, time.Second, 3 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCouple(t, election.DetectCrash, true, nil)
+				defer c.stop()
+				for i := range 100 {
+					c.leader.client.Next(electiontest.Update, electiontest.Fault{Delay: delays[i%len(delays)]})
+				}
+				time.Sleep(3 * time.Minute)
+				if terms := c.leader.all(); len(terms) != 1 || !terms[0].ended.IsZero() {
+					t.Errorf("terms: %v", terms)
+				}
+			})
+		})
+	}
 }

@@ -254,6 +254,7 @@ func (e *Elector) campaign(ctx context.Context, seen observation, why verdict) (
 		logger:   klog.FromContext(ctx),
 		acquired: make(chan struct{}),
 		over:     make(chan struct{}),
+		faltered: make(chan struct{}, 1),
 	})
 	if err != nil {
 		e.complain(ctx, err, "Campaign lost: trying again while the lease can be won")
@@ -367,9 +368,10 @@ func (e *Elector) untilOver(ctx context.Context, c claim, w *work) error {
 			cause = causeOfReturn(w.fault)
 		case <-c.lost():
 		case confirmed := <-confirmations:
-			if confirmed.Holder == c.term().Token().Holder {
-				cause = because(RenewDeadline, "the last renewal was sent %v ago, and replica %q reaches the Lease", time.Since(c.renewed()).Round(time.Millisecond), confirmed.Replica)
+			if sent, failing := c.renewed(); failing && confirmed.Holder == c.term().Token().Holder {
+				cause = because(RenewDeadline, "the last renewal was sent %v ago, and replica %q reaches the Lease", time.Since(sent).Round(time.Millisecond), confirmed.Replica)
 			}
+		case <-c.faltered():
 		case <-changed:
 		case <-timer.C:
 		}
@@ -380,21 +382,24 @@ func (e *Elector) untilOver(ctx context.Context, c claim, w *work) error {
 	}
 }
 
-// askIfTroubled tells those who follow this process when its term has not been renewed for so long that one of them had
-// better lead, and when it has been again. Only then it listens: a follower that reads the Lease can succeed this process,
-// which steps aside for it. If none does, nobody reaches the store, and the term goes on until its deadline.
+// askIfTroubled tells those who follow this process when its term cannot be renewed, so that one of them had better lead, and
+// when it has been again. Only then it listens: a follower that reads the Lease can succeed this process, which steps aside
+// for it. If none does, nobody reaches the store, and the term goes on until its deadline.
+//
+// A renewal that is late is no trouble, before it has failed: the store may be slow, for the follower's writes no less than
+// for ours, and its reads do not tell; or this process was paused, and renews next.
 func (e *Elector) askIfTroubled(c claim, listening <-chan Confirmation, now, again time.Time) (<-chan Confirmation, time.Time) {
-	renewed := c.renewed()
-	if renewed.IsZero() {
-		return nil, again
-	}
+	renewed, failing := c.renewed()
 	late := renewed.Add(troubledAfter * e.cfg.RetryPeriod)
-	switch troubled := !now.Before(late); {
+	switch troubled := failing && !now.Before(late); {
 	case !troubled:
 		if listening != nil {
 			e.say(c.term(), Well)
 		}
-		return nil, earlier(again, late)
+		if failing {
+			again = earlier(again, late)
+		}
+		return nil, again
 	case listening == nil:
 		listening = e.cfg.Detector.Confirmations()
 		for len(listening) > 0 { // answers to what is long over
@@ -405,7 +410,7 @@ func (e *Elector) askIfTroubled(c claim, listening <-chan Confirmation, now, aga
 	return listening, again
 }
 
-// troubledAfter is how many retry periods without a renewal are trouble: two of them have failed, or hang.
+// troubledAfter is how many retry periods without a renewal are trouble, if one has failed meanwhile.
 const troubledAfter = 2
 
 // newAlarm returns a timer that fires at t; never, if t is zero.

@@ -44,12 +44,14 @@ type lock struct {
 
 	acquired chan struct{} // closed when the term begins
 	over     chan struct{} // closed when the attempt has failed, or the term cannot go on
+	faltered chan struct{} // capacity 1: a renewal has failed
 
-	mu    sync.Mutex
-	lease *coordinationv1.Lease // our last write, or a later read of the same term; nil until acquired
-	pin   pin                   // valid once acquired
-	sent  time.Time             // when the last write that succeeded was sent
-	cause error                 // set before over is closed
+	mu      sync.Mutex
+	lease   *coordinationv1.Lease // our last write, or a later read of the same term; nil until acquired
+	pin     pin                   // valid once acquired
+	sent    time.Time             // when the last write that succeeded was sent
+	failing bool                  // one has failed since
+	cause   error                 // set before over is closed
 }
 
 var _ resourcelock.Interface = (*lock)(nil)
@@ -153,7 +155,7 @@ func (l *lock) nextEpoch() (int32, error) {
 // renew does not write what is as good as new: client-go's first renewal follows right on the acquiring write, while
 // the term's own first writes are on their way.
 func (l *lock) renew(ctx context.Context, held *coordinationv1.Lease, ler resourcelock.LeaderElectionRecord) error {
-	if time.Since(l.renewed()) < l.fresh {
+	if sent, _ := l.renewed(); time.Since(sent) < l.fresh {
 		return nil
 	}
 	lease := held.DeepCopy()
@@ -168,6 +170,10 @@ func (l *lock) renew(ctx context.Context, held *coordinationv1.Lease, ler resour
 		return l.end(because(Fenced, "the renewal was refused"))
 	}
 	if err != nil {
+		l.mu.Lock()
+		l.failing = true
+		l.mu.Unlock()
+		signal(l.faltered)
 		l.logger.V(2).Info("Could not renew the lease", "err", err)
 		return fmt.Errorf("renew the lease: %w", err)
 	}
@@ -196,7 +202,7 @@ func (l *lock) adopt(lease *coordinationv1.Lease, sent time.Time) {
 	l.mu.Lock()
 	l.lease = lease
 	if !sent.IsZero() {
-		l.sent = sent
+		l.sent, l.failing = sent, false
 	}
 	l.mu.Unlock()
 	l.view.see(lease)
@@ -264,11 +270,11 @@ func (l *lock) held() (*coordinationv1.Lease, error) {
 	return l.lease, l.cause
 }
 
-// renewed is when the last write that succeeded was sent.
-func (l *lock) renewed() time.Time {
+// renewed is when the last write that succeeded was sent, and whether one has failed since.
+func (l *lock) renewed() (sent time.Time, failing bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.sent
+	return l.sent, l.failing
 }
 
 // fail ends an attempt.
