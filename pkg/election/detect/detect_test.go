@@ -2,10 +2,13 @@ package detect
 
 import (
 	"context"
+	"crypto/tls"
 	"io"
 	"net"
+	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -344,6 +347,39 @@ func TestABadConfigIsExplained(t *testing.T) {
 	}
 	if err := DefaultConfig().Validate(); err != nil {
 		t.Error(err)
+	}
+}
+
+// actAs serves every request on a probe's address with its key, in its place.
+func actAs(t *testing.T, leader *Detector, serve http.HandlerFunc) election.Contact {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{
+		Handler: serve, Protocols: new(http.Protocols), ReadHeaderTimeout: within,
+		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{leader.certificate}},
+	}
+	server.Protocols.SetHTTP2(true)
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.ServeTLS(listener, "", "") })
+	t.Cleanup(func() {
+		_ = server.Close()
+		serving.Wait()
+	})
+	return election.Contact{Address: listener.Addr().String(), Key: leader.fingerprint}
+}
+
+func TestALeaderThatBreaksEachContactIsNotDialledInHaste(t *testing.T) {
+	var contacts atomic.Int32
+	follow(t, actAs(t, newDetector(t, "leader", "127.0.0.1:0"), func(w http.ResponseWriter, _ *http.Request) {
+		contacts.Add(1)
+		_, _ = w.Write(beat(election.Statement{}))
+	})).next(t, sign(election.Alive))
+	time.Sleep(4 * steady)
+	if n := contacts.Load(); n > 2+mostBrief+4 {
+		t.Errorf("%d contacts in %v", n, 4*steady)
 	}
 }
 

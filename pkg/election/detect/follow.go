@@ -56,18 +56,27 @@ func (f *following) run(ctx context.Context) {
 
 	var lost time.Time // when contact broke off
 	failed := 0        // attempts since, in a row
+	brief := 0         // contacts in a row that broke right after they were made
 	for ctx.Err() == nil {
 		session, abandon := context.WithCancel(ctx)
 		f.mu.Lock()
 		f.abandon = abandon
 		f.mu.Unlock()
+		began := time.Now()
 		made, err := f.session(session, !lost.IsZero() && time.Since(lost) < haste)
 		abandon()
 		if made {
 			lost, failed = time.Now(), 0
+			if brief++; lost.Sub(began) >= haste {
+				brief = 0
+			}
 		}
 		f.becomeBroken(ctx, err, made, lost)
-		sleep(ctx, pause(!lost.IsZero(), time.Since(lost), failed))
+		wait := pause(!lost.IsZero(), time.Since(lost), failed)
+		if brief > mostBrief {
+			wait = max(wait, steady) // it breaks what it accepts, and is not dying
+		}
+		sleep(ctx, wait)
 		failed++
 	}
 }
@@ -79,6 +88,8 @@ const (
 	// hastyDial is what each of those may take to be accepted or refused: one whose packet is lost in the turmoil would
 	// be sent again after a second.
 	hastyDial = 50 * time.Millisecond
+	// mostBrief is how many contacts in a row may break right away before haste is waste.
+	mostBrief = 3
 	// steady is between attempts after that, longestDoubt the longest between those to a leader that never answered.
 	steady, longestDoubt = 250 * time.Millisecond, 15 * time.Second
 	// askAgain is how long after an answer that the Lease cannot be read the leader may ask again.
