@@ -383,6 +383,22 @@ func TestALeaderThatBreaksEachContactIsNotDialledInHaste(t *testing.T) {
 	}
 }
 
+func TestALeaderThatAcceptsAndSendsNoBeatIsTriedAgain(t *testing.T) {
+	contacts := make(chan struct{}, 1000)
+	follow(t, actAs(t, newDetector(t, "leader", "127.0.0.1:0"), func(w http.ResponseWriter, req *http.Request) {
+		contacts <- struct{}{}
+		_ = http.NewResponseController(w).Flush()
+		<-req.Context().Done()
+	}))
+	for range 2 {
+		select {
+		case <-contacts:
+		case <-time.After(within):
+			t.Fatal("no other attempt")
+		}
+	}
+}
+
 // front is a TCP proxy that goes on accepting, whatever is behind it.
 type front struct {
 	listener net.Listener

@@ -149,9 +149,6 @@ func (f *following) session(ctx context.Context, hurry bool) (made bool, err err
 	if resp.StatusCode != http.StatusOK {
 		return false, fmt.Errorf("%w: %s", errUnauthorized, resp.Status)
 	}
-	if !timeout.Stop() {
-		return false, context.DeadlineExceeded
-	}
 
 	var answering sync.WaitGroup
 	defer answering.Wait()
@@ -160,6 +157,7 @@ func (f *following) session(ctx context.Context, hurry bool) (made bool, err err
 	answering.Go(func() { f.answer(answeringCtx, answers) })
 	err = lines(resp.Body, func(s election.Statement) {
 		made = true
+		timeout.Stop()
 		f.becomeAlive(s)
 	})
 	_ = answers.CloseWithError(err) // a write of an answer may hang in it
