@@ -399,6 +399,22 @@ func TestALeaderThatAcceptsAndSendsNoBeatIsTriedAgain(t *testing.T) {
 	}
 }
 
+// A leader that drains, or is quarantined, goes on saying that it is in trouble.
+func TestALeaderInTroubleIsNotAnsweredAtEachBeat(t *testing.T) {
+	leader := open(t, "leader", "127.0.0.1:0")
+	var reads atomic.Int32
+	f := follow(t, leader.Contact(), func(f *follower) {
+		f.Detector.cfg.Interval = shortestInterval
+		f.reads = func(context.Context, string) bool { reads.Add(1); return true }
+	})
+	leader.Say(election.Statement{Holder: "h", Condition: election.Troubled})
+	f.next(t, func(n election.News) bool { return n.Said.Condition == election.Troubled })
+	time.Sleep(askAgain)
+	if n := reads.Load(); n < 1 || n > 3 {
+		t.Errorf("read the Lease %d times in %v", n, askAgain)
+	}
+}
+
 // front is a TCP proxy that goes on accepting, whatever is behind it.
 type front struct {
 	listener net.Listener

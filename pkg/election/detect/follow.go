@@ -92,7 +92,7 @@ const (
 	mostBrief = 3
 	// steady is between attempts after that, longestDoubt the longest between those to a leader that never answered.
 	steady, longestDoubt = 250 * time.Millisecond, 15 * time.Second
-	// askAgain is how long after an answer that the Lease cannot be read the leader may ask again.
+	// askAgain is how long after an answer the leader may ask again.
 	askAgain = time.Second
 )
 
@@ -184,7 +184,6 @@ func (f *following) answer(ctx context.Context, w io.Writer) {
 		case holder := <-f.asked:
 			if f.follower.Reads(ctx, holder) {
 				_, _ = w.Write(lineOf(confirmation{Reads: holder}))
-				continue
 			}
 			sleep(ctx, askAgain) // a later beat asks
 		}
