@@ -77,7 +77,7 @@ func (c Config) silence() time.Duration { return time.Duration(c.Misses) * c.Int
 // Close.
 type Detector struct {
 	cfg           Config
-	handshake     time.Duration // how long to wait for a leader that never answered
+	handshake     time.Duration // how long to wait for a peer until there is a stream
 	certificate   tls.Certificate
 	fingerprint   string
 	confirmations chan election.Confirmation

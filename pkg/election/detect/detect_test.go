@@ -3,9 +3,11 @@ package detect
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -412,6 +414,26 @@ func TestALeaderInTroubleIsNotAnsweredAtEachBeat(t *testing.T) {
 	time.Sleep(askAgain)
 	if n := reads.Load(); n < 1 || n > 3 {
 		t.Errorf("read the Lease %d times in %v", n, askAgain)
+	}
+}
+
+// It may hold the process's descriptors no longer than it needs to show that it is no stranger.
+func TestAStrangerThatReadsNothingLosesItsConnection(t *testing.T) {
+	leader := open(t, "leader", "127.0.0.1:0")
+	conn, err := tls.Dial("tcp", leader.Contact().Address, &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	_, err = io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"+
+		"\x00\x00\x06\x04\x00\x00\x00\x00\x00"+"\x00\x04\x00\x00\x00\x00"+ // SETTINGS: a window of 0, so that no body can be sent
+		"\x00\x00\x11\x01\x04\x00\x00\x00\x01"+"\x83\x87\x41\x01x\x44\x0a"+path) // HEADERS: POST, https, authority x
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(within))
+	if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("it keeps its connection for %v", within)
 	}
 }
 

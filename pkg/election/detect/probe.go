@@ -46,8 +46,9 @@ func (d *Detector) Open(ctx context.Context, secret []byte) error {
 		Handler:           mux,
 		TLSConfig:         &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{d.certificate}},
 		Protocols:         protocols,
-		ReadHeaderTimeout: handshakeTimeout,
-		IdleTimeout:       handshakeTimeout,
+		ReadHeaderTimeout: d.handshake,
+		WriteTimeout:      d.handshake, // a stream that is served has its own
+		IdleTimeout:       d.handshake,
 		MaxHeaderBytes:    maxHeaderLength,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 1, MaxReadFrameSize: 16 << 10},
 		ErrorLog:          log.New(io.Discard, "", 0), // what strangers send is nothing to act on
