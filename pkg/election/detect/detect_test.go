@@ -437,6 +437,18 @@ func TestAStrangerThatReadsNothingLosesItsConnection(t *testing.T) {
 	}
 }
 
+func TestALeaderWhoseContactBrokeOffIsNotShownAsAlive(t *testing.T) {
+	leader := open(t, "leader", "127.0.0.1:0")
+	front := newFront(t, leader.listener.Addr().String())
+	f := follow(t, election.Contact{Address: front.address(), Key: leader.fingerprint}, func(f *follower) {
+		f.Detector.cfg.Misses = int(within / f.Detector.cfg.Interval) // it is not silent before the test is over
+	})
+	f.mustBe(t, alive)
+	front.to("")
+	leader.Close()
+	f.mustBe(t, connecting)
+}
+
 // front is a TCP proxy that goes on accepting, whatever is behind it.
 type front struct {
 	listener net.Listener

@@ -294,6 +294,9 @@ func (f *following) becomeBroken(ctx context.Context, err error, made bool, lost
 	log := klog.FromContext(ctx).WithValues("address", f.leader.Address)
 	if made {
 		log.V(2).Info("Lost contact with the leader's process", "holder", f.news.Said.Holder, "err", err)
+		if f.state == alive {
+			f.become(connecting, f.news)
+		}
 		return
 	}
 	why := classify(err)
