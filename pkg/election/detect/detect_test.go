@@ -449,6 +449,25 @@ func TestALeaderWhoseContactBrokeOffIsNotShownAsAlive(t *testing.T) {
 	f.mustBe(t, connecting)
 }
 
+// Misses that are counted in milliseconds need not be enough for a handshake.
+func TestALeaderThatAnswersSlowlyIsReachedAgain(t *testing.T) {
+	contacts := make(chan struct{}, 1000)
+	contact := actAs(t, newDetector(t, "leader", "127.0.0.1:0"), func(w http.ResponseWriter, _ *http.Request) {
+		time.Sleep(100 * time.Millisecond)
+		if _, err := w.Write(beat(election.Statement{})); err == nil {
+			_ = http.NewResponseController(w).Flush()
+			contacts <- struct{}{}
+		}
+	})
+	f := follow(t, contact, func(f *follower) {
+		f.Detector.handshake = within
+		f.Detector.cfg.Interval, f.Detector.cfg.Misses = shortestInterval, 2
+	})
+	f.next(t, sign(election.Alive))
+	f.next(t, sign(election.Silent))
+	f.next(t, sign(election.Alive))
+}
+
 // front is a TCP proxy that goes on accepting, whatever is behind it.
 type front struct {
 	listener net.Listener

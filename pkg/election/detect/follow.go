@@ -63,7 +63,7 @@ func (f *following) run(ctx context.Context) {
 		f.abandon = abandon
 		f.mu.Unlock()
 		began := time.Now()
-		made, err := f.session(session, !lost.IsZero() && time.Since(lost) < haste)
+		made, err := f.session(session, f.d.patience(f.hasAnswered(), failed), !lost.IsZero() && time.Since(lost) < haste)
 		abandon()
 		if made {
 			lost, failed = time.Now(), 0
@@ -108,14 +108,14 @@ func pause(answered bool, since time.Duration, n int) time.Duration {
 	}
 }
 
-// session makes contact and keeps it until it breaks. made reports whether the leader answered, err why contact broke or
-// was not made. In a hurry it does not wait long to be accepted or refused.
-func (f *following) session(ctx context.Context, hurry bool) (made bool, err error) {
+// session makes contact, within the patience that is given, and keeps it until it breaks. made reports whether the leader
+// answered, err why contact broke or was not made. In a hurry it does not wait long to be accepted or refused.
+func (f *following) session(ctx context.Context, patience time.Duration, hurry bool) (made bool, err error) {
 	dialer := &net.Dialer{KeepAlive: -1} // beats keep it alive
 	if hurry {
 		dialer.Timeout = hastyDial
 	}
-	timeout := time.AfterFunc(f.d.patience(f.hasAnswered()), f.abandon)
+	timeout := time.AfterFunc(patience, f.abandon)
 	defer timeout.Stop()
 	transport := &http.Transport{
 		DialContext:     dialer.DialContext,
@@ -167,10 +167,11 @@ func (f *following) session(ctx context.Context, hurry bool) (made bool, err err
 // errUnauthorized is the error of a leader that does not want this process.
 var errUnauthorized = errors.New("the leader's probe refuses this replica: has it another etcd, or another version?")
 
-// patience bounds an attempt. A leader that answered before does not take longer than its silence may.
-func (d *Detector) patience(answered bool) time.Duration {
+// patience bounds an attempt to make contact, after so many in a row that failed. With a leader that answered before the
+// first takes no longer than its silence may: it may be dead, and what was sent to it lost.
+func (d *Detector) patience(answered bool, failed int) time.Duration {
 	if answered {
-		return d.cfg.silence()
+		return min(d.cfg.silence()<<min(failed, 10), max(d.cfg.silence(), d.handshake))
 	}
 	return d.handshake
 }
