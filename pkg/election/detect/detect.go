@@ -44,10 +44,12 @@ type Config struct {
 // DefaultConfig finds a hang after 0.8 s.
 func DefaultConfig() Config { return Config{Interval: 200 * time.Millisecond, Misses: 4} }
 
-// The bounds of an interval. A standby may not ask more of a leader, and one that asks less would hardly notice anything.
+// The bounds of an interval, and of misses. A standby may not ask more of a leader, and one that asks less would hardly
+// notice anything.
 const (
 	shortestInterval = 10 * time.Millisecond
 	longestInterval  = time.Minute
+	mostMisses       = 1000
 )
 
 // AddFlags adds the flags with c's values as defaults.
@@ -64,8 +66,8 @@ func (c Config) Validate() error {
 	if c.Interval < shortestInterval || c.Interval > longestInterval {
 		faults = append(faults, fmt.Errorf("--leader-failure-detection-interval %v must be between %v and %v", c.Interval, shortestInterval, longestInterval))
 	}
-	if c.Misses < 2 {
-		faults = append(faults, fmt.Errorf("--leader-failure-detection-misses %d must be at least 2: one beat is late now and then", c.Misses))
+	if c.Misses < 2 || c.Misses > mostMisses {
+		faults = append(faults, fmt.Errorf("--leader-failure-detection-misses %d must be between 2, because one beat is late now and then, and %d", c.Misses, mostMisses))
 	}
 	return errors.Join(faults...)
 }

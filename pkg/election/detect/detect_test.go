@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -340,6 +341,7 @@ func TestABadConfigIsExplained(t *testing.T) {
 		func(c *Config) { c.Interval = time.Millisecond },
 		func(c *Config) { c.Interval = time.Hour },
 		func(c *Config) { c.Misses = 1 },
+		func(c *Config) { c.Misses = math.MaxInt64 },
 	} {
 		cfg := DefaultConfig()
 		change(&cfg)
