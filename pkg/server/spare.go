@@ -95,8 +95,11 @@ func (l *loopback) touch(ctx context.Context, token string) error {
 		return fmt.Errorf("a request over the loopback: %w", err)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	if _, err = io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("a request over the loopback: %s, %w", resp.Status, err)
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		return fmt.Errorf("the answer to a request over the loopback: %w", err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("a request over the loopback: %s", resp.Status)
 	}
 	return nil
 }
