@@ -1,6 +1,7 @@
 package election
 
 import (
+	"math"
 	"reflect"
 	"testing"
 	"time"
@@ -143,6 +144,8 @@ func TestSuspicionsAreCountedUntilThereIsCalm(t *testing.T) {
 		"another, after a minute":             {1, time.Minute, TriggerSuspicion, 1},
 		"many, and then another at its pause": {7, time.Minute, TriggerSuspicion, 8},
 		"many, and then calm":                 {7, 2 * time.Minute, TriggerSuspicion, 1},
+		"edited to less than none":            {-5, time.Second, TriggerSuspicion, 1},
+		"edited to the greatest":              {math.MaxInt, time.Second, TriggerSuspicion, mostSuspicions + 1},
 		"a release forgets nothing":           {3, 0, TriggerRelease, 3},
 		"a release after calm":                {3, time.Hour, TriggerRelease, 0},
 		"a death counts for nothing":          {0, 0, TriggerDeath, 0},
