@@ -49,6 +49,7 @@ type peer struct {
 func TestWhateverNetworkIsCutOneLeadsAndNothingStaleIsWritten(t *testing.T) {
 	for _, mode := range []string{"crash", "suspect"} {
 		t.Run(mode, func(t *testing.T) {
+			t.Parallel() // most of it is waiting
 			etcd := harness.StartEtcd(t)
 			recorder := history.Record(t, etcd.Client(t), "/registry")
 			shard := harness.NewShard("")

@@ -158,6 +158,7 @@ func TestEveryFaultUnderEveryPolicy(t *testing.T) {
 			"starts-slowly": nothing, "steps-down": moves, "exits": ends, "disabled": nothing},
 	} {
 		t.Run(policy, func(t *testing.T) {
+			t.Parallel() // most of it is waiting
 			shard := harness.NewShard(harness.StartEtcd(t).URL)
 			shard.Binary, shard.Timings = faultyBinary(t), faultyTimings
 			sound := shard.Start(t, "sound", "--faults=")

@@ -3,17 +3,29 @@ package harness
 import (
 	"net"
 	"strconv"
+	"sync"
 )
 
-// freePorts holds all n listeners before it closes any, so that the ports differ.
+// given are the ports that freePorts has returned in this process: scenarios that run side by side get different ones.
+var given = struct {
+	mu    sync.Mutex
+	ports map[int]bool
+}{ports: map[int]bool{}}
+
+// freePorts returns n different ports that nobody listens on.
 func freePorts(n int) (ports []int, err error) {
-	for range n {
+	given.mu.Lock()
+	defer given.mu.Unlock()
+	for len(ports) < n {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			return nil, err
 		}
-		defer func() { _ = l.Close() }()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+		defer func() { _ = l.Close() }() // not before all are found, so that they differ
+		if port := l.Addr().(*net.TCPAddr).Port; !given.ports[port] {
+			given.ports[port] = true
+			ports = append(ports, port)
+		}
 	}
 	return ports, nil
 }
