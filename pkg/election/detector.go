@@ -11,11 +11,12 @@ type Detector interface {
 	// Contact is how the detectors of other processes reach this one. It goes on the Lease with each term.
 	Contact() Contact
 	// Follow keeps in touch with the process of a leader until ctx ends, and tells f what it learns, one call at a time. The
-	// Contact is zero if the leader gives none.
+	// Contact is zero if the leader gives none. It returns soon after ctx has ended, and calls f no more then.
 	Follow(ctx context.Context, leader Contact, f Follower)
 	// Say is this process's statement to all who follow it, until the next.
 	Say(Statement)
-	// Confirmations brings the answers of those who follow this process, once it has said that it is in trouble.
+	// Confirmations brings the answers of those who follow this process, once it has said that it is in trouble. Only the
+	// Elector reads from it.
 	Confirmations() <-chan Confirmation
 	// Followers names the replicas that follow this process now.
 	Followers() []string
@@ -33,7 +34,8 @@ type Contact struct {
 type Follower struct {
 	// Report takes what has become known. It must not block.
 	Report func(News)
-	// Reads reports whether this process reads the Lease and sees that holder on it: a leader that cannot renew asks.
+	// Reads reports whether this process reads the Lease and sees that holder on it: a leader that cannot renew asks. It
+	// may take as long as a request, and ends with ctx.
 	Reads func(ctx context.Context, holder string) bool
 }
 

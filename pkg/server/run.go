@@ -66,7 +66,7 @@ type run struct {
 func newRun(s *Server, ctx context.Context) *run {
 	r := &run{
 		Server: s, started: make(chan struct{}), shardKnown: make(chan struct{}), host: s.generic.LoopbackClientConfig, probe: supervisor.NewProbe(),
-		spare: spare{host: s.generic.LoopbackClientConfig, token: s.tokens.leader},
+		spare: spare{host: s.generic.LoopbackClientConfig, token: s.tokens.leader, warmer: s.tokens.replica},
 	}
 	r.ctx, r.stop = context.WithCancelCause(ctx)
 	lasting := context.WithoutCancel(ctx)

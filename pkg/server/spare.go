@@ -25,8 +25,10 @@ const (
 // come right before the term's first write. Nobody makes a request with it before the term that takes it.
 type spare struct {
 	host  *rest.Config
-	token string
+	token string // of the leader's user
 	ready atomic.Pointer[loopback]
+	// warmer is the token of the user who keeps it open.
+	warmer string
 }
 
 // take returns the spare, nil if there is none. It is the caller's.
@@ -78,7 +80,7 @@ func (s *spare) open(ctx context.Context) {
 func (s *spare) use(ctx context.Context, l *loopback) {
 	ctx, cancel := context.WithTimeout(ctx, spareTimeout)
 	defer cancel()
-	if err := l.touch(ctx, s.token); err != nil {
+	if err := l.touch(ctx, s.warmer); err != nil {
 		klog.FromContext(ctx).V(2).Info("The next term's connection is not open", "err", err)
 	}
 }

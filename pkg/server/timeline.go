@@ -34,7 +34,8 @@ const (
 var phaseSeconds = metrics.NewHistogramVec(&metrics.HistogramOpts{
 	Name: "regent_takeover_phase_seconds", StabilityLevel: metrics.ALPHA,
 	Help: "How long the phases of this process's takeovers of the Lease of this name took, by what triggered them. " +
-		"detect, break and acquire follow each other; caches, first_reconcile and first_write begin when the lease is acquired.",
+		"detect, break and acquire follow each other; caches, first_reconcile and first_write begin when the lease is acquired, " +
+		"and count if they are over within 10 s.",
 	Buckets: []float64{.0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 20, 60},
 }, []string{"name", "trigger", "phase"})
 

@@ -379,7 +379,7 @@ func TestALeaderThatBreaksEachContactIsNotDialledInHaste(t *testing.T) {
 	var contacts atomic.Int32
 	follow(t, actAs(t, newDetector(t, "leader", "127.0.0.1:0"), func(w http.ResponseWriter, _ *http.Request) {
 		contacts.Add(1)
-		_, _ = w.Write(beat(election.Statement{}))
+		_, _ = w.Write(lineOf(election.Statement{}))
 	})).next(t, sign(election.Alive))
 	time.Sleep(4 * steady)
 	if n := contacts.Load(); n > 2+mostBrief+4 {
@@ -456,7 +456,7 @@ func TestALeaderThatAnswersSlowlyIsReachedAgain(t *testing.T) {
 	contacts := make(chan struct{}, 1000)
 	contact := actAs(t, newDetector(t, "leader", "127.0.0.1:0"), func(w http.ResponseWriter, _ *http.Request) {
 		time.Sleep(100 * time.Millisecond)
-		if _, err := w.Write(beat(election.Statement{})); err == nil {
+		if _, err := w.Write(lineOf(election.Statement{})); err == nil {
 			_ = http.NewResponseController(w).Flush()
 			contacts <- struct{}{}
 		}

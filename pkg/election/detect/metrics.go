@@ -37,7 +37,7 @@ var (
 	}, []string{"name", "state"})
 	failures = metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "regent_failure_detection_failures_total", StabilityLevel: metrics.ALPHA,
-		Help: "Attempts to make contact with a leader's process that failed, by why.",
+		Help: "Attempts to make contact with a leader's process that never answered that failed, by why.",
 	}, []string{"name", "reason"})
 	followers = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Name: "regent_failure_detection_followers", StabilityLevel: metrics.ALPHA,

@@ -27,8 +27,8 @@ const (
 	writeTimeout = 10 * time.Second
 )
 
-// Open opens the probe, for peers that know the secret, which is the shard's. At a process's death the kernel closes first
-// what was opened last: so Open should be the last thing that a process opens.
+// Open opens the probe, for peers that know the secret, which is the shard's. It must come once, before Follow and before
+// the Elector runs, and as late as that allows: at a process's death the kernel closes first what was opened last.
 func (d *Detector) Open(ctx context.Context, secret []byte) error {
 	if len(secret) == 0 {
 		return errors.New("the probe needs the shard's secret")
@@ -54,12 +54,17 @@ func (d *Detector) Open(ctx context.Context, secret []byte) error {
 		ErrorLog:          log.New(io.Discard, "", 0), // what strangers send is nothing to act on
 		BaseContext:       func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 	}
-	d.serving.Go(func() { _ = d.server.ServeTLS(listener, "", "") }) // until Close
+	d.serving.Go(func() {
+		if err := d.server.ServeTLS(listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
+			klog.FromContext(ctx).Error(err, "The probe is closed: standbys take this process for dead if it leads. Restart it")
+		}
+	})
 	klog.FromContext(ctx).V(2).Info("The probe is open", "address", d.Contact().Address)
 	return nil
 }
 
-// Close closes the probe and returns when nobody follows this process any more. To those who do it looks like death.
+// Close closes the probe for good and returns when nobody follows this process any more. To those who do it looks like
+// death, so it must come after the Elector has returned.
 func (d *Detector) Close() {
 	if d.server == nil {
 		return
@@ -137,7 +142,7 @@ func (d *Detector) serve(w http.ResponseWriter, req *http.Request) {
 		said, spoke := d.said, d.spoke
 		d.mu.Unlock()
 		_ = stream.SetWriteDeadline(time.Now().Add(writeTimeout))
-		if _, err := w.Write(beat(said)); err != nil {
+		if _, err := w.Write(lineOf(said)); err != nil {
 			return
 		}
 		if err := stream.Flush(); err != nil {

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-
-	"github.com/regent-project/regent/pkg/election"
 )
 
 // The one request: a POST whose bodies both stay open. The leader sends an election.Statement as a line of JSON, as its
@@ -50,5 +48,3 @@ func lineOf(message any) []byte {
 	}
 	return append(text, '\n')
 }
-
-func beat(s election.Statement) []byte { return lineOf(s) }
