@@ -32,29 +32,42 @@ type machine struct {
 // start starts it, and returns when one replica leads and the other stands by.
 func start(b *testing.B) *machine {
 	b.Helper()
-	if err := harness.Build(); err != nil {
-		b.Fatal(err)
-	}
-	binaries := b.TempDir()
-	server, err := harness.BuildGo(binaries, "./test/e2e/faulty")
+	return startWith(b, nil, nil)
+}
+
+// startWith is start with further flags of the server, and of go build for it.
+func startWith(b *testing.B, buildFlags, flags []string) *machine {
+	b.Helper()
+	binaries := build(b)
+	server, err := harness.BuildGo(binaries, "./test/e2e/faulty", buildFlags...)
 	if err != nil {
 		b.Fatal(err)
-	}
-	build := exec.Command("go", "build", "-trimpath", "-o", binaries, "./clientgo", "./controllerruntime")
-	build.Stdout, build.Stderr = os.Stderr, os.Stderr
-	if err := build.Run(); err != nil {
-		b.Fatalf("cannot build the peers: %v", err)
 	}
 
 	etcd := harness.StartEtcd(b)
 	m := &machine{etcd: etcd, writes: follow(b, etcd.Client(b)), binaries: binaries}
 	shard := harness.NewShard(etcd.URL)
-	shard.Binary, shard.Timings, shard.Args = server, harness.Default, []string{"--writer=once"}
+	shard.Binary, shard.Timings, shard.Args = server, harness.Default, append([]string{"--writer=once"}, flags...)
 	m.leader = shard.Start(b, "a")
 	m.term = m.writes.next(b, history.FirstWrite, "").term
 	m.standby = shard.Launch(b, "b")
 	m.awaitStandby(b)
 	return m
+}
+
+// build builds what is run, and returns where the peers are.
+func build(b *testing.B) (binaries string) {
+	b.Helper()
+	if err := harness.Build(); err != nil {
+		b.Fatal(err)
+	}
+	binaries = b.TempDir()
+	build := exec.Command("go", "build", "-trimpath", "-o", binaries, "./clientgo", "./controllerruntime")
+	build.Stdout, build.Stderr = os.Stderr, os.Stderr
+	if err := build.Run(); err != nil {
+		b.Fatalf("cannot build the peers: %v", err)
+	}
+	return binaries
 }
 
 // awaitStandby waits until the one that was started last is ready, which means that its caches are warm, knows who leads,
@@ -63,9 +76,14 @@ func (m *machine) awaitStandby(b *testing.B) {
 	b.Helper()
 	m.standby.WaitReady()
 	harness.Eventually(b, "the other stands by", func() bool {
-		contact, _ := m.standby.Metric(`regent_failure_detection_contact{name="regent-controllers",state="alive"}`)
-		return contact == 1 && len(m.standby.Lines(`"Leader changed"`)) > 0
+		return follows(m.standby) && len(m.standby.Lines(`"Leader changed"`)) > 0
 	})
+}
+
+// follows reports whether a replica has contact with the leader's process.
+func follows(r *harness.Replica) bool {
+	contact, _ := r.Metric(`regent_failure_detection_contact{name="regent-controllers",state="alive"}`)
+	return contact == 1
 }
 
 // versions says what was measured, as the binaries have it.
@@ -89,17 +107,9 @@ func (m *machine) versions(b *testing.B) string {
 
 // disk says how long etcd waited for its disk, which every write of every contender does.
 func (m *machine) disk(b *testing.B) string {
-	resp, err := http.Get(m.etcd.URL + "/metrics")
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer resp.Body.Close()
-	metrics, err := io.ReadAll(resp.Body)
-	if err != nil {
-		b.Fatal(err)
-	}
+	metrics := etcdMetrics(b, m.etcd)
 	within := func(bucket string) (n float64) {
-		_, rest, found := strings.Cut(string(metrics), `etcd_disk_wal_fsync_duration_seconds_bucket{le="`+bucket+`"} `)
+		_, rest, found := strings.Cut(metrics, `etcd_disk_wal_fsync_duration_seconds_bucket{le="`+bucket+`"} `)
 		if _, err := fmt.Sscan(rest, &n); !found || err != nil {
 			b.Fatalf("etcd does not say how often it synced within %s: %v", bucket, err)
 		}
@@ -108,6 +118,19 @@ func (m *machine) disk(b *testing.B) string {
 	all := within("+Inf")
 	return fmt.Sprintf("Of etcd's %.0f log syncs meanwhile, %.2f%% took more than 8 ms, %.2f%% more than 32 ms, %.2f%% more than 128 ms",
 		all, 100*(1-within("0.008")/all), 100*(1-within("0.032")/all), 100*(1-within("0.128")/all))
+}
+
+func etcdMetrics(b *testing.B, etcd *harness.Etcd) string {
+	resp, err := http.Get(etcd.URL + "/metrics")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer resp.Body.Close()
+	metrics, err := io.ReadAll(resp.Body)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return string(metrics)
 }
 
 // sample is one failover.

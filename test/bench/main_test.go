@@ -4,14 +4,19 @@ import (
 	"flag"
 	"os"
 	"testing"
+	"time"
 )
 
 // How often everything is measured. A few of each take less than a minute, but for what waits for a lease to expire.
 var (
-	kills     = flag.Int("kills", 200, "how many of our leaders to kill")
-	stops     = flag.Int("stops", 200, "how many of our leaders to ask to stop, by SIGTERM")
-	peers     = flag.Int("peers", 10, "how many of each peer's leaders to kill, and how many to ask to stop")
-	handovers = flag.Int("handovers", 500, "how often two replicas that live on hand over to each other")
+	kills      = flag.Int("kills", 200, "how many of our leaders to kill")
+	stops      = flag.Int("stops", 200, "how many of our leaders to ask to stop, by SIGTERM")
+	peers      = flag.Int("peers", 10, "how many of each peer's leaders to kill, and how many to ask to stop")
+	handovers  = flag.Int("handovers", 500, "how often two replicas that live on hand over to each other")
+	failovers  = flag.Int("failovers", 20, "how many leaders to kill while users ask")
+	before     = flag.Duration("before", time.Minute, "how long the users ask before each of them, for comparison")
+	saturation = flag.Duration("saturation", 15*time.Second, "for how long to look how many requests the machine sustains")
+	idle       = flag.Duration("idle", 3*time.Minute, "for how long to look at replicas that have nothing to do")
 )
 
 func TestMain(m *testing.M) {

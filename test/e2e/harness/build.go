@@ -27,10 +27,11 @@ func Build() error {
 	return nil
 }
 
-// BuildGo builds a main package of this module into directory and returns the binary's path.
-func BuildGo(directory, pkg string) (string, error) {
+// BuildGo builds a main package of this module into directory, with further flags of go build, and returns the binary's
+// path.
+func BuildGo(directory, pkg string, flags ...string) (string, error) {
 	binary := filepath.Join(directory, filepath.Base(pkg))
-	build := exec.Command("go", "build", "-trimpath", "-o", binary, pkg)
+	build := exec.Command("go", append(append([]string{"build", "-trimpath", "-o", binary}, flags...), pkg)...)
 	build.Dir, build.Stdout, build.Stderr = root, os.Stderr, os.Stderr
 	if err := build.Run(); err != nil {
 		return "", fmt.Errorf("cannot build %s: %w", pkg, err)
