@@ -6,4 +6,7 @@
 // leads, and again when a watch on etcd, of this process, brings the first write that names another term. A term's
 // controller makes that write as soon as it runs, and tells its process in it, so nothing that the old leader did late
 // counts. Lease, renew deadline and retry period are 15 s, 10 s and 2 s for all, which are everybody's defaults.
+//
+// Beside that it measures what ordinary users notice of a failover (BenchmarkUsers), and what it costs that nothing happens
+// (BenchmarkIdle).
 package bench

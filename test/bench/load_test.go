@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -87,8 +89,10 @@ func token(i int) string { return fmt.Sprintf("token-of-%d", i) }
 type user struct {
 	http  *http.Client
 	token string
-	urls  [objects]string
+	homes [replicasOfUsers]string // the URLs of the ConfigMaps' namespace: through its own replica, and through the other
+	names [objects]string
 	body  [objects][]byte
+	away  atomic.Bool // goes through the other
 
 	mu      sync.Mutex
 	answers []answer
@@ -122,8 +126,11 @@ func (c code) String() string {
 	}
 }
 
-// newUsers returns n users, who take turns at the replicas: user i goes through replica i modulo their number.
-func newUsers(b *testing.B, n int, through ...*harness.Replica) []*user {
+// replicasOfUsers is among how many replicas they are divided: user i goes through replica i modulo that.
+const replicasOfUsers = 2
+
+// newUsers returns n users.
+func newUsers(b *testing.B, n int, through []*harness.Replica) []*user {
 	b.Helper()
 	ca, err := os.ReadFile(through[0].Config("").CAFile)
 	if err != nil {
@@ -136,31 +143,31 @@ func newUsers(b *testing.B, n int, through ...*harness.Replica) []*user {
 		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true, DialContext: (&net.Dialer{Timeout: patience}).DialContext}
 		b.Cleanup(transport.CloseIdleConnections)
 		u := &user{http: &http.Client{Transport: transport}, token: token(i)}
+		for h := range u.homes {
+			u.homes[h] = through[(i+h)%len(through)].URL + "/clusters/root/api/v1/namespaces/" + namespace + "/configmaps"
+		}
 		for o := range objects {
-			name := fmt.Sprintf("of-%d-%d", i, o)
+			u.names[o] = fmt.Sprintf("/of-%d-%d", i, o)
 			object := &corev1.ConfigMap{
 				TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-				ObjectMeta: metav1.ObjectMeta{Name: name},
+				ObjectMeta: metav1.ObjectMeta{Name: u.names[o][1:]},
 				Data:       map[string]string{"text": strings.Repeat("x", size), "n": "%d"},
 			}
 			if u.body[o], err = json.Marshal(object); err != nil {
 				b.Fatal(err)
 			}
-			u.urls[o] = through[i%len(through)].URL + collection + "/" + name
 		}
 		all = append(all, u)
 	}
 	return all
 }
 
-const collection = "/clusters/root/api/v1/namespaces/" + namespace + "/configmaps"
-
 // furnish has each user make its ConfigMaps. That opens their connections, too.
 func furnish(b *testing.B, users []*user) {
 	b.Helper()
 	each(users, func(u *user) {
-		for o, at := range u.urls {
-			if got := u.ask(http.MethodPost, strings.TrimSuffix(at, at[strings.LastIndex(at, "/"):]), u.content(o)); got != http.StatusCreated {
+		for o := range objects {
+			if got := u.ask(http.MethodPost, "", u.content(o)); got != http.StatusCreated {
 				b.Errorf("a user cannot create a ConfigMap: %v", got)
 			}
 		}
@@ -188,13 +195,26 @@ func (u *user) content(object int) []byte {
 func (u *user) any() code {
 	o := rand.IntN(objects)
 	if rand.IntN(100) < writing {
-		return u.ask(http.MethodPut, u.urls[o], u.content(o))
+		return u.ask(http.MethodPut, u.names[o], u.content(o))
 	}
-	return u.ask(http.MethodGet, u.urls[o], nil)
+	return u.ask(http.MethodGet, u.names[o], nil)
 }
 
-// ask sends one request and reads all of the answer. It does not try again.
-func (u *user) ask(method, url string, body []byte) code {
+// ask sends one request and reads all of the answer. It does not try again. With -move, a user without an answer goes to the
+// other replica next.
+func (u *user) ask(method, path string, body []byte) code {
+	home := u.homes[0]
+	if u.away.Load() {
+		home = u.homes[1]
+	}
+	got := u.send(method, home+path, body)
+	if got == noAnswer && *move && home == u.homes[0] {
+		u.away.Store(true)
+	}
+	return got
+}
+
+func (u *user) send(method, url string, body []byte) code {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
@@ -288,6 +308,13 @@ func (l *load) schedule(ctx context.Context, u *user, rate float64) {
 	}
 }
 
+// back has all users go through their own replicas again.
+func (l *load) back() {
+	for _, u := range l.users {
+		u.away.Store(false)
+	}
+}
+
 // end ends it, and returns when all that was asked is answered.
 func (l *load) end() {
 	l.stop()
@@ -334,4 +361,15 @@ func (all answers) failures() (n int, by map[code]int) {
 		}
 	}
 	return n, by
+}
+
+// when says when the requests that failed were due: the first and the last.
+func (all answers) when() (first, last time.Duration) {
+	first = math.MaxInt64
+	for _, a := range all {
+		if a.code.failed() {
+			first, last = min(first, a.due), max(last, a.due)
+		}
+	}
+	return first, last
 }

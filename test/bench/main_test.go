@@ -15,6 +15,7 @@ var (
 	handovers  = flag.Int("handovers", 500, "how often two replicas that live on hand over to each other")
 	failovers  = flag.Int("failovers", 20, "how many leaders to kill while users ask")
 	before     = flag.Duration("before", time.Minute, "how long the users ask before each of them, for comparison")
+	move       = flag.Bool("move", false, "the users of the killed replica come to the survivor, until it is back")
 	saturation = flag.Duration("saturation", 15*time.Second, "for how long to look how many requests the machine sustains")
 	idle       = flag.Duration("idle", 3*time.Minute, "for how long to look at replicas that have nothing to do")
 )
