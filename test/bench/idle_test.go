@@ -144,7 +144,7 @@ func (q *quiet) look(b *testing.B, who, namespace, name string, processes int) c
 		reads := verbs["get"] + verbs["list"]
 		c.reads, c.most = c.reads+reads, max(c.most, reads)
 	}
-	progress("%s", strings.Trim(c.String(), "|\n"))
+	progress("%s", strings.TrimSpace(c.String()))
 	return c
 }
 

@@ -321,10 +321,10 @@ func (l *load) end() {
 	l.ended.Wait()
 }
 
-// answers are those of the users of one replica of some, of requests that were due within a time.
-func (l *load) answers(replica, of int, from, to time.Time) answers {
+// answers are those of the users of one replica, of requests that were due within a time.
+func (l *load) answers(replica int, from, to time.Time) answers {
 	var some answers
-	for i := replica; i < len(l.users); i += of {
+	for i := replica; i < len(l.users); i += replicasOfUsers {
 		u := l.users[i]
 		u.mu.Lock()
 		for _, a := range u.answers {

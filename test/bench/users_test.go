@@ -31,6 +31,9 @@ const (
 // those before. The killed replica is started again when that second is over; on a machine of its own it would disturb
 // nobody.
 func BenchmarkUsers(b *testing.B) {
+	if *before < time.Second {
+		b.Fatal("-before is too short: not a second to compare with")
+	}
 	m := startWith(b, []string{opened(b)}, []string{tokens(b, crowd)})
 	replicas := []*harness.Replica{m.leader, m.standby}
 	if _, err := m.leader.Kube("root").CoreV1().Namespaces().Create(b.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
@@ -46,10 +49,10 @@ func BenchmarkUsers(b *testing.B) {
 	defer l.end()
 	var all []episode
 	for n := range *failovers {
-		e := m.failOver(b, slices.Index(replicas, m.standby))
+		e := m.failOver(b, replicas)
 		l.back()
 		all = append(all, e)
-		progress("failover %d of %d: %s", n+1, *failovers, strings.Trim(e.figures(l).String(), "|\n"))
+		progress("of %d: %s", *failovers, strings.TrimSpace(e.figures(fmt.Sprint(n+1), l).String()))
 	}
 	l.end()
 	b.ReportMetric(0, "ns/op")
@@ -62,20 +65,23 @@ type episode struct {
 	survivor          int // of the replicas
 	from, killed, end time.Time
 	sample            sample
+	unasked           []string // why terms ended of which nobody killed the leader, meanwhile
 }
 
 // failOver lets the users be for a minute, kills the leader, and starts it again.
-func (m *machine) failOver(b *testing.B, survivor int) episode {
+func (m *machine) failOver(b *testing.B, replicas []*harness.Replica) episode {
 	b.Helper()
-	e := episode{survivor: survivor, from: time.Now()}
+	e := episode{from: time.Now()}
 	settle(*before + lead)
+	e.unasked = m.catchUp(b)
+	e.survivor = slices.Index(replicas, m.standby)
 	e.killed = time.Now()
 	took, first := m.signal(b, m.leader.Process, syscall.SIGKILL, history.FirstWrite, m.term)
 	e.sample = took
 	if first.pid != m.standby.PID() {
 		b.Errorf("process %d made the first write of the next term, and %d stood by", first.pid, m.standby.PID())
 	}
-	time.Sleep(time.Until(e.killed.Add(time.Second - lead)))
+	time.Sleep(time.Until(e.again()))
 	m.leader.Wait()
 	m.leader, m.standby, m.term = m.standby, m.leader, first.term
 	m.standby.Again()
@@ -84,104 +90,134 @@ func (m *machine) failOver(b *testing.B, survivor int) episode {
 	return e
 }
 
-// around is the second around the failover, minute what comes before it.
-func (e episode) around() (from, to time.Time) {
-	return e.killed.Add(-lead), e.killed.Add(time.Second - lead)
+// catchUp finds out who leads, if that has changed though nobody killed the leader, and returns why.
+func (m *machine) catchUp(b *testing.B) (why []string) {
+	b.Helper()
+	for {
+		next, changed := m.writes.waiting(history.FirstWrite)
+		if !changed {
+			return why
+		}
+		if next.term == m.term {
+			continue
+		}
+		reason := "?"
+		if ended := m.leader.Lines(`"The term has ended"`); len(ended) > 0 {
+			reason = strings.TrimSpace(ended[len(ended)-1])
+		}
+		why = append(why, reason)
+		progress("the leader has changed, though nobody killed it: %s", reason)
+		m.term = next.term
+		if next.pid == m.standby.PID() {
+			m.leader, m.standby = m.standby, m.leader
+			m.awaitStandby(b)
+		}
+	}
 }
 
+// minute is the time before the second around the failover.
 func (e episode) minute() (from, to time.Time) {
 	return e.killed.Add(-lead - *before), e.killed.Add(-lead)
 }
 
+// again is when the second around the failover is over, and the killed replica is started again.
+func (e episode) again() time.Time { return e.killed.Add(time.Second - lead) }
+
+// answers are the survivor's.
+func (e episode) answers(l *load, from, to time.Time) answers { return l.answers(e.survivor, from, to) }
+
 // figures are an episode's in the table.
 type figures struct {
-	name                          string
-	sample                        sample
-	failed, asked                 int
-	minute, around, restart       time.Duration // p99
-	inAround                      int
-	reasons                       map[code]int // why requests to the survivor failed
-	when                          string       // these were due
-	failedElsewhere, doubleAnyway int          // requests of the killed replica's users; seconds of the minute
-	secondsOfMinute               int
+	name                    string
+	sample                  sample
+	failed, asked, inAround int
+	minute, around, restart time.Duration   // p99
+	seconds                 []time.Duration // p99 of each second of the minute
+	failedElsewhere         int             // requests of the killed replica's users
+	reasons                 string          // why requests to the survivor failed, and when
 }
 
-func (e episode) figures(l *load) figures {
-	of := func(from, to time.Time) answers { return l.answers(e.survivor, replicasOfUsers, from, to) }
-	whole := of(e.from, e.end)
-	minute, around := of(e.minute()), of(e.around())
+func (e episode) figures(name string, l *load) figures {
+	from, to := e.minute()
+	whole, around := e.answers(l, e.from, e.end), e.answers(l, e.killed.Add(-lead), e.again())
 	f := figures{
-		sample: e.sample, asked: len(whole), minute: minute.p99(), around: around.p99(), inAround: len(around),
-		restart: of(e.killed.Add(time.Second-lead), e.end).p99(),
+		name: name, sample: e.sample, asked: len(whole), inAround: len(around),
+		minute: e.answers(l, from, to).p99(), around: around.p99(), restart: e.answers(l, e.again(), e.end).p99(),
 	}
-	f.failed, f.reasons = whole.failures()
-	if f.failed > 0 {
+	for ; !from.Add(time.Second).After(to); from = from.Add(time.Second) {
+		f.seconds = append(f.seconds, e.answers(l, from, from.Add(time.Second)).p99())
+	}
+	f.failedElsewhere, _ = l.answers(1-e.survivor, e.from, e.end).failures()
+	var by map[code]int
+	for _, why := range e.unasked {
+		f.reasons += fmt.Sprintf("Before failover %s another leader came, though nobody killed the old one: %s\n", name, why)
+	}
+	if f.failed, by = whole.failures(); f.failed > 0 {
 		first, last := whole.when()
 		killed := e.killed.Sub(l.began)
-		f.when = fmt.Sprintf("from %.2f s to %.2f s after the kill", (first - killed).Seconds(), (last - killed).Seconds())
-	}
-	f.failedElsewhere, _ = l.answers(1-e.survivor, replicasOfUsers, e.from, e.end).failures()
-	from, to := e.minute()
-	for at := from; !at.Add(time.Second).After(to); at = at.Add(time.Second) {
-		f.secondsOfMinute++
-		if of(at, at.Add(time.Second)).p99() > 2*f.minute {
-			f.doubleAnyway++
-		}
+		f.reasons += fmt.Sprintf("Of failover %s these failed: %v, due from %.2f s to %.2f s after the kill.\n", name, by, (first - killed).Seconds(), (last - killed).Seconds())
 	}
 	return f
 }
 
-// ratio is by how much the second was worse than the minute.
-func (f figures) ratio() float64 {
-	if f.minute == 0 {
-		return 0
-	}
-	return float64(f.around) / float64(f.minute)
-}
+const usersHead = `| failover | to the first write | failed requests | p99 before, of %v | of the median second of it | of the second around it | ratio to all | ratio to the median second | while the other starts | load average |
+|---|---|---|---|---|---|---|---|---|---|
+`
 
 // String is the row in Markdown.
 func (f figures) String() string {
-	return fmt.Sprintf("| %s | %s | %d of %d | %s | %s (%d requests) | %.2f | %s | %.2f |\n", f.name, show(f.sample.took),
-		f.failed, f.asked, show(f.minute), show(f.around), f.inAround, f.ratio(), show(f.restart), f.sample.load)
+	return fmt.Sprintf("| %s | %s | %d of %d | %s | %s | %s (%d requests) | %.2f | %.2f | %s | %.2f |\n", f.name, show(f.sample.took), f.failed, f.asked,
+		show(f.minute), show(median(f.seconds)), show(f.around), f.inAround, times(f.around, f.minute), times(f.around, median(f.seconds)), show(f.restart), f.sample.load)
 }
+
+// times is how many times as long one is as another.
+func times(one, other time.Duration) float64 { return float64(one) / float64(max(other, 1)) }
 
 // usersTable has a row for each failover, and what they come to together. All answers must be there.
 func usersTable(l *load, sustained float64, all []episode) string {
-	table := fmt.Sprintf("%d users in open loop, %.0f requests a second together, half of %.0f which the machine sustains in closed loop; %d%% write. Those of the survivor:\n\n",
-		crowd, sustained/2, sustained, writing)
+	others := "go on asking it"
 	if *move {
-		table = strings.Replace(table, ". Those of", ". Those of the killed replica come to the survivor. Those of", 1)
+		others = "come to the survivor, until it is back"
 	}
-	table += fmt.Sprintf("| failover | to the first write | failed requests | p99 of %v before | p99 of the second around it | ratio | p99 while the other starts | load average |\n|---|---|---|---|---|---|---|---|\n", *before)
+	table := fmt.Sprintf("%d users in open loop, %.0f requests a second together, half of %.0f which the machine sustains in closed loop; %d%% write. The killed replica's users %s. The survivor's:\n\n",
+		crowd, sustained/2, sustained, writing, others) + fmt.Sprintf(usersHead, *before)
 	var minutes, arounds, restarts answers
-	var ratios []float64
+	var toMinute, toSecond, control ratios
 	sum := figures{name: "all"}
-	over, reasons := 0, ""
 	for n, e := range all {
-		f := e.figures(l)
-		f.name = fmt.Sprint(n + 1)
+		f := e.figures(fmt.Sprint(n+1), l)
 		table += f.String()
-		of := func(from, to time.Time) answers { return l.answers(e.survivor, replicasOfUsers, from, to) }
-		minutes, arounds = append(minutes, of(e.minute())...), append(arounds, of(e.around())...)
-		restarts = append(restarts, of(e.killed.Add(time.Second-lead), e.end)...)
-		ratios = append(ratios, f.ratio())
-		if f.ratio() > 2 {
-			over++
+		from, to := e.minute()
+		minutes = append(minutes, e.answers(l, from, to)...)
+		arounds = append(arounds, e.answers(l, e.killed.Add(-lead), e.again())...)
+		restarts = append(restarts, e.answers(l, e.again(), e.end)...)
+		toMinute, toSecond = append(toMinute, times(f.around, f.minute)), append(toSecond, times(f.around, median(f.seconds)))
+		for _, second := range f.seconds {
+			control = append(control, times(second, median(f.seconds)))
 		}
 		sum.failed, sum.asked, sum.inAround = sum.failed+f.failed, sum.asked+f.asked, sum.inAround+f.inAround
-		sum.failedElsewhere, sum.doubleAnyway, sum.secondsOfMinute = sum.failedElsewhere+f.failedElsewhere, sum.doubleAnyway+f.doubleAnyway, sum.secondsOfMinute+f.secondsOfMinute
 		sum.sample.took, sum.sample.load = max(sum.sample.took, e.sample.took), max(sum.sample.load, e.sample.load)
-		if f.failed > 0 {
-			reasons += fmt.Sprintf("At failover %d these failed, %s: %v.\n", n+1, f.when, f.reasons)
-		}
+		sum.seconds, sum.failedElsewhere, sum.reasons = append(sum.seconds, f.seconds...), sum.failedElsewhere+f.failedElsewhere, sum.reasons+f.reasons
 	}
 	if len(all) == 0 {
 		return table
 	}
 	sum.minute, sum.around, sum.restart = minutes.p99(), arounds.p99(), restarts.p99()
-	table += sum.String()
-	slices.Sort(ratios)
-	table += fmt.Sprintf("\nThe last row has the slowest failover, the highest load average, and p99 of all requests together. The ratio was %.2f in the median, %.2f at most, and over 2 in %d of %d failovers; so was that of %d of %d seconds without one (%.1f%%).\n",
-		ratios[len(ratios)/2], ratios[len(ratios)-1], over, len(ratios), sum.doubleAnyway, sum.secondsOfMinute, 100*float64(sum.doubleAnyway)/float64(max(1, sum.secondsOfMinute)))
-	return table + reasons + fmt.Sprintf("Of the requests of the killed replica's users %d failed.\n", sum.failedElsewhere)
+	return table + fmt.Sprintf("%s\nThe last row has the slowest failover, the highest load average, and p99 of all requests together.\n", sum) +
+		fmt.Sprintf("Ratio to all of the time before: %v. To the median second of it: %v; that of the seconds without a failover: %v.\n", toMinute, toSecond, control) +
+		fmt.Sprintf("%sOf the requests of the killed replica's users %d failed.\n", sum.reasons, sum.failedElsewhere)
+}
+
+// ratios are those of all failovers, or of all seconds.
+type ratios []float64
+
+func (all ratios) String() string {
+	sorted := slices.Sorted(slices.Values(all))
+	over := 0
+	for _, r := range sorted {
+		if r > 2 {
+			over++
+		}
+	}
+	return fmt.Sprintf("%.2f in the median, %.2f at most, over 2 in %d of %d", sorted[len(sorted)/2], sorted[len(sorted)-1], over, len(sorted))
 }

@@ -96,6 +96,16 @@ func (w *writes) of(name string) chan write {
 	return c
 }
 
+// waiting returns a write that nobody has asked for yet, if there is one.
+func (w *writes) waiting(name string) (write, bool) {
+	select {
+	case got := <-w.of(name):
+		return got, true
+	default:
+		return write{}, false
+	}
+}
+
 // next waits for the first write of another term than the given one. It does not poll: this process leaves the machine alone
 // while it measures.
 func (w *writes) next(b *testing.B, name, term string) write {
