@@ -128,11 +128,9 @@ func (q *quiet) look(b *testing.B, who, namespace, name string, processes int) c
 	c.stored, c.ranges = after.stored-before.stored, after.ranges-before.ranges
 	for key, n := range written.until(b, before.revision, after.revision) {
 		switch {
-		case strings.Contains(key, "/leases/") && strings.HasSuffix(key, "/"+namespace+"/"+name):
+		case isLease(key, namespace, name):
 			c.lease += n
-		case !strings.Contains(key, "/leases/"):
-			c.others[key] += n
-		case !strings.HasSuffix(key, "/"+metav1.NamespaceSystem+"/"+harness.LeaseName):
+		case !isLease(key, metav1.NamespaceSystem, harness.LeaseName): // which is there beside any other
 			c.others[key] += n
 		}
 	}
@@ -146,6 +144,10 @@ func (q *quiet) look(b *testing.B, who, namespace, name string, processes int) c
 	}
 	progress("%s", strings.TrimSpace(c.String()))
 	return c
+}
+
+func isLease(key, namespace, name string) bool {
+	return strings.Contains(key, "/leases/") && strings.HasSuffix(key, "/"+namespace+"/"+name)
 }
 
 // gauge is what is counted since the start.

@@ -13,6 +13,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -372,4 +373,34 @@ func (all answers) when() (first, last time.Duration) {
 		}
 	}
 	return first, last
+}
+
+func TestWhoeverIsKeptWaitingKeepsNobodyFromAsking(t *testing.T) {
+	const stall, rate = 500 * time.Millisecond, 400
+	stalled := time.Now().Add(stall)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		time.Sleep(time.Until(stalled))
+		w.WriteHeader(http.StatusTooManyRequests)
+	}))
+	defer server.Close()
+	l := apply([]*user{{http: server.Client(), homes: [replicasOfUsers]string{server.URL, server.URL}}}, rate)
+	time.Sleep(2 * stall)
+	l.end()
+	all := l.answers(0, l.began, time.Now())
+	if failed, by := all.failures(); failed != len(all) || by[http.StatusTooManyRequests] != failed {
+		t.Errorf("%d of %d failed: %v", failed, len(all), by)
+	}
+	waited := 0
+	for _, a := range all {
+		if a.took > stall/2 {
+			waited++
+		}
+	}
+	// In closed loop, it were one.
+	if due := rate * int(stall/2/time.Millisecond) / 1000; waited < due/2 || waited > 2*due {
+		t.Errorf("%d of %d requests waited long, and some %d were due early in the stall", waited, len(all), due)
+	}
+	if p99 := all.p99(); p99 < stall*3/4 {
+		t.Errorf("p99 is %v although all stood still for %v", p99, stall)
+	}
 }
