@@ -62,7 +62,7 @@ func (p peer) turn(b *testing.B, m *machine, s syscall.Signal) sample {
 	var both []*harness.Process
 	for _, through := range []*harness.Replica{m.leader, m.standby} {
 		args := append([]string{"--kubeconfig=" + filepath.Join(through.Root, "admin.kubeconfig"), "--name=" + name}, p.args...)
-		both = append(both, harness.Start(b, name, filepath.Join(m.binaries, p.binary), args...))
+		both = append(both, harness.Start(b, name, harness.Binary(p.binary), args...))
 	}
 	leads := m.writes.next(b, name, "")
 	leader, standby := both[0], both[1]

@@ -7,6 +7,8 @@
 // controller makes that write as soon as it runs, and tells its process in it, so nothing that the old leader did late
 // counts. Lease, renew deadline and retry period are 15 s, 10 s and 2 s for all, which are everybody's defaults.
 //
-// Beside that it measures what ordinary users notice of a failover (BenchmarkUsers), and what it costs that nothing happens
+// More is measured of ours alone, by watches of etcd too: leaders that hang, that have much memory when they are killed, and whose
+// networks are cut. The cuts are those of a scenario, package cuts.
+// Last, it measures what ordinary users notice of a failover (BenchmarkUsers), and what it costs that nothing happens
 // (BenchmarkIdle).
 package bench

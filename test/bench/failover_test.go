@@ -60,8 +60,12 @@ func report(b *testing.B, m *machine, turns []*turn, began time.Time) {
 	for _, t := range turns {
 		table += t.row.String()
 	}
-	fmt.Printf("\n%s\n%s.\n%s.\nOne run, from %s, %v long; every failover counts.\n\n", table, m.versions(b), m.disk(b),
-		began.UTC().Format("2006-01-02 15:04 MST"), time.Since(began).Round(time.Second))
+	fmt.Printf("\n%s\n%s.\n%s.\n%s\n", table, versions(b), m.disk(b), closing(began))
+}
+
+// closing says when it was.
+func closing(began time.Time) string {
+	return fmt.Sprintf("One run, from %s, %v long; every failover counts.\n", began.UTC().Format("2006-01-02 15:04 MST"), time.Since(began).Round(time.Second))
 }
 
 func progress(format string, args ...any) {

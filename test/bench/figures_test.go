@@ -24,15 +24,26 @@ func (r row) String() string {
 	if len(r.samples) == 0 {
 		return fmt.Sprintf("| %s | %s | 0 | | | | | |\n", r.event, r.name)
 	}
-	var took []time.Duration
+	took := r.durations()
+	return fmt.Sprintf("| %s | %s | %d | %s | %s | %s | %s | %s |\n", r.event, r.name, len(took),
+		show(median(took)), show(percentile(took, 90)), show(percentile(took, 99)), show(slices.Max(took)), r.loads())
+}
+
+// loads is the mean of the load averages, and their range.
+func (r row) loads() string {
 	var loads []float64
 	sum := 0.0
 	for _, s := range r.samples {
-		took, loads, sum = append(took, s.took), append(loads, s.load), sum+s.load
+		loads, sum = append(loads, s.load), sum+s.load
 	}
-	return fmt.Sprintf("| %s | %s | %d | %s | %s | %s | %s | %.2f (%.2f to %.2f) |\n", r.event, r.name, len(took),
-		show(median(took)), show(percentile(took, 90)), show(percentile(took, 99)), show(slices.Max(took)),
-		sum/float64(len(loads)), slices.Min(loads), slices.Max(loads))
+	return fmt.Sprintf("%.2f (%.2f to %.2f)", sum/float64(len(loads)), slices.Min(loads), slices.Max(loads))
+}
+
+func (r row) durations() (took []time.Duration) {
+	for _, s := range r.samples {
+		took = append(took, s.took)
+	}
+	return took
 }
 
 // show shows milliseconds as long as they are not too many.

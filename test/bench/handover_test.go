@@ -45,7 +45,7 @@ func BenchmarkHandover(b *testing.B) {
 	lasts := row{event: "step down", name: fmt.Sprintf("the last %d", k), samples: all.samples[len(all.samples)-k:]}
 	fmt.Printf("\n%s%s%s%s\n", tableHead, firsts, lasts, all)
 	fmt.Printf("| after handovers | replica | goroutines | event handlers | open files and connections | heap after GC |\n|---|---|---|---|---|---|\n%s\n%s.\n%s.\n\n",
-		footprints, m.versions(b), m.disk(b))
+		footprints, versions(b), m.disk(b))
 }
 
 // handOver has the leader step down. The other must lead next.

@@ -23,20 +23,20 @@ import (
 // BenchmarkIdle is what it costs etcd and the API server that nothing happens: in shards of 1, 3 and 10 replicas, and beside
 // the first with client-go's stock elector, which has its own Lease on the same server. It prints a table.
 func BenchmarkIdle(b *testing.B) {
-	binaries := build(b)
+	if _, err := build(); err != nil {
+		b.Fatal(err)
+	}
 	var rows []cost
-	var versions string
 	for _, n := range []int{1, 3, 10} {
 		q := newQuiet(b, n)
 		rows = append(rows, q.look(b, "Regent", metav1.NamespaceSystem, harness.LeaseName, n))
 		if n == 1 {
-			rows = append(rows, q.peers(b, binaries)...)
-			versions = (&machine{binaries: binaries}).versions(b)
+			rows = append(rows, q.peers(b)...)
 		}
 		q.end()
 	}
 	b.ReportMetric(0, "ns/op")
-	fmt.Printf("\n%s\n%s.\n\n", costTable(rows), versions)
+	fmt.Printf("\n%s\n%s.\n\n", costTable(rows), versions(b))
 }
 
 // quiet is a shard that nobody uses, on an etcd of its own.
@@ -72,7 +72,7 @@ rules:
 		if i == 0 {
 			r.WaitRoot()
 		} else {
-			harness.Eventually(b, "the next stands by", func() bool { return follows(r) })
+			harness.Eventually(b, "the next stands by", func() bool { return r.Follows() })
 		}
 		q.replicas, q.audits = append(q.replicas, r), append(q.audits, log)
 	}
@@ -88,11 +88,11 @@ func (q *quiet) end() {
 }
 
 // peers are what client-go's elector costs: a leader alone, and with a standby.
-func (q *quiet) peers(b *testing.B, binaries string) (rows []cost) {
+func (q *quiet) peers(b *testing.B) (rows []cost) {
 	b.Helper()
 	const name = "stock"
 	for n := 1; n <= 2; n++ {
-		p := harness.Start(b, fmt.Sprintf("%s-%d", name, n), filepath.Join(binaries, "clientgo"),
+		p := harness.Start(b, fmt.Sprintf("%s-%d", name, n), harness.Binary("clientgo"),
 			"--kubeconfig="+filepath.Join(q.replicas[0].Root, "admin.kubeconfig"), "--name="+name)
 		defer p.Kill()
 		rows = append(rows, q.look(b, "client-go", metav1.NamespaceDefault, name, n))

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -26,28 +27,25 @@ type machine struct {
 	writes          *writes
 	leader, standby *harness.Replica
 	term            string // the leader's
-	binaries        string // the directory with the peers'
 }
 
-// start starts it, and returns when one replica leads and the other stands by.
-func start(b *testing.B) *machine {
+// start starts it, with further flags of both replicas, and returns when one leads and the other stands by.
+func start(b *testing.B, args ...string) *machine {
 	b.Helper()
-	return startWith(b, nil, nil)
-}
-
-// startWith is start with further flags of the server, and of go build for it.
-func startWith(b *testing.B, buildFlags, flags []string) *machine {
-	b.Helper()
-	binaries := build(b)
-	server, err := harness.BuildGo(binaries, "./test/e2e/faulty", buildFlags...)
+	server, err := build()
 	if err != nil {
 		b.Fatal(err)
 	}
+	return startServer(b, server, args...)
+}
 
+// startServer is start of a server of another make.
+func startServer(b *testing.B, server string, args ...string) *machine {
+	b.Helper()
 	etcd := harness.StartEtcd(b)
-	m := &machine{etcd: etcd, writes: follow(b, etcd.Client(b)), binaries: binaries}
+	m := &machine{etcd: etcd, writes: follow(b, etcd.Client(b))}
 	shard := harness.NewShard(etcd.URL)
-	shard.Binary, shard.Timings, shard.Args = server, harness.Default, append([]string{"--writer=once"}, flags...)
+	shard.Binary, shard.Timings, shard.Args = server, harness.Default, append([]string{"--writer=once"}, args...)
 	m.leader = shard.Start(b, "a")
 	m.term = m.writes.next(b, history.FirstWrite, "").term
 	m.standby = shard.Launch(b, "b")
@@ -55,20 +53,20 @@ func startWith(b *testing.B, buildFlags, flags []string) *machine {
 	return m
 }
 
-// build builds what is run, and returns where the peers are.
-func build(b *testing.B) (binaries string) {
-	b.Helper()
+// build builds what is measured, once, and returns the server's binary. The peers' are beside it, where harness.Binary
+// finds them.
+var build = sync.OnceValues(func() (server string, err error) {
 	if err := harness.Build(); err != nil {
-		b.Fatal(err)
+		return "", err
 	}
-	binaries = b.TempDir()
-	build := exec.Command("go", "build", "-trimpath", "-o", binaries, "./clientgo", "./controllerruntime")
-	build.Stdout, build.Stderr = os.Stderr, os.Stderr
-	if err := build.Run(); err != nil {
-		b.Fatalf("cannot build the peers: %v", err)
+	binaries := filepath.Dir(harness.Binary("regent"))
+	peers := exec.Command("go", "build", "-trimpath", "-o", binaries, "./clientgo", "./controllerruntime")
+	peers.Stdout, peers.Stderr = os.Stderr, os.Stderr
+	if err := peers.Run(); err != nil {
+		return "", fmt.Errorf("cannot build the peers: %w", err)
 	}
-	return binaries
-}
+	return harness.BuildGo(binaries, "./test/e2e/faulty")
+})
 
 // awaitStandby waits until the one that was started last is ready, which means that its caches are warm, knows who leads,
 // and follows its process.
@@ -76,24 +74,18 @@ func (m *machine) awaitStandby(b *testing.B) {
 	b.Helper()
 	m.standby.WaitReady()
 	harness.Eventually(b, "the other stands by", func() bool {
-		return follows(m.standby) && len(m.standby.Lines(`"Leader changed"`)) > 0
+		return m.standby.Follows() && len(m.standby.Lines(`"Leader changed"`)) > 0
 	})
 }
 
-// follows reports whether a replica has contact with the leader's process.
-func follows(r *harness.Replica) bool {
-	contact, _ := r.Metric(`regent_failure_detection_contact{name="regent-controllers",state="alive"}`)
-	return contact == 1
-}
-
 // versions says what was measured, as the binaries have it.
-func (m *machine) versions(b *testing.B) string {
+func versions(b *testing.B) string {
 	commit, err := exec.CommandContext(b.Context(), "git", "describe", "--tags", "--always", "--dirty").Output()
 	if err != nil {
 		commit = []byte("unknown")
 	}
 	said := []string{"Regent " + strings.TrimSpace(string(commit)), runtime.Version()}
-	info, err := buildinfo.ReadFile(filepath.Join(m.binaries, "controllerruntime"))
+	info, err := buildinfo.ReadFile(harness.Binary("controllerruntime"))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -135,8 +127,9 @@ func etcdMetrics(b *testing.B, etcd *harness.Etcd) string {
 
 // sample is one failover.
 type sample struct {
-	took time.Duration
-	load float64 // the machine's load average when it began
+	began time.Time
+	took  time.Duration
+	load  float64 // the machine's load average when it began
 }
 
 // signal sends a signal and waits for the first write of another term.
@@ -146,7 +139,7 @@ func (m *machine) signal(b *testing.B, to *harness.Process, s syscall.Signal, na
 	began := time.Now()
 	to.Signal(s)
 	got := m.writes.next(b, name, term)
-	return sample{took: got.at.Sub(began), load: load}, got
+	return sample{began: began, took: got.at.Sub(began), load: load}, got
 }
 
 // settle waits for at least so long and at most a retry period more, which one cannot know: the signal comes at any time

@@ -9,15 +9,19 @@ import (
 
 // How often everything is measured. A few of each take less than a minute, but for what waits for a lease to expire.
 var (
-	kills      = flag.Int("kills", 200, "how many of our leaders to kill")
-	stops      = flag.Int("stops", 200, "how many of our leaders to ask to stop, by SIGTERM")
-	peers      = flag.Int("peers", 10, "how many of each peer's leaders to kill, and how many to ask to stop")
-	handovers  = flag.Int("handovers", 500, "how often two replicas that live on hand over to each other")
-	failovers  = flag.Int("failovers", 20, "how many leaders to kill while users ask")
-	before     = flag.Duration("before", time.Minute, "how long the users ask before each of them, for comparison")
-	move       = flag.Bool("move", false, "the users of the killed replica come to the survivor, until it is back")
-	saturation = flag.Duration("saturation", 15*time.Second, "for how long to look how many requests the machine sustains")
-	idle       = flag.Duration("idle", 3*time.Minute, "for how long to look at replicas that have nothing to do")
+	kills       = flag.Int("kills", 200, "how many of our leaders to kill")
+	stops       = flag.Int("stops", 200, "how many of our leaders to ask to stop, by SIGTERM")
+	peers       = flag.Int("peers", 10, "how many of each peer's leaders to kill, and how many to ask to stop")
+	hangs       = flag.Int("hangs", 50, "how many of our leaders to stop, where standbys suspect whoever is silent")
+	expiries    = flag.Int("expiries", 5, "how many of our leaders to stop, where standbys wait until the lease expires")
+	victimsFlag = flag.Int("victims", 20, "how many of our leaders to kill, with each amount of memory")
+	cutsFlag    = flag.Int("cuts", 3, "how often to cut each network of a leader, in each mode of detection")
+	handovers   = flag.Int("handovers", 500, "how often two replicas that live on hand over to each other")
+	failovers   = flag.Int("failovers", 20, "how many leaders to kill while users ask")
+	before      = flag.Duration("before", time.Minute, "how long the users ask before each of them, for comparison")
+	move        = flag.Bool("move", false, "the users of the killed replica come to the survivor, until it is back")
+	saturation  = flag.Duration("saturation", 15*time.Second, "for how long to look how many requests the machine sustains")
+	idle        = flag.Duration("idle", 3*time.Minute, "for how long to look at replicas that have nothing to do")
 )
 
 func TestMain(m *testing.M) {

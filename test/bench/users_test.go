@@ -36,7 +36,14 @@ func BenchmarkUsers(b *testing.B) {
 	if *before < time.Second {
 		b.Fatal("-before is too short: not a second to compare with")
 	}
-	m := startWith(b, []string{opened(b)}, []string{tokens(b, crowd)})
+	if _, err := build(); err != nil {
+		b.Fatal(err)
+	}
+	server, err := harness.BuildGo(b.TempDir(), "./test/e2e/faulty", opened(b))
+	if err != nil {
+		b.Fatal(err)
+	}
+	m := startServer(b, server, tokens(b, crowd))
 	replicas := []*harness.Replica{m.leader, m.standby}
 	if _, err := m.leader.Kube("root").CoreV1().Namespaces().Create(b.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
@@ -59,7 +66,7 @@ func BenchmarkUsers(b *testing.B) {
 	}
 	l.end()
 	b.ReportMetric(0, "ns/op")
-	fmt.Printf("\n%s\n%s.\n%s.\nOne run, from %s, %v long; every failover counts, and every request.\n\n", usersTable(l, sustained, all), m.versions(b), m.disk(b),
+	fmt.Printf("\n%s\n%s.\n%s.\nOne run, from %s, %v long; every failover counts, and every request.\n\n", usersTable(l, sustained, all), versions(b), m.disk(b),
 		began.UTC().Format("2006-01-02 15:04 MST"), time.Since(began).Round(time.Second))
 }
 

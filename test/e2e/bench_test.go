@@ -1,10 +1,6 @@
 package e2e
 
 import (
-	"fmt"
-	"os"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -21,28 +17,9 @@ func BenchmarkStart(b *testing.B) {
 		r := shard.Start(b, "a")
 		total += time.Since(began)
 		r.WaitRoot()
-		b.ReportMetric(float64(residentMiB(b, r.PID())), "MiB-resident")
+		b.ReportMetric(float64(r.ResidentMiB()), "MiB-resident")
 		r.Kill()
 	}
 	b.ReportMetric(float64(total.Milliseconds())/float64(b.N), "ms/start")
 	b.ReportMetric(0, "ns/op")
-}
-
-// residentMiB is what the process has in memory.
-func residentMiB(b *testing.B, pid int) int {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		b.Fatal(err)
-	}
-	for line := range strings.Lines(string(status)) {
-		if kib, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-			n, err := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(kib), " kB"))
-			if err != nil {
-				b.Fatal(err)
-			}
-			return n >> 10
-		}
-	}
-	b.Fatal("no VmRSS")
-	return 0
 }

@@ -103,7 +103,7 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 		v.leases, v.root = v.replica.Leases(), v.replica.Kube("root")
 		c.victims = append(c.victims, v)
 	}
-	nextTerm(t, c.recorder, "")
+	c.recorder.NextTerm(t, leaseOf, "")
 	return c
 }
 
@@ -203,7 +203,7 @@ func (c *chaos) heal(t *testing.T) {
 	}
 	v, _ := harness.Leader(t, c.victims[0].replica, c.victims[1].replica, c.victims[2].replica)
 	v.StepDown("the chaos is over")
-	nextTerm(t, c.recorder, before)
+	c.recorder.NextTerm(t, leaseOf, before)
 }
 
 // read reads the registers through all replicas until the returned function is called, which returns what was read.

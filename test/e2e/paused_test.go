@@ -128,13 +128,13 @@ func pauseLeaders(t *testing.T, writer string, rounds int) (events []history.Eve
 	if first, _ := harness.Leader(t, leader.replica, other.replica); first != leader.replica {
 		leader, other = other, leader
 	}
-	term := nextTerm(t, recorder, "")
+	term := recorder.NextTerm(t, leaseOf, "")
 	for range rounds {
 		how, deposed := pausing[random.IntN(len(pausing))], deposing[random.IntN(len(deposing))]
 		time.Sleep(time.Duration(random.IntN(30)) * time.Millisecond) // somewhere in its writes
 		how.pause(leader)
 		deposed.depose(t, other.replica)
-		term = nextTerm(t, recorder, term)
+		term = recorder.NextTerm(t, leaseOf, term)
 		how.resume(leader)
 		harness.Eventually(t, leader.replica.Name()+" has found that its term is over ("+how.name+", "+deposed.name+")", func() bool {
 			terms := leader.replica.Terms()
@@ -151,22 +151,6 @@ func pauseLeaders(t *testing.T, writer string, rounds int) (events []history.Eve
 		}
 	}
 	return recorder.Finish(t), refused
-}
-
-// nextTerm waits until a term leads and writes that is not the given one.
-func nextTerm(t *testing.T, recorder *history.Recorder, not string) (term string) {
-	t.Helper()
-	harness.Eventually(t, "a term writes that is not "+not, func() bool {
-		events := recorder.Events()
-		spans := history.Terms(events, leaseOf)
-		if len(spans) == 0 {
-			return false
-		}
-		last := spans[len(spans)-1]
-		term = last.Term
-		return last.To == 0 && term != not && history.CountBy(events, term) > 0
-	})
-	return term
 }
 
 // startProxy returns a proxy to a URL that lives as long as the test.

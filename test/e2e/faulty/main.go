@@ -36,10 +36,15 @@ func run(args []string) error {
 	mode := flags.String("writer", "", "fenced or unfenced: add a controller that writes all the time, as leaders do, or without a token; once: one that writes when its term begins")
 	record := flags.String("writer-record", "", "file for the writer's record of the register")
 	shutdown := flags.Duration("shutdown-timeout", 0, "the server's shutdown timeout")
+	var held ballast
+	held.addFlags(flags)
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if err := opts.Validate(); err != nil {
+		return err
+	}
+	if err := held.hold(); err != nil {
 		return err
 	}
 	writer, err := parseWriter(*mode, *record)

@@ -3,6 +3,9 @@ package harness
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -57,6 +60,43 @@ func Leader(t testing.TB, replicas ...*Replica) (leader *Replica, others []*Repl
 		return leaders == 1
 	})
 	return leader, others
+}
+
+// Follows reports whether the replica hears the process of who leads.
+func (r *Replica) Follows() bool {
+	v, _ := r.Metric(`regent_failure_detection_contact{name="regent-controllers",state="alive"}`)
+	return v == 1
+}
+
+// Takeovers counts those of the process, by trigger.
+func (r *Replica) Takeovers() map[string]int {
+	r.t.Helper()
+	status, body := r.Get("/metrics")
+	if status != http.StatusOK {
+		r.t.Fatalf("metrics of %s: %d %s", r.name, status, body)
+	}
+	counts := map[string]int{}
+	for _, sample := range takeover.FindAllStringSubmatch(body, -1) {
+		n, err := strconv.Atoi(sample[2])
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		counts[sample[1]] = n
+	}
+	return counts
+}
+
+var takeover = regexp.MustCompile(`(?m)^regent_takeover_phase_seconds_count{name="regent-controllers",phase="acquire",trigger="([^"]*)"} (\d+)$`)
+
+// TriggersSince are those of the process's takeovers since it had those before, in no order.
+func (r *Replica) TriggersSince(before map[string]int) (triggers []string) {
+	r.t.Helper()
+	for trigger, n := range r.Takeovers() {
+		for range n - before[trigger] {
+			triggers = append(triggers, trigger)
+		}
+	}
+	return triggers
 }
 
 // CreateWorkspace creates a Workspace in root.

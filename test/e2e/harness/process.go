@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -124,6 +125,37 @@ func (p *Process) WaitIn(within time.Duration) int {
 		p.t.Fatalf("%s (pid %d) has not ended within %v", p.name, p.PID(), within)
 	}
 	return p.cmd.ProcessState.ExitCode()
+}
+
+// ResidentMiB is what the process has in memory, and HugeMiB what is in huge pages of that, other than of files.
+func (p *Process) ResidentMiB() int {
+	p.t.Helper()
+	return p.memory("Rss")
+}
+
+// HugeMiB is a part of ResidentMiB.
+func (p *Process) HugeMiB() int {
+	p.t.Helper()
+	return p.memory("AnonHugePages")
+}
+
+func (p *Process) memory(of string) (mib int) {
+	p.t.Helper()
+	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", p.PID()))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(maps)) {
+		if kib, ok := strings.CutPrefix(line, of+":"); ok {
+			n, err := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(kib), " kB"))
+			if err != nil {
+				p.t.Fatal(err)
+			}
+			return n >> 10
+		}
+	}
+	p.t.Fatalf("no %s of %s", of, p.name)
+	return 0
 }
 
 // Log returns the process's output so far.

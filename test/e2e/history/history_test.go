@@ -114,3 +114,22 @@ func TestTheModelIsAFencedRegister(t *testing.T) {
 		}
 	}
 }
+
+func TestATermWritesThatLeadsAndHasWrittenSince(t *testing.T) {
+	for want, tales := range map[string][][]string{
+		"": {
+			{}, {"lead 1.a"}, {"x 1.a"}, {"lead 1.a", "x 1.a", "free"}, {"lead 1.a", "x 1.a", "gone"},
+			{"lead 1.a", "x 1.a", "lead 2.b"}, {"lead 1.a", "x 1.a", "lead 2.b", "lead 2.b", "x 1.a"},
+		},
+		"2.b": {
+			{"lead 2.b", "x 2.b"}, {"lead 2.b", "x 2.b", "lead 2.b", "lead 2.b"}, {"lead 1.a", "x 1.a", "lead 2.b", "x 2.b", "x 1.a"},
+			{"lead 2.b", "own-2-b-n +"},
+		},
+	} {
+		for _, told := range tales {
+			if got := writing(tale(t, told...), lease); got != want {
+				t.Errorf("%q: %q writes, want %q", told, got, want)
+			}
+		}
+	}
+}

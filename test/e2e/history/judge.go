@@ -2,6 +2,7 @@ package history
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,6 +40,26 @@ func Terms(events []Event, lease string) []Span {
 		}
 	}
 	return spans
+}
+
+// writing is the term that leads under a Lease, if it has written; empty otherwise. It looks no further back than it has to.
+func writing(events []Event, lease string) string {
+	leads, wrote := "", map[string]bool{}
+	for _, e := range slices.Backward(events) {
+		switch {
+		case e.lease && strings.HasSuffix(e.Key, "/"+lease):
+			if e.Shows == nil || e.Shows.Holder == "" || leads != "" && leads != TermOf(*e.Shows) {
+				return "" // the last one leads no more, or has not written since it began
+			}
+			leads = TermOf(*e.Shows)
+		case e.Term != "" && isObject(e):
+			wrote[e.Term] = true
+		}
+		if wrote[leads] {
+			return leads
+		}
+	}
+	return ""
 }
 
 // Twice returns the terms that began twice.

@@ -132,6 +132,20 @@ func (r *Recorder) Events() []Event {
 	return r.events[:len(r.events):len(r.events)]
 }
 
+// NextTerm waits until a term leads under a Lease and has written that is not the given one.
+func (r *Recorder) NextTerm(t testing.TB, lease, not string) string {
+	t.Helper()
+	const patience = time.Minute
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		if term := writing(r.Events(), lease); term != "" && term != not {
+			return term
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("within %v no term writes that is not %s", patience, not)
+		}
+	}
+}
+
 // Finish returns the history up to now, which must be whole.
 func (r *Recorder) Finish(t testing.TB) []Event {
 	t.Helper()

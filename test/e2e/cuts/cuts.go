@@ -1,0 +1,184 @@
+// Package cuts takes the network from leaders, in every way there is, and says what followed: who noticed what, how long it
+// took, and whether all the time one led and nothing stale was written, as etcd's own history has it.
+package cuts
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/url"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/regent-project/regent/test/e2e/harness"
+	"github.com/regent-project/regent/test/e2e/history"
+	"github.com/regent-project/regent/test/e2e/proxy"
+)
+
+// Modes are those of detection that are compared.
+var Modes = []string{"crash", "suspect"}
+
+// Cut is a way to take the network from a leader.
+type Cut struct {
+	Name string
+	make func(leader *peer)
+	// want is what follows, by mode of detection: the trigger of the next term; empty, if the leader leads on.
+	want map[string]string
+}
+
+// All are the cuts.
+var All = []Cut{
+	{"from etcd", func(l *peer) { l.etcd.Stall() },
+		map[string]string{"crash": "step-aside", "suspect": "step-aside"}},
+	{"from etcd, answers only", func(l *peer) { l.etcd.StallAnswers() },
+		map[string]string{"crash": "step-aside", "suspect": "step-aside"}},
+	{"from the standby", func(l *peer) { l.probe.Stall() },
+		map[string]string{"crash": "", "suspect": "suspicion"}},
+	{"from the standby, what it says only", func(l *peer) { l.probe.StallAnswers() },
+		map[string]string{"crash": "", "suspect": "suspicion"}},
+	{"from the standby, what it hears only", func(l *peer) { l.probe.StallRequests() },
+		map[string]string{"crash": "", "suspect": ""}},
+	{"from both", func(l *peer) { l.etcd.Stall(); l.probe.Stall() },
+		map[string]string{"crash": "expiry", "suspect": "suspicion"}},
+}
+
+// Outcome is what followed from a cut.
+type Outcome struct {
+	Cut string
+	// Trigger is that of the next term; empty, if the leader led on.
+	Trigger string
+	// Took is how long it took until etcd told of the next leader's first write; if the leader led on, how long that was
+	// watched.
+	Took time.Duration
+}
+
+// peer is a replica whose ways to etcd and from its standbys can be cut.
+type peer struct {
+	*harness.Replica
+	etcd, probe *proxy.Proxy
+}
+
+// Shard is one of two replicas, in one mode, whose leaders are cut off one after the other.
+type Shard struct {
+	mode     string
+	timings  harness.Timings
+	recorder *history.Recorder
+	a, b     *peer
+	term     string
+}
+
+// Start starts a shard of servers that have a writer, package history's.
+func Start(t testing.TB, server string, timings harness.Timings, mode string) *Shard {
+	t.Helper()
+	etcd := harness.StartEtcd(t)
+	shard := harness.NewShard("")
+	shard.Binary, shard.Timings = server, timings
+	shard.Args = []string{"--writer=fenced", "--leader-failure-detection=" + mode}
+	s := &Shard{mode: mode, timings: timings, recorder: history.Record(t, etcd.Client(t), "/registry")}
+	s.a, s.b = startPeer(t, shard, etcd.URL, "a"), startPeer(t, shard, etcd.URL, "b")
+	s.term = s.recorder.NextTerm(t, leaseOf, "")
+	return s
+}
+
+// leaseOf is the end of the election lease's key.
+const leaseOf = "system:admin/kube-system/" + harness.LeaseName
+
+// startPeer starts a replica behind proxies: its probe listens on 127.0.0.1, and peers dial it on 127.0.0.2.
+func startPeer(t testing.TB, shard *harness.Shard, etcd, name string) *peer {
+	t.Helper()
+	const advertised = "127.0.0.2"
+	port := strconv.Itoa(harness.FreePorts(t, 1)[0])
+	u, err := url.Parse(etcd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	probe := startProxy(t, net.JoinHostPort(advertised, port), net.JoinHostPort("127.0.0.1", port))
+	way := startProxy(t, "127.0.0.1:0", u.Host)
+	replica := shard.Start(t, name, "--etcd-servers=http://"+way.Addr(), "--probe-port="+port, "--advertise-address="+advertised)
+	return &peer{Replica: replica, etcd: way, probe: probe}
+}
+
+func startProxy(t testing.TB, address, target string) *proxy.Proxy {
+	t.Helper()
+	p, err := proxy.StartAt(address, target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+// Try cuts a leader off and says what followed, which must be what is wanted; if that is nothing, it is watched for a while.
+func (s *Shard) Try(t testing.TB, c Cut, while time.Duration) Outcome {
+	t.Helper()
+	leader, standby := s.anew(t)
+	// At any time between two renewals.
+	time.Sleep(rand.N(s.timings.Retry))
+	want, before := c.want[s.mode], standby.Takeovers()
+	at := time.Now()
+	c.make(leader)
+	outcome := Outcome{Cut: c.Name, Trigger: want, Took: while}
+	leads := leader
+	if want == "" {
+		harness.Throughout(t, while, "the leader leads on, cut "+c.Name, leader.Leads)
+	} else {
+		leads = standby
+		s.term = s.recorder.NextTerm(t, leaseOf, s.term)
+		outcome.Took = history.FirstBy(s.recorder.Events(), s.term).Sub(at)
+		if triggers := standby.TriggersSince(before); !slices.Equal(triggers, []string{want}) {
+			t.Errorf("cut %s: another term because of %q, want %q", c.Name, triggers, want)
+			outcome.Trigger = fmt.Sprint(triggers)
+		}
+	}
+	leader.etcd.Resume()
+	leader.probe.Resume()
+	if one, _ := harness.Leader(t, s.a.Replica, s.b.Replica); one != leads.Replica {
+		t.Errorf("cut %s: %s leads", c.Name, one.Name())
+	}
+	return outcome
+}
+
+// anew deletes the Lease: suspicions are damped, and none before counts on a new one. It returns when one replica leads and
+// the other follows it.
+func (s *Shard) anew(t testing.TB) (leader, standby *peer) {
+	t.Helper()
+	harness.Eventually(t, "the Lease is deleted", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		err := s.a.Leases().Delete(ctx, harness.LeaseName, metav1.DeleteOptions{})
+		return err == nil || apierrors.IsNotFound(err)
+	})
+	s.term = s.recorder.NextTerm(t, leaseOf, s.term)
+	leader, standby = s.a, s.b
+	if first, _ := harness.Leader(t, s.a.Replica, s.b.Replica); first == s.b.Replica {
+		leader, standby = s.b, s.a
+	}
+	harness.Eventually(t, "the standby follows the leader", standby.Follows)
+	return leader, standby
+}
+
+// Judgement is what etcd's history says of all that was tried.
+type Judgement struct{ Terms, Changes int }
+
+// Judge fails the test if a write was committed outside of its term, or a term came twice: if ever more than one led in
+// effect.
+func (s *Shard) Judge(t testing.TB) Judgement {
+	t.Helper()
+	events := s.recorder.Finish(t)
+	spans := history.Terms(events, leaseOf)
+	stale, backwards, twice := history.Stale(events, spans), history.Backwards(events, spans), history.Twice(spans)
+	if len(stale)+len(backwards)+len(twice) > 0 {
+		t.Errorf("writes outside of their terms: %q\nwrites of terms that went back: %q\nterms that came twice: %q", stale, backwards, twice)
+	}
+	changes := 0
+	for _, span := range spans {
+		changes += history.CountBy(events, span.Term)
+	}
+	return Judgement{Terms: len(spans), Changes: changes}
+}
