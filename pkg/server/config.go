@@ -55,7 +55,8 @@ type Config struct {
 	// Election says whether and how this replica stands for election. The server sets Client, Cluster,
 	// ReplicasDirectory, Replica and Detector.
 	Election election.Config
-	// Detect says how standbys watch the leader's process, if Election.Detection is not off; the server sets the rest of it.
+	// Detect says how often standbys look for signs of life of the leader's process, if Election.Detection is not off: its
+	// Interval and Misses, 0 for the defaults. The server sets the rest.
 	// ProbePort is where that is done on this replica, next to Serving's address; 0 is any free port.
 	Detect    detect.Config
 	ProbePort int

@@ -36,7 +36,7 @@ type Config struct {
 	// Listen is where the probe listens, host:port; port 0 is any free port. Advertise is the host that peers dial.
 	Listen, Advertise string
 	// Interval is the time between two beats that this process asks of the leader, Misses how many of them may be missed
-	// in a row before the leader is silent.
+	// in a row before the leader is silent. To New, 0 stands for what DefaultConfig has.
 	Interval time.Duration
 	Misses   int
 }
@@ -99,6 +99,12 @@ type Detector struct {
 
 // New makes the process's key. Nothing is opened yet.
 func New(cfg Config) (*Detector, error) {
+	if cfg.Interval == 0 {
+		cfg.Interval = DefaultConfig().Interval
+	}
+	if cfg.Misses == 0 {
+		cfg.Misses = DefaultConfig().Misses
+	}
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}

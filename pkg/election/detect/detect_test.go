@@ -582,3 +582,13 @@ func (f *front) copy(to, from net.Conn) {
 		}
 	}
 }
+
+func TestAConfigThatSaysNothingHasTheDefaults(t *testing.T) {
+	d, err := New(Config{Name: "test-defaults", Listen: "127.0.0.1:0", Advertise: "127.0.0.1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := DefaultConfig().silence(); d.cfg.silence() != want {
+		t.Errorf("silent after %v, want %v", d.cfg.silence(), want)
+	}
+}
