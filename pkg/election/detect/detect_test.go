@@ -11,7 +11,6 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -375,15 +374,31 @@ func actAs(t *testing.T, leader *Detector, serve http.HandlerFunc) election.Cont
 	return election.Contact{Address: listener.Addr().String(), Key: leader.fingerprint}
 }
 
+// receive waits for what must come.
+func receive[T any](t *testing.T, from <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-from:
+		return v
+	case <-time.After(within):
+		t.Fatal("it never comes")
+		panic("unreachable")
+	}
+}
+
 func TestALeaderThatBreaksEachContactIsNotDialledInHaste(t *testing.T) {
-	var contacts atomic.Int32
+	contacts := make(chan time.Time, 1000)
 	follow(t, actAs(t, newDetector(t, "leader", "127.0.0.1:0"), func(w http.ResponseWriter, _ *http.Request) {
-		contacts.Add(1)
+		contacts <- time.Now()
 		_, _ = w.Write(lineOf(election.Statement{}))
-	})).next(t, sign(election.Alive))
-	time.Sleep(4 * steady)
-	if n := contacts.Load(); n > 2+mostBrief+4 {
-		t.Errorf("%d contacts in %v", n, 4*steady)
+	}))
+	const slow = 3 // contacts, after those in haste
+	began := receive(t, contacts)
+	for range mostBrief + slow - 1 {
+		receive(t, contacts)
+	}
+	if took := receive(t, contacts).Sub(began); took < slow*steady {
+		t.Errorf("%d contacts in %v", mostBrief+slow+1, took)
 	}
 }
 
@@ -406,16 +421,15 @@ func TestALeaderThatAcceptsAndSendsNoBeatIsTriedAgain(t *testing.T) {
 // A leader that drains, or is quarantined, goes on saying that it is in trouble.
 func TestALeaderInTroubleIsNotAnsweredAtEachBeat(t *testing.T) {
 	leader := open(t, "leader", "127.0.0.1:0")
-	var reads atomic.Int32
-	f := follow(t, leader.Contact(), func(f *follower) {
+	reads := make(chan time.Time, 1000)
+	follow(t, leader.Contact(), func(f *follower) {
 		f.Detector.cfg.Interval = shortestInterval
-		f.reads = func(context.Context, string) bool { reads.Add(1); return true }
+		f.reads = func(context.Context, string) bool { reads <- time.Now(); return true }
 	})
 	leader.Say(election.Statement{Holder: "h", Condition: election.Troubled})
-	f.next(t, func(n election.News) bool { return n.Said.Condition == election.Troubled })
-	time.Sleep(askAgain)
-	if n := reads.Load(); n < 1 || n > 3 {
-		t.Errorf("read the Lease %d times in %v", n, askAgain)
+	first := receive(t, reads)
+	if pause := receive(t, reads).Sub(first); pause < askAgain {
+		t.Errorf("read the Lease again after %v", pause)
 	}
 }
 

@@ -2,6 +2,7 @@ package detect
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -350,11 +351,7 @@ func (t *ownThread) do(task func()) bool {
 
 // interrupt ends the thread's waiting.
 func (t *ownThread) interrupt() {
-	one := [8]byte{1}
-	if runtime.GOARCH == "s390x" || runtime.GOARCH == "ppc64" { // big endian
-		one = [8]byte{7: 1}
-	}
-	_, _ = unix.Write(t.wake, one[:])
+	_, _ = unix.Write(t.wake, binary.NativeEndian.AppendUint64(nil, 1))
 }
 
 // Accept implements net.Listener.
