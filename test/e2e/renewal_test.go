@@ -1,12 +1,14 @@
 package e2e
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	applycoordinationv1 "k8s.io/client-go/applyconfigurations/coordination/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/regent-project/regent/test/e2e/harness"
@@ -92,5 +94,29 @@ func mustBeDeposed(t *testing.T, leader *harness.Replica) {
 	t.Logf("the term ended %v after the network was back", time.Since(began).Round(time.Millisecond))
 	if reason := leader.Terms()[0].Reason; reason != "deposed" {
 		t.Errorf("the term ended because of %q", reason)
+	}
+}
+
+func TestTheLeaseKeepsARecordOfFieldsOnlyForWhoAppliesThem(t *testing.T) {
+	shard := harness.NewShard(harness.StartEtcd(t).URL)
+	shard.Timings = harness.Timings{Lease: 15 * time.Second, Renew: 10 * time.Second, Retry: 500 * time.Millisecond}
+	leader := shard.Start(t, "leader")
+	harness.Leader(t, leader)
+	harness.Eventually(t, "a renewal leaves nothing of it", func() bool { return len(leader.Lease().ManagedFields) == 0 })
+
+	applied := applycoordinationv1.Lease(leader.Lease().Name, leader.Lease().Namespace).WithAnnotations(map[string]string{"example.org/pager": "on"})
+	written, err := leader.Leases().Apply(t.Context(), applied, metav1.ApplyOptions{FieldManager: "operator"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	harness.Eventually(t, "two renewals", func() bool {
+		return leader.Lease().Spec.RenewTime.Sub(written.Spec.RenewTime.Time) > shard.Timings.Retry
+	})
+	lease := leader.Lease()
+	if !slices.ContainsFunc(lease.ManagedFields, func(e metav1.ManagedFieldsEntry) bool { return e.Manager == "operator" }) {
+		t.Errorf("what the operator applied is nobody's: %v", lease.ManagedFields)
+	}
+	if lease.Annotations["example.org/pager"] != "on" {
+		t.Errorf("what the operator applied is gone: %v", lease.Annotations)
 	}
 }
