@@ -21,8 +21,10 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/spf13/pflag"
 
@@ -107,6 +109,9 @@ func New(cfg Config) (*Detector, error) {
 	}
 	if err := cfg.Validate(); err != nil {
 		return nil, err
+	}
+	if len(cfg.Replica) > longestReplica || strings.ContainsFunc(cfg.Replica, unicode.IsControl) {
+		return nil, fmt.Errorf("the replica's name %q is told to leaders in a header: it may have up to %d bytes, and no control characters", cfg.Replica, longestReplica)
 	}
 	certificate, fingerprint, err := newKey()
 	if err != nil {

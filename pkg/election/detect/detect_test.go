@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -604,5 +605,16 @@ func TestAConfigThatSaysNothingHasTheDefaults(t *testing.T) {
 	}
 	if want := DefaultConfig().silence(); d.cfg.silence() != want {
 		t.Errorf("silent after %v, want %v", d.cfg.silence(), want)
+	}
+}
+
+func TestANameThatFitsInNoHeaderIsAnErrorOfNew(t *testing.T) {
+	for name, faulty := range map[string]bool{
+		"replica-1": false, "": false, "Replik 1, \u00fcber": false, strings.Repeat("a", longestReplica): false,
+		"a\nb": true, "a\x00": true, strings.Repeat("a", longestReplica+1): true,
+	} {
+		if _, err := New(Config{Name: "test-names", Replica: name}); (err != nil) != faulty {
+			t.Errorf("%q: error %v, want one: %t", name, err, faulty)
+		}
 	}
 }

@@ -1,0 +1,120 @@
+package detect
+
+import (
+	"context"
+	"errors"
+	"syscall"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/regent-project/regent/pkg/election"
+)
+
+// classify says what kind of failure kept contact from being made.
+func classify(err error) state {
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return refused
+	case errors.Is(err, errUntrusted):
+		return untrusted
+	case errors.Is(err, errUnauthorized):
+		return unauthorized
+	default:
+		return unreachable
+	}
+}
+
+func (f *following) hasAnswered() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.answered
+}
+
+// become sets the state, and reports it if news changed.
+func (f *following) become(s state, news election.News) {
+	if f.state != s {
+		f.state = s
+		setState(f.d.cfg.Name, s)
+	}
+	if news != f.news {
+		f.news = news
+		f.follower.Report(news)
+	}
+}
+
+func (f *following) becomeConnecting() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.become(connecting, election.News{})
+}
+
+// becomeAlive: a beat came.
+func (f *following) becomeAlive(s election.Statement) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.answered, f.told, f.last = true, alive, time.Now()
+	f.become(alive, election.News{Sign: election.Alive, Said: s})
+	select {
+	case f.heard <- struct{}{}:
+	default:
+	}
+	if s.Condition == election.Troubled {
+		select {
+		case f.asked <- s.Holder:
+		default:
+		}
+	}
+}
+
+// becomeSilent: no beat came until it was due. If this process itself came so late that it cannot tell, the leader gets as
+// much time again.
+func (f *following) becomeSilent(ctx context.Context, last, due time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	switch {
+	case f.last != last || f.news.Sign != election.Alive:
+	case now.Sub(due) > f.d.cfg.Interval:
+		f.last = now
+	default:
+		klog.FromContext(ctx).Info("The leader's process is silent", "address", f.leader.Address, "holder", f.news.Said.Holder, "since", now.Sub(last).Round(time.Millisecond))
+		f.become(silent, election.News{Sign: election.Silent, Since: last, Said: f.news.Said})
+		f.abandon() // to dial anew: the stream may have broken without a word
+	}
+}
+
+// becomeBroken: an attempt has ended. made says whether it had made contact, lost when contact last broke off.
+func (f *following) becomeBroken(ctx context.Context, err error, made bool, lost time.Time) {
+	if ctx.Err() != nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	log := klog.FromContext(ctx).WithValues("address", f.leader.Address)
+	if made {
+		log.V(2).Info("Lost contact with the leader's process", "holder", f.news.Said.Holder, "err", err)
+		if f.state == alive {
+			f.become(connecting, f.news)
+		}
+		return
+	}
+	why := classify(err)
+	switch {
+	case why == refused && f.answered:
+		if f.news.Sign != election.Dead {
+			log.Info("The leader's process is gone: contact broke off, and its address refuses", "holder", f.news.Said.Holder, "after", time.Since(lost).Round(100*time.Microsecond))
+		}
+		f.become(dead, election.News{Sign: election.Dead, Since: lost, Said: f.news.Said})
+		return
+	case f.answered:
+		return // what is known stands: alive until it is silent
+	}
+	failures.WithLabelValues(f.d.cfg.Name, string(why)).Inc()
+	if f.told != why {
+		f.told = why
+		log.Error(err, "No contact with the leader's process: if it crashes, its lease has to expire. "+
+			"Check its --advertise-address and --probe-port, and what is between", "reason", why)
+	}
+	f.become(why, election.News{})
+}
