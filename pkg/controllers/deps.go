@@ -1,6 +1,8 @@
 package controllers
 
 import (
+	coordinationv1 "k8s.io/api/coordination/v1"
+	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -48,6 +50,8 @@ type Informers struct {
 	Namespaces      *clusters.Informer[*corev1.Namespace]
 	Workspaces      *clusters.Informer[*tenancyv1alpha1.Workspace]
 	LogicalClusters *clusters.Informer[*corev1alpha1.LogicalCluster]
+	Leases          *clusters.Informer[*coordinationv1.Lease]
+	LeaseCandidates *clusters.Informer[*coordinationv1beta1.LeaseCandidate]
 	// Metadata has one informer for each of Deps.Resources.
 	Metadata map[schema.GroupVersionResource]*clusters.Informer[*metav1.PartialObjectMetadata]
 }

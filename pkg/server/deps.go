@@ -8,6 +8,7 @@ import (
 	"github.com/kcp-dev/logicalcluster/v3"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -33,6 +34,8 @@ func newInformers(replica *loopback, c controllers.Clients, resources []controll
 		Namespaces:      clusters.NewInformer[*corev1.Namespace](clusters.ListWatch(c.Kube.CoreV1().RESTClient(), "namespaces"), nil),
 		Workspaces:      clusters.NewInformer[*tenancyv1alpha1.Workspace](clusters.ListWatch(tenancy, "workspaces"), nil),
 		LogicalClusters: clusters.NewInformer[*corev1alpha1.LogicalCluster](clusters.ListWatch(core, "logicalclusters"), nil),
+		Leases:          clusters.NewInformer[*coordinationv1.Lease](clusters.ListWatch(c.Kube.CoordinationV1().RESTClient(), "leases"), nil),
+		LeaseCandidates: clusters.NewInformer(clusters.ListWatch(c.Kube.CoordinationV1beta1().RESTClient(), "leasecandidates"), controllers.CandidateIndexers()),
 		Metadata:        map[schema.GroupVersionResource]*clusters.Informer[*metav1.PartialObjectMetadata]{},
 	}
 	for _, r := range resources {
@@ -46,6 +49,8 @@ func runInformers(ctx context.Context, p *parts, i controllers.Informers) {
 	p.Go("informer of namespaces", func() error { return i.Namespaces.Run(ctx) })
 	p.Go("informer of workspaces", func() error { return i.Workspaces.Run(ctx) })
 	p.Go("informer of logicalclusters", func() error { return i.LogicalClusters.Run(ctx) })
+	p.Go("informer of leases", func() error { return i.Leases.Run(ctx) })
+	p.Go("informer of leasecandidates", func() error { return i.LeaseCandidates.Run(ctx) })
 	for gvr, informer := range i.Metadata {
 		p.Go("metadata informer of "+gvr.GroupResource().String(), func() error { return informer.Run(ctx) })
 	}
@@ -55,6 +60,7 @@ func runInformers(ctx context.Context, p *parts, i controllers.Informers) {
 func synced(i controllers.Informers) map[string]<-chan struct{} {
 	out := map[string]<-chan struct{}{
 		"namespaces": i.Namespaces.Synced(), "workspaces": i.Workspaces.Synced(), "logicalclusters": i.LogicalClusters.Synced(),
+		"leases": i.Leases.Synced(), "leasecandidates": i.LeaseCandidates.Synced(),
 	}
 	for gvr, informer := range i.Metadata {
 		out["metadata of "+gvr.GroupResource().String()] = informer.Synced()

@@ -18,9 +18,13 @@ import (
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/controllers/catalog"
@@ -245,6 +249,21 @@ type operator struct {
 	at *catalogued
 }
 
+// elect waits until the Lease has that holder, and renews for so long that it will not expire here; or gives it up, for nobody.
+func (u *operator) elect(leases coordinationclient.LeaseInterface, cluster, holder string) {
+	u.Helper()
+	u.until("the Lease has its holder", func() bool {
+		lease, err := leases.Get(in(u, cluster), "elected", metav1.GetOptions{})
+		if err != nil || holder != "" && *lease.Spec.HolderIdentity != holder {
+			return false
+		}
+		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = &holder, ptr.To[int32](3600)
+		lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Now()}
+		_, err = leases.Update(in(u, cluster), lease, metav1.UpdateOptions{})
+		return err == nil
+	})
+}
+
 func in(t *operator, cluster string) context.Context {
 	return clusters.With(t.Context(), logicalcluster.Name(cluster))
 }
@@ -391,6 +410,36 @@ func TestANewLeaderWorksAtOnceOnLateCachesAndUndoesNothing(t *testing.T) {
 		return ok
 	})
 
+	// A Lease that is free for the second, and has been given by election again.
+	electing := first.shard.Clients.Kube
+	candidates, leases := electing.CoordinationV1beta1().LeaseCandidates("default"), electing.CoordinationV1().Leases("default")
+	must(candidates.Create(in(u, stays), &coordinationv1beta1.LeaseCandidate{
+		ObjectMeta: metav1.ObjectMeta{Name: "client"},
+		Spec: coordinationv1beta1.LeaseCandidateSpec{
+			LeaseName: "elected", BinaryVersion: "1.37.0", EmulationVersion: "1.37.0",
+			Strategy: coordinationv1.OldestEmulationVersion, RenewTime: &metav1.MicroTime{Time: time.Now()},
+		},
+	}, metav1.CreateOptions{}))(u)
+	u.elect(leases, stays, "client")
+	first.term.writes.hold("leasecandidates/client")
+	u.elect(leases, stays, "")
+	u.until("the second knows it free", func() bool {
+		lease, ok := second.shard.Informers.Leases.Get(clusters.Key{Cluster: logicalcluster.Name(stays), Namespace: "default", Name: "elected"})
+		return ok && *lease.Spec.HolderIdentity == ""
+	})
+	second.late.hold("leases", "leasecandidates")
+	first.term.writes.letGo("leasecandidates/client")
+	u.until("the first has asked the candidate", func() bool {
+		asked := must(candidates.Get(in(u, stays), "client", metav1.GetOptions{}))(u)
+		if asked.Spec.PingTime == nil {
+			return false
+		}
+		asked.Spec.RenewTime = &metav1.MicroTime{Time: time.Now()}
+		must(candidates.Update(in(u, stays), asked, metav1.UpdateOptions{}))(u)
+		return true
+	})
+	u.elect(leases, stays, "client")
+
 	// A namespace that terminates for the second, has gone, and has come again with something in it.
 	second.late.hold(everything)
 	kept := must(kube.ConfigMaps("reused").Get(in(u, stays), "kept", metav1.GetOptions{}))(u)
@@ -427,6 +476,7 @@ func TestANewLeaderWorksAtOnceOnLateCachesAndUndoesNothing(t *testing.T) {
 		"GET " + again + "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster: 404",
 		"GET " + stays + "/api/v1/namespaces/default/secrets/owner: 200",
 		"GET " + stays + "/api/v1/namespaces/reused: 200",
+		"PUT " + stays + "/apis/coordination.k8s.io/v1beta1/namespaces/default/leasecandidates/client: 409",
 	} {
 		u.until(want, func() bool { return slices.Contains(second.term.requests(), want) })
 	}

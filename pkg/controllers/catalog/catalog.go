@@ -5,6 +5,7 @@ import (
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/controllers/bootstrap"
 	"github.com/regent-project/regent/pkg/controllers/garbagecollector"
+	"github.com/regent-project/regent/pkg/controllers/leasecandidate"
 	"github.com/regent-project/regent/pkg/controllers/logicalcluster"
 	"github.com/regent-project/regent/pkg/controllers/namespace"
 	"github.com/regent-project/regent/pkg/controllers/workspace"
@@ -19,5 +20,6 @@ func Registry() (*controllers.Registry, error) {
 		logicalcluster.Descriptor(),
 		namespace.Descriptor(),
 		garbagecollector.Descriptor(),
+		leasecandidate.Descriptor(),
 	)
 }

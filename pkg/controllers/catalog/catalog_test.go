@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -83,6 +85,8 @@ func unreachable(t *testing.T) controllers.Deps {
 	terminating.DeletionTimestamp = &now
 	orphaned := in("root", "s")
 	orphaned.Namespace, orphaned.OwnerReferences = "n", []metav1.OwnerReference{{APIVersion: "v1", Kind: "Secret", Name: "o", UID: "u"}}
+	wanting := in("root", "c")
+	wanting.Namespace = metav1.NamespaceDefault
 	return controllers.Deps{
 		Clients: new(controllertest.Server).Clients(t, fence.Token{}),
 		Informers: controllers.Informers{
@@ -95,6 +99,12 @@ func unreachable(t *testing.T) controllers.Deps {
 			LogicalClusters: controllertest.Informer(t, controllertest.NewSource(
 				&corev1alpha1.LogicalCluster{ObjectMeta: going}, &corev1alpha1.LogicalCluster{ObjectMeta: in("z7", "cluster")},
 			), nil),
+			Leases: controllertest.Informer(t, controllertest.NewSource[*coordinationv1.Lease](), nil),
+			LeaseCandidates: controllertest.Informer(t, controllertest.NewSource(&coordinationv1beta1.LeaseCandidate{
+				ObjectMeta: wanting, Spec: coordinationv1beta1.LeaseCandidateSpec{
+					LeaseName: "work", BinaryVersion: "1.37.0", EmulationVersion: "1.37.0", Strategy: coordinationv1.OldestEmulationVersion,
+				},
+			}), controllers.CandidateIndexers()),
 			Metadata: map[schema.GroupVersionResource]*clusters.Informer[*metav1.PartialObjectMetadata]{
 				namespaces: controllertest.Informer(t, controllertest.NewSource(&metav1.PartialObjectMetadata{ObjectMeta: terminating}), nil),
 				secrets:    controllertest.Informer(t, controllertest.NewSource(&metav1.PartialObjectMetadata{ObjectMeta: orphaned}), nil),

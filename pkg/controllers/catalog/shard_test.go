@@ -11,6 +11,7 @@ import (
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -150,6 +151,8 @@ func newDeps(t *testing.T, config *rest.Config, client *http.Client) controllers
 			Namespaces:      clusters.NewInformer[*corev1.Namespace](clusters.ListWatch(kube.CoreV1().RESTClient(), "namespaces"), nil),
 			Workspaces:      clusters.NewInformer[*tenancyv1alpha1.Workspace](clusters.ListWatch(tenancy, "workspaces"), nil),
 			LogicalClusters: clusters.NewInformer[*corev1alpha1.LogicalCluster](clusters.ListWatch(core, "logicalclusters"), nil),
+			Leases:          clusters.NewInformer[*coordinationv1.Lease](clusters.ListWatch(kube.CoordinationV1().RESTClient(), "leases"), nil),
+			LeaseCandidates: clusters.NewInformer(clusters.ListWatch(kube.CoordinationV1beta1().RESTClient(), "leasecandidates"), controllers.CandidateIndexers()),
 			Metadata:        map[schema.GroupVersionResource]*clusters.Informer[*metav1.PartialObjectMetadata]{},
 		},
 	}
@@ -175,6 +178,8 @@ func (s *shard) startInformers(t *testing.T) {
 	run(s.deps.Informers.Namespaces.Run)
 	run(s.deps.Informers.Workspaces.Run)
 	run(s.deps.Informers.LogicalClusters.Run)
+	run(s.deps.Informers.Leases.Run)
+	run(s.deps.Informers.LeaseCandidates.Run)
 	for _, informer := range s.deps.Informers.Metadata {
 		run(informer.Run)
 	}

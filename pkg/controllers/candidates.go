@@ -1,0 +1,22 @@
+package controllers
+
+import (
+	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
+
+	"github.com/regent-project/regent/pkg/server/clusters"
+)
+
+// ByLease is the index of Informers.LeaseCandidates by the key of the Lease that they want, as text.
+const ByLease = "lease"
+
+// LeaseOf is the key of the Lease that a candidate wants.
+func LeaseOf(c *coordinationv1beta1.LeaseCandidate) clusters.Key {
+	return clusters.Key{Cluster: clusters.KeyOf(c).Cluster, Namespace: c.Namespace, Name: c.Spec.LeaseName}
+}
+
+// CandidateIndexers are the indexers of Informers.LeaseCandidates.
+func CandidateIndexers() map[string]func(*coordinationv1beta1.LeaseCandidate) []string {
+	return map[string]func(*coordinationv1beta1.LeaseCandidate) []string{
+		ByLease: func(c *coordinationv1beta1.LeaseCandidate) []string { return []string{LeaseOf(c).String()} },
+	}
+}
