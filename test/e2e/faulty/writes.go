@@ -133,7 +133,7 @@ func (w *writing) write(ctx context.Context, hand, n int) {
 	}
 	own := func() *corev1.ConfigMap {
 		return &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Name: history.OwnName(w.token, fmt.Sprintf("%d-%d", hand, n)), Labels: map[string]string{"hand": fmt.Sprint(hand), "epoch": fmt.Sprint(w.token.Epoch)}},
+			ObjectMeta: metav1.ObjectMeta{Name: history.OwnName(w.token, fmt.Sprintf("%d-%d", hand, n)), Labels: map[string]string{"hand": fmt.Sprint(hand), "term": history.TermOf(w.token)}},
 			Data:       data,
 		}
 	}
@@ -158,9 +158,9 @@ func (w *writing) write(ctx context.Context, hand, n int) {
 		made := own()
 		_, _ = objects.Create(ctx, made, metav1.CreateOptions{})
 		_ = objects.Delete(ctx, made.Name, metav1.DeleteOptions{})
-	case 6:
+	case 6: // by its term, not its epoch: who has never seen a Lease that was deleted begins with epoch 1 again
 		_, _ = objects.Create(ctx, own(), metav1.CreateOptions{})
-		_ = objects.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: fmt.Sprintf("hand=%d,epoch=%d", hand, w.token.Epoch)})
+		_ = objects.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: fmt.Sprintf("hand=%d,term=%s", hand, history.TermOf(w.token))})
 	case 7: // the finalizer is removed by an update that deletes
 		made := own()
 		made.Finalizers = []string{"example.com/writer"}
