@@ -8,8 +8,10 @@ import (
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
@@ -47,6 +49,17 @@ func (a leaseAPI) update(ctx context.Context, lease *coordinationv1.Lease) (*coo
 
 func isApplied(entry metav1.ManagedFieldsEntry) bool {
 	return entry.Operation == metav1.ManagedFieldsOperationApply
+}
+
+// delete deletes the Lease of that uid, if it is there. It outlives ctx, as create does.
+func (a leaseAPI) delete(ctx context.Context, uid types.UID) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.timeout)
+	defer cancel()
+	err := a.client.Delete(ctx, a.name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
 }
 
 // read is consistent. No item means that there was no Lease as of the list's revision.

@@ -2,6 +2,7 @@ package election
 
 import (
 	"context"
+	"math"
 	"strings"
 	"time"
 
@@ -9,6 +10,10 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/klog/v2"
 )
+
+// lifetime is what client-go takes for the duration of a lease for life: it knows none that do not expire, and would end a
+// term whose process was paused for longer than the renew deadline.
+const lifetime = math.MaxInt32 * time.Second
 
 // claim is what a term stands on: a lease that is held, or nothing but that nobody else holds it.
 type claim interface {
@@ -47,13 +52,17 @@ func enter(ctx context.Context, cfg Config, l *lock) (*elected, error) {
 	ctx, cancel := context.WithCancel(klog.NewContext(context.WithoutCancel(ctx), logr.Discard()))
 	l.giveUp = cancel
 	e := &elected{cfg: cfg, lock: l, cancel: cancel, returned: make(chan struct{})}
+	leaseDuration, renewDeadline := cfg.LeaseDuration, cfg.RenewDeadline
+	if l.forLife() {
+		leaseDuration, renewDeadline = lifetime, lifetime-time.Second
+	}
 	go func() {
 		defer close(e.returned)
 		leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{
 			Lock:          l,
 			Name:          cfg.Name,
-			LeaseDuration: cfg.LeaseDuration,
-			RenewDeadline: cfg.RenewDeadline,
+			LeaseDuration: leaseDuration,
+			RenewDeadline: renewDeadline,
 			RetryPeriod:   cfg.RetryPeriod,
 			// Neither callback tells enough: the first is never joined, the second also comes when nothing was
 			// acquired. The lock knows both moments.
@@ -64,7 +73,7 @@ func enter(ctx context.Context, cfg Config, l *lock) (*elected, error) {
 			// client-go would release before the term has drained, on an observation that may be old.
 			ReleaseOnCancel: false,
 		})
-		_ = l.end(because(RenewDeadline, "could not renew within %v", cfg.RenewDeadline))
+		_ = l.end(because(RenewDeadline, "could not renew within %v", renewDeadline))
 	}()
 	select {
 	case <-l.acquired:
@@ -90,6 +99,9 @@ func (e *elected) judge(seen observation, now time.Time) (time.Time, error) {
 	}
 	if _, err := e.lock.held(); err != nil {
 		return time.Time{}, err
+	}
+	if e.lock.forLife() {
+		return time.Time{}, nil
 	}
 	sent, _ := e.lock.renewed()
 	due := sent.Add(e.cfg.usable())
@@ -124,7 +136,7 @@ type unelected struct {
 func (u unelected) term() Term { return Term{} }
 
 func (u unelected) judge(seen observation, now time.Time) (time.Time, error) {
-	if seen.holder() == "" || !now.Before(seen.expiry(u.fallback)) {
+	if seen.holder() == "" || !seen.forLife() && !now.Before(seen.expiry(u.fallback)) {
 		return time.Time{}, nil
 	}
 	return time.Time{}, because(Deposed, "the lease is held by %q in epoch %d, and this process is no candidate",

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/leaderelection"
 )
@@ -23,6 +24,16 @@ type Config struct {
 	Enabled bool
 	// Namespace and Name name the Lease.
 	Namespace, Name string
+	// Mode is what it takes to keep the lease; empty stands for ModeLease. A replica whose mode is not the Lease's stands by
+	// until nobody of that mode takes a lease that is free: see docs/ELECTION.md.
+	Mode Mode
+	// Owner is the object that stands for this process's life, in the Lease's namespace, for ModeForLife: its deletion says
+	// that the process is dead. On a Kubernetes cluster that is its Pod, and the garbage collector deletes the Lease with it.
+	// Nil: the elector makes a Lease named replica-<uuid>, watched by the others, and deletes it at the end of Run.
+	Owner *metav1.OwnerReference
+	// ForgetCommand is what operators type, followed by the name of a replica (Config.Replica), to delete such a Lease.
+	// Empty: kubectl's.
+	ForgetCommand string
 
 	// LeaseDuration is how long others wait for a renewal before they take the lease: whole seconds, at least one,
 	// for that is what a Lease can hold.
@@ -64,6 +75,7 @@ func DefaultConfig() Config {
 	return Config{
 		Namespace:     "kube-system",
 		Name:          "regent-controllers",
+		Mode:          ModeLease,
 		LeaseDuration: 15 * time.Second,
 		RenewDeadline: 10 * time.Second,
 		RetryPeriod:   2 * time.Second,
@@ -111,6 +123,13 @@ func (c Config) Validate() error {
 	case c.RenewDeadline <= shortest:
 		fault("--leader-election-renew-deadline %v must be above %v times --leader-election-retry-period %v",
 			c.RenewDeadline, leaderelection.JitterFactor, c.RetryPeriod)
+	}
+	if c.Mode != "" && !slices.Contains(Modes, c.Mode) {
+		fault("--leader-election-mode %q must be one of %q", c.Mode, Modes)
+	}
+	if c.Mode == ModeForLife && c.Detection == DetectSuspect {
+		fault("--leader-failure-detection=%s contradicts --leader-election-mode=%s, in which nobody is succeeded on a suspicion: give %s or %s",
+			DetectSuspect, ModeForLife, DetectCrash, DetectOff)
 	}
 	if c.Detection != "" && !slices.Contains(DetectionModes, c.Detection) {
 		fault("--leader-failure-detection %q must be one of %q", c.Detection, DetectionModes)

@@ -58,16 +58,19 @@ type Elector struct {
 	// Made by Run, at its beginning, for as long as it lasts: what was known of others is old when it is called again.
 	follower *follower
 	peer     *peer
+	life     *life // nil, if this process's terms are not for life, or what they hang on is others' business
 
 	// Owned by Run's goroutine.
-	state state
-	pace  pace
+	state   state
+	pace    pace
+	waiting waiting
 	// unsure is set while a write of ours may have been committed without our knowing.
 	unsure bool
 	// last is the term that ended last: who held the lease in it, and why it ended.
 	last struct {
 		holder string
 		epoch  int64
+		cause  error
 		ending
 	}
 }
@@ -83,6 +86,15 @@ func New(cfg Config) (*Elector, error) {
 	}
 	if cfg.Detection == DetectSuspect && !cfg.Fenced {
 		return nil, errors.New("election: Config.Detection is suspect: that is safe only if stale writes are refused, see Config.Fenced")
+	}
+	if cfg.Mode == "" {
+		cfg.Mode = ModeLease
+	}
+	switch {
+	case cfg.Mode != ModeForLife:
+		cfg.Owner = nil
+	case cfg.Owner != nil && (cfg.Owner.UID == "" || cfg.Owner.Name == "" || cfg.Owner.Kind == "" || cfg.Owner.APIVersion == ""):
+		return nil, fmt.Errorf("election: Config.Owner %+v is incomplete: it needs an API version, a kind, a name and a uid", *cfg.Owner)
 	}
 	if cfg.Detection == DetectOff {
 		cfg.Detector = nil
@@ -168,6 +180,8 @@ func (e *Elector) known(now time.Time) (epoch int64, leaderless time.Duration) {
 		case !seen.known():
 		case seen.holder() == "":
 			since = seen.since
+		case seen.forLife():
+			since = now
 		default:
 			since = seen.expiry(e.cfg.LeaseDuration)
 		}
@@ -227,13 +241,21 @@ func (e *Elector) start(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // the release is seen too
 	var followers sync.WaitGroup
 	followers.Go(func() { e.follower.run(ctx) })
+	if e.cfg.Enabled {
+		followers.Go(func() { e.followOwner(ctx) })
+	}
+	e.life = nil
+	if e.cfg.Enabled && e.cfg.Mode == ModeForLife && e.cfg.Owner == nil {
+		e.life = e.newLife()
+		followers.Go(func() { e.life.run(ctx) })
+	}
 	if e.cfg.Enabled && e.cfg.Detector != nil {
 		followers.Go(func() { e.followHolder(ctx) })
 	}
 	return func() {
 		cancel()
 		followers.Wait()
-		e.replica.leave()
+		e.replica.leave(e.unsure)
 	}
 }
 
@@ -243,11 +265,25 @@ func (e *Elector) campaign(ctx context.Context, seen observation, why verdict) (
 		return unelected{fallback: e.cfg.LeaseDuration}, nil
 	}
 	identity := e.identities.next()
+	before := presenceOf(seen.lease)
+	presence := e.presence(identity)
+	presence.LastStepDown = before.LastStepDown // that of the last holder who gave up stays
+	presence.Suspicions = nextSuspicions(before.Suspicions, why.decided.Sub(seen.termSince), why.trigger)
+	owner, err := e.ownerOfTerm(ctx)
+	if err != nil {
+		e.complain(ctx, err, "Cannot campaign for life: trying again")
+		e.writeFailed(seen)
+		return nil, err
+	}
+	if owner != nil {
+		presence.Owner = owner.UID
+	}
 	c, err := enter(ctx, e.cfg, &lock{
 		api:      e.api,
 		identity: identity,
 		basis:    seen,
-		presence: e.presence(identity, seen, nextSuspicions(presenceOf(seen.lease).Suspicions, why.decided.Sub(seen.termSince), why.trigger)),
+		presence: presence,
+		owner:    owner,
 		takeover: Takeover{Trigger: why.trigger, Symptom: why.symptom, Decided: why.decided},
 		fresh:    e.cfg.RetryPeriod / 2,
 		view:     e.view,
@@ -271,11 +307,10 @@ func (e *Elector) campaign(ctx context.Context, seen observation, why verdict) (
 	return c, nil
 }
 
-// presence is what the holder of this identity says of itself. The cause of the last step down stays on the Lease.
-func (e *Elector) presence(identity string, seen observation, suspicions int) presence {
+// presence is what the holder of this identity says of itself.
+func (e *Elector) presence(identity string) presence {
 	p := presence{
-		Holder: identity, Replica: e.cfg.Replica, BootID: e.replica.bootID, Mode: modeUnfenced,
-		LastStepDown: presenceOf(seen.lease).LastStepDown, Suspicions: suspicions,
+		Holder: identity, Replica: e.cfg.Replica, BootID: e.replica.bootID, Mode: modeUnfenced, ElectionMode: e.cfg.Mode,
 	}
 	if e.cfg.Fenced {
 		p.Mode = modeFenced
@@ -313,7 +348,7 @@ func (e *Elector) serve(ctx context.Context, c claim, reason string, lead LeadFu
 	drainSeconds.WithLabelValues(e.cfg.Name).Observe(time.Since(ended).Seconds())
 	c.stop()
 	e.last.holder, e.last.epoch, e.last.ending = term.Token().Holder, term.Epoch(), endingOf(cause)
-	e.last.lasted = ended.Sub(began)
+	e.last.cause, e.last.lasted = cause, ended.Sub(began)
 	if causeOf(cause) == RenewDeadline { // the release will hardly arrive
 		e.say(term, Over)
 	}

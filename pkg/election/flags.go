@@ -9,6 +9,9 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 			"two replicas without this flag do not detect each other, and both run the controllers.")
 	fs.StringVar(&c.Namespace, "leader-election-namespace", c.Namespace, "Namespace of the Lease.")
 	fs.StringVar(&c.Name, "leader-election-name", c.Name, "Name of the Lease.")
+	fs.StringVar((*string)(&c.Mode), "leader-election-mode", string(c.Mode),
+		"What it takes to keep the lease: lease: the leader renews it; for-life: the leader keeps it until it gives up, is known "+
+			"to be dead, or regent forget-replica says so. Replicas of another mode than the Lease's stand by. See docs/ELECTION.md.")
 	fs.DurationVar(&c.LeaseDuration, "leader-election-lease-duration", c.LeaseDuration,
 		"How long others wait for a renewal before they take the lease. Whole seconds, at least 1s. "+
 			"The same on all replicas.")

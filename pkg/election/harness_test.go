@@ -171,12 +171,18 @@ func (r *replica) stop() {
 // gauge reads leader_election_master_status as /metrics would show it.
 func gauge(t *testing.T) float64 {
 	t.Helper()
+	return metric(t, "leader_election_master_status")
+}
+
+// metric reads a gauge of the lease as /metrics would show it.
+func metric(t *testing.T, name string) float64 {
+	t.Helper()
 	families, err := legacyregistry.DefaultGatherer.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, family := range families {
-		if family.GetName() != "leader_election_master_status" {
+		if family.GetName() != name {
 			continue
 		}
 		for _, series := range family.GetMetric() {
@@ -185,6 +191,6 @@ func gauge(t *testing.T) float64 {
 			}
 		}
 	}
-	t.Fatal("no leader_election_master_status for " + leaseName)
+	t.Fatalf("no %s for %s", name, leaseName)
 	return 0
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,10 +35,11 @@ import (
 type lock struct {
 	api      leaseAPI
 	identity string
-	basis    observation   // what the standby judged
-	presence presence      // to be written when acquiring
-	takeover Takeover      // how that comes about
-	fresh    time.Duration // how long a lease needs no renewal
+	basis    observation            // what the standby judged
+	presence presence               // to be written when acquiring
+	takeover Takeover               // how that comes about
+	fresh    time.Duration          // how long a lease needs no renewal
+	owner    *metav1.OwnerReference // the Lease's in this term, for life; nil otherwise
 	view     *view
 	logger   klog.Logger
 	giveUp   context.CancelFunc // makes RunOrDie return after a failed attempt
@@ -103,10 +105,14 @@ func (l *lock) Update(ctx context.Context, ler resourcelock.LeaderElectionRecord
 	if err != nil {
 		return err
 	}
-	if held == nil {
+	switch {
+	case held == nil:
 		return l.acquire(ctx, l.basis.lease, ler, l.api.update)
+	case l.forLife():
+		return l.stillHolds()
+	default:
+		return l.renew(ctx, held, ler)
 	}
-	return l.renew(ctx, held, ler)
 }
 
 // acquire is the one attempt. Whether it succeeded is known from the answer only: a write whose answer is lost may have
@@ -119,6 +125,11 @@ func (l *lock) acquire(ctx context.Context, lease *coordinationv1.Lease, ler res
 	lease = lease.DeepCopy()
 	lease.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(&ler)
 	lease.Spec.LeaseTransitions = ptr.To(epoch)
+	disown(lease)
+	if l.forLife() {
+		lease.Spec.RenewTime, lease.Spec.LeaseDurationSeconds = nil, nil
+		lease.OwnerReferences = append(slices.Clone(lease.OwnerReferences), *l.owner)
+	}
 	l.presence.write(lease)
 	sent := time.Now()
 	written, err := write(ctx, lease)
@@ -150,6 +161,22 @@ func (l *lock) nextEpoch() (int32, error) {
 	default:
 		return 0, fmt.Errorf("%w: %d is the last that a Lease can hold: delete Lease %s", errNoEpochLeft, l.basis.highest, l.Describe())
 	}
+}
+
+// forLife reports whether this term is for life: nothing is renewed.
+func (l *lock) forLife() bool { return l.owner != nil }
+
+// stillHolds answers a renewal from the Lease as it was last seen, for life: only another holder's, or its deletion, ends the
+// term. Whether the store can be reached does not matter.
+func (l *lock) stillHolds() error {
+	seen, _ := l.view.latest()
+	if l.pin.precedes(seen.lease) {
+		return nil
+	}
+	if err := l.pin.check(seen.lease); err != nil {
+		return l.end(err)
+	}
+	return nil
 }
 
 // renew does not write what is as good as new: client-go's first renewal follows right on the acquiring write, while
@@ -238,15 +265,17 @@ func (l *lock) release(ctx context.Context, how ending) error {
 // retryRelease is the time between attempts to release, when the first finds the Lease edited or the store in trouble.
 const retryRelease = 20 * time.Millisecond
 
-// freed is lease without a holder. Its epoch stays, of the presence only how its last term ended, and the suspicions unless
-// that term was calm.
+// freed is lease without a holder, and without the owner that the term gave it. Its epoch and mode stay, of the presence
+// otherwise only how its last term ended, and the suspicions unless that term was calm.
 func freed(lease *coordinationv1.Lease, how ending) *coordinationv1.Lease {
 	free := lease.DeepCopy()
 	now := metav1.NowMicro()
 	free.Spec.HolderIdentity = ptr.To("")
 	free.Spec.LeaseDurationSeconds = ptr.To[int32](1) // as client-go does, for candidates that wait even so
 	free.Spec.AcquireTime, free.Spec.RenewTime = &now, &now
+	disown(free)
 	presence{
+		ElectionMode: presenceOf(lease).ElectionMode,
 		LastStepDown: how.why, FailedParts: how.failedParts, Failed: how.failed, Preferred: how.preferred,
 		Suspicions: nextSuspicions(presenceOf(lease).Suspicions, how.lasted, TriggerRelease),
 	}.write(free)

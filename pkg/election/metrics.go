@@ -39,6 +39,14 @@ var (
 		Name: "regent_election_quarantined", StabilityLevel: metrics.ALPHA,
 		Help: "1 while this process does not campaign because work of its last term has not stopped, otherwise 0.",
 	}, []string{"name"})
+	otherMode = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Name: "regent_election_other_mode", StabilityLevel: metrics.ALPHA,
+		Help: "1 while this process stands by because the lease is held in another mode than its own, otherwise 0.",
+	}, []string{"name"})
+	unaccounted = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Name: "regent_election_leader_unaccounted", StabilityLevel: metrics.ALPHA,
+		Help: "1 while the lease is held for life by a process that has not been heard for a lease duration, and may be dead: an operator has to say so. Otherwise 0.",
+	}, []string{"name"})
 
 	epochDesc = metrics.NewDesc("regent_election_epoch",
 		"The epoch on the Lease of this name, as this process last saw it; 0 if it has seen none.", []string{"name"}, nil, metrics.ALPHA, "")
@@ -54,6 +62,8 @@ func show(e *Elector) {
 	name := e.cfg.Name
 	leading.WithLabelValues(name).Set(0)
 	quarantine.WithLabelValues(name).Set(0)
+	otherMode.WithLabelValues(name).Set(0)
+	unaccounted.WithLabelValues(name).Set(0)
 	slowpath.WithLabelValues(name).Add(0)
 	termsStarted.WithLabelValues(name).Add(0)
 	for _, cause := range causes {
@@ -78,7 +88,7 @@ func isShown(name string) bool {
 }
 
 var registerMetrics = sync.OnceValue(func() error {
-	for _, m := range []metrics.Registerable{leading, slowpath, termsStarted, termsEnded, drainSeconds, quarantine} {
+	for _, m := range []metrics.Registerable{leading, slowpath, termsStarted, termsEnded, drainSeconds, quarantine, otherMode, unaccounted} {
 		if err := legacyregistry.Register(m); err != nil {
 			return err
 		}

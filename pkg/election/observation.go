@@ -19,8 +19,9 @@ type observation struct {
 	since time.Time
 	// termSince is when uid, holder and epoch were first seen as they are now.
 	termSince time.Time
-	// highest is the highest epoch ever seen on a Lease of this name. It outlives deletions.
+	// highest is the highest epoch ever seen on a Lease of this name, mode what it last said of that. They outlive deletions.
 	highest int64
+	mode    Mode
 }
 
 // signsOfLife change with every renewal. They are compared for equality only: clocks of two machines are not.
@@ -43,7 +44,10 @@ func (o observation) next(lease *coordinationv1.Lease, revision string, now time
 		o.revision = revision
 		return o, false
 	}
-	seen := observation{lease: lease, revision: revision, since: now, termSince: now, highest: max(o.highest, epochOf(lease))}
+	seen := observation{lease: lease, revision: revision, since: now, termSince: now, highest: max(o.highest, epochOf(lease)), mode: o.mode}
+	if mode := modeOf(lease); mode != "" {
+		seen.mode = mode
+	}
 	if o.known() {
 		before, after := o.signs(), seen.signs()
 		if before == after {
@@ -66,7 +70,10 @@ func (o observation) holder() string { return holderOf(o.lease) }
 // epoch is the Lease's epoch; 0 if there is no Lease.
 func (o observation) epoch() int64 { return epochOf(o.lease) }
 
-// expiry is when the lease expires unless it is renewed. fallback is the duration of a Lease that says none.
+// forLife reports whether the lease is held, and does not expire.
+func (o observation) forLife() bool { return o.holder() != "" && modeOf(o.lease) == ModeForLife }
+
+// expiry is when the lease expires unless it is renewed; it has no meaning for one that is held for life. fallback is the duration of a Lease that says none.
 func (o observation) expiry(fallback time.Duration) time.Time {
 	duration := fallback
 	if o.lease != nil && ptr.Deref(o.lease.Spec.LeaseDurationSeconds, 0) > 0 {

@@ -3,6 +3,9 @@ package election
 import (
 	"context"
 	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // peer is what the Detector knows of the process of the lease's holder.
@@ -10,6 +13,7 @@ type peer struct {
 	mu      sync.Mutex
 	contact Contact
 	news    News
+	deleted types.UID     // an owner object that is gone
 	changed chan struct{} // closed at the next change
 }
 
@@ -29,6 +33,12 @@ func (p *peer) latest(contact Contact) (News, <-chan struct{}) {
 func (p *peer) take(contact Contact, news News) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if news.Sign == NoSign { // since when
+		news.Since = time.Now()
+		if contact == p.contact && p.news.Sign == NoSign {
+			news.Since = p.news.Since
+		}
+	}
 	if contact == p.contact && news == p.news {
 		return
 	}
@@ -37,40 +47,60 @@ func (p *peer) take(contact Contact, news News) {
 	p.changed = make(chan struct{})
 }
 
+// isDeleted reports whether the owner object of that uid is known to be gone.
+func (p *peer) isDeleted(owner types.UID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return owner != "" && owner == p.deleted
+}
+
+// lose takes in that the owner object of that uid is gone.
+func (p *peer) lose(owner types.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if owner == p.deleted {
+		return
+	}
+	p.deleted = owner
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
 // followHolder has the Detector follow the process of whoever holds the lease, until ctx ends.
 func (e *Elector) followHolder(ctx context.Context) {
+	following(ctx, e.view, e.contactOf, func(ctx context.Context, leader Contact, foreign bool) {
+		e.peer.take(leader, News{})
+		if foreign {
+			e.cfg.Detector.Follow(ctx, leader, Follower{
+				Report: func(news News) { e.peer.take(leader, news) },
+				Reads:  e.reads,
+			})
+		}
+	})
+}
+
+// following runs follow for whom the view shows, and anew whenever that changes, until ctx ends. It returns when follow has.
+func following[K comparable](ctx context.Context, v *view, whom func(observation) (K, bool), follow func(context.Context, K, bool)) {
 	var followed struct {
-		leader  Contact
-		foreign bool
+		whom K
+		any  bool
 	}
-	var following sync.WaitGroup
+	var running sync.WaitGroup
 	stop := func() {}
-	defer func() {
-		stop()
-		following.Wait()
-	}()
-	for {
-		seen, changed := e.view.latest()
-		next, foreign := e.contactOf(seen)
-		if next != followed.leader || foreign != followed.foreign {
+	for first := true; ; first = false {
+		seen, changed := v.latest()
+		if next, any := whom(seen); first || next != followed.whom || any != followed.any {
 			stop()
-			following.Wait()
-			followed.leader, followed.foreign = next, foreign
-			e.peer.take(next, News{})
-			stop = func() {}
-			if foreign {
-				followCtx, cancel := context.WithCancel(ctx)
-				stop = cancel
-				following.Go(func() {
-					e.cfg.Detector.Follow(followCtx, next, Follower{
-						Report: func(news News) { e.peer.take(next, news) },
-						Reads:  e.reads,
-					})
-				})
-			}
+			running.Wait()
+			followed.whom, followed.any = next, any
+			var following context.Context
+			following, stop = context.WithCancel(ctx)
+			running.Go(func() { follow(following, next, any) })
 		}
 		select {
 		case <-ctx.Done():
+			stop()
+			running.Wait()
 			return
 		case <-changed:
 		}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // presenceAnnotation is the one annotation the elector writes on its Lease.
@@ -30,6 +31,10 @@ type presence struct {
 	Replica string `json:"replica,omitempty"`
 	// Mode says how the holder's writes are fenced.
 	Mode string `json:"mode,omitempty"`
+	// ElectionMode is the mode in which the lease is held. A Lease without a holder keeps it.
+	ElectionMode Mode `json:"electionMode,omitempty"`
+	// Owner is the uid of the object that stands for the holder's life, which is among the Lease's owners.
+	Owner types.UID `json:"owner,omitempty"`
 	// Contact is how to reach the holder's process otherwise than through the Lease.
 	Contact Contact `json:"probe,omitzero"`
 	// Suspicions counts the terms that began on a suspicion, up to this one, since there was calm.
@@ -47,14 +52,33 @@ type presence struct {
 
 // presenceOf returns the presence on lease; the zero presence if there is none that belongs to its holder.
 func presenceOf(lease *coordinationv1.Lease) presence {
+	p, _ := saidPresence(lease)
+	return p
+}
+
+// saidPresence is presenceOf, and whether there is one.
+func saidPresence(lease *coordinationv1.Lease) (_ presence, said bool) {
+	p := rawPresence(lease)
+	if p == nil || p.Holder != holderOf(lease) {
+		return presence{}, false
+	}
+	return *p, true
+}
+
+// rawPresence is the presence on lease, whomever it belongs to; nil if there is none.
+func rawPresence(lease *coordinationv1.Lease) *presence {
 	if lease == nil {
-		return presence{}
+		return nil
+	}
+	text, ok := lease.Annotations[presenceAnnotation]
+	if !ok {
+		return nil
 	}
 	var p presence
-	if err := json.Unmarshal([]byte(lease.Annotations[presenceAnnotation]), &p); err != nil || p.Holder != holderOf(lease) {
-		return presence{}
+	if err := json.Unmarshal([]byte(text), &p); err != nil {
+		return nil
 	}
-	return p
+	return &p
 }
 
 // write puts p on lease, in place of whatever presence was there.

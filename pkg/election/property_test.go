@@ -3,6 +3,7 @@ package election_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -47,11 +48,12 @@ func draw(t *rapid.T) []step {
 		return step{
 			what: rapid.SampledFrom([]string{
 				"take", "renew", "free", "delete", "label", "next", "always", "heal", "hold", "let go", "drop", "restart",
+				"restart in another mode", "forget",
 				"seems alive", "seems silent", "seems dead",
 			}).Draw(t, "what"),
 			replica: rapid.IntRange(0, replicas-1).Draw(t, "replica"),
 			request: rapid.SampledFrom([]electiontest.Request{
-				electiontest.List, electiontest.Watch, electiontest.Create, electiontest.Update,
+				electiontest.List, electiontest.Watch, electiontest.Create, electiontest.Update, electiontest.Delete,
 			}).Draw(t, "request"),
 			fault: fault.Draw(t, "fault"),
 			pause: time.Duration(rapid.IntRange(0, 20_000).Draw(t, "pause")) * time.Millisecond,
@@ -66,12 +68,17 @@ type shard struct {
 	replicas [replicas]*replica
 	network  *network
 	peers    [replicas]*peer
-	mode     election.Detection
+	detect   election.Detection
+	modes    [replicas]election.Mode
 	fenced   bool
 	slow     time.Duration          // how long the work takes to stop
 	active   [replicas]atomic.Int32 // terms whose work has not been joined
-	broken   atomic.Value           // string: the first promise that was broken
+	terms    atomic.Int32
+	broken   atomic.Value // string: the first promise that was broken
 }
+
+// mostTerms is more than the steps of a script can bring about.
+const mostTerms = 200
 
 func (s *shard) complain(format string, args ...any) {
 	s.broken.CompareAndSwap(nil, fmt.Sprintf(format, args...))
@@ -84,10 +91,18 @@ func (s *shard) start(i int) {
 			s.complain("%d terms at once in replica %d", n, i)
 		}
 		defer s.active[i].Add(-1)
+		if s.terms.Add(1) > mostTerms {
+			s.complain("more than %d terms: the lease flaps", mostTerms)
+			time.Sleep(lease) // let the clock go on, or this would never end
+		}
 		<-ctx.Done()
 		time.Sleep(s.slow)
 		return nil
-	}, seen(s.peers[i], s.mode, s.fenced))
+	}, seen(s.peers[i], s.detect, s.fenced), inMode(s.modes[i]), func(cfg *election.Config) {
+		if cfg.Mode == election.ModeForLife && cfg.Detection == election.DetectSuspect {
+			cfg.Detection = election.DetectCrash
+		}
+	})
 }
 
 func (s *shard) do(step step) {
@@ -121,12 +136,38 @@ func (s *shard) do(step step) {
 		s.peers[step.replica].seem(election.Silent)
 	case "seems dead":
 		s.peers[step.replica].seem(election.Dead)
-	case "restart":
+	case "forget":
+		s.forget()
+	case "restart", "restart in another mode":
 		r.stop()
 		s.judge(r)
+		if step.what != "restart" {
+			i := slices.Index(election.Modes, s.modes[step.replica])
+			s.modes[step.replica] = election.Modes[(i+1)%len(election.Modes)]
+		}
 		s.start(step.replica)
 	}
 	time.Sleep(step.pause)
+}
+
+// forget deletes the object that stands for the holder's life, if the lease is held for life.
+func (s *shard) forget() {
+	if lease := s.store.Lease(); lease != nil {
+		for _, owner := range lease.OwnerReferences {
+			s.store.Of(owner.Name).Delete()
+		}
+	}
+}
+
+// leaders counts the replicas that lead.
+func (s *shard) leaders() int {
+	n := 0
+	for _, r := range s.replicas {
+		if _, leads := r.leading(); leads {
+			n++
+		}
+	}
+	return n
 }
 
 // judge holds a replica's record against the store's history.
@@ -135,13 +176,13 @@ func (s *shard) judge(r *replica) {
 		if i > 0 && term.Epoch() <= r.terms[i-1].Epoch() {
 			s.complain("epoch %d after %d in one process", term.Epoch(), r.terms[i-1].Epoch())
 		}
-		renewed := term.began
+		renewed, forLife := term.began, false
 		for _, change := range s.store.History() {
 			if change.Holder() == term.Token().Holder && change.Lease.UID == term.Token().UID && change.Epoch() == term.Epoch() {
-				renewed = change.At
+				renewed, forLife = change.At, change.Lease.Spec.RenewTime == nil
 			}
 		}
-		if !term.joined.IsZero() && term.joined.Sub(renewed) > lease {
+		if !forLife && !term.joined.IsZero() && term.joined.Sub(renewed) > lease {
 			s.complain("epoch %d was joined %v after its last write, past its lease", term.Epoch(), term.joined.Sub(renewed))
 		}
 	}
@@ -162,19 +203,24 @@ func (s *shard) overlap(forced bool) {
 }
 
 // I1, in any sequence of faults: at most one term is active in a process; work never outlives its lease; replicas that
-// nobody interferes with never work at the same time, but where the fence allows for it (whatever seems dead or silent); and once the faults are over, one leads.
+// nobody interferes with never work at the same time, but where the fence allows for it (whatever seems dead or silent); and
+// once the faults are over, one leads. All of it in any mode, and while replicas change from mode to mode.
 func TestInAnySequenceOfFaultsATermIsAloneAndSomebodyLeadsInTheEnd(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		script := draw(rt)
 		slow := time.Duration(rapid.IntRange(0, int(drain/time.Millisecond)-1).Draw(rt, "slow")) * time.Millisecond
 		fenced := rapid.Bool().Draw(rt, "fenced")
-		mode := election.DetectCrash
+		var modes [replicas]election.Mode
+		for i := range modes {
+			modes[i] = rapid.SampledFrom(election.Modes).Draw(rt, "mode")
+		}
+		detect := election.DetectCrash
 		if fenced {
-			mode = rapid.SampledFrom(election.DetectionModes).Draw(rt, "mode")
+			detect = rapid.SampledFrom([]election.Detection{election.DetectOff, election.DetectCrash, election.DetectSuspect}).Draw(rt, "detection")
 		}
 		var broken any
 		synctest.Test(t, func(t *testing.T) {
-			s := &shard{t: t, store: electiontest.NewStore(leaseName), slow: slow, network: newNetwork(), mode: mode, fenced: fenced}
+			s := &shard{t: t, store: electiontest.NewStore(leaseName), slow: slow, network: newNetwork(), detect: detect, modes: modes, fenced: fenced}
 			if fenced {
 				s.store.Fence()
 			}
@@ -183,7 +229,7 @@ func TestInAnySequenceOfFaultsATermIsAloneAndSomebodyLeadsInTheEnd(t *testing.T)
 			}
 			forced := false
 			for _, step := range script {
-				forced = forced || step.what == "take" || step.what == "free" || step.what == "delete" ||
+				forced = forced || step.what == "take" || step.what == "free" || step.what == "delete" || step.what == "forget" ||
 					fenced && (step.what == "seems silent" || step.what == "seems dead") // not so, and taken for true
 				s.do(step)
 				synctest.Wait()
@@ -195,13 +241,11 @@ func TestInAnySequenceOfFaultsATermIsAloneAndSomebodyLeadsInTheEnd(t *testing.T)
 				r.client.HoldWatches(false)
 			}
 			time.Sleep(2*time.Minute + 2*lease) // queued faults, back-off, and an expiry
-			led := 0
-			for _, r := range s.replicas {
-				if _, leads := r.leading(); leads {
-					led++
-				}
+			if s.leaders() == 0 {               // whoever held the lease for life could not release it when it stopped
+				s.forget()
+				time.Sleep(lease)
 			}
-			if led != 1 {
+			if led := s.leaders(); led != 1 {
 				s.complain("%d replicas lead after all faults are over", led)
 			}
 			for _, r := range s.replicas {

@@ -87,12 +87,15 @@ func flock(file *os.File, how int) error {
 	}
 }
 
-// leave removes the file, at an orderly exit.
-func (r *replica) leave() {
+// leave removes the file, at an orderly exit. If the lease may still be held by this process, the file is the proof for others
+// that nobody works under it, and stays.
+func (r *replica) leave(mayHold bool) {
 	if r.file == nil {
 		return
 	}
-	_ = os.Remove(r.path(r.process))
+	if !mayHold {
+		_ = os.Remove(r.path(r.process))
+	}
 	_ = r.file.Close()
 	r.file = nil
 }

@@ -24,7 +24,7 @@ func entered(t *testing.T, directory string) *replica {
 	if r.bootID == "" {
 		r.bootID = "boot" // not on Linux
 	}
-	t.Cleanup(r.leave)
+	t.Cleanup(func() { r.leave(false) })
 	return r
 }
 
@@ -39,7 +39,7 @@ func TestOnlyADeadProcessOfThisBootIsKnownToBeDead(t *testing.T) {
 	us, living, dead, left := entered(t, directory), entered(t, directory), entered(t, directory), entered(t, directory)
 	presences := map[*replica]presence{living: presenceFor(living), dead: presenceFor(dead), left: presenceFor(left)}
 	dead.die()
-	left.leave()
+	left.leave(false)
 	elsewhere := presences[dead]
 	elsewhere.BootID = "another"
 	escaping := presences[dead]
@@ -105,44 +105,89 @@ func TestStartersRemoveDeadProcessesFilesButTheHolders(t *testing.T) {
 }
 
 func TestALoneReplicaThatRestartsDoesNotWaitForItsDeadPredecessor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		directory := t.TempDir()
-		predecessor := entered(t, directory)
-		store := electiontest.NewStore("controllers")
-		cfg := DefaultConfig()
-		cfg.Enabled, cfg.Name, cfg.Client, cfg.ReplicasDirectory = true, "controllers", store.Client(), directory
-		e, err := New(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		predecessor.bootID = e.replica.bootID
-		held := presenceFor(predecessor)
-		held.Holder = "predecessor"
-		store.Take("predecessor", time.Hour)
-		store.Edit(held.write)
+	for _, mode := range Modes {
+		t.Run(string(mode), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { restartsAfterDeath(t, mode) })
+		})
+	}
+}
 
-		led := make(chan struct{})
-		ctx, cancel := context.WithCancel(t.Context())
-		returned := make(chan error)
-		go func() {
-			returned <- e.Run(ctx, func(ctx context.Context, _ Term) error { close(led); <-ctx.Done(); return nil })
-		}()
-		time.Sleep(time.Minute)
-		select {
-		case <-led:
-			t.Fatal("took the lease of a living process")
-		default:
+func restartsAfterDeath(t *testing.T, mode Mode) {
+	directory := t.TempDir()
+	predecessor := entered(t, directory)
+	store := electiontest.NewStore("controllers")
+	cfg := DefaultConfig()
+	cfg.Enabled, cfg.Name, cfg.Mode, cfg.Client, cfg.ReplicasDirectory = true, "controllers", mode, store.Client(), directory
+	e, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	predecessor.bootID = e.replica.bootID
+	held := presenceFor(predecessor)
+	held.Holder, held.ElectionMode = "predecessor", mode
+	store.Take("predecessor", time.Hour)
+	store.Edit(held.write)
+
+	led := make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	returned := make(chan error)
+	go func() {
+		returned <- e.Run(ctx, func(ctx context.Context, _ Term) error { close(led); <-ctx.Done(); return nil })
+	}()
+	time.Sleep(time.Minute)
+	select {
+	case <-led:
+		t.Fatal("took the lease of a living process")
+	default:
+	}
+	predecessor.die()
+	died := time.Now()
+	<-led
+	if took := time.Since(died); took > cfg.RetryPeriod {
+		t.Errorf("waited %v for a dead process's lease", took)
+	}
+	cancel()
+	<-returned
+	if _, err := os.Stat(e.replica.path(e.replica.process)); err == nil {
+		t.Error("an orderly exit left its file")
+	}
+}
+
+// Its release did not arrive, so the Lease still names it: that its file can be locked is what tells others.
+func TestAProcessThatCouldNotReleaseLeavesTheProofOfItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		directory, store := t.TempDir(), electiontest.NewStore("controllers")
+		begin := func() (*electiontest.Client, <-chan struct{}, func()) {
+			client, led := store.Client(), make(chan struct{})
+			cfg := DefaultConfig()
+			cfg.Enabled, cfg.Name, cfg.Mode, cfg.Client, cfg.ReplicasDirectory = true, "controllers", ModeForLife, client, directory
+			e, err := New(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e.replica.bootID == "" {
+				e.replica.bootID = "boot" // not on Linux
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			returned := make(chan error)
+			go func() {
+				returned <- e.Run(ctx, func(ctx context.Context, _ Term) error { close(led); <-ctx.Done(); return nil })
+			}()
+			return client, led, func() { cancel(); <-returned }
 		}
-		predecessor.die()
-		died := time.Now()
+		client, led, end := begin()
 		<-led
-		if took := time.Since(died); took > cfg.RetryPeriod {
-			t.Errorf("waited %v for a dead process's lease", took)
+		client.Always(electiontest.Fault{Hang: true})
+		end()
+		if store.Holder() == "" {
+			t.Fatal("the test's fault did not keep it from releasing")
 		}
-		cancel()
-		<-returned
-		if _, err := os.Stat(e.replica.path(e.replica.process)); err == nil {
-			t.Error("an orderly exit left its file")
+		restarted := time.Now()
+		_, led, end = begin()
+		<-led
+		if took := time.Since(restarted); took > time.Second {
+			t.Errorf("waited %v for a process that has ended", took)
 		}
+		end()
 	})
 }

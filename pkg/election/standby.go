@@ -21,6 +21,7 @@ func (e *Elector) standBy(ctx context.Context) (observation, verdict, error) {
 		}
 		seen, changed := e.view.latest()
 		now := time.Now()
+		var born <-chan struct{}
 		holder := presenceOf(seen.lease)
 		if seen.known() && !swept {
 			e.replica.sweep(holder)
@@ -31,23 +32,33 @@ func (e *Elector) standBy(ctx context.Context) (observation, verdict, error) {
 			mine: e.identities.ours(seen.holder()), dead: e.replica.knowsDead(holder),
 			news: news, fenced: e.cfg.Fenced && holder.Mode == modeFenced,
 			suspect: e.cfg.Detection == DetectSuspect, suspicions: holder.Suspicions,
+			orphaned: e.peer.isDeleted(ownerOf(seen.lease)),
 		})
 		if v.action != win {
 			winnable = verdict{}
 		} else if winnable.trigger != v.trigger {
 			winnable, winnable.decided = v, now
 		}
+		e.standsByOther(ctx, seen)
 		again := v.until
 		if v.action == wait {
 			if e.replica.neighbour(holder) { // its death shows on this machine, not on the Lease
-				again = earlier(again, now.Add(e.cfg.RetryPeriod))
+				again = earlier(again, now.Add(e.lookAgain(news, now)))
+			}
+			if seen.forLife() {
+				again = earlier(again, e.waitsForOwner(ctx, seen, news, now))
 			}
 		} else {
 			again = e.pace.earliest(v.action, seen.revision, e.rests(seen, holder))
-			if start := e.headStart(seen, holder); v.action == win && again.Before(start) {
+			if start := e.headStart(seen, holder, winnable.decided); v.action == win && again.Before(start) {
 				again = start
 			}
-			if !now.Before(again) {
+			if v.action == win {
+				born = e.unborn()
+			}
+			if born != nil {
+				again = time.Time{} // not before it is there
+			} else if !now.Before(again) {
 				if v.action == win {
 					v.symptom, v.decided = winnable.symptom, winnable.decided
 					return seen, v, nil
@@ -61,6 +72,7 @@ func (e *Elector) standBy(ctx context.Context) (observation, verdict, error) {
 		case <-ctx.Done():
 		case <-changed:
 		case <-heard:
+		case <-born:
 		case <-timer.C:
 		}
 		timer.Stop()
@@ -73,12 +85,35 @@ func (e *Elector) rests(seen observation, last presence) bool {
 	return !e.cfg.Enabled || last.Failed || seen.lease != nil && seen.epoch() == e.last.epoch
 }
 
-// headStart is until when the lease is left to the replica that its last holder preferred; zero if there is none.
-func (e *Elector) headStart(seen observation, last presence) time.Time {
-	if last.Preferred == "" || last.Preferred == e.cfg.Replica {
+// headStart is until when a lease that can be won since winnable is left to others: to those of the Lease's mode, if that is
+// not this process's, or else to the replica that its last holder preferred; zero if to none.
+func (e *Elector) headStart(seen observation, last presence, winnable time.Time) time.Time {
+	switch {
+	case e.isOther(seen.mode):
+		return winnable.Add(modeHeadStart * e.cfg.RetryPeriod)
+	case last.Preferred == "" || last.Preferred == e.cfg.Replica:
 		return time.Time{}
+	default:
+		return seen.since.Add(e.cfg.RetryPeriod / headStarts)
 	}
-	return seen.since.Add(e.cfg.RetryPeriod / headStarts)
+}
+
+// isOther reports whether leaders lead in another mode than this process would.
+func (e *Elector) isOther(mode Mode) bool {
+	return e.cfg.Enabled && mode != "" && mode != e.cfg.Mode
+}
+
+// modeHeadStart is how many retry periods a lease that can be won is left to the replicas of its mode: one that lives takes
+// it at once, or after a retry period, if it was asked to step down itself. After that there is none, and the mode is changed.
+const modeHeadStart = 2
+
+// lookAgain is after what time to look again whether a process on this machine is dead, which shows in no event: soon, if
+// contact with it has just broken off.
+func (e *Elector) lookAgain(news News, now time.Time) time.Duration {
+	if news.Sign != Dead {
+		return e.cfg.RetryPeriod
+	}
+	return min(max(now.Sub(news.Since)/2, time.Millisecond), e.cfg.RetryPeriod)
 }
 
 // headStarts is how many head starts there are in a retry period.

@@ -44,6 +44,8 @@ type knowledge struct {
 	// suspect: silence is enough, unless it was so too often of late.
 	suspect    bool
 	suspicions int
+	// orphaned: the owner object of a lease that is held for life is gone.
+	orphaned bool
 }
 
 // judge decides what a standby does about what it sees and knows. fallback is the duration of a Lease that says none.
@@ -65,6 +67,10 @@ func judge(seen observation, now time.Time, fallback time.Duration, k knowledge)
 		return verdict{action: win, trigger: TriggerDeath, symptom: now, reason: fmt.Sprintf("the process of holder %q is dead", holder)}
 	case k.news.Said == Statement{Holder: holder, Condition: Over}:
 		return verdict{action: win, trigger: TriggerStepAside, symptom: seen.since, reason: fmt.Sprintf("holder %q says that its term is over", holder)}
+	case seen.forLife() && k.orphaned:
+		return verdict{action: win, trigger: TriggerOwnerDeleted, symptom: now, reason: fmt.Sprintf("the owner object of holder %q was deleted", holder)}
+	case seen.forLife():
+		return verdict{action: wait}
 	case k.fenced && k.news.Sign == Dead:
 		return verdict{action: win, trigger: TriggerDeath, symptom: k.news.Since, reason: fmt.Sprintf("the process of holder %q is gone: its address refuses connections", holder)}
 	case !now.Before(expiry):

@@ -24,6 +24,7 @@ const (
 	Watch  Request = "watch"
 	Create Request = "create"
 	Update Request = "update"
+	Delete Request = "delete"
 )
 
 // Fault is what happens to one request.
@@ -102,28 +103,36 @@ func (c *Client) Count(r Request) int {
 // Wait returns when no delayed write is under way any more.
 func (c *Client) Wait() { c.late.Wait() }
 
-// List reads the Lease.
-func (c *Client) List(ctx context.Context, _ metav1.ListOptions) (*coordinationv1.LeaseList, error) {
-	return do(ctx, c, List, func() (*coordinationv1.LeaseList, error) { return c.store.list(), nil })
+// List reads the Lease that the options select by its name.
+func (c *Client) List(ctx context.Context, opts metav1.ListOptions) (*coordinationv1.LeaseList, error) {
+	return do(ctx, c, List, func() (*coordinationv1.LeaseList, error) { return c.store.selected(opts).list(), nil })
 }
 
-// Create creates the Lease.
+// Create creates a Lease.
 func (c *Client) Create(ctx context.Context, lease *coordinationv1.Lease, _ metav1.CreateOptions) (*coordinationv1.Lease, error) {
-	return do(ctx, c, Create, func() (*coordinationv1.Lease, error) { return c.store.create(lease) })
+	return do(ctx, c, Create, func() (*coordinationv1.Lease, error) { return c.store.Of(lease.Name).create(lease) })
 }
 
-// Update updates the Lease.
+// Update updates a Lease.
 func (c *Client) Update(ctx context.Context, lease *coordinationv1.Lease, _ metav1.UpdateOptions) (*coordinationv1.Lease, error) {
-	return do(ctx, c, Update, func() (*coordinationv1.Lease, error) { return c.store.update(fence.From(ctx), lease) })
+	return do(ctx, c, Update, func() (*coordinationv1.Lease, error) {
+		return c.store.Of(lease.Name).update(fence.From(ctx), lease)
+	})
 }
 
-// Watch tells of every change after a revision.
+// Delete deletes the Lease of this name, and of the uid that the options give.
+func (c *Client) Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error {
+	_, err := do(ctx, c, Delete, func() (any, error) { return nil, c.store.Of(name).remove(opts.Preconditions) })
+	return err
+}
+
+// Watch tells of every change after a revision of the Lease that the options select by its name.
 func (c *Client) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	revision, err := strconv.ParseInt(opts.ResourceVersion, 10, 64)
 	if err != nil {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("a watch needs a resourceVersion: %v", err))
 	}
-	return do(ctx, c, Watch, func() (watch.Interface, error) { return c.watch(ctx, revision), nil })
+	return do(ctx, c, Watch, func() (watch.Interface, error) { return c.watch(ctx, c.store.selected(opts), revision), nil })
 }
 
 // do is one request with its fault.
@@ -171,7 +180,7 @@ func (c *Client) fault(r Request) Fault {
 }
 
 // watch starts a watch. It ends with ctx or when it is stopped.
-func (c *Client) watch(ctx context.Context, revision int64) watch.Interface {
+func (c *Client) watch(ctx context.Context, of *Store, revision int64) watch.Interface {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &watching{events: make(chan watch.Event), cancel: cancel}
 	c.mu.Lock()
@@ -179,7 +188,7 @@ func (c *Client) watch(ctx context.Context, revision int64) watch.Interface {
 	c.mu.Unlock()
 	go func() {
 		defer close(w.events)
-		err := c.tell(ctx, revision, drops, w.events)
+		err := c.tell(ctx, of, revision, drops, w.events)
 		if errors.Is(err, errDropped) {
 			select {
 			case w.events <- watch.Event{Type: watch.Error, Object: &apierrors.NewResourceExpired("too old resource version").ErrStatus}:
@@ -192,8 +201,8 @@ func (c *Client) watch(ctx context.Context, revision int64) watch.Interface {
 
 var errDropped = errors.New("dropped")
 
-// tell sends every change after revision until ctx ends or the watch is dropped.
-func (c *Client) tell(ctx context.Context, revision int64, drops <-chan struct{}, events chan<- watch.Event) error {
+// tell sends every change of a store after revision until ctx ends or the watch is dropped.
+func (c *Client) tell(ctx context.Context, of *Store, revision int64, drops <-chan struct{}, events chan<- watch.Event) error {
 	for {
 		c.mu.Lock()
 		held := c.held
@@ -201,7 +210,7 @@ func (c *Client) tell(ctx context.Context, revision int64, drops <-chan struct{}
 		var change *Change
 		var proceed <-chan struct{} = held
 		if held == nil {
-			change, proceed = c.store.after(revision)
+			change, proceed = of.after(revision)
 		}
 		if change == nil {
 			select {

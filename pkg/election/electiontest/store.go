@@ -2,6 +2,7 @@ package electiontest
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -9,6 +10,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
@@ -16,9 +18,13 @@ import (
 	"github.com/regent-project/regent/pkg/election/fence"
 )
 
-// Store keeps one Lease. Its methods are the steps of whoever is not under test: they succeed, at once.
+// Store keeps one Lease. Its methods are the steps of whoever is not under test: they succeed, at once. Leases of other names
+// are in stores of their own, which Of returns.
 type Store struct {
 	name string
+
+	othersMu sync.Mutex
+	others   map[string]*Store
 
 	mu       sync.Mutex
 	revision int64
@@ -51,6 +57,50 @@ func (c Change) Epoch() int64 { return int64(ptr.Deref(c.Lease.Spec.LeaseTransit
 // NewStore returns a Store for the Lease of this name, which does not exist yet.
 func NewStore(name string) *Store {
 	return &Store{name: name, revision: 1, grown: make(chan struct{})}
+}
+
+// Of returns the store of the Lease of this name, in the same namespace.
+func (s *Store) Of(name string) *Store {
+	s.othersMu.Lock()
+	defer s.othersMu.Unlock()
+	if name == s.name {
+		return s
+	}
+	other := s.others[name]
+	if other == nil {
+		other = NewStore(name)
+		if s.others == nil {
+			s.others = map[string]*Store{}
+		}
+		s.others[name] = other
+	}
+	return other
+}
+
+// Others returns the names of the other Leases that exist, in order.
+func (s *Store) Others() []string {
+	s.othersMu.Lock()
+	defer s.othersMu.Unlock()
+	var names []string
+	for name, other := range s.others {
+		if other.Lease() != nil {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// selected returns the store of the Lease whose name the options select.
+func (s *Store) selected(opts metav1.ListOptions) *Store {
+	selector, err := fields.ParseSelector(opts.FieldSelector)
+	if err != nil {
+		panic(err)
+	}
+	if name, ok := selector.RequiresExactMatch(metav1.ObjectNameField); ok {
+		return s.Of(name)
+	}
+	return s
 }
 
 // Lease returns a copy of the Lease; nil if there is none.
@@ -117,6 +167,20 @@ func (s *Store) Delete() {
 	if s.lease != nil {
 		s.commit(watch.Deleted, s.lease.DeepCopy())
 	}
+}
+
+// remove is a client's delete.
+func (s *Store) remove(of *metav1.Preconditions) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.lease == nil:
+		return apierrors.NewNotFound(coordinationv1.Resource("leases"), s.name)
+	case of != nil && of.UID != nil && *of.UID != s.lease.UID:
+		return s.conflict("uid %s, want %s", s.lease.UID, *of.UID)
+	}
+	s.commit(watch.Deleted, s.lease.DeepCopy())
+	return nil
 }
 
 // create is a client's create.
@@ -199,7 +263,7 @@ func (s *Store) conflict(format string, args ...any) error {
 func (s *Store) fresh(lease *coordinationv1.Lease) *coordinationv1.Lease {
 	s.uids++
 	lease = lease.DeepCopy()
-	lease.Name, lease.UID = s.name, types.UID("uid-"+strconv.Itoa(s.uids))
+	lease.Name, lease.UID = s.name, types.UID("uid-"+s.name+"-"+strconv.Itoa(s.uids))
 	lease.CreationTimestamp = metav1.Now()
 	return lease
 }

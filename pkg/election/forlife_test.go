@@ -1,0 +1,330 @@
+package election_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/election/electiontest"
+)
+
+// inMode makes a replica one of that mode.
+func inMode(mode election.Mode) func(*election.Config) {
+	return func(cfg *election.Config) { cfg.Mode = mode }
+}
+
+var forLife = inMode(election.ModeForLife)
+
+// long is longer than any lease, deadline or back-off.
+const long = 24 * time.Hour
+
+// noticed records the notices of a replica.
+type noticed struct {
+	mu  sync.Mutex
+	all []election.Notice
+}
+
+func (n *noticed) on(cfg *election.Config) {
+	cfg.Notify = func(notice election.Notice) {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.all = append(n.all, notice)
+	}
+}
+
+// of returns the messages of that reason.
+func (n *noticed) of(reason string) []string {
+	synctest.Wait()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var messages []string
+	for _, notice := range n.all {
+		if notice.Reason == reason {
+			messages = append(messages, notice.Message)
+		}
+	}
+	return messages
+}
+
+// ownerOf returns the one owner of the Lease.
+func ownerOf(t *testing.T, store *electiontest.Store) metav1.OwnerReference {
+	t.Helper()
+	owners := store.Lease().OwnerReferences
+	if len(owners) != 1 {
+		t.Fatalf("the Lease's owners are %+v, want one", owners)
+	}
+	return owners[0]
+}
+
+func TestALeaseForLifeHasAnOwnerAndIsNeverRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := electiontest.NewStore(leaseName)
+		r := start(t, store, nil, forLife)
+		leads := r.mustLead()
+		written := store.Lease()
+		if written.Spec.RenewTime != nil || written.Spec.LeaseDurationSeconds != nil {
+			t.Errorf("the Lease has a renewTime or a duration: %+v", written.Spec)
+		}
+		owner := ownerOf(t, store)
+		if life := store.Of(owner.Name).Lease(); life == nil || life.UID != owner.UID {
+			t.Fatalf("owner %+v does not exist", owner)
+		}
+		reads := r.client.Count(electiontest.List)
+		time.Sleep(long)
+		if now := store.Lease(); now.ResourceVersion != written.ResourceVersion {
+			t.Errorf("the Lease was written: %+v", now)
+		}
+		if again := r.mustLead(); again.Token() != leads.Token() {
+			t.Errorf("leads in term %v, began in %v", again.Token(), leads.Token())
+		}
+		if n := float64(r.client.Count(electiontest.List)-reads) / long.Minutes(); n > 2.01 {
+			t.Errorf("%.2f reads a minute, want one for each of two Leases", n)
+		}
+		r.stop()
+		if store.Holder() != "" || len(store.Lease().OwnerReferences) != 0 {
+			t.Errorf("not released: %+v", store.Lease())
+		}
+		if others := store.Others(); len(others) != 0 {
+			t.Errorf("left behind: %q", others)
+		}
+	})
+}
+
+func TestNeitherTimeNorASlowStoreEndsATermForLife(t *testing.T) {
+	for name, fault := range map[string]electiontest.Fault{
+		"nothing":        {},
+		"hanging store":  {Hang: true},
+		"refusing store": {Err: errRefused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := electiontest.NewStore(leaseName)
+				r := start(t, store, nil, forLife)
+				leads := r.mustLead()
+				standby := start(t, store, nil, forLife)
+				r.client.Always(fault)
+				r.client.DropWatches()
+				time.Sleep(long)
+				if _, other := standby.leading(); other {
+					t.Fatal("two lead")
+				}
+				r.client.Always(electiontest.Fault{})
+				time.Sleep(lease)
+				if again := r.mustLead(); again.Token() != leads.Token() {
+					t.Errorf("leads in term %v, began in %v", again.Token(), leads.Token())
+				}
+				standby.stop()
+				r.stop()
+			})
+		})
+	}
+}
+
+func TestALeaderForLifeHandsOverAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := electiontest.NewStore(leaseName)
+		first := start(t, store, nil, forLife)
+		before := first.mustLead()
+		second := start(t, store, nil, forLife)
+		time.Sleep(long)
+		if _, err := first.elector.StepDown("test", ""); err != nil {
+			t.Fatal(err)
+		}
+		after := second.mustLead()
+		if after.Epoch() != before.Epoch()+1 {
+			t.Errorf("epoch %d after %d", after.Epoch(), before.Epoch())
+		}
+		first.mustEnd(0, election.StepDown)
+		if owner := ownerOf(t, store); !slices.Contains(store.Others(), owner.Name) || len(store.Others()) != 2 {
+			t.Errorf("owner %q, objects %q: want one for each process that lives", owner.Name, store.Others())
+		}
+		first.stop()
+		second.stop()
+	})
+}
+
+func TestDeletingTheOwnerFreesALeaseForLife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := electiontest.NewStore(leaseName)
+		store.Fence()
+		first := start(t, store, nil, forLife)
+		before := first.mustLead()
+		second := start(t, store, nil, forLife)
+		time.Sleep(long)
+
+		first.client.Always(electiontest.Fault{Hang: true}) // it is cut off, and leads on in its own view
+		first.client.HoldWatches(true)
+		store.Of(ownerOf(t, store).Name).Delete()
+		after := second.mustLead()
+		if after.Epoch() != before.Epoch()+1 || after.Takeover().Trigger != election.TriggerOwnerDeleted {
+			t.Errorf("epoch %d after %d, by %s", after.Epoch(), before.Epoch(), after.Takeover().Trigger)
+		}
+		if _, ok := first.leading(); !ok {
+			t.Error("who is cut off cannot know, and leads on")
+		}
+
+		first.client.Always(electiontest.Fault{})
+		first.client.HoldWatches(false)
+		time.Sleep(moment)
+		first.mustEnd(0, election.Deposed)
+		if n := len(store.Others()); n != 2 {
+			t.Errorf("%d objects, want one for each process that lives", n)
+		}
+		time.Sleep(long)
+		if again := second.mustLead(); again.Token() != after.Token() {
+			t.Errorf("the lease has changed hands: %v, then %v", after.Token(), again.Token())
+		}
+		second.stop()
+		first.mustLead()
+		first.stop()
+	})
+}
+
+// On a Kubernetes cluster the garbage collector deletes the Lease with the Pod that owns it.
+func TestAnOwnerOfOnesOwnNeedsNoOtherObject(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := electiontest.NewStore(leaseName)
+		pod := metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "web-0", UID: types.UID("pod-uid")}
+		owned := func(cfg *election.Config) { cfg.Mode, cfg.Owner = election.ModeForLife, &pod }
+		first := start(t, store, nil, owned)
+		before := first.mustLead()
+		if owner := ownerOf(t, store); owner.UID != pod.UID || len(store.Others()) != 0 {
+			t.Errorf("owner %+v, other objects %q", owner, store.Others())
+		}
+		second := start(t, store, nil, owned)
+		time.Sleep(long)
+		first.client.HoldWatches(true)
+		store.Delete()
+		after := second.mustLead()
+		if after.Epoch() != before.Epoch()+1 || after.Takeover().Trigger != election.TriggerDeletion {
+			t.Errorf("epoch %d after %d, by %s", after.Epoch(), before.Epoch(), after.Takeover().Trigger)
+		}
+		first.client.HoldWatches(false)
+		time.Sleep(moment)
+		first.mustEnd(0, election.Deposed)
+		second.stop()
+		first.stop()
+	})
+}
+
+func TestOwnersThatOthersGaveTheLeaseStay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := electiontest.NewStore(leaseName)
+		theirs := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "app", UID: "app-uid"}
+		store.Edit(func(lease *coordinationv1.Lease) { lease.OwnerReferences = []metav1.OwnerReference{theirs} })
+		r := start(t, store, nil, forLife)
+		r.mustLead()
+		if owners := store.Lease().OwnerReferences; len(owners) != 2 || owners[0].UID != theirs.UID {
+			t.Errorf("owners in the term: %+v", owners)
+		}
+		r.stop()
+		if owner := ownerOf(t, store); owner.UID != theirs.UID {
+			t.Errorf("owner after the term: %+v", owner)
+		}
+	})
+}
+
+// A refused connection is strong evidence, and an operator who chose this mode wants proof.
+func TestALeaderForLifeThatIsNotHeardIsWaitedForAndAnOperatorIsTold(t *testing.T) {
+	for name, sign := range map[string]election.Sign{"refused": election.Dead, "silent": election.Silent} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				network, told := newNetwork(), &noticed{}
+				of := func(peer *peer) func(*election.Config) {
+					return func(cfg *election.Config) {
+						seen(peer, election.DetectCrash, true)(cfg)
+						cfg.Mode, cfg.ForgetCommand = election.ModeForLife, "regent forget-replica"
+					}
+				}
+				store := electiontest.NewStore(leaseName)
+				a, b := network.join("a"), network.join("b")
+				first := start(t, store, nil, of(a))
+				leads := first.mustLead()
+				second := start(t, store, nil, of(b), told.on)
+				time.Sleep(long)
+				if messages := told.of(election.Unaccounted); len(messages) != 0 {
+					t.Errorf("told while it is heard: %q", messages)
+				}
+				a.seem(sign)
+				time.Sleep(lease - time.Second)
+				if messages := told.of(election.Unaccounted); len(messages) != 0 {
+					t.Errorf("told before a lease duration has passed: %q", messages)
+				}
+				time.Sleep(2 * time.Second)
+				if messages := told.of(election.Unaccounted); len(messages) != 1 || !strings.HasSuffix(messages[0], "regent forget-replica a") {
+					t.Errorf("an operator reads %q", messages)
+				}
+				if got := metric(t, "regent_election_leader_unaccounted"); got != 1 {
+					t.Errorf("the metric is %v", got)
+				}
+				time.Sleep(long)
+				if messages := told.of(election.Unaccounted); len(messages) != 1 {
+					t.Errorf("told %d times", len(messages))
+				}
+				a.seem(election.Alive)
+				time.Sleep(moment)
+				if got := metric(t, "regent_election_leader_unaccounted"); got != 0 {
+					t.Errorf("the metric is %v when it is heard again", got)
+				}
+				if again := first.mustLead(); again.Token() != leads.Token() {
+					t.Errorf("leads in term %v, began in %v", again.Token(), leads.Token())
+				}
+				second.stop()
+				first.stop()
+			})
+		})
+	}
+}
+
+func TestWorkThatDoesNotStopKeepsALeaseForLife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := electiontest.NewStore(leaseName)
+		release := make(chan struct{})
+		first := start(t, store, func(context.Context, election.Term) error { <-release; return nil }, forLife)
+		first.mustLead()
+		second := start(t, store, nil, forLife)
+		time.Sleep(moment)
+		if _, err := first.elector.StepDown("test", ""); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(long)
+		if _, other := second.leading(); other {
+			t.Fatal("two lead")
+		}
+		close(release)
+		second.mustLead()
+		first.stop()
+		second.stop()
+	})
+}
+
+func TestAProcessWhoseObjectCannotBeMadeWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := electiontest.NewStore(leaseName)
+		r := start(t, store, nil, forLife, func(cfg *election.Config) {
+			client := cfg.Client.(*electiontest.Client)
+			for range 100 {
+				client.Next(electiontest.Create, electiontest.Fault{Err: errRefused})
+			}
+		})
+		time.Sleep(time.Minute)
+		if _, leads := r.leading(); leads {
+			t.Error("leads for life without anything that stands for its life")
+		}
+		if n, most := r.client.Count(electiontest.Create), int(time.Minute/retry)+10; n > most {
+			t.Errorf("%d attempts in a minute, want %d at most", n, most)
+		}
+		time.Sleep(100 * retry)
+		r.mustLead()
+		r.stop()
+	})
+}

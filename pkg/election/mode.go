@@ -1,0 +1,54 @@
+package election
+
+import (
+	"slices"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Mode says what it takes to keep the lease. The Lease names its holder's, and keeps it when it is free.
+type Mode string
+
+const (
+	// ModeLease: the holder renews, and is succeeded when its lease has expired, or earlier by Config.Detection.
+	ModeLease Mode = "lease"
+	// ModeForLife: the holder holds until it gives up, is known to be dead, or its owner object is deleted: see Config.Owner.
+	// No time runs against it. Whether a process on another machine is dead, nobody can know: it is waited for.
+	ModeForLife Mode = "for-life"
+)
+
+// Modes are the values of --leader-election-mode.
+var Modes = []Mode{ModeLease, ModeForLife}
+
+// modeOf is the mode in which the Lease is held, or was held last; empty if it says nothing of that. A holder that says
+// nothing renews, as everyone's electors do.
+func modeOf(lease *coordinationv1.Lease) Mode {
+	switch p, said := saidPresence(lease); {
+	case !said && holderOf(lease) == "":
+		return ""
+	case p.ElectionMode == "": // a stock elector, or a version that knew one mode only
+		return ModeLease
+	default:
+		return p.ElectionMode
+	}
+}
+
+// ownerOf is the uid of the object that the election itself made the Lease's owner, empty if there is none. That stands
+// whoever holds the Lease now.
+func ownerOf(lease *coordinationv1.Lease) types.UID {
+	if p := rawPresence(lease); p != nil {
+		return p.Owner
+	}
+	return ""
+}
+
+// disown takes that owner off. Owners that others have given the Lease stay.
+func disown(lease *coordinationv1.Lease) {
+	for i, owner := range lease.OwnerReferences {
+		if owner.UID == ownerOf(lease) {
+			lease.OwnerReferences = slices.Delete(slices.Clone(lease.OwnerReferences), i, i+1)
+			return
+		}
+	}
+}

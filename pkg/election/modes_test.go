@@ -1,0 +1,185 @@
+package election_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/election/electiontest"
+)
+
+// eachChangeOfMode calls test for each pair of different modes.
+func eachChangeOfMode(t *testing.T, test func(t *testing.T, from, to election.Mode)) {
+	for _, from := range election.Modes {
+		for _, to := range election.Modes {
+			if from != to {
+				t.Run(fmt.Sprintf("%s to %s", from, to), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) { test(t, from, to) })
+				})
+			}
+		}
+	}
+}
+
+// modeOn is the mode that the Lease names.
+func modeOn(store *electiontest.Store) election.Mode {
+	for _, mode := range election.Modes {
+		if strings.Contains(store.Lease().Annotations["regent.dev/presence"], fmt.Sprintf(`"electionMode":%q`, mode)) {
+			return mode
+		}
+	}
+	return ""
+}
+
+func TestAReplicaOfAnotherModeStandsByWhileOneOfTheLeasesModeLives(t *testing.T) {
+	eachChangeOfMode(t, func(t *testing.T, from, to election.Mode) {
+		store, told := electiontest.NewStore(leaseName), &noticed{}
+		old1 := start(t, store, nil, inMode(from))
+		old1.mustLead()
+		old2 := start(t, store, nil, inMode(from))
+		newer := start(t, store, nil, inMode(to), told.on)
+		time.Sleep(2 * lease)
+		if messages := told.of(election.OtherMode); len(messages) != 1 || !strings.Contains(messages[0], string(from)) || !strings.Contains(messages[0], string(to)) {
+			t.Errorf("it says %q, want both modes, once", messages)
+		}
+		if got := metric(t, "regent_election_other_mode"); got != 1 {
+			t.Errorf("the metric is %v", got)
+		}
+		for range 5 {
+			old1.stop()
+			old2.mustLead()
+			old1, old2 = old2, start(t, store, nil, inMode(from))
+			time.Sleep(lease)
+		}
+		if _, err := old1.elector.StepDown("test", ""); err != nil {
+			t.Fatal(err)
+		}
+		old2.mustLead()
+		if terms := newer.all(); len(terms) != 0 {
+			t.Errorf("led while replicas of the Lease's mode could: %v", terms)
+		}
+		if mode := modeOn(store); mode != from {
+			t.Errorf("the Lease names mode %q, want %q", mode, from)
+		}
+		newer.stop()
+		old1.stop()
+		old2.stop()
+	})
+}
+
+func TestTheModeIsChangedWhenNobodyOfTheLeasesModeIsLeft(t *testing.T) {
+	for name, end := range map[string]func(*electiontest.Store, *replica){
+		"stopped":      func(_ *electiontest.Store, r *replica) { r.stop() },
+		"stepped down": func(_ *electiontest.Store, r *replica) { _, _ = r.elector.StepDown("test", ""); r.stop() },
+		"not heard from": func(store *electiontest.Store, r *replica) {
+			r.client.Always(electiontest.Fault{Hang: true})
+			r.client.HoldWatches(true)
+			forget(store)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachChangeOfMode(t, func(t *testing.T, from, to election.Mode) {
+				store := electiontest.NewStore(leaseName)
+				last := start(t, store, nil, inMode(from))
+				before := last.mustLead()
+				newer1, newer2 := start(t, store, nil, inMode(to)), start(t, store, nil, inMode(to))
+				time.Sleep(2 * lease)
+				end(store, last)
+				time.Sleep(lease + 2*retry + moment)
+				_, leads1 := newer1.leading()
+				_, leads2 := newer2.leading()
+				if leads1 == leads2 {
+					t.Fatalf("of two replicas of the new mode, they lead: %v, %v", leads1, leads2)
+				}
+				if mode := modeOn(store); mode != to {
+					t.Errorf("the Lease names mode %q, want %q", mode, to)
+				}
+				if epoch := store.History()[len(store.History())-1].Epoch(); epoch != before.Epoch()+1 {
+					t.Errorf("epoch %d after %d", epoch, before.Epoch())
+				}
+				last.client.Always(electiontest.Fault{})
+				last.client.HoldWatches(false)
+				newer1.stop()
+				time.Sleep(2 * lease)
+				if _, leads := newer2.leading(); !leads {
+					t.Error("the second replica of the new mode does not lead")
+				}
+				newer2.stop()
+				if name == "not heard from" {
+					last.stop()
+				}
+			})
+		})
+	}
+}
+
+// forget deletes the object that stands for the holder's life, if the lease is held for life.
+func forget(store *electiontest.Store) {
+	if lease := store.Lease(); lease != nil {
+		for _, owner := range lease.OwnerReferences {
+			store.Of(owner.Name).Delete()
+		}
+	}
+}
+
+// A rolling change of the mode: never two leaders, and none only for as long as the change itself waits for the old mode.
+func TestAReplicaAfterTheOtherIsRestartedInAnotherMode(t *testing.T) {
+	eachChangeOfMode(t, func(t *testing.T, from, to election.Mode) {
+		store := electiontest.NewStore(leaseName)
+		var all []*replica
+		for range 3 {
+			all = append(all, start(t, store, nil, inMode(from)))
+			time.Sleep(moment)
+		}
+		for i, r := range all {
+			r.stop()
+			time.Sleep(moment)
+			all[i] = start(t, store, nil, inMode(to))
+			time.Sleep(3 * retry)
+			leaders := 0
+			for _, r := range all {
+				if _, leads := r.leading(); leads {
+					leaders++
+				}
+			}
+			if leaders != 1 {
+				t.Fatalf("%d lead after %d of 3 were restarted", leaders, i+1)
+			}
+			want := from
+			if i == len(all)-1 {
+				want = to
+			}
+			if mode := modeOn(store); mode != want {
+				t.Errorf("the Lease names mode %q after %d of 3 were restarted, want %q", mode, i+1, want)
+			}
+		}
+		for _, r := range all {
+			r.stop()
+		}
+	})
+}
+
+// Whoever knows no modes, as stock electors do, leaves a Lease that names none, or another's.
+func TestALeaseOfAStrangerIsHeldByRenewing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := electiontest.NewStore(leaseName)
+		r := start(t, store, nil, forLife)
+		r.mustLead()
+		store.Take("stranger", lease)
+		time.Sleep(moment)
+		r.mustEnd(0, election.Deposed)
+		time.Sleep(lease - time.Second)
+		if _, leads := r.leading(); leads {
+			t.Fatal("took a lease that has not expired")
+		}
+		time.Sleep(time.Second + 2*retry + moment)
+		r.mustLead()
+		if n := len(store.Lease().OwnerReferences); n != 1 {
+			t.Errorf("%d owners", n)
+		}
+		r.stop()
+	})
+}
