@@ -103,8 +103,8 @@ func (p *peer) Follow(ctx context.Context, leader election.Contact, f election.F
 		news := election.News{Sign: other.sign, Since: other.since, Said: other.said}
 		changed := other.changed
 		other.mu.Unlock()
-		if answered = answered || news.Sign == election.Alive; !answered {
-			news = election.News{} // who never answered may be anybody
+		if answered = answered || news.Sign == election.Alive; news.Sign == election.Dead && !answered {
+			news = election.News{} // who refuses and never answered may be anybody
 		}
 		f.Report(news)
 		if news.Sign == election.Alive && news.Said.Condition == election.Troubled && f.Reads(ctx, news.Said.Holder) {

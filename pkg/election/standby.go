@@ -24,7 +24,7 @@ func (e *Elector) standBy(ctx context.Context) (observation, verdict, error) {
 		var born <-chan struct{}
 		holder := presenceOf(seen.lease)
 		if seen.known() && !swept {
-			e.replica.sweep(holder)
+			e.sweep(ctx, holder)
 			swept = true
 		}
 		news, heard := e.peer.latest(holder.Contact)
@@ -77,6 +77,19 @@ func (e *Elector) standBy(ctx context.Context) (observation, verdict, error) {
 		}
 		timer.Stop()
 	}
+}
+
+// sweep takes away what dead processes of this machine have left, but that of the holder.
+func (e *Elector) sweep(ctx context.Context, holder presence) {
+	if e.life != nil {
+		ctx, cancel := context.WithTimeout(ctx, e.cfg.requestTimeout())
+		defer cancel()
+		if err := e.sweepLives(ctx, holder); err != nil {
+			klog.FromContext(ctx).V(2).Info("Could not delete what stands for the lives of dead processes: the next standby of this machine tries", "err", err)
+			return
+		}
+	}
+	e.replica.sweep(holder)
 }
 
 // rests reports whether the rest after this process's last term counts: that term is still the last, or the last one ended
@@ -177,7 +190,7 @@ func (e *Elector) clearOwn(ctx context.Context) {
 
 // earlier is the earlier of two times, of which zero is never.
 func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || b.Before(a) {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
 	}
 	return a

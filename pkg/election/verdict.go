@@ -64,6 +64,9 @@ func judge(seen observation, now time.Time, fallback time.Duration, k knowledge)
 	case k.mine:
 		return verdict{action: clear, reason: "the holder is this process, in no term"}
 	case k.dead:
+		if k.news.Sign == Dead {
+			now = k.news.Since
+		}
 		return verdict{action: win, trigger: TriggerDeath, symptom: now, reason: fmt.Sprintf("the process of holder %q is dead", holder)}
 	case k.news.Said == Statement{Holder: holder, Condition: Over}:
 		return verdict{action: win, trigger: TriggerStepAside, symptom: seen.since, reason: fmt.Sprintf("holder %q says that its term is over", holder)}

@@ -208,6 +208,7 @@ func (r *run) startElection() error {
 	cfg.Fenced = r.cfg.Fencing != FencingWarn
 	cfg.Notify = r.recorder.notify
 	cfg.Replica = r.name
+	cfg.ForgetCommand = forgetCommand
 	probe, err := r.newProbe(cfg)
 	if err != nil {
 		return err

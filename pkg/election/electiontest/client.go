@@ -103,9 +103,14 @@ func (c *Client) Count(r Request) int {
 // Wait returns when no delayed write is under way any more.
 func (c *Client) Wait() { c.late.Wait() }
 
-// List reads the Lease that the options select by its name.
+// List reads the Lease that the options select by its name, or all if they select none.
 func (c *Client) List(ctx context.Context, opts metav1.ListOptions) (*coordinationv1.LeaseList, error) {
-	return do(ctx, c, List, func() (*coordinationv1.LeaseList, error) { return c.store.selected(opts).list(), nil })
+	return do(ctx, c, List, func() (*coordinationv1.LeaseList, error) {
+		if opts.FieldSelector == "" {
+			return c.store.listAll(), nil
+		}
+		return c.store.selected(opts).list(), nil
+	})
 }
 
 // Create creates a Lease.

@@ -244,6 +244,15 @@ func (s *Store) list() *coordinationv1.LeaseList {
 	return list
 }
 
+// listAll reads all Leases of the namespace.
+func (s *Store) listAll() *coordinationv1.LeaseList {
+	list := s.list()
+	for _, name := range s.Others() {
+		list.Items = append(list.Items, s.Of(name).list().Items...)
+	}
+	return list
+}
+
 // after returns the first change after revision; none if there is none yet, then grown is closed at the next.
 func (s *Store) after(revision int64) (change *Change, grown <-chan struct{}) {
 	s.mu.Lock()
