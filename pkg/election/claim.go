@@ -64,6 +64,7 @@ func enter(ctx context.Context, cfg Config, l *lock) (*elected, error) {
 			LeaseDuration: leaseDuration,
 			RenewDeadline: renewDeadline,
 			RetryPeriod:   cfg.RetryPeriod,
+			Coordinated:   l.named,
 			// Neither callback tells enough: the first is never joined, the second also comes when nothing was
 			// acquired. The lock knows both moments.
 			Callbacks: leaderelection.LeaderCallbacks{
@@ -86,7 +87,7 @@ func enter(ctx context.Context, cfg Config, l *lock) (*elected, error) {
 }
 
 func (e *elected) term() Term {
-	return Term{token: e.lock.token(), failedParts: strings.Join(presenceOf(e.lock.basis.lease).FailedParts, partsSeparator), takeover: e.lock.takeover}
+	return Term{token: e.lock.token(), failedParts: strings.Join(predecessorOf(e.lock.basis.lease).FailedParts, partsSeparator), takeover: e.lock.takeover}
 }
 
 // judge ends the term when the Lease shows another, and when what is left of the lease is needed for the drain: with
@@ -102,6 +103,9 @@ func (e *elected) judge(seen observation, now time.Time) (time.Time, error) {
 	}
 	if e.lock.forLife() {
 		return time.Time{}, nil
+	}
+	if preferred := preferredOf(seen.lease); preferred != "" && preferred != e.lock.identity && !e.lock.pin.precedes(seen.lease) {
+		return time.Time{}, because(StepDown, "%w", &request{reason: "candidate " + preferred + " is preferred"})
 	}
 	sent, _ := e.lock.renewed()
 	due := sent.Add(e.cfg.usable())

@@ -27,6 +27,11 @@ type Config struct {
 	// Mode is what it takes to keep the lease; empty stands for ModeLease. A replica whose mode is not the Lease's stands by
 	// until nobody of that mode takes a lease that is free: see docs/ELECTION.md.
 	Mode Mode
+	// Candidates reaches the LeaseCandidates of the Lease's namespace, BinaryVersion and EmulationVersion are this process's, as
+	// semantic versions: for ModeCoordinated. Something must elect: leasecandidate on a shard, kube-apiserver on a Kubernetes
+	// cluster that has the feature CoordinatedLeaderElection.
+	Candidates                      CandidateClient
+	BinaryVersion, EmulationVersion string
 	// Owner is the object that stands for this process's life, in the Lease's namespace, for ModeForLife: its deletion says
 	// that the process is dead. On a Kubernetes cluster that is its Pod, and the garbage collector deletes the Lease with it.
 	// Nil: the elector makes a Lease named replica-<uuid>, watched by the others, and deletes it at the end of Run.
@@ -95,7 +100,7 @@ func (c Config) EffectiveDrainTimeout() time.Duration {
 // the release, whose last attempt may begin just before its own bound, and the look for what else to clear. Who ends
 // Run's context keeps Client's server alive that long.
 func (c Config) EndTimeout() time.Duration {
-	return c.EffectiveDrainTimeout() + c.releaseTimeout() + 3*c.requestTimeout()
+	return c.EffectiveDrainTimeout() + c.releaseTimeout() + 4*c.requestTimeout()
 }
 
 // Validate reports every fault of what flags can set, in words that name the flag. Timings are checked without

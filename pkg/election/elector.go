@@ -58,12 +58,16 @@ type Elector struct {
 	// Made by Run, at its beginning, for as long as it lasts: what was known of others is old when it is called again.
 	follower *follower
 	peer     *peer
-	life     *life // nil, if this process's terms are not for life, or what they hang on is others' business
+	// candidacy nominates this process in mode coordinated; nil otherwise.
+	candidacy *candidacy
+	life      *life // nil, if this process's terms are not for life, or what they hang on is others' business
 
 	// Owned by Run's goroutine.
 	state   state
 	pace    pace
 	waiting waiting
+	// candidate is the identity under which this process stands, in mode coordinated, and in its term; empty otherwise.
+	candidate string
 	// unsure is set while a write of ours may have been committed without our knowing.
 	unsure bool
 	// last is the term that ended last: who held the lease in it, and why it ended.
@@ -91,6 +95,11 @@ func New(cfg Config) (*Elector, error) {
 		cfg.Mode = ModeLease
 	}
 	switch {
+	case cfg.Mode == ModeCoordinated && cfg.Enabled:
+		if err := checkCandidate(cfg); err != nil {
+			return nil, err
+		}
+		cfg.Owner = nil
 	case cfg.Mode != ModeForLife:
 		cfg.Owner = nil
 	case cfg.Owner != nil && (cfg.Owner.UID == "" || cfg.Owner.Name == "" || cfg.Owner.Kind == "" || cfg.Owner.APIVersion == ""):
@@ -116,7 +125,7 @@ func New(cfg Config) (*Elector, error) {
 	e := &Elector{
 		cfg:        cfg,
 		api:        leaseAPI{client: cfg.Client, cluster: cfg.Cluster, namespace: cfg.Namespace, name: cfg.Name, timeout: cfg.requestTimeout()},
-		identities: &identities{hostname: cfg.Hostname},
+		identities: newIdentities(cfg.Hostname, cfg.Mode),
 		replica:    replica,
 		born:       time.Now(),
 	}
@@ -244,6 +253,11 @@ func (e *Elector) start(ctx context.Context) (stop func()) {
 	if e.cfg.Enabled {
 		followers.Go(func() { e.followOwner(ctx) })
 	}
+	e.candidacy = nil
+	if e.cfg.Enabled && e.cfg.Mode == ModeCoordinated {
+		e.candidacy = newCandidacy(e.cfg)
+		followers.Go(func() { e.candidacy.run(ctx) })
+	}
 	e.life = nil
 	if e.cfg.Enabled && e.cfg.Mode == ModeForLife && e.cfg.Owner == nil {
 		e.life = e.newLife()
@@ -264,8 +278,11 @@ func (e *Elector) campaign(ctx context.Context, seen observation, why verdict) (
 	if !e.cfg.Enabled {
 		return unelected{fallback: e.cfg.LeaseDuration}, nil
 	}
-	identity := e.identities.next()
-	before := presenceOf(seen.lease)
+	identity := e.candidate
+	if identity == "" {
+		identity = e.identities.next()
+	}
+	before := predecessorOf(seen.lease)
 	presence := e.presence(identity)
 	presence.LastStepDown = before.LastStepDown // that of the last holder who gave up stays
 	presence.Suspicions = nextSuspicions(before.Suspicions, why.decided.Sub(seen.termSince), why.trigger)
@@ -284,6 +301,7 @@ func (e *Elector) campaign(ctx context.Context, seen observation, why verdict) (
 		basis:    seen,
 		presence: presence,
 		owner:    owner,
+		named:    e.candidacy != nil,
 		takeover: Takeover{Trigger: why.trigger, Symptom: why.symptom, Decided: why.decided},
 		fresh:    e.cfg.RetryPeriod / 2,
 		view:     e.view,
@@ -339,6 +357,7 @@ func (e *Elector) serve(ctx context.Context, c claim, reason string, lead LeadFu
 	ended := time.Now()
 	w.end(cause)
 	e.becomeDraining(termCtx, term, cause)
+	e.withdraw()
 	if drain := e.cfg.EffectiveDrainTimeout(); !w.join(drain) {
 		c.stop()
 		e.becomeQuarantined(termCtx, drain)
@@ -352,6 +371,7 @@ func (e *Elector) serve(ctx context.Context, c claim, reason string, lead LeadFu
 	if causeOf(cause) == RenewDeadline { // the release will hardly arrive
 		e.say(term, Over)
 	}
+	e.waitWithdrawn()
 	e.release(termCtx, c, cause)
 	e.pace.termEnded(cause, ended.Sub(began), time.Now())
 	e.becomeStandby()

@@ -68,8 +68,12 @@ func start(t *testing.T, store *electiontest.Store, work election.LeadFunc, chan
 	t.Helper()
 	r := &replica{t: t, client: store.Client(), result: make(chan error, 1)}
 	cfg := newConfig(r.client)
+	cfg.Candidates, cfg.BinaryVersion, cfg.EmulationVersion = r.client.Candidates(), "1.0.0", "1.0.0"
 	for _, c := range change {
 		c(&cfg)
+	}
+	if cfg.Mode == election.ModeCoordinated {
+		go store.Elect(t.Context())
 	}
 	elector, err := election.New(cfg)
 	if err != nil {

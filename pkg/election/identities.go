@@ -2,6 +2,7 @@ package election
 
 import (
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/google/uuid"
@@ -14,6 +15,8 @@ const remembered = 64
 // identities makes the holder identities of this process, a new one for every attempt to acquire, and knows them again.
 type identities struct {
 	hostname string
+	// separator comes before the uuid.
+	separator string
 
 	mu     sync.Mutex
 	recent []string // oldest first
@@ -21,7 +24,7 @@ type identities struct {
 
 // next returns an identity that was never used before.
 func (i *identities) next() string {
-	identity := i.hostname + "_" + uuid.NewString()
+	identity := i.hostname + i.separator + uuid.NewString()
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if len(i.recent) == remembered {
@@ -37,3 +40,24 @@ func (i *identities) ours(identity string) bool {
 	defer i.mu.Unlock()
 	return slices.Contains(i.recent, identity)
 }
+
+// newIdentities makes identities of this process for a mode. In mode coordinated they are names of objects.
+func newIdentities(hostname string, mode Mode) *identities {
+	if mode != ModeCoordinated {
+		return &identities{hostname: hostname, separator: "_"}
+	}
+	name := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(hostname))
+	name = strings.Trim(name[:min(len(name), longestHostname)], "-")
+	if name == "" {
+		name = "replica"
+	}
+	return &identities{hostname: name, separator: "-"}
+}
+
+// longestHostname is what identities of mode coordinated have of a hostname, in bytes.
+const longestHostname = 63

@@ -40,6 +40,7 @@ type lock struct {
 	takeover Takeover               // how that comes about
 	fresh    time.Duration          // how long a lease needs no renewal
 	owner    *metav1.OwnerReference // the Lease's in this term, for life; nil otherwise
+	named    bool                   // the basis names this entry already: in mode coordinated
 	view     *view
 	logger   klog.Logger
 	giveUp   context.CancelFunc // makes RunOrDie return after a failed attempt
@@ -73,11 +74,15 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	switch {
 	case err != nil:
 		return nil, nil, err
+	case held != nil && l.named: // client-go asks before each renewal
+		return record(held)
 	case held != nil:
 		if held, err = l.reread(ctx); err != nil {
 			return nil, nil, err
 		}
 		return record(held)
+	case l.named:
+		return record(l.basis.lease)
 	case l.basis.lease == nil:
 		return nil, nil, apierrors.NewNotFound(coordinationv1.Resource("leases"), l.api.name)
 	default:
@@ -124,6 +129,9 @@ func (l *lock) acquire(ctx context.Context, lease *coordinationv1.Lease, ler res
 	}
 	lease = lease.DeepCopy()
 	lease.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(&ler)
+	if l.named {
+		epoch = ptr.Deref(l.basis.lease.Spec.LeaseTransitions, 0) // raised by whoever named it
+	}
 	lease.Spec.LeaseTransitions = ptr.To(epoch)
 	disown(lease)
 	if l.forLife() {
@@ -239,7 +247,7 @@ func (l *lock) adopt(lease *coordinationv1.Lease, sent time.Time) {
 // It may be tried again until ctx ends: that a release was lost on its way shows in the next read.
 func (l *lock) release(ctx context.Context, how ending) error {
 	how.lasted = time.Since(l.takeover.Acquired)
-	for {
+	for first := true; ; first = false {
 		held, cause := l.held()
 		if errors.Is(cause, Deposed) {
 			return nil
@@ -252,7 +260,9 @@ func (l *lock) release(ctx context.Context, how ending) error {
 		case fence.IsFenced(err):
 			return nil // as below
 		}
-		sleep(ctx, retryRelease)
+		if !first || !apierrors.IsConflict(err) { // a conflict: the Lease was edited
+			sleep(ctx, retryRelease)
+		}
 		if ctx.Err() != nil {
 			return fmt.Errorf("release the lease: %w", err)
 		}

@@ -13,18 +13,23 @@ type Mode string
 const (
 	// ModeLease: the holder renews, and is succeeded when its lease has expired, or earlier by Config.Detection.
 	ModeLease Mode = "lease"
+	// ModeCoordinated: as ModeLease, but whoever holds the lease was named by an electing controller, from the LeaseCandidates
+	// of the processes that live: the one of the oldest version, so that a roll changes the version once (KEP-4355).
+	ModeCoordinated Mode = "coordinated"
 	// ModeForLife: the holder holds until it gives up, is known to be dead, or its owner object is deleted: see Config.Owner.
 	// No time runs against it. Whether a process on another machine is dead, nobody can know: it is waited for.
 	ModeForLife Mode = "for-life"
 )
 
 // Modes are the values of --leader-election-mode.
-var Modes = []Mode{ModeLease, ModeForLife}
+var Modes = []Mode{ModeLease, ModeCoordinated, ModeForLife}
 
 // modeOf is the mode in which the Lease is held, or was held last; empty if it says nothing of that. A holder that says
 // nothing renews, as everyone's electors do.
 func modeOf(lease *coordinationv1.Lease) Mode {
 	switch p, said := saidPresence(lease); {
+	case lease != nil && lease.Spec.Strategy != nil:
+		return ModeCoordinated
 	case !said && holderOf(lease) == "":
 		return ""
 	case p.ElectionMode == "": // a stock elector, or a version that knew one mode only

@@ -11,6 +11,9 @@ import (
 	"github.com/regent-project/regent/pkg/election/electiontest"
 )
 
+// patience is how much longer a lease of mode coordinated is left to its candidates.
+const patience = 5 * time.Second
+
 // eachChangeOfMode calls test for each pair of different modes.
 func eachChangeOfMode(t *testing.T, test func(t *testing.T, from, to election.Mode)) {
 	for _, from := range election.Modes {
@@ -88,7 +91,7 @@ func TestTheModeIsChangedWhenNobodyOfTheLeasesModeIsLeft(t *testing.T) {
 				newer1, newer2 := start(t, store, nil, inMode(to)), start(t, store, nil, inMode(to))
 				time.Sleep(2 * lease)
 				end(store, last)
-				time.Sleep(lease + 2*retry + moment)
+				time.Sleep(lease + 2*retry + patience + moment)
 				_, leads1 := newer1.leading()
 				_, leads2 := newer2.leading()
 				if leads1 == leads2 {
@@ -97,7 +100,7 @@ func TestTheModeIsChangedWhenNobodyOfTheLeasesModeIsLeft(t *testing.T) {
 				if mode := modeOn(store); mode != to {
 					t.Errorf("the Lease names mode %q, want %q", mode, to)
 				}
-				if epoch := store.History()[len(store.History())-1].Epoch(); epoch != before.Epoch()+1 {
+				if epoch := store.History()[len(store.History())-1].Epoch(); epoch <= before.Epoch() { // of two candidates the second may be the better one
 					t.Errorf("epoch %d after %d", epoch, before.Epoch())
 				}
 				last.client.Always(electiontest.Fault{})
@@ -138,7 +141,7 @@ func TestAReplicaAfterTheOtherIsRestartedInAnotherMode(t *testing.T) {
 			r.stop()
 			time.Sleep(moment)
 			all[i] = start(t, store, nil, inMode(to))
-			time.Sleep(3 * retry)
+			time.Sleep(3*retry + patience)
 			leaders := 0
 			for _, r := range all {
 				if _, leads := r.leading(); leads {

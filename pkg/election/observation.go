@@ -100,6 +100,14 @@ func holderOf(lease *coordinationv1.Lease) string {
 	return ptr.Deref(lease.Spec.HolderIdentity, "")
 }
 
+// preferredOf is who should hold the lease instead of its holder, by the electing controller of mode coordinated.
+func preferredOf(lease *coordinationv1.Lease) string {
+	if lease == nil || lease.Spec.Strategy == nil {
+		return ""
+	}
+	return ptr.Deref(lease.Spec.PreferredHolder, "")
+}
+
 func epochOf(lease *coordinationv1.Lease) int64 {
 	if lease == nil {
 		return 0

@@ -65,6 +65,14 @@ func saidPresence(lease *coordinationv1.Lease) (_ presence, said bool) {
 	return *p, true
 }
 
+// predecessorOf is what the last holder left on a Lease that is free, also when a candidate was named since who has not written.
+func predecessorOf(lease *coordinationv1.Lease) presence {
+	if p := rawPresence(lease); p != nil && (p.Holder == "" && lease.Spec.Strategy != nil || p.Holder == holderOf(lease)) {
+		return *p
+	}
+	return presence{}
+}
+
 // rawPresence is the presence on lease, whomever it belongs to; nil if there is none.
 func rawPresence(lease *coordinationv1.Lease) *presence {
 	if lease == nil {

@@ -105,7 +105,7 @@ func TestStartersRemoveDeadProcessesFilesButTheHolders(t *testing.T) {
 }
 
 func TestALoneReplicaThatRestartsDoesNotWaitForItsDeadPredecessor(t *testing.T) {
-	for _, mode := range Modes {
+	for _, mode := range []Mode{ModeLease, ModeForLife} {
 		t.Run(string(mode), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { restartsAfterDeath(t, mode) })
 		})

@@ -14,6 +14,9 @@ func (e *Elector) standBy(ctx context.Context) (observation, verdict, error) {
 	e.stands.Store(true)
 	defer e.stands.Store(false)
 	swept := false
+	if e.candidacy != nil {
+		e.candidate = e.identities.next()
+	}
 	var winnable verdict // the first that said so, of what is to be won now
 	for {
 		if ctx.Err() != nil {
@@ -29,7 +32,7 @@ func (e *Elector) standBy(ctx context.Context) (observation, verdict, error) {
 		}
 		news, heard := e.peer.latest(holder.Contact)
 		v := judge(seen, now, e.cfg.LeaseDuration, knowledge{
-			mine: e.identities.ours(seen.holder()), dead: e.replica.knowsDead(holder),
+			candidate: e.candidate, mine: e.identities.ours(seen.holder()), dead: e.replica.knowsDead(holder),
 			news: news, fenced: e.cfg.Fenced && holder.Mode == modeFenced,
 			suspect: e.cfg.Detection == DetectSuspect, suspicions: holder.Suspicions,
 			orphaned: e.peer.isDeleted(ownerOf(seen.lease)),
@@ -40,6 +43,9 @@ func (e *Elector) standBy(ctx context.Context) (observation, verdict, error) {
 			winnable, winnable.decided = v, now
 		}
 		e.standsByOther(ctx, seen)
+		if e.candidacy != nil && v.trigger != TriggerElected {
+			v = e.nominate(seen, holder, v, winnable.decided, now)
+		}
 		again := v.until
 		if v.action == wait {
 			if e.replica.neighbour(holder) { // its death shows on this machine, not on the Lease
@@ -50,7 +56,7 @@ func (e *Elector) standBy(ctx context.Context) (observation, verdict, error) {
 			}
 		} else {
 			again = e.pace.earliest(v.action, seen.revision, e.rests(seen, holder))
-			if start := e.headStart(seen, holder, winnable.decided); v.action == win && again.Before(start) {
+			if start := e.headStart(seen, holder, winnable.decided); v.action == win && v.trigger != TriggerElected && again.Before(start) {
 				again = start
 			}
 			if v.action == win {
@@ -63,7 +69,11 @@ func (e *Elector) standBy(ctx context.Context) (observation, verdict, error) {
 					v.symptom, v.decided = winnable.symptom, winnable.decided
 					return seen, v, nil
 				}
-				e.clear(ctx, seen, v.reason)
+				if v.action == depose {
+					e.depose(ctx, seen, v, winnable.decided)
+				} else {
+					e.clear(ctx, seen, v.reason)
+				}
 				continue
 			}
 		}
@@ -103,7 +113,11 @@ func (e *Elector) rests(seen observation, last presence) bool {
 func (e *Elector) headStart(seen observation, last presence, winnable time.Time) time.Time {
 	switch {
 	case e.isOther(seen.mode):
-		return winnable.Add(modeHeadStart * e.cfg.RetryPeriod)
+		start := winnable.Add(modeHeadStart * e.cfg.RetryPeriod)
+		if seen.mode == ModeCoordinated {
+			start = start.Add(electionPatience)
+		}
+		return start
 	case last.Preferred == "" || last.Preferred == e.cfg.Replica:
 		return time.Time{}
 	default:
@@ -119,6 +133,9 @@ func (e *Elector) isOther(mode Mode) bool {
 // modeHeadStart is how many retry periods a lease that can be won is left to the replicas of its mode: one that lives takes
 // it at once, or after a retry period, if it was asked to step down itself. After that there is none, and the mode is changed.
 const modeHeadStart = 2
+
+// electionPatience is how long whoever elects waits for candidates that do not answer.
+const electionPatience = 5 * time.Second
 
 // lookAgain is after what time to look again whether a process on this machine is dead, which shows in no event: soon, if
 // contact with it has just broken off.

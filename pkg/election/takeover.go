@@ -19,12 +19,14 @@ const (
 	TriggerSuspicion Trigger = "suspicion"
 	// TriggerExpiry: the lease expired.
 	TriggerExpiry Trigger = "expiry"
+	// TriggerElected: this process was named, in mode coordinated.
+	TriggerElected Trigger = "elected"
 	// TriggerOwnerDeleted: the object was deleted that stood for the life of a holder for life.
 	TriggerOwnerDeleted Trigger = "owner-deleted"
 )
 
 // Triggers are all of them.
-var Triggers = []Trigger{TriggerNone, TriggerRelease, TriggerDeletion, TriggerDeath, TriggerStepAside, TriggerSuspicion, TriggerExpiry, TriggerOwnerDeleted}
+var Triggers = []Trigger{TriggerNone, TriggerRelease, TriggerDeletion, TriggerDeath, TriggerStepAside, TriggerSuspicion, TriggerExpiry, TriggerElected, TriggerOwnerDeleted}
 
 // Takeover tells how a term came about, on this process's clock. It is zero without leader election.
 type Takeover struct {

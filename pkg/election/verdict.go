@@ -29,10 +29,14 @@ const (
 	win
 	// clear: the holder is an identity of our own that leads no term, so nobody works under it.
 	clear
+	// depose: the holder can be succeeded, by whom another has to say.
+	depose
 )
 
 // knowledge is what a standby knows of the holder beyond the Lease.
 type knowledge struct {
+	// candidate is the identity under which this process stands, in mode coordinated; empty otherwise.
+	candidate string
 	// mine: the holder is an identity of this process.
 	mine bool
 	// dead: its process holds no lock on its file any more, on this very machine. That is proof.
@@ -61,6 +65,8 @@ func judge(seen observation, now time.Time, fallback time.Duration, k knowledge)
 		return verdict{action: win, trigger: TriggerDeletion, symptom: seen.since, reason: "the Lease was deleted"}
 	case holder == "":
 		return verdict{action: win, trigger: TriggerRelease, symptom: seen.since, reason: "nobody holds the lease"}
+	case holder == k.candidate && (preferredOf(seen.lease) == "" || preferredOf(seen.lease) == holder):
+		return verdict{action: win, trigger: TriggerElected, symptom: seen.since, reason: "this process was elected"}
 	case k.mine:
 		return verdict{action: clear, reason: "the holder is this process, in no term"}
 	case k.dead:

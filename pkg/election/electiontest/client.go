@@ -103,6 +103,11 @@ func (c *Client) Count(r Request) int {
 // Wait returns when no delayed write is under way any more.
 func (c *Client) Wait() { c.late.Wait() }
 
+// Candidates returns a client of the store's LeaseCandidates, with c's faults.
+func (c *Client) Candidates() *CandidateClient {
+	return &CandidateClient{client: c, candidates: c.store.Candidates()}
+}
+
 // List reads the Lease that the options select by its name, or all if they select none.
 func (c *Client) List(ctx context.Context, opts metav1.ListOptions) (*coordinationv1.LeaseList, error) {
 	return do(ctx, c, List, func() (*coordinationv1.LeaseList, error) {

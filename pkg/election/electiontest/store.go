@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -23,8 +24,10 @@ import (
 type Store struct {
 	name string
 
-	othersMu sync.Mutex
-	others   map[string]*Store
+	othersMu   sync.Mutex
+	others     map[string]*Store
+	candidates *Candidates
+	electing   atomic.Bool
 
 	mu       sync.Mutex
 	revision int64
@@ -75,6 +78,16 @@ func (s *Store) Of(name string) *Store {
 		s.others[name] = other
 	}
 	return other
+}
+
+// Candidates returns the LeaseCandidates of the namespace.
+func (s *Store) Candidates() *Candidates {
+	s.othersMu.Lock()
+	defer s.othersMu.Unlock()
+	if s.candidates == nil {
+		s.candidates = NewCandidates()
+	}
+	return s.candidates
 }
 
 // Others returns the names of the other Leases that exist, in order.

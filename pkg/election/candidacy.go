@@ -1,0 +1,244 @@
+package election
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+)
+
+// CandidateClient is what the elector needs of coordinationv1beta1client.LeaseCandidateInterface, for the Lease's namespace.
+type CandidateClient interface {
+	List(ctx context.Context, opts metav1.ListOptions) (*coordinationv1beta1.LeaseCandidateList, error)
+	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
+	Create(ctx context.Context, candidate *coordinationv1beta1.LeaseCandidate, opts metav1.CreateOptions) (*coordinationv1beta1.LeaseCandidate, error)
+	Update(ctx context.Context, candidate *coordinationv1beta1.LeaseCandidate, opts metav1.UpdateOptions) (*coordinationv1beta1.LeaseCandidate, error)
+	Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error
+}
+
+// candidacy keeps the LeaseCandidate that nominates this process, and answers for it: KEP-4355. client-go's NewCandidate does
+// the same for one candidate as long as a process lives; here each term has its own, whose name is the term's holder identity.
+type candidacy struct {
+	client  CandidateClient
+	spec    coordinationv1beta1.LeaseCandidateSpec
+	timeout time.Duration // of a request
+	longest time.Duration // between two attempts
+
+	mu       sync.Mutex
+	name     string // wanted; empty: none
+	changed  chan struct{}
+	standing chan struct{} // closed when no candidate of this process is left
+}
+
+func newCandidacy(cfg Config) *candidacy {
+	return &candidacy{
+		client: cfg.Candidates,
+		spec: coordinationv1beta1.LeaseCandidateSpec{
+			LeaseName: cfg.Name, BinaryVersion: cfg.BinaryVersion, EmulationVersion: cfg.EmulationVersion,
+			Strategy: coordinationv1.OldestEmulationVersion,
+		},
+		timeout: cfg.requestTimeout(), longest: cfg.RetryPeriod,
+		changed: make(chan struct{}), standing: closed(),
+	}
+}
+
+func closed() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}
+
+// checkCandidate returns what is missing for a candidate.
+func checkCandidate(cfg Config) error {
+	if cfg.Candidates == nil {
+		return errors.New("election: Config.Candidates is nil: mode coordinated needs a client for the LeaseCandidates of the Lease's namespace")
+	}
+	binary, err := version.ParseSemantic(cfg.BinaryVersion)
+	if err != nil {
+		return fmt.Errorf("election: Config.BinaryVersion %q: %w", cfg.BinaryVersion, err)
+	}
+	emulated, err := version.ParseSemantic(cfg.EmulationVersion)
+	if err != nil {
+		return fmt.Errorf("election: Config.EmulationVersion %q: %w", cfg.EmulationVersion, err)
+	}
+	if binary.LessThan(emulated) {
+		return fmt.Errorf("election: Config.EmulationVersion %s is newer than Config.BinaryVersion %s", emulated, binary)
+	}
+	return nil
+}
+
+// stand nominates this process by that name, in place of any before; empty: not at all. It does not wait for that.
+func (c *candidacy) stand(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if name != c.name {
+		c.name = name
+		close(c.changed)
+		c.changed = make(chan struct{})
+	}
+}
+
+// left is closed when no candidate of this process is left, after stand("").
+func (c *candidacy) left() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.standing
+}
+
+// run does what stand says until ctx ends, and then withdraws.
+func (c *candidacy) run(ctx context.Context) {
+	var leaving sync.WaitGroup
+	defer leaving.Wait()
+	for ctx.Err() == nil {
+		c.mu.Lock()
+		name, changed := c.name, c.changed
+		over := make(chan struct{})
+		if name != "" {
+			c.standing = over
+		}
+		c.mu.Unlock()
+		standing, end := context.WithCancel(ctx)
+		var ending sync.WaitGroup
+		ending.Go(func() {
+			select {
+			case <-changed:
+			case <-ctx.Done():
+			}
+			end()
+		})
+		if name != "" {
+			c.standAs(standing, name)
+			leaving.Go(func() {
+				defer close(over)
+				for !c.withdraw(ctx, name) && ctx.Err() == nil {
+					sleep(ctx, c.longest)
+				}
+			})
+		}
+		ending.Wait()
+	}
+}
+
+// standAs keeps the candidate of that name there until ctx ends.
+func (c *candidacy) standAs(ctx context.Context, name string) {
+	delay := shortestFollowDelay
+	for {
+		err := c.follow(ctx, name)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			delay = shortestFollowDelay
+		} else {
+			klog.FromContext(ctx).V(2).Info("Cannot stand as a candidate: trying again", "candidate", name, "after", delay, "err", err)
+		}
+		sleep(ctx, delay)
+		delay = min(2*delay, c.longest)
+	}
+}
+
+// follow creates the candidate if it is not there, and answers for it until its watch ends or it is deleted, which is no error.
+func (c *candidacy) follow(ctx context.Context, name string) error {
+	only := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
+	request, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	list, err := c.client.List(request, only)
+	if err != nil {
+		return fmt.Errorf("read the LeaseCandidate: %w", err)
+	}
+	only.ResourceVersion = list.ResourceVersion
+	if len(list.Items) == 0 {
+		created, err := c.create(ctx, name)
+		if err != nil {
+			return fmt.Errorf("create the LeaseCandidate: %w", err)
+		}
+		only.ResourceVersion = created.ResourceVersion
+	} else if err := c.answer(ctx, &list.Items[0]); err != nil {
+		return err
+	}
+	only.AllowWatchBookmarks = true
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	impatient := time.AfterFunc(c.timeout, stop)
+	events, err := c.client.Watch(watching, only)
+	if err != nil {
+		return fmt.Errorf("watch the LeaseCandidate: %w", err)
+	}
+	impatient.Stop()
+	defer stopping{events, stop}.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case event, open := <-events.ResultChan():
+			candidate, _ := event.Object.(*coordinationv1beta1.LeaseCandidate)
+			switch {
+			case !open:
+				return errors.New("the watch of the LeaseCandidate ended")
+			case event.Type == watch.Error:
+				return fmt.Errorf("watch the LeaseCandidate: %w", apierrors.FromObject(event.Object))
+			case event.Type == watch.Deleted:
+				return nil
+			case event.Type == watch.Added || event.Type == watch.Modified:
+				if err := c.answer(ctx, candidate); err != nil {
+					return err
+				}
+			}
+		}
+	}
+}
+
+func (c *candidacy) create(ctx context.Context, name string) (*coordinationv1beta1.LeaseCandidate, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.timeout)
+	defer cancel()
+	candidate := &coordinationv1beta1.LeaseCandidate{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: c.spec}
+	candidate.Spec.RenewTime = ptr.To(metav1.NowMicro())
+	return c.client.Create(ctx, candidate, metav1.CreateOptions{})
+}
+
+// answer says that this process lives, if it is asked: by a pingTime that is later than the renewTime, whatever clock that is of.
+func (c *candidacy) answer(ctx context.Context, candidate *coordinationv1beta1.LeaseCandidate) error {
+	ping, renewed := candidate.Spec.PingTime, candidate.Spec.RenewTime
+	if ping == nil || renewed != nil && !ping.After(renewed.Time) {
+		return nil
+	}
+	now := metav1.NowMicro()
+	if !now.After(ping.Time) {
+		now = metav1.NewMicroTime(ping.Add(time.Microsecond))
+	}
+	candidate = candidate.DeepCopy()
+	candidate.Spec.RenewTime = &now
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	_, err := c.client.Update(ctx, candidate, metav1.UpdateOptions{})
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil // an event is on its way
+	}
+	if err != nil {
+		return fmt.Errorf("answer for the LeaseCandidate: %w", err)
+	}
+	return nil
+}
+
+// withdraw deletes the candidate of that name, and reports whether it is gone. It outlives ctx: a candidate that does not answer
+// keeps the others waiting.
+func (c *candidacy) withdraw(ctx context.Context, name string) (gone bool) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.timeout)
+	defer cancel()
+	if err := c.client.Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		klog.FromContext(ctx).V(2).Info("Cannot delete a LeaseCandidate that nobody answers for", "candidate", name, "err", err)
+		return false
+	}
+	return true
+}

@@ -1,0 +1,289 @@
+package electiontest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/ptr"
+)
+
+// Candidates keeps the LeaseCandidates of a namespace, as a Store keeps its Lease.
+type Candidates struct {
+	mu       sync.Mutex
+	revision int64
+	objects  map[string]*coordinationv1beta1.LeaseCandidate
+	history  []watch.Event
+	grown    chan struct{} // closed at the next change
+}
+
+// NewCandidates returns none.
+func NewCandidates() *Candidates {
+	return &Candidates{revision: 1, objects: map[string]*coordinationv1beta1.LeaseCandidate{}, grown: make(chan struct{})}
+}
+
+// Names returns the names of the candidates, the best first: of the oldest emulation version, then the oldest.
+func (s *Candidates) Names() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []*coordinationv1beta1.LeaseCandidate
+	for _, c := range s.objects {
+		all = append(all, c)
+	}
+	slices.SortFunc(all, func(a, b *coordinationv1beta1.LeaseCandidate) int {
+		older, err := version.MustParseSemantic(a.Spec.EmulationVersion).Compare(b.Spec.EmulationVersion)
+		if err != nil {
+			panic(err)
+		}
+		return cmp.Or(older, cmp.Compare(a.Generation, b.Generation))
+	})
+	var names []string
+	for _, c := range all {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
+// Ask writes a pingTime to the candidate of this name, by a clock that is ahead of its own.
+func (s *Candidates) Ask(name string, ahead time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.objects[name].DeepCopy()
+	c.Spec.PingTime = ptr.To(metav1.NewMicroTime(time.Now().Add(ahead)))
+	s.commit(watch.Modified, c)
+}
+
+// Answered reports whether the candidate of this name is there and owes no answer.
+func (s *Candidates) Answered(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.objects[name]
+	return c != nil && (c.Spec.PingTime == nil || c.Spec.PingTime.Before(c.Spec.RenewTime))
+}
+
+// Remove deletes the candidate of this name.
+func (s *Candidates) Remove(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.objects[name]; c != nil {
+		s.commit(watch.Deleted, c.DeepCopy())
+	}
+}
+
+func (s *Candidates) commit(event watch.EventType, c *coordinationv1beta1.LeaseCandidate) *coordinationv1beta1.LeaseCandidate {
+	s.revision++
+	c.ResourceVersion = strconv.FormatInt(s.revision, 10)
+	if event == watch.Added {
+		c.UID, c.Generation = types.UID("candidate-"+c.ResourceVersion), s.revision
+	}
+	s.objects[c.Name] = c
+	if event == watch.Deleted {
+		delete(s.objects, c.Name)
+	}
+	s.history = append(s.history, watch.Event{Type: event, Object: c.DeepCopy()})
+	close(s.grown)
+	s.grown = make(chan struct{})
+	return c.DeepCopy()
+}
+
+// CandidateClient is one replica's way to Candidates. It implements election.CandidateClient, with the faults of a Client.
+type CandidateClient struct {
+	client     *Client
+	candidates *Candidates
+}
+
+// List reads the candidate that the options select by its name.
+func (c *CandidateClient) List(ctx context.Context, opts metav1.ListOptions) (*coordinationv1beta1.LeaseCandidateList, error) {
+	return do(ctx, c.client, List, func() (*coordinationv1beta1.LeaseCandidateList, error) {
+		s := c.candidates
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		list := &coordinationv1beta1.LeaseCandidateList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(s.revision, 10)}}
+		if object := s.objects[nameOf(opts)]; object != nil {
+			list.Items = append(list.Items, *object.DeepCopy())
+		}
+		return list, nil
+	})
+}
+
+// Create creates a candidate.
+func (c *CandidateClient) Create(ctx context.Context, candidate *coordinationv1beta1.LeaseCandidate, _ metav1.CreateOptions) (*coordinationv1beta1.LeaseCandidate, error) {
+	return do(ctx, c.client, Create, func() (*coordinationv1beta1.LeaseCandidate, error) {
+		s := c.candidates
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.objects[candidate.Name] != nil {
+			return nil, apierrors.NewAlreadyExists(coordinationv1.Resource("leasecandidates"), candidate.Name)
+		}
+		return s.commit(watch.Added, candidate.DeepCopy()), nil
+	})
+}
+
+// Update updates a candidate, on its revision.
+func (c *CandidateClient) Update(ctx context.Context, candidate *coordinationv1beta1.LeaseCandidate, _ metav1.UpdateOptions) (*coordinationv1beta1.LeaseCandidate, error) {
+	return do(ctx, c.client, Update, func() (*coordinationv1beta1.LeaseCandidate, error) {
+		s := c.candidates
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		switch current := s.objects[candidate.Name]; {
+		case current == nil:
+			return nil, apierrors.NewNotFound(coordinationv1.Resource("leasecandidates"), candidate.Name)
+		case current.ResourceVersion != candidate.ResourceVersion:
+			return nil, apierrors.NewConflict(coordinationv1.Resource("leasecandidates"), candidate.Name, fmt.Errorf("it has changed"))
+		}
+		return s.commit(watch.Modified, candidate.DeepCopy()), nil
+	})
+}
+
+// Delete deletes a candidate.
+func (c *CandidateClient) Delete(ctx context.Context, name string, _ metav1.DeleteOptions) error {
+	_, err := do(ctx, c.client, Delete, func() (any, error) {
+		s := c.candidates
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		object := s.objects[name]
+		if object == nil {
+			return nil, apierrors.NewNotFound(coordinationv1.Resource("leasecandidates"), name)
+		}
+		s.commit(watch.Deleted, object.DeepCopy())
+		return nil, nil
+	})
+	return err
+}
+
+// Watch tells of every change after a revision of the candidate that the options select by its name.
+func (c *CandidateClient) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	revision, err := strconv.Atoi(opts.ResourceVersion)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("a watch needs a resourceVersion: %v", err))
+	}
+	return do(ctx, c.client, Watch, func() (watch.Interface, error) {
+		ctx, cancel := context.WithCancel(ctx)
+		w := &watching{events: make(chan watch.Event), cancel: cancel}
+		go func() {
+			defer close(w.events)
+			for n := revision - 1; ; { // revisions begin with 2
+				c.candidates.mu.Lock()
+				history, grown := c.candidates.history, c.candidates.grown
+				c.candidates.mu.Unlock()
+				var events chan<- watch.Event
+				var next watch.Event
+				for ; n < len(history) && events == nil; n++ {
+					if object, ok := history[n].Object.(*coordinationv1beta1.LeaseCandidate); ok && object.Name == nameOf(opts) {
+						events, next = w.events, history[n]
+					}
+				}
+				select {
+				case events <- next:
+				case <-grown:
+					if events != nil {
+						n-- // not told yet
+					}
+				case <-ctx.Done():
+					return
+				}
+			}
+		}()
+		return w, nil
+	})
+}
+
+func nameOf(opts metav1.ListOptions) string {
+	selector, err := fields.ParseSelector(opts.FieldSelector)
+	if err != nil {
+		panic(err)
+	}
+	name, _ := selector.RequiresExactMatch(metav1.ObjectNameField)
+	return name
+}
+
+// Elect names the best candidate whenever nobody holds the lease, and has a holder that is not the best make way, until ctx ends:
+// the promise of an electing controller, without its care for candidates that do not answer. Whoever held the lease when it became
+// free, or expired, is a candidate no more until it stands again. Only the first call does anything.
+func (s *Store) Elect(ctx context.Context) {
+	candidates, held := s.Candidates(), ""
+	for first := s.electing.CompareAndSwap(false, true); first && ctx.Err() == nil; {
+		candidates.mu.Lock()
+		nominated := candidates.grown
+		candidates.mu.Unlock()
+		s.mu.Lock()
+		changed := s.grown
+		s.mu.Unlock()
+		holder := s.Holder()
+		if held != "" && holder == "" {
+			candidates.Remove(held)
+		}
+		held = holder
+		timer := time.NewTimer(max(s.elect(candidates), time.Millisecond))
+		select {
+		case <-nominated:
+		case <-changed:
+		case <-timer.C:
+			s.expire()
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+// elect does what is to be done now, and returns when the lease expires if nothing changes.
+func (s *Store) elect(candidates *Candidates) (expiry time.Duration) {
+	names := candidates.Names()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	holder, event := "", watch.Modified
+	lease := s.lease.DeepCopy()
+	if lease == nil {
+		lease, event = s.fresh(&coordinationv1.Lease{}), watch.Added
+	}
+	holder = ptr.Deref(lease.Spec.HolderIdentity, "")
+	switch best := append(names, "")[0]; {
+	case holder == "" && best != "":
+		var highest int64
+		for _, change := range s.history {
+			highest = max(highest, change.Epoch())
+		}
+		now := metav1.NowMicro()
+		lease.Spec = coordinationv1.LeaseSpec{
+			HolderIdentity: &best, LeaseTransitions: ptr.To(int32(highest) + 1), LeaseDurationSeconds: ptr.To[int32](5),
+			AcquireTime: &now, RenewTime: &now, Strategy: ptr.To(coordinationv1.OldestEmulationVersion),
+		}
+		s.commit(event, lease)
+	case holder != "" && lease.Spec.Strategy != nil && best != "" && best != holder && ptr.Deref(lease.Spec.PreferredHolder, "") != best:
+		lease.Spec.PreferredHolder = &best
+		s.commit(watch.Modified, lease)
+	}
+	return expiryOf(lease)
+}
+
+// expiryOf is when a lease expires that is not renewed.
+func expiryOf(lease *coordinationv1.Lease) time.Duration {
+	if lease.Spec.RenewTime == nil {
+		return 1000 * time.Hour
+	}
+	return time.Until(lease.Spec.RenewTime.Add(time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 5)) * time.Second))
+}
+
+// expire frees the lease if it has expired.
+func (s *Store) expire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lease == nil || ptr.Deref(s.lease.Spec.HolderIdentity, "") == "" || expiryOf(s.lease) > 0 {
+		return
+	}
+	free := s.lease.DeepCopy()
+	free.Spec.HolderIdentity = ptr.To("")
+	s.commit(watch.Modified, free)
+}
