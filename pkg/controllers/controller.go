@@ -35,14 +35,24 @@ const (
 	LeaderOnly Scope = iota
 	// EveryReplica controllers run on each replica for as long as its process serves. They get no fencing token.
 	EveryReplica
+	// Electing controllers elect the holders of Leases. They run as LeaderOnly ones do; but where the leader is elected by them
+	// itself, they run in terms of a Lease of their own.
+	Electing
 )
+
+// Scopes are all of them.
+var Scopes = []Scope{LeaderOnly, EveryReplica, Electing}
 
 // String names the scope as logs do.
 func (s Scope) String() string {
-	if s == EveryReplica {
+	switch s {
+	case EveryReplica:
 		return "every-replica"
+	case Electing:
+		return "electing"
+	default:
+		return "leader-only"
 	}
-	return "leader-only"
 }
 
 // Descriptor is the registry's entry for a controller.

@@ -33,7 +33,7 @@ func NewRegistry(descriptors ...Descriptor) (*Registry, error) {
 		if d.New == nil {
 			errs = append(errs, fmt.Errorf("controller %q has no constructor: set New", d.Name))
 		}
-		if d.Scope != LeaderOnly && d.Scope != EveryReplica {
+		if !slices.Contains(Scopes, d.Scope) {
 			errs = append(errs, fmt.Errorf("controller %q has unknown scope %d", d.Name, d.Scope))
 		}
 		byName[d.Name] = d
@@ -63,11 +63,11 @@ func (r *Registry) With(more ...Descriptor) (*Registry, error) {
 	return NewRegistry(slices.Concat(r.descriptors, more)...)
 }
 
-// Scoped returns the descriptors of a scope, in registration order.
-func (r *Registry) Scoped(scope Scope) []Descriptor {
+// Scoped returns the descriptors of these scopes, in registration order.
+func (r *Registry) Scoped(scopes ...Scope) []Descriptor {
 	var out []Descriptor
 	for _, d := range r.descriptors {
-		if d.Scope == scope {
+		if slices.Contains(scopes, d.Scope) {
 			out = append(out, d)
 		}
 	}

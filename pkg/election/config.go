@@ -100,7 +100,11 @@ func (c Config) EffectiveDrainTimeout() time.Duration {
 // the release, whose last attempt may begin just before its own bound, and the look for what else to clear. Who ends
 // Run's context keeps Client's server alive that long.
 func (c Config) EndTimeout() time.Duration {
-	return c.EffectiveDrainTimeout() + c.releaseTimeout() + 4*c.requestTimeout()
+	requests := 3
+	if c.Mode == ModeCoordinated {
+		requests++ // its candidate
+	}
+	return c.EffectiveDrainTimeout() + c.releaseTimeout() + time.Duration(requests)*c.requestTimeout()
 }
 
 // Validate reports every fault of what flags can set, in words that name the flag. Timings are checked without

@@ -166,6 +166,8 @@ func (e *Elector) checkStandby(name string) error {
 	switch d := e.cfg.Detector; {
 	case name == "":
 		return nil
+	case e.cfg.Mode == ModeCoordinated:
+		return fmt.Errorf("%w that could be preferred: in mode %s the best candidate is elected", ErrNoStandby, e.cfg.Mode)
 	case name == e.cfg.Replica:
 		return fmt.Errorf("%w: %q is this process, which leads", ErrNoStandby, name)
 	case d != nil && !slices.Contains(d.Followers(), name):

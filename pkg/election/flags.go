@@ -10,8 +10,12 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.Namespace, "leader-election-namespace", c.Namespace, "Namespace of the Lease.")
 	fs.StringVar(&c.Name, "leader-election-name", c.Name, "Name of the Lease.")
 	fs.StringVar((*string)(&c.Mode), "leader-election-mode", string(c.Mode),
-		"What it takes to keep the lease: lease: the leader renews it; for-life: the leader keeps it until it gives up, is known "+
+		"What it takes to keep the lease: lease: the leader renews it; coordinated: "+
+			"so it does, and the candidate of the oldest version is elected; for-life: the leader keeps it until it gives up, is known "+
 			"to be dead, or regent forget-replica says so. Replicas of another mode than the Lease's stand by. See docs/ELECTION.md.")
+	fs.StringVar(&c.EmulationVersion, "leader-election-emulation-version", c.EmulationVersion,
+		"Version that this replica stands with in mode coordinated, where the oldest leads; not newer than the build's, which it is "+
+			"if empty. Give the old version to new replicas until a roll can not be undone any more.")
 	fs.DurationVar(&c.LeaseDuration, "leader-election-lease-duration", c.LeaseDuration,
 		"How long others wait for a renewal before they take the lease. Whole seconds, at least 1s. "+
 			"The same on all replicas.")

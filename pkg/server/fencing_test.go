@@ -197,7 +197,7 @@ func TestARefusalEndsTheTerm(t *testing.T) {
 			ended <- context.Cause(ctx)
 			cancel()
 		}()
-		return r.control(ctx, controllers.LeaderOnly, supervisor.Config{DrainTimeout: time.Second}, term.Token(), "token")
+		return r.control(ctx, r.cfg.Registry.Scoped(controllers.LeaderOnly), controllers.LeaderOnly, supervisor.Config{DrainTimeout: time.Second}, term.Token(), "token")
 	}); !errors.Is(err, context.Canceled) {
 		t.Errorf("Run returned %v", err)
 	}

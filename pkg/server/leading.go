@@ -48,7 +48,11 @@ func (r *run) lead(ctx context.Context, term election.Term) error {
 		}
 		election.Fail(ctx, ofTerm(err, predecessors))
 	}
-	err := r.control(workCtx, controllers.LeaderOnly, cfg, term.Token(), r.tokens.leader, timeline.writes(ctx))
+	set := r.cfg.Registry.Scoped(controllers.LeaderOnly, controllers.Electing)
+	if r.electsItself() {
+		set = r.cfg.Registry.Scoped(controllers.LeaderOnly)
+	}
+	err := r.control(workCtx, set, controllers.LeaderOnly, cfg, term.Token(), r.tokens.leader, timeline.writes(ctx))
 
 	failed := []string{}
 	if failure, ok := errors.AsType[*supervisor.ControllerError](err); ok {
@@ -169,8 +173,8 @@ func (r *run) areLate(scope controllers.Scope, names []string) {
 	}
 }
 
-// control runs the controllers of a scope, with clients of their own.
-func (r *run) control(ctx context.Context, scope controllers.Scope, cfg supervisor.Config, token fence.Token, user string, through ...wrapTransport) error {
+// control runs controllers, with clients of their own. Those of them that are late are told by scope.
+func (r *run) control(ctx context.Context, set []controllers.Descriptor, scope controllers.Scope, cfg supervisor.Config, token fence.Token, user string, through ...wrapTransport) error {
 	deps, closeClients, err := r.deps(token, user, func(req *http.Request) {
 		election.Fail(ctx, fmt.Errorf("%w: %s %s was refused", election.Fenced, req.Method, req.URL.Path))
 	}, through...)
@@ -179,7 +183,7 @@ func (r *run) control(ctx context.Context, scope controllers.Scope, cfg supervis
 	}
 	defer closeClients()
 	defer r.late.clear(scope)
-	return supervisor.Run(ctx, r.cfg.Registry.Scoped(scope), deps, cfg)
+	return supervisor.Run(ctx, set, deps, cfg)
 }
 
 // runEveryReplica runs the controllers of every replica for as long as the process serves. Where a term would end they
@@ -192,7 +196,7 @@ func (r *run) runEveryReplica(set []controllers.Descriptor) error {
 	pause := fresh
 	for {
 		began := time.Now()
-		err := r.control(r.processCtx, controllers.EveryReplica, r.supervision(controllers.EveryReplica), fence.Token{}, r.tokens.replica)
+		err := r.control(r.processCtx, set, controllers.EveryReplica, r.supervision(controllers.EveryReplica), fence.Token{}, r.tokens.replica)
 		switch {
 		case errors.Is(err, controllers.ErrExit):
 			return err

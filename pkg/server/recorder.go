@@ -47,10 +47,10 @@ type recorder struct {
 	uid atomic.Pointer[types.UID]
 }
 
-func newRecorder(events corev1client.EventInterface, cfg election.Config, replica string) *recorder {
+func newRecorder(events corev1client.EventInterface, namespace, lease, replica string) *recorder {
 	return &recorder{
 		events:     events,
-		lease:      corev1.ObjectReference{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: cfg.Namespace, Name: cfg.Name},
+		lease:      corev1.ObjectReference{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: namespace, Name: lease},
 		source:     corev1.EventSource{Component: "regent", Host: replica},
 		correlator: record.NewEventCorrelatorWithOptions(record.CorrelatorOptions{SpamKeyFunc: spamKey}),
 		queue:      make(chan *corev1.Event, eventBacklog),

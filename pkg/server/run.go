@@ -54,7 +54,10 @@ type run struct {
 	spare    spare
 	recorder *recorder
 	elector  *election.Elector
-	probe    *supervisor.Probe
+	// electionsRecorder and elections are for the Lease of the electing controllers, where that is another.
+	electionsRecorder *recorder
+	elections         *election.Elector
+	probe             *supervisor.Probe
 	// checkToken is set before the API serves.
 	checkToken checkToken
 	etcd       *etcdCheck
@@ -171,6 +174,12 @@ func (r *run) startProcess() {
 		r.recorder.run(r.processCtx)
 		return nil
 	})
+	if r.electsItself() {
+		r.process.Go("recorder of events about elections", func() error {
+			r.electionsRecorder.run(r.processCtx)
+			return nil
+		})
+	}
 	r.process.Go("shard record", func() error {
 		if err := r.shard.Run(r.processCtx); err != nil {
 			return err
@@ -205,6 +214,11 @@ func (r *run) startElection() error {
 	cfg.Cluster = clusters.SystemAdmin
 	cfg.ReplicasDirectory = filepath.Join(r.cfg.RootDirectory, replicasDirectory)
 	cfg.Client = clients.Kube.CoordinationV1().Leases(cfg.Namespace)
+	cfg.Candidates = clients.Kube.CoordinationV1beta1().LeaseCandidates(cfg.Namespace)
+	cfg.BinaryVersion = BuildVersion()
+	if cfg.EmulationVersion == "" {
+		cfg.EmulationVersion = cfg.BinaryVersion
+	}
 	cfg.Fenced = r.cfg.Fencing != FencingWarn
 	cfg.Notify = r.recorder.notify
 	cfg.Replica = r.name
@@ -221,6 +235,11 @@ func (r *run) startElection() error {
 	}
 	if r.elector, err = election.New(cfg); err != nil {
 		return fmt.Errorf("cannot stand for election: %w", err)
+	}
+	if r.electsItself() {
+		if r.elections, err = election.New(ofElections(cfg, probe, r.electionsRecorder.notify)); err != nil {
+			return fmt.Errorf("cannot stand for the election of who elects: %w", err)
+		}
 	}
 	r.election.Go("election", func() error {
 		defer lease.close()
@@ -239,7 +258,7 @@ func (r *run) startElection() error {
 			}
 			defer probe.Close()
 		}
-		return r.elector.Run(r.electionCtx, r.lead)
+		return r.runElectors(r.electionCtx)
 	})
 	return nil
 }

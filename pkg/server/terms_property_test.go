@@ -213,7 +213,7 @@ func (c *cast) start(replica int) *actor {
 	ctx, cancel := context.WithCancelCause(klog.NewContext(c.t.Context(), logr.Discard()))
 	r := &run{
 		Server: &Server{cfg: Config{Registry: registry, Policies: policies, Election: cfg}, name: cfg.Hostname},
-		ctx:    ctx, stop: cancel, host: &rest.Config{Host: "https://127.0.0.1:1"}, recorder: newRecorder(nil, cfg, cfg.Hostname),
+		ctx:    ctx, stop: cancel, host: &rest.Config{Host: "https://127.0.0.1:1"}, recorder: newRecorder(nil, cfg.Namespace, cfg.Name, cfg.Hostname),
 		probe: supervisor.NewProbe(), etcd: &etcdCheck{},
 	}
 	r.etcd.answers.Store(true)

@@ -198,7 +198,7 @@ func startCatalogued(t *testing.T, root, etcd string) *catalogued {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, d := range registry.Scoped(controllers.LeaderOnly) {
+	for _, d := range registry.Scoped(controllers.LeaderOnly, controllers.Electing) {
 		construct := d.New
 		d.New = func(ctx context.Context, deps controllers.Deps) (controllers.Controller, error) {
 			out, err := construct(ctx, deps)

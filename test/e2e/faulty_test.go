@@ -24,7 +24,7 @@ func faultyBinary(t *testing.T) string {
 }
 
 var buildFaulty = sync.OnceValues(func() (string, error) {
-	return harness.BuildGo(filepath.Dir(harness.Binary("regent")), "./test/e2e/faulty")
+	return harness.BuildGo(filepath.Dir(harness.Binary("regent")), "./test/e2e/faulty", "-ldflags=-X k8s.io/component-base/version.gitVersion=v1.37.2+faulty")
 })
 
 // faultyTimings leave time for a renewal on a busy machine: these terms must end because of their faults only.

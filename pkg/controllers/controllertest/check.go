@@ -52,7 +52,7 @@ func check(t failer, d controllers.Descriptor, deps controllers.Deps, s *Server)
 	}{
 		{"the first term", settle}, {"the second term", settle}, {"a term that is over already", 0},
 	} {
-		if d.Scope == controllers.LeaderOnly {
+		if d.Scope != controllers.EveryReplica {
 			deps.Token = tokenOf(int64(i + 1))
 		}
 		if s == nil {

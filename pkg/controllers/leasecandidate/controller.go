@@ -20,7 +20,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/regent-project/regent/pkg/controllers"
-	"github.com/regent-project/regent/pkg/controllers/bootstrap"
 	"github.com/regent-project/regent/pkg/controllers/loop"
 	"github.com/regent-project/regent/pkg/server/clusters"
 )
@@ -32,7 +31,8 @@ const (
 
 // Descriptor is the controller's entry for a registry.
 func Descriptor() controllers.Descriptor {
-	return controllers.Descriptor{Name: name, Needs: []string{bootstrap.Name}, New: construct}
+	// It does not wait for the bootstrap, which is the work of a leader that it may have to elect.
+	return controllers.Descriptor{Name: name, Scope: controllers.Electing, New: construct}
 }
 
 type controller struct {

@@ -120,6 +120,9 @@ func decide(e election, now time.Time) decision {
 		d.conflict = err
 		return d
 	}
+	if e.heldForLife() {
+		return d
+	}
 	held, until := e.held(now)
 	if held && e.lease.Spec.Strategy == nil {
 		d.by(until) // by a plain elector, which knows nothing of preferred holders and would wipe what is written here
@@ -161,6 +164,11 @@ func (d *decision) present(all []candidate, now time.Time) []candidate {
 		}
 	}
 	return present
+}
+
+// heldForLife reports whether somebody holds the lease who never renews it: it does not expire.
+func (e election) heldForLife() bool {
+	return e.lease != nil && holderOf(e.lease) != "" && e.lease.Spec.RenewTime == nil && e.lease.Spec.Strategy == nil
 }
 
 // held reports whether somebody holds the lease, and until when if nothing is heard from the holder; if nobody does, since

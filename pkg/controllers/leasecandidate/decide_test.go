@@ -58,7 +58,7 @@ func created(at time.Time) func(*candidate) {
 // held returns a lease of 15 s.
 func heldBy(holder string, change ...func(*coordinationv1.LeaseSpec)) *coordinationv1.Lease {
 	l := &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{
-		HolderIdentity: &holder, LeaseDurationSeconds: ptr.To[int32](15), Strategy: ptr.To(coordinationv1.OldestEmulationVersion),
+		HolderIdentity: &holder, LeaseDurationSeconds: ptr.To[int32](15), RenewTime: &metav1.MicroTime{Time: now}, Strategy: ptr.To(coordinationv1.OldestEmulationVersion),
 	}}
 	for _, f := range change {
 		f(&l.Spec)
@@ -75,6 +75,11 @@ func ofStrategy(strategy coordinationv1.CoordinatedLeaseStrategy) func(*coordina
 }
 
 func plain(s *coordinationv1.LeaseSpec) { s.Strategy = nil }
+
+// forLife is how who holds a lease without renewing it leaves it.
+func forLife(s *coordinationv1.LeaseSpec) {
+	s.Strategy, s.RenewTime, s.LeaseDurationSeconds = nil, nil, nil
+}
 
 func names(candidates []candidate) []string {
 	var names []string
@@ -107,6 +112,7 @@ func TestWhatIsDecided(t *testing.T) {
 		"an expired lease: the best is elected":    {lease: heldBy("gone"), seen: 15 * time.Second, candidates: []candidate{young, old}, elect: "old"},
 		"a lease whose preferred holder has gone":  {lease: heldBy("", preferring("gone")), candidates: []candidate{young, old}, elect: "old"},
 		"a lease of a plain elector that expired":  {lease: heldBy("gone", plain), seen: 15 * time.Second, candidates: []candidate{young, old}, elect: "old"},
+		"a lease that is held for life":            {lease: heldBy("gone", forLife), seen: 24 * time.Hour, candidates: []candidate{young, old}},
 		"the emulated version counts first":        {candidates: []candidate{one("a", "1.31.0", "1.31.0"), one("b", "1.30.0", "1.32.0")}, elect: "b"},
 		"then the binary's":                        {candidates: []candidate{one("a", "1.30.0", "1.32.0"), one("b", "1.30.0", "1.31.0")}, elect: "b"},
 		"then age":                                 {candidates: []candidate{one("a", "1.30.0", "1.31.0", created(now)), one("b", "1.30.0", "1.31.0", created(ago(time.Hour)))}, elect: "b"},

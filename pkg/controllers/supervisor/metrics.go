@@ -44,15 +44,13 @@ var register = sync.OnceFunc(func() {
 // them on replicas that have never led. Call it before the first Run.
 func ShowMetrics(r *controllers.Registry) {
 	register()
-	for _, scope := range []controllers.Scope{controllers.LeaderOnly, controllers.EveryReplica} {
-		for _, d := range r.Scoped(scope) {
-			for _, state := range states {
-				stateGauge.WithLabelValues(d.Name, string(state)).Set(0)
-			}
-			stateGauge.WithLabelValues(d.Name, string(Stopped)).Set(1)
-			for _, counter := range []*metrics.CounterVec{starts, restartsTotal, panics, stalls} {
-				counter.WithLabelValues(d.Name).Add(0)
-			}
+	for _, d := range r.Scoped(controllers.Scopes...) {
+		for _, state := range states {
+			stateGauge.WithLabelValues(d.Name, string(state)).Set(0)
+		}
+		stateGauge.WithLabelValues(d.Name, string(Stopped)).Set(1)
+		for _, counter := range []*metrics.CounterVec{starts, restartsTotal, panics, stalls} {
+			counter.WithLabelValues(d.Name).Add(0)
 		}
 	}
 }

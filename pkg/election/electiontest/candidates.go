@@ -243,12 +243,12 @@ func (s *Store) elect(candidates *Candidates) (expiry time.Duration) {
 	names := candidates.Names()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	holder, event := "", watch.Modified
+	event := watch.Modified
 	lease := s.lease.DeepCopy()
 	if lease == nil {
 		lease, event = s.fresh(&coordinationv1.Lease{}), watch.Added
 	}
-	holder = ptr.Deref(lease.Spec.HolderIdentity, "")
+	holder := ptr.Deref(lease.Spec.HolderIdentity, "")
 	switch best := append(names, "")[0]; {
 	case holder == "" && best != "":
 		var highest int64

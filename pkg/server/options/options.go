@@ -16,6 +16,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apimachinery/pkg/util/version"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -122,6 +123,7 @@ func (o *Options) Validate() error {
 	if err := o.Election.Validate(); err != nil {
 		errs = append(errs, err)
 	}
+	errs = append(errs, o.coordinationFaults()...)
 	if err := o.Detect.Validate(); err != nil {
 		errs = append(errs, err)
 	}
@@ -143,6 +145,25 @@ func (o *Options) servingFaults() []error {
 	}
 	if pair := o.Serving.ServerCert.CertKey; (pair.CertFile == "") != (pair.KeyFile == "") {
 		errs = append(errs, errors.New("--tls-cert-file and --tls-private-key-file go together: give both or none"))
+	}
+	return errs
+}
+
+// coordinationFaults are what contradicts the election's mode.
+func (o *Options) coordinationFaults() []error {
+	var errs []error
+	if given := o.Election.EmulationVersion; given != "" {
+		switch v, err := version.ParseSemantic(given); {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("--leader-election-emulation-version %q is no version such as 1.36.0: %w", given, err))
+		case version.MustParseSemantic(server.BuildVersion()).LessThan(v):
+			errs = append(errs, fmt.Errorf("--leader-election-emulation-version %s is newer than this build, %s", given, server.BuildVersion()))
+		case o.Election.Mode != election.ModeCoordinated:
+			errs = append(errs, fmt.Errorf("--leader-election-emulation-version is for --leader-election-mode=%s", election.ModeCoordinated))
+		}
+	}
+	if o.Election.Mode == election.ModeCoordinated && o.Election.Name == server.ElectionsLease {
+		errs = append(errs, fmt.Errorf("--leader-election-name %s is the Lease of who elects in mode %s: give another", o.Election.Name, election.ModeCoordinated))
 	}
 	return errs
 }

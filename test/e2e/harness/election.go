@@ -188,12 +188,15 @@ func (r *Replica) StepDown(reason string) {
 // Term is one of a process's terms, as its log tells it.
 type Term struct{ Epoch, Reason string }
 
-// Terms returns the terms of the process's log, and fails the test if one begins before the one before it has ended (I1):
+// Terms returns the terms of the shard's leader in the process's log, and fails the test if one begins before the one before it has ended (I1):
 // Reason is why it ended, empty for the one that has not.
 func (r *Replica) Terms() []Term {
 	r.t.Helper()
 	var terms []Term
 	for line := range strings.Lines(r.Log()) {
+		if !strings.Contains(line, "/"+LeaseName) { // of who elects, in mode coordinated
+			continue
+		}
 		began, ended := strings.Contains(line, `"Leading" `), strings.Contains(line, `"The term has ended" `)
 		switch last := len(terms) - 1; {
 		case began && last >= 0 && terms[last].Reason == "":
