@@ -30,7 +30,7 @@ func (e *Elector) nominate(seen observation, last presence, v verdict, winnable,
 	e.candidacy.stand(e.candidate)
 	switch {
 	case v.action != win:
-	case seen.holder() == "", v.trigger == TriggerExpiry: // whoever elects sees it, too
+	case seen.holder() == "": // whoever elects sees it, too
 		v = verdict{action: wait}
 	default:
 		v.action = depose

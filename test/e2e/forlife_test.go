@@ -20,6 +20,7 @@ const forLife = "--leader-election-mode=for-life"
 
 // I1 to I3, I8: no time takes the lease from a leader for life, and its death gives it away at once.
 func TestALeaderForLifeLeadsOnAfterAPauseAndIsSucceededWhenItIsKilled(t *testing.T) {
+	t.Parallel()
 	etcd := harness.StartEtcd(t)
 	recorder := history.Record(t, etcd.Client(t), "/registry")
 	shard := harness.NewShard(etcd.URL)
@@ -67,6 +68,7 @@ func TestALeaderForLifeLeadsOnAfterAPauseAndIsSucceededWhenItIsKilled(t *testing
 
 // A node that is gone cannot be told from one that is cut off: an operator has to say which. Whatever he says, one writes.
 func TestALeaderForLifeThatIsCutOffIsWaitedForUntilAnOperatorForgetsIt(t *testing.T) {
+	t.Parallel()
 	etcd := harness.StartEtcd(t)
 	recorder := history.Record(t, etcd.Client(t), "/registry")
 	shard := harness.NewShard("")

@@ -197,7 +197,7 @@ func (s *shard) lead(t *testing.T) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- supervisor.Run(ctx, registry.Scoped(controllers.LeaderOnly), deps, supervisor.Config{})
+		ended <- supervisor.Run(ctx, registry.Scoped(controllers.LeaderOnly, controllers.Electing), deps, supervisor.Config{})
 	}()
 	end = sync.OnceFunc(func() {
 		cancel()

@@ -1,0 +1,226 @@
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/regent-project/regent/test/e2e/harness"
+	"github.com/regent-project/regent/test/e2e/history"
+	"github.com/regent-project/regent/test/e2e/proxy"
+)
+
+// inMode has a replica stand for election in a mode.
+func inMode(mode string) string { return "--leader-election-mode=" + mode }
+
+// The modes, and the order in which each is changed to each other.
+var (
+	modes       = []string{"lease", "coordinated", "for-life"}
+	modeChanges = []string{"lease", "coordinated", "for-life", "lease", "for-life", "coordinated", "lease"}
+)
+
+// I1 to I3, I8: three replicas are rolled from each mode to each other, while they write. The Lease's mode changes once in each roll,
+// with the last replica; there are never two leaders, and none for no longer than the change waits for the old mode.
+func TestReplicasAreRolledFromEachModeToEachOther(t *testing.T) {
+	t.Parallel()
+	etcd := harness.StartEtcd(t)
+	recorder := history.Record(t, etcd.Client(t), "/registry")
+	shard := harness.NewShard(etcd.URL)
+	shard.Binary, shard.Timings = faultyBinary(t), faultyTimings
+	shard.Args = []string{"--writer=fenced"}
+	var all []*harness.Replica
+	for _, name := range []string{"a", "b", "c"} {
+		all = append(all, shard.Start(t, name, inMode(modeChanges[0])))
+	}
+	harness.Leader(t, all...)
+	for i, to := range modeChanges[1:] {
+		for n, old := range all {
+			old.Signal(syscall.SIGTERM)
+			if code := old.Wait(); code != 0 {
+				t.Errorf("%s ended with %d", old.Name(), code)
+			}
+			all[n] = shard.Start(t, fmt.Sprintf("%s-%s", old.Name()[:1], to), inMode(to))
+			leader, others := harness.Leader(t, all...)
+			changed := n == len(all)-1
+			if strings.HasSuffix(leader.Name(), "-"+to) != changed {
+				t.Errorf("%s -> %s: %s leads after %d of %d were restarted", modeChanges[i], to, leader.Name(), n+1, len(all))
+			}
+			if !changed {
+				harness.Eventually(t, "the new ones say that they stand by for another mode", func() bool {
+					standing := 0
+					for _, r := range others {
+						if v, _ := r.Metric(`regent_election_other_mode{name="regent-controllers"}`); v == 1 {
+							standing++
+						}
+					}
+					return standing == n+1
+				})
+			}
+		}
+		name := fmt.Sprintf("roll-%d", i)
+		all[0].CreateWorkspace(name)
+		all[0].WaitWorkspace(name)
+	}
+	for _, r := range all {
+		r.Signal(syscall.SIGTERM)
+		r.Wait()
+	}
+	events := recorder.Finish(t)
+	spans := history.Terms(events, leaseOf)
+	if stale, backwards := history.Stale(events, spans), history.Backwards(events, spans); len(stale) > 0 || len(backwards) > 0 || len(history.Twice(spans)) > 0 {
+		t.Errorf("writes outside of their terms: %q\nwrites of terms that went back: %q\ntwice: %q", stale, backwards, history.Twice(spans))
+	}
+	longest := time.Duration(0)
+	for i := 1; i < len(spans); i++ {
+		longest = max(longest, committed(events, spans[i].From).Sub(committed(events, spans[i-1].To)))
+	}
+	t.Logf("%d terms, %d changes; nobody held the lease for %v at most", len(spans), len(events), longest.Round(time.Millisecond))
+}
+
+// committed is when a revision was seen.
+func committed(events []history.Event, revision int64) time.Time {
+	i := slices.IndexFunc(events, func(e history.Event) bool { return e.Revision == revision })
+	return events[i].At
+}
+
+// couple is a leader and a standby, on one machine, each with a way to etcd of its own.
+type couple struct {
+	*testing.T
+	shard *harness.Shard
+	etcd  *harness.Etcd
+	both  []*harness.Replica
+	ways  map[*harness.Replica]*proxy.Proxy
+}
+
+// roles says who leads and who does not.
+func (p *couple) roles() (leader, standby *harness.Replica) {
+	p.Helper()
+	leader, others := harness.Leader(p.T, p.both...)
+	harness.Eventually(p.T, "the standby follows", others[0].Follows)
+	return leader, others[0]
+}
+
+// outcome is what must come of a fault.
+type outcome string
+
+const (
+	taken outcome = "the standby leads"
+	kept  outcome = "the leader leads on, in its term"
+	again outcome = "somebody leads, in a new term"
+)
+
+// modeFaults are what can happen to a leader, and what comes of it in each mode: lease, coordinated, for life.
+var modeFaults = []struct {
+	name string
+	want [3]outcome
+	do   func(p *couple, leader, standby *harness.Replica) (mend func())
+}{
+	{"asked to step down", [3]outcome{taken, taken, taken}, func(_ *couple, leader, _ *harness.Replica) func() {
+		leader.StepDown("a test")
+		return nil
+	}},
+	{"SIGTERM", [3]outcome{taken, taken, taken}, func(_ *couple, leader, _ *harness.Replica) func() {
+		leader.Signal(syscall.SIGTERM)
+		return func() { leader.Wait(); leader.Again(); leader.WaitReady() }
+	}},
+	{"kill -9", [3]outcome{taken, taken, taken}, func(_ *couple, leader, _ *harness.Replica) func() {
+		leader.Kill()
+		return func() { leader.Again(); leader.WaitReady() }
+	}},
+	{"SIGSTOP", [3]outcome{taken, taken, kept}, func(_ *couple, leader, _ *harness.Replica) func() {
+		leader.Signal(syscall.SIGSTOP)
+		return func() { leader.Signal(syscall.SIGCONT) }
+	}},
+	{"cut off from etcd", [3]outcome{taken, taken, kept}, func(p *couple, leader, _ *harness.Replica) func() {
+		p.ways[leader].Stall()
+		return p.ways[leader].Resume
+	}},
+	{"the lease is stolen", [3]outcome{again, again, again}, func(_ *couple, leader, _ *harness.Replica) func() {
+		leader.Overwrite("a stranger", 1)
+		return nil
+	}},
+	{"the Lease is deleted", [3]outcome{again, again, again}, func(p *couple, leader, _ *harness.Replica) func() {
+		if err := leader.Leases().Delete(p.Context(), harness.LeaseName, metav1.DeleteOptions{}); err != nil {
+			p.Fatal(err)
+		}
+		return nil
+	}},
+	{"etcd is killed, and back after a lease", [3]outcome{again, again, kept}, func(p *couple, _, _ *harness.Replica) func() {
+		p.etcd.Kill()
+		time.Sleep(p.shard.Timings.Lease)
+		p.etcd.Start(p.T)
+		return nil
+	}},
+}
+
+// I1 to I4, I8, whatever the mode.
+func TestEveryFaultInEveryMode(t *testing.T) {
+	for i, mode := range modes {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			etcd := harness.StartEtcd(t)
+			shard := harness.NewShard("")
+			shard.Binary, shard.Timings, shard.Args = faultyBinary(t), faultyTimings, []string{"--writer=fenced", inMode(mode)}
+			p := &couple{T: t, shard: shard, etcd: etcd, ways: map[*harness.Replica]*proxy.Proxy{}}
+			for _, name := range []string{"a", "b"} {
+				way := startProxy(t, etcd.URL)
+				args := []string{"--etcd-servers=http://" + way.Addr()}
+				if len(p.both) > 0 {
+					args = append(args, "--root-directory="+p.both[0].Root) // on one machine
+				}
+				r := shard.Start(t, name, args...)
+				p.both, p.ways[r] = append(p.both, r), way
+			}
+			for n, fault := range modeFaults {
+				p.suffer(fault.name, fault.want[i], fault.do)
+				leader, _ := p.roles()
+				name := fmt.Sprintf("after-%d", n)
+				leader.CreateWorkspace(name)
+				leader.WaitWorkspace(name)
+			}
+		})
+	}
+}
+
+// suffer does a fault to the leader, and waits for what must come of it.
+func (p *couple) suffer(fault string, want outcome, do func(p *couple, leader, standby *harness.Replica) (mend func())) {
+	p.Helper()
+	leader, standby := p.roles()
+	before := leader.Lease()
+	terms := len(leader.Terms())
+	began := time.Now()
+	mend := do(p, leader, standby)
+	switch want {
+	case taken:
+		harness.Eventually(p.T, fault+": "+string(taken), standby.Leads)
+	case again:
+		harness.Eventually(p.T, fault+": "+string(again), func() bool {
+			for _, r := range p.both {
+				if lease, err := r.Leases().Get(p.Context(), harness.LeaseName, metav1.GetOptions{}); err == nil && r.Leads() {
+					return harness.Holder(lease) != harness.Holder(before) || lease.UID != before.UID
+				}
+			}
+			return false
+		})
+	case kept:
+		harness.Throughout(p.T, p.shard.Timings.Lease+2*time.Second, fault+": nobody else leads", func() bool { return !standby.Leads() })
+	}
+	p.Logf("%-40s %s after %v", fault, want, time.Since(began).Round(time.Millisecond))
+	if mend != nil {
+		mend()
+	}
+	if want == kept {
+		harness.Eventually(p.T, fault+": it serves again", func() bool { return leader.Status("/readyz") == 200 })
+		if now := leader.Terms(); len(now) != terms || now[terms-1].Reason != "" || !leader.Leads() {
+			p.Errorf("%s: its terms are %v, want the last of %d to go on", fault, now, terms)
+		}
+		if now := leader.Lease(); harness.Holder(now) != harness.Holder(before) || *now.Spec.LeaseTransitions != *before.Spec.LeaseTransitions {
+			p.Errorf("%s: the Lease shows another term", fault)
+		}
+	}
+}
