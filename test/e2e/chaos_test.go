@@ -26,18 +26,31 @@ import (
 	"github.com/regent-project/regent/test/e2e/proxy"
 )
 
-var chaosFlag = flag.Duration("chaos", 15*time.Second, "how long faults happen in TestTermsNeverGoBackWhateverHappens")
+var chaosFlag = flag.Duration("chaos", 12*time.Second, "how long faults happen in each mode of TestTermsNeverGoBackWhateverHappens")
 
-// I2 and I3 under everything at once: three replicas whose leader writes all the time are killed, stopped, cut off and asked
-// to step down, and suspected on the slightest silence, their Lease is stolen, cleared and deleted, their etcd is killed. Then etcd's history has no write outside
-// of its term, no object whose terms go back, and a fenced register explains whatever its writers and readers were told.
+// I2 and I3 under everything at once: three replicas whose leader writes all the time are killed, stopped, cut off and asked to
+// step down, and suspected on the slightest silence, where the mode allows it; their Lease is stolen, cleared and deleted, their
+// etcd is killed. Then etcd's history has no write outside of its term, no object whose terms go back, and a fenced register
+// explains whatever its writers and readers were told. In each mode, and in a shard whose replicas have all three.
 func TestTermsNeverGoBackWhateverHappens(t *testing.T) {
+	for name, of := range map[string][]string{
+		"lease": {"lease"}, "coordinated": {"coordinated"}, "for-life": {"for-life"}, "mixed": modes,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			goThrough(t, of)
+		})
+	}
+}
+
+// goThrough is that, for replicas of these modes in turn.
+func goThrough(t *testing.T, modes []string) {
 	seed := *seedFlag
 	if seed == 0 {
 		seed = rand.Uint64()
 	}
 	t.Logf("-seed=%d -chaos=%v", seed, *chaosFlag)
-	c := newChaos(t, seed)
+	c := newChaos(t, seed, modes)
 	stopReading := c.read(t)
 	done := map[string]int{}
 	for deadline := time.Now().Add(*chaosFlag); time.Now().Before(deadline); {
@@ -91,15 +104,23 @@ type chaos struct {
 	thefts   int
 }
 
-func newChaos(t *testing.T, seed uint64) *chaos {
+func newChaos(t *testing.T, seed uint64, modes []string) *chaos {
 	c := &chaos{random: rand.New(rand.NewPCG(seed, 0)), etcd: harness.StartEtcd(t)}
 	c.recorder = history.Record(t, c.etcd.Client(t), "/registry")
 	shard := harness.NewShard("")
 	shard.Binary = faultyBinary(t)
-	for _, name := range []string{"a", "b", "c"} {
+	for i, name := range []string{"a", "b", "c"} {
+		mode, detection := modes[i%len(modes)], "suspect"
+		if mode == "for-life" {
+			detection = "crash"
+		}
 		v := &victim{way: startProxy(t, c.etcd.URL), record: filepath.Join(t.TempDir(), "record-"+name)}
-		v.replica = shard.Start(t, name, "--etcd-servers=http://"+v.way.Addr(), "--writer=fenced", "--writer-record="+v.record,
-			"--leader-failure-detection=suspect", "--leader-failure-detection-interval=50ms")
+		args := []string{"--etcd-servers=http://" + v.way.Addr(), "--writer=fenced", "--writer-record=" + v.record, inMode(mode),
+			"--leader-failure-detection=" + detection, "--leader-failure-detection-interval=50ms"}
+		if slices.Contains(modes, "for-life") && i > 0 { // who is killed is known to be dead on one machine only
+			args = append(args, "--root-directory="+c.victims[0].replica.Root)
+		}
+		v.replica = shard.Start(t, name, args...)
 		v.leases, v.root = v.replica.Leases(), v.replica.Kube("root")
 		c.victims = append(c.victims, v)
 	}
