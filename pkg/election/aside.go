@@ -1,6 +1,9 @@
 package election
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // say tells those who follow this process how it goes with its term.
 func (e *Elector) say(term Term, condition Condition) {
@@ -10,31 +13,45 @@ func (e *Elector) say(term Term, condition Condition) {
 }
 
 // askIfTroubled tells those who follow this process when its term cannot be renewed, so that one of them had better lead, and
-// when it has been again. Only then it listens: a follower that reads the Lease can succeed this process, which steps aside
+// when it has been again. Only then their answers count: a follower that reads the Lease can succeed this process, which steps aside
 // for it. If none does, nobody reaches the store, and the term goes on until its deadline.
 //
 // A renewal that is late is no trouble, before it has failed: the store may be slow, for the follower's writes no less than
 // for ours, and its reads do not tell; or this process was paused, and renews next.
-func (e *Elector) askIfTroubled(c claim, listening <-chan Confirmation, now, again time.Time) (<-chan Confirmation, time.Time) {
+func (e *Elector) askIfTroubled(c claim, asking bool, now, again time.Time) (troubled bool, _ time.Time) {
 	renewed, failing := c.renewed()
 	late := renewed.Add(troubledAfter * e.cfg.RetryPeriod)
-	switch troubled := failing && !now.Before(late); {
+	switch troubled = failing && !now.Before(late); {
 	case !troubled:
-		if listening != nil {
+		if asking {
 			e.say(c.term(), Well)
 		}
 		if failing {
 			again = earlier(again, late)
 		}
-		return nil, again
-	case listening == nil:
-		listening = e.cfg.Detector.Confirmations()
-		for len(listening) > 0 { // answers to what is long over
-			<-listening
+	case !asking:
+		answers := e.cfg.Detector.Confirmations()
+		for len(answers) > 0 { // to what is long over
+			<-answers
 		}
 		e.say(c.term(), Troubled)
 	}
-	return listening, again
+	return troubled, again
+}
+
+// makeWay is why this term ends in view of what a follower says: it is troubled and the follower reads the Lease, or the follower has a
+// higher priority and wants to lead. Nil if it need not.
+func (e *Elector) makeWay(c claim, said Confirmation, troubled bool) error {
+	switch sent, failing := c.renewed(); {
+	case said.Holder != c.term().Token().Holder:
+		return nil // late
+	case said.Wants && said.Priority > e.cfg.Priority && said.Mode == e.cfg.Mode && e.cfg.Mode != ModeCoordinated:
+		return because(StepDown, "%w", &request{reason: fmt.Sprintf("replica %q has priority %d, this one %d", said.Replica, said.Priority, e.cfg.Priority), to: said.Replica})
+	case !said.Wants && troubled && failing:
+		return because(RenewDeadline, "the last renewal was sent %v ago, and replica %q reaches the Lease", time.Since(sent).Round(time.Millisecond), said.Replica)
+	default:
+		return nil
+	}
 }
 
 // troubledAfter is how many retry periods without a renewal are trouble, if one has failed meanwhile.

@@ -129,7 +129,10 @@ func (e *elected) stop() {
 func (e *elected) release(ctx context.Context, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.cfg.releaseTimeout())
 	defer cancel()
-	return e.lock.release(ctx, endingOf(cause))
+	how := endingOf(cause)
+	highest, none := e.cfg.standbys()
+	how.standbyPriority, how.alone = highest, none && causeOf(cause) == Shutdown
+	return e.lock.release(ctx, how)
 }
 
 // unelected is the claim of a process that leads without election: none but that nobody holds the lease.

@@ -32,6 +32,12 @@ type Config struct {
 	// cluster that has the feature CoordinatedLeaderElection.
 	Candidates                      CandidateClient
 	BinaryVersion, EmulationVersion string
+	// Priority says how much this process is preferred to others: at a takeover those of a lower one leave it a head start of a
+	// quarter of the retry period. If Preempt, it also asks a leader of a lower one to make way, once it could have led for a lease
+	// duration, and ever more seldom if its terms fail. Both need a Detector, and go by the standbys that follow a leader. Not in
+	// ModeCoordinated, where versions decide.
+	Priority int32
+	Preempt  bool
 	// Owner is the object that stands for this process's life, in the Lease's namespace, for ModeForLife: its deletion says
 	// that the process is dead. On a Kubernetes cluster that is its Pod, and the garbage collector deletes the Lease with it.
 	// Nil: the elector makes a Lease named replica-<uuid>, watched by the others, and deletes it at the end of Run.
@@ -135,6 +141,14 @@ func (c Config) Validate() error {
 	}
 	if c.Mode != "" && !slices.Contains(Modes, c.Mode) {
 		fault("--leader-election-mode %q must be one of %q", c.Mode, Modes)
+	}
+	if c.Priority != 0 || c.Preempt {
+		switch {
+		case c.Mode == ModeCoordinated:
+			fault("--leader-election-priority and --leader-election-preempt contradict --leader-election-mode=%s, in which versions decide", ModeCoordinated)
+		case c.Detection == DetectOff:
+			fault("--leader-election-priority and --leader-election-preempt need --leader-failure-detection=%s or %s: by it a leader knows its standbys", DetectCrash, DetectSuspect)
+		}
 	}
 	if c.Mode == ModeForLife && c.Detection == DetectSuspect {
 		fault("--leader-failure-detection=%s contradicts --leader-election-mode=%s, in which nobody is succeeded on a suspicion: give %s or %s",

@@ -169,7 +169,7 @@ func TestALeaderThatCannotRenewLeadsOnIfNobodyElseReachesTheStore(t *testing.T) 
 		"an answer to another question": func(c *couple) {
 			c.standby.client.Always(electiontest.Fault{Hang: true})
 			for range cap(c.ofLeader.confirmations) {
-				c.ofLeader.confirmations <- election.Confirmation{Replica: "b", Holder: c.store.Holder()}
+				c.ofLeader.confirmations <- election.Confirmation{Standby: election.Standby{Replica: "b"}, Holder: c.store.Holder()}
 			}
 		},
 	} {
@@ -289,7 +289,7 @@ func TestAStepDownInFavourOfNobodyIsRefused(t *testing.T) {
 		if _, leads := c.leader.leading(); !leads {
 			t.Error("the term ended")
 		}
-		if followers := c.ofLeader.Followers(); !slices.Equal(followers, []string{"b"}) {
+		if followers := c.ofLeader.Followers(); len(followers) != 1 || followers[0].Replica != "b" {
 			t.Errorf("followed by %q", followers)
 		}
 	})

@@ -15,11 +15,19 @@ type Detector interface {
 	Follow(ctx context.Context, leader Contact, f Follower)
 	// Say is this process's statement to all who follow it, until the next.
 	Say(Statement)
-	// Confirmations brings the answers of those who follow this process, once it has said that it is in trouble. Only the
-	// Elector reads from it.
+	// Confirmations brings the answers of those who follow this process, once it has said that it is in trouble, and their
+	// wishes. Only the Elector reads from it.
 	Confirmations() <-chan Confirmation
-	// Followers names the replicas that follow this process now.
-	Followers() []string
+	// Followers are the replicas that follow this process now.
+	Followers() []Standby
+}
+
+// Standby is a replica that follows a leader.
+type Standby struct {
+	Replica string
+	// Mode is the one in which it would lead, Priority how much it is preferred.
+	Mode     Mode
+	Priority int32
 }
 
 // Contact says how to reach a process, and how to know that it is this one. The zero Contact reaches nobody.
@@ -32,11 +40,15 @@ type Contact struct {
 
 // Follower is who follows a leader's process.
 type Follower struct {
+	// Is what the leader is told of this process. The Detector knows its name.
+	Is Standby
 	// Report takes what has become known. It must not block.
 	Report func(News)
 	// Reads reports whether this process reads the Lease and sees that holder on it: a leader that cannot renew asks. It
 	// may take as long as a request, and ends with ctx.
 	Reads func(ctx context.Context, holder string) bool
+	// Wants brings the holders whom this process wants to succeed: each is to be asked once to make way. Nil: none.
+	Wants <-chan string
 }
 
 // News is what is known of a process.
@@ -81,8 +93,12 @@ const (
 	Over Condition = "over"
 )
 
-// Confirmation is a follower's answer: it reads the Lease and sees that holder on it.
-type Confirmation struct{ Replica, Holder string }
+// Confirmation is what a follower says: it reads the Lease and sees that holder on it, or it wants to succeed that holder.
+type Confirmation struct {
+	Standby
+	Holder string
+	Wants  bool
+}
 
 // DetectionModes are the values of --leader-failure-detection.
 var DetectionModes = []Detection{DetectOff, DetectCrash, DetectSuspect}

@@ -63,9 +63,10 @@ type Elector struct {
 	life      *life // nil, if this process's terms are not for life, or what they hang on is others' business
 
 	// Owned by Run's goroutine.
-	state   state
-	pace    pace
-	waiting waiting
+	state      state
+	pace       pace
+	waiting    waiting
+	preemption preemption
 	// candidate is the identity under which this process stands, in mode coordinated, and in its term; empty otherwise.
 	candidate string
 	// unsure is set while a write of ours may have been committed without our knowing.
@@ -170,11 +171,17 @@ func (e *Elector) checkStandby(name string) error {
 		return fmt.Errorf("%w that could be preferred: in mode %s the best candidate is elected", ErrNoStandby, e.cfg.Mode)
 	case name == e.cfg.Replica:
 		return fmt.Errorf("%w: %q is this process, which leads", ErrNoStandby, name)
-	case d != nil && !slices.Contains(d.Followers(), name):
-		return fmt.Errorf("%w: %q does not follow this leader; those that do: %q", ErrNoStandby, name, d.Followers())
-	default:
+	case d == nil:
 		return nil
 	}
+	var names []string
+	for _, standby := range e.cfg.Detector.Followers() {
+		if standby.Replica == name {
+			return nil
+		}
+		names = append(names, standby.Replica)
+	}
+	return fmt.Errorf("%w: %q does not follow this leader; those that do: %q", ErrNoStandby, name, slices.Compact(names))
 }
 
 // known is the epoch on the Lease and for how long nobody was known to hold an unexpired lease, as of now.
@@ -242,6 +249,7 @@ func (e *Elector) start(ctx context.Context) (stop func()) {
 	e.mu.Unlock()
 	e.follower, e.peer = newFollower(e.api, e.view, e.cfg.RetryPeriod), newPeer()
 	e.pace = pace{retryPeriod: e.cfg.RetryPeriod}
+	e.preemption = preemption{asks: make(chan string, 1)}
 	if !e.cfg.Enabled {
 		klog.FromContext(ctx).Info("Leading without election: other replicas without --enable-leader-election are not " +
 			"detected. Give the flag to every replica of the shard if there is more than one")
@@ -303,6 +311,7 @@ func (e *Elector) campaign(ctx context.Context, seen observation, why verdict) (
 		basis:    seen,
 		presence: presence,
 		owner:    owner,
+		standbys: e.cfg.standbys,
 		named:    e.candidacy != nil,
 		takeover: Takeover{Trigger: why.trigger, Symptom: why.symptom, Decided: why.decided},
 		fresh:    e.cfg.RetryPeriod / 2,
@@ -331,6 +340,7 @@ func (e *Elector) campaign(ctx context.Context, seen observation, why verdict) (
 func (e *Elector) presence(identity string) presence {
 	p := presence{
 		Holder: identity, Replica: e.cfg.Replica, BootID: e.replica.bootID, Mode: modeUnfenced, ElectionMode: e.cfg.Mode,
+		Priority: e.cfg.Priority,
 	}
 	if e.cfg.Fenced {
 		p.Mode = modeFenced
@@ -398,6 +408,10 @@ func (e *Elector) release(ctx context.Context, c claim, cause error) {
 // untilOver waits for the first cause that ends the term.
 func (e *Elector) untilOver(ctx context.Context, c claim, w *work) error {
 	var confirmations <-chan Confirmation
+	if e.cfg.Detector != nil {
+		confirmations = e.cfg.Detector.Confirmations()
+	}
+	troubled := false
 	for {
 		seen, changed := e.view.latest()
 		now := time.Now()
@@ -406,7 +420,7 @@ func (e *Elector) untilOver(ctx context.Context, c claim, w *work) error {
 			return cause
 		}
 		if e.cfg.Detector != nil {
-			confirmations, again = e.askIfTroubled(c, confirmations, now, again)
+			troubled, again = e.askIfTroubled(c, troubled, now, again)
 		}
 		timer := newAlarm(again)
 		select {
@@ -418,9 +432,7 @@ func (e *Elector) untilOver(ctx context.Context, c claim, w *work) error {
 			cause = causeOfReturn(w.fault)
 		case <-c.lost():
 		case confirmed := <-confirmations:
-			if sent, failing := c.renewed(); failing && confirmed.Holder == c.term().Token().Holder {
-				cause = because(RenewDeadline, "the last renewal was sent %v ago, and replica %q reaches the Lease", time.Since(sent).Round(time.Millisecond), confirmed.Replica)
-			}
+			cause = e.makeWay(c, confirmed, troubled)
 		case <-c.faltered():
 		case <-changed:
 		case <-timer.C:

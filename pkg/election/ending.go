@@ -15,6 +15,9 @@ type ending struct {
 	failed      bool          // by the term's own work
 	preferred   string        // the replica that should lead next
 	lasted      time.Duration // zero if that is not known
+	// standbyPriority and alone are of those who could lead next: see presence.
+	standbyPriority int32
+	alone           bool
 }
 
 // partial is implemented by errors of a LeadFunc that know which parts of its work failed.

@@ -13,6 +13,10 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 		"What it takes to keep the lease: lease: the leader renews it; coordinated: "+
 			"so it does, and the candidate of the oldest version is elected; for-life: the leader keeps it until it gives up, is known "+
 			"to be dead, or regent forget-replica says so. Replicas of another mode than the Lease's stand by. See docs/ELECTION.md.")
+	fs.Int32Var(&c.Priority, "leader-election-priority", c.Priority,
+		"How much this replica is preferred at a takeover: those of a lower priority leave it a head start of a quarter of the retry period.")
+	fs.BoolVar(&c.Preempt, "leader-election-preempt", c.Preempt,
+		"Ask a leader of a lower priority to make way, once this replica could have led for a lease duration.")
 	fs.StringVar(&c.EmulationVersion, "leader-election-emulation-version", c.EmulationVersion,
 		"Version that this replica stands with in mode coordinated, where the oldest leads; not newer than the build's, which it is "+
 			"if empty. Give the old version to new replicas until a roll can not be undone any more.")

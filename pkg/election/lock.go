@@ -35,12 +35,13 @@ import (
 type lock struct {
 	api      leaseAPI
 	identity string
-	basis    observation            // what the standby judged
-	presence presence               // to be written when acquiring
-	takeover Takeover               // how that comes about
-	fresh    time.Duration          // how long a lease needs no renewal
-	owner    *metav1.OwnerReference // the Lease's in this term, for life; nil otherwise
-	named    bool                   // the basis names this entry already: in mode coordinated
+	basis    observation                       // what the standby judged
+	presence presence                          // to be written when acquiring
+	takeover Takeover                          // how that comes about
+	fresh    time.Duration                     // how long a lease needs no renewal
+	owner    *metav1.OwnerReference            // the Lease's in this term, for life; nil otherwise
+	standbys func() (highest int32, none bool) // see Config.standbys
+	named    bool                              // the basis names this entry already: in mode coordinated
 	view     *view
 	logger   klog.Logger
 	giveUp   context.CancelFunc // makes RunOrDie return after a failed attempt
@@ -114,7 +115,10 @@ func (l *lock) Update(ctx context.Context, ler resourcelock.LeaderElectionRecord
 	case held == nil:
 		return l.acquire(ctx, l.basis.lease, ler, l.api.update)
 	case l.forLife():
-		return l.stillHolds()
+		if err := l.stillHolds(); err != nil {
+			return err
+		}
+		return l.republish(ctx, held)
 	default:
 		return l.renew(ctx, held, ler)
 	}
@@ -187,6 +191,41 @@ func (l *lock) stillHolds() error {
 	return nil
 }
 
+// republish writes who could succeed this process, where nothing else is written, if that has changed. That it fails ends nothing.
+func (l *lock) republish(ctx context.Context, held *coordinationv1.Lease) error {
+	lease := held.DeepCopy()
+	if !l.describe(lease) {
+		return nil
+	}
+	written, err := l.api.update(fence.With(ctx, l.token()), lease)
+	if err == nil {
+		l.adopt(written, time.Time{})
+		return nil
+	}
+	if apierrors.IsConflict(err) {
+		if seen, _ := l.view.latest(); seen.lease != nil && l.pin.check(seen.lease) == nil {
+			l.adopt(seen.lease, time.Time{}) // somebody edited it: the next time
+		}
+	}
+	l.logger.V(2).Info("Could not write who could succeed this process", "err", err)
+	return nil
+}
+
+// describe puts on lease who could succeed this process, and reports whether that has changed.
+func (l *lock) describe(lease *coordinationv1.Lease) (changed bool) {
+	p := presenceOf(lease)
+	highest, _ := l.standbys()
+	if highest <= p.Priority {
+		highest = 0
+	}
+	if p.Holder != l.identity || highest == p.StandbyPriority {
+		return false
+	}
+	p.StandbyPriority = highest
+	p.write(lease)
+	return true
+}
+
 // renew does not write what is as good as new: client-go's first renewal follows right on the acquiring write, while
 // the term's own first writes are on their way.
 func (l *lock) renew(ctx context.Context, held *coordinationv1.Lease, ler resourcelock.LeaderElectionRecord) error {
@@ -196,6 +235,7 @@ func (l *lock) renew(ctx context.Context, held *coordinationv1.Lease, ler resour
 	lease := held.DeepCopy()
 	lease.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(&ler)
 	lease.Spec.LeaseTransitions = held.Spec.LeaseTransitions
+	_ = l.describe(lease)
 	sent := time.Now()
 	written, err := l.api.update(fence.With(ctx, l.token()), lease)
 	switch {
@@ -285,7 +325,7 @@ func freed(lease *coordinationv1.Lease, how ending) *coordinationv1.Lease {
 	free.Spec.AcquireTime, free.Spec.RenewTime = &now, &now
 	disown(free)
 	presence{
-		ElectionMode: presenceOf(lease).ElectionMode,
+		ElectionMode: presenceOf(lease).ElectionMode, StandbyPriority: how.standbyPriority, Alone: how.alone,
 		LastStepDown: how.why, FailedParts: how.failedParts, Failed: how.failed, Preferred: how.preferred,
 		Suspicions: nextSuspicions(presenceOf(lease).Suspicions, how.lasted, TriggerRelease),
 	}.write(free)

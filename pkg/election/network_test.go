@@ -23,7 +23,7 @@ func newNetwork() *network { return &network{peers: map[string]*peer{}} }
 func (n *network) join(name string) *peer {
 	p := &peer{
 		network: n, name: name, sign: election.Alive, changed: make(chan struct{}),
-		confirmations: make(chan election.Confirmation, 1), followers: map[string]int{},
+		confirmations: make(chan election.Confirmation, 1), followers: map[election.Standby]int{},
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -42,7 +42,7 @@ type peer struct {
 	since     time.Time
 	said      election.Statement
 	changed   chan struct{}
-	followers map[string]int
+	followers map[election.Standby]int
 }
 
 // seem shows the others a sign of this replica, from now on.
@@ -76,10 +76,10 @@ func (p *peer) Say(s election.Statement) {
 func (p *peer) Confirmations() <-chan election.Confirmation { return p.confirmations }
 
 // Followers implements election.Detector.
-func (p *peer) Followers() []string {
+func (p *peer) Followers() []election.Standby {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Sorted(maps.Keys(p.followers))
+	return slices.Collect(maps.Keys(p.followers))
 }
 
 // Follow implements election.Detector.
@@ -91,10 +91,12 @@ func (p *peer) Follow(ctx context.Context, leader election.Contact, f election.F
 		<-ctx.Done()
 		return
 	}
-	other.change(func() { other.followers[p.name]++ })
+	is := f.Is
+	is.Replica = p.name
+	other.change(func() { other.followers[is]++ })
 	defer other.change(func() {
-		if other.followers[p.name]--; other.followers[p.name] == 0 {
-			delete(other.followers, p.name)
+		if other.followers[is]--; other.followers[is] == 0 {
+			delete(other.followers, is)
 		}
 	})
 	answered := false
@@ -109,13 +111,18 @@ func (p *peer) Follow(ctx context.Context, leader election.Contact, f election.F
 		f.Report(news)
 		if news.Sign == election.Alive && news.Said.Condition == election.Troubled && f.Reads(ctx, news.Said.Holder) {
 			select {
-			case other.confirmations <- election.Confirmation{Replica: p.name, Holder: news.Said.Holder}:
+			case other.confirmations <- election.Confirmation{Standby: is, Holder: news.Said.Holder}:
 			default:
 			}
 		}
 		select {
 		case <-ctx.Done():
 			return
+		case holder := <-f.Wants:
+			select {
+			case other.confirmations <- election.Confirmation{Standby: is, Holder: holder, Wants: true}:
+			default:
+			}
 		case <-changed:
 		}
 	}

@@ -72,6 +72,8 @@ func (e *Elector) followHolder(ctx context.Context) {
 		e.peer.take(leader, News{})
 		if foreign {
 			e.cfg.Detector.Follow(ctx, leader, Follower{
+				Is:     Standby{Replica: e.cfg.Replica, Mode: e.cfg.Mode, Priority: e.cfg.Priority},
+				Wants:  e.preemption.asks,
 				Report: func(news News) { e.peer.take(leader, news) },
 				Reads:  e.reads,
 			})

@@ -39,6 +39,11 @@ type presence struct {
 	Contact Contact `json:"probe,omitzero"`
 	// Suspicions counts the terms that began on a suspicion, up to this one, since there was calm.
 	Suspicions int `json:"suspicions,omitempty"`
+	// Priority is the holder's, StandbyPriority the highest of its standbys, of the same mode, if that is higher. Alone says that there
+	// are no standbys of that mode. A Lease without a holder has what its last holder saw when it gave up; Alone only if that stops.
+	Priority        int32 `json:"priority,omitempty"`
+	StandbyPriority int32 `json:"standbyPriority,omitempty"`
+	Alone           bool  `json:"alone,omitempty"`
 	// LastStepDown is why the lease was last given up by its holder, from whoever did it.
 	LastStepDown string `json:"lastStepDown,omitempty"`
 	// FailedParts are the parts of its work for which the last holder gave the lease up. Only a Lease without a holder

@@ -70,6 +70,7 @@ type shard struct {
 	peers    [replicas]*peer
 	detect   election.Detection
 	modes    [replicas]election.Mode
+	ranks    [replicas]int32
 	fenced   bool
 	slow     time.Duration          // how long the work takes to stop
 	active   [replicas]atomic.Int32 // terms whose work has not been joined
@@ -101,6 +102,9 @@ func (s *shard) start(i int) {
 	}, seen(s.peers[i], s.detect, s.fenced), inMode(s.modes[i]), func(cfg *election.Config) {
 		if cfg.Mode == election.ModeForLife && cfg.Detection == election.DetectSuspect {
 			cfg.Detection = election.DetectCrash
+		}
+		if cfg.Mode != election.ModeCoordinated && cfg.Detection != election.DetectOff {
+			cfg.Priority = s.ranks[i]
 		}
 	})
 }
@@ -211,7 +215,9 @@ func TestInAnySequenceOfFaultsATermIsAloneAndSomebodyLeadsInTheEnd(t *testing.T)
 		slow := time.Duration(rapid.IntRange(0, int(drain/time.Millisecond)-1).Draw(rt, "slow")) * time.Millisecond
 		fenced := rapid.Bool().Draw(rt, "fenced")
 		var modes [replicas]election.Mode
+		var ranks [replicas]int32
 		for i := range modes {
+			ranks[i] = rapid.Int32Range(0, 2).Draw(rt, "priority")
 			modes[i] = rapid.SampledFrom(election.Modes).Draw(rt, "mode")
 		}
 		detect := election.DetectCrash
@@ -220,7 +226,7 @@ func TestInAnySequenceOfFaultsATermIsAloneAndSomebodyLeadsInTheEnd(t *testing.T)
 		}
 		var broken any
 		synctest.Test(t, func(t *testing.T) {
-			s := &shard{t: t, store: electiontest.NewStore(leaseName), slow: slow, network: newNetwork(), detect: detect, modes: modes, fenced: fenced}
+			s := &shard{t: t, store: electiontest.NewStore(leaseName), slow: slow, network: newNetwork(), detect: detect, modes: modes, ranks: ranks, fenced: fenced}
 			if fenced {
 				s.store.Fence()
 			}

@@ -14,6 +14,7 @@ func (e *Elector) standBy(ctx context.Context) (observation, verdict, error) {
 	e.stands.Store(true)
 	defer e.stands.Store(false)
 	swept := false
+	e.preemption.able = time.Now()
 	if e.candidacy != nil {
 		e.candidate = e.identities.next()
 	}
@@ -51,6 +52,7 @@ func (e *Elector) standBy(ctx context.Context) (observation, verdict, error) {
 			if e.replica.neighbour(holder) { // its death shows on this machine, not on the Lease
 				again = earlier(again, now.Add(e.lookAgain(news, now)))
 			}
+			again = earlier(again, e.preempt(seen, holder, news, now))
 			if seen.forLife() {
 				again = earlier(again, e.waitsForOwner(ctx, seen, news, now))
 			}
@@ -109,19 +111,26 @@ func (e *Elector) rests(seen observation, last presence) bool {
 }
 
 // headStart is until when a lease that can be won since winnable is left to others: to those of the Lease's mode, if that is
-// not this process's, or else to the replica that its last holder preferred; zero if to none.
+// not this process's, or else to the replica that its last holder preferred, or to those of a higher priority; zero if to none.
 func (e *Elector) headStart(seen observation, last presence, winnable time.Time) time.Time {
 	switch {
 	case e.isOther(seen.mode):
+		if last.Alone { // its last holder was the last of them
+			return time.Time{}
+		}
 		start := winnable.Add(modeHeadStart * e.cfg.RetryPeriod)
 		if seen.mode == ModeCoordinated {
 			start = start.Add(electionPatience)
 		}
 		return start
-	case last.Preferred == "" || last.Preferred == e.cfg.Replica:
+	case last.Preferred == e.cfg.Replica:
 		return time.Time{}
-	default:
+	case last.Preferred != "":
 		return seen.since.Add(e.cfg.RetryPeriod / headStarts)
+	case last.StandbyPriority > e.cfg.Priority:
+		return winnable.Add(e.cfg.RetryPeriod / headStarts)
+	default:
+		return time.Time{}
 	}
 }
 

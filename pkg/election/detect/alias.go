@@ -39,6 +39,6 @@ func (a *alias) Say(election.Statement) {}
 func (a *alias) Confirmations() <-chan election.Confirmation { return nil }
 
 // Followers are none that could be preferred.
-func (a *alias) Followers() []string { return nil }
+func (a *alias) Followers() []election.Standby { return nil }
 
 var _ election.Detector = (*alias)(nil)

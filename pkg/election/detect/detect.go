@@ -94,8 +94,8 @@ type Detector struct {
 
 	mu        sync.Mutex
 	said      election.Statement
-	spoke     chan struct{}  // closed at the next statement
-	followers map[string]int // streams by replica
+	spoke     chan struct{}            // closed at the next statement
+	followers map[election.Standby]int // streams of each
 	closing   bool
 }
 
@@ -125,7 +125,7 @@ func New(cfg Config) (*Detector, error) {
 		// A leader needs one answer; what does not fit is dropped.
 		confirmations: make(chan election.Confirmation, 1),
 		spoke:         make(chan struct{}),
-		followers:     map[string]int{},
+		followers:     map[election.Standby]int{},
 	}
 	show(cfg.Name)
 	return d, nil

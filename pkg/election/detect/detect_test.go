@@ -59,6 +59,8 @@ type follower struct {
 	*Detector
 	news  chan election.News
 	reads func(context.Context, string) bool
+	is    election.Standby
+	wants chan string
 	stop  context.CancelFunc
 	ended chan struct{}
 }
@@ -79,6 +81,7 @@ func follow(t *testing.T, leader election.Contact, change ...func(*follower)) *f
 	go func() {
 		defer close(f.ended)
 		f.Follow(ctx, leader, election.Follower{
+			Is: f.is, Wants: f.wants,
 			Report: func(n election.News) { f.news <- n },
 			Reads:  func(ctx context.Context, holder string) bool { return f.reads(ctx, holder) },
 		})
@@ -274,7 +277,7 @@ func TestALeaderInTroubleLearnsWhoReadsTheLease(t *testing.T) {
 	leader.Say(election.Statement{Holder: "h", Condition: election.Troubled})
 	select {
 	case c := <-leader.Confirmations():
-		if want := (election.Confirmation{Replica: "standby", Holder: "h"}); c != want {
+		if want := (election.Confirmation{Standby: election.Standby{Replica: "standby"}, Holder: "h"}); c != want {
 			t.Errorf("confirmed: %+v, want %+v", c, want)
 		}
 	case <-time.After(within):
@@ -282,18 +285,38 @@ func TestALeaderInTroubleLearnsWhoReadsTheLease(t *testing.T) {
 	}
 }
 
+func TestALeaderIsToldWhatAFollowerIsAndWants(t *testing.T) {
+	leader := open(t, "leader", "127.0.0.1:0")
+	wants := make(chan string, 1)
+	is := election.Standby{Replica: "standby", Mode: election.ModeForLife, Priority: -7}
+	f := follow(t, leader.Contact(), func(f *follower) { f.is, f.wants = is, wants })
+	f.next(t, sign(election.Alive))
+	if got := leader.Followers(); !slices.Equal(got, []election.Standby{is}) {
+		t.Errorf("followed by %+v, want %+v", got, is)
+	}
+	wants <- "h"
+	select {
+	case c := <-leader.Confirmations():
+		if want := (election.Confirmation{Standby: is, Holder: "h", Wants: true}); c != want {
+			t.Errorf("it hears %+v, want %+v", c, want)
+		}
+	case <-time.After(within):
+		t.Fatal("it hears nothing")
+	}
+}
+
 func TestALeaderKnowsWhoFollowsIt(t *testing.T) {
 	leader := open(t, "leader", "127.0.0.1:0")
 	f := follow(t, leader.Contact())
 	f.next(t, sign(election.Alive))
-	if got := leader.Followers(); !slices.Equal(got, []string{"standby"}) {
+	if got := leader.Followers(); !slices.Equal(got, []election.Standby{{Replica: "standby"}}) {
 		t.Errorf("followed by %q", got)
 	}
 	f.stop()
 	<-f.ended
 	for began := time.Now(); len(leader.Followers()) > 0; time.Sleep(time.Millisecond) {
 		if time.Since(began) > within {
-			t.Fatalf("followed by %q", leader.Followers())
+			t.Fatalf("followed by %v", leader.Followers())
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 
@@ -138,6 +139,8 @@ func (f *following) session(ctx context.Context, patience time.Duration, hurry b
 	req.Header.Set("Authorization", bearer+credential(f.d.secret, f.leader.Key))
 	req.Header.Set(replicaHeader, f.d.cfg.Replica)
 	req.Header.Set(intervalHeader, f.d.cfg.Interval.String())
+	req.Header.Set(modeHeader, string(f.follower.Is.Mode))
+	req.Header.Set(priorityHeader, strconv.Itoa(int(f.follower.Is.Priority)))
 	resp, err := conn.RoundTrip(req)
 	if err != nil {
 		return false, err
@@ -173,12 +176,14 @@ func (d *Detector) patience(answered bool, failed int) time.Duration {
 	return d.handshake
 }
 
-// answer tells a leader in trouble that the Lease can be read from here, if so.
+// answer tells a leader in trouble that the Lease can be read from here, if so, and any leader that it should make way.
 func (f *following) answer(ctx context.Context, w io.Writer) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case holder := <-f.follower.Wants:
+			_, _ = w.Write(lineOf(confirmation{Wants: holder}))
 		case holder := <-f.asked:
 			if f.follower.Reads(ctx, holder) {
 				_, _ = w.Write(lineOf(confirmation{Reads: holder}))

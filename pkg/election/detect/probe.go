@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"cmp"
 	"context"
 	"crypto/subtle"
 	"crypto/tls"
@@ -11,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -98,11 +100,11 @@ func (d *Detector) Say(s election.Statement) {
 // Confirmations brings what followers confirm. What nobody waits for is dropped.
 func (d *Detector) Confirmations() <-chan election.Confirmation { return d.confirmations }
 
-// Followers names the replicas that follow this process, in order.
-func (d *Detector) Followers() []string {
+// Followers are the replicas that follow this process, in the order of their names.
+func (d *Detector) Followers() []election.Standby {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.Sorted(maps.Keys(d.followers))
+	return slices.SortedFunc(maps.Keys(d.followers), func(a, b election.Standby) int { return cmp.Compare(a.Replica, b.Replica) })
 }
 
 // serve is one standby's stream.
@@ -122,7 +124,11 @@ func (d *Detector) serve(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, "the probe needs a replica and an interval", http.StatusBadRequest)
 		return
 	}
-	defer d.followedBy(replica)()
+	standby := election.Standby{Replica: replica, Mode: election.Mode(req.Header.Get(modeHeader))}
+	if priority, err := strconv.ParseInt(req.Header.Get(priorityHeader), 10, 32); err == nil {
+		standby.Priority = int32(priority) // an older version says none
+	}
+	defer d.followedBy(standby)()
 	stream := http.NewResponseController(w)
 	var reading sync.WaitGroup
 	defer reading.Wait()
@@ -130,7 +136,7 @@ func (d *Detector) serve(w http.ResponseWriter, req *http.Request) {
 	reading.Go(func() {
 		_ = lines(req.Body, func(c confirmation) {
 			select {
-			case d.confirmations <- election.Confirmation{Replica: replica, Holder: c.Reads}:
+			case d.confirmations <- election.Confirmation{Standby: standby, Holder: c.Reads + c.Wants, Wants: c.Wants != ""}:
 			default:
 			}
 		})
@@ -158,14 +164,18 @@ func (d *Detector) serve(w http.ResponseWriter, req *http.Request) {
 }
 
 // followedBy counts a stream of a replica until the function that it returns is called.
-func (d *Detector) followedBy(replica string) (over func()) {
+func (d *Detector) followedBy(standby election.Standby) (over func()) {
 	count := func(n int) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		if d.followers[replica] += n; d.followers[replica] == 0 {
-			delete(d.followers, replica)
+		if d.followers[standby] += n; d.followers[standby] == 0 {
+			delete(d.followers, standby)
 		}
-		followers.WithLabelValues(d.cfg.Name).Set(float64(len(d.followers)))
+		replicas := map[string]bool{} // one may follow for several Leases
+		for s := range d.followers {
+			replicas[s.Replica] = true
+		}
+		followers.WithLabelValues(d.cfg.Name).Set(float64(len(replicas)))
 	}
 	count(1)
 	return func() { count(-1) }
