@@ -38,7 +38,7 @@ type candidacy struct {
 	mu       sync.Mutex
 	name     string // wanted; empty: none
 	changed  chan struct{}
-	standing chan struct{} // closed when no candidate of this process is left
+	standing chan struct{} // closed when the candidate that stood last is gone
 }
 
 func newCandidacy(cfg Config) *candidacy {
@@ -89,7 +89,7 @@ func (c *candidacy) stand(name string) {
 	}
 }
 
-// left is closed when no candidate of this process is left, after stand("").
+// left is closed when the candidate that stood last is gone, after stand("").
 func (c *candidacy) left() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -134,13 +134,14 @@ func (c *candidacy) run(ctx context.Context) {
 func (c *candidacy) standAs(ctx context.Context, name string) {
 	delay := shortestFollowDelay
 	for {
-		err := c.follow(ctx, name)
+		watched, err := c.follow(ctx, name)
 		if ctx.Err() != nil {
 			return
 		}
-		if err == nil {
+		if watched {
 			delay = shortestFollowDelay
-		} else {
+		}
+		if err != nil {
 			klog.FromContext(ctx).V(2).Info("Cannot stand as a candidate: trying again", "candidate", name, "after", delay, "err", err)
 		}
 		sleep(ctx, delay)
@@ -149,23 +150,24 @@ func (c *candidacy) standAs(ctx context.Context, name string) {
 }
 
 // follow creates the candidate if it is not there, and answers for it until its watch ends or it is deleted, which is no error.
-func (c *candidacy) follow(ctx context.Context, name string) error {
+// watched reports whether the watch ever began.
+func (c *candidacy) follow(ctx context.Context, name string) (watched bool, err error) {
 	only := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
 	request, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	list, err := c.client.List(request, only)
 	if err != nil {
-		return fmt.Errorf("read the LeaseCandidate: %w", err)
+		return false, fmt.Errorf("read the LeaseCandidate: %w", err)
 	}
 	only.ResourceVersion = list.ResourceVersion
 	if len(list.Items) == 0 {
 		created, err := c.create(ctx, name)
 		if err != nil {
-			return fmt.Errorf("create the LeaseCandidate: %w", err)
+			return false, fmt.Errorf("create the LeaseCandidate: %w", err)
 		}
 		only.ResourceVersion = created.ResourceVersion
 	} else if err := c.answer(ctx, &list.Items[0]); err != nil {
-		return err
+		return false, err
 	}
 	only.AllowWatchBookmarks = true
 	watching, stop := context.WithCancel(ctx)
@@ -173,26 +175,26 @@ func (c *candidacy) follow(ctx context.Context, name string) error {
 	impatient := time.AfterFunc(c.timeout, stop)
 	events, err := c.client.Watch(watching, only)
 	if err != nil {
-		return fmt.Errorf("watch the LeaseCandidate: %w", err)
+		return false, fmt.Errorf("watch the LeaseCandidate: %w", err)
 	}
 	impatient.Stop()
 	defer stopping{events, stop}.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return true, ctx.Err()
 		case event, open := <-events.ResultChan():
 			candidate, _ := event.Object.(*coordinationv1beta1.LeaseCandidate)
 			switch {
 			case !open:
-				return errors.New("the watch of the LeaseCandidate ended")
+				return true, errors.New("the watch of the LeaseCandidate ended")
 			case event.Type == watch.Error:
-				return fmt.Errorf("watch the LeaseCandidate: %w", apierrors.FromObject(event.Object))
+				return true, fmt.Errorf("watch the LeaseCandidate: %w", apierrors.FromObject(event.Object))
 			case event.Type == watch.Deleted:
-				return nil
+				return true, nil
 			case event.Type == watch.Added || event.Type == watch.Modified:
 				if err := c.answer(ctx, candidate); err != nil {
-					return err
+					return true, err
 				}
 			}
 		}

@@ -22,8 +22,8 @@ type claim interface {
 	// judge returns why the term must end in view of what is seen of the Lease, nil if it need not; again is when it
 	// must be asked again, zero if only news can change its mind.
 	judge(seen observation, now time.Time) (again time.Time, cause error)
-	// renewed is when the last renewal that succeeded was sent, zero if nothing is to be renewed; failing says that one has
-	// failed since.
+	// renewed is when the last write that succeeded was sent, zero if nothing is written; failing says that a renewal has failed
+	// since.
 	renewed() (sent time.Time, failing bool)
 	// faltered brings word when a renewal has failed.
 	faltered() <-chan struct{}
@@ -104,7 +104,7 @@ func (e *elected) judge(seen observation, now time.Time) (time.Time, error) {
 	if e.lock.forLife() {
 		return time.Time{}, nil
 	}
-	if preferred := preferredOf(seen.lease); preferred != "" && preferred != e.lock.identity && !e.lock.pin.precedes(seen.lease) {
+	if preferred := preferredOf(seen.lease); preferred != "" && !e.lock.pin.precedes(seen.lease) {
 		return time.Time{}, because(StepDown, "%w", &request{reason: "candidate " + preferred + " is preferred"})
 	}
 	sent, _ := e.lock.renewed()

@@ -63,7 +63,8 @@ type Config struct {
 	// Hostname begins the holder identities, for people to read. Empty: what the operating system says.
 	Hostname string
 	// ReplicasDirectory is where processes that may succeed each other on one machine lock a file each, so that a
-	// replica that restarts need not wait for its dead predecessor's lease. It is created if missing. Empty: they wait.
+	// replica that restarts need not wait for its dead predecessor's lease. One Lease's only: who stands for it removes what others left
+	// there. It is created if missing. Empty: they wait.
 	ReplicasDirectory string
 	// Client reaches the Lease's namespace.
 	Client LeaseClient
@@ -107,8 +108,8 @@ func (c Config) EffectiveDrainTimeout() time.Duration {
 // Run's context keeps Client's server alive that long.
 func (c Config) EndTimeout() time.Duration {
 	requests := 3
-	if c.Mode == ModeCoordinated {
-		requests++ // its candidate
+	if c.Mode == ModeCoordinated || c.Mode == ModeForLife {
+		requests += 2 // its candidate, tried twice; who could succeed it, and what stands for its life
 	}
 	return c.EffectiveDrainTimeout() + c.releaseTimeout() + time.Duration(requests)*c.requestTimeout()
 }
@@ -151,8 +152,11 @@ func (c Config) Validate() error {
 		}
 	}
 	if c.Mode == ModeForLife && c.Detection == DetectSuspect {
-		fault("--leader-failure-detection=%s contradicts --leader-election-mode=%s, in which nobody is succeeded on a suspicion: give %s or %s",
-			DetectSuspect, ModeForLife, DetectCrash, DetectOff)
+		fault("--leader-failure-detection=%s contradicts --leader-election-mode=%s, in which nobody is succeeded on a suspicion: give %s",
+			DetectSuspect, ModeForLife, DetectCrash)
+	}
+	if c.Mode == ModeForLife && c.Detection == DetectOff && c.Owner == nil {
+		fault("--leader-failure-detection=%s contradicts --leader-election-mode=%s: nobody would be told that a leader is not heard, and may be dead", DetectOff, ModeForLife)
 	}
 	if c.Detection != "" && !slices.Contains(DetectionModes, c.Detection) {
 		fault("--leader-failure-detection %q must be one of %q", c.Detection, DetectionModes)

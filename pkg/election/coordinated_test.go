@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/regent-project/regent/pkg/election"
@@ -202,5 +204,67 @@ func TestACandidateWhoseWorkFailsLeavesTheLeaseToOthers(t *testing.T) {
 		}
 		failing.stop()
 		sound.stop()
+	})
+}
+
+// unattended returns a store in whose elections nobody is named but by the test.
+func unattended(t *testing.T) *electiontest.Store {
+	t.Helper()
+	store := electiontest.NewStore(leaseName)
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	store.Elect(over)
+	return store
+}
+
+// name writes a candidate to the Lease as kube-apiserver does, which never raises leaseTransitions.
+func name(store *electiontest.Store, candidate string, change ...func(*coordinationv1.LeaseSpec)) {
+	store.Edit(func(l *coordinationv1.Lease) {
+		now := metav1.NowMicro()
+		l.Spec.HolderIdentity, l.Spec.PreferredHolder, l.Spec.AcquireTime = &candidate, nil, nil
+		l.Spec.RenewTime, l.Spec.LeaseDurationSeconds, l.Spec.Strategy = &now, ptr.To[int32](5), ptr.To(coordinationv1.OldestEmulationVersion)
+		for _, c := range change {
+			c(&l.Spec)
+		}
+	})
+}
+
+func TestEpochsGrowAlsoWhereWhoeverElectsDoesNotRaiseThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := unattended(t)
+		a, b := start(t, store, nil, version("1.1.0")), start(t, store, nil, version("1.2.0"))
+		for want := int64(1); want <= 6; want++ {
+			time.Sleep(3 * retry)
+			leads := a
+			if name(store, store.Candidates().Names()[0]); want%2 == 0 {
+				store.Free()
+				name(store, store.Candidates().Names()[1])
+				leads = b
+			}
+			if got := leads.mustLead().Epoch(); got != want {
+				t.Fatalf("epoch %d, want %d", got, want)
+			}
+			if _, err := leads.elector.StepDown("test", ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a.stop()
+		b.stop()
+	})
+}
+
+// With a preferred holder client-go neither renews nor begins.
+func TestWhoIsNamedAndPreferredAtOnceDoesNotHang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := unattended(t)
+		r := start(t, store, nil, version("1.0.0"))
+		time.Sleep(moment)
+		candidate := store.Candidates().Names()[0]
+		name(store, candidate, func(s *coordinationv1.LeaseSpec) { s.PreferredHolder = &candidate })
+		time.Sleep(lease)
+		if store.Holder() != "" {
+			t.Error("its own name is left on the Lease")
+		}
+		r.stop()
 	})
 }

@@ -305,6 +305,9 @@ func (e *Elector) campaign(ctx context.Context, seen observation, why verdict) (
 	if owner != nil {
 		presence.Owner = owner.UID
 	}
+	if e.life != nil {
+		presence.Life = owner.Name
+	}
 	c, err := enter(ctx, e.cfg, &lock{
 		api:      e.api,
 		identity: identity,
@@ -330,6 +333,8 @@ func (e *Elector) campaign(ctx context.Context, seen observation, why verdict) (
 	if ctx.Err() != nil {
 		cause := because(Shutdown, "%w", context.Cause(ctx))
 		c.stop()
+		e.withdraw()
+		e.waitWithdrawn()
 		e.release(ctx, c, cause)
 		return nil, cause
 	}

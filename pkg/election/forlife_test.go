@@ -328,3 +328,62 @@ func TestAProcessWhoseObjectCannotBeMadeWaits(t *testing.T) {
 		r.stop()
 	})
 }
+
+func TestAnOwnerThatIsGoneInAllButNameFreesALeaseForLife(t *testing.T) {
+	for name, how := range map[string]func(store *electiontest.Store){
+		// Whose garbage collector may wait for a leader.
+		"deleted, and waits for a finalizer": func(store *electiontest.Store) {
+			store.Of(ownerOf(t, store).Name).Edit(func(l *coordinationv1.Lease) {
+				now := metav1.Now()
+				l.DeletionTimestamp, l.Finalizers = &now, []string{metav1.FinalizerDeleteDependents}
+			})
+		},
+		"taken off the Lease, and then deleted": func(store *electiontest.Store) {
+			name := ownerOf(t, store).Name
+			store.Edit(func(l *coordinationv1.Lease) { l.OwnerReferences = nil })
+			time.Sleep(time.Second)
+			store.Of(name).Delete()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := electiontest.NewStore(leaseName)
+				first := start(t, store, nil, forLife)
+				first.mustLead()
+				second := start(t, store, nil, forLife)
+				time.Sleep(lease)
+				first.client.Always(electiontest.Fault{Hang: true})
+				first.client.HoldWatches(true)
+				how(store)
+				second.mustLead()
+				first.client.Always(electiontest.Fault{})
+				first.client.HoldWatches(false)
+				second.stop()
+				first.stop()
+			})
+		})
+	}
+}
+
+func TestALeaderIsNotUnaccountedForWhenAnotherHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, network := electiontest.NewStore(leaseName), newNetwork()
+		a, b := network.join("a"), network.join("b")
+		first := start(t, store, nil, forLife, seen(a, election.DetectCrash, true))
+		first.mustLead()
+		second := start(t, store, nil, forLife, seen(b, election.DetectCrash, true))
+		time.Sleep(lease)
+		a.seem(election.Silent)
+		time.Sleep(2 * lease)
+		if got := metric(t, "regent_election_leader_unaccounted"); got != 1 {
+			t.Errorf("the metric is %v", got)
+		}
+		store.Take("a stranger", lease)
+		time.Sleep(moment)
+		if got := metric(t, "regent_election_leader_unaccounted"); got != 0 {
+			t.Errorf("the metric is %v while another holds the lease", got)
+		}
+		first.stop()
+		second.stop()
+	})
+}

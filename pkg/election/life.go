@@ -151,13 +151,8 @@ func (e *Elector) ownerOfHolder(seen observation) (_ owned, some bool) {
 	if !seen.forLife() || e.identities.ours(seen.holder()) {
 		return owned{}, false
 	}
-	apiVersion, kind := leaseKind.ToAPIVersionAndKind()
-	for _, owner := range seen.lease.OwnerReferences {
-		if owner.UID == ownerOf(seen.lease) && owner.APIVersion == apiVersion && owner.Kind == kind {
-			return owned{name: owner.Name, uid: owner.UID}, true
-		}
-	}
-	return owned{}, false
+	p := presenceOf(seen.lease) // whose owner somebody may have taken off: it still stands for that life
+	return owned{name: p.Life, uid: p.Owner}, p.Life != ""
 }
 
 // followOwner finds when the Lease is deleted that stands for the life of whoever holds the lease, until ctx ends.
@@ -175,7 +170,8 @@ func (e *Elector) followOwner(ctx context.Context) {
 		running.Go(func() { f.run(ctx) })
 		for ctx.Err() == nil {
 			seen, changed := v.latest()
-			if seen.known() && (seen.lease == nil || seen.lease.UID != owner.uid) {
+			// One that waits for finalizers is gone, too: those of the garbage collector may wait for a leader.
+			if seen.known() && (seen.lease == nil || seen.lease.UID != owner.uid || seen.lease.DeletionTimestamp != nil) {
 				e.peer.lose(owner.uid)
 			}
 			select {

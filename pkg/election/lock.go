@@ -24,8 +24,8 @@ import (
 // trying to renew although it has read another holder's name, takes the lease back after a foreign term came and went,
 // and creates a deleted Lease anew, all within "one" term. This lock makes an entry one attempt and one term:
 //
-//   - Before it has acquired, it shows RunOrDie the Lease as the standby judged it, without a holder and without a
-//     request, and writes once, on that very revision. If that fails, the entry is over.
+//   - Before it has acquired, it shows RunOrDie the Lease as the standby judged it, without a request, and without a holder
+//     unless that is this entry, and writes once, on that very revision. If that fails, the entry is over.
 //   - Afterwards it is pinned to the uid, holder and epoch it wrote. It writes only on the revision of its own last
 //     write, or of a read that shows the same three; always its own epoch, whatever client-go passes. Whatever shows
 //     another ends the term, and every later call fails.
@@ -41,6 +41,7 @@ type lock struct {
 	fresh    time.Duration                     // how long a lease needs no renewal
 	owner    *metav1.OwnerReference            // the Lease's in this term, for life; nil otherwise
 	standbys func() (highest int32, none bool) // see Config.standbys
+	asked    bool                              // Get was called before it was acquired; RunOrDie alone does
 	named    bool                              // the basis names this entry already: in mode coordinated
 	view     *view
 	logger   klog.Logger
@@ -75,14 +76,18 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	switch {
 	case err != nil:
 		return nil, nil, err
-	case held != nil && l.named: // client-go asks before each renewal
+	case held != nil && l.named && !l.falters(): // client-go asks before each renewal
 		return record(held)
 	case held != nil:
 		if held, err = l.reread(ctx); err != nil {
 			return nil, nil, err
 		}
 		return record(held)
+	case l.named && l.asked:
+		// The first answer did not make it write, and it would ask until the end of time.
+		return nil, nil, l.fail(errors.New("the Lease does not let it"))
 	case l.named:
+		l.asked = true
 		return record(l.basis.lease)
 	case l.basis.lease == nil:
 		return nil, nil, apierrors.NewNotFound(coordinationv1.Resource("leases"), l.api.name)
@@ -133,8 +138,8 @@ func (l *lock) acquire(ctx context.Context, lease *coordinationv1.Lease, ler res
 	}
 	lease = lease.DeepCopy()
 	lease.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(&ler)
-	if l.named {
-		epoch = ptr.Deref(l.basis.lease.Spec.LeaseTransitions, 0) // raised by whoever named it
+	if l.named && l.basis.epoch() > l.basis.before {
+		epoch = int32(l.basis.epoch()) // raised by whoever named it, as kube-apiserver does not
 	}
 	lease.Spec.LeaseTransitions = ptr.To(epoch)
 	disown(lease)
@@ -347,6 +352,12 @@ func (l *lock) held() (*coordinationv1.Lease, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.lease, l.cause
+}
+
+// falters reports whether the last renewal failed.
+func (l *lock) falters() bool {
+	_, failing := l.renewed()
+	return failing
 }
 
 // renewed is when the last write that succeeded was sent, and whether one has failed since.

@@ -186,3 +186,48 @@ func TestALeaseOfAStrangerIsHeldByRenewing(t *testing.T) {
 		r.stop()
 	})
 }
+
+func TestAnEditOrALostReplyEndsNoTerm(t *testing.T) {
+	for what, happens := range map[string]func(*electiontest.Store, *replica){
+		"a label": func(s *electiontest.Store, _ *replica) { s.Edit(label) },
+		"a lost reply": func(_ *electiontest.Store, r *replica) {
+			r.client.Next(electiontest.Update, electiontest.Fault{LoseReply: true})
+		},
+	} {
+		for _, mode := range election.Modes {
+			t.Run(what+"/"+string(mode), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					store := electiontest.NewStore(leaseName)
+					r := start(t, store, nil, inMode(mode))
+					r.mustLead()
+					happens(store, r)
+					time.Sleep(2 * lease)
+					if all := r.all(); len(all) != 1 {
+						t.Errorf("%d terms; the first ended because %v", len(all), all[0].cause)
+					}
+					r.stop()
+				})
+			})
+		}
+	}
+}
+
+// What is deposed on the way to another mode is left to the old mode once, not twice.
+func TestADeadHolderOfAnotherModeIsSucceededAfterOneHeadStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := electiontest.NewStore(leaseName)
+		old := start(t, store, nil, forLife)
+		old.mustLead()
+		newer := start(t, store, nil, inMode(election.ModeCoordinated))
+		time.Sleep(lease)
+		old.client.Always(electiontest.Fault{Hang: true})
+		old.client.HoldWatches(true)
+		forget(store)
+		time.Sleep(2 * retry)
+		newer.mustLead()
+		newer.stop()
+		old.client.Always(electiontest.Fault{})
+		old.client.HoldWatches(false)
+		old.stop()
+	})
+}

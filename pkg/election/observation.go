@@ -19,6 +19,8 @@ type observation struct {
 	since time.Time
 	// termSince is when uid, holder and epoch were first seen as they are now.
 	termSince time.Time
+	// before is the highest epoch that was seen before the term was that it shows.
+	before int64
 	// highest is the highest epoch ever seen on a Lease of this name, mode what it last said of that. They outlive deletions.
 	highest int64
 	mode    Mode
@@ -48,6 +50,7 @@ func (o observation) next(lease *coordinationv1.Lease, revision string, now time
 	if mode := modeOf(lease); mode != "" {
 		seen.mode = mode
 	}
+	seen.before = o.highest
 	if o.known() {
 		before, after := o.signs(), seen.signs()
 		if before == after {
@@ -55,7 +58,7 @@ func (o observation) next(lease *coordinationv1.Lease, revision string, now time
 		}
 		before.renewed = after.renewed
 		if before == after {
-			seen.termSince = o.termSince
+			seen.termSince, seen.before = o.termSince, o.before
 		}
 	}
 	return seen, true

@@ -33,8 +33,10 @@ type presence struct {
 	Mode string `json:"mode,omitempty"`
 	// ElectionMode is the mode in which the lease is held. A Lease without a holder keeps it.
 	ElectionMode Mode `json:"electionMode,omitempty"`
-	// Owner is the uid of the object that stands for the holder's life, which is among the Lease's owners.
+	// Owner is the uid of the object that stands for the holder's life, which is among the Lease's owners, Life its name if it is
+	// a Lease that the holder made.
 	Owner types.UID `json:"owner,omitempty"`
+	Life  string    `json:"life,omitempty"`
 	// Contact is how to reach the holder's process otherwise than through the Lease.
 	Contact Contact `json:"probe,omitzero"`
 	// Suspicions counts the terms that began on a suspicion, up to this one, since there was calm.

@@ -100,7 +100,7 @@ func (s *shard) start(i int) {
 		time.Sleep(s.slow)
 		return nil
 	}, seen(s.peers[i], s.detect, s.fenced), inMode(s.modes[i]), func(cfg *election.Config) {
-		if cfg.Mode == election.ModeForLife && cfg.Detection == election.DetectSuspect {
+		if cfg.Mode == election.ModeForLife { // it has no other
 			cfg.Detection = election.DetectCrash
 		}
 		if cfg.Mode != election.ModeCoordinated && cfg.Detection != election.DetectOff {

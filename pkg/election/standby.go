@@ -19,6 +19,11 @@ func (e *Elector) standBy(ctx context.Context) (observation, verdict, error) {
 		e.candidate = e.identities.next()
 	}
 	var winnable verdict // the first that said so, of what is to be won now
+	var left struct {    // to others, since when, and after which epoch: not anew when this process has deposed a holder
+		open  bool
+		since time.Time
+		epoch int64
+	}
 	for {
 		if ctx.Err() != nil {
 			return observation{}, verdict{}, context.Cause(ctx)
@@ -43,9 +48,13 @@ func (e *Elector) standBy(ctx context.Context) (observation, verdict, error) {
 		} else if winnable.trigger != v.trigger {
 			winnable, winnable.decided = v, now
 		}
+		if v.action == win && (!left.open || left.epoch != seen.epoch()) {
+			left.since, left.epoch = now, seen.epoch()
+		}
+		left.open = v.action == win
 		e.standsByOther(ctx, seen)
 		if e.candidacy != nil && v.trigger != TriggerElected {
-			v = e.nominate(seen, holder, v, winnable.decided, now)
+			v = e.nominate(seen, holder, v, left.since, now)
 		}
 		again := v.until
 		if v.action == wait {
@@ -53,12 +62,14 @@ func (e *Elector) standBy(ctx context.Context) (observation, verdict, error) {
 				again = earlier(again, now.Add(e.lookAgain(news, now)))
 			}
 			again = earlier(again, e.preempt(seen, holder, news, now))
-			if seen.forLife() {
+			if !seen.forLife() {
+				e.accountFor()
+			} else {
 				again = earlier(again, e.waitsForOwner(ctx, seen, news, now))
 			}
 		} else {
 			again = e.pace.earliest(v.action, seen.revision, e.rests(seen, holder))
-			if start := e.headStart(seen, holder, winnable.decided); v.action == win && v.trigger != TriggerElected && again.Before(start) {
+			if start := e.headStart(seen, holder, left.since); v.action == win && v.trigger != TriggerElected && again.Before(start) {
 				again = start
 			}
 			if v.action == win {
@@ -203,6 +214,8 @@ func (e *Elector) writeSucceeded() {
 // clearOwn is what is left to do before Run returns: if a write of ours may have been committed
 // without our knowing, nobody else could tell that its holder does not lead.
 func (e *Elector) clearOwn(ctx context.Context) {
+	e.withdraw()
+	e.waitWithdrawn()
 	if e.unsure {
 		if _, _, err := e.follower.read(context.WithoutCancel(ctx)); err != nil {
 			klog.FromContext(ctx).Error(err, "Could not see whether the lease is held by this process: it may be left to expire")

@@ -65,7 +65,7 @@ func judge(seen observation, now time.Time, fallback time.Duration, k knowledge)
 		return verdict{action: win, trigger: TriggerDeletion, symptom: seen.since, reason: "the Lease was deleted"}
 	case holder == "":
 		return verdict{action: win, trigger: TriggerRelease, symptom: seen.since, reason: "nobody holds the lease"}
-	case holder == k.candidate && (preferredOf(seen.lease) == "" || preferredOf(seen.lease) == holder):
+	case holder == k.candidate && preferredOf(seen.lease) == "": // with one client-go does not renew, nor begin
 		return verdict{action: win, trigger: TriggerElected, symptom: seen.since, reason: "this process was elected"}
 	case k.mine:
 		return verdict{action: clear, reason: "the holder is this process, in no term"}

@@ -2,7 +2,6 @@ package election
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
@@ -50,8 +49,7 @@ func (e *Elector) waitsForOwner(ctx context.Context, seen observation, news News
 		if e.waiting.holder == seen.holder() {
 			klog.FromContext(ctx).Info("The leader is heard again", "leader", holder.Replica, "holder", holder.Holder)
 		}
-		e.waiting.holder = ""
-		unaccounted.WithLabelValues(e.cfg.Name).Set(0)
+		e.accountFor()
 		return time.Time{}
 	}
 	if news.Since.IsZero() { // not followed yet
@@ -73,15 +71,28 @@ func (e *Elector) waitsForOwner(ctx context.Context, seen observation, news News
 	return time.Time{}
 }
 
+// accountFor: nobody is waited for of whom nothing is known.
+func (e *Elector) accountFor() {
+	if e.waiting.holder != "" {
+		e.waiting.holder = ""
+		unaccounted.WithLabelValues(e.cfg.Name).Set(0)
+	}
+}
+
 // forget is the command by which an operator says that the holder's process is dead.
 func (e *Elector) forget(seen observation) string {
-	if replica := presenceOf(seen.lease).Replica; e.cfg.ForgetCommand != "" && replica != "" {
+	kubectl := "kubectl --namespace=" + e.api.namespace + " delete "
+	life, isLease := e.ownerOfHolder(seen)
+	switch replica := presenceOf(seen.lease).Replica; {
+	case isLease && e.cfg.ForgetCommand != "" && replica != "":
 		return e.cfg.ForgetCommand + " " + replica
+	case isLease:
+		return kubectl + "lease " + life.name
 	}
 	for _, owner := range seen.lease.OwnerReferences {
 		if owner.UID == ownerOf(seen.lease) {
-			return fmt.Sprintf("kubectl --namespace=%s delete %s %s", e.api.namespace, strings.ToLower(owner.Kind), owner.Name)
+			return kubectl + strings.ToLower(owner.Kind) + " " + owner.Name
 		}
 	}
-	return fmt.Sprintf("kubectl --namespace=%s delete lease %s", e.api.namespace, e.api.name) // its owner was taken off
+	return kubectl + "lease " + e.api.name // what it hung on was taken off
 }

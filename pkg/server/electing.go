@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 
 	"golang.org/x/sync/errgroup"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
@@ -33,6 +34,7 @@ func BuildVersion() string {
 // ofElections is the election of who elects: a plain one, by the same means.
 func ofElections(cfg election.Config, probe *detect.Detector, notify func(election.Notice)) election.Config {
 	cfg.Name, cfg.Mode, cfg.Notify = ElectionsLease, election.ModeLease, notify
+	cfg.ReplicasDirectory = filepath.Join(cfg.ReplicasDirectory, ElectionsLease)
 	cfg.Detector = nil
 	if probe != nil {
 		cfg.Detector = probe.For(ElectionsLease)

@@ -95,6 +95,7 @@ func (r *run) newAPI(served *served) (*genericapiserver.GenericAPIServer, error)
 	c.AdmissionControl = admission.NewChainHandler(
 		served.admission(r.informers.Namespaces), &clusters.Gate{Directory: directory},
 		&electionLease{cluster: clusters.SystemAdmin, namespace: r.cfg.Election.Namespace, name: r.cfg.Election.Name},
+		&electionLease{cluster: clusters.SystemAdmin, namespace: r.cfg.Election.Namespace, name: ElectionsLease},
 		&dryRunFence{check: served.storage.CheckToken},
 	)
 	r.checkToken = served.storage.CheckToken

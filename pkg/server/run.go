@@ -199,7 +199,7 @@ func (r *run) startProcess() {
 	}
 }
 
-// startElection starts the election. It owns its connections, on which nothing but the lease travels.
+// startElection starts the election. It owns its connections, on which nothing else travels.
 func (r *run) startElection() error {
 	lease, err := newLoopbackIn(r.host, r.tokens.replica, clusters.SystemAdmin.String())
 	if err != nil {

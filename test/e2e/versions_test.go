@@ -107,6 +107,24 @@ func TestTheOldestVersionLeadsWhileReplicasAreRolledUpAndDown(t *testing.T) {
 	t.Logf("%d terms, %d changes", len(spans), len(events))
 }
 
+// Both its leases are known to be of a dead process.
+func TestALoneReplicaOfModeCoordinatedThatIsKilledLeadsAsSoonAsItIsBack(t *testing.T) {
+	t.Parallel()
+	shard := harness.NewShard(harness.StartEtcd(t).URL)
+	shard.Timings = harness.Default // no lease is to expire here
+	r := shard.Start(t, "a", coordinated("1.36.0")...)
+	mustLead(t, r, r)
+	r.Kill()
+	killed := time.Now()
+	r.Again()
+	r.WaitReady()
+	mustLead(t, r, r)
+	t.Logf("led after %v", time.Since(killed).Round(time.Millisecond))
+	if took := time.Since(killed); took > shard.Timings.Lease-5*time.Second {
+		t.Errorf("it took %v, as long as a lease", took)
+	}
+}
+
 // I8: the leader dies with all it did, electing others among it.
 func TestALeaderOfModeCoordinatedThatIsKilledIsSucceededByTheOldestOfTheOthers(t *testing.T) {
 	etcd := harness.StartEtcd(t)
