@@ -33,11 +33,11 @@ run: build ## run a whole shard on this machine: two replicas, one etcd (more: m
 
 .PHONY: test
 test: bin/regent bin/etcd bin/kubectl ## run all tests, with the race detector if there is a C compiler
-	$(GO) test $(RACE) -timeout 20m ./...
+	$(GO) test $(RACE) -timeout 20m -parallel 3 ./...
 
 .PHONY: e2e
 e2e: ## run the scenarios with real processes only (one: make e2e RUN=TestName)
-	$(GO) test -v -count=1 -timeout 20m $(if $(RUN),-run '$(RUN)') ./test/e2e/...
+	$(GO) test -v -count=1 -timeout 20m -parallel 3 $(if $(RUN),-run '$(RUN)') ./test/e2e/...
 
 .PHONY: check
 check: lint generated tidy ## check style, generated code and module files

@@ -59,6 +59,7 @@ func named(t *testing.T, r *harness.Replica, lease string, holder *stock) (epoch
 // KEP-4355, with stock clients: the oldest leads, and whatever ends it, the next oldest follows; a still older one that comes
 // is made way for.
 func TestStockCandidatesLeadInTheOrderOfTheirVersions(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	binary, err := harness.BuildGo(t.TempDir(), "./test/e2e/candidate")
 	if err != nil {
 		t.Fatal(err)

@@ -159,6 +159,7 @@ func TestALoneReplicaThatIsKilledLeadsAgainWhenItIsReadyAgain(t *testing.T) {
 }
 
 func TestAVanishedHolderCostsOneLeaseDuration(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	const lease = 6 * time.Second
 	newShard := func(t *testing.T) *harness.Shard {
 		shard := harness.NewShard(harness.StartEtcd(t).URL)

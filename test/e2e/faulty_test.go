@@ -54,6 +54,7 @@ func handOver(t *testing.T, from, to *harness.Replica) {
 
 // I7.
 func TestAReplicaWhoseControllersFailLeavesTheLeaseToOthersUntilItIsMended(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	for fault, said := range map[string]struct{ message, err string }{
 		"panics":            {"Controller panicked", "so it panics"},
 		"constructor-fails": {"Controller failed", "so it cannot be made"},
@@ -99,6 +100,7 @@ func TestAReplicaWhoseControllersFailLeavesTheLeaseToOthersUntilItIsMended(t *te
 
 // I7: one leads on without what it cannot run, whether all fail at the same or each at something else.
 func TestAShardWhoseReplicasAllFailHasALeaderWithoutWhatItCannotRun(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	for name, faults := range map[string][2]string{"same": {"fails", "fails"}, "different": {"fails", "panics"}} {
 		t.Run(name, func(t *testing.T) {
 			mended := filepath.Join(t.TempDir(), "mended")
@@ -241,6 +243,7 @@ func TestEveryFaultUnderEveryPolicy(t *testing.T) {
 
 // I1, I6.
 func TestAReplicaWhoseControllerHangsIsQuarantinedUntilItReturns(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	for name, c := range map[string]struct {
 		faults string
 		end    func(t *testing.T, faulty *harness.Replica) // how the term ends, if not by itself
@@ -297,6 +300,7 @@ func TestAReplicaWhoseControllerHangsIsQuarantinedUntilItReturns(t *testing.T) {
 
 // I4, I6: nobody leads, and everybody serves and says so.
 func TestReplicasThatAreAllQuarantinedServeOnUntilOneIsWhole(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	mended := filepath.Join(t.TempDir(), "mended")
 	shard := harness.NewShard(harness.StartEtcd(t).URL)
 	shard.Binary, shard.Timings = faultyBinary(t), faultyTimings
