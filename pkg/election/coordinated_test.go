@@ -33,7 +33,7 @@ func TestTheOldestVersionLeadsAndItsCandidateIsItsHolder(t *testing.T) {
 			t.Errorf("candidates %q, holder %q", names, leads.Token().Holder)
 		}
 		second, third := start(t, store, nil, version("1.2.0")), start(t, store, nil, version("1.3.0"))
-		time.Sleep(long / 24)
+		time.Sleep(20 * lease)
 		if again := first.mustLead(); again.Token() != leads.Token() {
 			t.Errorf("leads in term %v, began in %v", again.Token(), leads.Token())
 		}

@@ -25,7 +25,7 @@ func inMode(mode election.Mode) func(*election.Config) {
 var forLife = inMode(election.ModeForLife)
 
 // long is longer than any lease, deadline or back-off.
-const long = 24 * time.Hour
+const long = 3 * time.Hour
 
 // noticed records the notices of a replica.
 type noticed struct {

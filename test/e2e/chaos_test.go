@@ -26,7 +26,7 @@ import (
 	"github.com/regent-project/regent/test/e2e/proxy"
 )
 
-var chaosFlag = flag.Duration("chaos", 12*time.Second, "how long faults happen in each mode of TestTermsNeverGoBackWhateverHappens")
+var chaosFlag = flag.Duration("chaos", 8*time.Second, "how long faults happen in each mode of TestTermsNeverGoBackWhateverHappens")
 
 // I2 and I3 under everything at once: three replicas whose leader writes all the time are killed, stopped, cut off and asked to
 // step down, and suspected on the slightest silence, where the mode allows it; their Lease is stolen, cleared and deleted, their

@@ -15,6 +15,7 @@ import (
 )
 
 func TestReplicasOutliveAnEtcdThatIsAwayLongerThanTheRenewDeadline(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	for name, fault := range map[string]struct {
 		begin, end func(*testing.T, *harness.Etcd)
 	}{

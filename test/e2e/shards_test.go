@@ -12,6 +12,7 @@ import (
 )
 
 func TestAShardDoesNotNoticeTheDeathOfAnothersLeader(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	for name, etcds := range map[string]func(*testing.T) (alpha, beta string){
 		"one etcd, two prefixes": func(t *testing.T) (string, string) {
 			url := harness.StartEtcd(t).URL
