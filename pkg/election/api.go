@@ -73,13 +73,19 @@ func (a leaseAPI) read(ctx context.Context) (*coordinationv1.LeaseList, error) {
 	return list, nil
 }
 
-// watch returns when the watch has begun, or failed to within the timeout. The watch ends with ctx.
+// watch watches the Lease from revision on. It returns when the watch has begun, or failed to within the timeout.
 func (a leaseAPI) watch(ctx context.Context, revision string) (watch.Interface, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	impatient := time.AfterFunc(a.timeout, cancel)
-	events, err := a.client.Watch(ctx, metav1.ListOptions{
+	return beginWatch(ctx, a.timeout, a.client.Watch, metav1.ListOptions{
 		FieldSelector: a.selector(), ResourceVersion: revision, AllowWatchBookmarks: true,
 	})
+}
+
+// beginWatch returns when the watch has begun, or failed to within the timeout. The watch ends with ctx, or with Stop, which
+// returns when it has ended.
+func beginWatch(ctx context.Context, timeout time.Duration, begin func(context.Context, metav1.ListOptions) (watch.Interface, error), opts metav1.ListOptions) (watch.Interface, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	impatient := time.AfterFunc(timeout, cancel)
+	events, err := begin(ctx, opts)
 	if impatient.Stop() && err == nil {
 		return stopping{events, cancel}, nil
 	}
@@ -88,7 +94,7 @@ func (a leaseAPI) watch(ctx context.Context, revision string) (watch.Interface, 
 		events.Stop()
 		err = context.DeadlineExceeded
 	}
-	return nil, fmt.Errorf("watch the Lease: %w", err)
+	return nil, fmt.Errorf("begin the watch: %w", err)
 }
 
 // stopping is a watch whose Stop ends its request too.

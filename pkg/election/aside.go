@@ -13,7 +13,7 @@ func (e *Elector) say(term Term, condition Condition) {
 }
 
 // askIfTroubled tells those who follow this process when its term cannot be renewed, so that one of them had better lead, and
-// when it has been again. Only then their answers count: a follower that reads the Lease can succeed this process, which steps aside
+// when it has been again. Only then answers count: a follower that reads the Lease can succeed this process, which steps aside
 // for it. If none does, nobody reaches the store, and the term goes on until its deadline.
 //
 // A renewal that is late is no trouble, before it has failed: the store may be slow, for the follower's writes no less than
@@ -39,8 +39,8 @@ func (e *Elector) askIfTroubled(c claim, asking bool, now, again time.Time) (tro
 	return troubled, again
 }
 
-// makeWay is why this term ends in view of what a follower says: it is troubled and the follower reads the Lease, or the follower has a
-// higher priority and wants to lead. Nil if it need not.
+// makeWay is why this term ends in view of what a follower says: it is troubled and the follower reads the Lease, or the
+// follower has a higher priority and wants to lead. Nil if it need not.
 func (e *Elector) makeWay(c claim, said Confirmation, troubled bool) error {
 	switch sent, failing := c.renewed(); {
 	case said.Holder != c.term().Token().Holder:

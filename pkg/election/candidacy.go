@@ -170,15 +170,11 @@ func (c *candidacy) follow(ctx context.Context, name string) (watched bool, err 
 		return false, err
 	}
 	only.AllowWatchBookmarks = true
-	watching, stop := context.WithCancel(ctx)
-	defer stop()
-	impatient := time.AfterFunc(c.timeout, stop)
-	events, err := c.client.Watch(watching, only)
+	events, err := beginWatch(ctx, c.timeout, c.client.Watch, only)
 	if err != nil {
 		return false, fmt.Errorf("watch the LeaseCandidate: %w", err)
 	}
-	impatient.Stop()
-	defer stopping{events, stop}.Stop()
+	defer events.Stop()
 	for {
 		select {
 		case <-ctx.Done():

@@ -62,9 +62,9 @@ type Config struct {
 	Cluster logicalcluster.Name
 	// Hostname begins the holder identities, for people to read. Empty: what the operating system says.
 	Hostname string
-	// ReplicasDirectory is where processes that may succeed each other on one machine lock a file each, so that a
-	// replica that restarts need not wait for its dead predecessor's lease. One Lease's only: who stands for it removes what others left
-	// there. It is created if missing. Empty: they wait.
+	// ReplicasDirectory is where processes that may succeed each other on one machine lock a file each, so that a replica
+	// that restarts need not wait for its dead predecessor's lease. One Lease's only: who stands for it removes what others
+	// left there. It is created if missing. Empty: they wait.
 	ReplicasDirectory string
 	// Client reaches the Lease's namespace.
 	Client LeaseClient

@@ -19,10 +19,8 @@ import (
 // deletes it says that the process is dead. It is a Lease itself, that of the API server's own identity as KEP-1965 has it,
 // but nobody renews it.
 type life struct {
-	api      leaseAPI
+	*follower
 	presence presence // says whose it is
-	view     *view
-	follower *follower
 }
 
 // lifePrefix begins the names of such objects, which end with the process's uuid.
@@ -33,25 +31,23 @@ var leaseKind = coordinationv1.SchemeGroupVersion.WithKind("Lease")
 
 // newLife returns the object of this process, which does not exist yet.
 func (e *Elector) newLife() *life {
-	l := &life{api: e.api, presence: e.presence(e.cfg.Replica)}
-	l.api.name = lifePrefix + e.replica.process
-	l.view = newView(logr.Discard(), func(string) bool { return false })
-	l.follower = newFollower(l.api, l.view, e.cfg.RetryPeriod)
-	return l
+	return &life{follower: e.followerOf(lifePrefix + e.replica.process), presence: e.presence(e.cfg.Replica)}
+}
+
+// followerOf follows another Lease of the namespace, once it runs.
+func (e *Elector) followerOf(name string) *follower {
+	api := e.api
+	api.name = name
+	return newFollower(api, newView(logr.Discard(), func(string) bool { return false }), e.cfg.RetryPeriod)
 }
 
 // run keeps the object there until ctx ends, and then deletes it.
 func (l *life) run(ctx context.Context) {
-	followCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	followed := make(chan struct{})
-	go func() {
-		defer close(followed)
-		l.follower.run(followCtx)
-	}()
-	defer func() {
-		cancel()
-		<-followed
-	}()
+	var running sync.WaitGroup
+	defer running.Wait()
+	following, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	running.Go(func() { l.follower.run(following) })
 	retry := shortestFollowDelay
 	for ctx.Err() == nil {
 		seen, changed := l.view.latest()
@@ -60,7 +56,7 @@ func (l *life) run(ctx context.Context) {
 			if err := l.create(ctx); err != nil {
 				klog.FromContext(ctx).V(2).Info("Cannot create the object that stands for this process's life: trying again", "object", l.api.name, "err", err)
 				again = time.Now().Add(retry)
-				retry = min(2*retry, l.follower.longestDelay)
+				retry = min(2*retry, l.longestDelay)
 			} else {
 				retry = shortestFollowDelay
 			}
@@ -86,7 +82,7 @@ func (l *life) create(ctx context.Context) error {
 	l.presence.write(lease)
 	written, err := l.api.create(ctx, lease)
 	if apierrors.IsAlreadyExists(err) {
-		l.follower.distrust() // an answer that was lost
+		l.distrust() // an answer that was lost
 		return err
 	}
 	if err != nil {
@@ -126,7 +122,7 @@ func (e *Elector) ownerOfTerm(ctx context.Context) (*metav1.OwnerReference, erro
 		return e.cfg.Owner, nil
 	}
 	if errors.Is(e.last.cause, Deposed) { // perhaps for its deletion, of which the watch has not told yet
-		if _, _, err := e.life.follower.read(ctx); err != nil {
+		if _, _, err := e.life.read(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -161,15 +157,12 @@ func (e *Elector) followOwner(ctx context.Context) {
 		if !some {
 			return
 		}
-		api := e.api
-		api.name = owner.name
-		v := newView(logr.Discard(), func(string) bool { return false })
-		f := newFollower(api, v, e.cfg.RetryPeriod)
+		f := e.followerOf(owner.name)
 		var running sync.WaitGroup
 		defer running.Wait()
 		running.Go(func() { f.run(ctx) })
 		for ctx.Err() == nil {
-			seen, changed := v.latest()
+			seen, changed := f.view.latest()
 			// One that waits for finalizers is gone, too: those of the garbage collector may wait for a leader.
 			if seen.known() && (seen.lease == nil || seen.lease.UID != owner.uid || seen.lease.DeletionTimestamp != nil) {
 				e.peer.lose(owner.uid)

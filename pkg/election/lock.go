@@ -288,8 +288,8 @@ func (l *lock) adopt(lease *coordinationv1.Lease, sent time.Time) {
 	l.view.see(lease)
 }
 
-// release gives the lease up, with how the term ended, unless it is lost. It must follow RunOrDie's return: nothing else writes then.
-// It may be tried again until ctx ends: that a release was lost on its way shows in the next read.
+// release gives the lease up, with how the term ended, unless it is lost. It must follow RunOrDie's return: nothing else
+// writes then. It may be tried again until ctx ends: that a release was lost on its way shows in the next read.
 func (l *lock) release(ctx context.Context, how ending) error {
 	how.lasted = time.Since(l.takeover.Acquired)
 	for first := true; ; first = false {

@@ -76,7 +76,8 @@ func (o observation) epoch() int64 { return epochOf(o.lease) }
 // forLife reports whether the lease is held, and does not expire.
 func (o observation) forLife() bool { return o.holder() != "" && modeOf(o.lease) == ModeForLife }
 
-// expiry is when the lease expires unless it is renewed; it has no meaning for one that is held for life. fallback is the duration of a Lease that says none.
+// expiry is when the lease expires unless it is renewed; it has no meaning for one that is held for life. fallback is the
+// duration of a Lease that says none.
 func (o observation) expiry(fallback time.Duration) time.Time {
 	duration := fallback
 	if o.lease != nil && ptr.Deref(o.lease.Spec.LeaseDurationSeconds, 0) > 0 {

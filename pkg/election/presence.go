@@ -41,8 +41,9 @@ type presence struct {
 	Contact Contact `json:"probe,omitzero"`
 	// Suspicions counts the terms that began on a suspicion, up to this one, since there was calm.
 	Suspicions int `json:"suspicions,omitempty"`
-	// Priority is the holder's, StandbyPriority the highest of its standbys, of the same mode, if that is higher. Alone says that there
-	// are no standbys of that mode. A Lease without a holder has what its last holder saw when it gave up; Alone only if that stops.
+	// Priority is the holder's, StandbyPriority the highest of its standbys, of the same mode, if that is higher. Alone says
+	// that there are no standbys of that mode. A Lease without a holder has what its last holder saw when it gave up; Alone
+	// only if that stops.
 	Priority        int32 `json:"priority,omitempty"`
 	StandbyPriority int32 `json:"standbyPriority,omitempty"`
 	Alone           bool  `json:"alone,omitempty"`

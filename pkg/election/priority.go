@@ -21,7 +21,8 @@ func (c Config) standbys() (highest int32, none bool) {
 	return highest, none
 }
 
-// preemption is when a standby asks a leader of a lower priority to make way. It is owned by Run's goroutine.
+// preemption is when a standby asks a leader of a lower priority to make way. It is owned by Run's goroutine, but what is
+// asked goes through a channel to whoever follows the leader.
 type preemption struct {
 	able  time.Time   // since when this process could have led
 	asked time.Time   // when it asked last
@@ -31,8 +32,8 @@ type preemption struct {
 // mostPreemptionDoublings caps what a replica waits whose terms fail: about a quarter of an hour, by default.
 const mostPreemptionDoublings = 6
 
-// preempt asks the holder to make way, if this process has a higher priority and could have led for long enough: a lease duration, and
-// twice as long for each of its terms that failed, in a row. It returns when to look again.
+// preempt asks the holder to make way, if this process has a higher priority and could have led for long enough: a lease
+// duration, and twice as long for each of its terms that failed, in a row. It returns when to look again.
 func (e *Elector) preempt(seen observation, last presence, news News, now time.Time) (again time.Time) {
 	if !e.cfg.Preempt || news.Sign != Alive || e.isOther(seen.mode) || last.Priority >= e.cfg.Priority {
 		return time.Time{}

@@ -9,7 +9,7 @@ import (
 )
 
 // standBy waits until the lease can be won and returns what it saw when it judged so, and why; or ctx's cause. It writes
-// only to clear an identity of our own that leads no term.
+// only to clear an identity of our own that leads no term, and in mode coordinated to depose a holder who can be succeeded.
 func (e *Elector) standBy(ctx context.Context) (observation, verdict, error) {
 	e.stands.Store(true)
 	defer e.stands.Store(false)
@@ -41,7 +41,7 @@ func (e *Elector) standBy(ctx context.Context) (observation, verdict, error) {
 			candidate: e.candidate, mine: e.identities.ours(seen.holder()), dead: e.replica.knowsDead(holder),
 			news: news, fenced: e.cfg.Fenced && holder.Mode == modeFenced,
 			suspect: e.cfg.Detection == DetectSuspect, suspicions: holder.Suspicions,
-			orphaned: e.peer.isDeleted(ownerOf(seen.lease)),
+			orphaned: e.peer.isDeleted(holder.Owner),
 		})
 		if v.action != win {
 			winnable = verdict{}
