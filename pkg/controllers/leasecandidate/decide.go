@@ -185,11 +185,12 @@ func (e election) held(now time.Time) (held bool, at time.Time) {
 	return now.Before(expiry), expiry
 }
 
-// preferOver has the holder of a lease make way for a candidate that is better and lives.
+// preferOver has the holder of a lease make way for a candidate that is better and lives, by more than its name: of equals
+// that were made in one second, whoever leads goes on.
 func (d *decision) preferOver(lease *coordinationv1.Lease, ranked []candidate, now time.Time) {
 	better := ranked
 	if i := slices.IndexFunc(ranked, func(c candidate) bool { return c.Name == *lease.Spec.HolderIdentity }); i >= 0 {
-		better = ranked[:i]
+		better = slices.DeleteFunc(slices.Clone(ranked[:i]), func(c candidate) bool { return equals(c, ranked[i]) })
 	}
 	current := ptr.Deref(lease.Spec.PreferredHolder, "")
 	best, open := d.best(better, now)
@@ -260,6 +261,12 @@ func ranked(candidates []candidate) []candidate {
 		ranked = append(ranked, v.candidate)
 	}
 	return ranked
+}
+
+// equals reports whether two candidates differ by their names at most. Creation times are of whole seconds.
+func equals(a, b candidate) bool {
+	return a.Spec.EmulationVersion == b.Spec.EmulationVersion && a.Spec.BinaryVersion == b.Spec.BinaryVersion &&
+		a.CreationTimestamp.Unix() == b.CreationTimestamp.Unix()
 }
 
 // strategyOf is that of the candidates with the newest binary version, who must agree.
