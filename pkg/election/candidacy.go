@@ -30,10 +30,11 @@ type CandidateClient interface {
 // candidacy keeps the LeaseCandidate that nominates this process, and answers for it: KEP-4355. client-go's NewCandidate does
 // the same for one candidate as long as a process lives; here each term has its own, whose name is the term's holder identity.
 type candidacy struct {
-	client  CandidateClient
-	spec    coordinationv1beta1.LeaseCandidateSpec
-	timeout time.Duration // of a request
-	longest time.Duration // between two attempts
+	client   CandidateClient
+	spec     coordinationv1beta1.LeaseCandidateSpec
+	presence func(holder string) presence // says whose it is
+	timeout  time.Duration                // of a request
+	longest  time.Duration                // between two attempts
 
 	mu       sync.Mutex
 	name     string // wanted; empty: none
@@ -41,14 +42,15 @@ type candidacy struct {
 	standing chan struct{} // closed when the candidate that stood last is gone
 }
 
-func newCandidacy(cfg Config) *candidacy {
+func newCandidacy(cfg Config, presence func(holder string) presence) *candidacy {
 	return &candidacy{
 		client: cfg.Candidates,
 		spec: coordinationv1beta1.LeaseCandidateSpec{
 			LeaseName: cfg.Name, BinaryVersion: cfg.BinaryVersion, EmulationVersion: cfg.EmulationVersion,
 			Strategy: coordinationv1.OldestEmulationVersion,
 		},
-		timeout: cfg.requestTimeout(), longest: cfg.RetryPeriod,
+		presence: presence,
+		timeout:  cfg.requestTimeout(), longest: cfg.RetryPeriod,
 		changed: make(chan struct{}), standing: closed(),
 	}
 }
@@ -202,6 +204,7 @@ func (c *candidacy) create(ctx context.Context, name string) (*coordinationv1bet
 	defer cancel()
 	candidate := &coordinationv1beta1.LeaseCandidate{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: c.spec}
 	candidate.Spec.RenewTime = ptr.To(metav1.NowMicro())
+	c.presence(name).write(candidate)
 	return c.client.Create(ctx, candidate, metav1.CreateOptions{})
 }
 
@@ -239,4 +242,25 @@ func (c *candidacy) withdraw(ctx context.Context, name string) (gone bool) {
 		return false
 	}
 	return true
+}
+
+// sweep deletes the candidates of processes that are known to be dead, but for that of the holder, whose lease is taken by all the
+// rules: whoever elects would ask them, and wait for their answers.
+func (c *candidacy) sweep(ctx context.Context, holder string, dead func(presence) bool) error {
+	list, err := c.client.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for i := range list.Items {
+		candidate := &list.Items[i]
+		p := rawPresence(candidate)
+		if candidate.Spec.LeaseName != c.spec.LeaseName || candidate.Name == holder || p == nil || !dead(*p) {
+			continue
+		}
+		if err := c.client.Delete(ctx, candidate.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(candidate.UID))}); err != nil && !apierrors.IsNotFound(err) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }

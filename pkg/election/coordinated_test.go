@@ -147,7 +147,9 @@ func TestALeaderThatNobodySeesDieIsSucceededWhenItsLeaseExpires(t *testing.T) {
 		first.client.Always(electiontest.Fault{Hang: true})
 		first.client.HoldWatches(true)
 		time.Sleep(lease)
-		second.mustLead()
+		if took := second.mustLead().Takeover(); took.Trigger != election.TriggerExpiry || took.Decided.Sub(took.Symptom) < lease {
+			t.Errorf("took over because of %s, after %v: who was elected has seen the lease expire", took.Trigger, took.Decided.Sub(took.Symptom))
+		}
 		first.mustEnd(0, election.RenewDeadline)
 		first.client.Always(electiontest.Fault{})
 		first.client.HoldWatches(false)

@@ -265,7 +265,7 @@ func (e *Elector) start(ctx context.Context) (stop func()) {
 	}
 	e.candidacy = nil
 	if e.cfg.Enabled && e.cfg.Mode == ModeCoordinated {
-		e.candidacy = newCandidacy(e.cfg)
+		e.candidacy = newCandidacy(e.cfg, e.presence)
 		followers.Go(func() { e.candidacy.run(ctx) })
 	}
 	e.life = nil
@@ -316,7 +316,7 @@ func (e *Elector) campaign(ctx context.Context, seen observation, why verdict) (
 		owner:    owner,
 		standbys: e.cfg.standbys,
 		named:    e.candidacy != nil,
-		takeover: Takeover{Trigger: why.trigger, Symptom: why.symptom, Decided: why.decided},
+		takeover: Takeover{Trigger: why.began, Symptom: why.symptom, Decided: why.decided},
 		fresh:    e.cfg.RetryPeriod / 2,
 		view:     e.view,
 		logger:   klog.FromContext(ctx),

@@ -42,7 +42,7 @@ func modeOf(lease *coordinationv1.Lease) Mode {
 // ownerOf is the uid of the object that the election itself made the Lease's owner, empty if there is none. That stands
 // whoever holds the Lease now.
 func ownerOf(lease *coordinationv1.Lease) types.UID {
-	if p := rawPresence(lease); p != nil {
+	if p := presenceOn(lease); p != nil {
 		return p.Owner
 	}
 	return ""

@@ -4,10 +4,11 @@ import (
 	"encoding/json"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// presenceAnnotation is the one annotation the elector writes on its Lease.
+// presenceAnnotation is the one annotation the elector writes on its Lease, and on its LeaseCandidate.
 const presenceAnnotation = "regent.dev/presence"
 
 // The modes of holders: whether the storage checks their writes against their term.
@@ -66,7 +67,7 @@ func presenceOf(lease *coordinationv1.Lease) presence {
 
 // saidPresence is presenceOf, and whether there is one.
 func saidPresence(lease *coordinationv1.Lease) (_ presence, said bool) {
-	p := rawPresence(lease)
+	p := presenceOn(lease)
 	if p == nil || p.Holder != holderOf(lease) {
 		return presence{}, false
 	}
@@ -75,18 +76,23 @@ func saidPresence(lease *coordinationv1.Lease) (_ presence, said bool) {
 
 // predecessorOf is what the last holder left on a Lease that is free, also when a candidate was named since who has not written.
 func predecessorOf(lease *coordinationv1.Lease) presence {
-	if p := rawPresence(lease); p != nil && (p.Holder == "" && lease.Spec.Strategy != nil || p.Holder == holderOf(lease)) {
+	if p := presenceOn(lease); p != nil && (p.Holder == "" && lease.Spec.Strategy != nil || p.Holder == holderOf(lease)) {
 		return *p
 	}
 	return presence{}
 }
 
-// rawPresence is the presence on lease, whomever it belongs to; nil if there is none.
-func rawPresence(lease *coordinationv1.Lease) *presence {
+// presenceOn is the presence on lease, whomever it belongs to; nil if there is none.
+func presenceOn(lease *coordinationv1.Lease) *presence {
 	if lease == nil {
 		return nil
 	}
-	text, ok := lease.Annotations[presenceAnnotation]
+	return rawPresence(lease)
+}
+
+// rawPresence is the presence on an object, whomever it belongs to; nil if there is none.
+func rawPresence(object metav1.Object) *presence {
+	text, ok := object.GetAnnotations()[presenceAnnotation]
 	if !ok {
 		return nil
 	}
@@ -97,14 +103,16 @@ func rawPresence(lease *coordinationv1.Lease) *presence {
 	return &p
 }
 
-// write puts p on lease, in place of whatever presence was there.
-func (p presence) write(lease *coordinationv1.Lease) {
+// write puts p on an object, in place of whatever presence was there.
+func (p presence) write(object metav1.Object) {
 	text, err := json.Marshal(p)
 	if err != nil {
 		panic(err) // a struct of strings
 	}
-	if lease.Annotations == nil {
-		lease.Annotations = map[string]string{}
+	annotations := object.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
 	}
-	lease.Annotations[presenceAnnotation] = string(text)
+	annotations[presenceAnnotation] = string(text)
+	object.SetAnnotations(annotations)
 }

@@ -18,7 +18,7 @@ func (e *Elector) standBy(ctx context.Context) (observation, verdict, error) {
 	if e.candidacy != nil {
 		e.candidate = e.identities.next()
 	}
-	var winnable verdict // the first that said so, of what is to be won now
+	var winnable verdict // the first that said so: of this trigger, or in mode coordinated of any, since somebody held the lease
 	var left struct {    // to others, since when, and after which epoch: not anew when this process has deposed a holder
 		open  bool
 		since time.Time
@@ -33,7 +33,7 @@ func (e *Elector) standBy(ctx context.Context) (observation, verdict, error) {
 		var born <-chan struct{}
 		holder := presenceOf(seen.lease)
 		if seen.known() && !swept {
-			e.sweep(ctx, holder)
+			e.sweep(ctx, seen, holder)
 			swept = true
 		}
 		news, heard := e.peer.latest(holder.Contact)
@@ -45,7 +45,7 @@ func (e *Elector) standBy(ctx context.Context) (observation, verdict, error) {
 		})
 		if v.action != win {
 			winnable = verdict{}
-		} else if winnable.trigger != v.trigger {
+		} else if winnable.action != win || e.candidacy == nil && winnable.trigger != v.trigger {
 			winnable, winnable.decided = v, now
 		}
 		if v.action == win && (!left.open || left.epoch != seen.epoch()) {
@@ -79,7 +79,7 @@ func (e *Elector) standBy(ctx context.Context) (observation, verdict, error) {
 				again = time.Time{} // not before it is there
 			} else if !now.Before(again) {
 				if v.action == win {
-					v.symptom, v.decided = winnable.symptom, winnable.decided
+					v.began, v.symptom, v.decided = winnable.trigger, winnable.symptom, winnable.decided
 					return seen, v, nil
 				}
 				if v.action == depose {
@@ -103,14 +103,19 @@ func (e *Elector) standBy(ctx context.Context) (observation, verdict, error) {
 }
 
 // sweep takes away what dead processes of this machine have left, but that of the holder.
-func (e *Elector) sweep(ctx context.Context, holder presence) {
-	if e.life != nil {
-		ctx, cancel := context.WithTimeout(ctx, e.cfg.requestTimeout())
-		defer cancel()
-		if err := e.sweepLives(ctx, holder); err != nil {
-			klog.FromContext(ctx).V(2).Info("Could not delete what stands for the lives of dead processes: the next standby of this machine tries", "err", err)
-			return
-		}
+func (e *Elector) sweep(ctx context.Context, seen observation, holder presence) {
+	ctx, cancel := context.WithTimeout(ctx, e.cfg.requestTimeout())
+	defer cancel()
+	var err error
+	switch {
+	case e.life != nil:
+		err = e.sweepLives(ctx, holder)
+	case e.candidacy != nil:
+		err = e.candidacy.sweep(ctx, seen.holder(), e.replica.knowsDead)
+	}
+	if err != nil {
+		klog.FromContext(ctx).V(2).Info("Could not delete what dead processes of this machine have left: the next standby tries", "err", err)
+		return
 	}
 	e.replica.sweep(holder)
 }

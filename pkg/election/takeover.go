@@ -19,7 +19,7 @@ const (
 	TriggerSuspicion Trigger = "suspicion"
 	// TriggerExpiry: the lease expired.
 	TriggerExpiry Trigger = "expiry"
-	// TriggerElected: this process was named, in mode coordinated.
+	// TriggerElected: this process was named, in mode coordinated, and saw nothing of what ended the last holder's term.
 	TriggerElected Trigger = "elected"
 	// TriggerOwnerDeleted: the object was deleted that stood for the life of a holder for life.
 	TriggerOwnerDeleted Trigger = "owner-deleted"

@@ -14,7 +14,9 @@ type verdict struct {
 	reason  string
 	// symptom is when that began to show.
 	symptom time.Time
-	// decided is when the lease was first taken for one that can be won, by standBy.
+	// began and decided are why and when the lease was first taken for one that can be won, by standBy. In mode coordinated that
+	// is before this process was elected.
+	began   Trigger
 	decided time.Time
 	// until is when time alone changes the verdict; zero if only news can.
 	until time.Time

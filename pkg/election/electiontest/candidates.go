@@ -104,15 +104,17 @@ type CandidateClient struct {
 	candidates *Candidates
 }
 
-// List reads the candidate that the options select by its name.
+// List reads the candidate that the options select by its name, or all if they select none.
 func (c *CandidateClient) List(ctx context.Context, opts metav1.ListOptions) (*coordinationv1beta1.LeaseCandidateList, error) {
 	return do(ctx, c.client, List, func() (*coordinationv1beta1.LeaseCandidateList, error) {
 		s := c.candidates
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		list := &coordinationv1beta1.LeaseCandidateList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(s.revision, 10)}}
-		if object := s.objects[nameOf(opts)]; object != nil {
-			list.Items = append(list.Items, *object.DeepCopy())
+		for name, object := range s.objects {
+			if selected := nameOf(opts); selected == "" || selected == name {
+				list.Items = append(list.Items, *object.DeepCopy())
+			}
 		}
 		return list, nil
 	})
