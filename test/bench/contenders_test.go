@@ -47,11 +47,7 @@ func (ours) turn(b *testing.B, m *machine, s syscall.Signal) sample {
 type peer struct {
 	title, binary string
 	args          []string
-	turns         *int
-}
-
-func newPeer(title, binary string, args ...string) peer {
-	return peer{title: title, binary: binary, args: args, turns: new(int)}
+	turns         *int // of all peers: each turn has a name of its own
 }
 
 func (p peer) name() string { return p.title }
@@ -93,8 +89,10 @@ func contenders(b *testing.B, m *machine) (us contender, others []contender) {
 	if _, err := configMaps.Apply(b.Context(), applycorev1.ConfigMap(work, metav1.NamespaceDefault), metav1.ApplyOptions{FieldManager: "bench"}); err != nil {
 		b.Fatal(err)
 	}
+	turns := new(int)
 	return ours{}, []contender{
-		newPeer("client-go", "clientgo"),
-		newPeer("controller-runtime", "controllerruntime", "--work="+work),
+		peer{title: "client-go", binary: "clientgo", turns: turns},
+		peer{title: "client-go, coordinated (by Regent)", binary: "clientgo", args: []string{"--coordinated"}, turns: turns},
+		peer{title: "controller-runtime", binary: "controllerruntime", args: []string{"--work=" + work}, turns: turns},
 	}
 }

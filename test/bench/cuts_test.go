@@ -23,7 +23,7 @@ func BenchmarkCuts(b *testing.B) {
 	// Where nothing is to follow, a lease would have expired meanwhile.
 	while := harness.Default.Lease + harness.Default.Retry
 	table, said, began := cutsHead, "", time.Now()
-	for _, mode := range cuts.Modes {
+	for _, mode := range cuts.Detections {
 		b.Run(mode, func(b *testing.B) {
 			rows := make([]cutRow, len(cuts.All))
 			defer func() { // also of a run that fails
@@ -31,7 +31,7 @@ func BenchmarkCuts(b *testing.B) {
 					table += rows[i].show(mode, c.Name)
 				}
 			}()
-			shard := cuts.Start(b, server, harness.Default, mode)
+			shard := cuts.Start(b, server, harness.Default, harness.Lease, mode)
 			for n := range *cutsFlag {
 				for i := range cuts.All { // none is always the first
 					i = (i + n) % len(rows)

@@ -42,10 +42,17 @@ func start(b *testing.B, args ...string) *machine {
 // startServer is start of a server of another make.
 func startServer(b *testing.B, server string, args ...string) *machine {
 	b.Helper()
+	shard := harness.NewShard("")
+	shard.Binary, shard.Args = server, args
+	return startShard(b, shard)
+}
+
+// startShard is start of a shard of whatever kind.
+func startShard(b *testing.B, shard *harness.Shard) *machine {
+	b.Helper()
 	etcd := harness.StartEtcd(b)
 	m := &machine{etcd: etcd, writes: follow(b, etcd.Client(b))}
-	shard := harness.NewShard(etcd.URL)
-	shard.Binary, shard.Timings, shard.Args = server, harness.Default, append([]string{"--writer=once"}, args...)
+	shard.Etcd, shard.Timings, shard.Args = etcd.URL, harness.Default, append(shard.Args, "--writer=once")
 	m.leader = shard.Start(b, "a")
 	m.term = m.writes.next(b, history.FirstWrite, "").term
 	m.standby = shard.Launch(b, "b")

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/kubernetes"
@@ -24,6 +25,7 @@ import (
 func main() {
 	kubeconfig := flag.String("kubeconfig", "", "where the API server is, and who we are")
 	name := flag.String("name", "", "the name of the Lease, and of the ConfigMap to write")
+	coordinated := flag.Bool("coordinated", false, "stand as a LeaseCandidate, and be elected (KEP-4355)")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -33,12 +35,22 @@ func main() {
 		klog.Fatal(err)
 	}
 	client, id := kubernetes.NewForConfigOrDie(config), uuid.NewString()
+	if *coordinated {
+		const version = "1.37.0" // that of all: the oldest candidate is elected
+		candidate, informers, err := leaderelection.NewCandidate(client, metav1.NamespaceDefault, id, *name, version, version, coordinationv1.OldestEmulationVersion)
+		if err != nil {
+			klog.Fatal(err)
+		}
+		go candidate.Run(ctx)
+		informers.WaitForCacheSync(ctx.Done())
+	}
 	leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{
 		Lock: &resourcelock.LeaseLock{
 			LeaseMeta:  metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: *name},
 			Client:     client.CoordinationV1(),
 			LockConfig: resourcelock.ResourceLockConfig{Identity: id},
 		},
+		Coordinated:     *coordinated,
 		ReleaseOnCancel: true,
 		LeaseDuration:   15 * time.Second,
 		RenewDeadline:   10 * time.Second,
