@@ -13,23 +13,33 @@ var cutTimings = flag.Bool("default-timings", false, "cut networks with the defa
 
 // Whatever network is cut, exactly one leads, in the end and all along: etcd's history has no write outside of its term.
 func TestWhateverNetworkIsCutOneLeadsAndNothingStaleIsWritten(t *testing.T) {
+	t.Parallel()
 	timings := faultyTimings
 	if *cutTimings {
 		timings = harness.Default
 	}
-	for _, mode := range cuts.Modes {
-		t.Run(mode, func(t *testing.T) {
-			t.Parallel() // most of it is waiting
-			shard := cuts.Start(t, faultyBinary(t), timings, mode)
-			for _, c := range cuts.All {
-				outcome := shard.Try(t, c, timings.Retry*3)
-				if outcome.Trigger == "" {
-					t.Logf("%s: cut %s: the leader leads on", mode, c.Name)
-				} else {
-					t.Logf("%s: cut %s: first write of the next leader after %v", mode, c.Name, outcome.Took.Round(time.Millisecond))
-				}
+	for _, mode := range modes {
+		for _, detection := range cuts.Detections {
+			if mode == harness.ForLife && detection == "suspect" {
+				continue // the one contradicts the other
 			}
-			shard.Judge(t)
-		})
+			t.Run(mode+"/"+detection, func(t *testing.T) {
+				t.Parallel() // most of it is waiting
+				while := 3 * timings.Retry
+				if mode == harness.ForLife {
+					while = timings.Lease + time.Second
+				}
+				shard := cuts.Start(t, faultyBinary(t), timings, mode, detection)
+				for _, c := range cuts.All {
+					outcome := shard.Try(t, c, while)
+					if outcome.Trigger == "" {
+						t.Logf("%s, %s: cut %s: the leader leads on", mode, detection, c.Name)
+					} else {
+						t.Logf("%s, %s: cut %s: first write of the next leader after %v", mode, detection, c.Name, outcome.Took.Round(time.Millisecond))
+					}
+				}
+				shard.Judge(t)
+			})
+		}
 	}
 }

@@ -30,7 +30,7 @@ func TestReplicasOutliveAnEtcdThatIsAwayLongerThanTheRenewDeadline(t *testing.T)
 	} {
 		t.Run(name, func(t *testing.T) {
 			etcd := harness.StartEtcd(t)
-			shard := harness.NewShard(etcd.URL)
+			shard := harness.NewShard(etcd.URL).Renewed()
 			replicas := []*harness.Replica{shard.Start(t, "a"), shard.Start(t, "b")}
 			leader, _ := harness.Leader(t, replicas...)
 			leader.WaitRoot()
@@ -163,7 +163,7 @@ func TestAVanishedHolderCostsOneLeaseDuration(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	const lease = 6 * time.Second
 	newShard := func(t *testing.T) *harness.Shard {
-		shard := harness.NewShard(harness.StartEtcd(t).URL)
+		shard := harness.NewShard(harness.StartEtcd(t).URL).Renewed()
 		shard.Timings.Lease = lease
 		return shard
 	}

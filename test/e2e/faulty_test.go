@@ -34,7 +34,7 @@ var faultyTimings = harness.Timings{Lease: 5 * time.Second, Renew: 4 * time.Seco
 // replicas can join it.
 func startFaulty(t *testing.T, faults string, args ...string) (shard *harness.Shard, r *harness.Replica, mend func()) {
 	t.Helper()
-	shard = harness.NewShard(harness.StartEtcd(t).URL)
+	shard = harness.NewShard(harness.StartEtcd(t).URL).Renewed() // what hangs keeps a lease for life
 	shard.Binary, shard.Timings = faultyBinary(t), faultyTimings
 	mended := filepath.Join(t.TempDir(), "mended")
 	r = shard.Start(t, "faulty", append(args, "--faults="+faults, "--mended="+mended)...)
@@ -145,6 +145,7 @@ func TestAShardWhoseReplicasAllFailHasALeaderWithoutWhatItCannotRun(t *testing.T
 
 // TestEveryFaultUnderEveryPolicy has, for each policy, a sound replica and one after the other with each fault.
 func TestEveryFaultUnderEveryPolicy(t *testing.T) {
+	t.Parallel()
 	const (
 		nothing = "goes on"    // the term does
 		moves   = "steps down" // the sound one leads, the process lives
@@ -216,7 +217,11 @@ func TestEveryFaultUnderEveryPolicy(t *testing.T) {
 							late, _ := faulty.Metric("regent_late_controllers")
 							return quarantined == 1 && late == 1
 						})
-						harness.Eventually(t, "the sound replica leads", sound.Leads)
+						if shard.Mode == harness.ForLife { // what hangs keeps the lease
+							harness.Throughout(t, shard.Timings.Lease, "nobody leads", func() bool { return !sound.Leads() && !faulty.Leads() })
+						} else {
+							harness.Eventually(t, "the sound replica leads", sound.Leads)
+						}
 						if faulty.Status("/livez") != 200 || faulty.Status("/readyz") != 200 {
 							t.Error("want a replica that serves")
 						}
@@ -227,6 +232,7 @@ func TestEveryFaultUnderEveryPolicy(t *testing.T) {
 							quarantined, _ := faulty.Metric(`regent_election_quarantined{name="regent-controllers"}`)
 							return quarantined == 0
 						})
+						harness.Eventually(t, "the sound replica leads", sound.Leads)
 						faulty.Signal(syscall.SIGTERM)
 						if code := faulty.Wait(); code != 0 {
 							t.Errorf("exit code %d", code)
@@ -302,7 +308,7 @@ func TestAReplicaWhoseControllerHangsIsQuarantinedUntilItReturns(t *testing.T) {
 func TestReplicasThatAreAllQuarantinedServeOnUntilOneIsWhole(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	mended := filepath.Join(t.TempDir(), "mended")
-	shard := harness.NewShard(harness.StartEtcd(t).URL)
+	shard := harness.NewShard(harness.StartEtcd(t).URL).Renewed()
 	shard.Binary, shard.Timings = faultyBinary(t), faultyTimings
 	shard.Args = []string{"--faults=hangs", "--mended=" + mended}
 	replicas := []*harness.Replica{shard.Start(t, "a"), shard.Start(t, "b")}

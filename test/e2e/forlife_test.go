@@ -15,20 +15,17 @@ import (
 	"github.com/regent-project/regent/test/e2e/proxy"
 )
 
-// forLife has the replicas of a shard lead for life.
-const forLife = "--leader-election-mode=for-life"
-
 // I1 to I3, I8: no time takes the lease from a leader for life, and its death gives it away at once.
 func TestALeaderForLifeLeadsOnAfterAPauseAndIsSucceededWhenItIsKilled(t *testing.T) {
 	t.Parallel()
 	etcd := harness.StartEtcd(t)
 	recorder := history.Record(t, etcd.Client(t), "/registry")
 	shard := harness.NewShard(etcd.URL)
-	shard.Binary, shard.Args = faultyBinary(t), []string{"--writer=fenced", forLife}
+	shard.Binary, shard.Args = faultyBinary(t), []string{"--writer=fenced"}
+	shard.Mode, shard.OneMachine = harness.ForLife, true // where a killed process is known to be dead
 	a := shard.Start(t, "a")
 	harness.Eventually(t, "it leads", a.Leads)
-	// On one machine a killed process is known to be dead by its file, below the directory that they have in common.
-	b := shard.Start(t, "b", "--root-directory="+a.Root)
+	b := shard.Start(t, "b")
 	harness.Eventually(t, "the standby follows", b.Follows)
 	before := a.Lease()
 	if before.Spec.RenewTime != nil || len(before.OwnerReferences) != 1 {
@@ -72,7 +69,8 @@ func TestALeaderForLifeThatIsCutOffIsWaitedForUntilAnOperatorForgetsIt(t *testin
 	etcd := harness.StartEtcd(t)
 	recorder := history.Record(t, etcd.Client(t), "/registry")
 	shard := harness.NewShard("")
-	shard.Binary, shard.Args = faultyBinary(t), []string{"--writer=fenced", forLife}
+	shard.Binary, shard.Args = faultyBinary(t), []string{"--writer=fenced"}
+	shard.Mode, shard.OneMachine = harness.ForLife, false
 	ways := map[*harness.Replica]*proxy.Proxy{}
 	start := func(name string) *harness.Replica {
 		way := startProxy(t, etcd.URL)

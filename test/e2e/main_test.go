@@ -1,7 +1,9 @@
-// Package e2e holds scenarios with real processes, a real etcd and real faults. Each is named for what it promises.
+// Package e2e holds scenarios with real processes, a real etcd and real faults. Each is named for what it promises,
+// and those that do not need a certain mode of election pass in each (-mode).
 package e2e
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -10,6 +12,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	flag.StringVar(&harness.DefaultMode, "mode", harness.Lease, "the mode of election in scenarios that do not need a certain one: lease, coordinated or for-life")
+	flag.Parse()
 	if err := harness.Build(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -20,8 +22,8 @@ func inMode(mode string) string { return "--leader-election-mode=" + mode }
 
 // The modes, and the order in which each is changed to each other.
 var (
-	modes       = []string{"lease", "coordinated", "for-life"}
-	modeChanges = []string{"lease", "coordinated", "for-life", "lease", "for-life", "coordinated", "lease"}
+	modes       = []string{harness.Lease, harness.Coordinated, harness.ForLife}
+	modeChanges = []string{modes[0], modes[1], modes[2], modes[0], modes[2], modes[1], modes[0]}
 )
 
 // I1 to I3, I8: three replicas are rolled from each mode to each other, while they write. The Lease's mode changes once in each roll,
@@ -95,6 +97,24 @@ type couple struct {
 	etcd  *harness.Etcd
 	both  []*harness.Replica
 	ways  map[*harness.Replica]*proxy.Proxy
+	whole map[*harness.Replica]string // a file for each of its controllers that is sound, by the end of its name
+}
+
+// breaks has one of a replica's controllers go wrong, until it is mended.
+func (p *couple) breaks(r *harness.Replica, fault string) (mend func()) {
+	p.Helper()
+	file := p.whole[r] + "." + fault
+	if err := os.Remove(file); err != nil {
+		p.Fatal(err)
+	}
+	return func() { p.makeWhole(file) }
+}
+
+func (p *couple) makeWhole(file string) {
+	p.Helper()
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		p.Fatal(err)
+	}
 }
 
 // roles says who leads and who does not.
@@ -112,6 +132,7 @@ const (
 	taken outcome = "the standby leads"
 	kept  outcome = "the leader leads on, in its term"
 	again outcome = "somebody leads, in a new term"
+	none  outcome = "nobody leads until it is mended"
 )
 
 // modeFaults are what can happen to a leader, and what comes of it in each mode: lease, coordinated, for life.
@@ -119,64 +140,87 @@ var modeFaults = []struct {
 	name string
 	want [3]outcome
 	do   func(p *couple, leader, standby *harness.Replica) (mend func())
+	// before is what happened before, if anything.
+	before func(p *couple, standby *harness.Replica)
 }{
-	{"asked to step down", [3]outcome{taken, taken, taken}, func(_ *couple, leader, _ *harness.Replica) func() {
+	{name: "asked to step down", want: [3]outcome{taken, taken, taken}, do: func(_ *couple, leader, _ *harness.Replica) func() {
 		leader.StepDown("a test")
 		return nil
 	}},
-	{"SIGTERM", [3]outcome{taken, taken, taken}, func(_ *couple, leader, _ *harness.Replica) func() {
-		leader.Signal(syscall.SIGTERM)
-		return func() { leader.Wait(); leader.Again(); leader.WaitReady() }
-	}},
-	{"kill -9", [3]outcome{taken, taken, taken}, func(_ *couple, leader, _ *harness.Replica) func() {
+	{name: "SIGTERM", want: [3]outcome{taken, taken, taken}, do: terminate},
+	{name: "kill -9", want: [3]outcome{taken, taken, taken}, do: func(_ *couple, leader, _ *harness.Replica) func() {
 		leader.Kill()
 		return func() { leader.Again(); leader.WaitReady() }
 	}},
-	{"SIGSTOP", [3]outcome{taken, taken, kept}, func(_ *couple, leader, _ *harness.Replica) func() {
+	{name: "SIGTERM, its standby was killed before", want: [3]outcome{taken, taken, taken}, do: terminate, before: func(p *couple, standby *harness.Replica) {
+		standby.Kill()
+		standby.Again()
+		standby.WaitReady()
+		harness.Eventually(p.T, "the standby follows again", standby.Follows)
+	}},
+	{name: "SIGSTOP", want: [3]outcome{taken, taken, kept}, do: func(_ *couple, leader, _ *harness.Replica) func() {
 		leader.Signal(syscall.SIGSTOP)
 		return func() { leader.Signal(syscall.SIGCONT) }
 	}},
-	{"cut off from etcd", [3]outcome{taken, taken, kept}, func(p *couple, leader, _ *harness.Replica) func() {
+	{name: "cut off from etcd", want: [3]outcome{taken, taken, kept}, do: func(p *couple, leader, _ *harness.Replica) func() {
 		p.ways[leader].Stall()
 		return p.ways[leader].Resume
 	}},
-	{"the lease is stolen", [3]outcome{again, again, again}, func(_ *couple, leader, _ *harness.Replica) func() {
+	{name: "the lease is stolen", want: [3]outcome{again, again, again}, do: func(_ *couple, leader, _ *harness.Replica) func() {
 		leader.Overwrite("a stranger", 1)
 		return nil
 	}},
-	{"the Lease is deleted", [3]outcome{again, again, again}, func(p *couple, leader, _ *harness.Replica) func() {
+	{name: "the Lease is deleted", want: [3]outcome{again, again, again}, do: func(p *couple, leader, _ *harness.Replica) func() {
 		if err := leader.Leases().Delete(p.Context(), harness.LeaseName, metav1.DeleteOptions{}); err != nil {
 			p.Fatal(err)
 		}
 		return nil
 	}},
-	{"etcd is killed, and back after a lease", [3]outcome{again, again, kept}, func(p *couple, _, _ *harness.Replica) func() {
+	{name: "etcd is killed, and back after a lease", want: [3]outcome{again, again, kept}, do: func(p *couple, _, _ *harness.Replica) func() {
 		p.etcd.Kill()
 		time.Sleep(p.shard.Timings.Lease)
 		p.etcd.Start(p.T)
 		return nil
 	}},
+	{name: "asked to step down, and a controller hangs", want: [3]outcome{taken, taken, none}, do: func(p *couple, leader, _ *harness.Replica) func() {
+		mend := p.breaks(leader, "hangs")
+		leader.StepDown("to see whether it can")
+		return mend
+	}},
+	{name: "a controller fails", want: [3]outcome{taken, taken, taken}, do: func(p *couple, leader, _ *harness.Replica) func() {
+		return p.breaks(leader, "fails")
+	}},
+}
+
+// terminate asks the leader to stop, and then starts it again.
+func terminate(_ *couple, leader, _ *harness.Replica) (mend func()) {
+	leader.Signal(syscall.SIGTERM)
+	return func() { leader.Wait(); leader.Again(); leader.WaitReady() }
 }
 
 // I1 to I4, I8, whatever the mode.
 func TestEveryFaultInEveryMode(t *testing.T) {
+	t.Parallel()
 	for i, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			etcd := harness.StartEtcd(t)
 			shard := harness.NewShard("")
-			shard.Binary, shard.Timings, shard.Args = faultyBinary(t), faultyTimings, []string{"--writer=fenced", inMode(mode)}
-			p := &couple{T: t, shard: shard, etcd: etcd, ways: map[*harness.Replica]*proxy.Proxy{}}
+			shard.Binary, shard.Timings, shard.Args = faultyBinary(t), faultyTimings, []string{"--writer=fenced", "--faults=hangs,fails"}
+			shard.Mode, shard.OneMachine = mode, true
+			p := &couple{T: t, shard: shard, etcd: etcd, ways: map[*harness.Replica]*proxy.Proxy{}, whole: map[*harness.Replica]string{}}
 			for _, name := range []string{"a", "b"} {
-				way := startProxy(t, etcd.URL)
-				args := []string{"--etcd-servers=http://" + way.Addr()}
-				if len(p.both) > 0 {
-					args = append(args, "--root-directory="+p.both[0].Root) // on one machine
-				}
-				r := shard.Start(t, name, args...)
-				p.both, p.ways[r] = append(p.both, r), way
+				way, whole := startProxy(t, etcd.URL), filepath.Join(t.TempDir(), "whole")
+				p.makeWhole(whole + ".hangs")
+				p.makeWhole(whole + ".fails")
+				r := shard.Start(t, name, "--etcd-servers=http://"+way.Addr(), "--mended="+whole)
+				p.both, p.ways[r], p.whole[r] = append(p.both, r), way, whole
 			}
 			for n, fault := range modeFaults {
+				if fault.before != nil {
+					_, standby := p.roles()
+					fault.before(p, standby)
+				}
 				p.suffer(fault.name, fault.want[i], fault.do)
 				leader, _ := p.roles()
 				name := fmt.Sprintf("after-%d", n)
@@ -207,6 +251,8 @@ func (p *couple) suffer(fault string, want outcome, do func(p *couple, leader, s
 			}
 			return false
 		})
+	case none:
+		harness.Throughout(p.T, p.shard.Timings.Lease+2*time.Second, fault+": "+string(none), func() bool { return !standby.Leads() && !leader.Leads() })
 	case kept:
 		harness.Throughout(p.T, p.shard.Timings.Lease+2*time.Second, fault+": nobody else leads", func() bool { return !standby.Leads() })
 	}

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/regent-project/regent/test/e2e/harness"
 	"github.com/regent-project/regent/test/e2e/history"
@@ -29,8 +30,22 @@ const leaseOf = "system:admin/kube-system/" + harness.LeaseName
 // I2 and I3, as etcd's own history has them: a leader is paused in the middle of its writes, of every kind, and another
 // leads; then it goes on. None of what it had under way, whatever it had checked before, is committed.
 func TestAPausedLeaderWritesNothingAfterItsTerm(t *testing.T) {
-	rounds := *roundsFlag
-	events, refused := pauseLeaders(t, "fenced", rounds)
+	t.Parallel()
+	for _, mode := range modes {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			rounds := *roundsFlag
+			if mode != harness.Lease {
+				rounds /= 10 // the fence knows no modes
+			}
+			judgePaused(t, mode, rounds)
+		})
+	}
+}
+
+func judgePaused(t *testing.T, mode string, rounds int) {
+	t.Helper()
+	events, refused := pauseLeaders(t, mode, "fenced", rounds)
 	spans := history.Terms(events, leaseOf)
 	stale, backwards := history.Stale(events, spans), history.Backwards(events, spans)
 	t.Logf("%d rounds, %d terms, %d changes: %d stale, %.0f refused", rounds, len(spans), len(events), len(stale), refused)
@@ -48,7 +63,7 @@ func TestAPausedLeaderWritesNothingAfterItsTerm(t *testing.T) {
 // The same without tokens, as it is everywhere else: stale writes do commit, so the test above can fail.
 func TestWithoutFencingAPausedLeaderDoesWriteAfterItsTerm(t *testing.T) {
 	rounds := max(*roundsFlag/5, 20) // fewer might show nothing
-	events, _ := pauseLeaders(t, "unfenced", rounds)
+	events, _ := pauseLeaders(t, harness.Lease, "unfenced", rounds)
 	stale := history.Stale(events, history.Terms(events, leaseOf))
 	t.Logf("%d rounds, %d changes: %d stale", rounds, len(events), len(stale))
 	if len(stale) == 0 {
@@ -67,34 +82,28 @@ var pausing = []struct {
 		func(p *paused) { p.way.Stall() }, func(p *paused) { p.way.Resume() }},
 }
 
-// deposing are the ways to have another lead.
+// deposing are the ways to have another lead, and in mode coordinated another elect: the one that is paused may have done both.
 var deposing = []struct {
 	name   string
-	depose func(t *testing.T, through *harness.Replica)
+	depose func(ctx context.Context, leases coordinationclient.LeaseInterface, name string) error
 }{
-	{"the holder is cleared", func(t *testing.T, r *harness.Replica) {
-		persist(t, "clear the holder", func(ctx context.Context) error {
-			_, err := r.Leases().Patch(ctx, harness.LeaseName, types.MergePatchType, []byte(`{"spec": {"holderIdentity": ""}}`), metav1.PatchOptions{})
-			return err
-		})
+	{"the holder is cleared", func(ctx context.Context, leases coordinationclient.LeaseInterface, name string) error {
+		_, err := leases.Patch(ctx, name, types.MergePatchType, []byte(`{"spec": {"holderIdentity": ""}}`), metav1.PatchOptions{})
+		return err
 	}},
-	{"the Lease is deleted", func(t *testing.T, r *harness.Replica) {
-		persist(t, "delete the Lease", func(ctx context.Context) error {
-			if err := r.Leases().Delete(ctx, harness.LeaseName, metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
-				return err
-			}
-			return nil
-		})
+	{"the Lease is deleted", func(ctx context.Context, leases coordinationclient.LeaseInterface, name string) error {
+		return leases.Delete(ctx, name, metav1.DeleteOptions{})
 	}},
 }
 
-// persist tries until it succeeds: a replica that was paused a moment ago may have to reconnect to etcd.
+// persist tries until it succeeds, or there is nothing to do it to: a replica that was paused a moment ago may have to reconnect to etcd.
 func persist(t *testing.T, what string, do func(context.Context) error) {
 	t.Helper()
 	harness.Eventually(t, what, func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
-		return do(ctx) == nil
+		err := do(ctx)
+		return err == nil || apierrors.IsNotFound(err)
 	})
 }
 
@@ -105,7 +114,7 @@ type paused struct {
 }
 
 // pauseLeaders pauses one leader after the other, and returns etcd's history of it, and how many writes were refused.
-func pauseLeaders(t *testing.T, writer string, rounds int) (events []history.Event, refused float64) {
+func pauseLeaders(t *testing.T, mode, writer string, rounds int) (events []history.Event, refused float64) {
 	t.Helper()
 	seed := *seedFlag
 	if seed == 0 {
@@ -118,6 +127,7 @@ func pauseLeaders(t *testing.T, writer string, rounds int) (events []history.Eve
 	shard := harness.NewShard("")
 	// No term is to end for want of a renewal; a fenced replica may campaign again after a retry period.
 	shard.Binary, shard.Timings = faultyBinary(t), harness.Timings{Lease: 15 * time.Second, Renew: 10 * time.Second, Retry: 100 * time.Millisecond}
+	shard.Mode = mode
 	shard.Args = []string{"--writer=" + writer, "--fencing=" + map[string]string{"fenced": "enforce", "unfenced": "warn"}[writer]}
 	var all []*paused
 	for _, name := range []string{"a", "b"} {
@@ -133,7 +143,20 @@ func pauseLeaders(t *testing.T, writer string, rounds int) (events []history.Eve
 		how, deposed := pausing[random.IntN(len(pausing))], deposing[random.IntN(len(deposing))]
 		time.Sleep(time.Duration(random.IntN(30)) * time.Millisecond) // somewhere in its writes
 		how.pause(leader)
-		deposed.depose(t, other.replica)
+		names := []string{harness.LeaseName}
+		if mode == harness.Coordinated {
+			names = append(names, harness.ElectionsName)
+			// As whoever sees a holder dead does it: the next who elects would wait for its answer.
+			holder := harness.Holder(other.replica.Lease())
+			persist(t, "delete the holder's candidate", func(ctx context.Context) error {
+				return other.replica.Kube("system:admin").CoordinationV1beta1().LeaseCandidates(metav1.NamespaceSystem).Delete(ctx, holder, metav1.DeleteOptions{})
+			})
+		}
+		for _, name := range names {
+			persist(t, deposed.name+": "+name, func(ctx context.Context) error {
+				return deposed.depose(ctx, other.replica.Leases(), name)
+			})
+		}
 		term = recorder.NextTerm(t, leaseOf, term)
 		how.resume(leader)
 		harness.Eventually(t, leader.replica.Name()+" has found that its term is over ("+how.name+", "+deposed.name+")", func() bool {

@@ -12,6 +12,9 @@ func TestTheReplicaOfTheHighestPriorityLeadsAndPreemptsOnce(t *testing.T) {
 	t.Parallel()
 	shard := harness.NewShard(harness.StartEtcd(t).URL)
 	shard.Timings = faultyTimings
+	if shard.Mode == harness.Coordinated { // where versions decide
+		shard.Mode = harness.Lease
+	}
 	low, mid, high := shard.Start(t, "low"), shard.Start(t, "mid", "--leader-election-priority=1"), shard.Start(t, "high", "--leader-election-priority=2")
 	mustLead(t, low, low, mid, high)
 	harness.Eventually(t, "both standbys follow", func() bool { return mid.Follows() && high.Follows() })

@@ -24,7 +24,7 @@ func leaderBehindAProxy(t *testing.T) (leader, other *harness.Replica, network *
 		t.Fatal(err)
 	}
 	t.Cleanup(network.Close)
-	shard := harness.NewShard("http://" + network.Addr())
+	shard := harness.NewShard("http://" + network.Addr()).Renewed()
 	// Long enough for what happens between two renewals that get through.
 	shard.Timings = harness.Timings{Lease: 15 * time.Second, Renew: 10 * time.Second, Retry: 500 * time.Millisecond}
 	leader = shard.Start(t, "leader")
@@ -98,7 +98,7 @@ func mustBeDeposed(t *testing.T, leader *harness.Replica) {
 }
 
 func TestTheLeaseKeepsARecordOfFieldsOnlyForWhoAppliesThem(t *testing.T) {
-	shard := harness.NewShard(harness.StartEtcd(t).URL)
+	shard := harness.NewShard(harness.StartEtcd(t).URL).Renewed()
 	shard.Timings = harness.Timings{Lease: 15 * time.Second, Renew: 10 * time.Second, Retry: 500 * time.Millisecond}
 	leader := shard.Start(t, "leader")
 	harness.Leader(t, leader)

@@ -14,8 +14,19 @@ import (
 // What replicas have cached of a history that did not happen is worth nothing, least of all who leads. They say so, and
 // serve rightly once they are restarted.
 func TestReplicasOfARestoredEtcdSayThatTheyMustBeRestarted(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel() // most of it is waiting
+			restoreUnder(t, mode)
+		})
+	}
+}
+
+func restoreUnder(t *testing.T, mode string) {
 	etcd := harness.StartEtcd(t)
 	shard := harness.NewShard(etcd.URL)
+	shard.Mode, shard.OneMachine = mode, mode == harness.ForLife
 	a := shard.Start(t, "a")
 	b := shard.Start(t, "b")
 	leader, _ := harness.Leader(t, a, b)

@@ -65,7 +65,7 @@ type twoReplicas struct {
 
 func startShard(t *testing.T, name, etcd string) *twoReplicas {
 	t.Helper()
-	shard := harness.NewShard(etcd)
+	shard := harness.NewShard(etcd).Renewed()
 	shard.Name, shard.Prefix = name, "/"+name
 	// Long enough for the one that nobody touches to keep its lease while four processes and their start share a machine.
 	shard.Timings = harness.Timings{Lease: 5 * time.Second, Renew: 4 * time.Second, Retry: 500 * time.Millisecond}

@@ -21,14 +21,15 @@ import (
 	"github.com/regent-project/regent/test/e2e/proxy"
 )
 
-// Modes are those of detection that are compared.
-var Modes = []string{"crash", "suspect"}
+// Detections are the modes of failure detection that are compared.
+var Detections = []string{"crash", "suspect"}
 
 // Cut is a way to take the network from a leader.
 type Cut struct {
 	Name string
 	make func(leader *peer)
-	// want is what follows, by mode of detection: the trigger of the next term; empty, if the leader leads on.
+	// want is what follows, by mode of detection: the trigger of the next term; empty, if the leader leads on, as a leader for
+	// life always does.
 	want map[string]string
 }
 
@@ -64,23 +65,23 @@ type peer struct {
 	etcd, probe *proxy.Proxy
 }
 
-// Shard is one of two replicas, in one mode, whose leaders are cut off one after the other.
+// Shard is one of two replicas whose leaders are cut off one after the other.
 type Shard struct {
-	mode     string
-	timings  harness.Timings
-	recorder *history.Recorder
-	a, b     *peer
-	term     string
+	mode, detection string
+	timings         harness.Timings
+	recorder        *history.Recorder
+	a, b            *peer
+	term            string
 }
 
-// Start starts a shard of servers that have a writer, package history's.
-func Start(t testing.TB, server string, timings harness.Timings, mode string) *Shard {
+// Start starts a shard of servers that have a writer, package history's, in a mode of election and one of detection.
+func Start(t testing.TB, server string, timings harness.Timings, mode, detection string) *Shard {
 	t.Helper()
 	etcd := harness.StartEtcd(t)
 	shard := harness.NewShard("")
-	shard.Binary, shard.Timings = server, timings
-	shard.Args = []string{"--writer=fenced", "--leader-failure-detection=" + mode}
-	s := &Shard{mode: mode, timings: timings, recorder: history.Record(t, etcd.Client(t), "/registry")}
+	shard.Binary, shard.Timings, shard.Mode = server, timings, mode
+	shard.Args = []string{"--writer=fenced", "--leader-failure-detection=" + detection}
+	s := &Shard{mode: mode, detection: detection, timings: timings, recorder: history.Record(t, etcd.Client(t), "/registry")}
 	s.a, s.b = startPeer(t, shard, etcd.URL, "a"), startPeer(t, shard, etcd.URL, "b")
 	s.term = s.recorder.NextTerm(t, leaseOf, "")
 	return s
@@ -120,7 +121,10 @@ func (s *Shard) Try(t testing.TB, c Cut, while time.Duration) Outcome {
 	leader, standby := s.anew(t)
 	// At any time between two renewals.
 	time.Sleep(rand.N(s.timings.Retry))
-	want, before := c.want[s.mode], standby.Takeovers()
+	want, before := c.want[s.detection], standby.Takeovers()
+	if s.mode == harness.ForLife {
+		want = ""
+	}
 	at := time.Now()
 	c.make(leader)
 	outcome := Outcome{Cut: c.Name, Trigger: want, Took: while}

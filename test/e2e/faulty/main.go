@@ -32,7 +32,7 @@ func run(args []string) error {
 		flags.AddFlagSet(set)
 	}
 	names := flags.StringSlice("faults", nil, "the controllers to add, by the names of their faults")
-	mended := flags.String("mended", "", "once this file exists, they work as others do")
+	mended := flags.String("mended", "", "while this file exists, they work as others do; and while this and .<name> does, that one")
 	mode := flags.String("writer", "", "fenced or unfenced: add a controller that writes all the time, as leaders do, or without a token; once: one that writes when its term begins")
 	record := flags.String("writer-record", "", "file for the writer's record of the register")
 	shutdown := flags.Duration("shutdown-timeout", 0, "the server's shutdown timeout")
@@ -89,12 +89,17 @@ func registry(names []string, mended string, writer *writer) (*controllers.Regis
 		if !ok {
 			return nil, fmt.Errorf("no controller %q", name)
 		}
-		f.mended = func() bool { _, err := os.Stat(mended); return err == nil }
+		f.mended = func() bool { return exists(mended) || exists(mended+"."+name) }
 		// One after the other, or the first to fail would keep the others from starting.
 		more = append(more, controllers.Descriptor{Name: name, Needs: before, StallDeadline: stallDeadline, New: f.construct})
 		before = []string{name}
 	}
 	return sound.With(more...)
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
 }
 
 // stallDeadline is that of all faulty controllers.
@@ -151,8 +156,11 @@ func (f fault) Run(ctx context.Context) error {
 		time.Sleep(10 * time.Millisecond)
 	}
 	close(f.ready)
-	if f.whileRunning != nil && !f.mended() {
-		return f.whileRunning()
+	for f.whileRunning != nil && ctx.Err() == nil {
+		if !f.mended() {
+			return f.whileRunning()
+		}
+		time.Sleep(10 * time.Millisecond)
 	}
 	<-ctx.Done()
 	for f.hangs && !f.mended() {

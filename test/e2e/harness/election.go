@@ -62,10 +62,16 @@ func Leader(t testing.TB, replicas ...*Replica) (leader *Replica, others []*Repl
 	return leader, others
 }
 
-// Follows reports whether the replica hears the process of who leads.
+// ElectionsName is that of the election of who elects, in mode coordinated.
+const ElectionsName = "regent-elections"
+
+// Follows reports whether the replica hears the process of who leads, and of who elects, if there is one and it is another.
 func (r *Replica) Follows() bool {
-	v, _ := r.Metric(`regent_failure_detection_contact{name="regent-controllers",state="alive"}`)
-	return v == 1
+	is := func(sample string) bool { v, _ := r.Metric(sample); return v == 1 }
+	hears := func(name string) bool {
+		return is(`regent_failure_detection_contact{name="` + name + `",state="alive"}`)
+	}
+	return hears(LeaseName) && (r.shard.Mode != Coordinated || hears(ElectionsName) || is(`leader_election_master_status{name="`+ElectionsName+`"}`))
 }
 
 // Takeovers counts those of the process, by trigger.

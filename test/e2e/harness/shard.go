@@ -24,21 +24,44 @@ type Shard struct {
 	// Etcd is the URL of the shard's etcd; empty: embedded.
 	Etcd    string
 	Timings Timings
+	// Mode is that of the election, DefaultMode by default.
+	Mode string
+	// OneMachine has the replicas share the first one's root directory, and so find each other's death by it. By default only
+	// leaders for life do.
+	OneMachine bool
 	// Binary is the server's, bin/regent by default.
 	Binary string
 	// Args are further flags of all replicas.
 	Args []string
 
-	keys string // where the first replica's pki is, for the others
+	root string // the first replica's
 }
+
+// DefaultMode is the mode of election of shards that name none.
+var DefaultMode = Lease
+
+// The modes.
+const (
+	Lease       = "lease"
+	Coordinated = "coordinated"
+	ForLife     = "for-life"
+)
 
 // NewShard returns a shard on an etcd, with short timings and election.
 func NewShard(etcd string) *Shard {
-	return &Shard{Name: "root", Prefix: "/registry", Etcd: etcd, Timings: Short, Binary: Binary("regent")}
+	return &Shard{Name: "root", Prefix: "/registry", Etcd: etcd, Timings: Short, Mode: DefaultMode, OneMachine: DefaultMode == ForLife, Binary: Binary("regent")}
 }
 
-// Start starts a replica with a root directory of its own, and returns when it is ready. All replicas of the shard have
-// the same keys, as on machines of their own.
+// Renewed has leaders renew the lease, in whatever mode: for scenarios about a lease that is renewed, or expires.
+func (s *Shard) Renewed() *Shard {
+	if s.Mode == ForLife {
+		s.Mode, s.OneMachine = Lease, false
+	}
+	return s
+}
+
+// Start starts a replica, and returns when it is ready. All replicas of the shard have the same keys; unless they are on one
+// machine, each has a root directory of its own.
 func (s *Shard) Start(t testing.TB, name string, args ...string) *Replica {
 	t.Helper()
 	r := s.Launch(t, name, args...)
@@ -50,12 +73,15 @@ func (s *Shard) Start(t testing.TB, name string, args ...string) *Replica {
 func (s *Shard) Launch(t testing.TB, name string, args ...string) *Replica {
 	t.Helper()
 	r := &Replica{t: t, shard: s, name: name, Root: filepath.Join(t.TempDir(), name), args: args}
-	if s.keys != "" {
-		if err := os.CopyFS(filepath.Join(r.Root, "pki"), os.DirFS(s.keys)); err != nil {
+	switch {
+	case s.root == "":
+		s.root = r.Root
+	case s.OneMachine:
+		r.Root = s.root
+	default:
+		if err := os.CopyFS(filepath.Join(r.Root, "pki"), os.DirFS(filepath.Join(s.root, "pki"))); err != nil {
 			t.Fatal(err)
 		}
-	} else {
-		s.keys = filepath.Join(r.Root, "pki")
 	}
 	r.port = FreePorts(t, 1)[0]
 	r.URL = fmt.Sprintf("https://127.0.0.1:%d", r.port)
@@ -68,7 +94,7 @@ func (s *Shard) flags(root string, port int) []string {
 	flags := []string{
 		"start", "--root-directory=" + root, fmt.Sprintf("--secure-port=%d", port),
 		"--shard-name=" + s.Name, "--etcd-prefix=" + s.Prefix, "--profiling",
-		"--enable-leader-election",
+		"--enable-leader-election", "--leader-election-mode=" + s.Mode,
 		"--leader-election-lease-duration=" + s.Timings.Lease.String(),
 		"--leader-election-renew-deadline=" + s.Timings.Renew.String(),
 		"--leader-election-retry-period=" + s.Timings.Retry.String(),
