@@ -33,12 +33,12 @@ run: build ## run a whole shard on this machine: two replicas, one etcd (more: m
 
 .PHONY: test
 test: bin/regent bin/etcd bin/kubectl ## run all tests, with the race detector if there is a C compiler
-	@echo "the scenarios in test/e2e go first, beside all others: nothing is printed until they are done, in some eight minutes"
-	$(GO) test $(RACE) -timeout 20m -parallel 3 ./test/e2e ./...
+	@echo "the scenarios in test/e2e go first, beside all others: nothing is printed until they are done, in some seven minutes"
+	$(GO) test $(RACE) -timeout 20m -parallel 4 ./test/e2e ./...
 
 .PHONY: e2e
 e2e: ## run the scenarios with real processes only (one, in a mode of election: make e2e RUN=TestName MODE=for-life)
-	$(GO) test -v -count=1 -timeout 20m -parallel 3 ./test/e2e $(if $(RUN),-run '$(RUN)') $(if $(MODE),-mode=$(MODE))
+	$(GO) test -v -count=1 -timeout 20m -parallel 4 ./test/e2e $(if $(RUN),-run '$(RUN)') $(if $(MODE),-mode=$(MODE))
 
 .PHONY: check
 check: lint generated tidy ## check style, generated code and module files
@@ -97,9 +97,9 @@ chaos: ## run the long forms: many random scripts, fuzzing, the scenarios again 
 	$(GO) test $(RACE) -count=1 -timeout 30m ./pkg/server/storage -run 'TheirTermsOnly' -rapid.checks=3000
 	$(GO) test -v -count=1 -timeout 30m ./test/e2e -run 'TermsNeverGoBack' -chaos=10m
 	$(GO) test -v -count=1 -timeout 30m ./test/e2e -run 'PausedLeader' -rounds=1000
-	$(GO) test -v -count=1 -timeout 30m -parallel 3 ./test/e2e -mode=coordinated
-	$(GO) test -v -count=1 -timeout 30m -parallel 3 ./test/e2e -mode=for-life
-	$(GO) test -v -count=5 -timeout 60m ./test/e2e/...
+	$(GO) test -v -count=1 -timeout 30m -parallel 4 ./test/e2e -mode=coordinated
+	$(GO) test -v -count=1 -timeout 30m -parallel 4 ./test/e2e -mode=for-life
+	$(GO) test -v -count=5 -timeout 90m -parallel 4 ./test/e2e/...
 
 .PHONY: clean
 clean: ## remove what was built and the data of make run

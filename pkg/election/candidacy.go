@@ -208,7 +208,8 @@ func (c *candidacy) create(ctx context.Context, name string) (*coordinationv1bet
 	return c.client.Create(ctx, candidate, metav1.CreateOptions{})
 }
 
-// answer says that this process lives, if it is asked: by a pingTime that is later than the renewTime, whatever clock that is of.
+// answer says that this process lives, if it is asked: by a pingTime that is later than the renewTime, whatever clock that is
+// of.
 func (c *candidacy) answer(ctx context.Context, candidate *coordinationv1beta1.LeaseCandidate) error {
 	ping, renewed := candidate.Spec.PingTime, candidate.Spec.RenewTime
 	if ping == nil || renewed != nil && !ping.After(renewed.Time) {
@@ -232,8 +233,9 @@ func (c *candidacy) answer(ctx context.Context, candidate *coordinationv1beta1.L
 	return nil
 }
 
-// withdraw deletes the candidate of that name, and reports whether it is gone. It outlives ctx: a candidate that does not answer
-// keeps the others waiting.
+//	withdraw deletes the candidate of that name, and reports whether it is gone. It outlives ctx: a candidate that does not
+//
+// answer keeps the others waiting.
 func (c *candidacy) withdraw(ctx context.Context, name string) (gone bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.timeout)
 	defer cancel()
@@ -244,21 +246,21 @@ func (c *candidacy) withdraw(ctx context.Context, name string) (gone bool) {
 	return true
 }
 
-// sweep deletes the candidates of processes that are known to be dead, but for that of the holder, whose lease is taken by all the
-// rules: whoever elects would ask them, and wait for their answers.
-func (c *candidacy) sweep(ctx context.Context, holder string, dead func(presence) bool) error {
-	list, err := c.client.List(ctx, metav1.ListOptions{})
+// sweepCandidates deletes the candidates for a Lease whose processes are known to be dead. Whoever elects would wait for their
+// answers.
+func sweepCandidates(ctx context.Context, client CandidateClient, lease string, dead func(presence) bool) error {
+	list, err := client.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for i := range list.Items {
 		candidate := &list.Items[i]
-		p := rawPresence(candidate)
-		if candidate.Spec.LeaseName != c.spec.LeaseName || candidate.Name == holder || p == nil || !dead(*p) {
+		if p := rawPresence(candidate); p == nil || candidate.Spec.LeaseName != lease || !dead(*p) {
 			continue
 		}
-		if err := c.client.Delete(ctx, candidate.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(candidate.UID))}); err != nil && !apierrors.IsNotFound(err) {
+		err := client.Delete(ctx, candidate.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(candidate.UID))})
+		if err != nil && !apierrors.IsNotFound(err) {
 			errs = append(errs, err)
 		}
 	}

@@ -295,7 +295,7 @@ func (e *Elector) campaign(ctx context.Context, seen observation, why verdict) (
 	before := predecessorOf(seen.lease)
 	presence := e.presence(identity)
 	presence.LastStepDown = before.LastStepDown // that of the last holder who gave up stays
-	presence.Suspicions = nextSuspicions(before.Suspicions, why.decided.Sub(seen.termSince), why.trigger)
+	presence.Suspicions = nextSuspicions(before.Suspicions, why.takeover.Decided.Sub(seen.termSince), why.trigger)
 	owner, err := e.ownerOfTerm(ctx)
 	if err != nil {
 		e.complain(ctx, err, "Cannot campaign for life: trying again")
@@ -316,7 +316,7 @@ func (e *Elector) campaign(ctx context.Context, seen observation, why verdict) (
 		owner:    owner,
 		standbys: e.cfg.standbys,
 		named:    e.candidacy != nil,
-		takeover: Takeover{Trigger: why.began, Symptom: why.symptom, Decided: why.decided},
+		takeover: why.takeover,
 		fresh:    e.cfg.RetryPeriod / 2,
 		view:     e.view,
 		logger:   klog.FromContext(ctx),

@@ -74,7 +74,8 @@ func saidPresence(lease *coordinationv1.Lease) (_ presence, said bool) {
 	return *p, true
 }
 
-// predecessorOf is what the last holder left on a Lease that is free, also when a candidate was named since who has not written.
+// predecessorOf is what the last holder left on a Lease that is free, also when a candidate was named since who has not
+// written.
 func predecessorOf(lease *coordinationv1.Lease) presence {
 	if p := presenceOn(lease); p != nil && (p.Holder == "" && lease.Spec.Strategy != nil || p.Holder == holderOf(lease)) {
 		return *p

@@ -126,25 +126,34 @@ func (r *replica) knowsDead(p presence) bool {
 // sweep removes the files of dead processes, but that of spare: peers may still need it to learn that the current holder
 // is dead.
 func (r *replica) sweep(spare presence) {
-	if r.directory == "" {
-		return
-	}
-	entries, _ := os.ReadDir(r.directory) // what cannot be read can stay
-	for _, entry := range entries {
-		if name := entry.Name(); name != r.process && name != spare.Process && uuid.Validate(name) == nil {
-			r.removeIfDead(r.path(name))
-		}
+	for _, path := range r.dead(spare) {
+		withLock(path, syscall.LOCK_EX, func() { _ = os.Remove(path) })
 	}
 }
 
-func (r *replica) removeIfDead(path string) {
+// dead are the files of dead processes, but that of spare. What cannot be read is not among them.
+func (r *replica) dead(spare presence) (paths []string) {
+	if r.directory == "" {
+		return nil
+	}
+	entries, _ := os.ReadDir(r.directory)
+	for _, entry := range entries {
+		if name := entry.Name(); name != r.process && name != spare.Process && uuid.Validate(name) == nil {
+			withLock(r.path(name), syscall.LOCK_SH, func() { paths = append(paths, r.path(name)) })
+		}
+	}
+	return paths
+}
+
+// withLock calls do if it gets the lock of the file that is at path at once.
+func withLock(path string, how int, do func()) {
 	file, err := os.Open(path)
 	if err != nil {
 		return
 	}
 	defer file.Close() //nolint:errcheck // only read
-	if flock(file, syscall.LOCK_EX|syscall.LOCK_NB) == nil && isAt(file, path) {
-		_ = os.Remove(path)
+	if flock(file, how|syscall.LOCK_NB) == nil && isAt(file, path) {
+		do()
 	}
 }
 

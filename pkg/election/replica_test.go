@@ -159,48 +159,54 @@ func restartsAfterDeath(t *testing.T, mode Mode) {
 
 // Whoever elects would wait for the answer of a standby that is dead.
 func TestWhoEntersTakesAwayTheCandidatesOfDeadProcesses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		directory, store := t.TempDir(), electiontest.NewStore("controllers")
-		dead, living := entered(t, directory), entered(t, directory)
-		cfg := DefaultConfig()
-		cfg.Enabled, cfg.Name, cfg.Mode, cfg.ReplicasDirectory = true, "controllers", ModeCoordinated, directory
-		cfg.BinaryVersion, cfg.EmulationVersion = "1.0.0", "1.0.0"
-		client := store.Client()
-		cfg.Client, cfg.Candidates = client, client.Candidates()
-		e, err := New(cfg)
-		if err != nil {
+	for _, mode := range []Mode{ModeLease, ModeCoordinated, ModeForLife} { // of whatever mode it is itself
+		t.Run(string(mode), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { sweepsCandidates(t, mode) })
+		})
+	}
+}
+
+func sweepsCandidates(t *testing.T, mode Mode) {
+	directory, store := t.TempDir(), electiontest.NewStore("controllers")
+	dead, living := entered(t, directory), entered(t, directory)
+	cfg := DefaultConfig()
+	cfg.Enabled, cfg.Name, cfg.Mode, cfg.ReplicasDirectory = true, "controllers", mode, directory
+	cfg.BinaryVersion, cfg.EmulationVersion = "1.0.0", "1.0.0"
+	client := store.Client()
+	cfg.Client, cfg.Candidates = client, client.Candidates()
+	e, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, r := range map[string]*replica{"dead": dead, "living": living, "of another election": dead, "stock": nil} {
+		candidate := &coordinationv1beta1.LeaseCandidate{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		candidate.Spec.LeaseName, candidate.Spec.EmulationVersion, candidate.Spec.BinaryVersion = "controllers", "2.0.0", "2.0.0"
+		if name == "of another election" {
+			candidate.Spec.LeaseName = "others"
+		}
+		if r != nil {
+			r.bootID = e.replica.bootID
+			presenceFor(r).write(candidate)
+		}
+		if _, err := cfg.Candidates.Create(t.Context(), candidate, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		for name, r := range map[string]*replica{"dead": dead, "living": living, "of another election": dead, "stock": nil} {
-			candidate := &coordinationv1beta1.LeaseCandidate{ObjectMeta: metav1.ObjectMeta{Name: name}}
-			candidate.Spec.LeaseName, candidate.Spec.EmulationVersion, candidate.Spec.BinaryVersion = "controllers", "2.0.0", "2.0.0"
-			if name == "of another election" {
-				candidate.Spec.LeaseName = "others"
-			}
-			if r != nil {
-				r.bootID = e.replica.bootID
-				presenceFor(r).write(candidate)
-			}
-			if _, err := cfg.Candidates.Create(t.Context(), candidate, metav1.CreateOptions{}); err != nil {
-				t.Fatal(err)
-			}
+	}
+	dead.die()
+	ctx, cancel := context.WithCancel(t.Context())
+	returned := make(chan error)
+	go func() {
+		returned <- e.Run(ctx, func(ctx context.Context, _ Term) error { <-ctx.Done(); return nil })
+	}()
+	time.Sleep(time.Minute)
+	names := store.Candidates().Names()
+	cancel()
+	<-returned
+	for name, want := range map[string]bool{"dead": false, "living": true, "of another election": true, "stock": true} {
+		if slices.Contains(names, name) != want {
+			t.Errorf("candidates %q: %s should be there: %t", names, name, want)
 		}
-		dead.die()
-		ctx, cancel := context.WithCancel(t.Context())
-		returned := make(chan error)
-		go func() {
-			returned <- e.Run(ctx, func(ctx context.Context, _ Term) error { <-ctx.Done(); return nil })
-		}()
-		time.Sleep(time.Minute)
-		names := store.Candidates().Names()
-		cancel()
-		<-returned
-		for name, want := range map[string]bool{"dead": false, "living": true, "of another election": true, "stock": true} {
-			if slices.Contains(names, name) != want {
-				t.Errorf("candidates %q: %s should be there: %t", names, name, want)
-			}
-		}
-	})
+	}
 }
 
 // Its release did not arrive, so the Lease still names it: that its file can be locked is what tells others.

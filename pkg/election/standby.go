@@ -18,12 +18,7 @@ func (e *Elector) standBy(ctx context.Context) (observation, verdict, error) {
 	if e.candidacy != nil {
 		e.candidate = e.identities.next()
 	}
-	var winnable verdict // the first that said so: of this trigger, or in mode coordinated of any, since somebody held the lease
-	var left struct {    // to others, since when, and after which epoch: not anew when this process has deposed a holder
-		open  bool
-		since time.Time
-		epoch int64
-	}
+	var w winnable
 	for {
 		if ctx.Err() != nil {
 			return observation{}, verdict{}, context.Cause(ctx)
@@ -33,7 +28,7 @@ func (e *Elector) standBy(ctx context.Context) (observation, verdict, error) {
 		var born <-chan struct{}
 		holder := presenceOf(seen.lease)
 		if seen.known() && !swept {
-			e.sweep(ctx, seen, holder)
+			e.sweep(ctx, holder)
 			swept = true
 		}
 		news, heard := e.peer.latest(holder.Contact)
@@ -43,18 +38,10 @@ func (e *Elector) standBy(ctx context.Context) (observation, verdict, error) {
 			suspect: e.cfg.Detection == DetectSuspect, suspicions: holder.Suspicions,
 			orphaned: e.peer.isDeleted(holder.Owner),
 		})
-		if v.action != win {
-			winnable = verdict{}
-		} else if winnable.action != win || e.candidacy == nil && winnable.trigger != v.trigger {
-			winnable, winnable.decided = v, now
-		}
-		if v.action == win && (!left.open || left.epoch != seen.epoch()) {
-			left.since, left.epoch = now, seen.epoch()
-		}
-		left.open = v.action == win
+		w = w.next(v, seen, e.candidacy != nil, now)
 		e.standsByOther(ctx, seen)
 		if e.candidacy != nil && v.trigger != TriggerElected {
-			v = e.nominate(seen, holder, v, left.since, now)
+			v = e.nominate(seen, holder, v, w.since, now)
 		}
 		again := v.until
 		if v.action == wait {
@@ -69,7 +56,7 @@ func (e *Elector) standBy(ctx context.Context) (observation, verdict, error) {
 			}
 		} else {
 			again = e.pace.earliest(v.action, seen.revision, e.rests(seen, holder))
-			if start := e.headStart(seen, holder, left.since); v.action == win && v.trigger != TriggerElected && again.Before(start) {
+			if start := e.headStart(seen, holder, w.since); v.action == win && v.trigger != TriggerElected && again.Before(start) {
 				again = start
 			}
 			if v.action == win {
@@ -79,11 +66,11 @@ func (e *Elector) standBy(ctx context.Context) (observation, verdict, error) {
 				again = time.Time{} // not before it is there
 			} else if !now.Before(again) {
 				if v.action == win {
-					v.began, v.symptom, v.decided = winnable.trigger, winnable.symptom, winnable.decided
+					v.takeover = w.takeover()
 					return seen, v, nil
 				}
 				if v.action == depose {
-					e.depose(ctx, seen, v, winnable.decided)
+					e.depose(ctx, seen, v, w.decided)
 				} else {
 					e.clear(ctx, seen, v.reason)
 				}
@@ -102,16 +89,16 @@ func (e *Elector) standBy(ctx context.Context) (observation, verdict, error) {
 	}
 }
 
-// sweep takes away what dead processes of this machine have left, but that of the holder.
-func (e *Elector) sweep(ctx context.Context, seen observation, holder presence) {
+// sweep takes away what dead processes of this machine have left, in whatever mode they were, but that of the holder.
+func (e *Elector) sweep(ctx context.Context, holder presence) {
+	if len(e.replica.dead(holder)) == 0 {
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.requestTimeout())
 	defer cancel()
-	var err error
-	switch {
-	case e.life != nil:
-		err = e.sweepLives(ctx, holder)
-	case e.candidacy != nil:
-		err = e.candidacy.sweep(ctx, seen.holder(), e.replica.knowsDead)
+	err := e.sweepLives(ctx, holder)
+	if err == nil && e.cfg.Candidates != nil {
+		err = sweepCandidates(ctx, e.cfg.Candidates, e.cfg.Name, e.replica.knowsDead)
 	}
 	if err != nil {
 		klog.FromContext(ctx).V(2).Info("Could not delete what dead processes of this machine have left: the next standby tries", "err", err)

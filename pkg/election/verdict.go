@@ -14,10 +14,8 @@ type verdict struct {
 	reason  string
 	// symptom is when that began to show.
 	symptom time.Time
-	// began and decided are why and when the lease was first taken for one that can be won, by standBy. In mode coordinated that
-	// is before this process was elected.
-	began   Trigger
-	decided time.Time
+	// takeover is how the term comes about that standBy lets begin.
+	takeover Takeover
 	// until is when time alone changes the verdict; zero if only news can.
 	until time.Time
 }
@@ -94,4 +92,34 @@ func judge(seen observation, now time.Time, fallback time.Duration, k knowledge)
 	default:
 		return verdict{action: wait, until: expiry}
 	}
+}
+
+// winnable is since when the lease can be won, and why. The zero value: it cannot.
+type winnable struct {
+	since time.Time
+	// first is the verdict that first said so: of the same trigger, or in mode coordinated of any, since there an election
+	// comes between what ended a term and the next. decided is when it did.
+	first   verdict
+	decided time.Time
+	// after is the highest epoch there was then.
+	after int64
+}
+
+// next is what it is in view of another verdict. elects: the mode is coordinated.
+func (w winnable) next(v verdict, seen observation, elects bool, now time.Time) winnable {
+	sameTerm := seen.highest == w.after || v.trigger == TriggerElected && seen.before == w.after
+	switch {
+	case v.action != win:
+		return winnable{}
+	case w.since.IsZero() || !sameTerm:
+		return winnable{since: now, first: v, decided: now, after: seen.highest}
+	case !elects && v.trigger != w.first.trigger:
+		w.first, w.decided = v, now
+	}
+	return w
+}
+
+// takeover tells of a term that begins with it.
+func (w winnable) takeover() Takeover {
+	return Takeover{Trigger: w.first.trigger, Symptom: w.first.symptom, Decided: w.decided}
 }

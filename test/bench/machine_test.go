@@ -21,7 +21,7 @@ import (
 )
 
 // machine is where all is measured: an etcd and a shard of two replicas, with root directories of their own, as if they were
-// on two machines.
+// on two machines, unless the shard says otherwise.
 type machine struct {
 	etcd            *harness.Etcd
 	writes          *writes

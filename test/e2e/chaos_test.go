@@ -28,10 +28,10 @@ import (
 
 var chaosFlag = flag.Duration("chaos", 8*time.Second, "how long faults happen in each mode of TestTermsNeverGoBackWhateverHappens")
 
-// I2 and I3 under everything at once: three replicas whose leader writes all the time are killed, stopped, cut off and asked to
-// step down, and suspected on the slightest silence, where the mode allows it; their Lease is stolen, cleared and deleted, their
-// etcd is killed. Then etcd's history has no write outside of its term, no object whose terms go back, and a fenced register
-// explains whatever its writers and readers were told. In each mode, and in a shard whose replicas have all three.
+// I2 and I3 under everything at once: three replicas whose leader writes all the time are killed, stopped, cut off and asked
+// to step down, and suspected on the slightest silence, where the mode allows it; their Lease is stolen, cleared and deleted,
+// their etcd is killed. Then etcd's history has no write outside of its term, no object whose terms go back, and a fenced
+// register explains whatever its writers and readers were told. In each mode, and in a shard whose replicas have all three.
 func TestTermsNeverGoBackWhateverHappens(t *testing.T) {
 	t.Parallel()
 	for name, of := range map[string][]string{

@@ -26,8 +26,9 @@ var (
 	modeChanges = []string{modes[0], modes[1], modes[2], modes[0], modes[2], modes[1], modes[0]}
 )
 
-// I1 to I3, I8: three replicas are rolled from each mode to each other, while they write. The Lease's mode changes once in each roll,
-// with the last replica; there are never two leaders, and none for no longer than the change waits for the old mode.
+// I1 to I3, I8: three replicas are rolled from each mode to each other, while they write. The Lease's mode changes once in
+// each roll, with the last replica; there are never two leaders, and none for no longer than the change waits for the old
+// mode.
 func TestReplicasAreRolledFromEachModeToEachOther(t *testing.T) {
 	t.Parallel()
 	etcd := harness.StartEtcd(t)
@@ -97,7 +98,7 @@ type couple struct {
 	etcd  *harness.Etcd
 	both  []*harness.Replica
 	ways  map[*harness.Replica]*proxy.Proxy
-	whole map[*harness.Replica]string // a file for each of its controllers that is sound, by the end of its name
+	whole map[*harness.Replica]string // --mended of each: <file>.<controller> is there while that controller is sound
 }
 
 // breaks has one of a replica's controllers go wrong, until it is mended.
@@ -157,6 +158,13 @@ var modeFaults = []struct {
 		standby.Again()
 		standby.WaitReady()
 		harness.Eventually(p.T, "the standby follows again", standby.Follows)
+		if p.shard.Mode != harness.Coordinated {
+			return
+		}
+		harness.Eventually(p.T, "nobody waits for the answer of a candidate that is dead", func() bool {
+			list, err := standby.Candidates().List(p.Context(), metav1.ListOptions{})
+			return err == nil && len(list.Items) == len(p.both)
+		})
 	}},
 	{name: "SIGSTOP", want: [3]outcome{taken, taken, kept}, do: func(_ *couple, leader, _ *harness.Replica) func() {
 		leader.Signal(syscall.SIGSTOP)

@@ -190,7 +190,7 @@ func (e election) held(now time.Time) (held bool, at time.Time) {
 func (d *decision) preferOver(lease *coordinationv1.Lease, ranked []candidate, now time.Time) {
 	better := ranked
 	if i := slices.IndexFunc(ranked, func(c candidate) bool { return c.Name == *lease.Spec.HolderIdentity }); i >= 0 {
-		better = slices.DeleteFunc(slices.Clone(ranked[:i]), func(c candidate) bool { return equals(c, ranked[i]) })
+		better = slices.DeleteFunc(slices.Clone(ranked[:i]), func(c candidate) bool { return rank(c, ranked[i]) == 0 })
 	}
 	current := ptr.Deref(lease.Spec.PreferredHolder, "")
 	best, open := d.best(better, now)
@@ -233,40 +233,29 @@ func (d *decision) best(ranked []candidate, now time.Time) (name string, open bo
 	return "", open
 }
 
-// ranked are the candidates with versions, the best first: of the oldest emulation version, then of the oldest binary
-// version, then the oldest, then by name.
+// ranked are the candidates with versions, the best first, then by name.
 func ranked(candidates []candidate) []candidate {
-	type versioned struct {
-		candidate
-		emulation, binary *version.Version
-	}
-	var all []versioned
+	var ranked []candidate
 	for _, c := range candidates {
-		emulation, err1 := version.ParseSemantic(c.Spec.EmulationVersion)
-		binary, err2 := version.ParseSemantic(c.Spec.BinaryVersion)
-		if err1 == nil && err2 == nil {
-			all = append(all, versioned{c, emulation, binary})
+		if _, err := version.ParseSemantic(c.Spec.EmulationVersion); err != nil {
+			continue
+		}
+		if _, err := version.ParseSemantic(c.Spec.BinaryVersion); err == nil {
+			ranked = append(ranked, c)
 		}
 	}
-	slices.SortFunc(all, func(a, b versioned) int {
-		return cmp.Or(
-			compare(a.emulation, b.emulation),
-			compare(a.binary, b.binary),
-			a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
-			cmp.Compare(a.Name, b.Name),
-		)
-	})
-	var ranked []candidate
-	for _, v := range all {
-		ranked = append(ranked, v.candidate)
-	}
+	slices.SortFunc(ranked, func(a, b candidate) int { return cmp.Or(rank(a, b), cmp.Compare(a.Name, b.Name)) })
 	return ranked
 }
 
-// equals reports whether two candidates differ by their names at most. Creation times are of whole seconds.
-func equals(a, b candidate) bool {
-	return a.Spec.EmulationVersion == b.Spec.EmulationVersion && a.Spec.BinaryVersion == b.Spec.BinaryVersion &&
-		a.CreationTimestamp.Unix() == b.CreationTimestamp.Unix()
+// rank compares candidates: the better one has the older emulation version, then the older binary version, then is the older
+// one, by whole seconds.
+func rank(a, b candidate) int {
+	return cmp.Or(
+		compare(parsed(a.Spec.EmulationVersion), parsed(b.Spec.EmulationVersion)),
+		compare(parsed(a.Spec.BinaryVersion), parsed(b.Spec.BinaryVersion)),
+		cmp.Compare(a.CreationTimestamp.Unix(), b.CreationTimestamp.Unix()),
+	)
 }
 
 // strategyOf is that of the candidates with the newest binary version, who must agree.
@@ -281,8 +270,11 @@ func strategyOf(candidates []candidate) (coordinationv1.CoordinatedLeaseStrategy
 	return newest.Spec.Strategy, nil
 }
 
-func binaryOf(c candidate) *version.Version {
-	if v, err := version.ParseSemantic(c.Spec.BinaryVersion); err == nil {
+func binaryOf(c candidate) *version.Version { return parsed(c.Spec.BinaryVersion) }
+
+// parsed is a version; the zero version if it is none.
+func parsed(text string) *version.Version {
+	if v, err := version.ParseSemantic(text); err == nil {
 		return v
 	}
 	return zero

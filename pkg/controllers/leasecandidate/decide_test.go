@@ -137,6 +137,7 @@ func TestWhatIsDecided(t *testing.T) {
 		"the best holds it":                                 {lease: heldBy("old"), seen: time.Second, candidates: []candidate{young, old}, due: 14 * time.Second},
 		"the best holds it, and is asked to go":             {lease: heldBy("old", preferring("young")), candidates: []candidate{young, old}, prefer: ptr.To(""), due: 15 * time.Second},
 		"an equal holds it, but for its name":               {lease: heldBy("b"), candidates: []candidate{one("a", "1.30.0", "1.31.0"), one("b", "1.30.0", "1.31.0")}, due: 15 * time.Second},
+		"an equal of another build holds it":                {lease: heldBy("b"), candidates: []candidate{one("a", "1.30.0+1", "1.31.0"), one("b", "1.30.0+2", "1.31.0")}, due: 15 * time.Second},
 		"a younger equal holds it":                          {lease: heldBy("b"), candidates: []candidate{one("a", "1.30.0", "1.31.0", created(ago(time.Second))), one("b", "1.30.0", "1.31.0", created(now))}, prefer: ptr.To("a"), due: 15 * time.Second},
 		"an equal is preferred":                             {lease: heldBy("b", preferring("a")), candidates: []candidate{one("a", "1.30.0", "1.31.0"), one("b", "1.30.0", "1.31.0")}, prefer: ptr.To(""), due: 15 * time.Second},
 		"another holds it":                                  {lease: heldBy("young"), candidates: []candidate{young, old}, prefer: ptr.To("old"), due: 15 * time.Second},

@@ -205,18 +205,19 @@ func (w *world) control() {
 	w.lease, w.dirty, w.epoch = lease, true, max(w.epoch, ptr.Deref(lease.Spec.LeaseTransitions, 0))
 }
 
-// best are the candidates of which one should lead in the end.
+// best are the names of those that live of which one should lead in the end. Its versions are texts of equal length.
 func (w *world) best() (names []string) {
-	var alive []candidate
+	var least string
 	for _, c := range w.clients {
-		if obj := w.candidates[c.name]; c.alive && obj != nil {
-			alive = append(alive, candidate{LeaseCandidate: obj})
+		obj := w.candidates[c.name]
+		if !c.alive || obj == nil {
+			continue
 		}
-	}
-	order := ranked(alive)
-	for _, c := range order {
-		if equals(c, order[0]) {
-			names = append(names, c.Name)
+		switch key := fmt.Sprint(c.emulation, c.binary, obj.CreationTimestamp.Unix()); {
+		case least == "" || key < least:
+			least, names = key, []string{c.name}
+		case key == least:
+			names = append(names, c.name)
 		}
 	}
 	return names

@@ -211,9 +211,9 @@ func nameOf(opts metav1.ListOptions) string {
 	return name
 }
 
-// Elect names the best candidate whenever nobody holds the lease, and has a holder that is not the best make way, until ctx ends:
-// the promise of an electing controller, without its care for candidates that do not answer. Whoever held the lease when it became
-// free, or expired, is a candidate no more until it stands again. Only the first call does anything.
+// Elect names the best candidate whenever nobody holds the lease, and has a holder that is not the best make way, until ctx
+// ends: the promise of an electing controller, without its care for candidates that do not answer. Whoever held the lease when
+// it became free, or expired, is a candidate no more until it stands again. Only the first call does anything.
 func (s *Store) Elect(ctx context.Context) {
 	candidates, held := s.Candidates(), ""
 	for first := s.electing.CompareAndSwap(false, true); first && ctx.Err() == nil; {
@@ -228,7 +228,7 @@ func (s *Store) Elect(ctx context.Context) {
 			candidates.Remove(held)
 		}
 		held = holder
-		timer := time.NewTimer(max(s.elect(candidates), time.Millisecond))
+		timer := time.NewTimer(max(s.elect(candidates), 0) + time.Millisecond) // others may depose first, as they do where candidates are asked
 		select {
 		case <-nominated:
 		case <-changed:

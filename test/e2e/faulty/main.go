@@ -32,7 +32,7 @@ func run(args []string) error {
 		flags.AddFlagSet(set)
 	}
 	names := flags.StringSlice("faults", nil, "the controllers to add, by the names of their faults")
-	mended := flags.String("mended", "", "while this file exists, they work as others do; and while this and .<name> does, that one")
+	mended := flags.String("mended", "", "while this file exists, they work as others do; while <file>.<name> does, that one")
 	mode := flags.String("writer", "", "fenced or unfenced: add a controller that writes all the time, as leaders do, or without a token; once: one that writes when its term begins")
 	record := flags.String("writer-record", "", "file for the writer's record of the register")
 	shutdown := flags.Duration("shutdown-timeout", 0, "the server's shutdown timeout")

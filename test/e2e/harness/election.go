@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	coordinationv1beta1client "k8s.io/client-go/kubernetes/typed/coordination/v1beta1"
 )
 
 // LeaseName is that of the shard's election.
@@ -23,6 +24,12 @@ const LeaseName = "regent-controllers"
 func (r *Replica) Leases() coordinationclient.LeaseInterface {
 	r.t.Helper()
 	return r.Kube("system:admin").CoordinationV1().Leases(metav1.NamespaceSystem)
+}
+
+// Candidates is a client for the LeaseCandidates of the shard's election.
+func (r *Replica) Candidates() coordinationv1beta1client.LeaseCandidateInterface {
+	r.t.Helper()
+	return r.Kube("system:admin").CoordinationV1beta1().LeaseCandidates(metav1.NamespaceSystem)
 }
 
 // Lease reads the shard's Lease.
@@ -194,8 +201,8 @@ func (r *Replica) StepDown(reason string) {
 // Term is one of a process's terms, as its log tells it.
 type Term struct{ Epoch, Reason string }
 
-// Terms returns the terms of the shard's leader in the process's log, and fails the test if one begins before the one before it has ended (I1):
-// Reason is why it ended, empty for the one that has not.
+// Terms returns the terms of the shard's leader in the process's log, and fails the test if one begins before the one before
+// it has ended (I1): Reason is why it ended, empty for the one that has not.
 func (r *Replica) Terms() []Term {
 	r.t.Helper()
 	var terms []Term
