@@ -81,7 +81,7 @@ tidy:
 	@for m in $(MODULES); do (cd $$m && echo "$$m: $(GO) mod tidy -diff" && $(GO) mod tidy -diff) || exit 1; done
 
 .PHONY: bench
-bench: ## measure failover (beside others; of leaders that hang, are large or cut off; what users notice), idle cost, start, memory, fencing, supervision and a thousand terms (more than two hours; less: make bench BENCH="-kills=9 -failovers=2 -before=9s")
+bench: ## measure failover (beside others; in each mode of election; of leaders that hang, are large or cut off; what users notice), idle cost, start, memory, fencing, supervision and a thousand terms (more than two hours; less: make bench BENCH="-kills=9 -failovers=2 -before=9s")
 	cd test/bench && $(GO) test -run '^$$' -bench . -benchtime 1x -timeout 240m . $(BENCH)
 	$(GO) test -run '^$$' -bench . -benchtime 3x -timeout 30m ./test/e2e
 	$(GO) test -run '^$$' -bench . -benchtime 10x -timeout 30m ./pkg/controllers/supervisor ./pkg/server

@@ -233,8 +233,7 @@ func (c *candidacy) answer(ctx context.Context, candidate *coordinationv1beta1.L
 	return nil
 }
 
-//	withdraw deletes the candidate of that name, and reports whether it is gone. It outlives ctx: a candidate that does not
-//
+// withdraw deletes the candidate of that name, and reports whether it is gone. It outlives ctx: a candidate that does not
 // answer keeps the others waiting.
 func (c *candidacy) withdraw(ctx context.Context, name string) (gone bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.timeout)

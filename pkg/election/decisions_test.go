@@ -55,6 +55,42 @@ func TestAStandbysVerdict(t *testing.T) {
 	}
 }
 
+// Each look is a second after the one before.
+func TestATakeoverBeginsWithWhatEndedTheLastTerm(t *testing.T) {
+	type look struct {
+		trigger         Trigger // empty: another holds the lease
+		highest, before int64
+	}
+	for name, test := range map[string]struct {
+		elects  bool
+		looks   []look
+		want    Trigger
+		decided time.Duration
+	}{
+		"a death":                                {looks: []look{{TriggerDeath, 5, 4}}, want: TriggerDeath},
+		"a death, seen for long":                 {looks: []look{{TriggerDeath, 5, 4}, {TriggerDeath, 5, 4}}, want: TriggerDeath},
+		"a suspicion, then the holder's release": {looks: []look{{TriggerSuspicion, 5, 4}, {TriggerRelease, 5, 4}}, want: TriggerRelease, decided: time.Second},
+		"another was faster":                     {looks: []look{{TriggerDeath, 5, 4}, {"", 6, 5}, {TriggerRelease, 6, 5}}, want: TriggerRelease, decided: 2 * time.Second},
+		"a death, deposed, elected":              {elects: true, looks: []look{{TriggerDeath, 5, 4}, {TriggerRelease, 5, 4}, {TriggerElected, 6, 5}, {TriggerElected, 6, 5}}, want: TriggerDeath},
+		"a deletion, elected":                    {elects: true, looks: []look{{TriggerDeletion, 5, 4}, {TriggerElected, 6, 5}}, want: TriggerDeletion},
+		"elected, of what went before nothing":   {elects: true, looks: []look{{"", 5, 4}, {TriggerElected, 6, 5}}, want: TriggerElected, decided: time.Second},
+		"elected after a term that was not seen": {elects: true, looks: []look{{TriggerDeath, 5, 4}, {TriggerElected, 7, 6}}, want: TriggerElected, decided: time.Second},
+		"a release after one":                    {elects: true, looks: []look{{TriggerDeath, 5, 4}, {TriggerRelease, 6, 5}}, want: TriggerRelease, decided: time.Second},
+	} {
+		var w winnable
+		for i, l := range test.looks {
+			now, v := noon.Add(time.Duration(i)*time.Second), verdict{}
+			if l.trigger != "" {
+				v = verdict{action: win, trigger: l.trigger, symptom: now}
+			}
+			w = w.next(v, observation{highest: l.highest, before: l.before}, test.elects, now)
+		}
+		if got := w.takeover(); got.Trigger != test.want || got.Decided != noon.Add(test.decided) || got.Symptom != got.Decided {
+			t.Errorf("%s: %+v, want %s after %v", name, got, test.want, test.decided)
+		}
+	}
+}
+
 func TestAnObservationKeepsItsTimeWhileNoSignOfLifeChanges(t *testing.T) {
 	first, _ := observation{}.next(leaseOf("h", 4, 7), "10", noon)
 	labelled := leaseOf("h", 4, 7)
