@@ -252,25 +252,23 @@ func ranked(candidates []candidate) []candidate {
 // one, by whole seconds.
 func rank(a, b candidate) int {
 	return cmp.Or(
-		compare(parsed(a.Spec.EmulationVersion), parsed(b.Spec.EmulationVersion)),
-		compare(parsed(a.Spec.BinaryVersion), parsed(b.Spec.BinaryVersion)),
+		compare(a.Spec.EmulationVersion, b.Spec.EmulationVersion),
+		compare(a.Spec.BinaryVersion, b.Spec.BinaryVersion),
 		cmp.Compare(a.CreationTimestamp.Unix(), b.CreationTimestamp.Unix()),
 	)
 }
 
 // strategyOf is that of the candidates with the newest binary version, who must agree.
 func strategyOf(candidates []candidate) (coordinationv1.CoordinatedLeaseStrategy, error) {
-	newest := slices.MaxFunc(candidates, func(a, b candidate) int { return compare(binaryOf(a), binaryOf(b)) })
+	newest := slices.MaxFunc(candidates, func(a, b candidate) int { return compare(a.Spec.BinaryVersion, b.Spec.BinaryVersion) })
 	for _, c := range candidates {
-		if compare(binaryOf(c), binaryOf(newest)) == 0 && c.Spec.Strategy != newest.Spec.Strategy {
+		if compare(c.Spec.BinaryVersion, newest.Spec.BinaryVersion) == 0 && c.Spec.Strategy != newest.Spec.Strategy {
 			return "", fmt.Errorf("candidates %q and %q have the same binary version %s and want different strategies, %q and %q: "+
 				"nobody is elected until they agree", newest.Name, c.Name, newest.Spec.BinaryVersion, newest.Spec.Strategy, c.Spec.Strategy)
 		}
 	}
 	return newest.Spec.Strategy, nil
 }
-
-func binaryOf(c candidate) *version.Version { return parsed(c.Spec.BinaryVersion) }
 
 // parsed is a version; the zero version if it is none.
 func parsed(text string) *version.Version {
@@ -282,8 +280,12 @@ func parsed(text string) *version.Version {
 
 var zero = version.MustParseSemantic("0.0.0")
 
-func compare(a, b *version.Version) int {
-	switch {
+// compare compares versions; one that cannot be read is the oldest.
+func compare(a, b string) int {
+	if a == b { // mostly
+		return 0
+	}
+	switch a, b := parsed(a), parsed(b); {
 	case a.LessThan(b):
 		return -1
 	case b.LessThan(a):
