@@ -41,7 +41,7 @@ var (
 	}, []string{"name"})
 	otherMode = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Name: "regent_election_other_mode", StabilityLevel: metrics.ALPHA,
-		Help: "1 while this process stands by because the lease is held in another mode than its own, otherwise 0.",
+		Help: "1 while this process stands by because leaders lead in another mode than its own, otherwise 0.",
 	}, []string{"name"})
 	unaccounted = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Name: "regent_election_leader_unaccounted", StabilityLevel: metrics.ALPHA,

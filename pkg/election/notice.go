@@ -28,7 +28,7 @@ const (
 	Lost = "LeaseLost"
 	// Gave: a term of this process has ended because of its own work, which failed or stepped down by itself.
 	Gave = "TermFailed"
-	// OtherMode: this process stands by because the lease is held in another mode than its own.
+	// OtherMode: this process stands by because leaders lead in another mode than its own.
 	OtherMode = "OtherElectionMode"
 	// Unaccounted: the lease is held for life by a process that is not heard, and may be dead. An operator has to say so.
 	Unaccounted = "LeaderUnaccounted"

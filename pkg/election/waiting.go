@@ -36,8 +36,8 @@ func (e *Elector) standsByOther(ctx context.Context, seen observation) {
 		return
 	}
 	otherMode.WithLabelValues(e.cfg.Name).Set(1)
-	e.notify(OtherMode, false, "stands by: the lease is held in mode %s, and its --leader-election-mode is %s. It campaigns when no replica of mode %[1]s takes a lease that is free", mode, e.cfg.Mode)
-	klog.FromContext(ctx).Info("Standing by: the lease is held in another mode. This replica campaigns when no replica of that mode takes a lease that is free",
+	e.notify(OtherMode, false, "stands by: leaders lead in mode %s, and its --leader-election-mode is %s. It campaigns when no replica of mode %[1]s takes a lease that is free", mode, e.cfg.Mode)
+	klog.FromContext(ctx).Info("Standing by: leaders lead in another mode. This replica campaigns when no replica of that mode takes a lease that is free",
 		"leaseMode", mode, "mode", e.cfg.Mode)
 }
 

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/regent-project/regent/test/e2e/harness"
@@ -14,6 +15,10 @@ import (
 func TestMain(m *testing.M) {
 	flag.StringVar(&harness.DefaultMode, "mode", harness.Lease, "the mode of election in scenarios that do not need a certain one: lease, coordinated or for-life")
 	flag.Parse()
+	if !slices.Contains(modes, harness.DefaultMode) {
+		fmt.Fprintf(os.Stderr, "-mode=%s must be one of %q\n", harness.DefaultMode, modes)
+		os.Exit(2)
+	}
 	if err := harness.Build(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

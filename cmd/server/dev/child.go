@@ -1,6 +1,7 @@
 package dev
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -152,8 +153,14 @@ func (c *child) stop(ctx context.Context, process *os.Process, ended <-chan stru
 // leadingLine is what a replica logs when a term begins, as text or JSON.
 var leadingLine = regexp.MustCompile(`"Leading".*\bepoch"?[=:]"?(\d+)`)
 
+// ofElections is in the lines of who elects, in mode coordinated (server.ElectionsLease), which is not the shard's leader.
+var ofElections = []byte("/regent-elections")
+
 // watchLog sees each line of the log.
 func (c *child) watchLog(line []byte) {
+	if bytes.Contains(line, ofElections) {
+		return
+	}
 	if match := leadingLine.FindSubmatch(line); match != nil {
 		if epoch, err := strconv.Atoi(string(match[1])); err == nil {
 			c.leads(c, epoch)

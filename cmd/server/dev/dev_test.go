@@ -33,7 +33,8 @@ func asChild() int {
 	if err := UntilParentEnds(func() { close(ended) }); err != nil {
 		return exitUsage
 	}
-	_, _ = os.Stdout.WriteString(`I1121 "Leading" shard="root" epoch=7 reason="test"` + "\nwithout an end of line")
+	_, _ = os.Stdout.WriteString(`I1121 "Leading" lease="kube-system/regent-elections" epoch=3` + "\n" +
+		`I1121 "Leading" shard="root" epoch=7 reason="test"` + "\nwithout an end of line")
 	<-ended
 	return 0
 }
@@ -189,7 +190,9 @@ func TestAChildIsHeardAndEndsWithItsParentsPipe(t *testing.T) {
 	if r := <-ended; r.err != nil || !strings.Contains(r.exit, "terminated") {
 		t.Errorf("the child ended with %q, %v", r.exit, r.err)
 	}
-	if want := "replica-0 | I1121 \"Leading\" shard=\"root\" epoch=7 reason=\"test\"\nreplica-0 | without an end of line\n"; buffer.String() != want {
+	want := "replica-0 | I1121 \"Leading\" lease=\"kube-system/regent-elections\" epoch=3\n" +
+		"replica-0 | I1121 \"Leading\" shard=\"root\" epoch=7 reason=\"test\"\nreplica-0 | without an end of line\n"
+	if buffer.String() != want {
 		t.Errorf("got %q", buffer.String())
 	}
 	if c.running() != 0 {

@@ -162,6 +162,9 @@ func (o *Options) coordinationFaults() []error {
 			errs = append(errs, fmt.Errorf("--leader-election-emulation-version is for --leader-election-mode=%s", election.ModeCoordinated))
 		}
 	}
+	if mode := o.Election.Mode; (mode == election.ModeCoordinated || mode == election.ModeForLife) && !o.Election.Enabled {
+		errs = append(errs, fmt.Errorf("--leader-election-mode=%s needs --enable-leader-election", mode))
+	}
 	if o.Election.Mode == election.ModeCoordinated && o.Election.Name == server.ElectionsLease {
 		errs = append(errs, fmt.Errorf("--leader-election-name %s is the Lease of who elects in mode %s: give another", o.Election.Name, election.ModeCoordinated))
 	}
