@@ -61,3 +61,11 @@ func TestBadInputIsOneLineAndExitCode2(t *testing.T) {
 		}
 	}
 }
+
+func TestDevTakesEveryModeOfElection(t *testing.T) {
+	for _, mode := range []string{"lease", "coordinated", "for-life"} {
+		if err := startFault([]string{"--leader-election-mode=" + mode}); err != nil {
+			t.Error(err)
+		}
+	}
+}

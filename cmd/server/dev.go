@@ -72,6 +72,7 @@ func startFault(args []string) error {
 			return fmt.Errorf("after --: --%s is for dev to choose, replicas would not find each other", own)
 		}
 	}
+	opts.Election.Enabled = true // dev gives it to all
 	if err := opts.Validate(); err != nil {
 		return fmt.Errorf("after --: %w", err)
 	}

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -107,8 +108,9 @@ func TestALeaderForLifeThatIsCutOffIsWaitedForUntilAnOperatorForgetsIt(t *testin
 		t.Fatalf("a %s about %s says %q", told.Type, told.InvolvedObject.Name, told.Message)
 	}
 	forget := func(args ...string) (string, error) {
-		args = append(args, "--kubeconfig="+filepath.Join(b.Root, "admin.kubeconfig"))
-		out, err := exec.CommandContext(t.Context(), harness.Binary("regent"), args...).CombinedOutput()
+		cmd := exec.CommandContext(t.Context(), harness.Binary("regent"), args...)
+		cmd.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(b.Root, "admin.kubeconfig")) // as README has it exported
+		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
 	if out, err := forget("forget-replica", "nobody"); err == nil || !strings.Contains(out, "no such replica") {

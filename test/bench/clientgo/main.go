@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -41,7 +42,9 @@ func main() {
 		if err != nil {
 			klog.Fatal(err)
 		}
-		go candidate.Run(ctx)
+		var running sync.WaitGroup
+		defer running.Wait()
+		running.Go(func() { candidate.Run(ctx) })
 		informers.WaitForCacheSync(ctx.Done())
 	}
 	leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{
