@@ -1,14 +1,17 @@
 package server
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"strings"
 	"testing"
+
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
 
 	"github.com/regent-project/regent/pkg/server/etcd"
 )
@@ -22,13 +25,29 @@ func beEtcd(directory string) error {
 		return err
 	}
 	defer server.Close()
-	fmt.Println(server.Endpoint())
+	way := server.Transport()
+	fmt.Println(way.ServerList[0], way.TrustedCAFile, way.CertFile, way.KeyFile)
 	_, err = io.Copy(io.Discard, os.Stdin)
 	return err
 }
 
+// etcdClient returns a client that lives as long as the test.
+func etcdClient(t testing.TB, way storagebackend.TransportConfig) *clientv3.Client {
+	t.Helper()
+	config, err := transport.TLSInfo{TrustedCAFile: way.TrustedCAFile, CertFile: way.CertFile, KeyFile: way.KeyFile}.ClientConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := clientv3.New(clientv3.Config{Endpoints: way.ServerList, TLS: config, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
 // startEtcd starts an etcd in a process of its own, so that what it remembers is not taken for this one's.
-func startEtcd(t testing.TB) (endpoint string) {
+func startEtcd(t testing.TB) storagebackend.TransportConfig {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -54,9 +73,9 @@ func startEtcd(t testing.TB) (endpoint string) {
 			t.Errorf("etcd ended with %v", err)
 		}
 	})
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
+	way := storagebackend.TransportConfig{ServerList: make([]string, 1)}
+	if _, err := fmt.Fscanln(out, &way.ServerList[0], &way.TrustedCAFile, &way.CertFile, &way.KeyFile); err != nil {
 		t.Fatalf("etcd has not said where it is: %v", err)
 	}
-	return strings.TrimSpace(line)
+	return way
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -106,7 +105,7 @@ type fencedShard struct {
 func startFencedShard(t *testing.T) *fencedShard {
 	t.Helper()
 	cfg := config(t, t.TempDir())
-	cfg.EmbeddedEtcd, cfg.Etcd.ServerList = nil, []string{startEtcd(t)}
+	cfg.EmbeddedEtcd, cfg.Etcd = nil, startEtcd(t)
 	r := startReplica(t, cfg)
 	t.Cleanup(func() {
 		if err := r.stop(t); err != nil {
@@ -114,11 +113,7 @@ func startFencedShard(t *testing.T) *fencedShard {
 		}
 	})
 	r.untilReady(t)
-	etcd, err := clientv3.New(clientv3.Config{Endpoints: cfg.Etcd.ServerList, Logger: zap.NewNop()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = etcd.Close() })
+	etcd := etcdClient(t, cfg.Etcd)
 	lease, err := r.adminIn(t, clusters.SystemAdmin).CoordinationV1().Leases(aNamespace).Create(t.Context(), &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: "some-job"},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("holder"), LeaseTransitions: ptr.To(int32(7))},

@@ -127,7 +127,7 @@ func (r *run) all() error {
 			return err
 		}
 		defer embedded.Close()
-		transport.ServerList = []string{embedded.Endpoint()}
+		transport = embedded.Transport()
 		r.process.Go("embedded etcd", func() error { return r.observe(embedded) })
 	}
 	// Whatever way this function ends, all parts have ended before storage closes.

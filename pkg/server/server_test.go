@@ -7,8 +7,10 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -109,23 +111,20 @@ func TestWithoutEtcdAReplicaIsLiveAndNotReady(t *testing.T) {
 }
 
 func TestAReplicaGetsReadyWhenItsEtcdComes(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := listener.Addr().(*net.TCPAddr).Port
-	endpoint := "http://" + listener.Addr().String()
-	_ = listener.Close()
 	cfg := config(t, t.TempDir())
-	directory := cfg.EmbeddedEtcd.Directory
-	cfg.EmbeddedEtcd = nil
-	cfg.Etcd.ServerList = []string{endpoint}
+	embedded := *cfg.EmbeddedEtcd
+	etcd := startEmbedded(t, embedded)
+	cfg.EmbeddedEtcd, cfg.Etcd = nil, etcd.Transport()
+	etcd.Close()
 	r := startReplica(t, cfg)
-	late, err := etcd.Start(t.Context(), etcd.Config{Directory: directory, ClientPort: port})
+	u, err := url.Parse(cfg.Etcd.ServerList[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer late.Close()
+	if embedded.ClientPort, err = strconv.Atoi(u.Port()); err != nil {
+		t.Fatal(err)
+	}
+	defer startEmbedded(t, embedded).Close()
 	for deadline := time.Now().Add(30 * time.Second); r.get(t, "/readyz") != http.StatusOK; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("not ready although etcd serves")
@@ -147,6 +146,16 @@ func TestStrangersDoNotLearnWhichClustersExist(t *testing.T) {
 	if err := r.stop(t); err != nil {
 		t.Errorf("Run returned %v", err)
 	}
+}
+
+// startEmbedded starts an etcd, which the caller closes.
+func startEmbedded(t *testing.T, cfg etcd.Config) *etcd.Server {
+	t.Helper()
+	server, err := etcd.Start(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return server
 }
 
 // config is that of a replica on a port that the kernel chooses.

@@ -5,23 +5,11 @@ import (
 	"strings"
 	"testing"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
-	"github.com/regent-project/regent/pkg/server/etcd"
 	"github.com/regent-project/regent/pkg/server/pki"
 )
 
 func TestAPrefixBelongsToOneShardAndOneAuthority(t *testing.T) {
-	e, err := etcd.Start(t.Context(), etcd.Config{Directory: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer e.Close()
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{e.Endpoint()}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = client.Close() }()
+	client := etcdClient(t, startEtcd(t))
 	directories := []string{t.TempDir(), t.TempDir()}
 
 	for _, c := range []struct {

@@ -120,7 +120,7 @@ func TestTermsLeaveNothingBehind(t *testing.T) {
 	}
 	h := &herd{loops: map[string]*loop.Loop[clusters.Key]{}}
 	cfg := config(t, t.TempDir())
-	cfg.EmbeddedEtcd, cfg.Etcd.ServerList = nil, []string{startEtcd(t)}
+	cfg.EmbeddedEtcd, cfg.Etcd = nil, startEtcd(t)
 	cfg.Registry = h.registry(t, size)
 	cfg.Election.Enabled = true
 	cfg.Election.LeaseDuration, cfg.Election.RenewDeadline, cfg.Election.RetryPeriod = 10*time.Second, 8*time.Second, 20*time.Millisecond

@@ -16,13 +16,12 @@ import (
 	"github.com/kcp-dev/logicalcluster/v3"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/utils/ptr"
 
@@ -182,12 +181,12 @@ type catalogued struct {
 	latest map[string]controllers.Reporter
 }
 
-func startCatalogued(t *testing.T, root, etcd string) *catalogued {
+func startCatalogued(t *testing.T, root string, etcd storagebackend.TransportConfig) *catalogued {
 	t.Helper()
 	c := &catalogued{latest: map[string]controllers.Reporter{}}
 	c.late.held, c.term.writes.held = map[string]chan struct{}{}, map[string]chan struct{}{}
 	cfg := withController(t, config(t, root), nil)
-	cfg.EmbeddedEtcd, cfg.Etcd.ServerList = nil, []string{etcd}
+	cfg.EmbeddedEtcd, cfg.Etcd = nil, etcd
 	cfg.informerTransport, cfg.termTransport = c.late.informers, c.term.transport(t)
 	shard := make(chan controllers.Deps, 1)
 	all := []controllers.Descriptor{{Name: "shard", Scope: controllers.EveryReplica, New: func(_ context.Context, deps controllers.Deps) (controllers.Controller, error) {
@@ -454,11 +453,7 @@ func TestANewLeaderWorksAtOnceOnLateCachesAndUndoesNothing(t *testing.T) {
 	u.create("newborn")
 	newborn := u.ready("newborn")
 
-	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{store}, Logger: zap.NewNop()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = etcd.Close() }()
+	etcd := etcdClient(t, store)
 	u.until("the first has nothing left to do but pending", func() bool { return first.idle(1) })
 	before := keys(t, etcd)
 	if err := first.admin(t).Post().AbsPath(clusters.StepDownPath).Do(t.Context()).Error(); err != nil {

@@ -63,7 +63,7 @@ var layers = []struct {
 	{"pkg/server/storage", []string{"pkg/election/fence", "pkg/server/clusters"}},
 	{"pkg/server/apis", []string{"pkg/election/fence", "pkg/server/clusters", "pkg/server/storage", "pkg/server/apis/*"}},
 	{"pkg/server/apis/*", []string{"pkg/server/clusters", "pkg/server/apis/*"}},
-	{"pkg/server/etcd", nil},
+	{"pkg/server/etcd", []string{"pkg/server/pki"}},
 	{"pkg/server/pki", []string{"pkg/server/clusters"}},
 
 	{"pkg/controllers", []string{"pkg/election/fence", "pkg/server/clusters"}},

@@ -56,7 +56,7 @@ func Run(ctx context.Context, cfg Config) error {
 	deaf := &atomic.Bool{}
 	shards := make([]*shard, cfg.Shards)
 	for i := range shards {
-		if shards[i], err = newShard(cfg, i, store.Endpoint(), out, deaf, fail); err != nil {
+		if shards[i], err = newShard(cfg, i, store.Transport(), out, deaf, fail); err != nil {
 			for _, s := range shards[:i] {
 				s.close()
 			}

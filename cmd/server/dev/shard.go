@@ -9,9 +9,12 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"k8s.io/apiserver/pkg/storage/storagebackend"
 
 	"github.com/regent-project/regent/pkg/server/pki"
 )
@@ -31,7 +34,7 @@ type shard struct {
 	epoch  int
 }
 
-func newShard(cfg Config, index int, etcd string, out *output, deaf *atomic.Bool, fail context.CancelCauseFunc) (*shard, error) {
+func newShard(cfg Config, index int, etcd storagebackend.TransportConfig, out *output, deaf *atomic.Bool, fail context.CancelCauseFunc) (*shard, error) {
 	directory := cfg.shardDirectory(index)
 	bundle, err := pki.Ensure(filepath.Join(directory, "pki"))
 	if err != nil {
@@ -55,7 +58,10 @@ func newShard(cfg Config, index int, etcd string, out *output, deaf *atomic.Bool
 				"--shard-name=" + s.name,
 				"--secure-port=" + fmt.Sprint(port),
 				"--shard-base-url=" + s.url,
-				"--etcd-servers=" + etcd,
+				"--etcd-servers=" + strings.Join(etcd.ServerList, ","),
+				"--etcd-cafile=" + etcd.TrustedCAFile,
+				"--etcd-certfile=" + etcd.CertFile,
+				"--etcd-keyfile=" + etcd.KeyFile,
 				"--etcd-prefix=" + etcdPrefix(index),
 				"--enable-leader-election",
 			}, cfg.Start...),

@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/util/compatibility"
 	"k8s.io/client-go/gentype"
 	"k8s.io/client-go/kubernetes"
@@ -56,7 +55,7 @@ func startShard(t *testing.T) *shard {
 	}
 	t.Cleanup(store.Close)
 	client, err := storage.NewClient(storage.Config{
-		Transport: storagebackend.TransportConfig{ServerList: []string{store.Endpoint()}},
+		Transport: store.Transport(),
 		Prefix:    prefix,
 	})
 	if err != nil {

@@ -128,9 +128,9 @@ func assertList(t *testing.T, s *shard, cluster logicalcluster.Name, namespace s
 // TestRestartedCacheHoldsEqualNamesOfAllClusters is the regression test of client-go's watch list, whose store is keyed
 // by namespace and name: a server that fills its watch cache through it loses all but one of equal names.
 func TestRestartedCacheHoldsEqualNamesOfAllClusters(t *testing.T) {
-	endpoint := startEtcd(t)
-	t.Run("first", func(t *testing.T) { createTwins(t, startShard(t, endpoint, nil), "one") })
-	s := startShard(t, endpoint, nil)
+	way := startEtcd(t)
+	t.Run("first", func(t *testing.T) { createTwins(t, startShard(t, way, nil), "one") })
+	s := startShard(t, way, nil)
 	for _, cluster := range twins {
 		assertList(t, s, cluster, "default", metav1.ListOptions{ResourceVersion: "0"}, []string{"one"})
 	}

@@ -24,14 +24,14 @@ import (
 )
 
 // startEtcd runs an etcd until the test ends.
-func startEtcd(t *testing.T) string {
+func startEtcd(t *testing.T) storagebackend.TransportConfig {
 	t.Helper()
 	server, err := etcd.Start(t.Context(), etcd.Config{Directory: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Close)
-	return server.Endpoint()
+	return server.Transport()
 }
 
 // shard is an API server over HTTP, with all that is served and no authentication.
@@ -42,11 +42,11 @@ type shard struct {
 }
 
 // startShard serves until the test ends. Its clusters exist because they are named.
-func startShard(t *testing.T, endpoint string, plugin admission.Interface) *shard {
+func startShard(t *testing.T, way storagebackend.TransportConfig, plugin admission.Interface) *shard {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	client, err := storage.NewClient(storage.Config{
-		Transport: storagebackend.TransportConfig{ServerList: []string{endpoint}},
+		Transport: way,
 		Prefix:    "/registry",
 	})
 	if err != nil {

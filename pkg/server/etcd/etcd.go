@@ -1,23 +1,25 @@
-// Package etcd runs the embedded etcd: one member, in this process, reachable only over loopback.
+// Package etcd runs the embedded etcd: one member, in this process, reachable only over loopback, and only by the user who
+// runs it: clients show a key that is in a file that nobody else can read.
 //
 // It is an ordinary etcd in all that matters: every commit is fsynced, history is compacted, the database has a quota.
-// Other processes of the same machine may use it too (see Server.Endpoint); that is how replicas share it.
+// Other processes of the same user may use it too (see Server.Transport); that is how replicas share it.
 package etcd
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
 	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/klog/v2"
+
+	"github.com/regent-project/regent/pkg/server/pki"
 )
 
 const (
@@ -30,7 +32,8 @@ const (
 
 // Config says where the data is and how much of it there may be.
 type Config struct {
-	// Directory holds the data. It is created if missing. One process at a time may use it.
+	// Directory holds the data, and in pki/ the key that lets clients in. It is created if missing. One process at a time
+	// may use it.
 	Directory string
 	// ClientPort is the loopback port to serve on. 0: the kernel chooses one at each start.
 	ClientPort int
@@ -42,11 +45,13 @@ type Config struct {
 
 // Server is a running etcd.
 type Server struct {
-	etcd    *embed.Etcd
-	lock    *directoryLock
-	closing *atomic.Bool
-	failed  chan error
-	joined  chan struct{}
+	etcd      *embed.Etcd
+	serving   *serving
+	directory string
+	lock      *directoryLock
+	closing   *atomic.Bool
+	failed    chan error
+	joined    chan struct{}
 }
 
 // Start starts etcd and returns when it serves, or when ctx ends. If another process runs an etcd in the same
@@ -59,33 +64,68 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	closing := &atomic.Bool{}
-	e, err := embed.StartEtcd(embedConfig(ctx, cfg, closing))
+	s, err := open(ctx, cfg)
 	if err != nil {
 		lock.release()
-		return nil, fmt.Errorf("embedded etcd in %s does not start: %w", cfg.Directory, err)
+		return nil, err
 	}
-	s := &Server{etcd: e, lock: lock, closing: closing, failed: make(chan error, 1), joined: make(chan struct{})}
-	go s.observe()
-	select {
-	case <-e.Server.ReadyNotify():
-	case err := <-s.failed:
-		s.Close()
-		return nil, fmt.Errorf("embedded etcd in %s stopped while starting: %w", cfg.Directory, err)
-	case <-ctx.Done():
-		s.Close()
-		return nil, fmt.Errorf("embedded etcd in %s was stopped while starting: %w", cfg.Directory, context.Cause(ctx))
-	}
-	if err := lock.publish(s.Endpoint()); err != nil {
+	s.lock = lock
+	if err := s.serve(ctx); err != nil {
 		s.Close()
 		return nil, err
 	}
-	klog.FromContext(ctx).Info("Embedded etcd serves", "endpoint", s.Endpoint(), "directory", cfg.Directory)
+	klog.FromContext(ctx).Info("Embedded etcd serves", "endpoint", s.endpoint(), "directory", cfg.Directory)
 	return s, nil
 }
 
-// Endpoint is the URL that clients on this machine dial.
-func (s *Server) Endpoint() string { return "http://" + s.etcd.Clients[0].Addr().String() }
+// open opens the listener and the data. Nobody is answered yet.
+func open(ctx context.Context, cfg Config) (*Server, error) {
+	key, err := pki.EnsureMutual(keys(cfg.Directory))
+	if err != nil {
+		return nil, err
+	}
+	serving, err := listen(cfg.ClientPort, key)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{serving: serving, directory: cfg.Directory, closing: &atomic.Bool{}, failed: make(chan error, 1), joined: make(chan struct{})}
+	if s.etcd, err = embed.StartEtcd(embedConfig(ctx, cfg, s.endpoint(), s.closing)); err != nil {
+		serving.close()
+		return nil, fmt.Errorf("embedded etcd in %s does not start: %w", cfg.Directory, err)
+	}
+	go s.observe()
+	return s, nil
+}
+
+// serve lets clients in once the member is ready.
+func (s *Server) serve(ctx context.Context) error {
+	select {
+	case <-s.etcd.Server.ReadyNotify():
+	case err := <-s.failed:
+		return fmt.Errorf("embedded etcd in %s stopped while starting: %w", s.directory, err)
+	case <-ctx.Done():
+		return fmt.Errorf("embedded etcd in %s was stopped while starting: %w", s.directory, context.Cause(ctx))
+	}
+	s.serving.start(s.etcd.Server, s.fail)
+	return s.lock.publish(s.endpoint())
+}
+
+// Transport is how clients of the same user reach it: the URL, and the files to prove themselves with.
+func (s *Server) Transport() storagebackend.TransportConfig {
+	return way(s.directory, s.endpoint())
+}
+
+// keys is where the key is that lets clients in.
+func keys(directory string) string { return filepath.Join(directory, "pki") }
+
+func way(directory, endpoint string) storagebackend.TransportConfig {
+	cert := filepath.Join(keys(directory), pki.MutualCertFile)
+	return storagebackend.TransportConfig{
+		ServerList: []string{endpoint}, TrustedCAFile: cert, CertFile: cert, KeyFile: filepath.Join(keys(directory), pki.MutualKeyFile),
+	}
+}
+
+func (s *Server) endpoint() string { return "https://" + s.serving.listener.Addr().String() }
 
 // Failed yields one error if etcd stops by itself.
 func (s *Server) Failed() <-chan error { return s.failed }
@@ -94,6 +134,7 @@ func (s *Server) Failed() <-chan error { return s.failed }
 // that clients keep open are cut after a few seconds, so close clients first.
 func (s *Server) Close() {
 	s.closing.Store(true)
+	s.serving.close()
 	s.etcd.Close()
 	<-s.joined
 	s.lock.release()
@@ -126,16 +167,17 @@ func (s *Server) fail(err error) {
 }
 
 // embedConfig is the configuration of a member that is alone and stays so: it has no peer listener, and since nobody
-// can contest its election it need not wait long before it holds one.
-func embedConfig(ctx context.Context, cfg Config, closing *atomic.Bool) *embed.Config {
+// can contest its election it need not wait long before it holds one. Its clients' listener is ours.
+func embedConfig(ctx context.Context, cfg Config, endpoint string, closing *atomic.Bool) *embed.Config {
 	c := embed.NewConfig()
 	c.Name = "regent"
 	c.Dir = filepath.Join(cfg.Directory, "data")
 	c.ListenPeerUrls = nil
 	c.AdvertisePeerUrls = []url.URL{{Scheme: "http", Host: "127.0.0.1:2380"}}
-	client := url.URL{Scheme: "http", Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(cfg.ClientPort))}
-	c.ListenClientUrls = []url.URL{client}
-	c.AdvertiseClientUrls = []url.URL{client}
+	c.ListenClientUrls = nil
+	if u, err := url.Parse(endpoint); err == nil {
+		c.AdvertiseClientUrls = []url.URL{*u}
+	}
 	c.InitialCluster = c.InitialClusterFromName(c.Name)
 	c.EnableGRPCGateway = false
 	c.TickMs, c.ElectionMs = 20, 200

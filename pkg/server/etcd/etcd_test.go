@@ -2,13 +2,18 @@ package etcd
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
+	"net"
 	"strings"
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
 )
 
 func TestMain(m *testing.M) {
@@ -42,19 +47,23 @@ func TestADirectoryInUseIsRefusedWithAdvice(t *testing.T) {
 	if !errors.As(err, &inUse) {
 		t.Fatalf("second Start returned %v, want an InUseError", err)
 	}
-	if inUse.Endpoint != s.Endpoint() || !strings.Contains(err.Error(), "--etcd-servers="+s.Endpoint()) {
-		t.Errorf("the error does not say where the running etcd serves: %v", err)
+	way := s.Transport()
+	for _, advice := range []string{
+		"--etcd-servers=" + way.ServerList[0], "--etcd-cafile=" + way.TrustedCAFile, "--etcd-certfile=" + way.CertFile, "--etcd-keyfile=" + way.KeyFile,
+	} {
+		if inUse.Endpoint != way.ServerList[0] || !strings.Contains(err.Error(), advice) {
+			t.Errorf("the error does not say %s: %v", advice, err)
+		}
 	}
 }
 
 func TestATakenPortIsAnErrorThatFreesTheDirectory(t *testing.T) {
 	s := start(t, t.TempDir())
 	defer s.Close()
-	port := s.etcd.Clients[0].Addr().String()
-	_, number, _ := strings.Cut(port, ":")
+	port := s.serving.listener.Addr().(*net.TCPAddr).Port
 
 	directory := t.TempDir()
-	if _, err := Start(t.Context(), Config{Directory: directory, ClientPort: atoi(t, number)}); err == nil {
+	if _, err := Start(t.Context(), Config{Directory: directory, ClientPort: port}); err == nil {
 		t.Fatal("Start on a taken port succeeded")
 	}
 	start(t, directory).Close()
@@ -82,9 +91,25 @@ func start(t *testing.T, directory string) *Server {
 	return s
 }
 
+// client holds the key.
 func client(t *testing.T, s *Server) *clientv3.Client {
 	t.Helper()
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Endpoint()}, DialTimeout: 10 * time.Second})
+	way := s.Transport()
+	return clientWith(t, way.ServerList[0], holder(t, way))
+}
+
+func holder(t *testing.T, way storagebackend.TransportConfig) *tls.Config {
+	t.Helper()
+	config, err := transport.TLSInfo{TrustedCAFile: way.TrustedCAFile, CertFile: way.CertFile, KeyFile: way.KeyFile}.ClientConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
+func clientWith(t *testing.T, endpoint string, config *tls.Config) *clientv3.Client {
+	t.Helper()
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, TLS: config, DialTimeout: 10 * time.Second, Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,13 +134,4 @@ func get(t *testing.T, s *Server, key string) string {
 		t.Fatalf("get %s: %v, %v", key, resp, err)
 	}
 	return string(resp.Kvs[0].Value)
-}
-
-func atoi(t *testing.T, s string) int {
-	t.Helper()
-	n := 0
-	for _, r := range s {
-		n = 10*n + int(r-'0')
-	}
-	return n
 }

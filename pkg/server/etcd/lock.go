@@ -22,7 +22,9 @@ func (e *InUseError) Error() string {
 	if endpoint == "" {
 		endpoint = "<its URL>"
 	}
-	return fmt.Sprintf("another process runs the embedded etcd in %s: to add a replica to its shard use --etcd-servers=%s, for another shard use another --root-directory", e.Directory, endpoint)
+	reach := way(e.Directory, endpoint)
+	return fmt.Sprintf("another process runs the embedded etcd in %s: to add a replica to its shard use --etcd-servers=%s --etcd-cafile=%s --etcd-certfile=%s --etcd-keyfile=%s, for another shard use another --root-directory",
+		e.Directory, endpoint, reach.TrustedCAFile, reach.CertFile, reach.KeyFile)
 }
 
 // directoryLock is a file that is locked as long as its process lives: the kernel releases it at any kind of death.

@@ -16,19 +16,32 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// validity is how long certificates are good for. Nothing renews them: the shard is offline when they end, so they
-// outlive it.
+// validity is how long certificates are good for that are kept in files. Nothing renews them: the shard is offline when
+// they end, so they outlive it.
 const validity = 10 * 365 * 24 * time.Hour
 
+var (
+	// noBeginning is from when certificates are good. A clock may be ahead when one is made, and be set back then.
+	noBeginning = time.Unix(0, 0).UTC()
+	// noEnd is the end of certificates that have none (RFC 5280, 4.1.2.5): of keys that end with their process, or that only
+	// this machine knows. A clock may be decades behind when one is made, on a machine that keeps no time.
+	noEnd = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
+)
+
 func newAuthority() (certPEM, keyPEM []byte, err error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, nil, fmt.Errorf("cannot make a key: %w", err)
-	}
 	template := newTemplate("regent-ca")
 	template.IsCA = true
 	template.BasicConstraintsValid = true
 	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
+	return selfSigned(template)
+}
+
+// selfSigned makes a key and a certificate for it that the key itself signs.
+func selfSigned(template *x509.Certificate) (certPEM, keyPEM []byte, err error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot make a key: %w", err)
+	}
 	return sign(template, template, key, key)
 }
 
@@ -67,19 +80,18 @@ func adminTemplate() *x509.Certificate {
 
 func servingTemplate(names []string, addresses []net.IP) *x509.Certificate {
 	template := newTemplate("regent")
+	template.NotAfter = noEnd
 	template.DNSNames = names
 	template.IPAddresses = addresses
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	return template
 }
 
-// newTemplate is valid from a little while ago, for peers whose clocks are behind.
 func newTemplate(name string) *x509.Certificate {
-	now := time.Now()
 	return &x509.Certificate{
 		Subject:   pkix.Name{CommonName: name},
-		NotBefore: now.Add(-5 * time.Minute).UTC(),
-		NotAfter:  now.Add(validity).UTC(),
+		NotBefore: noBeginning,
+		NotAfter:  time.Now().Add(validity).UTC(),
 		KeyUsage:  x509.KeyUsageDigitalSignature,
 	}
 }

@@ -24,10 +24,10 @@ func TestMain(m *testing.M) {
 	)
 }
 
-func newClient(t *testing.T, endpoint string) *storage.Client {
+func newClient(t *testing.T, way storagebackend.TransportConfig) *storage.Client {
 	t.Helper()
 	client, err := storage.NewClient(storage.Config{
-		Transport: storagebackend.TransportConfig{ServerList: []string{endpoint}},
+		Transport: way,
 		Prefix:    "registry/",
 	})
 	if err != nil {
@@ -42,16 +42,15 @@ func newClient(t *testing.T, endpoint string) *storage.Client {
 }
 
 func TestClientComesToLifeWhenEtcdDoes(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	directory := t.TempDir()
+	server, err := etcd.Start(t.Context(), etcd.Config{Directory: directory})
 	if err != nil {
 		t.Fatal(err)
 	}
-	endpoint := "http://" + listener.Addr().String()
-	port := listener.Addr().(*net.TCPAddr).Port
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
-	client := newClient(t, endpoint)
+	way := server.Transport()
+	server.Close()
+	endpoint := way.ServerList[0]
+	client := newClient(t, way)
 	if got := client.Prefix(); got != "/registry" {
 		t.Errorf("prefix %q", got)
 	}
@@ -60,8 +59,7 @@ func TestClientComesToLifeWhenEtcdDoes(t *testing.T) {
 	if err := client.Check(ctx); err == nil || !strings.Contains(err.Error(), endpoint) {
 		t.Errorf("without etcd: %v, want an error that names %s", err, endpoint)
 	}
-	server, err := etcd.Start(t.Context(), etcd.Config{Directory: t.TempDir(), ClientPort: port})
-	if err != nil {
+	if server, err = etcd.Start(t.Context(), etcd.Config{Directory: directory, ClientPort: portOf(t, endpoint)}); err != nil {
 		t.Fatal(err)
 	}
 	defer server.Close()

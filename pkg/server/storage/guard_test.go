@@ -58,9 +58,9 @@ type world struct {
 	uids    int
 }
 
-func newWorld(t *testing.T, endpoint string, uncached bool, transformers encryptionconfig.StaticTransformers) *world {
+func newWorld(t *testing.T, way storagebackend.TransportConfig, uncached bool, transformers encryptionconfig.StaticTransformers) *world {
 	t.Helper()
-	config := storage.Config{Transport: storagebackend.TransportConfig{ServerList: []string{endpoint}}, Prefix: "/registry"}
+	config := storage.Config{Transport: way, Prefix: "/registry"}
 	if transformers != nil {
 		config.Transformers = transformers
 	}
@@ -75,14 +75,14 @@ func newWorld(t *testing.T, endpoint string, uncached bool, transformers encrypt
 	}
 }
 
-func startEtcd(t *testing.T) string {
+func startEtcd(t *testing.T) storagebackend.TransportConfig {
 	t.Helper()
 	server, err := etcd.Start(t.Context(), etcd.Config{Directory: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Close)
-	return server.Endpoint()
+	return server.Transport()
 }
 
 // edit changes the lease, without a token, as others' acquisitions and edits do. A new one has a new uid.
@@ -497,8 +497,8 @@ resources:
 // Whatever happens to the lease between the steps of whatever writes, by two replicas that know of each other's writes
 // only what etcd says: a write commits if and only if the lease showed its term at that moment.
 func TestWritesCommitInTheirTermsOnly(t *testing.T) {
-	endpoint := startEtcd(t)
-	a, b := newWorld(t, endpoint, false, nil), newWorld(t, endpoint, true, nil)
+	way := startEtcd(t)
+	a, b := newWorld(t, way, false, nil), newWorld(t, way, true, nil)
 	names := make([]string, 0, len(fates))
 	for name := range fates {
 		names = append(names, name)

@@ -29,7 +29,7 @@ func open(t *testing.T, uncached bool) upstream.Interface {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Close)
-	return openOver(t, newClient(t, server.Endpoint()), corev1.Resource("configmaps"), uncached)
+	return openOver(t, newClient(t, server.Transport()), corev1.Resource("configmaps"), uncached)
 }
 
 // openOver returns the layers of a resource that holds configmaps.
@@ -92,7 +92,7 @@ func TestAListDoesNotWaitForTheNextWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Close)
-	client := newClient(t, server.Endpoint())
+	client := newClient(t, server.Transport())
 	ctx := clusters.With(t.Context(), "root")
 	everything := upstream.ListOptions{Recursive: true, Predicate: upstream.Everything}
 	filled := func(name string) upstream.Interface {
