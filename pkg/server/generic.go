@@ -41,7 +41,8 @@ func (s *Server) newGenericConfig() (*genericapiserver.Config, error) {
 	}
 	// Upstream forgets the port when it cannot listen.
 	address := net.JoinHostPort(s.cfg.Serving.BindAddress.String(), strconv.Itoa(s.cfg.Serving.BindPort))
-	if err := s.cfg.Serving.WithLoopback().ApplyToConfig(c); err != nil {
+	// Not ApplyToConfig: by that, a replica is not live once the loopback's certificate has ended, which nobody asks (trustingItself).
+	if err := s.cfg.Serving.WithLoopback().ApplyTo(&c.SecureServing, &c.LoopbackClientConfig); err != nil {
 		return nil, fmt.Errorf("cannot serve on %s: %w", address, err)
 	}
 	c.SecureServing.ClientCA = s.clientCA
@@ -107,7 +108,7 @@ func (r *run) newAPI(served *served) (*genericapiserver.GenericAPIServer, error)
 		}
 		return filter.Wrap(genericapiserver.DefaultBuildHandlerChain(tokens.wrap(auditCluster(handler)), c))
 	}
-	r.shard = newShardCheck(served.client, r.cfg, r.bundle)
+	r.shard = newShardCheck(served.client, r.cfg, r.bundle, served.secrets)
 	r.etcd = newEtcdCheck(served.client, r.cfg.EtcdPrefix)
 	c.AddReadyzChecks(r.etcd, r.shard, informersCheck(r.informers), historyCheck(served.storage))
 	c.AddReadyzChecks(served.keys...)

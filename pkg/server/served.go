@@ -14,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/apiserver/pkg/server/options/encryptionconfig"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/storage/value"
 
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/server/apis"
@@ -29,8 +30,9 @@ func codecs() serializer.CodecFactory { return apis.Codecs }
 type served struct {
 	storage *storage.Client
 	client  *clientv3.Client
-	// keys are the checks of what encrypts.
+	// keys are the checks of what encrypts, secrets is what encrypts Secrets.
 	keys      []healthz.HealthChecker
+	secrets   value.Transformer
 	resources []controllers.Resource
 	// live can be used when install has returned.
 	live live
@@ -53,9 +55,12 @@ func readEncryption(ctx context.Context, file, apiServerID string) (*encryptionc
 func newServed(transport storagebackend.TransportConfig, cfg Config, encryption *encryptionconfig.EncryptionConfiguration) (*served, error) {
 	s := &served{}
 	stored := storage.Config{Transport: transport, Prefix: cfg.EtcdPrefix}
+	transformers := encryptionconfig.StaticTransformers{}
 	if encryption != nil {
-		stored.Transformers, s.keys = encryptionconfig.StaticTransformers(encryption.Transformers), encryption.HealthChecks
+		transformers, s.keys = encryption.Transformers, encryption.HealthChecks
+		stored.Transformers = transformers
 	}
+	s.secrets = transformers.TransformerForResource(corev1.Resource("secrets"))
 	var err error
 	if s.storage, err = storage.NewClient(stored); err != nil {
 		return nil, err

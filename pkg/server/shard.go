@@ -3,7 +3,6 @@ package server
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/klog/v2"
 
 	"github.com/regent-project/regent/pkg/server/pki"
@@ -30,12 +30,6 @@ type shardRecord struct {
 // shardKey is outside of all resources' keys, which are /<prefix>/<group>/<resource>/...
 func shardKey(prefix string) string { return prefix + "/.shard" }
 
-// secretKey holds what the shard's replicas prove to each other's probes that they are: that they read the shard's etcd.
-func secretKey(prefix string) string { return prefix + "/.probe-secret" }
-
-// secretLength is in bytes.
-const secretLength = 32
-
 // errOtherShard is a mismatch that no retry mends.
 var errOtherShard = errors.New("this etcd prefix belongs to another shard or another certificate authority")
 
@@ -46,20 +40,23 @@ type shardCheck struct {
 	record    shardRecord
 	directory string
 	checked   atomic.Bool
+	// fault is what the last attempt failed with; nil before the first.
+	fault atomic.Pointer[error]
 
-	secretKey string
+	probe probeSecret
 	// secret is what only the shard's replicas know; read from Run's return on.
 	secret []byte
 }
 
-func newShardCheck(client *clientv3.Client, cfg Config, bundle *pki.Bundle) *shardCheck {
+// newShardCheck makes a check that encrypts the probes' secret as Secrets are.
+func newShardCheck(client *clientv3.Client, cfg Config, bundle *pki.Bundle, secrets value.Transformer) *shardCheck {
 	sum := sha256.Sum256(bytes.TrimSpace(bundle.CAPEM))
 	return &shardCheck{
 		client:    client,
 		key:       shardKey(cfg.EtcdPrefix),
 		record:    shardRecord{Shard: cfg.Shard, CA: fmt.Sprintf("%x", sum)},
 		directory: filepath.Join(cfg.RootDirectory, pkiDirectory),
-		secretKey: secretKey(cfg.EtcdPrefix),
+		probe:     probeSecret{client: client, key: secretKey(cfg.EtcdPrefix), encrypt: secrets},
 	}
 }
 
@@ -67,6 +64,7 @@ func newShardCheck(client *clientv3.Client, cfg Config, bundle *pki.Bundle) *sha
 // known to be ours.
 func (c *shardCheck) Run(ctx context.Context) error {
 	log := klog.FromContext(ctx)
+	var told time.Time
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
 		err := c.try(ctx)
 		if err == nil {
@@ -75,6 +73,11 @@ func (c *shardCheck) Run(ctx context.Context) error {
 		}
 		if errors.Is(err, errOtherShard) || ctx.Err() != nil {
 			return err
+		}
+		c.fault.Store(&err)
+		if errors.Is(err, errUnreadable) && (told.IsZero() || time.Since(told) >= etcdReminder) {
+			log.Error(err, "This replica is not ready, and stands for no election")
+			told = time.Now()
 		}
 		log.V(2).Info("Cannot read the shard's record from etcd, trying again", "err", err, "pause", pause)
 		select {
@@ -103,14 +106,20 @@ func (c *shardCheck) try(ctx context.Context) error {
 	if err := c.compare(theirs); err != nil {
 		return err
 	}
-	secret := make([]byte, secretLength)
-	_, _ = rand.Read(secret) // never fails
-	c.secret, err = c.agree(ctx, c.secretKey, secret)
+	c.secret, err = c.probe.read(ctx)
 	return err
 }
 
-// agree stores ours under key if there is nothing yet, and returns what is there.
+// agree stores ours under key if there is nothing yet, and returns what is there. It reads first: an etcd that is out of
+// space takes no transaction that may write.
 func (c *shardCheck) agree(ctx context.Context, key string, ours []byte) ([]byte, error) {
+	standing, err := c.client.Get(ctx, key)
+	if err != nil {
+		return nil, fmt.Errorf("etcd does not answer: %w", err)
+	}
+	if len(standing.Kvs) > 0 {
+		return standing.Kvs[0].Value, nil
+	}
 	resp, err := c.client.Txn(ctx).
 		If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
 		Then(clientv3.OpPut(key, string(ours))).
@@ -141,8 +150,13 @@ func (c *shardCheck) Name() string { return "shard" }
 
 // Check implements healthz.HealthChecker.
 func (c *shardCheck) Check(*http.Request) error {
-	if !c.checked.Load() {
-		return errors.New("the shard's name and certificate authority are not compared with those in etcd yet")
+	const notYet = "the shard's name and certificate authority are not compared with those in etcd yet"
+	switch fault := c.fault.Load(); {
+	case c.checked.Load():
+		return nil
+	case fault != nil:
+		return fmt.Errorf(notYet+": %w", *fault)
+	default:
+		return errors.New(notYet)
 	}
-	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
+
 	"github.com/regent-project/regent/pkg/server/pki"
 )
 
@@ -27,7 +29,7 @@ func TestAPrefixBelongsToOneShardAndOneAuthority(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		check := newShardCheck(client, Config{Shard: c.shard, EtcdPrefix: c.prefix, RootDirectory: c.directory}, bundle)
+		check := newShardCheck(client, Config{Shard: c.shard, EtcdPrefix: c.prefix, RootDirectory: c.directory}, bundle, identity.NewEncryptCheckTransformer())
 		if check.Check(nil) == nil {
 			t.Errorf("%s: ready before the record was compared", c.name)
 		}

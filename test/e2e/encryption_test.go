@@ -50,7 +50,7 @@ func TestAnEncryptedShardFences(t *testing.T) {
 			t.Errorf("the token of %v: %v", token, err)
 		}
 	}
-	for _, prefix := range []string{"/registry/coordination.k8s.io/leases/", "/registry/core/configmaps/", "/registry/tenancy.kcp.io/workspaces/"} {
+	for _, prefix := range []string{"/registry/.probe-secret", "/registry/coordination.k8s.io/leases/", "/registry/core/configmaps/", "/registry/tenancy.kcp.io/workspaces/"} {
 		resp, err := etcd.Client(t).Get(t.Context(), prefix, clientv3.WithPrefix())
 		if err != nil || len(resp.Kvs) == 0 {
 			t.Fatalf("%s: %v, %v", prefix, resp, err)

@@ -1,0 +1,99 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apiserver/pkg/storage/value"
+	"k8s.io/klog/v2"
+)
+
+// secretKey holds what the shard's replicas prove to each other's probes that they are: that they read the shard's etcd.
+func secretKey(prefix string) string { return prefix + "/.probe-secret" }
+
+// secretLength is in bytes.
+const secretLength = 32
+
+// encryptedPrefix begins what upstream's providers have encrypted.
+var encryptedPrefix = []byte("k8s:enc:")
+
+// errUnreadable is a secret that this replica has no key for.
+var errUnreadable = errors.New("the probes' secret in etcd cannot be decrypted")
+
+// probeSecret is kept in etcd, encrypted as the shard's Secrets are.
+type probeSecret struct {
+	client  *clientv3.Client
+	key     string
+	encrypt value.Transformer
+}
+
+// read returns the secret, and makes it if there is none. What is stored as no Secret would be written today, for the
+// provider or the key that writes has changed, is written anew, so that an old key can be taken away once all replicas have
+// been restarted.
+func (p *probeSecret) read(ctx context.Context) ([]byte, error) {
+	resp, err := p.client.Get(ctx, p.key)
+	if err != nil {
+		return nil, fmt.Errorf("etcd does not answer: %w", err)
+	}
+	if len(resp.Kvs) == 0 {
+		return p.create(ctx)
+	}
+	kv := resp.Kvs[0]
+	secret, stale, err := p.decrypt(ctx, kv.Value)
+	if err != nil {
+		return nil, err
+	}
+	if stale {
+		if _, err := p.write(ctx, secret, kv.ModRevision); err != nil {
+			klog.FromContext(ctx).Error(err, "The probes' secret stays encrypted as it is: restart this replica when etcd takes writes, before you take an old key away", "key", p.key)
+		}
+	}
+	return secret, nil
+}
+
+// decrypt returns the secret, and whether it is to be written anew. Versions before this one did not encrypt it, whatever
+// the configuration: that is readable even where no provider is for what is not encrypted.
+func (p *probeSecret) decrypt(ctx context.Context, stored []byte) (secret []byte, stale bool, err error) {
+	secret, stale, err = p.encrypt.TransformFromStorage(ctx, stored, value.DefaultContext(p.key))
+	if err == nil {
+		return secret, stale, nil
+	}
+	if !bytes.HasPrefix(stored, encryptedPrefix) {
+		return stored, true, nil
+	}
+	return nil, false, fmt.Errorf("%w: give this replica the --encryption-provider-config of the others; if the key is lost, delete %s in etcd and restart all replicas: %w", errUnreadable, p.key, err)
+}
+
+// create makes the secret, or returns the one that another replica has made meanwhile.
+func (p *probeSecret) create(ctx context.Context) ([]byte, error) {
+	secret := make([]byte, secretLength)
+	_, _ = rand.Read(secret) // never fails
+	written, err := p.write(ctx, secret, 0)
+	if err != nil {
+		return nil, err
+	}
+	if !written {
+		return p.read(ctx)
+	}
+	return secret, nil
+}
+
+// write stores the secret if the key's last change was at the revision, 0 for none, and reports whether it was.
+func (p *probeSecret) write(ctx context.Context, secret []byte, revision int64) (bool, error) {
+	encrypted, err := p.encrypt.TransformToStorage(ctx, secret, value.DefaultContext(p.key))
+	if err != nil {
+		return false, fmt.Errorf("cannot encrypt the probes' secret: %w", err)
+	}
+	resp, err := p.client.Txn(ctx).
+		If(clientv3.Compare(clientv3.ModRevision(p.key), "=", revision)).
+		Then(clientv3.OpPut(p.key, string(encrypted))).
+		Commit()
+	if err != nil {
+		return false, fmt.Errorf("cannot write the probes' secret to etcd: %w", err)
+	}
+	return resp.Succeeded, nil
+}
