@@ -5,14 +5,12 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-
-	"k8s.io/client-go/rest"
 )
 
 func TestTheSpareSaysWhyItsConnectionIsNotOpen(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) }))
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) }))
 	defer server.Close()
-	l, err := newLoopback(&rest.Config{Host: server.URL}, "token")
+	l, err := newLoopback(hostOf(server), "token")
 	if err != nil {
 		t.Fatal(err)
 	}

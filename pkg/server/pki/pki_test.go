@@ -4,14 +4,17 @@ import (
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/cert"
 )
 
 func TestReplicasThatStartTogetherShareTheirKeys(t *testing.T) {
@@ -163,4 +166,75 @@ func ensure(t *testing.T, directory string) *Bundle {
 		t.Fatal(err)
 	}
 	return b
+}
+
+// A clock may be hours ahead, or decades behind on a machine that keeps no time, when keys are made, and be set right after.
+func TestCertificatesOutliveAStepOfTheClock(t *testing.T) {
+	b := ensure(t, t.TempDir())
+	serving, _, err := b.ServingCert([]string{"localhost"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mutual, err := EnsureMutual(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const year = 365 * 24 * time.Hour
+	back, on := []time.Duration{0, -2 * time.Hour, -40 * year}, []time.Duration{60 * year}
+	for name, c := range map[string]struct {
+		cert  *x509.Certificate
+		roots []byte
+		usage x509.ExtKeyUsage
+		steps []time.Duration
+	}{
+		"the serving certificate": {parse(t, serving), b.CAPEM, x509.ExtKeyUsageServerAuth, back},
+		"the admin's certificate": {parse(t, b.AdminCertPEM), b.CAPEM, x509.ExtKeyUsageClientAuth, back},
+		"a loopback's server":     {mutual.Leaf, toPEM(mutual.Leaf), x509.ExtKeyUsageServerAuth, append(on, back...)},
+		"a loopback's client":     {mutual.Leaf, toPEM(mutual.Leaf), x509.ExtKeyUsageClientAuth, append(on, back...)},
+	} {
+		roots := x509.NewCertPool()
+		roots.AppendCertsFromPEM(c.roots)
+		for _, step := range c.steps {
+			if _, err := c.cert.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{c.usage}, CurrentTime: time.Now().Add(step)}); err != nil {
+				t.Errorf("%s, after a step of %v: %v", name, step, err)
+			}
+		}
+	}
+	// It ends with its process, so it needs no end, even if the authority has one.
+	if end := parse(t, serving).NotAfter; time.Until(end) < 60*year {
+		t.Errorf("the serving certificate ends at %v", end)
+	}
+}
+
+func parse(t *testing.T, content []byte) *x509.Certificate {
+	t.Helper()
+	certs, err := cert.ParseCertsPEM(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return certs[0]
+}
+
+func toPEM(c *x509.Certificate) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})
+}
+
+func TestReplicasThatStartTogetherShareTheLoopbacksKey(t *testing.T) {
+	directory := filepath.Join(t.TempDir(), "pki")
+	keys := make([]tls.Certificate, 16)
+	var wg sync.WaitGroup
+	for i := range keys {
+		wg.Go(func() {
+			var err error
+			if keys[i], err = EnsureMutual(directory); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	for _, key := range keys {
+		if key.Leaf == nil || !key.Leaf.Equal(keys[0].Leaf) {
+			t.Fatal("two got different keys")
+		}
+	}
 }
