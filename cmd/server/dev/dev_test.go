@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -19,6 +20,9 @@ import (
 func TestMain(m *testing.M) {
 	if os.Getenv(ParentPipe) != "" {
 		os.Exit(asChild())
+	}
+	if backend := os.Getenv(frontTo); backend != "" {
+		os.Exit(asFront(backend))
 	}
 	goleak.VerifyTestMain(m,
 		// Started by packages' init functions, for the life of the process.
@@ -100,6 +104,7 @@ func startBackend(t *testing.T, name string, ready *atomic.Bool) *httptest.Serve
 		}
 		_, _ = io.WriteString(w, name)
 	}))
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // of clients that leave
 	s.StartTLS()
 	return s
 }
@@ -109,7 +114,7 @@ func TestTheFrontLeadsOnlyToReplicasThatAreReady(t *testing.T) {
 	a, b := startBackend(t, "a", &readyA), startBackend(t, "b", &readyB)
 	defer a.Close()
 	defer b.Close()
-	f, err := newFront("127.0.0.1:0", a.Listener.Addr().String(), b.Listener.Addr().String())
+	f, err := newFront("127.0.0.1:0", 100, t.Logf, a.Listener.Addr().String(), b.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,12 +3,14 @@ package dev
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -16,6 +18,10 @@ const (
 	// readyPeriod is how often each replica is asked whether it is ready, readyTimeout how long it may take to answer.
 	readyPeriod  = 250 * time.Millisecond
 	readyTimeout = time.Second
+	// firstPause is waited after an Accept that failed; each further pause is twice as long, up to longestPause.
+	firstPause, longestPause = 5 * time.Millisecond, time.Second
+	// reminder is how often it says at most that there is no room.
+	reminder = time.Minute
 )
 
 // front is a plain TCP load balancer: each connection goes to the next replica that is ready. It knows no TLS, so that
@@ -24,6 +30,11 @@ type front struct {
 	listener net.Listener
 	backends []*backend
 	next     atomic.Uint64
+	// slots has room for as many as may be connected at once; further clients wait in the listener's queue.
+	slots chan struct{}
+	say   func(format string, args ...any)
+	// toldFull is when it said last that there is no room; run's alone.
+	toldFull time.Time
 }
 
 // backend is one replica, as the front sees it.
@@ -32,20 +43,21 @@ type backend struct {
 	ready   atomic.Bool
 }
 
-func newFront(address string, backends ...string) (*front, error) {
+// newFront opens a front for so many connections at once. It tells by say what keeps clients waiting.
+func newFront(address string, connections int, say func(format string, args ...any), backends ...string) (*front, error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the front: %w", err)
 	}
-	f := &front{listener: listener}
+	f := &front{listener: listener, slots: make(chan struct{}, connections), say: say}
 	for _, b := range backends {
 		f.backends = append(f.backends, &backend{address: b})
 	}
 	return f, nil
 }
 
-// run forwards until ctx ends, or until it can accept no more, and returns when all connections are closed. It returns
-// an error if ctx was not the reason.
+// run forwards until ctx ends, or until its listener is closed, and returns when all connections are closed. It returns an
+// error if ctx was not the reason.
 func (f *front) run(ctx context.Context, client *http.Client) error {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -55,15 +67,56 @@ func (f *front) run(ctx context.Context, client *http.Client) error {
 		all.Go(func() { b.watch(ctx, client) })
 	}
 	defer context.AfterFunc(ctx, func() { _ = f.listener.Close() })()
-	for {
-		c, err := f.listener.Accept()
+	for f.hasRoom(ctx) {
+		c, err := f.accept(ctx)
 		if err != nil && ctx.Err() != nil {
 			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("the front at %s accepts no connections any more: %w", f.listener.Addr(), err)
 		}
-		all.Go(func() { f.forward(ctx, c) })
+		all.Go(func() {
+			defer func() { <-f.slots }()
+			f.forward(ctx, c)
+		})
+	}
+	return nil
+}
+
+// hasRoom waits for a free slot and takes it. It returns false if ctx ends before.
+func (f *front) hasRoom(ctx context.Context) bool {
+	select {
+	case f.slots <- struct{}{}:
+		return true
+	default:
+	}
+	if time.Since(f.toldFull) > reminder {
+		f.toldFull = time.Now()
+		f.say("The front at %s has %d connections, as many as this process has file descriptors for: others wait until one ends. More are possible with a higher `ulimit -n`", f.listener.Addr(), cap(f.slots))
+	}
+	select {
+	case f.slots <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// accept returns the next connection. Only a closed listener or the end of ctx is final: what else fails, for want of file
+// descriptors or because a client has gone, is tried again after a pause.
+func (f *front) accept(ctx context.Context) (net.Conn, error) {
+	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+		c, err := f.listener.Accept()
+		if err == nil || errors.Is(err, net.ErrClosed) || ctx.Err() != nil {
+			return c, err
+		}
+		if pause == firstPause {
+			f.say("The front at %s cannot accept a connection and tries on: %v", f.listener.Addr(), err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
 	}
 }
 
@@ -106,10 +159,13 @@ func (f *front) dial(ctx context.Context) (net.Conn, error) {
 		if !b.ready.Load() {
 			continue
 		}
-		if c, err := dialer.DialContext(ctx, "tcp", b.address); err == nil {
+		c, err := dialer.DialContext(ctx, "tcp", b.address)
+		if err == nil {
 			return c, nil
 		}
-		b.ready.Store(false)
+		if errors.Is(err, syscall.ECONNREFUSED) { // else it may be for want of descriptors
+			b.ready.Store(false)
+		}
 	}
 	return nil, fmt.Errorf("none of %d replicas is ready", len(f.backends))
 }
@@ -129,7 +185,8 @@ func (f *front) forward(ctx context.Context, client net.Conn) {
 	defer context.AfterFunc(ctx, closeBoth)()
 	var both sync.WaitGroup
 	copyTo := func(to, from net.Conn) {
-		_, _ = io.Copy(to, from)
+		// Hidden, for two connections themselves would be spliced by the kernel, through a pipe, which is two more descriptors.
+		_, _ = io.Copy(struct{ io.Writer }{to}, struct{ io.Reader }{from})
 		closeBoth() // HTTP and TLS do not half-close
 	}
 	both.Go(func() { copyTo(server, client) })

@@ -75,7 +75,11 @@ func newShard(cfg Config, index int, etcd storagebackend.TransportConfig, out *o
 		return nil, err
 	}
 	s.client = newClient(config)
-	if s.front, err = newFront(address(cfg.front(index)), backends...); err != nil {
+	most, err := connections(cfg.Shards)
+	if err != nil {
+		return nil, err
+	}
+	if s.front, err = newFront(address(cfg.front(index)), most, out.say, backends...); err != nil {
 		return nil, err
 	}
 	return s, nil

@@ -1,0 +1,202 @@
+package dev
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// outOfDescriptors is a listener whose Accept fails until a time.
+type outOfDescriptors struct {
+	until  time.Time
+	tried  int
+	client net.Conn // the first to be accepted
+	closed chan struct{}
+}
+
+func (l *outOfDescriptors) Accept() (net.Conn, error) {
+	l.tried++
+	if time.Now().Before(l.until) {
+		return nil, &net.OpError{Op: "accept", Net: "tcp", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
+	}
+	if c := l.client; c != nil {
+		l.client = nil
+		return c, nil
+	}
+	<-l.closed
+	return nil, net.ErrClosed
+}
+
+func (l *outOfDescriptors) Close() error { close(l.closed); return nil }
+
+func (l *outOfDescriptors) Addr() net.Addr {
+	return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 6443}
+}
+
+func TestTheFrontOutlivesAWantOfDescriptorsAndDoesNotSpin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		user, accepted := net.Pipe()
+		listener := &outOfDescriptors{until: time.Now().Add(time.Minute), client: accepted, closed: make(chan struct{})}
+		var said []string
+		f := &front{listener: listener, slots: make(chan struct{}, 2), say: func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- f.run(ctx, http.DefaultClient) }()
+		if _, err := user.Read(make([]byte, 1)); err != io.EOF { // no replica is ready
+			t.Errorf("a client that was accepted late: %v", err)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if listener.tried > 100 {
+			t.Errorf("it tried %d times in a minute", listener.tried)
+		}
+		if len(said) != 1 || !strings.Contains(said[0], "too many open files") {
+			t.Errorf("it said %q", said)
+		}
+	})
+}
+
+func TestDescriptorsAreLeftForEtcd(t *testing.T) {
+	for _, c := range []struct {
+		descriptors  uint64
+		fronts, want int
+	}{{256, 1, 64}, {1024, 1, 384}, {1024, 4, 96}, {1 << 20, 1, mostConnections}, {^uint64(0), 16, mostConnections}, {3, 16, 1}} {
+		if got := share(c.descriptors, c.fronts); got != c.want {
+			t.Errorf("%d descriptors, %d fronts: %d connections each, want %d", c.descriptors, c.fronts, got, c.want)
+		}
+	}
+}
+
+// frontTo, if set in the environment, makes this binary a front to that replica, under fewDescriptors, until its input ends.
+const (
+	frontTo        = "REGENT_TEST_FRONT_TO"
+	fewDescriptors = 256
+)
+
+func asFront(backend string) int {
+	say := func(format string, args ...any) { fmt.Printf(format+"\n", args...) }
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: fewDescriptors, Max: fewDescriptors}); err != nil {
+		say("%v", err)
+		return 1
+	}
+	most, err := connections(1)
+	if err != nil {
+		say("%v", err)
+		return 1
+	}
+	f, err := newFront("127.0.0.1:0", most, say, backend)
+	if err != nil {
+		say("%v", err)
+		return 1
+	}
+	say("%s", f.listener.Addr())
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		cancel()
+	}()
+	client := newClient(&tls.Config{InsecureSkipVerify: true}) //nolint:gosec // a test's replica
+	if err := f.run(ctx, client); err != nil {
+		say("%v", err)
+		return 1
+	}
+	return 0
+}
+
+// More clients come than there are descriptors for: those that there is room for are served, the others once these have gone.
+func TestMoreClientsThanDescriptorsWaitForEachOther(t *testing.T) {
+	var ready atomic.Bool
+	ready.Store(true)
+	replica := startBackend(t, "a", &ready)
+	defer replica.Close()
+	address, said, end := startFront(t, replica.Listener.Addr().String())
+	client := replica.Client()
+	ask := func() error {
+		client.CloseIdleConnections()
+		resp, err := client.Get("https://" + address + "/")
+		if err != nil {
+			return err
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		return resp.Body.Close()
+	}
+	for deadline := time.Now().Add(30 * time.Second); ask() != nil; {
+		if time.Now().After(deadline) {
+			t.Fatal("the front never served")
+		}
+	}
+	var crowd []net.Conn
+	for range fewDescriptors + fewDescriptors/5 {
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		crowd = append(crowd, c)
+	}
+	if text := <-said; !strings.Contains(text, "64 connections") {
+		t.Errorf("it does not say what others wait for: %q", text)
+	}
+	late := make(chan error, 1)
+	go func() { late <- ask() }()
+	for _, c := range crowd {
+		_ = c.Close()
+	}
+	if err := <-late; err != nil {
+		t.Errorf("who waited is not served: %v", err)
+	}
+	client.CloseIdleConnections()
+	if err := end(); err != nil {
+		t.Errorf("the front ended with %v", err)
+	}
+}
+
+// startFront starts a front in a process of its own. said is what it says after its address; end ends it.
+func startFront(t *testing.T, backend string) (address string, said <-chan string, end func() error) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), frontTo+"="+backend)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := make(chan string, 100)
+	go func() {
+		defer close(lines)
+		for output := bufio.NewScanner(out); output.Scan(); {
+			lines <- output.Text()
+		}
+	}()
+	end = func() error {
+		_ = in.Close()
+		for range lines {
+		}
+		return cmd.Wait()
+	}
+	t.Cleanup(func() { _ = end() })
+	return <-lines, lines, end
+}
