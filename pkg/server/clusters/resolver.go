@@ -113,6 +113,10 @@ func (d *Directory) child(ctx context.Context, parent logicalcluster.Name, segme
 // IsSystem reports whether a cluster always exists and has no LogicalCluster.
 func IsSystem(name logicalcluster.Name) bool { return strings.HasPrefix(name.String(), "system:") }
 
+// IsPermanent reports whether a cluster belongs to the shard itself. It is never emptied, whatever is done to its
+// LogicalCluster: the shard's leader makes that one again.
+func IsPermanent(name logicalcluster.Name) bool { return name == Root || IsSystem(name) }
+
 // splitSegments splits a path into the name of a cluster and the names of workspaces. The name of a system cluster has
 // colons itself and no workspaces below.
 func splitSegments(path logicalcluster.Path) []string {
