@@ -186,17 +186,21 @@ func config(t testing.TB, root string) Config {
 type replica struct {
 	url    string
 	root   string
+	tokens inProcess
 	client *http.Client
 	cancel context.CancelFunc
 	ended  chan error
 }
 
-// startReplica starts a replica and waits until it is live.
-func startReplica(t testing.TB, cfg Config) *replica {
+// startReplica starts a replica, after changes of it, and waits until it is live.
+func startReplica(t testing.TB, cfg Config, changes ...func(*Server)) *replica {
 	t.Helper()
 	s, err := New(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, change := range changes {
+		change(s)
 	}
 	ca, err := os.ReadFile(filepath.Join(cfg.RootDirectory, pkiDirectory, pki.CACertFile))
 	if err != nil {
@@ -207,6 +211,7 @@ func startReplica(t testing.TB, cfg Config) *replica {
 	r := &replica{
 		url:    cfg.BaseURL,
 		root:   cfg.RootDirectory,
+		tokens: s.tokens,
 		client: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}},
 		ended:  make(chan error, 1),
 	}
@@ -252,6 +257,14 @@ func (r *replica) adminConfig(t testing.TB, cluster logicalcluster.Name) *rest.C
 	if !cluster.Empty() {
 		config.Host += clusters.RequestPath(cluster)
 	}
+	return config
+}
+
+// configOf has a bearer token and no other credentials, for a logical cluster.
+func (r *replica) configOf(t testing.TB, token string, cluster logicalcluster.Name) *rest.Config {
+	t.Helper()
+	config := rest.AnonymousClientConfig(r.adminConfig(t, cluster))
+	config.BearerToken = token
 	return config
 }
 

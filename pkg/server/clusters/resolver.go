@@ -70,12 +70,12 @@ func (d *Directory) first(ctx context.Context, segment string, mayRead func() er
 	if !IsValidName(name) { // too short, for example: a path may have it, a cluster not
 		return "", notFound(name.Path())
 	}
-	lc, err := d.logicalCluster(ctx, name, mayRead)
+	_, err := d.logicalCluster(ctx, name, mayRead)
 	switch {
-	case err == nil && (name != Root || lc.Status.Phase == corev1alpha1.LogicalClusterPhaseReady):
+	case err == nil:
 		return name, nil
-	case name == Root && (err == nil || apierrors.IsNotFound(err)):
-		return "", newUnavailable("the shard is being bootstrapped: try again in a moment; if this lasts, no replica leads")
+	case name == Root && apierrors.IsNotFound(err):
+		return "", errBootstrapping()
 	case apierrors.IsNotFound(err):
 		return "", notFound(name.Path())
 	}
@@ -135,6 +135,11 @@ func readError(path logicalcluster.Path, err error) error {
 		return err
 	}
 	return newUnavailable(fmt.Sprintf("cannot find logical cluster %q at the moment: %v", path, err))
+}
+
+// errBootstrapping is for root, until the shard's first leader has made it Ready.
+func errBootstrapping() error {
+	return newUnavailable("the shard is being bootstrapped: try again in a moment; if this lasts, no replica leads")
 }
 
 // newUnavailable is a 503 that tells clients to come back.
