@@ -215,7 +215,7 @@ func keys(t *testing.T, etcd *clientv3.Client) map[string]int64 {
 // dynamic returns a client of the leader's for the logical cluster in each context, with a fencing token unless it is zero.
 func (r *replica) dynamic(t *testing.T, token fence.Token) dynamic.Interface {
 	t.Helper()
-	config := r.configOf(t, r.tokens.leader, "")
+	config := r.configOf(t, r.server.tokens.leader, "")
 	config.Wrap(clusters.Transport)
 	config.Wrap(fence.Transport(fence.Of(token)))
 	client, err := dynamic.NewForConfig(config)

@@ -184,23 +184,23 @@ func config(t testing.TB, root string) Config {
 
 // replica is one that runs in this process.
 type replica struct {
+	server *Server
 	url    string
 	root   string
-	tokens inProcess
 	client *http.Client
 	cancel context.CancelFunc
 	ended  chan error
 }
 
-// startReplica starts a replica, after changes of it, and waits until it is live.
-func startReplica(t testing.TB, cfg Config, changes ...func(*Server)) *replica {
+// startReplica starts a replica and waits until it is live. prepare gets it before it runs.
+func startReplica(t testing.TB, cfg Config, prepare ...func(*Server)) *replica {
 	t.Helper()
 	s, err := New(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, change := range changes {
-		change(s)
+	for _, f := range prepare {
+		f(s)
 	}
 	ca, err := os.ReadFile(filepath.Join(cfg.RootDirectory, pkiDirectory, pki.CACertFile))
 	if err != nil {
@@ -209,9 +209,9 @@ func startReplica(t testing.TB, cfg Config, changes ...func(*Server)) *replica {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca)
 	r := &replica{
+		server: s,
 		url:    cfg.BaseURL,
 		root:   cfg.RootDirectory,
-		tokens: s.tokens,
 		client: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}},
 		ended:  make(chan error, 1),
 	}

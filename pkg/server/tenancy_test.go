@@ -163,6 +163,23 @@ func rewriting(name string) func(context.Context, dynamic.ResourceInterface) err
 	}
 }
 
+// restoring creates an object again as it was got, but for its name and some fields.
+func restoring(name string, without ...[]string) func(context.Context, dynamic.ResourceInterface) error {
+	return func(ctx context.Context, to dynamic.ResourceInterface) error {
+		obj, err := to.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		obj.SetName("")
+		obj.SetGenerateName("restored-")
+		for _, field := range without {
+			unstructured.RemoveNestedField(obj.Object, field...)
+		}
+		_, err = to.Create(ctx, obj, metav1.CreateOptions{})
+		return err
+	}
+}
+
 const aWorkspace = "apiVersion: tenancy.kcp.io/v1alpha1, kind: Workspace, metadata: {name: x}"
 
 // attempts are about the workspace w and its logical cluster. taken is the name of another one, which lives.
@@ -176,6 +193,7 @@ func attempts(taken string) []attempt {
 		{"bind a new one to `default`", "workspaces", creating(bound("cluster: default")), "spec.cluster"},
 		{"lead a new one elsewhere", "workspaces", creating(bound("URL: 'https://elsewhere'")), "spec.URL"},
 		{"apply a new one that is bound", "workspaces", patching(types.ApplyPatchType, "x", bound("cluster: "+taken)), "spec.cluster"},
+		{"restore", "workspaces", restoring("w", []string{"metadata", "resourceVersion"}), "spec.cluster"},
 		{"bind", "workspaces", merging("w", `{"spec":{"cluster":"`+taken+`"}}`), "cluster is immutable"},
 		{"lead elsewhere", "workspaces", merging("w", `{"spec":{"URL":"https://elsewhere"}}`), "URL is immutable"},
 		{"apply another URL", "workspaces", patching(types.ApplyPatchType, "w", strings.ReplaceAll(bound("URL: 'https://elsewhere'"), "name: x", "name: w")), "URL is immutable"},
@@ -189,6 +207,10 @@ func attempts(taken string) []attempt {
 		{"disown a cluster", "logicalclusters", merging("cluster", `{"spec":{"owner":null}}`), "owner is immutable"},
 
 		{"write a workspace as it stands", "workspaces", rewriting("w"), ""},
+		{
+			"restore as it is documented", "workspaces",
+			restoring("w", []string{"spec", "cluster"}, []string{"spec", "URL"}, []string{"status"}, []string{"metadata", "resourceVersion"}), "",
+		},
 		{"label", "workspaces", merging("w", `{"metadata":{"labels":{"region":"here"}}}`), ""},
 		{"apply a label", "workspaces", patching(types.ApplyPatchType, "w", strings.ReplaceAll("{"+aWorkspace+"}", "name: x", "name: w, labels: {a: b}")), ""},
 		{"hold", "workspaces", merging("w", `{"metadata":{"finalizers":["core.kcp.io/logicalcluster","example.com/mine"]}}`), ""},

@@ -182,7 +182,7 @@ type catalogued struct {
 	latest map[string]controllers.Reporter
 }
 
-func startCatalogued(t *testing.T, root, etcd string, changes ...func(*Server)) *catalogued {
+func startCatalogued(t *testing.T, root, etcd string, prepare ...func(*Server)) *catalogued {
 	t.Helper()
 	c := &catalogued{latest: map[string]controllers.Reporter{}}
 	c.late.held, c.term.writes.held = map[string]chan struct{}{}, map[string]chan struct{}{}
@@ -215,7 +215,7 @@ func startCatalogued(t *testing.T, root, etcd string, changes ...func(*Server)) 
 	if cfg.Registry, err = controllers.NewRegistry(all...); err != nil {
 		t.Fatal(err)
 	}
-	c.replica = startReplica(t, cfg, changes...)
+	c.replica = startReplica(t, cfg, prepare...)
 	t.Cleanup(func() {
 		c.late.letGo()
 		c.term.writes.letGo()
