@@ -99,7 +99,7 @@ func (d *Directory) child(ctx context.Context, parent logicalcluster.Name, segme
 	if ws.Spec.Cluster == "" {
 		return "", notFound(path)
 	}
-	// Whoever writes a Workspace writes its spec.cluster, but the cluster says whose it is.
+	// An older version let everybody write spec.cluster, but the cluster says whose it is.
 	name := logicalcluster.Name(ws.Spec.Cluster)
 	lc, err := d.logicalCluster(ctx, name, mayRead)
 	if apierrors.IsNotFound(err) || err == nil && (lc.Spec.Owner == nil || lc.Spec.Owner.UID != ws.UID) {
