@@ -92,8 +92,8 @@ func fromYAML(text string) map[string]any {
 	return out
 }
 
-// fencedShard is a shard with a Lease that somebody holds, and clients of the admin: one without a token, one with the
-// token of the term that the Lease shows, and some, by whose they are, with those of other terms.
+// fencedShard is a shard with a Lease that somebody holds, and clients of the leader, who may write everything: one without
+// a token, one with the token of the term that the Lease shows, and some, by whose they are, with those of other terms.
 type fencedShard struct {
 	discovery     discovery.DiscoveryInterface
 	etcd          *clientv3.Client
@@ -207,10 +207,10 @@ func keys(t *testing.T, etcd *clientv3.Client) map[string]int64 {
 	return out
 }
 
-// dynamic returns a client of the admin's for the logical cluster in each context, with a fencing token unless it is zero.
+// dynamic returns a client of the leader's for the logical cluster in each context, with a fencing token unless it is zero.
 func (r *replica) dynamic(t *testing.T, token fence.Token) dynamic.Interface {
 	t.Helper()
-	config := r.adminConfig(t, "")
+	config := r.configOf(t, r.server.tokens.leader, "")
 	config.Wrap(clusters.Transport)
 	config.Wrap(fence.Transport(fence.Of(token)))
 	client, err := dynamic.NewForConfig(config)

@@ -76,7 +76,10 @@ func (s *served) configure(config *genericapiserver.Config) { apis.Configure(con
 
 // admission returns what writes must pass.
 func (s *served) admission(informer *clusters.Informer[*corev1.Namespace]) admission.Interface {
-	return &apisadmission.NamespaceLifecycle{Namespaces: namespaces{informer, &s.live}}
+	return admission.NewChainHandler(
+		&apisadmission.NamespaceLifecycle{Namespaces: namespaces{informer, &s.live}},
+		&apisadmission.TenancyProtection{Leader: leaderUser},
+	)
 }
 
 func (s *served) install(server *genericapiserver.GenericAPIServer) (err error) {
@@ -101,9 +104,9 @@ func (n namespaces) Live(ctx context.Context, cluster logicalcluster.Name, name 
 	return n.live.reader.Namespace(inCluster(ctx, cluster), name)
 }
 
-// Leaving also holds of a cluster whose LogicalCluster has gone; system clusters never leave.
+// Leaving also holds of a cluster whose LogicalCluster has gone; permanent clusters never leave.
 func (n namespaces) Leaving(ctx context.Context, cluster logicalcluster.Name) (bool, error) {
-	if clusters.IsSystem(cluster) {
+	if clusters.IsPermanent(cluster) {
 		return false, nil
 	}
 	lc, err := n.live.LogicalCluster(ctx, cluster)

@@ -193,6 +193,7 @@ func config(t testing.TB, root string) Config {
 
 // replica is one that runs in this process.
 type replica struct {
+	server *Server
 	url    string
 	root   string
 	client *http.Client
@@ -200,12 +201,15 @@ type replica struct {
 	ended  chan error
 }
 
-// startReplica starts a replica and waits until it is live.
-func startReplica(t testing.TB, cfg Config) *replica {
+// startReplica starts a replica and waits until it is live. prepare gets it before it runs.
+func startReplica(t testing.TB, cfg Config, prepare ...func(*Server)) *replica {
 	t.Helper()
 	s, err := New(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, f := range prepare {
+		f(s)
 	}
 	ca, err := os.ReadFile(filepath.Join(cfg.RootDirectory, pkiDirectory, pki.CACertFile))
 	if err != nil {
@@ -214,6 +218,7 @@ func startReplica(t testing.TB, cfg Config) *replica {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca)
 	r := &replica{
+		server: s,
 		url:    cfg.BaseURL,
 		root:   cfg.RootDirectory,
 		client: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}},
@@ -261,6 +266,14 @@ func (r *replica) adminConfig(t testing.TB, cluster logicalcluster.Name) *rest.C
 	if !cluster.Empty() {
 		config.Host += clusters.RequestPath(cluster)
 	}
+	return config
+}
+
+// configOf has a bearer token and no other credentials, for a logical cluster.
+func (r *replica) configOf(t testing.TB, token string, cluster logicalcluster.Name) *rest.Config {
+	t.Helper()
+	config := rest.AnonymousClientConfig(r.adminConfig(t, cluster))
+	config.BearerToken = token
 	return config
 }
 

@@ -181,7 +181,7 @@ type catalogued struct {
 	latest map[string]controllers.Reporter
 }
 
-func startCatalogued(t *testing.T, root string, etcd storagebackend.TransportConfig) *catalogued {
+func startCatalogued(t *testing.T, root string, etcd storagebackend.TransportConfig, prepare ...func(*Server)) *catalogued {
 	t.Helper()
 	c := &catalogued{latest: map[string]controllers.Reporter{}}
 	c.late.held, c.term.writes.held = map[string]chan struct{}{}, map[string]chan struct{}{}
@@ -214,7 +214,7 @@ func startCatalogued(t *testing.T, root string, etcd storagebackend.TransportCon
 	if cfg.Registry, err = controllers.NewRegistry(all...); err != nil {
 		t.Fatal(err)
 	}
-	c.replica = startReplica(t, cfg)
+	c.replica = startReplica(t, cfg, prepare...)
 	t.Cleanup(func() {
 		c.late.letGo()
 		c.term.writes.letGo()

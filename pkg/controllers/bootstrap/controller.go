@@ -1,6 +1,6 @@
 // Package bootstrap establishes what a shard must hold before anything else can work: the logical cluster root and
-// the namespaces of root and system:admin. It creates what is missing and never changes what stands, in every term,
-// and again when somebody deletes it.
+// the namespaces of root and system:admin. It creates what is missing, in every term, and again when somebody deletes
+// it. It changes nothing that stands, but for the phase of root, which it makes Ready.
 package bootstrap
 
 import (

@@ -72,14 +72,12 @@ func newRoot() *corev1alpha1.LogicalCluster {
 	}}
 }
 
-// becomeUsable returns lc as it should be once the shard holds what it needs, or nil if it stands as it should. A
-// phase beyond Ready is somebody's decision and stays, as does a URL: replicas may have different ones.
+// becomeUsable returns lc as it should be once the shard holds what it needs, or nil if it stands as it should. Root is
+// Ready, whatever somebody wrote: it has no initializers and is never emptied, and without it the shard is of no use. A URL
+// stays: replicas may have different ones.
 func becomeUsable(lc *corev1alpha1.LogicalCluster, baseURL string) *corev1alpha1.LogicalCluster {
 	out := lc.DeepCopy()
-	switch out.Status.Phase {
-	case "", corev1alpha1.LogicalClusterPhaseScheduling, corev1alpha1.LogicalClusterPhaseInitializing:
-		out.Status.Phase = corev1alpha1.LogicalClusterPhaseReady
-	}
+	out.Status.Phase = corev1alpha1.LogicalClusterPhaseReady
 	if out.Status.URL == "" {
 		out.Status.URL = baseURL + clusters.RequestPath(clusters.Root)
 	}

@@ -13,19 +13,21 @@ import (
 	"github.com/regent-project/regent/pkg/controllers/controllertest"
 )
 
-func TestBootstrapNeverOverwritesWhatStands(t *testing.T) {
+func TestBootstrapMakesRootReadyAndOverwritesNothingElse(t *testing.T) {
 	for name, tc := range map[string]struct {
 		phase     corev1alpha1.LogicalClusterPhaseType
 		url       string
 		wantPhase corev1alpha1.LogicalClusterPhaseType // empty: no write
 		wantURL   string
 	}{
-		"new":              {"", "", "Ready", "https://shard/clusters/root"},
-		"defaulted":        {"Scheduling", "", "Ready", "https://shard/clusters/root"},
-		"half-way":         {"Initializing", "https://other/clusters/root", "Ready", "https://other/clusters/root"},
-		"ready":            {"Ready", "https://other/clusters/root", "", ""},
-		"taken out of use": {"Unavailable", "https://other/clusters/root", "", ""},
-		"URL lost":         {"Unavailable", "", "Unavailable", "https://shard/clusters/root"},
+		"new":                      {"", "", "Ready", "https://shard/clusters/root"},
+		"defaulted":                {"Scheduling", "", "Ready", "https://shard/clusters/root"},
+		"half-way":                 {"Initializing", "https://other/clusters/root", "Ready", "https://other/clusters/root"},
+		"ready":                    {"Ready", "https://other/clusters/root", "", ""},
+		"taken out of use":         {"Unavailable", "https://other/clusters/root", "Ready", "https://other/clusters/root"},
+		"said to be deleted":       {"Deleting", "https://other/clusters/root", "Ready", "https://other/clusters/root"},
+		"URL lost":                 {"Ready", "", "Ready", "https://shard/clusters/root"},
+		"taken out of use, no URL": {"Unavailable", "", "Ready", "https://shard/clusters/root"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := newRoot()
@@ -33,10 +35,10 @@ func TestBootstrapNeverOverwritesWhatStands(t *testing.T) {
 			root.Labels = map[string]string{"kept": "yes"}
 			root.Status.Phase, root.Status.URL = tc.phase, tc.url
 			out := becomeUsable(root, "https://shard")
+			if (out == nil) != (tc.wantPhase == "") {
+				t.Fatalf("wrote %+v, want phase %q", out, tc.wantPhase)
+			}
 			if out == nil {
-				if tc.wantPhase != "" {
-					t.Fatalf("nothing is written, want phase %s", tc.wantPhase)
-				}
 				return
 			}
 			if out.Status.Phase != tc.wantPhase || out.Status.URL != tc.wantURL {

@@ -189,6 +189,35 @@ func TestALogicalClusterDeletedDirectlyTakesItsWorkspaceAlong(t *testing.T) {
 	}
 }
 
+// The server lets nobody forge an owner. If somebody did, before it refused that, the victim is not to pay for it.
+func TestALogicalClusterTakesNoWorkspaceAlongThatNamesAnotherCluster(t *testing.T) {
+	s := startShard(t)
+	s.createWorkspace(t, clusters.Root, "victim")
+	s.lead(t)
+	victim := s.ready(t, clusters.Root, "victim")
+	forged := &corev1alpha1.LogicalCluster{
+		ObjectMeta: metav1.ObjectMeta{Name: corev1alpha1.LogicalClusterName},
+		Spec: corev1alpha1.LogicalClusterSpec{Owner: &corev1alpha1.LogicalClusterOwner{
+			APIVersion: "tenancy.kcp.io/v1alpha1", Resource: "workspaces", Cluster: "root", Name: victim.Name, UID: victim.UID,
+		}},
+	}
+	within := clusters.With(t.Context(), "forger")
+	if _, err := s.deps.Clients.LogicalClusters.Create(within, forged, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the forged cluster Ready", func() bool {
+		lc, err := s.deps.Clients.LogicalClusters.Get(within, corev1alpha1.LogicalClusterName, metav1.GetOptions{})
+		return err == nil && lc.Status.Phase == corev1alpha1.LogicalClusterPhaseReady
+	})
+	if err := s.deps.Clients.LogicalClusters.Delete(within, corev1alpha1.LogicalClusterName, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "nothing is left of the forged cluster", func() bool { return len(s.keys(t, "forger")) == 0 })
+	if ws := s.ready(t, clusters.Root, "victim"); ws.UID != victim.UID || ws.DeletionTimestamp != nil {
+		t.Errorf("the forger deleted the workspace of its victim: %+v", ws.ObjectMeta)
+	}
+}
+
 func TestRootComesBackWithItsContent(t *testing.T) {
 	s := startShard(t)
 	s.createWorkspace(t, clusters.Root, "a")
@@ -237,6 +266,42 @@ func TestANamespaceGoesWithItsContentAndSaysWhatItWaitsFor(t *testing.T) {
 	})
 	if keys := s.keys(t, "x7"); len(keys) > 0 {
 		t.Errorf("keys left in etcd:\n%s", strings.Join(keys, "\n"))
+	}
+}
+
+// Nobody empties root, so nobody else lets its namespaces go.
+func TestANamespaceOfRootGoesWhileAFinalizerHoldsTheDeletedRoot(t *testing.T) {
+	s := startShard(t)
+	s.lead(t)
+	root := clusters.With(t.Context(), clusters.Root)
+	var lc *corev1alpha1.LogicalCluster
+	eventually(t, "root has a finalizer of somebody's", func() (done bool) {
+		var err error
+		if lc, err = s.deps.Clients.LogicalClusters.Get(root, corev1alpha1.LogicalClusterName, metav1.GetOptions{}); err != nil {
+			return false
+		}
+		lc.Finalizers = []string{"example.org/held"}
+		lc, err = s.deps.Clients.LogicalClusters.Update(root, lc, metav1.UpdateOptions{})
+		return err == nil
+	})
+	s.fill(t, clusters.Root)() // with nothing held in it
+	if err := s.deps.Clients.LogicalClusters.Delete(root, corev1alpha1.LogicalClusterName, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the controllers know that root is deleted", func() bool {
+		cached, ok := s.deps.Informers.LogicalClusters.Get(clusters.Key{Cluster: clusters.Root, Name: corev1alpha1.LogicalClusterName})
+		return ok && cached.DeletionTimestamp != nil
+	})
+	namespaces := s.deps.Clients.Kube.CoreV1().Namespaces()
+	if err := namespaces.Delete(root, "mine", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the namespace gone", func() bool {
+		_, err := namespaces.Get(root, "mine", metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	})
+	if held, err := s.deps.Clients.LogicalClusters.Get(root, corev1alpha1.LogicalClusterName, metav1.GetOptions{}); err != nil || held.UID != lc.UID {
+		t.Errorf("root was not held: %+v, %v", held, err)
 	}
 }
 

@@ -25,14 +25,14 @@ import (
 // Before anything is deleted the server is asked whether it is still this cluster that is being deleted: what a late cache
 // shows may be gone, and another be living under its name. Once that is known nobody but this controller lets it go.
 func (c *controller) empty(ctx context.Context, cached *corev1alpha1.LogicalCluster) error {
-	if !slices.Contains(cached.Finalizers, contentFinalizer) {
+	if !slices.Contains(cached.Finalizers, clusters.ContentFinalizer) {
 		return nil
 	}
 	lc, err := c.live(ctx, cached)
-	if err != nil || lc == nil || !slices.Contains(lc.Finalizers, contentFinalizer) {
+	if err != nil || lc == nil || !slices.Contains(lc.Finalizers, clusters.ContentFinalizer) {
 		return err
 	}
-	if permanent(clusters.KeyOf(lc).Cluster) {
+	if clusters.IsPermanent(clusters.KeyOf(lc).Cluster) {
 		return c.release(ctx, lc)
 	}
 	if err := c.deleteOwner(ctx, lc); err != nil {
@@ -74,7 +74,8 @@ func (c *controller) empty(ctx context.Context, cached *corev1alpha1.LogicalClus
 	return c.release(ctx, lc)
 }
 
-// deleteOwner makes a cluster that was deleted directly take its Workspace along.
+// deleteOwner makes a cluster that was deleted directly take its Workspace along. That the LogicalCluster names it as the
+// owner is not enough: the Workspace must name this cluster, too.
 func (c *controller) deleteOwner(ctx context.Context, lc *corev1alpha1.LogicalCluster) error {
 	key, ok := ownerOf(lc)
 	if !ok {
@@ -87,7 +88,7 @@ func (c *controller) deleteOwner(ctx context.Context, lc *corev1alpha1.LogicalCl
 			return err
 		}
 	}
-	if ws.UID != lc.Spec.Owner.UID || ws.DeletionTimestamp != nil {
+	if ws.UID != lc.Spec.Owner.UID || ws.Spec.Cluster != clusters.KeyOf(lc).Cluster.String() || ws.DeletionTimestamp != nil {
 		return nil
 	}
 	err := c.clients.Workspaces.Delete(clusters.With(ctx, key.Cluster), key.Name, metav1.DeleteOptions{

@@ -17,32 +17,23 @@ import (
 	"github.com/regent-project/regent/pkg/server/clusters"
 )
 
-// contentFinalizer keeps a LogicalCluster until its content is gone.
-const contentFinalizer = "regent.dev/content"
-
 // usable are the namespaces that every cluster has for as long as it exists.
 var usable = []string{metav1.NamespaceDefault, metav1.NamespaceSystem}
 
-// permanent reports whether a cluster belongs to the shard itself: it is never emptied, whatever is done to its
-// LogicalCluster; package bootstrap establishes it again.
-func permanent(cluster logicalcluster.Name) bool {
-	return cluster == clusters.Root || strings.HasPrefix(cluster.String(), "system:")
-}
-
 // guarded returns lc with the finalizer, or nil if it needs none.
 func guarded(lc *corev1alpha1.LogicalCluster) *corev1alpha1.LogicalCluster {
-	if permanent(clusters.KeyOf(lc).Cluster) || slices.Contains(lc.Finalizers, contentFinalizer) {
+	if clusters.IsPermanent(clusters.KeyOf(lc).Cluster) || slices.Contains(lc.Finalizers, clusters.ContentFinalizer) {
 		return nil
 	}
 	out := lc.DeepCopy()
-	out.Finalizers = append(out.Finalizers, contentFinalizer)
+	out.Finalizers = append(out.Finalizers, clusters.ContentFinalizer)
 	return out
 }
 
 // released returns lc without the finalizer.
 func released(lc *corev1alpha1.LogicalCluster) *corev1alpha1.LogicalCluster {
 	out := lc.DeepCopy()
-	out.Finalizers = slices.DeleteFunc(out.Finalizers, func(f string) bool { return f == contentFinalizer })
+	out.Finalizers = slices.DeleteFunc(out.Finalizers, func(f string) bool { return f == clusters.ContentFinalizer })
 	return out
 }
 
@@ -51,7 +42,9 @@ func released(lc *corev1alpha1.LogicalCluster) *corev1alpha1.LogicalCluster {
 //	Scheduling --initializers copied, URL set--> Initializing --no initializer left, namespaces there--> Ready
 //	any --deleted--> Deleting (terminators copied)
 //
-// It never goes back, and Unavailable is somebody's decision and stays. provided says whether the namespaces are there.
+// It never goes back. A phase that none of this leads to, such as Unavailable, was written by somebody else before the
+// server refused that: it is taken for Initializing, or nobody but administrators could write in that cluster any more.
+// provided says whether the namespaces are there.
 func advanced(lc *corev1alpha1.LogicalCluster, baseURL string, provided bool) *corev1alpha1.LogicalCluster {
 	out := lc.DeepCopy()
 	switch {
@@ -67,8 +60,12 @@ func advanced(lc *corev1alpha1.LogicalCluster, baseURL string, provided bool) *c
 		if out.Status.URL == "" {
 			out.Status.URL = baseURL + clusters.RequestPath(clusters.KeyOf(lc).Cluster)
 		}
-	case lc.Status.Phase == corev1alpha1.LogicalClusterPhaseInitializing && len(lc.Status.Initializers) == 0 && provided:
+	case lc.Status.Phase == corev1alpha1.LogicalClusterPhaseReady:
+		return nil
+	case len(lc.Status.Initializers) == 0 && provided:
 		out.Status.Phase = corev1alpha1.LogicalClusterPhaseReady
+	case lc.Status.Phase != corev1alpha1.LogicalClusterPhaseInitializing:
+		out.Status.Phase = corev1alpha1.LogicalClusterPhaseInitializing
 	default:
 		return nil
 	}

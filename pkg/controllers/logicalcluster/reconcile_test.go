@@ -52,7 +52,10 @@ func TestPhasesOnlyGoForward(t *testing.T) {
 		"namespaces there":                {inCluster("x7", in("Initializing")), true, "Ready"},
 		"initializers left":               {inCluster("x7", in("Initializing"), statusInitializer), true, ""},
 		"ready":                           {inCluster("x7", in("Ready")), true, ""},
-		"unavailable":                     {inCluster("x7", in("Unavailable")), true, ""},
+		"unavailable":                     {inCluster("x7", in("Unavailable")), false, "Initializing"},
+		"unavailable, namespaces there":   {inCluster("x7", in("Unavailable")), true, "Ready"},
+		"unavailable, initializers left":  {inCluster("x7", in("Unavailable"), statusInitializer), true, "Initializing"},
+		"deleting, but not deleted":       {inCluster("x7", in("Deleting")), true, "Ready"},
 		"deleted when ready":              {inCluster("x7", in("Ready"), deleted), false, "Deleting"},
 		"deleted before it was ready":     {inCluster("x7", deleted), true, "Deleting"},
 		"deleting":                        {inCluster("x7", in("Deleting"), deleted), false, ""},
@@ -103,7 +106,7 @@ func TestTheShardsOwnClustersAreNeverEmptied(t *testing.T) {
 	}
 	lc := inCluster("x7", func(lc *corev1alpha1.LogicalCluster) { lc.Finalizers = []string{"a/b"} })
 	out := guarded(lc)
-	if d := cmp.Diff([]string{"a/b", contentFinalizer}, out.Finalizers); d != "" {
+	if d := cmp.Diff([]string{"a/b", clusters.ContentFinalizer}, out.Finalizers); d != "" {
 		t.Error(d)
 	}
 	if guarded(out) != nil {

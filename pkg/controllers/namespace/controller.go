@@ -72,15 +72,16 @@ func (c *controller) holding(obj *metav1.PartialObjectMetadata) []clusters.Key {
 	return []clusters.Key{key}
 }
 
-// reconcile deletes what is in a terminating namespace and, once live lists show nothing, finalizes it. Namespaces of a
-// logical cluster that is being deleted are that controller's: see package logicalcluster.
+// reconcile deletes what is in a terminating namespace and, once live lists show nothing, finalizes it. A logical cluster
+// that is being deleted is emptied by package logicalcluster, with its namespaces. A permanent one is not: its namespaces go
+// from here, even while somebody's finalizer holds its deleted LogicalCluster.
 func (c *controller) reconcile(ctx context.Context, key clusters.Key) error {
 	namespace, ok := c.namespaces.Get(key)
 	if !ok || !terminating(namespace) {
 		return nil
 	}
 	lc, ok := c.logicalClusters.Get(clusters.Key{Cluster: key.Cluster, Name: corev1alpha1.LogicalClusterName})
-	if ok && lc.DeletionTimestamp != nil {
+	if ok && lc.DeletionTimestamp != nil && !clusters.IsPermanent(key.Cluster) {
 		return nil
 	}
 	err := c.terminate(clusters.With(ctx, key.Cluster), namespace)

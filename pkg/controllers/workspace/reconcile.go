@@ -19,13 +19,6 @@ import (
 	"github.com/regent-project/regent/pkg/server/clusters"
 )
 
-const (
-	finalizer = corev1alpha1.LogicalClusterFinalizerName
-	// contentFinalizer keeps a LogicalCluster until its content is gone. It is there from the creation on, so that no
-	// LogicalCluster can go without it.
-	contentFinalizer = "regent.dev/content"
-)
-
 // step is the one thing to do next for a Workspace. Each step leaves a state from which the next is decided anew, by
 // this leader or by another:
 //
@@ -61,7 +54,7 @@ type world struct {
 // another object, or concludes from its absence, is confirmed by a look at the server first; create looks itself.
 func decide(w world) step {
 	ws := w.workspace
-	managed := slices.Contains(ws.Finalizers, finalizer)
+	managed := slices.Contains(ws.Finalizers, clusters.WorkspaceFinalizer)
 	switch {
 	case ws.DeletionTimestamp != nil && !managed:
 		return nothing
@@ -122,8 +115,8 @@ func begun(ws *tenancyv1alpha1.Workspace) bool {
 // stays: after a crash the next leader goes on with the same cluster name, so none leaks and none is doubled.
 func scheduled(w world, baseURL, clusterName string) *tenancyv1alpha1.Workspace {
 	out := w.workspace.DeepCopy()
-	if !slices.Contains(out.Finalizers, finalizer) {
-		out.Finalizers = append(out.Finalizers, finalizer)
+	if !slices.Contains(out.Finalizers, clusters.WorkspaceFinalizer) {
+		out.Finalizers = append(out.Finalizers, clusters.WorkspaceFinalizer)
 	}
 	if out.Spec.Cluster == "" {
 		out.Spec.Cluster = clusterName
@@ -137,7 +130,7 @@ func scheduled(w world, baseURL, clusterName string) *tenancyv1alpha1.Workspace 
 // released returns the Workspace without our finalizer.
 func released(ws *tenancyv1alpha1.Workspace) *tenancyv1alpha1.Workspace {
 	out := ws.DeepCopy()
-	out.Finalizers = slices.DeleteFunc(out.Finalizers, func(f string) bool { return f == finalizer })
+	out.Finalizers = slices.DeleteFunc(out.Finalizers, func(f string) bool { return f == clusters.WorkspaceFinalizer })
 	return out
 }
 
@@ -165,7 +158,8 @@ func newLogicalCluster(w world) *corev1alpha1.LogicalCluster {
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        corev1alpha1.LogicalClusterName,
 			Annotations: annotations,
-			Finalizers:  []string{contentFinalizer},
+			// From the creation on, so that no LogicalCluster can go without it.
+			Finalizers: []string{clusters.ContentFinalizer},
 		},
 		Spec: corev1alpha1.LogicalClusterSpec{Owner: &corev1alpha1.LogicalClusterOwner{
 			APIVersion: tenancyv1alpha1.SchemeGroupVersion.String(),

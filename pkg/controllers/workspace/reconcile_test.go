@@ -33,7 +33,7 @@ func fresh(edits ...func(*tenancyv1alpha1.Workspace)) *tenancyv1alpha1.Workspace
 }
 
 func bound(ws *tenancyv1alpha1.Workspace) {
-	ws.Finalizers = []string{finalizer}
+	ws.Finalizers = []string{clusters.WorkspaceFinalizer}
 	ws.Spec.Cluster, ws.Spec.URL = "x7", "https://shard/clusters/root:a"
 }
 
@@ -93,7 +93,7 @@ func TestEachStateHasOneNextStep(t *testing.T) {
 		"cache of the cluster behind":           {world{workspace: told(ours("Ready"), fresh(bound)), logicalCluster: ours("Initializing")}, confirm},
 		"cluster vanished from the cache":       {world{workspace: fresh(bound, in("Ready"))}, confirm},
 		"cluster vanished":                      {world{workspace: fresh(bound, in("Ready")), confirmed: true}, report},
-		"deleted before it was bound":           {world{workspace: fresh(deleted, func(ws *tenancyv1alpha1.Workspace) { ws.Finalizers = []string{finalizer} })}, release},
+		"deleted before it was bound":           {world{workspace: fresh(deleted, func(ws *tenancyv1alpha1.Workspace) { ws.Finalizers = []string{clusters.WorkspaceFinalizer} })}, release},
 		"deleted":                               {world{workspace: fresh(bound, deleted), logicalCluster: ours("Ready")}, remove},
 		"deleted, cluster going":                {world{workspace: fresh(bound, deleted), logicalCluster: going, confirmed: true}, report},
 		"deleted, cluster not in the cache":     {world{workspace: fresh(bound, deleted)}, confirm},
@@ -118,7 +118,7 @@ func TestACrashBetweenStepsNeitherLeaksNorDoublesACluster(t *testing.T) {
 	if !apiequality.Semantic.DeepEqual(w.workspace, again) {
 		t.Errorf("a second leader changed what the first had bound:\n%s", cmp.Diff(w.workspace, again))
 	}
-	if w.workspace.Spec.Cluster != "x7" || w.workspace.Spec.URL != "https://shard/clusters/root:a" || !slices.Contains(w.workspace.Finalizers, finalizer) {
+	if w.workspace.Spec.Cluster != "x7" || w.workspace.Spec.URL != "https://shard/clusters/root:a" || !slices.Contains(w.workspace.Finalizers, clusters.WorkspaceFinalizer) {
 		t.Errorf("cluster, URL and finalizer are not all in one write: %+v", w.workspace)
 	}
 	if w.workspace.ResourceVersion != "7" {
@@ -149,8 +149,8 @@ func TestALogicalClusterNamesItsOwnerAndCannotGoWithItsContent(t *testing.T) {
 	if lc.Name != "cluster" || lc.Annotations["kcp.io/path"] != "root:a" || lc.Annotations["internal.tenancy.kcp.io/type"] != "root:universal" {
 		t.Errorf("unexpected metadata: %+v", lc.ObjectMeta)
 	}
-	if !slices.Contains(lc.Finalizers, contentFinalizer) {
-		t.Errorf("no finalizer %s", contentFinalizer)
+	if !slices.Contains(lc.Finalizers, clusters.ContentFinalizer) {
+		t.Errorf("no finalizer %s", clusters.ContentFinalizer)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
@@ -171,6 +172,34 @@ func TestStatusIsASubresource(t *testing.T) {
 		t.Errorf("apply: %v, labels %v", err, got.GetLabels())
 	}
 	expect("c1", "spec", "cluster")
+}
+
+// The paths and URLs of all that is made in a cluster begin with its own.
+func TestALogicalClustersPathIsForEver(t *testing.T) {
+	s := startShard(t, startEtcd(t), nil)
+	client := s.dynamic(t, "aa").Resource(corev1alpha1.SchemeGroupVersion.WithResource("logicalclusters"))
+	lc := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "core.kcp.io/v1alpha1", "kind": "LogicalCluster", "metadata": map[string]any{"name": "cluster"},
+	}}
+	if _, err := client.Create(t.Context(), lc, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		patch   string
+		allowed bool
+	}{
+		{`{"metadata":{"annotations":{"kcp.io/path":"root:a"}}}`, true},
+		{`{"metadata":{"annotations":{"kcp.io/path":"root:b"}}}`, false},
+		{`{"metadata":{"annotations":{"kcp.io/path":null}}}`, false},
+		{`{"metadata":{"annotations":{"other":"b"}}}`, true},
+	} {
+		for _, subresource := range [][]string{nil, {"status"}} {
+			_, err := client.Patch(t.Context(), "cluster", types.MergePatchType, []byte(c.patch), metav1.PatchOptions{}, subresource...)
+			if c.allowed && err != nil || !c.allowed && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "kcp.io/path")) {
+				t.Errorf("%s of %q: %v, want allowed: %t", c.patch, subresource, err, c.allowed)
+			}
+		}
+	}
 }
 
 func TestEventsOfBothGroupsAreTheSame(t *testing.T) {

@@ -13,7 +13,8 @@ import (
 )
 
 // Gate admits writes according to the state of their logical cluster: until it is Ready only members of
-// system:masters may write, and once it is being deleted nobody may create.
+// system:masters may write, and once it is being deleted nobody may create, unless it is permanent. Who may create the
+// LogicalCluster itself, by which a cluster begins, is not its matter.
 //
 // Creations are judged by a read from storage, because the deletion counts what is left: an object created by a replica
 // whose cache is behind would survive its cluster. (The gate is an admission plugin, not a handler, since only there is
@@ -31,10 +32,11 @@ func (g *Gate) Validate(ctx context.Context, a admission.Attributes, _ admission
 	if !ok {
 		return admission.NewForbidden(a, ErrNoCluster)
 	}
-	if IsSystem(cluster) || a.GetResource().GroupResource() == corev1alpha1.Resource("logicalclusters") && privileged(a) {
+	creates := a.GetOperation() == admission.Create && a.GetSubresource() == ""
+	if IsSystem(cluster) || creates && a.GetResource().GroupResource() == corev1alpha1.Resource("logicalclusters") {
 		return nil
 	}
-	if a.GetOperation() == admission.Create && a.GetSubresource() == "" {
+	if creates {
 		return g.validateCreate(ctx, cluster, a)
 	}
 	if privileged(a) {
@@ -55,7 +57,7 @@ func (g *Gate) validateCreate(ctx context.Context, cluster logicalcluster.Name, 
 	if err != nil {
 		return readError(cluster.Path(), err)
 	}
-	if !lc.DeletionTimestamp.IsZero() {
+	if !lc.DeletionTimestamp.IsZero() && !IsPermanent(cluster) {
 		return admission.NewForbidden(a, fmt.Errorf("logical cluster %q is being deleted: nothing can be created in it", cluster))
 	}
 	return g.checkReady(lc, cluster, a)
@@ -64,6 +66,9 @@ func (g *Gate) validateCreate(ctx context.Context, cluster logicalcluster.Name, 
 func (g *Gate) checkReady(lc *corev1alpha1.LogicalCluster, cluster logicalcluster.Name, a admission.Attributes) error {
 	if lc.Status.Phase == corev1alpha1.LogicalClusterPhaseReady || privileged(a) {
 		return nil
+	}
+	if cluster == Root {
+		return errBootstrapping()
 	}
 	return admission.NewForbidden(a, fmt.Errorf("logical cluster %q is not Ready yet: its phase is %q", cluster, lc.Status.Phase))
 }

@@ -100,17 +100,54 @@ func TestAnUnknownClusterCostsOneRead(t *testing.T) {
 	}
 }
 
-func TestRootIsUnavailableUntilItIsReady(t *testing.T) {
-	for _, lc := range []*corev1alpha1.LogicalCluster{nil, logicalCluster(corev1alpha1.LogicalClusterPhaseInitializing)} {
-		s := &stored{clusters: map[logicalcluster.Name]*corev1alpha1.LogicalCluster{}}
-		if lc != nil {
-			s.clusters[Root] = lc
+func TestRootIsUnavailableUntilItIsThere(t *testing.T) {
+	_, err := newDirectory(&stored{}).Resolve(t.Context(), Root.Path(), anyone)
+	if seconds, ok := apierrors.SuggestsClientDelay(err); !apierrors.IsServiceUnavailable(err) || !ok || seconds < 1 {
+		t.Errorf("got %v, want unavailable with a delay", err)
+	}
+}
+
+// Whatever phase somebody wrote, root is there for all who read, and for masters, who have to mend it.
+func TestRootIsThereInAnyPhase(t *testing.T) {
+	for _, phase := range []corev1alpha1.LogicalClusterPhaseType{"", "Scheduling", "Initializing", "Ready", "Unavailable", "Deleting", "Odd"} {
+		d := newDirectory(&stored{clusters: map[logicalcluster.Name]*corev1alpha1.LogicalCluster{Root: logicalCluster(phase)}})
+		if name, err := d.Resolve(t.Context(), Root.Path(), anyone); name != Root || err != nil {
+			t.Errorf("phase %q: %q, %v", phase, name, err)
 		}
-		_, err := newDirectory(s).Resolve(t.Context(), Root.Path(), anyone)
-		if seconds, ok := apierrors.SuggestsClientDelay(err); !apierrors.IsServiceUnavailable(err) || !ok || seconds < 1 {
-			t.Errorf("got %v, want unavailable with a delay", err)
+		for _, operation := range []admission.Operation{admission.Create, admission.Update} {
+			if err := (&Gate{Directory: d}).Validate(With(t.Context(), Root), write(master, operation, configMaps), nil); err != nil {
+				t.Errorf("phase %q: a master's %s: %v", phase, operation, err)
+			}
+			err := (&Gate{Directory: d}).Validate(With(t.Context(), Root), write(other, operation, configMaps), nil)
+			if _, delay := apierrors.SuggestsClientDelay(err); phase == "Ready" && err != nil || phase != "Ready" && (!apierrors.IsServiceUnavailable(err) || !delay) {
+				t.Errorf("phase %q: somebody's %s: %v", phase, operation, err)
+			}
 		}
 	}
+}
+
+// Root is never emptied: nothing that is created in it could be missed.
+func TestADeletedRootAdmitsCreations(t *testing.T) {
+	lc := logicalCluster(corev1alpha1.LogicalClusterPhaseReady)
+	lc.DeletionTimestamp = new(metav1.Now())
+	d := newDirectory(&stored{clusters: map[logicalcluster.Name]*corev1alpha1.LogicalCluster{Root: lc}})
+	for _, who := range []user.Info{master, other} {
+		if err := (&Gate{Directory: d}).Validate(With(t.Context(), Root), write(who, admission.Create, configMaps), nil); err != nil {
+			t.Errorf("%s: %v", who.GetName(), err)
+		}
+	}
+}
+
+var (
+	master = &user.DefaultInfo{Name: "m", Groups: []string{user.SystemPrivilegedGroup}}
+	other  = &user.DefaultInfo{Name: "o", Groups: []string{user.AllAuthenticated}}
+
+	configMaps      = corev1.SchemeGroupVersion.WithResource("configmaps")
+	logicalClusters = corev1alpha1.SchemeGroupVersion.WithResource("logicalclusters")
+)
+
+func write(who user.Info, what admission.Operation, resource schema.GroupVersionResource) admission.Attributes {
+	return admission.NewAttributesRecord(nil, nil, schema.GroupVersionKind{}, "ns", "n", resource, "", what, nil, false, who)
 }
 
 func TestTheGateFollowsTheClustersState(t *testing.T) {
@@ -123,10 +160,6 @@ func TestTheGateFollowsTheClustersState(t *testing.T) {
 		"deleting": deleting,
 	}}
 	gate := &Gate{Directory: newDirectory(s)}
-	master := &user.DefaultInfo{Name: "m", Groups: []string{user.SystemPrivilegedGroup}}
-	other := &user.DefaultInfo{Name: "o", Groups: []string{user.AllAuthenticated}}
-	configMaps := corev1.SchemeGroupVersion.WithResource("configmaps")
-	logicalClusters := corev1alpha1.SchemeGroupVersion.WithResource("logicalclusters")
 	for _, c := range []struct {
 		cluster  logicalcluster.Name
 		who      user.Info
@@ -146,11 +179,11 @@ func TestTheGateFollowsTheClustersState(t *testing.T) {
 		{"deleting", other, admission.Delete, configMaps, true},
 		{"gone", master, admission.Create, configMaps, false},
 		{"gone", master, admission.Create, logicalClusters, true},
-		{"gone", other, admission.Create, logicalClusters, false},
+		{"gone", other, admission.Create, logicalClusters, true}, // is refused elsewhere, whoever it is
+		{"initial", other, admission.Update, logicalClusters, false},
 		{SystemAdmin, master, admission.Create, configMaps, true},
 	} {
-		a := admission.NewAttributesRecord(nil, nil, schema.GroupVersionKind{}, "ns", "n", c.resource, "", c.what, nil, false, c.who)
-		err := gate.Validate(With(t.Context(), c.cluster), a, nil)
+		err := gate.Validate(With(t.Context(), c.cluster), write(c.who, c.what, c.resource), nil)
 		if (err == nil) != c.want || err != nil && !apierrors.IsForbidden(err) {
 			t.Errorf("%s %s %s in %s: %v, want allowed: %t", c.who.GetName(), c.what, c.resource.Resource, c.cluster, err, c.want)
 		}

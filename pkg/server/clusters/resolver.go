@@ -70,12 +70,12 @@ func (d *Directory) first(ctx context.Context, segment string, mayRead func() er
 	if !IsValidName(name) { // too short, for example: a path may have it, a cluster not
 		return "", notFound(name.Path())
 	}
-	lc, err := d.logicalCluster(ctx, name, mayRead)
+	_, err := d.logicalCluster(ctx, name, mayRead)
 	switch {
-	case err == nil && (name != Root || lc.Status.Phase == corev1alpha1.LogicalClusterPhaseReady):
+	case err == nil:
 		return name, nil
-	case name == Root && (err == nil || apierrors.IsNotFound(err)):
-		return "", newUnavailable("the shard is being bootstrapped: try again in a moment; if this lasts, no replica leads")
+	case name == Root && apierrors.IsNotFound(err):
+		return "", errBootstrapping()
 	case apierrors.IsNotFound(err):
 		return "", notFound(name.Path())
 	}
@@ -99,7 +99,7 @@ func (d *Directory) child(ctx context.Context, parent logicalcluster.Name, segme
 	if ws.Spec.Cluster == "" {
 		return "", notFound(path)
 	}
-	// Whoever writes a Workspace writes its spec.cluster, but the cluster says whose it is.
+	// An older version let everybody write spec.cluster, but the cluster says whose it is.
 	name := logicalcluster.Name(ws.Spec.Cluster)
 	lc, err := d.logicalCluster(ctx, name, mayRead)
 	if apierrors.IsNotFound(err) || err == nil && (lc.Spec.Owner == nil || lc.Spec.Owner.UID != ws.UID) {
@@ -112,6 +112,10 @@ func (d *Directory) child(ctx context.Context, parent logicalcluster.Name, segme
 
 // IsSystem reports whether a cluster always exists and has no LogicalCluster.
 func IsSystem(name logicalcluster.Name) bool { return strings.HasPrefix(name.String(), "system:") }
+
+// IsPermanent reports whether a cluster belongs to the shard itself. It is never emptied, whatever is done to its
+// LogicalCluster: the shard's leader makes that one again.
+func IsPermanent(name logicalcluster.Name) bool { return name == Root || IsSystem(name) }
 
 // splitSegments splits a path into the name of a cluster and the names of workspaces. The name of a system cluster has
 // colons itself and no workspaces below.
@@ -131,6 +135,11 @@ func readError(path logicalcluster.Path, err error) error {
 		return err
 	}
 	return newUnavailable(fmt.Sprintf("cannot find logical cluster %q at the moment: %v", path, err))
+}
+
+// errBootstrapping is for root, until the shard's first leader has made it Ready.
+func errBootstrapping() error {
+	return newUnavailable("the shard is being bootstrapped: try again in a moment; if this lasts, no replica leads")
 }
 
 // newUnavailable is a 503 that tells clients to come back.

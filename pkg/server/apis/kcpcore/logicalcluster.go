@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 
+	"github.com/kcp-dev/sdk/apis/core"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -70,14 +71,8 @@ var logicalClusters = resource.Definition[logicalCluster]{
 			l.Generation = old.Generation + 1
 		}
 	},
-	Validate: validateLogicalCluster,
-	ValidateUpdate: func(l, old logicalCluster) field.ErrorList {
-		// The owner decides whether the cluster may live, and which paths lead to it.
-		if !equality.Semantic.DeepEqual(l.Spec.Owner, old.Spec.Owner) {
-			return field.ErrorList{field.Forbidden(field.NewPath("spec", "owner"), "owner is immutable")}
-		}
-		return nil
-	},
+	Validate:       validateLogicalCluster,
+	ValidateUpdate: validateLogicalClusterUpdate,
 	Columns: []resource.Column[logicalCluster]{
 		resource.Name[logicalCluster](),
 		{Name: "Phase", Description: "The current phase (e.g. Scheduling, Initializing, Ready, Deleting)", Cell: func(l logicalCluster) any { return string(l.Status.Phase) }},
@@ -100,6 +95,19 @@ func validateLogicalCluster(l logicalCluster) field.ErrorList {
 	errs = append(errs, ValidateConditions(l.Status.Conditions, status.Child("conditions"))...)
 	errs = append(errs, ValidateNames(l.Status.Initializers, status.Child("initializers"))...)
 	return append(errs, ValidateNames(l.Status.Terminators, status.Child("terminators"))...)
+}
+
+// validateLogicalClusterUpdate keeps what decides whether the cluster may live, and which paths lead to it and to those
+// below it.
+func validateLogicalClusterUpdate(l, old logicalCluster) field.ErrorList {
+	var errs field.ErrorList
+	if !equality.Semantic.DeepEqual(l.Spec.Owner, old.Spec.Owner) {
+		errs = append(errs, field.Forbidden(field.NewPath("spec", "owner"), "owner is immutable"))
+	}
+	if path := old.Annotations[core.LogicalClusterPathAnnotationKey]; path != "" && l.Annotations[core.LogicalClusterPathAnnotationKey] != path {
+		errs = append(errs, field.Forbidden(field.NewPath("metadata", "annotations").Key(core.LogicalClusterPathAnnotationKey), "the path is immutable"))
+	}
+	return errs
 }
 
 func validateOwner(o *corev1alpha1.LogicalClusterOwner, path *field.Path) field.ErrorList {

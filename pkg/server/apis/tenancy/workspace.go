@@ -153,7 +153,7 @@ func validateType(t *tenancyv1alpha1.WorkspaceTypeReference, path *field.Path) f
 	return errs
 }
 
-// validateWorkspaceUpdate keeps what a workspace is bound to: its logical cluster, type and mount are for ever.
+// validateWorkspaceUpdate keeps what a workspace is bound to: its logical cluster, URL, type and mount are for ever.
 func validateWorkspaceUpdate(w, old workspace) field.ErrorList {
 	var errs field.ErrorList
 	spec := field.NewPath("spec")
@@ -163,8 +163,11 @@ func validateWorkspaceUpdate(w, old workspace) field.ErrorList {
 	case old.Spec.Cluster != "" && w.Spec.Cluster != old.Spec.Cluster:
 		errs = append(errs, field.Invalid(spec.Child("cluster"), w.Spec.Cluster, "cluster is immutable"))
 	}
-	if old.Spec.URL != "" && w.Spec.URL == "" {
+	switch {
+	case old.Spec.URL != "" && w.Spec.URL == "":
 		errs = append(errs, field.Invalid(spec, "", "URL cannot be unset"))
+	case old.Spec.URL != "" && w.Spec.URL != old.Spec.URL:
+		errs = append(errs, field.Invalid(spec.Child("URL"), w.Spec.URL, "URL is immutable"))
 	}
 	if before, now := old.Spec.Type, w.Spec.Type; before != nil && now != nil {
 		if before.Name != now.Name {

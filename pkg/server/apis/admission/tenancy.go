@@ -1,0 +1,125 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/kcp-dev/sdk/apis/core"
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
+	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/regent-project/regent/pkg/server/clusters"
+)
+
+// TenancyProtection lets nobody but the shard's leader write what everybody relies on in Workspaces and LogicalClusters:
+// which cluster a workspace has, at which path and URL, who owns a cluster, and how far it has come. Whoever could write
+// that in one cluster could take over, or delete, what is in another one. Members of system:masters are refused, too.
+//
+// Only what a write changes is judged, in any subresource: an object that is applied or replaced as it stands passes.
+type TenancyProtection struct {
+	// Leader is the name of the user that a term's controllers are.
+	Leader string
+}
+
+// Handles implements admission.Interface.
+func (p *TenancyProtection) Handles(op admission.Operation) bool {
+	return op == admission.Create || op == admission.Update
+}
+
+// Validate implements admission.ValidationInterface.
+func (p *TenancyProtection) Validate(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if a.GetUserInfo() != nil && a.GetUserInfo().GetName() == p.Leader {
+		return nil
+	}
+	switch a.GetResource().GroupResource() {
+	case tenancyv1alpha1.Resource("workspaces"):
+		created := &tenancyv1alpha1.Workspace{Status: tenancyv1alpha1.WorkspaceStatus{Phase: corev1alpha1.LogicalClusterPhaseScheduling}}
+		return validate(a, created, ofWorkspaces, clusters.WorkspaceFinalizer)
+	case corev1alpha1.Resource("logicalclusters"):
+		if a.GetOperation() == admission.Create {
+			return admission.NewForbidden(a, errors.New("only the shard's controllers create LogicalClusters: create a Workspace, and they create one for it"))
+		}
+		return validate(a, nil, ofLogicalClusters, clusters.ContentFinalizer)
+	}
+	return nil
+}
+
+// protected is a part of an object that only the leader writes; mastersToo: members of system:masters as well.
+type protected[T metav1.Object] struct {
+	path       *field.Path
+	value      func(T) string
+	mastersToo bool
+}
+
+var ofWorkspaces = []protected[*tenancyv1alpha1.Workspace]{
+	{path: field.NewPath("spec", "cluster"), value: func(w *tenancyv1alpha1.Workspace) string { return w.Spec.Cluster }},
+	{path: field.NewPath("spec", "URL"), value: func(w *tenancyv1alpha1.Workspace) string { return w.Spec.URL }},
+	{path: field.NewPath("status", "phase"), value: func(w *tenancyv1alpha1.Workspace) string { return string(w.Status.Phase) }},
+	// Who it says is the owner of a workspace is told to its cluster.
+	annotation[*tenancyv1alpha1.Workspace](tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey, true),
+}
+
+// A LogicalCluster's owner is not among them: nobody changes it (see package kcpcore).
+var ofLogicalClusters = []protected[*corev1alpha1.LogicalCluster]{
+	{path: field.NewPath("status", "phase"), value: func(l *corev1alpha1.LogicalCluster) string { return string(l.Status.Phase) }},
+	{path: field.NewPath("status", "URL"), value: func(l *corev1alpha1.LogicalCluster) string { return l.Status.URL }},
+	// The paths and URLs of all workspaces inside begin with it.
+	annotation[*corev1alpha1.LogicalCluster](core.LogicalClusterPathAnnotationKey, false),
+	annotation[*corev1alpha1.LogicalCluster](tenancyv1alpha1.LogicalClusterTypeAnnotationKey, false),
+	annotation[*corev1alpha1.LogicalCluster](tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey, false),
+}
+
+func annotation[T metav1.Object](key string, mastersToo bool) protected[T] {
+	return protected[T]{
+		path:       field.NewPath("metadata", "annotations").Key(key),
+		value:      func(obj T) string { return obj.GetAnnotations()[key] },
+		mastersToo: mastersToo,
+	}
+}
+
+// validate compares an object with what it was, or with created, which is how one begins that has nothing set.
+func validate[T metav1.Object](a admission.Attributes, created T, parts []protected[T], finalizer string) error {
+	obj, ok := a.GetObject().(T)
+	old, was := created, true
+	if a.GetOperation() == admission.Update {
+		old, was = a.GetOldObject().(T)
+	}
+	if !ok || !was {
+		return apierrors.NewInternalError(fmt.Errorf("cannot compare a %T with a %T", a.GetObject(), a.GetOldObject()))
+	}
+	var errs field.ErrorList
+	for _, p := range parts {
+		if p.value(obj) != p.value(old) && !(p.mastersToo && isMaster(a.GetUserInfo())) {
+			errs = append(errs, p.refusal())
+		}
+	}
+	if slices.Contains(old.GetFinalizers(), finalizer) && !slices.Contains(obj.GetFinalizers(), finalizer) {
+		errs = append(errs, field.Forbidden(field.NewPath("metadata", "finalizers"), fmt.Sprintf(
+			"only the shard's controllers remove %s: they do so when the object is deleted and its logical cluster is empty; until then status.conditions tells what they wait for", finalizer)))
+	}
+	if len(errs) > 0 {
+		return admission.NewForbidden(a, errs.ToAggregate())
+	}
+	return nil
+}
+
+func (p protected[T]) refusal() *field.Error {
+	who := "only the shard's controllers write it"
+	if p.mastersToo {
+		who = "only members of " + user.SystemPrivilegedGroup + " write it"
+	}
+	return field.Forbidden(p.path, who+": leave it out of a new object, and as it is in one that exists")
+}
+
+func isMaster(who user.Info) bool {
+	return who != nil && slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup)
+}
+
+var _ admission.ValidationInterface = (*TenancyProtection)(nil)
