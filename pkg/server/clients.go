@@ -59,6 +59,7 @@ func newLoopbackAt(host *rest.Config, token, at string, wrap func(http.RoundTrip
 		return nil, fmt.Errorf("cannot make a TLS configuration for the loopback: %w", err)
 	}
 	way := &door{next: &http.Transport{
+		DialContext:         host.Dial,
 		TLSClientConfig:     tlsConfig,
 		TLSHandshakeTimeout: 10 * time.Second,
 		ForceAttemptHTTP2:   true,

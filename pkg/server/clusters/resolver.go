@@ -13,6 +13,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// Resolver finds the logical cluster that a path leads to.
+type Resolver interface {
+	// Resolve returns the name of the logical cluster at path, which is valid and not the wildcard. An error of
+	// k8s.io/apimachinery/pkg/api/errors (NotFound, ServiceUnavailable) is passed on to the client as it is. Before it
+	// reads from storage it asks mayRead, and returns its error if there is one.
+	Resolve(ctx context.Context, path logicalcluster.Path, mayRead func() error) (logicalcluster.Name, error)
+}
+
 // retryAfterSeconds is what clients are told to wait for a shard that is about to be bootstrapped.
 const retryAfterSeconds = 1
 
@@ -72,7 +80,7 @@ func (d *Directory) first(ctx context.Context, segment string, mayRead func() er
 	}
 	lc, err := d.logicalCluster(ctx, name, mayRead)
 	switch {
-	case err == nil && (name != Root || lc.Status.Phase == corev1alpha1.LogicalClusterPhaseReady):
+	case err == nil && (name != Root || wasReady(lc)):
 		return name, nil
 	case name == Root && (err == nil || apierrors.IsNotFound(err)):
 		return "", newUnavailable("the shard is being bootstrapped: try again in a moment; if this lasts, no replica leads")
@@ -80,6 +88,16 @@ func (d *Directory) first(ctx context.Context, segment string, mayRead func() er
 		return "", notFound(name.Path())
 	}
 	return "", readError(name.Path(), err)
+}
+
+// wasReady reports whether a cluster has been bootstrapped. What has become of it since is for the gate to judge, object by
+// object: a root that nobody got into could not be mended.
+func wasReady(lc *corev1alpha1.LogicalCluster) bool {
+	switch lc.Status.Phase {
+	case "", corev1alpha1.LogicalClusterPhaseScheduling, corev1alpha1.LogicalClusterPhaseInitializing:
+		return false
+	}
+	return true
 }
 
 // child returns the cluster of the workspace with the given name in parent.
@@ -127,7 +145,7 @@ func notFound(path logicalcluster.Path) error {
 }
 
 func readError(path logicalcluster.Path, err error) error {
-	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) || errors.Is(err, errMayNotRead) {
 		return err
 	}
 	return newUnavailable(fmt.Sprintf("cannot find logical cluster %q at the moment: %v", path, err))
