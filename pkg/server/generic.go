@@ -152,7 +152,7 @@ const supervisorTimeout = 2 * time.Second
 
 // supervisorCheck fails only if the supervisor of this process's term itself hangs, which a restart alone can mend. Who
 // leads, and how the controllers fare, are no matter of health: the replica serves.
-func supervisorCheck(probe *supervisor.Probe) healthz.HealthChecker {
+func supervisorCheck(probe interface{ Ping(context.Context) error }) healthz.HealthChecker {
 	return healthz.NamedCheck("supervisor", func(req *http.Request) error {
 		// Not the caller's context: that a caller hangs up says nothing about the supervisor.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(req.Context()), supervisorTimeout)

@@ -176,12 +176,15 @@ type replica struct {
 	ended  chan error
 }
 
-// startReplica starts a replica and waits until it is live.
-func startReplica(t testing.TB, cfg Config) *replica {
+// startReplica starts a replica and waits until it is live. prepare gets it before it runs.
+func startReplica(t testing.TB, cfg Config, prepare ...func(*Server)) *replica {
 	t.Helper()
 	s, err := New(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, f := range prepare {
+		f(s)
 	}
 	ca, err := os.ReadFile(filepath.Join(cfg.RootDirectory, pkiDirectory, pki.CACertFile))
 	if err != nil {

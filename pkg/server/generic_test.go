@@ -1,0 +1,94 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+type pingFunc func(context.Context) error
+
+func (f pingFunc) Ping(ctx context.Context) error { return f(ctx) }
+
+func TestACallerThatHangsUpSaysNothingAboutTheSupervisor(t *testing.T) {
+	check := supervisorCheck(pingFunc(func(ctx context.Context) error {
+		select {
+		case <-ctx.Done():
+			return errors.New("it does not answer")
+		case <-time.After(10 * time.Millisecond):
+			return nil
+		}
+	}))
+	ctx, hangUp := context.WithCancel(t.Context())
+	hangUp()
+	if err := check.Check(httptest.NewRequest(http.MethodGet, "/readyz", nil).WithContext(ctx)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDeletingTheMetricsRemovesNone(t *testing.T) {
+	cfg := config(t, t.TempDir())
+	cfg.Profiling = true
+	r := startReplica(t, cfg)
+	defer func() { _ = r.stop(t) }()
+	r.ask(t, http.MethodDelete, "/metrics", r.server.tokens.replica)
+	got := r.ask(t, http.MethodGet, "/metrics", r.server.tokens.replica)
+	for _, name := range []string{`regent_api_connections_refused_total{limit="total"}`, "kubernetes_build_info"} {
+		if !strings.Contains(got.body, "\n"+name) {
+			t.Errorf("%s has gone", name)
+		}
+	}
+	if got := r.ask(t, http.MethodGet, "/debug/pprof/goroutine", r.server.tokens.replica); got.status != http.StatusOK {
+		t.Errorf("profiles: %d", got.status)
+	}
+	if got := r.ask(t, http.MethodGet, "/debug/pprof/goroutine", ""); got.status != http.StatusUnauthorized {
+		t.Errorf("profiles, to nobody: %d, want 401", got.status)
+	}
+}
+
+func TestASelectionByNameOverAllClustersFindsTheNameInEach(t *testing.T) {
+	r, _ := startAudited(t)
+	defer func() { _ = r.stop(t) }()
+	for _, name := range []string{"one", "two"} {
+		r.createCluster(t, name)
+	}
+	for name, want := range map[string]int{"cluster": 2, "other": 0} {
+		got := r.ask(t, http.MethodGet, "/clusters/*/apis/core.kcp.io/v1alpha1/logicalclusters?fieldSelector=metadata.name="+name, "t-root")
+		var list unstructured.UnstructuredList
+		if err := json.Unmarshal([]byte(got.body), &list); err != nil || got.status != http.StatusOK || len(list.Items) != want {
+			t.Errorf("%s: %d, %d items, %v; want %d items", name, got.status, len(list.Items), err, want)
+		}
+	}
+}
+
+// A replica that is to stop serves on, not ready, for the delay; its term does not wait.
+func TestAReplicaServesOnForTheShutdownDelay(t *testing.T) {
+	const delay = 2 * time.Second
+	cfg := config(t, t.TempDir())
+	cfg.ShutdownDelay = delay
+	r := startReplica(t, cfg)
+	began := time.Now()
+	r.cancel()
+	for r.get(t, "/readyz") == http.StatusOK {
+		if time.Since(began) > delay {
+			t.Fatal("still ready")
+		}
+	}
+	served := 0
+	for time.Since(began) < delay/2 {
+		if got := r.ask(t, http.MethodGet, "/clusters/system:admin/api/v1/namespaces", r.server.tokens.replica); got.status != http.StatusOK {
+			t.Fatalf("%d after %v", got.status, time.Since(began))
+		}
+		served++
+	}
+	if err := r.stop(t); err != nil || served == 0 || time.Since(began) < delay {
+		t.Errorf("stopped after %v, %d requests: %v", time.Since(began), served, err)
+	}
+}
