@@ -29,7 +29,8 @@ type Limits struct {
 	// RequestTimeout is how long a request may take that is no watch, its body included; 0 stands for 60 s.
 	RequestTimeout time.Duration
 	// RequestsInFlight and MutatingRequestsInFlight are how many requests that read, and that change something, are
-	// handled at once; more are answered with 429. Members of system:masters and watches are not counted. 0: no limit.
+	// handled at once; more are answered with 429. Members of system:masters are never refused, watches are not counted.
+	// 0: no limit.
 	RequestsInFlight, MutatingRequestsInFlight int
 	// Connections are how many may be open; further ones are closed. 0: no limit, beside three quarters of the file
 	// descriptors that the process may open, which always limit it. ConnectionsPerClient is the same for one IP address

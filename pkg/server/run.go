@@ -333,7 +333,7 @@ func (r *run) askAll(electionTime time.Duration) {
 		log.Error(nil, "The term has not ended in time, closing the listener without it", "timeout", electionTime)
 	}
 	// Until the listener closes, requests are answered from informers that are kept up to date.
-	time.Sleep(r.cfg.ShutdownDelay - time.Since(began))
+	<-time.After(r.cfg.ShutdownDelay - time.Since(began))
 	r.stopProcess()
 	if !r.process.JoinFor(processAllowance) {
 		log.Error(nil, "Closing the listener although parts are still running", "parts", r.process.Running())

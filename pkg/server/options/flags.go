@@ -25,7 +25,7 @@ func (o *Options) Flags() (flags cliflag.NamedFlagSets) {
 	generic.DurationVar(&o.ShutdownDelay, "shutdown-delay-duration", o.ShutdownDelay, "How long to go on serving when asked to stop. /readyz fails at once, and the term ends at once; load balancers get this long to notice.")
 	limits := flags.FlagSet("limits")
 	limits.DurationVar(&o.Limits.RequestTimeout, "request-timeout", o.Limits.RequestTimeout, "How long a request may take that is no watch, and how long its body may take to arrive.")
-	limits.IntVar(&o.Limits.RequestsInFlight, "max-requests-inflight", o.Limits.RequestsInFlight, "How many requests that read are handled at once; more are answered with 429. Members of system:masters and watches are not counted. 0: no limit.")
+	limits.IntVar(&o.Limits.RequestsInFlight, "max-requests-inflight", o.Limits.RequestsInFlight, "How many requests that read are handled at once; more are answered with 429. Members of system:masters are never refused, watches are not counted. 0: no limit.")
 	limits.IntVar(&o.Limits.MutatingRequestsInFlight, "max-mutating-requests-inflight", o.Limits.MutatingRequestsInFlight, "The same for requests that change something.")
 	limits.IntVar(&o.Limits.Connections, "max-connections", o.Limits.Connections, "How many connections clients may have open to this replica; further ones are closed at once. 0: no limit. Never more than three quarters of the file descriptors that the process may open.")
 	limits.IntVar(&o.Limits.ConnectionsPerClient, "max-connections-per-client", o.Limits.ConnectionsPerClient, "The same for one IP address (IPv6: one /64 network). 0: half of --max-connections. Give the same as there if all clients come through one load balancer that does not pass on their addresses.")
