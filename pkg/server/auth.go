@@ -30,8 +30,7 @@ import (
 // name: controllers, audit and the fence believe them.
 const reservedPrefix = "system:regent:"
 
-// The in-process users. Both are in system:masters: only that group is exempt from the limit on requests in flight, and
-// a busy shard must not refuse renewals. Their names tell whose writes are fenced.
+// The in-process users. Both are in system:masters. Their names tell whose writes are fenced.
 const (
 	// leaderUser is who a term's controllers are.
 	leaderUser = reservedPrefix + "leader"
@@ -69,13 +68,15 @@ func (p inProcess) made(req *http.Request) bool {
 
 type ownKey struct{}
 
-// mark returns a handler that notes which requests this process made, for isOwn: authentication takes the token off.
-func (p inProcess) mark(next http.Handler) http.Handler {
+// split returns a handler that sends requests that this process made to own, and notes it for isOwn: authentication takes the
+// token off. All others go to others.
+func (p inProcess) split(own, others http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if p.made(req) {
-			req = req.WithContext(context.WithValue(req.Context(), ownKey{}, true))
+			own.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), ownKey{}, true)))
+			return
 		}
-		next.ServeHTTP(w, req)
+		others.ServeHTTP(w, req)
 	})
 }
 

@@ -13,7 +13,7 @@ import (
 // them has something to say only about requests that have come as far.
 //
 //	body         a deadline for what clients send
-//	own          marks requests that this process makes itself
+//	split        requests that this process makes itself go through a chain of their own, without limits
 //	Parse        takes the logical cluster off the URL; answers nobody
 //	upstream     401 without credentials, audit, impersonation, 429 beyond the limits on requests in flight
 //	Authorizer   looks the cluster up; 403 without rights, whether the cluster exists or not
@@ -26,10 +26,15 @@ func (r *run) handlerChain(directory clusters.Resolver, tokens *tokenFilter) fun
 		filter := &clusters.Filter{
 			Resolver: directory, InProcess: isOwn, RequestInfo: c.RequestInfoResolver, Serializer: c.Serializer,
 		}
-		upstream := *c // shallow: only the chain gets the authorizer that looks clusters up
-		upstream.Authorization.Authorizer = filter.Authorizer(&reservedNames{c.Authorization.Authorizer})
+		users := *c // shallow, as upstream copies it: only the chain gets the authorizer that looks clusters up
+		users.Authorization.Authorizer = filter.Authorizer(&reservedNames{c.Authorization.Authorizer})
+		own := users
+		own.MaxRequestsInFlight, own.MaxMutatingRequestsInFlight, own.GoawayChance = 0, 0, 0
 		inner := filter.Admit(newWatchStarts(c.RequestTimeout, c.Serializer).wrap(tokens.wrap(apis)))
-		outer := r.tokens.mark(filter.Parse(genericapiserver.DefaultBuildHandlerChain(inner, &upstream)))
+		outer := r.tokens.split(
+			filter.Parse(genericapiserver.DefaultBuildHandlerChain(inner, &own)),
+			filter.Parse(genericapiserver.DefaultBuildHandlerChain(inner, &users)),
+		)
 		return withBodyDeadline(c.RequestTimeout, outer)
 	}
 }

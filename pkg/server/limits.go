@@ -39,13 +39,17 @@ func withBodyDeadline(timeout time.Duration, next http.Handler) http.Handler {
 		if err := controller.SetReadDeadline(time.Now().Add(timeout)); err != nil {
 			klog.FromContext(req.Context()).Error(err, "A request's body may take as long as its sender likes: report this, it is a fault of the server")
 		}
+		if req.ProtoMajor > 1 { // the deadline is of this request's stream only
+			next.ServeHTTP(w, req)
+			return
+		}
 		req.Body = &deadlineBody{ReadCloser: req.Body, lift: sync.OnceFunc(func() { _ = controller.SetReadDeadline(time.Time{}) })}
 		next.ServeHTTP(w, req)
 	})
 }
 
-// deadlineBody lifts the deadline when all has been read. With HTTP/1 it would end the whole connection, and with it a
-// request that has long begun to answer.
+// deadlineBody lifts the deadline of HTTP/1 when all has been read: it would end the whole connection, and with it a request
+// that takes longer to answer.
 type deadlineBody struct {
 	io.ReadCloser
 	lift func()

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -110,6 +111,34 @@ func TestALeaderKeepsItsLeaseWhenAllPlacesAreTaken(t *testing.T) {
 		if err != nil && !strings.Contains(err.Error(), "not found") {
 			t.Errorf("a request of a controller: %v", err)
 		}
+	}
+}
+
+// A client that is told to connect anew costs a handshake, which is for load balancers to want and not for renewals.
+func TestOnlyOthersAreToldToConnectAnew(t *testing.T) {
+	root := t.TempDir()
+	cfg := config(t, root)
+	cfg.TokenFile = write(t, filepath.Join(root, "tokens.csv"), tokensOfUsers)
+	cfg.Limits.GoawayChance = 1
+	r := startReplica(t, cfg)
+	defer func() { _ = r.stop(t) }()
+	for bearer, want := range map[string]bool{r.server.tokens.leader: true, "t-root": false} {
+		var reused bool
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { reused = c.Reused }})
+		for range 2 {
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+"/clusters/system:admin/api/v1/namespaces", http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Authorization", "Bearer "+bearer)
+			if got := r.do(t, req); got.status != http.StatusOK {
+				t.Fatalf("%d: %s", got.status, got.body)
+			}
+		}
+		if reused != want {
+			t.Errorf("own %t: the connection was used again: %t", want, reused)
+		}
+		r.client.CloseIdleConnections()
 	}
 }
 
