@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/netip"
 	"sync"
@@ -72,7 +73,7 @@ func (c *connections) Accept() (net.Conn, error) {
 	for {
 		conn, err := c.Listener.Accept()
 		if err != nil {
-			return nil, err //nolint:wrapcheck // net/http asks whether it is temporary
+			return nil, err
 		}
 		if leave, ok := c.admit(conn); ok {
 			if tcp, ok := conn.(*net.TCPConn); ok {
@@ -154,7 +155,7 @@ func (c *connections) dial(ctx context.Context, network, address string) (net.Co
 	dialer := net.Dialer{KeepAlive: clientKeepAlive, Control: func(_, address string, raw syscall.RawConn) error {
 		target, err := netip.ParseAddrPort(address)
 		if err != nil {
-			return nil // not an address that can be bound: the connection counts as any
+			return fmt.Errorf("cannot connect to %s: %w", address, err)
 		}
 		return raw.Control(func(fd uintptr) { own = c.announce(int(fd), target.Addr()) })
 	}}
@@ -163,7 +164,7 @@ func (c *connections) dial(ctx context.Context, network, address string) (net.Co
 		c.mu.Lock()
 		delete(c.own, own)
 		c.mu.Unlock()
-		return nil, err //nolint:wrapcheck // it says what was dialled
+		return nil, err
 	}
 	return conn, nil
 }
@@ -208,7 +209,7 @@ type connection struct {
 // Close implements net.Conn.
 func (c *connection) Close() error {
 	c.leave()
-	return c.Conn.Close() //nolint:wrapcheck // a connection like any other
+	return c.Conn.Close()
 }
 
 var (

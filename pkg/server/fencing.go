@@ -136,9 +136,9 @@ func (h *heldNotFound) WriteHeader(code int) {
 // Write implements http.ResponseWriter.
 func (h *heldNotFound) Write(p []byte) (int, error) {
 	if h.is {
-		return h.body.Write(p) //nolint:wrapcheck // it never fails
+		return h.body.Write(p)
 	}
-	return h.ResponseWriter.Write(p) //nolint:wrapcheck // a writer like any other
+	return h.ResponseWriter.Write(p)
 }
 
 // admit returns the request with its token. It also returns it with an error. A token that cannot be read is refused: the

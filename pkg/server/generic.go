@@ -110,7 +110,7 @@ func (r *run) newAPI(served *served) (*genericapiserver.GenericAPIServer, error)
 	c.BuildHandlerChainFunc = r.handlerChain(directory, tokens)
 	r.shard = newShardCheck(served.client, r.cfg, r.bundle)
 	r.etcd = newEtcdCheck(served.client, r.cfg.EtcdPrefix)
-	c.AddReadyzChecks(r.etcd, r.shard, informersCheck(r.informers), historyCheck(served.storage))
+	c.AddReadyzChecks(unhurried{r.etcd}, r.shard, informersCheck(r.informers), historyCheck(served.storage))
 	c.AddReadyzChecks(served.keys...)
 	c.AddHealthChecks(supervisorCheck(r.probe))
 	events := clients.Kube.CoreV1().Events(r.cfg.Election.Namespace)
@@ -153,10 +153,18 @@ const supervisorTimeout = 2 * time.Second
 // supervisorCheck fails only if the supervisor of this process's term itself hangs, which a restart alone can mend. Who
 // leads, and how the controllers fare, are no matter of health: the replica serves.
 func supervisorCheck(probe interface{ Ping(context.Context) error }) healthz.HealthChecker {
-	return healthz.NamedCheck("supervisor", func(req *http.Request) error {
-		// Not the caller's context: that a caller hangs up says nothing about the supervisor.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(req.Context()), supervisorTimeout)
+	return unhurried{healthz.NamedCheck("supervisor", func(req *http.Request) error {
+		ctx, cancel := context.WithTimeout(req.Context(), supervisorTimeout)
 		defer cancel()
 		return probe.Ping(ctx)
-	})
+	})}
+}
+
+// unhurried is a check that does not end with its caller, but by a timeout of its own: that a caller hangs up says nothing
+// about what is checked, and the log would say that it has failed.
+type unhurried struct{ healthz.HealthChecker }
+
+// Check implements healthz.HealthChecker.
+func (u unhurried) Check(req *http.Request) error {
+	return u.HealthChecker.Check(req.WithContext(context.WithoutCancel(req.Context())))
 }

@@ -18,7 +18,7 @@ type pingFunc func(context.Context) error
 
 func (f pingFunc) Ping(ctx context.Context) error { return f(ctx) }
 
-func TestACallerThatHangsUpSaysNothingAboutTheSupervisor(t *testing.T) {
+func TestACallerThatHangsUpMakesNoCheckFail(t *testing.T) {
 	check := supervisorCheck(pingFunc(func(ctx context.Context) error {
 		select {
 		case <-ctx.Done():

@@ -198,17 +198,17 @@ func refuseWritable(directory string) error {
 func readKey(name string) ([]byte, error) {
 	file, err := os.Open(name)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // the caller says what for
+		return nil, err
 	}
 	defer func() { _ = file.Close() }()
 	info, err := file.Stat()
 	if err != nil {
-		return nil, err //nolint:wrapcheck // the caller says what for
+		return nil, err
 	}
 	if mode := info.Mode().Perm(); mode&othersMayAny != 0 {
 		return nil, fmt.Errorf("others may use the key %s (mode %04o): run chmod 0600 %s; if others had access to this machine, have all keys made again", name, mode, name)
 	}
-	return io.ReadAll(file) //nolint:wrapcheck // the caller says what for
+	return io.ReadAll(file)
 }
 
 func exists(name string) bool {
