@@ -6,12 +6,14 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	genericapiserver "k8s.io/apiserver/pkg/server"
 )
 
 type pingFunc func(context.Context) error
@@ -69,23 +71,44 @@ func TestASelectionByNameOverAllClustersFindsTheNameInEach(t *testing.T) {
 	}
 }
 
-// A replica that is to stop serves on, not ready, for the delay: also what is new.
-func TestAReplicaServesOnForTheShutdownDelay(t *testing.T) {
+func TestAReplicaServesOnNotReadyForTheShutdownDelay(t *testing.T) {
 	const delay = 3 * time.Second
-	root := t.TempDir()
-	cfg := config(t, root)
-	cfg.TokenFile = write(t, filepath.Join(root, "tokens.csv"), tokensOfUsers)
+	cfg := config(t, t.TempDir())
 	cfg.ShutdownDelay = delay
 	r := startReplica(t, cfg)
 	began := time.Now()
 	r.cancel()
-	for r.get(t, "/readyz") == http.StatusOK {
+	for status := http.StatusOK; status != http.StatusInternalServerError; status = r.get(t, "/readyz") {
 		if time.Since(began) > delay {
-			t.Fatal("still ready")
+			t.Fatal("it has served on, ready, or not at all")
 		}
 	}
-	r.createCluster(t, "late")
 	if err := r.stop(t); err != nil || time.Since(began) < delay {
 		t.Errorf("stopped after %v: %v", time.Since(began), err)
 	}
+}
+
+// What is served during the delay comes from informers that go on; the lease is for others at once.
+func TestOnlyTheElectionEndsBeforeTheShutdownDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const delay = time.Hour
+		r := newRun(&Server{cfg: Config{ShutdownDelay: delay}, generic: &genericapiserver.Config{}}, t.Context())
+		r.replica = &loopback{door: &door{next: &http.Transport{}}}
+		r.process.Go("informers", func() error {
+			<-r.processCtx.Done()
+			return nil
+		})
+		began := time.Now()
+		var asked sync.WaitGroup
+		asked.Go(func() { r.askAll(time.Second) })
+		synctest.Wait()
+		if r.electionCtx.Err() == nil || r.processCtx.Err() != nil {
+			t.Errorf("at once: the election has ended: %t, the informers: %t; want the election alone", r.electionCtx.Err() != nil, r.processCtx.Err() != nil)
+		}
+		asked.Wait()
+		if r.processCtx.Err() == nil || time.Since(began) != delay {
+			t.Errorf("the informers have ended: %t, after %v, want %v", r.processCtx.Err() != nil, time.Since(began), delay)
+		}
+		r.stop(nil)
+	})
 }
