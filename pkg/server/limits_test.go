@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"net/http/httptrace"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,6 +21,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/apiserver/pkg/util/flowcontrol"
 
@@ -111,6 +113,19 @@ func TestALeaderKeepsItsLeaseWhenAllPlacesAreTaken(t *testing.T) {
 		if err != nil && !strings.Contains(err.Error(), "not found") {
 			t.Errorf("a request of a controller: %v", err)
 		}
+	}
+}
+
+func TestUpstreamKnowsTheLimits(t *testing.T) {
+	c := genericapiserver.NewConfig(apis.Codecs)
+	limits := Limits{RequestTimeout: time.Hour, RequestsInFlight: 1, MutatingRequestsInFlight: 2, GoawayChance: 0.01, HSTS: []string{"preload"}}
+	limits.applyTo(c)
+	got := Limits{
+		RequestTimeout: c.RequestTimeout, RequestsInFlight: c.MaxRequestsInFlight, MutatingRequestsInFlight: c.MaxMutatingRequestsInFlight,
+		GoawayChance: c.GoawayChance, HSTS: c.HSTSDirectives,
+	}
+	if !reflect.DeepEqual(got, limits) {
+		t.Errorf("got %+v, want %+v", got, limits)
 	}
 }
 
