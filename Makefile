@@ -94,6 +94,10 @@ chaos: ## run the long forms: many random scripts, fuzzing, the scenarios again 
 	$(GO) test ./pkg/election/fence -run '^$$' -fuzz FuzzParse -fuzztime $(or $(CHAOS),1)m
 	$(GO) test ./pkg/server/clusters -run '^$$' -fuzz FuzzNoURLEscapesItsCluster -fuzztime $(or $(CHAOS),1)m
 	$(GO) test ./pkg/server/clusters -run '^$$' -fuzz FuzzStorageKeyStaysInItsCluster -fuzztime $(or $(CHAOS),1)m
+	$(GO) test ./pkg/server/clusters -run '^$$' -fuzz FuzzSplitPath -fuzztime $(or $(CHAOS),1)m
+	$(GO) test ./pkg/server/clusters -run '^$$' -fuzz FuzzKeysOfTwoClustersNeverMeet -fuzztime $(or $(CHAOS),1)m
+	$(GO) test ./pkg/server/pki -run '^$$' -fuzz FuzzKeyFiles -fuzztime $(or $(CHAOS),1)m
+	$(GO) test ./pkg/server/pki -run '^$$' -fuzz FuzzKubeconfig -fuzztime $(or $(CHAOS),1)m
 	$(GO) test $(RACE) -count=1 -timeout 30m ./pkg/server/storage -run 'TheirTermsOnly' -rapid.checks=3000
 	$(GO) test -v -count=1 -timeout 30m ./test/e2e -run 'TermsNeverGoBack' -chaos=10m
 	$(GO) test -v -count=1 -timeout 30m ./test/e2e -run 'PausedLeader' -rounds=1000

@@ -1,10 +1,12 @@
 package server
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/subtle"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"k8s.io/apiserver/pkg/apis/apiserver"
@@ -24,13 +26,16 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 )
 
-// The in-process users. Both are in system:masters: only that group is exempt from the limit on requests in flight, and
-// a busy shard must not refuse renewals. Their names tell whose writes are fenced.
+// reservedPrefix begins the names of this process's own users. Nobody else may have such a name, or be in a group of such a
+// name: controllers, audit and the fence believe them.
+const reservedPrefix = "system:regent:"
+
+// The in-process users. Both are in system:masters. Their names tell whose writes are fenced.
 const (
 	// leaderUser is who a term's controllers are.
-	leaderUser = "system:regent:leader"
+	leaderUser = reservedPrefix + "leader"
 	// replicaUser is who the election and the controllers of every replica are.
-	replicaUser = "system:regent:replica"
+	replicaUser = reservedPrefix + "replica"
 )
 
 // publicPaths are open to everyone.
@@ -61,19 +66,80 @@ func (p inProcess) made(req *http.Request) bool {
 	return isLeader|isReplica == 1
 }
 
+type ownKey struct{}
+
+// split returns a handler that sends requests that this process made to own, and notes it for isOwn: authentication takes the
+// token off. All others go to others.
+func (p inProcess) split(own, others http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if p.made(req) {
+			own.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), ownKey{}, true)))
+			return
+		}
+		others.ServeHTTP(w, req)
+	})
+}
+
+func isOwn(req *http.Request) bool { return isOwnContext(req.Context()) }
+
+func isOwnContext(ctx context.Context) bool { return ctx.Value(ownKey{}) != nil }
+
+// isReserved reports whether a name or group of who is only for this process's own users.
+func isReserved(who user.Info) bool {
+	if who == nil {
+		return false
+	}
+	reserved := func(name string) bool { return strings.HasPrefix(name, reservedPrefix) }
+	return reserved(who.GetName()) || slices.ContainsFunc(who.GetGroups(), reserved)
+}
+
+// notReserved is an authenticator of other users than this process's own: it refuses their names.
+type notReserved struct{ authenticator.Request }
+
+// AuthenticateRequest implements authenticator.Request.
+func (n notReserved) AuthenticateRequest(req *http.Request) (*authenticator.Response, bool, error) {
+	resp, ok, err := n.Request.AuthenticateRequest(req)
+	if err == nil && ok && isReserved(resp.User) {
+		return nil, false, fmt.Errorf("user %q of %q: names that begin with %s are the server's own: give this user another name and other groups",
+			resp.User.GetName(), resp.User.GetGroups(), reservedPrefix)
+	}
+	return resp, ok, err
+}
+
+const reservedReason = "names that begin with " + reservedPrefix + " are the server's own and cannot be impersonated"
+
+// reservedNames lets nobody impersonate this process's own users, members of system:masters neither.
+type reservedNames struct{ authorizer.Authorizer }
+
+// Authorize implements authorizer.Authorizer.
+func (r *reservedNames) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	if isReserved(a.GetUser()) && !isOwnContext(ctx) {
+		return authorizer.DecisionDeny, reservedReason, nil
+	}
+	return r.Authorizer.Authorize(ctx, a)
+}
+
+// ConditionsAwareAuthorize implements authorizer.Authorizer.
+func (r *reservedNames) ConditionsAwareAuthorize(ctx context.Context, a authorizer.Attributes) authorizer.ConditionsAwareDecision {
+	if isReserved(a.GetUser()) && !isOwnContext(ctx) {
+		return authorizer.ConditionsAwareDecisionDeny(reservedReason, nil)
+	}
+	return r.Authorizer.ConditionsAwareAuthorize(ctx, a)
+}
+
 // newAuthenticator knows in-process users, client certificates, and bearer tokens of the operator's file. Everyone else
 // is anonymous on the public paths, and unauthenticated elsewhere.
 func newAuthenticator(p inProcess, clientCA dynamiccertificates.CAContentProvider, tokenFile string) (authenticator.Request, error) {
 	methods := []authenticator.Request{
 		p.authenticator(),
-		x509.NewDynamic(clientCA.VerifyOptions, x509.CommonNameUserConversion),
+		notReserved{x509.NewDynamic(clientCA.VerifyOptions, x509.CommonNameUserConversion)},
 	}
 	if tokenFile != "" {
 		tokens, err := tokenfile.NewCSV(tokenFile)
 		if err != nil {
 			return nil, fmt.Errorf("cannot read --token-auth-file: %w", err)
 		}
-		methods = append(methods, bearertoken.New(tokens))
+		methods = append(methods, notReserved{bearertoken.New(tokens)})
 	}
 	var conditions []apiserver.AnonymousAuthCondition
 	for _, p := range publicPaths {
@@ -81,15 +147,6 @@ func newAuthenticator(p inProcess, clientCA dynamiccertificates.CAContentProvide
 	}
 	known := group.NewAuthenticatedGroupAdder(union.New(methods...))
 	return union.NewFailOnError(known, anonymous.NewAuthenticator(conditions)), nil
-}
-
-// authenticated returns whether a request is by somebody known. It leaves the request as it is: authenticators take
-// credentials off the one they are given.
-func authenticated(a authenticator.Request) func(*http.Request) bool {
-	return func(req *http.Request) bool {
-		resp, ok, err := a.AuthenticateRequest(req.Clone(req.Context()))
-		return ok && err == nil && resp.User.GetName() != user.Anonymous
-	}
 }
 
 // newAuthorizer lets members of system:masters do all, and everyone read the public paths. Others may do nothing, until

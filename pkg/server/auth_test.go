@@ -1,14 +1,18 @@
 package server
 
 import (
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
+	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -20,7 +24,7 @@ import (
 
 func TestWhoIsWho(t *testing.T) {
 	directory := t.TempDir()
-	bundle, err := pki.Ensure(directory)
+	bundle, err := pki.Ensure(filepath.Join(directory, "pki"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +33,7 @@ func TestWhoIsWho(t *testing.T) {
 		t.Fatal(err)
 	}
 	tokenFile := filepath.Join(directory, "tokens.csv")
-	if err := os.WriteFile(tokenFile, []byte("t0ken,ann,1,\"dev,ops\"\n"), 0o600); err != nil {
+	if err := os.WriteFile(tokenFile, []byte("t0ken,ann,1,\"dev,ops\"\nf0rged,system:regent:leader,2,system:masters\nj0ined,joe,3,\"dev,system:regent:any\"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	tokens := newInProcess()
@@ -41,25 +45,33 @@ func TestWhoIsWho(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	forged := forge(t, filepath.Join(directory, "pki"), leaderUser)
 	for name, c := range map[string]struct {
 		path, bearer string
 		certificate  bool
+		forged       bool   // a certificate of the shard's authority, in the leader's name
 		user, group  string // no user: refused
 	}{
-		"admin's certificate":              {path: "/api", certificate: true, user: "admin", group: user.SystemPrivilegedGroup},
-		"operator's token":                 {path: "/api", bearer: "t0ken", user: "ann", group: "ops"},
-		"leader":                           {path: "/api", bearer: tokens.leader, user: leaderUser, group: user.SystemPrivilegedGroup},
-		"replica":                          {path: "/api", bearer: tokens.replica, user: replicaUser, group: user.SystemPrivilegedGroup},
-		"anonymous on a public path":       {path: "/readyz", user: user.Anonymous, group: user.AllUnauthenticated},
-		"anonymous elsewhere":              {path: "/api"},
-		"wrong token":                      {path: "/api", bearer: "wrong"},
-		"wrong token on a public path":     {path: "/readyz", bearer: "wrong"},
-		"another process's leader's token": {path: "/api", bearer: newInProcess().leader},
+		"admin's certificate":                   {path: "/api", certificate: true, user: "admin", group: user.SystemPrivilegedGroup},
+		"operator's token":                      {path: "/api", bearer: "t0ken", user: "ann", group: "ops"},
+		"leader":                                {path: "/api", bearer: tokens.leader, user: leaderUser, group: user.SystemPrivilegedGroup},
+		"replica":                               {path: "/api", bearer: tokens.replica, user: replicaUser, group: user.SystemPrivilegedGroup},
+		"anonymous on a public path":            {path: "/readyz", user: user.Anonymous, group: user.AllUnauthenticated},
+		"anonymous elsewhere":                   {path: "/api"},
+		"wrong token":                           {path: "/api", bearer: "wrong"},
+		"wrong token on a public path":          {path: "/readyz", bearer: "wrong"},
+		"reserved name of an operator's token":  {path: "/api", bearer: "f0rged"},
+		"reserved group of an operator's token": {path: "/api", bearer: "j0ined"},
+		"reserved name of a certificate":        {path: "/api", forged: true},
+		"another process's leader's token":      {path: "/api", bearer: newInProcess().leader},
 	} {
 		t.Run(name, func(t *testing.T) {
 			req := httptest.NewRequest(http.MethodGet, c.path, nil)
 			if c.bearer != "" {
 				req.Header.Set("Authorization", "Bearer "+c.bearer)
+			}
+			if c.forged {
+				req.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{forged}}
 			}
 			if c.certificate {
 				req.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{admin[0]}}
@@ -79,6 +91,29 @@ func TestWhoIsWho(t *testing.T) {
 			}
 		})
 	}
+}
+
+// forge returns a client certificate that whoever has the authority's key can make.
+func forge(t *testing.T, directory, name string) *x509.Certificate {
+	t.Helper()
+	pair, err := tls.LoadX509KeyPair(filepath.Join(directory, pki.CACertFile), filepath.Join(directory, pki.CAKeyFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name, Organization: []string{user.SystemPrivilegedGroup}},
+		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, pair.Leaf, pair.Leaf.PublicKey, pair.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return certificate
 }
 
 func TestOnlyThisProcessMadeItsRequests(t *testing.T) {

@@ -61,6 +61,7 @@ func newLoopbackAt(host *rest.Config, token, at string, wrap func(http.RoundTrip
 		return nil, err
 	}
 	way := &door{next: &http.Transport{
+		DialContext:         host.Dial,
 		TLSClientConfig:     tlsConfig,
 		TLSHandshakeTimeout: 10 * time.Second,
 		ForceAttemptHTTP2:   true,

@@ -23,6 +23,33 @@ const shutdownAllowance = 20 * time.Second
 // not all clients come to the next replica at the same moment.
 const watchGrace = 5 * time.Second
 
+// Limits are those on what clients ask for. What this process asks of itself is under none of them: a busy server must not
+// lose its lease.
+type Limits struct {
+	// RequestTimeout is how long a request may take that is no watch, its body included; 0 stands for 60 s.
+	RequestTimeout time.Duration
+	// RequestsInFlight and MutatingRequestsInFlight are how many requests that read, and that change something, are
+	// handled at once; more are answered with 429. Members of system:masters are never refused, watches are not counted.
+	// 0: no limit.
+	RequestsInFlight, MutatingRequestsInFlight int
+	// Connections are how many may be open; further ones are closed. 0: no limit, beside three quarters of the file
+	// descriptors that the process may open, which always limit it. ConnectionsPerClient is the same for one IP address
+	// (IPv6: one /64 network); 0 stands for half of the other.
+	Connections, ConnectionsPerClient int
+	// GoawayChance is for how many of all HTTP/2 requests, between 0 and 1, the client is told to connect anew.
+	GoawayChance float64
+	// HSTS is what the header Strict-Transport-Security says; empty: there is none.
+	HSTS []string
+}
+
+// DefaultLimits are those of Kubernetes, and for connections ones that only an attack or a fault should meet.
+func DefaultLimits() Limits {
+	return Limits{RequestTimeout: defaultRequestTimeout, RequestsInFlight: 400, MutatingRequestsInFlight: 200, Connections: 10_000}
+}
+
+// defaultRequestTimeout is upstream's.
+const defaultRequestTimeout = 60 * time.Second
+
 // Config says all that a server must be told.
 type Config struct {
 	// Shard is the shard's name. All replicas of a shard have the same.
@@ -42,6 +69,9 @@ type Config struct {
 	Serving *genericoptions.SecureServingOptions
 	// ClientCAFile names further authorities for client certificates, TokenFile bearer tokens. Both may be empty.
 	ClientCAFile, TokenFile string
+
+	// Limits are those on requests and connections.
+	Limits Limits
 
 	// EmbeddedEtcd is the etcd to run. If it is nil, Etcd is the one to use.
 	EmbeddedEtcd *etcd.Config
@@ -72,8 +102,11 @@ type Config struct {
 	Tracing   *genericoptions.TracingOptions
 	Profiling bool
 
+	// ShutdownDelay is for how long the server goes on serving after its context has ended, not ready, so that load
+	// balancers send no more to it. The term does not wait for it.
+	ShutdownDelay time.Duration
 	// ShutdownTimeout is how long Run may take to return after its context has ended. 0 stands for 20 s more than a
-	// term may take to end, which makes 40 s with the default timings.
+	// term may take to end, which makes 40 s with the default timings, and ShutdownDelay.
 	ShutdownTimeout time.Duration
 
 	// What follows is for tests. 0 stands for defaultOffer.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
@@ -83,11 +85,60 @@ func (f *tokenFilter) wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		req, err := f.admit(req)
 		if err != nil {
-			responsewriters.ErrorNegotiated(err, f.serializer, schema.GroupVersion{Version: "v1"}, w, req)
+			f.refuse(w, req, err)
+			return
+		}
+		if info, ok := request.RequestInfoFrom(req.Context()); ok && info.Verb == "delete" && !fence.From(req.Context()).IsZero() {
+			f.serveDeletion(next, w, req)
 			return
 		}
 		next.ServeHTTP(w, req)
 	})
+}
+
+func (f *tokenFilter) refuse(w http.ResponseWriter, req *http.Request, err error) {
+	responsewriters.ErrorNegotiated(err, f.serializer, schema.GroupVersion{Version: "v1"}, w, req)
+}
+
+// serveDeletion holds back the answer that there is nothing to delete until the token has been compared: upstream gives it
+// before anything gets to storage. That is one read more, of deletions that have found nothing only.
+func (f *tokenFilter) serveDeletion(next http.Handler, w http.ResponseWriter, req *http.Request) {
+	held := &heldNotFound{ResponseWriter: w}
+	next.ServeHTTP(responsewriter.WrapForHTTP1Or2(held), req)
+	if !held.is {
+		return
+	}
+	if err := f.check.answer(req.Context()); err != nil {
+		f.refuse(w, req, err)
+		return
+	}
+	w.WriteHeader(http.StatusNotFound)
+	_, _ = w.Write(held.body.Bytes()) // the client has gone
+}
+
+// heldNotFound passes on any answer but a 404, which it keeps.
+type heldNotFound struct {
+	http.ResponseWriter
+	is   bool
+	body bytes.Buffer
+}
+
+// Unwrap implements responsewriter.UserProvidedDecorator.
+func (h *heldNotFound) Unwrap() http.ResponseWriter { return h.ResponseWriter }
+
+// WriteHeader implements http.ResponseWriter.
+func (h *heldNotFound) WriteHeader(code int) {
+	if h.is = code == http.StatusNotFound; !h.is {
+		h.ResponseWriter.WriteHeader(code)
+	}
+}
+
+// Write implements http.ResponseWriter.
+func (h *heldNotFound) Write(p []byte) (int, error) {
+	if h.is {
+		return h.body.Write(p)
+	}
+	return h.ResponseWriter.Write(p)
 }
 
 // admit returns the request with its token. It also returns it with an error. A token that cannot be read is refused: the

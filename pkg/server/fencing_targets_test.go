@@ -3,9 +3,11 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -205,6 +207,18 @@ func patchRelease(o target) error {
 }
 
 func remove(o target) error { return o.remove(metav1.DeleteOptions{}) }
+
+// removeMissing succeeds if there is nothing to delete.
+func removeMissing(o target) error {
+	err := remove(o)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err == nil {
+		return errors.New("there was something to delete")
+	}
+	return err
+}
 
 func removeThisOne(o target) error {
 	obj, err := o.get()

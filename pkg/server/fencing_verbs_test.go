@@ -50,6 +50,7 @@ var kindsOfWrites = []kindOfWrite{
 	{name: "deletion with a finalizer", verb: "delete", before: createHeld, do: remove},
 	{name: "deletion that waits for dependents", verb: "delete", before: create, do: removeForeground},
 	{name: "deletion of what is deleted already", verb: "delete", before: leave, do: remove, idle: true},
+	{name: "deletion of what is missing", verb: "delete", before: nothing, do: removeMissing, idle: true},
 	{name: "deletion of an empty namespace", verb: "delete", before: createEmptied, do: remove, only: isNamespace},
 	{name: "dry-run of a deletion", verb: "delete", before: create, do: dry(remove), idle: true},
 

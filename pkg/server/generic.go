@@ -9,11 +9,13 @@ import (
 	"time"
 
 	"k8s.io/apiserver/pkg/admission"
-	"k8s.io/apiserver/pkg/audit"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/apiserver/pkg/server/mux"
+	"k8s.io/apiserver/pkg/server/routes"
 	"k8s.io/apiserver/pkg/util/compatibility"
+	"k8s.io/component-base/logs"
 
 	// Metrics of the clients and queues in this process, on /metrics.
 	_ "k8s.io/component-base/metrics/prometheus/restclient"
@@ -26,13 +28,16 @@ import (
 )
 
 // newGenericConfig returns all of upstream's configuration that needs no storage. It opens the listener.
-func (s *Server) newGenericConfig() (*genericapiserver.Config, error) {
+func (s *Server) newGenericConfig(ctx context.Context) (*genericapiserver.Config, error) {
 	c := genericapiserver.NewConfig(codecs())
 	c.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
 	// Upstream's default is a hash of the host's name, which replicas on one machine share.
 	c.APIServerID = "regent-" + s.name
-	c.EnableProfiling = s.cfg.Profiling
+	// With upstream's profiling DELETE /metrics empties what is only set once, or when something changes.
+	c.EnableProfiling = false
 	c.ShutdownWatchTerminationGracePeriod = watchGrace
+	c.ShutdownDelayDuration = s.cfg.ShutdownDelay
+	s.cfg.Limits.applyTo(c)
 	if err := s.cfg.Audit.ApplyTo(c); err != nil {
 		return nil, fmt.Errorf("cannot set up auditing: %w", err)
 	}
@@ -46,6 +51,8 @@ func (s *Server) newGenericConfig() (*genericapiserver.Config, error) {
 		return nil, fmt.Errorf("cannot serve on %s: %w", address, err)
 	}
 	c.SecureServing.ClientCA = s.clientCA
+	connections := newConnections(ctx, c.SecureServing.Listener, s.cfg.Limits)
+	c.SecureServing.Listener, c.LoopbackClientConfig.Dial = connections, connections.dial
 	c.ExternalAddress = net.JoinHostPort(s.cfg.Host, strconv.Itoa(s.cfg.Serving.BindPort))
 	if err := s.cfg.Tracing.ApplyTo(nil, c); err != nil {
 		_ = c.SecureServing.Listener.Close()
@@ -101,16 +108,10 @@ func (r *run) newAPI(served *served) (*genericapiserver.GenericAPIServer, error)
 	)
 	r.checkToken = served.storage.CheckToken
 	tokens := newTokenFilter(r.cfg.Election.Enabled, r.cfg.Fencing, r.checkToken, c.Authorization.Authorizer, c.Serializer)
-	c.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
-		filter := &clusters.Filter{
-			Resolver: directory, InProcess: r.tokens.made, Authenticated: authenticated(c.Authentication.Authenticator),
-			RequestInfo: c.RequestInfoResolver, Serializer: c.Serializer,
-		}
-		return filter.Wrap(genericapiserver.DefaultBuildHandlerChain(tokens.wrap(auditCluster(handler)), c))
-	}
+	c.BuildHandlerChainFunc = r.handlerChain(directory, tokens)
 	r.shard = newShardCheck(served.client, r.cfg, r.bundle, served.secrets)
 	r.etcd = newEtcdCheck(served.client, r.cfg.EtcdPrefix)
-	c.AddReadyzChecks(r.etcd, r.shard, informersCheck(r.informers), historyCheck(served.storage))
+	c.AddReadyzChecks(unhurried{r.etcd}, r.shard, informersCheck(r.informers), historyCheck(served.storage))
 	c.AddReadyzChecks(served.keys...)
 	c.AddHealthChecks(supervisorCheck(r.probe))
 	events := clients.Kube.CoreV1().Events(r.cfg.Election.Namespace)
@@ -129,8 +130,17 @@ func (r *run) newAPI(served *served) (*genericapiserver.GenericAPIServer, error)
 		return nil, err
 	}
 	api.Handler.NonGoRestfulMux.HandleFunc(clusters.StepDownPath, r.serveStepDown)
-	api.ShutdownTimeout = r.cfg.ShutdownTimeout / 2
+	if r.cfg.Profiling {
+		installProfiling(api.Handler.NonGoRestfulMux)
+	}
+	api.ShutdownTimeout = (r.cfg.ShutdownTimeout - r.cfg.ShutdownDelay) / 2
 	return api, r.addHooks(api)
+}
+
+// installProfiling serves profiles, and lets the verbosity of the log be set, to members of system:masters.
+func installProfiling(mux *mux.PathRecorderMux) {
+	routes.Profiling{}.Install(mux)
+	routes.DebugFlags{}.Install(mux, "v", routes.StringFlagPutHandler(logs.GlogSetter))
 }
 
 // historyCheck fails once etcd has gone back: what this replica would answer is of another history.
@@ -143,20 +153,19 @@ const supervisorTimeout = 2 * time.Second
 
 // supervisorCheck fails only if the supervisor of this process's term itself hangs, which a restart alone can mend. Who
 // leads, and how the controllers fare, are no matter of health: the replica serves.
-func supervisorCheck(probe *supervisor.Probe) healthz.HealthChecker {
-	return healthz.NamedCheck("supervisor", func(req *http.Request) error {
+func supervisorCheck(probe interface{ Ping(context.Context) error }) healthz.HealthChecker {
+	return unhurried{healthz.NamedCheck("supervisor", func(req *http.Request) error {
 		ctx, cancel := context.WithTimeout(req.Context(), supervisorTimeout)
 		defer cancel()
 		return probe.Ping(ctx)
-	})
+	})}
 }
 
-// auditCluster writes the logical cluster into audit events, whose URLs no longer name it.
-func auditCluster(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if cluster, ok := clusters.From(req.Context()); ok {
-			audit.AddAuditAnnotation(req.Context(), "kcp.io/cluster", cluster.String())
-		}
-		next.ServeHTTP(w, req)
-	})
+// unhurried is a check that does not end with its caller, but by a timeout of its own: that a caller hangs up says nothing
+// about what is checked, and the log would say that it has failed.
+type unhurried struct{ healthz.HealthChecker }
+
+// Check implements healthz.HealthChecker.
+func (u unhurried) Check(req *http.Request) error {
+	return u.HealthChecker.Check(req.WithContext(context.WithoutCancel(req.Context())))
 }

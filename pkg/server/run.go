@@ -332,6 +332,8 @@ func (r *run) askAll(electionTime time.Duration) {
 	} else {
 		log.Error(nil, "The term has not ended in time, closing the listener without it", "timeout", electionTime)
 	}
+	// Until the listener closes, requests are answered from informers that are kept up to date.
+	<-time.After(r.cfg.ShutdownDelay - time.Since(began))
 	r.stopProcess()
 	if !r.process.JoinFor(processAllowance) {
 		log.Error(nil, "Closing the listener although parts are still running", "parts", r.process.Running())

@@ -39,7 +39,10 @@ type Server struct {
 // answers them once Run serves. It does not touch etcd. Run closes what New opened.
 func New(ctx context.Context, cfg Config) (*Server, error) {
 	if cfg.ShutdownTimeout == 0 {
-		cfg.ShutdownTimeout = cfg.Election.EndTimeout() + shutdownAllowance
+		cfg.ShutdownTimeout = cfg.Election.EndTimeout() + shutdownAllowance + cfg.ShutdownDelay
+	}
+	if cfg.Limits.RequestTimeout == 0 {
+		cfg.Limits.RequestTimeout = defaultRequestTimeout
 	}
 	bundle, err := pki.Ensure(filepath.Join(cfg.RootDirectory, pkiDirectory))
 	if err != nil {
@@ -56,7 +59,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	if err := s.certify(); err != nil {
 		return nil, err
 	}
-	if s.generic, err = s.newGenericConfig(); err != nil {
+	if s.generic, err = s.newGenericConfig(ctx); err != nil {
 		return nil, err
 	}
 	return s, nil

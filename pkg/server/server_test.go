@@ -35,9 +35,6 @@ func TestAReplicaServesUntilAskedToStopAndStartsAgainOnItsData(t *testing.T) {
 		if got := r.get(t, "/readyz"); got != http.StatusOK {
 			t.Errorf("/readyz: %d", got)
 		}
-		if got := r.get(t, "/api"); got != http.StatusNotFound {
-			t.Errorf("/api without a cluster: %d, want 404", got)
-		}
 		if got := r.get(t, "/clusters/system:admin/apis"); got != http.StatusUnauthorized {
 			t.Errorf("/apis without credentials: %d, want 401", got)
 		}
@@ -128,19 +125,6 @@ func TestAReplicaGetsReadyWhenItsEtcdComes(t *testing.T) {
 	for deadline := time.Now().Add(30 * time.Second); r.get(t, "/readyz") != http.StatusOK; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("not ready although etcd serves")
-		}
-	}
-	if err := r.stop(t); err != nil {
-		t.Errorf("Run returned %v", err)
-	}
-}
-
-// A stranger gets the same answer whether a cluster exists or not, and storage is not asked.
-func TestStrangersDoNotLearnWhichClustersExist(t *testing.T) {
-	r := startReplica(t, config(t, t.TempDir()))
-	for _, path := range []string{"/clusters/system:admin/api", "/clusters/nowhere/api", "/clusters/root:a:b/api"} {
-		if got := r.get(t, path); got != http.StatusUnauthorized {
-			t.Errorf("%s: %d, want 401", path, got)
 		}
 	}
 	if err := r.stop(t); err != nil {

@@ -273,7 +273,7 @@ func TestWhatOthersRelyOnInWorkspacesIsForNobodyToForge(t *testing.T) {
 func TestARootThatWasLockedIsOpenToMastersAndMendedByTheNextLeader(t *testing.T) {
 	root, etcd := t.TempDir(), startEtcd(t)
 	cfg := config(t, root)
-	cfg.EmbeddedEtcd, cfg.Etcd.ServerList = nil, []string{etcd}
+	cfg.EmbeddedEtcd, cfg.Etcd = nil, etcd
 	r := startReplica(t, cfg, withUsers)
 	r.untilReady(t)
 	within := clusters.With(t.Context(), clusters.Root)

@@ -3,14 +3,20 @@ package conventions
 import (
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
+	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/kubernetes/scheme"
+	cliflag "k8s.io/component-base/cli/flag"
 
 	"github.com/regent-project/regent/pkg/server/options"
 )
+
+// startFlags are those of `start`. They can be made only once.
+var startFlags = sync.OnceValue(func() cliflag.NamedFlagSets { return options.New().Flags() })
 
 // What docs/OPERATIONS.md says to apply can be applied, and its flags exist.
 func TestTheManifestsAreSound(t *testing.T) {
@@ -33,7 +39,7 @@ func TestTheManifestsAreSound(t *testing.T) {
 	if len(args) < 2 || args[0] != "start" {
 		t.Fatalf("args %q, want start and flags", args)
 	}
-	flags := options.New().Flags()
+	flags := startFlags()
 	for _, arg := range args[1:] {
 		name, _, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
 		known := false
@@ -49,7 +55,7 @@ func TestTheManifestsAreSound(t *testing.T) {
 // What is documented of metrics and Events exists: each name is in the code.
 func TestDocumentedMetricsAndEventsExist(t *testing.T) {
 	var code strings.Builder
-	for _, file := range []string{"election/metrics.go", "election/notice.go", "election/detect/metrics.go", "server/timeline.go", "controllers/supervisor/metrics.go", "server/recorder.go", "server/fencing.go", "server/storage/metrics.go"} {
+	for _, file := range []string{"election/metrics.go", "election/notice.go", "election/detect/metrics.go", "server/timeline.go", "controllers/supervisor/metrics.go", "server/recorder.go", "server/fencing.go", "server/connections.go", "server/storage/metrics.go"} {
 		code.Write(readFile(t, "../../pkg/"+file))
 	}
 	operations := string(readFile(t, "../../docs/OPERATIONS.md"))
@@ -66,6 +72,21 @@ func TestDocumentedMetricsAndEventsExist(t *testing.T) {
 	for _, name := range regexp.MustCompile(`"(regent_[a-z_]+)"`).FindAllStringSubmatch(code.String(), -1) {
 		if !strings.Contains(operations, name[1]) {
 			t.Errorf("%s is not documented", name[1])
+		}
+	}
+}
+
+func TestEveryLimitIsDocumented(t *testing.T) {
+	operations := string(readFile(t, "../../docs/OPERATIONS.md"))
+	flags := startFlags()
+	var names []string
+	flags.FlagSet("limits").VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	if len(names) < 6 {
+		t.Errorf("only the limits %q", names)
+	}
+	for _, name := range append(names, "shutdown-delay-duration", "strict-transport-security-directives") {
+		if !strings.Contains(operations, "`--"+name) {
+			t.Errorf("--%s is not in docs/OPERATIONS.md", name)
 		}
 	}
 }

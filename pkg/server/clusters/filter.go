@@ -1,7 +1,6 @@
 package clusters
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,98 +10,109 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// Resolver finds the logical cluster that a path leads to.
-type Resolver interface {
-	// Resolve returns the name of the logical cluster at path, which is valid and not the wildcard. An error of
-	// k8s.io/apimachinery/pkg/api/errors (NotFound, ServiceUnavailable) is passed on to the client as it is. Before it
-	// reads from storage it asks mayRead, and returns its error if there is one.
-	Resolve(ctx context.Context, path logicalcluster.Path, mayRead func() error) (logicalcluster.Name, error)
-}
+// Annotations of audit events.
+const (
+	// AuditPath is the path to a logical cluster as the URL names it. Events of requests that were not authenticated have
+	// it, too.
+	AuditPath = "regent.dev/path"
+	// AuditCluster is the name of the logical cluster to which the path leads. Events of requests that were not authorized
+	// have it, too, if the replica's caches know the cluster.
+	AuditCluster = "kcp.io/cluster"
+)
 
-// Filter is the outermost handler: it takes `/clusters/<path>` off a request's URL and puts the logical cluster into
-// its context (see From). What is behind it sees a URL as every Kubernetes API server does.
+// Filter takes `/clusters/<path>` off a request's URL and puts the logical cluster into its context (see From). What is
+// behind it sees a URL as every Kubernetes API server does. It has three places in the chain of handlers:
+//
+//	Parse       outermost. It only reads the URL: it looks nothing up and answers nobody.
+//	Authorizer  behind authentication, audit and the limits on requests. It looks the cluster up, so that authorization and
+//	            audit know it.
+//	Admit       behind authorization. It answers what is wrong with the URL, and that a cluster does not exist. Who has no
+//	            rights does not get here: it learns nothing of which clusters exist.
 type Filter struct {
 	// Resolver is asked for every request but those of InProcess.
 	Resolver Resolver
 	// InProcess recognises the requests of this server's own controllers. They name clusters exactly, also ones that
 	// do not exist yet: it is they who make them.
 	InProcess func(*http.Request) bool
-	// Authenticated reports whether it is known who makes a request, which it must not change. It is asked when only
-	// storage can tell where a path leads: strangers get a 401 then, as they would in a cluster that exists, for they
-	// must not be able to make storage busy.
-	Authenticated func(*http.Request) bool
 	// RequestInfo parses the URL within a cluster.
 	RequestInfo apirequest.RequestInfoResolver
 	// Serializer encodes errors.
 	Serializer runtime.NegotiatedSerializer
 }
 
-// Wrap returns a handler that steers requests to next. A request that names no cluster reaches it only for the
-// endpoints of the process, such as /readyz; these also answer below any /clusters/<path>, to which it then does not
-// matter where it leads.
-func (f *Filter) Wrap(next http.Handler) http.Handler {
+// Parse returns a handler that takes a request's URL apart and passes every request on to next. The URL of one at fault
+// stays as it is, and Admit answers it. The endpoints of the process, such as /readyz, are in no cluster; they also answer
+// below any /clusters/<path>, to which it does not matter where it leads.
+func (f *Filter) Parse(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if ofTheProcess(req.URL.Path) && isClean(req.URL.Path) {
 			next.ServeHTTP(w, req)
 			return
 		}
-		stripped, err := f.strip(req) //nolint:contextcheck // the request carries its context
+		path, rest, err := splitPath(req.URL)
 		if err != nil {
-			if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
-				w.Header().Set("Retry-After", strconv.Itoa(seconds))
-			}
-			responsewriters.ErrorNegotiated(err, f.Serializer, schema.GroupVersion{Version: "v1"}, w, req)
+			next.ServeHTTP(w, req.WithContext(withDestination(req.Context(), &destination{fault: urlFault(err)}))) //nolint:contextcheck // the request carries its context
 			return
 		}
-		next.ServeHTTP(w, stripped)
+		inner := within(req, rest)
+		if ofTheProcess(rest) {
+			next.ServeHTTP(w, inner)
+			return
+		}
+		ctx := audit.WithAuditContext(inner.Context())
+		audit.AddAuditAnnotation(ctx, AuditPath, path.String())
+		next.ServeHTTP(w, inner.WithContext(withDestination(ctx, f.destination(inner, path)))) //nolint:contextcheck // the request carries its context
 	})
 }
 
-// strip returns the request within its logical cluster.
-func (f *Filter) strip(req *http.Request) (*http.Request, error) {
-	path, rest, err := splitPath(req.URL)
-	if errors.Is(err, errNoCluster) {
-		return nil, newNotFound(err.Error())
-	}
-	if err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
-	}
-	within := within(req, rest)
-	if ofTheProcess(rest) {
-		return within, nil
-	}
-	if path.String() == Wildcard.String() {
-		if err := f.checkWildcard(within); err != nil {
-			return nil, err
+// destination is what can be said of a request from its URL alone.
+func (f *Filter) destination(req *http.Request, path logicalcluster.Path) *destination {
+	d := &destination{path: path}
+	name := logicalcluster.Name(path.String())
+	switch {
+	case name == Wildcard:
+		if d.fault = f.wildcardFault(req); d.fault == nil {
+			d.name = Wildcard
 		}
-		return within.WithContext(With(within.Context(), Wildcard)), nil
+	case f.InProcess(req) && IsValidName(name):
+		d.name = name
 	}
-	name, err := f.resolve(req, path)
-	if err != nil {
-		return nil, err
-	}
-	return within.WithContext(With(within.Context(), name)), nil
+	return d
 }
 
-func (f *Filter) resolve(req *http.Request, path logicalcluster.Path) (logicalcluster.Name, error) {
-	if name := logicalcluster.Name(path.String()); f.InProcess(req) && IsValidName(name) {
-		return name, nil
-	}
-	return f.Resolver.Resolve(req.Context(), path, func() error {
-		if !f.Authenticated(req) {
-			return apierrors.NewUnauthorized("Unauthorized")
+// Admit returns a handler that puts a request's logical cluster into its context and passes it on to next, or answers that
+// there is none. A request that names no cluster reaches next only for the endpoints of the process.
+func (f *Filter) Admit(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		d, ok := destinationFrom(req.Context())
+		if !ok {
+			next.ServeHTTP(w, req)
+			return
 		}
-		return nil
+		name, err := d.resolve(req.Context(), f.Resolver, nil)
+		if err != nil {
+			f.refuse(w, req, err)
+			return
+		}
+		next.ServeHTTP(w, req.WithContext(With(req.Context(), name)))
 	})
 }
 
-// checkWildcard admits what reads across clusters and cannot be mistaken for one object of one cluster: lists and
-// watches over all namespaces, and discovery.
-func (f *Filter) checkWildcard(req *http.Request) error {
+func (f *Filter) refuse(w http.ResponseWriter, req *http.Request, err error) {
+	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
+		w.Header().Set("Retry-After", strconv.Itoa(seconds))
+	}
+	responsewriters.ErrorNegotiated(err, f.Serializer, schema.GroupVersion{Version: "v1"}, w, req)
+}
+
+// wildcardFault is nil for what reads across clusters and cannot be mistaken for one object of one cluster: lists and
+// watches over all namespaces, also those that select by name, and discovery.
+func (f *Filter) wildcardFault(req *http.Request) error {
 	if req.Method != http.MethodGet {
 		return apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "clusters"}, req.Method+" on /clusters/*, which is for reading only")
 	}
@@ -113,7 +123,8 @@ func (f *Filter) checkWildcard(req *http.Request) error {
 	if !info.IsResourceRequest {
 		return nil
 	}
-	if info.Verb != "list" && info.Verb != "watch" || info.Namespace != "" || info.Name != "" || info.Subresource != "" {
+	// Not info.Name: a field selector sets it, too.
+	if info.Verb != "list" && info.Verb != "watch" || info.Namespace != "" || len(info.Parts) != 1 {
 		return apierrors.NewBadRequest("/clusters/* is for lists and watches over all clusters and namespaces: name one logical cluster to read a namespace or an object")
 	}
 	return nil
@@ -127,6 +138,14 @@ func within(req *http.Request, rest string) *http.Request {
 	out.URL = &url
 	out.RequestURI = url.RequestURI()
 	return out
+}
+
+// urlFault is the answer to a URL that splitPath does not take.
+func urlFault(err error) error {
+	if errors.Is(err, errNoCluster) {
+		return newNotFound(err.Error())
+	}
+	return apierrors.NewBadRequest(err.Error())
 }
 
 // newNotFound is a 404 with a message of its own; upstream's constructors would say that a resource was not found.

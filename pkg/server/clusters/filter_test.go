@@ -38,11 +38,10 @@ func newFilter(resolver Resolver) *Filter {
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
 	return &Filter{
-		Resolver:      resolver,
-		Authenticated: func(req *http.Request) bool { return req.Header.Get("Authorization") != "" },
-		InProcess:     func(req *http.Request) bool { return req.Header.Get("In-Process") != "" },
-		RequestInfo:   &apirequest.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")},
-		Serializer:    serializer.NewCodecFactory(scheme),
+		Resolver:    resolver,
+		InProcess:   func(req *http.Request) bool { return req.Header.Get("In-Process") != "" },
+		RequestInfo: &apirequest.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")},
+		Serializer:  serializer.NewCodecFactory(scheme),
 	}
 }
 
@@ -57,10 +56,10 @@ type seen struct {
 func serve(f *Filter, req *http.Request) seen {
 	var s seen
 	recorder := httptest.NewRecorder()
-	f.Wrap(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+	f.Parse(f.Admit(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 		s.cluster, _ = From(req.Context())
 		s.path = req.URL.EscapedPath()
-	})).ServeHTTP(recorder, req)
+	}))).ServeHTTP(recorder, req)
 	s.status, s.header = recorder.Code, recorder.Header()
 	return s
 }
@@ -88,7 +87,11 @@ func TestARequestReachesTheClusterItNamesAndNoOther(t *testing.T) {
 		{method: "DELETE", url: "/clusters/*/api/v1/namespaces", inProcess: true, want: seen{status: 405}},
 		{url: "/clusters/*/api/v1/namespaces/default/configmaps", want: seen{status: 400}},
 		{url: "/clusters/*/api/v1/namespaces/default", want: seen{status: 400}},
-		{url: "/clusters/*/api/v1/configmaps?fieldSelector=metadata.name=a", want: seen{status: 400}},
+		{url: "/clusters/*/api/v1/namespaces/default/configmaps/a", want: seen{status: 400}},
+		{url: "/clusters/*/api/v1/namespaces/default/status", want: seen{status: 400}},
+		{url: "/clusters/*/api/v1/configmaps?fieldSelector=metadata.name=a", want: seen{cluster: "*", path: "/api/v1/configmaps", status: 200}},
+		{url: "/clusters/*/api/v1/configmaps?watch=true&fieldSelector=metadata.name=a", want: seen{cluster: "*", path: "/api/v1/configmaps", status: 200}},
+		{url: "/clusters/*/api/v1/configmaps/a?fieldSelector=metadata.name=a", want: seen{status: 400}},
 
 		{url: "/api/v1/namespaces", want: seen{status: 404}},
 		{url: "/openapi/v2", want: seen{status: 404}},

@@ -83,3 +83,47 @@ func FuzzStorageKeyStaysInItsCluster(f *testing.F) {
 		}
 	})
 }
+
+// FuzzKeysOfTwoClustersNeverMeet checks that no key of one cluster is a key of another, or lies below one, and that listing
+// one cluster's prefix finds nothing of the other.
+func FuzzKeysOfTwoClustersNeverMeet(f *testing.F) {
+	for _, seed := range [][4]string{
+		{"root", "/core/configmaps/default/a", "root2", "/core/configmaps/default/a"},
+		{"root", "/core/configmaps/", "root-a", "/core/configmaps/default/a"},
+		{"system:admin", "/core/configmaps", "system:admin:a", "/core/configmaps/default/a"},
+		{"a", "/core/configmaps/b/c", "a:b", "/core/configmaps/c"},
+		{"ab", "/core/configmaps/c/d", "a", "/core/configmaps/b/c/d"},
+		{"root", "/core/configmaps/../x1/a", "x1", "/core/configmaps/a"},
+		{"root", "/core/configmaps//x1/a", "x1", "/core/configmaps/a"},
+		{"*", "/core/configmaps/a", "root", "/core/configmaps/a"},
+	} {
+		f.Add(seed[0], seed[1], seed[2], seed[3])
+	}
+	const prefix = "/core/configmaps"
+	f.Fuzz(func(t *testing.T, cluster, key, otherCluster, otherKey string) {
+		one, err := StorageKey(prefix, key, logicalcluster.Name(cluster))
+		if err != nil {
+			return
+		}
+		other, err := StorageKey(prefix, otherKey, logicalcluster.Name(otherCluster))
+		if err != nil {
+			return
+		}
+		parsed, rest, err := ParseStorageKey(prefix, one)
+		if err != nil || parsed.String() != cluster || rest != key {
+			t.Errorf("%q of %q is stored at %q, which is read as %q of %q, %v", key, cluster, one, rest, parsed, err)
+		}
+		if cluster == otherCluster {
+			if (one == other) != (key == otherKey) {
+				t.Errorf("%q and %q of %q are stored at %q and %q", key, otherKey, cluster, one, other)
+			}
+			return
+		}
+		if one == other || strings.HasPrefix(other, strings.TrimSuffix(one, "/")+"/") {
+			t.Errorf("%q of %q is stored at %q; that has %q of %q, at %q", key, cluster, one, otherKey, otherCluster, other)
+		}
+		if k, l := (Key{Cluster: logicalcluster.Name(cluster), Name: "a"}), (Key{Cluster: logicalcluster.Name(otherCluster), Name: "a"}); k.String() == l.String() {
+			t.Errorf("objects of %q and %q have the same key in an index: %q", cluster, otherCluster, k)
+		}
+	})
+}

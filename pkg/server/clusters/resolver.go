@@ -13,6 +13,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// Resolver finds the logical cluster that a path leads to.
+type Resolver interface {
+	// Resolve returns the name of the logical cluster at path, which is valid and not the wildcard. An error of
+	// k8s.io/apimachinery/pkg/api/errors (NotFound, ServiceUnavailable) is passed on to the client as it is. Before it
+	// reads from storage it asks mayRead, and returns its error if there is one.
+	Resolve(ctx context.Context, path logicalcluster.Path, mayRead func() error) (logicalcluster.Name, error)
+}
+
 // retryAfterSeconds is what clients are told to wait for a shard that is about to be bootstrapped.
 const retryAfterSeconds = 1
 
@@ -131,7 +139,7 @@ func notFound(path logicalcluster.Path) error {
 }
 
 func readError(path logicalcluster.Path, err error) error {
-	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) || errors.Is(err, errMayNotRead) {
 		return err
 	}
 	return newUnavailable(fmt.Sprintf("cannot find logical cluster %q at the moment: %v", path, err))

@@ -22,7 +22,19 @@ func (o *Options) Flags() (flags cliflag.NamedFlagSets) {
 	generic.IntVar(&o.ProbePort, "probe-port", o.ProbePort, "Port, beside --bind-address, by which standbys learn of this replica's death; 0 is any free port. Peers must reach it at --advertise-address. Not opened without leader election or failure detection.")
 	generic.BoolVar(&o.Profiling, "profiling", o.Profiling, "Serve profiles below /debug/pprof/, to members of system:masters.")
 
-	o.Serving.AddFlags(flags.FlagSet("secure serving"))
+	generic.DurationVar(&o.ShutdownDelay, "shutdown-delay-duration", o.ShutdownDelay, "How long to go on serving when asked to stop. /readyz fails at once, and the term ends at once; load balancers get this long to notice.")
+	limits := flags.FlagSet("limits")
+	limits.DurationVar(&o.Limits.RequestTimeout, "request-timeout", o.Limits.RequestTimeout, "How long a request may take that is no watch, and how long its body may take to arrive.")
+	limits.IntVar(&o.Limits.RequestsInFlight, "max-requests-inflight", o.Limits.RequestsInFlight, "How many requests that read are handled at once; more are answered with 429. Members of system:masters are never refused, watches are not counted. 0: no limit.")
+	limits.IntVar(&o.Limits.MutatingRequestsInFlight, "max-mutating-requests-inflight", o.Limits.MutatingRequestsInFlight, "The same for requests that change something.")
+	limits.IntVar(&o.Limits.Connections, "max-connections", o.Limits.Connections, "How many connections clients may have open to this replica; further ones are closed at once. 0: no limit. Never more than three quarters of the file descriptors that the process may open.")
+	limits.IntVar(&o.Limits.ConnectionsPerClient, "max-connections-per-client", o.Limits.ConnectionsPerClient, "The same for one IP address (IPv6: one /64 network). 0: half of --max-connections. Give the same as there if all clients come through one load balancer that does not pass on their addresses.")
+	limits.Float64Var(&o.Limits.GoawayChance, "goaway-chance", o.Limits.GoawayChance, "The share of HTTP/2 requests after which the client is told to connect anew, so that clients spread over replicas behind a load balancer. 0 is off, at most 0.02; 0.001 is a good start.")
+
+	serving := flags.FlagSet("secure serving")
+	o.Serving.AddFlags(serving)
+	serving.Lookup("tls-cipher-suites").Usage = "Comma-separated cipher suites for TLS 1.2. TLS 1.3 has its own, which cannot be chosen. The default has none with CBC."
+	serving.StringSliceVar(&o.Limits.HSTS, "strict-transport-security-directives", o.Limits.HSTS, "Directives of the header Strict-Transport-Security, such as max-age=31536000,includeSubDomains. If empty, there is no such header.")
 
 	etcd := flags.FlagSet("etcd")
 	etcd.StringSliceVar(&o.Etcd.Transport.ServerList, "etcd-servers", o.Etcd.Transport.ServerList, "Comma-separated URLs of the etcd servers. If empty, an etcd is embedded, with its data in <root-directory>/etcd.")

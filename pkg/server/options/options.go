@@ -3,8 +3,10 @@
 package options
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/url"
 	"os"
@@ -13,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -20,6 +23,7 @@ import (
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	cliflag "k8s.io/component-base/cli/flag"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	utilsnet "k8s.io/utils/net"
 
@@ -39,6 +43,8 @@ type Options struct {
 	ShardBaseURL     string
 	ProbePort        int
 	Profiling        bool
+	Limits           server.Limits
+	ShutdownDelay    time.Duration
 
 	Serving      *genericoptions.SecureServingOptions
 	Etcd         EtcdOptions
@@ -73,9 +79,11 @@ func New() *Options {
 	serving.BindPort = 6443
 	serving.Required = true
 	serving.ServerCert.CertDirectory = ""
+	serving.CipherSuites = defaultCipherSuites()
 	return &Options{
 		RootDirectory: ".regent",
 		ShardName:     "root",
+		Limits:        server.DefaultLimits(),
 		Serving:       serving,
 		Etcd:          EtcdOptions{Prefix: "/registry", EmbeddedQuota: etcd.DefaultQuota},
 		Election:      election.DefaultConfig(),
@@ -85,6 +93,18 @@ func New() *Options {
 		Tracing:       genericoptions.NewTracingOptions(),
 		Logs:          logsapi.NewLoggingConfiguration(),
 	}
+}
+
+// defaultCipherSuites are those of Go for TLS 1.2 that authenticate what they encrypt: not those with CBC. TLS 1.3 has no
+// others.
+func defaultCipherSuites() []string {
+	var names []string
+	for _, suite := range tls.CipherSuites() {
+		if slices.Contains(suite.SupportedVersions, tls.VersionTLS12) && !strings.Contains(suite.Name, "_CBC_") {
+			names = append(names, suite.Name)
+		}
+	}
+	return names
 }
 
 // Validate returns all faults, each in one line that names its flag.
@@ -114,6 +134,7 @@ func (o *Options) Validate() error {
 	if o.ProbePort < 0 || o.ProbePort > 65535 {
 		bad("--probe-port %d must be between 0 and 65535", o.ProbePort)
 	}
+	errs = append(errs, o.limitFaults()...)
 	errs = append(errs, o.servingFaults()...)
 	errs = append(errs, o.portFaults()...)
 	errs = append(errs, o.missingFiles()...)
@@ -146,7 +167,63 @@ func (o *Options) servingFaults() []error {
 	if pair := o.Serving.ServerCert.CertKey; (pair.CertFile == "") != (pair.KeyFile == "") {
 		errs = append(errs, errors.New("--tls-cert-file and --tls-private-key-file go together: give both or none"))
 	}
+	if _, err := cliflag.TLSCipherSuites(o.Serving.CipherSuites); err != nil {
+		errs = append(errs, fmt.Errorf("--tls-cipher-suites: %w: choose from %q", err, cliflag.TLSCipherPossibleValues()))
+	}
+	if _, err := cliflag.TLSVersion(o.Serving.MinTLSVersion); err != nil {
+		errs = append(errs, fmt.Errorf("--tls-min-version: %w: choose from %q", err, cliflag.TLSPossibleVersions()))
+	}
 	return errs
+}
+
+// limitFaults are limits that make no sense.
+func (o *Options) limitFaults() []error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	l := o.Limits
+	if l.RequestTimeout < time.Second {
+		bad("--request-timeout %v must be at least 1s: requests that take longer are ended", l.RequestTimeout)
+	}
+	for _, limit := range []struct {
+		flag  string
+		value int
+	}{
+		{"--max-requests-inflight", l.RequestsInFlight},
+		{"--max-mutating-requests-inflight", l.MutatingRequestsInFlight},
+		{"--max-connections", l.Connections},
+		{"--max-connections-per-client", l.ConnectionsPerClient},
+	} {
+		if limit.value < 0 {
+			bad("%s %d must not be negative", limit.flag, limit.value)
+		}
+	}
+	if l.Connections > 0 && l.ConnectionsPerClient > l.Connections {
+		bad("--max-connections-per-client %d must not be above --max-connections %d", l.ConnectionsPerClient, l.Connections)
+	}
+	if l.GoawayChance < 0 || l.GoawayChance > maxGoawayChance || math.IsNaN(l.GoawayChance) {
+		bad("--goaway-chance %v must be between 0 and %v: one request in 50", l.GoawayChance, maxGoawayChance)
+	}
+	if o.ShutdownDelay < 0 {
+		bad("--shutdown-delay-duration %v must not be negative", o.ShutdownDelay)
+	}
+	for _, directive := range l.HSTS {
+		if !isHSTS(directive) {
+			bad("--strict-transport-security-directives: %q must be max-age=<seconds>, includeSubDomains or preload", directive)
+		}
+	}
+	return errs
+}
+
+// maxGoawayChance is upstream's.
+const maxGoawayChance = 0.02
+
+// isHSTS reports whether a directive is one of RFC 6797, 6.1.
+func isHSTS(directive string) bool {
+	if seconds, ok := strings.CutPrefix(directive, "max-age="); ok {
+		_, err := strconv.ParseUint(seconds, 10, 63)
+		return err == nil
+	}
+	return directive == "includeSubDomains" || directive == "preload"
 }
 
 // coordinationFaults are what contradicts the election's mode.
@@ -268,6 +345,8 @@ func (o *Options) Config(registry *controllers.Registry) (server.Config, error) 
 		BaseURL:              o.ShardBaseURL,
 		FixedBaseURL:         o.ShardBaseURL != "",
 		Serving:              o.Serving,
+		Limits:               o.Limits,
+		ShutdownDelay:        o.ShutdownDelay,
 		ClientCAFile:         o.ClientCAFile,
 		TokenFile:            o.TokenFile,
 		Etcd:                 o.Etcd.Transport,

@@ -2,7 +2,9 @@ package options
 
 import (
 	"context"
+	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +28,18 @@ func TestEachBadValueIsOneLineThatNamesItsFlag(t *testing.T) {
 		{func(o *Options) { o.ShardBaseURL = "http://h" }, "--shard-base-url"},
 		{func(o *Options) { o.ShardBaseURL = "https://h/" }, "--shard-base-url"},
 		{func(o *Options) { o.ProbePort = 70000 }, "--probe-port"},
+		{func(o *Options) { o.Limits.RequestTimeout = 0 }, "--request-timeout"},
+		{func(o *Options) { o.Limits.RequestsInFlight = -1 }, "--max-requests-inflight"},
+		{func(o *Options) { o.Limits.MutatingRequestsInFlight = -1 }, "--max-mutating-requests-inflight"},
+		{func(o *Options) { o.Limits.Connections = -1 }, "--max-connections"},
+		{func(o *Options) { o.Limits.ConnectionsPerClient = 20_000 }, "--max-connections-per-client"},
+		{func(o *Options) { o.Limits.GoawayChance = 0.5 }, "--goaway-chance"},
+		{func(o *Options) { o.Limits.GoawayChance = math.NaN() }, "--goaway-chance"},
+		{func(o *Options) { o.Limits.HSTS = []string{"max-age=31536000", "always"} }, "--strict-transport-security-directives"},
+		{func(o *Options) { o.Limits.HSTS = []string{"max-age=soon"} }, "--strict-transport-security-directives"},
+		{func(o *Options) { o.ShutdownDelay = -time.Second }, "--shutdown-delay-duration"},
+		{func(o *Options) { o.Serving.CipherSuites = []string{"ROT13"} }, "--tls-cipher-suites"},
+		{func(o *Options) { o.Serving.MinTLSVersion = "VersionTLS99" }, "--tls-min-version"},
 		{func(o *Options) { o.Serving.BindPort = 0 }, "--secure-port"},
 		{func(o *Options) { o.Serving.ServerCert.CertKey.CertFile = "c" }, "--tls-private-key-file"},
 		{func(o *Options) { o.Serving.ServerCert.CertDirectory = "d" }, "--cert-dir"},
@@ -108,12 +122,27 @@ func TestTheDefaultsAreTheContracts(t *testing.T) {
 		"leader-election-name": "regent-controllers", "leader-election-lease-duration": "15s",
 		"leader-election-renew-deadline": "10s", "leader-election-retry-period": "2s", "controller-drain-timeout": "*",
 		"profiling": "false", "feature-gates": "*", "audit-policy-file": "", "tracing-config-file": "", "v": "0",
+		"request-timeout": "1m0s", "max-requests-inflight": "400", "max-mutating-requests-inflight": "200",
+		"max-connections": "10000", "max-connections-per-client": "0", "goaway-chance": "0", "shutdown-delay-duration": "0s",
+		"strict-transport-security-directives": "[]", "tls-min-version": "", "tls-cipher-suites": "*",
 		"tls-cert-file": "", "etcd-cafile": "", "etcd-certfile": "", "etcd-keyfile": "",
 	} {
 		if f := flags.Lookup(name); f == nil {
 			t.Errorf("there is no flag --%s", name)
 		} else if want != "*" && f.DefValue != want {
 			t.Errorf("--%s defaults to %q, want %q", name, f.DefValue, want)
+		}
+	}
+}
+
+func TestNoCipherSuiteOfTheDefaultHasCBC(t *testing.T) {
+	suites := New().Serving.CipherSuites
+	if !slices.Contains(suites, "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256") || !slices.Contains(suites, "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256") {
+		t.Errorf("%q: HTTP/2 needs TLS_ECDHE_*_WITH_AES_128_GCM_SHA256", suites)
+	}
+	for _, suite := range suites {
+		if strings.Contains(suite, "CBC") || !strings.HasPrefix(suite, "TLS_ECDHE_") {
+			t.Errorf("%s is a default", suite)
 		}
 	}
 }

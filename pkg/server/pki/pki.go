@@ -2,7 +2,8 @@
 // certificate authority, the admin's client certificate, and the kubeconfig that holds them.
 //
 // Keys are made once. Replicas that start at the same moment with the same directory end up with the same keys; a crash
-// half-way leaves nothing that a later start would mistake for the whole. Files are readable by their owner only.
+// half-way leaves nothing that a later start would mistake for the whole. Files are readable by their owner only; keys that
+// others may read, and a directory that others may write, are refused.
 //
 // Each process has a serving certificate of its own, signed by the authority and kept in memory: its names follow the
 // process's flags, and its key is never shared and never on disk.
@@ -13,6 +14,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -48,6 +50,9 @@ type Bundle struct {
 func Ensure(directory string) (*Bundle, error) {
 	if err := os.MkdirAll(directory, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot create the directory for keys (below --root-directory): %w", err)
+	}
+	if err := refuseWritable(directory); err != nil {
+		return nil, err
 	}
 	unlock, err := lock(filepath.Join(directory, "lock"))
 	if err != nil {
@@ -94,7 +99,7 @@ func (b *Bundle) ensureCA() error {
 		return fmt.Errorf("%s holds no certificate, restore it from another replica: %w", certFile, err)
 	}
 	b.ca = certs[0]
-	keyPEM, err := os.ReadFile(keyFile)
+	keyPEM, err := readKey(keyFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -132,7 +137,7 @@ func (b *Bundle) ensureAdmin() error {
 	if b.AdminCertPEM, err = os.ReadFile(certFile); err != nil {
 		return fmt.Errorf("cannot read the admin's certificate: %w", err)
 	}
-	if b.AdminKeyPEM, err = os.ReadFile(keyFile); err != nil {
+	if b.AdminKeyPEM, err = readKey(keyFile); err != nil {
 		return fmt.Errorf("cannot read the admin's key: %w", err)
 	}
 	certs, err := cert.ParseCertsPEM(b.AdminCertPEM)
@@ -168,6 +173,42 @@ func lock(name string) (unlock func(), err error) {
 		return nil, fmt.Errorf("cannot lock %s: %w", name, err)
 	}
 	return func() { _ = file.Close() }, nil
+}
+
+// Bits of a file's mode.
+const (
+	othersMayWrite = 0o022
+	othersMayAny   = 0o077
+)
+
+// refuseWritable refuses a directory in which others could put keys of theirs.
+func refuseWritable(directory string) error {
+	info, err := os.Stat(directory)
+	if err != nil {
+		return fmt.Errorf("cannot look at the directory for keys (below --root-directory): %w", err)
+	}
+	if mode := info.Mode().Perm(); mode&othersMayWrite != 0 {
+		return fmt.Errorf("others may write to %s (mode %04o), and who can exchange the keys there rules the shard: "+
+			"if you trust what is in it, run chmod 0700 %s, else remove it and have it made again", directory, mode, directory)
+	}
+	return nil
+}
+
+// readKey reads a file that nobody else may read or write.
+func readKey(name string) ([]byte, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if mode := info.Mode().Perm(); mode&othersMayAny != 0 {
+		return nil, fmt.Errorf("others may use the key %s (mode %04o): run chmod 0600 %s; if others had access to this machine, have all keys made again", name, mode, name)
+	}
+	return io.ReadAll(file)
 }
 
 func exists(name string) bool {

@@ -66,8 +66,35 @@ func TestFilesAreTheOwnersOnly(t *testing.T) {
 	}
 }
 
+func TestKeysThatOthersMayUseAreRefused(t *testing.T) {
+	for _, c := range []struct {
+		file string // empty: the directory
+		mode os.FileMode
+		ok   bool
+	}{
+		{"", 0o777, false}, {"", 0o770, false}, {"", 0o722, false}, {"", 0o755, true}, {"", 0o500, true},
+		{CAKeyFile, 0o644, false}, {CAKeyFile, 0o640, false}, {CAKeyFile, 0o602, false}, {CAKeyFile, 0o400, true},
+		{AdminKeyFile, 0o604, false}, {AdminKeyFile, 0o600, true},
+		{CACertFile, 0o644, true}, {AdminCertFile, 0o644, true},
+	} {
+		directory := filepath.Join(t.TempDir(), "pki")
+		was := ensure(t, directory)
+		named := filepath.Join(directory, c.file)
+		if err := os.Chmod(named, c.mode); err != nil {
+			t.Fatal(err)
+		}
+		b, err := Ensure(directory)
+		switch {
+		case c.ok && (err != nil || !bytes.Equal(b.AdminKeyPEM, was.AdminKeyPEM)):
+			t.Errorf("%q of mode %o: %v, want the same keys as before", c.file, c.mode, err)
+		case !c.ok && (err == nil || !strings.Contains(err.Error(), "chmod") || !strings.Contains(err.Error(), named)):
+			t.Errorf("%q of mode %o: got %v, want the chmod to run", c.file, c.mode, err)
+		}
+	}
+}
+
 func TestAStartCutShortIsMadeGood(t *testing.T) {
-	directory := t.TempDir()
+	directory := newDirectory(t)
 	if err := os.WriteFile(filepath.Join(directory, CAKeyFile), []byte("half a k"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +102,7 @@ func TestAStartCutShortIsMadeGood(t *testing.T) {
 }
 
 func TestAServingCertificateProvesItsNamesToTheAdmin(t *testing.T) {
-	b := ensure(t, t.TempDir())
+	b := ensure(t, newDirectory(t))
 	certPEM, keyPEM, err := b.ServingCert([]string{"localhost"}, []net.IP{net.IPv4(127, 0, 0, 1)})
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +126,7 @@ func TestMismatchedFilesAreRefusedByName(t *testing.T) {
 		{AdminCertFile, AdminCertFile, AdminCertFile},
 	} {
 		t.Run(c.replace, func(t *testing.T) {
-			directory, other := t.TempDir(), t.TempDir()
+			directory, other := newDirectory(t), newDirectory(t)
 			ensure(t, directory)
 			ensure(t, other)
 			content, err := os.ReadFile(filepath.Join(other, c.with))
@@ -117,7 +144,7 @@ func TestMismatchedFilesAreRefusedByName(t *testing.T) {
 }
 
 func TestTheAuthoritysKeyMayBeKeptElsewhere(t *testing.T) {
-	directory := t.TempDir()
+	directory := newDirectory(t)
 	ensure(t, directory)
 	if err := os.Remove(filepath.Join(directory, CAKeyFile)); err != nil {
 		t.Fatal(err)
@@ -129,7 +156,7 @@ func TestTheAuthoritysKeyMayBeKeptElsewhere(t *testing.T) {
 }
 
 func TestTheKubeconfigIsRewrittenOnlyWhenAskedToAndDifferent(t *testing.T) {
-	directory := t.TempDir()
+	directory := newDirectory(t)
 	b := ensure(t, directory)
 	name := filepath.Join(directory, "admin.kubeconfig")
 	write := func(cfg Kubeconfig, want string) {
@@ -159,7 +186,17 @@ func TestTheKubeconfigIsRewrittenOnlyWhenAskedToAndDifferent(t *testing.T) {
 	write(Kubeconfig{BaseURL: "https://b:1", Replace: true}, "https://b:1")
 }
 
-func ensure(t *testing.T, directory string) *Bundle {
+// newDirectory is the owner's only, whatever the umask.
+func newDirectory(t testing.TB) string {
+	t.Helper()
+	directory := t.TempDir()
+	if err := os.Chmod(directory, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return directory
+}
+
+func ensure(t testing.TB, directory string) *Bundle {
 	t.Helper()
 	b, err := Ensure(directory)
 	if err != nil {

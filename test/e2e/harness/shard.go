@@ -2,6 +2,7 @@ package harness
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -79,7 +80,7 @@ func (s *Shard) Launch(t testing.TB, name string, args ...string) *Replica {
 	case s.OneMachine:
 		r.Root = s.root
 	default:
-		if err := os.CopyFS(filepath.Join(r.Root, "pki"), os.DirFS(filepath.Join(s.root, "pki"))); err != nil {
+		if err := copyKeys(filepath.Join(r.Root, "pki"), filepath.Join(s.root, "pki")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -87,6 +88,22 @@ func (s *Shard) Launch(t testing.TB, name string, args ...string) *Replica {
 	r.URL = fmt.Sprintf("https://127.0.0.1:%d", r.port)
 	r.Again()
 	return r
+}
+
+// copyKeys copies keys to another replica, for their owner only: others are refused.
+func copyKeys(to, from string) error {
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		return err
+	}
+	return filepath.WalkDir(to, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			return os.Chmod(name, 0o700)
+		}
+		return os.Chmod(name, 0o600)
+	})
 }
 
 // flags are those of a replica.

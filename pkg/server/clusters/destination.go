@@ -1,0 +1,94 @@
+package clusters
+
+import (
+	"context"
+	"errors"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+)
+
+// destination is the logical cluster that a request is for: what its URL says, and where that leads once it has been
+// looked up. Filter.Parse puts it into the request's context; the handlers behind it, one after the other, complete it.
+type destination struct {
+	path logicalcluster.Path
+	// fault is why the request cannot be for any cluster.
+	fault error
+	// name is where the path leads; empty: not looked up yet, or not found.
+	name logicalcluster.Name
+}
+
+// errMayNotRead is why a cluster was not looked up in storage.
+var errMayNotRead = errors.New("the cluster is in no cache, and its user has no rights for which storage would be read")
+
+// resolve returns where the request goes. It looks it up if that has not been done. Before it reads from storage it asks
+// mayRead, if there is one.
+func (d *destination) resolve(ctx context.Context, resolver Resolver, mayRead func() error) (logicalcluster.Name, error) {
+	if d.fault != nil || d.name != "" {
+		return d.name, d.fault
+	}
+	if mayRead == nil {
+		mayRead = func() error { return nil }
+	}
+	name, err := resolver.Resolve(ctx, d.path, mayRead)
+	if errors.Is(err, errMayNotRead) {
+		return "", err // somebody else may: an impersonator has other rights than whom it impersonates
+	}
+	d.name, d.fault = name, err
+	return name, err
+}
+
+type destinationKey struct{}
+
+func withDestination(ctx context.Context, d *destination) context.Context {
+	return context.WithValue(ctx, destinationKey{}, d)
+}
+
+func destinationFrom(ctx context.Context) (*destination, bool) {
+	d, ok := ctx.Value(destinationKey{}).(*destination)
+	return d, ok
+}
+
+// Authorizer returns an authorizer that looks up the logical cluster of the request in whose context it is asked, and then
+// asks next with a context that has the cluster (see From). If there is no such cluster the context has none. Then next must
+// allow only what it would allow in every cluster, so that others do not learn whether a cluster exists.
+//
+// A cluster that is in no cache is read from storage only for those whom next allows the request without knowing the
+// cluster: nobody else can keep storage busy by guessing names.
+func (f *Filter) Authorizer(next authorizer.Authorizer) authorizer.Authorizer {
+	return &clusterAuthorizer{Authorizer: next, resolver: f.Resolver}
+}
+
+type clusterAuthorizer struct {
+	authorizer.Authorizer
+	resolver Resolver
+}
+
+// Authorize implements authorizer.Authorizer.
+func (a *clusterAuthorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+	return a.Authorizer.Authorize(a.inCluster(ctx, attributes), attributes)
+}
+
+// ConditionsAwareAuthorize implements authorizer.Authorizer.
+func (a *clusterAuthorizer) ConditionsAwareAuthorize(ctx context.Context, attributes authorizer.Attributes) authorizer.ConditionsAwareDecision {
+	return a.Authorizer.ConditionsAwareAuthorize(a.inCluster(ctx, attributes), attributes)
+}
+
+func (a *clusterAuthorizer) inCluster(ctx context.Context, attributes authorizer.Attributes) context.Context {
+	d, ok := destinationFrom(ctx)
+	if !ok {
+		return ctx
+	}
+	name, err := d.resolve(ctx, a.resolver, func() error {
+		if decision, _, err := a.Authorizer.Authorize(ctx, attributes); err != nil || decision != authorizer.DecisionAllow {
+			return errMayNotRead
+		}
+		return nil
+	})
+	if err != nil {
+		return ctx // Admit answers it, if the request is allowed
+	}
+	audit.AddAuditAnnotation(ctx, AuditCluster, name.String())
+	return With(ctx, name)
+}
