@@ -146,7 +146,11 @@ func (f *following) session(ctx context.Context, patience time.Duration, hurry b
 		return false, err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode != http.StatusOK {
+	switch resp.StatusCode {
+	case http.StatusOK:
+	case http.StatusServiceUnavailable:
+		return false, errCrowded
+	default:
 		return false, fmt.Errorf("%w: %s", errUnauthorized, resp.Status)
 	}
 
@@ -166,6 +170,9 @@ func (f *following) session(ctx context.Context, patience time.Duration, hurry b
 
 // errUnauthorized is the error of a leader that does not want this process.
 var errUnauthorized = errors.New("the leader's probe refuses this replica: has it another etcd, or another version?")
+
+// errCrowded is the error of a leader that has no place for this process's stream.
+var errCrowded = errors.New("the leader's probe has as many followers as it can have")
 
 // patience bounds an attempt to make contact, after so many in a row that failed. With a leader that answered before the
 // first takes no longer than its silence may: it may be dead, and what was sent to it lost.
