@@ -28,6 +28,8 @@ type Standby struct {
 	// Mode is the one in which it would lead, Priority how much it is preferred.
 	Mode     Mode
 	Priority int32
+	// Led is the holder identity of its last term; empty if it has led none.
+	Led string
 }
 
 // Contact says how to reach a process, and how to know that it is this one. The zero Contact reaches nobody.

@@ -49,10 +49,12 @@ type Elector struct {
 	mu sync.Mutex
 	// view is made by Run, at its beginning; the same for as long as it lasts.
 	view *view
-	// current is the term that has not been told to end; its work is nil if there is none.
+	// current is the term that has not been told to end; its work is nil if there is none. holder outlives it: the identity of
+	// the last term.
 	current struct {
-		term Term
-		work *work
+		term   Term
+		work   *work
+		holder string
 	}
 
 	// Made by Run, at its beginning, for as long as it lasts: what was known of others is old when it is called again.
@@ -295,7 +297,8 @@ func (e *Elector) campaign(ctx context.Context, seen observation, why verdict) (
 	before := predecessorOf(seen.lease)
 	presence := e.presence(identity)
 	presence.LastStepDown = before.LastStepDown // that of the last holder who gave up stays
-	presence.Suspicions = nextSuspicions(before.Suspicions, why.takeover.Decided.Sub(seen.termSince), why.trigger)
+	presence.PresumedDead = presumedDead(before, why.trigger)
+	presence.Suspicions = nextSuspicions(e.suspicions(before), why.takeover.Decided.Sub(seen.termSince), why.trigger)
 	owner, err := e.ownerOfTerm(ctx)
 	if err != nil {
 		e.complain(ctx, err, "Cannot campaign for life: trying again")
@@ -315,6 +318,7 @@ func (e *Elector) campaign(ctx context.Context, seen observation, why verdict) (
 		presence: presence,
 		owner:    owner,
 		standbys: e.cfg.standbys,
+		follows:  e.cfg.follows,
 		named:    e.candidacy != nil,
 		takeover: why.takeover,
 		fresh:    e.cfg.RetryPeriod / 2,
@@ -399,6 +403,9 @@ func (e *Elector) setCurrent(term Term, w *work) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.current.term, e.current.work = term, w
+	if holder := term.Token().Holder; holder != "" {
+		e.current.holder = holder
+	}
 }
 
 // release gives up a claim that was stopped.

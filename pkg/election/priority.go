@@ -1,6 +1,9 @@
 package election
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // standbys is what a leader knows of those who could succeed it: the highest priority of those of its mode, and whether there are
 // none.
@@ -19,6 +22,11 @@ func (c Config) standbys() (highest int32, none bool) {
 		none = false
 	}
 	return highest, none
+}
+
+// follows reports whether the process follows this one that led as that holder last.
+func (c Config) follows(holder string) bool {
+	return c.Detector != nil && slices.ContainsFunc(c.Detector.Followers(), func(s Standby) bool { return s.Led == holder })
 }
 
 // preemption is when a standby asks a leader of a lower priority to make way. It is owned by Run's goroutine, but what is

@@ -296,7 +296,7 @@ func TestALeaderInTroubleLearnsWhoReadsTheLease(t *testing.T) {
 func TestALeaderIsToldWhatAFollowerIsAndWants(t *testing.T) {
 	leader := open(t, "leader", "127.0.0.1:0")
 	wants := make(chan string, 1)
-	is := election.Standby{Replica: "standby", Mode: election.ModeForLife, Priority: -7}
+	is := election.Standby{Replica: "standby", Mode: election.ModeForLife, Priority: -7, Led: "the holder of its last term"}
 	f := follow(t, leader.Contact(), func(f *follower) { f.is, f.wants = is, wants })
 	f.next(t, sign(election.Alive))
 	if got := leader.Followers(); !slices.Equal(got, []election.Standby{is}) {

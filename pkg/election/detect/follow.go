@@ -8,8 +8,10 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/regent-project/regent/pkg/election"
 )
@@ -141,6 +143,9 @@ func (f *following) session(ctx context.Context, patience time.Duration, hurry b
 	req.Header.Set(intervalHeader, f.d.cfg.Interval.String())
 	req.Header.Set(modeHeader, string(f.follower.Is.Mode))
 	req.Header.Set(priorityHeader, strconv.Itoa(int(f.follower.Is.Priority)))
+	if led := f.follower.Is.Led; !strings.ContainsFunc(led, unicode.IsControl) {
+		req.Header.Set(ledHeader, led)
+	}
 	resp, err := conn.RoundTrip(req)
 	if err != nil {
 		return false, err

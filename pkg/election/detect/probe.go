@@ -152,6 +152,9 @@ func (d *Detector) serve(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	standby := election.Standby{Replica: replica, Mode: election.Mode(req.Header.Get(modeHeader))}
+	if led := req.Header.Get(ledHeader); len(led) <= longestHolder {
+		standby.Led = led
+	}
 	if priority, err := strconv.ParseInt(req.Header.Get(priorityHeader), 10, 32); err == nil {
 		standby.Priority = int32(priority) // an older version says none
 	}

@@ -15,9 +15,11 @@ const (
 	intervalHeader  = "Regent-Beat-Interval"
 	modeHeader      = "Regent-Election-Mode"
 	priorityHeader  = "Regent-Election-Priority"
+	ledHeader       = "Regent-Election-Led"
 	bearer          = "Bearer "
 	longestLine     = 4 << 10 // bytes
 	longestReplica  = 256     // bytes
+	longestHolder   = 512     // bytes
 	maxHeaderLength = 8 << 10 // bytes
 )
 
