@@ -15,8 +15,8 @@ type Detector interface {
 	Follow(ctx context.Context, leader Contact, f Follower)
 	// Say is this process's statement to all who follow it, until the next.
 	Say(Statement)
-	// Confirmations brings the answers of those who follow this process, once it has said that it is in trouble, and their
-	// wishes. Only the Elector reads from it.
+	// Confirmations brings the answers of those who follow this process, once it has said that it is in trouble.
+	// Only the Elector reads from it.
 	Confirmations() <-chan Confirmation
 	// Followers are the replicas that follow this process now.
 	Followers() []Standby
@@ -49,8 +49,6 @@ type Follower struct {
 	// Reads reports whether this process reads the Lease and sees that holder on it: a leader that cannot renew asks. It
 	// may take as long as a request, and ends with ctx.
 	Reads func(ctx context.Context, holder string) bool
-	// Wants brings the holders whom this process wants to succeed: each is to be asked once to make way. Nil: none.
-	Wants <-chan string
 }
 
 // News is what is known of a process.
@@ -95,11 +93,10 @@ const (
 	Over Condition = "over"
 )
 
-// Confirmation is what a follower says: it reads the Lease and sees that holder on it, or it wants to succeed that holder.
+// Confirmation is what a follower says: it reads the Lease and sees that holder on it.
 type Confirmation struct {
 	Standby
 	Holder string
-	Wants  bool
 }
 
 // DetectionModes are the values of --leader-failure-detection.

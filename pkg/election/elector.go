@@ -251,7 +251,7 @@ func (e *Elector) start(ctx context.Context) (stop func()) {
 	e.mu.Unlock()
 	e.follower, e.peer = newFollower(e.api, e.view, e.cfg.RetryPeriod), newPeer()
 	e.pace = pace{retryPeriod: e.cfg.RetryPeriod}
-	e.preemption = preemption{asks: make(chan string, 1)}
+	e.preemption = preemption{}
 	if !e.cfg.Enabled {
 		klog.FromContext(ctx).Info("Leading without election: other replicas without --enable-leader-election are not " +
 			"detected. Give the flag to every replica of the shard if there is more than one")
@@ -432,6 +432,9 @@ func (e *Elector) untilOver(ctx context.Context, c claim, w *work) error {
 			return cause
 		}
 		if e.cfg.Detector != nil {
+			if cause := e.fulfil(c.term(), seen); cause != nil {
+				return cause
+			}
 			troubled, again = e.askIfTroubled(c, troubled, now, again)
 		}
 		timer := newAlarm(again)

@@ -144,6 +144,7 @@ func (l *lock) acquire(ctx context.Context, lease *coordinationv1.Lease, ler res
 	}
 	lease.Spec.LeaseTransitions = ptr.To(epoch)
 	disown(lease)
+	withoutWish(lease)
 	if l.forLife() {
 		lease.Spec.RenewTime, lease.Spec.LeaseDurationSeconds = nil, nil
 		lease.OwnerReferences = append(slices.Clone(lease.OwnerReferences), *l.owner)
@@ -339,6 +340,7 @@ func freed(lease *coordinationv1.Lease, how ending) *coordinationv1.Lease {
 	free.Spec.LeaseDurationSeconds = ptr.To[int32](1) // as client-go does, for candidates that wait even so
 	free.Spec.AcquireTime, free.Spec.RenewTime = &now, &now
 	disown(free)
+	withoutWish(free)
 	presence{
 		ElectionMode: presenceOf(lease).ElectionMode, StandbyPriority: how.standbyPriority, Alone: how.alone,
 		LastStepDown: how.why, FailedParts: how.failedParts, Failed: how.failed, Preferred: how.preferred,

@@ -128,11 +128,6 @@ func (p *peer) Follow(ctx context.Context, leader election.Contact, f election.F
 		select {
 		case <-ctx.Done():
 			return
-		case holder := <-f.Wants:
-			select {
-			case other.confirmations <- election.Confirmation{Standby: is, Holder: holder, Wants: true}:
-			default:
-			}
 		case <-changed:
 		}
 	}

@@ -73,7 +73,6 @@ func (e *Elector) followHolder(ctx context.Context) {
 		if foreign {
 			e.cfg.Detector.Follow(ctx, leader, Follower{
 				Is:     Standby{Replica: e.cfg.Replica, Mode: e.cfg.Mode, Priority: e.cfg.Priority, Led: e.lastHolder()},
-				Wants:  e.preemption.asks,
 				Report: func(news News) { e.peer.take(leader, news) },
 				Reads:  e.reads,
 			})

@@ -48,7 +48,7 @@ func (e *Elector) standBy(ctx context.Context) (observation, verdict, error) {
 			if e.replica.neighbour(holder) { // its death shows on this machine, not on the Lease
 				again = earlier(again, now.Add(e.lookAgain(news, now)))
 			}
-			again = earlier(again, e.preempt(seen, holder, news, now))
+			again = earlier(again, e.preempt(ctx, seen, holder, news, now))
 			if !seen.forLife() {
 				e.accountFor()
 			} else {

@@ -188,14 +188,12 @@ func (d *Detector) patience(answered bool, failed int) time.Duration {
 	return d.handshake
 }
 
-// answer tells a leader in trouble that the Lease can be read from here, if so, and any leader that it should make way.
+// answer tells a leader in trouble that the Lease can be read from here, if so.
 func (f *following) answer(ctx context.Context, w io.Writer) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case holder := <-f.follower.Wants:
-			_, _ = w.Write(lineOf(confirmation{Wants: holder}))
 		case holder := <-f.asked:
 			if f.follower.Reads(ctx, holder) {
 				_, _ = w.Write(lineOf(confirmation{Reads: holder}))

@@ -166,7 +166,7 @@ func (d *Detector) serve(w http.ResponseWriter, req *http.Request) {
 	reading.Go(func() {
 		_ = lines(req.Body, func(c confirmation) {
 			select {
-			case d.confirmations <- election.Confirmation{Standby: standby, Holder: c.Reads + c.Wants, Wants: c.Wants != ""}:
+			case d.confirmations <- election.Confirmation{Standby: standby, Holder: c.Reads}:
 			default:
 			}
 		})

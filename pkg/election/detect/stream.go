@@ -23,10 +23,9 @@ const (
 	maxHeaderLength = 8 << 10 // bytes
 )
 
-// confirmation says that a standby reads the Lease, with that holder on it, or that it wants to succeed that holder.
+// confirmation says that a standby reads the Lease, with that holder on it.
 type confirmation struct {
 	Reads string `json:"reads,omitempty"`
-	Wants string `json:"wants,omitempty"`
 }
 
 // lines calls take with each line of r until one is malformed or r ends.
