@@ -92,6 +92,9 @@ chaos: ## run the long forms: many random scripts, fuzzing, the scenarios again 
 	$(GO) test $(RACE) -count=1 -timeout 30m ./pkg/election -run 'InAnySequenceOfFaults' -rapid.checks=5000
 	$(GO) test $(RACE) -count=1 -timeout 30m ./pkg/server -run 'WhateverControllersDo' -rapid.checks=5000
 	$(GO) test ./pkg/election/fence -run '^$$' -fuzz FuzzParse -fuzztime $(or $(CHAOS),1)m
+	$(GO) test ./pkg/election -run '^$$' -fuzz FuzzPresence -fuzztime $(or $(CHAOS),1)m
+	$(GO) test ./pkg/election/detect -run '^$$' -fuzz FuzzWhatALeaderSends -fuzztime $(or $(CHAOS),1)m
+	$(GO) test ./pkg/election/detect -run '^$$' -fuzz FuzzWhatAStandbySends -fuzztime $(or $(CHAOS),1)m
 	$(GO) test ./pkg/server/clusters -run '^$$' -fuzz FuzzNoURLEscapesItsCluster -fuzztime $(or $(CHAOS),1)m
 	$(GO) test ./pkg/server/clusters -run '^$$' -fuzz FuzzStorageKeyStaysInItsCluster -fuzztime $(or $(CHAOS),1)m
 	$(GO) test ./pkg/server/clusters -run '^$$' -fuzz FuzzSplitPath -fuzztime $(or $(CHAOS),1)m

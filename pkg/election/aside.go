@@ -1,9 +1,6 @@
 package election
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // say tells those who follow this process how it goes with its term.
 func (e *Elector) say(term Term, condition Condition) {
@@ -39,15 +36,13 @@ func (e *Elector) askIfTroubled(c claim, asking bool, now, again time.Time) (tro
 	return troubled, again
 }
 
-// makeWay is why this term ends in view of what a follower says: it is troubled and the follower reads the Lease, or the
-// follower has a higher priority and wants to lead. Nil if it need not.
+// makeWay is why this term ends in view of what a follower says: it is troubled and the follower reads the Lease. Nil if it need
+// not.
 func (e *Elector) makeWay(c claim, said Confirmation, troubled bool) error {
 	switch sent, failing := c.renewed(); {
 	case said.Holder != c.term().Token().Holder:
 		return nil // late
-	case said.Wants && said.Priority > e.cfg.Priority && said.Mode == e.cfg.Mode && e.cfg.Mode != ModeCoordinated:
-		return because(StepDown, "%w", &request{reason: fmt.Sprintf("replica %q has priority %d, this one %d", said.Replica, said.Priority, e.cfg.Priority), to: said.Replica})
-	case !said.Wants && troubled && failing:
+	case troubled && failing:
 		return because(RenewDeadline, "the last renewal was sent %v ago, and replica %q reaches the Lease", time.Since(sent).Round(time.Millisecond), said.Replica)
 	default:
 		return nil

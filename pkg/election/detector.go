@@ -15,8 +15,8 @@ type Detector interface {
 	Follow(ctx context.Context, leader Contact, f Follower)
 	// Say is this process's statement to all who follow it, until the next.
 	Say(Statement)
-	// Confirmations brings the answers of those who follow this process, once it has said that it is in trouble, and their
-	// wishes. Only the Elector reads from it.
+	// Confirmations brings the answers of those who follow this process, once it has said that it is in trouble.
+	// Only the Elector reads from it.
 	Confirmations() <-chan Confirmation
 	// Followers are the replicas that follow this process now.
 	Followers() []Standby
@@ -28,6 +28,8 @@ type Standby struct {
 	// Mode is the one in which it would lead, Priority how much it is preferred.
 	Mode     Mode
 	Priority int32
+	// Led is the holder identity of its last term; empty if it has led none.
+	Led string
 }
 
 // Contact says how to reach a process, and how to know that it is this one. The zero Contact reaches nobody.
@@ -47,8 +49,6 @@ type Follower struct {
 	// Reads reports whether this process reads the Lease and sees that holder on it: a leader that cannot renew asks. It
 	// may take as long as a request, and ends with ctx.
 	Reads func(ctx context.Context, holder string) bool
-	// Wants brings the holders whom this process wants to succeed: each is to be asked once to make way. Nil: none.
-	Wants <-chan string
 }
 
 // News is what is known of a process.
@@ -93,11 +93,10 @@ const (
 	Over Condition = "over"
 )
 
-// Confirmation is what a follower says: it reads the Lease and sees that holder on it, or it wants to succeed that holder.
+// Confirmation is what a follower says: it reads the Lease and sees that holder on it.
 type Confirmation struct {
 	Standby
 	Holder string
-	Wants  bool
 }
 
 // DetectionModes are the values of --leader-failure-detection.

@@ -49,10 +49,12 @@ type Elector struct {
 	mu sync.Mutex
 	// view is made by Run, at its beginning; the same for as long as it lasts.
 	view *view
-	// current is the term that has not been told to end; its work is nil if there is none.
+	// current is the term that has not been told to end; its work is nil if there is none. holder outlives it: the identity of
+	// the last term.
 	current struct {
-		term Term
-		work *work
+		term   Term
+		work   *work
+		holder string
 	}
 
 	// Made by Run, at its beginning, for as long as it lasts: what was known of others is old when it is called again.
@@ -249,7 +251,7 @@ func (e *Elector) start(ctx context.Context) (stop func()) {
 	e.mu.Unlock()
 	e.follower, e.peer = newFollower(e.api, e.view, e.cfg.RetryPeriod), newPeer()
 	e.pace = pace{retryPeriod: e.cfg.RetryPeriod}
-	e.preemption = preemption{asks: make(chan string, 1)}
+	e.preemption = preemption{}
 	if !e.cfg.Enabled {
 		klog.FromContext(ctx).Info("Leading without election: other replicas without --enable-leader-election are not " +
 			"detected. Give the flag to every replica of the shard if there is more than one")
@@ -295,7 +297,8 @@ func (e *Elector) campaign(ctx context.Context, seen observation, why verdict) (
 	before := predecessorOf(seen.lease)
 	presence := e.presence(identity)
 	presence.LastStepDown = before.LastStepDown // that of the last holder who gave up stays
-	presence.Suspicions = nextSuspicions(before.Suspicions, why.takeover.Decided.Sub(seen.termSince), why.trigger)
+	presence.PresumedDead = presumedDead(before, why.trigger)
+	presence.Suspicions = nextSuspicions(e.suspicions(before), why.takeover.Decided.Sub(seen.termSince), why.trigger)
 	owner, err := e.ownerOfTerm(ctx)
 	if err != nil {
 		e.complain(ctx, err, "Cannot campaign for life: trying again")
@@ -315,6 +318,7 @@ func (e *Elector) campaign(ctx context.Context, seen observation, why verdict) (
 		presence: presence,
 		owner:    owner,
 		standbys: e.cfg.standbys,
+		follows:  e.cfg.follows,
 		named:    e.candidacy != nil,
 		takeover: why.takeover,
 		fresh:    e.cfg.RetryPeriod / 2,
@@ -399,6 +403,9 @@ func (e *Elector) setCurrent(term Term, w *work) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.current.term, e.current.work = term, w
+	if holder := term.Token().Holder; holder != "" {
+		e.current.holder = holder
+	}
 }
 
 // release gives up a claim that was stopped.
@@ -425,6 +432,9 @@ func (e *Elector) untilOver(ctx context.Context, c claim, w *work) error {
 			return cause
 		}
 		if e.cfg.Detector != nil {
+			if cause := e.fulfil(c.term(), seen); cause != nil {
+				return cause
+			}
 			troubled, again = e.askIfTroubled(c, troubled, now, again)
 		}
 		timer := newAlarm(again)

@@ -41,6 +41,7 @@ type lock struct {
 	fresh    time.Duration                     // how long a lease needs no renewal
 	owner    *metav1.OwnerReference            // the Lease's in this term, for life; nil otherwise
 	standbys func() (highest int32, none bool) // see Config.standbys
+	follows  func(holder string) bool          // see Config.follows
 	asked    bool                              // Get was called before it was acquired; RunOrDie alone does
 	named    bool                              // the basis names this entry already: in mode coordinated
 	view     *view
@@ -143,6 +144,7 @@ func (l *lock) acquire(ctx context.Context, lease *coordinationv1.Lease, ler res
 	}
 	lease.Spec.LeaseTransitions = ptr.To(epoch)
 	disown(lease)
+	withoutWish(lease)
 	if l.forLife() {
 		lease.Spec.RenewTime, lease.Spec.LeaseDurationSeconds = nil, nil
 		lease.OwnerReferences = append(slices.Clone(lease.OwnerReferences), *l.owner)
@@ -196,7 +198,7 @@ func (l *lock) stillHolds() error {
 	return nil
 }
 
-// republish writes who could succeed this process, where nothing else is written, if that has changed. That it fails ends nothing.
+// republish writes what describe does, where nothing else is written, if that has changed. That it fails ends nothing.
 func (l *lock) republish(ctx context.Context, held *coordinationv1.Lease) error {
 	lease := held.DeepCopy()
 	if !l.describe(lease) {
@@ -212,23 +214,32 @@ func (l *lock) republish(ctx context.Context, held *coordinationv1.Lease) error 
 			l.adopt(seen.lease, time.Time{}) // somebody edited it: the next time
 		}
 	}
-	l.logger.V(2).Info("Could not write who could succeed this process", "err", err)
+	l.logger.V(2).Info("Could not write what is known of those who follow this process", "err", err)
 	return nil
 }
 
-// describe puts on lease who could succeed this process, and reports whether that has changed.
+// describe puts on lease what is known of those who follow this process: who could succeed it, and whether the one lives who was
+// taken for dead. It reports whether that has changed.
 func (l *lock) describe(lease *coordinationv1.Lease) (changed bool) {
 	p := presenceOf(lease)
 	highest, _ := l.standbys()
 	if highest <= p.Priority {
 		highest = 0
 	}
-	if p.Holder != l.identity || highest == p.StandbyPriority {
+	if p.Holder != l.identity {
 		return false
 	}
+	changed = highest != p.StandbyPriority
 	p.StandbyPriority = highest
-	p.write(lease)
-	return true
+	if p.countSuspicion(l.follows) {
+		changed = true
+		l.logger.Info("The replica that was taken for dead lives: its address refused connections. Check what is between, a firewall or a proxy. Deaths are doubted for some time",
+			"suspicions", p.Suspicions)
+	}
+	if changed {
+		p.write(lease)
+	}
+	return changed
 }
 
 // renew does not write what is as good as new: client-go's first renewal follows right on the acquiring write, while
@@ -329,6 +340,7 @@ func freed(lease *coordinationv1.Lease, how ending) *coordinationv1.Lease {
 	free.Spec.LeaseDurationSeconds = ptr.To[int32](1) // as client-go does, for candidates that wait even so
 	free.Spec.AcquireTime, free.Spec.RenewTime = &now, &now
 	disown(free)
+	withoutWish(free)
 	presence{
 		ElectionMode: presenceOf(lease).ElectionMode, StandbyPriority: how.standbyPriority, Alone: how.alone,
 		LastStepDown: how.why, FailedParts: how.failedParts, Failed: how.failed, Preferred: how.preferred,

@@ -39,6 +39,7 @@ type peer struct {
 
 	mu        sync.Mutex
 	sign      election.Sign
+	deaf      bool // it follows nobody
 	since     time.Time
 	said      election.Statement
 	changed   chan struct{}
@@ -48,6 +49,12 @@ type peer struct {
 // seem shows the others a sign of this replica, from now on.
 func (p *peer) seem(sign election.Sign) {
 	p.change(func() { p.sign, p.since = sign, time.Now() })
+}
+
+// die is what the others see of this replica when its process has ended.
+func (p *peer) die() {
+	p.change(func() { p.deaf = true })
+	p.seem(election.Dead)
 }
 
 func (p *peer) change(edit func()) {
@@ -87,7 +94,10 @@ func (p *peer) Follow(ctx context.Context, leader election.Contact, f election.F
 	p.network.mu.Lock()
 	other := p.network.peers[leader.Address]
 	p.network.mu.Unlock()
-	if other == nil {
+	p.mu.Lock()
+	deaf := p.deaf
+	p.mu.Unlock()
+	if other == nil || deaf {
 		<-ctx.Done()
 		return
 	}
@@ -118,11 +128,6 @@ func (p *peer) Follow(ctx context.Context, leader election.Contact, f election.F
 		select {
 		case <-ctx.Done():
 			return
-		case holder := <-f.Wants:
-			select {
-			case other.confirmations <- election.Confirmation{Standby: is, Holder: holder, Wants: true}:
-			default:
-			}
 		case <-changed:
 		}
 	}

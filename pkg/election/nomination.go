@@ -64,7 +64,8 @@ func (e *Elector) waitWithdrawn() {
 func (e *Elector) depose(ctx context.Context, seen observation, v verdict, decided time.Time) {
 	free := freed(seen.lease, ending{why: presenceOf(seen.lease).LastStepDown})
 	p := presenceOf(free)
-	p.Suspicions = nextSuspicions(presenceOf(seen.lease).Suspicions, decided.Sub(seen.termSince), v.trigger)
+	p.PresumedDead = presumedDead(presenceOf(seen.lease), v.trigger)
+	p.Suspicions = nextSuspicions(e.suspicions(presenceOf(seen.lease)), decided.Sub(seen.termSince), v.trigger)
 	p.write(free)
 	if modeOf(seen.lease) == ModeCoordinated {
 		e.candidacy.withdraw(ctx, seen.holder()) // first, or it would be asked; if it lives, it stands again

@@ -72,13 +72,19 @@ func (e *Elector) followHolder(ctx context.Context) {
 		e.peer.take(leader, News{})
 		if foreign {
 			e.cfg.Detector.Follow(ctx, leader, Follower{
-				Is:     Standby{Replica: e.cfg.Replica, Mode: e.cfg.Mode, Priority: e.cfg.Priority},
-				Wants:  e.preemption.asks,
+				Is:     Standby{Replica: e.cfg.Replica, Mode: e.cfg.Mode, Priority: e.cfg.Priority, Led: e.lastHolder()},
 				Report: func(news News) { e.peer.take(leader, news) },
 				Reads:  e.reads,
 			})
 		}
 	})
+}
+
+// lastHolder is the holder identity of this process's last term, which may not have ended; empty if it has led none.
+func (e *Elector) lastHolder() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.current.holder
 }
 
 // following runs follow for whom the view shows, and anew whenever that changes, until ctx ends. It returns when follow has.

@@ -40,8 +40,10 @@ type presence struct {
 	Life  string    `json:"life,omitempty"`
 	// Contact is how to reach the holder's process otherwise than through the Lease.
 	Contact Contact `json:"probe,omitzero"`
-	// Suspicions counts the terms that began on a suspicion, up to this one, since there was calm.
-	Suspicions int `json:"suspicions,omitempty"`
+	// Suspicions counts the terms that began on a suspicion, up to this one, since there was calm. PresumedDead is the holder
+	// whose process seemed to be dead, so that this term began: if it lives, that is one more.
+	Suspicions   int    `json:"suspicions,omitempty"`
+	PresumedDead string `json:"presumedDead,omitempty"`
 	// Priority is the holder's, StandbyPriority the highest of its standbys, of the same mode, if that is higher. Alone says
 	// that there are no standbys of that mode. A Lease without a holder has what its last holder saw when it gave up; Alone
 	// only if that stops.

@@ -1,6 +1,10 @@
 package election
 
-import "time"
+import (
+	"context"
+	"slices"
+	"time"
+)
 
 // standbys is what a leader knows of those who could succeed it: the highest priority of those of its mode, and whether there are
 // none.
@@ -21,12 +25,16 @@ func (c Config) standbys() (highest int32, none bool) {
 	return highest, none
 }
 
-// preemption is when a standby asks a leader of a lower priority to make way. It is owned by Run's goroutine, but what is
-// asked goes through a channel to whoever follows the leader.
+// follows reports whether the process follows this one that led as that holder last.
+func (c Config) follows(holder string) bool {
+	return c.Detector != nil && slices.ContainsFunc(c.Detector.Followers(), func(s Standby) bool { return s.Led == holder })
+}
+
+// preemption is when a standby asks a leader of a lower priority to make way. It is owned by Run's goroutine.
 type preemption struct {
-	able  time.Time   // since when this process could have led
-	asked time.Time   // when it asked last
-	asks  chan string // capacity 1: holders to be asked
+	able  time.Time // since when this process could have led
+	asked time.Time // when it asked last
+	tried time.Time // when it could not ask, last
 }
 
 // mostPreemptionDoublings caps what a replica waits whose terms fail: about a quarter of an hour, by default.
@@ -34,7 +42,7 @@ const mostPreemptionDoublings = 6
 
 // preempt asks the holder to make way, if this process has a higher priority and could have led for long enough: a lease
 // duration, and twice as long for each of its terms that failed, in a row. It returns when to look again.
-func (e *Elector) preempt(seen observation, last presence, news News, now time.Time) (again time.Time) {
+func (e *Elector) preempt(ctx context.Context, seen observation, last presence, news News, now time.Time) (again time.Time) {
 	if !e.cfg.Preempt || news.Sign != Alive || e.isOther(seen.mode) || last.Priority >= e.cfg.Priority {
 		return time.Time{}
 	}
@@ -45,13 +53,16 @@ func (e *Elector) preempt(seen observation, last presence, news News, now time.T
 		}
 	}
 	due := since.Add(e.cfg.LeaseDuration << min(e.pace.failures, mostPreemptionDoublings))
+	if again := e.preemption.tried.Add(e.cfg.RetryPeriod / headStarts); due.Before(again) {
+		due = again
+	}
 	if now.Before(due) {
 		return due
 	}
-	e.preemption.asked = now
-	select {
-	case e.preemption.asks <- last.Holder:
-	default: // one is on its way
+	if !e.ask(ctx, seen) {
+		e.preemption.tried = now
+		return now.Add(e.cfg.RetryPeriod / headStarts)
 	}
+	e.preemption.asked = now
 	return now.Add(e.cfg.LeaseDuration)
 }

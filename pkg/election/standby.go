@@ -35,7 +35,7 @@ func (e *Elector) standBy(ctx context.Context) (observation, verdict, error) {
 		v := judge(seen, now, e.cfg.LeaseDuration, knowledge{
 			candidate: e.candidate, mine: e.identities.ours(seen.holder()), dead: e.replica.knowsDead(holder),
 			news: news, fenced: e.cfg.Fenced && holder.Mode == modeFenced,
-			suspect: e.cfg.Detection == DetectSuspect, suspicions: holder.Suspicions,
+			suspect: e.cfg.Detection == DetectSuspect, suspicions: e.suspicions(holder),
 			orphaned: e.peer.isDeleted(holder.Owner),
 		})
 		w = w.next(v, seen, e.candidacy != nil, now)
@@ -48,7 +48,7 @@ func (e *Elector) standBy(ctx context.Context) (observation, verdict, error) {
 			if e.replica.neighbour(holder) { // its death shows on this machine, not on the Lease
 				again = earlier(again, now.Add(e.lookAgain(news, now)))
 			}
-			again = earlier(again, e.preempt(seen, holder, news, now))
+			again = earlier(again, e.preempt(ctx, seen, holder, news, now))
 			if !seen.forLife() {
 				e.accountFor()
 			} else {

@@ -13,8 +13,9 @@ const (
 	mostSuspicions = 100
 )
 
-// suspicionPause damps what flaps: a machine or a network so slow that every leader seems silent to the others. n is how
-// many terms in a row began on a suspicion. A leader that really hangs costs a lease duration at most.
+// suspicionPause damps what flaps: a machine or a network so slow that every leader seems silent to the others, a firewall
+// that refuses connections now and then, so that every leader seems dead. n is how many terms in a row began on a suspicion.
+// A leader that really hangs or dies meanwhile costs a lease duration at most.
 func suspicionPause(n int) time.Duration {
 	if n <= 0 {
 		return 0
@@ -33,4 +34,36 @@ func nextSuspicions(n int, lasted time.Duration, trigger Trigger) int {
 		n++
 	}
 	return n
+}
+
+// suspicions is the count that a holder's presence says. A death is none until its victim is heard again: this process knows
+// first if that was itself.
+func (e *Elector) suspicions(p presence) int {
+	if e.identities.ours(p.PresumedDead) {
+		return nextSuspicions(p.Suspicions, 0, TriggerSuspicion)
+	}
+	return p.Suspicions
+}
+
+// presumedDead is the holder whose death, seen from afar, makes a term begin; empty if none does. before is what was on the
+// Lease.
+func presumedDead(before presence, trigger Trigger) string {
+	switch {
+	case trigger == TriggerDeath:
+		return before.Holder
+	case before.Holder == "": // it was deposed, and somebody named since
+		return before.PresumedDead
+	default:
+		return ""
+	}
+}
+
+// countSuspicion counts the death on which this term began as a suspicion, if the one who was taken for dead follows this
+// process. It reports whether p has changed.
+func (p *presence) countSuspicion(follows func(holder string) bool) bool {
+	if p.PresumedDead == "" || !follows(p.PresumedDead) {
+		return false
+	}
+	p.Suspicions, p.PresumedDead = nextSuspicions(p.Suspicions, 0, TriggerSuspicion), ""
+	return true
 }

@@ -45,16 +45,22 @@ type knowledge struct {
 	// it be succeeded without proof.
 	news   News
 	fenced bool
-	// suspect: silence is enough, unless it was so too often of late.
+	// suspect: silence is enough. Neither that nor a death without proof is, if there were too many suspicions of late.
 	suspect    bool
 	suspicions int
 	// orphaned: the owner object of a lease that is held for life is gone.
 	orphaned bool
 }
 
+// seemsGone reports whether there are signs, and no proof, for which the holder may be succeeded.
+func (k knowledge) seemsGone() bool {
+	return k.fenced && (k.news.Sign == Dead || k.suspect && k.news.Sign == Silent)
+}
+
 // judge decides what a standby does about what it sees and knows. fallback is the duration of a Lease that says none.
 func judge(seen observation, now time.Time, fallback time.Duration, k knowledge) verdict {
 	expiry := seen.expiry(fallback)
+	doubtful := now.Before(expiry) && now.Before(seen.termSince.Add(suspicionPause(k.suspicions)))
 	holder := seen.holder()
 	switch {
 	case !seen.known():
@@ -80,14 +86,13 @@ func judge(seen observation, now time.Time, fallback time.Duration, k knowledge)
 		return verdict{action: win, trigger: TriggerOwnerDeleted, symptom: now, reason: fmt.Sprintf("the owner object of holder %q was deleted", holder)}
 	case seen.forLife():
 		return verdict{action: wait}
+	case doubtful && k.seemsGone():
+		return verdict{action: wait, until: earlier(expiry, seen.termSince.Add(suspicionPause(k.suspicions)))}
 	case k.fenced && k.news.Sign == Dead:
 		return verdict{action: win, trigger: TriggerDeath, symptom: k.news.Since, reason: fmt.Sprintf("the process of holder %q is gone: its address refuses connections", holder)}
 	case !now.Before(expiry):
 		return verdict{action: win, trigger: TriggerExpiry, symptom: seen.since, reason: fmt.Sprintf("the lease of %q expired", holder)}
-	case k.fenced && k.suspect && k.news.Sign == Silent:
-		if earliest := seen.termSince.Add(suspicionPause(k.suspicions)); now.Before(earliest) {
-			return verdict{action: wait, until: earlier(expiry, earliest)}
-		}
+	case k.seemsGone():
 		return verdict{action: win, trigger: TriggerSuspicion, symptom: k.news.Since, reason: fmt.Sprintf("holder %q has been silent since %v", holder, now.Sub(k.news.Since).Round(time.Millisecond))}
 	default:
 		return verdict{action: wait, until: expiry}

@@ -82,6 +82,7 @@ func (c Config) silence() time.Duration { return time.Duration(c.Misses) * c.Int
 type Detector struct {
 	cfg           Config
 	handshake     time.Duration // how long to wait for a peer until there is a stream
+	stall         time.Duration // how long a peer may take nothing of a stream, or not answer
 	certificate   tls.Certificate
 	fingerprint   string
 	confirmations chan election.Confirmation
@@ -121,7 +122,7 @@ func New(cfg Config) (*Detector, error) {
 		return nil, fmt.Errorf("cannot register the metrics of failure detection: %w", err)
 	}
 	d := &Detector{
-		cfg: cfg, handshake: handshakeTimeout, certificate: certificate, fingerprint: fingerprint,
+		cfg: cfg, handshake: handshakeTimeout, stall: stallTimeout, certificate: certificate, fingerprint: fingerprint,
 		// A leader needs one answer; what does not fit is dropped.
 		confirmations: make(chan election.Confirmation, 1),
 		spoke:         make(chan struct{}),

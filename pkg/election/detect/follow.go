@@ -8,8 +8,10 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/regent-project/regent/pkg/election"
 )
@@ -141,12 +143,19 @@ func (f *following) session(ctx context.Context, patience time.Duration, hurry b
 	req.Header.Set(intervalHeader, f.d.cfg.Interval.String())
 	req.Header.Set(modeHeader, string(f.follower.Is.Mode))
 	req.Header.Set(priorityHeader, strconv.Itoa(int(f.follower.Is.Priority)))
+	if led := f.follower.Is.Led; !strings.ContainsFunc(led, unicode.IsControl) {
+		req.Header.Set(ledHeader, led)
+	}
 	resp, err := conn.RoundTrip(req)
 	if err != nil {
 		return false, err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode != http.StatusOK {
+	switch resp.StatusCode {
+	case http.StatusOK:
+	case http.StatusServiceUnavailable:
+		return false, errCrowded
+	default:
 		return false, fmt.Errorf("%w: %s", errUnauthorized, resp.Status)
 	}
 
@@ -167,6 +176,9 @@ func (f *following) session(ctx context.Context, patience time.Duration, hurry b
 // errUnauthorized is the error of a leader that does not want this process.
 var errUnauthorized = errors.New("the leader's probe refuses this replica: has it another etcd, or another version?")
 
+// errCrowded is the error of a leader that has no place for this process's stream.
+var errCrowded = errors.New("the leader's probe has as many followers as it can have")
+
 // patience bounds an attempt to make contact, after so many in a row that failed. With a leader that answered before the
 // first takes no longer than its silence may: it may be dead, and what was sent to it lost.
 func (d *Detector) patience(answered bool, failed int) time.Duration {
@@ -176,14 +188,12 @@ func (d *Detector) patience(answered bool, failed int) time.Duration {
 	return d.handshake
 }
 
-// answer tells a leader in trouble that the Lease can be read from here, if so, and any leader that it should make way.
+// answer tells a leader in trouble that the Lease can be read from here, if so.
 func (f *following) answer(ctx context.Context, w io.Writer) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case holder := <-f.follower.Wants:
-			_, _ = w.Write(lineOf(confirmation{Wants: holder}))
 		case holder := <-f.asked:
 			if f.follower.Reads(ctx, holder) {
 				_, _ = w.Write(lineOf(confirmation{Reads: holder}))

@@ -43,10 +43,15 @@ var (
 		Name: "regent_failure_detection_followers", StabilityLevel: metrics.ALPHA,
 		Help: "Replicas that follow this process now.",
 	}, []string{"name"})
+	expelled = metrics.NewCounterVec(&metrics.CounterOpts{
+		Name: "regent_failure_detection_expelled_total", StabilityLevel: metrics.ALPHA,
+		Help: "Connections to this process's probe that were closed before they had shown the shard's credential, by why: late, " +
+			"they took too long; crowded, there were too many of them.",
+	}, []string{"name", "reason"})
 )
 
 var registerMetrics = sync.OnceValue(func() error {
-	for _, m := range []metrics.Registerable{contact, failures, followers} {
+	for _, m := range []metrics.Registerable{contact, failures, followers, expelled} {
 		if err := legacyregistry.Register(m); err != nil {
 			return err
 		}
@@ -61,6 +66,9 @@ func show(name string) {
 		failures.WithLabelValues(name, string(reason)).Add(0)
 	}
 	followers.WithLabelValues(name).Set(0)
+	for _, reason := range []string{"late", "crowded"} {
+		expelled.WithLabelValues(name, reason).Add(0)
+	}
 }
 
 func setState(name string, now state) {

@@ -25,40 +25,33 @@ import (
 // its table of descriptors at once. Threads share one table, unless one asks for its own: what is open only there is closed
 // right after the kill, however large the process is, but for the rare case that this thread happens to be the last.
 //
-// The descriptors mean nothing in other threads, so the runtime's poller cannot wait for them: the thread does, for all of
-// its sockets, and passes what they carry through pipes. That is slow, and enough for beats.
+// The descriptors mean nothing in other threads, so the runtime's poller cannot wait for them, and no other thread can read
+// or write: the thread does, for all of its sockets. That is slow, and enough for beats.
 type ownThread struct {
 	address  net.Addr
 	wake     int // an eventfd that all threads have, which ends the thread's waiting
-	accepted chan net.Conn
+	accepted chan accepted
 	closed   chan struct{}
-	running  sync.WaitGroup // the thread, and what passes its data on
+	running  sync.WaitGroup // the thread
+
+	accepting sync.Mutex // held by Accept
 
 	mu    sync.Mutex
 	tasks []func() // for the thread
 	over  bool
 
 	// Owned by the thread.
+	poller   int // an epoll
 	listener int
 	conns    map[int]*threadConn
 	ending   bool
 }
 
-// threadConn is a connection of the thread. It is owned by it.
-type threadConn struct {
-	fd      int
-	inside  net.Conn // the end of the pipe that is not the server's
-	hungry  bool     // what was read before has been passed on
-	input   chan []byte
-	output  []byte
-	written chan struct{} // closed when output is written, or never will be; nil if there is none
+// accepted is the outcome of an attempt to accept.
+type accepted struct {
+	conn *threadConn
+	err  error
 }
-
-const (
-	readSize = 4 << 10 // bytes
-	// userTimeout is how long a peer may leave what was sent to it unacknowledged.
-	userTimeoutMilliseconds = 30_000
-)
 
 // inOwnThread moves the socket of listener to a thread of its own; if that is not possible, listener is returned.
 func inOwnThread(ctx context.Context, listener net.Listener) net.Listener {
@@ -87,7 +80,7 @@ func newOwnThread(listener net.Listener) (*ownThread, error) {
 	}
 	t := &ownThread{
 		address: listener.Addr(), wake: wake, listener: int(file.Fd()),
-		accepted: make(chan net.Conn), closed: make(chan struct{}), conns: map[int]*threadConn{},
+		accepted: make(chan accepted, 1), closed: make(chan struct{}), conns: map[int]*threadConn{},
 	}
 	keep, err := pollerDescriptors()
 	if err != nil {
@@ -185,7 +178,10 @@ func (t *ownThread) run(keep []int, begun chan<- error) {
 		begun <- err
 		return
 	}
-	_ = unix.SetNonblock(t.listener, true)
+	if err := t.poll(); err != nil {
+		begun <- err
+		return
+	}
 	begun <- nil
 	for !t.ending {
 		t.wait()
@@ -201,28 +197,40 @@ func (t *ownThread) run(keep []int, begun chan<- error) {
 		t.drop(c)
 	}
 	_ = unix.Close(t.listener)
+	_ = unix.Close(t.poller)
+}
+
+// poll makes the thread's epoll, which waits for tasks, and for connections when Accept does.
+func (t *ownThread) poll() (err error) {
+	_ = unix.SetNonblock(t.listener, true)
+	if t.poller, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return fmt.Errorf("an epoll: %w", err)
+	}
+	for fd, events := range map[int]uint32{t.wake: unix.EPOLLIN, t.listener: unix.EPOLLONESHOT} {
+		if err := t.register(unix.EPOLL_CTL_ADD, fd, events); err != nil {
+			_ = unix.Close(t.poller)
+			return err
+		}
+	}
+	return nil
+}
+
+// register tells the epoll for which events of a descriptor to wait.
+func (t *ownThread) register(operation, fd int, events uint32) error {
+	if err := unix.EpollCtl(t.poller, operation, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)}); err != nil {
+		return fmt.Errorf("wait for a descriptor: %w", err)
+	}
+	return nil
 }
 
 // wait waits until a socket is ready or there is a task, and does what sockets are ready for.
 func (t *ownThread) wait() {
-	fds := []unix.PollFd{{Fd: int32(t.wake), Events: unix.POLLIN}, {Fd: int32(t.listener), Events: unix.POLLIN}}
-	for fd, c := range t.conns {
-		var events int16
-		if c.hungry {
-			events |= unix.POLLIN
-		}
-		if len(c.output) > 0 {
-			events |= unix.POLLOUT
-		}
-		fds = append(fds, unix.PollFd{Fd: int32(fd), Events: events})
-	}
-	if _, err := unix.Poll(fds, -1); err != nil {
+	var events [64]unix.EpollEvent
+	n, err := unix.EpollWait(t.poller, events[:], -1)
+	if err != nil {
 		return // interrupted
 	}
-	for _, ready := range fds {
-		if ready.Revents == 0 {
-			continue
-		}
+	for _, ready := range events[:n] {
 		switch fd := int(ready.Fd); fd {
 		case t.wake:
 			var count [8]byte
@@ -230,61 +238,50 @@ func (t *ownThread) wait() {
 		case t.listener:
 			t.accept()
 		default:
-			t.serve(t.conns[fd], ready.Revents)
+			if c := t.conns[fd]; c != nil { // not dropped by an event before this one
+				c.becomeReady(ready.Events)
+			}
 		}
 	}
 }
 
-// accept takes one connection.
+// awaitConnection has the thread accept one connection, once there is one.
+func (t *ownThread) awaitConnection() {
+	if err := t.register(unix.EPOLL_CTL_MOD, t.listener, unix.EPOLLIN|unix.EPOLLONESHOT); err != nil {
+		t.accepted <- accepted{err: err}
+	}
+}
+
+// accept tries to take the connection that Accept waits for.
 func (t *ownThread) accept() {
-	fd, _, err := unix.Accept4(t.listener, unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
-	if err != nil {
-		return // gone again, or no descriptor is free
-	}
-	_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
-	_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, userTimeoutMilliseconds)
-	served, inside := net.Pipe()
-	c := &threadConn{fd: fd, inside: inside, hungry: true, input: make(chan []byte, 1)}
-	t.conns[fd] = c
-	t.running.Go(func() { t.passIn(c) })
-	t.running.Go(func() {
-		select {
-		case t.accepted <- &pipedConn{Conn: served, local: t.address}:
-			t.passOut(c)
-		case <-t.closed:
-			_ = served.Close()
-		}
-	})
-}
-
-// serve reads and writes what can be.
-func (t *ownThread) serve(c *threadConn, ready int16) {
-	if len(c.output) > 0 && ready&(unix.POLLOUT|unix.POLLERR|unix.POLLHUP) != 0 {
-		n, err := unix.Write(c.fd, c.output)
-		if err != nil && !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) {
-			t.drop(c)
-			return
-		}
-		if c.output = c.output[max(n, 0):]; len(c.output) == 0 {
-			close(c.written)
-			c.written = nil
-		}
-	}
-	if !c.hungry {
-		if ready&(unix.POLLERR|unix.POLLHUP) != 0 {
-			t.drop(c)
-		}
+	fd, peer, err := unix.Accept4(t.listener, unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
+	switch {
+	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EINTR), errors.Is(err, unix.ECONNABORTED):
+		t.awaitConnection() // it has gone again
+		return
+	case err != nil:
+		t.accepted <- accepted{err: fmt.Errorf("accept a connection: %w", err)}
 		return
 	}
-	buffer := make([]byte, readSize)
-	n, err := unix.Read(c.fd, buffer)
-	switch {
-	case n > 0:
-		c.hungry = false
-		c.input <- buffer[:n] // there is room: it was hungry
-	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EINTR):
+	_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
+	c := newThreadConn(t, fd, addressOf(peer))
+	if err := t.register(unix.EPOLL_CTL_ADD, fd, unix.EPOLLIN|unix.EPOLLOUT|unix.EPOLLET); err != nil {
+		_ = unix.Close(fd)
+		t.accepted <- accepted{err: err}
+		return
+	}
+	t.conns[fd] = c
+	t.accepted <- accepted{conn: c} // there is room: Accept waits for one
+}
+
+func addressOf(peer unix.Sockaddr) net.Addr {
+	switch peer := peer.(type) {
+	case *unix.SockaddrInet4:
+		return &net.TCPAddr{IP: peer.Addr[:], Port: peer.Port}
+	case *unix.SockaddrInet6:
+		return &net.TCPAddr{IP: peer.Addr[:], Port: peer.Port}
 	default:
-		t.drop(c)
+		return &net.TCPAddr{}
 	}
 }
 
@@ -295,46 +292,7 @@ func (t *ownThread) drop(c *threadConn) {
 	}
 	delete(t.conns, c.fd)
 	_ = unix.Close(c.fd)
-	close(c.input)
-	if c.written != nil {
-		close(c.written)
-		c.written = nil
-	}
-	_ = c.inside.Close()
-}
-
-// passIn passes on what the thread has read.
-func (t *ownThread) passIn(c *threadConn) {
-	for data := range c.input {
-		if _, err := c.inside.Write(data); err != nil {
-			t.do(func() { t.drop(c) })
-			continue // until the thread has closed it
-		}
-		t.do(func() { c.hungry = true })
-	}
-}
-
-// passOut has the thread write what the server writes.
-func (t *ownThread) passOut(c *threadConn) {
-	buffer := make([]byte, readSize)
-	for {
-		n, err := c.inside.Read(buffer)
-		if err != nil {
-			t.do(func() { t.drop(c) })
-			return
-		}
-		written := make(chan struct{})
-		if !t.do(func() {
-			if t.conns[c.fd] != c {
-				close(written)
-				return
-			}
-			c.output, c.written = buffer[:n], written
-		}) {
-			return
-		}
-		<-written
-	}
+	close(c.gone)
 }
 
 // do has the thread do something. It reports false if the thread has ended, or will without that.
@@ -354,11 +312,20 @@ func (t *ownThread) interrupt() {
 	_, _ = unix.Write(t.wake, binary.NativeEndian.AppendUint64(nil, 1))
 }
 
-// Accept implements net.Listener.
+// Accept implements net.Listener. The thread accepts nothing that nobody waits for: what cannot be accepted costs what the
+// caller's pauses allow.
 func (t *ownThread) Accept() (net.Conn, error) {
+	t.accepting.Lock()
+	defer t.accepting.Unlock()
+	if !t.do(t.awaitConnection) {
+		return nil, net.ErrClosed
+	}
 	select {
-	case c := <-t.accepted:
-		return c, nil
+	case a := <-t.accepted:
+		if a.err != nil {
+			return nil, a.err
+		}
+		return a.conn, nil
 	case <-t.closed:
 		return nil, net.ErrClosed
 	}
@@ -385,16 +352,4 @@ func (t *ownThread) Close() error {
 // Addr implements net.Listener.
 func (t *ownThread) Addr() net.Addr { return t.address }
 
-// pipedConn is the server's end.
-type pipedConn struct {
-	net.Conn
-	local net.Addr
-}
-
-// LocalAddr is the listener's.
-func (c *pipedConn) LocalAddr() net.Addr { return c.local }
-
-var (
-	_ net.Listener = (*ownThread)(nil)
-	_ net.Conn     = (*pipedConn)(nil)
-)
+var _ net.Listener = (*ownThread)(nil)

@@ -50,7 +50,7 @@ func TestTheProbesSocketsAreInATableOfTheirOwn(t *testing.T) {
 	}
 	defer func() { _ = other.Close() }()
 	leader := open(t, "leader", "127.0.0.1:0")
-	if _, ok := leader.listener.(*ownThread); !ok {
+	if _, ok := leader.listener.(*limitedListener).Listener.(*ownThread); !ok {
 		t.Fatalf("the probe is a %T", leader.listener)
 	}
 	f := follow(t, leader.Contact())

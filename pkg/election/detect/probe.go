@@ -6,6 +6,7 @@ import (
 	"crypto/subtle"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"maps"
@@ -25,8 +26,8 @@ import (
 const (
 	// handshakeTimeout bounds what a connection may take before it is a stream.
 	handshakeTimeout = 5 * time.Second
-	// writeTimeout is how long a beat may wait for a standby that does not read.
-	writeTimeout = 10 * time.Second
+	// stallTimeout is how long a standby may take nothing that is sent to it, or answer nothing.
+	stallTimeout = 10 * time.Second
 )
 
 // Open opens the probe, for peers that know the secret, which is the shard's. It must come once, before Follow and before
@@ -39,6 +40,13 @@ func (d *Detector) Open(ctx context.Context, secret []byte) error {
 	if err != nil {
 		return err
 	}
+	d.open(ctx, secret, listener)
+	return nil
+}
+
+// open serves the probe on a listener.
+func (d *Detector) open(ctx context.Context, secret []byte, listener net.Listener) {
+	listener = newLimitedListener(listener, d.cfg.Name, d.handshake, klog.FromContext(ctx))
 	d.secret, d.listener = secret, listener
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)
@@ -52,9 +60,14 @@ func (d *Detector) Open(ctx context.Context, secret []byte) error {
 		WriteTimeout:      d.handshake, // a stream that is served has its own
 		IdleTimeout:       d.handshake,
 		MaxHeaderBytes:    maxHeaderLength,
-		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 1, MaxReadFrameSize: 16 << 10},
-		ErrorLog:          log.New(io.Discard, "", 0), // what strangers send is nothing to act on
-		BaseContext:       func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: 1, MaxReadFrameSize: 16 << 10,
+			// A peer that takes nothing, or is gone without a word, keeps no place.
+			WriteByteTimeout: d.stall, SendPingTimeout: d.stall, PingTimeout: d.stall,
+		},
+		ErrorLog:    log.New(io.Discard, "", 0), // what strangers send is nothing to act on
+		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
+		ConnContext: withConn,
 	}
 	d.serving.Go(func() {
 		if err := d.server.ServeTLS(listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
@@ -62,7 +75,17 @@ func (d *Detector) Open(ctx context.Context, secret []byte) error {
 		}
 	})
 	klog.FromContext(ctx).V(2).Info("The probe is open", "address", d.Contact().Address)
-	return nil
+}
+
+// connKey is the key of a request's *limitedConn in its context.
+type connKey struct{}
+
+// withConn puts a connection into the context of its requests.
+func withConn(ctx context.Context, conn net.Conn) context.Context {
+	if secured, ok := conn.(*tls.Conn); ok {
+		conn = secured.NetConn()
+	}
+	return context.WithValue(ctx, connKey{}, conn)
 }
 
 // Close closes the probe for good and returns when nobody follows this process any more. To those who do it looks like
@@ -118,6 +141,10 @@ func (d *Detector) serve(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, "the probe is for the shard's replicas", http.StatusUnauthorized)
 		return
 	}
+	if conn, ok := req.Context().Value(connKey{}).(*limitedConn); !ok || !conn.authenticate() {
+		http.Error(w, fmt.Sprintf("the probe has %d connections of the shard's replicas already", mostAuthenticated), http.StatusServiceUnavailable)
+		return
+	}
 	replica := req.Header.Get(replicaHeader)
 	interval, err := time.ParseDuration(req.Header.Get(intervalHeader))
 	if replica == "" || len(replica) > longestReplica || err != nil || interval < shortestInterval || interval > longestInterval {
@@ -125,6 +152,9 @@ func (d *Detector) serve(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	standby := election.Standby{Replica: replica, Mode: election.Mode(req.Header.Get(modeHeader))}
+	if led := req.Header.Get(ledHeader); len(led) <= longestHolder {
+		standby.Led = led
+	}
 	if priority, err := strconv.ParseInt(req.Header.Get(priorityHeader), 10, 32); err == nil {
 		standby.Priority = int32(priority) // an older version says none
 	}
@@ -136,7 +166,7 @@ func (d *Detector) serve(w http.ResponseWriter, req *http.Request) {
 	reading.Go(func() {
 		_ = lines(req.Body, func(c confirmation) {
 			select {
-			case d.confirmations <- election.Confirmation{Standby: standby, Holder: c.Reads + c.Wants, Wants: c.Wants != ""}:
+			case d.confirmations <- election.Confirmation{Standby: standby, Holder: c.Reads}:
 			default:
 			}
 		})
@@ -147,7 +177,7 @@ func (d *Detector) serve(w http.ResponseWriter, req *http.Request) {
 		d.mu.Lock()
 		said, spoke := d.said, d.spoke
 		d.mu.Unlock()
-		_ = stream.SetWriteDeadline(time.Now().Add(writeTimeout))
+		_ = stream.SetWriteDeadline(time.Now().Add(interval + d.stall))
 		if _, err := w.Write(lineOf(said)); err != nil {
 			return
 		}

@@ -15,16 +15,17 @@ const (
 	intervalHeader  = "Regent-Beat-Interval"
 	modeHeader      = "Regent-Election-Mode"
 	priorityHeader  = "Regent-Election-Priority"
+	ledHeader       = "Regent-Election-Led"
 	bearer          = "Bearer "
 	longestLine     = 4 << 10 // bytes
 	longestReplica  = 256     // bytes
+	longestHolder   = 512     // bytes
 	maxHeaderLength = 8 << 10 // bytes
 )
 
-// confirmation says that a standby reads the Lease, with that holder on it, or that it wants to succeed that holder.
+// confirmation says that a standby reads the Lease, with that holder on it.
 type confirmation struct {
 	Reads string `json:"reads,omitempty"`
-	Wants string `json:"wants,omitempty"`
 }
 
 // lines calls take with each line of r until one is malformed or r ends.

@@ -1,0 +1,123 @@
+package detect
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/regent-project/regent/pkg/election"
+)
+
+// Whatever a leader sends, a standby takes nothing for a beat but lines of JSON that are not too long, and keeps no more of it.
+func FuzzWhatALeaderSends(f *testing.F) {
+	f.Add([]byte(`{"holder":"h","condition":"well"}` + "\n"))
+	f.Add([]byte(`{"holder":"h","condition":"troubled"}` + "\n" + `{"holder":"h","condition":"over"}`))
+	f.Add([]byte("null\n[]\n"))
+	f.Add([]byte(strings.Repeat("x", longestLine+1)))
+	f.Add([]byte("\n\r\n\x00\xff"))
+	f.Add([]byte(`{"holder":"` + strings.Repeat("h", longestLine) + `"}`))
+	klog.LogToStderr(false)
+	f.Fuzz(func(t *testing.T, sent []byte) {
+		following := &following{
+			d: &Detector{cfg: Config{Name: "fuzz"}}, asked: make(chan string, 1), heard: make(chan struct{}, 1),
+			follower: election.Follower{Report: func(n election.News) {
+				if n.Sign != election.Alive {
+					t.Errorf("news: %+v", n)
+				}
+				if !occurs(sent, n.Said) {
+					t.Errorf("it never said %+v", n.Said)
+				}
+			}},
+		}
+		if err := lines(bytes.NewReader(sent), following.becomeAlive); err == nil {
+			t.Error("the stream goes on after its end")
+		}
+	})
+}
+
+// occurs reports whether a line says that.
+func occurs[T comparable](sent []byte, said T) bool {
+	for line := range bytes.Lines(sent) {
+		var message T
+		if len(line) <= longestLine && json.Unmarshal(line, &message) == nil && message == said {
+			return true
+		}
+	}
+	return false
+}
+
+// Whatever a peer sends, it is heard only with the credential, counts as what it said, and is gone when its stream is.
+func FuzzWhatAStandbySends(f *testing.F) {
+	f.Add(true, "standby", "200ms", "lease", "7", "h", []byte(`{"reads":"h"}`+"\n"))
+	f.Add(true, "standby", "10ms", "for-life", "-1", "", []byte(`{"wants":"h"}`+"\n"+`{"reads":"a","wants":"b"}`))
+	f.Add(true, "", "1h", "", "99999999999", strings.Repeat("h", longestHolder+1), []byte("x\n"))
+	f.Add(true, strings.Repeat("r", longestReplica+1), "-1s", "", "", "", []byte(nil))
+	f.Add(false, "standby", "200ms", "lease", "7", "h", []byte(`{"wants":"h"}`+"\n"))
+	d, err := New(Config{Name: "fuzz", Replica: "leader"})
+	if err != nil {
+		f.Fatal(err)
+	}
+	d.secret = shardSecret
+	listener := newLimitedListener(nil, "fuzz", time.Hour, klog.Background())
+	f.Fuzz(func(t *testing.T, knows bool, replica, interval, mode, priority, led string, sent []byte) {
+		conn := listener.enter(&addressed{from: "127.0.0.1:7"})
+		defer func() { _ = conn.Close() }()
+		ctx, cancel := context.WithCancel(withConn(t.Context(), conn))
+		defer cancel()
+		body := &ends{Reader: bytes.NewReader(sent), end: cancel}
+		req := httptest.NewRequestWithContext(ctx, http.MethodPost, path, body)
+		req.Header = http.Header{replicaHeader: {replica}, intervalHeader: {interval}, modeHeader: {mode}, priorityHeader: {priority}, ledHeader: {led}}
+		if knows {
+			req.Header.Set("Authorization", bearer+credential(shardSecret, d.fingerprint))
+		} else {
+			req.Header.Set("Authorization", led)
+		}
+		answer := httptest.NewRecorder()
+		d.serve(&recorder{answer}, req)
+
+		if !knows && answer.Code != http.StatusUnauthorized {
+			t.Errorf("a stranger is answered with %d", answer.Code)
+		}
+		select {
+		case said := <-d.confirmations:
+			if answer.Code != http.StatusOK || said.Replica != replica || len(replica) > longestReplica || len(said.Led) > longestHolder {
+				t.Errorf("after %d it counts what %+v says", answer.Code, said)
+			}
+			if !occurs(sent, confirmation{Reads: said.Holder}) {
+				t.Errorf("it never said %+v", said)
+			}
+		default:
+		}
+		if left := d.Followers(); len(left) > 0 {
+			t.Errorf("it is followed by %+v", left)
+		}
+	})
+}
+
+// ends calls end when all of it was read.
+type ends struct {
+	io.Reader
+	end func()
+}
+
+func (e *ends) Read(p []byte) (int, error) {
+	n, err := e.Reader.Read(p)
+	if err != nil {
+		e.end()
+	}
+	return n, err
+}
+
+// recorder is a ResponseRecorder that has deadlines, as a stream has.
+type recorder struct{ *httptest.ResponseRecorder }
+
+func (*recorder) SetReadDeadline(time.Time) error  { return nil }
+func (*recorder) SetWriteDeadline(time.Time) error { return nil }
