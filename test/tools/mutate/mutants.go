@@ -18,6 +18,7 @@ type mutant struct {
 	line     int
 	from, to int    // the bytes that are replaced
 	old, new string // what by what
+	dropped  bool   // it is a statement that is left out
 	nth      int    // from 2 on, for one that reads like others of its function
 	source   []byte
 }
@@ -28,7 +29,7 @@ const dropped = "(dropped)"
 // row is the mutant's name, as the table of accepted ones has it. It outlives changes elsewhere in the file.
 func (m mutant) row() string {
 	now := m.new
-	if now == "" {
+	if m.dropped {
 		now = dropped
 	}
 	ordinal := ""
@@ -76,6 +77,7 @@ type finder struct {
 	source   []byte
 	function string
 	returns  []*ast.FuncType // of the functions around what is looked at
+	clauses  []ast.Node      // statements that are no lines of their own, as a loop's step
 	found    []mutant
 }
 
@@ -170,10 +172,13 @@ func (f *finder) look(node ast.Node) bool {
 	case *ast.ReturnStmt:
 		f.result(node)
 	case *ast.IfStmt:
+		f.clauses = append(f.clauses, node.Init)
 		f.condition(node.Cond)
 	case *ast.ForStmt:
+		f.clauses = append(f.clauses, node.Init, node.Post)
 		f.condition(node.Cond)
 	case *ast.SwitchStmt:
+		f.clauses = append(f.clauses, node.Init)
 		if node.Tag == nil {
 			for _, clause := range node.Body.List {
 				for _, condition := range clause.(*ast.CaseClause).List {
@@ -204,7 +209,15 @@ func (f *finder) call(statement ast.Stmt, call ast.Expr) (within bool) {
 	return true
 }
 
-func (f *finder) drop(statement ast.Node) { f.add(statement.Pos(), statement.End(), "") }
+// drop leaves a statement out. What it names stays used, or most of these mutants would not compile.
+func (f *finder) drop(statement ast.Node) {
+	instead := "if false { " + f.text(statement) + " }"
+	if slices.Contains(f.clauses, statement) {
+		instead = ""
+	}
+	f.replace(statement, instead)
+	f.found[len(f.found)-1].dropped = true
+}
 
 // result makes no error of one that is returned.
 func (f *finder) result(r *ast.ReturnStmt) {
@@ -251,7 +264,7 @@ func (f *finder) operator(e *ast.BinaryExpr) {
 	for _, other := range operators[e.Op] {
 		x, y := f.offset(e.X.Pos()), f.offset(e.Y.End())
 		operator := f.offset(e.OpPos)
-		f.addText(x, y, string(f.source[x:operator])+other.String()+string(f.source[operator+len(e.Op.String()):y]))
+		f.add(x, y, string(f.source[x:operator])+other.String()+string(f.source[operator+len(e.Op.String()):y]))
 	}
 }
 
@@ -277,11 +290,9 @@ func (f *finder) literal(e ast.Expr, other string) {
 	}
 }
 
-func (f *finder) replace(e ast.Expr, by string) { f.add(e.Pos(), e.End(), by) }
+func (f *finder) replace(n ast.Node, by string) { f.add(f.offset(n.Pos()), f.offset(n.End()), by) }
 
-func (f *finder) add(from, to token.Pos, by string) { f.addText(f.offset(from), f.offset(to), by) }
-
-func (f *finder) addText(from, to int, by string) {
+func (f *finder) add(from, to int, by string) {
 	f.found = append(f.found, mutant{
 		file: f.file, function: f.function, line: 1 + strings.Count(string(f.source[:from]), "\n"),
 		from: from, to: to, old: string(f.source[from:to]), new: by, source: f.source,
