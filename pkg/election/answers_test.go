@@ -19,7 +19,9 @@ func TestAnAnswerAboutAnotherTermEndsNone(t *testing.T) {
 			prepare: func(c *couple) {
 				cutOff(c.standby) // it answers nothing itself
 				c.silenceLeader()
-				time.Sleep(retry + renew/3 + moment) // until the leader is in trouble
+				history := c.store.History()
+				renewed := history[len(history)-1].At
+				time.Sleep(time.Until(renewed.Add(retry + renew/3 + moment))) // until a renewal has failed
 			},
 			says: election.Confirmation{Standby: election.Standby{Replica: "b", Mode: election.ModeLease}},
 		},
@@ -39,7 +41,7 @@ func TestAnAnswerAboutAnotherTermEndsNone(t *testing.T) {
 						says.Holder = c.store.Holder()
 					}
 					c.ofLeader.confirmations <- says
-					time.Sleep(moment)
+					time.Sleep(renew/3 + moment) // before its deadline
 					if end := c.leader.all()[0].ended; end.IsZero() == ends {
 						t.Errorf("the term's end is %v", end)
 					}

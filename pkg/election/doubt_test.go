@@ -2,6 +2,7 @@ package election_test
 
 import (
 	"context"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,6 +51,38 @@ func TestAFailedWriteIsLookedForWithoutAWatch(t *testing.T) {
 			r.client.HoldWatches(false)
 		})
 	})
+}
+
+// The file of a process that has ended proves to others that nobody works under the lease, so it stays while that may name the
+// process. Otherwise files would pile up.
+func TestAFileStaysWhileTheLeaseMayNameItsProcess(t *testing.T) {
+	for name, test := range map[string]struct {
+		prepare func(*replica)
+		stays   bool
+	}{
+		"an orderly end":                  {prepare: func(r *replica) { r.mustLead() }},
+		"a doubt that is over":            {prepare: func(r *replica) { time.Sleep(renew / 3); r.mustLead() }},
+		"a release that does not arrive":  {prepare: func(r *replica) { time.Sleep(renew / 3); r.mustLead(); cutOff(r) }, stays: true},
+		"a doubt that cannot be resolved": {prepare: func(r *replica) { cutOff(r); time.Sleep(renew / 3) }, stays: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				directory := t.TempDir()
+				r := start(t, electiontest.NewStore(leaseName), nil, func(cfg *election.Config) {
+					cfg.ReplicasDirectory = directory
+					if name != "an orderly end" {
+						cfg.Client.(*electiontest.Client).Next(electiontest.Create, electiontest.Fault{LoseReply: true})
+					}
+				})
+				synctest.Wait()
+				test.prepare(r)
+				r.stop()
+				if files, err := os.ReadDir(directory); err != nil || (len(files) > 0) != test.stays {
+					t.Errorf("%d files are left, %v", len(files), err)
+				}
+			})
+		})
+	}
 }
 
 // An object that is created when its process has stopped looking would stay for ever.
