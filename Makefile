@@ -108,6 +108,10 @@ chaos: ## run the long forms: many random scripts, fuzzing, the scenarios again 
 	$(GO) test -v -count=1 -timeout 30m -parallel 4 ./test/e2e -mode=for-life
 	$(GO) test -v -count=5 -timeout 90m -parallel 4 ./test/e2e/...
 
+.PHONY: mutate
+mutate: ## break the product on purpose, one change at a time, and tell which the tests let pass: docs/MUTATION.md (N=changes of each package, SEED=which, MUTATE=packages)
+	$(GO) run ./test/tools/mutate -go '$(GO)' -n $(or $(N),40) -seed $(or $(SEED),1) $(or $(MUTATE),./pkg/election ./pkg/server/storage ./pkg/controllers/supervisor)
+
 .PHONY: clean
 clean: ## remove what was built and the data of make run
 	rm -rf bin .regent

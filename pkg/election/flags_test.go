@@ -1,0 +1,84 @@
+package election_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/regent-project/regent/pkg/election"
+)
+
+func TestEveryFlagIsHeard(t *testing.T) {
+	cfg := election.DefaultConfig()
+	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+	cfg.AddFlags(fs)
+	given := map[string]string{
+		"enable-leader-election":            "true",
+		"leader-election-namespace":         "n",
+		"leader-election-name":              "l",
+		"leader-election-mode":              "coordinated",
+		"leader-election-priority":          "3",
+		"leader-election-preempt":           "true",
+		"leader-election-emulation-version": "1.2.3",
+		"leader-election-lease-duration":    "30s",
+		"leader-election-renew-deadline":    "20s",
+		"leader-election-retry-period":      "3s",
+		"leader-failure-detection":          "suspect",
+		"controller-drain-timeout":          "4s",
+	}
+	want := election.DefaultConfig()
+	want.Enabled, want.Namespace, want.Name, want.Mode = true, "n", "l", election.ModeCoordinated
+	want.Priority, want.Preempt, want.EmulationVersion = 3, true, "1.2.3"
+	want.LeaseDuration, want.RenewDeadline, want.RetryPeriod, want.DrainTimeout = 30*time.Second, 20*time.Second, 3*time.Second, 4*time.Second
+	want.Detection = election.DetectSuspect
+	fs.VisitAll(func(f *pflag.Flag) {
+		if given[f.Name] == "" {
+			t.Errorf("--%s is not tried here", f.Name)
+		}
+	})
+	for name, value := range given {
+		if err := fs.Set(name, value); err != nil {
+			t.Errorf("--%s: %v", name, err)
+		}
+	}
+	if cfg.Enabled != want.Enabled || cfg.Namespace != want.Namespace || cfg.Name != want.Name || cfg.Mode != want.Mode ||
+		cfg.Priority != want.Priority || cfg.Preempt != want.Preempt || cfg.EmulationVersion != want.EmulationVersion ||
+		cfg.LeaseDuration != want.LeaseDuration || cfg.RenewDeadline != want.RenewDeadline || cfg.RetryPeriod != want.RetryPeriod ||
+		cfg.DrainTimeout != want.DrainTimeout || cfg.Detection != want.Detection {
+		t.Errorf("heard %+v, want %+v", cfg, want)
+	}
+}
+
+func TestFlagsThatContradictEachOtherAreRefused(t *testing.T) {
+	for flags, want := range map[string]string{
+		"--leader-election-mode=sometimes":                                                                          `leader-election-mode "sometimes" must be one of`,
+		"--leader-failure-detection=sometimes":                                                                      `leader-failure-detection "sometimes" must be one of`,
+		"--leader-election-mode=for-life":                                                                           "",
+		"--leader-election-mode=for-life --leader-failure-detection=suspect":                                        "in which nobody is succeeded on a suspicion",
+		"--leader-election-mode=for-life --leader-failure-detection=off":                                            "nobody would be told that a leader is not heard",
+		"--leader-failure-detection=off":                                                                            "",
+		"--leader-election-priority=1":                                                                              "",
+		"--leader-election-priority=1 --leader-election-mode=coordinated":                                           "in which versions decide",
+		"--leader-election-preempt --leader-election-mode=coordinated":                                              "in which versions decide",
+		"--leader-election-priority=-1 --leader-failure-detection=off":                                              "by it a leader knows its standbys",
+		"--leader-election-preempt --leader-failure-detection=off":                                                  "by it a leader knows its standbys",
+		"--leader-election-lease-duration=15s --leader-election-renew-deadline=14s":                                 "",
+		"--leader-election-lease-duration=1s --leader-election-renew-deadline=1s":                                   "must be below --leader-election-lease-duration",
+		"--leader-election-renew-deadline=2400ms --leader-election-retry-period=2s":                                 "must be above 1.2 times",
+		"--leader-election-renew-deadline=2401ms --leader-election-retry-period=2s":                                 "",
+		"--leader-election-lease-duration=4s --leader-election-renew-deadline=3s --controller-drain-timeout=1600ms": "leaves no time to renew",
+		"--leader-election-lease-duration=4s --leader-election-renew-deadline=3s --controller-drain-timeout=1599ms": "",
+	} {
+		cfg := election.DefaultConfig()
+		fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+		cfg.AddFlags(fs)
+		if err := fs.Parse(strings.Fields(flags)); err != nil {
+			t.Fatal(err)
+		}
+		if err := cfg.Validate(); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", flags, err, want)
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package storage_test
+
+import (
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	upstream "k8s.io/apiserver/pkg/storage"
+
+	"github.com/regent-project/regent/pkg/election/fence"
+)
+
+// A write that met a conflict may find, the second time, that nothing is left to be done. The first try proves nothing of the
+// term by then.
+func TestAnUpdateThatAnotherHasMadeIsHeldToItsTerm(t *testing.T) {
+	w := newWorld(t, startEtcd(t), false, nil)
+	for name, fate := range fates {
+		t.Run(name, func(t *testing.T) {
+			w.reset(true)
+			w.remove()
+			ctx := w.as(w.take("me"))
+			wanted := func(cm *corev1.ConfigMap) { cm.Data = map[string]string{"wanted": "done"} }
+			tries := 0
+			err := w.set(ctx, key, func(cm *corev1.ConfigMap) {
+				switch tries++; tries {
+				case 1: // another does it first
+					if err := w.set(w.admin, key, wanted); err != nil {
+						t.Fatal(err)
+					}
+				case 2:
+					fate.befall(w)
+				}
+				wanted(cm)
+			})
+			if tries != 2 {
+				t.Fatalf("tried %d times", tries)
+			}
+			if fate.live && err != nil || !fate.live && !fence.IsFenced(err) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// What expires does so whoever writes it.
+func TestAFencedWriteExpiresLikeAnyOther(t *testing.T) {
+	w := newWorld(t, startEtcd(t), true, nil)
+	token := w.take("me")
+	const ttl = 1000 // seconds
+	expires := func() (id int64) {
+		t.Helper()
+		resp, err := w.client.Etcd().Get(t.Context(), "/registry/core/configmaps/root/default/x")
+		if err != nil || len(resp.Kvs) != 1 {
+			t.Fatalf("%d objects, %v", len(resp.Kvs), err)
+		}
+		return resp.Kvs[0].Lease
+	}
+	if err := w.objects.Create(w.as(token), key, object(), &corev1.ConfigMap{}, ttl); err != nil {
+		t.Fatal(err)
+	}
+	id := expires()
+	if id == 0 {
+		t.Fatal("what was created does not expire")
+	}
+	left, err := w.client.Etcd().TimeToLive(t.Context(), clientv3.LeaseID(id))
+	if err != nil || left.GrantedTTL < ttl {
+		t.Errorf("it expires after %d s, %v; want %d at least", left.GrantedTTL, err, ttl)
+	}
+	again := uint64(ttl)
+	err = w.objects.GuaranteedUpdate(w.as(token), key, &corev1.ConfigMap{}, false, nil, func(obj runtime.Object, _ upstream.ResponseMeta) (runtime.Object, *uint64, error) {
+		cm := obj.(*corev1.ConfigMap).DeepCopy()
+		cm.Data = map[string]string{"changed": "yes"}
+		return cm, &again, nil
+	}, nil)
+	if err != nil || expires() == 0 {
+		t.Errorf("what was updated does not expire: %v", err)
+	}
+	if err := w.update(w.as(token)); err != nil || expires() != 0 {
+		t.Errorf("an update without an expiry keeps the old one: %v", err)
+	}
+}
