@@ -19,6 +19,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 
 	"github.com/regent-project/regent/pkg/election"
@@ -148,18 +149,20 @@ func creating(body string) func(context.Context, dynamic.ResourceInterface) erro
 	}
 }
 
-// rewriting puts an object back as it was got, main resource and status.
+// rewriting puts an object back as it was got, main resource and status. The controllers may write it in between.
 func rewriting(name string) func(context.Context, dynamic.ResourceInterface) error {
 	return func(ctx context.Context, to dynamic.ResourceInterface) error {
-		obj, err := to.Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
+		return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+			obj, err := to.Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if obj, err = to.Update(ctx, obj, metav1.UpdateOptions{}); err != nil {
+				return err
+			}
+			_, err = to.UpdateStatus(ctx, obj, metav1.UpdateOptions{})
 			return err
-		}
-		if obj, err = to.Update(ctx, obj, metav1.UpdateOptions{}); err != nil {
-			return err
-		}
-		_, err = to.UpdateStatus(ctx, obj, metav1.UpdateOptions{})
-		return err
+		})
 	}
 }
 
