@@ -54,28 +54,33 @@ func startUsers(t *testing.T, replicas ...*harness.Replica) *users {
 	for _, r := range replicas {
 		client := r.Kube("root")
 		u.clients = append(u.clients, client)
-		n := 0
-		u.every(ctx, func() {
-			n++
+		u.every(ctx, func(n int) {
 			name := fmt.Sprintf("written-%s-%d", r.Name(), n)
 			u.asking.Go(func() { u.write(client.CoreV1().RESTClient(), name) })
 		})
-		u.every(ctx, func() { u.asking.Go(func() { u.read(client.CoreV1().RESTClient()) }) })
+		u.every(ctx, func(n int) {
+			read := u.read
+			if n%2 == 0 {
+				read = u.list
+			}
+			u.asking.Go(func() { read(client.CoreV1().RESTClient()) })
+		})
 	}
 	t.Cleanup(u.finish)
 	return u
 }
 
-func (u *users) every(ctx context.Context, do func()) {
+// every calls do until ctx ends, and counts.
+func (u *users) every(ctx context.Context, do func(n int)) {
 	u.asking.Go(func() {
 		tick := time.NewTicker(time.Second / usersRate)
 		defer tick.Stop()
-		for {
+		for n := 1; ; n++ {
 			select {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				do()
+				do(n)
 			}
 		}
 	})
@@ -93,19 +98,23 @@ func (u *users) write(client rest.Interface, name string) {
 	}
 }
 
-// read reads what was written last, through whichever replica, or a list. Both are consistent reads.
+// read reads what was written last, through whichever replica: a consistent read.
 func (u *users) read(client rest.Interface) {
 	u.mu.Lock()
-	name, list := u.latest, len(u.requests)%2 == 0
+	name := u.latest
 	u.mu.Unlock()
-	if list || name == "" {
-		_ = u.ask("list", func(ctx context.Context) error {
-			return client.Get().Resource("namespaces").MaxRetries(0).Do(ctx).Error()
-		})
+	if name == "" {
 		return
 	}
 	_ = u.ask("read", func(ctx context.Context) error {
 		return client.Get().Namespace(metav1.NamespaceDefault).Resource("configmaps").Name(name).MaxRetries(0).Do(ctx).Error()
+	})
+}
+
+// list lists what is few. The list, too, is a consistent read.
+func (u *users) list(client rest.Interface) {
+	_ = u.ask("list", func(ctx context.Context) error {
+		return client.Get().Resource("namespaces").MaxRetries(0).Do(ctx).Error()
 	})
 }
 
