@@ -88,7 +88,7 @@ func follow(t *testing.T, leader election.Contact, change ...func(*follower)) *f
 	go func() {
 		defer close(f.ended)
 		f.Follow(ctx, leader, election.Follower{
-			Is: f.is,
+			Is:     f.is,
 			Report: func(n election.News) { f.news <- n },
 			Reads:  func(ctx context.Context, holder string) bool { return f.reads(ctx, holder) },
 		})

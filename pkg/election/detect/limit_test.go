@@ -316,17 +316,20 @@ func TestWhoHoldsManyPlacesTakesNobodyElses(t *testing.T) {
 	}
 }
 
-// exhausted is a listener that has no descriptor for what it accepts, for as long as that is so.
+// exhausted is a listener that has no descriptor for what it accepts, for as long as it has an error.
 type exhausted struct {
 	net.Listener
-	err   error
-	tries int
-	until int
+	tries atomic.Int64
+	err   atomic.Pointer[error]
 }
 
+// fail has each attempt from now on fail with err, unless that is nil.
+func (e *exhausted) fail(err error) { e.err.Store(&err) }
+
 func (e *exhausted) Accept() (net.Conn, error) {
-	if e.tries++; e.tries <= e.until {
-		return nil, &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", e.err)}
+	e.tries.Add(1)
+	if err := *e.err.Load(); err != nil {
+		return nil, &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", err)}
 	}
 	return &addressed{from: "10.0.0.1:7"}, nil
 }
@@ -337,7 +340,8 @@ func TestAListenerThatCannotAcceptPausesEverLonger(t *testing.T) {
 	for _, err := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOBUFS, syscall.EPERM} {
 		t.Run(err.Error(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				inner := &exhausted{err: err, until: 1 << 30}
+				inner := new(exhausted)
+				inner.fail(err)
 				l := newLimitedListener(inner, "test", within, klog.Background())
 				var accepting sync.WaitGroup
 				accepting.Go(func() {
@@ -351,10 +355,10 @@ func TestAListenerThatCannotAcceptPausesEverLonger(t *testing.T) {
 				time.Sleep(3 * time.Second)
 				synctest.Wait()
 				// 5, 10, 20... 640 ms, and a second from then on
-				if inner.tries < 9 || inner.tries > 11 {
-					t.Errorf("tried %d times in 3 s", inner.tries)
+				if n := inner.tries.Load(); n < 9 || n > 11 {
+					t.Errorf("tried %d times in 3 s", n)
 				}
-				inner.until = inner.tries
+				inner.fail(nil)
 				began := time.Now()
 				accepting.Wait()
 				if took := time.Since(began); took > longestAcceptPause {
@@ -367,12 +371,13 @@ func TestAListenerThatCannotAcceptPausesEverLonger(t *testing.T) {
 
 func TestAPauseOfAListenerEndsWithIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		inner := &exhausted{err: syscall.EMFILE, until: 1 << 30}
+		inner := new(exhausted)
+		inner.fail(syscall.EMFILE)
 		l := newLimitedListener(inner, "test", within, klog.Background())
 		var accepting sync.WaitGroup
 		accepting.Go(func() { _, _ = l.Accept() })
 		time.Sleep(3 * time.Second)
-		inner.err = net.ErrClosed
+		inner.fail(net.ErrClosed)
 		began := time.Now()
 		_ = l.Close()
 		accepting.Wait()
@@ -383,22 +388,24 @@ func TestAPauseOfAListenerEndsWithIt(t *testing.T) {
 }
 
 func TestAStrangerGivesItsDescriptorWhenNoneIsLeft(t *testing.T) {
-	inner := &exhausted{err: syscall.EMFILE}
+	inner := new(exhausted)
+	inner.fail(nil)
 	l := newLimitedListener(inner, "test", within, klog.Background())
 	for range 2 {
 		if _, err := l.Accept(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	inner.until = inner.tries + 1
-	conn, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := strangersOf(l); n != 2 { // one of the three has gone
-		t.Errorf("%d strangers", n)
-	}
-	_ = conn.Close()
+	inner.fail(syscall.EMFILE)
+	var accepting sync.WaitGroup
+	accepting.Go(func() {
+		if _, err := l.Accept(); err != nil {
+			t.Error(err)
+		}
+	})
+	waitFor(t, "one has made room", func() bool { return strangersOf(l) < 2 })
+	inner.fail(nil)
+	accepting.Wait()
 	for _, c := range slices.Clone(l.strangers) {
 		_ = c.Close()
 	}
