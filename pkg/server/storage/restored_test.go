@@ -41,8 +41,8 @@ func askUntilItWentBack(t *testing.T, client *storage.Client) error {
 func TestATermOfALostHistoryWritesNothing(t *testing.T) {
 	directory, backup := filepath.Join(t.TempDir(), "etcd"), t.TempDir()
 	server := startIn(t, directory, 0)
-	port := portOf(t, server.Endpoint())
-	w := newWorld(t, server.Endpoint(), true, nil)
+	port := portOf(t, server.Transport().ServerList[0])
+	w := newWorld(t, server.Transport(), true, nil)
 	w.take("before")
 	server.Close()
 	if err := os.CopyFS(backup, os.DirFS(directory)); err != nil {
@@ -65,7 +65,7 @@ func TestATermOfALostHistoryWritesNothing(t *testing.T) {
 	defer server.Close()
 	t.Log(askUntilItWentBack(t, w.client))
 
-	another := newWorld(t, server.Endpoint(), true, nil)
+	another := newWorld(t, server.Transport(), true, nil)
 	for another.leaseRevision() < seen-1 {
 		another.renew()
 	}
