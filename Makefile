@@ -37,8 +37,8 @@ test: bin/regent bin/etcd bin/kubectl ## run all tests, with the race detector i
 	$(GO) test $(RACE) -timeout 20m -parallel 4 ./test/e2e ./...
 
 .PHONY: e2e
-e2e: ## run the scenarios with real processes only (one, in a mode of election: make e2e RUN=TestName MODE=for-life)
-	$(GO) test -v -count=1 -timeout 20m -parallel 4 ./test/e2e $(if $(RUN),-run '$(RUN)') $(if $(MODE),-mode=$(MODE))
+e2e: ## run the scenarios with real processes only (one, in a mode of election, on an etcd of three members: make e2e RUN=TestName MODE=for-life ETCD=3)
+	$(GO) test -v -count=1 -timeout 20m -parallel 4 ./test/e2e $(if $(RUN),-run '$(RUN)') $(if $(MODE),-mode=$(MODE)) $(if $(ETCD),-etcd=$(ETCD))
 
 .PHONY: check
 check: lint generated tidy ## check style, generated code and module files
@@ -99,6 +99,7 @@ chaos: ## run the long forms: many random scripts, fuzzing, the scenarios again 
 	$(GO) test -v -count=1 -timeout 30m ./test/e2e -run 'PausedLeader' -rounds=1000
 	$(GO) test -v -count=1 -timeout 30m -parallel 4 ./test/e2e -mode=coordinated
 	$(GO) test -v -count=1 -timeout 30m -parallel 4 ./test/e2e -mode=for-life
+	$(GO) test -v -count=1 -timeout 30m -parallel 4 ./test/e2e -etcd=3
 	$(GO) test -v -count=5 -timeout 90m -parallel 4 ./test/e2e/...
 
 .PHONY: clean

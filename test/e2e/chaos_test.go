@@ -23,7 +23,6 @@ import (
 	"github.com/regent-project/regent/pkg/server/clusters"
 	"github.com/regent-project/regent/test/e2e/harness"
 	"github.com/regent-project/regent/test/e2e/history"
-	"github.com/regent-project/regent/test/e2e/proxy"
 )
 
 var chaosFlag = flag.Duration("chaos", 8*time.Second, "how long faults happen in each mode of TestTermsNeverGoBackWhateverHappens")
@@ -88,7 +87,7 @@ func goThrough(t *testing.T, modes []string) {
 // victim is a replica, and what is done to it.
 type victim struct {
 	replica *harness.Replica
-	way     *proxy.Proxy
+	way     *harness.Way
 	record  string
 	leases  coordinationclient.LeaseInterface
 	root    kubernetes.Interface
@@ -115,8 +114,8 @@ func newChaos(t *testing.T, seed uint64, modes []string) *chaos {
 		if mode == harness.ForLife {
 			detection = "crash"
 		}
-		v := &victim{way: startProxy(t, c.etcd.URL), record: filepath.Join(t.TempDir(), "record-"+name)}
-		args := []string{"--etcd-servers=http://" + v.way.Addr(), "--writer=fenced", "--writer-record=" + v.record, inMode(mode),
+		v := &victim{way: c.etcd.Way(t), record: filepath.Join(t.TempDir(), "record-"+name)}
+		args := []string{"--etcd-servers=" + v.way.URL, "--writer=fenced", "--writer-record=" + v.record, inMode(mode),
 			"--leader-failure-detection=" + detection, "--leader-failure-detection-interval=50ms"}
 		v.replica = shard.Start(t, name, args...)
 		v.leases, v.root = v.replica.Leases(), v.replica.Kube("root")

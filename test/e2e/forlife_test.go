@@ -13,7 +13,6 @@ import (
 
 	"github.com/regent-project/regent/test/e2e/harness"
 	"github.com/regent-project/regent/test/e2e/history"
-	"github.com/regent-project/regent/test/e2e/proxy"
 )
 
 // I1 to I3, I8: no time takes the lease from a leader for life, and its death gives it away at once.
@@ -72,10 +71,10 @@ func TestALeaderForLifeThatIsCutOffIsWaitedForUntilAnOperatorForgetsIt(t *testin
 	shard := harness.NewShard("")
 	shard.Binary, shard.Args = faultyBinary(t), []string{"--writer=fenced"}
 	shard.Mode, shard.OneMachine = harness.ForLife, false
-	ways := map[*harness.Replica]*proxy.Proxy{}
+	ways := map[*harness.Replica]*harness.Way{}
 	start := func(name string) *harness.Replica {
-		way := startProxy(t, etcd.URL)
-		r := shard.Start(t, name, "--etcd-servers=http://"+way.Addr())
+		way := etcd.Way(t)
+		r := shard.Start(t, name, "--etcd-servers="+way.URL)
 		ways[r] = way
 		return r
 	}

@@ -1,5 +1,6 @@
 // Package e2e holds scenarios with real processes, a real etcd and real faults. Each is named for what it promises,
-// and those that do not need a certain mode of election pass in each (-mode).
+// and those that do not need a certain mode of election pass in each (-mode), those that do not need a certain etcd on one of
+// several members (-etcd=3).
 package e2e
 
 import (
@@ -14,9 +15,14 @@ import (
 
 func TestMain(m *testing.M) {
 	flag.StringVar(&harness.DefaultMode, "mode", harness.Lease, "the mode of election in scenarios that do not need a certain one: lease, coordinated or for-life")
+	flag.IntVar(&harness.DefaultMembers, "etcd", 1, "of how many members the etcd is, in scenarios that do not need a certain number")
 	flag.Parse()
 	if !slices.Contains(modes, harness.DefaultMode) {
 		fmt.Fprintf(os.Stderr, "-mode=%s must be one of %q\n", harness.DefaultMode, modes)
+		os.Exit(2)
+	}
+	if harness.DefaultMembers < 1 {
+		fmt.Fprintf(os.Stderr, "-etcd=%d must be at least 1\n", harness.DefaultMembers)
 		os.Exit(2)
 	}
 	if err := harness.Build(); err != nil {

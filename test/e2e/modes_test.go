@@ -14,7 +14,6 @@ import (
 
 	"github.com/regent-project/regent/test/e2e/harness"
 	"github.com/regent-project/regent/test/e2e/history"
-	"github.com/regent-project/regent/test/e2e/proxy"
 )
 
 // inMode has a replica stand for election in a mode.
@@ -97,7 +96,7 @@ type couple struct {
 	shard *harness.Shard
 	etcd  *harness.Etcd
 	both  []*harness.Replica
-	ways  map[*harness.Replica]*proxy.Proxy
+	ways  map[*harness.Replica]*harness.Way
 	whole map[*harness.Replica]string // --mended of each: <file>.<controller> is there while that controller is sound
 }
 
@@ -216,12 +215,12 @@ func TestEveryFaultInEveryMode(t *testing.T) {
 			shard := harness.NewShard("")
 			shard.Binary, shard.Timings, shard.Args = faultyBinary(t), faultyTimings, []string{"--writer=fenced", "--faults=hangs,fails"}
 			shard.Mode, shard.OneMachine = mode, true
-			p := &couple{T: t, shard: shard, etcd: etcd, ways: map[*harness.Replica]*proxy.Proxy{}, whole: map[*harness.Replica]string{}}
+			p := &couple{T: t, shard: shard, etcd: etcd, ways: map[*harness.Replica]*harness.Way{}, whole: map[*harness.Replica]string{}}
 			for _, name := range []string{"a", "b"} {
-				way, whole := startProxy(t, etcd.URL), filepath.Join(t.TempDir(), "whole")
+				way, whole := etcd.Way(t), filepath.Join(t.TempDir(), "whole")
 				p.makeWhole(whole + ".hangs")
 				p.makeWhole(whole + ".fails")
-				r := shard.Start(t, name, "--etcd-servers=http://"+way.Addr(), "--mended="+whole)
+				r := shard.Start(t, name, "--etcd-servers="+way.URL, "--mended="+whole)
 				p.both, p.ways[r], p.whole[r] = append(p.both, r), way, whole
 			}
 			for n, fault := range modeFaults {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"math/rand/v2"
-	"net/url"
 	"syscall"
 	"testing"
 	"time"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/regent-project/regent/test/e2e/harness"
 	"github.com/regent-project/regent/test/e2e/history"
-	"github.com/regent-project/regent/test/e2e/proxy"
 )
 
 var (
@@ -112,7 +110,7 @@ func persist(t *testing.T, what string, do func(context.Context) error) {
 // paused is a replica that can be paused.
 type paused struct {
 	replica *harness.Replica
-	way     *proxy.Proxy
+	way     *harness.Way
 }
 
 // pauseLeaders pauses one leader after the other, and returns etcd's history of it, and how many writes were refused.
@@ -133,8 +131,8 @@ func pauseLeaders(t *testing.T, mode, writer string, rounds int) (events []histo
 	shard.Args = []string{"--writer=" + writer, "--fencing=" + map[string]string{"fenced": "enforce", "unfenced": "warn"}[writer]}
 	var all []*paused
 	for _, name := range []string{"a", "b"} {
-		way := startProxy(t, etcd.URL)
-		all = append(all, &paused{shard.Start(t, name, "--etcd-servers=http://"+way.Addr()), way})
+		way := etcd.Way(t)
+		all = append(all, &paused{shard.Start(t, name, "--etcd-servers="+way.URL), way})
 	}
 	leader, other := all[0], all[1]
 	if first, _ := harness.Leader(t, leader.replica, other.replica); first != leader.replica {
@@ -179,19 +177,4 @@ func pauseLeaders(t *testing.T, mode, writer string, rounds int) (events []histo
 		}
 	}
 	return recorder.Finish(t), refused
-}
-
-// startProxy returns a proxy to a URL that lives as long as the test.
-func startProxy(t *testing.T, target string) *proxy.Proxy {
-	t.Helper()
-	u, err := url.Parse(target)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := proxy.Start(u.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.Close)
-	return p
 }

@@ -3,7 +3,6 @@ package e2e
 import (
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -12,19 +11,14 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/regent-project/regent/test/e2e/harness"
-	"github.com/regent-project/regent/test/e2e/proxy"
 )
 
 // leaderBehindAProxy returns a leader that reaches etcd through a proxy, and a replica that reaches it directly and
 // stands for another lease, so that it leaves this one alone.
-func leaderBehindAProxy(t *testing.T) (leader, other *harness.Replica, network *proxy.Proxy) {
+func leaderBehindAProxy(t *testing.T) (leader, other *harness.Replica, network *harness.Way) {
 	etcd := harness.StartEtcd(t)
-	network, err := proxy.Start(strings.TrimPrefix(etcd.URL, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(network.Close)
-	shard := harness.NewShard("http://" + network.Addr()).Renewed()
+	network = etcd.Way(t)
+	shard := harness.NewShard(network.URL).Renewed()
 	// Long enough for what happens between two renewals that get through.
 	shard.Timings = harness.Timings{Lease: 15 * time.Second, Renew: 10 * time.Second, Retry: 500 * time.Millisecond}
 	leader = shard.Start(t, "leader")

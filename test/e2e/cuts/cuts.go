@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"net/url"
 	"slices"
 	"strconv"
 	"testing"
@@ -62,7 +61,8 @@ type Outcome struct {
 // peer is a replica whose ways to etcd and from its standbys can be cut.
 type peer struct {
 	*harness.Replica
-	etcd, probe *proxy.Proxy
+	etcd  *harness.Way
+	probe *proxy.Proxy
 }
 
 // Shard is one of two replicas whose leaders are cut off one after the other.
@@ -82,7 +82,7 @@ func Start(t testing.TB, server string, timings harness.Timings, mode, detection
 	shard.Binary, shard.Timings, shard.Mode = server, timings, mode
 	shard.Args = []string{"--writer=fenced", "--leader-failure-detection=" + detection}
 	s := &Shard{mode: mode, detection: detection, timings: timings, recorder: history.Record(t, etcd.Client(t), "/registry")}
-	s.a, s.b = startPeer(t, shard, etcd.URL, "a"), startPeer(t, shard, etcd.URL, "b")
+	s.a, s.b = startPeer(t, shard, etcd, "a"), startPeer(t, shard, etcd, "b")
 	s.term = s.recorder.NextTerm(t, leaseOf, "")
 	return s
 }
@@ -91,17 +91,13 @@ func Start(t testing.TB, server string, timings harness.Timings, mode, detection
 const leaseOf = "system:admin/kube-system/" + harness.LeaseName
 
 // startPeer starts a replica behind proxies: its probe listens on 127.0.0.1, and peers dial it on 127.0.0.2.
-func startPeer(t testing.TB, shard *harness.Shard, etcd, name string) *peer {
+func startPeer(t testing.TB, shard *harness.Shard, etcd *harness.Etcd, name string) *peer {
 	t.Helper()
 	const advertised = "127.0.0.2"
 	port := strconv.Itoa(harness.FreePorts(t, 1)[0])
-	u, err := url.Parse(etcd)
-	if err != nil {
-		t.Fatal(err)
-	}
 	probe := startProxy(t, net.JoinHostPort(advertised, port), net.JoinHostPort("127.0.0.1", port))
-	way := startProxy(t, "127.0.0.1:0", u.Host)
-	replica := shard.Start(t, name, "--etcd-servers=http://"+way.Addr(), "--probe-port="+port, "--advertise-address="+advertised)
+	way := etcd.Way(t)
+	replica := shard.Start(t, name, "--etcd-servers="+way.URL, "--probe-port="+port, "--advertise-address="+advertised)
 	return &peer{Replica: replica, etcd: way, probe: probe}
 }
 

@@ -7,10 +7,10 @@ import (
 	"sync"
 )
 
-// Proxy forwards connections to one address. All methods may be called at any time, by anybody.
+// Proxy forwards connections. All methods may be called at any time, by anybody.
 type Proxy struct {
 	listener net.Listener
-	target   string
+	target   func(from net.Addr) (string, error)
 	serving  sync.WaitGroup
 
 	mu     sync.Mutex
@@ -32,9 +32,22 @@ func Start(target string) (*Proxy, error) { return StartAt("127.0.0.1:0", target
 
 // StartAt is Start with a listener of the caller's choice.
 func StartAt(address, target string) (*Proxy, error) {
-	listener, err := net.Listen("tcp", address)
+	p, err := start(address, func(net.Addr) (string, error) { return target, nil })
 	if err != nil {
 		return nil, fmt.Errorf("proxy to %s: %w", target, err)
+	}
+	return p, nil
+}
+
+// Route is Start with a target that depends on who has opened the connection. One without a target is closed.
+func Route(target func(from net.Addr) (string, error)) (*Proxy, error) {
+	return start("127.0.0.1:0", target)
+}
+
+func start(address string, target func(net.Addr) (string, error)) (*Proxy, error) {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, err
 	}
 	p := &Proxy{listener: listener, target: target, open: map[net.Conn]struct{}{}}
 	p.change = sync.NewCond(&p.mu)
@@ -135,7 +148,11 @@ func (p *Proxy) serve(client net.Conn) {
 	if !p.pass(requests) || !p.pass(answers) {
 		return
 	}
-	server, err := net.Dial("tcp", p.target)
+	target, err := p.target(client.RemoteAddr())
+	if err != nil {
+		return
+	}
+	server, err := net.Dial("tcp", target)
 	if err != nil || !p.enter(server) {
 		return
 	}
