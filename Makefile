@@ -51,7 +51,7 @@ build: bin/regent bin/kubectl ## build bin/regent, and a kubectl to talk to it
 bin/regent:
 	@$(GO) build -trimpath -ldflags '$(call LDFLAGS,+regent.$(VERSION))' -o $@ ./cmd/server
 bin/etcd:
-	@cd test/tools/etcd && $(GO) build -trimpath -o ../../../$@ .
+	@mkdir -p bin && GO='$(GO)' test/tools/etcd/build.sh $@
 bin/kubectl:
 	@cd test/tools/kubectl && $(GO) build -trimpath -ldflags '$(call LDFLAGS,)' -o ../../../$@ .
 bin/golangci-lint:

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -64,8 +66,21 @@ func (m *Member) flags(keys *keys, initial string) []string {
 func (m *Member) Start(t testing.TB) {
 	t.Helper()
 	m.n++
-	m.Process = Start(t, fmt.Sprintf("etcd-%s-%d", m.Name, m.n), Binary("etcd"), m.args...)
+	etcd := exec.Command(Binary("etcd"), m.args...)
+	etcd.Env = append(os.Environ(), "SLOW_DISK="+m.delay())
+	m.Process = start(t, fmt.Sprintf("etcd-%s-%d", m.Name, m.n), etcd)
 }
+
+// SlowDown has each sync of its disk take longer by a delay. 0 ends that.
+func (m *Member) SlowDown(t testing.TB, delay time.Duration) {
+	t.Helper()
+	if err := os.WriteFile(m.delay(), []byte(delay.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// delay is the file that says how slow its disk is, beside its data.
+func (m *Member) delay() string { return m.directory + ".delay" }
 
 // Isolate has nothing pass between it and its clients and peers any more, as if its machine's cable was pulled.
 func (m *Member) Isolate() {
@@ -86,6 +101,17 @@ func (m *Member) Rejoin() {
 	for _, p := range m.peers {
 		p.Resume()
 	}
+}
+
+// Writes reports whether a write of a key through this member is committed, and known to it, within a time.
+func (m *Member) Writes(t testing.TB, key string, within time.Duration) bool {
+	t.Helper()
+	client := m.client(t)
+	defer func() { _ = client.Close() }()
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	_, err := client.Put(ctx, key, "")
+	return err == nil
 }
 
 // client is of this member alone. The caller closes it.

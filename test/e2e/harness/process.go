@@ -59,11 +59,16 @@ type Process struct {
 // Start starts a process. Its output is in a file, and shown if the test fails.
 func Start(t testing.TB, name, binary string, args ...string) *Process {
 	t.Helper()
+	return start(t, name, exec.Command(binary, args...))
+}
+
+func start(t testing.TB, name string, cmd *exec.Cmd) *Process {
+	t.Helper()
 	log, err := os.Create(filepath.Join(t.TempDir(), name+".log"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Process{t: t, name: name, cmd: exec.Command(binary, args...), logFile: log.Name(), ended: make(chan struct{})}
+	p := &Process{t: t, name: name, cmd: cmd, logFile: log.Name(), ended: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	// Nobody else's signals reach it, and it does not outlive a test binary that is killed.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}

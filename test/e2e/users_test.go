@@ -1,0 +1,291 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/regent-project/regent/test/e2e/harness"
+)
+
+const (
+	// usersRate is how many writes, and how many reads, users make per second through each replica.
+	usersRate = 5
+	// usersPatience is how long they wait for an answer, which is how long the server works on one at most.
+	usersPatience = 60 * time.Second
+)
+
+// users write and read all the time, through all replicas, however long answers take: a request begins when it is due, not
+// when the one before it was answered. They try nothing again.
+type users struct {
+	t        *testing.T
+	clients  []kubernetes.Interface
+	stop     context.CancelFunc
+	asking   sync.WaitGroup
+	mu       sync.Mutex
+	requests []request
+	written  map[string]bool // names of what was written, by answers
+	latest   string          // of these
+}
+
+// request is one of theirs.
+type request struct {
+	what  string
+	began time.Time
+	took  time.Duration
+	err   error
+}
+
+// startUsers has users come, who go when the test ends, if not before.
+func startUsers(t *testing.T, replicas ...*harness.Replica) *users {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	u := &users{t: t, stop: stop, written: map[string]bool{}}
+	for _, r := range replicas {
+		client := r.Kube("root")
+		u.clients = append(u.clients, client)
+		n := 0
+		u.every(ctx, func() {
+			n++
+			name := fmt.Sprintf("written-%s-%d", r.Name(), n)
+			u.asking.Go(func() { u.write(client.CoreV1().RESTClient(), name) })
+		})
+		u.every(ctx, func() { u.asking.Go(func() { u.read(client.CoreV1().RESTClient()) }) })
+	}
+	t.Cleanup(u.finish)
+	return u
+}
+
+func (u *users) every(ctx context.Context, do func()) {
+	u.asking.Go(func() {
+		tick := time.NewTicker(time.Second / usersRate)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				do()
+			}
+		}
+	})
+}
+
+func (u *users) write(client rest.Interface, name string) {
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	err := u.ask("write", func(ctx context.Context) error {
+		return client.Post().Namespace(metav1.NamespaceDefault).Resource("configmaps").Body(cm).MaxRetries(0).Do(ctx).Error()
+	})
+	if err == nil {
+		u.mu.Lock()
+		u.written[name], u.latest = true, name
+		u.mu.Unlock()
+	}
+}
+
+// read reads what was written last, through whichever replica, or a list. Both are consistent reads.
+func (u *users) read(client rest.Interface) {
+	u.mu.Lock()
+	name, list := u.latest, len(u.requests)%2 == 0
+	u.mu.Unlock()
+	if list || name == "" {
+		_ = u.ask("list", func(ctx context.Context) error {
+			return client.Get().Resource("namespaces").MaxRetries(0).Do(ctx).Error()
+		})
+		return
+	}
+	_ = u.ask("read", func(ctx context.Context) error {
+		return client.Get().Namespace(metav1.NamespaceDefault).Resource("configmaps").Name(name).MaxRetries(0).Do(ctx).Error()
+	})
+}
+
+func (u *users) ask(what string, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), usersPatience)
+	defer cancel()
+	r := request{what: what, began: time.Now()}
+	r.err = do(ctx)
+	r.took = time.Since(r.began)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.requests = append(u.requests, r)
+	return r.err
+}
+
+// finish has them go, and returns when the last has its answer.
+func (u *users) finish() {
+	u.stop()
+	u.asking.Wait()
+}
+
+// between are the requests that began between two moments.
+func (u *users) between(from, to time.Time) (some []request) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, r := range u.requests {
+		if !r.began.Before(from) && r.began.Before(to) {
+			some = append(some, r)
+		}
+	}
+	return some
+}
+
+// mustFindWhatTheyWrote fails the test if a replica does not have what a user was told to be written, and tells of what went
+// wrong.
+func (u *users) mustFindWhatTheyWrote(t *testing.T) {
+	t.Helper()
+	for _, client := range u.clients {
+		list, err := client.CoreV1().ConfigMaps(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		there := map[string]bool{}
+		for _, cm := range list.Items {
+			there[cm.Name] = true
+		}
+		for name := range u.written {
+			if !there[name] {
+				t.Errorf("%s was written, and is not there", name)
+			}
+		}
+	}
+	u.tell(t)
+}
+
+// tell tells of each kind of request, and of each error once.
+func (u *users) tell(t *testing.T) {
+	t.Helper()
+	kinds, errs := map[string][]request{}, map[string]int{}
+	for _, r := range u.requests {
+		kinds[r.what] = append(kinds[r.what], r)
+		if r.err != nil {
+			errs[r.what+": "+r.err.Error()]++
+		}
+	}
+	for what, of := range kinds {
+		times := durations(of)
+		t.Logf("%-5s %d, %d failed, p50 %v, p99 %v, longest %v", what, len(of), failures(of), quantile(times, 0.5), quantile(times, 0.99), quantile(times, 1))
+	}
+	for err, n := range errs {
+		t.Logf("%d times: %s", n, err)
+	}
+}
+
+func failures(of []request) (n int) {
+	for _, r := range of {
+		if r.err != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// durations are sorted.
+func durations(of []request) (all []time.Duration) {
+	for _, r := range of {
+		all = append(all, r.took)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// quantile is that of sorted durations, rounded for readers.
+func quantile(sorted []time.Duration, q float64) time.Duration {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)].Round(time.Millisecond)
+}
+
+// How replicas are probed: as the manifest in docs/OPERATIONS.md has kubelets do it.
+const (
+	probePeriod    = 2 * time.Second
+	probeTimeout   = time.Second
+	probeThreshold = 3
+)
+
+// probes ask replicas whether they are ready.
+type probes struct {
+	stop    context.CancelFunc
+	probing sync.WaitGroup
+
+	mu      sync.Mutex
+	answers []probeAnswer
+}
+
+type probeAnswer struct {
+	at        time.Time
+	ok, ready bool // ready until the threshold, as kubelets have it
+}
+
+func startProbes(t *testing.T, replicas ...*harness.Replica) *probes {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	p := &probes{stop: stop}
+	for _, r := range replicas {
+		client, err := rest.HTTPClientFor(r.Config(""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		client.Timeout = probeTimeout
+		p.probing.Go(func() { p.probe(ctx, client, r.URL+"/readyz") })
+	}
+	t.Cleanup(p.finish)
+	return p
+}
+
+func (p *probes) probe(ctx context.Context, client *http.Client, url string) {
+	tick := time.NewTicker(probePeriod)
+	defer tick.Stop()
+	for failed := 0; ; {
+		answer := probeAnswer{at: time.Now()}
+		if resp, err := client.Get(url); err == nil {
+			answer.ok = resp.StatusCode == http.StatusOK
+			_ = resp.Body.Close()
+		}
+		failed++
+		if answer.ok {
+			failed = 0
+		}
+		answer.ready = failed < probeThreshold
+		p.mu.Lock()
+		p.answers = append(p.answers, answer)
+		p.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (p *probes) finish() {
+	p.stop()
+	p.probing.Wait()
+}
+
+// between says how many probes failed, of those that began between two moments, and for how long replicas were not ready.
+func (p *probes) between(from, to time.Time) (failed int, unready time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, a := range p.answers {
+		if a.at.Before(from) || !a.at.Before(to) {
+			continue
+		}
+		if !a.ok {
+			failed++
+		}
+		if !a.ready {
+			unready += probePeriod
+		}
+	}
+	return failed, unready
+}
