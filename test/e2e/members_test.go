@@ -167,7 +167,7 @@ type suffering struct {
 func sufferingTable(rows map[string]*suffering) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "each fault for %v, default timings, two replicas, %d requests a second by users\n\n", *memberFault, 2*2*usersRate)
-	b.WriteString("| fault | rounds | terms lost | unready, s | probes failed | users' requests | failed | p50 | p99 | longest |\n|---|---|---|---|---|---|---|---|---|---|\n")
+	b.WriteString("| fault | rounds | terms lost | unready, s | probes failed or over 1s | users' requests | failed | p50 | p99 | longest |\n|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, fault := range memberFaults {
 		for _, victim := range []string{"follower", "raft leader"} {
 			row := rows[victim+" "+fault.name]

@@ -205,10 +205,15 @@ func quantile(sorted []time.Duration, q float64) time.Duration {
 	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)].Round(time.Millisecond)
 }
 
-// How replicas are probed: as the manifest in docs/OPERATIONS.md has kubelets do it.
+// Replicas are probed as often as the manifest in docs/OPERATIONS.md has it.
 const (
-	probePeriod    = 2 * time.Second
-	probeTimeout   = time.Second
+	probePeriod = 2 * time.Second
+	// probeTimeout is that manifest's: longer answers are told. A busy machine makes them so, too, and that alone leaves a
+	// replica ready here.
+	probeTimeout = time.Second
+	// probePatience is for an answer at all, and probeThreshold how many in a row that are wrong, or none, make a replica
+	// unready.
+	probePatience  = 10 * time.Second
 	probeThreshold = 3
 )
 
@@ -222,8 +227,9 @@ type probes struct {
 }
 
 type probeAnswer struct {
-	at        time.Time
-	ok, ready bool // ready until the threshold, as kubelets have it
+	at      time.Time
+	inTime  bool // it was ready, and said so within the timeout
+	unready bool
 }
 
 func startProbes(t *testing.T, replicas ...*harness.Replica) *probes {
@@ -235,7 +241,7 @@ func startProbes(t *testing.T, replicas ...*harness.Replica) *probes {
 		if err != nil {
 			t.Fatal(err)
 		}
-		client.Timeout = probeTimeout
+		client.Timeout = probePatience
 		p.probing.Go(func() { p.probe(ctx, client, r.URL+"/readyz") })
 	}
 	t.Cleanup(p.finish)
@@ -245,17 +251,16 @@ func startProbes(t *testing.T, replicas ...*harness.Replica) *probes {
 func (p *probes) probe(ctx context.Context, client *http.Client, url string) {
 	tick := time.NewTicker(probePeriod)
 	defer tick.Stop()
-	for failed := 0; ; {
+	for wrong := 0; ; {
 		answer := probeAnswer{at: time.Now()}
+		wrong++
 		if resp, err := client.Get(url); err == nil {
-			answer.ok = resp.StatusCode == http.StatusOK
 			_ = resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				wrong = 0
+			}
 		}
-		failed++
-		if answer.ok {
-			failed = 0
-		}
-		answer.ready = failed < probeThreshold
+		answer.inTime, answer.unready = wrong == 0 && time.Since(answer.at) < probeTimeout, wrong >= probeThreshold
 		p.mu.Lock()
 		p.answers = append(p.answers, answer)
 		p.mu.Unlock()
@@ -272,7 +277,8 @@ func (p *probes) finish() {
 	p.probing.Wait()
 }
 
-// between says how many probes failed, of those that began between two moments, and for how long replicas were not ready.
+// between says how many probes were not answered well in time, of those that began between two moments, and for how long
+// replicas were not ready.
 func (p *probes) between(from, to time.Time) (failed int, unready time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -280,10 +286,10 @@ func (p *probes) between(from, to time.Time) (failed int, unready time.Duration)
 		if a.at.Before(from) || !a.at.Before(to) {
 			continue
 		}
-		if !a.ok {
+		if !a.inTime {
 			failed++
 		}
-		if !a.ready {
+		if a.unready {
 			unready += probePeriod
 		}
 	}
