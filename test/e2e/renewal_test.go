@@ -16,12 +16,16 @@ import (
 // leaderBehindAProxy returns a leader that reaches etcd through a proxy, and a replica that reaches it directly and
 // stands for another lease, so that it leaves this one alone.
 func leaderBehindAProxy(t *testing.T) (leader, other *harness.Replica, network *harness.Way) {
+	// Long enough for what happens between two renewals that get through.
+	return leaderBehindAProxyWith(t, harness.Timings{Lease: 15 * time.Second, Renew: 10 * time.Second, Retry: 500 * time.Millisecond})
+}
+
+func leaderBehindAProxyWith(t *testing.T, timings harness.Timings, args ...string) (leader, other *harness.Replica, network *harness.Way) {
 	etcd := harness.StartEtcd(t)
 	network = etcd.Way(t)
 	shard := harness.NewShard(network.URL).Renewed()
-	// Long enough for what happens between two renewals that get through.
-	shard.Timings = harness.Timings{Lease: 15 * time.Second, Renew: 10 * time.Second, Retry: 500 * time.Millisecond}
-	leader = shard.Start(t, "leader")
+	shard.Timings = timings
+	leader = shard.Start(t, "leader", args...)
 	harness.Leader(t, leader)
 	leader.WaitRoot()
 	shard.Etcd = etcd.URL
@@ -77,6 +81,42 @@ func TestAForeignLeaderThatAppearsWhileRenewalsFailEndsOurTerm(t *testing.T) {
 	}
 	if !leader.Alive() || leader.Leads() {
 		t.Error("want a replica that lives and does not lead")
+	}
+}
+
+// A renewal is committed at once, and its answer comes late. The others count the lease from what was committed, and so must
+// its holder: from when it sent the renewal, not from when it was answered.
+func TestARenewalCountsFromItsSendingHoweverLateItsAnswer(t *testing.T) {
+	t.Parallel() // most of it is waiting
+	const late, drain = 2 * time.Second, 5 * time.Second
+	timings := harness.Timings{Lease: 15 * time.Second, Renew: 12 * time.Second, Retry: 2 * time.Second}
+	leader, other, network := leaderBehindAProxyWith(t, timings, "--controller-drain-timeout="+drain.String())
+	renewed := func() float64 { return leader.MetricSum("rest_client_requests_total", `code="200"`, `method="PUT"`) }
+
+	network.StallAnswers()
+	before := other.Lease().Spec.RenewTime
+	sent := before
+	harness.Eventually(t, "a renewal is committed that is not answered", func() bool {
+		sent = other.Lease().Spec.RenewTime
+		return !sent.Equal(before)
+	})
+	answered := renewed()
+	time.Sleep(late - time.Since(sent.Time))
+	network.Resume()
+	harness.Eventually(t, "it is answered", func() bool { return renewed() > answered })
+	network.Stall()
+
+	harness.Eventually(t, "the term ends", func() bool { return leader.Terms()[0].Reason != "" })
+	worked, usable := time.Since(sent.Time), timings.Lease-drain
+	t.Logf("the term ended %v after its last renewal was sent, which was answered %v late", worked.Round(time.Millisecond), late)
+	if last := other.Lease().Spec.RenewTime; !last.Equal(sent) {
+		t.Fatalf("a later renewal was committed, at %v", last)
+	}
+	if worked < usable-late/2 {
+		t.Errorf("the term ended %v after its last renewal, which did not count: want %v", worked, usable)
+	}
+	if worked > usable+late*3/4 {
+		t.Errorf("the term ended %v after its last renewal was sent, want %v: it was counted from its answer", worked, usable)
 	}
 }
 
