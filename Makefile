@@ -101,6 +101,7 @@ chaos: ## run the long forms: many random scripts, fuzzing, the scenarios again 
 	$(GO) test -v -count=1 -timeout 30m -parallel 4 ./test/e2e -mode=coordinated
 	$(GO) test -v -count=1 -timeout 30m -parallel 4 ./test/e2e -mode=for-life
 	$(GO) test -v -count=1 -timeout 30m -parallel 4 ./test/e2e -etcd=3
+	$(GO) test -v -count=1 -timeout 60m -parallel 5 ./test/e2e -run 'AMemberOfEtcd' -member-rounds=20 -member-fault=30s
 	$(GO) test -v -count=5 -timeout 90m -parallel 4 ./test/e2e/...
 
 .PHONY: clean

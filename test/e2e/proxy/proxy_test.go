@@ -2,6 +2,7 @@ package proxy_test
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"net"
 	"testing"
@@ -59,6 +60,34 @@ func TestWhatIsStalledArrivesLaterAndWhatIsCutIsGone(t *testing.T) {
 	say()
 	if err := hear(10 * time.Second); err != nil {
 		t.Errorf("no answer after the cut: %v", err)
+	}
+}
+
+func TestAConnectionGoesWhereItsOpenerIsSent(t *testing.T) {
+	target := echo(t)
+	known := make(chan string, 1)
+	p, err := proxy.Route(func(from net.Addr) (string, error) {
+		if from.String() != <-known {
+			return "", errors.New("a stranger")
+		}
+		return target, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	c := dial(t, p)
+	known <- c.LocalAddr().String()
+	if _, err := io.WriteString(c, "x"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Read(make([]byte, 1)); err != nil {
+		t.Errorf("no answer to one who has a target: %v", err)
+	}
+	c = dial(t, p)
+	known <- "nobody"
+	if _, err := c.Read(make([]byte, 1)); err == nil {
+		t.Error("an answer to one who has none")
 	}
 }
 
