@@ -104,6 +104,7 @@ chaos: ## run the long forms: many random scripts, fuzzing, the scenarios again 
 	$(GO) test $(RACE) -count=1 -timeout 30m ./pkg/server/storage -run 'TheirTermsOnly' -rapid.checks=3000
 	$(GO) test -v -count=1 -timeout 30m ./test/e2e -run 'TermsNeverGoBack' -chaos=10m
 	$(GO) test -v -count=1 -timeout 30m ./test/e2e -run 'PausedLeader' -rounds=1000
+	$(GO) test -v -count=1 -timeout 30m ./test/e2e -run 'SomebodyLeadsSoon' -outages=60s,125s,200s,480s
 	$(GO) test -v -count=1 -timeout 30m -parallel 4 ./test/e2e -mode=coordinated
 	$(GO) test -v -count=1 -timeout 30m -parallel 4 ./test/e2e -mode=for-life
 	$(GO) test -v -count=1 -timeout 30m -parallel 4 ./test/e2e -etcd=3

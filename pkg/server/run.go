@@ -152,6 +152,7 @@ func (r *run) all() error {
 		r.followHistory(served.storage)
 		return nil
 	})
+	r.process.Go("etcd's members", func() error { return served.storage.WatchMembers(r.processCtx) })
 	if err := r.startElection(); err != nil {
 		return err
 	}

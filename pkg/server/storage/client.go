@@ -19,6 +19,7 @@ import (
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"k8s.io/apiserver/pkg/storage/etcd3"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/value"
@@ -29,11 +30,14 @@ import (
 	"github.com/regent-project/regent/pkg/election/fence"
 )
 
-// How a lost etcd server is noticed; upstream's values.
+// How a lost connection to etcd is noticed, and how soon another is tried. gRPC pings every 10 s at most, and etcd's default
+// allows one every 5 s. gRPC's own pause between connections grows to two minutes: so long a replica would not see that etcd is
+// back.
 const (
-	dialTimeout      = 20 * time.Second
-	keepaliveTime    = 30 * time.Second
-	keepaliveTimeout = 10 * time.Second
+	keepaliveTime    = 10 * time.Second
+	keepaliveTimeout = 3 * time.Second
+	connectTimeout   = 3 * time.Second
+	longestReconnect = time.Second
 )
 
 // Config says where the shard's etcd is.
@@ -56,6 +60,7 @@ type Client struct {
 	calls     *calls
 	guard     *guard
 	history   *history
+	members   *members
 	compactor interface {
 		etcd3.Compactor
 		Stop()
@@ -69,14 +74,15 @@ func NewClient(config Config) (*Client, error) {
 	if config.CompactionInterval == 0 {
 		config.CompactionInterval = storagebackend.DefaultCompactInterval
 	}
-	etcd, err := dial(config.Transport)
+	members := newMembers(config.Transport.ServerList)
+	etcd, err := open(config.Transport, config.Transport.ServerList, members.options()...)
 	if err != nil {
 		return nil, err
 	}
 	past := &history{KV: etcd3.NewETCDLatencyTracker(etcd.KV), over: make(chan struct{})}
-	etcd.KV = past
+	etcd.KV = &tries{KV: past}
 	inFlight := newCalls(etcd.Kubernetes)
-	keeper := &guard{next: inFlight, kv: past, terms: newTerms()}
+	keeper := &guard{next: inFlight, kv: etcd.KV, terms: newTerms()}
 	past.onWentBack = keeper.terms.forget
 	etcd.Kubernetes = keeper
 	registerMetrics()
@@ -86,6 +92,7 @@ func NewClient(config Config) (*Client, error) {
 		calls:     inFlight,
 		guard:     keeper,
 		history:   past,
+		members:   members,
 		compactor: etcd3.NewCompactor(etcd.Client, config.CompactionInterval, clock.RealClock{}, nil),
 	}, nil
 }
@@ -102,6 +109,12 @@ func (c *Client) Check(ctx context.Context) error {
 		return fmt.Errorf("etcd at %v does not answer: %w", c.config.Transport.ServerList, err)
 	}
 	return nil
+}
+
+// WatchMembers keeps calls and watches away from members of etcd that do not serve, if others do, until ctx ends.
+func (c *Client) WatchMembers(ctx context.Context) error {
+	one := func(endpoint string) (*kubernetes.Client, error) { return open(c.config.Transport, []string{endpoint}) }
+	return c.members.watch(ctx, one, path.Join(c.config.Prefix, "health"))
 }
 
 // WentBack is closed when etcd turns out to have gone back: Fault then says how.
@@ -139,16 +152,15 @@ func (c *Client) Close() error {
 	return nil
 }
 
-func dial(config storagebackend.TransportConfig) (*kubernetes.Client, error) {
-	if len(config.ServerList) == 0 {
+func open(config storagebackend.TransportConfig, endpoints []string, options ...grpc.DialOption) (*kubernetes.Client, error) {
+	if len(endpoints) == 0 {
 		return nil, fmt.Errorf("no etcd endpoint: give at least one")
 	}
 	dialed := clientv3.Config{
-		Endpoints:            config.ServerList,
-		DialTimeout:          dialTimeout,
+		Endpoints:            endpoints,
 		DialKeepAliveTime:    keepaliveTime,
 		DialKeepAliveTimeout: keepaliveTimeout,
-		DialOptions:          instrumentation(config),
+		DialOptions:          append(instrumentation(config), options...),
 		// etcd's own logger repeats each retry, several times a second while etcd is away.
 		Logger: zap.NewNop(),
 	}
@@ -161,7 +173,7 @@ func dial(config storagebackend.TransportConfig) (*kubernetes.Client, error) {
 	}
 	client, err := kubernetes.New(dialed)
 	if err != nil {
-		return nil, fmt.Errorf("cannot make an etcd client for %v: %w", config.ServerList, err)
+		return nil, fmt.Errorf("cannot make an etcd client for %v: %w", endpoints, err)
 	}
 	return client, nil
 }
@@ -188,5 +200,9 @@ func instrumentation(config storagebackend.TransportConfig) []grpc.DialOption {
 		grpc.WithChainUnaryInterceptor(metrics.UnaryClientInterceptor()),
 		grpc.WithChainStreamInterceptor(metrics.StreamClientInterceptor()),
 		grpc.WithStatsHandler(otelgrpc.NewClientHandler(traced...)),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: longestReconnect},
+			MinConnectTimeout: connectTimeout,
+		}),
 	}
 }

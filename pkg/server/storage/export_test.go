@@ -41,3 +41,22 @@ func (t *pausedTxn) Commit() (*clientv3.TxnResponse, error) {
 
 // Seen is the highest revision that the client knows etcd to have had.
 func (c *Client) Seen() int64 { return c.history.revision.Load() }
+
+// NewTries returns a KV that tries what kv does not answer again.
+func NewTries(kv clientv3.KV) clientv3.KV { return &tries{KV: kv} }
+
+// WithStream returns a context whose watches have a stream of their own.
+func WithStream(ctx context.Context, name string) context.Context {
+	return (&stream{resource: name}).own(ctx)
+}
+
+// HoldWatches lets nothing come from watches that are begun from now on.
+func (c *Client) HoldWatches() { c.etcd.Watcher = held{c.etcd.Watcher} }
+
+type held struct{ clientv3.Watcher }
+
+func (held) Watch(ctx context.Context, _ string, _ ...clientv3.OpOption) clientv3.WatchChan {
+	events := make(chan clientv3.WatchResponse)
+	context.AfterFunc(ctx, func() { close(events) })
+	return events
+}

@@ -146,7 +146,7 @@ func (g *Getter) decorator(encoding Encoding) generic.StorageDecorator {
 			cached.Stop()
 			store.Close()
 		})
-		return &router{Interface: delegator, prefix: prefix}, destroy, nil
+		return &router{Interface: &single{Interface: delegator, etcd: stamped}, prefix: prefix}, destroy, nil
 	}
 }
 

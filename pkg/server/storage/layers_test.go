@@ -181,3 +181,20 @@ func TestTheStampComesFromTheKey(t *testing.T) {
 		t.Errorf("updated to %v", out.Annotations)
 	}
 }
+
+// A consistent list of one object is as fresh as a get, whatever the watch cache is at: here it is not even filled.
+func TestAListOfOneObjectDoesNotWaitForTheWatchCache(t *testing.T) {
+	client := newClient(t, startEtcd(t))
+	client.HoldWatches()
+	layers := openOver(t, client, corev1.Resource("configmaps"), false)
+	ctx := clusters.With(t.Context(), "root")
+	if err := layers.Create(ctx, key, object(), nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // the watch cache would take 3
+	defer cancel()
+	var list corev1.ConfigMapList
+	if err := layers.GetList(ctx, key, upstream.ListOptions{Predicate: upstream.Everything}, &list); err != nil || len(list.Items) != 1 {
+		t.Errorf("%d items, %v", len(list.Items), err)
+	}
+}

@@ -46,8 +46,13 @@ var (
 	})
 )
 
+var memberServes = metrics.NewGaugeVec(&metrics.GaugeOpts{
+	Name: "regent_etcd_member_serves", StabilityLevel: metrics.ALPHA,
+	Help: "Whether a member of etcd answers this process. 0: it does not, another one does, and it is avoided until it answers. Not shown with one endpoint only.",
+}, []string{"endpoint"})
+
 var registerMetrics = sync.OnceFunc(func() {
-	legacyregistry.MustRegister(refusals, tokensChecked, guardRetries)
+	legacyregistry.MustRegister(refusals, tokensChecked, guardRetries, memberServes)
 	for _, cause := range []string{causeDeposed, causeReleased, causeDeleted, causeMissing} {
 		refusals.WithLabelValues(cause).Add(0)
 	}

@@ -1,0 +1,238 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/kubernetes"
+	"google.golang.org/grpc"
+	"k8s.io/klog/v2"
+)
+
+// How a member of etcd that does not serve is noticed: each is asked every askEvery, and avoided once it has left a question
+// unanswered for patience while another member answered.
+const (
+	askEvery = 500 * time.Millisecond
+	patience = time.Second
+)
+
+// errAvoided is the error of dialling a member that is avoided.
+var errAvoided = errors.New("this member of etcd does not serve, and others do")
+
+// members keeps calls and watches away from members of etcd that do not serve: they hang, or are cut off from the others. gRPC
+// alone finds only broken connections, and one that is silent after 10 s at the earliest; it sends every n-th call to a member
+// that hangs until then, and watches that were there stay, and stand still.
+//
+// Each member is asked on a connection of its own for a linearizable read. When one does not answer, and another does, its
+// connections are closed, so that calls fail over and watches begin anew elsewhere, and no new ones are made until it has
+// answered again. If none answers, none is avoided: then it is not the member.
+type members struct {
+	all []*member
+
+	mu sync.Mutex // of the state of all members
+}
+
+// member is one endpoint.
+type member struct {
+	endpoint string
+	address  string // what etcd's client dials for it
+
+	// Under members.mu.
+	conns    map[*memberConn]struct{}
+	avoided  bool
+	answered time.Time // when the last question that was answered had been asked
+	silent   time.Time // when the first question was asked that was not answered since; zero if there is none
+}
+
+// newMembers returns the members at endpoints.
+func newMembers(endpoints []string) *members {
+	ms := &members{}
+	for _, endpoint := range endpoints {
+		m := &member{endpoint: endpoint, address: endpoint, conns: map[*memberConn]struct{}{}}
+		if u, err := url.Parse(endpoint); err == nil && u.Host != "" {
+			m.address = u.Host
+		}
+		ms.all = append(ms.all, m)
+	}
+	return ms
+}
+
+// several reports whether there is a choice.
+func (ms *members) several() bool { return len(ms.all) > 1 }
+
+// options are for the client whose connections are to heed who is avoided.
+func (ms *members) options() []grpc.DialOption {
+	if !ms.several() {
+		return nil
+	}
+	return []grpc.DialOption{grpc.WithContextDialer(ms.dial)}
+}
+
+// watch asks every member until ctx ends, by a client of its own that open makes. key is what is read.
+func (ms *members) watch(ctx context.Context, open func(endpoint string) (*kubernetes.Client, error), key string) error {
+	if !ms.several() {
+		return nil
+	}
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // for those that were started when one could not be
+	for _, m := range ms.all {
+		client, err := open(m.endpoint)
+		if err != nil {
+			return fmt.Errorf("cannot ask the member of etcd at %s: %w", m.endpoint, err)
+		}
+		memberServes.WithLabelValues(m.endpoint).Set(1)
+		asking.Go(func() {
+			defer func() { _ = client.Close() }()
+			ms.ask(ctx, m, client.KV, key)
+		})
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// ask asks one member again and again until ctx ends.
+func (ms *members) ask(ctx context.Context, m *member, kv clientv3.KV, key string) {
+	for ctx.Err() == nil {
+		asked := time.Now()
+		question, cancel := context.WithDeadline(clientv3.WithRequireLeader(ctx), asked.Add(patience))
+		_, err := kv.Get(question, key, clientv3.WithKeysOnly())
+		cancel()
+		now := time.Now()
+		if ctx.Err() != nil {
+			return
+		}
+		switch {
+		case err == nil:
+			ms.hear(ctx, m, asked)
+		case now.Sub(asked) > patience+askEvery: // this process itself was paused, and cannot tell
+			ms.pardon(m)
+		default:
+			ms.miss(ctx, m, asked)
+		}
+		pause(ctx, askEvery-time.Since(asked))
+	}
+}
+
+// hear takes in that m has answered what it was asked at that time.
+func (ms *members) hear(ctx context.Context, m *member, asked time.Time) {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	m.answered, m.silent = asked, time.Time{}
+	if m.avoided {
+		m.avoided = false
+		memberServes.WithLabelValues(m.endpoint).Set(1)
+		klog.FromContext(ctx).Info("A member of etcd serves again", "endpoint", m.endpoint)
+	}
+	ms.judge(ctx)
+}
+
+// miss takes in that m has not answered what it was asked at that time.
+func (ms *members) miss(ctx context.Context, m *member, asked time.Time) {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	if m.silent.IsZero() {
+		m.silent = asked
+	}
+	ms.judge(ctx)
+}
+
+// pardon begins anew with m.
+func (ms *members) pardon(m *member) {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	m.silent = time.Time{}
+}
+
+// judge avoids who has been silent for too long, if somebody answered a question that was asked since.
+func (ms *members) judge(ctx context.Context) {
+	var heard time.Time
+	for _, m := range ms.all {
+		if m.silent.IsZero() && m.answered.After(heard) {
+			heard = m.answered
+		}
+	}
+	for _, m := range ms.all {
+		if m.avoided || m.silent.IsZero() || time.Since(m.silent) < patience || !heard.After(m.silent) {
+			continue
+		}
+		m.avoided = true
+		memberServes.WithLabelValues(m.endpoint).Set(0)
+		klog.FromContext(ctx).Error(nil, "A member of etcd does not answer, others do: it is avoided until it answers. Look after it", "endpoint", m.endpoint)
+		for conn := range m.conns {
+			_ = conn.Conn.Close()
+		}
+	}
+}
+
+// dial opens a connection to a member, unless it is avoided.
+func (ms *members) dial(ctx context.Context, address string) (net.Conn, error) {
+	m := ms.at(address)
+	if m == nil {
+		return dial(ctx, address)
+	}
+	if ms.avoids(m) {
+		return nil, fmt.Errorf("%s: %w", m.endpoint, errAvoided)
+	}
+	conn, err := dial(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	mine := &memberConn{Conn: conn, members: ms, member: m}
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	if m.avoided {
+		_ = conn.Close()
+		return nil, fmt.Errorf("%s: %w", m.endpoint, errAvoided)
+	}
+	m.conns[mine] = struct{}{}
+	return mine, nil
+}
+
+func (ms *members) avoids(m *member) bool {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	return m.avoided
+}
+
+// at is the member that etcd's client dials at address; nil if it is none of them.
+func (ms *members) at(address string) *member {
+	for _, m := range ms.all {
+		if m.address == address {
+			return m
+		}
+	}
+	return nil
+}
+
+// dial opens a connection to where etcd's client says: host:port, or a socket's path behind "unix:".
+func dial(ctx context.Context, address string) (net.Conn, error) {
+	network := "tcp"
+	if path, found := strings.CutPrefix(address, "unix:"); found {
+		network, address = "unix", strings.TrimPrefix(path, "//")
+	}
+	return (&net.Dialer{}).DialContext(ctx, network, address)
+}
+
+// memberConn is a connection that is known to its member.
+type memberConn struct {
+	net.Conn
+	members *members
+	member  *member
+}
+
+// Close implements net.Conn.
+func (c *memberConn) Close() error {
+	c.members.mu.Lock()
+	delete(c.member.conns, c)
+	c.members.mu.Unlock()
+	return c.Conn.Close()
+}
