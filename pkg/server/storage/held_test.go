@@ -1,7 +1,10 @@
 package storage_test
 
 import (
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
@@ -78,5 +81,46 @@ func TestAFencedWriteExpiresLikeAnyOther(t *testing.T) {
 	}
 	if err := w.update(w.as(token)); err != nil || expires() != 0 {
 		t.Errorf("an update without an expiry keeps the old one: %v", err)
+	}
+}
+
+// A renewal moves the revision that writes are held to: what is sent beside it would be tried in vain first. The wait is bounded,
+// and this machine may be slower now and then.
+func TestAWriteWaitsForARenewalThatIsUnderWay(t *testing.T) {
+	const tries = 10
+	w := newWorld(t, startEtcd(t), true, nil)
+	token := w.take("me")
+	var renewing, early atomic.Bool
+	w.client.BeforeCommit(func() {
+		if renewing.Load() {
+			early.Store(true)
+		}
+	})
+	waited := 0
+	for range tries {
+		w.reset(false)
+		early.Store(false)
+		begun, release := make(chan struct{}), make(chan struct{})
+		var renewal sync.WaitGroup
+		renewal.Go(func() {
+			begin := sync.OnceFunc(func() { renewing.Store(true); close(begun) })
+			w.edit(func(data map[string]string) {
+				begin()
+				<-release
+				data["renewed"] += "x"
+			})
+		})
+		<-begun
+		time.AfterFunc(10*time.Millisecond, func() { renewing.Store(false); close(release) })
+		if err := w.create(w.as(token)); err != nil {
+			t.Fatal(err)
+		}
+		renewal.Wait()
+		if !early.Load() {
+			waited++
+		}
+	}
+	if waited < tries/2 {
+		t.Errorf("%d of %d writes waited for the renewal under way", waited, tries)
 	}
 }
