@@ -33,9 +33,11 @@ const replicas = 3
 // draw makes a script.
 func draw(t *rapid.T) []step {
 	fault := rapid.Custom(func(t *rapid.T) electiontest.Fault {
-		switch rapid.SampledFrom([]string{"delay", "fail", "lose", "hang"}).Draw(t, "fault") {
+		switch rapid.SampledFrom([]string{"delay", "answer late", "fail", "lose", "hang"}).Draw(t, "fault") {
 		case "delay":
 			return electiontest.Fault{Delay: time.Duration(rapid.IntRange(1, 20_000).Draw(t, "ms")) * time.Millisecond}
+		case "answer late":
+			return electiontest.Fault{AnswerDelay: time.Duration(rapid.IntRange(1, 20_000).Draw(t, "ms")) * time.Millisecond}
 		case "fail":
 			return electiontest.Fault{Err: errRefused}
 		case "lose":

@@ -34,6 +34,9 @@ type Fault struct {
 	Delay time.Duration
 	// Err is the answer instead of the store's, which the request does not reach.
 	Err error
+	// AnswerDelay lets the request reach the store at once, and holds the answer back. A caller who gives up meanwhile does not
+	// learn what became of it.
+	AnswerDelay time.Duration
 	// LoseReply lets the request reach the store; the caller waits for an answer until its context ends.
 	LoseReply bool
 	// Hang is a black hole: nothing arrives anywhere, and the caller waits until its context ends.
@@ -100,7 +103,7 @@ func (c *Client) Count(r Request) int {
 	return c.counts[r]
 }
 
-// Wait returns when no delayed write is under way any more.
+// Wait returns when no delayed write or answer is under way any more.
 func (c *Client) Wait() { c.late.Wait() }
 
 // Candidates returns a client of the store's LeaseCandidates, with c's faults.
@@ -158,6 +161,12 @@ func do[T any](ctx context.Context, c *Client, r Request, request func() (T, err
 		return none, fault.Err
 	case fault.LoseReply:
 		_, _ = request()
+	case fault.AnswerDelay > 0:
+		value, err := request()
+		c.late.Go(func() {
+			time.Sleep(fault.AnswerDelay)
+			answers <- answer{value, err}
+		})
 	case fault.Delay > 0:
 		c.late.Go(func() {
 			time.Sleep(fault.Delay)
