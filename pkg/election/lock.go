@@ -49,15 +49,24 @@ type lock struct {
 
 	acquired chan struct{} // closed when the term begins
 	over     chan struct{} // closed when the attempt has failed, or the term cannot go on
-	faltered chan struct{} // capacity 1: a renewal has failed
+	faltered chan struct{} // capacity 1: an attempt to renew has failed
 
-	mu      sync.Mutex
-	lease   *coordinationv1.Lease // our last write, or a later read of the same term; nil until acquired
-	pin     pin                   // valid once acquired
-	sent    time.Time             // when the last write that succeeded was sent
-	failing bool                  // one has failed since
-	cause   error                 // set before over is closed
+	mu    sync.Mutex
+	lease *coordinationv1.Lease // our last write, or a later read of the same term; nil until acquired
+	pin   pin                   // valid once acquired
+	tries renewals
+	cause error // set before over is closed
 }
+
+// renewals are how it goes with a term's renewals.
+type renewals struct {
+	// sent is when the last write that succeeded was sent, failed when the last attempt since was that did not; zero if none has
+	// failed.
+	sent, failed time.Time
+}
+
+// failing reports whether an attempt has failed since the last that succeeded.
+func (r renewals) failing() bool { return !r.failed.IsZero() }
 
 var _ resourcelock.Interface = (*lock)(nil)
 
@@ -76,7 +85,7 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	switch {
 	case err != nil:
 		return nil, nil, err
-	case held != nil && l.named && !l.falters(): // client-go asks before each renewal
+	case held != nil && l.named && !l.renewed().failing(): // client-go asks before each renewal
 		return record(held)
 	case held != nil:
 		if held, err = l.reread(ctx); err != nil {
@@ -155,7 +164,7 @@ func (l *lock) acquire(ctx context.Context, lease *coordinationv1.Lease, ler res
 	}
 
 	l.mu.Lock()
-	l.lease, l.sent = written, sent
+	l.lease, l.tries.sent = written, sent
 	l.takeover.Sent, l.takeover.Acquired = sent, time.Now()
 	l.pin = pin{uid: written.UID, holder: l.identity, epoch: int64(epoch)}
 	l.mu.Unlock()
@@ -234,7 +243,7 @@ func (l *lock) describe(lease *coordinationv1.Lease) (changed bool) {
 // renew does not write what is as good as new: client-go's first renewal follows right on the acquiring write, while
 // the term's own first writes are on their way.
 func (l *lock) renew(ctx context.Context, held *coordinationv1.Lease, ler resourcelock.LeaderElectionRecord) error {
-	if sent, _ := l.renewed(); time.Since(sent) < l.fresh {
+	if time.Since(l.renewed().sent) < l.fresh {
 		return nil
 	}
 	lease := held.DeepCopy()
@@ -250,10 +259,7 @@ func (l *lock) renew(ctx context.Context, held *coordinationv1.Lease, ler resour
 		return l.end(because(Fenced, "the renewal was refused"))
 	}
 	if err != nil {
-		l.mu.Lock()
-		l.failing = true
-		l.mu.Unlock()
-		signal(l.faltered)
+		l.falter(sent)
 		l.logger.V(2).Info("Could not renew the lease", "err", err)
 		return fmt.Errorf("renew the lease: %w", err)
 	}
@@ -264,8 +270,10 @@ func (l *lock) renew(ctx context.Context, held *coordinationv1.Lease, ler resour
 
 // reread reads the Lease and adopts what others have edited on it, if it still shows this term.
 func (l *lock) reread(ctx context.Context) (*coordinationv1.Lease, error) {
+	sent := time.Now()
 	list, err := l.api.read(ctx)
 	if err != nil {
+		l.falter(sent)
 		return nil, err
 	}
 	lease := l.view.seeList(list)
@@ -282,7 +290,7 @@ func (l *lock) adopt(lease *coordinationv1.Lease, sent time.Time) {
 	l.mu.Lock()
 	l.lease = lease
 	if !sent.IsZero() {
-		l.sent, l.failing = sent, false
+		l.tries = renewals{sent: sent}
 	}
 	l.mu.Unlock()
 	l.view.see(lease)
@@ -354,17 +362,20 @@ func (l *lock) held() (*coordinationv1.Lease, error) {
 	return l.lease, l.cause
 }
 
-// falters reports whether the last renewal failed.
-func (l *lock) falters() bool {
-	_, failing := l.renewed()
-	return failing
-}
-
-// renewed is when the last write that succeeded was sent, and whether one has failed since.
-func (l *lock) renewed() (sent time.Time, failing bool) {
+// renewed is how the renewals go.
+func (l *lock) renewed() renewals {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.sent, l.failing
+	return l.tries
+}
+
+// falter takes in that an attempt to renew has failed that was sent then: its write, or the read that client-go makes first once a
+// write has failed.
+func (l *lock) falter(sent time.Time) {
+	l.mu.Lock()
+	l.tries.failed = sent
+	l.mu.Unlock()
+	signal(l.faltered)
 }
 
 // fail ends an attempt.

@@ -2,9 +2,12 @@ package detect
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+
+	"github.com/regent-project/regent/pkg/election"
 )
 
 // The one request: a POST whose bodies both stay open. The leader sends an election.Statement as a line of JSON, as its
@@ -21,10 +24,19 @@ const (
 	maxHeaderLength = 8 << 10 // bytes
 )
 
-// confirmation says that a standby reads the Lease, with that holder on it, or that it wants to succeed that holder.
+// confirmation says that a standby could write the Lease, which has that holder, or that it wants to succeed that holder. Reads
+// is for leaders of older versions, which ask for no more. From a standby of an older version it is all there is: it has not shown
+// that it can write, and nobody makes way for it.
 type confirmation struct {
-	Reads string `json:"reads,omitempty"`
-	Wants string `json:"wants,omitempty"`
+	Reads  string `json:"reads,omitempty"`
+	Writes string `json:"writes,omitempty"`
+	Wants  string `json:"wants,omitempty"`
+}
+
+// by is what a leader makes of the line that a standby has sent, if anything.
+func (c confirmation) by(standby election.Standby) (_ election.Confirmation, any bool) {
+	holder := cmp.Or(c.Wants, c.Writes)
+	return election.Confirmation{Standby: standby, Holder: holder, Wants: c.Wants != ""}, holder != ""
 }
 
 // lines calls take with each line of r until one is malformed or r ends.
