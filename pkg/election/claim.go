@@ -92,10 +92,8 @@ func (e *elected) term() Term {
 // judge ends the term when the Lease shows another, and when what is left of the lease is needed for the drain: with
 // client-go alone, the time it tries to renew and the drain together may be longer than the lease.
 func (e *elected) judge(seen observation, now time.Time) (time.Time, error) {
-	if !e.lock.pin.precedes(seen.lease) {
-		if err := e.lock.pin.check(seen.lease); err != nil {
-			return time.Time{}, e.lock.end(err)
-		}
+	if err := e.lock.pin.check(seen.lease); err != nil {
+		return time.Time{}, e.lock.end(err)
 	}
 	if _, err := e.lock.held(); err != nil {
 		return time.Time{}, err
@@ -103,7 +101,7 @@ func (e *elected) judge(seen observation, now time.Time) (time.Time, error) {
 	if e.lock.forLife() {
 		return time.Time{}, nil
 	}
-	if preferred := preferredOf(seen.lease); preferred != "" && !e.lock.pin.precedes(seen.lease) {
+	if preferred := preferredOf(seen.lease); preferred != "" && e.lock.named {
 		return time.Time{}, because(StepDown, "%w", &request{reason: "candidate " + preferred + " is preferred"})
 	}
 	sent := e.lock.renewed().sent

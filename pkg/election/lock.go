@@ -141,15 +141,12 @@ func (l *lock) Update(ctx context.Context, ler resourcelock.LeaderElectionRecord
 // acquire is the one attempt. Whether it succeeded is known from the answer only: a write whose answer is lost may have
 // been committed, and the standby that then sees our identity clears it.
 func (l *lock) acquire(ctx context.Context, lease *coordinationv1.Lease, ler resourcelock.LeaderElectionRecord, write writeFunc) error {
-	epoch, err := l.nextEpoch()
+	epoch, err := l.epoch()
 	if err != nil {
 		return l.fail(err)
 	}
 	lease = lease.DeepCopy()
 	lease.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(&ler)
-	if l.named && l.basis.epoch() > l.basis.before {
-		epoch = int32(l.basis.epoch()) // raised by whoever named it, as kube-apiserver does not
-	}
 	lease.Spec.LeaseTransitions = ptr.To(epoch)
 	disown(lease)
 	if l.forLife() {
@@ -168,13 +165,21 @@ func (l *lock) acquire(ctx context.Context, lease *coordinationv1.Lease, ler res
 	l.takeover.Sent, l.takeover.Acquired = sent, time.Now()
 	l.pin = pin{uid: written.UID, holder: l.identity, epoch: int64(epoch)}
 	l.mu.Unlock()
-	l.view.see(written)
+	l.view.see(written) // before anybody judges this term by the view
 	close(l.acquired)
 	return nil
 }
 
 // errNoEpochLeft is the end of a Lease: no later term can be told from an earlier one.
 var errNoEpochLeft = errors.New("no epoch is left")
+
+// epoch is that of the term. Whoever named the holder may have raised it already; kube-apiserver does not.
+func (l *lock) epoch() (int32, error) {
+	if l.named && l.basis.epoch() > l.basis.before {
+		return int32(l.basis.epoch()), nil
+	}
+	return l.nextEpoch()
+}
 
 // nextEpoch goes on from the highest epoch ever seen, so that epochs grow across a deletion too. Where that cannot be
 // any more, the uid tells a new Lease's terms from the old one's, and epochs grow as long as it lives.
@@ -196,9 +201,6 @@ func (l *lock) forLife() bool { return l.owner != nil }
 // term. Whether the store can be reached does not matter.
 func (l *lock) stillHolds() error {
 	seen, _ := l.view.latest()
-	if l.pin.precedes(seen.lease) {
-		return nil
-	}
 	if err := l.pin.check(seen.lease); err != nil {
 		return l.end(err)
 	}
@@ -336,6 +338,9 @@ func freed(lease *coordinationv1.Lease, how ending) *coordinationv1.Lease {
 	free.Spec.HolderIdentity = ptr.To("")
 	free.Spec.LeaseDurationSeconds = ptr.To[int32](1) // as client-go does, for candidates that wait even so
 	free.Spec.AcquireTime, free.Spec.RenewTime = &now, &now
+	if mode := presenceOf(lease).ElectionMode; mode != "" && mode != ModeCoordinated { // others have written it
+		free.Spec.Strategy, free.Spec.PreferredHolder = nil, nil
+	}
 	disown(free)
 	presence{
 		ElectionMode: presenceOf(lease).ElectionMode, StandbyPriority: how.standbyPriority, Alone: how.alone,

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"sync"
@@ -297,6 +298,12 @@ func (s *Store) elect(names []string) (expiry time.Duration) {
 		var highest int64
 		for _, change := range s.history {
 			highest = max(highest, change.Epoch())
+		}
+		if highest == math.MaxInt32 { // the epochs of a new Lease begin anew
+			highest = int64(ptr.Deref(lease.Spec.LeaseTransitions, 0))
+		}
+		if highest == math.MaxInt32 {
+			return never
 		}
 		now := metav1.NowMicro()
 		lease.Spec = coordinationv1.LeaseSpec{
