@@ -22,10 +22,9 @@ type claim interface {
 	// judge returns why the term must end in view of what is seen of the Lease, nil if it need not; again is when it
 	// must be asked again, zero if only news can change its mind.
 	judge(seen observation, now time.Time) (again time.Time, cause error)
-	// renewed is when the last write that succeeded was sent, zero if nothing is written; failing says that a renewal has failed
-	// since.
-	renewed() (sent time.Time, failing bool)
-	// faltered brings word when a renewal has failed.
+	// renewed is how the renewals go; zero, if nothing is written.
+	renewed() renewals
+	// faltered brings word when an attempt to renew has failed.
 	faltered() <-chan struct{}
 	// lost is closed when the claim finds by itself that the term must end; judge then says why.
 	lost() <-chan struct{}
@@ -93,10 +92,8 @@ func (e *elected) term() Term {
 // judge ends the term when the Lease shows another, and when what is left of the lease is needed for the drain: with
 // client-go alone, the time it tries to renew and the drain together may be longer than the lease.
 func (e *elected) judge(seen observation, now time.Time) (time.Time, error) {
-	if !e.lock.pin.precedes(seen.lease) {
-		if err := e.lock.pin.check(seen.lease); err != nil {
-			return time.Time{}, e.lock.end(err)
-		}
+	if err := e.lock.pin.check(seen.lease); err != nil {
+		return time.Time{}, e.lock.end(err)
 	}
 	if _, err := e.lock.held(); err != nil {
 		return time.Time{}, err
@@ -104,10 +101,10 @@ func (e *elected) judge(seen observation, now time.Time) (time.Time, error) {
 	if e.lock.forLife() {
 		return time.Time{}, nil
 	}
-	if preferred := preferredOf(seen.lease); preferred != "" && !e.lock.pin.precedes(seen.lease) {
+	if preferred := preferredOf(seen.lease); preferred != "" && e.lock.named {
 		return time.Time{}, because(StepDown, "%w", &request{reason: "candidate " + preferred + " is preferred"})
 	}
-	sent, _ := e.lock.renewed()
+	sent := e.lock.renewed().sent
 	due := sent.Add(e.cfg.usable())
 	if !now.Before(due) {
 		return time.Time{}, because(RenewDeadline, "the last renewal was sent %v ago", now.Sub(sent))
@@ -115,7 +112,7 @@ func (e *elected) judge(seen observation, now time.Time) (time.Time, error) {
 	return due, nil
 }
 
-func (e *elected) renewed() (time.Time, bool) { return e.lock.renewed() }
+func (e *elected) renewed() renewals { return e.lock.renewed() }
 
 func (e *elected) faltered() <-chan struct{} { return e.lock.faltered }
 
@@ -150,7 +147,7 @@ func (u unelected) judge(seen observation, now time.Time) (time.Time, error) {
 		seen.holder(), seen.epoch())
 }
 
-func (u unelected) renewed() (time.Time, bool) { return time.Time{}, false }
+func (u unelected) renewed() renewals { return renewals{} }
 
 func (u unelected) faltered() <-chan struct{} { return nil }
 

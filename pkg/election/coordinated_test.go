@@ -138,6 +138,35 @@ func TestADeadLeaderIsSucceededAtOnceByTheBestOfTheOthers(t *testing.T) {
 	})
 }
 
+// A standby whose watch of the Lease is late takes the lease for expired. Its compare-and-swap fails, as it must, and that is all
+// it does: the leader's candidate stays the oldest.
+func TestAStandbyWhoseWatchIsLateTakesNobodysCandidateAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := electiontest.NewStore(leaseName)
+		first := start(t, store, nil, version("1.0.0"))
+		first.mustLead()
+		second := start(t, store, nil, version("1.0.0"))
+		time.Sleep(retry)
+		before := store.Candidates().Names()
+		writes := second.client.Count(electiontest.Update)
+		second.client.HoldWatches(true)
+		time.Sleep(lease + retry)
+		second.client.HoldWatches(false)
+		time.Sleep(2 * retry)
+		if second.client.Count(electiontest.Update) == writes {
+			t.Fatal("it did not take the lease for expired")
+		}
+		if after := store.Candidates().Names(); len(before) != 2 || !slices.Equal(before, after) {
+			t.Errorf("candidates were %q, are %q", before, after)
+		}
+		if terms := first.all(); len(terms) != 1 || !terms[0].ended.IsZero() {
+			t.Errorf("the leader's term ended: %v", terms[0].cause)
+		}
+		first.stop()
+		second.stop()
+	})
+}
+
 func TestALeaderThatNobodySeesDieIsSucceededWhenItsLeaseExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := electiontest.NewStore(leaseName)

@@ -46,9 +46,9 @@ type Follower struct {
 	Is Standby
 	// Report takes what has become known. It must not block.
 	Report func(News)
-	// Reads reports whether this process reads the Lease and sees that holder on it: a leader that cannot renew asks. It
-	// may take as long as a request, and ends with ctx.
-	Reads func(ctx context.Context, holder string) bool
+	// Writes reports whether this process could take the lease from that holder, who asks because it cannot renew: it reads
+	// the Lease with that holder on it, and the store takes its writes. It may take as long as two requests, and ends with ctx.
+	Writes func(ctx context.Context, holder string) bool
 }
 
 // News is what is known of a process.
@@ -87,13 +87,13 @@ type Condition string
 const (
 	// Well: it leads.
 	Well Condition = "well"
-	// Troubled: it leads, and has not been able to renew for some time. It asks its followers whether they read the Lease.
+	// Troubled: it leads, and has not been able to renew for some time. It asks its followers whether they could write the Lease.
 	Troubled Condition = "troubled"
 	// Over: the term has ended and nothing of it is left, but perhaps its holder on the Lease.
 	Over Condition = "over"
 )
 
-// Confirmation is what a follower says: it reads the Lease and sees that holder on it.
+// Confirmation is what a follower says: it could take the lease from that holder.
 type Confirmation struct {
 	Standby
 	Holder string

@@ -386,12 +386,12 @@ func (e *Elector) serve(ctx context.Context, c claim, reason string, lead LeadFu
 		e.becomeWhole(termCtx, ended)
 	}
 	drainSeconds.WithLabelValues(e.cfg.Name).Observe(time.Since(ended).Seconds())
+	if causeOf(cause) == RenewDeadline { // the release will hardly arrive, and a renewal may be under way for as long as a request takes
+		e.say(term, Over)
+	}
 	c.stop()
 	e.last.holder, e.last.epoch, e.last.ending = term.Token().Holder, term.Epoch(), endingOf(cause)
 	e.last.cause, e.last.lasted = cause, ended.Sub(began)
-	if causeOf(cause) == RenewDeadline { // the release will hardly arrive
-		e.say(term, Over)
-	}
 	e.waitWithdrawn()
 	e.release(termCtx, c, cause)
 	e.pace.termEnded(cause, ended.Sub(began), time.Now())
@@ -423,7 +423,7 @@ func (e *Elector) untilOver(ctx context.Context, c claim, w *work) error {
 	if e.cfg.Detector != nil {
 		confirmations = e.cfg.Detector.Confirmations()
 	}
-	troubled := false
+	var t trouble
 	for {
 		seen, changed := e.view.latest()
 		now := time.Now()
@@ -435,7 +435,11 @@ func (e *Elector) untilOver(ctx context.Context, c claim, w *work) error {
 			if cause := e.fulfil(c.term(), seen); cause != nil {
 				return cause
 			}
-			troubled, again = e.askIfTroubled(c, troubled, now, again)
+			look, cause := e.stepAside(c, &t, now)
+			if cause != nil {
+				return cause
+			}
+			again = earlier(again, look)
 		}
 		timer := newAlarm(again)
 		select {
@@ -447,7 +451,7 @@ func (e *Elector) untilOver(ctx context.Context, c claim, w *work) error {
 			cause = causeOfReturn(w.fault)
 		case <-c.lost():
 		case confirmed := <-confirmations:
-			cause = e.makeWay(c, confirmed, troubled)
+			e.hear(c, confirmed, &t)
 		case <-c.faltered():
 		case <-changed:
 		case <-timer.C:

@@ -50,15 +50,24 @@ type lock struct {
 
 	acquired chan struct{} // closed when the term begins
 	over     chan struct{} // closed when the attempt has failed, or the term cannot go on
-	faltered chan struct{} // capacity 1: a renewal has failed
+	faltered chan struct{} // capacity 1: an attempt to renew has failed
 
-	mu      sync.Mutex
-	lease   *coordinationv1.Lease // our last write, or a later read of the same term; nil until acquired
-	pin     pin                   // valid once acquired
-	sent    time.Time             // when the last write that succeeded was sent
-	failing bool                  // one has failed since
-	cause   error                 // set before over is closed
+	mu    sync.Mutex
+	lease *coordinationv1.Lease // our last write, or a later read of the same term; nil until acquired
+	pin   pin                   // valid once acquired
+	tries renewals
+	cause error // set before over is closed
 }
+
+// renewals are how it goes with a term's renewals.
+type renewals struct {
+	// sent is when the last write that succeeded was sent, failed when the last attempt since was that did not; zero if none has
+	// failed.
+	sent, failed time.Time
+}
+
+// failing reports whether an attempt has failed since the last that succeeded.
+func (r renewals) failing() bool { return !r.failed.IsZero() }
 
 var _ resourcelock.Interface = (*lock)(nil)
 
@@ -77,7 +86,7 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	switch {
 	case err != nil:
 		return nil, nil, err
-	case held != nil && l.named && !l.falters(): // client-go asks before each renewal
+	case held != nil && l.named && !l.renewed().failing(): // client-go asks before each renewal
 		return record(held)
 	case held != nil:
 		if held, err = l.reread(ctx); err != nil {
@@ -133,15 +142,12 @@ func (l *lock) Update(ctx context.Context, ler resourcelock.LeaderElectionRecord
 // acquire is the one attempt. Whether it succeeded is known from the answer only: a write whose answer is lost may have
 // been committed, and the standby that then sees our identity clears it.
 func (l *lock) acquire(ctx context.Context, lease *coordinationv1.Lease, ler resourcelock.LeaderElectionRecord, write writeFunc) error {
-	epoch, err := l.nextEpoch()
+	epoch, err := l.epoch()
 	if err != nil {
 		return l.fail(err)
 	}
 	lease = lease.DeepCopy()
 	lease.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(&ler)
-	if l.named && l.basis.epoch() > l.basis.before {
-		epoch = int32(l.basis.epoch()) // raised by whoever named it, as kube-apiserver does not
-	}
 	lease.Spec.LeaseTransitions = ptr.To(epoch)
 	disown(lease)
 	withoutWish(lease)
@@ -157,17 +163,25 @@ func (l *lock) acquire(ctx context.Context, lease *coordinationv1.Lease, ler res
 	}
 
 	l.mu.Lock()
-	l.lease, l.sent = written, sent
+	l.lease, l.tries.sent = written, sent
 	l.takeover.Sent, l.takeover.Acquired = sent, time.Now()
 	l.pin = pin{uid: written.UID, holder: l.identity, epoch: int64(epoch)}
 	l.mu.Unlock()
-	l.view.see(written)
+	l.view.see(written) // before anybody judges this term by the view
 	close(l.acquired)
 	return nil
 }
 
 // errNoEpochLeft is the end of a Lease: no later term can be told from an earlier one.
 var errNoEpochLeft = errors.New("no epoch is left")
+
+// epoch is that of the term. Whoever named the holder may have raised it already; kube-apiserver does not.
+func (l *lock) epoch() (int32, error) {
+	if l.named && l.basis.epoch() > l.basis.before {
+		return int32(l.basis.epoch()), nil
+	}
+	return l.nextEpoch()
+}
 
 // nextEpoch goes on from the highest epoch ever seen, so that epochs grow across a deletion too. Where that cannot be
 // any more, the uid tells a new Lease's terms from the old one's, and epochs grow as long as it lives.
@@ -189,9 +203,6 @@ func (l *lock) forLife() bool { return l.owner != nil }
 // term. Whether the store can be reached does not matter.
 func (l *lock) stillHolds() error {
 	seen, _ := l.view.latest()
-	if l.pin.precedes(seen.lease) {
-		return nil
-	}
 	if err := l.pin.check(seen.lease); err != nil {
 		return l.end(err)
 	}
@@ -245,7 +256,7 @@ func (l *lock) describe(lease *coordinationv1.Lease) (changed bool) {
 // renew does not write what is as good as new: client-go's first renewal follows right on the acquiring write, while
 // the term's own first writes are on their way.
 func (l *lock) renew(ctx context.Context, held *coordinationv1.Lease, ler resourcelock.LeaderElectionRecord) error {
-	if sent, _ := l.renewed(); time.Since(sent) < l.fresh {
+	if time.Since(l.renewed().sent) < l.fresh {
 		return nil
 	}
 	lease := held.DeepCopy()
@@ -261,10 +272,7 @@ func (l *lock) renew(ctx context.Context, held *coordinationv1.Lease, ler resour
 		return l.end(because(Fenced, "the renewal was refused"))
 	}
 	if err != nil {
-		l.mu.Lock()
-		l.failing = true
-		l.mu.Unlock()
-		signal(l.faltered)
+		l.falter(sent)
 		l.logger.V(2).Info("Could not renew the lease", "err", err)
 		return fmt.Errorf("renew the lease: %w", err)
 	}
@@ -275,8 +283,10 @@ func (l *lock) renew(ctx context.Context, held *coordinationv1.Lease, ler resour
 
 // reread reads the Lease and adopts what others have edited on it, if it still shows this term.
 func (l *lock) reread(ctx context.Context) (*coordinationv1.Lease, error) {
+	sent := time.Now()
 	list, err := l.api.read(ctx)
 	if err != nil {
+		l.falter(sent)
 		return nil, err
 	}
 	lease := l.view.seeList(list)
@@ -293,7 +303,7 @@ func (l *lock) adopt(lease *coordinationv1.Lease, sent time.Time) {
 	l.mu.Lock()
 	l.lease = lease
 	if !sent.IsZero() {
-		l.sent, l.failing = sent, false
+		l.tries = renewals{sent: sent}
 	}
 	l.mu.Unlock()
 	l.view.see(lease)
@@ -339,12 +349,17 @@ func freed(lease *coordinationv1.Lease, how ending) *coordinationv1.Lease {
 	free.Spec.HolderIdentity = ptr.To("")
 	free.Spec.LeaseDurationSeconds = ptr.To[int32](1) // as client-go does, for candidates that wait even so
 	free.Spec.AcquireTime, free.Spec.RenewTime = &now, &now
+	before := predecessorOf(lease)                                          // also of who was named and has written nothing
+	if mode := before.ElectionMode; mode != "" && mode != ModeCoordinated { // others have written it
+		free.Spec.Strategy, free.Spec.PreferredHolder = nil, nil
+	}
 	disown(free)
 	withoutWish(free)
 	presence{
-		ElectionMode: presenceOf(lease).ElectionMode, StandbyPriority: how.standbyPriority, Alone: how.alone,
+		ElectionMode: before.ElectionMode, StandbyPriority: how.standbyPriority, Alone: how.alone,
 		LastStepDown: how.why, FailedParts: how.failedParts, Failed: how.failed, Preferred: how.preferred,
-		Suspicions: nextSuspicions(presenceOf(lease).Suspicions, how.lasted, TriggerRelease),
+		Suspicions:   nextSuspicions(before.Suspicions, how.lasted, TriggerRelease),
+		PresumedDead: presumedDead(before, TriggerRelease),
 	}.write(free)
 	return free
 }
@@ -366,17 +381,20 @@ func (l *lock) held() (*coordinationv1.Lease, error) {
 	return l.lease, l.cause
 }
 
-// falters reports whether the last renewal failed.
-func (l *lock) falters() bool {
-	_, failing := l.renewed()
-	return failing
-}
-
-// renewed is when the last write that succeeded was sent, and whether one has failed since.
-func (l *lock) renewed() (sent time.Time, failing bool) {
+// renewed is how the renewals go.
+func (l *lock) renewed() renewals {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.sent, l.failing
+	return l.tries
+}
+
+// falter takes in that an attempt to renew has failed that was sent then: its write, or the read that client-go makes first once a
+// write has failed.
+func (l *lock) falter(sent time.Time) {
+	l.mu.Lock()
+	l.tries.failed = sent
+	l.mu.Unlock()
+	signal(l.faltered)
 }
 
 // fail ends an attempt.

@@ -24,19 +24,28 @@ const (
 // Modes are the values of --leader-election-mode.
 var Modes = []Mode{ModeLease, ModeCoordinated, ModeForLife}
 
-// modeOf is the mode in which the Lease is held, or was held last; empty if it says nothing of that. A holder that says
-// nothing renews, as everyone's electors do.
+// modeOf is the mode in which the Lease is held, or was held last; empty if it says nothing of that. What the holder says of itself
+// counts, whatever else others have written. One that says nothing was named by whoever elects, or holds for life and somebody took
+// its word off the Lease; otherwise it renews, as everyone's electors do.
 func modeOf(lease *coordinationv1.Lease) Mode {
 	switch p, said := saidPresence(lease); {
+	case p.ElectionMode != "":
+		return p.ElectionMode
 	case lease != nil && lease.Spec.Strategy != nil:
 		return ModeCoordinated
 	case !said && holderOf(lease) == "":
 		return ""
-	case p.ElectionMode == "": // a stock elector, or a version that knew one mode only
+	case !said && ownedForLife(lease):
+		return ModeForLife
+	default: // a stock elector, or a version that knew one mode only
 		return ModeLease
-	default:
-		return p.ElectionMode
 	}
+}
+
+// ownedForLife reports whether a Lease whose holder says nothing of itself is held for life all the same: it has an owner, and says
+// neither when it was renewed nor for how long it is held, which every elector writes that renews.
+func ownedForLife(lease *coordinationv1.Lease) bool {
+	return lease.Spec.RenewTime == nil && lease.Spec.LeaseDurationSeconds == nil && len(lease.OwnerReferences) > 0
 }
 
 // ownerOf is the uid of the object that the election itself made the Lease's owner, empty if there is none. That stands

@@ -2,10 +2,15 @@ package election_test
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/election/electiontest"
@@ -230,4 +235,76 @@ func TestADeadHolderOfAnotherModeIsSucceededAfterOneHeadStart(t *testing.T) {
 		old.client.HoldWatches(false)
 		old.stop()
 	})
+}
+
+// Where nothing keeps epochs from falling, as on a Kubernetes cluster, somebody may take the Lease with a lower one.
+func TestALeaderIsDeposedByWhoeverTakesTheLeaseInWhateverEpoch(t *testing.T) {
+	for _, mode := range election.Modes {
+		for _, epoch := range []int32{0, 1, 2, 3, math.MaxInt32 - 1} {
+			t.Run(fmt.Sprintf("%s/%d", mode, epoch), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					store := electiontest.NewStore(leaseName)
+					store.Edit(func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = ptr.To[int32](1) })
+					r := start(t, store, nil, inMode(mode))
+					time.Sleep(retry) // to be elected
+					leads := r.mustLead()
+					if leads.Epoch() != 2 {
+						t.Fatalf("leads in epoch %d", leads.Epoch())
+					}
+					store.Edit(func(l *coordinationv1.Lease) {
+						now := metav1.NowMicro()
+						l.Spec = coordinationv1.LeaseSpec{
+							HolderIdentity: ptr.To("stranger"), LeaseDurationSeconds: ptr.To[int32](15),
+							AcquireTime: &now, RenewTime: &now, LeaseTransitions: &epoch,
+						}
+					})
+					time.Sleep(moment)
+					r.mustEnd(0, election.Deposed)
+					time.Sleep(lease - retry)
+					if again, ok := r.leading(); ok {
+						t.Errorf("leads in epoch %d beside the stranger", again.Epoch())
+					}
+					time.Sleep(2*lease + patience)
+					if again := r.mustLead(); again.Epoch() <= max(int64(epoch), leads.Epoch()) {
+						t.Errorf("leads in epoch %d after %d and the stranger's %d", again.Epoch(), leads.Epoch(), epoch)
+					}
+					r.stop()
+				})
+			})
+		}
+	}
+}
+
+// Only whoever elects in mode coordinated says who should hold the lease instead. In another mode that is an edit like any other, and
+// the next renewal takes it away.
+func TestAPreferredHolderIsHeededInModeCoordinatedOnly(t *testing.T) {
+	for _, mode := range []election.Mode{election.ModeLease, election.ModeForLife} {
+		t.Run(string(mode), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store, told := electiontest.NewStore(leaseName), &noticed{}
+				r := start(t, store, nil, inMode(mode))
+				leads := r.mustLead()
+				standby := start(t, store, nil, inMode(mode), told.on)
+				time.Sleep(moment)
+				prefer := func(l *coordinationv1.Lease) {
+					l.Spec.PreferredHolder, l.Spec.Strategy = ptr.To("nobody"), ptr.To(coordinationv1.OldestEmulationVersion)
+				}
+				store.Edit(prefer)
+				time.Sleep(2 * lease)
+				if again := r.mustLead(); again.Token() != leads.Token() {
+					t.Errorf("leads in term %v, began in %v", again.Token(), leads.Token())
+				}
+				store.Edit(prefer) // nor does it keep a lease from being won
+				r.stop()
+				standby.mustLead()
+				if lease := store.Lease(); lease.Spec.PreferredHolder != nil || lease.Spec.Strategy != nil {
+					t.Errorf("the Lease is %+v", lease.Spec)
+				}
+				if messages := told.of(election.OtherMode); len(messages) != 0 {
+					t.Errorf("it stood by because of another mode: %q", messages)
+				}
+				standby.stop()
+			})
+		})
+	}
 }

@@ -119,15 +119,20 @@ func (p *peer) Follow(ctx context.Context, leader election.Contact, f election.F
 			news = election.News{} // who refuses and never answered may be anybody
 		}
 		f.Report(news)
-		if news.Sign == election.Alive && news.Said.Condition == election.Troubled && f.Reads(ctx, news.Said.Holder) {
-			select {
-			case other.confirmations <- election.Confirmation{Standby: is, Holder: news.Said.Holder}:
-			default:
+		var asked <-chan time.Time
+		if news.Sign == election.Alive && news.Said.Condition == election.Troubled {
+			asked = time.After(time.Second)
+			if f.Writes(ctx, news.Said.Holder) {
+				select {
+				case other.confirmations <- election.Confirmation{Standby: is, Holder: news.Said.Holder}:
+				default:
+				}
 			}
 		}
 		select {
 		case <-ctx.Done():
 			return
+		case <-asked: // a later beat asks again
 		case <-changed:
 		}
 	}

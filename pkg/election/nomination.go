@@ -59,17 +59,15 @@ func (e *Elector) waitWithdrawn() {
 	}
 }
 
-// depose takes a holder off the Lease who can be succeeded, and its candidate, which would be asked in vain. It is one
-// compare-and-swap on the revision that was judged; then somebody else is named.
+// depose takes a holder off the Lease who can be succeeded, by one compare-and-swap on the revision that was judged; then somebody
+// else is named. Only after that it takes the holder's candidate away, which would be asked in vain, for half a second: nothing
+// guards that deletion, and what was judged may be late news of a leader that is well. Whoever elects asks the others meanwhile.
 func (e *Elector) depose(ctx context.Context, seen observation, v verdict, decided time.Time) {
 	free := freed(seen.lease, ending{why: presenceOf(seen.lease).LastStepDown})
 	p := presenceOf(free)
 	p.PresumedDead = presumedDead(presenceOf(seen.lease), v.trigger)
 	p.Suspicions = nextSuspicions(e.suspicions(presenceOf(seen.lease)), decided.Sub(seen.termSince), v.trigger)
 	p.write(free)
-	if modeOf(seen.lease) == ModeCoordinated {
-		e.candidacy.withdraw(ctx, seen.holder()) // first, or it would be asked; if it lives, it stands again
-	}
 	written, err := e.api.update(ctx, free)
 	if err != nil {
 		e.complain(ctx, err, "Cannot take the holder off the lease: trying again while it can be succeeded")
@@ -79,4 +77,7 @@ func (e *Elector) depose(ctx context.Context, seen observation, v verdict, decid
 	klog.FromContext(ctx).Info("Took the holder off the lease: a candidate is to be elected", "reason", v.reason, "epoch", seen.epoch(), "holder", seen.holder())
 	e.view.see(written)
 	e.writeSucceeded()
+	if modeOf(seen.lease) == ModeCoordinated {
+		e.candidacy.withdraw(ctx, seen.holder()) // if it lives, it stands again
+	}
 }

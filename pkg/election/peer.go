@@ -74,7 +74,7 @@ func (e *Elector) followHolder(ctx context.Context) {
 			e.cfg.Detector.Follow(ctx, leader, Follower{
 				Is:     Standby{Replica: e.cfg.Replica, Mode: e.cfg.Mode, Priority: e.cfg.Priority, Led: e.lastHolder()},
 				Report: func(news News) { e.peer.take(leader, news) },
-				Reads:  e.reads,
+				Writes: e.couldLead,
 			})
 		}
 	})
@@ -121,16 +121,4 @@ func (e *Elector) contactOf(seen observation) (_ Contact, foreign bool) {
 		return Contact{}, false
 	}
 	return presenceOf(seen.lease).Contact, true
-}
-
-// reads answers a leader that cannot renew: whether this process, which could succeed it, sees it on the Lease.
-func (e *Elector) reads(ctx context.Context, holder string) bool {
-	if !e.stands.Load() {
-		return false
-	}
-	if _, _, err := e.follower.read(ctx); err != nil {
-		return false
-	}
-	seen, _ := e.view.latest()
-	return seen.holder() == holder
 }

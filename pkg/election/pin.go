@@ -13,7 +13,9 @@ type pin struct {
 	epoch  int64
 }
 
-// check returns nil if lease shows the pinned term, otherwise an error of cause Deposed that says what it shows.
+// check returns nil if lease shows the pinned term, otherwise an error of cause Deposed that says what it shows. lease must be what
+// the view has, or a read: neither is older than the write that began the term, so a lower epoch is no late news, but somebody's who
+// took the lease where nothing keeps epochs from falling.
 func (p pin) check(lease *coordinationv1.Lease) error {
 	switch {
 	case lease == nil:
@@ -28,9 +30,4 @@ func (p pin) check(lease *coordinationv1.Lease) error {
 	default:
 		return nil
 	}
-}
-
-// precedes reports whether lease shows an earlier term of the same Lease: late news.
-func (p pin) precedes(lease *coordinationv1.Lease) bool {
-	return lease != nil && lease.UID == p.uid && epochOf(lease) < p.epoch
 }

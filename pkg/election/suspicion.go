@@ -49,10 +49,10 @@ func (e *Elector) suspicions(p presence) int {
 // Lease.
 func presumedDead(before presence, trigger Trigger) string {
 	switch {
-	case trigger == TriggerDeath:
-		return before.Holder
 	case before.Holder == "": // it was deposed, and somebody named since
 		return before.PresumedDead
+	case trigger == TriggerDeath:
+		return before.Holder
 	default:
 		return ""
 	}

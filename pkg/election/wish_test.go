@@ -47,7 +47,7 @@ func TestAWishIsHeededIfItIsOnTheLeaseOfAReplicaThatFollows(t *testing.T) {
 				if test.follows {
 					go network.join("ghost").Follow(ctx, p.Contact(), election.Follower{
 						Is: election.Standby{Mode: election.ModeLease, Priority: math.MaxInt32}, Report: func(election.News) {},
-						Reads: func(context.Context, string) bool { return true },
+						Writes: func(context.Context, string) bool { return true },
 					})
 					p.confirmations <- election.Confirmation{Standby: election.Standby{Replica: "ghost", Priority: math.MaxInt32, Mode: election.ModeLease}, Holder: store.Holder()}
 				}

@@ -29,7 +29,7 @@ func (a *alias) Follow(ctx context.Context, leader election.Contact, f election.
 	own.Follow(ctx, leader, election.Follower{Report: func(news election.News) {
 		news.Said = election.Statement{} // of another term
 		f.Report(news)
-	}, Reads: func(context.Context, string) bool { return false }})
+	}, Writes: func(context.Context, string) bool { return false }})
 }
 
 // Say does nothing.

@@ -90,7 +90,7 @@ func follow(t *testing.T, leader election.Contact, change ...func(*follower)) *f
 		f.Follow(ctx, leader, election.Follower{
 			Is:     f.is,
 			Report: func(n election.News) { f.news <- n },
-			Reads:  func(ctx context.Context, holder string) bool { return f.reads(ctx, holder) },
+			Writes: func(ctx context.Context, holder string) bool { return f.reads(ctx, holder) },
 		})
 	}()
 	t.Cleanup(func() {
@@ -270,7 +270,7 @@ func TestAStatementReachesAllWhoFollowAndThoseWhoComeLater(t *testing.T) {
 	}
 }
 
-func TestALeaderInTroubleLearnsWhoReadsTheLease(t *testing.T) {
+func TestALeaderInTroubleLearnsWhoCouldWriteTheLease(t *testing.T) {
 	leader := open(t, "leader", "127.0.0.1:0")
 	follow(t, leader.Contact(), func(f *follower) {
 		f.Detector.cfg.Replica = "blind"

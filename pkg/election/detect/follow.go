@@ -34,7 +34,7 @@ type following struct {
 	leader   election.Contact
 	follower election.Follower
 
-	asked chan string   // capacity 1: the leader is in trouble and asks who reads the Lease with this holder
+	asked chan string   // capacity 1: the leader is in trouble and asks who could write the Lease with this holder
 	heard chan struct{} // capacity 1: a beat came
 
 	mu       sync.Mutex
@@ -188,15 +188,15 @@ func (d *Detector) patience(answered bool, failed int) time.Duration {
 	return d.handshake
 }
 
-// answer tells a leader in trouble that the Lease can be read from here, if so.
+// answer tells a leader in trouble that the Lease can be written from here, if so.
 func (f *following) answer(ctx context.Context, w io.Writer) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case holder := <-f.asked:
-			if f.follower.Reads(ctx, holder) {
-				_, _ = w.Write(lineOf(confirmation{Reads: holder}))
+			if f.follower.Writes(ctx, holder) {
+				_, _ = w.Write(lineOf(confirmation{Reads: holder, Writes: holder}))
 			}
 			sleep(ctx, askAgain) // a later beat asks
 		}

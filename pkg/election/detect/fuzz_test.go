@@ -91,7 +91,7 @@ func FuzzWhatAStandbySends(f *testing.F) {
 			if answer.Code != http.StatusOK || said.Replica != replica || len(replica) > longestReplica || len(said.Led) > longestHolder {
 				t.Errorf("after %d it counts what %+v says", answer.Code, said)
 			}
-			if !occurs(sent, confirmation{Reads: said.Holder}) {
+			if !occurs(sent, confirmation{Writes: said.Holder}) {
 				t.Errorf("it never said %+v", said)
 			}
 		default:

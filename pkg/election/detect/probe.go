@@ -165,9 +165,11 @@ func (d *Detector) serve(w http.ResponseWriter, req *http.Request) {
 	defer func() { _ = stream.SetReadDeadline(time.Now()) }()
 	reading.Go(func() {
 		_ = lines(req.Body, func(c confirmation) {
-			select {
-			case d.confirmations <- election.Confirmation{Standby: standby, Holder: c.Reads}:
-			default:
+			if confirmed, any := c.by(standby); any {
+				select {
+				case d.confirmations <- confirmed:
+				default:
+				}
 			}
 		})
 	})

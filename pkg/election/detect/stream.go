@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+
+	"github.com/regent-project/regent/pkg/election"
 )
 
 // The one request: a POST whose bodies both stay open. The leader sends an election.Statement as a line of JSON, as its
@@ -23,9 +25,17 @@ const (
 	maxHeaderLength = 8 << 10 // bytes
 )
 
-// confirmation says that a standby reads the Lease, with that holder on it.
+// confirmation says that a standby could write the Lease, which has that holder. Reads is for leaders of older versions, which ask
+// for no more. From a standby of an older version it is all there is: it has not shown that it can write, and nobody makes way
+// for it.
 type confirmation struct {
-	Reads string `json:"reads,omitempty"`
+	Reads  string `json:"reads,omitempty"`
+	Writes string `json:"writes,omitempty"`
+}
+
+// by is what a leader makes of the line that a standby has sent, if anything.
+func (c confirmation) by(standby election.Standby) (_ election.Confirmation, any bool) {
+	return election.Confirmation{Standby: standby, Holder: c.Writes}, c.Writes != ""
 }
 
 // lines calls take with each line of r until one is malformed or r ends.

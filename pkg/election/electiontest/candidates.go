@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"sync"
@@ -71,6 +72,19 @@ func (s *Candidates) Answered(name string) bool {
 	defer s.mu.Unlock()
 	c := s.objects[name]
 	return c != nil && (c.Spec.PingTime == nil || c.Spec.PingTime.Before(c.Spec.RenewTime))
+}
+
+// ask is Ask, if the candidate is there.
+func (s *Candidates) ask(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.objects[name] == nil {
+		return false
+	}
+	c := s.objects[name].DeepCopy()
+	c.Spec.PingTime = ptr.To(metav1.NowMicro())
+	s.commit(watch.Modified, c)
+	return true
 }
 
 // Remove deletes the candidate of this name.
@@ -212,10 +226,11 @@ func nameOf(opts metav1.ListOptions) string {
 }
 
 // Elect names the best candidate whenever nobody holds the lease, and has a holder that is not the best make way, until ctx
-// ends: the promise of an electing controller, without its care for candidates that do not answer. Whoever held the lease when
-// it became free, or expired, is a candidate no more until it stands again. Only the first call does anything.
+// ends: the promise of an electing controller, with its care for whoever held the lease when it became free or expired. That
+// one is asked, and waited for as long as leaverPatience if it is the best; without an answer it is a candidate no more. Only the
+// first call does anything.
 func (s *Store) Elect(ctx context.Context) {
-	candidates, held := s.Candidates(), ""
+	candidates, held, left := s.Candidates(), "", leavers{}
 	for first := s.electing.CompareAndSwap(false, true); first && ctx.Err() == nil; {
 		candidates.mu.Lock()
 		nominated := candidates.grown
@@ -224,11 +239,12 @@ func (s *Store) Elect(ctx context.Context) {
 		changed := s.grown
 		s.mu.Unlock()
 		holder := s.Holder()
-		if held != "" && holder == "" {
-			candidates.Remove(held)
+		if held != "" && holder == "" && candidates.ask(held) {
+			left[held] = time.Now().Add(leaverPatience)
 		}
 		held = holder
-		timer := time.NewTimer(max(s.elect(candidates), 0) + time.Millisecond) // others may depose first, as they do where candidates are asked
+		names, again := left.electable(candidates)
+		timer := time.NewTimer(max(min(again, s.elect(names)), 0) + time.Millisecond) // others may depose first, as they do where candidates are asked
 		select {
 		case <-nominated:
 		case <-changed:
@@ -240,9 +256,35 @@ func (s *Store) Elect(ctx context.Context) {
 	}
 }
 
+// leaverPatience is how long Elect waits for who held the lease last.
+const leaverPatience = 500 * time.Millisecond
+
+// never is longer than any test.
+const never = 1000 * time.Hour
+
+// leavers have held the lease and not answered since; the time is until when they are waited for.
+type leavers map[string]time.Time
+
+// electable returns the names of those who can be elected, the best first; none, while one that may be better is waited for, and
+// how much longer that is.
+func (l leavers) electable(candidates *Candidates) (names []string, again time.Duration) {
+	for _, name := range candidates.Names() {
+		until, left := l[name]
+		switch {
+		case !left:
+			names = append(names, name)
+		case candidates.Answered(name):
+			delete(l, name)
+			names = append(names, name)
+		case len(names) == 0 && time.Now().Before(until):
+			return nil, time.Until(until)
+		}
+	}
+	return names, never
+}
+
 // elect does what is to be done now, and returns when the lease expires if nothing changes.
-func (s *Store) elect(candidates *Candidates) (expiry time.Duration) {
-	names := candidates.Names()
+func (s *Store) elect(names []string) (expiry time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	event := watch.Modified
@@ -256,6 +298,12 @@ func (s *Store) elect(candidates *Candidates) (expiry time.Duration) {
 		var highest int64
 		for _, change := range s.history {
 			highest = max(highest, change.Epoch())
+		}
+		if highest == math.MaxInt32 { // the epochs of a new Lease begin anew
+			highest = int64(ptr.Deref(lease.Spec.LeaseTransitions, 0))
+		}
+		if highest == math.MaxInt32 {
+			return never
 		}
 		now := metav1.NowMicro()
 		lease.Spec = coordinationv1.LeaseSpec{
@@ -273,7 +321,7 @@ func (s *Store) elect(candidates *Candidates) (expiry time.Duration) {
 // expiryOf is when a lease expires that is not renewed.
 func expiryOf(lease *coordinationv1.Lease) time.Duration {
 	if lease.Spec.RenewTime == nil {
-		return 1000 * time.Hour
+		return never
 	}
 	return time.Until(lease.Spec.RenewTime.Add(time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 5)) * time.Second))
 }

@@ -50,7 +50,7 @@ type Client struct {
 	mu       sync.Mutex
 	counts   map[Request]int
 	faults   map[Request][]Fault
-	standing Fault
+	standing map[Request]Fault
 	held     chan struct{} // not nil: watches bring nothing until it is closed
 	drops    chan struct{} // closed: watches end with "too old resource version"
 	late     sync.WaitGroup
@@ -58,7 +58,7 @@ type Client struct {
 
 // Client returns a new client.
 func (s *Store) Client() *Client {
-	return &Client{store: s, counts: map[Request]int{}, faults: map[Request][]Fault{}, drops: make(chan struct{})}
+	return &Client{store: s, counts: map[Request]int{}, faults: map[Request][]Fault{}, standing: map[Request]Fault{}, drops: make(chan struct{})}
 }
 
 // Next queues faults for the next requests of a kind, one each.
@@ -68,11 +68,16 @@ func (c *Client) Next(r Request, faults ...Fault) {
 	c.faults[r] = append(c.faults[r], faults...)
 }
 
-// Always sets the fault of all requests for which none is queued; the zero Fault heals.
-func (c *Client) Always(f Fault) {
+// Always sets the fault of the requests for which none is queued: of these kinds, of all if none is given. The zero Fault heals.
+func (c *Client) Always(f Fault, of ...Request) {
+	if len(of) == 0 {
+		of = []Request{List, Watch, Create, Update, Delete}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.standing = f
+	for _, r := range of {
+		c.standing[r] = f
+	}
 }
 
 // HoldWatches holds the events of all watches back, or lets them go.
@@ -195,7 +200,7 @@ func (c *Client) fault(r Request) Fault {
 		c.faults[r] = queued[1:]
 		return queued[0]
 	}
-	return c.standing
+	return c.standing[r]
 }
 
 // watch starts a watch. It ends with ctx or when it is stopped.
