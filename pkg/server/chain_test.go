@@ -223,7 +223,7 @@ func (r *replica) createCluster(t *testing.T, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Header.Set("Authorization", "Bearer "+r.server.tokens.replica)
+	req.Header.Set("Authorization", "Bearer "+r.server.tokens.leader)
 	req.Header.Set("Content-Type", "application/json")
 	if got := r.do(t, req); got.status != http.StatusCreated {
 		t.Fatalf("cannot make logical cluster %s: %d %s", name, got.status, got.body)

@@ -65,7 +65,7 @@ func newShardCheck(client *clientv3.Client, cfg Config, bundle *pki.Bundle, secr
 func (c *shardCheck) Run(ctx context.Context) error {
 	log := klog.FromContext(ctx)
 	var told time.Time
-	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
+	for pause := 100 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		err := c.try(ctx)
 		if err == nil {
 			c.checked.Store(true)

@@ -64,6 +64,7 @@ func TestAReplicaWhoseControllersFailLeavesTheLeaseToOthersUntilItIsMended(t *te
 			sound := shard.Start(t, "sound", "--faults=")
 			// The first term fails. If the sound one was not there yet, the second leads on without the controller.
 			harness.Eventually(t, "it has failed", func() bool { return faulty.Terms()[0].Reason != "" })
+			harness.Eventually(t, "one leads again", func() bool { return faulty.Leads() || sound.Leads() })
 			if faulty.Leads() {
 				faulty.StepDown("the sound one is there")
 			}

@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	"go.etcd.io/etcd/server/v3/embed"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/klog/v2"
@@ -179,6 +180,8 @@ func embedConfig(ctx context.Context, cfg Config, endpoint string, closing *atom
 		c.AdvertiseClientUrls = []url.URL{*u}
 	}
 	c.InitialCluster = c.InitialClusterFromName(c.Name)
+	// The cluster's id is made from it, when the directory is new: by it replicas tell one etcd from another.
+	c.InitialClusterToken = uuid.NewString()
 	c.EnableGRPCGateway = false
 	c.TickMs, c.ElectionMs = 20, 200
 	c.QuotaBackendBytes = cfg.Quota

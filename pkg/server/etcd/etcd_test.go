@@ -135,3 +135,21 @@ func get(t *testing.T, s *Server, key string) string {
 	}
 	return string(resp.Kvs[0].Value)
 }
+
+// By its id replicas notice that an etcd was replaced by another, also by one that is ahead.
+func TestEachEtcdHasAnIdOfItsOwnAndKeepsIt(t *testing.T) {
+	directory := t.TempDir()
+	id := func(directory string) uint64 {
+		t.Helper()
+		s := start(t, directory)
+		defer s.Close()
+		return uint64(s.etcd.Server.Cluster().ID())
+	}
+	first := id(directory)
+	if other := id(t.TempDir()); other == first {
+		t.Errorf("two etcds have the id %x", first)
+	}
+	if again := id(directory); again != first {
+		t.Errorf("the id was %x, is %x", first, again)
+	}
+}

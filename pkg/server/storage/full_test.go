@@ -4,29 +4,17 @@ import (
 	"testing"
 
 	etcdserverpb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	upstream "k8s.io/apiserver/pkg/storage"
 
 	"github.com/regent-project/regent/pkg/server/clusters"
-	"github.com/regent-project/regent/pkg/server/etcd"
 )
 
 // By this a standby knows whether it could take the lease (election: takesWrites): to create what is there changes nothing, and
 // needs an etcd that takes writes. A deletion does not.
 func TestToCreateWhatIsThereNeedsSpaceAndChangesNothing(t *testing.T) {
-	server, err := etcd.Start(t.Context(), etcd.Config{Directory: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Close)
-	layers := openOver(t, newClient(t, server.Endpoint()), corev1.Resource("configmaps"), false)
-	direct, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint()}, Logger: zap.NewNop()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = direct.Close() })
+	client := newClient(t, startEtcd(t))
+	layers, direct := openOver(t, client, corev1.Resource("configmaps"), false), client.Etcd()
 	ctx := clusters.With(t.Context(), "one")
 	create := func() error { return layers.Create(ctx, key, object(), &corev1.ConfigMap{}, 0) }
 	revision := func() int64 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,7 +16,8 @@ import (
 	"github.com/regent-project/regent/test/e2e/proxy"
 )
 
-// ways are several ways to one etcd: to a client they are members, and each can be made to hang by itself.
+// ways are several ways to one etcd: to a client they are members, and each can be made to hang by itself. One way counts as two
+// members.
 type ways struct {
 	proxies   []*proxy.Proxy
 	endpoints []string
@@ -37,6 +39,9 @@ func newWays(t *testing.T, n int) *ways {
 		}
 		t.Cleanup(p.Close)
 		w.proxies, w.endpoints = append(w.proxies, p), append(w.endpoints, u.Scheme+"://"+p.Addr())
+		if n == 1 { // by another name: two members that hang at the same moment
+			w.endpoints = append(w.endpoints, strings.Replace(w.endpoints[0], "127.0.0.1", "localhost", 1))
+		}
 	}
 	transport.ServerList = w.endpoints
 	w.client, err = storage.NewClient(storage.Config{Transport: transport, Prefix: "/registry"})
@@ -152,16 +157,16 @@ func waitValue(t *testing.T, i int, changes clientv3.WatchChan, want string) {
 
 // If no member answers, it is not the member: nobody is avoided, and all goes on as soon as one answers.
 func TestAnEtcdOfWhichNoMemberAnswersIsNotAvoided(t *testing.T) {
-	w := newWays(t, 3)
+	w := newWays(t, 1)
 	if _, err := w.client.Etcd().Put(t.Context(), "k", "0"); err != nil {
 		t.Fatal(err)
 	}
-	w.wait(t, "at first", func(s []bool) bool { return s[0] && s[1] && s[2] })
+	w.wait(t, "at first", func(s []bool) bool { return s[0] && s[1] })
 	for _, p := range w.proxies {
 		p.Stall()
 	}
 	time.Sleep(3 * time.Second) // three questions
-	if s := w.serves(t); !s[0] || !s[1] || !s[2] {
+	if s := w.serves(t); !s[0] || !s[1] {
 		t.Errorf("members serve: %v", s)
 	}
 	for _, p := range w.proxies {
