@@ -129,10 +129,7 @@ func (l *lock) Update(ctx context.Context, ler resourcelock.LeaderElectionRecord
 	case held == nil:
 		return l.acquire(ctx, l.basis.lease, ler, l.api.update)
 	case l.forLife():
-		if err := l.stillHolds(); err != nil {
-			return err
-		}
-		return l.republish(ctx, held)
+		return l.stillHold(ctx)
 	default:
 		return l.renew(ctx, held, ler)
 	}
@@ -197,49 +194,37 @@ func (l *lock) nextEpoch() (int32, error) {
 // forLife reports whether this term is for life: nothing is renewed.
 func (l *lock) forLife() bool { return l.owner != nil }
 
-// stillHolds answers a renewal from the Lease as it was last seen, for life: only another holder's, or its deletion, ends the
-// term. Whether the store can be reached does not matter.
-func (l *lock) stillHolds() error {
+// stillHold answers a renewal from the Lease as it was last seen, for life: only another holder's, or its deletion, ends the term.
+// Whether the store can be reached does not matter. It writes what describe says, where nothing else is written, if that has
+// changed; that this fails ends nothing, and is tried with the next renewal.
+func (l *lock) stillHold(ctx context.Context) error {
 	seen, _ := l.view.latest()
 	if err := l.pin.check(seen.lease); err != nil {
 		return l.end(err)
 	}
-	return nil
-}
-
-// republish writes who could succeed this process, where nothing else is written, if that has changed. That it fails ends nothing.
-func (l *lock) republish(ctx context.Context, held *coordinationv1.Lease) error {
-	lease := held.DeepCopy()
+	lease := seen.lease.DeepCopy()
 	if !l.describe(lease) {
 		return nil
 	}
 	written, err := l.api.update(fence.With(ctx, l.token()), lease)
-	if err == nil {
-		l.adopt(written, time.Time{})
+	if err != nil {
+		l.logger.V(2).Info("Could not write who holds the lease and who could succeed it", "err", err)
 		return nil
 	}
-	if apierrors.IsConflict(err) {
-		if seen, _ := l.view.latest(); seen.lease != nil && l.pin.check(seen.lease) == nil {
-			l.adopt(seen.lease, time.Time{}) // somebody edited it: the next time
-		}
-	}
-	l.logger.V(2).Info("Could not write who could succeed this process", "err", err)
+	l.adopt(written, time.Time{})
 	return nil
 }
 
-// describe puts on lease who could succeed this process, and reports whether that has changed.
+// describe puts on lease what this process says of itself, also if somebody has edited that or taken it off, and who could succeed
+// it. It reports whether that has changed anything.
 func (l *lock) describe(lease *coordinationv1.Lease) (changed bool) {
-	p := presenceOf(lease)
-	highest, _ := l.standbys()
-	if highest <= p.Priority {
-		highest = 0
+	p := l.presence
+	if highest, _ := l.standbys(); highest > p.Priority {
+		p.StandbyPriority = highest
 	}
-	if p.Holder != l.identity || highest == p.StandbyPriority {
-		return false
-	}
-	p.StandbyPriority = highest
+	before := lease.Annotations[presenceAnnotation]
 	p.write(lease)
-	return true
+	return lease.Annotations[presenceAnnotation] != before
 }
 
 // renew does not write what is as good as new: client-go's first renewal follows right on the acquiring write, while
