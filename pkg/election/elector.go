@@ -47,8 +47,9 @@ type Elector struct {
 	born   time.Time
 
 	mu sync.Mutex
-	// view is made by Run, at its beginning; the same for as long as it lasts.
+	// view and peer are made by Run, at its beginning; the same for as long as it lasts.
 	view *view
+	peer *peer
 	// current is the term that has not been told to end; its work is nil if there is none. holder outlives it: the identity of
 	// the last term.
 	current struct {
@@ -59,7 +60,6 @@ type Elector struct {
 
 	// Made by Run, at its beginning, for as long as it lasts: what was known of others is old when it is called again.
 	follower *follower
-	peer     *peer
 	// candidacy nominates this process in mode coordinated; nil otherwise.
 	candidacy *candidacy
 	life      *life // nil, if this process's terms are not for life, or what they hang on is others' business
@@ -186,7 +186,8 @@ func (e *Elector) checkStandby(name string) error {
 	return fmt.Errorf("%w: %q does not follow this leader; those that do: %q", ErrNoStandby, name, slices.Compact(names))
 }
 
-// known is the epoch on the Lease and for how long nobody was known to hold an unexpired lease, as of now.
+// known is the epoch on the Lease and for how long nobody was known to hold an unexpired lease, as of now. A holder that is not
+// accounted for counts for nobody.
 func (e *Elector) known(now time.Time) (epoch int64, leaderless time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -196,10 +197,13 @@ func (e *Elector) known(now time.Time) (epoch int64, leaderless time.Duration) {
 	} else if e.view != nil {
 		seen, _ := e.view.latest()
 		epoch = seen.epoch()
+		_, due := e.unaccountedFor(seen)
 		switch {
 		case !seen.known():
 		case seen.holder() == "":
 			since = seen.since
+		case !due.IsZero():
+			since = due
 		case seen.forLife():
 			since = now
 		default:
@@ -247,9 +251,9 @@ func (e *Elector) Run(ctx context.Context, lead LeadFunc) error {
 func (e *Elector) start(ctx context.Context) (stop func()) {
 	e.state = standingBy
 	e.mu.Lock()
-	e.view = newView(klog.FromContext(ctx), e.identities.ours)
+	e.view, e.peer = newView(klog.FromContext(ctx), e.identities.ours), newPeer()
 	e.mu.Unlock()
-	e.follower, e.peer = newFollower(e.api, e.view, e.cfg.RetryPeriod), newPeer()
+	e.follower = newFollower(e.api, e.view, e.cfg.RetryPeriod)
 	e.pace = pace{retryPeriod: e.cfg.RetryPeriod}
 	e.preemption = preemption{}
 	if !e.cfg.Enabled {

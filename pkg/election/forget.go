@@ -54,21 +54,27 @@ func standsForLife(lease *coordinationv1.Lease) bool {
 	return ok && said && uuid.Validate(process) == nil
 }
 
-// sweepLives deletes what stands for the lives of processes that are known to be dead, but for that of holder, whose lease is
-// taken by all the rules.
-func (e *Elector) sweepLives(ctx context.Context, holder presence) error {
+// sweepLives deletes what stands for the lives of processes that are known to be dead, but for that of the holder, whose lease is
+// taken by all the rules. It returns what the holder says of itself.
+func (e *Elector) sweepLives(ctx context.Context) (holder presence, _ error) {
 	list, err := e.api.client.List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return err
+		return presence{}, err
 	}
 	var errs []error
+	var life owned
+	for i := range list.Items {
+		if lease := &list.Items[i]; lease.Name == e.api.name {
+			holder, life = presenceOf(lease), lifeOf(lease)
+		}
+	}
 	for i := range list.Items {
 		lease := &list.Items[i]
-		if standsForLife(lease) && lease.UID != holder.Owner && e.replica.knowsDead(presenceOf(lease)) {
+		if standsForLife(lease) && lease.UID != life.uid && e.replica.knowsDead(presenceOf(lease)) {
 			api := e.api
 			api.name = lease.Name
 			errs = append(errs, api.delete(ctx, lease.UID))
 		}
 	}
-	return errors.Join(errs...)
+	return holder, errors.Join(errs...)
 }

@@ -12,6 +12,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/election/electiontest"
@@ -189,12 +190,16 @@ func TestDeletingTheOwnerFreesALeaseForLife(t *testing.T) {
 	})
 }
 
+func podOf(name string) *metav1.OwnerReference {
+	return &metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: name, UID: types.UID("uid of " + name)}
+}
+
 // On a Kubernetes cluster the garbage collector deletes the Lease with the Pod that owns it.
 func TestAnOwnerOfOnesOwnNeedsNoOtherObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := electiontest.NewStore(leaseName)
-		pod := metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "web-0", UID: types.UID("pod-uid")}
-		owned := func(cfg *election.Config) { cfg.Mode, cfg.Owner = election.ModeForLife, &pod }
+		pod := podOf("web-0")
+		owned := func(cfg *election.Config) { cfg.Mode, cfg.Owner = election.ModeForLife, pod }
 		first := start(t, store, nil, owned)
 		before := first.mustLead()
 		if owner := ownerOf(t, store); owner.UID != pod.UID || len(store.Others()) != 0 {
@@ -386,4 +391,87 @@ func TestALeaderIsNotUnaccountedForWhenAnotherHolds(t *testing.T) {
 		first.stop()
 		second.stop()
 	})
+}
+
+// Without it standbys would not know how to reach the leader, and those of a leader for life would let its lease expire.
+func TestALeaderPutsItsWordBackOnTheLease(t *testing.T) {
+	for name, edit := range map[string]func(*coordinationv1.Lease){
+		"taken off": func(l *coordinationv1.Lease) { l.Annotations = nil },
+		"mangled":   func(l *coordinationv1.Lease) { l.Annotations[presenceAnnotation] = "{" },
+		"of another mode": func(l *coordinationv1.Lease) {
+			l.Annotations[presenceAnnotation] = strings.NewReplacer(`"lease"`, `"for-life"`, `"for-life"`, `"lease"`).Replace(l.Annotations[presenceAnnotation])
+		},
+	} {
+		for _, mode := range election.Modes {
+			t.Run(name+"/"+string(mode), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					store, network, told := electiontest.NewStore(leaseName), newNetwork(), &noticed{}
+					r := start(t, store, nil, inMode(mode), seen(network.join("a"), election.DetectCrash, true))
+					r.mustLead()
+					standby := start(t, store, nil, inMode(mode), seen(network.join("b"), election.DetectCrash, true), told.on)
+					time.Sleep(2 * lease)
+					before := store.Lease().Annotations[presenceAnnotation]
+					for range 5 {
+						store.Edit(edit)
+						time.Sleep(2*retry + moment) // in mode coordinated client-go reads only with its next try
+						if after := store.Lease().Annotations[presenceAnnotation]; after != before || after == "" {
+							t.Fatalf("it said %s, and says %s", before, after)
+						}
+					}
+					if terms := r.all(); len(terms) != 1 || !terms[0].ended.IsZero() {
+						t.Errorf("the term ended: %v", terms[0].cause)
+					}
+					if messages := told.of(election.Unaccounted); len(messages) != 0 {
+						t.Errorf("told meanwhile: %q", messages)
+					}
+					standby.stop()
+					r.stop()
+				})
+			})
+		}
+	}
+}
+
+// The leader is dead, or cut off, and cannot put it back.
+func TestALeaseForLifeFromWhichTheHoldersWordIsTakenDoesNotExpire(t *testing.T) {
+	for name, edit := range map[string]func(*coordinationv1.Lease){
+		"taken off":        func(l *coordinationv1.Lease) { l.Annotations = nil },
+		"mangled":          func(l *coordinationv1.Lease) { l.Annotations[presenceAnnotation] = "{" },
+		"a strategy added": func(l *coordinationv1.Lease) { l.Spec.Strategy = ptr.To(coordinationv1.OldestEmulationVersion) },
+		"of another mode": func(l *coordinationv1.Lease) {
+			l.Annotations[presenceAnnotation] = strings.Replace(l.Annotations[presenceAnnotation], `"for-life"`, `"lease"`, 1)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store, network, told := electiontest.NewStore(leaseName), newNetwork(), &noticed{}
+				a := network.join("a")
+				first := start(t, store, nil, forLife, seen(a, election.DetectCrash, true))
+				first.mustLead()
+				second := start(t, store, nil, forLife, seen(network.join("b"), election.DetectCrash, true), told.on)
+				time.Sleep(lease)
+				first.client.Always(electiontest.Fault{Hang: true})
+				first.client.HoldWatches(true)
+				a.seem(election.Silent)
+				owner := ownerOf(t, store)
+				store.Edit(edit)
+				time.Sleep(long)
+				if terms := second.all(); len(terms) != 0 {
+					t.Fatalf("took a lease for life: %v", terms)
+				}
+				if messages := told.of(election.Unaccounted); len(messages) != 1 || !strings.HasSuffix(messages[0], "delete lease "+owner.Name) {
+					t.Errorf("an operator reads %q", messages)
+				}
+				store.Of(owner.Name).Delete()
+				second.mustLead()
+				if now := ownerOf(t, store); now.UID == owner.UID {
+					t.Error("the Lease is owned by what stood for the last leader's life")
+				}
+				first.client.Always(electiontest.Fault{})
+				first.client.HoldWatches(false)
+				second.stop()
+				first.stop()
+			})
+		})
+	}
 }

@@ -3,6 +3,7 @@ package election
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"time"
 
@@ -147,8 +148,31 @@ func (e *Elector) ownerOfHolder(seen observation) (_ owned, some bool) {
 	if !seen.forLife() || e.identities.ours(seen.holder()) {
 		return owned{}, false
 	}
-	p := presenceOf(seen.lease) // whose owner somebody may have taken off: it still stands for that life
-	return owned{name: p.Life, uid: p.Owner}, p.Life != ""
+	life := lifeOf(seen.lease)
+	return life, life.name != ""
+}
+
+// lifeOf is what stands for the life of the holder of a lease for life, its name if that is a Lease. What the holder says counts, also
+// if somebody has taken that owner off; if it says nothing any more, the owner.
+func lifeOf(lease *coordinationv1.Lease) owned {
+	if p, said := saidPresence(lease); said {
+		return owned{name: p.Life, uid: p.Owner}
+	}
+	return lifeAmongOwners(lease)
+}
+
+// lifeAmongOwners is the owner that is a Lease for a process's life.
+func lifeAmongOwners(lease *coordinationv1.Lease) owned {
+	if lease == nil {
+		return owned{}
+	}
+	apiVersion, kind := leaseKind.ToAPIVersionAndKind()
+	for _, owner := range lease.OwnerReferences {
+		if owner.APIVersion == apiVersion && owner.Kind == kind && strings.HasPrefix(owner.Name, lifePrefix) {
+			return owned{name: owner.Name, uid: owner.UID}
+		}
+	}
+	return owned{}
 }
 
 // followOwner finds when the Lease is deleted that stands for the life of whoever holds the lease, until ctx ends.

@@ -130,10 +130,7 @@ func (l *lock) Update(ctx context.Context, ler resourcelock.LeaderElectionRecord
 	case held == nil:
 		return l.acquire(ctx, l.basis.lease, ler, l.api.update)
 	case l.forLife():
-		if err := l.stillHolds(); err != nil {
-			return err
-		}
-		return l.republish(ctx, held)
+		return l.stillHold(ctx)
 	default:
 		return l.renew(ctx, held, ler)
 	}
@@ -199,58 +196,42 @@ func (l *lock) nextEpoch() (int32, error) {
 // forLife reports whether this term is for life: nothing is renewed.
 func (l *lock) forLife() bool { return l.owner != nil }
 
-// stillHolds answers a renewal from the Lease as it was last seen, for life: only another holder's, or its deletion, ends the
-// term. Whether the store can be reached does not matter.
-func (l *lock) stillHolds() error {
+// stillHold answers a renewal from the Lease as it was last seen, for life: only another holder's, or its deletion, ends the term.
+// Whether the store can be reached does not matter. It writes what describe says, where nothing else is written, if that has
+// changed; that this fails ends nothing, and is tried with the next renewal.
+func (l *lock) stillHold(ctx context.Context) error {
 	seen, _ := l.view.latest()
 	if err := l.pin.check(seen.lease); err != nil {
 		return l.end(err)
 	}
-	return nil
-}
-
-// republish writes what describe does, where nothing else is written, if that has changed. That it fails ends nothing.
-func (l *lock) republish(ctx context.Context, held *coordinationv1.Lease) error {
-	lease := held.DeepCopy()
+	lease := seen.lease.DeepCopy()
 	if !l.describe(lease) {
 		return nil
 	}
 	written, err := l.api.update(fence.With(ctx, l.token()), lease)
-	if err == nil {
-		l.adopt(written, time.Time{})
+	if err != nil {
+		l.logger.V(2).Info("Could not write who holds the lease and who could succeed it", "err", err)
 		return nil
 	}
-	if apierrors.IsConflict(err) {
-		if seen, _ := l.view.latest(); seen.lease != nil && l.pin.check(seen.lease) == nil {
-			l.adopt(seen.lease, time.Time{}) // somebody edited it: the next time
-		}
-	}
-	l.logger.V(2).Info("Could not write what is known of those who follow this process", "err", err)
+	l.adopt(written, time.Time{})
 	return nil
 }
 
-// describe puts on lease what is known of those who follow this process: who could succeed it, and whether the one lives who was
-// taken for dead. It reports whether that has changed.
+// describe puts on lease what this process says of itself, also if somebody has edited that or taken it off, and what is known of
+// those who follow it: who could succeed it, and whether the one lives who was taken for dead. It reports whether that has changed
+// anything.
 func (l *lock) describe(lease *coordinationv1.Lease) (changed bool) {
-	p := presenceOf(lease)
-	highest, _ := l.standbys()
-	if highest <= p.Priority {
-		highest = 0
-	}
-	if p.Holder != l.identity {
-		return false
-	}
-	changed = highest != p.StandbyPriority
-	p.StandbyPriority = highest
-	if p.countSuspicion(l.follows) {
-		changed = true
+	if l.presence.countSuspicion(l.follows) {
 		l.logger.Info("The replica that was taken for dead lives: its address refused connections. Check what is between, a firewall or a proxy. Deaths are doubted for some time",
-			"suspicions", p.Suspicions)
+			"suspicions", l.presence.Suspicions)
 	}
-	if changed {
-		p.write(lease)
+	p := l.presence
+	if highest, _ := l.standbys(); highest > p.Priority {
+		p.StandbyPriority = highest
 	}
-	return changed
+	before := lease.Annotations[presenceAnnotation]
+	p.write(lease)
+	return lease.Annotations[presenceAnnotation] != before
 }
 
 // renew does not write what is as good as new: client-go's first renewal follows right on the acquiring write, while

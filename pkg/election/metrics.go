@@ -45,13 +45,13 @@ var (
 	}, []string{"name"})
 	unaccounted = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Name: "regent_election_leader_unaccounted", StabilityLevel: metrics.ALPHA,
-		Help: "1 while the lease is held for life by a process that has not been heard for a lease duration, and may be dead: an operator has to say so. Otherwise 0.",
+		Help: "1 while the lease is held, for life or for far longer than a lease duration, by a process that is not heard, and may be dead: an operator has to say so. Otherwise 0.",
 	}, []string{"name"})
 
 	epochDesc = metrics.NewDesc("regent_election_epoch",
 		"The epoch on the Lease of this name, as this process last saw it; 0 if it has seen none.", []string{"name"}, nil, metrics.ALPHA, "")
 	leaderlessDesc = metrics.NewDesc("regent_election_seconds_without_leader",
-		"For how long this process has known nobody who holds an unexpired lease; 0 while it does.", []string{"name"}, nil, metrics.ALPHA, "")
+		"For how long this process has known nobody who holds an unexpired lease and is accounted for; 0 while it does.", []string{"name"}, nil, metrics.ALPHA, "")
 )
 
 // causes are the values of the label cause.

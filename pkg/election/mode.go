@@ -25,27 +25,32 @@ const (
 var Modes = []Mode{ModeLease, ModeCoordinated, ModeForLife}
 
 // modeOf is the mode in which the Lease is held, or was held last; empty if it says nothing of that. What the holder says of itself
-// counts, whatever else others have written. One that says nothing was named by whoever elects, or holds for life and somebody took
-// its word off the Lease; otherwise it renews, as everyone's electors do.
+// counts, whatever else others have written. One that says nothing was named by whoever elects; otherwise it renews, as everyone's
+// electors do.
 func modeOf(lease *coordinationv1.Lease) Mode {
 	switch p, said := saidPresence(lease); {
+	case looksHeldForLife(lease):
+		return ModeForLife
 	case p.ElectionMode != "":
 		return p.ElectionMode
 	case lease != nil && lease.Spec.Strategy != nil:
 		return ModeCoordinated
 	case !said && holderOf(lease) == "":
 		return ""
-	case !said && ownedForLife(lease):
-		return ModeForLife
 	default: // a stock elector, or a version that knew one mode only
 		return ModeLease
 	}
 }
 
-// ownedForLife reports whether a Lease whose holder says nothing of itself is held for life all the same: it has an owner, and says
-// neither when it was renewed nor for how long it is held, which every elector writes that renews.
-func ownedForLife(lease *coordinationv1.Lease) bool {
-	return lease.Spec.RenewTime == nil && lease.Spec.LeaseDurationSeconds == nil && len(lease.OwnerReferences) > 0
+// looksHeldForLife reports whether the Lease is held for life also if somebody has edited what the holder says of itself, or taken
+// it off: there is an owner, and neither when it was renewed nor for how long it is held, which every elector writes that renews.
+// If what is said there is another's, somebody has put a new holder in its place.
+func looksHeldForLife(lease *coordinationv1.Lease) bool {
+	if holderOf(lease) == "" || len(lease.OwnerReferences) == 0 || lease.Spec.RenewTime != nil || lease.Spec.LeaseDurationSeconds != nil {
+		return false
+	}
+	p := presenceOn(lease)
+	return p == nil || p.Holder == holderOf(lease)
 }
 
 // ownerOf is the uid of the object that the election itself made the Lease's owner, empty if there is none. That stands
@@ -54,7 +59,7 @@ func ownerOf(lease *coordinationv1.Lease) types.UID {
 	if p := presenceOn(lease); p != nil {
 		return p.Owner
 	}
-	return ""
+	return lifeAmongOwners(lease).uid
 }
 
 // disown takes that owner off. Owners that others have given the Lease stay.

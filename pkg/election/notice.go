@@ -30,8 +30,11 @@ const (
 	Gave = "TermFailed"
 	// OtherMode: this process stands by because leaders lead in another mode than its own.
 	OtherMode = "OtherElectionMode"
-	// Unaccounted: the lease is held for life by a process that is not heard, and may be dead. An operator has to say so.
+	// Unaccounted: the lease is held by a process that is not heard, and may be dead, for life or for far longer than this
+	// process's leases last. An operator has to say so.
 	Unaccounted = "LeaderUnaccounted"
+	// NoEpochLeft: the Lease has the last epoch, and no term can begin on it any more. An operator has to delete it.
+	NoEpochLeft = "NoEpochLeft"
 	// Quarantine: work of an ended term goes on, so that this process does not campaign; QuarantineOver: not any more.
 	Quarantine     = "Quarantined"
 	QuarantineOver = "QuarantineEnded"

@@ -35,7 +35,7 @@ func (p *peer) take(contact Contact, news News) {
 	defer p.mu.Unlock()
 	if news.Sign == NoSign { // since when
 		news.Since = time.Now()
-		if contact == p.contact && p.news.Sign == NoSign {
+		if contact == p.contact && p.news.Sign == NoSign && !p.news.Since.IsZero() {
 			news.Since = p.news.Since
 		}
 	}

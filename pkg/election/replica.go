@@ -123,26 +123,28 @@ func (r *replica) knowsDead(p presence) bool {
 	return flock(file, syscall.LOCK_SH|syscall.LOCK_NB) == nil && isAt(file, r.path(p.Process))
 }
 
-// sweep removes the files of dead processes, but that of spare: peers may still need it to learn that the current holder
-// is dead.
-func (r *replica) sweep(spare presence) {
-	for _, path := range r.dead(spare) {
-		withLock(path, syscall.LOCK_EX, func() { _ = os.Remove(path) })
+// remove removes the files of these processes, which are dead, but that of spare.
+func (r *replica) remove(dead []string, spare presence) {
+	for _, process := range dead {
+		if process != spare.Process {
+			path := r.path(process)
+			withLock(path, syscall.LOCK_EX, func() { _ = os.Remove(path) })
+		}
 	}
 }
 
-// dead are the files of dead processes, but that of spare. What cannot be read is not among them.
-func (r *replica) dead(spare presence) (paths []string) {
+// dead are the dead processes that have left a file. What cannot be read is not among them.
+func (r *replica) dead() (processes []string) {
 	if r.directory == "" {
 		return nil
 	}
 	entries, _ := os.ReadDir(r.directory)
 	for _, entry := range entries {
-		if name := entry.Name(); name != r.process && name != spare.Process && uuid.Validate(name) == nil {
-			withLock(r.path(name), syscall.LOCK_SH, func() { paths = append(paths, r.path(name)) })
+		if name := entry.Name(); name != r.process && uuid.Validate(name) == nil {
+			withLock(r.path(name), syscall.LOCK_SH, func() { processes = append(processes, name) })
 		}
 	}
-	return paths
+	return processes
 }
 
 // withLock calls do if it gets the lock of the file that is at path at once.

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -97,7 +98,7 @@ func TestStartersRemoveDeadProcessesFilesButTheHolders(t *testing.T) {
 	if err := os.WriteFile(foreign, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	us.sweep(presenceFor(holder))
+	us.remove(us.dead(), presenceFor(holder))
 	for path, want := range map[string]bool{
 		us.path(us.process): true, living.path(living.process): true, holder.path(holder.process): true,
 		dead.path(dead.process): false, foreign: true,
@@ -106,6 +107,45 @@ func TestStartersRemoveDeadProcessesFilesButTheHolders(t *testing.T) {
 			t.Errorf("%s is there: %v, want %v", filepath.Base(path), err == nil, want)
 		}
 	}
+}
+
+// A standby whose view of the Lease is late takes somebody for the holder who is not any more. The file of the one who is, and who is
+// dead too, is what tells others of its death.
+func TestWhoSweepsSparesTheHolderNotWhoWasIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		directory, store := t.TempDir(), electiontest.NewStore("controllers")
+		before, holder, neither := entered(t, directory), entered(t, directory), entered(t, directory)
+		cfg := DefaultConfig()
+		cfg.Enabled, cfg.Name, cfg.Client, cfg.ReplicasDirectory = true, "controllers", store.Client(), directory
+		e, err := New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		take := func(r *replica, name string) {
+			r.bootID = e.replica.bootID
+			p := presenceFor(r)
+			p.Holder = name
+			store.Take(name, time.Hour)
+			store.Edit(func(l *coordinationv1.Lease) { p.write(l) })
+		}
+		take(before, "before")
+		e.view = newView(logr.Discard(), e.identities.ours)
+		e.view.see(store.Lease())
+		take(holder, "holder")
+		seen, _ := e.view.latest()
+		for _, r := range []*replica{before, holder, neither} {
+			r.die()
+		}
+		e.sweep(t.Context(), presenceOf(seen.lease))
+		for r, want := range map[*replica]bool{neither: false, holder: true} {
+			if _, err := os.Stat(r.path(r.process)); (err == nil) != want {
+				t.Errorf("a file is there: %t, want %t", err == nil, want)
+			}
+		}
+		if !e.replica.knowsDead(presenceOf(store.Lease())) {
+			t.Error("nobody can tell any more that the holder is dead")
+		}
+	})
 }
 
 func TestALoneReplicaThatRestartsDoesNotWaitForItsDeadPredecessor(t *testing.T) {

@@ -2,6 +2,7 @@ package election
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,10 +37,11 @@ func (e *Elector) standBy(ctx context.Context) (observation, verdict, error) {
 			candidate: e.candidate, mine: e.identities.ours(seen.holder()), dead: e.replica.knowsDead(holder),
 			news: news, fenced: e.cfg.Fenced && holder.Mode == modeFenced,
 			suspect: e.cfg.Detection == DetectSuspect, suspicions: e.suspicions(holder),
-			orphaned: e.peer.isDeleted(holder.Owner),
+			orphaned: e.peer.isDeleted(lifeOf(seen.lease).uid),
 		})
 		w = w.next(v, seen, e.candidacy != nil, now)
 		e.standsByOther(ctx, seen)
+		e.warnOfLastEpoch(ctx, seen)
 		if e.candidacy != nil && v.trigger != TriggerElected {
 			v = e.nominate(seen, holder, v, w.since, now)
 		}
@@ -49,11 +51,7 @@ func (e *Elector) standBy(ctx context.Context) (observation, verdict, error) {
 				again = earlier(again, now.Add(e.lookAgain(news, now)))
 			}
 			again = earlier(again, e.preempt(ctx, seen, holder, news, now))
-			if !seen.forLife() {
-				e.accountFor()
-			} else {
-				again = earlier(again, e.waitsForOwner(ctx, seen, news, now))
-			}
+			again = earlier(again, e.waitsForHolder(ctx, seen, now))
 		} else {
 			again = e.pace.earliest(v.action, seen.revision, e.rests(seen, holder))
 			if start := e.headStart(seen, holder, w.since); v.action == win && v.trigger != TriggerElected && again.Before(start) {
@@ -89,14 +87,17 @@ func (e *Elector) standBy(ctx context.Context) (observation, verdict, error) {
 	}
 }
 
-// sweep takes away what dead processes of this machine have left, in whatever mode they were, but that of the holder.
-func (e *Elector) sweep(ctx context.Context, holder presence) {
-	if len(e.replica.dead(holder)) == 0 {
+// sweep takes away what dead processes of this machine have left, in whatever mode they were, but that of the holder, by whose file
+// its peers know that it is dead. The one that the view shows may not be it any more: who is, is read once it is known who is dead,
+// for of these none can become it.
+func (e *Elector) sweep(ctx context.Context, seen presence) {
+	dead := slices.DeleteFunc(e.replica.dead(), func(process string) bool { return process == seen.Process })
+	if len(dead) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.requestTimeout())
 	defer cancel()
-	err := e.sweepLives(ctx, holder)
+	holder, err := e.sweepLives(ctx)
 	if err == nil && e.cfg.Candidates != nil {
 		err = sweepCandidates(ctx, e.cfg.Candidates, e.cfg.Name, e.replica.knowsDead)
 	}
@@ -104,7 +105,7 @@ func (e *Elector) sweep(ctx context.Context, holder presence) {
 		klog.FromContext(ctx).V(2).Info("Could not delete what dead processes of this machine have left: the next standby tries", "err", err)
 		return
 	}
-	e.replica.sweep(holder)
+	e.replica.remove(dead, holder)
 }
 
 // rests reports whether the rest after this process's last term counts: that term is still the last, or the last one ended

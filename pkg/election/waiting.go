@@ -1,10 +1,13 @@
 package election
 
 import (
+	"cmp"
 	"context"
+	"math"
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 )
 
@@ -12,11 +15,13 @@ import (
 type waiting struct {
 	mode   Mode   // that leaders lead in, and this process would not
 	holder string // who is not heard
+	// exhausted is the Lease on which no term can begin any more.
+	exhausted types.UID
 }
 
 // end: it leads.
 func (w *waiting) end(name string) {
-	*w = waiting{}
+	*w = waiting{exhausted: w.exhausted}
 	otherMode.WithLabelValues(name).Set(0)
 	unaccounted.WithLabelValues(name).Set(0)
 }
@@ -41,34 +46,80 @@ func (e *Elector) standsByOther(ctx context.Context, seen observation) {
 		"leaseMode", mode, "mode", e.cfg.Mode)
 }
 
-// waitsForOwner tells when the holder, which holds for life, has not been heard for a lease duration, and when it is again.
-// Nothing but its owner's deletion ends that wait, so an operator has to know. It returns when to look again.
-func (e *Elector) waitsForOwner(ctx context.Context, seen observation, news News, now time.Time) (again time.Time) {
+// unaccountedFor is since when nothing is known of a holder that no expiry ends, or none in a time that could be meant, and when that
+// is too long; zero if its lease will expire, or if it is accounted for. Nothing but an operator's word ends that wait: such a
+// holder has a right to its lease for as long as it says, whoever wrote that. It may be called from any goroutine that holds mu,
+// and from Run's.
+func (e *Elector) unaccountedFor(seen observation) (heard, due time.Time) {
 	holder := presenceOf(seen.lease)
-	if news.Sign == Alive || holder.Contact == (Contact{}) || e.cfg.Detector == nil {
-		if e.waiting.holder == seen.holder() {
-			klog.FromContext(ctx).Info("The leader is heard again", "leader", holder.Replica, "holder", holder.Holder)
+	switch {
+	case seen.holder() == "", e.identities.ours(seen.holder()):
+		return time.Time{}, time.Time{}
+	case !seen.forLife():
+		due := seen.since.Add(believed * e.cfg.LeaseDuration)
+		if !seen.expiry(e.cfg.LeaseDuration).After(due) {
+			return time.Time{}, time.Time{}
+		}
+		return seen.since, due
+	case e.cfg.Detector == nil: // nobody would be heard
+		return time.Time{}, time.Time{}
+	}
+	news, _ := e.peer.latest(holder.Contact)
+	byOthers := holder.Contact == (Contact{}) && e.cfg.Owner != nil // the garbage collector accounts for it
+	if news.Sign == Alive || byOthers || news.Since.IsZero() {      // it is not followed yet
+		return time.Time{}, time.Time{}
+	}
+	heard = news.Since
+	if heard.Before(seen.termSince) { // of the holder before, who could not be heard either
+		heard = seen.termSince
+	}
+	return heard, heard.Add(e.cfg.LeaseDuration)
+}
+
+// believed is how many lease durations a holder is taken for one that leads, without a renewal, if by its own word its lease lasts
+// longer.
+const believed = 4
+
+// waitsForHolder tells when the holder is not accounted for any more, and when it is again. It returns when to look again.
+func (e *Elector) waitsForHolder(ctx context.Context, seen observation, now time.Time) (again time.Time) {
+	heard, due := e.unaccountedFor(seen)
+	leader := cmp.Or(presenceOf(seen.lease).Replica, seen.holder())
+	log := klog.FromContext(ctx).WithValues("leader", leader, "holder", seen.holder())
+	if same := e.waiting.holder == seen.holder(); !same || due.IsZero() || !seen.forLife() && now.Before(due) {
+		if same && e.waiting.holder != "" {
+			log.Info("The leader is heard again")
 		}
 		e.accountFor()
-		return time.Time{}
 	}
-	if news.Since.IsZero() { // not followed yet
+	switch {
+	case due.IsZero() || e.waiting.holder != "":
 		return time.Time{}
-	}
-	if due := news.Since.Add(e.cfg.LeaseDuration); now.Before(due) {
+	case now.Before(due):
 		return due
-	}
-	if e.waiting.holder == seen.holder() {
-		return time.Time{}
 	}
 	e.waiting.holder = seen.holder()
 	unaccounted.WithLabelValues(e.cfg.Name).Set(1)
-	command := e.forget(seen)
-	e.notify(Unaccounted, true, "waits: replica %s holds the lease for life, has not been heard for %v, and nothing proves that its process is dead. If it is gone for good: %s",
-		holder.Replica, now.Sub(news.Since).Round(time.Second), command)
-	klog.FromContext(ctx).Error(nil, "Waiting: the leader holds the lease for life, is not heard, and nothing proves that its process is dead. If it is gone for good, say so",
-		"leader", holder.Replica, "holder", holder.Holder, "silent", now.Sub(news.Since).Round(time.Second), "command", command)
+	command, silent, holds := e.forget(seen), now.Sub(heard).Round(time.Second), "for life"
+	if !seen.forLife() {
+		holds = "for " + seen.expiry(e.cfg.LeaseDuration).Sub(seen.since).String()
+	}
+	e.notify(Unaccounted, true, "waits: replica %s holds the lease %s, has not been heard for %v, and nothing proves that its process is dead. If it is gone for good: %s",
+		leader, holds, silent, command)
+	log.Error(nil, "Waiting: the leader is not heard, its lease does not expire in time, and nothing proves that its process is dead. If it is gone for good, say so",
+		"holds", holds, "silent", silent, "command", command)
 	return time.Time{}
+}
+
+// warnOfLastEpoch tells when no later term can begin on the Lease, once.
+func (e *Elector) warnOfLastEpoch(ctx context.Context, seen observation) {
+	if seen.lease == nil || seen.epoch() < math.MaxInt32 || seen.lease.UID == e.waiting.exhausted {
+		return
+	}
+	e.waiting.exhausted = seen.lease.UID
+	command := "kubectl --namespace=" + e.api.namespace + " delete lease " + e.api.name
+	e.notify(NoEpochLeft, true, "cannot lead: leaseTransitions of the Lease is %d, the last there is, and no later term could be told from an earlier one. This ends the leader's term, if there is one, and begins anew: %s",
+		math.MaxInt32, command)
+	klog.FromContext(ctx).Error(errNoEpochLeft, "No term can begin on this Lease any more: delete it, which ends the leader's term if there is one", "command", command)
 }
 
 // accountFor: nobody is waited for of whom nothing is known.
@@ -84,6 +135,8 @@ func (e *Elector) forget(seen observation) string {
 	kubectl := "kubectl --namespace=" + e.api.namespace + " delete "
 	life, isLease := e.ownerOfHolder(seen)
 	switch replica := presenceOf(seen.lease).Replica; {
+	case !seen.forLife():
+		return "kubectl --namespace=" + e.api.namespace + " patch lease " + e.api.name + ` --type=merge --patch='{"spec":{"holderIdentity":""}}'`
 	case isLease && e.cfg.ForgetCommand != "" && replica != "":
 		return e.cfg.ForgetCommand + " " + replica
 	case isLease:

@@ -1,6 +1,7 @@
 package leasecandidate
 
 import (
+	"math"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -70,8 +71,11 @@ func (m *memory) lookAtLease(lease *coordinationv1.Lease, now time.Time) (left s
 	if m.seen.IsZero() || holder != before || holder != "" && !sameTerm(m.lease, lease) {
 		m.seen = now
 	}
-	if lease != nil {
+	switch {
+	case lease != nil:
 		m.epoch = max(m.epoch, ptr.Deref(lease.Spec.LeaseTransitions, 0))
+	case m.epoch == math.MaxInt32: // of one that had no epoch left, and was deleted: the uid tells the new one's from the old one's
+		m.epoch = 0
 	}
 	m.lease = lease
 	if holder == before {

@@ -1,6 +1,7 @@
 package leasecandidate
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -70,6 +71,26 @@ func instant(since time.Duration) time.Time {
 		return time.Time{}
 	}
 	return in(since)
+}
+
+// Otherwise nobody could be elected for the new one either, for as long as there are candidates.
+func TestALeaseThatIsDeletedWithoutAnEpochLeftBeginsAnew(t *testing.T) {
+	for _, last := range []int32{7, math.MaxInt32} {
+		var m memory
+		exhausted := heldBy("")
+		exhausted.Spec.LeaseTransitions = &last
+		candidates := []*coordinationv1beta1.LeaseCandidate{object(0, 0)}
+		m.look(exhausted, candidates, now)
+		m.look(nil, candidates, now)
+		made := decision{elect: "a"}.write(nil, m.epoch, now)
+		want := last + 1
+		if last == math.MaxInt32 {
+			want = 1
+		}
+		if got := *made.Spec.LeaseTransitions; got != want {
+			t.Errorf("epoch %d after %d and a deletion, want %d", got, last, want)
+		}
+	}
 }
 
 func TestWhatIsKnownOfALease(t *testing.T) {

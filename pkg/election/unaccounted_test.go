@@ -1,0 +1,182 @@
+package election_test
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/election/electiontest"
+)
+
+// presenceAnnotation is what the elector writes on the Lease.
+const presenceAnnotation = "regent.dev/presence"
+
+// holdForLife makes somebody hold the lease for life who says this of itself.
+func holdForLife(store *electiontest.Store, presence string) {
+	store.Take("stranger", lease)
+	store.Edit(func(l *coordinationv1.Lease) {
+		l.Spec.RenewTime, l.Spec.LeaseDurationSeconds = nil, nil
+		l.Annotations = map[string]string{presenceAnnotation: `{"holder":"stranger","electionMode":"for-life"` + presence + "}"}
+	})
+}
+
+// Whoever has a right to its lease for as long as it says is waited for, whatever that is. But nobody leads, perhaps, so people are
+// told: by an Event, the log, and the metric that has an alert.
+func TestAHolderWhomNoExpiryEndsIsWaitedForAndPeopleAreTold(t *testing.T) {
+	for name, test := range map[string]struct {
+		hold    func(*electiontest.Store)
+		due     time.Duration // since the holder was last heard
+		command string
+	}{
+		"68 years": {
+			func(s *electiontest.Store) {
+				s.Take("stranger", lease)
+				s.Edit(func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = ptr.To[int32](math.MaxInt32) })
+			},
+			4 * lease, `patch lease test-controllers --type=merge --patch='{"spec":{"holderIdentity":""}}'`,
+		},
+		"for life, no address": {
+			func(s *electiontest.Store) { holdForLife(s, ``) },
+			lease, "delete lease test-controllers",
+		},
+		"for life, an address that nobody has": {
+			func(s *electiontest.Store) { holdForLife(s, `,"probe":{"address":"nobody","key":"k"}`) },
+			lease, "delete lease test-controllers",
+		},
+		"for life, and its owner is not there": {
+			func(s *electiontest.Store) { holdForLife(s, `,"owner":"u"`) },
+			lease, "delete lease test-controllers",
+		},
+	} {
+		for _, mode := range election.Modes {
+			t.Run(name+"/"+string(mode), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					store, told := electiontest.NewStore(leaseName), &noticed{}
+					test.hold(store)
+					r := start(t, store, nil, seen(newNetwork().join("a"), election.DetectCrash, true), inMode(mode), told.on)
+					time.Sleep(test.due - time.Second)
+					if without, n := metric(t, "regent_election_seconds_without_leader"), len(told.of(election.Unaccounted)); without != 0 || n != 0 {
+						t.Errorf("%v s without a leader, told %d times, before it is due", without, n)
+					}
+					time.Sleep(time.Second + 2*lease)
+					if without := metric(t, "regent_election_seconds_without_leader"); without != (2 * lease).Seconds() {
+						t.Errorf("%v s without a leader, want %v: the alert", without, (2 * lease).Seconds())
+					}
+					if got := metric(t, "regent_election_leader_unaccounted"); got != 1 {
+						t.Errorf("unaccounted for: %v", got)
+					}
+					time.Sleep(long)
+					if messages := told.of(election.Unaccounted); len(messages) != 1 || !strings.HasSuffix(messages[0], test.command) {
+						t.Errorf("told %q, want %q", messages, test.command)
+					}
+					if terms := r.all(); len(terms) != 0 {
+						t.Fatalf("took the lease: %v", terms)
+					}
+					if strings.Contains(test.command, "delete") {
+						store.Delete()
+					} else {
+						store.Free()
+					}
+					time.Sleep(2*retry + moment) // the head start of the holder's mode
+					r.mustLead()
+					for _, name := range []string{"regent_election_seconds_without_leader", "regent_election_leader_unaccounted"} {
+						if got := metric(t, name); got != 0 {
+							t.Errorf("%s is %v while it leads", name, got)
+						}
+					}
+					r.stop()
+				})
+			})
+		}
+	}
+}
+
+func TestAHolderThatRenewsIsAccountedForHoweverLongItsLeaseLasts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, told := electiontest.NewStore(leaseName), &noticed{}
+		store.Take("stranger", math.MaxInt32*time.Second)
+		r := start(t, store, nil, told.on)
+		for range 20 {
+			time.Sleep(3 * lease)
+			store.Renew()
+			time.Sleep(moment)
+			if got := metric(t, "regent_election_seconds_without_leader"); got != 0 {
+				t.Errorf("%v s without a leader", got)
+			}
+		}
+		time.Sleep(5 * lease)
+		store.Renew()
+		time.Sleep(moment)
+		if got := metric(t, "regent_election_leader_unaccounted"); got != 0 || len(told.of(election.Unaccounted)) != 1 {
+			t.Errorf("unaccounted for when it is heard again: %v, told %q", got, told.of(election.Unaccounted))
+		}
+		time.Sleep(5 * lease)
+		if messages := told.of(election.Unaccounted); len(messages) != 2 {
+			t.Errorf("told %q, want it twice", messages)
+		}
+		r.stop()
+	})
+}
+
+// On a Kubernetes cluster a holder whose Pod owns the Lease needs no address: the garbage collector accounts for it.
+func TestAHolderOfALeaseThatItsPodOwnsNeedsNoAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network, told := newNetwork(), &noticed{}
+		store := electiontest.NewStore(leaseName)
+		pod := func(name string) func(*election.Config) {
+			return func(cfg *election.Config) { cfg.Mode, cfg.Owner = election.ModeForLife, podOf(name) }
+		}
+		first := start(t, store, nil, pod("a"))
+		first.mustLead()
+		second := start(t, store, nil, pod("b"), seen(network.join("b"), election.DetectCrash, false), told.on)
+		time.Sleep(long)
+		if got := metric(t, "regent_election_seconds_without_leader"); got != 0 || len(told.of(election.Unaccounted)) != 0 {
+			t.Errorf("%v s without a leader, told %q", got, told.of(election.Unaccounted))
+		}
+		second.stop()
+		first.stop()
+	})
+}
+
+func TestALeaseWithTheLastEpochIsToldOfAndDeletedItBeginsAnew(t *testing.T) {
+	for _, mode := range election.Modes {
+		for _, held := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/held %t", mode, held), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					store, told := electiontest.NewStore(leaseName), &noticed{}
+					r := start(t, store, nil, inMode(mode), told.on)
+					if held {
+						r.mustLead()
+					}
+					store.Edit(func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = ptr.To[int32](math.MaxInt32) })
+					if !held {
+						store.Free()
+					}
+					time.Sleep(10 * time.Minute)
+					if again, leads := r.leading(); leads {
+						t.Fatalf("leads in epoch %d", again.Epoch())
+					}
+					if messages := told.of(election.NoEpochLeft); len(messages) != 1 || !strings.HasSuffix(messages[0], "delete lease test-controllers") {
+						t.Errorf("people read %q", messages)
+					}
+					if got := metric(t, "regent_election_seconds_without_leader"); got < 9*60 {
+						t.Errorf("%v s without a leader in 10 minutes", got)
+					}
+					store.Delete()
+					time.Sleep(2 * retry)
+					if leads := r.mustLead(); leads.Epoch() > 2 {
+						t.Errorf("leads in epoch %d of a new Lease", leads.Epoch())
+					}
+					r.stop()
+				})
+			})
+		}
+	}
+}
