@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,6 +28,7 @@ type Member struct {
 	args                 []string
 	keys                 *keys
 	n                    int
+	pid                  atomic.Int64 // of the process now; 0 before the first
 
 	// The networks, if any: of its clients, and of its peers, both ways.
 	clients *proxy.Proxy
@@ -69,6 +71,7 @@ func (m *Member) Start(t testing.TB) {
 	etcd := exec.Command(Binary("etcd"), m.args...)
 	etcd.Env = append(os.Environ(), "SLOW_DISK="+m.delay())
 	m.Process = start(t, fmt.Sprintf("etcd-%s-%d", m.Name, m.n), etcd)
+	m.pid.Store(int64(m.PID()))
 }
 
 // SlowDown has each sync of its disk take longer by a delay. 0 ends that.

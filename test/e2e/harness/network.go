@@ -72,7 +72,7 @@ func (e *Etcd) putNetworksBetween(t testing.TB) {
 		}
 		door, err := proxy.Route(func(from net.Addr) (string, error) {
 			for member, way := range ways {
-				if member.Process != nil && opened(member.PID(), from) {
+				if pid := member.pid.Load(); pid != 0 && opened(int(pid), from) {
 					return way, nil
 				}
 			}

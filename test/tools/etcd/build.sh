@@ -18,7 +18,7 @@ for module in go.etcd.io/bbolt go.etcd.io/etcd/client/pkg/v3; do
 		mkdir -p "$copy.$$"
 		cp -R "$source/." "$copy.$$"
 		chmod -R u+w "$copy.$$"
-		mv -T "$copy.$$" "$copy" 2>/dev/null || rm -rf "$copy.$$"
+		if [ -d "$copy" ]; then rm -rf "$copy.$$"; else mv "$copy.$$" "$copy"; fi
 	fi
 	(cd "_modules/$module" && find . -name '*.go') | while read -r file; do
 		cmp -s "_modules/$module/$file" "$copy/$file" || { cp "_modules/$module/$file" "$copy/$file.$$" && mv "$copy/$file.$$" "$copy/$file"; }
