@@ -88,7 +88,7 @@ func (f *tokenFilter) wrap(next http.Handler) http.Handler {
 			f.refuse(w, req, err)
 			return
 		}
-		if info, ok := request.RequestInfoFrom(req.Context()); ok && info.Verb == "delete" && !fence.From(req.Context()).IsZero() {
+		if info, ok := request.RequestInfoFrom(req.Context()); ok && info.Verb == "delete" && !fence.From(req.Context()).IsZero() { //nolint:contextcheck // the request carries its context
 			f.serveDeletion(next, w, req)
 			return
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/cert"
 	"k8s.io/klog/v2"
 	"pgregory.net/rapid"
 
@@ -213,7 +214,7 @@ func (c *cast) start(replica int) *actor {
 	ctx, cancel := context.WithCancelCause(klog.NewContext(c.t.Context(), logr.Discard()))
 	r := &run{
 		Server: &Server{cfg: Config{Registry: registry, Policies: policies, Election: cfg}, name: cfg.Hostname},
-		ctx:    ctx, stop: cancel, host: &rest.Config{Host: "https://127.0.0.1:1"}, recorder: newRecorder(nil, cfg.Namespace, cfg.Name, cfg.Hostname),
+		ctx:    ctx, stop: cancel, host: nobody(), recorder: newRecorder(nil, cfg.Namespace, cfg.Name, cfg.Hostname),
 		probe: supervisor.NewProbe(), etcd: &etcdCheck{},
 	}
 	r.etcd.answers.Store(true)
@@ -235,6 +236,15 @@ func (c *cast) start(replica int) *actor {
 	}
 	return a
 }
+
+// nobody answers there, with a certificate of this process.
+var nobody = sync.OnceValue(func() *rest.Config {
+	certificate, _, err := cert.GenerateSelfSignedCertKey("localhost", nil, nil)
+	if err != nil {
+		panic(err)
+	}
+	return &rest.Config{Host: "https://127.0.0.1:1", TLSClientConfig: rest.TLSClientConfig{CAData: certificate}}
+})
 
 // works reports whether a replica leads, and all its controllers run that were not disabled in this term.
 func (c *cast) works(replica int) bool {

@@ -65,7 +65,7 @@ func (f *Filter) Parse(next http.Handler) http.Handler {
 			return
 		}
 		ctx := audit.WithAuditContext(inner.Context())
-		audit.AddAuditAnnotation(ctx, AuditPath, path.String())
+		audit.AddAuditAnnotation(ctx, AuditPath, path.String())                                //nolint:contextcheck // the request carries its context
 		next.ServeHTTP(w, inner.WithContext(withDestination(ctx, f.destination(inner, path)))) //nolint:contextcheck // the request carries its context
 	})
 }

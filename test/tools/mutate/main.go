@@ -86,7 +86,7 @@ func mutate(ctx context.Context, o options, out io.Writer) error {
 	for i, directory := range o.packages {
 		if o.list {
 			for _, m := range all[i] {
-				fmt.Fprintf(out, "%s:%d %s\n", m.file, m.line, m.row())
+				_, _ = fmt.Fprintf(out, "%s:%d %s\n", m.file, m.line, m.row())
 			}
 			continue
 		}
@@ -133,13 +133,13 @@ func (t *tally) try(ctx context.Context, o options, accepted table, mutants []mu
 			continue
 		case killed:
 			t.killed++
-			fmt.Fprintf(out, "killed    %s:%d %s (%v)\n", m.file, m.line, m.row(), took.Round(time.Second))
+			_, _ = fmt.Fprintf(out, "killed    %s:%d %s (%v)\n", m.file, m.line, m.row(), took.Round(time.Second))
 		case survived:
 			t.survived++
-			fmt.Fprintf(out, "SURVIVED  %s:%d %s (%v)\n%s", m.file, m.line, m.row(), took.Round(time.Second), m.diff())
+			_, _ = fmt.Fprintf(out, "SURVIVED  %s:%d %s (%v)\n%s", m.file, m.line, m.row(), took.Round(time.Second), m.diff())
 		}
 	}
-	fmt.Fprintf(out, "%s\n", t)
+	_, _ = fmt.Fprintf(out, "%s\n", t)
 	return nil
 }
 

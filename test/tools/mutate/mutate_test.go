@@ -231,7 +231,7 @@ func TestTheSeedAloneDecidesWhatIsTried(t *testing.T) {
 		}
 		return fmt.Sprint(lines)
 	}
-	if order(1) != order(1) || order(1) == order(2) {
+	if first, again := order(1), order(1); first != again || first == order(2) {
 		t.Error("the same seed gives another order, or another the same")
 	}
 }
