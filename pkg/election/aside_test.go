@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
@@ -196,6 +197,50 @@ func TestOneLostRenewalEndsNoTerm(t *testing.T) {
 					t.Errorf("the term ended: %v", terms[0].cause)
 				}
 				c.leader.client.Wait()
+			})
+		})
+	}
+}
+
+// A conflict is an answer, which nobody gets whose store does not answer: somebody has edited the Lease, or a renewal was made after
+// all that seemed to be lost.
+func TestAConflictOfARenewalIsNoReasonToStepAside(t *testing.T) {
+	slow, refused := electiontest.Fault{AnswerDelay: moment}, electiontest.Fault{Err: errRefused}
+	for name, test := range map[string]struct {
+		mode           election.Mode
+		updates, lists []electiontest.Fault
+		edit           func(*coordinationv1.Lease)
+	}{
+		"edited":                   {election.ModeLease, []electiontest.Fault{{Hang: true}}, []electiontest.Fault{slow, slow}, label},
+		"edited, mode coordinated": {election.ModeCoordinated, []electiontest.Fault{{Hang: true}}, []electiontest.Fault{slow, slow}, label},
+		"made after all":           {election.ModeLease, []electiontest.Fault{{LoseReply: true}, refused}, []electiontest.Fault{refused, refused, slow}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store, network := electiontest.NewStore(leaseName), newNetwork()
+				store.Fence()
+				leader := start(t, store, nil, inMode(test.mode), seen(network.join("a"), election.DetectCrash, true))
+				leader.mustLead()
+				standby := start(t, store, nil, inMode(test.mode), seen(network.join("b"), election.DetectCrash, true))
+				time.Sleep(2 * retry)
+				history, asked := store.History(), standby.client.Count(electiontest.Create)
+				renewed := history[len(history)-1].At
+				leader.client.Next(electiontest.Update, test.updates...)
+				leader.client.Next(electiontest.List, test.lists...)
+				time.Sleep(time.Until(renewed.Add(retry + renew/3 + moment/2))) // it has failed, and reads the Lease
+				if test.edit != nil {
+					store.Edit(test.edit)
+				}
+				time.Sleep(2 * lease)
+				if terms := leader.all(); len(terms) != 1 || !terms[0].ended.IsZero() {
+					t.Errorf("the term ended: %v", terms[0].cause)
+				}
+				if standby.client.Count(electiontest.Create) == asked {
+					t.Error("the standby was not asked whether it could write")
+				}
+				leader.client.Wait()
+				standby.stop()
+				leader.stop()
 			})
 		})
 	}

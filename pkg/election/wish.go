@@ -61,8 +61,10 @@ func (e *Elector) ask(ctx context.Context, seen observation) bool {
 // Nil if it need not.
 func (e *Elector) fulfil(term Term, seen observation) error {
 	w := wishOn(seen.lease)
-	stands := e.checkStandby(w.Replica) == nil
-	if w.Holder == "" || w.Holder != term.Token().Holder || w.Priority <= e.cfg.Priority || w.Mode != e.cfg.Mode || !stands {
+	if w.Holder == "" || w.Holder != term.Token().Holder || w.Mode != e.cfg.Mode || w.Priority <= e.cfg.Priority {
+		return nil
+	}
+	if w.Replica == "" || e.checkStandby(w.Replica) != nil {
 		return nil
 	}
 	return because(StepDown, "%w", &request{reason: fmt.Sprintf("replica %q has priority %d, this one %d", w.Replica, w.Priority, e.cfg.Priority), to: w.Replica})
