@@ -132,7 +132,10 @@ func TestALeaderWhoseRenewalsAreSlowStepsAsideForNobody(t *testing.T) {
 func TestWhatEverybodySuffersEndsNoTermIfItIsOverInTime(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		fault, longest := electiontest.Fault{Hang: true}, 2500
-		if rapid.Bool().Draw(rt, "refused") {
+		switch rapid.SampledFrom([]string{"hangs", "answers nothing", "refuses"}).Draw(rt, "how") {
+		case "answers nothing": // and makes what it is asked for
+			fault = electiontest.Fault{LoseReply: true}
+		case "refuses":
 			fault, longest = electiontest.Fault{Err: errRefused}, 5500
 		}
 		after := time.Duration(rapid.IntRange(0, 1999).Draw(rt, "after ms")) * time.Millisecond

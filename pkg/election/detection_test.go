@@ -106,10 +106,6 @@ func TestSuspicionNeedsTheFence(t *testing.T) {
 	if _, err := election.New(cfg); err == nil {
 		t.Error("a leader that may write on can be succeeded on a suspicion")
 	}
-	cfg.Detection = "sometimes"
-	if err := cfg.Validate(); err == nil {
-		t.Error("a mode that does not exist is accepted")
-	}
 }
 
 func TestADeathIsFollowedByOneWriteOfEachStandbyAtMost(t *testing.T) {

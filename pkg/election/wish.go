@@ -11,13 +11,13 @@ import (
 
 // wishAnnotation is what a standby writes on the Lease when it wants to succeed the holder.
 //
-// It could be said on the probe, with less ado. But whoever knows the probe's secret can call itself a replica of any priority, and
-// would make each leader step down. Who may write the Lease can take it anyway.
+// The probe would be simpler, and is not safe enough: whoever knows its secret can claim any priority there, and would make every
+// leader step down. Whoever may write the Lease can take it anyway.
 const wishAnnotation = "regent.dev/wish"
 
 // wish is a standby's wish, as JSON.
 type wish struct {
-	// Holder is whom it wants to succeed: it is nobody else's business.
+	// Holder is whom it wants to succeed. Other holders ignore the wish.
 	Holder string `json:"holder"`
 	// Replica is what the standby calls itself, Mode the one in which it would lead.
 	Replica  string `json:"replica"`
