@@ -165,7 +165,8 @@ func TestAStrangerLosesItsConnectionInTime(t *testing.T) {
 	} {
 		for kind, open := range probes {
 			t.Run(name+"/"+kind, func(t *testing.T) {
-				leader := open(t)
+				t.Parallel() // most of it is waiting
+				leader := open(t, func(d *Detector) { d.handshake = time.Second })
 				conn, err := net.Dial("tcp", leader.Contact().Address)
 				if err != nil {
 					t.Fatal(err)
@@ -202,7 +203,8 @@ func headers(stream uint32, fields ...string) []byte {
 func TestAStandbyThatAnswersNothingLosesItsPlace(t *testing.T) {
 	for name, open := range probes {
 		t.Run(name, func(t *testing.T) {
-			leader := open(t, func(d *Detector) { d.stall = 200 * time.Millisecond })
+			t.Parallel() // most of it is waiting
+			leader := open(t, func(d *Detector) { d.stall = time.Second })
 			conn, err := tls.Dial("tcp", leader.Contact().Address, withProtocol(trusting(leader.fingerprint)))
 			if err != nil {
 				t.Fatal(err)
