@@ -28,14 +28,15 @@ func (e *Elector) stepAside(c claim, t *trouble, now time.Time) (again time.Time
 	renewed := c.renewed()
 	begins := renewed.sent.Add(troubledAfter * e.cfg.RetryPeriod)
 	switch {
-	case !renewed.failing():
+	case !renewed.failing(), now.Before(begins):
 		if t.asked {
 			e.say(c.term(), Well)
 		}
 		*t = trouble{}
-		return time.Time{}, nil
-	case now.Before(begins):
-		return begins, nil
+		if renewed.failing() {
+			again = begins
+		}
+		return again, nil
 	case !t.asked:
 		answers := e.cfg.Detector.Confirmations()
 		for len(answers) > 0 { // to what is long over

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
@@ -131,7 +132,10 @@ func TestALeaderWhoseRenewalsAreSlowStepsAsideForNobody(t *testing.T) {
 func TestWhatEverybodySuffersEndsNoTermIfItIsOverInTime(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		fault, longest := electiontest.Fault{Hang: true}, 2500
-		if rapid.Bool().Draw(rt, "refused") {
+		switch rapid.SampledFrom([]string{"hangs", "answers nothing", "refuses"}).Draw(rt, "how") {
+		case "answers nothing": // and makes what it is asked for
+			fault = electiontest.Fault{LoseReply: true}
+		case "refuses":
 			fault, longest = electiontest.Fault{Err: errRefused}, 5500
 		}
 		after := time.Duration(rapid.IntRange(0, 1999).Draw(rt, "after ms")) * time.Millisecond
@@ -196,6 +200,50 @@ func TestOneLostRenewalEndsNoTerm(t *testing.T) {
 					t.Errorf("the term ended: %v", terms[0].cause)
 				}
 				c.leader.client.Wait()
+			})
+		})
+	}
+}
+
+// A conflict is an answer, which nobody gets whose store does not answer: somebody has edited the Lease, or a renewal was made after
+// all that seemed to be lost.
+func TestAConflictOfARenewalIsNoReasonToStepAside(t *testing.T) {
+	slow, refused := electiontest.Fault{AnswerDelay: moment}, electiontest.Fault{Err: errRefused}
+	for name, test := range map[string]struct {
+		mode           election.Mode
+		updates, lists []electiontest.Fault
+		edit           func(*coordinationv1.Lease)
+	}{
+		"edited":                   {election.ModeLease, []electiontest.Fault{{Hang: true}}, []electiontest.Fault{slow, slow}, label},
+		"edited, mode coordinated": {election.ModeCoordinated, []electiontest.Fault{{Hang: true}}, []electiontest.Fault{slow, slow}, label},
+		"made after all":           {election.ModeLease, []electiontest.Fault{{LoseReply: true}, refused}, []electiontest.Fault{refused, refused, slow}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store, network := electiontest.NewStore(leaseName), newNetwork()
+				store.Fence()
+				leader := start(t, store, nil, inMode(test.mode), seen(network.join("a"), election.DetectCrash, true))
+				leader.mustLead()
+				standby := start(t, store, nil, inMode(test.mode), seen(network.join("b"), election.DetectCrash, true))
+				time.Sleep(2 * retry)
+				history, asked := store.History(), standby.client.Count(electiontest.Create)
+				renewed := history[len(history)-1].At
+				leader.client.Next(electiontest.Update, test.updates...)
+				leader.client.Next(electiontest.List, test.lists...)
+				time.Sleep(time.Until(renewed.Add(retry + renew/3 + moment/2))) // it has failed, and reads the Lease
+				if test.edit != nil {
+					store.Edit(test.edit)
+				}
+				time.Sleep(2 * lease)
+				if terms := leader.all(); len(terms) != 1 || !terms[0].ended.IsZero() {
+					t.Errorf("the term ended: %v", terms[0].cause)
+				}
+				if standby.client.Count(electiontest.Create) == asked {
+					t.Error("the standby was not asked whether it could write")
+				}
+				leader.client.Wait()
+				standby.stop()
+				leader.stop()
 			})
 		})
 	}
@@ -274,4 +322,31 @@ func TestALeaseThatAStandbyMakesByAskingIsFreeAndGoesOnFromTheLastEpoch(t *testi
 			t.Errorf("the next epoch is %d, of %q", epoch, c.store.Holder())
 		}
 	})
+}
+
+// What a follower says names the term that it is about. Of another's it is late, and ends nothing.
+func TestAnAnswerAboutAnotherTermEndsNone(t *testing.T) {
+	for of, ends := range map[string]bool{"another": false, "this": true} {
+		t.Run("of "+of+" term", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCouple(t, election.DetectCrash, true, nil)
+				cutOff(c.standby) // it answers nothing itself
+				c.silenceLeader()
+				history := c.store.History()
+				renewed := history[len(history)-1].At
+				time.Sleep(time.Until(renewed.Add(retry + renew/3 + moment))) // until a renewal has failed
+				says := election.Confirmation{Standby: election.Standby{Replica: "b", Mode: election.ModeLease}, Holder: "host_of-another-term"}
+				if ends {
+					says.Holder = c.store.Holder()
+				}
+				c.ofLeader.confirmations <- says
+				time.Sleep(renew/3 + moment) // before its deadline
+				if end := c.leader.all()[0].ended; end.IsZero() == ends {
+					t.Errorf("the term's end is %v", end)
+				}
+				c.standby.client.Always(electiontest.Fault{})
+				c.stop()
+			})
+		})
+	}
 }

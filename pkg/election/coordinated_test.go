@@ -3,6 +3,7 @@ package election_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -298,5 +299,29 @@ func TestWhoIsNamedAndPreferredAtOnceDoesNotHang(t *testing.T) {
 			t.Error("its own name is left on the Lease")
 		}
 		r.stop()
+	})
+}
+
+// In mode coordinated who suspects does not take the lease itself. The count is on the Lease all the same.
+func TestADeposedHoldersSuspicionIsCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, network := unattended(t), newNetwork()
+		store.Fence()
+		a, b := network.join("a"), network.join("b")
+		first := start(t, store, nil, version("1.1.0"), seen(a, election.DetectSuspect, true))
+		time.Sleep(moment)
+		name(store, store.Candidates().Names()[0])
+		first.mustLead()
+		second := start(t, store, nil, version("1.2.0"), seen(b, election.DetectSuspect, true))
+		time.Sleep(retry)
+		first.client.Always(electiontest.Fault{Hang: true})
+		a.seem(election.Silent)
+		time.Sleep(moment)
+		if said := fmt.Sprint(store.Lease().Annotations); store.Holder() != "" || !strings.Contains(said, `"suspicions":1`) {
+			t.Errorf("held by %q, the Lease says %s", store.Holder(), said)
+		}
+		first.client.Always(electiontest.Fault{})
+		second.stop()
+		first.stop()
 	})
 }

@@ -54,6 +54,7 @@ type lock struct {
 
 	mu    sync.Mutex
 	lease *coordinationv1.Lease // our last write, or a later read of the same term; nil until acquired
+	stale bool                  // lease may not be what the store has: it is read before the next write
 	pin   pin                   // valid once acquired
 	tries renewals
 	cause error // set before over is closed
@@ -86,7 +87,7 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	switch {
 	case err != nil:
 		return nil, nil, err
-	case held != nil && l.named && !l.renewed().failing(): // client-go asks before each renewal
+	case held != nil && l.named && !l.isStale(): // client-go asks before each renewal
 		return record(held)
 	case held != nil:
 		if held, err = l.reread(ctx); err != nil {
@@ -253,7 +254,10 @@ func (l *lock) renew(ctx context.Context, held *coordinationv1.Lease, ler resour
 		return l.end(because(Fenced, "the renewal was refused"))
 	}
 	if err != nil {
-		l.falter(sent)
+		if !apierrors.IsConflict(err) { // which is an answer: the Lease was edited, or a renewal that had failed was made after all
+			l.falter(sent)
+		}
+		l.distrust()
 		l.logger.V(2).Info("Could not renew the lease", "err", err)
 		return fmt.Errorf("renew the lease: %w", err)
 	}
@@ -282,7 +286,7 @@ func (l *lock) reread(ctx context.Context) (*coordinationv1.Lease, error) {
 // adopt makes lease what the next write goes on from. sent is zero for a read: it renews nothing.
 func (l *lock) adopt(lease *coordinationv1.Lease, sent time.Time) {
 	l.mu.Lock()
-	l.lease = lease
+	l.lease, l.stale = lease, false
 	if !sent.IsZero() {
 		l.tries = renewals{sent: sent}
 	}
@@ -367,6 +371,19 @@ func (l *lock) renewed() renewals {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.tries
+}
+
+// distrust has the Lease read before the next write.
+func (l *lock) distrust() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stale = true
+}
+
+func (l *lock) isStale() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.stale
 }
 
 // falter takes in that an attempt to renew has failed that was sent then: its write, or the read that client-go makes first once a

@@ -56,3 +56,18 @@ func TestARestEndsWithTheNextSoundTerm(t *testing.T) {
 		})
 	}
 }
+
+// Two that both fail do not take turns without a pause.
+func TestARestCountsWhileTheOthersFailToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fails := func(context.Context, election.Term) error { return errors.New("so it fails") }
+		store := electiontest.NewStore(leaseName)
+		a, b := start(t, store, fails), start(t, store, fails)
+		time.Sleep(time.Hour)
+		if n := len(a.all()) + len(b.all()); n > 2*70 {
+			t.Errorf("%d terms in an hour", n)
+		}
+		a.stop()
+		b.stop()
+	})
+}

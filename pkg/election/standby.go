@@ -87,9 +87,9 @@ func (e *Elector) standBy(ctx context.Context) (observation, verdict, error) {
 	}
 }
 
-// sweep takes away what dead processes of this machine have left, in whatever mode they were, but that of the holder, by whose file
-// its peers know that it is dead. The one that the view shows may not be it any more: who is, is read once it is known who is dead,
-// for of these none can become it.
+// sweep deletes what dead processes of this machine have left, whatever their mode was, but not what the lease's holder has left: by
+// its file others know that it is dead. The view may be late about who holds the lease, so the holder is read from the store, after
+// the dead were listed: a process that was dead by then cannot become the holder later.
 func (e *Elector) sweep(ctx context.Context, seen presence) {
 	dead := slices.DeleteFunc(e.replica.dead(), func(process string) bool { return process == seen.Process })
 	if len(dead) == 0 {

@@ -365,27 +365,3 @@ func TestTwoLosersOfARaceStandBy(t *testing.T) {
 		}
 	})
 }
-
-// An epoch that is the last, by a hand edit for example, stops the election until somebody deletes the Lease. Then it
-// goes on, for more than one term.
-func TestALeaseWithoutEpochsLeftIsMendedByDeletingIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := electiontest.NewStore(leaseName)
-		a := start(t, store, nil)
-		defer a.stop()
-		a.mustLead()
-		store.Take("somebody", time.Second)
-		store.Edit(func(lease *coordinationv1.Lease) { lease.Spec.LeaseTransitions = ptr.To[int32](1<<31 - 1) })
-		time.Sleep(time.Minute)
-		if _, leads := a.leading(); leads {
-			t.Fatal("leads in an epoch that does not exist")
-		}
-		store.Delete()
-		first := a.mustLead()
-		store.Take("somebody else", time.Second)
-		time.Sleep(time.Minute)
-		if second := a.mustLead(); second.Epoch() <= first.Epoch() {
-			t.Errorf("epoch %d after epoch %d", second.Epoch(), first.Epoch())
-		}
-	})
-}

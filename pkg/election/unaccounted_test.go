@@ -171,8 +171,14 @@ func TestALeaseWithTheLastEpochIsToldOfAndDeletedItBeginsAnew(t *testing.T) {
 					}
 					store.Delete()
 					time.Sleep(2 * retry)
-					if leads := r.mustLead(); leads.Epoch() > 2 {
-						t.Errorf("leads in epoch %d of a new Lease", leads.Epoch())
+					first := r.mustLead()
+					if first.Epoch() > 2 {
+						t.Errorf("leads in epoch %d of a new Lease", first.Epoch())
+					}
+					store.Take("somebody else", time.Second)
+					time.Sleep(time.Minute)
+					if second := r.mustLead(); second.Epoch() <= first.Epoch() {
+						t.Errorf("leads in epoch %d after epoch %d", second.Epoch(), first.Epoch())
 					}
 					r.stop()
 				})

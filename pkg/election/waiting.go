@@ -46,10 +46,10 @@ func (e *Elector) standsByOther(ctx context.Context, seen observation) {
 		"leaseMode", mode, "mode", e.cfg.Mode)
 }
 
-// unaccountedFor is since when nothing is known of a holder that no expiry ends, or none in a time that could be meant, and when that
-// is too long; zero if its lease will expire, or if it is accounted for. Nothing but an operator's word ends that wait: such a
-// holder has a right to its lease for as long as it says, whoever wrote that. It may be called from any goroutine that holds mu,
-// and from Run's.
+// unaccountedFor returns since when the holder has not been heard, and when that has been too long. Both are zero if there is no
+// holder, if its lease expires soon enough, or if it is known to live. So it is about those who hold for life, and about those whose
+// lease lasts far longer than this process's (see believed). They keep the lease until an operator says that they are gone: a holder
+// has a right to its lease for as long as the Lease says. The caller holds mu, or is Run's goroutine.
 func (e *Elector) unaccountedFor(seen observation) (heard, due time.Time) {
 	holder := presenceOf(seen.lease)
 	switch {
@@ -76,8 +76,8 @@ func (e *Elector) unaccountedFor(seen observation) (heard, due time.Time) {
 	return heard, heard.Add(e.cfg.LeaseDuration)
 }
 
-// believed is how many lease durations a holder is taken for one that leads, without a renewal, if by its own word its lease lasts
-// longer.
+// believed is for how many of this process's lease durations a holder whose own lease lasts longer is taken to live, without a
+// renewal.
 const believed = 4
 
 // waitsForHolder tells when the holder is not accounted for any more, and when it is again. It returns when to look again.

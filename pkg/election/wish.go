@@ -11,13 +11,13 @@ import (
 
 // wishAnnotation is what a standby writes on the Lease when it wants to succeed the holder.
 //
-// It could be said on the probe, with less ado. But whoever knows the probe's secret can call itself a replica of any priority, and
-// would make each leader step down. Who may write the Lease can take it anyway.
+// The probe would be simpler, and is not safe enough: whoever knows its secret can claim any priority there, and would make every
+// leader step down. Whoever may write the Lease can take it anyway.
 const wishAnnotation = "regent.dev/wish"
 
 // wish is a standby's wish, as JSON.
 type wish struct {
-	// Holder is whom it wants to succeed: it is nobody else's business.
+	// Holder is whom it wants to succeed. Other holders ignore the wish.
 	Holder string `json:"holder"`
 	// Replica is what the standby calls itself, Mode the one in which it would lead.
 	Replica  string `json:"replica"`
@@ -61,8 +61,10 @@ func (e *Elector) ask(ctx context.Context, seen observation) bool {
 // Nil if it need not.
 func (e *Elector) fulfil(term Term, seen observation) error {
 	w := wishOn(seen.lease)
-	stands := e.checkStandby(w.Replica) == nil
-	if w.Holder == "" || w.Holder != term.Token().Holder || w.Priority <= e.cfg.Priority || w.Mode != e.cfg.Mode || !stands {
+	if w.Holder == "" || w.Holder != term.Token().Holder || w.Mode != e.cfg.Mode || w.Priority <= e.cfg.Priority {
+		return nil
+	}
+	if w.Replica == "" || e.checkStandby(w.Replica) != nil {
 		return nil
 	}
 	return because(StepDown, "%w", &request{reason: fmt.Sprintf("replica %q has priority %d, this one %d", w.Replica, w.Priority, e.cfg.Priority), to: w.Replica})

@@ -30,6 +30,7 @@ func TestAWishIsHeededIfItIsOnTheLeaseOfAReplicaThatFollows(t *testing.T) {
 		"about another holder":         {wish: strings.Replace(heeded, "%s", "another%.0s", 1), follows: true},
 		"about nobody":                 {wish: strings.Replace(heeded, "%s", "%.0s", 1), follows: true},
 		"of a replica that is not it":  {wish: strings.Replace(heeded, "ghost", "b", 1), follows: true},
+		"of a replica without a name":  {wish: strings.Replace(heeded, "ghost", "", 1), follows: true},
 		"of the leader itself":         {wish: strings.Replace(heeded, "ghost", "a", 1), follows: true},
 		"of the same priority":         {wish: strings.Replace(heeded, "2147483647", "7", 1), follows: true},
 		"of another mode":              {wish: strings.Replace(heeded, "lease", "for-life", 1), follows: true},

@@ -2,6 +2,7 @@ package detect
 
 import (
 	"context"
+	"slices"
 
 	"github.com/regent-project/regent/pkg/election"
 )
@@ -26,10 +27,14 @@ func (a *alias) Follow(ctx context.Context, leader election.Contact, f election.
 	cfg := a.of.cfg
 	cfg.Name = a.lease
 	own := &Detector{cfg: cfg, handshake: a.of.handshake, secret: a.of.secret}
-	own.Follow(ctx, leader, election.Follower{Report: func(news election.News) {
-		news.Said = election.Statement{} // of another term
-		f.Report(news)
-	}, Writes: func(context.Context, string) bool { return false }})
+	own.Follow(ctx, leader, election.Follower{
+		Is: election.Standby{Led: f.Is.Led}, // without a mode: see Followers
+		Report: func(news election.News) {
+			news.Said = election.Statement{} // of another term
+			f.Report(news)
+		},
+		Writes: func(context.Context, string) bool { return false },
+	})
 }
 
 // Say does nothing.
@@ -38,7 +43,9 @@ func (a *alias) Say(election.Statement) {}
 // Confirmations are none.
 func (a *alias) Confirmations() <-chan election.Confirmation { return nil }
 
-// Followers are none that could be preferred.
-func (a *alias) Followers() []election.Standby { return nil }
+// Followers are those that follow by an alias: they say what they led last, and no mode in which they could lead next.
+func (a *alias) Followers() []election.Standby {
+	return slices.DeleteFunc(a.of.Followers(), func(s election.Standby) bool { return s.Mode != "" })
+}
 
 var _ election.Detector = (*alias)(nil)

@@ -292,7 +292,7 @@ func TestALeaderInTroubleLearnsWhoCouldWriteTheLease(t *testing.T) {
 	}
 }
 
-func TestALeaderIsToldWhatAFollowerIs(t *testing.T) {
+func TestALeaderKnowsWhoFollowsIt(t *testing.T) {
 	leader := open(t, "leader", "127.0.0.1:0")
 	is := election.Standby{Replica: "standby", Mode: election.ModeForLife, Priority: -7, Led: "the holder of its last term"}
 	f := follow(t, leader.Contact(), func(f *follower) { f.is = is })
@@ -300,22 +300,9 @@ func TestALeaderIsToldWhatAFollowerIs(t *testing.T) {
 	if got := leader.Followers(); !slices.Equal(got, []election.Standby{is}) {
 		t.Errorf("followed by %+v, want %+v", got, is)
 	}
-}
-
-func TestALeaderKnowsWhoFollowsIt(t *testing.T) {
-	leader := open(t, "leader", "127.0.0.1:0")
-	f := follow(t, leader.Contact())
-	f.next(t, sign(election.Alive))
-	if got := leader.Followers(); !slices.Equal(got, []election.Standby{{Replica: "standby"}}) {
-		t.Errorf("followed by %q", got)
-	}
 	f.stop()
 	<-f.ended
-	for began := time.Now(); len(leader.Followers()) > 0; time.Sleep(time.Millisecond) {
-		if time.Since(began) > within {
-			t.Fatalf("followed by %v", leader.Followers())
-		}
-	}
+	waitFor(t, "nobody follows it", func() bool { return len(leader.Followers()) == 0 })
 }
 
 func TestAnIPv6AddressCanBeDialled(t *testing.T) {
@@ -444,7 +431,8 @@ func TestALeaderInTroubleIsNotAnsweredAtEachBeat(t *testing.T) {
 	leader := open(t, "leader", "127.0.0.1:0")
 	reads := make(chan time.Time, 1000)
 	follow(t, leader.Contact(), func(f *follower) {
-		f.Detector.cfg.Interval = shortestInterval
+		// A busy machine breaks no contact for silence: whoever makes contact anew answers at once.
+		f.Detector.cfg.Interval, f.Detector.cfg.Misses = shortestInterval, mostMisses
 		f.reads = func(context.Context, string) bool { reads <- time.Now(); return true }
 	})
 	leader.Say(election.Statement{Holder: "h", Condition: election.Troubled})

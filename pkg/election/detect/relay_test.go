@@ -9,13 +9,13 @@ import (
 
 // Whoever gets a standby to connect to it, by a Lease that names its key, learns a credential. It opens no other probe.
 func TestACredentialIsWorthNothingToAnotherLeader(t *testing.T) {
-	leader := open(t, "leader", "127.0.0.1:0")
+	leader := openPlain(t, patient)
 	credentials := make(chan string, 1000)
 	between := actAs(t, newDetector(t, "between", "127.0.0.1:0"), func(w http.ResponseWriter, req *http.Request) {
 		credentials <- req.Header.Get("Authorization")
 		w.WriteHeader(http.StatusUnauthorized)
 	})
-	follow(t, between)
+	follow(t, between, unhurried)
 	relayed := receive(t, credentials)
 
 	for name, test := range map[string]struct {
