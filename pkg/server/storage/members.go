@@ -122,6 +122,16 @@ func (ms *members) ask(ctx context.Context, m *member, kv clientv3.KV, key strin
 	}
 }
 
+// pause waits for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
 // hear takes in that m has answered what it was asked at that time.
 func (ms *members) hear(ctx context.Context, m *member, asked time.Time) {
 	ms.mu.Lock()
