@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -136,6 +137,12 @@ func pause(ctx context.Context, d time.Duration) {
 func (ms *members) hear(ctx context.Context, m *member, asked time.Time) {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
+	if !slices.ContainsFunc(ms.all, func(other *member) bool { return other.silent.IsZero() }) {
+		// Nobody has answered until now: the others' silence told nothing of them.
+		for _, other := range ms.all {
+			other.silent = time.Now()
+		}
+	}
 	m.answered, m.silent = asked, time.Time{}
 	if m.avoided {
 		m.avoided = false
