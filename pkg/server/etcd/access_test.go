@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"io/fs"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -156,4 +157,48 @@ func TestADamagedKeyIsNamedWithAdvice(t *testing.T) {
 	} else if !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "remove both") {
 		t.Error(err)
 	}
+}
+
+// Who has no key may connect all the same, until the handshake's time is up. Not so often that the process runs out of file
+// descriptors, for the API server is in it.
+func TestStrangersDoNotTakeAllFileDescriptors(t *testing.T) {
+	s := start(t, t.TempDir())
+	defer s.Close()
+	c := client(t, s)
+	defer func() { _ = c.Close() }()
+	read := func() {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if _, err := c.Get(ctx, "k"); err != nil {
+			t.Error(err)
+		}
+	}
+	read()
+	descriptors := func() int {
+		t.Helper()
+		open, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Skipf("the system does not tell: %v", err)
+		}
+		return len(open)
+	}
+	before := descriptors()
+	const strangers = 2 * maxConnections
+	for range strangers {
+		conn, err := net.Dial("tcp", s.serving.listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+	}
+	accepted := func() int { return descriptors() - before - strangers }
+	for deadline := time.Now().Add(5 * time.Second); accepted() < maxConnections-10 && time.Now().Before(deadline); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	time.Sleep(200 * time.Millisecond) // more would be accepted at once
+	if n := accepted(); n > maxConnections || n < maxConnections/2 {
+		t.Errorf("%d of %d strangers were accepted, want at most %d, and nearly as many", n, strangers, maxConnections)
+	}
+	read()
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/client/pkg/v3/transport"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
@@ -17,8 +18,11 @@ import (
 )
 
 const (
-	// handshakeTimeout is how long a connection may take to show its key.
-	handshakeTimeout = 10 * time.Second
+	// handshakeTimeout is how long a connection may take to show its key, and how long one that does not may hold up the end.
+	handshakeTimeout = 5 * time.Second
+	// maxConnections bounds what strangers, who are not answered but may connect, take of the process's file descriptors. A
+	// replica needs one connection.
+	maxConnections = 128
 	// streamGrace is how long clients' streams may go on when etcd is asked to stop.
 	streamGrace = 5 * time.Second
 )
@@ -41,7 +45,7 @@ func listen(port int, key tls.Certificate) (*serving, error) {
 	}
 	trusted := x509.NewCertPool()
 	trusted.AddCert(key.Leaf)
-	return &serving{listener: listener, tls: &tls.Config{
+	return &serving{listener: transport.LimitListener(listener, maxConnections), tls: &tls.Config{
 		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{key}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: trusted,
 	}}, nil
 }

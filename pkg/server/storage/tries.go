@@ -77,14 +77,15 @@ type attempt[T any] struct {
 	err    error
 }
 
-// try sends a call until an answer settles it, an error comes that another try cannot mend, or the time is up. An answer that
-// does not settle it is returned, too, when no other try can. All tries have ended when it returns.
+// try sends a call until an answer settles it, an error comes that another try cannot mend, or the time is up. After an answer
+// that does not settle it nothing is sent any more: that answer is returned, unless an earlier try has a better one. All tries
+// have ended when try returns.
 func try[T any](ctx context.Context, call func(context.Context) (T, error), settles func(T) bool) outcome[T] {
 	ctx, cancel := context.WithCancel(ctx)
 	a := &attempts[T]{call: call, ended: make(chan attempt[T])}
 	defer a.join()
 	defer cancel()
-	began, patience := time.Now(), []time.Duration{secondTry, thirdTry}
+	began, pauses := time.Now(), []time.Duration{secondTry, thirdTry}
 	next := time.NewTimer(0)
 	defer next.Stop()
 	var doubt error
@@ -92,9 +93,9 @@ func try[T any](ctx context.Context, call func(context.Context) (T, error), sett
 		select {
 		case <-next.C:
 			a.begin(ctx)
-			if len(patience) > 0 {
-				next.Reset(patience[0])
-				patience = patience[1:]
+			if len(pauses) > 0 {
+				next.Reset(pauses[0])
+				pauses = pauses[1:]
 			}
 		case made := <-a.ended:
 			a.underway--
@@ -104,7 +105,7 @@ func try[T any](ctx context.Context, call func(context.Context) (T, error), sett
 			case made.err == nil:
 				return a.last(made.answer, settles, doubt)
 			case ctx.Err() != nil, !unanswered(made.err):
-				return outcome[T]{err: made.err, doubt: cmp.Or(doubt, a.unanswered())}
+				return outcome[T]{err: made.err, doubt: cmp.Or(doubt, a.pending())}
 			case time.Since(began) >= tryingEnds:
 				return outcome[T]{err: made.err, doubt: made.err}
 			}
@@ -129,17 +130,17 @@ func (a *attempts[T]) join() {
 	}
 }
 
-// errLate is the doubt about a try that is still under way.
 var errLate = errors.New("etcd has not answered yet")
 
-func (a *attempts[T]) unanswered() error {
+// pending is the doubt about what is still under way.
+func (a *attempts[T]) pending() error {
 	if a.underway > 0 {
 		return errLate
 	}
 	return nil
 }
 
-// last returns a better answer than refused if one of the earlier tries, which are still under way, has it.
+// last waits for the earlier tries, which are still under way, after one was refused: one of them may settle the call.
 func (a *attempts[T]) last(refused T, settles func(T) bool, doubt error) outcome[T] {
 	late := time.NewTimer(lastWord)
 	defer late.Stop()
