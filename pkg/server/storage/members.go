@@ -169,7 +169,8 @@ func (ms *members) pardon(m *member) {
 	m.silent = time.Time{}
 }
 
-// judge avoids who has been silent for too long, if somebody answered a question that was asked since.
+// judge avoids who has been silent for too long, if somebody answered a question that was asked clearly later. One that was
+// asked at nearly the same time may just have been answered before all fell silent.
 func (ms *members) judge(ctx context.Context) {
 	var heard time.Time
 	for _, m := range ms.all {
@@ -178,7 +179,7 @@ func (ms *members) judge(ctx context.Context) {
 		}
 	}
 	for _, m := range ms.all {
-		if m.avoided || m.silent.IsZero() || time.Since(m.silent) < patience || !heard.After(m.silent) {
+		if m.avoided || m.silent.IsZero() || time.Since(m.silent) < patience || !heard.After(m.silent.Add(askEvery)) {
 			continue
 		}
 		m.avoided = true

@@ -208,3 +208,21 @@ func TestWhoAnswersAfterTheFirstIsNotAvoided(t *testing.T) {
 		}
 	})
 }
+
+// When all fall silent at once, the last answer comes from one of them.
+func TestWhoFallsSilentFirstOfAllIsNotAvoided(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := storage.NewMembers("a:1", "b:1")
+		asked := time.Now()
+		time.Sleep(300 * time.Millisecond)
+		m.Hear(t.Context(), "b:1", asked.Add(200*time.Millisecond))
+		time.Sleep(700 * time.Millisecond)
+		m.Miss(t.Context(), "a:1", asked)
+		time.Sleep(time.Second)
+		m.Miss(t.Context(), "b:1", asked.Add(700*time.Millisecond))
+		m.Miss(t.Context(), "a:1", asked.Add(time.Second))
+		if m.Avoids("a:1") || m.Avoids("b:1") {
+			t.Errorf("avoided: a %t, b %t", m.Avoids("a:1"), m.Avoids("b:1"))
+		}
+	})
+}
