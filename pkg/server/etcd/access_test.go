@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"io/fs"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -155,5 +156,61 @@ func TestADamagedKeyIsNamedWithAdvice(t *testing.T) {
 		t.Error("it started")
 	} else if !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "remove both") {
 		t.Error(err)
+	}
+}
+
+// Who has no key may connect all the same, until the handshake's time is up. Not so often that the process runs out of file
+// descriptors, for the API server is in it.
+func TestStrangersDoNotTakeAllFileDescriptors(t *testing.T) {
+	const room = 32
+	s, err := Start(t.Context(), Config{Directory: t.TempDir(), connections: room})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	c := client(t, s)
+	defer func() { _ = c.Close() }()
+	read := func() {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if _, err := c.Get(ctx, "k"); err != nil {
+			t.Error(err)
+		}
+	}
+	read()
+	descriptors := func() int {
+		t.Helper()
+		open, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Skipf("the system does not tell: %v", err)
+		}
+		return len(open)
+	}
+	before := descriptors()
+	const strangers = 4 * room
+	for range strangers {
+		conn, err := net.Dial("tcp", s.serving.listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+	}
+	accepted := func() int { return descriptors() - before - strangers }
+	for deadline := time.Now().Add(5 * time.Second); accepted() < room-1 && time.Now().Before(deadline); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	time.Sleep(200 * time.Millisecond) // more would be accepted at once
+	if n := accepted(); n > room || n < room/2 {
+		t.Errorf("%d of %d strangers were accepted, want at most %d, and nearly as many", n, strangers, room)
+	}
+	read()
+}
+
+func TestTheRoomForConnectionsIsByTheDescriptors(t *testing.T) {
+	for of, want := range map[uint64]int{0: 128, 256: 128, 1024: 128, 4096: 512, 1 << 20: 1 << 17, ^uint64(0): 1 << 20} {
+		if got := roomFor(of); got != want {
+			t.Errorf("%d descriptors: room for %d connections, want %d", of, got, want)
+		}
 	}
 }

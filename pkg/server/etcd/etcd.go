@@ -6,6 +6,7 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,6 +43,9 @@ type Config struct {
 	Quota int64
 	// CompactionRetention is how long history is kept. 0: DefaultCompactionRetention.
 	CompactionRetention time.Duration
+
+	// connections is for tests: how many may be open. 0: what there are file descriptors for.
+	connections int
 }
 
 // Server is a running etcd.
@@ -85,7 +89,7 @@ func open(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	serving, err := listen(cfg.ClientPort, key)
+	serving, err := listen(cfg.ClientPort, key, cmp.Or(cfg.connections, roomFor(descriptors())))
 	if err != nil {
 		return nil, err
 	}

@@ -7,8 +7,10 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
+	"go.etcd.io/etcd/client/pkg/v3/transport"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
@@ -17,8 +19,10 @@ import (
 )
 
 const (
-	// handshakeTimeout is how long a connection may take to show its key.
-	handshakeTimeout = 10 * time.Second
+	// handshakeTimeout is how long a connection may take to show its key, and how long one that does not may hold up the end.
+	handshakeTimeout = 5 * time.Second
+	// leastConnections is how many connections there is always room for. A replica needs one.
+	leastConnections = 128
 	// streamGrace is how long clients' streams may go on when etcd is asked to stop.
 	streamGrace = 5 * time.Second
 )
@@ -34,16 +38,31 @@ type serving struct {
 }
 
 // listen opens the listener. Clients wait in its queue until start.
-func listen(port int, key tls.Certificate) (*serving, error) {
+// Strangers wait there, too, once so many connections are open: they are not answered, but could take all file descriptors.
+func listen(port int, key tls.Certificate, connections int) (*serving, error) {
 	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if err != nil {
 		return nil, fmt.Errorf("the embedded etcd cannot listen: %w", err)
 	}
 	trusted := x509.NewCertPool()
 	trusted.AddCert(key.Leaf)
-	return &serving{listener: listener, tls: &tls.Config{
+	return &serving{listener: transport.LimitListener(listener, connections), tls: &tls.Config{
 		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{key}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: trusted,
 	}}, nil
+}
+
+// roomFor is how many connections may be open in a process that may open so many files: the API server in it needs most.
+func roomFor(descriptors uint64) int {
+	return int(max(leastConnections, min(descriptors/8, 1<<20)))
+}
+
+// descriptors is how many files and sockets the process may open, 0 if that is not known.
+func descriptors() uint64 {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return 0
+	}
+	return limit.Cur
 }
 
 // start answers clients until close. failed is called if that ends before.

@@ -3,9 +3,7 @@ package pki
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -26,13 +24,16 @@ func EnsureMutual(directory string) (tls.Certificate, error) {
 	if err := os.MkdirAll(directory, 0o700); err != nil {
 		return tls.Certificate{}, fmt.Errorf("cannot create a directory for keys: %w", err)
 	}
+	if err := refuseWritable(directory); err != nil {
+		return tls.Certificate{}, err
+	}
 	unlock, err := lock(filepath.Join(directory, "lock"))
 	if err != nil {
 		return tls.Certificate{}, err
 	}
 	defer unlock()
 	certFile, keyFile := filepath.Join(directory, MutualCertFile), filepath.Join(directory, MutualKeyFile)
-	if _, err := os.Stat(certFile); errors.Is(err, fs.ErrNotExist) {
+	if !exists(certFile) {
 		certPEM, keyPEM, err := newMutual()
 		if err != nil {
 			return tls.Certificate{}, err
@@ -42,7 +43,15 @@ func EnsureMutual(directory string) (tls.Certificate, error) {
 			return tls.Certificate{}, err
 		}
 	}
-	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+	certPEM, err := os.ReadFile(certFile)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("cannot read the certificate of the loopback's key: %w", err)
+	}
+	keyPEM, err := readKey(keyFile)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("cannot read the loopback's key: %w", err)
+	}
+	pair, err := tls.X509KeyPair(certPEM, keyPEM)
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("%s and %s are not a certificate and its key, remove both to have them made again: %w", certFile, keyFile, err)
 	}

@@ -275,3 +275,29 @@ func TestReplicasThatStartTogetherShareTheLoopbacksKey(t *testing.T) {
 		}
 	}
 }
+
+// The loopback's key opens the embedded etcd.
+func TestALoopbacksKeyThatOthersMayUseIsRefused(t *testing.T) {
+	for _, c := range []struct {
+		file string
+		mode os.FileMode
+		ok   bool
+	}{{"", 0o777, false}, {"", 0o720, false}, {"", 0o755, true}, {MutualKeyFile, 0o640, false}, {MutualKeyFile, 0o400, true}, {MutualCertFile, 0o644, true}} {
+		directory := newDirectory(t)
+		was, err := EnsureMutual(directory)
+		if err != nil {
+			t.Fatal(err)
+		}
+		named := filepath.Join(directory, c.file)
+		if err := os.Chmod(named, c.mode); err != nil {
+			t.Fatal(err)
+		}
+		pair, err := EnsureMutual(directory)
+		switch {
+		case c.ok && (err != nil || !pair.Leaf.Equal(was.Leaf)):
+			t.Errorf("%q of mode %o: %v, want the same key as before", c.file, c.mode, err)
+		case !c.ok && (err == nil || !strings.Contains(err.Error(), "chmod") || !strings.Contains(err.Error(), named)):
+			t.Errorf("%q of mode %o: got %v, want the chmod to run", c.file, c.mode, err)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -60,3 +61,21 @@ func (held) Watch(ctx context.Context, _ string, _ ...clientv3.OpOption) clientv
 	context.AfterFunc(ctx, func() { close(events) })
 	return events
 }
+
+// Members is what is known of members of etcd.
+type Members struct{ *members }
+
+// NewMembers returns those at endpoints.
+func NewMembers(endpoints ...string) Members { return Members{newMembers(endpoints)} }
+
+// Hear takes in that the member at an endpoint has answered what it was asked at that time, Miss that it has not.
+func (m Members) Hear(ctx context.Context, endpoint string, asked time.Time) {
+	m.hear(ctx, m.at(endpoint), asked)
+}
+
+func (m Members) Miss(ctx context.Context, endpoint string, asked time.Time) {
+	m.miss(ctx, m.at(endpoint), asked)
+}
+
+// Avoids reports whether no connection is made to an endpoint.
+func (m Members) Avoids(endpoint string) bool { return m.avoids(m.at(endpoint)) }

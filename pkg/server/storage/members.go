@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -122,10 +123,26 @@ func (ms *members) ask(ctx context.Context, m *member, kv clientv3.KV, key strin
 	}
 }
 
+// pause waits for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
 // hear takes in that m has answered what it was asked at that time.
 func (ms *members) hear(ctx context.Context, m *member, asked time.Time) {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
+	if !slices.ContainsFunc(ms.all, func(other *member) bool { return other.silent.IsZero() }) {
+		// Nobody has answered until now: the others' silence told nothing of them.
+		for _, other := range ms.all {
+			other.silent = time.Now()
+		}
+	}
 	m.answered, m.silent = asked, time.Time{}
 	if m.avoided {
 		m.avoided = false
@@ -152,7 +169,8 @@ func (ms *members) pardon(m *member) {
 	m.silent = time.Time{}
 }
 
-// judge avoids who has been silent for too long, if somebody answered a question that was asked since.
+// judge avoids who has been silent for too long, if somebody answered a question that was asked clearly later. One that was
+// asked at nearly the same time may just have been answered before all fell silent.
 func (ms *members) judge(ctx context.Context) {
 	var heard time.Time
 	for _, m := range ms.all {
@@ -161,7 +179,7 @@ func (ms *members) judge(ctx context.Context) {
 		}
 	}
 	for _, m := range ms.all {
-		if m.avoided || m.silent.IsZero() || time.Since(m.silent) < patience || !heard.After(m.silent) {
+		if m.avoided || m.silent.IsZero() || time.Since(m.silent) < patience || !heard.After(m.silent.Add(askEvery)) {
 			continue
 		}
 		m.avoided = true

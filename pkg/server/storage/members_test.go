@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -173,4 +174,55 @@ func TestAnEtcdOfWhichNoMemberAnswersIsNotAvoided(t *testing.T) {
 		p.Resume()
 	}
 	w.write(t, "k", "1")
+}
+
+// When all come back, one is the first to answer. The others are given the time to do so, too: what they did not answer before,
+// nobody did.
+func TestWhoAnswersAfterTheFirstIsNotAvoided(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		all := []string{"a:1", "b:1", "c:1"}
+		m := storage.NewMembers(all...)
+		for range 3 {
+			asked := time.Now()
+			time.Sleep(time.Second)
+			for _, endpoint := range all {
+				m.Miss(ctx, endpoint, asked)
+			}
+		}
+		asked := time.Now()
+		time.Sleep(10 * time.Millisecond)
+		m.Hear(ctx, "a:1", asked)
+		if m.Avoids("b:1") || m.Avoids("c:1") {
+			t.Error("members are avoided before they had the time to answer")
+		}
+		m.Hear(ctx, "b:1", asked)
+		for range 2 { // c hangs on
+			asked := time.Now()
+			time.Sleep(time.Second)
+			m.Hear(ctx, "a:1", asked.Add(500*time.Millisecond))
+			m.Miss(ctx, "c:1", asked)
+		}
+		if m.Avoids("a:1") || m.Avoids("b:1") || !m.Avoids("c:1") {
+			t.Errorf("avoided: a %t, b %t, c %t; want c alone", m.Avoids("a:1"), m.Avoids("b:1"), m.Avoids("c:1"))
+		}
+	})
+}
+
+// When all fall silent at once, the last answer comes from one of them.
+func TestWhoFallsSilentFirstOfAllIsNotAvoided(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := storage.NewMembers("a:1", "b:1")
+		asked := time.Now()
+		time.Sleep(300 * time.Millisecond)
+		m.Hear(t.Context(), "b:1", asked.Add(200*time.Millisecond))
+		time.Sleep(700 * time.Millisecond)
+		m.Miss(t.Context(), "a:1", asked)
+		time.Sleep(time.Second)
+		m.Miss(t.Context(), "b:1", asked.Add(700*time.Millisecond))
+		m.Miss(t.Context(), "a:1", asked.Add(time.Second))
+		if m.Avoids("a:1") || m.Avoids("b:1") {
+			t.Errorf("avoided: a %t, b %t", m.Avoids("a:1"), m.Avoids("b:1"))
+		}
+	})
 }

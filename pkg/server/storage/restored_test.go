@@ -11,6 +11,7 @@ import (
 
 	"github.com/regent-project/regent/pkg/election/fence"
 	"github.com/regent-project/regent/pkg/server/etcd"
+	"github.com/regent-project/regent/pkg/server/pki"
 	"github.com/regent-project/regent/pkg/server/storage"
 )
 
@@ -59,6 +60,10 @@ func TestATermOfALostHistoryWritesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := os.CopyFS(directory, os.DirFS(backup)); err != nil {
+		t.Fatal(err)
+	}
+	// CopyFS lets others read what it makes. A key that others can read is refused.
+	if err := os.Chmod(filepath.Join(directory, "pki", pki.MutualKeyFile), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	server = startIn(t, directory, port)

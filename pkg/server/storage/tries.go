@@ -2,12 +2,14 @@ package storage
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
@@ -15,26 +17,30 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// How a call is tried: firstTry and secondTry are how long the first two tries wait for their answers, before another member of
-// etcd gets its chance. The last one waits for as long as the caller does: an etcd that is slow for everybody is not asked ever
-// more. Failures that come sooner are tried again every tryAgain, until tryingEnds after the beginning.
+// How a call is tried: while it is not answered, a second try begins secondTry after the first one, and a third one thirdTry
+// after the second. A try that fails is followed by another one after tryAgain, until tryingEnds after the beginning.
 const (
-	firstTry   = time.Second
-	secondTry  = 2 * time.Second
+	secondTry  = time.Second
+	thirdTry   = 2 * time.Second
 	tryAgain   = 100 * time.Millisecond
 	tryingEnds = 5 * time.Second
+	// lastWord is how long the answers of earlier tries are awaited once a later one has met a condition that does not hold.
+	lastWord = 2 * time.Second
 )
 
-// tries is a KV that bounds each try of a call, so that one member of etcd that hangs, or a request that was lost when etcd's
-// raft leader died, costs a call a short stall. etcd's own client waits for as long as the caller does, and tries no write twice.
+// tries is a KV that sends a call again that is not answered, so that one member of etcd that hangs, or a request that was lost
+// when etcd's raft leader died, costs a call a short stall. etcd's own client waits for as long as the caller does, and tries no
+// write twice. Earlier tries are not given up when a later one begins: an etcd that is slow for everybody answers the first one,
+// and is asked three times at most.
 //
 // A read of one key is always tried again. So is a transaction that writes one key on condition that the key is at a revision:
-// of several tries of it one at most is executed, whenever it arrives, because it ends the condition of the others. When a later
-// try fails, an earlier one may have been executed: then the key tells. If it does not, the answer is an error that says that
-// the outcome is not known. A creation is no such transaction: the key may be deleted before a late try arrives, which would
-// bring it back. So it is sent once, and the key is read if no answer comes.
+// of several tries of it one at most is executed, whenever it arrives, because it ends the condition of the others. If a later
+// try fails and an earlier one stays without an answer, that one may have been executed, or somebody else has changed the key,
+// perhaps to the very same value. Then the answer is an error that says that the outcome is not known. A creation is no such
+// transaction: the key may be deleted before a late try arrives, which would bring it back. So it is sent once, and the key is
+// read if no answer comes.
 //
-// Ranges are not bounded: long lists take their time.
+// Ranges are sent once: long lists take their time.
 type tries struct {
 	clientv3.KV
 }
@@ -44,49 +50,113 @@ func (t *tries) Get(ctx context.Context, key string, opts ...clientv3.OpOption) 
 	if clientv3.OpGet(key, opts...).RangeBytes() != nil {
 		return t.KV.Get(ctx, key, opts...)
 	}
-	return try(ctx, func(ctx context.Context) (*clientv3.GetResponse, error) { return t.KV.Get(ctx, key, opts...) })
+	o := try(ctx,
+		func(ctx context.Context) (*clientv3.GetResponse, error) { return t.KV.Get(ctx, key, opts...) },
+		func(*clientv3.GetResponse) bool { return true })
+	return o.answer, o.err
 }
 
 func (t *tries) Txn(ctx context.Context) clientv3.Txn { return &triedTxn{kv: t, ctx: ctx} }
 
-// try calls call until it answers, fails for a reason that another try cannot mend, or the time is up.
-func try[T any](ctx context.Context, call func(context.Context) (T, error)) (T, error) {
-	began, patience := time.Now(), firstTry
+// outcome is what became of a call.
+type outcome[T any] struct {
+	answer T
+	err    error // why there is no answer
+	doubt  error // why one of the tries may have been executed, or may yet be, that was not answered; nil: none
+}
+
+// attempts are the tries of one call that are under way.
+type attempts[T any] struct {
+	call     func(context.Context) (T, error)
+	ended    chan attempt[T]
+	underway int
+}
+
+type attempt[T any] struct {
+	answer T
+	err    error
+}
+
+// try sends a call until an answer settles it, an error comes that another try cannot mend, or the time is up. After an answer
+// that does not settle it nothing is sent any more: that answer is returned, unless an earlier try has a better one. All tries
+// have ended when try returns.
+func try[T any](ctx context.Context, call func(context.Context) (T, error), settles func(T) bool) outcome[T] {
+	ctx, cancel := context.WithCancel(ctx)
+	a := &attempts[T]{call: call, ended: make(chan attempt[T])}
+	defer a.join()
+	defer cancel()
+	began, pauses := time.Now(), []time.Duration{secondTry, thirdTry}
+	next := time.NewTimer(0)
+	defer next.Stop()
+	var doubt error
 	for {
-		answer, err := bounded(ctx, patience, call)
-		switch {
-		case err == nil, ctx.Err() != nil, !unanswered(err), patience == 0 && time.Since(began) >= tryingEnds:
-			return answer, err
-		case errors.Is(err, context.DeadlineExceeded):
-			patience = nextPatience(patience)
-		default:
-			if time.Since(began) >= tryingEnds || !pause(ctx, tryAgain) {
-				return answer, err
+		select {
+		case <-next.C:
+			a.begin(ctx)
+			if len(pauses) > 0 {
+				next.Reset(pauses[0])
+				pauses = pauses[1:]
 			}
+		case made := <-a.ended:
+			a.underway--
+			switch {
+			case made.err == nil && settles(made.answer):
+				return outcome[T]{answer: made.answer}
+			case made.err == nil:
+				return a.last(made.answer, settles, doubt)
+			case ctx.Err() != nil, !unanswered(made.err):
+				return outcome[T]{err: made.err, doubt: cmp.Or(doubt, a.pending())}
+			case time.Since(began) >= tryingEnds:
+				return outcome[T]{err: made.err, doubt: made.err}
+			}
+			doubt = made.err
+			next.Reset(tryAgain)
 		}
 	}
 }
 
-// nextPatience is how long the try waits that follows one that waited for d; 0 is without an end.
-func nextPatience(d time.Duration) time.Duration {
-	if d == firstTry {
-		return secondTry
-	}
-	return 0
+func (a *attempts[T]) begin(ctx context.Context) {
+	a.underway++
+	go func() {
+		answer, err := a.call(ctx)
+		a.ended <- attempt[T]{answer, err}
+	}()
 }
 
-// bounded is one try. A deadline of its own that has passed is a DeadlineExceeded error, also if the server noticed it first.
-func bounded[T any](ctx context.Context, patience time.Duration, call func(context.Context) (T, error)) (T, error) {
-	if patience == 0 {
-		return call(ctx)
+// join waits for what is under way. Its context has ended.
+func (a *attempts[T]) join() {
+	for ; a.underway > 0; a.underway-- {
+		<-a.ended
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	answer, err := call(ctx)
-	if err != nil && ctx.Err() != nil {
-		err = fmt.Errorf("%w (%w)", err, ctx.Err())
+}
+
+var errLate = errors.New("etcd has not answered yet")
+
+// pending is the doubt about what is still under way.
+func (a *attempts[T]) pending() error {
+	if a.underway > 0 {
+		return errLate
 	}
-	return answer, err
+	return nil
+}
+
+// last waits for the earlier tries, which are still under way, after one was refused: one of them may settle the call.
+func (a *attempts[T]) last(refused T, settles func(T) bool, doubt error) outcome[T] {
+	late := time.NewTimer(lastWord)
+	defer late.Stop()
+	for a.underway > 0 {
+		select {
+		case made := <-a.ended:
+			a.underway--
+			if made.err == nil && settles(made.answer) {
+				return outcome[T]{answer: made.answer}
+			}
+			doubt = cmp.Or(doubt, made.err)
+		case <-late.C:
+			return outcome[T]{answer: refused, doubt: errLate}
+		}
+	}
+	return outcome[T]{answer: refused, doubt: doubt}
 }
 
 // unanswered reports whether err leaves open what etcd has done, or will do.
@@ -100,18 +170,6 @@ func unanswered(err error) bool {
 	}
 	code := status.Code(err)
 	return code == codes.Unavailable || code == codes.DeadlineExceeded
-}
-
-// pause waits for d, and reports false if ctx ended before.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }
 
 // triedTxn is one transaction.
@@ -153,33 +211,46 @@ func (t *triedTxn) send(ctx context.Context) (*clientv3.TxnResponse, error) {
 // Commit sends the transaction as often as it may be.
 func (t *triedTxn) Commit() (*clientv3.TxnResponse, error) {
 	if t.reads() {
-		return try(t.ctx, t.send)
+		o := try(t.ctx, t.send, func(*clientv3.TxnResponse) bool { return true })
+		return o.answer, o.err
 	}
-	expected, known := t.expected()
-	if !known {
+	switch expected, known := t.expected(); {
+	case !known:
 		return t.send(t.ctx)
-	}
-	doubt := error(nil) // that of a try that may have been executed
-	send := func(ctx context.Context) (*clientv3.TxnResponse, error) {
-		resp, err := t.send(ctx)
-		if err != nil && unanswered(err) {
-			doubt = err
-		}
-		return resp, err
-	}
-	var resp *clientv3.TxnResponse
-	var err error
-	if expected == 0 {
-		resp, err = send(t.ctx)
-	} else {
-		resp, err = try(t.ctx, send)
-	}
-	switch {
-	case doubt == nil, err == nil && resp.Succeeded, t.ctx.Err() != nil, err != nil && !unanswered(err):
-		return resp, err
+	case expected == 0:
+		return t.create()
 	default:
-		return t.resolve(expected, resp, doubt)
+		return t.change(expected)
 	}
+}
+
+// create sends a creation. If it is not answered, what the key holds tells whether it was made: objects have a uid, so nobody else
+// makes an equal one.
+func (t *triedTxn) create() (*clientv3.TxnResponse, error) {
+	resp, err := t.send(t.ctx)
+	if err == nil || !unanswered(err) || t.ctx.Err() != nil {
+		return resp, err
+	}
+	if made := t.read(); made != nil && bytes.Equal(made.Value, t.then[0].ValueBytes()) {
+		return &clientv3.TxnResponse{Header: &pb.ResponseHeader{Revision: made.ModRevision}, Succeeded: true}, nil
+	}
+	return nil, unknown(err)
+}
+
+// change sends an update or a deletion of a key that is at the expected revision.
+func (t *triedTxn) change(expected int64) (*clientv3.TxnResponse, error) {
+	o := try(t.ctx, t.send, func(resp *clientv3.TxnResponse) bool { return resp.Succeeded })
+	if o.doubt == nil || o.err != nil && t.ctx.Err() != nil {
+		return o.answer, o.err
+	}
+	if o.err != nil {
+		return nil, unknown(o.err)
+	}
+	// A key that is as it was: another condition failed, and does for every try.
+	if now := t.read(); now != nil && now.ModRevision == expected {
+		return o.answer, nil
+	}
+	return nil, unknown(o.doubt)
 }
 
 // reads reports whether the transaction changes nothing.
@@ -208,30 +279,28 @@ func (t *triedTxn) expected() (revision int64, known bool) {
 	return 0, false
 }
 
-// resolve finds out from the key what became of a transaction of which a try was not answered. failed is the answer to a later
-// try, nil if there was none.
-func (t *triedTxn) resolve(expected int64, failed *clientv3.TxnResponse, doubt error) (*clientv3.TxnResponse, error) {
-	op := t.then[0]
-	resp, err := t.kv.Get(t.ctx, string(op.KeyBytes()))
-	if err != nil {
-		return nil, unknown(doubt)
+// read returns what the key holds, nil if that cannot be found out.
+func (t *triedTxn) read() *mvccpb.KeyValue {
+	resp, err := t.kv.Get(t.ctx, string(t.then[0].KeyBytes()))
+	if err != nil || len(resp.Kvs) == 0 {
+		return nil
 	}
-	switch {
-	case len(resp.Kvs) == 0:
-		return nil, unknown(doubt)
-	case op.IsPut() && resp.Kvs[0].ModRevision > expected && bytes.Equal(resp.Kvs[0].Value, op.ValueBytes()):
-		header := &pb.ResponseHeader{ClusterId: resp.Header.ClusterId, MemberId: resp.Header.MemberId, RaftTerm: resp.Header.RaftTerm, Revision: resp.Kvs[0].ModRevision}
-		return &clientv3.TxnResponse{Header: header, Succeeded: true}, nil
-	case failed != nil && expected > 0 && resp.Kvs[0].ModRevision == expected: // another condition failed, and does for every try
-		return failed, nil
-	default:
-		return nil, unknown(doubt)
-	}
+	return resp.Kvs[0]
 }
 
-// unknown is the error of a write of which nobody can tell whether it was made.
-func unknown(doubt error) error {
-	return fmt.Errorf("%w: %w", apierrors.NewTimeoutError("etcd did not answer, and the object does not tell whether this write was made: read it, and try again", 1), doubt)
+// unknownOutcome is the error of a write of which nobody can tell whether it was made.
+type unknownOutcome struct {
+	*apierrors.StatusError
+	cause error
 }
+
+// unknown returns a 504 without Retry-After: clients would send the write again by themselves, and it might be made twice.
+func unknown(cause error) error {
+	message := fmt.Sprintf("etcd did not answer, and the object does not tell whether this write was made: read it, and try again (%v)", cause)
+	return &unknownOutcome{apierrors.NewTimeoutError(message, 0), cause}
+}
+
+// Unwrap returns the cause.
+func (u *unknownOutcome) Unwrap() error { return u.cause }
 
 var _ clientv3.KV = (*tries)(nil)

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +18,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"pgregory.net/rapid"
 
 	"github.com/regent-project/regent/pkg/server/storage"
@@ -26,15 +29,16 @@ type fate struct {
 	// lost: it is never executed. late: how long after it was sent it is.
 	lost bool
 	late time.Duration
-	// mute: its answer never comes. err comes in its place, at once.
-	mute bool
-	err  error
+	// mute: its answer never comes; one that is late has none before answered. err comes in its place, at once.
+	mute     bool
+	answered time.Duration
+	err      error
 }
 
 // fakeKV is an etcd of one key. Calls meet their fates in order; those after the last go well.
 type fakeKV struct {
 	clientv3.KV
-	mu       sync.Mutex // of kv, revision, executed
+	mu       sync.Mutex // of all that follows
 	kv       *mvccpb.KeyValue
 	revision int64
 	fates    []fate
@@ -43,26 +47,46 @@ type fakeKV struct {
 	then     func()         // called once, when the first call has met its fate
 }
 
-func (f *fakeKV) meet(ctx context.Context, execute func()) error {
+// next is the fate of a call.
+func (f *fakeKV) next() (met fate, then func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.sent++
-	met := fate{}
 	if len(f.fates) > 0 {
 		met, f.fates = f.fates[0], f.fates[1:]
+	}
+	then, f.then = f.then, nil
+	return met, then
+}
+
+func (f *fakeKV) meet(ctx context.Context, execute func()) error {
+	met, then := f.next()
+	locked := func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		execute()
 	}
 	switch {
 	case met.lost:
 	case met.late > 0:
-		time.AfterFunc(met.late, execute)
+		time.AfterFunc(met.late, locked)
 	default:
-		execute()
+		locked()
 	}
-	if f.then != nil {
-		f.then()
-		f.then = nil
+	if then != nil {
+		then()
 	}
 	switch {
 	case met.err != nil:
 		return met.err
+	case met.answered > 0:
+		select {
+		case <-time.After(met.answered):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		f.mu.Lock() // execute has written the answer
+		defer f.mu.Unlock()
 	case met.mute || met.lost || met.late > 0:
 		<-ctx.Done()
 		return ctx.Err()
@@ -73,8 +97,6 @@ func (f *fakeKV) meet(ctx context.Context, execute func()) error {
 func (f *fakeKV) Get(ctx context.Context, _ string, _ ...clientv3.OpOption) (*clientv3.GetResponse, error) {
 	resp := &clientv3.GetResponse{Header: &pb.ResponseHeader{}}
 	err := f.meet(ctx, func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
 		resp.Header.Revision = f.revision
 		if f.kv != nil {
 			resp.Kvs = []*mvccpb.KeyValue{{Value: f.kv.Value, ModRevision: f.kv.ModRevision}}
@@ -130,8 +152,6 @@ func (t *fakeTxn) Else(...clientv3.Op) clientv3.Txn     { return t }
 func (t *fakeTxn) Commit() (*clientv3.TxnResponse, error) {
 	resp := &clientv3.TxnResponse{Header: &pb.ResponseHeader{}}
 	err := t.f.meet(t.ctx, func() {
-		t.f.mu.Lock()
-		defer t.f.mu.Unlock()
 		if resp.Succeeded = t.f.modified() == t.expected; resp.Succeeded {
 			t.f.set(string(t.op.ValueBytes()))
 			t.f.executed[string(t.op.ValueBytes())]++
@@ -153,6 +173,8 @@ func write(ctx context.Context, kv clientv3.KV, expected int64, value string) (*
 var (
 	lost        = fate{lost: true}
 	mute        = fate{mute: true}
+	slow        = fate{late: time.Second + 200*time.Millisecond, answered: time.Second + 300*time.Millisecond}
+	broken      = fate{err: status.Error(codes.Unavailable, "EOF")}
 	unavailable = fate{lost: true, err: status.Error(codes.Unavailable, "transport is closing")}
 	noSpace     = fate{lost: true, err: rpctypes.ErrNoSpace}
 )
@@ -168,16 +190,22 @@ func TestAWriteThatIsNotAnsweredIsTriedAgainAndMadeOnce(t *testing.T) {
 	}{
 		"an update that is lost":                                    {exists: true, value: "b", fates: []fate{lost}, succeeds: true, sent: 2},
 		"an update that is lost twice":                              {exists: true, value: "b", fates: []fate{lost, lost}, succeeds: true, sent: 3},
-		"an update whose answer is lost":                            {exists: true, value: "b", fates: []fate{mute}, succeeds: true, sent: 3},
+		"an update that is made late":                               {exists: true, value: "b", fates: []fate{slow, slow}, succeeds: true, sent: 2},
+		"an update that is answered late":                           {exists: true, value: "b", fates: []fate{{answered: 2500 * time.Millisecond}}, succeeds: true, sent: 2},
+		"an update whose answer is lost":                            {exists: true, value: "b", fates: []fate{mute}, sent: 3},
 		"an update whose connection breaks":                         {exists: true, value: "b", fates: []fate{unavailable}, succeeds: true, sent: 2},
+		"an update whose connection breaks, and no space then":      {exists: true, value: "b", fates: []fate{unavailable, noSpace}, sent: 2},
+		"an update whose connection breaks once it is made":         {exists: true, value: "b", fates: []fate{broken}, sent: 3},
 		"an update that arrives after its second try":               {exists: true, value: "b", fates: []fate{{late: 5 * time.Second}}, succeeds: true, sent: 2},
 		"an update whose answer is lost, and that was overwritten":  {exists: true, value: "b", fates: []fate{mute}, others: "c", sent: 3},
+		"an update that is lost, and that another makes":            {exists: true, value: "b", fates: []fate{unavailable}, others: "b", sent: 3},
 		"an update without space":                                   {exists: true, value: "b", fates: []fate{noSpace}, fails: true, sent: 1},
 		"a deletion that is lost":                                   {exists: true, fates: []fate{lost}, succeeds: true, sent: 2},
+		"a deletion that is made late":                              {exists: true, fates: []fate{slow, slow}, succeeds: true, sent: 2},
 		"a deletion whose answer is lost":                           {exists: true, fates: []fate{mute}, sent: 3},
-		"a creation whose answer is lost":                           {value: "b", fates: []fate{{mute: true, err: status.Error(codes.Unavailable, "EOF")}}, succeeds: true, sent: 2},
+		"a creation whose answer is lost":                           {value: "b", fates: []fate{broken}, succeeds: true, sent: 2},
 		"a creation whose connection breaks may arrive, once":       {value: "b", fates: []fate{unavailable}, sent: 2},
-		"a creation whose answer is lost, and that was overwritten": {value: "b", fates: []fate{{mute: true, err: status.Error(codes.Unavailable, "EOF")}}, others: "c", sent: 2},
+		"a creation whose answer is lost, and that was overwritten": {value: "b", fates: []fate{broken}, others: "c", sent: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -191,16 +219,16 @@ func TestAWriteThatIsNotAnsweredIsTriedAgainAndMadeOnce(t *testing.T) {
 				}
 				resp, err := write(t.Context(), storage.NewTries(f), expected, tc.value)
 				judgeWrite(t, resp, err, tc.succeeds, tc.fails)
-				if f.sent != tc.sent {
-					t.Errorf("%d calls, want %d", f.sent, tc.sent)
-				}
 				time.Sleep(time.Minute)
 				f.mu.Lock()
 				defer f.mu.Unlock()
+				if f.sent != tc.sent {
+					t.Errorf("%d calls, want %d", f.sent, tc.sent)
+				}
 				if n := f.executed[tc.value]; n > 1 {
 					t.Errorf("executed %d times", n)
 				}
-				if tc.succeeds && resp.Header.Revision != f.revision {
+				if tc.succeeds && resp != nil && resp.Header.Revision != f.revision {
 					t.Errorf("revision %d, want %d", resp.Header.Revision, f.revision)
 				}
 			})
@@ -267,10 +295,15 @@ func TestAnEtcdThatIsAwayIsNotWaitedForLong(t *testing.T) {
 func TestWhateverIsLostOrLateAWriteIsToldAsItIs(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		fates := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) fate {
-			return rapid.SampledFrom([]fate{{}, lost, mute, unavailable, {mute: true, err: rpctypes.ErrTimeoutDueToLeaderFail}, {late: 1500 * time.Millisecond}, {late: 10 * time.Second}}).Draw(rt, "fate")
+			return rapid.SampledFrom([]fate{{}, lost, mute, slow, unavailable, noSpace, {err: rpctypes.ErrTimeoutDueToLeaderFail}, {answered: 1500 * time.Millisecond}, {late: 1500 * time.Millisecond}, {late: 10 * time.Second}}).Draw(rt, "fate")
 		}), 0, 6).Draw(rt, "fates")
 		exists := rapid.Bool().Draw(rt, "exists")
 		deletes := exists && rapid.Bool().Draw(rt, "deletes")
+		// What others put. They may write the same, but a creation has a uid.
+		theirs := []string{"c", "", "b"}
+		if !exists {
+			theirs[2] = "d"
+		}
 		others := rapid.SliceOfN(rapid.IntRange(0, 6000), 0, 3).Draw(rt, "others") // ms
 		synctest.Test(t, func(t *testing.T) {
 			f := &fakeKV{fates: fates, executed: map[string]int{}}
@@ -278,7 +311,7 @@ func TestWhateverIsLostOrLateAWriteIsToldAsItIs(t *testing.T) {
 				f.put("a")
 			}
 			for i, at := range others {
-				time.AfterFunc(time.Duration(at)*time.Millisecond, func() { f.put([]string{"c", "", "d"}[i]) })
+				time.AfterFunc(time.Duration(at)*time.Millisecond, func() { f.put(theirs[i]) })
 			}
 			value := "b"
 			if deletes {
@@ -298,10 +331,35 @@ func TestWhateverIsLostOrLateAWriteIsToldAsItIs(t *testing.T) {
 				rt.Errorf("a success that was executed %d times", n)
 			case err == nil && !resp.Succeeded && n != 0:
 				rt.Errorf("a failure that was executed")
-			case err != nil && !apierrors.IsTimeout(err) && ctx.Err() == nil:
+			case err != nil && !apierrors.IsTimeout(err) && !errors.Is(err, rpctypes.ErrNoSpace) && ctx.Err() == nil:
 				rt.Errorf("an error that tells nothing: %v", err)
+			case err != nil && !apierrors.IsTimeout(err) && ctx.Err() == nil && n != 0:
+				rt.Errorf("an error that tells of no doubt, of what was executed: %v", err)
 			}
 		})
+	})
+}
+
+// Clients send what is answered with Retry-After again by themselves: a creation with generateName would be made twice.
+func TestAWriteOfUnknownOutcomeIsNotSentAgainByClients(t *testing.T) {
+	f := &fakeKV{fates: []fate{unavailable}, executed: map[string]int{}}
+	_, err := write(t.Context(), storage.NewTries(f), 0, "b")
+	answer := responsewriters.ErrorToAPIStatus(err)
+	if answer.Code != http.StatusGatewayTimeout || answer.Details.RetryAfterSeconds != 0 || status.Code(err) != codes.Unavailable {
+		t.Errorf("%v is answered with %+v, want 504 and no Retry-After, and the cause", err, answer)
+	}
+}
+
+// A caller that gives up is not told of a conflict, which would say that nothing was made.
+func TestAWriteWhoseCallerGivesUpIsNotToldToHaveFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeKV{fates: []fate{mute, {answered: 500 * time.Millisecond}}, executed: map[string]int{}}
+		f.put("a")
+		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+		defer cancel()
+		if resp, err := write(ctx, storage.NewTries(f), f.at(), "b"); err == nil {
+			t.Errorf("answer %+v, want an error", resp)
+		}
 	})
 }
 
@@ -322,12 +380,11 @@ func TestAWriteWhoseLeaseHasChangedIsNotMade(t *testing.T) {
 // otherCondition answers the first transaction not at all, and the second with a failure, while the key stays as it is.
 type otherCondition struct {
 	*fakeKV
-	tried int
+	tried atomic.Int32
 }
 
 func (o *otherCondition) Txn(ctx context.Context) clientv3.Txn {
-	o.tried++
-	return &failingTxn{ctx: ctx, mute: o.tried == 1}
+	return &failingTxn{ctx: ctx, mute: o.tried.Add(1) == 1}
 }
 
 type failingTxn struct {
