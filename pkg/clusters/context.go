@@ -1,4 +1,4 @@
-// Package clusters is about logical clusters: how a request names one, how storage keys keep them apart, and how
+// Package clusters is about logical clusters: what they are called, how contexts and storage keys carry their names, and how
 // clients and informers reach them.
 package clusters
 

@@ -1,3 +1,5 @@
+// Package routing finds the logical cluster that a request is for, and judges what may be done there in the state that the
+// cluster is in.
 package routing
 
 import (
