@@ -95,10 +95,10 @@ chaos: ## run the long forms: many random scripts, fuzzing, the scenarios again 
 	$(GO) test ./pkg/election -run '^$$' -fuzz FuzzPresence -fuzztime $(or $(CHAOS),1)m
 	$(GO) test ./pkg/election/detect -run '^$$' -fuzz FuzzWhatALeaderSends -fuzztime $(or $(CHAOS),1)m
 	$(GO) test ./pkg/election/detect -run '^$$' -fuzz FuzzWhatAStandbySends -fuzztime $(or $(CHAOS),1)m
-	$(GO) test ./pkg/server/clusters -run '^$$' -fuzz FuzzNoURLEscapesItsCluster -fuzztime $(or $(CHAOS),1)m
-	$(GO) test ./pkg/server/clusters -run '^$$' -fuzz FuzzStorageKeyStaysInItsCluster -fuzztime $(or $(CHAOS),1)m
-	$(GO) test ./pkg/server/clusters -run '^$$' -fuzz FuzzSplitPath -fuzztime $(or $(CHAOS),1)m
-	$(GO) test ./pkg/server/clusters -run '^$$' -fuzz FuzzKeysOfTwoClustersNeverMeet -fuzztime $(or $(CHAOS),1)m
+	$(GO) test ./pkg/server/routing -run '^$$' -fuzz FuzzNoURLEscapesItsCluster -fuzztime $(or $(CHAOS),1)m
+	$(GO) test ./pkg/clusters -run '^$$' -fuzz FuzzStorageKeyStaysInItsCluster -fuzztime $(or $(CHAOS),1)m
+	$(GO) test ./pkg/server/routing -run '^$$' -fuzz FuzzSplitPath -fuzztime $(or $(CHAOS),1)m
+	$(GO) test ./pkg/clusters -run '^$$' -fuzz FuzzKeysOfTwoClustersNeverMeet -fuzztime $(or $(CHAOS),1)m
 	$(GO) test ./pkg/server/pki -run '^$$' -fuzz FuzzKeyFiles -fuzztime $(or $(CHAOS),1)m
 	$(GO) test ./pkg/server/pki -run '^$$' -fuzz FuzzKubeconfig -fuzztime $(or $(CHAOS),1)m
 	$(GO) test $(RACE) -count=1 -timeout 30m ./pkg/server/storage -run 'TheirTermsOnly' -rapid.checks=3000

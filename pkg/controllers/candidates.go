@@ -3,7 +3,7 @@ package controllers
 import (
 	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
 
-	"github.com/regent-project/regent/pkg/server/clusters"
+	"github.com/regent-project/regent/pkg/clusters"
 )
 
 // ByLease is the index of Informers.LeaseCandidates by the key of the Lease that they want, as text.

@@ -11,10 +11,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/controllers/catalog"
 	"github.com/regent-project/regent/pkg/controllers/loop"
-	"github.com/regent-project/regent/pkg/server/clusters"
+	"github.com/regent-project/regent/pkg/server/routing"
 )
 
 // BenchmarkFirstReconcile is from when a warm replica sends the write that acquires the lease to the first reconcile of a
@@ -68,7 +69,7 @@ func BenchmarkFirstReconcile(b *testing.B) {
 	var total, worst time.Duration
 	for b.Loop() {
 		time.Sleep(5 * time.Second) // so that what the last term was told of has been reconciled
-		if err := endpoints.Post().AbsPath(clusters.StepDownPath).Do(b.Context()).Error(); err != nil {
+		if err := endpoints.Post().AbsPath(routing.StepDownPath).Do(b.Context()).Error(); err != nil {
 			b.Fatal(err)
 		}
 		took := (<-first).Sub(lease().Spec.AcquireTime.Time)

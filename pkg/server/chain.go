@@ -6,7 +6,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
-	"github.com/regent-project/regent/pkg/server/clusters"
+	"github.com/regent-project/regent/pkg/server/routing"
 )
 
 // handlerChain returns what builds the chain that each request passes. It is upstream's, with ours at three places; each of
@@ -21,9 +21,9 @@ import (
 //	starts       429 for watches if too many begin at once
 //	tokens       412 for writes of a term that is over
 //	upstream     the APIs
-func (r *run) handlerChain(directory clusters.Resolver, tokens *tokenFilter) func(http.Handler, *genericapiserver.Config) http.Handler {
+func (r *run) handlerChain(directory routing.Resolver, tokens *tokenFilter) func(http.Handler, *genericapiserver.Config) http.Handler {
 	return func(apis http.Handler, c *genericapiserver.Config) http.Handler {
-		filter := &clusters.Filter{
+		filter := &routing.Filter{
 			Resolver: directory, InProcess: isOwn, RequestInfo: c.RequestInfoResolver, Serializer: c.Serializer,
 		}
 		users := *c // shallow, as upstream copies it: only the chain gets the authorizer that looks clusters up

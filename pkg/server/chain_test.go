@@ -17,7 +17,7 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 
-	"github.com/regent-project/regent/pkg/server/clusters"
+	"github.com/regent-project/regent/pkg/server/routing"
 )
 
 const tokensOfUsers = "t-ann,ann,1\nt-forger,system:regent:leader,2\nt-member,mallory,3,\"system:regent:friends,system:masters\"\nt-root,rita,4,system:masters\n"
@@ -60,9 +60,9 @@ func TestWithoutRightsWhetherAClusterExistsCannotBeTold(t *testing.T) {
 	}
 	denied := 0
 	for _, e := range events() {
-		if e.Stage == auditv1.StageResponseComplete && e.User.Username == "ann" && strings.HasPrefix(e.Annotations[clusters.AuditPath], "existing") {
+		if e.Stage == auditv1.StageResponseComplete && e.User.Username == "ann" && strings.HasPrefix(e.Annotations[routing.AuditPath], "existing") {
 			denied++
-			if e.Annotations[clusters.AuditCluster] != "existing" {
+			if e.Annotations[routing.AuditCluster] != "existing" {
 				t.Errorf("a denied request's event does not name its cluster: %v", e.Annotations)
 			}
 		}

@@ -24,8 +24,8 @@ import (
 	"k8s.io/client-go/transport"
 	"k8s.io/client-go/util/cert"
 
+	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
-	"github.com/regent-project/regent/pkg/server/clusters"
 )
 
 // wrapTransport puts something before a transport, as rest.Config.Wrap does. It may be nil.

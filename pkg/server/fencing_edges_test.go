@@ -14,8 +14,8 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/utils/ptr"
 
+	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/election/fence"
-	"github.com/regent-project/regent/pkg/server/clusters"
 )
 
 // What cannot be decoded can be deleted by a request that says so, past admission and past upstream's dry-runs.

@@ -22,8 +22,9 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/version"
 	_ "k8s.io/component-base/metrics/prometheus/workqueue"
 
+	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers/supervisor"
-	"github.com/regent-project/regent/pkg/server/clusters"
+	"github.com/regent-project/regent/pkg/server/routing"
 	"github.com/regent-project/regent/pkg/server/storage"
 )
 
@@ -93,7 +94,7 @@ func (r *run) newAPI(served *served) (*genericapiserver.GenericAPIServer, error)
 	if r.informers, err = newInformers(r.replica, clients, r.resources); err != nil {
 		return nil, err
 	}
-	directory := &clusters.Directory{
+	directory := &routing.Directory{
 		Workspaces:      r.informers.Workspaces,
 		LogicalClusters: r.informers.LogicalClusters,
 		Live:            &served.live,
@@ -101,7 +102,7 @@ func (r *run) newAPI(served *served) (*genericapiserver.GenericAPIServer, error)
 	c := r.generic
 	served.configure(c)
 	c.AdmissionControl = admission.NewChainHandler(
-		served.admission(r.informers.Namespaces), &clusters.Gate{Directory: directory},
+		served.admission(r.informers.Namespaces), &routing.Gate{Directory: directory},
 		&electionLease{cluster: clusters.SystemAdmin, namespace: r.cfg.Election.Namespace, name: r.cfg.Election.Name},
 		&electionLease{cluster: clusters.SystemAdmin, namespace: r.cfg.Election.Namespace, name: ElectionsLease},
 		&dryRunFence{check: served.storage.CheckToken},
@@ -129,7 +130,7 @@ func (r *run) newAPI(served *served) (*genericapiserver.GenericAPIServer, error)
 	if err := served.install(api); err != nil {
 		return nil, err
 	}
-	api.Handler.NonGoRestfulMux.HandleFunc(clusters.StepDownPath, r.serveStepDown)
+	api.Handler.NonGoRestfulMux.HandleFunc(routing.StepDownPath, r.serveStepDown)
 	if r.cfg.Profiling {
 		installProfiling(api.Handler.NonGoRestfulMux)
 	}

@@ -14,11 +14,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/election/fence"
-	"github.com/regent-project/regent/pkg/server/clusters"
 	"github.com/regent-project/regent/pkg/server/etcd"
+	"github.com/regent-project/regent/pkg/server/routing"
 )
 
 // acting is a controller that is one function.
@@ -243,7 +244,7 @@ func TestAStepDownIsForMastersAndForLeaders(t *testing.T) {
 		return nil
 	}))
 	defer func() { _ = r.stop(t) }()
-	if got := r.get(t, clusters.StepDownPath); got != http.StatusUnauthorized {
+	if got := r.get(t, routing.StepDownPath); got != http.StatusUnauthorized {
 		t.Errorf("a stranger got %d", got)
 	}
 	admin := r.admin(t)
@@ -259,7 +260,7 @@ func TestAStepDownIsForMastersAndForLeaders(t *testing.T) {
 		{"with a reason", http.MethodPost, `{"reason": "to see another lead"}`, http.StatusOK, fmt.Sprintf(`"epoch":%d`, first)},
 	} {
 		var code int
-		body, err := admin.Verb(c.verb).AbsPath(clusters.StepDownPath).Body([]byte(c.body)).Do(t.Context()).StatusCode(&code).Raw()
+		body, err := admin.Verb(c.verb).AbsPath(routing.StepDownPath).Body([]byte(c.body)).Do(t.Context()).StatusCode(&code).Raw()
 		if code != c.code || !strings.Contains(string(body)+fmt.Sprint(err), c.says) {
 			t.Errorf("%s: %d %s %v, want %d with %s", c.name, code, body, err, c.code, c.says)
 		}
@@ -269,7 +270,7 @@ func TestAStepDownIsForMastersAndForLeaders(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := admin.Post().AbsPath(clusters.StepDownPath).SetHeader(fence.Header, stale).Do(t.Context()).Error(); !fence.IsFenced(err) {
+	if err := admin.Post().AbsPath(routing.StepDownPath).SetHeader(fence.Header, stale).Do(t.Context()).Error(); !fence.IsFenced(err) {
 		t.Errorf("with the token of a term that is over: %v", err)
 	}
 	if second := <-began; second != first+1 {

@@ -25,9 +25,9 @@ import (
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/apiserver/pkg/util/flowcontrol"
 
+	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/server/apis"
-	"github.com/regent-project/regent/pkg/server/clusters"
 )
 
 // All places for requests and all connections but our own are taken, and the term goes on, with writes of its controllers.

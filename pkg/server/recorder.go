@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
+	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/election"
-	"github.com/regent-project/regent/pkg/server/clusters"
 )
 
 // controllerFailed is the reason of Events about controllers. Those about terms have the reasons of election.Notice.

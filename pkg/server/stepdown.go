@@ -17,8 +17,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/election"
-	"github.com/regent-project/regent/pkg/server/clusters"
 )
 
 // maxStepDownRequest bounds the body, in bytes.

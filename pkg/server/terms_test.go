@@ -14,9 +14,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/controllers/loop"
-	"github.com/regent-project/regent/pkg/server/clusters"
+	"github.com/regent-project/regent/pkg/server/routing"
 )
 
 var (
@@ -165,7 +166,7 @@ func TestTermsLeaveNothingBehind(t *testing.T) {
 				before = now
 			}
 		}
-		if err := endpoints.Post().AbsPath(clusters.StepDownPath).Do(t.Context()).Error(); err != nil {
+		if err := endpoints.Post().AbsPath(routing.StepDownPath).Do(t.Context()).Error(); err != nil {
 			t.Fatalf("step down from term %d: %v", n, err)
 		}
 	}

@@ -25,10 +25,11 @@ import (
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/controllers/catalog"
 	"github.com/regent-project/regent/pkg/controllers/controllertest"
-	"github.com/regent-project/regent/pkg/server/clusters"
+	"github.com/regent-project/regent/pkg/server/routing"
 )
 
 // everything stands for all names of a brake.
@@ -456,7 +457,7 @@ func TestANewLeaderWorksAtOnceOnLateCachesAndUndoesNothing(t *testing.T) {
 	etcd := etcdClient(t, store)
 	u.until("the first has nothing left to do but pending", func() bool { return first.idle(1) })
 	before := keys(t, etcd)
-	if err := first.admin(t).Post().AbsPath(clusters.StepDownPath).Do(t.Context()).Error(); err != nil {
+	if err := first.admin(t).Post().AbsPath(routing.StepDownPath).Do(t.Context()).Error(); err != nil {
 		t.Fatal(err)
 	}
 

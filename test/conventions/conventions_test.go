@@ -59,28 +59,29 @@ var layers = []struct {
 	{"pkg/election/detect", []string{"pkg/election"}},
 	{"pkg/election", []string{"pkg/election/fence"}},
 
-	{"pkg/server/clusters", nil},
-	{"pkg/server/storage", []string{"pkg/election/fence", "pkg/server/clusters"}},
-	{"pkg/server/apis", []string{"pkg/election/fence", "pkg/server/clusters", "pkg/server/storage", "pkg/server/apis/*"}},
-	{"pkg/server/apis/*", []string{"pkg/server/clusters", "pkg/server/apis/*"}},
+	{"pkg/clusters", nil},
+	{"pkg/server/routing", []string{"pkg/clusters"}},
+	{"pkg/server/storage", []string{"pkg/election/fence", "pkg/clusters"}},
+	{"pkg/server/apis", []string{"pkg/election/fence", "pkg/clusters", "pkg/server/storage", "pkg/server/apis/*"}},
+	{"pkg/server/apis/*", []string{"pkg/clusters", "pkg/server/apis/*"}},
 	{"pkg/server/etcd", []string{"pkg/server/pki"}},
-	{"pkg/server/pki", []string{"pkg/server/clusters"}},
+	{"pkg/server/pki", []string{"pkg/clusters"}},
 
-	{"pkg/controllers", []string{"pkg/election/fence", "pkg/server/clusters"}},
-	{"pkg/controllers/loop", []string{"pkg/controllers", "pkg/server/clusters"}},
+	{"pkg/controllers", []string{"pkg/election/fence", "pkg/clusters"}},
+	{"pkg/controllers/loop", []string{"pkg/controllers", "pkg/clusters"}},
 	{"pkg/controllers/supervisor", []string{"pkg/controllers"}},
-	{"pkg/controllers/controllertest", []string{"pkg/controllers", "pkg/controllers/*", "pkg/election/fence", "pkg/server/clusters"}},
-	{"pkg/controllers/content", []string{"pkg/controllers", "pkg/server/clusters"}},
+	{"pkg/controllers/controllertest", []string{"pkg/controllers", "pkg/controllers/*", "pkg/election/fence", "pkg/clusters"}},
+	{"pkg/controllers/content", []string{"pkg/controllers", "pkg/clusters"}},
 	{"pkg/controllers/catalog", []string{"pkg/controllers", "pkg/controllers/*"}},
-	{"pkg/controllers/namespace", []string{"pkg/controllers", "pkg/controllers/loop", "pkg/controllers/bootstrap", "pkg/controllers/content", "pkg/server/clusters"}},
-	{"pkg/controllers/garbagecollector", []string{"pkg/controllers", "pkg/controllers/loop", "pkg/controllers/bootstrap", "pkg/controllers/content", "pkg/server/clusters"}},
-	{"pkg/controllers/logicalcluster", []string{"pkg/controllers", "pkg/controllers/loop", "pkg/controllers/bootstrap", "pkg/controllers/content", "pkg/server/clusters"}},
-	{"pkg/controllers/*", []string{"pkg/controllers", "pkg/controllers/loop", "pkg/controllers/bootstrap", "pkg/server/clusters"}},
+	{"pkg/controllers/namespace", []string{"pkg/controllers", "pkg/controllers/loop", "pkg/controllers/bootstrap", "pkg/controllers/content", "pkg/clusters"}},
+	{"pkg/controllers/garbagecollector", []string{"pkg/controllers", "pkg/controllers/loop", "pkg/controllers/bootstrap", "pkg/controllers/content", "pkg/clusters"}},
+	{"pkg/controllers/logicalcluster", []string{"pkg/controllers", "pkg/controllers/loop", "pkg/controllers/bootstrap", "pkg/controllers/content", "pkg/clusters"}},
+	{"pkg/controllers/*", []string{"pkg/controllers", "pkg/controllers/loop", "pkg/controllers/bootstrap", "pkg/clusters"}},
 
-	{"pkg/server", []string{"pkg/election", "pkg/election/detect", "pkg/election/fence", "pkg/controllers", "pkg/controllers/supervisor", "pkg/server/*"}},
+	{"pkg/server", []string{"pkg/election", "pkg/election/detect", "pkg/election/fence", "pkg/controllers", "pkg/controllers/supervisor", "pkg/clusters", "pkg/server/*"}},
 	{"pkg/server/options", []string{"pkg/controllers", "pkg/election", "pkg/election/detect", "pkg/server", "pkg/server/etcd"}},
 	{"cmd/server", []string{"cmd/server/*", "pkg/controllers/catalog", "pkg/server", "pkg/server/options"}},
-	{"cmd/server/*", []string{"cmd/server/*", "pkg/election", "pkg/server/etcd", "pkg/server/pki", "pkg/server/clusters", "pkg/server/options"}},
+	{"cmd/server/*", []string{"cmd/server/*", "pkg/election", "pkg/server/etcd", "pkg/server/pki", "pkg/clusters", "pkg/server/options"}},
 	{"examples/*", []string{"pkg/election/fence"}},
 	{"test/*", []string{"pkg/*", "test/*"}},
 }
@@ -124,6 +125,21 @@ func TestWhatMayNotBeLinkedIsNot(t *testing.T) {
 				if d == banned || strings.HasPrefix(d, banned+"/") {
 					t.Errorf("%s links %s, which %s", p.short(), d, why)
 				}
+			}
+		}
+	}
+}
+
+// A program that imports the election or the controllers gets no API server with them.
+func TestLibrariesLinkNoServer(t *testing.T) {
+	libraries := []string{"pkg/clusters", "pkg/election", "pkg/election/*", "pkg/controllers", "pkg/controllers/*"}
+	for _, p := range packages(t) {
+		if !within(p.short(), libraries) {
+			continue
+		}
+		for _, d := range p.Deps {
+			if strings.HasPrefix(d, "k8s.io/apiserver/") || strings.HasPrefix(d, module+"pkg/server") {
+				t.Errorf("%s links %s", p.short(), d)
 			}
 		}
 	}

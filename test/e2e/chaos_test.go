@@ -20,7 +20,7 @@ import (
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/regent-project/regent/pkg/server/clusters"
+	"github.com/regent-project/regent/pkg/server/routing"
 	"github.com/regent-project/regent/test/e2e/harness"
 	"github.com/regent-project/regent/test/e2e/history"
 )
@@ -156,7 +156,7 @@ func (c *chaos) step(t *testing.T) string {
 		return "held up"
 	case what < 14:
 		attempt(func(ctx context.Context) error {
-			return v.root.Discovery().RESTClient().Post().AbsPath(clusters.StepDownPath).Do(ctx).Error()
+			return v.root.Discovery().RESTClient().Post().AbsPath(routing.StepDownPath).Do(ctx).Error()
 		})
 		return "asked to step down"
 	case what < 16:

@@ -14,9 +14,9 @@ import (
 
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 
+	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/controllers/loop"
-	"github.com/regent-project/regent/pkg/server/clusters"
 )
 
 // Name is the controller's name in the registry: the others need it.

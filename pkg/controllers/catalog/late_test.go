@@ -10,11 +10,11 @@ import (
 
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 
+	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/controllers/controllertest"
 	"github.com/regent-project/regent/pkg/controllers/logicalcluster"
 	"github.com/regent-project/regent/pkg/controllers/namespace"
-	"github.com/regent-project/regent/pkg/server/clusters"
 )
 
 // What a late cache shows in deletion may have gone, and another be living under its name.

@@ -16,7 +16,7 @@ import (
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
 
-	"github.com/regent-project/regent/pkg/server/clusters"
+	"github.com/regent-project/regent/pkg/clusters"
 )
 
 func (s *shard) createWorkspace(t *testing.T, in logicalcluster.Name, name string) {

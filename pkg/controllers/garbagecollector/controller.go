@@ -16,10 +16,10 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/klog/v2"
 
+	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/controllers/bootstrap"
 	"github.com/regent-project/regent/pkg/controllers/loop"
-	"github.com/regent-project/regent/pkg/server/clusters"
 )
 
 const (

@@ -8,9 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 
+	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/controllers/controllertest"
-	"github.com/regent-project/regent/pkg/server/clusters"
 )
 
 // A new leader's cache may show an owner's deletion with a policy that it has no more: what becomes of the dependents is

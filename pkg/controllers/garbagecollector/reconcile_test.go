@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
-	"github.com/regent-project/regent/pkg/server/clusters"
 )
 
 func ownedBy(states ...ownerState) []ownership {

@@ -15,9 +15,9 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/ptr"
 
+	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/controllers/controllertest"
-	"github.com/regent-project/regent/pkg/server/clusters"
 )
 
 // store is a metadata client over the objects that feed the informers. It does what the collector counts on, and what

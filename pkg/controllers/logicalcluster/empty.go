@@ -11,8 +11,8 @@ import (
 
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 
+	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers/content"
-	"github.com/regent-project/regent/pkg/server/clusters"
 )
 
 // empty takes a deleted cluster as far as it can get now. The order: its owner is told to go too; terminators; child

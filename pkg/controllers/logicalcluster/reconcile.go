@@ -13,8 +13,8 @@ import (
 	"github.com/kcp-dev/sdk/apis/third_party/conditions/apis/conditions/v1alpha1"
 	"github.com/kcp-dev/sdk/apis/third_party/conditions/util/conditions"
 
+	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers/content"
-	"github.com/regent-project/regent/pkg/server/clusters"
 )
 
 // usable are the namespaces that every cluster has for as long as it exists.

@@ -9,8 +9,8 @@ import (
 
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 
+	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers/content"
-	"github.com/regent-project/regent/pkg/server/clusters"
 )
 
 var deletedAt = metav1.Unix(1000, 0)

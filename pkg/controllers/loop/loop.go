@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
+	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
-	"github.com/regent-project/regent/pkg/server/clusters"
 )
 
 // A key whose reconcile fails is tried again after retryBase, then twice that, and so on up to retryMax. There is no

@@ -16,7 +16,7 @@ import (
 	"github.com/kcp-dev/sdk/apis/third_party/conditions/apis/conditions/v1alpha1"
 	"github.com/kcp-dev/sdk/apis/third_party/conditions/util/conditions"
 
-	"github.com/regent-project/regent/pkg/server/clusters"
+	"github.com/regent-project/regent/pkg/clusters"
 )
 
 // step is the one thing to do next for a Workspace. Each step leaves a state from which the next is decided anew, by

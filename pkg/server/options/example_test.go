@@ -6,12 +6,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/controllers/bootstrap"
 	"github.com/regent-project/regent/pkg/controllers/catalog"
 	"github.com/regent-project/regent/pkg/controllers/loop"
 	"github.com/regent-project/regent/pkg/server"
-	"github.com/regent-project/regent/pkg/server/clusters"
 	"github.com/regent-project/regent/pkg/server/options"
 )
 

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	upstream "k8s.io/apiserver/pkg/storage"
 
-	"github.com/regent-project/regent/pkg/server/clusters"
+	"github.com/regent-project/regent/pkg/clusters"
 )
 
 // By this a standby knows whether it could take the lease (election: takesWrites): to create what is there changes nothing, and

@@ -24,8 +24,8 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	"pgregory.net/rapid"
 
+	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/election/fence"
-	"github.com/regent-project/regent/pkg/server/clusters"
 	"github.com/regent-project/regent/pkg/server/etcd"
 	"github.com/regent-project/regent/pkg/server/storage"
 )

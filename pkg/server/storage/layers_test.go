@@ -16,7 +16,7 @@ import (
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	upstream "k8s.io/apiserver/pkg/storage"
 
-	"github.com/regent-project/regent/pkg/server/clusters"
+	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/server/etcd"
 	"github.com/regent-project/regent/pkg/server/storage"
 )

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/storage"
 
-	"github.com/regent-project/regent/pkg/server/clusters"
+	"github.com/regent-project/regent/pkg/clusters"
 )
 
 // stamp writes an object's logical cluster, taken from its key, into the annotation kcp.io/cluster. It does so right

@@ -20,11 +20,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/controllers/bootstrap"
 	"github.com/regent-project/regent/pkg/election/fence"
 	"github.com/regent-project/regent/pkg/server"
-	"github.com/regent-project/regent/pkg/server/clusters"
 	"github.com/regent-project/regent/test/e2e/history"
 )
 

@@ -19,9 +19,9 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
+	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/server/apis/kcpcore"
 	"github.com/regent-project/regent/pkg/server/apis/resource"
-	"github.com/regent-project/regent/pkg/server/clusters"
 )
 
 // The type of workspaces that ask for none. It is kcp's most general one.

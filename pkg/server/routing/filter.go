@@ -1,4 +1,6 @@
-package clusters
+// Package routing finds the logical cluster that a request is for, and judges what may be done there in the state that the
+// cluster is in.
+package routing
 
 import (
 	"errors"
@@ -13,6 +15,8 @@ import (
 	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/regent-project/regent/pkg/clusters"
 )
 
 // Annotations of audit events.
@@ -75,11 +79,11 @@ func (f *Filter) destination(req *http.Request, path logicalcluster.Path) *desti
 	d := &destination{path: path}
 	name := logicalcluster.Name(path.String())
 	switch {
-	case name == Wildcard:
+	case name == clusters.Wildcard:
 		if d.fault = f.wildcardFault(req); d.fault == nil {
-			d.name = Wildcard
+			d.name = clusters.Wildcard
 		}
-	case f.InProcess(req) && IsValidName(name):
+	case f.InProcess(req) && clusters.IsValidName(name):
 		d.name = name
 	}
 	return d
@@ -99,7 +103,7 @@ func (f *Filter) Admit(next http.Handler) http.Handler {
 			f.refuse(w, req, err)
 			return
 		}
-		next.ServeHTTP(w, req.WithContext(With(req.Context(), name)))
+		next.ServeHTTP(w, req.WithContext(clusters.With(req.Context(), name)))
 	})
 }
 

@@ -1,4 +1,4 @@
-package clusters
+package routing
 
 import (
 	"context"
@@ -14,19 +14,21 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/regent-project/regent/pkg/clusters"
 )
 
 // stored is what storage holds; it counts reads. The informers of the directory under test have not begun, so
 // everything is a miss.
 type stored struct {
-	workspaces map[Key]logicalcluster.Name
+	workspaces map[clusters.Key]logicalcluster.Name
 	clusters   map[logicalcluster.Name]*corev1alpha1.LogicalCluster
 	reads      int
 }
 
 func (s *stored) Workspace(_ context.Context, cluster logicalcluster.Name, name string) (*tenancyv1alpha1.Workspace, error) {
 	s.reads++
-	target, ok := s.workspaces[Key{Cluster: cluster, Name: name}]
+	target, ok := s.workspaces[clusters.Key{Cluster: cluster, Name: name}]
 	if !ok {
 		return nil, apierrors.NewNotFound(tenancyv1alpha1.Resource("workspaces"), name)
 	}
@@ -58,24 +60,24 @@ func owned(lc *corev1alpha1.LogicalCluster, cluster logicalcluster.Name, name st
 
 func newDirectory(s *stored) *Directory {
 	return &Directory{
-		Workspaces:      NewInformer[*tenancyv1alpha1.Workspace](nil, nil),
-		LogicalClusters: NewInformer[*corev1alpha1.LogicalCluster](nil, nil),
+		Workspaces:      clusters.NewInformer[*tenancyv1alpha1.Workspace](nil, nil),
+		LogicalClusters: clusters.NewInformer[*corev1alpha1.LogicalCluster](nil, nil),
 		Live:            s,
 	}
 }
 
 func TestAPathLeadsThroughWorkspaces(t *testing.T) {
 	s := &stored{
-		workspaces: map[Key]logicalcluster.Name{
-			{Cluster: Root, Name: "a"}: "x1", {Cluster: "x1", Name: "b"}: "x2", {Cluster: Root, Name: "unscheduled"}: "",
+		workspaces: map[clusters.Key]logicalcluster.Name{
+			{Cluster: clusters.Root, Name: "a"}: "x1", {Cluster: "x1", Name: "b"}: "x2", {Cluster: clusters.Root, Name: "unscheduled"}: "",
 			// Anybody who may write workspaces may write these.
-			{Cluster: Root, Name: "thief"}: "x2", {Cluster: Root, Name: "star"}: "*", {Cluster: Root, Name: "admin"}: "system:admin",
-			{Cluster: Root, Name: "circle"}: "root",
+			{Cluster: clusters.Root, Name: "thief"}: "x2", {Cluster: clusters.Root, Name: "star"}: "*", {Cluster: clusters.Root, Name: "admin"}: "system:admin",
+			{Cluster: clusters.Root, Name: "circle"}: "root",
 		},
 		clusters: map[logicalcluster.Name]*corev1alpha1.LogicalCluster{
-			Root: logicalCluster(corev1alpha1.LogicalClusterPhaseReady),
-			"x1": owned(logicalCluster(corev1alpha1.LogicalClusterPhaseInitializing), Root, "a"),
-			"x2": owned(logicalCluster(corev1alpha1.LogicalClusterPhaseReady), "x1", "b"),
+			clusters.Root: logicalCluster(corev1alpha1.LogicalClusterPhaseReady),
+			"x1":          owned(logicalCluster(corev1alpha1.LogicalClusterPhaseInitializing), clusters.Root, "a"),
+			"x2":          owned(logicalCluster(corev1alpha1.LogicalClusterPhaseReady), "x1", "b"),
 		},
 	}
 	for path, want := range map[string]logicalcluster.Name{
@@ -101,7 +103,7 @@ func TestAnUnknownClusterCostsOneRead(t *testing.T) {
 }
 
 func TestRootIsUnavailableUntilItIsThere(t *testing.T) {
-	_, err := newDirectory(&stored{}).Resolve(t.Context(), Root.Path(), anyone)
+	_, err := newDirectory(&stored{}).Resolve(t.Context(), clusters.Root.Path(), anyone)
 	if seconds, ok := apierrors.SuggestsClientDelay(err); !apierrors.IsServiceUnavailable(err) || !ok || seconds < 1 {
 		t.Errorf("got %v, want unavailable with a delay", err)
 	}
@@ -110,15 +112,15 @@ func TestRootIsUnavailableUntilItIsThere(t *testing.T) {
 // Whatever phase somebody wrote, root is there for all who read, and for masters, who have to mend it.
 func TestRootIsThereInAnyPhase(t *testing.T) {
 	for _, phase := range []corev1alpha1.LogicalClusterPhaseType{"", "Scheduling", "Initializing", "Ready", "Unavailable", "Deleting", "Odd"} {
-		d := newDirectory(&stored{clusters: map[logicalcluster.Name]*corev1alpha1.LogicalCluster{Root: logicalCluster(phase)}})
-		if name, err := d.Resolve(t.Context(), Root.Path(), anyone); name != Root || err != nil {
+		d := newDirectory(&stored{clusters: map[logicalcluster.Name]*corev1alpha1.LogicalCluster{clusters.Root: logicalCluster(phase)}})
+		if name, err := d.Resolve(t.Context(), clusters.Root.Path(), anyone); name != clusters.Root || err != nil {
 			t.Errorf("phase %q: %q, %v", phase, name, err)
 		}
 		for _, operation := range []admission.Operation{admission.Create, admission.Update} {
-			if err := (&Gate{Directory: d}).Validate(With(t.Context(), Root), write(master, operation, configMaps), nil); err != nil {
+			if err := (&Gate{Directory: d}).Validate(clusters.With(t.Context(), clusters.Root), write(master, operation, configMaps), nil); err != nil {
 				t.Errorf("phase %q: a master's %s: %v", phase, operation, err)
 			}
-			err := (&Gate{Directory: d}).Validate(With(t.Context(), Root), write(other, operation, configMaps), nil)
+			err := (&Gate{Directory: d}).Validate(clusters.With(t.Context(), clusters.Root), write(other, operation, configMaps), nil)
 			if _, delay := apierrors.SuggestsClientDelay(err); phase == "Ready" && err != nil || phase != "Ready" && (!apierrors.IsServiceUnavailable(err) || !delay) {
 				t.Errorf("phase %q: somebody's %s: %v", phase, operation, err)
 			}
@@ -130,9 +132,9 @@ func TestRootIsThereInAnyPhase(t *testing.T) {
 func TestADeletedRootAdmitsCreations(t *testing.T) {
 	lc := logicalCluster(corev1alpha1.LogicalClusterPhaseReady)
 	lc.DeletionTimestamp = new(metav1.Now())
-	d := newDirectory(&stored{clusters: map[logicalcluster.Name]*corev1alpha1.LogicalCluster{Root: lc}})
+	d := newDirectory(&stored{clusters: map[logicalcluster.Name]*corev1alpha1.LogicalCluster{clusters.Root: lc}})
 	for _, who := range []user.Info{master, other} {
-		if err := (&Gate{Directory: d}).Validate(With(t.Context(), Root), write(who, admission.Create, configMaps), nil); err != nil {
+		if err := (&Gate{Directory: d}).Validate(clusters.With(t.Context(), clusters.Root), write(who, admission.Create, configMaps), nil); err != nil {
 			t.Errorf("%s: %v", who.GetName(), err)
 		}
 	}
@@ -181,9 +183,9 @@ func TestTheGateFollowsTheClustersState(t *testing.T) {
 		{"gone", master, admission.Create, logicalClusters, true},
 		{"gone", other, admission.Create, logicalClusters, true}, // is refused elsewhere, whoever it is
 		{"initial", other, admission.Update, logicalClusters, false},
-		{SystemAdmin, master, admission.Create, configMaps, true},
+		{clusters.SystemAdmin, master, admission.Create, configMaps, true},
 	} {
-		err := gate.Validate(With(t.Context(), c.cluster), write(c.who, c.what, c.resource), nil)
+		err := gate.Validate(clusters.With(t.Context(), c.cluster), write(c.who, c.what, c.resource), nil)
 		if (err == nil) != c.want || err != nil && !apierrors.IsForbidden(err) {
 			t.Errorf("%s %s %s in %s: %v, want allowed: %t", c.who.GetName(), c.what, c.resource.Resource, c.cluster, err, c.want)
 		}

@@ -1,4 +1,4 @@
-package clusters
+package routing
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/regent-project/regent/pkg/clusters"
 )
 
 // Resolver finds the logical cluster that a path leads to.
@@ -33,8 +35,8 @@ type Live interface {
 // Directory resolves paths from informers that live as long as the process; on a miss it reads once from storage, so
 // that a cluster made through another replica is found at once, and one that is gone costs a read, not a wait.
 type Directory struct {
-	Workspaces      *Informer[*tenancyv1alpha1.Workspace]
-	LogicalClusters *Informer[*corev1alpha1.LogicalCluster]
+	Workspaces      *clusters.Informer[*tenancyv1alpha1.Workspace]
+	LogicalClusters *clusters.Informer[*corev1alpha1.LogicalCluster]
 	Live            Live
 }
 
@@ -60,7 +62,7 @@ func (d *Directory) LogicalCluster(ctx context.Context, name logicalcluster.Name
 }
 
 func (d *Directory) logicalCluster(ctx context.Context, name logicalcluster.Name, mayRead func() error) (*corev1alpha1.LogicalCluster, error) {
-	if lc, ok := d.LogicalClusters.Get(Key{Cluster: name, Name: corev1alpha1.LogicalClusterName}); ok {
+	if lc, ok := d.LogicalClusters.Get(clusters.Key{Cluster: name, Name: corev1alpha1.LogicalClusterName}); ok {
 		return lc, nil
 	}
 	if err := mayRead(); err != nil {
@@ -72,17 +74,17 @@ func (d *Directory) logicalCluster(ctx context.Context, name logicalcluster.Name
 // first checks that the cluster exists in which a path begins.
 func (d *Directory) first(ctx context.Context, segment string, mayRead func() error) (logicalcluster.Name, error) {
 	name := logicalcluster.Name(segment)
-	if IsSystem(name) {
+	if clusters.IsSystem(name) {
 		return name, nil
 	}
-	if !IsValidName(name) { // too short, for example: a path may have it, a cluster not
+	if !clusters.IsValidName(name) { // too short, for example: a path may have it, a cluster not
 		return "", notFound(name.Path())
 	}
 	_, err := d.logicalCluster(ctx, name, mayRead)
 	switch {
 	case err == nil:
 		return name, nil
-	case name == Root && apierrors.IsNotFound(err):
+	case name == clusters.Root && apierrors.IsNotFound(err):
 		return "", errBootstrapping()
 	case apierrors.IsNotFound(err):
 		return "", notFound(name.Path())
@@ -92,7 +94,7 @@ func (d *Directory) first(ctx context.Context, segment string, mayRead func() er
 
 // child returns the cluster of the workspace with the given name in parent.
 func (d *Directory) child(ctx context.Context, parent logicalcluster.Name, segment string, path logicalcluster.Path, mayRead func() error) (logicalcluster.Name, error) {
-	ws, ok := d.Workspaces.Get(Key{Cluster: parent, Name: segment})
+	ws, ok := d.Workspaces.Get(clusters.Key{Cluster: parent, Name: segment})
 	if !ok || ws.Spec.Cluster == "" {
 		err := mayRead()
 		if err != nil {
@@ -118,17 +120,10 @@ func (d *Directory) child(ctx context.Context, parent logicalcluster.Name, segme
 	return name, nil
 }
 
-// IsSystem reports whether a cluster always exists and has no LogicalCluster.
-func IsSystem(name logicalcluster.Name) bool { return strings.HasPrefix(name.String(), "system:") }
-
-// IsPermanent reports whether a cluster belongs to the shard itself. It is never emptied, whatever is done to its
-// LogicalCluster: the shard's leader makes that one again.
-func IsPermanent(name logicalcluster.Name) bool { return name == Root || IsSystem(name) }
-
 // splitSegments splits a path into the name of a cluster and the names of workspaces. The name of a system cluster has
 // colons itself and no workspaces below.
 func splitSegments(path logicalcluster.Path) []string {
-	if IsSystem(logicalcluster.Name(path.String())) {
+	if clusters.IsSystem(logicalcluster.Name(path.String())) {
 		return []string{path.String()}
 	}
 	return strings.Split(path.String(), ":")

@@ -1,4 +1,4 @@
-package clusters
+package routing
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"github.com/kcp-dev/logicalcluster/v3"
 	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/regent-project/regent/pkg/clusters"
 )
 
 // destination is the logical cluster that a request is for: what its URL says, and where that leads once it has been
@@ -90,5 +92,5 @@ func (a *clusterAuthorizer) inCluster(ctx context.Context, attributes authorizer
 		return ctx // Admit answers it, if the request is allowed
 	}
 	audit.AddAuditAnnotation(ctx, AuditCluster, name.String())
-	return With(ctx, name)
+	return clusters.With(ctx, name)
 }

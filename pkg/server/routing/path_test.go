@@ -1,9 +1,11 @@
-package clusters
+package routing
 
 import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/regent-project/regent/pkg/clusters"
 )
 
 // FuzzSplitPath checks that a path is taken apart in one way only: what comes out, put together again, is the URL's path and
@@ -37,7 +39,7 @@ func FuzzSplitPath(f *testing.F) {
 		if whole != u.Path && whole != u.Path+"/" {
 			t.Fatalf("%q: the path is %q, and its parts make %q", raw, u.Path, whole)
 		}
-		if name := cluster.String(); name != Wildcard.String() && (!cluster.IsValid() || strings.ContainsAny(name, "/%*. ")) {
+		if name := cluster.String(); name != clusters.Wildcard.String() && (!cluster.IsValid() || strings.ContainsAny(name, "/%*. ")) {
 			t.Fatalf("%q: %q names a cluster", raw, name)
 		}
 		again, restAgain, err := splitPath(&url.URL{Path: whole})

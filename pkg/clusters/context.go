@@ -1,9 +1,10 @@
-// Package clusters is about logical clusters: how a request names one, how storage keys keep them apart, and how
+// Package clusters is about logical clusters: what they are called, how contexts and storage keys carry their names, and how
 // clients and informers reach them.
 package clusters
 
 import (
 	"context"
+	"strings"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 )
@@ -38,3 +39,10 @@ func From(ctx context.Context) (logicalcluster.Name, bool) {
 func IsValidName(name logicalcluster.Name) bool {
 	return name.IsValid() && name.Path().IsValid()
 }
+
+// IsSystem reports whether a cluster always exists and has no LogicalCluster.
+func IsSystem(name logicalcluster.Name) bool { return strings.HasPrefix(name.String(), "system:") }
+
+// IsPermanent reports whether a cluster belongs to the shard itself. It is never emptied, whatever is done to its
+// LogicalCluster: the shard's leader makes that one again.
+func IsPermanent(name logicalcluster.Name) bool { return name == Root || IsSystem(name) }

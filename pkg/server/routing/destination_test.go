@@ -1,4 +1,4 @@
-package clusters
+package routing
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/regent-project/regent/pkg/clusters"
 )
 
 // half knows "cached" without reading, and "stored" and "root" by reading. It counts the reads.
@@ -37,7 +39,7 @@ type rights struct {
 }
 
 func (r *rights) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-	r.asked, _ = From(ctx)
+	r.asked, _ = clusters.From(ctx)
 	if a.GetUser().GetName() == "master" || a.GetUser().GetName() == "tenant" && r.asked != "" {
 		return authorizer.DecisionAllow, "", nil
 	}
@@ -92,7 +94,7 @@ func TestRightsAreAskedInTheClusterThatThePathLeadsTo(t *testing.T) {
 		{"master", "/clusters/stored/api", 200, "stored", 1},
 		{"master", "/clusters/nowhere/api", 404, "", 1},
 		{"master", "/clusters/Not-A-Cluster/api", 400, "", 0},
-		{"master", "/clusters/*/apis", 200, Wildcard, 0},
+		{"master", "/clusters/*/apis", 200, clusters.Wildcard, 0},
 	} {
 		h, r := &half{}, &rights{}
 		status, _ := through(newFilter(h), r, c.who, c.url)

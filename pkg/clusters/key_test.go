@@ -6,7 +6,7 @@ import (
 	"github.com/kcp-dev/logicalcluster/v3"
 	"pgregory.net/rapid"
 
-	"github.com/regent-project/regent/pkg/server/clusters"
+	"github.com/regent-project/regent/pkg/clusters"
 )
 
 func TestTwoKeysNeverShareAString(t *testing.T) {

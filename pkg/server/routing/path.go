@@ -1,4 +1,4 @@
-package clusters
+package routing
 
 import (
 	"errors"
@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/kcp-dev/logicalcluster/v3"
+
+	"github.com/regent-project/regent/pkg/clusters"
 )
 
 // prefix begins the URL path of every request for a logical cluster.
@@ -34,7 +36,7 @@ func splitPath(u *url.URL) (cluster logicalcluster.Path, rest string, err error)
 		return logicalcluster.Path{}, "", errBadEncoding
 	}
 	path := logicalcluster.NewPath(segment)
-	if segment == Wildcard.String() {
+	if segment == clusters.Wildcard.String() {
 		return path, rest, nil
 	}
 	if !path.IsValid() {

@@ -1,4 +1,4 @@
-package clusters
+package routing
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/regent-project/regent/pkg/clusters"
 )
 
 // Gate admits writes according to the state of their logical cluster: until it is Ready only members of
@@ -28,12 +30,12 @@ func (g *Gate) Handles(operation admission.Operation) bool { return operation !=
 
 // Validate implements admission.ValidationInterface.
 func (g *Gate) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	cluster, ok := From(ctx)
+	cluster, ok := clusters.From(ctx)
 	if !ok {
-		return admission.NewForbidden(a, ErrNoCluster)
+		return admission.NewForbidden(a, clusters.ErrNoCluster)
 	}
 	creates := a.GetOperation() == admission.Create && a.GetSubresource() == ""
-	if IsSystem(cluster) || creates && a.GetResource().GroupResource() == corev1alpha1.Resource("logicalclusters") {
+	if clusters.IsSystem(cluster) || creates && a.GetResource().GroupResource() == corev1alpha1.Resource("logicalclusters") {
 		return nil
 	}
 	if creates {
@@ -57,7 +59,7 @@ func (g *Gate) validateCreate(ctx context.Context, cluster logicalcluster.Name, 
 	if err != nil {
 		return readError(cluster.Path(), err)
 	}
-	if !lc.DeletionTimestamp.IsZero() && !IsPermanent(cluster) {
+	if !lc.DeletionTimestamp.IsZero() && !clusters.IsPermanent(cluster) {
 		return admission.NewForbidden(a, fmt.Errorf("logical cluster %q is being deleted: nothing can be created in it", cluster))
 	}
 	return g.checkReady(lc, cluster, a)
@@ -67,7 +69,7 @@ func (g *Gate) checkReady(lc *corev1alpha1.LogicalCluster, cluster logicalcluste
 	if lc.Status.Phase == corev1alpha1.LogicalClusterPhaseReady || privileged(a) {
 		return nil
 	}
-	if cluster == Root {
+	if cluster == clusters.Root {
 		return errBootstrapping()
 	}
 	return admission.NewForbidden(a, fmt.Errorf("logical cluster %q is not Ready yet: its phase is %q", cluster, lc.Status.Phase))

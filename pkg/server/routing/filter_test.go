@@ -1,4 +1,4 @@
-package clusters
+package routing
 
 import (
 	"context"
@@ -16,16 +16,18 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/sets"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/regent-project/regent/pkg/clusters"
 )
 
 // known resolves what it maps, and every name of a system cluster.
 type known map[string]logicalcluster.Name
 
 func (k known) Resolve(_ context.Context, path logicalcluster.Path, _ func() error) (logicalcluster.Name, error) {
-	if IsSystem(logicalcluster.Name(path.String())) {
+	if clusters.IsSystem(logicalcluster.Name(path.String())) {
 		return logicalcluster.Name(path.String()), nil
 	}
-	if path == Root.Path() && k["root"] == "" {
+	if path == clusters.Root.Path() && k["root"] == "" {
 		return "", newUnavailable("not yet")
 	}
 	if name, ok := k[path.String()]; ok {
@@ -57,7 +59,7 @@ func serve(f *Filter, req *http.Request) seen {
 	var s seen
 	recorder := httptest.NewRecorder()
 	f.Parse(f.Admit(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
-		s.cluster, _ = From(req.Context())
+		s.cluster, _ = clusters.From(req.Context())
 		s.path = req.URL.EscapedPath()
 	}))).ServeHTTP(recorder, req)
 	s.status, s.header = recorder.Code, recorder.Header()
@@ -170,7 +172,7 @@ func FuzzNoURLEscapesItsCluster(f *testing.F) {
 			}
 			return
 		}
-		if got.cluster != Wildcard && !IsValidName(got.cluster) && !got.cluster.Path().IsValid() {
+		if got.cluster != clusters.Wildcard && !clusters.IsValidName(got.cluster) && !got.cluster.Path().IsValid() {
 			t.Fatalf("%q: cluster %q is not valid", raw, got.cluster)
 		}
 		want := "/clusters/" + got.cluster.String() + rest
