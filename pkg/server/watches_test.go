@@ -131,7 +131,7 @@ func TestWatchesAreCappedInAllAndPerUser(t *testing.T) {
 			go func() { status <- watching(ctx, s, step.who, begun) }()
 			synctest.Wait()
 			if open := len(status) == 0; open != step.open {
-				t.Errorf("%s's watch is open: %t, want %t", step.who, open, step.open)
+				t.Fatalf("%s's watch is open: %t, want %t", step.who, open, step.open)
 			}
 			if !step.open {
 				if got := <-status; got != http.StatusTooManyRequests {
