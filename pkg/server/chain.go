@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"slices"
 
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -12,13 +13,16 @@ import (
 // handlerChain returns what builds the chain that each request passes. It is upstream's, with ours at three places; each of
 // them has something to say only about requests that have come as far.
 //
+//	answer       a deadline for clients to take the answer
 //	body         a deadline for what clients send
 //	split        requests that this process makes itself go through a chain of their own, without limits
 //	Parse        takes the logical cluster off the URL; answers nobody
+//	public       what everybody may read has a chain of its own: its limits are other places, of the same number
+//	held         answers that need no rights are written when the request has left its place
 //	upstream     401 without credentials, audit, impersonation, 429 beyond the limits on requests in flight
 //	Authorizer   looks the cluster up; 403 without rights, whether the cluster exists or not
 //	Admit        400, 404, 405 and 503 for URLs that lead to no cluster
-//	starts       429 for watches if too many begin at once
+//	watches      429 for watches if too many are open, or begin at once; ends those whose clients take nothing
 //	tokens       412 for writes of a term that is over
 //	upstream     the APIs
 func (r *run) handlerChain(directory routing.Resolver, tokens *tokenFilter) func(http.Handler, *genericapiserver.Config) http.Handler {
@@ -30,13 +34,29 @@ func (r *run) handlerChain(directory routing.Resolver, tokens *tokenFilter) func
 		users.Authorization.Authorizer = filter.Authorizer(&reservedNames{c.Authorization.Authorizer})
 		own := users
 		own.MaxRequestsInFlight, own.MaxMutatingRequestsInFlight, own.GoawayChance = 0, 0, 0
-		inner := filter.Admit(newWatchStarts(c.RequestTimeout, c.Serializer).wrap(tokens.wrap(apis)))
+		inner := filter.Admit(newWatches(r.cfg.Limits.Watches, c.RequestTimeout, c.Serializer).wrap(tokens.wrap(apis)))
+		public := users // each chain counts its own requests
 		outer := r.tokens.split(
 			filter.Parse(genericapiserver.DefaultBuildHandlerChain(inner, &own)),
-			filter.Parse(genericapiserver.DefaultBuildHandlerChain(inner, &users)),
+			filter.Parse(publicOrNot(
+				withAnswersHeld(allAnswers, genericapiserver.DefaultBuildHandlerChain(inner, &public)),
+				withAnswersHeld(errorsOnly, genericapiserver.DefaultBuildHandlerChain(inner, &users)),
+			)),
 		)
-		return withBodyDeadline(c.RequestTimeout, outer)
+		return withAnswerDeadline(c.RequestTimeout, withBodyDeadline(c.RequestTimeout, outer))
 	}
+}
+
+// publicOrNot returns a handler that sends requests for what everybody may read to public, and others to others. Probes must
+// not fail because users are many: a replica would be restarted when it is needed most.
+func publicOrNot(public, others http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if slices.Contains(publicPaths, req.URL.Path) {
+			public.ServeHTTP(w, req)
+			return
+		}
+		others.ServeHTTP(w, req)
+	})
 }
 
 var _ authorizer.Authorizer = (*reservedNames)(nil)

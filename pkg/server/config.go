@@ -36,6 +36,9 @@ type Limits struct {
 	// descriptors that the process may open, which always limit it. ConnectionsPerClient is the same for one IP address
 	// (IPv6: one /64 network); 0 stands for half of the other.
 	Connections, ConnectionsPerClient int
+	// Watches are how many may be open; further ones are answered with 429. One user may have half of them, members of
+	// system:masters, too. 0: no limit.
+	Watches int
 	// GoawayChance is for how many of all HTTP/2 requests, between 0 and 1, the client is told to connect anew.
 	GoawayChance float64
 	// HSTS is what the header Strict-Transport-Security says; empty: there is none.
@@ -44,7 +47,7 @@ type Limits struct {
 
 // DefaultLimits are those of Kubernetes, and for connections ones that only an attack or a fault should meet.
 func DefaultLimits() Limits {
-	return Limits{RequestTimeout: defaultRequestTimeout, RequestsInFlight: 400, MutatingRequestsInFlight: 200, Connections: 10_000}
+	return Limits{RequestTimeout: defaultRequestTimeout, RequestsInFlight: 400, MutatingRequestsInFlight: 200, Connections: 10_000, Watches: 20_000}
 }
 
 // defaultRequestTimeout is upstream's.

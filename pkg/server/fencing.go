@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -103,42 +102,15 @@ func (f *tokenFilter) refuse(w http.ResponseWriter, req *http.Request, err error
 // serveDeletion holds back the answer that there is nothing to delete until the token has been compared: upstream gives it
 // before anything gets to storage. That is one read more, of deletions that have found nothing only.
 func (f *tokenFilter) serveDeletion(next http.Handler, w http.ResponseWriter, req *http.Request) {
-	held := &heldNotFound{ResponseWriter: w}
+	held := &heldAnswer{ResponseWriter: w, holds: func(status int) bool { return status == http.StatusNotFound }}
 	next.ServeHTTP(responsewriter.WrapForHTTP1Or2(held), req)
-	if !held.is {
-		return
+	if held.is() {
+		if err := f.check.answer(req.Context()); err != nil {
+			f.refuse(w, req, err)
+			return
+		}
 	}
-	if err := f.check.answer(req.Context()); err != nil {
-		f.refuse(w, req, err)
-		return
-	}
-	w.WriteHeader(http.StatusNotFound)
-	_, _ = w.Write(held.body.Bytes()) // the client has gone
-}
-
-// heldNotFound passes on any answer but a 404, which it keeps.
-type heldNotFound struct {
-	http.ResponseWriter
-	is   bool
-	body bytes.Buffer
-}
-
-// Unwrap implements responsewriter.UserProvidedDecorator.
-func (h *heldNotFound) Unwrap() http.ResponseWriter { return h.ResponseWriter }
-
-// WriteHeader implements http.ResponseWriter.
-func (h *heldNotFound) WriteHeader(code int) {
-	if h.is = code == http.StatusNotFound; !h.is {
-		h.ResponseWriter.WriteHeader(code)
-	}
-}
-
-// Write implements http.ResponseWriter.
-func (h *heldNotFound) Write(p []byte) (int, error) {
-	if h.is {
-		return h.body.Write(p)
-	}
-	return h.ResponseWriter.Write(p)
+	held.release()
 }
 
 // admit returns the request with its token. It also returns it with an error. A token that cannot be read is refused: the

@@ -1,20 +1,13 @@
 package server
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net/http"
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
-	"k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	"k8s.io/apiserver/pkg/util/flowcontrol"
 	"k8s.io/klog/v2"
 )
 
@@ -63,74 +56,3 @@ func (b *deadlineBody) Read(p []byte) (int, error) {
 	}
 	return n, err
 }
-
-// watchStarts bounds how many watches begin at once: each may send all there is before it waits for what is new, and holds
-// what its client has not taken. What this process watches itself is not counted.
-type watchStarts struct {
-	places chan struct{}
-	// patience is how long a watch waits for a place, timeout how long its start may hold it: a list could take no longer.
-	patience, timeout time.Duration
-	serializer        runtime.NegotiatedSerializer
-}
-
-// maxWatchStarts is how many watches of clients begin at once on one replica. They are ready within milliseconds of each
-// other unless they send much, and then the fewer compete for it the sooner each is done.
-const maxWatchStarts = 50
-
-func newWatchStarts(requestTimeout time.Duration, s runtime.NegotiatedSerializer) *watchStarts {
-	return &watchStarts{places: make(chan struct{}, maxWatchStarts), patience: requestTimeout / 4, timeout: requestTimeout, serializer: s}
-}
-
-func (s *watchStarts) wrap(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		info, ok := request.RequestInfoFrom(req.Context())
-		if !ok || info.Verb != "watch" || isOwn(req) {
-			next.ServeHTTP(w, req)
-			return
-		}
-		if !s.enter(req.Context()) {
-			err := apierrors.NewTooManyRequests("too many watches begin at this moment: try again", 1)
-			w.Header().Set("Retry-After", "1")
-			responsewriters.ErrorNegotiated(err, s.serializer, schema.GroupVersion{Version: "v1"}, w, req)
-			return
-		}
-		ctx, cancel := context.WithCancel(req.Context())
-		defer cancel()
-		late := time.AfterFunc(s.timeout, cancel)
-		begun := watchBegun(sync.OnceFunc(func() {
-			late.Stop()
-			<-s.places
-		}))
-		defer begun.Signal()
-		next.ServeHTTP(w, req.WithContext(flowcontrol.WithInitializationSignal(ctx, begun)))
-	})
-}
-
-// watchBegun is called by upstream's storage once it has handed over all there was when the watch began.
-type watchBegun func()
-
-// Signal implements flowcontrol.InitializationSignal.
-func (b watchBegun) Signal() { b() }
-
-// Wait implements flowcontrol.InitializationSignal. Nobody waits here.
-func (watchBegun) Wait() {}
-
-// enter waits for a place.
-func (s *watchStarts) enter(ctx context.Context) bool {
-	select {
-	case s.places <- struct{}{}:
-		return true
-	default:
-	}
-	patience := time.NewTimer(s.patience)
-	defer patience.Stop()
-	select {
-	case s.places <- struct{}{}:
-		return true
-	case <-patience.C:
-	case <-ctx.Done():
-	}
-	return false
-}
-
-var _ flowcontrol.InitializationSignal = watchBegun(nil)

@@ -16,14 +16,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	"k8s.io/apiserver/pkg/server/healthz"
-	"k8s.io/apiserver/pkg/util/flowcontrol"
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
@@ -56,24 +53,24 @@ func TestALeaderKeepsItsLeaseWhenAllPlacesAreTaken(t *testing.T) {
 	hold := make(chan struct{})
 	var held atomic.Int32
 	r := startReplica(t, cfg, func(s *Server) {
-		s.generic.AddReadyzChecks(healthz.NamedCheck("held", func(*http.Request) error {
-			if full.Load() {
+		s.generic.Authorization.Authorizer = &asking{s.generic.Authorization.Authorizer, func(a authorizer.Attributes) {
+			if a.GetPath() == "/hold" {
 				held.Add(1)
 				<-hold
 			}
-			return nil
-		}))
+		}}
 	})
 	epoch := <-terms
 	full.Store(true)
 	var holders sync.WaitGroup
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
 		holders.Go(func() {
-			req, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), method, r.url+"/readyz", http.NoBody)
+			req, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), method, r.url+"/clusters/root/hold", http.NoBody)
 			if err != nil {
 				t.Error(err)
 				return
 			}
+			req.Header.Set("Authorization", "Bearer t-ann")
 			if resp, err := r.client.Do(req); err == nil {
 				_ = resp.Body.Close()
 			}
@@ -85,6 +82,11 @@ func TestALeaderKeepsItsLeaseWhenAllPlacesAreTaken(t *testing.T) {
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
 		if got := r.ask(t, method, "/clusters/system:admin/api/v1/namespaces", "t-ann"); got.status != http.StatusTooManyRequests {
 			t.Errorf("%s of a user: %d, want 429: the places are not taken", method, got.status)
+		}
+	}
+	for _, probe := range []string{"/livez", "/readyz", "/clusters/root/healthz"} {
+		if got := r.ask(t, http.MethodGet, probe, ""); got.status != http.StatusOK {
+			t.Errorf("%s: %d, want 200: a replica would be restarted because its users are many", probe, got.status)
 		}
 	}
 	lease := func() time.Time {
@@ -116,6 +118,22 @@ func TestALeaderKeepsItsLeaseWhenAllPlacesAreTaken(t *testing.T) {
 			t.Errorf("a request of a controller: %v", err)
 		}
 	}
+}
+
+// asking is an authorizer that tells what it is asked.
+type asking struct {
+	authorizer.Authorizer
+	tell func(authorizer.Attributes)
+}
+
+func (a *asking) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+	a.tell(attributes)
+	return a.Authorizer.Authorize(ctx, attributes)
+}
+
+func (a *asking) ConditionsAwareAuthorize(ctx context.Context, attributes authorizer.Attributes) authorizer.ConditionsAwareDecision {
+	a.tell(attributes)
+	return a.Authorizer.ConditionsAwareAuthorize(ctx, attributes)
 }
 
 func TestUpstreamKnowsTheLimits(t *testing.T) {
@@ -242,73 +260,6 @@ func TestARequestMayTakeLongerThanItsBody(t *testing.T) {
 			t.Errorf("got %s", resp.Status)
 		}
 	}
-}
-
-// watching sends a watch through s, whose handler runs until ctx ends; begun lets it begin.
-func watching(ctx context.Context, s *watchStarts, begun <-chan struct{}) int {
-	recorder := httptest.NewRecorder()
-	req := httptest.NewRequest(http.MethodGet, "/", nil)
-	req = req.WithContext(request.WithRequestInfo(ctx, &request.RequestInfo{Verb: "watch", IsResourceRequest: true}))
-	s.wrap(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
-		select {
-		case <-begun:
-			flowcontrol.WatchInitialized(req.Context())
-			<-req.Context().Done()
-		case <-req.Context().Done():
-		}
-	})).ServeHTTP(recorder, req)
-	return recorder.Code
-}
-
-func TestOnlySoManyWatchesBeginAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newWatchStarts(time.Minute, apis.Codecs)
-		ctx, cancel := context.WithCancel(t.Context())
-		begun := make(chan struct{})
-		statuses := make(chan int, 3*maxWatchStarts)
-		for range 2 * maxWatchStarts {
-			go func() { statuses <- watching(ctx, s, begun) }()
-		}
-		synctest.Wait()
-		if len(s.places) != maxWatchStarts {
-			t.Errorf("%d watches begin, want %d", len(s.places), maxWatchStarts)
-		}
-		close(begun) // and go on: then the others may
-		synctest.Wait()
-		if len(s.places) != 0 || len(statuses) != 0 {
-			t.Errorf("%d places are taken and %d watches have ended, want none", len(s.places), len(statuses))
-		}
-		cancel()
-		for range 2 * maxWatchStarts {
-			if status := <-statuses; status != http.StatusOK {
-				t.Errorf("a watch was refused with %d", status)
-			}
-		}
-	})
-}
-
-func TestAWatchThatDoesNotBeginGivesItsPlaceUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newWatchStarts(time.Minute, apis.Codecs)
-		statuses := make(chan int, maxWatchStarts+1)
-		for range maxWatchStarts {
-			go func() { statuses <- watching(t.Context(), s, nil) }()
-		}
-		synctest.Wait()
-		asked := time.Now()
-		if status := watching(t.Context(), s, nil); status != http.StatusTooManyRequests || time.Since(asked) != s.patience {
-			t.Errorf("one too many: %d after %v, want 429 after %v", status, time.Since(asked), s.patience)
-		}
-		for range maxWatchStarts {
-			<-statuses
-		}
-		if waited := time.Since(asked); waited != s.timeout {
-			t.Errorf("watches that do not begin ended after %v, want %v", waited, s.timeout)
-		}
-		if len(s.places) != 0 {
-			t.Errorf("%d places are taken by nobody", len(s.places))
-		}
-	})
 }
 
 // Each resource's storage says when a watch has begun: otherwise the places would run out.

@@ -192,6 +192,7 @@ func (o *Options) limitFaults() []error {
 		{"--max-mutating-requests-inflight", l.MutatingRequestsInFlight},
 		{"--max-connections", l.Connections},
 		{"--max-connections-per-client", l.ConnectionsPerClient},
+		{"--max-watches", l.Watches},
 	} {
 		if limit.value < 0 {
 			bad("%s %d must not be negative", limit.flag, limit.value)

@@ -32,6 +32,7 @@ func TestEachBadValueIsOneLineThatNamesItsFlag(t *testing.T) {
 		{func(o *Options) { o.Limits.RequestsInFlight = -1 }, "--max-requests-inflight"},
 		{func(o *Options) { o.Limits.MutatingRequestsInFlight = -1 }, "--max-mutating-requests-inflight"},
 		{func(o *Options) { o.Limits.Connections = -1 }, "--max-connections"},
+		{func(o *Options) { o.Limits.Watches = -1 }, "--max-watches"},
 		{func(o *Options) { o.Limits.ConnectionsPerClient = 20_000 }, "--max-connections-per-client"},
 		{func(o *Options) { o.Limits.GoawayChance = 0.5 }, "--goaway-chance"},
 		{func(o *Options) { o.Limits.GoawayChance = math.NaN() }, "--goaway-chance"},
@@ -123,7 +124,7 @@ func TestTheDefaultsAreTheContracts(t *testing.T) {
 		"leader-election-renew-deadline": "10s", "leader-election-retry-period": "2s", "controller-drain-timeout": "*",
 		"profiling": "false", "feature-gates": "*", "audit-policy-file": "", "tracing-config-file": "", "v": "0",
 		"request-timeout": "1m0s", "max-requests-inflight": "400", "max-mutating-requests-inflight": "200",
-		"max-connections": "10000", "max-connections-per-client": "0", "goaway-chance": "0", "shutdown-delay-duration": "0s",
+		"max-connections": "10000", "max-connections-per-client": "0", "max-watches": "20000", "goaway-chance": "0", "shutdown-delay-duration": "0s",
 		"strict-transport-security-directives": "[]", "tls-min-version": "", "tls-cipher-suites": "*",
 		"tls-cert-file": "", "etcd-cafile": "", "etcd-certfile": "", "etcd-keyfile": "",
 	} {

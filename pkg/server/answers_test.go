@@ -1,0 +1,122 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestAnAnswerThatNobodyTakesEndsItsHandler(t *testing.T) {
+	for name, http2 := range map[string]bool{"HTTP/1": false, "HTTP/2": true} {
+		t.Run(name, func(t *testing.T) {
+			ended := make(chan struct{})
+			server := httptest.NewUnstartedServer(withAnswerDeadline(100*time.Millisecond, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				defer close(ended)
+				endless(w, func() {})
+			})))
+			server.EnableHTTP2 = http2
+			server.StartTLS()
+			defer server.Close()
+			resp, err := server.Client().Get(server.URL) //nolint:noctx // it is ended by the server
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = resp.Body.Close() }()
+			select {
+			case <-ended:
+			case <-time.After(20 * time.Second):
+				server.CloseClientConnections()
+				t.Fatal("the handler still writes")
+			}
+		})
+	}
+}
+
+// Deadlines are each request's own: the next one on the same connection has all the time that a request has.
+func TestADeadlineOfAnAnswerIsNotTheNextOnes(t *testing.T) {
+	const timeout = 100 * time.Millisecond
+	for name, http2 := range map[string]bool{"HTTP/1": false, "HTTP/2": true} {
+		t.Run(name, func(t *testing.T) {
+			var answers []*delivery
+			server := httptest.NewUnstartedServer(withAnswerDeadline(timeout, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				answers = append(answers, deliveryFrom(req.Context()))
+				_, _ = io.WriteString(w, "all is well")
+			})))
+			server.EnableHTTP2 = http2
+			server.StartTLS()
+			defer server.Close()
+			for range 3 {
+				resp, err := server.Client().Get(server.URL) //nolint:noctx // it is answered at once
+				if err != nil {
+					t.Fatal(err)
+				}
+				if body, err := io.ReadAll(resp.Body); err != nil || string(body) != "all is well" {
+					t.Errorf("%q, %v", body, err)
+				}
+				_ = resp.Body.Close()
+				time.Sleep(3 * timeout)
+			}
+			for _, a := range answers {
+				a.end() // too late: it must neither panic nor end another one's answer
+			}
+		})
+	}
+}
+
+// Answers that need no rights are as long as their URLs. Clients whose window is smaller would hold all places for good.
+func TestWhoHasNoRightsHoldsNoPlaceByTakingNoAnswer(t *testing.T) {
+	root := t.TempDir()
+	cfg := config(t, root)
+	cfg.TokenFile = write(t, filepath.Join(root, "tokens.csv"), tokensOfUsers)
+	cfg.Limits = Limits{RequestsInFlight: 1}
+	r := startReplica(t, cfg)
+	long := strings.Repeat("a", 64<<10)
+	for name, c := range map[string]struct{ path, bearer string }{
+		"a stranger":               {"/livez?verbose&exclude=" + long, ""},
+		"a stranger, in a cluster": {"/clusters/root/readyz?verbose&exclude=" + long, ""},
+		"a user":                   {"/clusters/root/" + long, "t-ann"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			narrow := http.Client{Transport: &http.Transport{
+				TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // it is ours
+				ForceAttemptHTTP2: true,
+				HTTP2:             &http.HTTP2Config{MaxReceiveBufferPerStream: 4 << 10},
+			}}
+			defer narrow.CloseIdleConnections()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			for range 3 {
+				req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+c.path, http.NoBody)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if c.bearer != "" {
+					req.Header.Set("Authorization", "Bearer "+c.bearer)
+				}
+				resp, err := narrow.Do(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = resp.Body.Close() }()
+				if resp.ProtoMajor != 2 || resp.StatusCode == http.StatusTooManyRequests {
+					t.Errorf("%s %s", resp.Proto, resp.Status)
+				}
+			}
+			if got := r.ask(t, http.MethodGet, "/clusters/root/api/v1/namespaces", "t-ann"); got.status != http.StatusForbidden {
+				t.Errorf("another request: %d, want 403: there is no place for it", got.status)
+			}
+			if got := r.ask(t, http.MethodGet, "/livez", ""); got.status != http.StatusOK {
+				t.Errorf("a probe: %d, want 200", got.status)
+			}
+		})
+	}
+	if err := r.stop(t); err != nil {
+		t.Error(err)
+	}
+}

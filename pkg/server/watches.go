@@ -1,0 +1,250 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/endpoints/responsewriter"
+	"k8s.io/apiserver/pkg/util/flowcontrol"
+)
+
+// maxWatchStarts is how many watches of clients begin at once on one replica. They are ready within milliseconds of each
+// other unless they send much, and then the fewer compete for it the sooner each is done.
+const maxWatchStarts = 50
+
+// watches bounds how many watches are open and how many begin at once: each that is open takes some 60 KiB, and one that
+// begins may send all there is before it waits for what is new. One user has half of each at the most, so that nobody shuts
+// everybody out. What this process watches itself is not counted.
+//
+// It also ends watches whose clients take nothing of what is sent: such a one would hold its place for ever.
+type watches struct {
+	// limit is how many may be open; 0: any number.
+	limit int
+	// starts are the places for watches that begin.
+	starts chan struct{}
+	// patience is how long a watch waits for a place, timeout how long its start may hold it (a list could take no longer),
+	// and how long its client may take nothing.
+	patience, timeout time.Duration
+	serializer        runtime.NegotiatedSerializer
+
+	mu    sync.Mutex
+	open  int
+	users map[string]*watcher // those who have watches
+}
+
+// watcher is a user who has watches.
+type watcher struct {
+	open   int
+	starts chan struct{}
+}
+
+func newWatches(limit int, requestTimeout time.Duration, s runtime.NegotiatedSerializer) *watches {
+	return &watches{
+		limit: limit, starts: make(chan struct{}, maxWatchStarts), patience: requestTimeout / 4, timeout: requestTimeout, serializer: s,
+		users: map[string]*watcher{},
+	}
+}
+
+func (s *watches) wrap(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		info, ok := request.RequestInfoFrom(req.Context())
+		switch {
+		case !ok || info.Verb != "watch":
+			next.ServeHTTP(w, req)
+		case isOwn(req):
+			_ = deliveryFrom(req.Context()).until(time.Time{}) // it had a deadline: it can be set
+			next.ServeHTTP(w, req)
+		default:
+			s.serve(next, w, req)
+		}
+	})
+}
+
+func (s *watches) serve(next http.Handler, w http.ResponseWriter, req *http.Request) {
+	who, leave := s.enter(nameOf(req.Context()))
+	if who == nil {
+		s.refuse(w, req, "too many watches are open: close some, or raise --max-watches")
+		return
+	}
+	defer leave()
+	leaveStart, ok := s.start(req.Context(), who)
+	if !ok {
+		s.refuse(w, req, "too many watches begin at this moment: try again")
+		return
+	}
+	ctx, cancel := context.WithCancel(req.Context())
+	defer cancel()
+	a := deliveryFrom(ctx)
+	_ = a.until(time.Time{}) // it had a deadline: it can be set
+	late := time.AfterFunc(s.timeout, func() {
+		cancel()
+		a.end() // its handler may be writing
+	})
+	begun := watchBegun(sync.OnceFunc(func() {
+		late.Stop()
+		leaveStart()
+	}))
+	defer begun.Signal()
+	stall := newStall(s.timeout, a.end)
+	defer stall.timer.Stop()
+	taken := &takenAnswer{ResponseWriter: w, stall: stall}
+	next.ServeHTTP(responsewriter.WrapForHTTP1Or2(taken), req.WithContext(flowcontrol.WithInitializationSignal(ctx, begun)))
+}
+
+func (s *watches) refuse(w http.ResponseWriter, req *http.Request, message string) {
+	w.Header().Set("Retry-After", "1")
+	responsewriters.ErrorNegotiated(apierrors.NewTooManyRequests(message, 1), s.serializer, schema.GroupVersion{Version: "v1"}, w, req)
+}
+
+func nameOf(ctx context.Context) string {
+	if who, ok := request.UserFrom(ctx); ok {
+		return who.GetName()
+	}
+	return ""
+}
+
+// enter counts a watch of a user, until leave is called; nil: there are too many.
+func (s *watches) enter(name string) (who *watcher, leave func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	who = s.users[name]
+	if s.limit > 0 && (s.open >= s.limit || who != nil && who.open >= max(1, s.limit/2)) {
+		return nil, nil
+	}
+	if who == nil {
+		who = &watcher{starts: make(chan struct{}, maxWatchStarts/2)}
+		s.users[name] = who
+	}
+	s.open++
+	who.open++
+	return who, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.open--
+		if who.open--; who.open == 0 {
+			delete(s.users, name)
+		}
+	}
+}
+
+// start waits for a place among the watches that begin, first among those of its user.
+func (s *watches) start(ctx context.Context, who *watcher) (leave func(), ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, s.patience)
+	defer cancel()
+	if !take(ctx, who.starts) {
+		return nil, false
+	}
+	if !take(ctx, s.starts) {
+		<-who.starts
+		return nil, false
+	}
+	return func() {
+		<-s.starts
+		<-who.starts
+	}, true
+}
+
+func take(ctx context.Context, places chan struct{}) bool {
+	select {
+	case places <- struct{}{}:
+		return true
+	default:
+	}
+	select {
+	case places <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// watchBegun is called by upstream's storage once it has handed over all there was when the watch began.
+type watchBegun func()
+
+// Signal implements flowcontrol.InitializationSignal.
+func (b watchBegun) Signal() { b() }
+
+// Wait implements flowcontrol.InitializationSignal. Nobody waits here.
+func (watchBegun) Wait() {}
+
+// stall ends a watch during one of whose writes the client takes nothing for as long as patience.
+type stall struct {
+	patience time.Duration
+	timer    *time.Timer
+}
+
+func newStall(patience time.Duration, end func()) *stall {
+	timer := time.AfterFunc(patience, end)
+	timer.Stop()
+	return &stall{patience, timer}
+}
+
+// during watches over a write, and returns what ends that.
+func (s *stall) during() (done func() bool) {
+	s.timer.Reset(s.patience)
+	return s.timer.Stop
+}
+
+// takenAnswer is an answer under a stall.
+type takenAnswer struct {
+	http.ResponseWriter
+	stall *stall
+}
+
+// Unwrap implements responsewriter.UserProvidedDecorator.
+func (t *takenAnswer) Unwrap() http.ResponseWriter { return t.ResponseWriter }
+
+// Write implements http.ResponseWriter.
+func (t *takenAnswer) Write(p []byte) (int, error) {
+	defer t.stall.during()()
+	return t.ResponseWriter.Write(p)
+}
+
+// Flush implements http.Flusher.
+func (t *takenAnswer) Flush() {
+	if flusher, ok := t.ResponseWriter.(http.Flusher); ok {
+		defer t.stall.during()()
+		flusher.Flush()
+	}
+}
+
+// Hijack implements http.Hijacker: a watch over a websocket writes to the connection itself.
+func (t *takenAnswer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	hijacker, ok := t.ResponseWriter.(http.Hijacker)
+	if !ok {
+		return nil, nil, http.ErrNotSupported
+	}
+	conn, buffered, err := hijacker.Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	taken := &takenConn{Conn: conn, stall: t.stall}
+	buffered.Writer.Reset(taken)
+	return taken, buffered, nil
+}
+
+// takenConn is a connection under a stall.
+type takenConn struct {
+	net.Conn
+	stall *stall
+}
+
+// Write implements io.Writer.
+func (t *takenConn) Write(p []byte) (int, error) {
+	defer t.stall.during()()
+	return t.Conn.Write(p)
+}
+
+var (
+	_ flowcontrol.InitializationSignal     = watchBegun(nil)
+	_ responsewriter.UserProvidedDecorator = (*takenAnswer)(nil)
+)

@@ -1,0 +1,238 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/util/flowcontrol"
+
+	"github.com/regent-project/regent/pkg/server/apis"
+)
+
+// asWatch returns ctx as that of a watch of somebody.
+func asWatch(ctx context.Context, who string) context.Context {
+	ctx = request.WithUser(ctx, &user.DefaultInfo{Name: who, Groups: []string{user.SystemPrivilegedGroup}})
+	return request.WithRequestInfo(ctx, &request.RequestInfo{Verb: "watch", IsResourceRequest: true})
+}
+
+// watching sends a watch of somebody through s, whose handler runs until ctx ends; begun lets it begin.
+func watching(ctx context.Context, s *watches, who string, begun <-chan struct{}) int {
+	recorder := httptest.NewRecorder()
+	req := httptest.NewRequest(http.MethodGet, "/", nil).WithContext(asWatch(ctx, who))
+	s.wrap(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+		select {
+		case <-begun:
+			flowcontrol.WatchInitialized(req.Context())
+			<-req.Context().Done()
+		case <-req.Context().Done():
+		}
+	})).ServeHTTP(recorder, req)
+	return recorder.Code
+}
+
+func TestOnlySoManyWatchesBeginAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newWatches(0, time.Minute, apis.Codecs)
+		ctx, cancel := context.WithCancel(t.Context())
+		begun := make(chan struct{})
+		statuses := make(chan int, 3*maxWatchStarts)
+		for i := range 2 * maxWatchStarts {
+			go func() { statuses <- watching(ctx, s, fmt.Sprint("user", i%4), begun) }()
+		}
+		synctest.Wait()
+		if len(s.starts) != maxWatchStarts {
+			t.Errorf("%d watches begin, want %d", len(s.starts), maxWatchStarts)
+		}
+		close(begun) // and go on: then the others may
+		synctest.Wait()
+		if len(s.starts) != 0 || len(statuses) != 0 {
+			t.Errorf("%d places are taken and %d watches have ended, want none", len(s.starts), len(statuses))
+		}
+		cancel()
+		for range 2 * maxWatchStarts {
+			if status := <-statuses; status != http.StatusOK {
+				t.Errorf("a watch was refused with %d", status)
+			}
+		}
+	})
+}
+
+func TestAWatchThatDoesNotBeginGivesItsPlaceUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newWatches(0, time.Minute, apis.Codecs)
+		statuses := make(chan int, maxWatchStarts+1)
+		for i := range maxWatchStarts {
+			go func() { statuses <- watching(t.Context(), s, fmt.Sprint("user", i%2), nil) }()
+		}
+		synctest.Wait()
+		asked := time.Now()
+		if status := watching(t.Context(), s, "another", nil); status != http.StatusTooManyRequests || time.Since(asked) != s.patience {
+			t.Errorf("one too many: %d after %v, want 429 after %v", status, time.Since(asked), s.patience)
+		}
+		for range maxWatchStarts {
+			<-statuses
+		}
+		if waited := time.Since(asked); waited != s.timeout {
+			t.Errorf("watches that do not begin ended after %v, want %v", waited, s.timeout)
+		}
+		if len(s.starts) != 0 || len(s.users) != 0 || s.open != 0 {
+			t.Errorf("%d places are taken by nobody, %d users are left with %d watches", len(s.starts), len(s.users), s.open)
+		}
+	})
+}
+
+// Not even a member of system:masters takes all places for watches that begin.
+func TestOneUsersWatchesLetOthersBegin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newWatches(0, time.Minute, apis.Codecs)
+		ctx, cancel := context.WithCancel(t.Context())
+		const tries = 2 * maxWatchStarts
+		statuses := make(chan int, tries+1)
+		for range tries {
+			go func() { statuses <- watching(ctx, s, "greedy", nil) }()
+		}
+		synctest.Wait()
+		begun := make(chan struct{})
+		close(begun)
+		go func() { statuses <- watching(ctx, s, "modest", begun) }()
+		synctest.Wait()
+		if s.users["modest"] == nil || len(s.users["modest"].starts) != 0 || len(s.starts) != maxWatchStarts/2 {
+			t.Errorf("another user's watch has not begun: of %d places, %d are taken", maxWatchStarts, len(s.starts))
+		}
+		cancel()
+		for range tries + 1 {
+			<-statuses
+		}
+	})
+}
+
+func TestWatchesAreCappedInAllAndPerUser(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newWatches(4, time.Minute, apis.Codecs)
+		begun := make(chan struct{})
+		close(begun)
+		ends := map[string]context.CancelFunc{}
+		for _, step := range []struct {
+			who  string
+			open bool
+		}{{"ann", true}, {"ann", true}, {"ann", false}, {"bob", true}, {"bob", true}, {"cid", false}} {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			ends[step.who] = cancel
+			status := make(chan int, 1)
+			go func() { status <- watching(ctx, s, step.who, begun) }()
+			synctest.Wait()
+			if open := len(status) == 0; open != step.open {
+				t.Fatalf("%s's watch is open: %t, want %t", step.who, open, step.open)
+			}
+			if !step.open {
+				if got := <-status; got != http.StatusTooManyRequests {
+					t.Errorf("%s's watch: %d, want 429", step.who, got)
+				}
+			}
+		}
+		ends["bob"]()
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		status := make(chan int, 1)
+		go func() { status <- watching(ctx, s, "cid", begun) }()
+		synctest.Wait()
+		if len(status) != 0 {
+			t.Errorf("a watch has ended, and yet another one is refused: %d", <-status)
+		}
+		cancel()
+	})
+}
+
+// endless writes until it cannot.
+func endless(w io.Writer, flush func()) {
+	for piece := make([]byte, 64<<10); ; flush() {
+		if _, err := w.Write(piece); err != nil {
+			return
+		}
+	}
+}
+
+// A client that takes nothing must not hold its watch, and a place for watches that begin, for ever: what is being written then
+// heeds no context.
+func TestAWatchWhoseClientTakesNothingEnds(t *testing.T) {
+	const timeout = 300 * time.Millisecond
+	for name, c := range map[string]struct {
+		http2   bool
+		handler func(t *testing.T, w http.ResponseWriter, req *http.Request)
+	}{
+		"that begins, HTTP/1":    {false, func(_ *testing.T, w http.ResponseWriter, _ *http.Request) { endless(w, w.(http.Flusher).Flush) }},
+		"that begins, HTTP/2":    {true, func(_ *testing.T, w http.ResponseWriter, _ *http.Request) { endless(w, w.(http.Flusher).Flush) }},
+		"that has begun, HTTP/1": {false, begunAndIdle(timeout)},
+		"that has begun, HTTP/2": {true, begunAndIdle(timeout)},
+		"over a websocket": {false, func(t *testing.T, w http.ResponseWriter, req *http.Request) {
+			flowcontrol.WatchInitialized(req.Context())
+			conn, buffered, err := w.(http.Hijacker).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer func() { _ = conn.Close() }()
+			_, _ = buffered.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+			endless(buffered, func() { _ = buffered.Flush() })
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newWatches(0, timeout, apis.Codecs)
+			ended := make(chan struct{})
+			watch := s.wrap(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { c.handler(t, w, req) }))
+			server := httptest.NewUnstartedServer(withAnswerDeadline(timeout, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				defer close(ended)
+				watch.ServeHTTP(w, req.WithContext(asWatch(req.Context(), "ann")))
+			})))
+			server.EnableHTTP2 = c.http2
+			server.StartTLS()
+			defer server.Close()
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := server.Client().Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = resp.Body.Close() }()
+			select {
+			case <-ended:
+			case <-time.After(20 * time.Second):
+				server.CloseClientConnections()
+				t.Fatal("it goes on")
+			}
+			if len(s.starts) != 0 || s.open != 0 {
+				t.Errorf("%d watches begin and %d are open, want none", len(s.starts), s.open)
+			}
+		})
+	}
+}
+
+// begunAndIdle is a watch that has nothing to tell for much longer than a request may take.
+func begunAndIdle(timeout time.Duration) func(*testing.T, http.ResponseWriter, *http.Request) {
+	return func(t *testing.T, w http.ResponseWriter, req *http.Request) {
+		flowcontrol.WatchInitialized(req.Context())
+		w.(http.Flusher).Flush()
+		select {
+		case <-req.Context().Done():
+			t.Error("an idle watch was ended")
+			return
+		case <-time.After(5 * timeout):
+		}
+		if _, err := w.Write([]byte("something")); err != nil {
+			t.Errorf("an idle watch cannot be written to any more: %v", err)
+		}
+		w.(http.Flusher).Flush()
+		endless(w, w.(http.Flusher).Flush)
+	}
+}
