@@ -4,10 +4,13 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/status"
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/klog/v2"
 )
@@ -15,6 +18,8 @@ import (
 const (
 	// etcdCheckTimeout is how long a check waits for etcd.
 	etcdCheckTimeout = 2 * time.Second
+	// etcdReasonTimeout is how long the log's check waits to learn why etcd did not answer.
+	etcdReasonTimeout = time.Second
 	// etcdCheckPeriod is how often the log's check asks etcd; etcdReminder is how often it repeats bad news.
 	etcdCheckPeriod = 2 * time.Second
 	etcdReminder    = time.Minute
@@ -41,11 +46,34 @@ func (c *etcdCheck) Name() string { return "etcd" }
 // killed.
 func (c *etcdCheck) Check(req *http.Request) error { return c.ask(req.Context()) }
 
-// observe asks, and keeps the answer.
+// observe asks, and keeps the answer. Its error says why there was none, if that can be known.
 func (c *etcdCheck) observe(ctx context.Context) error {
 	err := c.ask(ctx)
 	c.answers.Store(err == nil)
+	if err == nil {
+		return nil
+	}
+	if reason := c.reason(ctx); reason != "" {
+		return fmt.Errorf("%w: %s", err, reason)
+	}
 	return err
+}
+
+// reason is what gRPC says of the connection: refused, or which certificate is not trusted. etcd's client repeats a read until
+// its context ends and returns the context's error alone, so this read is made beside it, once.
+func (c *etcdCheck) reason(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, etcdReasonTimeout)
+	defer cancel()
+	_, err := pb.NewKVClient(c.client.ActiveConnection()).Range(ctx, &pb.RangeRequest{Key: []byte(c.key), KeysOnly: true})
+	message := status.Convert(err).Message() // "" for nil
+	switch {
+	case message == context.DeadlineExceeded.Error():
+		return ""
+	case strings.Contains(message, "broken pipe"), strings.Contains(message, "connection reset"), strings.Contains(message, "EOF"):
+		// Whether a client reads why before it finds the connection closed is a matter of chance.
+		return message + " (a server that wants TLS, or another client certificate, closes connections like that)"
+	}
+	return message
 }
 
 func (c *etcdCheck) ask(ctx context.Context) error {

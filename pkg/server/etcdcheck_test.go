@@ -4,14 +4,71 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
+
+	"github.com/regent-project/regent/pkg/server/pki"
 )
+
+func TestTheLogSaysWhyEtcdDoesNotAnswer(t *testing.T) {
+	etcd := startEtcd(t)
+	strangers := t.TempDir()
+	if _, err := pki.Ensure(strangers); err != nil {
+		t.Fatal(err)
+	}
+	nobody, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = nobody.Close()
+	for name, tc := range map[string]struct {
+		change func(*storagebackend.TransportConfig)
+		want   string
+	}{
+		"nobody listens": {func(way *storagebackend.TransportConfig) {
+			way.ServerList = []string{"https://" + nobody.Addr().String()}
+		}, "connection refused"},
+		"an authority that is not etcd's": {func(way *storagebackend.TransportConfig) { way.TrustedCAFile = filepath.Join(strangers, "ca.crt") }, "certificate signed by unknown authority"},
+		"no certificate":                  {func(way *storagebackend.TransportConfig) { way.CertFile, way.KeyFile = "", "" }, "certificate"},
+		"a stranger's certificate": {func(way *storagebackend.TransportConfig) {
+			way.CertFile, way.KeyFile = filepath.Join(strangers, "admin.crt"), filepath.Join(strangers, "admin.key")
+		}, "certificate"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			way := etcd
+			tc.change(&way)
+			check := newEtcdCheck(etcdClient(t, way), "/registry")
+			err := check.observe(t.Context())
+			for range 9 { // on a busy machine it may still be connecting
+				if err == nil || strings.Contains(err.Error(), tc.want) {
+					break
+				}
+				err = check.observe(t.Context())
+			}
+			if err == nil || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want a deadline that was missed, and %q", err, tc.want)
+			}
+			if check.answers.Load() {
+				t.Error("etcd is taken to answer")
+			}
+		})
+	}
+	t.Run("nothing is wrong", func(t *testing.T) {
+		check := newEtcdCheck(etcdClient(t, etcd), "/registry")
+		if err := check.observe(t.Context()); err != nil || !check.answers.Load() {
+			t.Errorf("etcd answers, and got %v", err)
+		}
+	})
+}
 
 func TestALostEtcdIsToldOnceAMinuteAndItsReturnOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"k8s.io/client-go/kubernetes"
@@ -20,5 +21,9 @@ func ForgetReplica(ctx context.Context, config *rest.Config, namespace, replica 
 	if err != nil {
 		return fmt.Errorf("cannot make a client: %w", err)
 	}
-	return election.Forget(ctx, client.CoordinationV1().Leases(namespace), replica)
+	err = election.Forget(ctx, client.CoordinationV1().Leases(namespace), replica)
+	if err != nil && !errors.Is(err, election.ErrNoReplica) {
+		return fmt.Errorf("%w (if no replica serves there, give a kubeconfig with the address of one that does)", err)
+	}
+	return err
 }

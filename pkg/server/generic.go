@@ -49,7 +49,7 @@ func (s *Server) newGenericConfig(ctx context.Context) (*genericapiserver.Config
 	address := net.JoinHostPort(s.cfg.Serving.BindAddress.String(), strconv.Itoa(s.cfg.Serving.BindPort))
 	// Not ApplyToConfig: by that, a replica is not live once the loopback's certificate has ended, which nobody asks (trustingItself).
 	if err := s.cfg.Serving.WithLoopback().ApplyTo(&c.SecureServing, &c.LoopbackClientConfig); err != nil {
-		return nil, fmt.Errorf("cannot serve on %s: %w", address, err)
+		return nil, fmt.Errorf("cannot serve on %s (--bind-address, --secure-port): %w", address, err)
 	}
 	c.SecureServing.ClientCA = s.clientCA
 	connections := newConnections(ctx, c.SecureServing.Listener, s.cfg.Limits)

@@ -328,13 +328,16 @@ const processAllowance = 3 * time.Second
 func (r *run) askAll(electionTime time.Duration) {
 	log, began := klog.FromContext(r.ctx), time.Now()
 	r.stopElection()
-	if r.election.JoinFor(electionTime) {
-		log.Info("The term and the election have ended, closing the listener", "after", time.Since(began).Round(time.Millisecond))
+	joined := r.election.JoinFor(electionTime)
+	after := time.Since(began)
+	delay := max(0, r.cfg.ShutdownDelay-after)
+	if joined {
+		log.Info("The term and the election have ended, closing the listener", "after", after.Round(time.Millisecond), "in", delay.Round(time.Millisecond))
 	} else {
 		log.Error(nil, "The term has not ended in time, closing the listener without it", "timeout", electionTime)
 	}
 	// Until the listener closes, requests are answered from informers that are kept up to date.
-	<-time.After(r.cfg.ShutdownDelay - time.Since(began))
+	<-time.After(delay)
 	r.stopProcess()
 	if !r.process.JoinFor(processAllowance) {
 		log.Error(nil, "Closing the listener although parts are still running", "parts", r.process.Running())

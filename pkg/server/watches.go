@@ -72,7 +72,7 @@ func (s *watches) wrap(next http.Handler) http.Handler {
 func (s *watches) serve(next http.Handler, w http.ResponseWriter, req *http.Request) {
 	who, leave := s.enter(nameOf(req.Context()))
 	if who == nil {
-		s.refuse(w, req, "too many watches are open: close some, or raise --max-watches")
+		s.refuse(w, req, "too many watches are open, of this user, who may have half, or of all: close some, or raise --max-watches")
 		return
 	}
 	defer leave()

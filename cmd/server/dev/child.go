@@ -38,6 +38,7 @@ type child struct {
 	leads     func(c *child, epoch int)
 	again     chan struct{} // capacity 1
 	deaf      *atomic.Bool  // nobody can ask for anything any more
+	ranBefore bool          // run's alone
 
 	mu  sync.Mutex
 	pid int // 0 if none runs
@@ -113,6 +114,10 @@ func (c *child) run(ctx context.Context) (*os.ProcessState, error) {
 	}
 	c.set(cmd.Process.Pid)
 	defer c.set(0)
+	if c.ranBefore {
+		c.out.say("%s is started again, pid %d", c.name, cmd.Process.Pid)
+	}
+	c.ranBefore = true
 
 	ended := make(chan struct{})
 	var stopping sync.WaitGroup

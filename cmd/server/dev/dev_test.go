@@ -3,6 +3,7 @@ package dev
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"log"
 	"net"
@@ -202,6 +203,31 @@ func TestAChildIsHeardAndEndsWithItsParentsPipe(t *testing.T) {
 	}
 	if c.running() != 0 {
 		t.Error("the child still has a pid")
+	}
+}
+
+func TestAChildThatIsStartedAgainTellsItsPid(t *testing.T) {
+	var buffer bytes.Buffer
+	leads := make(chan int, 1)
+	c := &child{name: "replica-0", args: []string{"-test.run=^$"}, out: &output{to: &buffer}, again: make(chan struct{}, 1),
+		leads: func(_ *child, epoch int) { leads <- epoch }}
+	var pids []int
+	for range 2 {
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			_, err := c.run(ctx)
+			ended <- err
+		}()
+		<-leads
+		pids = append(pids, c.running())
+		cancel()
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := fmt.Sprintf("dev | replica-0 is started again, pid %d\n", pids[1]); strings.Count(buffer.String(), "started again") != 1 || !strings.Contains(buffer.String(), want) {
+		t.Errorf("of the process that was started again it does not say %q once:\n%s", want, &buffer)
 	}
 }
 

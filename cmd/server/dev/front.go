@@ -18,6 +18,8 @@ const (
 	// readyPeriod is how often each replica is asked whether it is ready, readyTimeout how long it may take to answer.
 	readyPeriod  = 250 * time.Millisecond
 	readyTimeout = time.Second
+	// frontNotices is how long a replica that is asked to stop goes on serving: until it has been asked once more, and some.
+	frontNotices = 2 * readyPeriod
 	// firstPause is waited after an Accept that failed; each further pause is twice as long, up to longestPause.
 	firstPause, longestPause = 5 * time.Millisecond, time.Second
 	// reminder is how often it says at most that there is no room.

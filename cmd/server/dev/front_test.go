@@ -16,6 +16,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"k8s.io/apiserver/pkg/storage/storagebackend"
 )
 
 // outOfDescriptors is a listener whose Accept fails until a time.
@@ -199,4 +201,28 @@ func startFront(t *testing.T, backend string) (address string, said <-chan strin
 	}
 	t.Cleanup(func() { _ = end() })
 	return <-lines, lines, end
+}
+
+func TestAReplicaServesOnUntilTheFrontHasNoticedThatItStops(t *testing.T) {
+	cfg := Config{Options: &Options{RootDirectory: t.TempDir(), Replicas: 2, Shards: 1, Start: []string{"--shutdown-delay-duration=9s"}}}
+	s, err := newShard(cfg, 0, storagebackend.TransportConfig{}, &output{to: io.Discard}, new(atomic.Bool), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	for _, c := range s.children {
+		var given []string
+		for _, arg := range c.args {
+			if value, ok := strings.CutPrefix(arg, "--shutdown-delay-duration="); ok {
+				given = append(given, value)
+			}
+		}
+		// Of a flag that is given twice the last one counts: the user's.
+		if len(given) != 2 || given[1] != "9s" {
+			t.Fatalf("%s: the delay is given as %q, want dev's and then the user's", c.name, given)
+		}
+		if delay, err := time.ParseDuration(given[0]); err != nil || delay <= readyPeriod {
+			t.Errorf("%s serves on for %q, %v: the front asks every %v only", c.name, given[0], err, readyPeriod)
+		}
+	}
 }

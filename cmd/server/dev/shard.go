@@ -64,6 +64,7 @@ func newShard(cfg Config, index int, etcd storagebackend.TransportConfig, out *o
 				"--etcd-keyfile=" + etcd.KeyFile,
 				"--etcd-prefix=" + etcdPrefix(index),
 				"--enable-leader-election",
+				"--shutdown-delay-duration=" + frontNotices.String(),
 			}, cfg.Start...),
 		})
 	}

@@ -26,9 +26,9 @@ func (o *Options) Flags() (flags cliflag.NamedFlagSets) {
 	limits := flags.FlagSet("limits")
 	limits.DurationVar(&o.Limits.RequestTimeout, "request-timeout", o.Limits.RequestTimeout, "How long a request may take that is no watch, and how long its body may take to arrive.")
 	limits.IntVar(&o.Limits.RequestsInFlight, "max-requests-inflight", o.Limits.RequestsInFlight, "How many requests that read are handled at once; more are answered with 429. Members of system:masters are never refused, watches are not counted. 0: no limit.")
-	limits.IntVar(&o.Limits.MutatingRequestsInFlight, "max-mutating-requests-inflight", o.Limits.MutatingRequestsInFlight, "The same for requests that change something.")
+	limits.IntVar(&o.Limits.MutatingRequestsInFlight, "max-mutating-requests-inflight", o.Limits.MutatingRequestsInFlight, "How many requests that change something are handled at once, otherwise as --max-requests-inflight.")
 	limits.IntVar(&o.Limits.Connections, "max-connections", o.Limits.Connections, "How many connections clients may have open to this replica; further ones are closed at once. 0: no limit. Never more than three quarters of the file descriptors that the process may open.")
-	limits.IntVar(&o.Limits.ConnectionsPerClient, "max-connections-per-client", o.Limits.ConnectionsPerClient, "The same for one IP address (IPv6: one /64 network). 0: half of --max-connections. Give the same as there if all clients come through one load balancer that does not pass on their addresses.")
+	limits.IntVar(&o.Limits.ConnectionsPerClient, "max-connections-per-client", o.Limits.ConnectionsPerClient, "How many connections one IP address (IPv6: one /64 network) may have open. 0: half of --max-connections. Give the same as --max-connections if all clients come through one load balancer that does not pass on their addresses.")
 	limits.IntVar(&o.Limits.Watches, "max-watches", o.Limits.Watches, "How many watches clients may have open on this replica, one user half as many; further ones are answered with 429. Each takes some 60 KiB of memory. 0: no limit.")
 	limits.Float64Var(&o.Limits.GoawayChance, "goaway-chance", o.Limits.GoawayChance, "The share of HTTP/2 requests after which the client is told to connect anew, so that clients spread over replicas behind a load balancer. 0 is off, at most 0.02; 0.001 is a good start.")
 

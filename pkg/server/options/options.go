@@ -297,9 +297,14 @@ func (o *EtcdOptions) faults() []error {
 	if !strings.HasPrefix(o.Prefix, "/") || o.Prefix == "/" || path.Clean(o.Prefix) != o.Prefix {
 		errs = append(errs, fmt.Errorf("--etcd-prefix %q must be a path such as /registry: it begins with a slash, does not end with one and has no empty, . or .. elements", o.Prefix))
 	}
+	tls := o.Transport.TrustedCAFile+o.Transport.CertFile+o.Transport.KeyFile != ""
 	for _, s := range o.Transport.ServerList {
-		if u, err := url.Parse(s); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		u, err := url.Parse(s)
+		switch {
+		case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
 			errs = append(errs, fmt.Errorf("--etcd-servers: %q is no URL such as https://127.0.0.1:2379", s))
+		case u.Scheme == "http" && tls:
+			errs = append(errs, fmt.Errorf("--etcd-servers: %q is without TLS, and --etcd-cafile, --etcd-certfile and --etcd-keyfile are for https: give https, or none of them", s))
 		}
 	}
 	if (o.Transport.CertFile == "") != (o.Transport.KeyFile == "") {

@@ -47,6 +47,10 @@ func TestEachBadValueIsOneLineThatNamesItsFlag(t *testing.T) {
 		{func(o *Options) { o.Etcd.Prefix = "registry" }, "--etcd-prefix"},
 		{func(o *Options) { o.Etcd.Prefix = "/" }, "--etcd-prefix"},
 		{func(o *Options) { o.Etcd.Transport.ServerList = []string{"127.0.0.1:2379"} }, "--etcd-servers"},
+		{func(o *Options) {
+			o.Etcd.Transport.ServerList = []string{"https://127.0.0.1:1", "http://127.0.0.1:2"}
+			o.Etcd.Transport.TrustedCAFile = "c"
+		}, `"http://127.0.0.1:2"`},
 		{func(o *Options) { o.Etcd.Transport.CertFile = "c" }, "--etcd-keyfile"},
 		{func(o *Options) { o.Etcd.Transport.TrustedCAFile = "c" }, "--etcd-cafile"},
 		{func(o *Options) {

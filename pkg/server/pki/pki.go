@@ -82,6 +82,9 @@ func (b *Bundle) ServingCert(names []string, addresses []net.IP) (certPEM, keyPE
 func (b *Bundle) ensureCA() error {
 	certFile, keyFile := b.file(CACertFile), b.file(CAKeyFile)
 	if !exists(certFile) {
+		if admin := b.file(AdminCertFile); exists(admin) {
+			return fmt.Errorf("%s is missing, and another one would not fit %s: restore it from another replica or a backup; for a new shard remove the directory %s, and all is made anew", certFile, admin, b.directory)
+		}
 		certPEM, keyPEM, err := newAuthority()
 		if err != nil {
 			return err

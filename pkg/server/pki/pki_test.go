@@ -101,6 +101,25 @@ func TestAStartCutShortIsMadeGood(t *testing.T) {
 	ensure(t, directory)
 }
 
+func TestALostAuthorityIsNotMadeAnew(t *testing.T) {
+	directory := newDirectory(t)
+	ensure(t, directory)
+	key, err := os.ReadFile(filepath.Join(directory, CAKeyFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := filepath.Join(directory, CACertFile)
+	if err := os.Remove(lost); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Ensure(directory); err == nil || !strings.Contains(err.Error(), lost+" is missing") {
+		t.Errorf("got %v, want an error that says that %s is missing", err, lost)
+	}
+	if kept, err := os.ReadFile(filepath.Join(directory, CAKeyFile)); err != nil || !bytes.Equal(kept, key) {
+		t.Errorf("the authority's key was written anew: %v", err)
+	}
+}
+
 func TestAServingCertificateProvesItsNamesToTheAdmin(t *testing.T) {
 	b := ensure(t, newDirectory(t))
 	certPEM, keyPEM, err := b.ServingCert([]string{"localhost"}, []net.IP{net.IPv4(127, 0, 0, 1)})

@@ -74,7 +74,7 @@ func (m Members) Hear(ctx context.Context, endpoint string, asked time.Time) {
 }
 
 func (m Members) Miss(ctx context.Context, endpoint string, asked time.Time) {
-	m.miss(ctx, m.at(endpoint), asked)
+	m.miss(ctx, m.at(endpoint), asked, nil)
 }
 
 // Avoids reports whether no connection is made to an endpoint.

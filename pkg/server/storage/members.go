@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
 	"google.golang.org/grpc"
@@ -50,6 +51,7 @@ type member struct {
 	avoided  bool
 	answered time.Time // when the last question that was answered had been asked
 	silent   time.Time // when the first question was asked that was not answered since; zero if there is none
+	fault    error     // of the last question that was not answered
 }
 
 // newMembers returns the members at endpoints.
@@ -93,7 +95,8 @@ func (ms *members) watch(ctx context.Context, open func(endpoint string) (*kuber
 		memberServes.WithLabelValues(m.endpoint).Set(1)
 		asking.Go(func() {
 			defer func() { _ = client.Close() }()
-			ms.ask(ctx, m, client.KV, key)
+			// Not client.KV, which tries again until the context ends, and returns its error alone: this one says what is wrong.
+			ms.ask(ctx, m, pb.NewKVClient(client.ActiveConnection()), key)
 		})
 	}
 	<-ctx.Done()
@@ -101,11 +104,11 @@ func (ms *members) watch(ctx context.Context, open func(endpoint string) (*kuber
 }
 
 // ask asks one member again and again until ctx ends.
-func (ms *members) ask(ctx context.Context, m *member, kv clientv3.KV, key string) {
+func (ms *members) ask(ctx context.Context, m *member, kv pb.KVClient, key string) {
 	for ctx.Err() == nil {
 		asked := time.Now()
 		question, cancel := context.WithDeadline(clientv3.WithRequireLeader(ctx), asked.Add(patience))
-		_, err := kv.Get(question, key, clientv3.WithKeysOnly())
+		_, err := kv.Range(question, &pb.RangeRequest{Key: []byte(key), KeysOnly: true})
 		cancel()
 		now := time.Now()
 		if ctx.Err() != nil {
@@ -117,7 +120,7 @@ func (ms *members) ask(ctx context.Context, m *member, kv clientv3.KV, key strin
 		case now.Sub(asked) > patience+askEvery: // this process itself was paused, and cannot tell
 			ms.pardon(m)
 		default:
-			ms.miss(ctx, m, asked)
+			ms.miss(ctx, m, asked, err)
 		}
 		pause(ctx, askEvery-time.Since(asked))
 	}
@@ -152,10 +155,11 @@ func (ms *members) hear(ctx context.Context, m *member, asked time.Time) {
 	ms.judge(ctx)
 }
 
-// miss takes in that m has not answered what it was asked at that time.
-func (ms *members) miss(ctx context.Context, m *member, asked time.Time) {
+// miss takes in that m has not answered what it was asked at that time, and the error instead.
+func (ms *members) miss(ctx context.Context, m *member, asked time.Time, fault error) {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
+	m.fault = fault
 	if m.silent.IsZero() {
 		m.silent = asked
 	}
@@ -184,7 +188,7 @@ func (ms *members) judge(ctx context.Context) {
 		}
 		m.avoided = true
 		memberServes.WithLabelValues(m.endpoint).Set(0)
-		klog.FromContext(ctx).Error(nil, "A member of etcd does not answer, others do: it is avoided until it answers. Look after it", "endpoint", m.endpoint)
+		klog.FromContext(ctx).Error(m.fault, "A member of etcd does not answer, others do: it is avoided until it answers. Look after it", "endpoint", m.endpoint)
 		for conn := range m.conns {
 			_ = conn.Conn.Close()
 		}

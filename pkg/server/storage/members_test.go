@@ -12,6 +12,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
 
 	"github.com/regent-project/regent/pkg/server/storage"
 	"github.com/regent-project/regent/test/e2e/proxy"
@@ -23,6 +25,25 @@ type ways struct {
 	proxies   []*proxy.Proxy
 	endpoints []string
 	client    *storage.Client
+	log       said
+}
+
+// said is what was logged.
+type said struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (s *said) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+func (s *said) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
 }
 
 func newWays(t *testing.T, n int) *ways {
@@ -49,7 +70,7 @@ func newWays(t *testing.T, n int) *ways {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(t.Context())
+	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&w.log)))))
 	var watching sync.WaitGroup
 	watching.Go(func() {
 		if err := w.client.WatchMembers(ctx); err != nil {
@@ -136,6 +157,19 @@ func TestAMemberOfEtcdThatHangsIsAvoidedUntilItAnswers(t *testing.T) {
 		}
 		w.proxies[round].Resume()
 		w.wait(t, "it answers again", func(s []bool) bool { return s[0] && s[1] && s[2] })
+	}
+}
+
+func TestTheLogSaysWhyAMemberOfEtcdIsAvoided(t *testing.T) {
+	w := newWays(t, 2)
+	w.wait(t, "at first", func(s []bool) bool { return s[0] && s[1] })
+	w.proxies[0].Close()
+	w.wait(t, "the log says why", func([]bool) bool {
+		said := w.log.String()
+		return strings.Contains(said, w.endpoints[0]) && strings.Contains(said, "connection refused")
+	})
+	if s := w.serves(t); s[0] || !s[1] {
+		t.Errorf("members serve: %v", s)
 	}
 }
 
