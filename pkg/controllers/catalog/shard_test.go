@@ -32,6 +32,7 @@ import (
 	"github.com/regent-project/regent/pkg/controllers/controllertest"
 	"github.com/regent-project/regent/pkg/controllers/supervisor"
 	"github.com/regent-project/regent/pkg/server/apis"
+	"github.com/regent-project/regent/pkg/server/apis/openapi"
 	"github.com/regent-project/regent/pkg/server/etcd"
 	"github.com/regent-project/regent/pkg/server/storage"
 )
@@ -82,7 +83,7 @@ func serve(t *testing.T, client *storage.Client) (url string) {
 	config.ExternalAddress = "127.0.0.1:0"
 	config.LoopbackClientConfig = &rest.Config{}
 	config.Authorization.Authorizer = authorizerfactory.NewAlwaysAllowAuthorizer()
-	apis.Configure(config)
+	openapi.Configure(config, apis.Scheme)
 	server, err := config.Complete(nil).New("test", genericapiserver.NewEmptyDelegate())
 	if err != nil {
 		t.Fatal(err)
