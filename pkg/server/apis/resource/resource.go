@@ -7,6 +7,7 @@
 package resource
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -90,7 +91,7 @@ type Definition[T Object] struct {
 
 	// Fields returns what field selectors may name besides metadata.name and metadata.namespace: always the same fields.
 	Fields func(obj T) fields.Set
-	// Columns are those of the table that kubectl prints.
+	// Columns are those of the table that kubectl prints, at least one.
 	Columns []Column[T]
 	// Parts are the subresources, by name.
 	Parts map[string]Part[T]
@@ -176,10 +177,10 @@ func (d Definition[T]) addTypes(scheme *runtime.Scheme, gv schema.GroupVersion, 
 	metav1.AddToGroupVersion(scheme, gv)
 }
 
-// check finds what would only show when the first list is read.
+// check finds what would only show when the resource is used.
 func (d Definition[T]) check() error {
-	if d.List == nil {
-		return fmt.Errorf("the definition has no List")
+	if d.List == nil || d.Name == nil || len(d.Columns) == 0 {
+		return errors.New("the definition must have List, Name and Columns")
 	}
 	items, err := meta.GetItemsPtr(d.List)
 	if err != nil {
