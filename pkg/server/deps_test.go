@@ -53,6 +53,10 @@ func TestAllInformersRun(t *testing.T) {
 	informers := overAnEmptyShard(t)()
 	var p parts
 	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(func() {
+		cancel()
+		p.Join()
+	})
 	runInformers(ctx, &p, informers)
 	for name, informer := range informers.All() {
 		untilSynced(t, name, informer)
@@ -60,8 +64,6 @@ func TestAllInformersRun(t *testing.T) {
 	if err := informersCheck(informers).Check(nil); err != nil {
 		t.Errorf("not ready: %v", err)
 	}
-	cancel()
-	p.Join()
 }
 
 func untilSynced(t *testing.T, name string, informer controllers.Informer) {

@@ -1,4 +1,4 @@
-// Package coordination describes coordination.k8s.io: leases (v1) and lease candidates (v1beta1).
+// Package coordination describes what is served of coordination.k8s.io.
 package coordination
 
 import "github.com/regent-project/regent/pkg/server/apis/resource"

@@ -1,4 +1,4 @@
-// Package core describes core/v1: namespaces, configmaps, secrets and events.
+// Package core describes what is served of core/v1.
 package core
 
 import "github.com/regent-project/regent/pkg/server/apis/resource"
