@@ -64,14 +64,14 @@ lint: bin/golangci-lint
 
 .PHONY: generate
 generate: ## write generated code anew
-	cd test/tools/openapi && $(GO) run . ../../..
+	$(GO) run ./test/tools/served | (cd test/tools/openapi && $(GO) run . ../../..)
 
 # Generated into a copy, so that checking changes nothing.
 .PHONY: generated
 generated:
 	@new=$$(mktemp -d) && trap 'rm -rf "$$new"' EXIT && \
 	cp -R go.mod go.sum pkg test "$$new" && \
-	(cd test/tools/openapi && $(GO) run . "$$new") && \
+	$(GO) run ./test/tools/served | (cd test/tools/openapi && $(GO) run . "$$new") && \
 	diff -r pkg/server/apis/openapi "$$new/pkg/server/apis/openapi" >&2 || \
 	{ echo "generated code is out of date: run make generate" >&2; exit 1; }
 

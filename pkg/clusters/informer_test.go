@@ -20,7 +20,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
@@ -476,8 +475,8 @@ func TestListWatchesReadAllClusters(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, lw := range map[string]cache.ListerWatcherWithContext{
-		"typed":    clusters.ListWatch(kube.CoreV1().RESTClient(), "configmaps"),
-		"metadata": clusters.MetadataListWatch(meta, schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}),
+		"typed":    clusters.ListWatch(kube.CoreV1().ConfigMaps(metav1.NamespaceAll)),
+		"metadata": clusters.ListWatch(meta.Resource(corev1.SchemeGroupVersion.WithResource("configmaps"))),
 	} {
 		list, err := lw.ListWithContext(t.Context(), metav1.ListOptions{})
 		if err != nil {

@@ -6,37 +6,24 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 )
 
-// ListWatch lists and watches a resource in all logical clusters, for an Informer. The client serves the resource's
-// group and version, and its transport is a Transport.
-func ListWatch(client cache.Getter, resource string) cache.ListerWatcherWithContext {
-	return &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-			return client.Get().Resource(resource).VersionedParams(&opts, metav1.ParameterCodec).
-				Do(With(ctx, Wildcard)).Get()
-		},
-		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-			opts.Watch = true
-			return client.Get().Resource(resource).VersionedParams(&opts, metav1.ParameterCodec).
-				Watch(With(ctx, Wildcard))
-		},
-	}
+// Lister is what every client of a resource has, typed or not. L is its type of lists.
+type Lister[L runtime.Object] interface {
+	List(ctx context.Context, opts metav1.ListOptions) (L, error)
+	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
 }
 
-// MetadataListWatch is ListWatch for the metadata of a resource, whatever its type. The client's transport is a
-// Transport.
-func MetadataListWatch(client metadata.Interface, gvr schema.GroupVersionResource) cache.ListerWatcherWithContext {
+// ListWatch lists and watches a resource in all logical clusters, for an Informer. The client's transport is a Transport.
+func ListWatch[L runtime.Object](client Lister[L]) cache.ListerWatcherWithContext {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-			return client.Resource(gvr).List(With(ctx, Wildcard), opts)
+			return client.List(With(ctx, Wildcard), opts)
 		},
 		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-			return client.Resource(gvr).Watch(With(ctx, Wildcard), opts)
+			return client.Watch(With(ctx, Wildcard), opts)
 		},
 	}
 }

@@ -1,10 +1,6 @@
 package controllers
 
 import (
-	coordinationv1 "k8s.io/api/coordination/v1"
-	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/gentype"
@@ -14,7 +10,6 @@ import (
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
 
-	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/election/fence"
 )
 
@@ -30,7 +25,7 @@ type Deps struct {
 	Token     fence.Token
 	Clients   Clients
 	Informers Informers
-	// Resources are the resources this server stores, of all groups.
+	// Resources are the resources that this server stores, of all groups.
 	Resources []Resource
 }
 
@@ -42,18 +37,6 @@ type Clients struct {
 	Metadata        metadata.Interface
 	Workspaces      *gentype.ClientWithList[*tenancyv1alpha1.Workspace, *tenancyv1alpha1.WorkspaceList]
 	LogicalClusters *gentype.ClientWithList[*corev1alpha1.LogicalCluster, *corev1alpha1.LogicalClusterList]
-}
-
-// Informers are process-lifetime caches over all logical clusters. Objects in them are shared: do not modify. They may be
-// late, at the beginning of a term too: docs/SUPERVISION.md, "Warm start", says what that asks of writes.
-type Informers struct {
-	Namespaces      *clusters.Informer[*corev1.Namespace]
-	Workspaces      *clusters.Informer[*tenancyv1alpha1.Workspace]
-	LogicalClusters *clusters.Informer[*corev1alpha1.LogicalCluster]
-	Leases          *clusters.Informer[*coordinationv1.Lease]
-	LeaseCandidates *clusters.Informer[*coordinationv1beta1.LeaseCandidate]
-	// Metadata has one informer for each of Deps.Resources.
-	Metadata map[schema.GroupVersionResource]*clusters.Informer[*metav1.PartialObjectMetadata]
 }
 
 // Resource is one stored resource.

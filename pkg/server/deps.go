@@ -8,10 +8,6 @@ import (
 	"github.com/kcp-dev/logicalcluster/v3"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/server/healthz"
 
 	"github.com/regent-project/regent/pkg/clusters"
@@ -20,50 +16,18 @@ import (
 	"github.com/regent-project/regent/pkg/server/apis"
 )
 
-// newInformers returns informers over all clusters that read as the replica. They live as long as the process.
-func newInformers(replica *loopback, c controllers.Clients, resources []controllers.Resource) (controllers.Informers, error) {
-	tenancy, err := replica.rest(tenancyv1alpha1.SchemeGroupVersion)
-	if err != nil {
-		return controllers.Informers{}, err
-	}
-	core, err := replica.rest(corev1alpha1.SchemeGroupVersion)
-	if err != nil {
-		return controllers.Informers{}, err
-	}
-	out := controllers.Informers{
-		Namespaces:      clusters.NewInformer[*corev1.Namespace](clusters.ListWatch(c.Kube.CoreV1().RESTClient(), "namespaces"), nil),
-		Workspaces:      clusters.NewInformer[*tenancyv1alpha1.Workspace](clusters.ListWatch(tenancy, "workspaces"), nil),
-		LogicalClusters: clusters.NewInformer[*corev1alpha1.LogicalCluster](clusters.ListWatch(core, "logicalclusters"), nil),
-		Leases:          clusters.NewInformer[*coordinationv1.Lease](clusters.ListWatch(c.Kube.CoordinationV1().RESTClient(), "leases"), nil),
-		LeaseCandidates: clusters.NewInformer(clusters.ListWatch(c.Kube.CoordinationV1beta1().RESTClient(), "leasecandidates"), controllers.CandidateIndexers()),
-		Metadata:        map[schema.GroupVersionResource]*clusters.Informer[*metav1.PartialObjectMetadata]{},
-	}
-	for _, r := range resources {
-		out.Metadata[r.GVR] = clusters.NewInformer[*metav1.PartialObjectMetadata](clusters.MetadataListWatch(c.Metadata, r.GVR), nil)
-	}
-	return out, nil
-}
-
-// runInformers runs all informers and returns when all have ended.
+// runInformers runs all informers.
 func runInformers(ctx context.Context, p *parts, i controllers.Informers) {
-	p.Go("informer of namespaces", func() error { return i.Namespaces.Run(ctx) })
-	p.Go("informer of workspaces", func() error { return i.Workspaces.Run(ctx) })
-	p.Go("informer of logicalclusters", func() error { return i.LogicalClusters.Run(ctx) })
-	p.Go("informer of leases", func() error { return i.Leases.Run(ctx) })
-	p.Go("informer of leasecandidates", func() error { return i.LeaseCandidates.Run(ctx) })
-	for gvr, informer := range i.Metadata {
-		p.Go("metadata informer of "+gvr.GroupResource().String(), func() error { return informer.Run(ctx) })
+	for name, informer := range i.All() {
+		p.Go("informer of "+name, func() error { return informer.Run(ctx) })
 	}
 }
 
 // synced returns, by name, what is closed when an informer has read all objects.
 func synced(i controllers.Informers) map[string]<-chan struct{} {
-	out := map[string]<-chan struct{}{
-		"namespaces": i.Namespaces.Synced(), "workspaces": i.Workspaces.Synced(), "logicalclusters": i.LogicalClusters.Synced(),
-		"leases": i.Leases.Synced(), "leasecandidates": i.LeaseCandidates.Synced(),
-	}
-	for gvr, informer := range i.Metadata {
-		out["metadata of "+gvr.GroupResource().String()] = informer.Synced()
+	out := map[string]<-chan struct{}{}
+	for name, informer := range i.All() {
+		out[name] = informer.Synced()
 	}
 	return out
 }

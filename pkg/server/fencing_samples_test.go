@@ -32,8 +32,8 @@ type sample struct {
 	putCreates bool
 }
 
+// samples are by API version and name. A resource that is not among them is written as an empty object; a subresource must be.
 var samples = map[string]sample{
-	"v1 namespaces":          {},
 	"v1 namespaces/status":   {change: "{status: {conditions: [{type: Sampled, status: 'True'}]}}"},
 	"v1 namespaces/finalize": {change: "{spec: {finalizers: [kubernetes, example.com/more]}}"},
 	"v1 configmaps":          {body: "{data: {a: x}}"},
@@ -165,7 +165,7 @@ func (s *fencedShard) discover(t *testing.T) []writable {
 			known[key] = true
 			r.whole = samples[list.GroupVersion+" "+resource]
 			part, ok := samples[key]
-			if !ok {
+			if !ok && isPart {
 				t.Errorf("%s is served, and has no sample", key)
 				continue
 			}

@@ -23,6 +23,7 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/workqueue"
 
 	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/controllers/supervisor"
 	"github.com/regent-project/regent/pkg/server/routing"
 	"github.com/regent-project/regent/pkg/server/storage"
@@ -91,9 +92,7 @@ func (r *run) newAPI(served *served) (*genericapiserver.GenericAPIServer, error)
 		return nil, err
 	}
 	r.resources = served.resources
-	if r.informers, err = newInformers(r.replica, clients, r.resources); err != nil {
-		return nil, err
-	}
+	r.informers = controllers.NewInformers(clients, r.resources)
 	directory := &routing.Directory{
 		Workspaces:      r.informers.Workspaces,
 		LogicalClusters: r.informers.LogicalClusters,

@@ -20,6 +20,7 @@ import (
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/server/apis"
 	apisadmission "github.com/regent-project/regent/pkg/server/apis/admission"
+	"github.com/regent-project/regent/pkg/server/apis/openapi"
 	"github.com/regent-project/regent/pkg/server/storage"
 )
 
@@ -72,7 +73,7 @@ func newServed(transport storagebackend.TransportConfig, cfg Config, encryption 
 	return s, nil
 }
 
-func (s *served) configure(config *genericapiserver.Config) { apis.Configure(config) }
+func (s *served) configure(config *genericapiserver.Config) { openapi.Configure(config, apis.Scheme) }
 
 // admission returns what writes must pass.
 func (s *served) admission(informer *clusters.Informer[*corev1.Namespace]) admission.Interface {

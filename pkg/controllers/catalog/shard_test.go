@@ -11,9 +11,6 @@ import (
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
@@ -32,6 +29,7 @@ import (
 	"github.com/regent-project/regent/pkg/controllers/controllertest"
 	"github.com/regent-project/regent/pkg/controllers/supervisor"
 	"github.com/regent-project/regent/pkg/server/apis"
+	"github.com/regent-project/regent/pkg/server/apis/openapi"
 	"github.com/regent-project/regent/pkg/server/etcd"
 	"github.com/regent-project/regent/pkg/server/storage"
 )
@@ -82,7 +80,7 @@ func serve(t *testing.T, client *storage.Client) (url string) {
 	config.ExternalAddress = "127.0.0.1:0"
 	config.LoopbackClientConfig = &rest.Config{}
 	config.Authorization.Authorizer = authorizerfactory.NewAlwaysAllowAuthorizer()
-	apis.Configure(config)
+	openapi.Configure(config, apis.Scheme)
 	server, err := config.Complete(nil).New("test", genericapiserver.NewEmptyDelegate())
 	if err != nil {
 		t.Fatal(err)
@@ -146,19 +144,11 @@ func newDeps(t *testing.T, config *rest.Config, client *http.Client) controllers
 			LogicalClusters: typed("logicalclusters", core, func() *corev1alpha1.LogicalCluster { return &corev1alpha1.LogicalCluster{} },
 				func() *corev1alpha1.LogicalClusterList { return &corev1alpha1.LogicalClusterList{} }),
 		},
-		Informers: controllers.Informers{
-			Namespaces:      clusters.NewInformer[*corev1.Namespace](clusters.ListWatch(kube.CoreV1().RESTClient(), "namespaces"), nil),
-			Workspaces:      clusters.NewInformer[*tenancyv1alpha1.Workspace](clusters.ListWatch(tenancy, "workspaces"), nil),
-			LogicalClusters: clusters.NewInformer[*corev1alpha1.LogicalCluster](clusters.ListWatch(core, "logicalclusters"), nil),
-			Leases:          clusters.NewInformer[*coordinationv1.Lease](clusters.ListWatch(kube.CoordinationV1().RESTClient(), "leases"), nil),
-			LeaseCandidates: clusters.NewInformer(clusters.ListWatch(kube.CoordinationV1beta1().RESTClient(), "leasecandidates"), controllers.CandidateIndexers()),
-			Metadata:        map[schema.GroupVersionResource]*clusters.Informer[*metav1.PartialObjectMetadata]{},
-		},
 	}
 	for _, r := range apis.Resources() {
 		deps.Resources = append(deps.Resources, controllers.Resource(r))
-		deps.Informers.Metadata[r.GVR] = clusters.NewInformer[*metav1.PartialObjectMetadata](clusters.MetadataListWatch(meta, r.GVR), nil)
 	}
+	deps.Informers = controllers.NewInformers(deps.Clients, deps.Resources)
 	return deps
 }
 
@@ -173,14 +163,8 @@ func (s *shard) startInformers(t *testing.T) {
 		cancel()
 		running.Wait()
 	})
-	run := func(f func(context.Context) error) { running.Go(func() { _ = f(ctx) }) }
-	run(s.deps.Informers.Namespaces.Run)
-	run(s.deps.Informers.Workspaces.Run)
-	run(s.deps.Informers.LogicalClusters.Run)
-	run(s.deps.Informers.Leases.Run)
-	run(s.deps.Informers.LeaseCandidates.Run)
-	for _, informer := range s.deps.Informers.Metadata {
-		run(informer.Run)
+	for _, informer := range s.deps.Informers.All() {
+		running.Go(func() { _ = informer.Run(ctx) })
 	}
 }
 

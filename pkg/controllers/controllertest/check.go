@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"runtime"
 	"testing"
 	"time"
@@ -133,21 +132,8 @@ func term(t failer, name string, d controllers.Descriptor, deps controllers.Deps
 // handlers is the number of event handlers on all informers of a process.
 func handlers(informers controllers.Informers) int {
 	n := 0
-	count := func(v reflect.Value) {
-		if inf, ok := v.Interface().(interface{ Handlers() int }); ok && !v.IsNil() {
-			n += inf.Handlers()
-		}
-	}
-	fields := reflect.ValueOf(informers)
-	for i := range fields.NumField() {
-		field := fields.Field(i)
-		if field.Kind() != reflect.Map {
-			count(field)
-			continue
-		}
-		for _, entry := range field.Seq2() {
-			count(entry)
-		}
+	for _, informer := range informers.All() {
+		n += informer.Handlers()
 	}
 	return n
 }

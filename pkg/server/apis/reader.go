@@ -2,6 +2,7 @@ package apis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
@@ -19,21 +20,27 @@ import (
 // Its errors are those of requests: NotFound if there is no such object.
 type Reader struct{ namespaces, workspaces, logicalClusters rest.Getter }
 
-func newReader(core, tenancy, kcpcore map[string]rest.Storage) (*Reader, error) {
-	r := &Reader{}
-	for name, field := range map[string]*rest.Getter{
-		"namespaces": &r.namespaces, "workspaces": &r.workspaces, "logicalclusters": &r.logicalClusters,
-	} {
-		for _, storage := range []map[string]rest.Storage{core, tenancy, kcpcore} {
-			if getter, ok := storage[name].(rest.Getter); ok {
-				*field = getter
-			}
-		}
-		if *field == nil {
-			return nil, fmt.Errorf("the storage of %s cannot be read", name)
-		}
+// add makes the reader read from the storage of a resource, if it is one of those that it reads.
+func (r *Reader) add(storage rest.Storage) {
+	getter, ok := storage.(rest.Getter)
+	if !ok {
+		return
 	}
-	return r, nil
+	switch storage.New().(type) {
+	case *corev1.Namespace:
+		r.namespaces = getter
+	case *tenancyv1alpha1.Workspace:
+		r.workspaces = getter
+	case *corev1alpha1.LogicalCluster:
+		r.logicalClusters = getter
+	}
+}
+
+func (r *Reader) check() error {
+	if r.namespaces == nil || r.workspaces == nil || r.logicalClusters == nil {
+		return errors.New("namespaces, workspaces or logicalclusters are not served: the server cannot do without them")
+	}
+	return nil
 }
 
 // Namespace reads a namespace.

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/server/apis/openapi"
 	"github.com/regent-project/regent/pkg/server/etcd"
 	"github.com/regent-project/regent/pkg/server/storage"
 )
@@ -58,7 +59,7 @@ func startShard(t *testing.T, way storagebackend.TransportConfig, plugin admissi
 	config.LoopbackClientConfig = &rest.Config{}
 	config.Authorization.Authorizer = authorizerfactory.NewAlwaysAllowAuthorizer()
 	config.AdmissionControl = plugin
-	Configure(config)
+	openapi.Configure(config, Scheme)
 	server, err := config.Complete(nil).New("test", genericapiserver.NewEmptyDelegate())
 	if err != nil {
 		t.Fatal(err)

@@ -1,14 +1,16 @@
-// Command openapi generates pkg/server/apis/openapi: the OpenAPI definitions of exactly the types the shard serves and
-// what they consist of. Run it in its own directory:
+// Command openapi generates pkg/server/apis/openapi: the OpenAPI definitions of exactly the types that the shard serves and
+// what they consist of. `make generate` runs it. It reads from its standard input which types that are, as test/tools/served
+// prints them. Its argument is the root of the main module: the types are read at the versions that the server is built with.
 //
-//	go run . ../../..
-//
-// with the root of the main module as the argument: the types are read at the versions the server is built with. It is a
-// module of its own, so that the generator's dependencies are not the server's.
+// It is a module of its own, so that the generator's dependencies are not the server's.
 package main
 
 import (
+	"bufio"
+	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,34 +22,51 @@ import (
 	"k8s.io/kube-openapi/pkg/generators"
 )
 
-// served are the types of which definitions are made, with all they refer to. A nil list stands for the whole package.
-var served = map[string][]string{
-	"k8s.io/apimachinery/pkg/apis/meta/v1": nil,
-	"k8s.io/apimachinery/pkg/runtime":      nil,
-	"k8s.io/apimachinery/pkg/version":      nil,
-	"k8s.io/api/core/v1": {
-		"Namespace", "NamespaceList", "ConfigMap", "ConfigMapList", "Secret", "SecretList", "Event", "EventList",
-	},
-	"k8s.io/api/events/v1":                                                        {"Event", "EventList"},
-	"k8s.io/api/coordination/v1":                                                  {"Lease", "LeaseList"},
-	"k8s.io/api/coordination/v1beta1":                                             {"LeaseCandidate", "LeaseCandidateList"},
-	"github.com/kcp-dev/sdk/apis/tenancy/v1alpha1":                                {"Workspace", "WorkspaceList"},
-	"github.com/kcp-dev/sdk/apis/core/v1alpha1":                                   {"LogicalCluster", "LogicalClusterList"},
-	"github.com/kcp-dev/sdk/apis/third_party/conditions/apis/conditions/v1alpha1": nil,
-}
+// always are packages of which all types are taken: every API server sends and gets them, whatever it serves.
+var always = []string{"k8s.io/apimachinery/pkg/apis/meta/v1", "k8s.io/apimachinery/pkg/runtime", "k8s.io/apimachinery/pkg/version"}
+
+// names are the names of types, by package.
+type names map[string]map[string]bool
 
 func main() {
 	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: go run . <root of the main module>")
+		fmt.Fprintln(os.Stderr, "usage: served | openapi <root of the main module>")
 		os.Exit(2)
 	}
-	if err := generate(os.Args[1]); err != nil {
+	served, err := read(os.Stdin)
+	if err == nil {
+		err = generate(os.Args[1], served)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func generate(root string) error {
+// read reads what test/tools/served prints.
+func read(from io.Reader) (names, error) {
+	out := names{}
+	lines := bufio.NewScanner(from)
+	for lines.Scan() {
+		var pkg, name string
+		if _, err := fmt.Sscan(lines.Text(), &pkg, &name); err != nil {
+			return nil, fmt.Errorf("%q is not a package and a type: %w", lines.Text(), err)
+		}
+		if out[pkg] == nil {
+			out[pkg] = map[string]bool{}
+		}
+		out[pkg][name] = true
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("cannot read what is served: %w", err)
+	}
+	if len(out) == 0 {
+		return nil, errors.New("nothing is served: see why test/tools/served prints nothing")
+	}
+	return out, nil
+}
+
+func generate(root string, served names) error {
 	// The generator looks for packages in the module of the working directory.
 	if err := os.Chdir(root); err != nil {
 		return fmt.Errorf("cannot work in the main module: %w", err)
@@ -65,42 +84,13 @@ func generate(root string) error {
 	if err := a.Validate(); err != nil {
 		return fmt.Errorf("arguments of the generator: %w", err)
 	}
-	var packages []string
-	for name := range served {
-		packages = append(packages, name)
-	}
-	slices.Sort(packages)
 	targets := func(c *generator.Context) []generator.Target {
-		reached := reachable(c.Universe)
-		c.Order = slices.DeleteFunc(c.Order, func(t *types.Type) bool { return !reached[t] })
+		c.Order = slices.DeleteFunc(c.Order, func(t *types.Type) bool {
+			return !slices.Contains(always, t.Name.Package) && !served[t.Name.Package][t.Name.Name]
+		})
 		return generators.GetOpenAPITargets(c, a, header)
 	}
-	return gengo.Execute(generators.NameSystems(), generators.DefaultNameSystem(), targets, gengo.StdBuildTag, packages)
-}
-
-// reachable returns the served types and all they refer to.
-func reachable(universe types.Universe) map[*types.Type]bool {
-	reached := map[*types.Type]bool{}
-	for pkg, names := range served {
-		for name, t := range universe[pkg].Types {
-			if names == nil || slices.Contains(names, name) {
-				reach(t, reached)
-			}
-		}
-	}
-	return reached
-}
-
-// reach adds t and all it refers to.
-func reach(t *types.Type, reached map[*types.Type]bool) {
-	if t == nil || reached[t] {
-		return
-	}
-	reached[t] = true
-	reach(t.Elem, reached)
-	reach(t.Key, reached)
-	reach(t.Underlying, reached)
-	for _, m := range t.Members {
-		reach(m.Type, reached)
-	}
+	packages := slices.AppendSeq(slices.Clone(always), maps.Keys(served))
+	slices.Sort(packages)
+	return gengo.Execute(generators.NameSystems(), generators.DefaultNameSystem(), targets, gengo.StdBuildTag, slices.Compact(packages))
 }

@@ -6,20 +6,18 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/runtime"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/regent-project/regent/pkg/election/fence"
 	"github.com/regent-project/regent/pkg/server/apis/resource"
 )
 
 var leases = resource.Definition[*coordinationv1.Lease]{
 	GVR:            coordinationv1.SchemeGroupVersion.WithResource("leases"),
-	Kind:           "Lease",
-	Singular:       "lease",
 	Namespaced:     true,
-	New:            func() *coordinationv1.Lease { return &coordinationv1.Lease{} },
-	NewList:        func() runtime.Object { return &coordinationv1.LeaseList{} },
+	List:           &coordinationv1.LeaseList{},
+	Stored:         resource.Stored[*coordinationv1.Lease]{Term: fence.OfLease},
 	Name:           validation.NameIsDNSSubdomain,
 	CreateOnUpdate: true,
 	Validate: func(l *coordinationv1.Lease) field.ErrorList {

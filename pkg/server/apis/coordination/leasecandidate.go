@@ -4,7 +4,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
 	"k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/util/version"
 
@@ -13,11 +12,8 @@ import (
 
 var leaseCandidates = resource.Definition[*coordinationv1beta1.LeaseCandidate]{
 	GVR:            coordinationv1beta1.SchemeGroupVersion.WithResource("leasecandidates"),
-	Kind:           "LeaseCandidate",
-	Singular:       "leasecandidate",
 	Namespaced:     true,
-	New:            func() *coordinationv1beta1.LeaseCandidate { return &coordinationv1beta1.LeaseCandidate{} },
-	NewList:        func() runtime.Object { return &coordinationv1beta1.LeaseCandidateList{} },
+	List:           &coordinationv1beta1.LeaseCandidateList{},
 	Name:           validation.NameIsDNSSubdomain,
 	CreateOnUpdate: true,
 	Validate: func(c *coordinationv1beta1.LeaseCandidate) field.ErrorList {

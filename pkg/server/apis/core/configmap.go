@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/runtime"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -16,12 +15,9 @@ import (
 
 var configMaps = resource.Definition[*corev1.ConfigMap]{
 	GVR:            corev1.SchemeGroupVersion.WithResource("configmaps"),
-	Kind:           "ConfigMap",
-	Singular:       "configmap",
 	Namespaced:     true,
 	ShortNames:     []string{"cm"},
-	New:            func() *corev1.ConfigMap { return &corev1.ConfigMap{} },
-	NewList:        func() runtime.Object { return &corev1.ConfigMapList{} },
+	List:           &corev1.ConfigMapList{},
 	Name:           validation.NameIsDNSSubdomain,
 	Unconditional:  true,
 	Validate:       validateConfigMap,

@@ -4,22 +4,21 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	newevents "github.com/regent-project/regent/pkg/server/apis/events"
 	"github.com/regent-project/regent/pkg/server/apis/resource"
 )
 
 const (
 	// eventTTL is how long events are kept after their last change, in seconds.
 	eventTTL = 60 * 60
-	// newEvents is the group that asks more of an event than core does.
-	newEvents = "events.k8s.io"
 
 	maxReportingInstance = 128
 	maxAction            = 128
@@ -27,36 +26,27 @@ const (
 	maxNote              = 1024
 )
 
-// eventFields are what field selectors may name.
-var eventFields = []string{
-	"involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid", "involvedObject.apiVersion",
-	"involvedObject.resourceVersion", "involvedObject.fieldPath", "reason", "reportingComponent", "source", "type",
-}
-
-// eventsOf returns the definition of events as clients of an API group ("" or newEvents) may write them.
-func eventsOf(group string) resource.Definition[*corev1.Event] {
-	def := resource.Definition[*corev1.Event]{
-		GVR:            corev1.SchemeGroupVersion.WithResource("events"),
-		Kind:           "Event",
-		Singular:       "event",
-		Namespaced:     true,
-		ShortNames:     []string{"ev"},
-		New:            func() *corev1.Event { return &corev1.Event{} },
-		NewList:        func() runtime.Object { return &corev1.EventList{} },
-		Name:           validation.NameIsDNSSubdomain,
-		CreateOnUpdate: true,
-		Unconditional:  true,
-		TTL:            eventTTL,
-		Validate:       validateEvent,
-		Fields:         selectableEventFields,
-		Columns:        eventColumns,
-	}
-	if group == newEvents {
-		def.Version = "events.k8s.io/v1"
-		def.ValidateCreate = validateNewEvent
-		def.ValidateUpdate = validateNewEventUpdate
-	}
-	return def
+var events = resource.Definition[*corev1.Event]{
+	GVR:        corev1.SchemeGroupVersion.WithResource("events"),
+	Namespaced: true,
+	ShortNames: []string{"ev"},
+	List:       &corev1.EventList{},
+	// Events are written often, expire by themselves, and few read them.
+	Stored:         resource.Stored[*corev1.Event]{Uncached: true, TTL: eventTTL},
+	Name:           validation.NameIsDNSSubdomain,
+	CreateOnUpdate: true,
+	Unconditional:  true,
+	Validate:       validateEvent,
+	Fields:         selectableEventFields,
+	Columns:        eventColumns,
+	Views: []resource.View[*corev1.Event]{{
+		GroupVersion:   eventsv1.SchemeGroupVersion,
+		Object:         &eventsv1.Event{},
+		List:           &eventsv1.EventList{},
+		Convert:        newevents.AddConversions,
+		ValidateCreate: validateNewEvent,
+		ValidateUpdate: validateNewEventUpdate,
+	}},
 }
 
 func selectableEventFields(e *corev1.Event) fields.Set {

@@ -1,16 +1,11 @@
 package core
 
 import (
-	"fmt"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/apiserver/pkg/registry/generic"
-	"k8s.io/apiserver/pkg/registry/rest"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/regent-project/regent/pkg/server/apis/resource"
@@ -18,14 +13,12 @@ import (
 
 var namespaces = resource.Definition[*corev1.Namespace]{
 	GVR:           corev1.SchemeGroupVersion.WithResource("namespaces"),
-	Kind:          "Namespace",
-	Singular:      "namespace",
 	ShortNames:    []string{"ns"},
-	New:           func() *corev1.Namespace { return &corev1.Namespace{} },
-	NewList:       func() runtime.Object { return &corev1.NamespaceList{} },
+	List:          &corev1.NamespaceList{},
 	Name:          validation.ValidateNamespaceName,
 	Unconditional: true,
 	Reset:         fieldpath.NewSet(fieldpath.MakePathOrDie("status")),
+	Default:       setNamespaceDefaults,
 	PrepareCreate: func(ns *corev1.Namespace) {
 		ns.Status = corev1.NamespaceStatus{Phase: corev1.NamespaceActive}
 		setNamespaceDefaults(ns)
@@ -52,6 +45,8 @@ var namespaces = resource.Definition[*corev1.Namespace]{
 		{Name: "Status", Description: "The status of the namespace", Cell: func(ns *corev1.Namespace) any { return string(ns.Status.Phase) }},
 		resource.Age[*corev1.Namespace](),
 	},
+	Parts: map[string]resource.Part[*corev1.Namespace]{"status": namespaceStatus, "finalize": namespaceFinalize},
+	Wrap:  newNamespaceStore,
 }
 
 // setNamespaceDefaults also keeps the label that holds the name from being changed.
@@ -99,17 +94,4 @@ func validateFinalizers(finalizers []corev1.FinalizerName, path *field.Path) fie
 		}
 	}
 	return errs
-}
-
-func newNamespaces(typer runtime.ObjectTyper, getter generic.RESTOptionsGetter) (map[string]rest.Storage, error) {
-	store, err := namespaces.Store(typer, getter)
-	if err != nil {
-		return nil, fmt.Errorf("namespaces: %w", err)
-	}
-	store.ShouldDeleteDuringUpdate = finalized
-	return map[string]rest.Storage{
-		"namespaces":          newNamespaceStore(store),
-		"namespaces/status":   namespaces.Part(typer, store, namespaceStatus),
-		"namespaces/finalize": namespaces.Part(typer, store, namespaceFinalize),
-	}, nil
 }

@@ -30,7 +30,8 @@ type namespaceStore struct {
 	rest.TableConvertor
 }
 
-func newNamespaceStore(store *resource.Store) *namespaceStore {
+func newNamespaceStore(store *resource.Store) rest.Storage {
+	store.ShouldDeleteDuringUpdate = finalized
 	return &namespaceStore{store: store, ResetFieldsStrategy: store.ResetFieldsStrategy, TableConvertor: store.TableConvertor}
 }
 

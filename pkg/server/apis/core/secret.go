@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/regent-project/regent/pkg/server/apis/resource"
@@ -15,13 +14,11 @@ import (
 
 var secrets = resource.Definition[*corev1.Secret]{
 	GVR:           corev1.SchemeGroupVersion.WithResource("secrets"),
-	Kind:          "Secret",
-	Singular:      "secret",
 	Namespaced:    true,
-	New:           func() *corev1.Secret { return &corev1.Secret{} },
-	NewList:       func() runtime.Object { return &corev1.SecretList{} },
+	List:          &corev1.SecretList{},
 	Name:          validation.NameIsDNSSubdomain,
 	Unconditional: true,
+	Default:       setSecretDefaults,
 	PrepareCreate: setSecretDefaults,
 	PrepareUpdate: func(s, old *corev1.Secret) {
 		if s.Type == "" {

@@ -1,5 +1,5 @@
-// Package events serves events.k8s.io/v1. Its events are core/v1 events, in the same storage, seen with other field
-// names; this package converts between the two.
+// Package events converts between the events of events.k8s.io/v1 and those of core/v1. They are the same objects in the same
+// storage, seen with other field names.
 package events
 
 import (
@@ -7,25 +7,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/conversion"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// AddToScheme registers the types. The server works with the core type; core must be registered too.
-func AddToScheme(scheme *runtime.Scheme) error {
-	gv := eventsv1.SchemeGroupVersion
-	scheme.AddKnownTypes(gv, &eventsv1.Event{}, &eventsv1.EventList{})
-	scheme.AddKnownTypes(schema.GroupVersion{Group: gv.Group, Version: runtime.APIVersionInternal}, &corev1.Event{}, &corev1.EventList{})
-	metav1.AddToGroupVersion(scheme, gv)
-	if err := addConversions(scheme); err != nil {
-		return fmt.Errorf("conversion of events: %w", err)
+// AddConversions registers the conversions, and which fields selectors may name. The types must be registered too.
+func AddConversions(scheme *runtime.Scheme) error {
+	if err := scheme.AddFieldLabelConversionFunc(eventsv1.SchemeGroupVersion.WithKind("Event"), toStoredField); err != nil {
+		return err
 	}
-	return scheme.AddFieldLabelConversionFunc(gv.WithKind("Event"), toStoredField)
-}
-
-func addConversions(scheme *runtime.Scheme) error {
 	if err := scheme.AddConversionFunc((*eventsv1.Event)(nil), (*corev1.Event)(nil), func(a, b any, _ conversion.Scope) error {
 		toCore(a.(*eventsv1.Event), b.(*corev1.Event))
 		return nil

@@ -1,4 +1,4 @@
-// Package kcpcore serves core.kcp.io/v1alpha1: logical clusters.
+// Package kcpcore describes core.kcp.io/v1alpha1: logical clusters.
 package kcpcore
 
 import (
@@ -8,10 +8,7 @@ import (
 	"github.com/kcp-dev/sdk/apis/core"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/apiserver/pkg/registry/generic"
-	"k8s.io/apiserver/pkg/registry/rest"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/regent-project/regent/pkg/server/apis/resource"
@@ -19,40 +16,17 @@ import (
 
 var apiVersion = regexp.MustCompile(`^([^/]+/)?[^/]+$`)
 
-// AddToScheme registers the served types, their defaults and selectable fields.
-func AddToScheme(scheme *runtime.Scheme) error {
-	gv := corev1alpha1.SchemeGroupVersion
-	resource.AddSelf(scheme, gv, &corev1alpha1.LogicalCluster{}, &corev1alpha1.LogicalClusterList{})
-	scheme.AddTypeDefaultingFunc(&corev1alpha1.LogicalCluster{}, func(obj any) {
-		SetPhaseDefault(&obj.(*corev1alpha1.LogicalCluster).Status.Phase)
-	})
-	if err := resource.AddFieldLabels(scheme, gv.WithKind("LogicalCluster")); err != nil {
-		return fmt.Errorf("field labels of LogicalCluster: %w", err)
-	}
-	return nil
-}
-
-// Storage returns what is served under v1alpha1.
-func Storage(typer runtime.ObjectTyper, getter generic.RESTOptionsGetter) (map[string]rest.Storage, error) {
-	store, err := logicalClusters.Store(typer, getter)
-	if err != nil {
-		return nil, err
-	}
-	return map[string]rest.Storage{
-		"logicalclusters":        store,
-		"logicalclusters/status": logicalClusters.Part(typer, store, logicalClusterStatus),
-	}, nil
-}
+// Resources are those of the group.
+var Resources = []resource.Described{logicalClusters}
 
 type logicalCluster = *corev1alpha1.LogicalCluster
 
 var logicalClusters = resource.Definition[logicalCluster]{
 	GVR:        corev1alpha1.SchemeGroupVersion.WithResource("logicalclusters"),
-	Kind:       "LogicalCluster",
-	Singular:   "logicalcluster",
 	Categories: []string{"kcp"},
-	New:        func() logicalCluster { return &corev1alpha1.LogicalCluster{} },
-	NewList:    func() runtime.Object { return &corev1alpha1.LogicalClusterList{} },
+	List:       &corev1alpha1.LogicalClusterList{},
+	// kcp's types have no protobuf encoding.
+	Stored: resource.Stored[logicalCluster]{JSONOnly: true},
 	Name: func(name string, _ bool) []string {
 		if name != corev1alpha1.LogicalClusterName {
 			return []string{fmt.Sprintf("a logical cluster has one LogicalCluster, whose name is %q", corev1alpha1.LogicalClusterName)}
@@ -61,6 +35,7 @@ var logicalClusters = resource.Definition[logicalCluster]{
 	},
 	Unconditional: true,
 	Reset:         fieldpath.NewSet(fieldpath.MakePathOrDie("status")),
+	Default:       func(l logicalCluster) { SetPhaseDefault(&l.Status.Phase) },
 	PrepareCreate: func(l logicalCluster) {
 		l.Generation = 1
 		l.Status = corev1alpha1.LogicalClusterStatus{Phase: corev1alpha1.LogicalClusterPhaseScheduling}
@@ -79,6 +54,7 @@ var logicalClusters = resource.Definition[logicalCluster]{
 		{Name: "URL", Description: "URL to access the logical cluster", Cell: func(l logicalCluster) any { return l.Status.URL }},
 		resource.Age[logicalCluster](),
 	},
+	Parts: map[string]resource.Part[logicalCluster]{"status": logicalClusterStatus},
 }
 
 var logicalClusterStatus = resource.Part[logicalCluster]{

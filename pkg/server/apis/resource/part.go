@@ -27,8 +27,8 @@ type partStore struct {
 	fields rest.ResetFieldsStrategy
 }
 
-// Part returns the subresource of a store made by Store.
-func (d Definition[T]) Part(typer runtime.ObjectTyper, of *Store, part Part[T]) rest.Storage {
+// part returns what serves a subresource of a store.
+func (d Definition[T]) part(typer runtime.ObjectTyper, of *Store, part Part[T]) rest.Storage {
 	shared := *of.Store
 	updates := &partStrategy[T]{strategy: strategy[T]{ObjectTyper: typer, def: d}, part: part}
 	shared.UpdateStrategy = updates

@@ -1,169 +1,214 @@
-// Package resource makes a served resource of what is particular about it: its types, names, validation, selectable
-// fields and table columns. All else is alike for all resources and is done here on upstream's generic registry.
+// Package resource makes a served resource of its description: its types, names, rules, selectable fields, table columns
+// and how it is stored. What is alike for all resources is done here, on upstream's generic registry.
+//
+// To add a resource, describe it by a Definition in a file of its group's package, and list it in the group's Resources.
+// The scheme, storage, discovery, informers, OpenAPI, garbage collection and what a deletion empties derive from that
+// (`make generate` writes the OpenAPI definitions).
 package resource
 
 import (
+	"errors"
 	"fmt"
+	"reflect"
+	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/generic"
-	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
-	"k8s.io/apiserver/pkg/storage"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/regent-project/regent/pkg/election/fence"
+	"github.com/regent-project/regent/pkg/server/storage"
 )
 
-// Object is what a resource consists of.
+// Object is what a resource consists of: a pointer to an API type.
 type Object interface {
 	runtime.Object
 	metav1.Object
 }
 
-// Definition says what is particular about a resource of type T. Unless said otherwise a function may be nil. Functions
-// get objects whose defaults are set; those called Prepare may change obj, no other changes anything.
-type Definition[T Object] struct {
+// Described is a Definition, whatever the type of its objects.
+type Described interface {
+	// Resource returns what the resource is called.
+	Resource() Resource
+	// Types returns an empty object and an empty list of each API version that clients see.
+	Types() []runtime.Object
+	// AddToScheme registers the types, their defaults and the fields that selectors may name. It fails if the
+	// definition contradicts itself.
+	AddToScheme(scheme *runtime.Scheme) error
+	// Encoding returns how the objects are stored.
+	Encoding(serializer runtime.StorageSerializer) storage.Encoding
+	// Serve makes what serves the resource and its subresources, over the storage that getter provides. The caller
+	// destroys it.
+	Serve(typer runtime.ObjectTyper, getter generic.RESTOptionsGetter) (Served, error)
+}
+
+// Served is what serves requests, by API version and by the name in the URL: "namespaces", "namespaces/status".
+type Served map[schema.GroupVersion]map[string]rest.Storage
+
+// Resource is what a resource is called.
+type Resource struct {
 	// GVR has the version that is stored.
-	GVR            schema.GroupVersionResource
-	Kind, Singular string
-	// Version is the API version clients use, if it is not that of GVR.
-	Version    string
+	GVR        schema.GroupVersionResource
+	Kind       string
+	Namespaced bool
+}
+
+// Definition describes the resource whose objects are of type T. Unless said otherwise a function may be nil. Functions
+// get objects whose defaults are set; Default and those called Prepare may change obj, no other changes anything.
+type Definition[T Object] struct {
+	// GVR has the version that is stored. The kind is the name of T.
+	GVR        schema.GroupVersionResource
 	Namespaced bool
 	ShortNames []string
 	Categories []string
-	New        func() T // never nil
-	NewList    func() runtime.Object
+	// List is an empty list of objects. Never nil.
+	List   runtime.Object
+	Stored Stored[T]
 
+	// Default sets the defaults of an object that was decoded.
+	Default func(obj T)
 	// PrepareCreate brings a new object into its first state. Its status is what the client sent, until reset here.
 	PrepareCreate func(obj T)
 	// PrepareUpdate undoes changes that an update of the main resource may not make, such as those of the status.
 	PrepareUpdate func(obj, old T)
-	// Validate judges any version of an object, without its metadata. Name judges the name.
-	Validate func(obj T) field.ErrorList
-	// ValidateCreate judges a new object, ValidateUpdate a change; Validate is called as well.
-	ValidateCreate func(obj T) field.ErrorList
-	ValidateUpdate func(obj, old T) field.ErrorList
 	// Name returns what is wrong with a name, or with the fixed part of a generated one. Never nil.
 	Name func(name string, prefix bool) []string
+	// Validate judges any version of an object, without its metadata. ValidateUpdate judges a change besides.
+	Validate       func(obj T) field.ErrorList
+	ValidateUpdate func(obj, old T) field.ErrorList
 	// CreateOnUpdate lets a PUT create.
 	CreateOnUpdate bool
 	// Unconditional lets an update come without a resourceVersion.
 	Unconditional bool
 	// Reset are fields that the main resource ignores, for server-side apply.
 	Reset *fieldpath.Set
-	// TTL is the life of objects in seconds; 0: until deleted.
-	TTL uint64
 
-	// Fields are what field selectors may name besides metadata.name and metadata.namespace. Each of them must also be
-	// in FieldLabels.
+	// Fields returns what field selectors may name besides metadata.name and metadata.namespace: always the same fields.
 	Fields func(obj T) fields.Set
-	// Columns of the table that kubectl prints.
+	// Columns are those of the table that kubectl prints, at least one.
 	Columns []Column[T]
+	// Parts are the subresources, by name.
+	Parts map[string]Part[T]
+	// Views are the other API versions that show the same objects.
+	Views []View[T]
+	// Wrap returns what serves the main resource instead of store, and may set hooks of store.
+	Wrap func(store *Store) rest.Storage
 }
 
-// Store is a resource's registry. It offers all verbs.
-type Store struct {
-	*genericregistry.Store
-	shortNames, categories []string
+// Stored says how objects of type T are stored. The zero value: in protobuf, behind a watch cache, until deleted.
+type Stored[T Object] struct {
+	// JSONOnly is for types that have no protobuf encoding: neither storage nor clients get one.
+	JSONOnly bool
+	// Uncached objects have no watch cache: lists and watches are etcd's own. It is for what is written much more often
+	// than read.
+	Uncached bool
+	// TTL is the life of objects in seconds after their last change; 0: until deleted.
+	TTL uint64
+	// Term returns the term that a Lease shows: fencing tokens are compared with it. It is nil for all other types.
+	Term func(obj T) fence.Token
 }
 
-// ShortNames implements rest.ShortNamesProvider.
-func (s *Store) ShortNames() []string { return s.shortNames }
-
-// Categories implements rest.CategoriesProvider.
-func (s *Store) Categories() []string { return s.categories }
-
-// Store makes the resource's registry over the storage that getter provides. The caller destroys it.
-func (d Definition[T]) Store(typer runtime.ObjectTyper, getter generic.RESTOptionsGetter) (*Store, error) {
-	main := &strategy[T]{ObjectTyper: typer, def: d}
-	store := &genericregistry.Store{
-		NewFunc:                   func() runtime.Object { return d.New() },
-		NewListFunc:               d.NewList,
-		PredicateFunc:             d.predicate,
-		DefaultQualifiedResource:  d.GVR.GroupResource(),
-		SingularQualifiedResource: schema.GroupResource{Group: d.GVR.Group, Resource: d.Singular},
-		CreateStrategy:            main,
-		UpdateStrategy:            main,
-		DeleteStrategy:            main,
-		ResetFieldsStrategy:       main,
-		TableConvertor:            tableConvertor[T]{d.Columns},
-	}
-	if d.TTL > 0 {
-		store.TTLFunc = func(runtime.Object, uint64, bool) (uint64, error) { return d.TTL, nil }
-	}
-	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: getter, AttrFunc: d.attrs}); err != nil {
-		return nil, fmt.Errorf("registry of %s: %w", d.GVR.GroupResource(), err)
-	}
-	return &Store{Store: store, shortNames: d.ShortNames, categories: d.Categories}, nil
+// Resource implements Described.
+func (d Definition[T]) Resource() Resource {
+	return Resource{GVR: d.GVR, Kind: d.kind(), Namespaced: d.Namespaced}
 }
 
-// Share makes a registry over the storage of another one of the same type, for a second API version with rules of its
-// own. It is not to be destroyed.
-func (d Definition[T]) Share(typer runtime.ObjectTyper, of *Store) rest.Storage {
-	shared := *of.Store
-	main := &strategy[T]{ObjectTyper: typer, def: d}
-	shared.CreateStrategy, shared.UpdateStrategy, shared.ResetFieldsStrategy = main, main, main
-	shared.DestroyFunc = func() {}
-	return &Store{Store: &shared, shortNames: d.ShortNames, categories: d.Categories}
+// Types implements Described.
+func (d Definition[T]) Types() []runtime.Object {
+	out := []runtime.Object{d.newObject(), d.newList()}
+	for _, v := range d.Views {
+		out = append(out, v.Object, v.List)
+	}
+	return out
 }
 
-func (d Definition[T]) version() string {
-	if d.Version != "" {
-		return d.Version
+// Encoding implements Described.
+func (d Definition[T]) Encoding(serializer runtime.StorageSerializer) storage.Encoding {
+	out := storage.Encoding{
+		Serializer: serializer, Version: d.GVR.GroupVersion(), MediaType: runtime.ContentTypeProtobuf, Uncached: d.Stored.Uncached,
 	}
-	return d.GVR.GroupVersion().String()
-}
-
-func (d Definition[T]) attrs(obj runtime.Object) (labels.Set, fields.Set, error) {
-	object, ok := obj.(T)
-	if !ok {
-		return nil, nil, fmt.Errorf("a %T is no %s", obj, d.Kind)
+	if d.Stored.JSONOnly {
+		out.MediaType = runtime.ContentTypeJSON
 	}
-	set := fields.Set{"metadata.name": object.GetName()}
-	if d.Namespaced {
-		set["metadata.namespace"] = object.GetNamespace()
-	}
-	if d.Fields != nil {
-		for k, v := range d.Fields(object) {
-			set[k] = v
+	if d.Stored.Term != nil {
+		out.Term = func(obj runtime.Object) fence.Token {
+			if typed, ok := obj.(T); ok {
+				return d.Stored.Term(typed)
+			}
+			return fence.Token{}
 		}
 	}
-	return object.GetLabels(), set, nil
+	return out
 }
 
-func (d Definition[T]) predicate(label labels.Selector, field fields.Selector) storage.SelectionPredicate {
-	return storage.SelectionPredicate{Label: label, Field: field, GetAttrs: d.attrs}
-}
-
-// AddFieldLabels lets field selectors name the given fields of a kind, besides metadata.name and metadata.namespace.
-// They match only if Definition.Fields returns them too.
-func AddFieldLabels(scheme *runtime.Scheme, gvk schema.GroupVersionKind, labels ...string) error {
-	allowed := map[string]bool{"metadata.name": true, "metadata.namespace": true}
-	for _, l := range labels {
-		allowed[l] = true
+// AddToScheme implements Described. What is stored and served is also what the server works with: nothing needs to be
+// converted but for views.
+func (d Definition[T]) AddToScheme(scheme *runtime.Scheme) error {
+	if err := d.check(); err != nil {
+		return fmt.Errorf("%s: %w", d.GVR.GroupResource(), err)
 	}
-	return scheme.AddFieldLabelConversionFunc(gvk, func(label, value string) (string, string, error) {
-		if !allowed[label] {
-			return "", "", fmt.Errorf("field label not supported: %s", label)
+	gv := d.GVR.GroupVersion()
+	d.addTypes(scheme, gv, d.newObject(), d.newList())
+	if d.Default != nil {
+		scheme.AddTypeDefaultingFunc(d.newObject(), func(obj any) { d.Default(obj.(T)) })
+	}
+	if err := scheme.AddFieldLabelConversionFunc(gv.WithKind(d.kind()), d.selectable); err != nil {
+		return fmt.Errorf("%s: field labels: %w", d.GVR.GroupResource(), err)
+	}
+	for _, v := range d.Views {
+		d.addTypes(scheme, v.GroupVersion, v.Object, v.List)
+		if err := v.Convert(scheme); err != nil {
+			return fmt.Errorf("%s: conversion to %s: %w", d.GVR.GroupResource(), v.GroupVersion, err)
 		}
-		return label, value, nil
-	})
+	}
+	return nil
 }
 
-// AddSelf registers types under the group's internal version as well: what is stored and served is also what the server
-// works with, so nothing needs to be converted.
-func AddSelf(scheme *runtime.Scheme, gv schema.GroupVersion, types ...runtime.Object) {
-	scheme.AddKnownTypes(gv, types...)
-	scheme.AddKnownTypes(schema.GroupVersion{Group: gv.Group, Version: runtime.APIVersionInternal}, types...)
+// addTypes registers what clients of a version see, and what the server works with behind it.
+func (d Definition[T]) addTypes(scheme *runtime.Scheme, gv schema.GroupVersion, seen ...runtime.Object) {
+	scheme.AddKnownTypes(gv, seen...)
+	scheme.AddKnownTypes(schema.GroupVersion{Group: gv.Group, Version: runtime.APIVersionInternal}, d.newObject(), d.newList())
 	metav1.AddToGroupVersion(scheme, gv)
 }
 
-var (
-	_ rest.StandardStorage    = (*Store)(nil)
-	_ rest.ShortNamesProvider = (*Store)(nil)
-	_ rest.CategoriesProvider = (*Store)(nil)
-)
+// check finds what would only show when the resource is used.
+func (d Definition[T]) check() error {
+	if d.List == nil || d.Name == nil || len(d.Columns) == 0 {
+		return errors.New("the definition must have List, Name and Columns")
+	}
+	items, err := meta.GetItemsPtr(d.List)
+	if err != nil {
+		return fmt.Errorf("%T is no list: %w", d.List, err)
+	}
+	if of := reflect.TypeOf(items).Elem().Elem(); of != reflect.TypeFor[T]().Elem() {
+		return fmt.Errorf("%T is a list of %s, not of %s", d.List, of, d.kind())
+	}
+	return nil
+}
+
+// selectable is for the scheme: which fields selectors may name.
+func (d Definition[T]) selectable(label, value string) (string, string, error) {
+	known := label == "metadata.name" || label == "metadata.namespace"
+	if !known && d.Fields != nil {
+		known = d.Fields(d.newObject()).Has(label)
+	}
+	if !known {
+		return "", "", fmt.Errorf("field label not supported: %s", label)
+	}
+	return label, value, nil
+}
+
+func (d Definition[T]) kind() string     { return reflect.TypeFor[T]().Elem().Name() }
+func (d Definition[T]) singular() string { return strings.ToLower(d.kind()) }
+
+func (d Definition[T]) newObject() T { return reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T) }
+
+func (d Definition[T]) newList() runtime.Object { return d.List.DeepCopyObject() }
+
+var _ Described = Definition[Object]{}

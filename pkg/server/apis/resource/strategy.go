@@ -19,6 +19,8 @@ import (
 type strategy[T Object] struct {
 	runtime.ObjectTyper
 	def Definition[T]
+	// view is what clients see the resource by, nil: by the definition.
+	view *View[T]
 }
 
 func (s *strategy[T]) GenerateName(base string) string {
@@ -50,8 +52,8 @@ func mark(ctx context.Context, obj Object) {
 
 func (s *strategy[T]) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
 	errs := s.validate(obj.(T))
-	if s.def.ValidateCreate != nil {
-		errs = append(errs, s.def.ValidateCreate(obj.(T))...)
+	if s.view != nil {
+		errs = append(errs, s.view.ValidateCreate(obj.(T))...)
 	}
 	return errs
 }
@@ -77,6 +79,9 @@ func (s *strategy[T]) ValidateUpdate(_ context.Context, obj, old runtime.Object)
 	if s.def.ValidateUpdate != nil {
 		errs = append(errs, s.def.ValidateUpdate(obj.(T), old.(T))...)
 	}
+	if s.view != nil {
+		errs = append(errs, s.view.ValidateUpdate(obj.(T), old.(T))...)
+	}
 	return errs
 }
 
@@ -93,14 +98,19 @@ func (s *strategy[T]) WarningsOnUpdate(context.Context, runtime.Object, runtime.
 }
 
 func (s *strategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return resetFields(s.def.version(), s.def.Reset)
+	return s.ignored(s.def.Reset)
 }
 
-func resetFields(version string, set *fieldpath.Set) map[fieldpath.APIVersion]*fieldpath.Set {
+// ignored says of which version the fields are.
+func (s *strategy[T]) ignored(set *fieldpath.Set) map[fieldpath.APIVersion]*fieldpath.Set {
 	if set == nil {
 		return nil
 	}
-	return map[fieldpath.APIVersion]*fieldpath.Set{fieldpath.APIVersion(version): set}
+	version := s.def.GVR.GroupVersion()
+	if s.view != nil {
+		version = s.view.GroupVersion
+	}
+	return map[fieldpath.APIVersion]*fieldpath.Set{fieldpath.APIVersion(version.String()): set}
 }
 
 // partStrategy updates one part of an object and leaves the rest as it stands.
@@ -124,7 +134,7 @@ func (s *partStrategy[T]) ValidateUpdate(ctx context.Context, obj, old runtime.O
 func (s *partStrategy[T]) AllowCreateOnUpdate(context.Context) bool { return false }
 
 func (s *partStrategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return resetFields(s.def.version(), s.part.Reset)
+	return s.ignored(s.part.Reset)
 }
 
 var (

@@ -1,8 +1,7 @@
-// Package tenancy serves tenancy.kcp.io/v1alpha1: workspaces.
+// Package tenancy describes tenancy.kcp.io/v1alpha1: workspaces.
 package tenancy
 
 import (
-	"fmt"
 	"net/url"
 	"regexp"
 	"strings"
@@ -13,10 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/apiserver/pkg/registry/generic"
-	"k8s.io/apiserver/pkg/registry/rest"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/regent-project/regent/pkg/clusters"
@@ -35,45 +31,23 @@ var (
 	typePath = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(:[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 )
 
-// AddToScheme registers the served types, their defaults and selectable fields.
-func AddToScheme(scheme *runtime.Scheme) error {
-	gv := tenancyv1alpha1.SchemeGroupVersion
-	resource.AddSelf(scheme, gv, &tenancyv1alpha1.Workspace{}, &tenancyv1alpha1.WorkspaceList{})
-	scheme.AddTypeDefaultingFunc(&tenancyv1alpha1.Workspace{}, func(obj any) {
-		kcpcore.SetPhaseDefault(&obj.(*tenancyv1alpha1.Workspace).Status.Phase)
-	})
-	if err := resource.AddFieldLabels(scheme, gv.WithKind("Workspace")); err != nil {
-		return fmt.Errorf("field labels of Workspace: %w", err)
-	}
-	return nil
-}
-
-// Storage returns what is served under v1alpha1.
-func Storage(typer runtime.ObjectTyper, getter generic.RESTOptionsGetter) (map[string]rest.Storage, error) {
-	store, err := workspaces.Store(typer, getter)
-	if err != nil {
-		return nil, err
-	}
-	return map[string]rest.Storage{
-		"workspaces":        store,
-		"workspaces/status": workspaces.Part(typer, store, workspaceStatus),
-	}, nil
-}
+// Resources are those of the group.
+var Resources = []resource.Described{workspaces}
 
 type workspace = *tenancyv1alpha1.Workspace
 
 var workspaces = resource.Definition[workspace]{
 	GVR:        tenancyv1alpha1.SchemeGroupVersion.WithResource("workspaces"),
-	Kind:       "Workspace",
-	Singular:   "workspace",
 	ShortNames: []string{"ws"},
 	Categories: []string{"kcp"},
-	New:        func() workspace { return &tenancyv1alpha1.Workspace{} },
-	NewList:    func() runtime.Object { return &tenancyv1alpha1.WorkspaceList{} },
+	List:       &tenancyv1alpha1.WorkspaceList{},
+	// kcp's types have no protobuf encoding.
+	Stored: resource.Stored[workspace]{JSONOnly: true},
 	// A workspace's name is a part of its path.
 	Name:          validation.NameIsDNSLabel,
 	Unconditional: true,
 	Reset:         fieldpath.NewSet(fieldpath.MakePathOrDie("status")),
+	Default:       func(w workspace) { kcpcore.SetPhaseDefault(&w.Status.Phase) },
 	PrepareCreate: func(w workspace) {
 		w.Generation = 1
 		w.Status = tenancyv1alpha1.WorkspaceStatus{Phase: corev1alpha1.LogicalClusterPhaseScheduling}
@@ -105,6 +79,7 @@ var workspaces = resource.Definition[workspace]{
 		{Name: "URL", Description: "URL to access the workspace", Cell: func(w workspace) any { return w.Spec.URL }},
 		resource.Age[workspace](),
 	},
+	Parts: map[string]resource.Part[workspace]{"status": workspaceStatus},
 }
 
 var workspaceStatus = resource.Part[workspace]{

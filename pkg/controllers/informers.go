@@ -1,0 +1,75 @@
+package controllers
+
+import (
+	"context"
+	"reflect"
+	"strings"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
+	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
+
+	"github.com/regent-project/regent/pkg/clusters"
+)
+
+// Informers are process-lifetime caches over all logical clusters. Objects in them are shared: do not modify. They may be
+// late, at the beginning of a term too: docs/SUPERVISION.md, "Warm start", says what that asks of writes.
+//
+// Each is a field, and made by NewInformers: All finds them by that.
+type Informers struct {
+	Namespaces      *clusters.Informer[*corev1.Namespace]
+	Workspaces      *clusters.Informer[*tenancyv1alpha1.Workspace]
+	LogicalClusters *clusters.Informer[*corev1alpha1.LogicalCluster]
+	Leases          *clusters.Informer[*coordinationv1.Lease]
+	LeaseCandidates *clusters.Informer[*coordinationv1beta1.LeaseCandidate]
+	// Metadata has one informer for each of Deps.Resources.
+	Metadata map[schema.GroupVersionResource]*clusters.Informer[*metav1.PartialObjectMetadata]
+}
+
+// Informer is one of Informers, whatever the type of its objects.
+type Informer interface {
+	// Run keeps the cache up to date until ctx ends. It may be called once.
+	Run(ctx context.Context) error
+	// Synced is closed once the cache holds a first whole list.
+	Synced() <-chan struct{}
+	// Handlers is the number of handlers added and not removed.
+	Handlers() int
+}
+
+// NewInformers returns informers that read with clients, and have not run yet. Of each of the resources there is one of
+// metadata.
+func NewInformers(clients Clients, resources []Resource) Informers {
+	out := Informers{
+		Namespaces:      clusters.NewInformer[*corev1.Namespace](clusters.ListWatch(clients.Kube.CoreV1().Namespaces()), nil),
+		Workspaces:      clusters.NewInformer[*tenancyv1alpha1.Workspace](clusters.ListWatch(clients.Workspaces), nil),
+		LogicalClusters: clusters.NewInformer[*corev1alpha1.LogicalCluster](clusters.ListWatch(clients.LogicalClusters), nil),
+		Leases:          clusters.NewInformer[*coordinationv1.Lease](clusters.ListWatch(clients.Kube.CoordinationV1().Leases(metav1.NamespaceAll)), nil),
+		LeaseCandidates: clusters.NewInformer(clusters.ListWatch(clients.Kube.CoordinationV1beta1().LeaseCandidates(metav1.NamespaceAll)), CandidateIndexers()),
+		Metadata:        map[schema.GroupVersionResource]*clusters.Informer[*metav1.PartialObjectMetadata]{},
+	}
+	for _, r := range resources {
+		out.Metadata[r.GVR] = clusters.NewInformer[*metav1.PartialObjectMetadata](clusters.ListWatch(clients.Metadata.Resource(r.GVR)), nil)
+	}
+	return out
+}
+
+// All returns the informers by name: "namespaces", "metadata of namespaces". It reads the fields, so that none can be
+// forgotten. Fields that are nil, as tests may leave them, are left out.
+func (i Informers) All() map[string]Informer {
+	all := map[string]Informer{}
+	fields := reflect.ValueOf(i)
+	for n := range fields.NumField() {
+		if informer, ok := fields.Field(n).Interface().(Informer); ok && !fields.Field(n).IsNil() {
+			all[strings.ToLower(fields.Type().Field(n).Name)] = informer
+		}
+	}
+	for gvr, informer := range i.Metadata {
+		all["metadata of "+gvr.GroupResource().String()] = informer
+	}
+	return all
+}

@@ -1,0 +1,38 @@
+package controllers_test
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/controllers/controllertest"
+	"github.com/regent-project/regent/pkg/election/fence"
+)
+
+func TestNoInformerIsForgotten(t *testing.T) {
+	resources := []controllers.Resource{
+		{GVR: corev1.SchemeGroupVersion.WithResource("namespaces"), Kind: "Namespace"},
+		{GVR: corev1.SchemeGroupVersion.WithResource("secrets"), Kind: "Secret", Namespaced: true},
+	}
+	informers := controllers.NewInformers(new(controllertest.Server).Clients(t, fence.Token{}), resources)
+	want := map[string]any{"metadata of namespaces": informers.Metadata[resources[0].GVR], "metadata of secrets": informers.Metadata[resources[1].GVR]}
+	for _, field := range reflect.VisibleFields(reflect.TypeOf(informers)) {
+		if field.Name != "Metadata" {
+			want[strings.ToLower(field.Name)] = reflect.ValueOf(informers).FieldByIndex(field.Index).Interface()
+		}
+	}
+	all := informers.All()
+	for name, informer := range want {
+		if reflect.ValueOf(informer).IsNil() {
+			t.Errorf("%s: NewInformers does not make it", name)
+		} else if all[name] != informer {
+			t.Errorf("%s: All has %v", name, all[name])
+		}
+	}
+	if len(all) != len(want) {
+		t.Errorf("All has %d informers, want %d", len(all), len(want))
+	}
+}

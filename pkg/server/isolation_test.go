@@ -1,0 +1,79 @@
+package server
+
+import (
+	"testing"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/regent-project/regent/pkg/clusters"
+)
+
+// Package apis shows of configmaps, in depth, that clusters are apart. This holds of all that is served, as the server
+// tells it.
+func TestEqualNamesOfAnyResourceNeverMeet(t *testing.T) {
+	s := startFencedShard(t)
+	for _, r := range s.discover(t) {
+		if !isWhole(r) {
+			continue
+		}
+		t.Run(r.String(), func(t *testing.T) {
+			here, there := s.newTarget(t, r), s.newTarget(t, r)
+			elsewhere := s.newTarget(t, r)
+			for _, o := range []target{here, there} {
+				if err := create(o); err != nil {
+					t.Fatal(err)
+				}
+				seen(t, o, o)
+			}
+			seen(t, elsewhere)
+			was, err := there.get()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := update(here); err != nil {
+				t.Fatal(err)
+			}
+			if err := leaveNothing(here); err != nil {
+				t.Fatal(err)
+			}
+			seen(t, here)
+			seen(t, there, there)
+			if is, err := there.get(); err != nil || is.GetUID() != was.GetUID() || is.GetResourceVersion() != was.GetResourceVersion() {
+				t.Errorf("what happened in another cluster changed it: %v, %v", is, err)
+			}
+			if _, err := elsewhere.get(); !apierrors.IsNotFound(err) {
+				t.Errorf("where there is none, get came to %v", err)
+			}
+		})
+	}
+}
+
+// leaveNothing deletes the object, whatever holds it.
+func leaveNothing(o target) error {
+	if isNamespace(o.writable) {
+		if err := finalize(o); err != nil {
+			return err
+		}
+	}
+	return remove(o)
+}
+
+// seen checks that a list in in's cluster shows the objects in want, and nothing else.
+func seen(t *testing.T, in target, want ...target) {
+	t.Helper()
+	list, err := in.client.Resource(in.gvr).List(in.ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list.Items) != len(want) {
+		t.Fatalf("a list shows %d objects, want %d", len(list.Items), len(want))
+	}
+	for n, o := range want {
+		cluster, _ := clusters.From(o.ctx)
+		if got := logicalcluster.From(&list.Items[n]); got != cluster {
+			t.Errorf("a list in %s shows an object of %s", cluster, got)
+		}
+	}
+}
