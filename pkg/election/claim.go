@@ -9,6 +9,8 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/klog/v2"
+
+	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
 // lifetime is what client-go takes for the duration of a lease for life: it knows none that do not expire, and would end a
@@ -21,7 +23,7 @@ type claim interface {
 	term() Term
 	// judge returns why the term must end in view of what is seen of the Lease, nil if it need not; again is when it
 	// must be asked again, zero if only news can change its mind.
-	judge(seen observation, now time.Time) (again time.Time, cause error)
+	judge(seen lease.Observation, now time.Time) (again time.Time, cause error)
 	// renewed is how the renewals go; zero, if nothing is written.
 	renewed() renewals
 	// faltered brings word when an attempt to renew has failed.
@@ -86,13 +88,13 @@ func enter(ctx context.Context, cfg Config, l *lock) (*elected, error) {
 }
 
 func (e *elected) term() Term {
-	return Term{token: e.lock.token(), failedParts: strings.Join(predecessorOf(e.lock.basis.lease).FailedParts, partsSeparator), takeover: e.lock.takeover}
+	return Term{token: e.lock.token(), failedParts: strings.Join(e.lock.basis.Predecessor().FailedParts, partsSeparator), takeover: e.lock.takeover}
 }
 
 // judge ends the term when the Lease shows another, and when what is left of the lease is needed for the drain: with
 // client-go alone, the time it tries to renew and the drain together may be longer than the lease.
-func (e *elected) judge(seen observation, now time.Time) (time.Time, error) {
-	if err := e.lock.pin.check(seen.lease); err != nil {
+func (e *elected) judge(seen lease.Observation, now time.Time) (time.Time, error) {
+	if err := e.lock.check(seen.Lease); err != nil {
 		return time.Time{}, e.lock.end(err)
 	}
 	if _, err := e.lock.held(); err != nil {
@@ -101,7 +103,7 @@ func (e *elected) judge(seen observation, now time.Time) (time.Time, error) {
 	if e.lock.forLife() {
 		return time.Time{}, nil
 	}
-	if preferred := preferredOf(seen.lease); preferred != "" && e.lock.named {
+	if preferred := seen.Preferred(); preferred != "" && e.lock.named {
 		return time.Time{}, because(StepDown, "%w", &request{reason: "candidate " + preferred + " is preferred"})
 	}
 	sent := e.lock.renewed().sent
@@ -139,12 +141,12 @@ type unelected struct {
 
 func (u unelected) term() Term { return Term{} }
 
-func (u unelected) judge(seen observation, now time.Time) (time.Time, error) {
-	if seen.holder() == "" || !seen.forLife() && !now.Before(seen.expiry(u.fallback)) {
+func (u unelected) judge(seen lease.Observation, now time.Time) (time.Time, error) {
+	if seen.Holder() == "" || !seen.HeldForLife() && !now.Before(seen.Expiry(u.fallback)) {
 		return time.Time{}, nil
 	}
 	return time.Time{}, because(Deposed, "the lease is held by %q in epoch %d, and this process is no candidate",
-		seen.holder(), seen.epoch())
+		seen.Holder(), seen.Epoch())
 }
 
 func (u unelected) renewed() renewals { return renewals{} }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+
+	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
 // Elector makes this process lead in terms, under one Lease, for as long as Run lasts. One process may have several,
@@ -38,7 +40,7 @@ import (
 // holds the lease, and ends it when somebody does. Two such processes do not detect each other.
 type Elector struct {
 	cfg        Config
-	api        leaseAPI
+	api        lease.API
 	identities *identities
 	replica    *replica
 	running    atomic.Bool
@@ -48,7 +50,7 @@ type Elector struct {
 
 	mu sync.Mutex
 	// view and peer are made by Run, at its beginning; the same for as long as it lasts.
-	view *view
+	view *lease.View
 	peer *peer
 	// current is the term that has not been told to end; its work is nil if there is none. holder outlives it: the identity of
 	// the last term.
@@ -59,7 +61,7 @@ type Elector struct {
 	}
 
 	// Made by Run, at its beginning, for as long as it lasts: what was known of others is old when it is called again.
-	follower *follower
+	watcher *lease.Watcher
 	// candidacy nominates this process in mode coordinated; nil otherwise.
 	candidacy *candidacy
 	life      *life // nil, if this process's terms are not for life, or what they hang on is others' business
@@ -127,7 +129,7 @@ func New(cfg Config) (*Elector, error) {
 	}
 	e := &Elector{
 		cfg:        cfg,
-		api:        leaseAPI{client: cfg.Client, cluster: cfg.Cluster, namespace: cfg.Namespace, name: cfg.Name, timeout: cfg.requestTimeout()},
+		api:        lease.API{Client: cfg.Client, Namespace: cfg.Namespace, Name: cfg.Name, Timeout: cfg.requestTimeout()},
 		identities: newIdentities(cfg.Hostname, cfg.Mode),
 		replica:    replica,
 		born:       time.Now(),
@@ -195,19 +197,19 @@ func (e *Elector) known(now time.Time) (epoch int64, leaderless time.Duration) {
 	if !e.cfg.Enabled && e.current.work != nil {
 		since = now // it leads itself, without a lease
 	} else if e.view != nil {
-		seen, _ := e.view.latest()
-		epoch = seen.epoch()
+		seen, _ := e.view.Latest()
+		epoch = seen.Epoch()
 		_, due := e.unaccountedFor(seen)
 		switch {
-		case !seen.known():
-		case seen.holder() == "":
-			since = seen.since
+		case !seen.Known():
+		case seen.Holder() == "":
+			since = seen.Since
 		case !due.IsZero():
 			since = due
-		case seen.forLife():
+		case seen.HeldForLife():
 			since = now
 		default:
-			since = seen.expiry(e.cfg.LeaseDuration)
+			since = seen.Expiry(e.cfg.LeaseDuration)
 		}
 	}
 	return epoch, max(0, now.Sub(since))
@@ -226,7 +228,7 @@ func (e *Elector) Run(ctx context.Context, lead LeadFunc) error {
 		panic("election: Elector.Run called while it is running")
 	}
 	defer e.running.Store(false)
-	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithValues("lease", e.api.namespace+"/"+e.api.name))
+	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithValues("lease", e.api.Namespace+"/"+e.api.Name))
 	defer e.start(ctx)()
 	defer e.clearOwn(ctx)
 
@@ -251,9 +253,9 @@ func (e *Elector) Run(ctx context.Context, lead LeadFunc) error {
 func (e *Elector) start(ctx context.Context) (stop func()) {
 	e.state = standingBy
 	e.mu.Lock()
-	e.view, e.peer = newView(klog.FromContext(ctx), e.identities.ours), newPeer()
+	e.view, e.peer = lease.NewView(klog.FromContext(ctx), e.identities.ours), newPeer()
 	e.mu.Unlock()
-	e.follower = newFollower(e.api, e.view, e.cfg.RetryPeriod)
+	e.watcher = lease.NewWatcher(e.api, e.view, e.cfg.RetryPeriod)
 	e.pace = pace{retryPeriod: e.cfg.RetryPeriod}
 	e.preemption = preemption{}
 	if !e.cfg.Enabled {
@@ -265,7 +267,7 @@ func (e *Elector) start(ctx context.Context) (stop func()) {
 
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // the release is seen too
 	var followers sync.WaitGroup
-	followers.Go(func() { e.follower.run(ctx) })
+	followers.Go(func() { e.watcher.Run(ctx) })
 	if e.cfg.Enabled {
 		followers.Go(func() { e.followOwner(ctx) })
 	}
@@ -290,7 +292,7 @@ func (e *Elector) start(ctx context.Context) (stop func()) {
 }
 
 // campaign tries once to get a claim, on the revision that the standby has judged.
-func (e *Elector) campaign(ctx context.Context, seen observation, why verdict) (claim, error) {
+func (e *Elector) campaign(ctx context.Context, seen lease.Observation, why verdict) (claim, error) {
 	if !e.cfg.Enabled {
 		return unelected{fallback: e.cfg.LeaseDuration}, nil
 	}
@@ -298,11 +300,11 @@ func (e *Elector) campaign(ctx context.Context, seen observation, why verdict) (
 	if identity == "" {
 		identity = e.identities.next()
 	}
-	before := predecessorOf(seen.lease)
+	before := seen.Predecessor()
 	presence := e.presence(identity)
 	presence.LastStepDown = before.LastStepDown // that of the last holder who gave up stays
 	presence.PresumedDead = presumedDead(before, why.trigger)
-	presence.Suspicions = nextSuspicions(e.suspicions(before), why.takeover.Decided.Sub(seen.termSince), why.trigger)
+	presence.Suspicions = nextSuspicions(e.suspicions(before), why.takeover.Decided.Sub(seen.TermSince), why.trigger)
 	owner, err := e.ownerOfTerm(ctx)
 	if err != nil {
 		e.complain(ctx, err, "Cannot campaign for life: trying again")
@@ -317,6 +319,7 @@ func (e *Elector) campaign(ctx context.Context, seen observation, why verdict) (
 	}
 	c, err := enter(ctx, e.cfg, &lock{
 		api:      e.api,
+		cluster:  e.cfg.Cluster,
 		identity: identity,
 		basis:    seen,
 		presence: presence,
@@ -350,16 +353,16 @@ func (e *Elector) campaign(ctx context.Context, seen observation, why verdict) (
 }
 
 // presence is what the holder of this identity says of itself.
-func (e *Elector) presence(identity string) presence {
-	p := presence{
-		Holder: identity, Replica: e.cfg.Replica, BootID: e.replica.bootID, Mode: modeUnfenced, ElectionMode: e.cfg.Mode,
+func (e *Elector) presence(identity string) lease.Presence {
+	p := lease.Presence{
+		Holder: identity, Replica: e.cfg.Replica, BootID: e.replica.bootID, Mode: lease.ModeUnfenced, ElectionMode: e.cfg.Mode,
 		Priority: e.cfg.Priority,
 	}
 	if e.cfg.Fenced {
-		p.Mode = modeFenced
+		p.Mode = lease.ModeFenced
 	}
 	if e.cfg.Detector != nil {
-		p.Contact = e.cfg.Detector.Contact()
+		p.Contact = lease.Contact(e.cfg.Detector.Contact())
 	}
 	if file, held := e.replica.mark(); held {
 		p.Process, p.File = e.replica.process, file
@@ -429,7 +432,7 @@ func (e *Elector) untilOver(ctx context.Context, c claim, w *work) error {
 	}
 	var t trouble
 	for {
-		seen, changed := e.view.latest()
+		seen, changed := e.view.Latest()
 		now := time.Now()
 		again, cause := c.judge(seen, now)
 		if cause != nil {

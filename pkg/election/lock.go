@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/kcp-dev/logicalcluster/v3"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/regent-project/regent/pkg/election/fence"
+	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
 // lock is what one entry of RunOrDie sees of the Lease. The stock LeaseLock will not do: through it client-go goes on
@@ -33,10 +34,11 @@ import (
 // RunOrDie calls the methods of resourcelock.Interface, one at a time; release comes after it has returned. The others
 // may be called at any time.
 type lock struct {
-	api      leaseAPI
+	api      lease.API
+	cluster  logicalcluster.Name // for fencing tokens
 	identity string
-	basis    observation                       // what the standby judged
-	presence presence                          // to be written when acquiring
+	basis    lease.Observation                 // what the standby judged
+	presence lease.Presence                    // to be written when acquiring
 	takeover Takeover                          // how that comes about
 	fresh    time.Duration                     // how long a lease needs no renewal
 	owner    *metav1.OwnerReference            // the Lease's in this term, for life; nil otherwise
@@ -44,7 +46,7 @@ type lock struct {
 	follows  func(holder string) bool          // see Config.follows
 	asked    bool                              // Get was called before it was acquired; RunOrDie alone does
 	named    bool                              // the basis names this entry already: in mode coordinated
-	view     *view
+	view     *lease.View
 	logger   klog.Logger
 	giveUp   context.CancelFunc // makes RunOrDie return after a failed attempt
 
@@ -55,7 +57,7 @@ type lock struct {
 	mu    sync.Mutex
 	lease *coordinationv1.Lease // our last write, or a later read of the same term; nil until acquired
 	stale bool                  // lease may not be what the store has: it is read before the next write
-	pin   pin                   // valid once acquired
+	pin   lease.Pin             // valid once acquired
 	tries renewals
 	cause error // set before over is closed
 }
@@ -76,7 +78,7 @@ var _ resourcelock.Interface = (*lock)(nil)
 func (l *lock) Identity() string { return l.identity }
 
 // Describe names the Lease.
-func (l *lock) Describe() string { return l.api.namespace + "/" + l.api.name }
+func (l *lock) Describe() string { return l.api.Namespace + "/" + l.api.Name }
 
 // RecordEvent does nothing: the elector reports its terms itself.
 func (l *lock) RecordEvent(string) {}
@@ -99,12 +101,12 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 		return nil, nil, l.fail(errors.New("the Lease does not let it"))
 	case l.named:
 		l.asked = true
-		return record(l.basis.lease)
-	case l.basis.lease == nil:
-		return nil, nil, apierrors.NewNotFound(coordinationv1.Resource("leases"), l.api.name)
+		return record(l.basis.Lease)
+	case l.basis.Lease == nil:
+		return nil, nil, apierrors.NewNotFound(coordinationv1.Resource("leases"), l.api.Name)
 	default:
 		// Without its holder: client-go, which sees it for the first time, would wait a whole lease duration.
-		free := l.basis.lease.DeepCopy()
+		free := l.basis.Lease.DeepCopy()
 		free.Spec.HolderIdentity = ptr.To("")
 		return record(free)
 	}
@@ -118,7 +120,7 @@ func (l *lock) Create(ctx context.Context, ler resourcelock.LeaderElectionRecord
 	case held != nil:
 		return l.end(because(Deposed, "the Lease was deleted"))
 	}
-	return l.acquire(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: l.api.name}}, ler, l.api.create)
+	return l.acquire(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: l.api.Name}}, ler, l.api.Create)
 }
 
 // Update acquires the lease, or renews it.
@@ -129,7 +131,7 @@ func (l *lock) Update(ctx context.Context, ler resourcelock.LeaderElectionRecord
 	}
 	switch {
 	case held == nil:
-		return l.acquire(ctx, l.basis.lease, ler, l.api.update)
+		return l.acquire(ctx, l.basis.Lease, ler, l.api.Update)
 	case l.forLife():
 		return l.stillHold(ctx)
 	default:
@@ -139,23 +141,22 @@ func (l *lock) Update(ctx context.Context, ler resourcelock.LeaderElectionRecord
 
 // acquire is the one attempt. Whether it succeeded is known from the answer only: a write whose answer is lost may have
 // been committed, and the standby that then sees our identity clears it.
-func (l *lock) acquire(ctx context.Context, lease *coordinationv1.Lease, ler resourcelock.LeaderElectionRecord, write writeFunc) error {
+func (l *lock) acquire(ctx context.Context, from *coordinationv1.Lease, ler resourcelock.LeaderElectionRecord, write writeFunc) error {
 	epoch, err := l.epoch()
 	if err != nil {
 		return l.fail(err)
 	}
-	lease = lease.DeepCopy()
-	lease.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(&ler)
-	lease.Spec.LeaseTransitions = ptr.To(epoch)
-	disown(lease)
-	withoutWish(lease)
+	taken := from.DeepCopy()
+	taken.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(&ler)
+	taken.Spec.LeaseTransitions = ptr.To(epoch)
+	lease.Strip(taken)
 	if l.forLife() {
-		lease.Spec.RenewTime, lease.Spec.LeaseDurationSeconds = nil, nil
-		lease.OwnerReferences = append(slices.Clone(lease.OwnerReferences), *l.owner)
+		taken.Spec.RenewTime, taken.Spec.LeaseDurationSeconds = nil, nil
+		taken.OwnerReferences = append(slices.Clone(taken.OwnerReferences), *l.owner)
 	}
-	l.presence.write(lease)
+	l.presence.WriteTo(taken)
 	sent := time.Now()
-	written, err := write(ctx, lease)
+	written, err := write(ctx, taken)
 	if err != nil {
 		return l.fail(fmt.Errorf("acquire the lease: %w", err))
 	}
@@ -163,35 +164,23 @@ func (l *lock) acquire(ctx context.Context, lease *coordinationv1.Lease, ler res
 	l.mu.Lock()
 	l.lease, l.tries.sent = written, sent
 	l.takeover.Sent, l.takeover.Acquired = sent, time.Now()
-	l.pin = pin{uid: written.UID, holder: l.identity, epoch: int64(epoch)}
+	l.pin = lease.Pin{UID: written.UID, Holder: l.identity, Epoch: int64(epoch)}
 	l.mu.Unlock()
-	l.view.see(written) // before anybody judges this term by the view
+	l.view.See(written) // before anybody judges this term by the view
 	close(l.acquired)
 	return nil
 }
 
-// errNoEpochLeft is the end of a Lease: no later term can be told from an earlier one.
-var errNoEpochLeft = errors.New("no epoch is left")
-
 // epoch is that of the term. Whoever named the holder may have raised it already; kube-apiserver does not.
 func (l *lock) epoch() (int32, error) {
-	if l.named && l.basis.epoch() > l.basis.before {
-		return int32(l.basis.epoch()), nil
+	if l.named && l.basis.Epoch() > l.basis.Before {
+		return int32(l.basis.Epoch()), nil
 	}
-	return l.nextEpoch()
-}
-
-// nextEpoch goes on from the highest epoch ever seen, so that epochs grow across a deletion too. Where that cannot be
-// any more, the uid tells a new Lease's terms from the old one's, and epochs grow as long as it lives.
-func (l *lock) nextEpoch() (int32, error) {
-	switch {
-	case l.basis.highest < math.MaxInt32:
-		return int32(l.basis.highest) + 1, nil
-	case l.basis.epoch() < math.MaxInt32:
-		return int32(l.basis.epoch()) + 1, nil
-	default:
-		return 0, fmt.Errorf("%w: %d is the last that a Lease can hold: delete Lease %s", errNoEpochLeft, l.basis.highest, l.Describe())
+	epoch, err := l.basis.NextEpoch()
+	if err != nil {
+		return 0, fmt.Errorf("%w: delete Lease %s", err, l.Describe())
 	}
+	return epoch, nil
 }
 
 // forLife reports whether this term is for life: nothing is renewed.
@@ -201,15 +190,15 @@ func (l *lock) forLife() bool { return l.owner != nil }
 // Whether the store can be reached does not matter. It writes what describe says, where nothing else is written, if that has
 // changed; that this fails ends nothing, and is tried with the next renewal.
 func (l *lock) stillHold(ctx context.Context) error {
-	seen, _ := l.view.latest()
-	if err := l.pin.check(seen.lease); err != nil {
+	seen, _ := l.view.Latest()
+	if err := l.check(seen.Lease); err != nil {
 		return l.end(err)
 	}
-	lease := seen.lease.DeepCopy()
-	if !l.describe(lease) {
+	next := seen.Lease.DeepCopy()
+	if !l.describe(next) {
 		return nil
 	}
-	written, err := l.api.update(fence.With(ctx, l.token()), lease)
+	written, err := l.api.Update(fence.With(ctx, l.token()), next)
 	if err != nil {
 		l.logger.V(2).Info("Could not write who holds the lease and who could succeed it", "err", err)
 		return nil
@@ -218,11 +207,11 @@ func (l *lock) stillHold(ctx context.Context) error {
 	return nil
 }
 
-// describe puts on lease what this process says of itself, also if somebody has edited that or taken it off, and what is known of
+// describe puts on next what this process says of itself, also if somebody has edited that or taken it off, and what is known of
 // those who follow it: who could succeed it, and whether the one lives who was taken for dead. It reports whether that has changed
 // anything.
-func (l *lock) describe(lease *coordinationv1.Lease) (changed bool) {
-	if l.presence.countSuspicion(l.follows) {
+func (l *lock) describe(next *coordinationv1.Lease) (changed bool) {
+	if countSuspicion(&l.presence, l.follows) {
 		l.logger.Info("The replica that was taken for dead lives: its address refused connections. Check what is between, a firewall or a proxy. Deaths are doubted for some time",
 			"suspicions", l.presence.Suspicions)
 	}
@@ -230,9 +219,7 @@ func (l *lock) describe(lease *coordinationv1.Lease) (changed bool) {
 	if highest, _ := l.standbys(); highest > p.Priority {
 		p.StandbyPriority = highest
 	}
-	before := lease.Annotations[presenceAnnotation]
-	p.write(lease)
-	return lease.Annotations[presenceAnnotation] != before
+	return p.WriteTo(next)
 }
 
 // renew does not write what is as good as new: client-go's first renewal follows right on the acquiring write, while
@@ -241,12 +228,12 @@ func (l *lock) renew(ctx context.Context, held *coordinationv1.Lease, ler resour
 	if time.Since(l.renewed().sent) < l.fresh {
 		return nil
 	}
-	lease := held.DeepCopy()
-	lease.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(&ler)
-	lease.Spec.LeaseTransitions = held.Spec.LeaseTransitions
-	_ = l.describe(lease)
+	next := held.DeepCopy()
+	next.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(&ler)
+	next.Spec.LeaseTransitions = held.Spec.LeaseTransitions
+	_ = l.describe(next)
 	sent := time.Now()
-	written, err := l.api.update(fence.With(ctx, l.token()), lease)
+	written, err := l.api.Update(fence.With(ctx, l.token()), next)
 	switch {
 	case apierrors.IsNotFound(err):
 		return l.end(because(Deposed, "the Lease was deleted"))
@@ -269,29 +256,37 @@ func (l *lock) renew(ctx context.Context, held *coordinationv1.Lease, ler resour
 // reread reads the Lease and adopts what others have edited on it, if it still shows this term.
 func (l *lock) reread(ctx context.Context) (*coordinationv1.Lease, error) {
 	sent := time.Now()
-	list, err := l.api.read(ctx)
+	list, err := l.api.Read(ctx)
 	if err != nil {
 		l.falter(sent)
 		return nil, err
 	}
-	lease := l.view.seeList(list)
-	if err := l.pin.check(lease); err != nil {
+	read := l.view.SeeList(list)
+	if err := l.check(read); err != nil {
 		_ = l.end(err)
 		return nil, err
 	}
-	l.adopt(lease, time.Time{})
-	return lease, nil
+	l.adopt(read, time.Time{})
+	return read, nil
 }
 
-// adopt makes lease what the next write goes on from. sent is zero for a read: it renews nothing.
-func (l *lock) adopt(lease *coordinationv1.Lease, sent time.Time) {
+// check returns an error of cause Deposed if that Lease shows another term than this one.
+func (l *lock) check(held *coordinationv1.Lease) error {
+	if err := l.pin.Check(held); err != nil {
+		return because(Deposed, "%w", err)
+	}
+	return nil
+}
+
+// adopt makes held what the next write goes on from. sent is zero for a read: it renews nothing.
+func (l *lock) adopt(held *coordinationv1.Lease, sent time.Time) {
 	l.mu.Lock()
-	l.lease, l.stale = lease, false
+	l.lease, l.stale = held, false
 	if !sent.IsZero() {
 		l.tries = renewals{sent: sent}
 	}
 	l.mu.Unlock()
-	l.view.see(lease)
+	l.view.See(held)
 }
 
 // release gives the lease up, with how the term ended, unless it is lost. It must follow RunOrDie's return: nothing else
@@ -303,16 +298,16 @@ func (l *lock) release(ctx context.Context, how ending) error {
 		if errors.Is(cause, Deposed) {
 			return nil
 		}
-		written, err := l.api.update(fence.With(ctx, l.token()), freed(held, how))
+		written, err := l.api.Update(fence.With(ctx, l.token()), freed(held, how))
 		switch {
 		case err == nil:
-			l.view.see(written)
+			l.view.See(written)
 			return nil
 		case fence.IsFenced(err):
 			return nil // as below
 		}
 		if !first || !apierrors.IsConflict(err) { // a conflict: the Lease was edited
-			sleep(ctx, retryRelease)
+			lease.Sleep(ctx, retryRelease)
 		}
 		if ctx.Err() != nil {
 			return fmt.Errorf("release the lease: %w", err)
@@ -326,35 +321,15 @@ func (l *lock) release(ctx context.Context, how ending) error {
 // retryRelease is the time between attempts to release, when the first finds the Lease edited or the store in trouble.
 const retryRelease = 20 * time.Millisecond
 
-// freed is lease without a holder, and without the owner that the term gave it. Its epoch and mode stay, of the presence
-// otherwise only how its last term ended, and the suspicions unless that term was calm.
-func freed(lease *coordinationv1.Lease, how ending) *coordinationv1.Lease {
-	free := lease.DeepCopy()
-	now := metav1.NowMicro()
-	free.Spec.HolderIdentity = ptr.To("")
-	free.Spec.LeaseDurationSeconds = ptr.To[int32](1) // as client-go does, for candidates that wait even so
-	free.Spec.AcquireTime, free.Spec.RenewTime = &now, &now
-	before := predecessorOf(lease)                                          // also of who was named and has written nothing
-	if mode := before.ElectionMode; mode != "" && mode != ModeCoordinated { // others have written it
-		free.Spec.Strategy, free.Spec.PreferredHolder = nil, nil
-	}
-	disown(free)
-	withoutWish(free)
-	presence{
-		ElectionMode: before.ElectionMode, StandbyPriority: how.standbyPriority, Alone: how.alone,
-		LastStepDown: how.why, FailedParts: how.failedParts, Failed: how.failed, Preferred: how.preferred,
-		Suspicions:   nextSuspicions(before.Suspicions, how.lasted, TriggerRelease),
-		PresumedDead: presumedDead(before, TriggerRelease),
-	}.write(free)
-	return free
-}
+// writeFunc creates or updates the Lease and returns it as written.
+type writeFunc func(ctx context.Context, lease *coordinationv1.Lease) (*coordinationv1.Lease, error)
 
 // token is the term's, which every write of it carries: it is refused, whatever revision it names, once a later term has
 // begun. The acquiring write cannot have one.
 func (l *lock) token() fence.Token {
 	return fence.Token{
-		Cluster: l.api.cluster, Namespace: l.api.namespace, Name: l.api.name,
-		UID: l.pin.uid, Holder: l.pin.holder, Epoch: l.pin.epoch,
+		Cluster: l.cluster, Namespace: l.api.Namespace, Name: l.api.Name,
+		UID: l.pin.UID, Holder: l.pin.Holder, Epoch: l.pin.Epoch,
 	}
 }
 
@@ -417,8 +392,8 @@ func (l *lock) end(cause error) error {
 }
 
 // record is a Lease as client-go wants it.
-func record(lease *coordinationv1.Lease) (*resourcelock.LeaderElectionRecord, []byte, error) {
-	r := resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec)
+func record(held *coordinationv1.Lease) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	r := resourcelock.LeaseSpecToLeaderElectionRecord(&held.Spec)
 	raw, err := json.Marshal(r)
 	return r, raw, err
 }

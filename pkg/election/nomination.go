@@ -5,16 +5,18 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+
+	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
 // nominate has this process stand as a candidate, unless it rests or leaders lead in another mode, and returns what is left of v:
 // who wins in mode coordinated is decided by whoever elects, once nobody holds the lease.
-func (e *Elector) nominate(seen observation, last presence, v verdict, winnable, now time.Time) verdict {
+func (e *Elector) nominate(seen lease.Observation, last lease.Presence, v verdict, winnable, now time.Time) verdict {
 	if v.action == clear {
 		return v
 	}
 	from := e.pace.rested // also while another leads: the best candidate takes the lease from it
-	if e.isOther(seen.mode) {
+	if e.isOther(seen.Mode) {
 		if v.action != win {
 			e.candidacy.stand("")
 			return v
@@ -30,7 +32,7 @@ func (e *Elector) nominate(seen observation, last presence, v verdict, winnable,
 	e.candidacy.stand(e.candidate)
 	switch {
 	case v.action != win:
-	case seen.holder() == "": // whoever elects sees it, too
+	case seen.Holder() == "": // whoever elects sees it, too
 		v = verdict{action: wait}
 	default:
 		v.action = depose
@@ -62,22 +64,22 @@ func (e *Elector) waitWithdrawn() {
 // depose takes a holder off the Lease who can be succeeded, by one compare-and-swap on the revision that was judged; then somebody
 // else is named. Only after that it takes the holder's candidate away, which would be asked in vain, for half a second: nothing
 // guards that deletion, and what was judged may be late news of a leader that is well. Whoever elects asks the others meanwhile.
-func (e *Elector) depose(ctx context.Context, seen observation, v verdict, decided time.Time) {
-	free := freed(seen.lease, ending{why: presenceOf(seen.lease).LastStepDown})
-	p := presenceOf(free)
-	p.PresumedDead = presumedDead(presenceOf(seen.lease), v.trigger)
-	p.Suspicions = nextSuspicions(e.suspicions(presenceOf(seen.lease)), decided.Sub(seen.termSince), v.trigger)
-	p.write(free)
-	written, err := e.api.update(ctx, free)
+func (e *Elector) depose(ctx context.Context, seen lease.Observation, v verdict, decided time.Time) {
+	free := freed(seen.Lease, ending{why: seen.Presence().LastStepDown})
+	p := lease.PresenceOf(free)
+	p.PresumedDead = presumedDead(seen.Presence(), v.trigger)
+	p.Suspicions = nextSuspicions(e.suspicions(seen.Presence()), decided.Sub(seen.TermSince), v.trigger)
+	p.WriteTo(free)
+	written, err := e.api.Update(ctx, free)
 	if err != nil {
 		e.complain(ctx, err, "Cannot take the holder off the lease: trying again while it can be succeeded")
 		e.writeFailed(seen)
 		return
 	}
-	klog.FromContext(ctx).Info("Took the holder off the lease: a candidate is to be elected", "reason", v.reason, "epoch", seen.epoch(), "holder", seen.holder())
-	e.view.see(written)
+	klog.FromContext(ctx).Info("Took the holder off the lease: a candidate is to be elected", "reason", v.reason, "epoch", seen.Epoch(), "holder", seen.Holder())
+	e.view.See(written)
 	e.writeSucceeded()
-	if modeOf(seen.lease) == ModeCoordinated {
-		e.candidacy.withdraw(ctx, seen.holder()) // if it lives, it stands again
+	if seen.Mode == ModeCoordinated {
+		e.candidacy.withdraw(ctx, seen.Holder()) // if it lives, it stands again
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
 // standbys is what a leader knows of those who could succeed it: the highest priority of those of its mode, and whether there are
@@ -42,8 +44,8 @@ const mostPreemptionDoublings = 6
 
 // preempt asks the holder to make way, if this process has a higher priority and could have led for long enough: a lease
 // duration, and twice as long for each of its terms that failed, in a row. It returns when to look again.
-func (e *Elector) preempt(ctx context.Context, seen observation, last presence, news News, now time.Time) (again time.Time) {
-	if !e.cfg.Preempt || news.Sign != Alive || e.isOther(seen.mode) || last.Priority >= e.cfg.Priority {
+func (e *Elector) preempt(ctx context.Context, seen lease.Observation, last lease.Presence, news News, now time.Time) (again time.Time) {
+	if !e.cfg.Preempt || news.Sign != Alive || e.isOther(seen.Mode) || last.Priority >= e.cfg.Priority {
 		return time.Time{}
 	}
 	since := e.preemption.able

@@ -9,6 +9,8 @@ import (
 	"syscall"
 
 	"github.com/google/uuid"
+
+	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
 // replica is this process as others on the same machine can tell that it lives: a file named after it, locked for as
@@ -101,13 +103,13 @@ func (r *replica) leave(mayHold bool) {
 }
 
 // neighbour reports whether p is another process on this boot of this machine that may have a file here.
-func (r *replica) neighbour(p presence) bool {
+func (r *replica) neighbour(p lease.Presence) bool {
 	return r.directory != "" && r.bootID != "" && p.BootID == r.bootID && p.Process != r.process &&
 		uuid.Validate(p.Process) == nil // it becomes a file name
 }
 
 // knowsDead reports whether the process that p tells of is known to be dead. False means nothing.
-func (r *replica) knowsDead(p presence) bool {
+func (r *replica) knowsDead(p lease.Presence) bool {
 	if !r.neighbour(p) {
 		return false
 	}
@@ -124,7 +126,7 @@ func (r *replica) knowsDead(p presence) bool {
 }
 
 // remove removes the files of these processes, which are dead, but that of spare.
-func (r *replica) remove(dead []string, spare presence) {
+func (r *replica) remove(dead []string, spare lease.Presence) {
 	for _, process := range dead {
 		if process != spare.Process {
 			path := r.path(process)

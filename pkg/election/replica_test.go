@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/regent-project/regent/pkg/election/electiontest"
+	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
 // die is what the kernel does to a process that is killed: the lock goes, the file stays.
@@ -34,15 +35,15 @@ func entered(t *testing.T, directory string) *replica {
 }
 
 // presenceFor is what a replica publishes while it lives.
-func presenceFor(r *replica) presence {
+func presenceFor(r *replica) lease.Presence {
 	mark, _ := r.mark()
-	return presence{Holder: "h", Process: r.process, BootID: r.bootID, File: mark}
+	return lease.Presence{Holder: "h", Process: r.process, BootID: r.bootID, File: mark}
 }
 
 func TestOnlyADeadProcessOfThisBootIsKnownToBeDead(t *testing.T) {
 	directory := filepath.Join(t.TempDir(), "replicas")
 	us, living, dead, left := entered(t, directory), entered(t, directory), entered(t, directory), entered(t, directory)
-	presences := map[*replica]presence{living: presenceFor(living), dead: presenceFor(dead), left: presenceFor(left)}
+	presences := map[*replica]lease.Presence{living: presenceFor(living), dead: presenceFor(dead), left: presenceFor(left)}
 	dead.die()
 	left.leave(false)
 	elsewhere := presences[dead]
@@ -50,7 +51,7 @@ func TestOnlyADeadProcessOfThisBootIsKnownToBeDead(t *testing.T) {
 	escaping := presences[dead]
 	escaping.Process = "../replicas/" + dead.process
 	for name, test := range map[string]struct {
-		presence presence
+		presence lease.Presence
 		want     bool
 	}{
 		"living":          {presences[living], false},
@@ -58,7 +59,7 @@ func TestOnlyADeadProcessOfThisBootIsKnownToBeDead(t *testing.T) {
 		"left in order":   {presences[left], false},
 		"ourselves":       {presenceFor(us), false},
 		"another boot":    {elsewhere, false},
-		"no presence":     {presence{}, false},
+		"no presence":     {lease.Presence{}, false},
 		"not a file name": {escaping, false},
 	} {
 		if got := us.knowsDead(test.presence); got != test.want {
@@ -126,23 +127,23 @@ func TestWhoSweepsSparesTheHolderNotWhoWasIt(t *testing.T) {
 			p := presenceFor(r)
 			p.Holder = name
 			store.Take(name, time.Hour)
-			store.Edit(func(l *coordinationv1.Lease) { p.write(l) })
+			store.Edit(func(l *coordinationv1.Lease) { p.WriteTo(l) })
 		}
 		take(before, "before")
-		e.view = newView(logr.Discard(), e.identities.ours)
-		e.view.see(store.Lease())
+		e.view = lease.NewView(logr.Discard(), e.identities.ours)
+		e.view.See(store.Lease())
 		take(holder, "holder")
-		seen, _ := e.view.latest()
+		seen, _ := e.view.Latest()
 		for _, r := range []*replica{before, holder, neither} {
 			r.die()
 		}
-		e.sweep(t.Context(), presenceOf(seen.lease))
+		e.sweep(t.Context(), seen.Presence())
 		for r, want := range map[*replica]bool{neither: false, holder: true} {
 			if _, err := os.Stat(r.path(r.process)); (err == nil) != want {
 				t.Errorf("a file is there: %t, want %t", err == nil, want)
 			}
 		}
-		if !e.replica.knowsDead(presenceOf(store.Lease())) {
+		if !e.replica.knowsDead(lease.PresenceOf(store.Lease())) {
 			t.Error("nobody can tell any more that the holder is dead")
 		}
 	})
@@ -170,7 +171,7 @@ func restartsAfterDeath(t *testing.T, mode Mode) {
 	held := presenceFor(predecessor)
 	held.Holder, held.ElectionMode = "predecessor", mode
 	store.Take("predecessor", time.Hour)
-	store.Edit(func(l *coordinationv1.Lease) { held.write(l) })
+	store.Edit(func(l *coordinationv1.Lease) { held.WriteTo(l) })
 
 	led := make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -226,7 +227,7 @@ func sweepsCandidates(t *testing.T, mode Mode) {
 		}
 		if r != nil {
 			r.bootID = e.replica.bootID
-			presenceFor(r).write(candidate)
+			presenceFor(r).WriteTo(candidate)
 		}
 		if _, err := cfg.Candidates.Create(t.Context(), candidate, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)

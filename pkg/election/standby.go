@@ -7,11 +7,13 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
+
+	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
 // standBy waits until the lease can be won and returns what it saw when it judged so, and why; or ctx's cause. It writes
 // only to clear an identity of our own that leads no term, and in mode coordinated to depose a holder who can be succeeded.
-func (e *Elector) standBy(ctx context.Context) (observation, verdict, error) {
+func (e *Elector) standBy(ctx context.Context) (lease.Observation, verdict, error) {
 	e.stands.Store(true)
 	defer e.stands.Store(false)
 	swept := false
@@ -22,22 +24,22 @@ func (e *Elector) standBy(ctx context.Context) (observation, verdict, error) {
 	var w winnable
 	for {
 		if ctx.Err() != nil {
-			return observation{}, verdict{}, context.Cause(ctx)
+			return lease.Observation{}, verdict{}, context.Cause(ctx)
 		}
-		seen, changed := e.view.latest()
+		seen, changed := e.view.Latest()
 		now := time.Now()
 		var born <-chan struct{}
-		holder := presenceOf(seen.lease)
-		if seen.known() && !swept {
+		holder := seen.Presence()
+		if seen.Known() && !swept {
 			e.sweep(ctx, holder)
 			swept = true
 		}
-		news, heard := e.peer.latest(holder.Contact)
+		news, heard := e.peer.latest(Contact(holder.Contact))
 		v := judge(seen, now, e.cfg.LeaseDuration, knowledge{
-			candidate: e.candidate, mine: e.identities.ours(seen.holder()), dead: e.replica.knowsDead(holder),
-			news: news, fenced: e.cfg.Fenced && holder.Mode == modeFenced,
+			candidate: e.candidate, mine: e.identities.ours(seen.Holder()), dead: e.replica.knowsDead(holder),
+			news: news, fenced: e.cfg.Fenced && holder.Mode == lease.ModeFenced,
 			suspect: e.cfg.Detection == DetectSuspect, suspicions: e.suspicions(holder),
-			orphaned: e.peer.isDeleted(lifeOf(seen.lease).uid),
+			orphaned: e.peer.isDeleted(lease.LifeOf(seen.Lease).UID),
 		})
 		w = w.next(v, seen, e.candidacy != nil, now)
 		e.standsByOther(ctx, seen)
@@ -53,7 +55,7 @@ func (e *Elector) standBy(ctx context.Context) (observation, verdict, error) {
 			again = earlier(again, e.preempt(ctx, seen, holder, news, now))
 			again = earlier(again, e.waitsForHolder(ctx, seen, now))
 		} else {
-			again = e.pace.earliest(v.action, seen.revision, e.rests(seen, holder))
+			again = e.pace.earliest(v.action, seen.Revision, e.rests(seen, holder))
 			if start := e.headStart(seen, holder, w.since); v.action == win && v.trigger != TriggerElected && again.Before(start) {
 				again = start
 			}
@@ -90,7 +92,7 @@ func (e *Elector) standBy(ctx context.Context) (observation, verdict, error) {
 // sweep deletes what dead processes of this machine have left, whatever their mode was, but not what the lease's holder has left: by
 // its file others know that it is dead. The view may be late about who holds the lease, so the holder is read from the store, after
 // the dead were listed: a process that was dead by then cannot become the holder later.
-func (e *Elector) sweep(ctx context.Context, seen presence) {
+func (e *Elector) sweep(ctx context.Context, seen lease.Presence) {
 	dead := slices.DeleteFunc(e.replica.dead(), func(process string) bool { return process == seen.Process })
 	if len(dead) == 0 {
 		return
@@ -110,27 +112,27 @@ func (e *Elector) sweep(ctx context.Context, seen presence) {
 
 // rests reports whether the rest after this process's last term counts: that term is still the last, or the last one ended
 // by its own work, too.
-func (e *Elector) rests(seen observation, last presence) bool {
-	return !e.cfg.Enabled || last.Failed || seen.lease != nil && seen.epoch() == e.last.epoch
+func (e *Elector) rests(seen lease.Observation, last lease.Presence) bool {
+	return !e.cfg.Enabled || last.Failed || seen.Lease != nil && seen.Epoch() == e.last.epoch
 }
 
 // headStart is until when a lease that can be won since winnable is left to others: to those of the Lease's mode, if that is
 // not this process's, or else to the replica that its last holder preferred, or to those of a higher priority; zero if to none.
-func (e *Elector) headStart(seen observation, last presence, winnable time.Time) time.Time {
+func (e *Elector) headStart(seen lease.Observation, last lease.Presence, winnable time.Time) time.Time {
 	switch {
-	case e.isOther(seen.mode):
+	case e.isOther(seen.Mode):
 		if last.Alone { // its last holder was the last of them
 			return time.Time{}
 		}
 		start := winnable.Add(modeHeadStart * e.cfg.RetryPeriod)
-		if seen.mode == ModeCoordinated {
+		if seen.Mode == ModeCoordinated {
 			start = start.Add(electionPatience)
 		}
 		return start
 	case last.Preferred == e.cfg.Replica:
 		return time.Time{}
 	case last.Preferred != "":
-		return seen.since.Add(e.cfg.RetryPeriod / headStarts)
+		return seen.Since.Add(e.cfg.RetryPeriod / headStarts)
 	case last.StandbyPriority > e.cfg.Priority:
 		return winnable.Add(e.cfg.RetryPeriod / headStarts)
 	default:
@@ -164,19 +166,19 @@ const headStarts = 4
 
 // clear takes our own identity off the Lease, on the revision that showed it there: a lost answer, a late commit or a
 // release that failed left it, and nobody works under it.
-func (e *Elector) clear(ctx context.Context, seen observation, reason string) {
-	how := ending{why: presenceOf(seen.lease).LastStepDown}
-	if seen.holder() == e.last.holder {
+func (e *Elector) clear(ctx context.Context, seen lease.Observation, reason string) {
+	how := ending{why: seen.Presence().LastStepDown}
+	if seen.Holder() == e.last.holder {
 		how = e.last.ending
 	}
-	written, err := e.api.update(ctx, freed(seen.lease, how))
+	written, err := e.api.Update(ctx, freed(seen.Lease, how))
 	if err != nil {
 		e.complain(ctx, err, "Cannot take an old identity of this process off the lease: trying again, and others wait until it expires")
 		e.writeFailed(seen)
 		return
 	}
-	klog.FromContext(ctx).Info("Cleared the holder", "reason", reason, "epoch", seen.epoch(), "holder", seen.holder())
-	e.view.see(written)
+	klog.FromContext(ctx).Info("Cleared the holder", "reason", reason, "epoch", seen.Epoch(), "holder", seen.Holder())
+	e.view.See(written)
 	e.writeSucceeded()
 }
 
@@ -192,10 +194,10 @@ func (e *Elector) complain(ctx context.Context, err error, message string) {
 
 // writeFailed takes in that a write on what was seen failed: the view may be behind, or the write was committed and the
 // answer lost. Either shows in the next read.
-func (e *Elector) writeFailed(seen observation) {
-	e.pace.writeFailed(seen.revision, time.Now())
+func (e *Elector) writeFailed(seen lease.Observation) {
+	e.pace.writeFailed(seen.Revision, time.Now())
 	e.unsure = true
-	e.follower.distrust()
+	e.watcher.Distrust()
 }
 
 // writeSucceeded takes in that a write was answered: none from before it can be committed any more.
@@ -210,12 +212,12 @@ func (e *Elector) clearOwn(ctx context.Context) {
 	e.withdraw()
 	e.waitWithdrawn()
 	if e.unsure {
-		if _, _, err := e.follower.read(context.WithoutCancel(ctx)); err != nil {
+		if err := e.watcher.Read(context.WithoutCancel(ctx)); err != nil {
 			klog.FromContext(ctx).Error(err, "Could not see whether the lease is held by this process: it may be left to expire")
 			return
 		}
 	}
-	if seen, _ := e.view.latest(); e.identities.ours(seen.holder()) {
+	if seen, _ := e.view.Latest(); e.identities.ours(seen.Holder()) {
 		e.clear(ctx, seen, "the process ends")
 	}
 }

@@ -9,6 +9,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+
+	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
 // waiting is what a standby has told of why it does not lead, so that it is told once. It is owned by Run's goroutine.
@@ -27,10 +29,10 @@ func (w *waiting) end(name string) {
 }
 
 // standsByOther tells when leaders lead in another mode than this process would, and when they do not any more.
-func (e *Elector) standsByOther(ctx context.Context, seen observation) {
+func (e *Elector) standsByOther(ctx context.Context, seen lease.Observation) {
 	var mode Mode
-	if e.isOther(seen.mode) {
-		mode = seen.mode
+	if e.isOther(seen.Mode) {
+		mode = seen.Mode
 	}
 	if mode == e.waiting.mode {
 		return
@@ -50,28 +52,28 @@ func (e *Elector) standsByOther(ctx context.Context, seen observation) {
 // holder, if its lease expires soon enough, or if it is known to live. So it is about those who hold for life, and about those whose
 // lease lasts far longer than this process's (see believed). They keep the lease until an operator says that they are gone: a holder
 // has a right to its lease for as long as the Lease says. The caller holds mu, or is Run's goroutine.
-func (e *Elector) unaccountedFor(seen observation) (heard, due time.Time) {
-	holder := presenceOf(seen.lease)
+func (e *Elector) unaccountedFor(seen lease.Observation) (heard, due time.Time) {
+	holder := seen.Presence()
 	switch {
-	case seen.holder() == "", e.identities.ours(seen.holder()):
+	case seen.Holder() == "", e.identities.ours(seen.Holder()):
 		return time.Time{}, time.Time{}
-	case !seen.forLife():
-		due := seen.since.Add(believed * e.cfg.LeaseDuration)
-		if !seen.expiry(e.cfg.LeaseDuration).After(due) {
+	case !seen.HeldForLife():
+		due := seen.Since.Add(believed * e.cfg.LeaseDuration)
+		if !seen.Expiry(e.cfg.LeaseDuration).After(due) {
 			return time.Time{}, time.Time{}
 		}
-		return seen.since, due
+		return seen.Since, due
 	case e.cfg.Detector == nil: // nobody would be heard
 		return time.Time{}, time.Time{}
 	}
-	news, _ := e.peer.latest(holder.Contact)
-	byOthers := holder.Contact == (Contact{}) && e.cfg.Owner != nil // the garbage collector accounts for it
-	if news.Sign == Alive || byOthers || news.Since.IsZero() {      // it is not followed yet
+	news, _ := e.peer.latest(Contact(holder.Contact))
+	byOthers := holder.Contact == (lease.Contact{}) && e.cfg.Owner != nil // the garbage collector accounts for it
+	if news.Sign == Alive || byOthers || news.Since.IsZero() {            // it is not followed yet
 		return time.Time{}, time.Time{}
 	}
 	heard = news.Since
-	if heard.Before(seen.termSince) { // of the holder before, who could not be heard either
-		heard = seen.termSince
+	if heard.Before(seen.TermSince) { // of the holder before, who could not be heard either
+		heard = seen.TermSince
 	}
 	return heard, heard.Add(e.cfg.LeaseDuration)
 }
@@ -81,11 +83,11 @@ func (e *Elector) unaccountedFor(seen observation) (heard, due time.Time) {
 const believed = 4
 
 // waitsForHolder tells when the holder is not accounted for any more, and when it is again. It returns when to look again.
-func (e *Elector) waitsForHolder(ctx context.Context, seen observation, now time.Time) (again time.Time) {
+func (e *Elector) waitsForHolder(ctx context.Context, seen lease.Observation, now time.Time) (again time.Time) {
 	heard, due := e.unaccountedFor(seen)
-	leader := cmp.Or(presenceOf(seen.lease).Replica, seen.holder())
-	log := klog.FromContext(ctx).WithValues("leader", leader, "holder", seen.holder())
-	if same := e.waiting.holder == seen.holder(); !same || due.IsZero() || !seen.forLife() && now.Before(due) {
+	leader := cmp.Or(seen.Presence().Replica, seen.Holder())
+	log := klog.FromContext(ctx).WithValues("leader", leader, "holder", seen.Holder())
+	if same := e.waiting.holder == seen.Holder(); !same || due.IsZero() || !seen.HeldForLife() && now.Before(due) {
 		if same && e.waiting.holder != "" {
 			log.Info("The leader is heard again")
 		}
@@ -97,11 +99,11 @@ func (e *Elector) waitsForHolder(ctx context.Context, seen observation, now time
 	case now.Before(due):
 		return due
 	}
-	e.waiting.holder = seen.holder()
+	e.waiting.holder = seen.Holder()
 	unaccounted.WithLabelValues(e.cfg.Name).Set(1)
 	command, silent, holds := e.forget(seen), now.Sub(heard).Round(time.Second), "for life"
-	if !seen.forLife() {
-		holds = "for " + seen.expiry(e.cfg.LeaseDuration).Sub(seen.since).String()
+	if !seen.HeldForLife() {
+		holds = "for " + seen.Expiry(e.cfg.LeaseDuration).Sub(seen.Since).String()
 	}
 	e.notify(Unaccounted, true, "waits: replica %s holds the lease %s, has not been heard for %v, and nothing proves that its process is dead. If it is gone for good: %s",
 		leader, holds, silent, command)
@@ -111,15 +113,15 @@ func (e *Elector) waitsForHolder(ctx context.Context, seen observation, now time
 }
 
 // warnOfLastEpoch tells when no later term can begin on the Lease, once.
-func (e *Elector) warnOfLastEpoch(ctx context.Context, seen observation) {
-	if seen.lease == nil || seen.epoch() < math.MaxInt32 || seen.lease.UID == e.waiting.exhausted {
+func (e *Elector) warnOfLastEpoch(ctx context.Context, seen lease.Observation) {
+	if seen.Lease == nil || seen.Epoch() < math.MaxInt32 || seen.Lease.UID == e.waiting.exhausted {
 		return
 	}
-	e.waiting.exhausted = seen.lease.UID
-	command := "kubectl --namespace=" + e.api.namespace + " delete lease " + e.api.name
+	e.waiting.exhausted = seen.Lease.UID
+	command := "kubectl --namespace=" + e.api.Namespace + " delete lease " + e.api.Name
 	e.notify(NoEpochLeft, true, "cannot lead: leaseTransitions of the Lease is %d, the last there is, and no later term could be told from an earlier one. This ends the leader's term, if there is one, and begins anew: %s",
 		math.MaxInt32, command)
-	klog.FromContext(ctx).Error(errNoEpochLeft, "No term can begin on this Lease any more: delete it, which ends the leader's term if there is one", "command", command)
+	klog.FromContext(ctx).Error(lease.ErrNoEpochLeft, "No term can begin on this Lease any more: delete it, which ends the leader's term if there is one", "command", command)
 }
 
 // accountFor: nobody is waited for of whom nothing is known.
@@ -131,21 +133,19 @@ func (e *Elector) accountFor() {
 }
 
 // forget is the command by which an operator says that the holder's process is dead.
-func (e *Elector) forget(seen observation) string {
-	kubectl := "kubectl --namespace=" + e.api.namespace + " delete "
+func (e *Elector) forget(seen lease.Observation) string {
+	kubectl := "kubectl --namespace=" + e.api.Namespace + " delete "
 	life, isLease := e.ownerOfHolder(seen)
-	switch replica := presenceOf(seen.lease).Replica; {
-	case !seen.forLife():
-		return "kubectl --namespace=" + e.api.namespace + " patch lease " + e.api.name + ` --type=merge --patch='{"spec":{"holderIdentity":""}}'`
+	switch replica := seen.Presence().Replica; {
+	case !seen.HeldForLife():
+		return "kubectl --namespace=" + e.api.Namespace + " patch lease " + e.api.Name + ` --type=merge --patch='{"spec":{"holderIdentity":""}}'`
 	case isLease && e.cfg.ForgetCommand != "" && replica != "":
 		return e.cfg.ForgetCommand + " " + replica
 	case isLease:
-		return kubectl + "lease " + life.name
+		return kubectl + "lease " + life.Name
 	}
-	for _, owner := range seen.lease.OwnerReferences {
-		if owner.UID == ownerOf(seen.lease) {
-			return kubectl + strings.ToLower(owner.Kind) + " " + owner.Name
-		}
+	if owner := lease.TermOwner(seen.Lease); owner != nil {
+		return kubectl + strings.ToLower(owner.Kind) + " " + owner.Name
 	}
-	return kubectl + "lease " + e.api.name // what it hung on was taken off
+	return kubectl + "lease " + e.api.Name // what it hung on was taken off
 }
