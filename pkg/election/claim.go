@@ -2,6 +2,7 @@ package election
 
 import (
 	"context"
+	"errors"
 	"math"
 	"strings"
 	"time"
@@ -9,8 +10,6 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/klog/v2"
-
-	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
 // lifetime is what client-go takes for the duration of a lease for life: it knows none that do not expire, and would end a
@@ -21,15 +20,14 @@ const lifetime = math.MaxInt32 * time.Second
 type claim interface {
 	// term is the term that the claim is for.
 	term() Term
-	// judge returns why the term must end in view of what is seen of the Lease, nil if it need not; again is when it
-	// must be asked again, zero if only news can change its mind.
-	judge(seen lease.Observation, now time.Time) (again time.Time, cause error)
-	// renewed is how the renewals go; zero, if nothing is written.
-	renewed() renewals
+	// grounds are what the claim knows of itself now.
+	grounds() grounds
 	// faltered brings word when an attempt to renew has failed.
 	faltered() <-chan struct{}
-	// lost is closed when the claim finds by itself that the term must end; judge then says why.
+	// lost is closed when the claim finds by itself that the term must end; its grounds then say why.
 	lost() <-chan struct{}
+	// end tells the claim why the term ends: if it is lost, nothing more is written.
+	end(cause error)
 	// stop ends renewing and returns when that has ended.
 	stop()
 	// release gives up what stop has left, for cause. It bounds itself and does not heed ctx's end.
@@ -91,30 +89,20 @@ func (e *elected) term() Term {
 	return Term{token: e.lock.token(), failedParts: strings.Join(e.lock.basis.Predecessor().FailedParts, partsSeparator), takeover: e.lock.takeover}
 }
 
-// judge ends the term when the Lease shows another, and when what is left of the lease is needed for the drain: with
-// client-go alone, the time it tries to renew and the drain together may be longer than the lease.
-func (e *elected) judge(seen lease.Observation, now time.Time) (time.Time, error) {
-	if err := e.lock.check(seen.Lease); err != nil {
-		return time.Time{}, e.lock.end(err)
+func (e *elected) grounds() grounds {
+	_, lost := e.lock.held()
+	g := grounds{lost: lost, pin: e.lock.pin, named: e.lock.named}
+	if !e.lock.forLife() {
+		g.renewals = e.lock.renewed()
 	}
-	if _, err := e.lock.held(); err != nil {
-		return time.Time{}, err
-	}
-	if e.lock.forLife() {
-		return time.Time{}, nil
-	}
-	if preferred := seen.Preferred(); preferred != "" && e.lock.named {
-		return time.Time{}, because(StepDown, "%w", &request{reason: "candidate " + preferred + " is preferred"})
-	}
-	sent := e.lock.renewed().sent
-	due := sent.Add(e.cfg.usable())
-	if !now.Before(due) {
-		return time.Time{}, because(RenewDeadline, "the last renewal was sent %v ago", now.Sub(sent))
-	}
-	return due, nil
+	return g
 }
 
-func (e *elected) renewed() renewals { return e.lock.renewed() }
+func (e *elected) end(cause error) {
+	if errors.Is(cause, Deposed) {
+		_ = e.lock.end(cause)
+	}
+}
 
 func (e *elected) faltered() <-chan struct{} { return e.lock.faltered }
 
@@ -135,21 +123,13 @@ func (e *elected) release(ctx context.Context, cause error) error {
 }
 
 // unelected is the claim of a process that leads without election: none but that nobody holds the lease.
-type unelected struct {
-	fallback time.Duration
-}
+type unelected struct{}
 
 func (u unelected) term() Term { return Term{} }
 
-func (u unelected) judge(seen lease.Observation, now time.Time) (time.Time, error) {
-	if seen.Holder() == "" || !seen.HeldForLife() && !now.Before(seen.Expiry(u.fallback)) {
-		return time.Time{}, nil
-	}
-	return time.Time{}, because(Deposed, "the lease is held by %q in epoch %d, and this process is no candidate",
-		seen.Holder(), seen.Epoch())
-}
+func (u unelected) grounds() grounds { return grounds{} }
 
-func (u unelected) renewed() renewals { return renewals{} }
+func (u unelected) end(error) {}
 
 func (u unelected) faltered() <-chan struct{} { return nil }
 

@@ -129,24 +129,18 @@ func TestOnlyTheLastIdentitiesAreRemembered(t *testing.T) {
 	}
 }
 
-// renewing is a claim whose renewals went like that.
-type renewing struct {
-	unelected
-	went renewals
-}
-
-func (r renewing) renewed() renewals { return r.went }
-
 // A busy process may not look until a renewal that succeeded was followed by one that failed. Who could write the Lease before that
 // has not said that it can now.
 func TestARenewalEndsATroubleAlsoIfTheNextFails(t *testing.T) {
-	e := &Elector{cfg: DefaultConfig()}
-	before := trouble{asked: true, heir: "b", since: noon}
+	cfg := DefaultConfig()
 	sent := noon.Add(time.Second)
-	c := renewing{went: renewals{sent: sent, failed: sent.Add(e.cfg.RetryPeriod)}}
-	begins := sent.Add(troubledAfter * e.cfg.RetryPeriod)
-	again, cause := e.stepAside(c, &before, begins.Add(-time.Millisecond))
-	if cause != nil || before != (trouble{}) || !again.Equal(begins) {
-		t.Errorf("looks again at %v, because of %v; the trouble is %+v", again, cause, before)
+	begins := sent.Add(troubledAfter * cfg.RetryPeriod)
+	a := tenure{
+		now:     begins.Add(-time.Millisecond),
+		grounds: grounds{renewals: renewals{sent: sent, failed: sent.Add(cfg.RetryPeriod)}},
+		trouble: trouble{asked: true, heir: "b", since: noon},
+	}.aside(cfg)
+	if a.cause != nil || a.trouble != (trouble{}) || !a.again.Equal(begins) {
+		t.Errorf("looks again at %v, because of %v; the trouble is %+v", a.again, a.cause, a.trouble)
 	}
 }

@@ -67,10 +67,9 @@ type Elector struct {
 	life      *life // nil, if this process's terms are not for life, or what they hang on is others' business
 
 	// Owned by Run's goroutine.
-	state      state
-	pace       pace
-	waiting    waiting
-	preemption preemption
+	state  state
+	pace   pace
+	memory memory
 	// candidate is the identity under which this process stands, in mode coordinated, and in its term; empty otherwise.
 	candidate string
 	// unsure is set while a write of ours may have been committed without our knowing.
@@ -159,27 +158,28 @@ func (e *Elector) StepDown(reason, to string) (Term, error) {
 	if e.current.work == nil {
 		return Term{}, ErrNotLeading
 	}
-	if err := e.checkStandby(to); err != nil {
+	if err := checkStandby(e.cfg, to, e.cfg.followers()); err != nil {
 		return Term{}, err
 	}
 	e.current.work.fail(because(StepDown, "%w", &request{reason: reason, to: to}))
 	return e.current.term, nil
 }
 
-// checkStandby returns an error that is ErrNoStandby if the replica of that name cannot be preferred.
-func (e *Elector) checkStandby(name string) error {
-	switch d := e.cfg.Detector; {
+// checkStandby returns an error that is ErrNoStandby if the replica of that name cannot be preferred. standbys are those who follow
+// this process.
+func checkStandby(cfg Config, name string, standbys []Standby) error {
+	switch {
 	case name == "":
 		return nil
-	case e.cfg.Mode == ModeCoordinated:
-		return fmt.Errorf("%w that could be preferred: in mode %s the best candidate is elected", ErrNoStandby, e.cfg.Mode)
-	case name == e.cfg.Replica:
+	case cfg.Mode == ModeCoordinated:
+		return fmt.Errorf("%w that could be preferred: in mode %s the best candidate is elected", ErrNoStandby, cfg.Mode)
+	case name == cfg.Replica:
 		return fmt.Errorf("%w: %q is this process, which leads", ErrNoStandby, name)
-	case d == nil:
+	case cfg.Detector == nil:
 		return nil
 	}
 	var names []string
-	for _, standby := range e.cfg.Detector.Followers() {
+	for _, standby := range standbys {
 		if standby.Replica == name {
 			return nil
 		}
@@ -199,7 +199,8 @@ func (e *Elector) known(now time.Time) (epoch int64, leaderless time.Duration) {
 	} else if e.view != nil {
 		seen, _ := e.view.Latest()
 		epoch = seen.Epoch()
-		_, due := e.unaccountedFor(seen)
+		news, _ := e.peer.latest(Contact(seen.Presence().Contact))
+		_, due := situation{seen: seen, holder: knowledge{mine: e.identities.ours(seen.Holder()), news: news}}.unaccounted(e.cfg)
 		switch {
 		case !seen.Known():
 		case seen.Holder() == "":
@@ -233,17 +234,17 @@ func (e *Elector) Run(ctx context.Context, lead LeadFunc) error {
 	defer e.clearOwn(ctx)
 
 	for {
-		seen, why, err := e.standBy(ctx)
+		d, err := e.standBy(ctx)
 		if err != nil {
 			return err
 		}
-		e.becomeCampaigning(ctx, why.reason)
-		c, err := e.campaign(ctx, seen, why)
+		e.becomeCampaigning(ctx, d.reason)
+		c, err := e.campaign(ctx, d)
 		if err != nil {
 			e.becomeStandby()
 			continue
 		}
-		if err := e.serve(ctx, c, why.reason, lead); err != nil {
+		if err := e.serve(ctx, c, d.reason, lead); err != nil {
 			return err
 		}
 	}
@@ -257,7 +258,7 @@ func (e *Elector) start(ctx context.Context) (stop func()) {
 	e.mu.Unlock()
 	e.watcher = lease.NewWatcher(e.api, e.view, e.cfg.RetryPeriod)
 	e.pace = pace{retryPeriod: e.cfg.RetryPeriod}
-	e.preemption = preemption{}
+	e.memory.wish = wished{}
 	if !e.cfg.Enabled {
 		klog.FromContext(ctx).Info("Leading without election: other replicas without --enable-leader-election are not " +
 			"detected. Give the flag to every replica of the shard if there is more than one")
@@ -292,23 +293,23 @@ func (e *Elector) start(ctx context.Context) (stop func()) {
 }
 
 // campaign tries once to get a claim, on the revision that the standby has judged.
-func (e *Elector) campaign(ctx context.Context, seen lease.Observation, why verdict) (claim, error) {
+func (e *Elector) campaign(ctx context.Context, d decision) (claim, error) {
 	if !e.cfg.Enabled {
-		return unelected{fallback: e.cfg.LeaseDuration}, nil
+		return unelected{}, nil
 	}
 	identity := e.candidate
 	if identity == "" {
 		identity = e.identities.next()
 	}
-	before := seen.Predecessor()
+	before := d.seen.Predecessor()
 	presence := e.presence(identity)
 	presence.LastStepDown = before.LastStepDown // that of the last holder who gave up stays
-	presence.PresumedDead = presumedDead(before, why.trigger)
-	presence.Suspicions = nextSuspicions(e.suspicions(before), why.takeover.Decided.Sub(seen.TermSince), why.trigger)
+	presence.PresumedDead = presumedDead(before, d.trigger)
+	presence.Suspicions = nextSuspicions(e.suspicions(before), d.takeover.Decided.Sub(d.seen.TermSince), d.trigger)
 	owner, err := e.ownerOfTerm(ctx)
 	if err != nil {
 		e.complain(ctx, err, "Cannot campaign for life: trying again")
-		e.writeFailed(seen)
+		e.writeFailed(d.seen)
 		return nil, err
 	}
 	if owner != nil {
@@ -321,13 +322,13 @@ func (e *Elector) campaign(ctx context.Context, seen lease.Observation, why verd
 		api:      e.api,
 		cluster:  e.cfg.Cluster,
 		identity: identity,
-		basis:    seen,
+		basis:    d.seen,
 		presence: presence,
 		owner:    owner,
 		standbys: e.cfg.standbys,
 		follows:  e.cfg.follows,
 		named:    e.candidacy != nil,
-		takeover: why.takeover,
+		takeover: d.takeover,
 		fresh:    e.cfg.RetryPeriod / 2,
 		view:     e.view,
 		logger:   klog.FromContext(ctx),
@@ -337,7 +338,7 @@ func (e *Elector) campaign(ctx context.Context, seen lease.Observation, why verd
 	})
 	if err != nil {
 		e.complain(ctx, err, "Campaign lost: trying again while the lease can be won")
-		e.writeFailed(seen)
+		e.writeFailed(d.seen)
 		return nil, err
 	}
 	e.writeSucceeded()
@@ -424,7 +425,7 @@ func (e *Elector) release(ctx context.Context, c claim, cause error) {
 	}
 }
 
-// untilOver waits for the first cause that ends the term.
+// untilOver waits for the first cause that ends the term. It looks, assesses, and does what follows from that.
 func (e *Elector) untilOver(ctx context.Context, c claim, w *work) error {
 	var confirmations <-chan Confirmation
 	if e.cfg.Detector != nil {
@@ -433,22 +434,22 @@ func (e *Elector) untilOver(ctx context.Context, c claim, w *work) error {
 	var t trouble
 	for {
 		seen, changed := e.view.Latest()
-		now := time.Now()
-		again, cause := c.judge(seen, now)
-		if cause != nil {
-			return cause
+		a := assess(e.cfg, e.tenure(c, seen, t))
+		t = a.trouble
+		if a.cause != nil {
+			c.end(a.cause)
+			return a.cause
 		}
-		if e.cfg.Detector != nil {
-			if cause := e.fulfil(c.term(), seen); cause != nil {
-				return cause
+		if a.say == Troubled {
+			for len(confirmations) > 0 { // of what is long over
+				<-confirmations
 			}
-			look, cause := e.stepAside(c, &t, now)
-			if cause != nil {
-				return cause
-			}
-			again = earlier(again, look)
 		}
-		timer := newAlarm(again)
+		if a.say != "" {
+			e.say(c.term(), a.say)
+		}
+		timer := newAlarm(a.again)
+		var cause error
 		select {
 		case <-ctx.Done():
 			cause = because(Shutdown, "%w", context.Cause(ctx))
@@ -457,8 +458,8 @@ func (e *Elector) untilOver(ctx context.Context, c claim, w *work) error {
 		case <-w.failed:
 			cause = causeOfReturn(w.fault)
 		case <-c.lost():
-		case confirmed := <-confirmations:
-			e.hear(c, confirmed, &t)
+		case said := <-confirmations:
+			t = t.hear(said, c.term().Token().Holder, time.Now())
 		case <-c.faltered():
 		case <-changed:
 		case <-timer.C:
@@ -467,6 +468,22 @@ func (e *Elector) untilOver(ctx context.Context, c claim, w *work) error {
 		if cause != nil {
 			return cause
 		}
+	}
+}
+
+// tenure is what a leader knows now.
+func (e *Elector) tenure(c claim, seen lease.Observation, t trouble) tenure {
+	now := tenure{now: time.Now(), seen: seen, grounds: c.grounds(), trouble: t}
+	if seen.Wish().Holder != "" {
+		now.standbys = e.cfg.followers()
+	}
+	return now
+}
+
+// say tells those who follow this process how it goes with its term.
+func (e *Elector) say(term Term, condition Condition) {
+	if holder := term.Token().Holder; holder != "" && e.cfg.Detector != nil {
+		e.cfg.Detector.Say(Statement{Holder: holder, Condition: condition})
 	}
 }
 

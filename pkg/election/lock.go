@@ -62,16 +62,6 @@ type lock struct {
 	cause error // set before over is closed
 }
 
-// renewals are how it goes with a term's renewals.
-type renewals struct {
-	// sent is when the last write that succeeded was sent, failed when the last attempt since was that did not; zero if none has
-	// failed.
-	sent, failed time.Time
-}
-
-// failing reports whether an attempt has failed since the last that succeeded.
-func (r renewals) failing() bool { return !r.failed.IsZero() }
-
 var _ resourcelock.Interface = (*lock)(nil)
 
 // Identity is the holder identity of this entry.

@@ -11,81 +11,77 @@ import (
 	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
-// standBy waits until the lease can be won and returns what it saw when it judged so, and why; or ctx's cause. It writes
-// only to clear an identity of our own that leads no term, and in mode coordinated to depose a holder who can be succeeded.
-func (e *Elector) standBy(ctx context.Context) (lease.Observation, verdict, error) {
+// standBy waits until the lease can be won and returns that decision; or ctx's cause. It looks, plans, and does what was planned. It
+// writes only to clear an identity of our own that leads no term, to ask a leader of a lower priority to make way, and in mode
+// coordinated to depose a holder who can be succeeded.
+func (e *Elector) standBy(ctx context.Context) (decision, error) {
 	e.stands.Store(true)
 	defer e.stands.Store(false)
-	swept := false
-	e.preemption.able = time.Now()
+	e.memory.winnable, e.memory.wish.able = winnable{}, time.Now()
 	if e.candidacy != nil {
 		e.candidate = e.identities.next()
 	}
-	var w winnable
-	for {
-		if ctx.Err() != nil {
-			return lease.Observation{}, verdict{}, context.Cause(ctx)
-		}
-		seen, changed := e.view.Latest()
-		now := time.Now()
-		var born <-chan struct{}
-		holder := seen.Presence()
-		if seen.Known() && !swept {
-			e.sweep(ctx, holder)
+	for swept := false; ctx.Err() == nil; {
+		s, changes := e.look()
+		if s.seen.Known() && !swept {
+			e.sweep(ctx, s.seen.Presence())
 			swept = true
+			continue
 		}
-		news, heard := e.peer.latest(Contact(holder.Contact))
-		v := judge(seen, now, e.cfg.LeaseDuration, knowledge{
-			candidate: e.candidate, mine: e.identities.ours(seen.Holder()), dead: e.replica.knowsDead(holder),
+		d := plan(e.cfg, s)
+		e.memory = d.memory
+		e.tell(ctx, s, d.remarks)
+		e.nominate(d.nominate)
+		switch d.action {
+		case wait:
+			changes.await(ctx, d.again)
+		case win:
+			return d, nil
+		case clear:
+			e.clear(ctx, d.seen, d.reason)
+		case depose:
+			e.depose(ctx, d)
+		case ask:
+			e.ask(ctx, s)
+		}
+	}
+	return decision{}, context.Cause(ctx)
+}
+
+// look is what a standby knows now, and what is closed when that changes.
+func (e *Elector) look() (situation, changes) {
+	seen, changed := e.view.Latest()
+	holder := seen.Presence()
+	news, heard := e.peer.latest(Contact(holder.Contact))
+	unborn := e.unborn()
+	return situation{
+		now:  time.Now(),
+		seen: seen,
+		holder: knowledge{
+			candidate: e.candidate, mine: e.identities.ours(seen.Holder()),
+			dead: e.replica.knowsDead(holder), near: e.replica.neighbour(holder),
 			news: news, fenced: e.cfg.Fenced && holder.Mode == lease.ModeFenced,
 			suspect: e.cfg.Detection == DetectSuspect, suspicions: e.suspicions(holder),
 			orphaned: e.peer.isDeleted(lease.LifeOf(seen.Lease).UID),
-		})
-		w = w.next(v, seen, e.candidacy != nil, now)
-		e.standsByOther(ctx, seen)
-		e.warnOfLastEpoch(ctx, seen)
-		if e.candidacy != nil && v.trigger != TriggerElected {
-			v = e.nominate(seen, holder, v, w.since, now)
-		}
-		again := v.until
-		if v.action == wait {
-			if e.replica.neighbour(holder) { // its death shows on this machine, not on the Lease
-				again = earlier(again, now.Add(e.lookAgain(news, now)))
-			}
-			again = earlier(again, e.preempt(ctx, seen, holder, news, now))
-			again = earlier(again, e.waitsForHolder(ctx, seen, now))
-		} else {
-			again = e.pace.earliest(v.action, seen.Revision, e.rests(seen, holder))
-			if start := e.headStart(seen, holder, w.since); v.action == win && v.trigger != TriggerElected && again.Before(start) {
-				again = start
-			}
-			if v.action == win {
-				born = e.unborn()
-			}
-			if born != nil {
-				again = time.Time{} // not before it is there
-			} else if !now.Before(again) {
-				if v.action == win {
-					v.takeover = w.takeover()
-					return seen, v, nil
-				}
-				if v.action == depose {
-					e.depose(ctx, seen, v, w.decided)
-				} else {
-					e.clear(ctx, seen, v.reason)
-				}
-				continue
-			}
-		}
-		timer := newAlarm(again)
-		select {
-		case <-ctx.Done():
-		case <-changed:
-		case <-heard:
-		case <-born:
-		case <-timer.C:
-		}
-		timer.Stop()
+		},
+		pace: e.pace, lastEpoch: e.last.epoch, unready: unborn != nil,
+		memory: e.memory,
+	}, changes{changed, heard, unborn}
+}
+
+// changes are closed when what a standby knows has changed: the Lease, the holder's process, what its own term would hang on.
+type changes struct{ lease, holder, life <-chan struct{} }
+
+// await waits for a change, until the given time (zero: for ever), or until ctx ends.
+func (c changes) await(ctx context.Context, until time.Time) {
+	timer := newAlarm(until)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-c.lease:
+	case <-c.holder:
+	case <-c.life:
+	case <-timer.C:
 	}
 }
 
@@ -109,60 +105,6 @@ func (e *Elector) sweep(ctx context.Context, seen lease.Presence) {
 	}
 	e.replica.remove(dead, holder)
 }
-
-// rests reports whether the rest after this process's last term counts: that term is still the last, or the last one ended
-// by its own work, too.
-func (e *Elector) rests(seen lease.Observation, last lease.Presence) bool {
-	return !e.cfg.Enabled || last.Failed || seen.Lease != nil && seen.Epoch() == e.last.epoch
-}
-
-// headStart is until when a lease that can be won since winnable is left to others: to those of the Lease's mode, if that is
-// not this process's, or else to the replica that its last holder preferred, or to those of a higher priority; zero if to none.
-func (e *Elector) headStart(seen lease.Observation, last lease.Presence, winnable time.Time) time.Time {
-	switch {
-	case e.isOther(seen.Mode):
-		if last.Alone { // its last holder was the last of them
-			return time.Time{}
-		}
-		start := winnable.Add(modeHeadStart * e.cfg.RetryPeriod)
-		if seen.Mode == ModeCoordinated {
-			start = start.Add(electionPatience)
-		}
-		return start
-	case last.Preferred == e.cfg.Replica:
-		return time.Time{}
-	case last.Preferred != "":
-		return seen.Since.Add(e.cfg.RetryPeriod / headStarts)
-	case last.StandbyPriority > e.cfg.Priority:
-		return winnable.Add(e.cfg.RetryPeriod / headStarts)
-	default:
-		return time.Time{}
-	}
-}
-
-// isOther reports whether leaders lead in another mode than this process would.
-func (e *Elector) isOther(mode Mode) bool {
-	return e.cfg.Enabled && mode != "" && mode != e.cfg.Mode
-}
-
-// modeHeadStart is how many retry periods a lease that can be won is left to the replicas of its mode: one that lives takes
-// it at once, or after a retry period, if it was asked to step down itself. After that there is none, and the mode is changed.
-const modeHeadStart = 2
-
-// electionPatience is how long whoever elects waits for candidates that do not answer.
-const electionPatience = 5 * time.Second
-
-// lookAgain is after what time to look again whether a process on this machine is dead, which shows in no event: soon, if
-// contact with it has just broken off.
-func (e *Elector) lookAgain(news News, now time.Time) time.Duration {
-	if news.Sign != Dead {
-		return e.cfg.RetryPeriod
-	}
-	return min(max(now.Sub(news.Since)/2, time.Millisecond), e.cfg.RetryPeriod)
-}
-
-// headStarts is how many head starts there are in a retry period.
-const headStarts = 4
 
 // clear takes our own identity off the Lease, on the revision that showed it there: a lost answer, a late commit or a
 // release that failed left it, and nobody works under it.
@@ -220,12 +162,4 @@ func (e *Elector) clearOwn(ctx context.Context) {
 	if seen, _ := e.view.Latest(); e.identities.ours(seen.Holder()) {
 		e.clear(ctx, seen, "the process ends")
 	}
-}
-
-// earlier is the earlier of two times, of which zero is never.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }

@@ -42,7 +42,7 @@ func (e *Elector) becomeCampaigning(ctx context.Context, reason string) {
 // becomeLeading: the term has begun. Everything of the one before has been joined.
 func (e *Elector) becomeLeading(ctx context.Context, term Term, reason string) {
 	e.become(leads, campaigning)
-	e.waiting.end(e.cfg.Name)
+	e.tellNothing()
 	leading.WithLabelValues(e.cfg.Name).Set(1)
 	termsStarted.WithLabelValues(e.cfg.Name).Inc()
 	e.notify(Acquired, false, "leads%s: %s", as(term), reason)

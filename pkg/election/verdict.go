@@ -16,7 +16,7 @@ type verdict struct {
 	reason  string
 	// symptom is when that began to show.
 	symptom time.Time
-	// takeover is how the term comes about that standBy lets begin.
+	// takeover is how the term comes about that begins with it.
 	takeover Takeover
 	// until is when time alone changes the verdict; zero if only news can.
 	until time.Time
@@ -33,6 +33,8 @@ const (
 	clear
 	// depose: the holder can be succeeded, by whom another has to say.
 	depose
+	// ask: the holder is to be asked to make way.
+	ask
 )
 
 // knowledge is what a standby knows of the holder beyond the Lease.
@@ -43,6 +45,8 @@ type knowledge struct {
 	mine bool
 	// dead: its process holds no lock on its file any more, on this very machine. That is proof.
 	dead bool
+	// near: its process runs, or ran, on this very machine.
+	near bool
 	// news is what the Detector knows of its process, fenced that its writes are refused once another leads: only then may
 	// it be succeeded without proof.
 	news   News
