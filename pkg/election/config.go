@@ -107,10 +107,7 @@ func (c Config) EffectiveDrainTimeout() time.Duration {
 // the release, whose last attempt may begin just before its own bound, and the look for what else to clear. Who ends
 // Run's context keeps Client's server alive that long.
 func (c Config) EndTimeout() time.Duration {
-	requests := 3
-	if c.Mode == ModeCoordinated || c.Mode == ModeForLife {
-		requests += 2 // its candidate, tried twice; who could succeed it, and what stands for its life
-	}
+	requests := 3 + kindOf(c.Mode).requests
 	return c.EffectiveDrainTimeout() + c.releaseTimeout() + time.Duration(requests)*c.requestTimeout()
 }
 
@@ -145,18 +142,14 @@ func (c Config) Validate() error {
 	}
 	if c.Priority != 0 || c.Preempt {
 		switch {
-		case c.Mode == ModeCoordinated:
-			fault("--leader-election-priority and --leader-election-preempt contradict --leader-election-mode=%s, in which versions decide", ModeCoordinated)
+		case kindOf(c.Mode).elects:
+			fault("--leader-election-priority and --leader-election-preempt contradict --leader-election-mode=%s, in which versions decide", c.Mode)
 		case c.Detection == DetectOff:
 			fault("--leader-election-priority and --leader-election-preempt need --leader-failure-detection=%s or %s: by it a leader knows its standbys", DetectCrash, DetectSuspect)
 		}
 	}
-	if c.Mode == ModeForLife && c.Detection == DetectSuspect {
-		fault("--leader-failure-detection=%s contradicts --leader-election-mode=%s, in which nobody is succeeded on a suspicion: give %s",
-			DetectSuspect, ModeForLife, DetectCrash)
-	}
-	if c.Mode == ModeForLife && c.Detection == DetectOff && c.Owner == nil {
-		fault("--leader-failure-detection=%s contradicts --leader-election-mode=%s: nobody would be told that a leader is not heard, and may be dead", DetectOff, ModeForLife)
+	if of := kindOf(c.Mode).faults; of != nil {
+		faults = append(faults, of(c)...)
 	}
 	if c.Detection != "" && !slices.Contains(DetectionModes, c.Detection) {
 		fault("--leader-failure-detection %q must be one of %q", c.Detection, DetectionModes)

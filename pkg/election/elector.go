@@ -62,9 +62,7 @@ type Elector struct {
 
 	// Made by Run, at its beginning, for as long as it lasts: what was known of others is old when it is called again.
 	watcher *lease.Watcher
-	// candidacy nominates this process in mode coordinated; nil otherwise.
-	candidacy *candidacy
-	life      *life // nil, if this process's terms are not for life, or what they hang on is others' business
+	mode    mode
 
 	// Owned by Run's goroutine.
 	state  state
@@ -74,11 +72,10 @@ type Elector struct {
 	candidate string
 	// unsure is set while a write of ours may have been committed without our knowing.
 	unsure bool
-	// last is the term that ended last: who held the lease in it, and why it ended.
+	// last is the term that ended last: who held the lease in it, and how it ended.
 	last struct {
 		holder string
 		epoch  int64
-		cause  error
 		ending
 	}
 }
@@ -98,16 +95,8 @@ func New(cfg Config) (*Elector, error) {
 	if cfg.Mode == "" {
 		cfg.Mode = ModeLease
 	}
-	switch {
-	case cfg.Mode == ModeCoordinated && cfg.Enabled:
-		if err := checkCandidate(cfg); err != nil {
-			return nil, err
-		}
-		cfg.Owner = nil
-	case cfg.Mode != ModeForLife:
-		cfg.Owner = nil
-	case cfg.Owner != nil && (cfg.Owner.UID == "" || cfg.Owner.Name == "" || cfg.Owner.Kind == "" || cfg.Owner.APIVersion == ""):
-		return nil, fmt.Errorf("election: Config.Owner %+v is incomplete: it needs an API version, a kind, a name and a uid", *cfg.Owner)
+	if err := kindOf(cfg.Mode).complete(&cfg); err != nil {
+		return nil, err
 	}
 	if cfg.Detection == DetectOff {
 		cfg.Detector = nil
@@ -129,7 +118,7 @@ func New(cfg Config) (*Elector, error) {
 	e := &Elector{
 		cfg:        cfg,
 		api:        lease.API{Client: cfg.Client, Namespace: cfg.Namespace, Name: cfg.Name, Timeout: cfg.requestTimeout()},
-		identities: newIdentities(cfg.Hostname, cfg.Mode),
+		identities: newIdentities(cfg.Hostname, kindOf(cfg.Mode).objects),
 		replica:    replica,
 		born:       time.Now(),
 	}
@@ -171,7 +160,7 @@ func checkStandby(cfg Config, name string, standbys []Standby) error {
 	switch {
 	case name == "":
 		return nil
-	case cfg.Mode == ModeCoordinated:
+	case kindOf(cfg.Mode).elects:
 		return fmt.Errorf("%w that could be preferred: in mode %s the best candidate is elected", ErrNoStandby, cfg.Mode)
 	case name == cfg.Replica:
 		return fmt.Errorf("%w: %q is this process, which leads", ErrNoStandby, name)
@@ -272,16 +261,11 @@ func (e *Elector) start(ctx context.Context) (stop func()) {
 	if e.cfg.Enabled {
 		followers.Go(func() { e.followOwner(ctx) })
 	}
-	e.candidacy = nil
-	if e.cfg.Enabled && e.cfg.Mode == ModeCoordinated {
-		e.candidacy = newCandidacy(e.cfg, e.presence)
-		followers.Go(func() { e.candidacy.run(ctx) })
+	e.mode = withoutElection{} // made after the replica's file, of which its objects tell
+	if e.cfg.Enabled {
+		e.mode = kindOf(e.cfg.Mode).begin(e)
 	}
-	e.life = nil
-	if e.cfg.Enabled && e.cfg.Mode == ModeForLife && e.cfg.Owner == nil {
-		e.life = e.newLife()
-		followers.Go(func() { e.life.run(ctx) })
-	}
+	followers.Go(func() { e.mode.run(ctx) })
 	if e.cfg.Enabled && e.cfg.Detector != nil {
 		followers.Go(func() { e.followHolder(ctx) })
 	}
@@ -294,48 +278,7 @@ func (e *Elector) start(ctx context.Context) (stop func()) {
 
 // campaign tries once to get a claim, on the revision that the standby has judged.
 func (e *Elector) campaign(ctx context.Context, d decision) (claim, error) {
-	if !e.cfg.Enabled {
-		return unelected{}, nil
-	}
-	identity := e.candidate
-	if identity == "" {
-		identity = e.identities.next()
-	}
-	before := d.seen.Predecessor()
-	presence := e.presence(identity)
-	presence.LastStepDown = before.LastStepDown // that of the last holder who gave up stays
-	presence.PresumedDead = presumedDead(before, d.trigger)
-	presence.Suspicions = nextSuspicions(e.suspicions(before), d.takeover.Decided.Sub(d.seen.TermSince), d.trigger)
-	owner, err := e.ownerOfTerm(ctx)
-	if err != nil {
-		e.complain(ctx, err, "Cannot campaign for life: trying again")
-		e.writeFailed(d.seen)
-		return nil, err
-	}
-	if owner != nil {
-		presence.Owner = owner.UID
-	}
-	if e.life != nil {
-		presence.Life = owner.Name
-	}
-	c, err := enter(ctx, e.cfg, &lock{
-		api:      e.api,
-		cluster:  e.cfg.Cluster,
-		identity: identity,
-		basis:    d.seen,
-		presence: presence,
-		owner:    owner,
-		standbys: e.cfg.standbys,
-		follows:  e.cfg.follows,
-		named:    e.candidacy != nil,
-		takeover: d.takeover,
-		fresh:    e.cfg.RetryPeriod / 2,
-		view:     e.view,
-		logger:   klog.FromContext(ctx),
-		acquired: make(chan struct{}),
-		over:     make(chan struct{}),
-		faltered: make(chan struct{}, 1),
-	})
+	c, err := e.mode.enter(ctx, e.attempt(ctx, d))
 	if err != nil {
 		e.complain(ctx, err, "Campaign lost: trying again while the lease can be won")
 		e.writeFailed(d.seen)
@@ -345,12 +288,30 @@ func (e *Elector) campaign(ctx context.Context, d decision) (claim, error) {
 	if ctx.Err() != nil {
 		cause := because(Shutdown, "%w", context.Cause(ctx))
 		c.stop()
-		e.withdraw()
-		e.waitWithdrawn()
+		e.mode.nominate(stepBack)
+		e.mode.awaitWithdrawn()
 		e.release(ctx, c, cause)
 		return nil, cause
 	}
 	return c, nil
+}
+
+// attempt is the Lease as this process would hold it.
+func (e *Elector) attempt(ctx context.Context, d decision) *heldLease {
+	identity := e.candidate
+	if identity == "" {
+		identity = e.identities.next()
+	}
+	before := d.seen.Predecessor()
+	presence := e.presence(identity)
+	presence.LastStepDown = before.LastStepDown // that of the last holder who gave up stays
+	presence.PresumedDead = presumedDead(before, d.trigger)
+	presence.Suspicions = nextSuspicions(e.suspicions(before), d.takeover.Decided.Sub(d.seen.TermSince), d.trigger)
+	return &heldLease{
+		cfg: e.cfg, api: e.api, view: e.view, logger: klog.FromContext(ctx),
+		identity: identity, basis: d.seen, presence: presence, takeover: d.takeover,
+		over: make(chan struct{}),
+	}
 }
 
 // presence is what the holder of this identity says of itself.
@@ -386,7 +347,7 @@ func (e *Elector) serve(ctx context.Context, c claim, reason string, lead LeadFu
 	ended := time.Now()
 	w.end(cause)
 	e.becomeDraining(termCtx, term, cause)
-	e.withdraw()
+	e.mode.nominate(stepBack)
 	if drain := e.cfg.EffectiveDrainTimeout(); !w.join(drain) {
 		c.stop()
 		e.becomeQuarantined(termCtx, drain)
@@ -399,8 +360,8 @@ func (e *Elector) serve(ctx context.Context, c claim, reason string, lead LeadFu
 	}
 	c.stop()
 	e.last.holder, e.last.epoch, e.last.ending = term.Token().Holder, term.Epoch(), endingOf(cause)
-	e.last.cause, e.last.lasted = cause, ended.Sub(began)
-	e.waitWithdrawn()
+	e.last.lasted = ended.Sub(began)
+	e.mode.awaitWithdrawn()
 	e.release(termCtx, c, cause)
 	e.pace.termEnded(cause, ended.Sub(began), time.Now())
 	e.becomeStandby()

@@ -67,11 +67,3 @@ func freed(held *coordinationv1.Lease, how ending) *coordinationv1.Lease {
 		PresumedDead: presumedDead(before, TriggerRelease),
 	})
 }
-
-// signal leaves a message in a channel of capacity 1, unless one is there already.
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}

@@ -2,7 +2,6 @@ package election
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -99,38 +98,6 @@ func (l *life) owner() (*metav1.OwnerReference, <-chan struct{}) {
 	}
 	return lease.OwnerReference(seen.Lease), changed
 }
-
-// unborn is closed when the object that stands for this process's life has changed, if it is not there; nil if it is, or need not
-// be.
-func (e *Elector) unborn() <-chan struct{} {
-	if e.life == nil {
-		return nil
-	}
-	owner, changed := e.life.owner()
-	if owner != nil {
-		return nil
-	}
-	return changed
-}
-
-// ownerOfTerm is what the Lease of the next term is owned by, nil if it is not held for life.
-func (e *Elector) ownerOfTerm(ctx context.Context) (*metav1.OwnerReference, error) {
-	if e.life == nil {
-		return e.cfg.Owner, nil
-	}
-	if errors.Is(e.last.cause, Deposed) { // perhaps for its deletion, of which the watch has not told yet
-		if err := e.life.watcher.Read(ctx); err != nil {
-			return nil, err
-		}
-	}
-	if owner, _ := e.life.owner(); owner != nil {
-		return owner, nil
-	}
-	return nil, errNoLife
-}
-
-// errNoLife is why a process cannot hold a lease for life yet.
-var errNoLife = errors.New("the object that stands for this process's life is not there")
 
 // ownerOfHolder is the Lease that stands for the life of the lease's holder; none, if it is not held for life, by this process,
 // or what stands for its life is no Lease: then the garbage collector tells, who deletes the Lease with it.

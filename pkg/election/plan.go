@@ -190,11 +190,7 @@ func (s situation) headStart(cfg Config, winnable time.Time) time.Time {
 		if last.Alone { // its last holder was the last of them
 			return time.Time{}
 		}
-		start := winnable.Add(modeHeadStart * cfg.RetryPeriod)
-		if s.seen.Mode == ModeCoordinated {
-			start = start.Add(electionPatience)
-		}
-		return start
+		return winnable.Add(modeHeadStart*cfg.RetryPeriod + kindOf(s.seen.Mode).patience)
 	case last.Preferred == cfg.Replica:
 		return time.Time{}
 	case last.Preferred != "":
@@ -214,9 +210,6 @@ func (c Config) isOther(mode Mode) bool {
 // modeHeadStart is how many retry periods a lease that can be won is left to the replicas of its mode: one that lives takes
 // it at once, or after a retry period, if it was asked to step down itself. After that there is none, and the mode is changed.
 const modeHeadStart = 2
-
-// electionPatience is how long whoever elects waits for candidates that do not answer.
-const electionPatience = 5 * time.Second
 
 // headStarts is how many head starts there are in a retry period.
 const headStarts = 4

@@ -18,9 +18,7 @@ func (e *Elector) standBy(ctx context.Context) (decision, error) {
 	e.stands.Store(true)
 	defer e.stands.Store(false)
 	e.memory.winnable, e.memory.wish.able = winnable{}, time.Now()
-	if e.candidacy != nil {
-		e.candidate = e.identities.next()
-	}
+	e.candidate = e.mode.candidate()
 	for swept := false; ctx.Err() == nil; {
 		s, changes := e.look()
 		if s.seen.Known() && !swept {
@@ -31,7 +29,7 @@ func (e *Elector) standBy(ctx context.Context) (decision, error) {
 		d := plan(e.cfg, s)
 		e.memory = d.memory
 		e.tell(ctx, s, d.remarks)
-		e.nominate(d.nominate)
+		e.mode.nominate(d.nominate)
 		switch d.action {
 		case wait:
 			changes.await(ctx, d.again)
@@ -53,7 +51,7 @@ func (e *Elector) look() (situation, changes) {
 	seen, changed := e.view.Latest()
 	holder := seen.Presence()
 	news, heard := e.peer.latest(Contact(holder.Contact))
-	unborn := e.unborn()
+	unready := e.mode.unready()
 	return situation{
 		now:  time.Now(),
 		seen: seen,
@@ -64,13 +62,13 @@ func (e *Elector) look() (situation, changes) {
 			suspect: e.cfg.Detection == DetectSuspect, suspicions: e.suspicions(holder),
 			orphaned: e.peer.isDeleted(lease.LifeOf(seen.Lease).UID),
 		},
-		pace: e.pace, lastEpoch: e.last.epoch, unready: unborn != nil,
+		pace: e.pace, lastEpoch: e.last.epoch, unready: unready != nil,
 		memory: e.memory,
-	}, changes{changed, heard, unborn}
+	}, changes{changed, heard, unready}
 }
 
-// changes are closed when what a standby knows has changed: the Lease, the holder's process, what its own term would hang on.
-type changes struct{ lease, holder, life <-chan struct{} }
+// changes are closed when what a standby knows has changed: the Lease, the holder's process, what its own mode needs.
+type changes struct{ lease, holder, mode <-chan struct{} }
 
 // await waits for a change, until the given time (zero: for ever), or until ctx ends.
 func (c changes) await(ctx context.Context, until time.Time) {
@@ -80,7 +78,7 @@ func (c changes) await(ctx context.Context, until time.Time) {
 	case <-ctx.Done():
 	case <-c.lease:
 	case <-c.holder:
-	case <-c.life:
+	case <-c.mode:
 	case <-timer.C:
 	}
 }
@@ -124,6 +122,27 @@ func (e *Elector) clear(ctx context.Context, seen lease.Observation, reason stri
 	e.writeSucceeded()
 }
 
+// depose takes a holder off the Lease who can be succeeded, by one compare-and-swap on the revision that was judged; then somebody
+// else is named.
+func (e *Elector) depose(ctx context.Context, d decision) {
+	seen := d.seen
+	free := freed(seen.Lease, ending{why: seen.Presence().LastStepDown})
+	p := lease.PresenceOf(free)
+	p.PresumedDead = presumedDead(seen.Presence(), d.trigger)
+	p.Suspicions = nextSuspicions(e.suspicions(seen.Presence()), d.takeover.Decided.Sub(seen.TermSince), d.trigger)
+	p.WriteTo(free)
+	written, err := e.api.Update(ctx, free)
+	if err != nil {
+		e.complain(ctx, err, "Cannot take the holder off the lease: trying again while it can be succeeded")
+		e.writeFailed(seen)
+		return
+	}
+	klog.FromContext(ctx).Info("Took the holder off the lease: a candidate is to be elected", "reason", d.reason, "epoch", seen.Epoch(), "holder", seen.Holder())
+	e.view.See(written)
+	e.writeSucceeded()
+	e.mode.deposed(ctx, seen)
+}
+
 // complain logs a failed write: ever more seldom while it goes on failing, and not at all if another was faster.
 func (e *Elector) complain(ctx context.Context, err error, message string) {
 	tries := e.pace.misses + 1
@@ -151,8 +170,8 @@ func (e *Elector) writeSucceeded() {
 // clearOwn is what is left to do before Run returns: if a write of ours may have been committed
 // without our knowing, nobody else could tell that its holder does not lead.
 func (e *Elector) clearOwn(ctx context.Context) {
-	e.withdraw()
-	e.waitWithdrawn()
+	e.mode.nominate(stepBack)
+	e.mode.awaitWithdrawn()
 	if e.unsure {
 		if err := e.watcher.Read(context.WithoutCancel(ctx)); err != nil {
 			klog.FromContext(ctx).Error(err, "Could not see whether the lease is held by this process: it may be left to expire")
