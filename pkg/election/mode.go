@@ -25,7 +25,7 @@ const (
 // kinds are all modes. Each is described in a file of its own.
 var kinds = []kind{renewingKind, coordinatedKind, forLifeKind}
 
-// Modes are the values of --leader-election-mode.
+// Modes are all modes.
 var Modes = []Mode{kinds[0].name, kinds[1].name, kinds[2].name}
 
 // kind describes a mode.
@@ -41,8 +41,8 @@ type kind struct {
 	requests int
 	// unreleased is what becomes of a lease that a quarantined process does not release.
 	unreleased string
-	// faults are what contradicts the mode in a configuration.
-	faults func(Config) []error
+	// faults are what contradicts the mode in a configuration, nil if nothing does: see Config.ValidateAs.
+	faults func(cfg Config, name func(field string) string) []error
 	// complete checks what New is given for the mode, and takes away what is for others.
 	complete func(*Config) error
 	// begin returns the mode for one call of Run. It starts nothing.

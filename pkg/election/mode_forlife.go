@@ -15,13 +15,14 @@ var forLifeKind = kind{
 	name:       ModeForLife,
 	requests:   2, // who could succeed it is written, and what stands for its life deleted
 	unreleased: "The lease is held on, and nobody leads, until it has or this process is ended",
-	faults: func(cfg Config) []error {
+	faults: func(cfg Config, name func(string) string) []error {
 		switch {
 		case cfg.Detection == DetectSuspect:
-			return []error{fmt.Errorf("--leader-failure-detection=%s contradicts --leader-election-mode=%s, in which nobody is succeeded on a suspicion: give %s",
-				DetectSuspect, ModeForLife, DetectCrash)}
+			return []error{fmt.Errorf("%s=%s contradicts %s=%s, in which nobody is succeeded on a suspicion: give %s",
+				name("Detection"), DetectSuspect, name("Mode"), ModeForLife, DetectCrash)}
 		case cfg.Detection == DetectOff && cfg.Owner == nil:
-			return []error{fmt.Errorf("--leader-failure-detection=%s contradicts --leader-election-mode=%s: nobody would be told that a leader is not heard, and may be dead", DetectOff, ModeForLife)}
+			return []error{fmt.Errorf("%s=%s contradicts %s=%s: nobody would be told that a leader is not heard, and may be dead",
+				name("Detection"), DetectOff, name("Mode"), ModeForLife)}
 		}
 		return nil
 	},

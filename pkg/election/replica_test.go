@@ -117,6 +117,7 @@ func TestWhoSweepsSparesTheHolderNotWhoWasIt(t *testing.T) {
 		directory, store := t.TempDir(), electiontest.NewStore("controllers")
 		before, holder, neither := entered(t, directory), entered(t, directory), entered(t, directory)
 		cfg := DefaultConfig()
+		cfg.Namespace = "kube-system"
 		cfg.Enabled, cfg.Name, cfg.Client, cfg.ReplicasDirectory = true, "controllers", store.Client(), directory
 		e, err := New(cfg)
 		if err != nil {
@@ -162,6 +163,7 @@ func restartsAfterDeath(t *testing.T, mode Mode) {
 	predecessor := entered(t, directory)
 	store := electiontest.NewStore("controllers")
 	cfg := DefaultConfig()
+	cfg.Namespace = "kube-system"
 	cfg.Enabled, cfg.Name, cfg.Mode, cfg.Client, cfg.ReplicasDirectory = true, "controllers", mode, store.Client(), directory
 	e, err := New(cfg)
 	if err != nil {
@@ -211,6 +213,7 @@ func sweepsCandidates(t *testing.T, mode Mode) {
 	directory, store := t.TempDir(), electiontest.NewStore("controllers")
 	dead, living := entered(t, directory), entered(t, directory)
 	cfg := DefaultConfig()
+	cfg.Namespace = "kube-system"
 	cfg.Enabled, cfg.Name, cfg.Mode, cfg.ReplicasDirectory = true, "controllers", mode, directory
 	cfg.BinaryVersion, cfg.EmulationVersion = "1.0.0", "1.0.0"
 	client := store.Client()
@@ -257,6 +260,7 @@ func TestAProcessThatCouldNotReleaseLeavesTheProofOfItsEnd(t *testing.T) {
 		begin := func() (*electiontest.Client, <-chan struct{}, func()) {
 			client, led := store.Client(), make(chan struct{})
 			cfg := DefaultConfig()
+			cfg.Namespace = "kube-system"
 			cfg.Enabled, cfg.Name, cfg.Mode, cfg.Client, cfg.ReplicasDirectory = true, "controllers", ModeForLife, client, directory
 			e, err := New(cfg)
 			if err != nil {
