@@ -39,11 +39,11 @@ import (
 // Without Config.Enabled the process is no candidate: it campaigns by beginning a term without a lease whenever nobody
 // holds the lease, and ends it when somebody does. Two such processes do not detect each other.
 type Elector struct {
-	cfg        Config
-	api        lease.API
-	identities *identities
-	replica    *replica
-	running    atomic.Bool
+	cfg         Config
+	api         lease.API
+	identities  *identities
+	processLock *processLock
+	running     atomic.Bool
 	// stands is set while this process stands by: it can succeed a leader.
 	stands atomic.Bool
 	born   time.Time
@@ -111,16 +111,16 @@ func New(cfg Config) (*Elector, error) {
 	if err := registerMetrics(); err != nil {
 		return nil, fmt.Errorf("do not import component-base/metrics/prometheus/clientgo beside this package: %w", err)
 	}
-	replica := newReplica(cfg.ReplicasDirectory)
+	process := newProcessLock(cfg.ReplicasDirectory)
 	if cfg.Replica == "" {
-		cfg.Replica = cfg.Hostname + "_" + replica.process[:8]
+		cfg.Replica = cfg.Hostname + "_" + process.process[:8]
 	}
 	e := &Elector{
-		cfg:        cfg,
-		api:        lease.API{Client: cfg.Client, Namespace: cfg.Namespace, Name: cfg.Name, Timeout: cfg.requestTimeout()},
-		identities: newIdentities(cfg.Hostname, kindOf(cfg.Mode).objects),
-		replica:    replica,
-		born:       time.Now(),
+		cfg:         cfg,
+		api:         lease.API{Client: cfg.Client, Namespace: cfg.Namespace, Name: cfg.Name, Timeout: cfg.requestTimeout()},
+		identities:  newIdentities(cfg.Hostname, kindOf(cfg.Mode).objects),
+		processLock: process,
+		born:        time.Now(),
 	}
 	show(e)
 	return e, nil
@@ -251,7 +251,7 @@ func (e *Elector) start(ctx context.Context) (stop func()) {
 	if !e.cfg.Enabled {
 		klog.FromContext(ctx).Info("Leading without election: other replicas without --enable-leader-election are not " +
 			"detected. Give the flag to every replica of the shard if there is more than one")
-	} else if err := e.replica.enter(); err != nil {
+	} else if err := e.processLock.enter(); err != nil {
 		klog.FromContext(ctx).Error(err, "If this process is killed, its successor has to wait for the lease to expire")
 	}
 
@@ -259,7 +259,7 @@ func (e *Elector) start(ctx context.Context) (stop func()) {
 	var followers sync.WaitGroup
 	followers.Go(func() { e.watcher.Run(ctx) })
 	if e.cfg.Enabled {
-		followers.Go(func() { e.followOwner(ctx) })
+		followers.Go(func() { e.watchOwner(ctx) })
 	}
 	e.mode = withoutElection{} // made after the replica's file, of which its objects tell
 	if e.cfg.Enabled {
@@ -272,7 +272,7 @@ func (e *Elector) start(ctx context.Context) (stop func()) {
 	return func() {
 		cancel()
 		followers.Wait()
-		e.replica.leave(e.unsure)
+		e.processLock.leave(e.unsure)
 	}
 }
 
@@ -317,7 +317,7 @@ func (e *Elector) attempt(ctx context.Context, d decision) *heldLease {
 // presence is what the holder of this identity says of itself.
 func (e *Elector) presence(identity string) lease.Presence {
 	p := lease.Presence{
-		Holder: identity, Replica: e.cfg.Replica, BootID: e.replica.bootID, Mode: lease.ModeUnfenced, ElectionMode: e.cfg.Mode,
+		Holder: identity, Replica: e.cfg.Replica, BootID: e.processLock.bootID, Mode: lease.ModeUnfenced, ElectionMode: e.cfg.Mode,
 		Priority: e.cfg.Priority,
 	}
 	if e.cfg.Fenced {
@@ -326,8 +326,8 @@ func (e *Elector) presence(identity string) lease.Presence {
 	if e.cfg.Detector != nil {
 		p.Contact = lease.Contact(e.cfg.Detector.Contact())
 	}
-	if file, held := e.replica.mark(); held {
-		p.Process, p.File = e.replica.process, file
+	if file, held := e.processLock.mark(); held {
+		p.Process, p.File = e.processLock.process, file
 	}
 	return p
 }

@@ -62,7 +62,7 @@ func (e *Elector) sweepLives(ctx context.Context) (holder lease.Presence, _ erro
 	}
 	for i := range list.Items {
 		l := &list.Items[i]
-		if lease.StandsForLife(l) && l.UID != life.UID && e.replica.knowsDead(lease.PresenceOf(l)) {
+		if lease.StandsForLife(l) && l.UID != life.UID && e.processLock.knowsDead(lease.PresenceOf(l)) {
 			errs = append(errs, e.api.For(l.Name).Delete(ctx, l.UID))
 		}
 	}

@@ -28,7 +28,7 @@ type life struct {
 
 // newLife returns the object of this process, which does not exist yet.
 func (e *Elector) newLife() *life {
-	l := &life{api: e.api.For(lease.LifeName(e.replica.process)), presence: e.presence(e.cfg.Replica), longest: e.cfg.RetryPeriod}
+	l := &life{api: e.api.For(lease.LifeName(e.processLock.process)), presence: e.presence(e.cfg.Replica), longest: e.cfg.RetryPeriod}
 	l.view, l.watcher = e.watcherOf(l.api)
 	return l
 }
@@ -109,9 +109,9 @@ func (e *Elector) ownerOfHolder(seen lease.Observation) (_ lease.Life, some bool
 	return life, life.Name != ""
 }
 
-// followOwner finds when the Lease is deleted that stands for the life of whoever holds the lease, until ctx ends.
-func (e *Elector) followOwner(ctx context.Context) {
-	following(ctx, e.view, e.ownerOfHolder, func(ctx context.Context, owner lease.Life, some bool) {
+// watchOwner finds when the Lease is deleted that stands for the life of whoever holds the lease, until ctx ends.
+func (e *Elector) watchOwner(ctx context.Context) {
+	whileShown(ctx, e.view, e.ownerOfHolder, func(ctx context.Context, owner lease.Life, some bool) {
 		if !some {
 			return
 		}

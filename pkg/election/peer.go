@@ -70,7 +70,7 @@ func (p *peer) lose(owner types.UID) {
 
 // followHolder has the Detector follow the process of whoever holds the lease, until ctx ends.
 func (e *Elector) followHolder(ctx context.Context) {
-	following(ctx, e.view, e.contactOf, func(ctx context.Context, leader Contact, foreign bool) {
+	whileShown(ctx, e.view, e.contactOf, func(ctx context.Context, leader Contact, foreign bool) {
 		e.peer.take(leader, News{})
 		if foreign {
 			e.cfg.Detector.Follow(ctx, leader, Follower{
@@ -89,8 +89,8 @@ func (e *Elector) lastHolder() string {
 	return e.current.holder
 }
 
-// following runs follow for whom the view shows, and anew whenever that changes, until ctx ends. It returns when follow has.
-func following[K comparable](ctx context.Context, v *lease.View, whom func(lease.Observation) (K, bool), follow func(context.Context, K, bool)) {
+// whileShown runs follow for whom the view shows, and anew whenever that changes, until ctx ends. It returns when follow has.
+func whileShown[K comparable](ctx context.Context, v *lease.View, whom func(lease.Observation) (K, bool), follow func(context.Context, K, bool)) {
 	var followed struct {
 		whom K
 		any  bool

@@ -57,7 +57,7 @@ func (e *Elector) look() (situation, changes) {
 		seen: seen,
 		holder: knowledge{
 			candidate: e.candidate, mine: e.identities.ours(seen.Holder()),
-			dead: e.replica.knowsDead(holder), near: e.replica.neighbour(holder),
+			dead: e.processLock.knowsDead(holder), near: e.processLock.neighbour(holder),
 			news: news, fenced: e.cfg.Fenced && holder.Mode == lease.ModeFenced,
 			suspect: e.cfg.Detection == DetectSuspect, suspicions: e.suspicions(holder),
 			orphaned: e.peer.isDeleted(lease.LifeOf(seen.Lease).UID),
@@ -87,7 +87,7 @@ func (c changes) await(ctx context.Context, until time.Time) {
 // its file others know that it is dead. The view may be late about who holds the lease, so the holder is read from the store, after
 // the dead were listed: a process that was dead by then cannot become the holder later.
 func (e *Elector) sweep(ctx context.Context, seen lease.Presence) {
-	dead := slices.DeleteFunc(e.replica.dead(), func(process string) bool { return process == seen.Process })
+	dead := slices.DeleteFunc(e.processLock.dead(), func(process string) bool { return process == seen.Process })
 	if len(dead) == 0 {
 		return
 	}
@@ -95,13 +95,13 @@ func (e *Elector) sweep(ctx context.Context, seen lease.Presence) {
 	defer cancel()
 	holder, err := e.sweepLives(ctx)
 	if err == nil && e.cfg.Candidates != nil {
-		err = sweepCandidates(ctx, e.cfg.Candidates, e.cfg.Name, e.replica.knowsDead)
+		err = sweepCandidates(ctx, e.cfg.Candidates, e.cfg.Name, e.processLock.knowsDead)
 	}
 	if err != nil {
 		klog.FromContext(ctx).V(2).Info("Could not delete what dead processes of this machine have left: the next standby tries", "err", err)
 		return
 	}
-	e.replica.remove(dead, holder)
+	e.processLock.remove(dead, holder)
 }
 
 // clear takes our own identity off the Lease, on the revision that showed it there: a lost answer, a late commit or a

@@ -19,11 +19,11 @@ import (
 )
 
 // die is what the kernel does to a process that is killed: the lock goes, the file stays.
-func (r *replica) die() { _ = r.file.Close() }
+func (r *processLock) die() { _ = r.file.Close() }
 
-func entered(t *testing.T, directory string) *replica {
+func entered(t *testing.T, directory string) *processLock {
 	t.Helper()
-	r := newReplica(directory)
+	r := newProcessLock(directory)
 	if err := r.enter(); err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func entered(t *testing.T, directory string) *replica {
 }
 
 // presenceFor is what a replica publishes while it lives.
-func presenceFor(r *replica) lease.Presence {
+func presenceFor(r *processLock) lease.Presence {
 	mark, _ := r.mark()
 	return lease.Presence{Holder: "h", Process: r.process, BootID: r.bootID, File: mark}
 }
@@ -43,7 +43,7 @@ func presenceFor(r *replica) lease.Presence {
 func TestOnlyADeadProcessOfThisBootIsKnownToBeDead(t *testing.T) {
 	directory := filepath.Join(t.TempDir(), "replicas")
 	us, living, dead, left := entered(t, directory), entered(t, directory), entered(t, directory), entered(t, directory)
-	presences := map[*replica]lease.Presence{living: presenceFor(living), dead: presenceFor(dead), left: presenceFor(left)}
+	presences := map[*processLock]lease.Presence{living: presenceFor(living), dead: presenceFor(dead), left: presenceFor(left)}
 	dead.die()
 	left.leave(false)
 	elsewhere := presences[dead]
@@ -85,7 +85,7 @@ func TestACopyOfTheDirectoryProvesNobodysDeath(t *testing.T) {
 }
 
 func TestAProcessWithoutALockedFilePublishesNone(t *testing.T) {
-	if mark, held := newReplica(t.TempDir()).mark(); held {
+	if mark, held := newProcessLock(t.TempDir()).mark(); held {
 		t.Errorf("it publishes %s", mark)
 	}
 }
@@ -123,8 +123,8 @@ func TestWhoSweepsSparesTheHolderNotWhoWasIt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		take := func(r *replica, name string) {
-			r.bootID = e.replica.bootID
+		take := func(r *processLock, name string) {
+			r.bootID = e.processLock.bootID
 			p := presenceFor(r)
 			p.Holder = name
 			store.Take(name, time.Hour)
@@ -135,16 +135,16 @@ func TestWhoSweepsSparesTheHolderNotWhoWasIt(t *testing.T) {
 		e.view.See(store.Lease())
 		take(holder, "holder")
 		seen, _ := e.view.Latest()
-		for _, r := range []*replica{before, holder, neither} {
+		for _, r := range []*processLock{before, holder, neither} {
 			r.die()
 		}
 		e.sweep(t.Context(), seen.Presence())
-		for r, want := range map[*replica]bool{neither: false, holder: true} {
+		for r, want := range map[*processLock]bool{neither: false, holder: true} {
 			if _, err := os.Stat(r.path(r.process)); (err == nil) != want {
 				t.Errorf("a file is there: %t, want %t", err == nil, want)
 			}
 		}
-		if !e.replica.knowsDead(lease.PresenceOf(store.Lease())) {
+		if !e.processLock.knowsDead(lease.PresenceOf(store.Lease())) {
 			t.Error("nobody can tell any more that the holder is dead")
 		}
 	})
@@ -169,7 +169,7 @@ func restartsAfterDeath(t *testing.T, mode Mode) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	predecessor.bootID = e.replica.bootID
+	predecessor.bootID = e.processLock.bootID
 	held := presenceFor(predecessor)
 	held.Holder, held.ElectionMode = "predecessor", mode
 	store.Take("predecessor", time.Hour)
@@ -195,7 +195,7 @@ func restartsAfterDeath(t *testing.T, mode Mode) {
 	}
 	cancel()
 	<-returned
-	if _, err := os.Stat(e.replica.path(e.replica.process)); err == nil {
+	if _, err := os.Stat(e.processLock.path(e.processLock.process)); err == nil {
 		t.Error("an orderly exit left its file")
 	}
 }
@@ -222,14 +222,14 @@ func sweepsCandidates(t *testing.T, mode Mode) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, r := range map[string]*replica{"dead": dead, "living": living, "of another election": dead, "stock": nil} {
+	for name, r := range map[string]*processLock{"dead": dead, "living": living, "of another election": dead, "stock": nil} {
 		candidate := &coordinationv1beta1.LeaseCandidate{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		candidate.Spec.LeaseName, candidate.Spec.EmulationVersion, candidate.Spec.BinaryVersion = "controllers", "2.0.0", "2.0.0"
 		if name == "of another election" {
 			candidate.Spec.LeaseName = "others"
 		}
 		if r != nil {
-			r.bootID = e.replica.bootID
+			r.bootID = e.processLock.bootID
 			presenceFor(r).WriteTo(candidate)
 		}
 		if _, err := cfg.Candidates.Create(t.Context(), candidate, metav1.CreateOptions{}); err != nil {
@@ -266,8 +266,8 @@ func TestAProcessThatCouldNotReleaseLeavesTheProofOfItsEnd(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if e.replica.bootID == "" {
-				e.replica.bootID = "boot" // not on Linux
+			if e.processLock.bootID == "" {
+				e.processLock.bootID = "boot" // not on Linux
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			returned := make(chan error)
