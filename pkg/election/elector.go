@@ -317,11 +317,11 @@ func (e *Elector) attempt(ctx context.Context, d decision) *heldLease {
 // presence is what the holder of this identity says of itself.
 func (e *Elector) presence(identity string) lease.Presence {
 	p := lease.Presence{
-		Holder: identity, Replica: e.cfg.Replica, BootID: e.processLock.bootID, Mode: lease.ModeUnfenced, ElectionMode: e.cfg.Mode,
+		Holder: identity, Replica: e.cfg.Replica, BootID: e.processLock.bootID, Fencing: lease.Unfenced, ElectionMode: e.cfg.Mode,
 		Priority: e.cfg.Priority,
 	}
 	if e.cfg.Fenced {
-		p.Mode = lease.ModeFenced
+		p.Fencing = lease.Fenced
 	}
 	if e.cfg.Detector != nil {
 		p.Contact = lease.Contact(e.cfg.Detector.Contact())

@@ -47,7 +47,7 @@ func shows(l *coordinationv1.Lease) lease.Observation {
 
 func TestWhatAStandbyDoes(t *testing.T) {
 	const secondsOfAnHour = 3600
-	fenced := lease.Presence{Mode: lease.ModeFenced}
+	fenced := lease.Presence{Fencing: lease.Fenced}
 	long := held(fenced)
 	long.Spec.LeaseDurationSeconds = ptr.To[int32](secondsOfAnHour)
 	last := held(fenced)

@@ -39,9 +39,9 @@ func FuzzPresence(f *testing.F) {
 		now := seen.Since
 		const fallback = 15 * time.Second
 		v := judge(seen, now, fallback, knowledge{
-			news: News{Sign: Sign(sign), Since: now}, fenced: p.Mode == lease.ModeFenced, suspect: true, suspicions: p.Suspicions,
+			news: News{Sign: Sign(sign), Since: now}, fenced: p.Fencing == lease.Fenced, suspect: true, suspicions: p.Suspicions,
 		})
-		if v.action == win && holder != "" && p.Mode != lease.ModeFenced {
+		if v.action == win && holder != "" && p.Fencing != lease.Fenced {
 			t.Errorf("a holder that is not fenced is succeeded: %+v", v)
 		}
 		if v.action == wait && !v.until.IsZero() && (v.until.Before(now) || v.until.After(now.Add(fallback))) {

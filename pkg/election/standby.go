@@ -58,7 +58,7 @@ func (e *Elector) look() (situation, changes) {
 		holder: knowledge{
 			candidate: e.candidate, mine: e.identities.ours(seen.Holder()),
 			dead: e.processLock.knowsDead(holder), near: e.processLock.neighbour(holder),
-			news: news, fenced: e.cfg.Fenced && holder.Mode == lease.ModeFenced,
+			news: news, fenced: e.cfg.Fenced && holder.Fencing == lease.Fenced,
 			suspect: e.cfg.Detection == DetectSuspect, suspicions: e.suspicions(holder),
 			orphaned: e.peer.isDeleted(lease.LifeOf(seen.Lease).UID),
 		},

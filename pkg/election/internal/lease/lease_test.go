@@ -93,7 +93,7 @@ func TestAPresenceOfAnotherHolderCountsAsAbsent(t *testing.T) {
 			t.Errorf("%q counts as %v", text, got)
 		}
 	}
-	want := Presence{Holder: "h", Process: "p", BootID: "b", Mode: ModeUnfenced, LastStepDown: "why"}
+	want := Presence{Holder: "h", Process: "p", BootID: "b", Fencing: Unfenced, LastStepDown: "why"}
 	want.WriteTo(lease)
 	if got := PresenceOf(lease); !reflect.DeepEqual(got, want) {
 		t.Errorf("wrote %v, read %v", want, got)

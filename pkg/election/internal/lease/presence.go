@@ -11,10 +11,10 @@ import (
 // PresenceAnnotation is where a holder says what it is: on its Lease, on its LeaseCandidate, and on the Lease that stands for its life.
 const PresenceAnnotation = "regent.dev/presence"
 
-// The values of Presence.Mode: whether the storage checks the holder's writes against its term.
+// The values of Presence.Fencing: whether the storage checks the holder's writes against its term.
 const (
-	ModeFenced   = "fenced"
-	ModeUnfenced = "unfenced"
+	Fenced   = "fenced"
+	Unfenced = "unfenced"
 )
 
 // Contact says how to reach a process, and how to know that it is this one: see election.Contact.
@@ -36,8 +36,8 @@ type Presence struct {
 	BootID string `json:"bootID,omitempty"`
 	// Replica is what the holder's process calls itself.
 	Replica string `json:"replica,omitempty"`
-	// Mode says how the holder's writes are fenced.
-	Mode string `json:"mode,omitempty"`
+	// Fencing says how the holder's writes are fenced.
+	Fencing string `json:"mode,omitempty"`
 	// ElectionMode is the mode in which the lease is held. A Lease without a holder keeps it.
 	ElectionMode Mode `json:"electionMode,omitempty"`
 	// Owner is the uid of the object that stands for the holder's life, which is among the Lease's owners, Life its name if it is
