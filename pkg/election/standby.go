@@ -83,6 +83,16 @@ func (c changes) await(ctx context.Context, until time.Time) {
 	}
 }
 
+// newAlarm returns a timer that fires at t; never, if t is zero.
+func newAlarm(t time.Time) *time.Timer {
+	if t.IsZero() {
+		timer := time.NewTimer(time.Hour)
+		timer.Stop()
+		return timer
+	}
+	return time.NewTimer(time.Until(t))
+}
+
 // sweep deletes what dead processes of this machine have left, whatever their mode was, but not what the lease's holder has left: by
 // its file others know that it is dead. The view may be late about who holds the lease, so the holder is read from the store, after
 // the dead were listed: a process that was dead by then cannot become the holder later.
