@@ -50,6 +50,8 @@ type decision struct {
 	seen lease.Observation
 	// verdict is what is to be done at once, and why.
 	verdict
+	// takeover is how the term comes about that begins with it.
+	takeover Takeover
 	// again is when a standby that waits looks again if nothing changes before; zero: only news changes the decision.
 	again time.Time
 	// nominate says whether this process stands as a candidate, in mode coordinated.

@@ -16,8 +16,6 @@ type verdict struct {
 	reason  string
 	// symptom is when that began to show.
 	symptom time.Time
-	// takeover is how the term comes about that begins with it.
-	takeover Takeover
 	// until is when time alone changes the verdict; zero if only news can.
 	until time.Time
 }
