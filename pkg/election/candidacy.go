@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
+
+	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
 // CandidateClient is what the elector needs of coordinationv1beta1client.LeaseCandidateInterface, for the Lease's namespace.
@@ -32,9 +34,9 @@ type CandidateClient interface {
 type candidacy struct {
 	client   CandidateClient
 	spec     coordinationv1beta1.LeaseCandidateSpec
-	presence func(holder string) presence // says whose it is
-	timeout  time.Duration                // of a request
-	longest  time.Duration                // between two attempts
+	presence func(holder string) lease.Presence // says whose it is
+	timeout  time.Duration                      // of a request
+	longest  time.Duration                      // between two attempts
 
 	mu       sync.Mutex
 	name     string // wanted; empty: none
@@ -42,7 +44,7 @@ type candidacy struct {
 	standing chan struct{} // closed when the candidate that stood last is gone
 }
 
-func newCandidacy(cfg Config, presence func(holder string) presence) *candidacy {
+func newCandidacy(cfg Config, presence func(holder string) lease.Presence) *candidacy {
 	return &candidacy{
 		client: cfg.Candidates,
 		spec: coordinationv1beta1.LeaseCandidateSpec{
@@ -124,7 +126,7 @@ func (c *candidacy) run(ctx context.Context) {
 			leaving.Go(func() {
 				defer close(over)
 				for !c.withdraw(ctx, name) && ctx.Err() == nil {
-					sleep(ctx, c.longest)
+					lease.Sleep(ctx, c.longest)
 				}
 			})
 		}
@@ -134,20 +136,20 @@ func (c *candidacy) run(ctx context.Context) {
 
 // standAs keeps the candidate of that name there until ctx ends.
 func (c *candidacy) standAs(ctx context.Context, name string) {
-	delay := shortestFollowDelay
+	pause := lease.NewBackoff(c.longest)
 	for {
 		watched, err := c.follow(ctx, name)
 		if ctx.Err() != nil {
 			return
 		}
 		if watched {
-			delay = shortestFollowDelay
+			pause = lease.NewBackoff(c.longest)
 		}
+		delay := pause.Next()
 		if err != nil {
 			klog.FromContext(ctx).V(2).Info("Cannot stand as a candidate: trying again", "candidate", name, "after", delay, "err", err)
 		}
-		sleep(ctx, delay)
-		delay = min(2*delay, c.longest)
+		lease.Sleep(ctx, delay)
 	}
 }
 
@@ -172,7 +174,7 @@ func (c *candidacy) follow(ctx context.Context, name string) (watched bool, err 
 		return false, err
 	}
 	only.AllowWatchBookmarks = true
-	events, err := beginWatch(ctx, c.timeout, c.client.Watch, only)
+	events, err := lease.BeginWatch(ctx, c.timeout, c.client.Watch, only)
 	if err != nil {
 		return false, fmt.Errorf("watch the LeaseCandidate: %w", err)
 	}
@@ -204,7 +206,7 @@ func (c *candidacy) create(ctx context.Context, name string) (*coordinationv1bet
 	defer cancel()
 	candidate := &coordinationv1beta1.LeaseCandidate{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: c.spec}
 	candidate.Spec.RenewTime = ptr.To(metav1.NowMicro())
-	c.presence(name).write(candidate)
+	c.presence(name).WriteTo(candidate)
 	return c.client.Create(ctx, candidate, metav1.CreateOptions{})
 }
 
@@ -247,7 +249,7 @@ func (c *candidacy) withdraw(ctx context.Context, name string) (gone bool) {
 
 // sweepCandidates deletes the candidates for a Lease whose processes are known to be dead. Whoever elects would wait for their
 // answers.
-func sweepCandidates(ctx context.Context, client CandidateClient, lease string, dead func(presence) bool) error {
+func sweepCandidates(ctx context.Context, client CandidateClient, name string, dead func(lease.Presence) bool) error {
 	list, err := client.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
@@ -255,7 +257,7 @@ func sweepCandidates(ctx context.Context, client CandidateClient, lease string, 
 	var errs []error
 	for i := range list.Items {
 		candidate := &list.Items[i]
-		if p := rawPresence(candidate); p == nil || candidate.Spec.LeaseName != lease || !dead(*p) {
+		if p, some := lease.PresenceOn(candidate); !some || candidate.Spec.LeaseName != name || !dead(p) {
 			continue
 		}
 		err := client.Delete(ctx, candidate.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(candidate.UID))})

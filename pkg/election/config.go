@@ -17,7 +17,7 @@ import (
 // maxDefaultDrain bounds the drain timeout that is used when none is given.
 const maxDefaultDrain = 5 * time.Second
 
-// Config describes one election. Start from DefaultConfig.
+// Config describes one election. Start from DefaultConfig, and name the Lease.
 type Config struct {
 	// Enabled makes the process a candidate. Otherwise it leads without a lease, as long as nobody holds one: see
 	// Elector.
@@ -82,11 +82,9 @@ type Config struct {
 	Notify func(Notice)
 }
 
-// DefaultConfig returns the timings everyone uses, election off.
+// DefaultConfig returns the timings everyone uses, election off. Namespace and Name are missing.
 func DefaultConfig() Config {
 	return Config{
-		Namespace:     "kube-system",
-		Name:          "regent-controllers",
 		Mode:          ModeLease,
 		LeaseDuration: 15 * time.Second,
 		RenewDeadline: 10 * time.Second,
@@ -107,72 +105,83 @@ func (c Config) EffectiveDrainTimeout() time.Duration {
 // the release, whose last attempt may begin just before its own bound, and the look for what else to clear. Who ends
 // Run's context keeps Client's server alive that long.
 func (c Config) EndTimeout() time.Duration {
-	requests := 3
-	if c.Mode == ModeCoordinated || c.Mode == ModeForLife {
-		requests += 2 // its candidate, tried twice; who could succeed it, and what stands for its life
-	}
+	requests := 3 + kindOf(c.Mode).requests
 	return c.EffectiveDrainTimeout() + c.releaseTimeout() + time.Duration(requests)*c.requestTimeout()
 }
 
-// Validate reports every fault of what flags can set, in words that name the flag. Timings are checked without
-// --enable-leader-election too: they say when a lease that others hold has expired.
+// Validate reports every fault of what a configuration says by itself, by the names of its fields. New checks the rest: what is
+// missing. Timings are checked without Enabled too: they say when a lease that others hold has expired.
 func (c Config) Validate() error {
-	var faults []error
-	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	return c.ValidateAs(func(field string) string { return field })
+}
 
+// ValidateAs is Validate with other names for the fields, such as those of flags.
+func (c Config) ValidateAs(name func(field string) string) error {
+	faults := slices.Concat(c.leaseFaults(name), c.modeFaults(name))
+	return errors.Join(append(faults, c.drainFaults(name, len(faults) > 0)...)...)
+}
+
+// leaseFaults are those of the Lease's name and of the timings.
+func (c Config) leaseFaults(name func(string) string) (faults []error) {
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	if msgs := validation.IsDNS1123Label(c.Namespace); len(msgs) > 0 {
-		fault("--leader-election-namespace %q is not a namespace name: %s", c.Namespace, strings.Join(msgs, "; "))
+		fault("%s %q is not a namespace name: %s", name("Namespace"), c.Namespace, strings.Join(msgs, "; "))
 	}
 	if msgs := validation.IsDNS1123Subdomain(c.Name); len(msgs) > 0 {
-		fault("--leader-election-name %q is not a Lease name: %s", c.Name, strings.Join(msgs, "; "))
+		fault("%s %q is not a Lease name: %s", name("Name"), c.Name, strings.Join(msgs, "; "))
 	}
 	switch d := c.LeaseDuration; {
 	case d < time.Second || d%time.Second != 0 || d > math.MaxInt32*time.Second:
-		fault("--leader-election-lease-duration %v must be whole seconds, at least 1s", d)
+		fault("%s %v must be whole seconds, at least 1s", name("LeaseDuration"), d)
 	case c.RenewDeadline >= d:
-		fault("--leader-election-renew-deadline %v must be below --leader-election-lease-duration %v", c.RenewDeadline, d)
+		fault("%s %v must be below %s %v", name("RenewDeadline"), c.RenewDeadline, name("LeaseDuration"), d)
 	}
-	shortest := jittered(c.RetryPeriod)
 	switch {
 	case c.RetryPeriod <= 0:
-		fault("--leader-election-retry-period %v must be positive", c.RetryPeriod)
-	case c.RenewDeadline <= shortest:
-		fault("--leader-election-renew-deadline %v must be above %v times --leader-election-retry-period %v",
-			c.RenewDeadline, leaderelection.JitterFactor, c.RetryPeriod)
+		fault("%s %v must be positive", name("RetryPeriod"), c.RetryPeriod)
+	case c.RenewDeadline <= jittered(c.RetryPeriod):
+		fault("%s %v must be above %v times %s %v", name("RenewDeadline"), c.RenewDeadline, leaderelection.JitterFactor, name("RetryPeriod"), c.RetryPeriod)
 	}
+	return faults
+}
+
+// modeFaults are those of the mode, and of what contradicts it.
+func (c Config) modeFaults(name func(string) string) (faults []error) {
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	if c.Mode != "" && !slices.Contains(Modes, c.Mode) {
-		fault("--leader-election-mode %q must be one of %q", c.Mode, Modes)
+		fault("%s %q must be one of %q", name("Mode"), c.Mode, Modes)
 	}
-	if c.Priority != 0 || c.Preempt {
-		switch {
-		case c.Mode == ModeCoordinated:
-			fault("--leader-election-priority and --leader-election-preempt contradict --leader-election-mode=%s, in which versions decide", ModeCoordinated)
-		case c.Detection == DetectOff:
-			fault("--leader-election-priority and --leader-election-preempt need --leader-failure-detection=%s or %s: by it a leader knows its standbys", DetectCrash, DetectSuspect)
-		}
+	kind := kindOf(c.Mode)
+	switch ranked := c.Priority != 0 || c.Preempt; {
+	case ranked && kind.elects:
+		fault("%s and %s contradict %s=%s, in which versions decide", name("Priority"), name("Preempt"), name("Mode"), c.Mode)
+	case ranked && c.Detection == DetectOff:
+		fault("%s and %s need %s=%s or %s: by it a leader knows its standbys", name("Priority"), name("Preempt"), name("Detection"), DetectCrash, DetectSuspect)
 	}
-	if c.Mode == ModeForLife && c.Detection == DetectSuspect {
-		fault("--leader-failure-detection=%s contradicts --leader-election-mode=%s, in which nobody is succeeded on a suspicion: give %s",
-			DetectSuspect, ModeForLife, DetectCrash)
-	}
-	if c.Mode == ModeForLife && c.Detection == DetectOff && c.Owner == nil {
-		fault("--leader-failure-detection=%s contradicts --leader-election-mode=%s: nobody would be told that a leader is not heard, and may be dead", DetectOff, ModeForLife)
+	if kind.faults != nil {
+		faults = append(faults, kind.faults(c, name)...)
 	}
 	if c.Detection != "" && !slices.Contains(DetectionModes, c.Detection) {
-		fault("--leader-failure-detection %q must be one of %q", c.Detection, DetectionModes)
+		fault("%s %q must be one of %q", name("Detection"), c.Detection, DetectionModes)
 	}
+	return faults
+}
+
+// drainFaults are those of the drain timeout. Where other timings are faulty, most of them would only repeat that.
+func (c Config) drainFaults(name func(string) string, others bool) []error {
 	drain := c.EffectiveDrainTimeout()
 	switch {
 	case c.DrainTimeout < 0:
-		fault("--controller-drain-timeout %v must not be negative", c.DrainTimeout)
-	case len(faults) > 0: // the rest would only repeat them
+		return []error{fmt.Errorf("%s %v must not be negative", name("DrainTimeout"), c.DrainTimeout)}
+	case others:
+		return nil
 	case drain >= c.RenewDeadline:
-		fault("--controller-drain-timeout %v must be below --leader-election-renew-deadline %v", drain, c.RenewDeadline)
-	case c.LeaseDuration-drain <= shortest:
-		fault("--leader-election-lease-duration %v less the drain timeout %v leaves no time to renew every %v: "+
-			"lower --controller-drain-timeout or --leader-election-retry-period", c.LeaseDuration, drain, c.RetryPeriod)
+		return []error{fmt.Errorf("%s %v must be below %s %v", name("DrainTimeout"), drain, name("RenewDeadline"), c.RenewDeadline)}
+	case c.LeaseDuration-drain <= jittered(c.RetryPeriod):
+		return []error{fmt.Errorf("%s %v less the drain timeout %v leaves no time to renew every %v: lower %s or %s",
+			name("LeaseDuration"), c.LeaseDuration, drain, c.RetryPeriod, name("DrainTimeout"), name("RetryPeriod"))}
 	}
-	return errors.Join(faults...)
+	return nil
 }
 
 // jittered is the longest that client-go waits for a period.

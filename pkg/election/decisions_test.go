@@ -2,14 +2,14 @@ package election
 
 import (
 	"math"
-	"reflect"
 	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+
+	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -26,20 +26,20 @@ func leaseOf(holder string, epoch int32, renewed int64) *coordinationv1.Lease {
 }
 
 func TestAStandbysVerdict(t *testing.T) {
-	held := observation{lease: leaseOf("h", 1, 0), revision: "1", since: noon}
+	held := lease.Observation{Lease: leaseOf("h", 1, 0), Revision: "1", Since: noon}
 	short := held
-	short.lease = held.lease.DeepCopy()
-	short.lease.Spec.LeaseDurationSeconds = ptr.To[int32](3)
+	short.Lease = held.Lease.DeepCopy()
+	short.Lease.Spec.LeaseDurationSeconds = ptr.To[int32](3)
 	for name, test := range map[string]struct {
-		seen       observation
+		seen       lease.Observation
 		after      time.Duration
 		mine, dead bool
 		want       action
 		until      time.Time
 	}{
 		"nothing known":                 {want: wait},
-		"no Lease":                      {seen: observation{revision: "1"}, want: win},
-		"no holder":                     {seen: observation{lease: leaseOf("", 1, 0), revision: "1", since: noon}, want: win},
+		"no Lease":                      {seen: lease.Observation{Revision: "1"}, want: win},
+		"no holder":                     {seen: lease.Observation{Lease: leaseOf("", 1, 0), Revision: "1", Since: noon}, want: win},
 		"held":                          {seen: held, after: 15*time.Second - 1, want: wait, until: noon.Add(15 * time.Second)},
 		"expired":                       {seen: held, after: 15 * time.Second, want: win},
 		"held, by the Lease's duration": {seen: short, after: 3*time.Second - 1, want: wait, until: noon.Add(3 * time.Second)},
@@ -83,86 +83,11 @@ func TestATakeoverBeginsWithWhatEndedTheLastTerm(t *testing.T) {
 			if l.trigger != "" {
 				v = verdict{action: win, trigger: l.trigger, symptom: now}
 			}
-			w = w.next(v, observation{highest: l.highest, before: l.before}, test.elects, now)
+			w = w.next(v, lease.Observation{Highest: l.highest, Before: l.before}, test.elects, now)
 		}
 		if got := w.takeover(); got.Trigger != test.want || got.Decided != noon.Add(test.decided) || got.Symptom != got.Decided {
 			t.Errorf("%s: %+v, want %s after %v", name, got, test.want, test.decided)
 		}
-	}
-}
-
-func TestAnObservationKeepsItsTimeWhileNoSignOfLifeChanges(t *testing.T) {
-	first, _ := observation{}.next(leaseOf("h", 4, 7), "10", noon)
-	labelled := leaseOf("h", 4, 7)
-	labelled.Labels = map[string]string{"a": "b"}
-	another := leaseOf("h", 4, 7)
-	another.UID = "another"
-	later := noon.Add(time.Second)
-	for name, test := range map[string]struct {
-		lease    *coordinationv1.Lease
-		revision string
-		news     bool
-		since    time.Time
-	}{
-		"the same again":     {leaseOf("h", 4, 7), "10", false, noon},
-		"an older revision":  {leaseOf("g", 3, 6), "9", false, noon},
-		"a label":            {labelled, "11", true, noon},
-		"a renewal":          {leaseOf("h", 4, 8), "11", true, later},
-		"a renewal backward": {leaseOf("h", 4, 6), "11", true, later},
-		"another holder":     {leaseOf("i", 4, 7), "11", true, later},
-		"another epoch":      {leaseOf("h", 5, 7), "11", true, later},
-		"another uid":        {another, "11", true, later},
-		"deleted":            {nil, "11", true, later},
-		"more digits":        {leaseOf("h", 5, 7), "101", true, later},
-	} {
-		got, news := first.next(test.lease, test.revision, later)
-		if news != test.news || !got.since.Equal(test.since) {
-			t.Errorf("%s: news %v since %v, want %v since %v", name, news, got.since, test.news, test.since)
-		}
-		if got.highest < 4 {
-			t.Errorf("%s: the highest epoch seen is %d, want at least 4", name, got.highest)
-		}
-	}
-}
-
-func TestAPinHoldsWhileUidHolderAndEpochDo(t *testing.T) {
-	p := pin{uid: "u", holder: "h", epoch: 4}
-	another := leaseOf("h", 4, 0)
-	another.UID = types.UID("another")
-	for name, test := range map[string]struct {
-		lease *coordinationv1.Lease
-		holds bool
-	}{
-		"the same":                           {leaseOf("h", 4, 99), true},
-		"another holder":                     {leaseOf("i", 4, 0), false},
-		"nobody":                             {leaseOf("", 4, 0), false},
-		"a later epoch":                      {leaseOf("h", 5, 0), false},
-		"an earlier epoch":                   {leaseOf("h", 3, 0), false},
-		"another holder in an earlier epoch": {leaseOf("g", 3, 0), false},
-		"another uid":                        {another, false},
-		"deleted":                            {nil, false},
-	} {
-		if err := p.check(test.lease); (err == nil) != test.holds || (err != nil && causeOf(err) != Deposed) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
-func TestAPresenceOfAnotherHolderCountsAsAbsent(t *testing.T) {
-	lease := leaseOf("h", 1, 0)
-	for _, text := range []string{"", "{", "null", `[]`, `{"holder":"g","process":"p"}`, `{"process":"p"}`} {
-		lease.Annotations = map[string]string{presenceAnnotation: text}
-		if got := presenceOf(lease); !reflect.DeepEqual(got, presence{}) {
-			t.Errorf("%q counts as %v", text, got)
-		}
-	}
-	want := presence{Holder: "h", Process: "p", BootID: "b", Mode: modeUnfenced, LastStepDown: "why"}
-	want.write(lease)
-	if got := presenceOf(lease); !reflect.DeepEqual(got, want) {
-		t.Errorf("wrote %v, read %v", want, got)
-	}
-	if got := presenceOf(freed(lease, ending{why: "done", failedParts: []string{"a"}})); !reflect.DeepEqual(got, presence{LastStepDown: "done", FailedParts: []string{"a"}}) {
-		t.Errorf("a release leaves %v, want the cause alone", got)
 	}
 }
 
@@ -204,39 +129,18 @@ func TestOnlyTheLastIdentitiesAreRemembered(t *testing.T) {
 	}
 }
 
-func TestTheLastEpochOfALeaseIsRefusedButNotThatOfItsSuccessor(t *testing.T) {
-	l := &lock{basis: observation{lease: leaseOf("", 1<<31-1, 0), highest: 1<<31 - 1}}
-	if _, err := l.nextEpoch(); err == nil {
-		t.Error("an epoch that overflows is not refused")
-	}
-	l.basis.lease = nil
-	if epoch, err := l.nextEpoch(); err != nil || epoch != 1 {
-		t.Errorf("a new Lease gets epoch %d, %v; want 1", epoch, err)
-	}
-	l.basis.lease = leaseOf("", 1, 0)
-	if epoch, err := l.nextEpoch(); err != nil || epoch != 2 {
-		t.Errorf("after epoch 1 of the new Lease comes epoch %d, %v; want 2", epoch, err)
-	}
-}
-
-// renewing is a claim whose renewals went like that.
-type renewing struct {
-	unelected
-	went renewals
-}
-
-func (r renewing) renewed() renewals { return r.went }
-
 // A busy process may not look until a renewal that succeeded was followed by one that failed. Who could write the Lease before that
 // has not said that it can now.
 func TestARenewalEndsATroubleAlsoIfTheNextFails(t *testing.T) {
-	e := &Elector{cfg: DefaultConfig()}
-	before := trouble{asked: true, heir: "b", since: noon}
+	cfg := DefaultConfig()
 	sent := noon.Add(time.Second)
-	c := renewing{went: renewals{sent: sent, failed: sent.Add(e.cfg.RetryPeriod)}}
-	begins := sent.Add(troubledAfter * e.cfg.RetryPeriod)
-	again, cause := e.stepAside(c, &before, begins.Add(-time.Millisecond))
-	if cause != nil || before != (trouble{}) || !again.Equal(begins) {
-		t.Errorf("looks again at %v, because of %v; the trouble is %+v", again, cause, before)
+	begins := sent.Add(troubledAfter * cfg.RetryPeriod)
+	a := tenure{
+		now:     begins.Add(-time.Millisecond),
+		grounds: grounds{renewals: renewals{sent: sent, failed: sent.Add(cfg.RetryPeriod)}},
+		trouble: trouble{asked: true, heir: "b", since: noon},
+	}.aside(cfg)
+	if a.cause != nil || a.trouble != (trouble{}) || !a.again.Equal(begins) {
+		t.Errorf("looks again at %v, because of %v; the trouble is %+v", a.again, a.cause, a.trouble)
 	}
 }

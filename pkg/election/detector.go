@@ -99,7 +99,7 @@ type Confirmation struct {
 	Holder string
 }
 
-// DetectionModes are the values of --leader-failure-detection.
+// DetectionModes are the values of Detection.
 var DetectionModes = []Detection{DetectOff, DetectCrash, DetectSuspect}
 
 // Detection says on what signs a standby takes the lease before it has expired.

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+
+	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
 // Elector makes this process lead in terms, under one Lease, for as long as Run lasts. One process may have several,
@@ -37,18 +39,18 @@ import (
 // Without Config.Enabled the process is no candidate: it campaigns by beginning a term without a lease whenever nobody
 // holds the lease, and ends it when somebody does. Two such processes do not detect each other.
 type Elector struct {
-	cfg        Config
-	api        leaseAPI
-	identities *identities
-	replica    *replica
-	running    atomic.Bool
+	cfg         Config
+	api         lease.API
+	identities  *identities
+	processLock *processLock
+	running     atomic.Bool
 	// stands is set while this process stands by: it can succeed a leader.
 	stands atomic.Bool
 	born   time.Time
 
 	mu sync.Mutex
 	// view and peer are made by Run, at its beginning; the same for as long as it lasts.
-	view *view
+	view *lease.View
 	peer *peer
 	// current is the term that has not been told to end; its work is nil if there is none. holder outlives it: the identity of
 	// the last term.
@@ -59,25 +61,21 @@ type Elector struct {
 	}
 
 	// Made by Run, at its beginning, for as long as it lasts: what was known of others is old when it is called again.
-	follower *follower
-	// candidacy nominates this process in mode coordinated; nil otherwise.
-	candidacy *candidacy
-	life      *life // nil, if this process's terms are not for life, or what they hang on is others' business
+	watcher *lease.Watcher
+	mode    mode
 
 	// Owned by Run's goroutine.
-	state      state
-	pace       pace
-	waiting    waiting
-	preemption preemption
+	state  state
+	pace   pace
+	memory memory
 	// candidate is the identity under which this process stands, in mode coordinated, and in its term; empty otherwise.
 	candidate string
 	// unsure is set while a write of ours may have been committed without our knowing.
 	unsure bool
-	// last is the term that ended last: who held the lease in it, and why it ended.
+	// last is the term that ended last: who held the lease in it, and how it ended.
 	last struct {
 		holder string
 		epoch  int64
-		cause  error
 		ending
 	}
 }
@@ -97,16 +95,8 @@ func New(cfg Config) (*Elector, error) {
 	if cfg.Mode == "" {
 		cfg.Mode = ModeLease
 	}
-	switch {
-	case cfg.Mode == ModeCoordinated && cfg.Enabled:
-		if err := checkCandidate(cfg); err != nil {
-			return nil, err
-		}
-		cfg.Owner = nil
-	case cfg.Mode != ModeForLife:
-		cfg.Owner = nil
-	case cfg.Owner != nil && (cfg.Owner.UID == "" || cfg.Owner.Name == "" || cfg.Owner.Kind == "" || cfg.Owner.APIVersion == ""):
-		return nil, fmt.Errorf("election: Config.Owner %+v is incomplete: it needs an API version, a kind, a name and a uid", *cfg.Owner)
+	if err := kindOf(cfg.Mode).complete(&cfg); err != nil {
+		return nil, err
 	}
 	if cfg.Detection == DetectOff {
 		cfg.Detector = nil
@@ -121,16 +111,16 @@ func New(cfg Config) (*Elector, error) {
 	if err := registerMetrics(); err != nil {
 		return nil, fmt.Errorf("do not import component-base/metrics/prometheus/clientgo beside this package: %w", err)
 	}
-	replica := newReplica(cfg.ReplicasDirectory)
+	process := newProcessLock(cfg.ReplicasDirectory)
 	if cfg.Replica == "" {
-		cfg.Replica = cfg.Hostname + "_" + replica.process[:8]
+		cfg.Replica = cfg.Hostname + "_" + process.process[:8]
 	}
 	e := &Elector{
-		cfg:        cfg,
-		api:        leaseAPI{client: cfg.Client, cluster: cfg.Cluster, namespace: cfg.Namespace, name: cfg.Name, timeout: cfg.requestTimeout()},
-		identities: newIdentities(cfg.Hostname, cfg.Mode),
-		replica:    replica,
-		born:       time.Now(),
+		cfg:         cfg,
+		api:         lease.API{Client: cfg.Client, Namespace: cfg.Namespace, Name: cfg.Name, Timeout: cfg.requestTimeout()},
+		identities:  newIdentities(cfg.Hostname, kindOf(cfg.Mode).objects),
+		processLock: process,
+		born:        time.Now(),
 	}
 	show(e)
 	return e, nil
@@ -157,27 +147,28 @@ func (e *Elector) StepDown(reason, to string) (Term, error) {
 	if e.current.work == nil {
 		return Term{}, ErrNotLeading
 	}
-	if err := e.checkStandby(to); err != nil {
+	if err := checkStandby(e.cfg, to, e.cfg.followers()); err != nil {
 		return Term{}, err
 	}
 	e.current.work.fail(because(StepDown, "%w", &request{reason: reason, to: to}))
 	return e.current.term, nil
 }
 
-// checkStandby returns an error that is ErrNoStandby if the replica of that name cannot be preferred.
-func (e *Elector) checkStandby(name string) error {
-	switch d := e.cfg.Detector; {
+// checkStandby returns an error that is ErrNoStandby if the replica of that name cannot be preferred. standbys are those who follow
+// this process.
+func checkStandby(cfg Config, name string, standbys []Standby) error {
+	switch {
 	case name == "":
 		return nil
-	case e.cfg.Mode == ModeCoordinated:
-		return fmt.Errorf("%w that could be preferred: in mode %s the best candidate is elected", ErrNoStandby, e.cfg.Mode)
-	case name == e.cfg.Replica:
+	case kindOf(cfg.Mode).elects:
+		return fmt.Errorf("%w that could be preferred: in mode %s the best candidate is elected", ErrNoStandby, cfg.Mode)
+	case name == cfg.Replica:
 		return fmt.Errorf("%w: %q is this process, which leads", ErrNoStandby, name)
-	case d == nil:
+	case cfg.Detector == nil:
 		return nil
 	}
 	var names []string
-	for _, standby := range e.cfg.Detector.Followers() {
+	for _, standby := range standbys {
 		if standby.Replica == name {
 			return nil
 		}
@@ -195,19 +186,20 @@ func (e *Elector) known(now time.Time) (epoch int64, leaderless time.Duration) {
 	if !e.cfg.Enabled && e.current.work != nil {
 		since = now // it leads itself, without a lease
 	} else if e.view != nil {
-		seen, _ := e.view.latest()
-		epoch = seen.epoch()
-		_, due := e.unaccountedFor(seen)
+		seen, _ := e.view.Latest()
+		epoch = seen.Epoch()
+		news, _ := e.peer.latest(Contact(seen.Presence().Contact))
+		_, due := situation{seen: seen, holder: knowledge{mine: e.identities.ours(seen.Holder()), news: news}}.unaccounted(e.cfg)
 		switch {
-		case !seen.known():
-		case seen.holder() == "":
-			since = seen.since
+		case !seen.Known():
+		case seen.Holder() == "":
+			since = seen.Since
 		case !due.IsZero():
 			since = due
-		case seen.forLife():
+		case seen.HeldForLife():
 			since = now
 		default:
-			since = seen.expiry(e.cfg.LeaseDuration)
+			since = seen.Expiry(e.cfg.LeaseDuration)
 		}
 	}
 	return epoch, max(0, now.Sub(since))
@@ -226,22 +218,22 @@ func (e *Elector) Run(ctx context.Context, lead LeadFunc) error {
 		panic("election: Elector.Run called while it is running")
 	}
 	defer e.running.Store(false)
-	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithValues("lease", e.api.namespace+"/"+e.api.name))
+	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithValues("lease", e.api.Namespace+"/"+e.api.Name))
 	defer e.start(ctx)()
 	defer e.clearOwn(ctx)
 
 	for {
-		seen, why, err := e.standBy(ctx)
+		d, err := e.standBy(ctx)
 		if err != nil {
 			return err
 		}
-		e.becomeCampaigning(ctx, why.reason)
-		c, err := e.campaign(ctx, seen, why)
+		e.becomeCampaigning(ctx, d.reason)
+		c, err := e.campaign(ctx, d)
 		if err != nil {
 			e.becomeStandby()
 			continue
 		}
-		if err := e.serve(ctx, c, why.reason, lead); err != nil {
+		if err := e.serve(ctx, c, d.reason, lead); err != nil {
 			return err
 		}
 	}
@@ -251,228 +243,35 @@ func (e *Elector) Run(ctx context.Context, lead LeadFunc) error {
 func (e *Elector) start(ctx context.Context) (stop func()) {
 	e.state = standingBy
 	e.mu.Lock()
-	e.view, e.peer = newView(klog.FromContext(ctx), e.identities.ours), newPeer()
+	e.view, e.peer = lease.NewView(klog.FromContext(ctx), e.identities.ours), newPeer()
 	e.mu.Unlock()
-	e.follower = newFollower(e.api, e.view, e.cfg.RetryPeriod)
+	e.watcher = lease.NewWatcher(e.api, e.view, e.cfg.RetryPeriod)
 	e.pace = pace{retryPeriod: e.cfg.RetryPeriod}
-	e.preemption = preemption{}
+	e.memory.wish = wished{}
 	if !e.cfg.Enabled {
 		klog.FromContext(ctx).Info("Leading without election: other replicas without --enable-leader-election are not " +
 			"detected. Give the flag to every replica of the shard if there is more than one")
-	} else if err := e.replica.enter(); err != nil {
+	} else if err := e.processLock.enter(); err != nil {
 		klog.FromContext(ctx).Error(err, "If this process is killed, its successor has to wait for the lease to expire")
 	}
 
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // the release is seen too
 	var followers sync.WaitGroup
-	followers.Go(func() { e.follower.run(ctx) })
+	followers.Go(func() { e.watcher.Run(ctx) })
 	if e.cfg.Enabled {
-		followers.Go(func() { e.followOwner(ctx) })
+		followers.Go(func() { e.watchOwner(ctx) })
 	}
-	e.candidacy = nil
-	if e.cfg.Enabled && e.cfg.Mode == ModeCoordinated {
-		e.candidacy = newCandidacy(e.cfg, e.presence)
-		followers.Go(func() { e.candidacy.run(ctx) })
+	e.mode = withoutElection{} // made after the replica's file, of which its objects tell
+	if e.cfg.Enabled {
+		e.mode = kindOf(e.cfg.Mode).begin(e)
 	}
-	e.life = nil
-	if e.cfg.Enabled && e.cfg.Mode == ModeForLife && e.cfg.Owner == nil {
-		e.life = e.newLife()
-		followers.Go(func() { e.life.run(ctx) })
-	}
+	followers.Go(func() { e.mode.run(ctx) })
 	if e.cfg.Enabled && e.cfg.Detector != nil {
 		followers.Go(func() { e.followHolder(ctx) })
 	}
 	return func() {
 		cancel()
 		followers.Wait()
-		e.replica.leave(e.unsure)
+		e.processLock.leave(e.unsure)
 	}
-}
-
-// campaign tries once to get a claim, on the revision that the standby has judged.
-func (e *Elector) campaign(ctx context.Context, seen observation, why verdict) (claim, error) {
-	if !e.cfg.Enabled {
-		return unelected{fallback: e.cfg.LeaseDuration}, nil
-	}
-	identity := e.candidate
-	if identity == "" {
-		identity = e.identities.next()
-	}
-	before := predecessorOf(seen.lease)
-	presence := e.presence(identity)
-	presence.LastStepDown = before.LastStepDown // that of the last holder who gave up stays
-	presence.PresumedDead = presumedDead(before, why.trigger)
-	presence.Suspicions = nextSuspicions(e.suspicions(before), why.takeover.Decided.Sub(seen.termSince), why.trigger)
-	owner, err := e.ownerOfTerm(ctx)
-	if err != nil {
-		e.complain(ctx, err, "Cannot campaign for life: trying again")
-		e.writeFailed(seen)
-		return nil, err
-	}
-	if owner != nil {
-		presence.Owner = owner.UID
-	}
-	if e.life != nil {
-		presence.Life = owner.Name
-	}
-	c, err := enter(ctx, e.cfg, &lock{
-		api:      e.api,
-		identity: identity,
-		basis:    seen,
-		presence: presence,
-		owner:    owner,
-		standbys: e.cfg.standbys,
-		follows:  e.cfg.follows,
-		named:    e.candidacy != nil,
-		takeover: why.takeover,
-		fresh:    e.cfg.RetryPeriod / 2,
-		view:     e.view,
-		logger:   klog.FromContext(ctx),
-		acquired: make(chan struct{}),
-		over:     make(chan struct{}),
-		faltered: make(chan struct{}, 1),
-	})
-	if err != nil {
-		e.complain(ctx, err, "Campaign lost: trying again while the lease can be won")
-		e.writeFailed(seen)
-		return nil, err
-	}
-	e.writeSucceeded()
-	if ctx.Err() != nil {
-		cause := because(Shutdown, "%w", context.Cause(ctx))
-		c.stop()
-		e.withdraw()
-		e.waitWithdrawn()
-		e.release(ctx, c, cause)
-		return nil, cause
-	}
-	return c, nil
-}
-
-// presence is what the holder of this identity says of itself.
-func (e *Elector) presence(identity string) presence {
-	p := presence{
-		Holder: identity, Replica: e.cfg.Replica, BootID: e.replica.bootID, Mode: modeUnfenced, ElectionMode: e.cfg.Mode,
-		Priority: e.cfg.Priority,
-	}
-	if e.cfg.Fenced {
-		p.Mode = modeFenced
-	}
-	if e.cfg.Detector != nil {
-		p.Contact = e.cfg.Detector.Contact()
-	}
-	if file, held := e.replica.mark(); held {
-		p.Process, p.File = e.replica.process, file
-	}
-	return p
-}
-
-// serve is one term, from beginning to end: it returns when nothing of it is left. Its error is what Run must return.
-func (e *Elector) serve(ctx context.Context, c claim, reason string, lead LeadFunc) error {
-	term := c.term()
-	termCtx := klog.NewContext(ctx, klog.FromContext(ctx).WithValues("epoch", term.Epoch()))
-	began := time.Now()
-	e.becomeLeading(termCtx, term, reason)
-	w := begin(termCtx, lead, term)
-	e.setCurrent(term, w)
-	e.say(term, Well)
-
-	cause := e.untilOver(ctx, c, w)
-	e.setCurrent(Term{}, nil)
-	ended := time.Now()
-	w.end(cause)
-	e.becomeDraining(termCtx, term, cause)
-	e.withdraw()
-	if drain := e.cfg.EffectiveDrainTimeout(); !w.join(drain) {
-		c.stop()
-		e.becomeQuarantined(termCtx, drain)
-		w.join(0)
-		e.becomeWhole(termCtx, ended)
-	}
-	drainSeconds.WithLabelValues(e.cfg.Name).Observe(time.Since(ended).Seconds())
-	if causeOf(cause) == RenewDeadline { // the release will hardly arrive, and a renewal may be under way for as long as a request takes
-		e.say(term, Over)
-	}
-	c.stop()
-	e.last.holder, e.last.epoch, e.last.ending = term.Token().Holder, term.Epoch(), endingOf(cause)
-	e.last.cause, e.last.lasted = cause, ended.Sub(began)
-	e.waitWithdrawn()
-	e.release(termCtx, c, cause)
-	e.pace.termEnded(cause, ended.Sub(began), time.Now())
-	e.becomeStandby()
-	return w.exit()
-}
-
-func (e *Elector) setCurrent(term Term, w *work) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.current.term, e.current.work = term, w
-	if holder := term.Token().Holder; holder != "" {
-		e.current.holder = holder
-	}
-}
-
-// release gives up a claim that was stopped.
-func (e *Elector) release(ctx context.Context, c claim, cause error) {
-	if err := c.release(ctx, cause); err != nil {
-		e.unsure = true
-		e.say(c.term(), Over)
-		klog.FromContext(ctx).Error(err, "The lease is not released, unless that shows later")
-	}
-}
-
-// untilOver waits for the first cause that ends the term.
-func (e *Elector) untilOver(ctx context.Context, c claim, w *work) error {
-	var confirmations <-chan Confirmation
-	if e.cfg.Detector != nil {
-		confirmations = e.cfg.Detector.Confirmations()
-	}
-	var t trouble
-	for {
-		seen, changed := e.view.latest()
-		now := time.Now()
-		again, cause := c.judge(seen, now)
-		if cause != nil {
-			return cause
-		}
-		if e.cfg.Detector != nil {
-			if cause := e.fulfil(c.term(), seen); cause != nil {
-				return cause
-			}
-			look, cause := e.stepAside(c, &t, now)
-			if cause != nil {
-				return cause
-			}
-			again = earlier(again, look)
-		}
-		timer := newAlarm(again)
-		select {
-		case <-ctx.Done():
-			cause = because(Shutdown, "%w", context.Cause(ctx))
-		case <-w.returned:
-			cause = causeOfReturn(w.err)
-		case <-w.failed:
-			cause = causeOfReturn(w.fault)
-		case <-c.lost():
-		case confirmed := <-confirmations:
-			e.hear(c, confirmed, &t)
-		case <-c.faltered():
-		case <-changed:
-		case <-timer.C:
-		}
-		timer.Stop()
-		if cause != nil {
-			return cause
-		}
-	}
-}
-
-// newAlarm returns a timer that fires at t; never, if t is zero.
-func newAlarm(t time.Time) *time.Timer {
-	if t.IsZero() {
-		timer := time.NewTimer(time.Hour)
-		timer.Stop()
-		return timer
-	}
-	return time.NewTimer(time.Until(t))
 }

@@ -6,6 +6,10 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
 // ending is what the Lease says of the end of its last term.
@@ -51,4 +55,15 @@ func brief(cause error) string {
 		}
 		return r
 	}, line)
+}
+
+// freed is held without a holder, and with how its term ended. The suspicions go on, unless that term was calm.
+func freed(held *coordinationv1.Lease, how ending) *coordinationv1.Lease {
+	before := lease.PredecessorOf(held)
+	return lease.Freed(held, lease.Presence{
+		StandbyPriority: how.standbyPriority, Alone: how.alone,
+		LastStepDown: how.why, FailedParts: how.failedParts, Failed: how.failed, Preferred: how.preferred,
+		Suspicions:   nextSuspicions(before.Suspicions, how.lasted, TriggerRelease),
+		PresumedDead: presumedDead(before, TriggerRelease),
+	})
 }

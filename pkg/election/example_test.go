@@ -25,7 +25,7 @@ func Example() {
 		}
 		cfg := election.DefaultConfig()
 		cfg.Enabled = true
-		cfg.Name = "example"
+		cfg.Namespace, cfg.Name = "default", "example"
 		cfg.Client = client.CoordinationV1().Leases(cfg.Namespace)
 		elector, err := election.New(cfg)
 		if err != nil {

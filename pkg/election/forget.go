@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
-	"github.com/google/uuid"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
 // ErrNoReplica is returned by Forget.
@@ -27,18 +26,18 @@ func Forget(ctx context.Context, client LeaseClient, replica string) error {
 	}
 	found, others := false, []string{}
 	for i := range list.Items {
-		lease := &list.Items[i]
-		if !standsForLife(lease) {
+		life := &list.Items[i]
+		if !lease.StandsForLife(life) {
 			continue
 		}
-		if whose := presenceOf(lease).Replica; whose != replica {
+		if whose := lease.PresenceOf(life).Replica; whose != replica {
 			others = append(others, whose)
 			continue
 		}
 		found = true
-		err := client.Delete(ctx, lease.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &lease.UID}})
+		err := client.Delete(ctx, life.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &life.UID}})
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			return fmt.Errorf("cannot delete Lease %s, which stands for the life of replica %s: %w", lease.Name, replica, err)
+			return fmt.Errorf("cannot delete Lease %s, which stands for the life of replica %s: %w", life.Name, replica, err)
 		}
 	}
 	if !found {
@@ -47,33 +46,24 @@ func Forget(ctx context.Context, client LeaseClient, replica string) error {
 	return nil
 }
 
-// standsForLife reports whether lease is one that stands for the life of a process.
-func standsForLife(lease *coordinationv1.Lease) bool {
-	process, ok := strings.CutPrefix(lease.Name, lifePrefix)
-	_, said := saidPresence(lease)
-	return ok && said && uuid.Validate(process) == nil
-}
-
 // sweepLives deletes what stands for the lives of processes that are known to be dead, but for that of the holder, whose lease is
 // taken by all the rules. It returns what the holder says of itself.
-func (e *Elector) sweepLives(ctx context.Context) (holder presence, _ error) {
-	list, err := e.api.client.List(ctx, metav1.ListOptions{})
+func (e *Elector) sweepLives(ctx context.Context) (holder lease.Presence, _ error) {
+	list, err := e.api.Client.List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return presence{}, err
+		return lease.Presence{}, err
 	}
 	var errs []error
-	var life owned
+	var life lease.Life
 	for i := range list.Items {
-		if lease := &list.Items[i]; lease.Name == e.api.name {
-			holder, life = presenceOf(lease), lifeOf(lease)
+		if l := &list.Items[i]; l.Name == e.api.Name {
+			holder, life = lease.PresenceOf(l), lease.LifeOf(l)
 		}
 	}
 	for i := range list.Items {
-		lease := &list.Items[i]
-		if standsForLife(lease) && lease.UID != life.uid && e.replica.knowsDead(presenceOf(lease)) {
-			api := e.api
-			api.name = lease.Name
-			errs = append(errs, api.delete(ctx, lease.UID))
+		l := &list.Items[i]
+		if lease.StandsForLife(l) && l.UID != life.UID && e.processLock.knowsDead(lease.PresenceOf(l)) {
+			errs = append(errs, e.api.For(l.Name).Delete(ctx, l.UID))
 		}
 	}
 	return holder, errors.Join(errs...)

@@ -59,7 +59,8 @@ type term struct {
 // newConfig returns a candidate's configuration with the default timings.
 func newConfig(client election.LeaseClient) election.Config {
 	cfg := election.DefaultConfig()
-	cfg.Enabled, cfg.Name, cfg.Hostname, cfg.Client, cfg.Cluster = true, leaseName, "host", client, "system:admin"
+	cfg.Enabled, cfg.Namespace, cfg.Name = true, "kube-system", leaseName
+	cfg.Hostname, cfg.Client, cfg.Cluster = "host", client, "system:admin"
 	return cfg
 }
 

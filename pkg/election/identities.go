@@ -41,9 +41,9 @@ func (i *identities) ours(identity string) bool {
 	return slices.Contains(i.recent, identity)
 }
 
-// newIdentities makes identities of this process for a mode. In mode coordinated they are names of objects.
-func newIdentities(hostname string, mode Mode) *identities {
-	if mode != ModeCoordinated {
+// newIdentities makes identities of this process. objects: they are names of objects.
+func newIdentities(hostname string, objects bool) *identities {
+	if !objects {
 		return &identities{hostname: hostname, separator: "_"}
 	}
 	name := strings.Map(func(r rune) rune {
@@ -59,5 +59,5 @@ func newIdentities(hostname string, mode Mode) *identities {
 	return &identities{hostname: name, separator: "-"}
 }
 
-// longestHostname is what identities of mode coordinated have of a hostname, in bytes.
+// longestHostname is what names of objects have of a hostname, in bytes.
 const longestHostname = 63

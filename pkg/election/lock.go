@@ -5,16 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
-	"slices"
-	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
 	"github.com/regent-project/regent/pkg/election/fence"
@@ -26,49 +21,19 @@ import (
 //
 //   - Before it has acquired, it shows RunOrDie the Lease as the standby judged it, without a request, and without a holder
 //     unless that is this entry, and writes once, on that very revision. If that fails, the entry is over.
-//   - Afterwards it is pinned to the uid, holder and epoch it wrote. It writes only on the revision of its own last
-//     write, or of a read that shows the same three; always its own epoch, whatever client-go passes. Whatever shows
-//     another ends the term, and every later call fails.
+//   - Afterwards it renews a heldLease, in its own epoch, whatever client-go passes. Whatever shows another term ends it, and every
+//     later call fails.
 //
-// RunOrDie calls the methods of resourcelock.Interface, one at a time; release comes after it has returned. The others
-// may be called at any time.
+// RunOrDie calls the methods of resourcelock.Interface, one at a time. The others may be called at any time.
 type lock struct {
-	api      leaseAPI
-	identity string
-	basis    observation                       // what the standby judged
-	presence presence                          // to be written when acquiring
-	takeover Takeover                          // how that comes about
-	fresh    time.Duration                     // how long a lease needs no renewal
-	owner    *metav1.OwnerReference            // the Lease's in this term, for life; nil otherwise
-	standbys func() (highest int32, none bool) // see Config.standbys
-	follows  func(holder string) bool          // see Config.follows
-	asked    bool                              // Get was called before it was acquired; RunOrDie alone does
-	named    bool                              // the basis names this entry already: in mode coordinated
-	view     *view
-	logger   klog.Logger
+	*heldLease
+	named    bool               // what was judged names this entry already: in mode coordinated
+	asked    bool               // Get was called before it was acquired; RunOrDie alone does
 	giveUp   context.CancelFunc // makes RunOrDie return after a failed attempt
-
-	acquired chan struct{} // closed when the term begins
-	over     chan struct{} // closed when the attempt has failed, or the term cannot go on
-	faltered chan struct{} // capacity 1: an attempt to renew has failed
-
-	mu    sync.Mutex
-	lease *coordinationv1.Lease // our last write, or a later read of the same term; nil until acquired
-	stale bool                  // lease may not be what the store has: it is read before the next write
-	pin   pin                   // valid once acquired
-	tries renewals
-	cause error // set before over is closed
+	acquired chan struct{}      // closed when the term begins
+	failures chan struct{}      // capacity 1: an attempt to renew has failed
+	tries    renewals           // guarded by mu
 }
-
-// renewals are how it goes with a term's renewals.
-type renewals struct {
-	// sent is when the last write that succeeded was sent, failed when the last attempt since was that did not; zero if none has
-	// failed.
-	sent, failed time.Time
-}
-
-// failing reports whether an attempt has failed since the last that succeeded.
-func (r renewals) failing() bool { return !r.failed.IsZero() }
 
 var _ resourcelock.Interface = (*lock)(nil)
 
@@ -76,7 +41,7 @@ var _ resourcelock.Interface = (*lock)(nil)
 func (l *lock) Identity() string { return l.identity }
 
 // Describe names the Lease.
-func (l *lock) Describe() string { return l.api.namespace + "/" + l.api.name }
+func (l *lock) Describe() string { return l.api.Namespace + "/" + l.api.Name }
 
 // RecordEvent does nothing: the elector reports its terms itself.
 func (l *lock) RecordEvent(string) {}
@@ -90,21 +55,18 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	case held != nil && l.named && !l.isStale(): // client-go asks before each renewal
 		return record(held)
 	case held != nil:
-		if held, err = l.reread(ctx); err != nil {
-			return nil, nil, err
-		}
-		return record(held)
+		return l.readAgain(ctx)
 	case l.named && l.asked:
 		// The first answer did not make it write, and it would ask until the end of time.
-		return nil, nil, l.fail(errors.New("the Lease does not let it"))
+		return nil, nil, l.notAcquired(errors.New("the Lease does not let it"))
 	case l.named:
 		l.asked = true
-		return record(l.basis.lease)
-	case l.basis.lease == nil:
-		return nil, nil, apierrors.NewNotFound(coordinationv1.Resource("leases"), l.api.name)
+		return record(l.basis.Lease)
+	case l.basis.Lease == nil:
+		return nil, nil, apierrors.NewNotFound(coordinationv1.Resource("leases"), l.api.Name)
 	default:
 		// Without its holder: client-go, which sees it for the first time, would wait a whole lease duration.
-		free := l.basis.lease.DeepCopy()
+		free := l.basis.Lease.DeepCopy()
 		free.Spec.HolderIdentity = ptr.To("")
 		return record(free)
 	}
@@ -116,142 +78,63 @@ func (l *lock) Create(ctx context.Context, ler resourcelock.LeaderElectionRecord
 	case err != nil:
 		return err
 	case held != nil:
-		return l.end(because(Deposed, "the Lease was deleted"))
+		return l.fail(because(Deposed, "the Lease was deleted"))
 	}
-	return l.acquire(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: l.api.name}}, ler, l.api.create)
+	return l.take(ctx, ler)
 }
 
 // Update acquires the lease, or renews it.
 func (l *lock) Update(ctx context.Context, ler resourcelock.LeaderElectionRecord) error {
-	held, err := l.held()
-	if err != nil {
+	switch held, err := l.held(); {
+	case err != nil:
 		return err
-	}
-	switch {
 	case held == nil:
-		return l.acquire(ctx, l.basis.lease, ler, l.api.update)
-	case l.forLife():
-		return l.stillHold(ctx)
+		return l.take(ctx, ler)
 	default:
 		return l.renew(ctx, held, ler)
 	}
 }
 
-// acquire is the one attempt. Whether it succeeded is known from the answer only: a write whose answer is lost may have
-// been committed, and the standby that then sees our identity clears it.
-func (l *lock) acquire(ctx context.Context, lease *coordinationv1.Lease, ler resourcelock.LeaderElectionRecord, write writeFunc) error {
+// take is the one attempt.
+func (l *lock) take(ctx context.Context, ler resourcelock.LeaderElectionRecord) error {
 	epoch, err := l.epoch()
 	if err != nil {
-		return l.fail(err)
+		return l.notAcquired(err)
 	}
-	lease = lease.DeepCopy()
-	lease.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(&ler)
-	lease.Spec.LeaseTransitions = ptr.To(epoch)
-	disown(lease)
-	withoutWish(lease)
-	if l.forLife() {
-		lease.Spec.RenewTime, lease.Spec.LeaseDurationSeconds = nil, nil
-		lease.OwnerReferences = append(slices.Clone(lease.OwnerReferences), *l.owner)
-	}
-	l.presence.write(lease)
-	sent := time.Now()
-	written, err := write(ctx, lease)
+	sent, err := l.acquire(ctx, resourcelock.LeaderElectionRecordToLeaseSpec(&ler), epoch)
 	if err != nil {
-		return l.fail(fmt.Errorf("acquire the lease: %w", err))
+		return l.notAcquired(err)
 	}
-
-	l.mu.Lock()
-	l.lease, l.tries.sent = written, sent
-	l.takeover.Sent, l.takeover.Acquired = sent, time.Now()
-	l.pin = pin{uid: written.UID, holder: l.identity, epoch: int64(epoch)}
-	l.mu.Unlock()
-	l.view.see(written) // before anybody judges this term by the view
+	l.renewedAt(sent)
 	close(l.acquired)
 	return nil
 }
 
-// errNoEpochLeft is the end of a Lease: no later term can be told from an earlier one.
-var errNoEpochLeft = errors.New("no epoch is left")
-
 // epoch is that of the term. Whoever named the holder may have raised it already; kube-apiserver does not.
 func (l *lock) epoch() (int32, error) {
-	if l.named && l.basis.epoch() > l.basis.before {
-		return int32(l.basis.epoch()), nil
+	if l.named && l.basis.Epoch() > l.basis.Before {
+		return int32(l.basis.Epoch()), nil
 	}
 	return l.nextEpoch()
-}
-
-// nextEpoch goes on from the highest epoch ever seen, so that epochs grow across a deletion too. Where that cannot be
-// any more, the uid tells a new Lease's terms from the old one's, and epochs grow as long as it lives.
-func (l *lock) nextEpoch() (int32, error) {
-	switch {
-	case l.basis.highest < math.MaxInt32:
-		return int32(l.basis.highest) + 1, nil
-	case l.basis.epoch() < math.MaxInt32:
-		return int32(l.basis.epoch()) + 1, nil
-	default:
-		return 0, fmt.Errorf("%w: %d is the last that a Lease can hold: delete Lease %s", errNoEpochLeft, l.basis.highest, l.Describe())
-	}
-}
-
-// forLife reports whether this term is for life: nothing is renewed.
-func (l *lock) forLife() bool { return l.owner != nil }
-
-// stillHold answers a renewal from the Lease as it was last seen, for life: only another holder's, or its deletion, ends the term.
-// Whether the store can be reached does not matter. It writes what describe says, where nothing else is written, if that has
-// changed; that this fails ends nothing, and is tried with the next renewal.
-func (l *lock) stillHold(ctx context.Context) error {
-	seen, _ := l.view.latest()
-	if err := l.pin.check(seen.lease); err != nil {
-		return l.end(err)
-	}
-	lease := seen.lease.DeepCopy()
-	if !l.describe(lease) {
-		return nil
-	}
-	written, err := l.api.update(fence.With(ctx, l.token()), lease)
-	if err != nil {
-		l.logger.V(2).Info("Could not write who holds the lease and who could succeed it", "err", err)
-		return nil
-	}
-	l.adopt(written, time.Time{})
-	return nil
-}
-
-// describe puts on lease what this process says of itself, also if somebody has edited that or taken it off, and what is known of
-// those who follow it: who could succeed it, and whether the one lives who was taken for dead. It reports whether that has changed
-// anything.
-func (l *lock) describe(lease *coordinationv1.Lease) (changed bool) {
-	if l.presence.countSuspicion(l.follows) {
-		l.logger.Info("The replica that was taken for dead lives: its address refused connections. Check what is between, a firewall or a proxy. Deaths are doubted for some time",
-			"suspicions", l.presence.Suspicions)
-	}
-	p := l.presence
-	if highest, _ := l.standbys(); highest > p.Priority {
-		p.StandbyPriority = highest
-	}
-	before := lease.Annotations[presenceAnnotation]
-	p.write(lease)
-	return lease.Annotations[presenceAnnotation] != before
 }
 
 // renew does not write what is as good as new: client-go's first renewal follows right on the acquiring write, while
 // the term's own first writes are on their way.
 func (l *lock) renew(ctx context.Context, held *coordinationv1.Lease, ler resourcelock.LeaderElectionRecord) error {
-	if time.Since(l.renewed().sent) < l.fresh {
+	if time.Since(l.renewed().sent) < l.cfg.RetryPeriod/2 {
 		return nil
 	}
-	lease := held.DeepCopy()
-	lease.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(&ler)
-	lease.Spec.LeaseTransitions = held.Spec.LeaseTransitions
-	_ = l.describe(lease)
+	next := held.DeepCopy()
+	next.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(&ler)
+	next.Spec.LeaseTransitions = held.Spec.LeaseTransitions
+	_ = l.describe(next)
 	sent := time.Now()
-	written, err := l.api.update(fence.With(ctx, l.token()), lease)
+	written, err := l.update(ctx, next)
 	switch {
 	case apierrors.IsNotFound(err):
-		return l.end(because(Deposed, "the Lease was deleted"))
+		return l.fail(because(Deposed, "the Lease was deleted"))
 	case fence.IsFenced(err):
-		return l.end(because(Fenced, "the renewal was refused"))
+		return l.fail(because(Fenced, "the renewal was refused"))
 	}
 	if err != nil {
 		if !apierrors.IsConflict(err) { // which is an answer: the Lease was edited, or a renewal that had failed was made after all
@@ -261,109 +144,23 @@ func (l *lock) renew(ctx context.Context, held *coordinationv1.Lease, ler resour
 		l.logger.V(2).Info("Could not renew the lease", "err", err)
 		return fmt.Errorf("renew the lease: %w", err)
 	}
-	l.adopt(written, sent)
+	l.renewedAt(sent) // before the view tells that there is news
+	l.adopt(written)
 	l.logger.V(6).Info("Renewed the lease", "revision", written.ResourceVersion)
 	return nil
 }
 
-// reread reads the Lease and adopts what others have edited on it, if it still shows this term.
-func (l *lock) reread(ctx context.Context) (*coordinationv1.Lease, error) {
+// readAgain reads the Lease before it is renewed on what that shows.
+func (l *lock) readAgain(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	sent := time.Now()
-	list, err := l.api.read(ctx)
+	held, err := l.reread(ctx)
 	if err != nil {
-		l.falter(sent)
-		return nil, err
-	}
-	lease := l.view.seeList(list)
-	if err := l.pin.check(lease); err != nil {
-		_ = l.end(err)
-		return nil, err
-	}
-	l.adopt(lease, time.Time{})
-	return lease, nil
-}
-
-// adopt makes lease what the next write goes on from. sent is zero for a read: it renews nothing.
-func (l *lock) adopt(lease *coordinationv1.Lease, sent time.Time) {
-	l.mu.Lock()
-	l.lease, l.stale = lease, false
-	if !sent.IsZero() {
-		l.tries = renewals{sent: sent}
-	}
-	l.mu.Unlock()
-	l.view.see(lease)
-}
-
-// release gives the lease up, with how the term ended, unless it is lost. It must follow RunOrDie's return: nothing else
-// writes then. It may be tried again until ctx ends: that a release was lost on its way shows in the next read.
-func (l *lock) release(ctx context.Context, how ending) error {
-	how.lasted = time.Since(l.takeover.Acquired)
-	for first := true; ; first = false {
-		held, cause := l.held()
-		if errors.Is(cause, Deposed) {
-			return nil
+		if !errors.Is(err, Deposed) {
+			l.falter(sent)
 		}
-		written, err := l.api.update(fence.With(ctx, l.token()), freed(held, how))
-		switch {
-		case err == nil:
-			l.view.see(written)
-			return nil
-		case fence.IsFenced(err):
-			return nil // as below
-		}
-		if !first || !apierrors.IsConflict(err) { // a conflict: the Lease was edited
-			sleep(ctx, retryRelease)
-		}
-		if ctx.Err() != nil {
-			return fmt.Errorf("release the lease: %w", err)
-		}
-		if _, err := l.reread(ctx); errors.Is(err, Deposed) {
-			return nil // released, by the write whose answer was lost, or somebody else's
-		}
+		return nil, nil, err
 	}
-}
-
-// retryRelease is the time between attempts to release, when the first finds the Lease edited or the store in trouble.
-const retryRelease = 20 * time.Millisecond
-
-// freed is lease without a holder, and without the owner that the term gave it. Its epoch and mode stay, of the presence
-// otherwise only how its last term ended, and the suspicions unless that term was calm.
-func freed(lease *coordinationv1.Lease, how ending) *coordinationv1.Lease {
-	free := lease.DeepCopy()
-	now := metav1.NowMicro()
-	free.Spec.HolderIdentity = ptr.To("")
-	free.Spec.LeaseDurationSeconds = ptr.To[int32](1) // as client-go does, for candidates that wait even so
-	free.Spec.AcquireTime, free.Spec.RenewTime = &now, &now
-	before := predecessorOf(lease)                                          // also of who was named and has written nothing
-	if mode := before.ElectionMode; mode != "" && mode != ModeCoordinated { // others have written it
-		free.Spec.Strategy, free.Spec.PreferredHolder = nil, nil
-	}
-	disown(free)
-	withoutWish(free)
-	presence{
-		ElectionMode: before.ElectionMode, StandbyPriority: how.standbyPriority, Alone: how.alone,
-		LastStepDown: how.why, FailedParts: how.failedParts, Failed: how.failed, Preferred: how.preferred,
-		Suspicions:   nextSuspicions(before.Suspicions, how.lasted, TriggerRelease),
-		PresumedDead: presumedDead(before, TriggerRelease),
-	}.write(free)
-	return free
-}
-
-// token is the term's, which every write of it carries: it is refused, whatever revision it names, once a later term has
-// begun. The acquiring write cannot have one.
-func (l *lock) token() fence.Token {
-	return fence.Token{
-		Cluster: l.api.cluster, Namespace: l.api.namespace, Name: l.api.name,
-		UID: l.pin.uid, Holder: l.pin.holder, Epoch: l.pin.epoch,
-	}
-}
-
-// held returns the Lease as this term last wrote or read it, nil before it was acquired; and, once the lock is over,
-// why.
-func (l *lock) held() (*coordinationv1.Lease, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.lease, l.cause
+	return record(held)
 }
 
 // renewed is how the renewals go.
@@ -373,17 +170,11 @@ func (l *lock) renewed() renewals {
 	return l.tries
 }
 
-// distrust has the Lease read before the next write.
-func (l *lock) distrust() {
+// renewedAt takes in that a write has succeeded that was sent then.
+func (l *lock) renewedAt(sent time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.stale = true
-}
-
-func (l *lock) isStale() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.stale
+	l.tries = renewals{sent: sent}
 }
 
 // falter takes in that an attempt to renew has failed that was sent then: its write, or the read that client-go makes first once a
@@ -392,33 +183,22 @@ func (l *lock) falter(sent time.Time) {
 	l.mu.Lock()
 	l.tries.failed = sent
 	l.mu.Unlock()
-	signal(l.faltered)
+	select {
+	case l.failures <- struct{}{}:
+	default:
+	}
 }
 
-// fail ends an attempt.
-func (l *lock) fail(err error) error {
-	err = l.end(fmt.Errorf("%w: %w", errNotAcquired, err))
+// notAcquired ends an attempt.
+func (l *lock) notAcquired(err error) error {
+	err = l.fail(fmt.Errorf("%w: %w", errNotAcquired, err))
 	l.giveUp()
 	return err
 }
 
-// errNotAcquired is wrapped in the outcome of an attempt that failed.
-var errNotAcquired = errors.New("not acquired")
-
-// end makes every later call fail with the first cause it is given, which it returns.
-func (l *lock) end(cause error) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.cause == nil {
-		l.cause = cause
-		close(l.over)
-	}
-	return l.cause
-}
-
 // record is a Lease as client-go wants it.
-func record(lease *coordinationv1.Lease) (*resourcelock.LeaderElectionRecord, []byte, error) {
-	r := resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec)
+func record(held *coordinationv1.Lease) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	r := resourcelock.LeaseSpecToLeaderElectionRecord(&held.Spec)
 	raw, err := json.Marshal(r)
 	return r, raw, err
 }

@@ -1,73 +1,87 @@
 package election
 
 import (
+	"context"
 	"slices"
+	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
 // Mode says what it takes to keep the lease. The Lease names its holder's, and keeps it when it is free.
-type Mode string
+type Mode = lease.Mode
 
 const (
 	// ModeLease: the holder renews, and is succeeded when its lease has expired, or earlier by Config.Detection.
-	ModeLease Mode = "lease"
+	ModeLease = lease.Renewed
 	// ModeCoordinated: as ModeLease, but whoever holds the lease was named by an electing controller, from the LeaseCandidates
 	// of the processes that live: the one of the oldest version, so that a roll changes the version once (KEP-4355).
-	ModeCoordinated Mode = "coordinated"
+	ModeCoordinated = lease.Coordinated
 	// ModeForLife: the holder holds until it gives up, is known to be dead, or its owner object is deleted: see Config.Owner.
 	// No time runs against it. Whether a process on another machine is dead, nobody can know: it is waited for.
-	ModeForLife Mode = "for-life"
+	ModeForLife = lease.ForLife
 )
 
-// Modes are the values of --leader-election-mode.
-var Modes = []Mode{ModeLease, ModeCoordinated, ModeForLife}
+// kinds are all modes. Each is described in a file of its own.
+var kinds = []kind{renewingKind, coordinatedKind, forLifeKind}
 
-// modeOf is the mode in which the Lease is held, or was held last; empty if it says nothing of that. What the holder says of itself
-// counts, whatever else others have written. One that says nothing was named by whoever elects; otherwise it renews, as everyone's
-// electors do.
-func modeOf(lease *coordinationv1.Lease) Mode {
-	switch p, said := saidPresence(lease); {
-	case looksHeldForLife(lease):
-		return ModeForLife
-	case p.ElectionMode != "":
-		return p.ElectionMode
-	case lease != nil && lease.Spec.Strategy != nil:
-		return ModeCoordinated
-	case !said && holderOf(lease) == "":
-		return ""
-	default: // a stock elector, or a version that knew one mode only
-		return ModeLease
-	}
+// Modes are all modes.
+var Modes = []Mode{kinds[0].name, kinds[1].name, kinds[2].name}
+
+// kind describes a mode.
+type kind struct {
+	name Mode
+	// elects: an electing controller names the holder, and nobody else prefers one.
+	elects bool
+	// objects: holder identities are names of objects.
+	objects bool
+	// patience is for how much longer than others a lease of this mode that is free is left to the replicas of this mode.
+	patience time.Duration
+	// requests is how many requests more than in others it takes to end a term.
+	requests int
+	// unreleased is what becomes of a lease that a quarantined process does not release.
+	unreleased string
+	// faults are what contradicts the mode in a configuration, nil if nothing does: see Config.ValidateAs.
+	faults func(cfg Config, name func(field string) string) []error
+	// complete checks what New is given for the mode, and takes away what is for others.
+	complete func(*Config) error
+	// begin returns the mode for one call of Run. It starts nothing.
+	begin func(*Elector) mode
 }
 
-// looksHeldForLife reports whether the Lease is held for life also if somebody has edited what the holder says of itself, or taken
-// it off: there is an owner, and neither when it was renewed nor for how long it is held, which every elector writes that renews.
-// If what is said there is another's, somebody has put a new holder in its place.
-func looksHeldForLife(lease *coordinationv1.Lease) bool {
-	if holderOf(lease) == "" || len(lease.OwnerReferences) == 0 || lease.Spec.RenewTime != nil || lease.Spec.LeaseDurationSeconds != nil {
-		return false
+// kindOf describes the mode of that name; it is zero for one that this program does not know.
+func kindOf(name Mode) kind {
+	if i := slices.IndexFunc(kinds, func(k kind) bool { return k.name == name }); i >= 0 {
+		return kinds[i]
 	}
-	p := presenceOn(lease)
-	return p == nil || p.Holder == holderOf(lease)
+	return kind{}
 }
 
-// ownerOf is the uid of the object that the election itself made the Lease's owner, empty if there is none. That stands
-// whoever holds the Lease now.
-func ownerOf(lease *coordinationv1.Lease) types.UID {
-	if p := presenceOn(lease); p != nil {
-		return p.Owner
-	}
-	return lifeAmongOwners(lease).uid
+// mode is how an Elector holds the lease, for as long as one call of Run lasts. Run's goroutine calls all but run.
+type mode interface {
+	// run keeps what the mode needs beside the Lease, until ctx ends, and then takes it away.
+	run(ctx context.Context)
+	// candidate is a new identity under which this process stands for election until its next term has ended; empty: it stands for
+	// none, and campaigns under an identity of that moment.
+	candidate() string
+	// nominate has that identity stand, or step back. It does not wait for that.
+	nominate(nomination)
+	// awaitWithdrawn returns when no candidate of this process is left, or after the time that a request may take.
+	awaitWithdrawn()
+	// deposed is told when this process has taken a holder off the Lease.
+	deposed(ctx context.Context, seen lease.Observation)
+	// unready is closed when it may have changed that no term can begin yet; nil if one can.
+	unready() <-chan struct{}
+	// enter makes one attempt to acquire the lease. On error nothing is left running.
+	enter(ctx context.Context, h *heldLease) (claim, error)
 }
 
-// disown takes that owner off. Owners that others have given the Lease stay.
-func disown(lease *coordinationv1.Lease) {
-	for i, owner := range lease.OwnerReferences {
-		if owner.UID == ownerOf(lease) {
-			lease.OwnerReferences = slices.Delete(slices.Clone(lease.OwnerReferences), i, i+1)
-			return
-		}
-	}
-}
+// plain has the answers of a mode that needs nothing beside the Lease.
+type plain struct{}
+
+func (plain) run(context.Context)                        {}
+func (plain) candidate() string                          { return "" }
+func (plain) nominate(nomination)                        {}
+func (plain) awaitWithdrawn()                            {}
+func (plain) deposed(context.Context, lease.Observation) {}
+func (plain) unready() <-chan struct{}                   { return nil }

@@ -46,8 +46,8 @@ func (e *Elector) notify(reason string, warning bool, format string, args ...any
 		return
 	}
 	n := Notice{Reason: reason, Warning: warning, Message: fmt.Sprintf(format, args...)}
-	if seen, _ := e.view.latest(); seen.lease != nil {
-		n.Lease = seen.lease.UID
+	if seen, _ := e.view.Latest(); seen.Lease != nil {
+		n.Lease = seen.Lease.UID
 	}
 	e.cfg.Notify(n)
 }

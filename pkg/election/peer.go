@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
 // peer is what the Detector knows of the process of the lease's holder.
@@ -68,7 +70,7 @@ func (p *peer) lose(owner types.UID) {
 
 // followHolder has the Detector follow the process of whoever holds the lease, until ctx ends.
 func (e *Elector) followHolder(ctx context.Context) {
-	following(ctx, e.view, e.contactOf, func(ctx context.Context, leader Contact, foreign bool) {
+	whileShown(ctx, e.view, e.contactOf, func(ctx context.Context, leader Contact, foreign bool) {
 		e.peer.take(leader, News{})
 		if foreign {
 			e.cfg.Detector.Follow(ctx, leader, Follower{
@@ -87,8 +89,8 @@ func (e *Elector) lastHolder() string {
 	return e.current.holder
 }
 
-// following runs follow for whom the view shows, and anew whenever that changes, until ctx ends. It returns when follow has.
-func following[K comparable](ctx context.Context, v *view, whom func(observation) (K, bool), follow func(context.Context, K, bool)) {
+// whileShown runs follow for whom the view shows, and anew whenever that changes, until ctx ends. It returns when follow has.
+func whileShown[K comparable](ctx context.Context, v *lease.View, whom func(lease.Observation) (K, bool), follow func(context.Context, K, bool)) {
 	var followed struct {
 		whom K
 		any  bool
@@ -96,7 +98,7 @@ func following[K comparable](ctx context.Context, v *view, whom func(observation
 	var running sync.WaitGroup
 	stop := func() {}
 	for first := true; ; first = false {
-		seen, changed := v.latest()
+		seen, changed := v.Latest()
 		if next, any := whom(seen); first || next != followed.whom || any != followed.any {
 			stop()
 			running.Wait()
@@ -116,9 +118,9 @@ func following[K comparable](ctx context.Context, v *view, whom func(observation
 }
 
 // contactOf is how to reach the process of the lease's holder, as far as that says it, and whether it is another process.
-func (e *Elector) contactOf(seen observation) (_ Contact, foreign bool) {
-	if seen.holder() == "" || e.identities.ours(seen.holder()) {
+func (e *Elector) contactOf(seen lease.Observation) (_ Contact, foreign bool) {
+	if seen.Holder() == "" || e.identities.ours(seen.Holder()) {
 		return Contact{}, false
 	}
-	return presenceOf(seen.lease).Contact, true
+	return Contact(seen.Presence().Contact), true
 }

@@ -5,9 +5,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
 // Whoever may write the Lease may write any presence. It says nothing about a holder that it does not name, a standby judges
@@ -21,38 +24,41 @@ func FuzzPresence(f *testing.F) {
 	f.Add("h", `[]`, byte(NoSign))
 	f.Add("h", `{"suspicions":1e999}`, byte(NoSign))
 	f.Fuzz(func(t *testing.T, holder, text string, sign byte) {
-		lease := &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Name: "l", UID: "u", ResourceVersion: "7", Annotations: map[string]string{presenceAnnotation: text}},
+		held := &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Name: "l", UID: "u", ResourceVersion: "7", Annotations: map[string]string{lease.PresenceAnnotation: text}},
 			Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To(holder), LeaseDurationSeconds: ptr.To[int32](15), LeaseTransitions: ptr.To[int32](1)},
 		}
-		p, said := saidPresence(lease)
-		if said && p.Holder != holder || !said && presenceOf(lease).Holder != "" {
+		p := lease.PresenceOf(held)
+		if p.Holder != "" && p.Holder != holder {
 			t.Fatalf("it is %q's, and taken for %q's", p.Holder, holder)
 		}
 
-		now := time.Now()
-		seen, _ := observation{}.next(lease, lease.ResourceVersion, now)
+		view := lease.NewView(logr.Discard(), func(string) bool { return false })
+		view.See(held)
+		seen, _ := view.Latest()
+		now := seen.Since
 		const fallback = 15 * time.Second
 		v := judge(seen, now, fallback, knowledge{
-			news: News{Sign: Sign(sign), Since: now}, fenced: p.Mode == modeFenced, suspect: true, suspicions: p.Suspicions,
+			news: News{Sign: Sign(sign), Since: now}, fenced: p.Fencing == lease.Fenced, suspect: true, suspicions: p.Suspicions,
 		})
-		if v.action == win && holder != "" && p.Mode != modeFenced {
+		if v.action == win && holder != "" && p.Fencing != lease.Fenced {
 			t.Errorf("a holder that is not fenced is succeeded: %+v", v)
 		}
 		if v.action == wait && !v.until.IsZero() && (v.until.Before(now) || v.until.After(now.Add(fallback))) {
 			t.Errorf("a standby waits until %v from now", v.until.Sub(now))
 		}
 
-		free := freed(lease, ending{lasted: time.Second})
-		if n := presenceOf(free).Suspicions; n < 0 || n > mostSuspicions+1 {
+		free := freed(held, ending{lasted: time.Second})
+		if n := lease.PresenceOf(free).Suspicions; n < 0 || n > mostSuspicions+1 {
 			t.Errorf("%d suspicions go on", n)
 		}
 		written, err := json.Marshal(p)
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.write(lease)
-		again, err := json.Marshal(*rawPresence(lease))
+		p.WriteTo(held)
+		read, _ := lease.PresenceOn(held)
+		again, err := json.Marshal(read)
 		if err != nil || string(again) != string(written) {
 			t.Errorf("written as %s, read as %s", written, again)
 		}

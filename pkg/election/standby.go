@@ -7,91 +7,97 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
+
+	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
-// standBy waits until the lease can be won and returns what it saw when it judged so, and why; or ctx's cause. It writes
-// only to clear an identity of our own that leads no term, and in mode coordinated to depose a holder who can be succeeded.
-func (e *Elector) standBy(ctx context.Context) (observation, verdict, error) {
+// standBy waits until the lease can be won and returns that decision; or ctx's cause. It looks, plans, and does what was planned. It
+// writes only to clear an identity of our own that leads no term, to ask a leader of a lower priority to make way, and in mode
+// coordinated to depose a holder who can be succeeded.
+func (e *Elector) standBy(ctx context.Context) (decision, error) {
 	e.stands.Store(true)
 	defer e.stands.Store(false)
-	swept := false
-	e.preemption.able = time.Now()
-	if e.candidacy != nil {
-		e.candidate = e.identities.next()
-	}
-	var w winnable
-	for {
-		if ctx.Err() != nil {
-			return observation{}, verdict{}, context.Cause(ctx)
-		}
-		seen, changed := e.view.latest()
-		now := time.Now()
-		var born <-chan struct{}
-		holder := presenceOf(seen.lease)
-		if seen.known() && !swept {
-			e.sweep(ctx, holder)
+	e.memory.winnable, e.memory.wish.able = winnable{}, time.Now()
+	e.candidate = e.mode.candidate()
+	for swept := false; ctx.Err() == nil; {
+		s, changes := e.look()
+		if s.seen.Known() && !swept {
+			e.sweep(ctx, s.seen.Presence())
 			swept = true
+			continue
 		}
-		news, heard := e.peer.latest(holder.Contact)
-		v := judge(seen, now, e.cfg.LeaseDuration, knowledge{
-			candidate: e.candidate, mine: e.identities.ours(seen.holder()), dead: e.replica.knowsDead(holder),
-			news: news, fenced: e.cfg.Fenced && holder.Mode == modeFenced,
-			suspect: e.cfg.Detection == DetectSuspect, suspicions: e.suspicions(holder),
-			orphaned: e.peer.isDeleted(lifeOf(seen.lease).uid),
-		})
-		w = w.next(v, seen, e.candidacy != nil, now)
-		e.standsByOther(ctx, seen)
-		e.warnOfLastEpoch(ctx, seen)
-		if e.candidacy != nil && v.trigger != TriggerElected {
-			v = e.nominate(seen, holder, v, w.since, now)
+		d := plan(e.cfg, s)
+		e.memory = d.memory
+		e.tell(ctx, s, d.remarks)
+		e.mode.nominate(d.nominate)
+		switch d.action {
+		case wait:
+			changes.await(ctx, d.again)
+		case win:
+			return d, nil
+		case clear:
+			e.clear(ctx, d.seen, d.reason)
+		case depose:
+			e.depose(ctx, d)
+		case ask:
+			e.ask(ctx, s)
 		}
-		again := v.until
-		if v.action == wait {
-			if e.replica.neighbour(holder) { // its death shows on this machine, not on the Lease
-				again = earlier(again, now.Add(e.lookAgain(news, now)))
-			}
-			again = earlier(again, e.preempt(ctx, seen, holder, news, now))
-			again = earlier(again, e.waitsForHolder(ctx, seen, now))
-		} else {
-			again = e.pace.earliest(v.action, seen.revision, e.rests(seen, holder))
-			if start := e.headStart(seen, holder, w.since); v.action == win && v.trigger != TriggerElected && again.Before(start) {
-				again = start
-			}
-			if v.action == win {
-				born = e.unborn()
-			}
-			if born != nil {
-				again = time.Time{} // not before it is there
-			} else if !now.Before(again) {
-				if v.action == win {
-					v.takeover = w.takeover()
-					return seen, v, nil
-				}
-				if v.action == depose {
-					e.depose(ctx, seen, v, w.decided)
-				} else {
-					e.clear(ctx, seen, v.reason)
-				}
-				continue
-			}
-		}
-		timer := newAlarm(again)
-		select {
-		case <-ctx.Done():
-		case <-changed:
-		case <-heard:
-		case <-born:
-		case <-timer.C:
-		}
-		timer.Stop()
 	}
+	return decision{}, context.Cause(ctx)
+}
+
+// look is what a standby knows now, and what is closed when that changes.
+func (e *Elector) look() (situation, changes) {
+	seen, changed := e.view.Latest()
+	holder := seen.Presence()
+	news, heard := e.peer.latest(Contact(holder.Contact))
+	unready := e.mode.unready()
+	return situation{
+		now:  time.Now(),
+		seen: seen,
+		holder: knowledge{
+			candidate: e.candidate, mine: e.identities.ours(seen.Holder()),
+			dead: e.processLock.knowsDead(holder), near: e.processLock.neighbour(holder),
+			news: news, fenced: e.cfg.Fenced && holder.Fencing == lease.Fenced,
+			suspect: e.cfg.Detection == DetectSuspect, suspicions: e.suspicions(holder),
+			orphaned: e.peer.isDeleted(lease.LifeOf(seen.Lease).UID),
+		},
+		pace: e.pace, lastEpoch: e.last.epoch, unready: unready != nil,
+		memory: e.memory,
+	}, changes{changed, heard, unready}
+}
+
+// changes are closed when what a standby knows has changed: the Lease, the holder's process, what its own mode needs.
+type changes struct{ lease, holder, mode <-chan struct{} }
+
+// await waits for a change, until the given time (zero: for ever), or until ctx ends.
+func (c changes) await(ctx context.Context, until time.Time) {
+	timer := newAlarm(until)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-c.lease:
+	case <-c.holder:
+	case <-c.mode:
+	case <-timer.C:
+	}
+}
+
+// newAlarm returns a timer that fires at t; never, if t is zero.
+func newAlarm(t time.Time) *time.Timer {
+	if t.IsZero() {
+		timer := time.NewTimer(time.Hour)
+		timer.Stop()
+		return timer
+	}
+	return time.NewTimer(time.Until(t))
 }
 
 // sweep deletes what dead processes of this machine have left, whatever their mode was, but not what the lease's holder has left: by
 // its file others know that it is dead. The view may be late about who holds the lease, so the holder is read from the store, after
 // the dead were listed: a process that was dead by then cannot become the holder later.
-func (e *Elector) sweep(ctx context.Context, seen presence) {
-	dead := slices.DeleteFunc(e.replica.dead(), func(process string) bool { return process == seen.Process })
+func (e *Elector) sweep(ctx context.Context, seen lease.Presence) {
+	dead := slices.DeleteFunc(e.processLock.dead(), func(process string) bool { return process == seen.Process })
 	if len(dead) == 0 {
 		return
 	}
@@ -99,85 +105,52 @@ func (e *Elector) sweep(ctx context.Context, seen presence) {
 	defer cancel()
 	holder, err := e.sweepLives(ctx)
 	if err == nil && e.cfg.Candidates != nil {
-		err = sweepCandidates(ctx, e.cfg.Candidates, e.cfg.Name, e.replica.knowsDead)
+		err = sweepCandidates(ctx, e.cfg.Candidates, e.cfg.Name, e.processLock.knowsDead)
 	}
 	if err != nil {
 		klog.FromContext(ctx).V(2).Info("Could not delete what dead processes of this machine have left: the next standby tries", "err", err)
 		return
 	}
-	e.replica.remove(dead, holder)
+	e.processLock.remove(dead, holder)
 }
-
-// rests reports whether the rest after this process's last term counts: that term is still the last, or the last one ended
-// by its own work, too.
-func (e *Elector) rests(seen observation, last presence) bool {
-	return !e.cfg.Enabled || last.Failed || seen.lease != nil && seen.epoch() == e.last.epoch
-}
-
-// headStart is until when a lease that can be won since winnable is left to others: to those of the Lease's mode, if that is
-// not this process's, or else to the replica that its last holder preferred, or to those of a higher priority; zero if to none.
-func (e *Elector) headStart(seen observation, last presence, winnable time.Time) time.Time {
-	switch {
-	case e.isOther(seen.mode):
-		if last.Alone { // its last holder was the last of them
-			return time.Time{}
-		}
-		start := winnable.Add(modeHeadStart * e.cfg.RetryPeriod)
-		if seen.mode == ModeCoordinated {
-			start = start.Add(electionPatience)
-		}
-		return start
-	case last.Preferred == e.cfg.Replica:
-		return time.Time{}
-	case last.Preferred != "":
-		return seen.since.Add(e.cfg.RetryPeriod / headStarts)
-	case last.StandbyPriority > e.cfg.Priority:
-		return winnable.Add(e.cfg.RetryPeriod / headStarts)
-	default:
-		return time.Time{}
-	}
-}
-
-// isOther reports whether leaders lead in another mode than this process would.
-func (e *Elector) isOther(mode Mode) bool {
-	return e.cfg.Enabled && mode != "" && mode != e.cfg.Mode
-}
-
-// modeHeadStart is how many retry periods a lease that can be won is left to the replicas of its mode: one that lives takes
-// it at once, or after a retry period, if it was asked to step down itself. After that there is none, and the mode is changed.
-const modeHeadStart = 2
-
-// electionPatience is how long whoever elects waits for candidates that do not answer.
-const electionPatience = 5 * time.Second
-
-// lookAgain is after what time to look again whether a process on this machine is dead, which shows in no event: soon, if
-// contact with it has just broken off.
-func (e *Elector) lookAgain(news News, now time.Time) time.Duration {
-	if news.Sign != Dead {
-		return e.cfg.RetryPeriod
-	}
-	return min(max(now.Sub(news.Since)/2, time.Millisecond), e.cfg.RetryPeriod)
-}
-
-// headStarts is how many head starts there are in a retry period.
-const headStarts = 4
 
 // clear takes our own identity off the Lease, on the revision that showed it there: a lost answer, a late commit or a
 // release that failed left it, and nobody works under it.
-func (e *Elector) clear(ctx context.Context, seen observation, reason string) {
-	how := ending{why: presenceOf(seen.lease).LastStepDown}
-	if seen.holder() == e.last.holder {
+func (e *Elector) clear(ctx context.Context, seen lease.Observation, reason string) {
+	how := ending{why: seen.Presence().LastStepDown}
+	if seen.Holder() == e.last.holder {
 		how = e.last.ending
 	}
-	written, err := e.api.update(ctx, freed(seen.lease, how))
+	written, err := e.api.Update(ctx, freed(seen.Lease, how))
 	if err != nil {
 		e.complain(ctx, err, "Cannot take an old identity of this process off the lease: trying again, and others wait until it expires")
 		e.writeFailed(seen)
 		return
 	}
-	klog.FromContext(ctx).Info("Cleared the holder", "reason", reason, "epoch", seen.epoch(), "holder", seen.holder())
-	e.view.see(written)
+	klog.FromContext(ctx).Info("Cleared the holder", "reason", reason, "epoch", seen.Epoch(), "holder", seen.Holder())
+	e.view.See(written)
 	e.writeSucceeded()
+}
+
+// depose takes a holder off the Lease who can be succeeded, by one compare-and-swap on the revision that was judged; then somebody
+// else is named.
+func (e *Elector) depose(ctx context.Context, d decision) {
+	seen := d.seen
+	free := freed(seen.Lease, ending{why: seen.Presence().LastStepDown})
+	p := lease.PresenceOf(free)
+	p.PresumedDead = presumedDead(seen.Presence(), d.trigger)
+	p.Suspicions = nextSuspicions(e.suspicions(seen.Presence()), d.takeover.Decided.Sub(seen.TermSince), d.trigger)
+	p.WriteTo(free)
+	written, err := e.api.Update(ctx, free)
+	if err != nil {
+		e.complain(ctx, err, "Cannot take the holder off the lease: trying again while it can be succeeded")
+		e.writeFailed(seen)
+		return
+	}
+	klog.FromContext(ctx).Info("Took the holder off the lease: a candidate is to be elected", "reason", d.reason, "epoch", seen.Epoch(), "holder", seen.Holder())
+	e.view.See(written)
+	e.writeSucceeded()
+	e.mode.deposed(ctx, seen)
 }
 
 // complain logs a failed write: ever more seldom while it goes on failing, and not at all if another was faster.
@@ -192,10 +165,10 @@ func (e *Elector) complain(ctx context.Context, err error, message string) {
 
 // writeFailed takes in that a write on what was seen failed: the view may be behind, or the write was committed and the
 // answer lost. Either shows in the next read.
-func (e *Elector) writeFailed(seen observation) {
-	e.pace.writeFailed(seen.revision, time.Now())
+func (e *Elector) writeFailed(seen lease.Observation) {
+	e.pace.writeFailed(seen.Revision, time.Now())
 	e.unsure = true
-	e.follower.distrust()
+	e.watcher.Distrust()
 }
 
 // writeSucceeded takes in that a write was answered: none from before it can be committed any more.
@@ -207,23 +180,15 @@ func (e *Elector) writeSucceeded() {
 // clearOwn is what is left to do before Run returns: if a write of ours may have been committed
 // without our knowing, nobody else could tell that its holder does not lead.
 func (e *Elector) clearOwn(ctx context.Context) {
-	e.withdraw()
-	e.waitWithdrawn()
+	e.mode.nominate(stepBack)
+	e.mode.awaitWithdrawn()
 	if e.unsure {
-		if _, _, err := e.follower.read(context.WithoutCancel(ctx)); err != nil {
+		if err := e.watcher.Read(context.WithoutCancel(ctx)); err != nil {
 			klog.FromContext(ctx).Error(err, "Could not see whether the lease is held by this process: it may be left to expire")
 			return
 		}
 	}
-	if seen, _ := e.view.latest(); e.identities.ours(seen.holder()) {
+	if seen, _ := e.view.Latest(); e.identities.ours(seen.Holder()) {
 		e.clear(ctx, seen, "the process ends")
 	}
-}
-
-// earlier is the earlier of two times, of which zero is never.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }

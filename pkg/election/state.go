@@ -42,7 +42,7 @@ func (e *Elector) becomeCampaigning(ctx context.Context, reason string) {
 // becomeLeading: the term has begun. Everything of the one before has been joined.
 func (e *Elector) becomeLeading(ctx context.Context, term Term, reason string) {
 	e.become(leads, campaigning)
-	e.waiting.end(e.cfg.Name)
+	e.tellNothing()
 	leading.WithLabelValues(e.cfg.Name).Set(1)
 	termsStarted.WithLabelValues(e.cfg.Name).Inc()
 	e.notify(Acquired, false, "leads%s: %s", as(term), reason)
@@ -62,10 +62,7 @@ func (e *Elector) becomeDraining(ctx context.Context, term Term, cause error) {
 func (e *Elector) becomeQuarantined(ctx context.Context, drain time.Duration) {
 	e.become(quarantined, draining)
 	quarantine.WithLabelValues(e.cfg.Name).Set(1)
-	others := "The lease expires unreleased"
-	if e.cfg.Mode == ModeForLife {
-		others = "The lease is held on, and nobody leads, until it has or this process is ended"
-	}
+	others := kindOf(e.cfg.Mode).unreleased
 	e.notify(Quarantine, true, "is quarantined: work of its term has not stopped within %v. It serves, and does not campaign until that has; its log has the stacks. %s", drain, others)
 	klog.FromContext(ctx).Error(nil, "Quarantined: the term's work has not stopped in time, and this replica does not campaign until it has. "+others, "drainTimeout", drain)
 }

@@ -1,6 +1,10 @@
 package election
 
-import "time"
+import (
+	"time"
+
+	"github.com/regent-project/regent/pkg/election/internal/lease"
+)
 
 const (
 	// shortestSuspicionPause is how long a term must have lasted before it is succeeded on a suspicion, if it began on
@@ -38,7 +42,7 @@ func nextSuspicions(n int, lasted time.Duration, trigger Trigger) int {
 
 // suspicions is the count that a holder's presence says. A death is none until its victim is heard again: this process knows
 // first if that was itself.
-func (e *Elector) suspicions(p presence) int {
+func (e *Elector) suspicions(p lease.Presence) int {
 	if e.identities.ours(p.PresumedDead) {
 		return nextSuspicions(p.Suspicions, 0, TriggerSuspicion)
 	}
@@ -47,7 +51,7 @@ func (e *Elector) suspicions(p presence) int {
 
 // presumedDead is the holder whose death, seen from afar, makes a term begin; empty if none does. before is what was on the
 // Lease.
-func presumedDead(before presence, trigger Trigger) string {
+func presumedDead(before lease.Presence, trigger Trigger) string {
 	switch {
 	case before.Holder == "": // it was deposed, and somebody named since
 		return before.PresumedDead
@@ -60,7 +64,7 @@ func presumedDead(before presence, trigger Trigger) string {
 
 // countSuspicion counts the death on which this term began as a suspicion, if the one who was taken for dead follows this
 // process. It reports whether p has changed.
-func (p *presence) countSuspicion(follows func(holder string) bool) bool {
+func countSuspicion(p *lease.Presence, follows func(holder string) bool) bool {
 	if p.PresumedDead == "" || !follows(p.PresumedDead) {
 		return false
 	}

@@ -3,6 +3,8 @@ package election
 import (
 	"fmt"
 	"time"
+
+	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
 // verdict is what a standby makes of an observation.
@@ -14,8 +16,6 @@ type verdict struct {
 	reason  string
 	// symptom is when that began to show.
 	symptom time.Time
-	// takeover is how the term comes about that standBy lets begin.
-	takeover Takeover
 	// until is when time alone changes the verdict; zero if only news can.
 	until time.Time
 }
@@ -31,6 +31,8 @@ const (
 	clear
 	// depose: the holder can be succeeded, by whom another has to say.
 	depose
+	// ask: the holder is to be asked to make way.
+	ask
 )
 
 // knowledge is what a standby knows of the holder beyond the Lease.
@@ -41,6 +43,8 @@ type knowledge struct {
 	mine bool
 	// dead: its process holds no lock on its file any more, on this very machine. That is proof.
 	dead bool
+	// near: its process runs, or ran, on this very machine.
+	near bool
 	// news is what the Detector knows of its process, fenced that its writes are refused once another leads: only then may
 	// it be succeeded without proof.
 	news   News
@@ -58,21 +62,21 @@ func (k knowledge) seemsGone() bool {
 }
 
 // judge decides what a standby does about what it sees and knows. fallback is the duration of a Lease that says none.
-func judge(seen observation, now time.Time, fallback time.Duration, k knowledge) verdict {
-	expiry := seen.expiry(fallback)
-	doubtful := now.Before(expiry) && now.Before(seen.termSince.Add(suspicionPause(k.suspicions)))
-	holder := seen.holder()
+func judge(seen lease.Observation, now time.Time, fallback time.Duration, k knowledge) verdict {
+	expiry := seen.Expiry(fallback)
+	doubtful := now.Before(expiry) && now.Before(seen.TermSince.Add(suspicionPause(k.suspicions)))
+	holder := seen.Holder()
 	switch {
-	case !seen.known():
+	case !seen.Known():
 		return verdict{action: wait}
-	case seen.lease == nil && seen.highest == 0:
-		return verdict{action: win, trigger: TriggerNone, symptom: seen.since, reason: "there is no Lease"}
-	case seen.lease == nil:
-		return verdict{action: win, trigger: TriggerDeletion, symptom: seen.since, reason: "the Lease was deleted"}
+	case seen.Lease == nil && seen.Highest == 0:
+		return verdict{action: win, trigger: TriggerNone, symptom: seen.Since, reason: "there is no Lease"}
+	case seen.Lease == nil:
+		return verdict{action: win, trigger: TriggerDeletion, symptom: seen.Since, reason: "the Lease was deleted"}
 	case holder == "":
-		return verdict{action: win, trigger: TriggerRelease, symptom: seen.since, reason: "nobody holds the lease"}
-	case holder == k.candidate && preferredOf(seen.lease) == "": // with one client-go does not renew, nor begin
-		return verdict{action: win, trigger: TriggerElected, symptom: seen.since, reason: "this process was elected"}
+		return verdict{action: win, trigger: TriggerRelease, symptom: seen.Since, reason: "nobody holds the lease"}
+	case holder == k.candidate && seen.Preferred() == "": // with one client-go does not renew, nor begin
+		return verdict{action: win, trigger: TriggerElected, symptom: seen.Since, reason: "this process was elected"}
 	case k.mine:
 		return verdict{action: clear, reason: "the holder is this process, in no term"}
 	case k.dead:
@@ -81,17 +85,17 @@ func judge(seen observation, now time.Time, fallback time.Duration, k knowledge)
 		}
 		return verdict{action: win, trigger: TriggerDeath, symptom: now, reason: fmt.Sprintf("the process of holder %q is dead", holder)}
 	case k.news.Said == Statement{Holder: holder, Condition: Over}:
-		return verdict{action: win, trigger: TriggerStepAside, symptom: seen.since, reason: fmt.Sprintf("holder %q says that its term is over", holder)}
-	case seen.forLife() && k.orphaned:
+		return verdict{action: win, trigger: TriggerStepAside, symptom: seen.Since, reason: fmt.Sprintf("holder %q says that its term is over", holder)}
+	case seen.HeldForLife() && k.orphaned:
 		return verdict{action: win, trigger: TriggerOwnerDeleted, symptom: now, reason: fmt.Sprintf("the owner object of holder %q was deleted", holder)}
-	case seen.forLife():
+	case seen.HeldForLife():
 		return verdict{action: wait}
 	case doubtful && k.seemsGone():
-		return verdict{action: wait, until: earlier(expiry, seen.termSince.Add(suspicionPause(k.suspicions)))}
+		return verdict{action: wait, until: earlier(expiry, seen.TermSince.Add(suspicionPause(k.suspicions)))}
 	case k.fenced && k.news.Sign == Dead:
 		return verdict{action: win, trigger: TriggerDeath, symptom: k.news.Since, reason: fmt.Sprintf("the process of holder %q is gone: its address refuses connections", holder)}
 	case !now.Before(expiry):
-		return verdict{action: win, trigger: TriggerExpiry, symptom: seen.since, reason: fmt.Sprintf("the lease of %q expired", holder)}
+		return verdict{action: win, trigger: TriggerExpiry, symptom: seen.Since, reason: fmt.Sprintf("the lease of %q expired", holder)}
 	case k.seemsGone():
 		return verdict{action: win, trigger: TriggerSuspicion, symptom: k.news.Since, reason: fmt.Sprintf("holder %q has been silent since %v", holder, now.Sub(k.news.Since).Round(time.Millisecond))}
 	default:
@@ -111,13 +115,13 @@ type winnable struct {
 }
 
 // next is what it is in view of another verdict. elects: the mode is coordinated.
-func (w winnable) next(v verdict, seen observation, elects bool, now time.Time) winnable {
-	sameTerm := seen.highest == w.after || v.trigger == TriggerElected && seen.before == w.after
+func (w winnable) next(v verdict, seen lease.Observation, elects bool, now time.Time) winnable {
+	sameTerm := seen.Highest == w.after || v.trigger == TriggerElected && seen.Before == w.after
 	switch {
 	case v.action != win:
 		return winnable{}
 	case w.since.IsZero() || !sameTerm:
-		return winnable{since: now, first: v, decided: now, after: seen.highest}
+		return winnable{since: now, first: v, decided: now, after: seen.Highest}
 	case !elects && v.trigger != w.first.trigger:
 		w.first, w.decided = v, now
 	}

@@ -23,7 +23,6 @@ import (
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
-	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/server/etcd"
 	"github.com/regent-project/regent/pkg/server/pki"
 )
@@ -168,7 +167,7 @@ func config(t testing.TB, root string) Config {
 		Serving:       serving,
 		EmbeddedEtcd:  &etcd.Config{Directory: filepath.Join(root, "etcd")},
 		EtcdPrefix:    "/registry",
-		Election:      election.DefaultConfig(),
+		Election:      defaultElection(),
 		Registry:      registry,
 		Audit:         genericoptions.NewAuditOptions(),
 		Tracing:       genericoptions.NewTracingOptions(),

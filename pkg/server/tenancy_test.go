@@ -23,7 +23,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/regent-project/regent/pkg/clusters"
-	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/election/fence"
 )
 
@@ -310,7 +309,7 @@ func TestARootThatWasLockedIsOpenToMastersAndMendedByTheNextLeader(t *testing.T)
 	c := startCatalogued(t, root, etcd, withUsers)
 	u := &operator{t, c}
 	u.until("the new leader has mended root", u.rootIsReady)
-	stock := election.DefaultConfig()
+	stock := defaultElection()
 	lease := must(c.adminIn(t, clusters.SystemAdmin).CoordinationV1().Leases(stock.Namespace).Get(t.Context(), stock.Name, metav1.GetOptions{}))(u)
 	leaders = c.dynamic(t, fence.OfLease(lease)).Resource(logicalClustersGVR)
 	lock()

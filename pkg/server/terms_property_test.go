@@ -210,6 +210,7 @@ func (c *cast) start(replica int) *actor {
 		c.t.Fatal(err)
 	}
 	cfg := election.DefaultConfig()
+	cfg.Namespace, cfg.Name = "kube-system", "regent-controllers"
 	cfg.Enabled, cfg.Hostname, cfg.Client, cfg.Cluster = true, fmt.Sprintf("host%d", replica), a.client, "system:admin"
 	ctx, cancel := context.WithCancelCause(klog.NewContext(c.t.Context(), logr.Discard()))
 	r := &run{

@@ -57,7 +57,8 @@ var layers = []struct {
 	{"pkg/election/fence", nil},
 	{"pkg/election/electiontest", []string{"pkg/election", "pkg/election/fence"}},
 	{"pkg/election/detect", []string{"pkg/election"}},
-	{"pkg/election", []string{"pkg/election/fence"}},
+	{"pkg/election/internal/lease", nil},
+	{"pkg/election", []string{"pkg/election/fence", "pkg/election/internal/lease"}},
 
 	{"pkg/clusters", nil},
 	{"pkg/server/routing", []string{"pkg/clusters"}},

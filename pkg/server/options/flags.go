@@ -51,7 +51,7 @@ func (o *Options) Flags() (flags cliflag.NamedFlagSets) {
 	authentication.StringVar(&o.ClientCAFile, "client-ca-file", o.ClientCAFile, "Further certificate authorities of client certificates; the one in <root-directory>/pki always counts. The common name is the user, the organisations are the groups.")
 	authentication.StringVar(&o.TokenFile, "token-auth-file", o.TokenFile, "CSV file of bearer tokens: token,user,uid and optionally \"group1,group2\".")
 
-	o.Election.AddFlags(flags.FlagSet("leader election"))
+	addElectionFlags(&o.Election, flags.FlagSet("leader election"))
 	o.Detect.AddFlags(flags.FlagSet("leader election"))
 	flags.FlagSet("leader election").StringVar(&o.Fencing, "fencing", o.Fencing, "What becomes of writes by a leader's controllers that carry no fencing token: enforce refuses them, warn lets them through and logs the first of each kind. Writes with a token are always held to it. Nothing is asked of them without --enable-leader-election. See docs/FENCING.md.")
 	flags.FlagSet("controllers").StringSliceVar(&o.FailurePolicies, "controller-failure-policy", o.FailurePolicies, "What the failure of a controller does: restart (the default; too many restarts step down), step-down, or exit. <policy> is for all controllers, <controller>=<policy> for one; may be given several times. See docs/SUPERVISION.md.")

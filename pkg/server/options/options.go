@@ -86,7 +86,7 @@ func New() *Options {
 		Limits:        server.DefaultLimits(),
 		Serving:       serving,
 		Etcd:          EtcdOptions{Prefix: "/registry", EmbeddedQuota: etcd.DefaultQuota},
-		Election:      election.DefaultConfig(),
+		Election:      defaultElection(),
 		Detect:        detect.DefaultConfig(),
 		Fencing:       string(server.FencingEnforce),
 		Audit:         genericoptions.NewAuditOptions(),
@@ -141,7 +141,7 @@ func (o *Options) Validate() error {
 	errs = append(errs, o.Etcd.faults()...)
 	errs = append(errs, o.Audit.Validate()...)
 	errs = append(errs, o.Tracing.Validate()...)
-	if err := o.Election.Validate(); err != nil {
+	if err := electionFaults(o.Election); err != nil {
 		errs = append(errs, err)
 	}
 	errs = append(errs, o.coordinationFaults()...)

@@ -1,4 +1,4 @@
-package election
+package lease
 
 import (
 	"strconv"
@@ -21,13 +21,13 @@ func TestAViewNeverGoesBack(t *testing.T) {
 				history[i].ResourceVersion = strconv.Itoa(i + 1)
 			}
 		}
-		v := newView(logr.Discard(), func(string) bool { return false })
+		v := NewView(logr.Discard(), func(string) bool { return false })
 		latest := 0
 		for _, at := range rapid.SliceOfN(rapid.IntRange(1, n), 1, 40).Draw(t, "news, by revision") {
 			v.take(history[at-1], strconv.Itoa(at))
 			latest = max(latest, at)
-			if seen, _ := v.latest(); seen.revision != strconv.Itoa(latest) || seen.lease != history[latest-1] {
-				t.Fatalf("shows revision %s after revision %d", seen.revision, latest)
+			if seen, _ := v.Latest(); seen.Revision != strconv.Itoa(latest) || seen.Lease != history[latest-1] {
+				t.Fatalf("shows revision %s after revision %d", seen.Revision, latest)
 			}
 		}
 	})

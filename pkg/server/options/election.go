@@ -1,9 +1,39 @@
-package election
+package options
 
-import "github.com/spf13/pflag"
+import (
+	"github.com/spf13/pflag"
 
-// AddFlags adds the election's flags with c's values as defaults. Validate says what is wrong with what was given.
-func (c *Config) AddFlags(fs *pflag.FlagSet) {
+	"github.com/regent-project/regent/pkg/election"
+)
+
+// defaultElection is the election of the contract.
+func defaultElection() election.Config {
+	cfg := election.DefaultConfig()
+	cfg.Namespace, cfg.Name = "kube-system", "regent-controllers"
+	return cfg
+}
+
+// electionFlags are the flags of an election's fields.
+var electionFlags = map[string]string{
+	"Namespace":     "--leader-election-namespace",
+	"Name":          "--leader-election-name",
+	"Mode":          "--leader-election-mode",
+	"Priority":      "--leader-election-priority",
+	"Preempt":       "--leader-election-preempt",
+	"LeaseDuration": "--leader-election-lease-duration",
+	"RenewDeadline": "--leader-election-renew-deadline",
+	"RetryPeriod":   "--leader-election-retry-period",
+	"Detection":     "--leader-failure-detection",
+	"DrainTimeout":  "--controller-drain-timeout",
+}
+
+// electionFaults are those of the election, by the names of its flags.
+func electionFaults(c election.Config) error {
+	return c.ValidateAs(func(field string) string { return electionFlags[field] })
+}
+
+// addElectionFlags adds the election's flags with c's values as defaults.
+func addElectionFlags(c *election.Config, fs *pflag.FlagSet) {
 	fs.BoolVar(&c.Enabled, "enable-leader-election", c.Enabled,
 		"Run the controllers only while this replica holds the lease. Required when several replicas share an etcd: "+
 			"two replicas without this flag do not detect each other, and both run the controllers.")

@@ -1,4 +1,4 @@
-package election_test
+package options
 
 import (
 	"strings"
@@ -11,9 +11,9 @@ import (
 )
 
 func TestEveryFlagIsHeard(t *testing.T) {
-	cfg := election.DefaultConfig()
+	cfg := defaultElection()
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
-	cfg.AddFlags(fs)
+	addElectionFlags(&cfg, fs)
 	given := map[string]string{
 		"enable-leader-election":            "true",
 		"leader-election-namespace":         "n",
@@ -28,7 +28,7 @@ func TestEveryFlagIsHeard(t *testing.T) {
 		"leader-failure-detection":          "suspect",
 		"controller-drain-timeout":          "4s",
 	}
-	want := election.DefaultConfig()
+	want := defaultElection()
 	want.Enabled, want.Namespace, want.Name, want.Mode = true, "n", "l", election.ModeCoordinated
 	want.Priority, want.Preempt, want.EmulationVersion = 3, true, "1.2.3"
 	want.LeaseDuration, want.RenewDeadline, want.RetryPeriod, want.DrainTimeout = 30*time.Second, 20*time.Second, 3*time.Second, 4*time.Second
@@ -71,14 +71,53 @@ func TestFlagsThatContradictEachOtherAreRefused(t *testing.T) {
 		"--leader-election-lease-duration=4s --leader-election-renew-deadline=3s --controller-drain-timeout=1600ms": "leaves no time to renew",
 		"--leader-election-lease-duration=4s --leader-election-renew-deadline=3s --controller-drain-timeout=1599ms": "",
 	} {
-		cfg := election.DefaultConfig()
+		cfg := defaultElection()
 		fs := pflag.NewFlagSet("", pflag.ContinueOnError)
-		cfg.AddFlags(fs)
+		addElectionFlags(&cfg, fs)
 		if err := fs.Parse(strings.Fields(flags)); err != nil {
 			t.Fatal(err)
 		}
-		if err := cfg.Validate(); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		if err := electionFaults(cfg); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", flags, err, want)
 		}
+	}
+}
+
+// Fact 11: a Lease holds whole seconds; a duration below one is written as 0, and nobody ever leads.
+func TestFaultyTimingsAreRefusedByTheNameOfTheirFlag(t *testing.T) {
+	for _, test := range []struct {
+		flags string
+		want  string // of the error; empty: valid
+	}{
+		{"", ""},
+		{"--leader-election-lease-duration=1s --leader-election-renew-deadline=500ms --leader-election-retry-period=100ms", ""},
+		{"--leader-election-lease-duration=500ms", "lease-duration 500ms must be whole seconds"},
+		{"--leader-election-lease-duration=15500ms", "lease-duration 15.5s must be whole seconds"},
+		{"--leader-election-lease-duration=10s", "renew-deadline 10s must be below --leader-election-lease-duration 10s"},
+		{"--leader-election-retry-period=0", "retry-period 0s must be positive"},
+		{"--leader-election-retry-period=9s", "renew-deadline 10s must be above 1.2 times --leader-election-retry-period 9s"},
+		{"--controller-drain-timeout=-1s", "drain-timeout -1s must not be negative"},
+		{"--controller-drain-timeout=10s", "drain-timeout 10s must be below --leader-election-renew-deadline 10s"},
+		{"--leader-election-renew-deadline=14s --controller-drain-timeout=13s", "leaves no time to renew every 2s"},
+		{"--leader-election-namespace=", `leader-election-namespace "" is not a namespace name`},
+		{"--leader-election-name=A/b", `leader-election-name "A/b" is not a Lease name`},
+	} {
+		t.Run(test.flags, func(t *testing.T) {
+			cfg := defaultElection()
+			fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+			addElectionFlags(&cfg, fs)
+			if err := fs.Parse(strings.Fields(test.flags)); err != nil {
+				t.Fatal(err)
+			}
+			err := electionFaults(cfg)
+			switch {
+			case test.want == "" && err != nil:
+				t.Errorf("refused: %v", err)
+			case test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)):
+				t.Errorf("error is %v, want it to say %q", err, test.want)
+			case err != nil && strings.Contains(err.Error(), "\n"):
+				t.Errorf("one fault, several lines: %v", err)
+			}
+		})
 	}
 }

@@ -1,4 +1,4 @@
-package election
+package lease
 
 import (
 	"encoding/json"
@@ -8,30 +8,36 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// presenceAnnotation is the one annotation the elector writes on its Lease, and on its LeaseCandidate.
-const presenceAnnotation = "regent.dev/presence"
+// PresenceAnnotation is where a holder says what it is: on its Lease, on its LeaseCandidate, and on the Lease that stands for its life.
+const PresenceAnnotation = "regent.dev/presence"
 
-// The modes of holders: whether the storage checks their writes against their term.
+// The values of Presence.Fencing: whether the storage checks the holder's writes against its term.
 const (
-	modeFenced   = "fenced"
-	modeUnfenced = "unfenced"
+	Fenced   = "fenced"
+	Unfenced = "unfenced"
 )
 
-// presence is what a holder tells its peers about itself, as JSON.
+// Contact says how to reach a process, and how to know that it is this one: see election.Contact.
+type Contact struct {
+	Address string `json:"address,omitempty"`
+	Key     string `json:"key,omitempty"`
+}
+
+// Presence is what a holder tells its peers about itself, as JSON.
 //
 // It names the holder identity it belongs to: others may take the lease with a patch or a stock lock and leave the
 // annotation standing, and what it then says is about somebody else.
-type presence struct {
+type Presence struct {
 	Holder string `json:"holder"`
-	// Process is the uuid of the holder's process, BootID the boot of the machine it runs on: see replica.
+	// Process is the uuid of the holder's process, BootID the boot of the machine it runs on.
 	Process string `json:"process,omitempty"`
 	// File tells the process's file from a copy of it.
 	File   string `json:"file,omitempty"`
 	BootID string `json:"bootID,omitempty"`
 	// Replica is what the holder's process calls itself.
 	Replica string `json:"replica,omitempty"`
-	// Mode says how the holder's writes are fenced.
-	Mode string `json:"mode,omitempty"`
+	// Fencing says how the holder's writes are fenced.
+	Fencing string `json:"mode,omitempty"`
 	// ElectionMode is the mode in which the lease is held. A Lease without a holder keeps it.
 	ElectionMode Mode `json:"electionMode,omitempty"`
 	// Owner is the uid of the object that stands for the holder's life, which is among the Lease's owners, Life its name if it is
@@ -61,61 +67,58 @@ type presence struct {
 	Preferred string `json:"preferred,omitempty"`
 }
 
-// presenceOf returns the presence on lease; the zero presence if there is none that belongs to its holder.
-func presenceOf(lease *coordinationv1.Lease) presence {
+// PresenceOf returns what lease's holder says of itself; the zero Presence if it says nothing, or if what is there is another's.
+func PresenceOf(lease *coordinationv1.Lease) Presence {
 	p, _ := saidPresence(lease)
 	return p
 }
 
-// saidPresence is presenceOf, and whether there is one.
-func saidPresence(lease *coordinationv1.Lease) (_ presence, said bool) {
-	p := presenceOn(lease)
-	if p == nil || p.Holder != holderOf(lease) {
-		return presence{}, false
+// saidPresence is PresenceOf, and whether there is one.
+func saidPresence(lease *coordinationv1.Lease) (_ Presence, said bool) {
+	p, some := PresenceOn(lease)
+	if !some || p.Holder != holderOf(lease) {
+		return Presence{}, false
 	}
-	return *p, true
+	return p, true
 }
 
-// predecessorOf is what the last holder left on a Lease that is free, also when a candidate was named since who has not
-// written.
-func predecessorOf(lease *coordinationv1.Lease) presence {
-	if p := presenceOn(lease); p != nil && (p.Holder == "" && lease.Spec.Strategy != nil || p.Holder == holderOf(lease)) {
-		return *p
+// PredecessorOf is what the last holder left on a Lease that is free, also when a candidate was named since who has not
+// written; of a Lease that is held, what its holder says.
+func PredecessorOf(lease *coordinationv1.Lease) Presence {
+	p, some := PresenceOn(lease)
+	if some && (p.Holder == "" && lease.Spec.Strategy != nil || p.Holder == holderOf(lease)) {
+		return p
 	}
-	return presence{}
+	return Presence{}
 }
 
-// presenceOn is the presence on lease, whomever it belongs to; nil if there is none.
-func presenceOn(lease *coordinationv1.Lease) *presence {
-	if lease == nil {
-		return nil
+// PresenceOn is the presence on an object, whomever it belongs to.
+func PresenceOn(object metav1.Object) (p Presence, some bool) {
+	if object == (*coordinationv1.Lease)(nil) {
+		return Presence{}, false
 	}
-	return rawPresence(lease)
-}
-
-// rawPresence is the presence on an object, whomever it belongs to; nil if there is none.
-func rawPresence(object metav1.Object) *presence {
-	text, ok := object.GetAnnotations()[presenceAnnotation]
+	text, ok := object.GetAnnotations()[PresenceAnnotation]
 	if !ok {
-		return nil
+		return Presence{}, false
 	}
-	var p presence
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
-		return nil
+		return Presence{}, false
 	}
-	return &p
+	return p, true
 }
 
-// write puts p on an object, in place of whatever presence was there.
-func (p presence) write(object metav1.Object) {
+// WriteTo puts p on an object, in place of whatever presence was there. It reports whether that has changed anything.
+func (p Presence) WriteTo(object metav1.Object) (changed bool) {
 	text, err := json.Marshal(p)
 	if err != nil {
 		panic(err) // a struct of strings
 	}
 	annotations := object.GetAnnotations()
+	before := annotations[PresenceAnnotation]
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	annotations[presenceAnnotation] = string(text)
+	annotations[PresenceAnnotation] = string(text)
 	object.SetAnnotations(annotations)
+	return string(text) != before
 }

@@ -15,14 +15,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/regent-project/regent/pkg/election/electiontest"
+	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
 // die is what the kernel does to a process that is killed: the lock goes, the file stays.
-func (r *replica) die() { _ = r.file.Close() }
+func (r *processLock) die() { _ = r.file.Close() }
 
-func entered(t *testing.T, directory string) *replica {
+func entered(t *testing.T, directory string) *processLock {
 	t.Helper()
-	r := newReplica(directory)
+	r := newProcessLock(directory)
 	if err := r.enter(); err != nil {
 		t.Fatal(err)
 	}
@@ -34,15 +35,15 @@ func entered(t *testing.T, directory string) *replica {
 }
 
 // presenceFor is what a replica publishes while it lives.
-func presenceFor(r *replica) presence {
+func presenceFor(r *processLock) lease.Presence {
 	mark, _ := r.mark()
-	return presence{Holder: "h", Process: r.process, BootID: r.bootID, File: mark}
+	return lease.Presence{Holder: "h", Process: r.process, BootID: r.bootID, File: mark}
 }
 
 func TestOnlyADeadProcessOfThisBootIsKnownToBeDead(t *testing.T) {
 	directory := filepath.Join(t.TempDir(), "replicas")
 	us, living, dead, left := entered(t, directory), entered(t, directory), entered(t, directory), entered(t, directory)
-	presences := map[*replica]presence{living: presenceFor(living), dead: presenceFor(dead), left: presenceFor(left)}
+	presences := map[*processLock]lease.Presence{living: presenceFor(living), dead: presenceFor(dead), left: presenceFor(left)}
 	dead.die()
 	left.leave(false)
 	elsewhere := presences[dead]
@@ -50,7 +51,7 @@ func TestOnlyADeadProcessOfThisBootIsKnownToBeDead(t *testing.T) {
 	escaping := presences[dead]
 	escaping.Process = "../replicas/" + dead.process
 	for name, test := range map[string]struct {
-		presence presence
+		presence lease.Presence
 		want     bool
 	}{
 		"living":          {presences[living], false},
@@ -58,7 +59,7 @@ func TestOnlyADeadProcessOfThisBootIsKnownToBeDead(t *testing.T) {
 		"left in order":   {presences[left], false},
 		"ourselves":       {presenceFor(us), false},
 		"another boot":    {elsewhere, false},
-		"no presence":     {presence{}, false},
+		"no presence":     {lease.Presence{}, false},
 		"not a file name": {escaping, false},
 	} {
 		if got := us.knowsDead(test.presence); got != test.want {
@@ -84,7 +85,7 @@ func TestACopyOfTheDirectoryProvesNobodysDeath(t *testing.T) {
 }
 
 func TestAProcessWithoutALockedFilePublishesNone(t *testing.T) {
-	if mark, held := newReplica(t.TempDir()).mark(); held {
+	if mark, held := newProcessLock(t.TempDir()).mark(); held {
 		t.Errorf("it publishes %s", mark)
 	}
 }
@@ -116,33 +117,34 @@ func TestWhoSweepsSparesTheHolderNotWhoWasIt(t *testing.T) {
 		directory, store := t.TempDir(), electiontest.NewStore("controllers")
 		before, holder, neither := entered(t, directory), entered(t, directory), entered(t, directory)
 		cfg := DefaultConfig()
+		cfg.Namespace = "kube-system"
 		cfg.Enabled, cfg.Name, cfg.Client, cfg.ReplicasDirectory = true, "controllers", store.Client(), directory
 		e, err := New(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
-		take := func(r *replica, name string) {
-			r.bootID = e.replica.bootID
+		take := func(r *processLock, name string) {
+			r.bootID = e.processLock.bootID
 			p := presenceFor(r)
 			p.Holder = name
 			store.Take(name, time.Hour)
-			store.Edit(func(l *coordinationv1.Lease) { p.write(l) })
+			store.Edit(func(l *coordinationv1.Lease) { p.WriteTo(l) })
 		}
 		take(before, "before")
-		e.view = newView(logr.Discard(), e.identities.ours)
-		e.view.see(store.Lease())
+		e.view = lease.NewView(logr.Discard(), e.identities.ours)
+		e.view.See(store.Lease())
 		take(holder, "holder")
-		seen, _ := e.view.latest()
-		for _, r := range []*replica{before, holder, neither} {
+		seen, _ := e.view.Latest()
+		for _, r := range []*processLock{before, holder, neither} {
 			r.die()
 		}
-		e.sweep(t.Context(), presenceOf(seen.lease))
-		for r, want := range map[*replica]bool{neither: false, holder: true} {
+		e.sweep(t.Context(), seen.Presence())
+		for r, want := range map[*processLock]bool{neither: false, holder: true} {
 			if _, err := os.Stat(r.path(r.process)); (err == nil) != want {
 				t.Errorf("a file is there: %t, want %t", err == nil, want)
 			}
 		}
-		if !e.replica.knowsDead(presenceOf(store.Lease())) {
+		if !e.processLock.knowsDead(lease.PresenceOf(store.Lease())) {
 			t.Error("nobody can tell any more that the holder is dead")
 		}
 	})
@@ -161,16 +163,17 @@ func restartsAfterDeath(t *testing.T, mode Mode) {
 	predecessor := entered(t, directory)
 	store := electiontest.NewStore("controllers")
 	cfg := DefaultConfig()
+	cfg.Namespace = "kube-system"
 	cfg.Enabled, cfg.Name, cfg.Mode, cfg.Client, cfg.ReplicasDirectory = true, "controllers", mode, store.Client(), directory
 	e, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	predecessor.bootID = e.replica.bootID
+	predecessor.bootID = e.processLock.bootID
 	held := presenceFor(predecessor)
 	held.Holder, held.ElectionMode = "predecessor", mode
 	store.Take("predecessor", time.Hour)
-	store.Edit(func(l *coordinationv1.Lease) { held.write(l) })
+	store.Edit(func(l *coordinationv1.Lease) { held.WriteTo(l) })
 
 	led := make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -192,7 +195,7 @@ func restartsAfterDeath(t *testing.T, mode Mode) {
 	}
 	cancel()
 	<-returned
-	if _, err := os.Stat(e.replica.path(e.replica.process)); err == nil {
+	if _, err := os.Stat(e.processLock.path(e.processLock.process)); err == nil {
 		t.Error("an orderly exit left its file")
 	}
 }
@@ -210,6 +213,7 @@ func sweepsCandidates(t *testing.T, mode Mode) {
 	directory, store := t.TempDir(), electiontest.NewStore("controllers")
 	dead, living := entered(t, directory), entered(t, directory)
 	cfg := DefaultConfig()
+	cfg.Namespace = "kube-system"
 	cfg.Enabled, cfg.Name, cfg.Mode, cfg.ReplicasDirectory = true, "controllers", mode, directory
 	cfg.BinaryVersion, cfg.EmulationVersion = "1.0.0", "1.0.0"
 	client := store.Client()
@@ -218,15 +222,15 @@ func sweepsCandidates(t *testing.T, mode Mode) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, r := range map[string]*replica{"dead": dead, "living": living, "of another election": dead, "stock": nil} {
+	for name, r := range map[string]*processLock{"dead": dead, "living": living, "of another election": dead, "stock": nil} {
 		candidate := &coordinationv1beta1.LeaseCandidate{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		candidate.Spec.LeaseName, candidate.Spec.EmulationVersion, candidate.Spec.BinaryVersion = "controllers", "2.0.0", "2.0.0"
 		if name == "of another election" {
 			candidate.Spec.LeaseName = "others"
 		}
 		if r != nil {
-			r.bootID = e.replica.bootID
-			presenceFor(r).write(candidate)
+			r.bootID = e.processLock.bootID
+			presenceFor(r).WriteTo(candidate)
 		}
 		if _, err := cfg.Candidates.Create(t.Context(), candidate, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
@@ -256,13 +260,14 @@ func TestAProcessThatCouldNotReleaseLeavesTheProofOfItsEnd(t *testing.T) {
 		begin := func() (*electiontest.Client, <-chan struct{}, func()) {
 			client, led := store.Client(), make(chan struct{})
 			cfg := DefaultConfig()
+			cfg.Namespace = "kube-system"
 			cfg.Enabled, cfg.Name, cfg.Mode, cfg.Client, cfg.ReplicasDirectory = true, "controllers", ModeForLife, client, directory
 			e, err := New(cfg)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if e.replica.bootID == "" {
-				e.replica.bootID = "boot" // not on Linux
+			if e.processLock.bootID == "" {
+				e.processLock.bootID = "boot" // not on Linux
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			returned := make(chan error)

@@ -1,0 +1,142 @@
+package lease
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/ptr"
+)
+
+// Client reaches the Leases of one namespace.
+type Client interface {
+	List(ctx context.Context, opts metav1.ListOptions) (*coordinationv1.LeaseList, error)
+	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
+	Create(ctx context.Context, lease *coordinationv1.Lease, opts metav1.CreateOptions) (*coordinationv1.Lease, error)
+	Update(ctx context.Context, lease *coordinationv1.Lease, opts metav1.UpdateOptions) (*coordinationv1.Lease, error)
+	Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error
+}
+
+// API reads and writes one Lease. Each call ends within Timeout.
+type API struct {
+	Client          Client
+	Namespace, Name string
+	Timeout         time.Duration
+}
+
+// For returns the API of another Lease of the namespace.
+func (a API) For(name string) API {
+	a.Name = name
+	return a
+}
+
+// Create creates the Lease and returns it as written. It outlives ctx, as Update does: a write that is cancelled under way may be
+// committed all the same, and then nobody would know that its holder leads nothing.
+func (a API) Create(ctx context.Context, lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.Timeout)
+	defer cancel()
+	return a.Client.Create(ctx, lease, metav1.CreateOptions{})
+}
+
+// Update is a compare-and-swap on lease's uid and resourceVersion; it returns the Lease as written. Unless somebody applied
+// something to the Lease, the server keeps no record of who wrote which of its fields: to compute it takes a tenth of each renewal
+// and of each takeover.
+// https://kubernetes.io/docs/reference/using-api/server-side-apply/#clearing-managedfields
+func (a API) Update(ctx context.Context, lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.Timeout)
+	defer cancel()
+	if applied := slices.ContainsFunc(lease.ManagedFields, isApplied); len(lease.ManagedFields) > 0 && !applied {
+		lease = lease.DeepCopy()
+		lease.ManagedFields = []metav1.ManagedFieldsEntry{{}}
+	}
+	return a.Client.Update(ctx, lease, metav1.UpdateOptions{})
+}
+
+func isApplied(entry metav1.ManagedFieldsEntry) bool {
+	return entry.Operation == metav1.ManagedFieldsOperationApply
+}
+
+// Delete deletes the Lease of that uid, if it is there. It outlives ctx, as Create does.
+func (a API) Delete(ctx context.Context, uid types.UID) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.Timeout)
+	defer cancel()
+	err := a.Client.Delete(ctx, a.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+// TakesWrites reports whether the store takes a write of the Lease now. It tries to create the Lease that is there. The API server
+// sends etcd a transaction that would put the key if there was none: that needs a quorum and free space, as a takeover does, and
+// changes nothing, not even the revision. A dry-run and a conflict of an update never reach etcd; a deletion needs no space.
+//
+// If the Lease was deleted a moment ago, what is created is free and goes on from the highest epoch.
+func (a API) TakesWrites(ctx context.Context, highest int64) bool {
+	ctx, cancel := context.WithTimeout(ctx, a.Timeout)
+	defer cancel()
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: a.Name}}
+	lease.Spec.LeaseTransitions = ptr.To(int32(highest))
+	_, err := a.Client.Create(ctx, lease, metav1.CreateOptions{})
+	return apierrors.IsAlreadyExists(err)
+}
+
+// Read is consistent. It returns no item if there was no Lease as of the list's revision.
+func (a API) Read(ctx context.Context) (*coordinationv1.LeaseList, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.Timeout)
+	defer cancel()
+	list, err := a.Client.List(ctx, metav1.ListOptions{FieldSelector: a.selector()})
+	if err != nil {
+		return nil, fmt.Errorf("read the Lease: %w", err)
+	}
+	return list, nil
+}
+
+// watch watches the Lease from revision on. It returns when the watch has begun, or failed to within the timeout.
+func (a API) watch(ctx context.Context, revision string) (watch.Interface, error) {
+	return BeginWatch(ctx, a.Timeout, a.Client.Watch, metav1.ListOptions{
+		FieldSelector: a.selector(), ResourceVersion: revision, AllowWatchBookmarks: true,
+	})
+}
+
+// BeginWatch returns when the watch has begun, or failed to within the timeout. The watch ends with ctx, or with Stop, which
+// returns when it has ended.
+func BeginWatch(ctx context.Context, timeout time.Duration, begin func(context.Context, metav1.ListOptions) (watch.Interface, error), opts metav1.ListOptions) (watch.Interface, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	impatient := time.AfterFunc(timeout, cancel)
+	events, err := begin(ctx, opts)
+	if impatient.Stop() && err == nil {
+		return stopping{events, cancel}, nil
+	}
+	cancel()
+	if err == nil {
+		events.Stop()
+		err = context.DeadlineExceeded
+	}
+	return nil, fmt.Errorf("begin the watch: %w", err)
+}
+
+// stopping is a watch whose Stop ends its request too.
+type stopping struct {
+	watch.Interface
+	cancel context.CancelFunc
+}
+
+// Stop ends the watch.
+func (s stopping) Stop() {
+	s.cancel()
+	s.Interface.Stop()
+	for range s.ResultChan() { //nolint:revive // until what delivers has ended
+	}
+}
+
+func (a API) selector() string {
+	return fields.OneTermEqualSelector(metav1.ObjectNameField, a.Name).String()
+}

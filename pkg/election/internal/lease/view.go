@@ -1,0 +1,89 @@
+package lease
+
+import (
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/klog/v2"
+)
+
+// View is the one place where what is learnt of the Lease comes together: from the watch, from reads, and from the
+// answers to our own writes. News is ordered by revision, so an event that arrives after the answer to a later write
+// changes nothing. Any goroutine may call its methods.
+type View struct {
+	logger klog.Logger
+	// ours tells this process's identities from others.
+	ours func(identity string) bool
+
+	mu      sync.Mutex
+	seen    Observation
+	changed chan struct{} // closed at the next change
+}
+
+// NewView returns a view that has seen nothing. ours tells this process's holder identities from others.
+func NewView(logger klog.Logger, ours func(identity string) bool) *View {
+	return &View{logger: logger, ours: ours, changed: make(chan struct{})}
+}
+
+// Latest returns what is known, and a channel that is closed when that changes.
+func (v *View) Latest() (Observation, <-chan struct{}) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.seen, v.changed
+}
+
+// See takes in the Lease as of its own revision.
+func (v *View) See(lease *coordinationv1.Lease) { v.take(lease, lease.ResourceVersion) }
+
+// SeeList takes in a read, and returns the Lease it shows; nil if none.
+func (v *View) SeeList(list *coordinationv1.LeaseList) *coordinationv1.Lease {
+	lease, _ := v.seeList(list)
+	return lease
+}
+
+// seeList is SeeList, and whether that was news.
+func (v *View) seeList(list *coordinationv1.LeaseList) (_ *coordinationv1.Lease, news bool) {
+	if len(list.Items) == 0 {
+		return nil, v.take(nil, list.ResourceVersion)
+	}
+	return &list.Items[0], v.take(&list.Items[0], list.Items[0].ResourceVersion)
+}
+
+// take takes in the Lease, nil if there is none, as of revision. It reports whether that was news.
+func (v *View) take(lease *coordinationv1.Lease, revision string) (news bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	seen, news := v.seen.next(lease, revision, time.Now())
+	if !news {
+		v.seen = seen
+		return false
+	}
+	v.report(v.seen, seen)
+	v.seen = seen
+	close(v.changed)
+	v.changed = make(chan struct{})
+	return true
+}
+
+// report logs a change of leader, once, whoever brings the news. Our own terms are logged where they begin and end.
+func (v *View) report(before, now Observation) {
+	was, is := before.signs(), now.signs()
+	was.renewed, is.renewed = 0, 0
+	switch {
+	case before.Known() && was == is:
+	case now.Holder() != "" && v.ours(now.Holder()):
+		v.logger.V(6).Info("Saw our own identity on the Lease", "epoch", now.Epoch(), "holder", now.Holder())
+	case now.Lease == nil && before.Known():
+		v.logger.Info("Leader changed", "reason", "the Lease was deleted", "epoch", before.Epoch(), "from", before.Holder(), "to", "")
+	case now.Lease == nil:
+		v.logger.V(2).Info("There is no Lease yet")
+	case now.Holder() == "" && v.ours(before.Holder()):
+		v.logger.V(6).Info("Saw our own release on the Lease", "epoch", now.Epoch())
+	case now.Holder() == "":
+		v.logger.Info("Leader changed", "reason", "the lease is free", "epoch", now.Epoch(), "from", before.Holder(), "to", "",
+			"lastStepDown", now.Presence().LastStepDown)
+	default:
+		v.logger.Info("Leader changed", "reason", "another holder", "epoch", now.Epoch(), "from", before.Holder(), "to", now.Holder())
+	}
+}

@@ -1,0 +1,143 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/klog/v2"
+)
+
+// safetyPeriod is the time between reads that would find what a watch, alive to all appearances, has missed.
+const safetyPeriod = time.Minute
+
+// Watcher keeps the View up to date by a watch of the one Lease, on standbys and leaders alike. It never writes.
+type Watcher struct {
+	api     API
+	view    *View
+	longest time.Duration // between two attempts to watch
+
+	doubt  chan struct{} // capacity 1: the view may be behind, read now
+	missed chan struct{} // capacity 1: a safety read brought news that the watch should have brought
+}
+
+// NewWatcher returns a Watcher that pauses for at most longest between two attempts to watch.
+func NewWatcher(api API, v *View, longest time.Duration) *Watcher {
+	return &Watcher{
+		api: api, view: v, longest: longest,
+		doubt: make(chan struct{}, 1), missed: make(chan struct{}, 1),
+	}
+}
+
+// Run watches the Lease until ctx ends. It returns when all it started has ended.
+func (w *Watcher) Run(ctx context.Context) {
+	var reads sync.WaitGroup
+	defer reads.Wait()
+	reads.Go(func() { w.readNowAndThen(ctx) })
+
+	pause := NewBackoff(w.longest)
+	for {
+		watched, err := w.watch(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if watched {
+			pause = NewBackoff(w.longest)
+		}
+		delay := pause.Next()
+		klog.FromContext(ctx).V(4).Info("Watching the Lease again", "after", delay, "err", err)
+		Sleep(ctx, delay)
+	}
+}
+
+// Distrust asks for a read soon, whatever the watch says. It does not wait for it.
+func (w *Watcher) Distrust() { signal(w.doubt) }
+
+// Read brings the view up to date.
+func (w *Watcher) Read(ctx context.Context) error {
+	_, _, err := w.read(ctx)
+	return err
+}
+
+// watch reads the Lease and then watches it, until the watch ends. watched reports whether it ever began.
+func (w *Watcher) watch(ctx context.Context) (watched bool, err error) {
+	revision, _, err := w.read(ctx)
+	if err != nil {
+		return false, err
+	}
+	events, err := w.api.watch(ctx, revision)
+	if err != nil {
+		return false, err
+	}
+	defer events.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return true, ctx.Err()
+		case <-w.missed:
+			return true, errors.New("the watch missed a change")
+		case event, open := <-events.ResultChan():
+			if !open {
+				return true, errors.New("the watch ended")
+			}
+			if err := w.handle(event); err != nil {
+				return true, err
+			}
+		}
+	}
+}
+
+// handle takes one event of the watch into the view.
+func (w *Watcher) handle(event watch.Event) error {
+	lease, _ := event.Object.(*coordinationv1.Lease)
+	switch event.Type {
+	case watch.Error:
+		return fmt.Errorf("watch the Lease: %w", apierrors.FromObject(event.Object))
+	case watch.Added, watch.Modified:
+		w.view.See(lease)
+	case watch.Deleted:
+		w.view.take(nil, lease.ResourceVersion)
+	}
+	return nil // a bookmark tells nothing about the Lease
+}
+
+// readNowAndThen reads the Lease once per safetyPeriod, and when in doubt, until ctx ends.
+func (w *Watcher) readNowAndThen(ctx context.Context) {
+	every := time.NewTicker(safetyPeriod)
+	defer every.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.doubt:
+			_ = w.Read(ctx) // the watch may just be on its way
+		case <-every.C:
+			if _, news, err := w.read(ctx); err == nil && news {
+				signal(w.missed)
+			}
+		}
+	}
+}
+
+// read brings the view up to date and reports as of which revision, and whether that brought news.
+func (w *Watcher) read(ctx context.Context) (revision string, news bool, err error) {
+	list, err := w.api.Read(ctx)
+	if err != nil {
+		return "", false, err
+	}
+	_, news = w.view.seeList(list)
+	return list.ResourceVersion, news, nil
+}
+
+// signal leaves a message in a channel of capacity 1, unless one is there already.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

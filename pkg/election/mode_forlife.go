@@ -1,0 +1,176 @@
+package election
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+var forLifeKind = kind{
+	name:       ModeForLife,
+	requests:   2, // who could succeed it is written, and what stands for its life deleted
+	unreleased: "The lease is held on, and nobody leads, until it has or this process is ended",
+	faults: func(cfg Config, name func(string) string) []error {
+		switch {
+		case cfg.Detection == DetectSuspect:
+			return []error{fmt.Errorf("%s=%s contradicts %s=%s, in which nobody is succeeded on a suspicion: give %s",
+				name("Detection"), DetectSuspect, name("Mode"), ModeForLife, DetectCrash)}
+		case cfg.Detection == DetectOff && cfg.Owner == nil:
+			return []error{fmt.Errorf("%s=%s contradicts %s=%s: nobody would be told that a leader is not heard, and may be dead",
+				name("Detection"), DetectOff, name("Mode"), ModeForLife)}
+		}
+		return nil
+	},
+	complete: func(cfg *Config) error {
+		if o := cfg.Owner; o != nil && (o.UID == "" || o.Name == "" || o.Kind == "" || o.APIVersion == "") {
+			return fmt.Errorf("election: Config.Owner %+v is incomplete: it needs an API version, a kind, a name and a uid", *o)
+		}
+		return nil
+	},
+	begin: func(e *Elector) mode {
+		m := &forLife{owner: e.cfg.Owner}
+		if m.owner == nil {
+			m.life = e.newLife()
+		}
+		return m
+	},
+}
+
+// forLife is mode for-life: the holder holds the Lease until it gives up, is known to be dead, or what stands for its life is deleted.
+type forLife struct {
+	plain
+	owner *metav1.OwnerReference // what stands for its life, if that is others' business
+	life  *life                  // what stands for its life otherwise
+	// doubted: the last term was deposed, perhaps because what stands for its life was deleted, of which the watch may not have told yet.
+	doubted bool
+}
+
+func (m *forLife) run(ctx context.Context) {
+	if m.life != nil {
+		m.life.run(ctx)
+	}
+}
+
+func (m *forLife) unready() <-chan struct{} {
+	if m.life == nil {
+		return nil
+	}
+	owner, changed := m.life.owner()
+	if owner != nil {
+		return nil
+	}
+	return changed
+}
+
+// ownerOfTerm is what the Lease of the next term is owned by.
+func (m *forLife) ownerOfTerm(ctx context.Context) (*metav1.OwnerReference, error) {
+	if m.life == nil {
+		return m.owner, nil
+	}
+	if m.doubted {
+		if err := m.life.watcher.Read(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if owner, _ := m.life.owner(); owner != nil {
+		return owner, nil
+	}
+	return nil, errors.New("the object that stands for this process's life is not there")
+}
+
+// enter acquires by one compare-and-swap.
+func (m *forLife) enter(ctx context.Context, h *heldLease) (claim, error) {
+	owner, err := m.ownerOfTerm(ctx)
+	if err != nil {
+		return nil, err
+	}
+	h.presence.Owner = owner.UID
+	if m.life != nil {
+		h.presence.Life = owner.Name
+	}
+	epoch, err := h.nextEpoch()
+	if err == nil {
+		_, err = h.acquire(ctx, coordinationv1.LeaseSpec{HolderIdentity: ptr.To(h.identity), AcquireTime: ptr.To(metav1.NowMicro())}, epoch, *owner)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errNotAcquired, err)
+	}
+	m.doubted = false
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	l := &lifelong{heldLease: h, mode: m, cancel: cancel, returned: make(chan struct{})}
+	go l.run(ctx)
+	return l, nil
+}
+
+// lifelong is a term's claim on a lease that is held for life: nothing is renewed, and whether the store can be reached does not
+// matter.
+type lifelong struct {
+	*heldLease
+	mode     *forLife
+	cancel   context.CancelFunc
+	returned chan struct{} // closed when run has returned
+}
+
+// run keeps up to date what the Lease says of this process and of those who could succeed it, until ctx ends or the term is lost.
+func (l *lifelong) run(ctx context.Context) {
+	defer close(l.returned)
+	every := time.NewTicker(l.cfg.RetryPeriod)
+	defer every.Stop()
+	for {
+		if err := l.refresh(ctx); err != nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-every.C:
+		}
+	}
+}
+
+// refresh writes what describe says, if that has changed. It goes on from the Lease as it was last seen; only another holder's, or
+// its deletion, ends the term. A write that fails ends nothing, and is tried again with the next.
+func (l *lifelong) refresh(ctx context.Context) error {
+	seen, _ := l.view.Latest()
+	if err := l.check(seen.Lease); err != nil {
+		return l.fail(err)
+	}
+	next := seen.Lease.DeepCopy()
+	if !l.describe(next) {
+		return nil
+	}
+	written, err := l.update(ctx, next)
+	if err != nil {
+		l.logger.V(2).Info("Could not write who holds the lease and who could succeed it", "err", err)
+		return nil
+	}
+	l.adopt(written)
+	return nil
+}
+
+func (l *lifelong) grounds() grounds {
+	_, lost := l.held()
+	return grounds{lost: lost, pin: l.pin}
+}
+
+func (l *lifelong) faltered() <-chan struct{} { return nil }
+
+func (l *lifelong) end(cause error) {
+	l.heldLease.end(cause)
+	l.mode.doubted = errors.Is(cause, Deposed)
+}
+
+func (l *lifelong) stop() {
+	l.cancel()
+	<-l.returned
+}
+
+var (
+	_ mode  = (*forLife)(nil)
+	_ claim = (*lifelong)(nil)
+)

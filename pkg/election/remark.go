@@ -1,0 +1,92 @@
+package election
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"strings"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/regent-project/regent/pkg/election/internal/lease"
+)
+
+// tell tells people what the standby has decided to tell them: in Events, the log and the metrics.
+func (e *Elector) tell(ctx context.Context, s situation, remarks []remark) {
+	for _, r := range remarks {
+		switch r {
+		case modeIsOther, modeIsOurs:
+			e.tellOfMode(ctx, r, s.seen.Mode)
+		case lastEpoch:
+			e.tellOfLastEpoch(ctx)
+		default:
+			e.tellOfHolder(ctx, r, s)
+		}
+	}
+}
+
+func (e *Elector) tellOfMode(ctx context.Context, r remark, mode Mode) {
+	if r == modeIsOurs {
+		otherMode.WithLabelValues(e.cfg.Name).Set(0)
+		return
+	}
+	otherMode.WithLabelValues(e.cfg.Name).Set(1)
+	e.notify(OtherMode, false, "stands by: leaders lead in mode %s, and its --leader-election-mode is %s. It campaigns when no replica of mode %[1]s takes a lease that is free", mode, e.cfg.Mode)
+	klog.FromContext(ctx).Info("Standing by: leaders lead in another mode. This replica campaigns when no replica of that mode takes a lease that is free",
+		"leaseMode", mode, "mode", e.cfg.Mode)
+}
+
+func (e *Elector) tellOfLastEpoch(ctx context.Context) {
+	command := "kubectl --namespace=" + e.api.Namespace + " delete lease " + e.api.Name
+	e.notify(NoEpochLeft, true, "cannot lead: leaseTransitions of the Lease is %d, the last there is, and no later term could be told from an earlier one. This ends the leader's term, if there is one, and begins anew: %s",
+		math.MaxInt32, command)
+	klog.FromContext(ctx).Error(lease.ErrNoEpochLeft, "No term can begin on this Lease any more: delete it, which ends the leader's term if there is one", "command", command)
+}
+
+func (e *Elector) tellOfHolder(ctx context.Context, r remark, s situation) {
+	leader := cmp.Or(s.seen.Presence().Replica, s.seen.Holder())
+	log := klog.FromContext(ctx).WithValues("leader", leader, "holder", s.seen.Holder())
+	if r != holderUnaccounted {
+		unaccounted.WithLabelValues(e.cfg.Name).Set(0)
+		if r == holderHeard {
+			log.Info("The leader is heard again")
+		}
+		return
+	}
+	unaccounted.WithLabelValues(e.cfg.Name).Set(1)
+	heard, _ := s.unaccounted(e.cfg)
+	command, silent, holds := e.forget(s.seen), s.now.Sub(heard).Round(time.Second), "for life"
+	if !s.seen.HeldForLife() {
+		holds = "for " + s.seen.Expiry(e.cfg.LeaseDuration).Sub(s.seen.Since).String()
+	}
+	e.notify(Unaccounted, true, "waits: replica %s holds the lease %s, has not been heard for %v, and nothing proves that its process is dead. If it is gone for good: %s",
+		leader, holds, silent, command)
+	log.Error(nil, "Waiting: the leader is not heard, its lease does not expire in time, and nothing proves that its process is dead. If it is gone for good, say so",
+		"holds", holds, "silent", silent, "command", command)
+}
+
+// tellNothing takes back what people were told of why this process does not lead: it leads.
+func (e *Elector) tellNothing() {
+	e.memory.told = said{exhausted: e.memory.told.exhausted}
+	otherMode.WithLabelValues(e.cfg.Name).Set(0)
+	unaccounted.WithLabelValues(e.cfg.Name).Set(0)
+}
+
+// forget is the command by which an operator says that the holder's process is dead.
+func (e *Elector) forget(seen lease.Observation) string {
+	kubectl := "kubectl --namespace=" + e.api.Namespace + " delete "
+	life, isLease := e.ownerOfHolder(seen)
+	switch replica := seen.Presence().Replica; {
+	case !seen.HeldForLife():
+		return "kubectl --namespace=" + e.api.Namespace + " patch lease " + e.api.Name + ` --type=merge --patch='{"spec":{"holderIdentity":""}}'`
+	case isLease && e.cfg.ForgetCommand != "" && replica != "":
+		return e.cfg.ForgetCommand + " " + replica
+	case isLease:
+		return kubectl + "lease " + life.Name
+	}
+	if owner := lease.TermOwner(seen.Lease); owner != nil {
+		return kubectl + strings.ToLower(owner.Kind) + " " + owner.Name
+	}
+	return kubectl + "lease " + e.api.Name // what it hung on was taken off
+}

@@ -1,0 +1,182 @@
+package election
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/regent-project/regent/pkg/election/internal/lease"
+)
+
+// campaign tries once to get a claim, on the revision that the standby has judged.
+func (e *Elector) campaign(ctx context.Context, d decision) (claim, error) {
+	c, err := e.mode.enter(ctx, e.attempt(ctx, d))
+	if err != nil {
+		e.complain(ctx, err, "Campaign lost: trying again while the lease can be won")
+		e.writeFailed(d.seen)
+		return nil, err
+	}
+	e.writeSucceeded()
+	if ctx.Err() != nil {
+		cause := because(Shutdown, "%w", context.Cause(ctx))
+		c.stop()
+		e.mode.nominate(stepBack)
+		e.mode.awaitWithdrawn()
+		e.release(ctx, c, cause)
+		return nil, cause
+	}
+	return c, nil
+}
+
+// attempt is the Lease as this process would hold it.
+func (e *Elector) attempt(ctx context.Context, d decision) *heldLease {
+	identity := e.candidate
+	if identity == "" {
+		identity = e.identities.next()
+	}
+	before := d.seen.Predecessor()
+	presence := e.presence(identity)
+	presence.LastStepDown = before.LastStepDown // that of the last holder who gave up stays
+	presence.PresumedDead = presumedDead(before, d.trigger)
+	presence.Suspicions = nextSuspicions(e.suspicions(before), d.takeover.Decided.Sub(d.seen.TermSince), d.trigger)
+	return &heldLease{
+		cfg: e.cfg, api: e.api, view: e.view, logger: klog.FromContext(ctx),
+		identity: identity, basis: d.seen, presence: presence, takeover: d.takeover,
+		over: make(chan struct{}),
+	}
+}
+
+// presence is what the holder of this identity says of itself.
+func (e *Elector) presence(identity string) lease.Presence {
+	p := lease.Presence{
+		Holder: identity, Replica: e.cfg.Replica, BootID: e.processLock.bootID, Fencing: lease.Unfenced, ElectionMode: e.cfg.Mode,
+		Priority: e.cfg.Priority,
+	}
+	if e.cfg.Fenced {
+		p.Fencing = lease.Fenced
+	}
+	if e.cfg.Detector != nil {
+		p.Contact = lease.Contact(e.cfg.Detector.Contact())
+	}
+	if file, held := e.processLock.mark(); held {
+		p.Process, p.File = e.processLock.process, file
+	}
+	return p
+}
+
+// serve is one term, from beginning to end: it returns when nothing of it is left. Its error is what Run must return.
+func (e *Elector) serve(ctx context.Context, c claim, reason string, lead LeadFunc) error {
+	term := c.term()
+	termCtx := klog.NewContext(ctx, klog.FromContext(ctx).WithValues("epoch", term.Epoch()))
+	began := time.Now()
+	e.becomeLeading(termCtx, term, reason)
+	w := begin(termCtx, lead, term)
+	e.setCurrent(term, w)
+	e.say(term, Well)
+
+	cause := e.untilOver(ctx, c, w)
+	e.setCurrent(Term{}, nil)
+	ended := time.Now()
+	w.end(cause)
+	e.becomeDraining(termCtx, term, cause)
+	e.mode.nominate(stepBack)
+	if drain := e.cfg.EffectiveDrainTimeout(); !w.join(drain) {
+		c.stop()
+		e.becomeQuarantined(termCtx, drain)
+		w.join(0)
+		e.becomeWhole(termCtx, ended)
+	}
+	drainSeconds.WithLabelValues(e.cfg.Name).Observe(time.Since(ended).Seconds())
+	if causeOf(cause) == RenewDeadline { // the release will hardly arrive, and a renewal may be under way for as long as a request takes
+		e.say(term, Over)
+	}
+	c.stop()
+	e.last.holder, e.last.epoch, e.last.ending = term.Token().Holder, term.Epoch(), endingOf(cause)
+	e.last.lasted = ended.Sub(began)
+	e.mode.awaitWithdrawn()
+	e.release(termCtx, c, cause)
+	e.pace.termEnded(cause, ended.Sub(began), time.Now())
+	e.becomeStandby()
+	return w.exit()
+}
+
+func (e *Elector) setCurrent(term Term, w *work) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.current.term, e.current.work = term, w
+	if holder := term.Token().Holder; holder != "" {
+		e.current.holder = holder
+	}
+}
+
+// release gives up a claim that was stopped.
+func (e *Elector) release(ctx context.Context, c claim, cause error) {
+	if err := c.release(ctx, cause); err != nil {
+		e.unsure = true
+		e.say(c.term(), Over)
+		klog.FromContext(ctx).Error(err, "The lease is not released, unless that shows later")
+	}
+}
+
+// untilOver waits for the first cause that ends the term. It looks, assesses, and does what follows from that.
+func (e *Elector) untilOver(ctx context.Context, c claim, w *work) error {
+	var confirmations <-chan Confirmation
+	if e.cfg.Detector != nil {
+		confirmations = e.cfg.Detector.Confirmations()
+	}
+	var t trouble
+	for {
+		seen, changed := e.view.Latest()
+		a := assess(e.cfg, e.tenure(c, seen, t))
+		t = a.trouble
+		if a.cause != nil {
+			c.end(a.cause)
+			return a.cause
+		}
+		if a.say == Troubled {
+			for len(confirmations) > 0 { // of what is long over
+				<-confirmations
+			}
+		}
+		if a.say != "" {
+			e.say(c.term(), a.say)
+		}
+		timer := newAlarm(a.again)
+		var cause error
+		select {
+		case <-ctx.Done():
+			cause = because(Shutdown, "%w", context.Cause(ctx))
+		case <-w.returned:
+			cause = causeOfReturn(w.err)
+		case <-w.failed:
+			cause = causeOfReturn(w.fault)
+		case <-c.lost():
+		case said := <-confirmations:
+			t = t.hear(said, c.term().Token().Holder, time.Now())
+		case <-c.faltered():
+		case <-changed:
+		case <-timer.C:
+		}
+		timer.Stop()
+		if cause != nil {
+			return cause
+		}
+	}
+}
+
+// tenure is what a leader knows now.
+func (e *Elector) tenure(c claim, seen lease.Observation, t trouble) tenure {
+	now := tenure{now: time.Now(), seen: seen, grounds: c.grounds(), trouble: t}
+	if seen.Wish().Holder != "" {
+		now.standbys = e.cfg.followers()
+	}
+	return now
+}
+
+// say tells those who follow this process how it goes with its term.
+func (e *Elector) say(term Term, condition Condition) {
+	if holder := term.Token().Holder; holder != "" && e.cfg.Detector != nil {
+		e.cfg.Detector.Say(Statement{Holder: holder, Condition: condition})
+	}
+}
