@@ -10,6 +10,7 @@ import (
 	"k8s.io/component-base/version"
 
 	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/controllers/supervisor"
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/election/detect"
 )
@@ -55,7 +56,10 @@ func (r *run) runElectors(ctx context.Context) error {
 
 // elect is a term of the electing controllers.
 func (r *run) elect(ctx context.Context, term election.Term) error {
-	cfg := r.supervision(controllers.Electing)
-	cfg.OnFailure = func(err error) { election.Fail(ctx, ofTerm(err, nil)) }
+	cfg := r.supervision(controllers.Electing, func(e supervisor.Event) {
+		if e.Type == supervisor.TermFailed {
+			election.Fail(ctx, ofTerm(e.Err, nil))
+		}
+	})
 	return ofTerm(r.control(ctx, r.cfg.Registry.Scoped(controllers.Electing), controllers.Electing, cfg, term.Token(), r.tokens.leader), nil)
 }

@@ -38,16 +38,19 @@ func (r *run) lead(ctx context.Context, term election.Term) error {
 	began := time.Now()
 	timeline, workCtx, measured := newTimeline(ctx, r.cfg.Election.Name, term.Takeover())
 	defer measured()
-	cfg := r.supervision(controllers.LeaderOnly)
-	cfg.Tolerated = tolerated
-	cfg.OnRecovered = r.poison.worked
-	cfg.Probe = r.probe
-	cfg.OnFailure = func(err error) {
-		if time.Since(began) >= supervisor.DefaultRestartWindow {
-			predecessors = nil // what they failed at is long ago
+	cfg := r.supervision(controllers.LeaderOnly, func(e supervisor.Event) {
+		switch e.Type {
+		case supervisor.ControllerRecovered:
+			r.poison.worked(e.Controller)
+		case supervisor.TermFailed:
+			if time.Since(began) >= supervisor.DefaultRestartWindow {
+				predecessors = nil // what they failed at is long ago
+			}
+			election.Fail(ctx, ofTerm(e.Err, predecessors))
 		}
-		election.Fail(ctx, ofTerm(err, predecessors))
-	}
+	})
+	cfg.Tolerated = tolerated
+	cfg.Probe = r.probe
 	set := r.cfg.Registry.Scoped(controllers.LeaderOnly, controllers.Electing)
 	if r.electsItself() {
 		set = r.cfg.Registry.Scoped(controllers.LeaderOnly)
@@ -149,27 +152,23 @@ func causeOf(err error) error {
 	}
 }
 
-// supervision is how the controllers of a scope are supervised.
-func (r *run) supervision(scope controllers.Scope) supervisor.Config {
+// supervision returns how the controllers of a scope are supervised. Each event goes on to next.
+func (r *run) supervision(scope controllers.Scope, next func(supervisor.Event)) supervisor.Config {
 	return supervisor.Config{
 		DrainTimeout:   r.cfg.Election.EffectiveDrainTimeout(),
 		Policies:       r.cfg.Policies,
 		StoreReachable: r.etcd.answers.Load,
-		OnLate:         func(names []string) { r.areLate(scope, names) },
-		OnExit:         r.fail, // even if another hangs, so that the term cannot end
-		OnOutcome: func(controller, effect string, err error) {
-			r.recorder.record(controllerFailed, true, fmt.Sprintf("cannot run controller %q: %v (%s)", controller, err, effect))
+		OnEvent: func(e supervisor.Event) {
+			switch e.Type {
+			case supervisor.ControllerFailed:
+				r.recorder.record(controllerFailed, true, fmt.Sprintf("cannot run controller %q: %v (%s)", e.Controller, e.Err, e.Effect))
+			case supervisor.ControllerLate:
+				r.late.add(scope, e.Controller)
+			case supervisor.ProcessFailed: // at once: another controller may hang, so that the term cannot end
+				r.fail(e.Err)
+			}
+			next(e)
 		},
-	}
-}
-
-// areLate takes in that controllers have not stopped in time.
-func (r *run) areLate(scope controllers.Scope, names []string) {
-	r.late.set(scope, names)
-	for _, name := range names {
-		if r.cfg.Policies.Of(name) == controllers.Exit {
-			r.fail(fmt.Errorf("controller %q has not stopped within its drain timeout, and its failure policy is %q", name, controllers.Exit))
-		}
 	}
 }
 
@@ -196,7 +195,7 @@ func (r *run) runEveryReplica(set []controllers.Descriptor) error {
 	pause := fresh
 	for {
 		began := time.Now()
-		err := r.control(r.processCtx, set, controllers.EveryReplica, r.supervision(controllers.EveryReplica), fence.Token{}, r.tokens.replica)
+		err := r.control(r.processCtx, set, controllers.EveryReplica, r.supervision(controllers.EveryReplica, func(supervisor.Event) {}), fence.Token{}, r.tokens.replica)
 		switch {
 		case errors.Is(err, controllers.ErrExit):
 			return err

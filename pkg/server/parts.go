@@ -80,16 +80,20 @@ type lateControllers struct {
 	byScope map[controllers.Scope][]string
 }
 
-func (l *lateControllers) set(scope controllers.Scope, names []string) {
+func (l *lateControllers) add(scope controllers.Scope, name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.byScope == nil {
 		l.byScope = map[controllers.Scope][]string{}
 	}
-	l.byScope[scope] = names
+	l.byScope[scope] = append(l.byScope[scope], name)
 }
 
-func (l *lateControllers) clear(scope controllers.Scope) { l.set(scope, nil) }
+func (l *lateControllers) clear(scope controllers.Scope) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.byScope, scope)
+}
 
 // names returns them as a reader finds them in the log.
 func (l *lateControllers) names() []string {
