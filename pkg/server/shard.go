@@ -39,7 +39,8 @@ type shardCheck struct {
 	key       string
 	record    shardRecord
 	directory string
-	checked   atomic.Bool
+	// known is closed when etcd's shard is known to be ours.
+	known chan struct{}
 	// fault is what the last attempt failed with; nil before the first.
 	fault atomic.Pointer[error]
 
@@ -56,11 +57,12 @@ func newShardCheck(client *clientv3.Client, cfg Config, bundle *pki.Bundle, secr
 		key:       shardKey(cfg.EtcdPrefix),
 		record:    shardRecord{Shard: cfg.Shard, CA: fmt.Sprintf("%x", sum)},
 		directory: filepath.Join(cfg.RootDirectory, pkiDirectory),
+		known:     make(chan struct{}),
 		probe:     probeSecret{client: client, key: secretKey(cfg.EtcdPrefix), encrypt: secrets},
 	}
 }
 
-// Run tries until etcd has answered. It returns an error that Is errOtherShard on a mismatch, and nil once the shard is
+// Run tries until etcd has answered; it is called once. It returns an error that Is errOtherShard on a mismatch, and nil once the shard is
 // known to be ours.
 func (c *shardCheck) Run(ctx context.Context) error {
 	log := klog.FromContext(ctx)
@@ -68,7 +70,7 @@ func (c *shardCheck) Run(ctx context.Context) error {
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		err := c.try(ctx)
 		if err == nil {
-			c.checked.Store(true)
+			close(c.known)
 			return nil
 		}
 		if errors.Is(err, errOtherShard) || ctx.Err() != nil {
@@ -151,12 +153,13 @@ func (c *shardCheck) Name() string { return "shard" }
 // Check implements healthz.HealthChecker.
 func (c *shardCheck) Check(*http.Request) error {
 	const notYet = "the shard's name and certificate authority are not compared with those in etcd yet"
-	switch fault := c.fault.Load(); {
-	case c.checked.Load():
+	select {
+	case <-c.known:
 		return nil
-	case fault != nil:
-		return fmt.Errorf(notYet+": %w", *fault)
 	default:
-		return errors.New(notYet)
 	}
+	if fault := c.fault.Load(); fault != nil {
+		return fmt.Errorf(notYet+": %w", *fault)
+	}
+	return errors.New(notYet)
 }

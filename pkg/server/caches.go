@@ -10,23 +10,57 @@ import (
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/server/healthz"
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
-	"github.com/regent-project/regent/pkg/election/fence"
 	"github.com/regent-project/regent/pkg/server/apis"
+	"github.com/regent-project/regent/pkg/server/loopback"
+	"github.com/regent-project/regent/pkg/server/routing"
 )
 
+// caches are what this replica knows of the shard, whether it leads or not, and how it learns of it: by reading its own API
+// as the replica's user.
+type caches struct {
+	client    *loopback.Client
+	clients   controllers.Clients
+	resources []controllers.Resource
+	informers controllers.Informers
+	// live reads what the informers do not show yet, directory resolves the paths of logical clusters.
+	live      *live
+	directory *routing.Directory
+}
+
+func (r *run) newCaches() (*caches, error) {
+	client, err := loopback.New(r.generic.LoopbackClientConfig, r.tokens.replica)
+	if err != nil {
+		return nil, err
+	}
+	client.Wrap(r.cfg.informerTransport)
+	c := &caches{client: client, live: &live{}}
+	if c.clients, err = client.Clients(); err != nil {
+		return nil, err
+	}
+	for _, resource := range apis.Resources() {
+		c.resources = append(c.resources, controllers.Resource(resource))
+	}
+	if c.informers, err = newInformers(client, c.clients, c.resources); err != nil {
+		return nil, err
+	}
+	c.directory = &routing.Directory{Workspaces: c.informers.Workspaces, LogicalClusters: c.informers.LogicalClusters, Live: c.live}
+	return c, nil
+}
+
 // newInformers returns informers over all clusters that read as the replica. They live as long as the process.
-func newInformers(replica *loopback, c controllers.Clients, resources []controllers.Resource) (controllers.Informers, error) {
-	tenancy, err := replica.rest(tenancyv1alpha1.SchemeGroupVersion)
+func newInformers(replica *loopback.Client, c controllers.Clients, resources []controllers.Resource) (controllers.Informers, error) {
+	tenancy, err := replica.REST(tenancyv1alpha1.SchemeGroupVersion)
 	if err != nil {
 		return controllers.Informers{}, err
 	}
-	core, err := replica.rest(corev1alpha1.SchemeGroupVersion)
+	core, err := replica.REST(corev1alpha1.SchemeGroupVersion)
 	if err != nil {
 		return controllers.Informers{}, err
 	}
@@ -44,15 +78,15 @@ func newInformers(replica *loopback, c controllers.Clients, resources []controll
 	return out, nil
 }
 
-// runInformers runs all informers and returns when all have ended.
-func runInformers(ctx context.Context, p *parts, i controllers.Informers) {
-	p.Go("informer of namespaces", func() error { return i.Namespaces.Run(ctx) })
-	p.Go("informer of workspaces", func() error { return i.Workspaces.Run(ctx) })
-	p.Go("informer of logicalclusters", func() error { return i.LogicalClusters.Run(ctx) })
-	p.Go("informer of leases", func() error { return i.Leases.Run(ctx) })
-	p.Go("informer of leasecandidates", func() error { return i.LeaseCandidates.Run(ctx) })
+// runInformers runs all informers, until ctx ends.
+func runInformers(ctx context.Context, g *goroutines, i controllers.Informers) {
+	g.Go("informer of namespaces", func() error { return i.Namespaces.Run(ctx) })
+	g.Go("informer of workspaces", func() error { return i.Workspaces.Run(ctx) })
+	g.Go("informer of logicalclusters", func() error { return i.LogicalClusters.Run(ctx) })
+	g.Go("informer of leases", func() error { return i.Leases.Run(ctx) })
+	g.Go("informer of leasecandidates", func() error { return i.LeaseCandidates.Run(ctx) })
 	for gvr, informer := range i.Metadata {
-		p.Go("metadata informer of "+gvr.GroupResource().String(), func() error { return informer.Run(ctx) })
+		g.Go("metadata informer of "+gvr.GroupResource().String(), func() error { return informer.Run(ctx) })
 	}
 }
 
@@ -84,47 +118,7 @@ func informersCheck(i controllers.Informers) healthz.HealthChecker {
 	})
 }
 
-// deps returns what the controllers of one term get, and a function that closes the term's connections. Controllers of
-// every replica have the zero token and the replica's user. Requests go through each of the wrappers, which may be nil.
-// fenced is called when a write was refused because the term is over.
-func (r *run) deps(token fence.Token, user string, fenced func(*http.Request), through ...wrapTransport) (controllers.Deps, func(), error) {
-	own, err := r.newLoopback(user)
-	if err != nil {
-		return controllers.Deps{}, nil, err
-	}
-	if !token.IsZero() {
-		own.http.Transport = fence.OnFenced(fenced)(fence.Transport(fence.Of(token))(own.http.Transport))
-		own.through(r.cfg.termTransport)
-	}
-	for _, wrap := range through {
-		own.through(wrap)
-	}
-	clients, err := own.clients()
-	if err != nil {
-		return controllers.Deps{}, nil, err
-	}
-	return controllers.Deps{
-		Shard:     r.cfg.Shard,
-		Replica:   r.name,
-		BaseURL:   r.cfg.BaseURL,
-		Token:     token,
-		Clients:   clients,
-		Informers: r.informers,
-		Resources: r.resources,
-	}, own.close, nil
-}
-
-// newLoopback returns the spare, for a term, or a new one.
-func (r *run) newLoopback(user string) (*loopback, error) {
-	if user == r.spare.token {
-		if l := r.spare.take(); l != nil {
-			return l, nil
-		}
-	}
-	return newLoopback(r.host, user)
-}
-
-// live reads from storage.
+// live reads from storage. It can be used when the API is installed, which sets reader.
 type live struct{ reader *apis.Reader }
 
 func (l *live) Workspace(ctx context.Context, cluster logicalcluster.Name, name string) (*tenancyv1alpha1.Workspace, error) {
@@ -135,8 +129,8 @@ func (l *live) LogicalCluster(ctx context.Context, cluster logicalcluster.Name) 
 	return l.reader.LogicalCluster(inCluster(ctx, cluster))
 }
 
-// inCluster leaves nothing of a request's context but its end: the read is the server's own, not part of the request's
-// trace, audit or identity.
+// inCluster returns a context that ends with ctx and has none of its values: the read is the server's own, not part of the
+// request's trace, audit or identity.
 func inCluster(ctx context.Context, cluster logicalcluster.Name) context.Context {
 	return clusters.With(onlyEnd{ctx}, cluster)
 }
@@ -144,3 +138,32 @@ func inCluster(ctx context.Context, cluster logicalcluster.Name) context.Context
 type onlyEnd struct{ context.Context }
 
 func (onlyEnd) Value(any) any { return nil }
+
+// namespaces finds namespaces for admission.
+type namespaces struct {
+	informer *clusters.Informer[*corev1.Namespace]
+	live     *live
+}
+
+func (n namespaces) Cached(cluster logicalcluster.Name, name string) (*corev1.Namespace, bool) {
+	return n.informer.Get(clusters.Key{Cluster: cluster, Name: name})
+}
+
+func (n namespaces) Live(ctx context.Context, cluster logicalcluster.Name, name string) (*corev1.Namespace, error) {
+	return n.live.reader.Namespace(inCluster(ctx, cluster), name)
+}
+
+// Leaving also holds of a cluster whose LogicalCluster has gone; permanent clusters never leave.
+func (n namespaces) Leaving(ctx context.Context, cluster logicalcluster.Name) (bool, error) {
+	if clusters.IsPermanent(cluster) {
+		return false, nil
+	}
+	lc, err := n.live.LogicalCluster(ctx, cluster)
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return !lc.DeletionTimestamp.IsZero(), nil
+}

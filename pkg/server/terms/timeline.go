@@ -1,4 +1,4 @@
-package server
+package terms
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/client-go/transport"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
@@ -125,7 +126,7 @@ func (t *timeline) tell(ctx context.Context) {
 }
 
 // writes is what the term's clients go through.
-func (t *timeline) writes(ctx context.Context) wrapTransport {
+func (t *timeline) writes(ctx context.Context) transport.WrapperFunc {
 	return func(next http.RoundTripper) http.RoundTripper {
 		return &firstWrite{next: next, wrote: func() { t.since(ctx, writePhase) }}
 	}
