@@ -19,15 +19,15 @@ import (
 	"github.com/regent-project/regent/pkg/server/pki"
 )
 
-// shardRecord is what the first replica of a shard writes into etcd, for all others to compare with: two shards on one
-// prefix would overwrite each other, and replicas with different authorities are no one server to their clients.
+// shardRecord is written into etcd by the first replica of a shard. The other replicas compare it with their own: two shards on
+// one prefix would overwrite each other, and clients of replicas with different authorities would trust only some of them.
 type shardRecord struct {
 	Shard string `json:"shard"`
 	// CA is the SHA-256 of the authority's certificate, in PEM.
 	CA string `json:"ca"`
 }
 
-// shardKey is outside of all resources' keys, which are /<prefix>/<group>/<resource>/...
+// shardKey returns the record's key. It is outside of all resources' keys, which are /<prefix>/<group>/<resource>/...
 func shardKey(prefix string) string { return prefix + "/.shard" }
 
 // errOtherShard is a mismatch that no retry mends.
