@@ -9,6 +9,7 @@ import (
 
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/client-go/transport"
 
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/election"
@@ -112,9 +113,9 @@ type Config struct {
 	// term may take to end, which makes 40 s with the default timings, and ShutdownDelay.
 	ShutdownTimeout time.Duration
 
-	// What follows is for tests. 0 stands for defaultOffer.
+	// What follows is for tests. 0 stands for what terms.Config says.
 	offerAfter time.Duration
 	// informerTransport is what the informers' requests go through, termTransport those of a term's controllers; nil:
 	// nothing.
-	informerTransport, termTransport wrapTransport
+	informerTransport, termTransport transport.WrapperFunc
 }

@@ -4,34 +4,23 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"net/http"
 	"strconv"
-	"time"
 
-	"k8s.io/apiserver/pkg/admission"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
-	"k8s.io/apiserver/pkg/server/healthz"
-	"k8s.io/apiserver/pkg/server/mux"
-	"k8s.io/apiserver/pkg/server/routes"
 	"k8s.io/apiserver/pkg/util/compatibility"
-	"k8s.io/component-base/logs"
 
 	// Metrics of the clients and queues in this process, on /metrics.
 	_ "k8s.io/component-base/metrics/prometheus/restclient"
 	_ "k8s.io/component-base/metrics/prometheus/version"
 	_ "k8s.io/component-base/metrics/prometheus/workqueue"
 
-	"github.com/regent-project/regent/pkg/clusters"
-	"github.com/regent-project/regent/pkg/controllers"
-	"github.com/regent-project/regent/pkg/controllers/supervisor"
-	"github.com/regent-project/regent/pkg/server/routing"
-	"github.com/regent-project/regent/pkg/server/storage"
+	"github.com/regent-project/regent/pkg/server/apis"
 )
 
 // newGenericConfig returns all of upstream's configuration that needs no storage. It opens the listener.
 func (s *Server) newGenericConfig(ctx context.Context) (*genericapiserver.Config, error) {
-	c := genericapiserver.NewConfig(codecs())
+	c := genericapiserver.NewConfig(apis.Codecs)
 	c.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
 	// Upstream's default is a hash of the host's name, which replicas on one machine share.
 	c.APIServerID = "regent-" + s.name
@@ -82,90 +71,4 @@ func (s *Server) authenticate(c *genericapiserver.Config) error {
 	}
 	c.Authorization.Authorizer, err = newAuthorizer()
 	return err
-}
-
-// newAPI returns the API server over storage: served installs what is served, and the clusters' filter, resolver and
-// gate are put around it. It also makes the informers that these need.
-func (r *run) newAPI(served *served) (*genericapiserver.GenericAPIServer, error) {
-	clients, err := r.replica.clients()
-	if err != nil {
-		return nil, err
-	}
-	r.resources = served.resources
-	r.informers = controllers.NewInformers(clients, r.resources)
-	directory := &routing.Directory{
-		Workspaces:      r.informers.Workspaces,
-		LogicalClusters: r.informers.LogicalClusters,
-		Live:            &served.live,
-	}
-	c := r.generic
-	served.configure(c)
-	c.AdmissionControl = admission.NewChainHandler(
-		served.admission(r.informers.Namespaces), &routing.Gate{Directory: directory},
-		&electionLease{cluster: clusters.SystemAdmin, namespace: r.cfg.Election.Namespace, name: r.cfg.Election.Name},
-		&electionLease{cluster: clusters.SystemAdmin, namespace: r.cfg.Election.Namespace, name: ElectionsLease},
-		&dryRunFence{check: served.storage.CheckToken},
-	)
-	r.checkToken = served.storage.CheckToken
-	tokens := newTokenFilter(r.cfg.Election.Enabled, r.cfg.Fencing, r.checkToken, c.Authorization.Authorizer, c.Serializer)
-	c.BuildHandlerChainFunc = r.handlerChain(directory, tokens)
-	r.shard = newShardCheck(served.client, r.cfg, r.bundle, served.secrets)
-	r.etcd = newEtcdCheck(served.client, r.cfg.EtcdPrefix)
-	c.AddReadyzChecks(unhurried{r.etcd}, r.shard, informersCheck(r.informers), historyCheck(served.storage))
-	c.AddReadyzChecks(served.keys...)
-	c.AddHealthChecks(supervisorCheck(r.probe))
-	events := clients.Kube.CoreV1().Events(r.cfg.Election.Namespace)
-	r.recorder = newRecorder(events, r.cfg.Election.Namespace, r.cfg.Election.Name, r.name)
-	r.electionsRecorder = newRecorder(events, r.cfg.Election.Namespace, ElectionsLease, r.name)
-	supervisor.ShowMetrics(r.cfg.Registry)
-	if err := registerTimeline(); err != nil {
-		return nil, fmt.Errorf("cannot register the metric of takeovers: %w", err)
-	}
-
-	api, err := c.Complete(nil).New("regent", genericapiserver.NewEmptyDelegate())
-	if err != nil {
-		return nil, fmt.Errorf("cannot make the API server: %w", err)
-	}
-	if err := served.install(api); err != nil {
-		return nil, err
-	}
-	api.Handler.NonGoRestfulMux.HandleFunc(routing.StepDownPath, r.serveStepDown)
-	if r.cfg.Profiling {
-		installProfiling(api.Handler.NonGoRestfulMux)
-	}
-	api.ShutdownTimeout = (r.cfg.ShutdownTimeout - r.cfg.ShutdownDelay) / 2
-	return api, r.addHooks(api)
-}
-
-// installProfiling serves profiles, and lets the verbosity of the log be set, to members of system:masters.
-func installProfiling(mux *mux.PathRecorderMux) {
-	routes.Profiling{}.Install(mux)
-	routes.DebugFlags{}.Install(mux, "v", routes.StringFlagPutHandler(logs.GlogSetter))
-}
-
-// historyCheck fails once etcd has gone back: what this replica would answer is of another history.
-func historyCheck(client *storage.Client) healthz.HealthChecker {
-	return healthz.NamedCheck("etcd-history", func(*http.Request) error { return client.Fault() })
-}
-
-// supervisorTimeout is how long the supervisor may take to answer.
-const supervisorTimeout = 2 * time.Second
-
-// supervisorCheck fails only if the supervisor of this process's term itself hangs, which a restart alone can mend. Who
-// leads, and how the controllers fare, are no matter of health: the replica serves.
-func supervisorCheck(probe interface{ Ping(context.Context) error }) healthz.HealthChecker {
-	return unhurried{healthz.NamedCheck("supervisor", func(req *http.Request) error {
-		ctx, cancel := context.WithTimeout(req.Context(), supervisorTimeout)
-		defer cancel()
-		return probe.Ping(ctx)
-	})}
-}
-
-// unhurried is a check that does not end with its caller, but by a timeout of its own: that a caller hangs up says nothing
-// about what is checked, and the log would say that it has failed.
-type unhurried struct{ healthz.HealthChecker }
-
-// Check implements healthz.HealthChecker.
-func (u unhurried) Check(req *http.Request) error {
-	return u.HealthChecker.Check(req.WithContext(context.WithoutCancel(req.Context())))
 }

@@ -93,21 +93,20 @@ func TestOnlyTheElectionEndsBeforeTheShutdownDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const delay = time.Hour
 		r := newRun(&Server{cfg: Config{ShutdownDelay: delay}, generic: &genericapiserver.Config{}}, t.Context())
-		r.replica = &loopback{door: &door{next: &http.Transport{}}}
 		r.process.Go("informers", func() error {
-			<-r.processCtx.Done()
+			<-r.process.ctx.Done()
 			return nil
 		})
 		began := time.Now()
 		var asked sync.WaitGroup
-		asked.Go(func() { r.askAll(time.Second) })
+		asked.Go(func() { r.end(time.Second, func() {}) })
 		synctest.Wait()
-		if r.electionCtx.Err() == nil || r.processCtx.Err() != nil {
-			t.Errorf("at once: the election has ended: %t, the informers: %t; want the election alone", r.electionCtx.Err() != nil, r.processCtx.Err() != nil)
+		if r.election.ctx.Err() == nil || r.process.ctx.Err() != nil {
+			t.Errorf("at once: the election has ended: %t, the informers: %t; want the election alone", r.election.ctx.Err() != nil, r.process.ctx.Err() != nil)
 		}
 		asked.Wait()
-		if r.processCtx.Err() == nil || time.Since(began) != delay {
-			t.Errorf("the informers have ended: %t, after %v, want %v", r.processCtx.Err() != nil, time.Since(began), delay)
+		if r.process.ctx.Err() == nil || time.Since(began) != delay {
+			t.Errorf("the informers have ended: %t, after %v, want %v", r.process.ctx.Err() != nil, time.Since(began), delay)
 		}
 		r.stop(nil)
 	})

@@ -19,6 +19,7 @@ import (
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/election/fence"
 	"github.com/regent-project/regent/pkg/server/etcd"
+	"github.com/regent-project/regent/pkg/server/loopback"
 	"github.com/regent-project/regent/pkg/server/routing"
 )
 
@@ -179,7 +180,7 @@ func TestATermsClientsStopWorkingWithIt(t *testing.T) {
 	first := <-kept
 	<-kept // the next term has begun, so the first has ended
 	_, err := first.Kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).List(clusters.With(t.Context(), clusters.SystemAdmin), metav1.ListOptions{})
-	if !errors.Is(err, errClosed) {
+	if !errors.Is(err, loopback.ErrClosed) {
 		t.Errorf("a client of a term that has ended: %v", err)
 	}
 	if err := r.stop(t); err != nil {

@@ -19,15 +19,15 @@ import (
 	"github.com/regent-project/regent/pkg/server/pki"
 )
 
-// shardRecord is what the first replica of a shard writes into etcd, for all others to compare with: two shards on one
-// prefix would overwrite each other, and replicas with different authorities are no one server to their clients.
+// shardRecord is written into etcd by the first replica of a shard. The other replicas compare it with their own: two shards on
+// one prefix would overwrite each other, and clients of replicas with different authorities would trust only some of them.
 type shardRecord struct {
 	Shard string `json:"shard"`
 	// CA is the SHA-256 of the authority's certificate, in PEM.
 	CA string `json:"ca"`
 }
 
-// shardKey is outside of all resources' keys, which are /<prefix>/<group>/<resource>/...
+// shardKey returns the record's key. It is outside of all resources' keys, which are /<prefix>/<group>/<resource>/...
 func shardKey(prefix string) string { return prefix + "/.shard" }
 
 // errOtherShard is a mismatch that no retry mends.
@@ -39,7 +39,8 @@ type shardCheck struct {
 	key       string
 	record    shardRecord
 	directory string
-	checked   atomic.Bool
+	// known is closed when etcd's shard is known to be ours.
+	known chan struct{}
 	// fault is what the last attempt failed with; nil before the first.
 	fault atomic.Pointer[error]
 
@@ -56,11 +57,12 @@ func newShardCheck(client *clientv3.Client, cfg Config, bundle *pki.Bundle, secr
 		key:       shardKey(cfg.EtcdPrefix),
 		record:    shardRecord{Shard: cfg.Shard, CA: fmt.Sprintf("%x", sum)},
 		directory: filepath.Join(cfg.RootDirectory, pkiDirectory),
+		known:     make(chan struct{}),
 		probe:     probeSecret{client: client, key: secretKey(cfg.EtcdPrefix), encrypt: secrets},
 	}
 }
 
-// Run tries until etcd has answered. It returns an error that Is errOtherShard on a mismatch, and nil once the shard is
+// Run tries until etcd has answered; it is called once. It returns an error that Is errOtherShard on a mismatch, and nil once the shard is
 // known to be ours.
 func (c *shardCheck) Run(ctx context.Context) error {
 	log := klog.FromContext(ctx)
@@ -68,7 +70,7 @@ func (c *shardCheck) Run(ctx context.Context) error {
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		err := c.try(ctx)
 		if err == nil {
-			c.checked.Store(true)
+			close(c.known)
 			return nil
 		}
 		if errors.Is(err, errOtherShard) || ctx.Err() != nil {
@@ -151,12 +153,13 @@ func (c *shardCheck) Name() string { return "shard" }
 // Check implements healthz.HealthChecker.
 func (c *shardCheck) Check(*http.Request) error {
 	const notYet = "the shard's name and certificate authority are not compared with those in etcd yet"
-	switch fault := c.fault.Load(); {
-	case c.checked.Load():
+	select {
+	case <-c.known:
 		return nil
-	case fault != nil:
-		return fmt.Errorf(notYet+": %w", *fault)
 	default:
-		return errors.New(notYet)
 	}
+	if fault := c.fault.Load(); fault != nil {
+		return fmt.Errorf(notYet+": %w", *fault)
+	}
+	return errors.New(notYet)
 }

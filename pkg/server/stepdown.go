@@ -11,6 +11,7 @@ import (
 	"unicode"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
@@ -39,24 +40,34 @@ type stepDownResponse struct {
 	Epoch   int64  `json:"epoch"`
 }
 
-// serveStepDown answers POST /election/step-down, of members of system:masters: this replica's term is asked to end, so
-// that another leads. 409 if it does not lead, 404 if there is no standby of the name that is to lead next.
-func (r *run) serveStepDown(w http.ResponseWriter, req *http.Request) {
-	response, err := r.stepDown(req)
+// stepDown is the handler of POST /election/step-down, for members of system:masters: it asks this replica's term to end, so
+// that another replica leads. It answers 409 if this replica does not lead, and 404 if no standby has the name that is to lead
+// next.
+type stepDown struct {
+	elector    *election.Elector
+	check      checkToken
+	serializer runtime.NegotiatedSerializer
+	replica    string
+	lease      string // namespace/name
+}
+
+// ServeHTTP implements http.Handler.
+func (s *stepDown) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	response, err := s.ask(req)
 	if err != nil {
-		responsewriters.ErrorNegotiated(err, r.generic.Serializer, schema.GroupVersion{Version: "v1"}, w, req)
+		responsewriters.ErrorNegotiated(err, s.serializer, schema.GroupVersion{Version: "v1"}, w, req)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(response) // the client has gone: it can see on the Lease what became of it
 }
 
-func (r *run) stepDown(req *http.Request) (stepDownResponse, error) {
+func (s *stepDown) ask(req *http.Request) (stepDownResponse, error) {
 	if req.Method != http.MethodPost {
 		return stepDownResponse{}, apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "step-down"}, req.Method)
 	}
 	// A leader whose term is over must not end that of its successor.
-	if err := r.checkToken.answer(req.Context()); err != nil {
+	if err := s.check.answer(req.Context()); err != nil {
 		return stepDownResponse{}, err
 	}
 	body, err := io.ReadAll(io.LimitReader(req.Body, maxStepDownRequest+1))
@@ -81,18 +92,18 @@ func (r *run) stepDown(req *http.Request) (stepDownResponse, error) {
 	if asked.Reason != "" {
 		reason += ": " + strings.Join(strings.FieldsFunc(asked.Reason, func(c rune) bool { return unicode.IsSpace(c) || unicode.IsControl(c) }), " ")
 	}
-	term, err := r.elector.StepDown(reason, asked.To)
+	term, err := s.elector.StepDown(reason, asked.To)
 	if errors.Is(err, election.ErrNotLeading) {
-		return stepDownResponse{}, newStatus(http.StatusConflict, metav1.StatusReasonConflict, fmt.Sprintf("replica %s does not lead: see who does on lease %s/%s in logical cluster %s",
-			r.name, r.cfg.Election.Namespace, r.cfg.Election.Name, clusters.SystemAdmin))
+		return stepDownResponse{}, newStatus(http.StatusConflict, metav1.StatusReasonConflict, fmt.Sprintf("replica %s does not lead: see who does on lease %s in logical cluster %s",
+			s.replica, s.lease, clusters.SystemAdmin))
 	}
 	if errors.Is(err, election.ErrNoStandby) {
-		return stepDownResponse{}, newStatus(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("replica %s leads on: %v", r.name, err))
+		return stepDownResponse{}, newStatus(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("replica %s leads on: %v", s.replica, err))
 	}
 	if err != nil {
 		return stepDownResponse{}, apierrors.NewInternalError(err)
 	}
-	return stepDownResponse{Replica: r.name, Holder: term.Token().Holder, Epoch: term.Epoch()}, nil
+	return stepDownResponse{Replica: s.replica, Holder: term.Token().Holder, Epoch: term.Epoch()}, nil
 }
 
 // newStatus is an error with a message of its own.

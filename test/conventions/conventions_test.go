@@ -69,6 +69,8 @@ var layers = []struct {
 	{"pkg/server/apis/*", []string{"pkg/election/fence", "pkg/clusters", "pkg/server/apis/*"}},
 	{"pkg/server/etcd", []string{"pkg/server/pki"}},
 	{"pkg/server/pki", []string{"pkg/clusters"}},
+	{"pkg/server/loopback", []string{"pkg/controllers", "pkg/clusters"}},
+	{"pkg/server/terms", []string{"pkg/controllers", "pkg/controllers/supervisor", "pkg/election", "pkg/election/fence", "pkg/server/loopback"}},
 
 	{"pkg/controllers", []string{"pkg/election/fence", "pkg/clusters"}},
 	{"pkg/controllers/loop", []string{"pkg/controllers", "pkg/clusters"}},

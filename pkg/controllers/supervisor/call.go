@@ -15,6 +15,7 @@ const label = "controller"
 var (
 	errEarly  = errors.New("returned nil before its context ended: Run must last until then")
 	errGoexit = errors.New("ended its goroutine with runtime.Goexit")
+	errLate   = errors.New("has not stopped within its drain timeout")
 )
 
 // call runs code of a controller's on a goroutine that bears its label. What it returns comes when that has ended; a

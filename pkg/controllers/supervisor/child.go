@@ -48,22 +48,24 @@ type child struct {
 	s     *supervision
 	needs []*child
 	// rank is the length of the longest chain of needs: a child stops before those of lower rank.
-	rank   int
-	policy controllers.Policy
+	rank int
 	// ctx is its share of the term, which stop ends before the term does when a term is undone.
 	ctx  context.Context
 	stop context.CancelCauseFunc
-
-	ready   chan struct{} // closed when an instance has been ready, for the first time
-	leftOut chan struct{} // closed when it takes no part in the term any more
-	joined  chan struct{} // closed when nothing of it runs, or will
-
+	progress
 	failures intensity
 
 	mu        sync.Mutex
 	state     State
 	tolerated bool
 	watched   *instance // at work; nil if none is
+}
+
+// progress is how far a child has come. Each channel is closed once, and stays closed.
+type progress struct {
+	ready   chan struct{} // an instance has been ready, for the first time
+	leftOut chan struct{} // the child takes no part in the term any more
+	joined  chan struct{} // nothing of the child runs, or will
 }
 
 // run is the child's life in a term.
@@ -139,7 +141,7 @@ func (c *child) once() (again bool, pause time.Duration) {
 	defer cancel(nil)
 	c.become(Starting)
 	var made controllers.Controller
-	w := c.begin(ctx, cancel, constructing, constructor{}, "its constructor", func(ctx context.Context) (err error) {
+	w := c.begin(ctx, constructing, &instance{cancel: cancel, reporter: constructor{}}, func(ctx context.Context) (err error) {
 		made, err = c.New(ctx, c.s.deps)
 		if err == nil && made == nil {
 			err = errors.New("its constructor returned neither a controller nor an error")
@@ -151,7 +153,7 @@ func (c *child) once() (again bool, pause time.Duration) {
 	}
 	klog.FromContext(ctx).V(2).Info("Controller starts")
 	reporter, _ := made.(controllers.Reporter)
-	w = c.begin(ctx, cancel, starting, reporter, "Run", made.Run)
+	w = c.begin(ctx, starting, &instance{cancel: cancel, reporter: reporter}, made.Run)
 	w.ready = alwaysReady
 	if readier, ok := made.(controllers.Readier); ok {
 		var err error
@@ -165,23 +167,25 @@ func (c *child) once() (again bool, pause time.Duration) {
 
 // work is a call of a controller's code.
 type work struct {
-	ctx      context.Context
-	moment   moment
-	began    time.Time
-	instance *instance
-	ended    <-chan error
-	ready    <-chan struct{} // nil: it has nothing to be ready for, or is
+	ctx    context.Context
+	moment moment
+	began  time.Time
+	ended  <-chan error
+	ready  <-chan struct{} // nil: it has nothing to be ready for, or is
 }
 
-// begin calls code, and has its health watched.
-func (c *child) begin(ctx context.Context, cancel context.CancelCauseFunc, m moment, reporter controllers.Reporter, what string, code func(context.Context) error) *work {
-	w := &work{ctx: ctx, moment: m, began: time.Now(), instance: &instance{cancel: cancel, reporter: reporter}}
-	w.ended = c.s.call(ctx, c.Name, what, func(ctx context.Context) error {
-		defer c.end(w.instance)
+// begin calls code, the constructor or Run, and has its health watched.
+func (c *child) begin(ctx context.Context, m moment, i *instance, code func(context.Context) error) *work {
+	what := "Run"
+	if m == constructing {
+		what = "its constructor"
+	}
+	ended := c.s.call(ctx, c.Name, what, func(ctx context.Context) error {
+		defer c.end(i)
 		return code(ctx)
 	})
-	c.watch(w.instance)
-	return w
+	c.watch(i)
+	return &work{ctx: ctx, moment: m, began: time.Now(), ended: ended}
 }
 
 // await returns when the code has ended. Done is false for a constructor that has made a controller.
@@ -271,10 +275,17 @@ func (c *child) judge(w *work, o outcome, m moment, err error) (again bool, paus
 		pause, exhausted = c.failures.failed(time.Now(), worked, isStall, !c.s.reachable())
 		pause += rand.N(1 + time.Duration(pauseJitter*float64(pause)))
 	}
-	e := decide(o, m, circumstances{policy: c.policy, exhausted: exhausted, tolerated: c.isTolerated()})
-	c.tell(w.ctx, o, m, e, err, pause)
-	if m != draining && e != leavesOut && c.s.cfg.OnOutcome != nil {
-		c.s.cfg.OnOutcome(c.Name, string(e), err)
+	e := decide(o, m, circumstances{policy: c.policy(), exhausted: exhausted, tolerated: c.isTolerated()})
+	logger := klog.FromContext(w.ctx).WithValues("during", string(m))
+	if e != ends {
+		logger = logger.WithValues("effect", string(e))
+	}
+	if e == restarts || e == perseveres {
+		logger = logger.WithValues("pause", pause)
+	}
+	c.log(logger, o, m, err)
+	if m != draining && e != leavesOut {
+		c.s.tell(Event{Type: ControllerFailed, Controller: c.Name, Effect: string(e), Err: err})
 	}
 	switch e {
 	case restarts:
@@ -287,24 +298,33 @@ func (c *child) judge(w *work, o outcome, m moment, err error) (again bool, paus
 		c.leave()
 	case endsTerm, endsProcess:
 		c.become(Failed)
-		if e == endsProcess && !errors.Is(err, controllers.ErrExit) {
-			err = fmt.Errorf("%w: failure policy %q: %w", controllers.ErrExit, controllers.Exit, err)
-		}
-		c.s.escalate(&ControllerError{Controller: c.Name, Err: err, failedParts: c.s.failedParts(c.Name)})
+		c.escalate(e, err)
 		<-c.ctx.Done() // so that it shows
 	}
 	return false, 0
 }
 
-// tell logs an outcome, once, and counts panics.
-func (c *child) tell(ctx context.Context, o outcome, m moment, e effect, err error, pause time.Duration) {
-	logger := klog.FromContext(ctx).WithValues("during", string(m))
-	if e != ends {
-		logger = logger.WithValues("effect", string(e))
+// overdue takes in that the controller has not returned at the drain timeout.
+func (c *child) overdue() {
+	e := decide(late, draining, circumstances{policy: c.policy()})
+	c.s.tell(Event{Type: ControllerLate, Controller: c.Name, Effect: string(e), Err: errLate})
+	if e == endsProcess {
+		c.escalate(e, errLate)
 	}
-	if e == restarts || e == perseveres {
-		logger = logger.WithValues("pause", pause)
+}
+
+// escalate ends the term, or the process, because of err.
+func (c *child) escalate(e effect, err error) {
+	if e == endsProcess && !errors.Is(err, controllers.ErrExit) {
+		err = fmt.Errorf("%w: failure policy %q: %w", controllers.ErrExit, controllers.Exit, err)
 	}
+	c.s.escalate(&ControllerError{Controller: c.Name, Err: err, failedParts: c.s.failedParts(c.Name)})
+}
+
+func (c *child) policy() controllers.Policy { return c.s.cfg.Policies.Of(c.Name) }
+
+// log logs an outcome, once, and counts panics.
+func (c *child) log(logger klog.Logger, o outcome, m moment, err error) {
 	p, isPanic := errors.AsType[*controllers.Panic](err)
 	switch {
 	case isPanic:
@@ -317,7 +337,7 @@ func (c *child) tell(ctx context.Context, o outcome, m moment, e effect, err err
 		logger.V(2).Info("Controller has stopped")
 	case m == draining:
 		logger.Error(err, "Controller returned an error while it stopped")
-	case e == leavesOut:
+	case o == disabled:
 		logger.Info("Controller is left out of this term", "reason", err.Error())
 	case o == stuck:
 		logger.Error(err, "Controller failed and does not stop", "stacks", goroutines([]string{c.Name})[c.Name])

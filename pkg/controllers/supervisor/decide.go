@@ -20,6 +20,7 @@ const (
 	exits     outcome = "ErrExit"
 	stalled   outcome = "stalled, and ended when cancelled"
 	stuck     outcome = "stalled, and did not end when cancelled"
+	late      outcome = "not ended at the drain timeout"
 )
 
 // moment is when that happened.
@@ -64,7 +65,7 @@ func decide(o outcome, m moment, c circumstances) effect {
 	switch {
 	case o == exits:
 		return endsProcess
-	case m == draining && o == panicked && c.policy == controllers.Exit:
+	case m == draining && (o == panicked || o == late) && c.policy == controllers.Exit:
 		return endsProcess
 	case m == draining:
 		return ends

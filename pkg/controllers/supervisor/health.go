@@ -198,9 +198,7 @@ func (c *child) recovered() {
 		return
 	}
 	klog.FromContext(c.ctx).Info("Controller has recovered: if it fails again, that can end the term", "worked", c.failures.window)
-	if c.s.cfg.OnRecovered != nil {
-		c.s.cfg.OnRecovered(c.Name)
-	}
+	c.s.tell(Event{Type: ControllerRecovered, Controller: c.Name})
 }
 
 // errWedged says that the supervisor itself does not work.

@@ -42,7 +42,7 @@ func TestRunReturnsOnlyWhenAStuckControllerHas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		released, works := make(chan struct{}), atomic.Int32{}
 		told := make(chan error, 1)
-		_, ended, log := supervise(t, supervisor.Config{DrainTimeout: 5 * time.Second, OnFailure: func(err error) { told <- err }},
+		_, ended, log := supervise(t, supervisor.Config{DrainTimeout: 5 * time.Second, OnEvent: on(supervisor.TermFailed, func(e supervisor.Event) { told <- e.Err })},
 			hanging(released, &works), descriptor("other", untilCancelled))
 		if err := <-told; !strings.Contains(err.Error(), "stalled") {
 			t.Errorf("the term ended because of %v", err)
@@ -90,12 +90,12 @@ func TestAnExitIsToldAtOnce(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				released, told := make(chan struct{}), make(chan time.Time, 1)
 				at := time.Now().Add(time.Minute)
-				cancel, ended, _ := supervise(t, supervisor.Config{DrainTimeout: 5 * time.Second, OnExit: func(err error) {
-					if ce, ok := errors.AsType[*supervisor.ControllerError](err); !ok || ce.Controller != "exits" || !errors.Is(err, controllers.ErrExit) {
-						t.Errorf("told %v", err)
+				cancel, ended, _ := supervise(t, supervisor.Config{DrainTimeout: 5 * time.Second, OnEvent: on(supervisor.ProcessFailed, func(e supervisor.Event) {
+					if ce, ok := errors.AsType[*supervisor.ControllerError](e.Err); !ok || ce.Controller != "exits" || !errors.Is(e.Err, controllers.ErrExit) {
+						t.Errorf("told %v", e.Err)
 					}
 					told <- time.Now()
-				}},
+				})},
 					descriptor("base", func(context.Context) error { <-released; return nil }),
 					descriptor("exits", func(context.Context) error { time.Sleep(time.Until(at)); return controllers.ErrExit }, "base"),
 					descriptor("above", func(context.Context) error { <-released; return nil }, "exits"))

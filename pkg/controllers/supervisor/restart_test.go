@@ -232,7 +232,7 @@ func TestUndoingDoesNotWaitForOneThatHangs(t *testing.T) {
 		release := make(chan struct{})
 		asked := make(chan time.Time, 1)
 		told := make(chan time.Time, 1)
-		_, ended, _ := supervise(t, supervisor.Config{DrainTimeout: 5 * time.Second, OnFailure: func(error) { told <- time.Now() }},
+		_, ended, _ := supervise(t, supervisor.Config{DrainTimeout: 5 * time.Second, OnEvent: on(supervisor.TermFailed, func(supervisor.Event) { told <- time.Now() })},
 			descriptor("base", func(ctx context.Context) error { <-ctx.Done(); asked <- time.Now(); return nil }),
 			descriptor("hangs", func(context.Context) error { <-release; return nil }, "base"),
 			descriptor("faulty", func(context.Context) error { time.Sleep(time.Second); return controllers.ErrStepDown }, "base"))
@@ -276,7 +276,7 @@ func TestAFailureNamesTheToleratedControllersToo(t *testing.T) {
 func TestAToleratedControllerThatWorksLongEnoughIsAsAnyOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		recovered := make(chan string, 2)
-		_, ended, _ := supervise(t, supervisor.Config{Tolerated: []string{"a"}, OnRecovered: func(name string) { recovered <- name }},
+		_, ended, _ := supervise(t, supervisor.Config{Tolerated: []string{"a"}, OnEvent: on(supervisor.ControllerRecovered, func(e supervisor.Event) { recovered <- e.Controller })},
 			fresh("a", func(n int) controllers.Controller {
 				return &actor{run: func(context.Context) error {
 					if n > 20 && n < 22 {

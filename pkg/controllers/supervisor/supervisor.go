@@ -33,29 +33,46 @@ type Config struct {
 	RestartLimit  int
 	RestartWindow time.Duration
 
-	// Tolerated are controllers for whose failure the term does not end, because to step down would be of no use. They are tried again, after pauses of up to a minute, until they work.
+	// Tolerated are controllers whose failure does not end the term, because another replica could not run them either.
+	// They are tried again, after pauses of up to a minute, until they work.
 	Tolerated []string
-	// OnRecovered, if set, is called when a tolerated controller has worked for the restart window. It is as any other
-	// again.
-	OnRecovered func(controller string)
 
 	// StoreReachable, if set, tells whether controllers can get anything done. While they cannot, none stalls, and no
 	// failure is one too many. It must not block.
 	StoreReachable func() bool
 	// Probe, if set, reaches this Run.
 	Probe *Probe
-
-	// OnOutcome, if set, is told of every failure while the term lasts, and what follows. It must not block.
-	OnOutcome func(controller, effect string, err error)
-	// OnFailure, if set, is called when the term must end, before all is joined: a controller that does not stop may
-	// keep Run from returning. It gets the *ControllerError.
-	OnFailure func(err error)
-	// OnExit, if set, is called as soon as a controller ends the process, for the same reason. It gets the
-	// *ControllerError, which wraps controllers.ErrExit.
-	OnExit func(err error)
-	// OnLate, if set, is called once, at the drain timeout, with the names of the late controllers.
-	OnLate func(names []string)
+	// OnEvent, if set, is called with each event when it happens, on any goroutine. It must not block.
+	OnEvent func(Event)
 }
+
+// Event is what Run tells its caller while it runs.
+type Event struct {
+	Type EventType
+	// Controller is whose event it is.
+	Controller string
+	// Effect says what follows a ControllerFailed or ControllerLate, in the words of docs/SUPERVISION.md.
+	Effect string
+	// Err is why; nil for ControllerRecovered. For TermFailed and ProcessFailed it is the *ControllerError.
+	Err error
+}
+
+// EventType says what has happened.
+type EventType string
+
+const (
+	// ControllerFailed: the controller has failed while the term lasts.
+	ControllerFailed EventType = "controller failed"
+	// ControllerRecovered: a tolerated controller has worked for the restart window. From now on its failure can end the
+	// term.
+	ControllerRecovered EventType = "controller recovered"
+	// ControllerLate: the controller has not returned at the drain timeout.
+	ControllerLate EventType = "controller late"
+	// TermFailed: the term must end. Run may return much later, because it waits for all controllers.
+	TermFailed EventType = "term failed"
+	// ProcessFailed: the process must end. It is told at once, before any controller is stopped; TermFailed may follow.
+	ProcessFailed EventType = "process failed"
+)
 
 // ControllerError says for which controller the term ended, and why. It wraps controllers.ErrExit if the process is to
 // end, and controllers.ErrStepDown if that is what the controller returned.
@@ -115,7 +132,10 @@ func Run(ctx context.Context, set []controllers.Descriptor, deps controllers.Dep
 	close(joined)
 	watchers.Wait()
 	close(s.over)
-	return s.failed()
+	if failure := s.why(); failure != nil {
+		return failure
+	}
+	return nil
 }
 
 // supervision is the state of one Run.
@@ -148,8 +168,8 @@ func (s *supervision) adopt(set []controllers.Descriptor) error {
 	for _, d := range set {
 		ctx := klog.NewContext(s.ctx, klog.FromContext(s.ctx).WithValues("controller", d.Name))
 		c := &child{
-			Descriptor: d, s: s, policy: s.cfg.Policies.Of(d.Name), tolerated: slices.Contains(s.cfg.Tolerated, d.Name),
-			ready: make(chan struct{}), leftOut: make(chan struct{}), joined: make(chan struct{}),
+			Descriptor: d, s: s, tolerated: slices.Contains(s.cfg.Tolerated, d.Name),
+			progress: progress{ready: make(chan struct{}), leftOut: make(chan struct{}), joined: make(chan struct{})},
 			failures: intensity{limit: limit, window: window}, state: Stopped,
 		}
 		c.ctx, c.stop = context.WithCancelCause(ctx)
@@ -178,12 +198,10 @@ func (s *supervision) run() {
 	select {
 	case <-s.ctx.Done():
 	case <-s.escalated:
-		failure := s.failed()
+		failure := s.why()
 		s.undo(failure)
 		s.cancel(failure)
-		if s.cfg.OnFailure != nil {
-			s.cfg.OnFailure(failure)
-		}
+		s.tell(Event{Type: TermFailed, Controller: failure.Controller, Err: failure})
 	}
 	for _, c := range s.children {
 		<-c.joined
@@ -222,8 +240,8 @@ func (s *supervision) undo(cause error) {
 
 // escalate ends the term because of a controller, or the process.
 func (s *supervision) escalate(failure *ControllerError) {
-	if failure.exits() && s.cfg.OnExit != nil {
-		s.cfg.OnExit(failure)
+	if failure.exits() {
+		s.tell(Event{Type: ProcessFailed, Controller: failure.Controller, Err: failure})
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -236,13 +254,17 @@ func (s *supervision) escalate(failure *ControllerError) {
 	}
 }
 
-func (s *supervision) failed() error {
+// why returns why the term ends; nil if it is ctx.
+func (s *supervision) why() *ControllerError {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.failure == nil {
-		return nil
-	}
 	return s.failure
+}
+
+func (s *supervision) tell(e Event) {
+	if s.cfg.OnEvent != nil {
+		s.cfg.OnEvent(e)
+	}
 }
 
 // failedParts are the tolerated controllers, and one more.

@@ -75,6 +75,15 @@ func supervise(t *testing.T, cfg supervisor.Config, set ...controllers.Descripto
 	return cancel, result, logger.GetSink().(ktesting.Underlier).GetBuffer().String
 }
 
+// on is an OnEvent that takes notice of one type of event only.
+func on(what supervisor.EventType, do func(supervisor.Event)) func(supervisor.Event) {
+	return func(e supervisor.Event) {
+		if e.Type == what {
+			do(e)
+		}
+	}
+}
+
 // quiet keeps logs out of the test's output: they are in the buffer.
 type quiet struct{ *testing.T }
 
@@ -258,7 +267,9 @@ func TestALateControllerIsNamedWithItsStacksAndJoined(t *testing.T) {
 		var late story
 		cancel, ended, log := supervise(t, supervisor.Config{
 			DrainTimeout: 5 * time.Second,
-			OnLate:       func(names []string) { late.add("%v", names) },
+			OnEvent: on(supervisor.ControllerLate, func(e supervisor.Event) {
+				late.add("[%s]", e.Controller)
+			}),
 		},
 			descriptor("prompt", untilCancelled),
 			descriptor("late", func(context.Context) error {
@@ -275,7 +286,7 @@ func TestALateControllerIsNamedWithItsStacksAndJoined(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		if got := late.all(); !slices.Equal(got, []string{"[late]"}) {
-			t.Errorf("OnLate was told %v", got)
+			t.Errorf("OnEvent was told %v", got)
 		}
 		if n := strings.Count(log(), `controller="late"`); n != 1 || strings.Contains(log(), "prompt") {
 			t.Errorf("reported %d times:\n%s", n, log())
@@ -295,7 +306,7 @@ func TestALateControllerIsNamedWithItsStacksAndJoined(t *testing.T) {
 			t.Error(err)
 		}
 		if !strings.Contains(log(), "Late controllers have returned") || len(late.all()) != 1 {
-			t.Errorf("OnLate was told %v, log:\n%s", late.all(), log())
+			t.Errorf("OnEvent was told %v, log:\n%s", late.all(), log())
 		}
 	})
 }
@@ -404,7 +415,7 @@ func TestAFailureIsToldBeforeTheOthersHaveJoined(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken, hangs, returns := errors.New("broken"), make(chan struct{}), make(chan struct{})
 		told := make(chan error, 2)
-		_, ended, _ := supervise(t, supervisor.Config{Policies: stepDown, OnFailure: func(err error) { told <- err }},
+		_, ended, _ := supervise(t, supervisor.Config{Policies: stepDown, OnEvent: on(supervisor.TermFailed, func(e supervisor.Event) { told <- e.Err })},
 			descriptor("hangs", func(context.Context) error { close(hangs); <-returns; return nil }),
 			descriptor("breaks", func(context.Context) error { <-hangs; return broken }), // else the other may never start
 			descriptor("breaks-later", func(ctx context.Context) error { <-ctx.Done(); panic("too") }))

@@ -121,10 +121,10 @@ func (s *subject) Run(ctx context.Context) error {
 		return s.outcome()
 	}
 	<-ctx.Done()
-	if s.stalls && s.hangs != nil && s.now() {
+	if s.hangs != nil && s.now() {
 		<-s.hangs
 	}
-	if s.when == "draining" {
+	if s.when == "draining" && s.outcome != nil {
 		return s.outcome()
 	}
 	return ctx.Err()
@@ -142,12 +142,14 @@ func effectOf(t *testing.T, outcome, when string, policy controllers.Policy) str
 		s.stalls, s.always = true, true
 	case outcome == "stall, does not stop":
 		s.stalls, s.hangs = true, make(chan struct{})
+	case outcome == "late":
+		s.hangs = make(chan struct{})
 	case outcome == "too many errors":
 		s.outcome, s.always = outcomes["error"], true
 	case strings.HasSuffix(outcome, ", tolerated"):
 		s.always, cfg.Tolerated = true, []string{"subject"}
 	}
-	if s.outcome == nil && !s.stalls {
+	if s.outcome == nil && !s.stalls && s.hangs == nil {
 		t.Fatalf("no outcome %q", outcome)
 	}
 	other := descriptor("other", untilCancelled)
@@ -156,14 +158,15 @@ func effectOf(t *testing.T, outcome, when string, policy controllers.Policy) str
 	if outcome == "too many stalls" {
 		time.Sleep(10 * time.Minute)
 	}
-	if s.hangs != nil {
-		close(s.hangs)
-		time.Sleep(time.Second)
-	}
 	cancelled := when == "draining"
 	if cancelled {
 		cancel()
 		synctest.Wait()
+	}
+	if s.hangs != nil {
+		time.Sleep(2 * cfg.DrainTimeout)
+		close(s.hangs)
+		time.Sleep(time.Second)
 	}
 	select {
 	case err := <-ended:

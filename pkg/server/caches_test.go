@@ -14,6 +14,7 @@ import (
 
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/server/apis"
+	"github.com/regent-project/regent/pkg/server/loopback"
 )
 
 // A replica that is ready, or leads, with a cold cache would decide by what it has not seen.
@@ -22,16 +23,16 @@ func TestAReplicaIsReadyWhenEveryInformerHasReadAllObjects(t *testing.T) {
 	for cold := range newInformers().All() {
 		t.Run(cold, func(t *testing.T) {
 			informers := newInformers()
-			var p parts
+			var g goroutines
 			ctx, cancel := context.WithCancel(t.Context())
 			t.Cleanup(func() {
 				cancel()
-				p.Join()
+				g.Join()
 			})
 			all := informers.All()
 			for name, informer := range all {
 				if name != cold {
-					p.Go(name, func() error { return informer.Run(ctx) })
+					g.Go(name, func() error { return informer.Run(ctx) })
 				}
 			}
 			for name, informer := range all {
@@ -51,13 +52,13 @@ func TestAReplicaIsReadyWhenEveryInformerHasReadAllObjects(t *testing.T) {
 
 func TestAllInformersRun(t *testing.T) {
 	informers := overAnEmptyShard(t)()
-	var p parts
+	var g goroutines
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(func() {
 		cancel()
-		p.Join()
+		g.Join()
 	})
-	runInformers(ctx, &p, informers)
+	runInformers(ctx, &g, informers)
 	for name, informer := range informers.All() {
 		untilSynced(t, name, informer)
 	}
@@ -82,12 +83,12 @@ func overAnEmptyShard(t *testing.T) func() controllers.Informers {
 	if err != nil {
 		t.Fatal(err)
 	}
-	loopback, err := newLoopback(&rest.Config{Host: "https://127.0.0.1", TLSClientConfig: rest.TLSClientConfig{CAData: pem}}, "")
+	client, err := loopback.New(&rest.Config{Host: "https://127.0.0.1", TLSClientConfig: rest.TLSClientConfig{CAData: pem}}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	loopback.through(func(http.RoundTripper) http.RoundTripper { return empty{} })
-	clients, err := loopback.clients()
+	client.Wrap(func(http.RoundTripper) http.RoundTripper { return empty{} })
+	clients, err := client.Clients()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package server
+package terms
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 // shardOf is a shard of replicas each of which cannot run some controllers, told as lead does it.
 type shardOf struct {
 	poisoned [][]string // by replica
-	memory   []*poison
+	memory   []*memory
 	lease    []string // what the last leaders stepped down for
 }
 
@@ -23,7 +23,7 @@ func (s *shardOf) lead(replica int) (on bool) {
 		if !slices.Contains(tolerated, part) {
 			err := &supervisor.ControllerError{Controller: part, Err: errors.New("poisoned")}
 			memory.steppedDown(append(slices.Clone(tolerated), part))
-			s.lease = append(ofTerm(err, s.lease).(*termError).parts, part)
+			s.lease = append(ofTerm(err, s.lease).(*termError).failed, part)
 			return false
 		}
 	}
@@ -37,7 +37,7 @@ func TestAShardWhoseReplicasAreAllPoisonedGetsALeader(t *testing.T) {
 	} {
 		s := &shardOf{poisoned: poisoned}
 		for range poisoned {
-			s.memory = append(s.memory, &poison{})
+			s.memory = append(s.memory, &memory{})
 		}
 		terms := 0
 		for leads := false; !leads; terms++ {
@@ -51,7 +51,7 @@ func TestAShardWhoseReplicasAreAllPoisonedGetsALeader(t *testing.T) {
 }
 
 func TestAReplicaToleratesOnlyWhatItAndItsPredecessorSteppedDownFor(t *testing.T) {
-	p := &poison{}
+	p := &memory{}
 	if got := p.tolerated([]string{"a"}); len(got) != 0 {
 		t.Errorf("tolerates %v without having stepped down", got)
 	}

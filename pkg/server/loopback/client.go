@@ -1,4 +1,5 @@
-package server
+// Package loopback has the clients by which this process reaches its own API server.
+package loopback
 
 import (
 	"crypto/tls"
@@ -9,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kcp-dev/logicalcluster/v3"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,34 +30,31 @@ import (
 	"github.com/regent-project/regent/pkg/controllers"
 )
 
-// wrapTransport puts something before a transport, as rest.Config.Wrap does. It may be nil.
-type wrapTransport func(http.RoundTripper) http.RoundTripper
-
-// loopback reaches this server from within its process, as one in-process user, over connections of its own. client-go
-// would share connections between all clients with equal TLS settings; then one user's traffic, or one term's end,
-// could hold up another's renewals.
-type loopback struct {
+// Client reaches this process's own API server, as one in-process user, over connections of its own. client-go would share
+// connections between all clients with equal TLS settings; then one user's traffic, or one term's end, could hold up
+// another's renewals.
+type Client struct {
 	config *rest.Config
 	http   *http.Client
 	door   *door
 }
 
-// newLoopback returns a loopback for the user of token; its requests go to the logical cluster in their contexts. host
-// is the server's own loopback configuration.
-func newLoopback(host *rest.Config, token string) (*loopback, error) {
-	return newLoopbackAt(host, token, host.Host, clusters.Transport)
+// New returns a Client of the user of token. Each request goes to the logical cluster in its context. host is the server's
+// own loopback configuration.
+func New(host *rest.Config, token string) (*Client, error) {
+	return newClient(host, token, host.Host, clusters.Transport)
 }
 
-// newLoopbackIn returns a loopback whose every request goes to one logical cluster.
-func newLoopbackIn(host *rest.Config, token string, cluster string) (*loopback, error) {
-	at, err := url.JoinPath(host.Host, "clusters", cluster)
+// In returns a Client whose every request goes to one logical cluster.
+func In(cluster logicalcluster.Name, host *rest.Config, token string) (*Client, error) {
+	at, err := url.JoinPath(host.Host, "clusters", cluster.String())
 	if err != nil {
 		return nil, fmt.Errorf("cannot make the loopback URL of cluster %s: %w", cluster, err)
 	}
-	return newLoopbackAt(host, token, at, func(next http.RoundTripper) http.RoundTripper { return next })
+	return newClient(host, token, at, func(next http.RoundTripper) http.RoundTripper { return next })
 }
 
-func newLoopbackAt(host *rest.Config, token, at string, wrap func(http.RoundTripper) http.RoundTripper) (*loopback, error) {
+func newClient(host *rest.Config, token, at string, wrap transport.WrapperFunc) (*Client, error) {
 	tlsConfig, err := trustingItself(host)
 	if err != nil {
 		return nil, err
@@ -67,10 +66,10 @@ func newLoopbackAt(host *rest.Config, token, at string, wrap func(http.RoundTrip
 		ForceAttemptHTTP2:   true,
 		MaxIdleConnsPerHost: 25,
 	}}
-	return &loopback{
-		// No rate limit: what is fair among controllers is theirs to settle, and a queue in the client would delay
-		// the urgent behind the many.
-		// No warnings either: that an API is a beta is nothing an operator could act on.
+	return &Client{
+		// There is no rate limit: fairness among controllers is their own business, and a queue in the client would delay
+		// the urgent requests behind the many.
+		// There are no warnings: an operator cannot act on the news that an API is a beta.
 		config: &rest.Config{Host: at, QPS: -1, UserAgent: rest.DefaultKubernetesUserAgent(), WarningHandler: rest.NoWarnings{}},
 		http:   &http.Client{Transport: wrap(transport.NewBearerAuthRoundTripper(token, way))},
 		door:   way,
@@ -80,9 +79,9 @@ func newLoopbackAt(host *rest.Config, token, at string, wrap func(http.RoundTrip
 // errNotThisProcess is the error of a connection that does not lead back to this process.
 var errNotThisProcess = errors.New("what answers on the loopback is not this process")
 
-// trustingItself returns a TLS configuration that trusts the certificate which this process made for its loopback, and
-// nothing else. By the clock the certificate is good from an hour before the process's start, for three years: a clock that
-// was ahead then and is set back would let no term make a connection.
+// trustingItself returns a TLS configuration that trusts only the certificate which this process made for its loopback. It
+// ignores the certificate's dates: those begin an hour before the process started, by its clock of then. If that clock was
+// ahead and is set back, no term could connect.
 func trustingItself(host *rest.Config) (*tls.Config, error) {
 	made, err := cert.ParseCertsPEM(host.CAData)
 	if err != nil {
@@ -91,7 +90,7 @@ func trustingItself(host *rest.Config) (*tls.Config, error) {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
 		ServerName: host.ServerName,
-		// No authority vouches for a key that lives as long as the process: the check below is the whole of it.
+		// No authority signs a key that lives as long as the process: VerifyConnection is the whole check.
 		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection pins the certificate
 		VerifyConnection: func(state tls.ConnectionState) error {
 			if len(state.PeerCertificates) == 0 || !state.PeerCertificates[0].Equal(made[0]) {
@@ -102,19 +101,22 @@ func trustingItself(host *rest.Config) (*tls.Config, error) {
 	}, nil
 }
 
-// through puts a transport around all requests; nil: none. Call it before clients.
-func (l *loopback) through(wrap wrapTransport) {
+// Wrap puts a transport around all requests; nil: none. Call it before Clients.
+func (c *Client) Wrap(wrap transport.WrapperFunc) {
 	if wrap != nil {
-		l.http.Transport = wrap(l.http.Transport)
+		c.http.Transport = wrap(c.http.Transport)
 	}
 }
 
-// close closes the idle connections, and lets no request begin any more: whoever kept a client of a term that has ended
-// can do no harm with it. Requests still in flight end with their contexts.
-func (l *loopback) close() {
-	l.door.closed.Store(true)
-	l.door.next.CloseIdleConnections()
+// Close closes the idle connections and fails all further requests with ErrClosed: code that keeps a client of a term that
+// has ended can do no harm with it. Requests in flight end with their contexts.
+func (c *Client) Close() {
+	c.door.closed.Store(true)
+	c.door.next.CloseIdleConnections()
 }
+
+// ErrClosed is the error of requests after Close.
+var ErrClosed = errors.New("this client belongs to a term that has ended, or to a server that stops: make no request with it any more")
 
 // door is a transport that can be closed.
 type door struct {
@@ -122,35 +124,33 @@ type door struct {
 	closed atomic.Bool
 }
 
-var errClosed = errors.New("this client belongs to a term that has ended, or to a server that stops: make no request with it any more")
-
 // RoundTrip fails once the door is closed.
 func (d *door) RoundTrip(req *http.Request) (*http.Response, error) {
 	if d.closed.Load() {
-		return nil, errClosed
+		return nil, ErrClosed
 	}
 	return d.next.RoundTrip(req)
 }
 
-// clients returns all clients that controllers get.
-func (l *loopback) clients() (controllers.Clients, error) {
-	kube, err := kubernetes.NewForConfigAndClient(inProtobuf(l.config), l.http)
+// Clients returns all clients that controllers get.
+func (c *Client) Clients() (controllers.Clients, error) {
+	kube, err := kubernetes.NewForConfigAndClient(inProtobuf(c.config), c.http)
 	if err != nil {
 		return controllers.Clients{}, fmt.Errorf("cannot make the typed client: %w", err)
 	}
-	dyn, err := dynamic.NewForConfigAndClient(dynamic.ConfigFor(l.config), l.http)
+	dyn, err := dynamic.NewForConfigAndClient(dynamic.ConfigFor(c.config), c.http)
 	if err != nil {
 		return controllers.Clients{}, fmt.Errorf("cannot make the dynamic client: %w", err)
 	}
-	meta, err := metadata.NewForConfigAndClient(metadata.ConfigFor(l.config), l.http)
+	meta, err := metadata.NewForConfigAndClient(metadata.ConfigFor(c.config), c.http)
 	if err != nil {
 		return controllers.Clients{}, fmt.Errorf("cannot make the metadata client: %w", err)
 	}
-	tenancy, err := l.rest(tenancyv1alpha1.SchemeGroupVersion)
+	tenancy, err := c.REST(tenancyv1alpha1.SchemeGroupVersion)
 	if err != nil {
 		return controllers.Clients{}, err
 	}
-	core, err := l.rest(corev1alpha1.SchemeGroupVersion)
+	core, err := c.REST(corev1alpha1.SchemeGroupVersion)
 	if err != nil {
 		return controllers.Clients{}, err
 	}
@@ -167,7 +167,7 @@ func (l *loopback) clients() (controllers.Clients, error) {
 	}, nil
 }
 
-// inProtobuf is what the clients of Kubernetes' own types speak: both sides need less time for it than for JSON.
+// inProtobuf returns config for the clients of Kubernetes' own types: both sides need less time for protobuf than for JSON.
 func inProtobuf(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.ContentType = runtime.ContentTypeProtobuf
@@ -175,13 +175,13 @@ func inProtobuf(config *rest.Config) *rest.Config {
 	return config
 }
 
-// rest returns a client for a group version of kcp's. Those have no protobuf encoding.
-func (l *loopback) rest(gv schema.GroupVersion) (rest.Interface, error) {
-	config := rest.CopyConfig(l.config)
+// REST returns a client for a group version of kcp's. Those have no protobuf encoding.
+func (c *Client) REST(gv schema.GroupVersion) (rest.Interface, error) {
+	config := rest.CopyConfig(c.config)
 	config.GroupVersion = &gv
 	config.APIPath = "/apis"
 	config.NegotiatedSerializer = clientCodecs.WithoutConversion()
-	client, err := rest.RESTClientForConfigAndClient(config, l.http)
+	client, err := rest.RESTClientForConfigAndClient(config, c.http)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a client for %s: %w", gv, err)
 	}

@@ -1,4 +1,4 @@
-package server
+package terms
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/client-go/transport"
 	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
@@ -29,7 +30,7 @@ func (a answers) RoundTrip(*http.Request) (*http.Response, error) {
 }
 
 // send sends a request of a term's client.
-func send(t *testing.T, w wrapTransport, method string, status answers) {
+func send(t *testing.T, w transport.WrapperFunc, method string, status answers) {
 	t.Helper()
 	resp, err := w(status).RoundTrip(httptest.NewRequestWithContext(t.Context(), method, "/", nil))
 	if err == nil {
@@ -48,14 +49,14 @@ func TestATakeoverIsToldOnceWithItsPhases(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		takeover election.Takeover
-		work     func(ctx context.Context, t *testing.T, w wrapTransport)
+		work     func(ctx context.Context, t *testing.T, w transport.WrapperFunc)
 		early    bool // told before the term ends
 		want     []string
 		not      []string
 	}{
 		"works at once": {
 			takeover: takeover, early: true,
-			work: func(ctx context.Context, t *testing.T, w wrapTransport) {
+			work: func(ctx context.Context, t *testing.T, w transport.WrapperFunc) {
 				for range 3 {
 					controllers.Reached(ctx, controllers.Working)
 					send(t, w, http.MethodPut, http.StatusOK)
@@ -66,7 +67,7 @@ func TestATakeoverIsToldOnceWithItsPhases(t *testing.T) {
 		},
 		"has nothing to write": {
 			takeover: takeover,
-			work: func(ctx context.Context, t *testing.T, w wrapTransport) {
+			work: func(ctx context.Context, t *testing.T, w transport.WrapperFunc) {
 				controllers.Reached(ctx, controllers.Working)
 				controllers.Reached(ctx, controllers.Reconciled)
 				send(t, w, http.MethodGet, http.StatusOK)
@@ -77,7 +78,7 @@ func TestATakeoverIsToldOnceWithItsPhases(t *testing.T) {
 		},
 		"does nothing": {
 			takeover: takeover,
-			work:     func(context.Context, *testing.T, wrapTransport) {},
+			work:     func(context.Context, *testing.T, transport.WrapperFunc) {},
 			want:     []string{"acquire="}, not: []string{"caches=", "first"},
 		},
 	} {

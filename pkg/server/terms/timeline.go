@@ -1,4 +1,4 @@
-package server
+package terms
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/client-go/transport"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
@@ -14,19 +15,20 @@ import (
 	"github.com/regent-project/regent/pkg/election"
 )
 
-// phase is a part of a takeover. The first three follow each other; the others begin when the lease is acquired.
+// phase is a part of a takeover. The first three follow each other. The others begin when the lease is acquired.
 type phase string
 
 const (
-	// detect: from the first symptom (contact broke off, the last sign of life, the release) until it was certain enough.
+	// detect lasts from the first symptom (contact broke off, the last sign of life, the release) until this replica was certain
+	// enough to take over.
 	detectPhase phase = "detect"
-	// breaking: until the write that acquires is sent: back-off and head starts, if any.
+	// break lasts until the write that acquires is sent: back-off and head starts, if any.
 	breakPhase phase = "break"
-	// acquire: until it is answered.
+	// acquire lasts until that write is answered.
 	acquirePhase phase = "acquire"
-	// caches: until the first controller has warm caches and its handlers.
+	// caches lasts until the first controller has warm caches and its handlers.
 	cachesPhase phase = "caches"
-	// firstReconcile: until the first reconcile has returned. firstWrite: until the first write is answered.
+	// first_reconcile lasts until the first reconcile has returned, first_write until the first write is answered.
 	reconcilePhase phase = "first_reconcile"
 	writePhase     phase = "first_write"
 )
@@ -54,8 +56,8 @@ type timeline struct {
 	told    bool
 }
 
-// newTimeline begins to measure; the returned context is that of the term's work, and the function ends it. A term without
-// election has none to measure.
+// newTimeline begins to measure. The term's work gets the returned context; end must be called when that work has ended. In a term
+// without election nothing is measured.
 func newTimeline(ctx context.Context, lease string, takeover election.Takeover) (_ *timeline, measured context.Context, end func()) {
 	t := &timeline{lease: lease, takeover: takeover, reached: map[phase]time.Duration{}}
 	if takeover.Acquired.IsZero() {
@@ -86,12 +88,12 @@ func newTimeline(ctx context.Context, lease string, takeover election.Takeover) 
 	}
 }
 
-// since takes in that a phase that began when the lease was acquired is over.
+// since ends a phase that began when the lease was acquired.
 func (t *timeline) since(ctx context.Context, p phase) {
 	t.reach(ctx, p, time.Since(t.takeover.Acquired))
 }
 
-// reach takes in how long a phase took, the first time.
+// reach records how long a phase took, once; later calls for the same phase do nothing.
 func (t *timeline) reach(ctx context.Context, p phase, took time.Duration) {
 	t.mu.Lock()
 	_, again := t.reached[p]
@@ -107,7 +109,7 @@ func (t *timeline) reach(ctx context.Context, p phase, took time.Duration) {
 	}
 }
 
-// tell logs the one line.
+// tell logs the term's line, once.
 func (t *timeline) tell(ctx context.Context) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -124,20 +126,20 @@ func (t *timeline) tell(ctx context.Context) {
 	klog.FromContext(ctx).Info("Takeover", keysAndValues...)
 }
 
-// writes is what the term's clients go through.
-func (t *timeline) writes(ctx context.Context) wrapTransport {
+// writes returns the transport that the requests of the term's clients pass.
+func (t *timeline) writes(ctx context.Context) transport.WrapperFunc {
 	return func(next http.RoundTripper) http.RoundTripper {
 		return &firstWrite{next: next, wrote: func() { t.since(ctx, writePhase) }}
 	}
 }
 
-// firstWrite tells when a write has been answered, each time.
+// firstWrite calls wrote each time that a write has succeeded.
 type firstWrite struct {
 	next  http.RoundTripper
 	wrote func()
 }
 
-// RoundTrip leaves everything as it is.
+// RoundTrip changes nothing.
 func (f *firstWrite) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := f.next.RoundTrip(req)
 	if err == nil && resp.StatusCode < http.StatusMultipleChoices && req.Method != http.MethodGet {

@@ -1,4 +1,4 @@
-package server
+package loopback
 
 import (
 	"net/http"
@@ -7,15 +7,15 @@ import (
 	"testing"
 )
 
-func TestTheSpareSaysWhyItsConnectionIsNotOpen(t *testing.T) {
+func TestTheNextClientSaysWhyItsConnectionIsNotOpen(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) }))
 	defer server.Close()
-	l, err := newLoopback(hostOf(server), "token")
+	l, err := New(hostOf(server), "token")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.close()
-	if err := l.touch(t.Context(), "token"); err == nil || !strings.HasSuffix(err.Error(), "429 Too Many Requests") {
+	defer l.Close()
+	if err := l.ping(t.Context(), "token"); err == nil || !strings.HasSuffix(err.Error(), "429 Too Many Requests") {
 		t.Errorf("it says %v", err)
 	}
 }

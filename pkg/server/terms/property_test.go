@@ -1,4 +1,4 @@
-package server
+package terms
 
 import (
 	"context"
@@ -213,12 +213,14 @@ func (c *cast) start(replica int) *actor {
 	cfg.Namespace, cfg.Name = "kube-system", "regent-controllers"
 	cfg.Enabled, cfg.Hostname, cfg.Client, cfg.Cluster = true, fmt.Sprintf("host%d", replica), a.client, "system:admin"
 	ctx, cancel := context.WithCancelCause(klog.NewContext(c.t.Context(), logr.Discard()))
-	r := &run{
-		Server: &Server{cfg: Config{Registry: registry, Policies: policies, Election: cfg}, name: cfg.Hostname},
-		ctx:    ctx, stop: cancel, host: nobody(), recorder: newRecorder(nil, cfg.Namespace, cfg.Name, cfg.Hostname),
-		probe: supervisor.NewProbe(), etcd: &etcdCheck{},
+	runner, err := New(Config{
+		Lease: cfg.Name, Registry: registry, Loopback: nobody(), Warn: func(string) {}, Exit: cancel,
+		Supervision: supervisor.Config{DrainTimeout: cfg.EffectiveDrainTimeout(), Policies: policies},
+	})
+	if err != nil {
+		c.t.Fatal(err)
 	}
-	r.etcd.answers.Store(true)
+	lead := runner.Leader(controllers.LeaderOnly, controllers.Electing)
 	if a.elector, err = election.New(cfg); err != nil {
 		c.t.Fatal(err)
 	}
@@ -227,7 +229,7 @@ func (c *cast) start(replica int) *actor {
 		defer close(ended)
 		_ = a.elector.Run(ctx, func(ctx context.Context, term election.Term) error {
 			current = term // before anything of it runs, and after everything of the one before has
-			return r.lead(ctx, term)
+			return lead(ctx, term)
 		})
 	}()
 	a.stop = func() {

@@ -1,0 +1,96 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"k8s.io/apiserver/pkg/admission"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/apiserver/pkg/server/mux"
+	"k8s.io/apiserver/pkg/server/routes"
+	"k8s.io/component-base/logs"
+
+	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/server/apis"
+	apisadmission "github.com/regent-project/regent/pkg/server/apis/admission"
+	"github.com/regent-project/regent/pkg/server/apis/openapi"
+	"github.com/regent-project/regent/pkg/server/routing"
+	"github.com/regent-project/regent/pkg/server/storage"
+	"github.com/regent-project/regent/pkg/server/terms"
+)
+
+// newAPI returns the API server: upstream's, with our resources, chain of handlers, admission and checks.
+func (r *run) newAPI(store *store, caches *caches, elections *elections, terms *terms.Runner) (*genericapiserver.GenericAPIServer, error) {
+	c := r.generic
+	openapi.Configure(c, apis.Scheme)
+	c.AdmissionControl = r.admission(store, caches)
+	c.BuildHandlerChainFunc = r.handlerChain(caches.directory,
+		newTokenFilter(r.cfg.Election.Enabled, r.cfg.Fencing, store.CheckToken, c.Authorization.Authorizer, c.Serializer))
+	c.AddReadyzChecks(unhurried{store.etcd}, store.shard, informersCheck(caches.informers), historyCheck(store.Client))
+	c.AddReadyzChecks(store.keys...)
+	c.AddHealthChecks(supervisorCheck(terms))
+	api, err := c.Complete(nil).New("regent", genericapiserver.NewEmptyDelegate())
+	if err != nil {
+		return nil, fmt.Errorf("cannot make the API server: %w", err)
+	}
+	if caches.live.reader, err = apis.Install(api, apis.NewGetter(store.Client)); err != nil {
+		return nil, err
+	}
+	api.Handler.NonGoRestfulMux.Handle(routing.StepDownPath, &stepDown{
+		elector: elections.leader, check: store.CheckToken, serializer: c.Serializer, replica: r.name,
+		lease: r.cfg.Election.Namespace + "/" + r.cfg.Election.Name,
+	})
+	if r.cfg.Profiling {
+		installProfiling(api.Handler.NonGoRestfulMux)
+	}
+	api.ShutdownTimeout = (r.cfg.ShutdownTimeout - r.cfg.ShutdownDelay) / 2
+	return api, nil
+}
+
+// admission returns what writes must pass.
+func (r *run) admission(store *store, caches *caches) admission.Interface {
+	return admission.NewChainHandler(
+		&apisadmission.NamespaceLifecycle{Namespaces: namespaces{caches.informers.Namespaces, caches.live}},
+		&apisadmission.TenancyProtection{Leader: leaderUser},
+		&routing.Gate{Directory: caches.directory},
+		&electionLease{cluster: clusters.SystemAdmin, namespace: r.cfg.Election.Namespace, name: r.cfg.Election.Name},
+		&electionLease{cluster: clusters.SystemAdmin, namespace: r.cfg.Election.Namespace, name: ElectionsLease},
+		&dryRunFence{check: store.CheckToken},
+	)
+}
+
+// installProfiling serves profiles, and lets the verbosity of the log be set, to members of system:masters.
+func installProfiling(mux *mux.PathRecorderMux) {
+	routes.Profiling{}.Install(mux)
+	routes.DebugFlags{}.Install(mux, "v", routes.StringFlagPutHandler(logs.GlogSetter))
+}
+
+// historyCheck fails once etcd has gone back: what this replica would answer is of another history.
+func historyCheck(client *storage.Client) healthz.HealthChecker {
+	return healthz.NamedCheck("etcd-history", func(*http.Request) error { return client.Fault() })
+}
+
+// supervisorTimeout is how long the supervisor may take to answer.
+const supervisorTimeout = 2 * time.Second
+
+// supervisorCheck fails only if the supervisor of this process's term itself hangs, which a restart alone can mend. Who
+// leads, and how the controllers fare, are no matter of health: the replica serves.
+func supervisorCheck(probe interface{ Ping(context.Context) error }) healthz.HealthChecker {
+	return unhurried{healthz.NamedCheck("supervisor", func(req *http.Request) error {
+		ctx, cancel := context.WithTimeout(req.Context(), supervisorTimeout)
+		defer cancel()
+		return probe.Ping(ctx)
+	})}
+}
+
+// unhurried is a check that does not end with its caller, but by a timeout of its own: that a caller hangs up says nothing
+// about what is checked, and the log would say that it has failed.
+type unhurried struct{ healthz.HealthChecker }
+
+// Check implements healthz.HealthChecker.
+func (u unhurried) Check(req *http.Request) error {
+	return u.HealthChecker.Check(req.WithContext(context.WithoutCancel(req.Context())))
+}

@@ -1,0 +1,132 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
+	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/server/healthz"
+
+	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/server/apis"
+	"github.com/regent-project/regent/pkg/server/loopback"
+	"github.com/regent-project/regent/pkg/server/routing"
+)
+
+// caches are what this replica knows of the shard, whether it leads or not, and how it learns of it: by reading its own API
+// as the replica's user.
+type caches struct {
+	client    *loopback.Client
+	clients   controllers.Clients
+	resources []controllers.Resource
+	informers controllers.Informers
+	// live reads what the informers do not show yet, directory resolves the paths of logical clusters.
+	live      *live
+	directory *routing.Directory
+}
+
+func (r *run) newCaches() (*caches, error) {
+	client, err := loopback.New(r.generic.LoopbackClientConfig, r.tokens.replica)
+	if err != nil {
+		return nil, err
+	}
+	client.Wrap(r.cfg.informerTransport)
+	c := &caches{client: client, live: &live{}}
+	if c.clients, err = client.Clients(); err != nil {
+		return nil, err
+	}
+	for _, resource := range apis.Resources() {
+		c.resources = append(c.resources, controllers.Resource(resource))
+	}
+	c.informers = controllers.NewInformers(c.clients, c.resources)
+	c.directory = &routing.Directory{Workspaces: c.informers.Workspaces, LogicalClusters: c.informers.LogicalClusters, Live: c.live}
+	return c, nil
+}
+
+// runInformers runs all informers, until ctx ends.
+func runInformers(ctx context.Context, g *goroutines, i controllers.Informers) {
+	for name, informer := range i.All() {
+		g.Go("informer of "+name, func() error { return informer.Run(ctx) })
+	}
+}
+
+// synced returns, by name, what is closed when an informer has read all objects.
+func synced(i controllers.Informers) map[string]<-chan struct{} {
+	out := map[string]<-chan struct{}{}
+	for name, informer := range i.All() {
+		out[name] = informer.Synced()
+	}
+	return out
+}
+
+// informersCheck is for /readyz: a replica is ready when its caches are warm. That the API server's own watch caches are
+// filled follows, as informers read through them. Upstream's storage readiness hook would make /livez wait for etcd too,
+// and then have replicas killed, and gives up after a minute.
+func informersCheck(i controllers.Informers) healthz.HealthChecker {
+	return healthz.NamedCheck("informers", func(*http.Request) error {
+		for name, done := range synced(i) {
+			select {
+			case <-done:
+			default:
+				return fmt.Errorf("the informer of %s has not read all objects yet", name)
+			}
+		}
+		return nil
+	})
+}
+
+// live reads from storage. It can be used when the API is installed, which sets reader.
+type live struct{ reader *apis.Reader }
+
+func (l *live) Workspace(ctx context.Context, cluster logicalcluster.Name, name string) (*tenancyv1alpha1.Workspace, error) {
+	return l.reader.Workspace(inCluster(ctx, cluster), name)
+}
+
+func (l *live) LogicalCluster(ctx context.Context, cluster logicalcluster.Name) (*corev1alpha1.LogicalCluster, error) {
+	return l.reader.LogicalCluster(inCluster(ctx, cluster))
+}
+
+// inCluster returns a context that ends with ctx and has none of its values: the read is the server's own, not part of the
+// request's trace, audit or identity.
+func inCluster(ctx context.Context, cluster logicalcluster.Name) context.Context {
+	return clusters.With(onlyEnd{ctx}, cluster)
+}
+
+type onlyEnd struct{ context.Context }
+
+func (onlyEnd) Value(any) any { return nil }
+
+// namespaces finds namespaces for admission.
+type namespaces struct {
+	informer *clusters.Informer[*corev1.Namespace]
+	live     *live
+}
+
+func (n namespaces) Cached(cluster logicalcluster.Name, name string) (*corev1.Namespace, bool) {
+	return n.informer.Get(clusters.Key{Cluster: cluster, Name: name})
+}
+
+func (n namespaces) Live(ctx context.Context, cluster logicalcluster.Name, name string) (*corev1.Namespace, error) {
+	return n.live.reader.Namespace(inCluster(ctx, cluster), name)
+}
+
+// Leaving also holds of a cluster whose LogicalCluster has gone; permanent clusters never leave.
+func (n namespaces) Leaving(ctx context.Context, cluster logicalcluster.Name) (bool, error) {
+	if clusters.IsPermanent(cluster) {
+		return false, nil
+	}
+	lc, err := n.live.LogicalCluster(ctx, cluster)
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return !lc.DeletionTimestamp.IsZero(), nil
+}

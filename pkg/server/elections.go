@@ -1,0 +1,141 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sync/errgroup"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/component-base/version"
+
+	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/election/detect"
+	"github.com/regent-project/regent/pkg/election/fence"
+	"github.com/regent-project/regent/pkg/server/loopback"
+	"github.com/regent-project/regent/pkg/server/terms"
+)
+
+// ElectionsLease is the Lease of the electing controllers, where the shard's leader is elected by them.
+const ElectionsLease = "regent-elections"
+
+// elections are what this replica stands for.
+type elections struct {
+	// leader elects the shard's leader. electing, and its recorder, are nil unless the shard's leader is elected by the shard's own
+	// electing controllers: it elects who runs those.
+	leader, electing                 *election.Elector
+	leaderRecorder, electingRecorder *recorder
+	// client is for the Leases: nothing else travels on its connections.
+	client *loopback.Client
+	// probe learns of a leader's death, and lets others learn of this replica's; nil: detection is off.
+	probe *detect.Detector
+}
+
+func (r *run) newElections(caches *caches) (*elections, error) {
+	client, err := loopback.In(clusters.SystemAdmin, r.generic.LoopbackClientConfig, r.tokens.replica)
+	if err != nil {
+		return nil, err
+	}
+	client.Wrap(fence.Transport(fence.FromContext))
+	cfg, err := r.electionConfig(client)
+	if err != nil {
+		return nil, err
+	}
+	events := caches.clients.Kube.CoreV1().Events(cfg.Namespace)
+	e := &elections{client: client, leaderRecorder: newRecorder(events, cfg.Namespace, cfg.Name, r.name)}
+	cfg.Notify = e.leaderRecorder.notify
+	if e.probe, err = r.newProbe(cfg); err != nil {
+		return nil, err
+	}
+	if e.probe != nil {
+		cfg.Detector = e.probe
+	}
+	if e.leader, err = election.New(cfg); err != nil {
+		return nil, fmt.Errorf("cannot stand for election: %w", err)
+	}
+	if r.electsItself() {
+		e.electingRecorder = newRecorder(events, cfg.Namespace, ElectionsLease, r.name)
+		if e.electing, err = election.New(ofElections(cfg, e.probe, e.electingRecorder.notify)); err != nil {
+			return nil, fmt.Errorf("cannot stand for the election of who elects: %w", err)
+		}
+	}
+	return e, nil
+}
+
+// run campaigns and leads, again and again, until ctx ends. It returns when all terms have ended; an error of one elector ends
+// the other, too.
+func (e *elections) run(ctx context.Context, terms *terms.Runner) error {
+	if e.electing == nil {
+		return e.leader.Run(ctx, terms.Leader(controllers.LeaderOnly, controllers.Electing))
+	}
+	both, ctx := errgroup.WithContext(ctx)
+	both.Go(func() error { return e.electing.Run(ctx, terms.Elect) })
+	both.Go(func() error { return e.leader.Run(ctx, terms.Leader(controllers.LeaderOnly)) })
+	return both.Wait()
+}
+
+// electionConfig returns how this replica stands for the shard's leader.
+func (r *run) electionConfig(client *loopback.Client) (election.Config, error) {
+	clients, err := client.Clients()
+	if err != nil {
+		return election.Config{}, err
+	}
+	cfg := r.cfg.Election
+	cfg.Cluster = clusters.SystemAdmin
+	cfg.ReplicasDirectory = filepath.Join(r.cfg.RootDirectory, replicasDirectory)
+	cfg.Client = clients.Kube.CoordinationV1().Leases(cfg.Namespace)
+	cfg.Candidates = clients.Kube.CoordinationV1beta1().LeaseCandidates(cfg.Namespace)
+	cfg.BinaryVersion = BuildVersion()
+	if cfg.EmulationVersion == "" {
+		cfg.EmulationVersion = cfg.BinaryVersion
+	}
+	cfg.Fenced = r.cfg.Fencing != FencingWarn
+	cfg.Replica = r.name
+	cfg.ForgetCommand = forgetCommand
+	return cfg, nil
+}
+
+// electsItself reports whether the shard's own leader is elected by its electing controllers, which then cannot be the leader's.
+func (r *run) electsItself() bool {
+	return r.cfg.Election.Enabled && r.cfg.Election.Mode == election.ModeCoordinated
+}
+
+// ofElections returns the Config of the election of who elects: a plain one, by the same means.
+func ofElections(cfg election.Config, probe *detect.Detector, notify func(election.Notice)) election.Config {
+	cfg.Name, cfg.Mode, cfg.Notify = ElectionsLease, election.ModeLease, notify
+	cfg.ReplicasDirectory = filepath.Join(cfg.ReplicasDirectory, ElectionsLease)
+	cfg.Detector = nil
+	if probe != nil {
+		cfg.Detector = probe.For(ElectionsLease)
+	}
+	return cfg
+}
+
+// newProbe returns nil if detection is off.
+func (r *run) newProbe(stands election.Config) (*detect.Detector, error) {
+	if !stands.Enabled || stands.Detection == election.DetectOff {
+		return nil, nil
+	}
+	cfg := r.cfg.Detect
+	cfg.Name, cfg.Replica = stands.Name, r.name
+	cfg.Listen = net.JoinHostPort(r.cfg.Serving.BindAddress.String(), strconv.Itoa(r.cfg.ProbePort))
+	cfg.Advertise = r.cfg.Advertise.String()
+	probe, err := detect.New(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make the probe: %w", err)
+	}
+	return probe, nil
+}
+
+// BuildVersion is the version that this build stands with in elections: major, minor and patch of what `regent version` says.
+func BuildVersion() string {
+	v, err := utilversion.ParseSemantic(version.Get().GitVersion)
+	if err != nil {
+		return "0.0.0" // a build without a version
+	}
+	return fmt.Sprintf("%d.%d.%d", v.Major(), v.Minor(), v.Patch())
+}

@@ -1,0 +1,98 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+// LateError says that a server did not stop in time. The goroutines that it names still run: the process should end.
+type LateError struct {
+	Timeout time.Duration
+	Late    []string
+}
+
+func (e *LateError) Error() string {
+	return fmt.Sprintf("not stopped after %v: still waiting for %s", e.Timeout.Round(time.Millisecond), strings.Join(e.Late, ", "))
+}
+
+// fail stops the replica for a reason of its own. The first reason counts, even if the replica was asked to stop before.
+func (r *run) fail(err error) {
+	if r.failure.CompareAndSwap(nil, &err) {
+		r.stop(err)
+		return
+	}
+	klog.FromContext(r.ctx).V(2).Info("Failed, while the replica stops for another failure", "err", err)
+}
+
+// fault returns why the replica stops by itself, nil if nothing failed.
+func (r *run) fault() error {
+	if err := r.failure.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// running names what has not ended.
+func (r *run) running() []string {
+	var late []string
+	if terms := r.terms.Load(); terms != nil {
+		for _, name := range terms.Late() {
+			late = append(late, fmt.Sprintf("controller %q", name))
+		}
+	}
+	late = slices.Concat(late, r.election.Running(), r.process.Running())
+	if len(late) == 0 {
+		late = []string{"requests in flight"}
+	}
+	return late
+}
+
+// followHistory ends the term, and the election, if etcd goes back. The process serves on, not ready: if it ended by itself,
+// so would all replicas, at the same time.
+func (r *run) followHistory(ctx context.Context, s *store) {
+	select {
+	case <-ctx.Done():
+	case <-s.WentBack():
+		klog.FromContext(r.ctx).Error(s.Fault(), "This replica is not ready any more and stands for no election: restart it")
+		r.election.end()
+	}
+}
+
+// processAllowance is what the pre-shutdown hook allows for the end of what lives as long as the process.
+const processAllowance = 3 * time.Second
+
+// end asks everything to end, the election first, and waits a bounded time for it. closeCaches closes the connections of
+// the informers, for which the API server would wait.
+func (r *run) end(electionTime time.Duration, closeCaches func()) {
+	log, began := klog.FromContext(r.ctx), time.Now()
+	r.election.end()
+	joined := r.election.JoinFor(electionTime)
+	after := time.Since(began)
+	delay := max(0, r.cfg.ShutdownDelay-after)
+	if joined {
+		log.Info("The term and the election have ended, closing the listener", "after", after.Round(time.Millisecond), "in", delay.Round(time.Millisecond))
+	} else {
+		log.Error(nil, "The term has not ended in time, closing the listener without it", "timeout", electionTime)
+	}
+	// Until the listener closes, requests are answered from informers that are kept up to date.
+	<-time.After(delay)
+	r.process.end()
+	if !r.process.JoinFor(processAllowance) {
+		log.Error(nil, "Closing the listener although parts are still running", "parts", r.process.Running())
+	}
+	closeCaches()
+	r.drainBegan = time.Now()
+}
+
+// join waits for everything, the election last.
+func (r *run) join() {
+	r.election.end()
+	r.process.end()
+	r.process.Join()
+	r.election.Join()
+}

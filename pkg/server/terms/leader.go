@@ -1,0 +1,118 @@
+package terms
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/controllers/supervisor"
+	"github.com/regent-project/regent/pkg/election"
+)
+
+// Leader returns what a leader does in a term: it runs the controllers of these scopes, and returns when everything that the
+// term started has ended.
+func (r *Runner) Leader(scopes ...controllers.Scope) election.LeadFunc {
+	descriptors := r.cfg.Registry.Scoped(scopes...)
+	return func(ctx context.Context, term election.Term) error { return r.lead(ctx, descriptors, term) }
+}
+
+func (r *Runner) lead(ctx context.Context, descriptors []controllers.Descriptor, term election.Term) error {
+	predecessors := term.FailedParts()
+	if term.Token().IsZero() { // without a lease the replica is its own predecessor
+		predecessors = r.memory.all()
+	}
+	tolerated := r.tolerate(ctx, predecessors)
+	defer r.offer(ctx, tolerated)()
+	clock, stop := newTermClock(ctx)
+	defer stop()
+	timeline, workCtx, measured := newTimeline(ctx, r.cfg.Lease, term.Takeover())
+	defer measured()
+
+	err := r.run(workCtx, set{
+		scope: controllers.LeaderOnly, descriptors: descriptors, connect: r.next.Take, token: term.Token(),
+		measure: timeline.writes(ctx), tolerated: tolerated, probe: r.probe,
+		onEvent: func(e supervisor.Event) {
+			switch e.Type {
+			case supervisor.ControllerRecovered:
+				r.memory.worked(e.Controller)
+			case supervisor.TermFailed:
+				if time.Since(clock.began) >= supervisor.DefaultRestartWindow {
+					predecessors = nil // their failures are long ago
+				}
+				election.Fail(ctx, ofTerm(e.Err, predecessors))
+			}
+		},
+	})
+	r.remember(err, tolerated, clock.lasted())
+	return ofTerm(err, predecessors)
+}
+
+// tolerate returns the controllers whose failure does not end this term, and tells operators of them.
+func (r *Runner) tolerate(ctx context.Context, predecessors []string) []string {
+	tolerated := r.memory.tolerated(predecessors)
+	if len(tolerated) > 0 {
+		klog.FromContext(ctx).Error(nil, "Leading on without controllers that this replica could not run before, nor others in its place: they are tried again and again", "controllers", tolerated)
+		r.cfg.Warn(fmt.Sprintf("leads on without controllers %q, which it could not run before, nor others in its place, and tries them again", tolerated))
+	}
+	return tolerated
+}
+
+// remember keeps for later terms what a term that ended with err failed at.
+func (r *Runner) remember(err error, tolerated []string, lasted time.Duration) {
+	failed := []string{}
+	if failure, ok := errors.AsType[*supervisor.ControllerError](err); ok {
+		failed = failure.FailedParts()
+		r.memory.steppedDown(failed)
+	}
+	if lasted >= supervisor.DefaultRestartWindow {
+		r.memory.forgetAllBut(slices.Concat(failed, tolerated))
+	}
+}
+
+// offer ends the term of ctx after Config.OfferAfter if a controller still fails that was tolerated: another replica may be
+// able to run it by then. The returned function must be called at the end of the term.
+func (r *Runner) offer(ctx context.Context, tolerated []string) (stop func()) {
+	if len(tolerated) == 0 {
+		return func() {}
+	}
+	over := make(chan struct{})
+	timer := time.AfterFunc(r.cfg.OfferAfter, func() {
+		defer close(over)
+		if still := r.memory.tolerated(tolerated); len(still) > 0 {
+			election.Fail(ctx, &offered{still})
+		}
+	})
+	return func() {
+		if !timer.Stop() {
+			<-over
+		}
+	}
+}
+
+// termClock measures how long a term lasts: until its context ends, not until its work has stopped.
+type termClock struct {
+	began time.Time
+	ended atomic.Pointer[time.Time]
+}
+
+// newTermClock returns a clock of ctx's term, and a function that must be called at the end of the term's work.
+func newTermClock(ctx context.Context) (*termClock, func() bool) {
+	c := &termClock{began: time.Now()}
+	return c, context.AfterFunc(ctx, func() {
+		now := time.Now()
+		c.ended.Store(&now)
+	})
+}
+
+func (c *termClock) lasted() time.Duration {
+	if at := c.ended.Load(); at != nil {
+		return at.Sub(c.began)
+	}
+	return time.Since(c.began)
+}

@@ -1,0 +1,125 @@
+// Package terms runs a replica's controllers: the leader's in terms, which a replica can lose and win again, and those of
+// every replica for as long as the process serves. Package election says when a term begins and ends, package supervisor
+// what becomes of a controller that fails; this package gives a term its clients and remembers what earlier terms failed at.
+package terms
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
+	"k8s.io/klog/v2"
+
+	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/controllers/supervisor"
+	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/server/loopback"
+)
+
+// Config is what a Runner is made of. OfferAfter and Transport may be zero.
+type Config struct {
+	// Lease is the name of the Lease under which the leader leads. Metrics show it.
+	Lease string
+	// Registry lists the controllers.
+	Registry *controllers.Registry
+	// Supervision has the drain timeout, the policies and StoreReachable. The Runner sets the rest.
+	Supervision supervisor.Config
+	// Deps are what all controllers get. The Runner sets Token and Clients, which each term has of its own.
+	Deps controllers.Deps
+	// Loopback leads to this process's own API server. Controllers of a term reach it as the user of LeaderToken, those of every
+	// replica as the user of ReplicaToken.
+	Loopback                  *rest.Config
+	LeaderToken, ReplicaToken string
+	// Warn tells operators what this replica does about controllers that fail. It must not block.
+	Warn func(message string)
+	// Exit is called when a controller ends the process, at once: another controller may hang, so that the term cannot end. It
+	// must not block.
+	Exit func(error)
+	// OfferAfter is how long a leader leads on although controllers fail, before it offers the lease to other replicas. 0 stands
+	// for 10 minutes.
+	OfferAfter time.Duration
+	// Transport is what requests of terms with a fencing token pass, for tests.
+	Transport transport.WrapperFunc
+}
+
+// Runner runs controllers. It runs one term of the leader and one of the electing controllers at a time.
+type Runner struct {
+	cfg    Config
+	next   *loopback.Next
+	probe  *supervisor.Probe
+	memory memory
+	late   lateControllers
+}
+
+// New returns a Runner that runs nothing yet. From then on /metrics shows the controllers.
+func New(cfg Config) (*Runner, error) {
+	if cfg.OfferAfter == 0 {
+		cfg.OfferAfter = 10 * time.Minute
+	}
+	if err := registerTimeline(); err != nil {
+		return nil, fmt.Errorf("cannot register the metric of takeovers: %w", err)
+	}
+	supervisor.ShowMetrics(cfg.Registry)
+	next := loopback.NewNext(cfg.Loopback, cfg.LeaderToken, cfg.ReplicaToken)
+	return &Runner{cfg: cfg, next: next, probe: supervisor.NewProbe()}, nil
+}
+
+// KeepConnected keeps a connection open for the next term, from when serving is closed until ctx ends.
+func (r *Runner) KeepConnected(ctx context.Context, serving <-chan struct{}) {
+	r.next.Run(ctx, serving)
+}
+
+// Ping returns nil if the supervisor of the leader's controllers answers, or does not run; an error if ctx ends before.
+func (r *Runner) Ping(ctx context.Context) error { return r.probe.Ping(ctx) }
+
+// Late names the controllers that have not stopped within their drain timeout and still run.
+func (r *Runner) Late() []string { return r.late.names() }
+
+// Elect is a term of the electing controllers that have a Lease of their own. It returns when everything that the term
+// started has ended.
+func (r *Runner) Elect(ctx context.Context, term election.Term) error {
+	err := r.run(ctx, set{
+		scope: controllers.Electing, descriptors: r.cfg.Registry.Scoped(controllers.Electing), connect: r.next.Take, token: term.Token(),
+		onEvent: func(e supervisor.Event) {
+			if e.Type == supervisor.TermFailed {
+				election.Fail(ctx, ofTerm(e.Err, nil))
+			}
+		},
+	})
+	return ofTerm(err, nil)
+}
+
+// EveryReplica runs the controllers of every replica until ctx ends, or until one of them ends the process. A failure that
+// would end a term stops them all; they begin anew after a pause.
+func (r *Runner) EveryReplica(ctx context.Context) error {
+	all := set{
+		scope: controllers.EveryReplica, descriptors: r.cfg.Registry.Scoped(controllers.EveryReplica),
+		connect: func() (*loopback.Client, error) { return loopback.New(r.cfg.Loopback, r.cfg.ReplicaToken) },
+	}
+	fresh := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 7, Cap: time.Minute}
+	pause := fresh
+	for {
+		began := time.Now()
+		err := r.run(ctx, all)
+		switch {
+		case errors.Is(err, controllers.ErrExit):
+			return err
+		case ctx.Err() != nil:
+			return nil //nolint:nilerr // whatever it says, it was asked to end
+		}
+		if time.Since(began) >= supervisor.DefaultRestartWindow {
+			pause = fresh
+		}
+		d := pause.Step()
+		klog.FromContext(ctx).Error(err, "The controllers of every replica ended, starting them anew", "controllers", len(all.descriptors), "pause", d)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(d):
+		}
+	}
+}
