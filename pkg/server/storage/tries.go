@@ -24,8 +24,10 @@ const (
 	thirdTry   = 2 * time.Second
 	tryAgain   = 100 * time.Millisecond
 	tryingEnds = 5 * time.Second
-	// lastWord is how long the answers of earlier tries are awaited once a later one has met a condition that does not hold.
-	lastWord = 2 * time.Second
+	// lastWord is how long the answers of earlier tries are awaited once a later one has met a condition that does not hold. An
+	// etcd that is slow for everybody answers them yet. The connection of a member that hangs ends earlier than this: when
+	// WatchMembers avoids it, or by keepalive.
+	lastWord = 15 * time.Second
 )
 
 // tries is a KV that sends a call again that is not answered, so that one member of etcd that hangs, or a request that was lost
