@@ -146,11 +146,11 @@ func (c *Client) Clients() (controllers.Clients, error) {
 	if err != nil {
 		return controllers.Clients{}, fmt.Errorf("cannot make the metadata client: %w", err)
 	}
-	tenancy, err := c.REST(tenancyv1alpha1.SchemeGroupVersion)
+	tenancy, err := c.rest(tenancyv1alpha1.SchemeGroupVersion)
 	if err != nil {
 		return controllers.Clients{}, err
 	}
-	core, err := c.REST(corev1alpha1.SchemeGroupVersion)
+	core, err := c.rest(corev1alpha1.SchemeGroupVersion)
 	if err != nil {
 		return controllers.Clients{}, err
 	}
@@ -175,8 +175,8 @@ func inProtobuf(config *rest.Config) *rest.Config {
 	return config
 }
 
-// REST returns a client for a group version of kcp's. Those have no protobuf encoding.
-func (c *Client) REST(gv schema.GroupVersion) (rest.Interface, error) {
+// rest returns a client for a group version of kcp's. Those have no protobuf encoding.
+func (c *Client) rest(gv schema.GroupVersion) (rest.Interface, error) {
 	config := rest.CopyConfig(c.config)
 	config.GroupVersion = &gv
 	config.APIPath = "/apis"
