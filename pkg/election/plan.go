@@ -61,14 +61,12 @@ type decision struct {
 	memory
 }
 
-// nomination says what becomes of this process's candidacy.
+// nomination says what becomes of this process's candidacy. Zero: nothing.
 type nomination int
 
 const (
-	// asBefore: nothing.
-	asBefore nomination = iota
 	// stand: it is a candidate.
-	stand
+	stand nomination = iota + 1
 	// stepBack: it is none.
 	stepBack
 )

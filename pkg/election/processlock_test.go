@@ -19,7 +19,7 @@ import (
 )
 
 // die is what the kernel does to a process that is killed: the lock goes, the file stays.
-func (r *processLock) die() { _ = r.file.Close() }
+func (l *processLock) die() { _ = l.file.Close() }
 
 func entered(t *testing.T, directory string) *processLock {
 	t.Helper()

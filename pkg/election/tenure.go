@@ -117,7 +117,7 @@ func (t tenure) wish(cfg Config) error {
 	if w.Holder == "" || w.Holder != t.pin.Holder || w.Mode != cfg.Mode || w.Priority <= cfg.Priority {
 		return nil
 	}
-	if w.Replica == "" || checkStandby(cfg, w.Replica, t.standbys) != nil {
+	if follows := checkStandby(cfg, w.Replica, t.standbys) == nil; w.Replica == "" || !follows {
 		return nil
 	}
 	return because(StepDown, "%w", &request{reason: fmt.Sprintf("replica %q has priority %d, this one %d", w.Replica, w.Priority, cfg.Priority), to: w.Replica})

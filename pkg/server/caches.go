@@ -49,10 +49,10 @@ func (r *run) newCaches() (*caches, error) {
 	return c, nil
 }
 
-// runInformers runs all informers, until ctx ends.
-func runInformers(ctx context.Context, g *goroutines, i controllers.Informers) {
+// runInformers runs all informers, until the lifetime ends.
+func runInformers(l *lifetime, i controllers.Informers) {
 	for name, informer := range i.All() {
-		g.Go("informer of "+name, func() error { return informer.Run(ctx) })
+		l.Go("informer of "+name, func() error { return informer.Run(l.ctx) })
 	}
 }
 

@@ -52,13 +52,13 @@ func TestAReplicaIsReadyWhenEveryInformerHasReadAllObjects(t *testing.T) {
 
 func TestAllInformersRun(t *testing.T) {
 	informers := overAnEmptyShard(t)()
-	var g goroutines
-	ctx, cancel := context.WithCancel(t.Context())
+	var l lifetime
+	l.ctx, l.end = context.WithCancel(t.Context())
 	t.Cleanup(func() {
-		cancel()
-		g.Join()
+		l.end()
+		l.Join()
 	})
-	runInformers(ctx, &g, informers)
+	runInformers(&l, informers)
 	for name, informer := range informers.All() {
 		untilSynced(t, name, informer)
 	}

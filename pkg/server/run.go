@@ -96,26 +96,25 @@ func (r *run) all() error {
 
 // start starts all goroutines but those of the API server and of a term.
 func (r *run) start(store *store, caches *caches, elections *elections, terms *terms.Runner) {
-	ctx := r.process.ctx
-	r.process.Go("embedded etcd", func() error { return store.watchEmbedded(ctx) })
-	r.process.Go("etcd's members", func() error { return store.WatchMembers(ctx) })
+	r.process.Go("embedded etcd", func() error { return store.watchEmbedded(r.process.ctx) })
+	r.process.Go("etcd's members", func() error { return store.WatchMembers(r.process.ctx) })
 	r.process.Keep("etcd's observer", func(ctx context.Context) { tellOfEtcd(ctx, store.etcd.observe) })
 	r.process.Keep("etcd's history", func(ctx context.Context) { r.followHistory(ctx, store) })
-	r.process.Go("shard record", func() error { return store.shard.Run(ctx) })
+	r.process.Go("shard record", func() error { return store.shard.Run(r.process.ctx) })
 	r.process.Keep("recorder of events", elections.leaderRecorder.run)
 	if elections.electing != nil {
 		r.process.Keep("recorder of events about elections", elections.electingRecorder.run)
 	}
-	runInformers(ctx, &r.process.goroutines, caches.informers)
+	runInformers(&r.process, caches.informers)
 	if r.cfg.Election.Enabled {
 		r.process.Keep("the next term's connection", func(ctx context.Context) { terms.KeepConnected(ctx, r.serving) })
 	}
 	if len(r.cfg.Registry.Scoped(controllers.EveryReplica)) > 0 {
 		r.process.Go("every-replica controllers", func() error {
-			if !waitFor(ctx, map[string]<-chan struct{}{"the API server": r.serving, "the shard's record": store.shard.known}) {
+			if !waitFor(r.process.ctx, map[string]<-chan struct{}{"the API server": r.serving, "the shard's record": store.shard.known}) {
 				return nil
 			}
-			return terms.EveryReplica(ctx)
+			return terms.EveryReplica(r.process.ctx)
 		})
 	}
 	r.election.Go("election", func() error {

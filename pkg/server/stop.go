@@ -58,7 +58,7 @@ func (r *run) followHistory(ctx context.Context, s *store) {
 	select {
 	case <-ctx.Done():
 	case <-s.WentBack():
-		klog.FromContext(r.ctx).Error(s.Fault(), "This replica is not ready any more and stands for no election: restart it")
+		klog.FromContext(ctx).Error(s.Fault(), "This replica is not ready any more and stands for no election: restart it")
 		r.election.end()
 	}
 }
