@@ -113,7 +113,7 @@ chaos: ## run the long forms: many random scripts, fuzzing, the scenarios again 
 
 .PHONY: mutate
 mutate: ## break the product on purpose, one change at a time, and tell which the tests let pass: docs/MUTATION.md (N=changes of each package, SEED=which, MUTATE=packages)
-	$(GO) run ./test/tools/mutate -go '$(GO)' -n $(or $(N),40) -seed $(or $(SEED),1) $(or $(MUTATE),./pkg/election ./pkg/server/storage ./pkg/controllers/supervisor)
+	$(GO) run ./test/tools/mutate -go '$(GO)' -n $(or $(N),40) -seed $(or $(SEED),1) $(or $(MUTATE),./pkg/election ./pkg/election/internal/lease ./pkg/server/storage ./pkg/controllers/supervisor)
 
 .PHONY: clean
 clean: ## remove what was built and the data of make run

@@ -207,6 +207,18 @@ func TestAMutantSurvivesIfTheTestsPassWithIt(t *testing.T) {
 	}
 }
 
+func TestAnInternalPackageIsTestedByItsOwnerToo(t *testing.T) {
+	for directory, want := range map[string][]string{
+		"pkg/a":               {"./pkg/a"},
+		"./pkg/a/internal/b/": {"./pkg/a/internal/b", "./pkg/a"},
+		"./internal/b":        {"./internal/b"},
+	} {
+		if got := testsOf(directory); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", directory, got, want)
+		}
+	}
+}
+
 func TestTestsThatFailByThemselvesAreSaid(t *testing.T) {
 	files := map[string]string{}
 	for name, text := range ofModule {

@@ -120,7 +120,17 @@ func (r runner) test(ctx context.Context, directory, overlay string) *exec.Cmd {
 	if overlay != "" {
 		args = append(args, "-overlay", overlay)
 	}
-	return r.call(ctx, append(args, pattern(directory))...)
+	return r.call(ctx, append(args, testsOf(directory)...)...)
+}
+
+// testsOf names the packages whose tests count for the one in a directory: itself and, if it is internal, the package that it is
+// internal to. What is split off there is mostly tested through that package.
+func testsOf(directory string) []string {
+	self := pattern(directory)
+	if i := strings.LastIndex(self, "/internal/"); i > 1 {
+		return []string{self, self[:i]}
+	}
+	return []string{self}
 }
 
 // call is one of the go command, which takes what it has started with it when ctx ends.
