@@ -23,7 +23,8 @@ func TestAnUpdateThatAnotherHasMadeIsHeldToItsTerm(t *testing.T) {
 			w.reset(true)
 			w.remove()
 			ctx := w.as(w.take("me"))
-			wanted := func(cm *corev1.ConfigMap) { cm.Data = map[string]string{"wanted": "done"} }
+			// The watch cache may still have what another fate has left: that must not be what is wanted here.
+			wanted := func(cm *corev1.ConfigMap) { cm.Data = map[string]string{"wanted": name} }
 			tries := 0
 			err := w.set(ctx, key, func(cm *corev1.ConfigMap) {
 				switch tries++; tries {
