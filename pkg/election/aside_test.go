@@ -214,9 +214,9 @@ func TestAConflictOfARenewalIsNoReasonToStepAside(t *testing.T) {
 		updates, lists []electiontest.Fault
 		edit           func(*coordinationv1.Lease)
 	}{
-		"edited":                   {election.ModeLease, []electiontest.Fault{{Hang: true}}, []electiontest.Fault{slow, slow}, label},
-		"edited, mode coordinated": {election.ModeCoordinated, []electiontest.Fault{{Hang: true}}, []electiontest.Fault{slow, slow}, label},
-		"made after all":           {election.ModeLease, []electiontest.Fault{{LoseReply: true}, refused}, []electiontest.Fault{refused, refused, slow}, nil},
+		"edited":                   {election.Renewed{}, []electiontest.Fault{{Hang: true}}, []electiontest.Fault{slow, slow}, label},
+		"edited, mode coordinated": {election.Coordinated{}, []electiontest.Fault{{Hang: true}}, []electiontest.Fault{slow, slow}, label},
+		"made after all":           {election.Renewed{}, []electiontest.Fault{{LoseReply: true}, refused}, []electiontest.Fault{refused, refused, slow}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -335,7 +335,7 @@ func TestAnAnswerAboutAnotherTermEndsNone(t *testing.T) {
 				history := c.store.History()
 				renewed := history[len(history)-1].At
 				time.Sleep(time.Until(renewed.Add(retry + renew/3 + moment))) // until a renewal has failed
-				says := election.Confirmation{Standby: election.Standby{Replica: "b", Mode: election.ModeLease}, Holder: "host_of-another-term"}
+				says := election.Confirmation{Standby: election.Standby{Replica: "b", Mode: election.Renewed{}.Name()}, Holder: "host_of-another-term"}
 				if ends {
 					says.Holder = c.store.Holder()
 				}

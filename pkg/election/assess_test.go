@@ -32,8 +32,8 @@ func TestWhatEndsATerm(t *testing.T) {
 		l.Spec.Strategy, l.Spec.PreferredHolder = ptr.To(coordinationv1.OldestEmulationVersion), ptr.To("other")
 	})
 	alone := func(c *Config, _ *tenure) { c.Detector = nil }
-	forLife := func(c *Config, t *tenure) { c.Mode, t.renewals = ModeForLife, renewals{} }
-	unelected := func(c *Config, t *tenure) { c.Enabled, t.grounds = false, grounds{} }
+	forLife := func(c *Config, t *tenure) { c.Mode, t.renewals = ForLife{}, renewals{} }
+	unelected := func(c *Config, t *tenure) { c.unelected, t.grounds = true, grounds{} }
 	fails := func(at time.Duration) func(*Config, *tenure) {
 		return func(_ *Config, t *tenure) { t.renewals.failed = noon.Add(at) }
 	}
@@ -42,7 +42,7 @@ func TestWhatEndsATerm(t *testing.T) {
 			t.renewals.failed, t.trouble = noon.Add(failed), trouble{asked: true, heir: "b", since: noon.Add(heard)}
 		}
 	}
-	wish := lease.Wish{Holder: "h", Replica: "b", Mode: ModeLease, Priority: 8}
+	wish := lease.Wish{Holder: "h", Replica: "b", Mode: lease.Renewed, Priority: 8}
 	of := func(change func(*lease.Wish)) *coordinationv1.Lease {
 		w := wish
 		change(&w)
@@ -68,7 +68,7 @@ func TestWhatEndsATerm(t *testing.T) {
 		"deleted":                        {given: func(_ *Config, t *tenure) { t.seen = lease.Observation{Revision: "8"} }, cause: Deposed},
 		"another uid":                    {lease: edited(func(l *coordinationv1.Lease) { l.UID = "v" }), cause: Deposed},
 		"another holder":                 {lease: edited(func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ptr.To("g") }), cause: Deposed},
-		"no holder":                      {lease: free(lease.Presence{}, ModeLease), cause: Deposed},
+		"no holder":                      {lease: free(lease.Presence{}, lease.Renewed), cause: Deposed},
 		"another epoch":                  {lease: edited(func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = ptr.To[int32](6) }), cause: Deposed},
 		"an earlier epoch":               {lease: edited(func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = ptr.To[int32](4) }), cause: Deposed},
 		"another preferred, elected":     {lease: preferring, given: func(_ *Config, t *tenure) { t.named = true }, cause: StepDown},
@@ -78,8 +78,8 @@ func TestWhatEndsATerm(t *testing.T) {
 		"for life, another epoch":         {lease: edited(func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = ptr.To[int32](6) }), given: forLife, cause: Deposed},
 		"without election, held":          {given: unelected, cause: Deposed},
 		"without election, expired":       {at: 15 * time.Second, given: unelected},
-		"without election, held for life": {lease: held(lease.Presence{ElectionMode: ModeForLife}), at: time.Hour, given: unelected, cause: Deposed},
-		"without election, free":          {lease: free(lease.Presence{}, ModeLease), given: unelected},
+		"without election, held for life": {lease: held(lease.Presence{ElectionMode: lease.ForLife}), at: time.Hour, given: unelected, cause: Deposed},
+		"without election, free":          {lease: free(lease.Presence{}, lease.Renewed), given: unelected},
 		"without election, deleted":       {given: func(c *Config, t *tenure) { unelected(c, t); t.seen = lease.Observation{Revision: "8"} }},
 
 		"a wish of who follows":                {lease: wishes(wish), cause: StepDown},
@@ -89,8 +89,8 @@ func TestWhatEndsATerm(t *testing.T) {
 		"a wish of this replica":               {lease: of(func(w *lease.Wish) { w.Replica = "me" }), again: deadline},
 		"a wish about another holder":          {lease: of(func(w *lease.Wish) { w.Holder = "g" }), again: deadline},
 		"a wish of no higher priority":         {lease: of(func(w *lease.Wish) { w.Priority = 7 }), again: deadline},
-		"a wish of another mode":               {lease: of(func(w *lease.Wish) { w.Mode = ModeForLife }), again: deadline},
-		"a wish to succeed who holds for life": {lease: of(func(w *lease.Wish) { w.Mode = ModeForLife }), given: forLife, cause: StepDown},
+		"a wish of another mode":               {lease: of(func(w *lease.Wish) { w.Mode = lease.ForLife }), again: deadline},
+		"a wish to succeed who holds for life": {lease: of(func(w *lease.Wish) { w.Mode = lease.ForLife }), given: forLife, cause: StepDown},
 
 		"a renewal is late":                         {at: 9 * time.Second, again: deadline},
 		"a renewal has failed":                      {at: 3 * time.Second, given: fails(2 * time.Second), again: troubled},
@@ -105,7 +105,7 @@ func TestWhatEndsATerm(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := DefaultConfig()
-			cfg.Enabled, cfg.Replica, cfg.Detector, cfg.Priority = true, "me", someDetector{}, 7
+			cfg.Replica, cfg.Detector, cfg.Priority = "me", someDetector{}, 7
 			if test.lease == nil {
 				test.lease = held(lease.Presence{})
 			}

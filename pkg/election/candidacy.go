@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
@@ -44,11 +43,11 @@ type candidacy struct {
 	standing chan struct{} // closed when the candidate that stood last is gone
 }
 
-func newCandidacy(cfg Config, presence func(holder string) lease.Presence) *candidacy {
+func newCandidacy(cfg Config, mode Coordinated, presence func(holder string) lease.Presence) *candidacy {
 	return &candidacy{
 		client: cfg.Candidates,
 		spec: coordinationv1beta1.LeaseCandidateSpec{
-			LeaseName: cfg.Name, BinaryVersion: cfg.BinaryVersion, EmulationVersion: cfg.EmulationVersion,
+			LeaseName: cfg.Name, BinaryVersion: mode.BinaryVersion, EmulationVersion: mode.EmulationVersion,
 			Strategy: coordinationv1.OldestEmulationVersion,
 		},
 		presence: presence,
@@ -61,25 +60,6 @@ func closed() chan struct{} {
 	c := make(chan struct{})
 	close(c)
 	return c
-}
-
-// checkCandidate returns what is missing for a candidate.
-func checkCandidate(cfg Config) error {
-	if cfg.Candidates == nil {
-		return errors.New("election: Config.Candidates is nil: mode coordinated needs a client for the LeaseCandidates of the Lease's namespace")
-	}
-	binary, err := version.ParseSemantic(cfg.BinaryVersion)
-	if err != nil {
-		return fmt.Errorf("election: Config.BinaryVersion %q: %w", cfg.BinaryVersion, err)
-	}
-	emulated, err := version.ParseSemantic(cfg.EmulationVersion)
-	if err != nil {
-		return fmt.Errorf("election: Config.EmulationVersion %q: %w", cfg.EmulationVersion, err)
-	}
-	if binary.LessThan(emulated) {
-		return fmt.Errorf("election: Config.EmulationVersion %s is newer than Config.BinaryVersion %s", emulated, binary)
-	}
-	return nil
 }
 
 // stand nominates this process by that name, in place of any before; empty: not at all. It does not wait for that.

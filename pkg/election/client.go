@@ -9,7 +9,7 @@ import (
 )
 
 // LeaseClient is what the elector needs of coordinationv1client.LeaseInterface, for the Lease's namespace. Reads are
-// lists that select the name: unlike a get, a list tells as of which revision the Lease does not exist. In ModeForLife all
+// lists that select the name: unlike a get, a list tells as of which revision the Lease does not exist. In mode ForLife all
 // Leases of the namespace are listed once, for what dead processes have left. Create and Delete are also of such objects.
 //
 // It must have a transport and a rate limit of its own: a leader busy enough to fill a shared one would lose its lease.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/leaderelection"
 )
@@ -19,31 +18,22 @@ const maxDefaultDrain = 5 * time.Second
 
 // Config describes one election. Start from DefaultConfig, and name the Lease.
 type Config struct {
-	// Enabled makes the process a candidate. Otherwise it leads without a lease, as long as nobody holds one: see
-	// Elector.
-	Enabled bool
 	// Namespace and Name name the Lease.
 	Namespace, Name string
-	// Mode is what it takes to keep the lease; empty stands for ModeLease. A replica whose mode is not the Lease's stands by
-	// until nobody of that mode takes a lease that is free: see docs/ELECTION.md.
+	// Mode is what it takes to keep the lease; nil stands for Renewed. A replica whose mode is not the Lease's stands by until
+	// nobody of that mode takes a lease that is free: see docs/ELECTION.md.
 	Mode Mode
-	// Candidates reaches the LeaseCandidates of the Lease's namespace, BinaryVersion and EmulationVersion are this process's, as
-	// semantic versions: for ModeCoordinated. Something must elect: leasecandidate on a shard, kube-apiserver on a Kubernetes
-	// cluster that has the feature CoordinatedLeaderElection.
-	Candidates                      CandidateClient
-	BinaryVersion, EmulationVersion string
+	// Candidates reaches the LeaseCandidates of the Lease's namespace. Mode Coordinated needs it. In other modes it serves to
+	// delete what dead processes of this machine have left, if they led in mode Coordinated; nil: nothing is deleted.
+	Candidates CandidateClient
 	// Priority says how much this process is preferred to others: at a takeover those of a lower one leave it a head start of a
 	// quarter of the retry period. If Preempt, it also asks a leader of a lower one to make way, once it could have led for a lease
 	// duration, and ever more seldom if its terms fail. Both need a Detector, and go by the standbys that follow a leader. Not in
-	// ModeCoordinated, where versions decide.
+	// a mode that is Electing.
 	Priority int32
 	Preempt  bool
-	// Owner is the object that stands for this process's life, in the Lease's namespace, for ModeForLife: its deletion says
-	// that the process is dead. On a Kubernetes cluster that is its Pod, and the garbage collector deletes the Lease with it.
-	// Nil: the elector makes a Lease named replica-<uuid>, watched by the others, and deletes it at the end of Run.
-	Owner *metav1.OwnerReference
-	// ForgetCommand is what operators type, followed by the name of a replica (Config.Replica), to delete such a Lease.
-	// Empty: kubectl's.
+	// ForgetCommand is what operators type, followed by the name of a replica (Config.Replica), to say that a process that
+	// holds the lease for life is dead. Events name it, in any mode. Empty: the command is kubectl's.
 	ForgetCommand string
 
 	// LeaseDuration is how long others wait for a renewal before they take the lease: whole seconds, at least one,
@@ -80,12 +70,15 @@ type Config struct {
 	Detection Detection
 	// Notify, if set, is told what people should find out about. It must not block.
 	Notify func(Notice)
+
+	// unelected: see NewUnelected.
+	unelected bool
 }
 
-// DefaultConfig returns the timings everyone uses, election off. Namespace and Name are missing.
+// DefaultConfig returns the timings everyone uses. Namespace, Name and Client are missing.
 func DefaultConfig() Config {
 	return Config{
-		Mode:          ModeLease,
+		Mode:          Renewed{},
 		LeaseDuration: 15 * time.Second,
 		RenewDeadline: 10 * time.Second,
 		RetryPeriod:   2 * time.Second,
@@ -105,12 +98,12 @@ func (c Config) EffectiveDrainTimeout() time.Duration {
 // the release, whose last attempt may begin just before its own bound, and the look for what else to clear. Who ends
 // Run's context keeps Client's server alive that long.
 func (c Config) EndTimeout() time.Duration {
-	requests := 3 + kindOf(c.Mode).requests
+	requests := 3 + c.kind().requests
 	return c.EffectiveDrainTimeout() + c.releaseTimeout() + time.Duration(requests)*c.requestTimeout()
 }
 
 // Validate reports every fault of what a configuration says by itself, by the names of its fields. New checks the rest: what is
-// missing. Timings are checked without Enabled too: they say when a lease that others hold has expired.
+// missing. NewUnelected checks timings, too: they say when a lease that others hold has expired.
 func (c Config) Validate() error {
 	return c.ValidateAs(func(field string) string { return field })
 }
@@ -148,13 +141,10 @@ func (c Config) leaseFaults(name func(string) string) (faults []error) {
 // modeFaults are those of the mode, and of what contradicts it.
 func (c Config) modeFaults(name func(string) string) (faults []error) {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
-	if c.Mode != "" && !slices.Contains(Modes, c.Mode) {
-		fault("%s %q must be one of %q", name("Mode"), c.Mode, Modes)
-	}
-	kind := kindOf(c.Mode)
+	kind := c.kind()
 	switch ranked := c.Priority != 0 || c.Preempt; {
-	case ranked && kind.elects:
-		fault("%s and %s contradict %s=%s, in which versions decide", name("Priority"), name("Preempt"), name("Mode"), c.Mode)
+	case ranked && kind.electing:
+		fault("%s and %s contradict %s=%s, in which versions decide", name("Priority"), name("Preempt"), name("Mode"), kind.name)
 	case ranked && c.Detection == DetectOff:
 		fault("%s and %s need %s=%s or %s: by it a leader knows its standbys", name("Priority"), name("Preempt"), name("Detection"), DetectCrash, DetectSuspect)
 	}
@@ -182,6 +172,14 @@ func (c Config) drainFaults(name func(string) string, others bool) []error {
 			name("LeaseDuration"), c.LeaseDuration, drain, c.RetryPeriod, name("DrainTimeout"), name("RetryPeriod"))}
 	}
 	return nil
+}
+
+// kind describes the mode.
+func (c Config) kind() kind {
+	if c.Mode == nil {
+		return Renewed{}.kind()
+	}
+	return c.Mode.kind()
 }
 
 // jittered is the longest that client-go waits for a period.

@@ -5,7 +5,10 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/election/electiontest"
 )
 
 func TestTheDrainTimeoutDefaultsToHalfTheRenewDeadlineAtMost5s(t *testing.T) {
@@ -22,18 +25,48 @@ func TestFaultsNameTheFields(t *testing.T) {
 	for want, change := range map[string]func(*election.Config){
 		`Namespace "" is not a namespace name`:              func(c *election.Config) { c.Namespace = "" },
 		`Name "A/b" is not a Lease name`:                    func(c *election.Config) { c.Name = "A/b" },
-		`Mode "sometimes" must be one of`:                   func(c *election.Config) { c.Mode = "sometimes" },
 		"LeaseDuration 500ms must be whole seconds":         func(c *election.Config) { c.LeaseDuration = time.Second / 2 },
 		"RenewDeadline 15s must be below LeaseDuration 15s": func(c *election.Config) { c.RenewDeadline = c.LeaseDuration },
-		"Priority and Preempt contradict Mode=coordinated":  func(c *election.Config) { c.Mode, c.Preempt = election.ModeCoordinated, true },
-		"Detection=suspect contradicts Mode=for-life":       func(c *election.Config) { c.Mode, c.Detection = election.ModeForLife, election.DetectSuspect },
-		"DrainTimeout 10s must be below RenewDeadline 10s":  func(c *election.Config) { c.DrainTimeout = c.RenewDeadline },
-		"lower DrainTimeout or RetryPeriod":                 func(c *election.Config) { c.RenewDeadline, c.DrainTimeout = 14*time.Second, 13*time.Second },
+		"Priority and Preempt contradict Mode=coordinated":  func(c *election.Config) { c.Mode, c.Preempt = election.Coordinated{}, true },
+		"Detection=suspect contradicts Mode=for-life":       func(c *election.Config) { c.Mode, c.Detection = election.ForLife{}, election.DetectSuspect },
+		`BinaryVersion "new" is no version`: func(c *election.Config) {
+			c.Mode = election.Coordinated{BinaryVersion: "new", EmulationVersion: "1.0.0"}
+		},
+		`EmulationVersion "" is no version`: func(c *election.Config) { c.Mode = election.Coordinated{BinaryVersion: "1.0.0"} },
+		"EmulationVersion 2.0.0 is newer than BinaryVersion 1.0.0": func(c *election.Config) {
+			c.Mode = election.Coordinated{BinaryVersion: "1.0.0", EmulationVersion: "2.0.0"}
+		},
+		"Owner {APIVersion:v1 Kind:Pod Name: UID: Controller:<nil> BlockOwnerDeletion:<nil>} is incomplete": func(c *election.Config) {
+			c.Mode = election.ForLife{Owner: &metav1.OwnerReference{APIVersion: "v1", Kind: "Pod"}}
+		},
+		"DrainTimeout 10s must be below RenewDeadline 10s": func(c *election.Config) { c.DrainTimeout = c.RenewDeadline },
+		"lower DrainTimeout or RetryPeriod":                func(c *election.Config) { c.RenewDeadline, c.DrainTimeout = 14*time.Second, 13*time.Second },
 	} {
 		cfg := newConfig(nil)
 		change(&cfg)
 		if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "--") {
 			t.Errorf("%v, want %q", err, want)
 		}
+	}
+}
+
+func TestAModeIsFoundByItsName(t *testing.T) {
+	for _, mode := range election.Modes {
+		if named, err := election.ModeNamed(mode.Name()); err != nil || named != mode {
+			t.Errorf("%s: %v, %v", mode.Name(), named, err)
+		}
+	}
+	want := `"sometimes" must be one of ["lease" "coordinated" "for-life"]`
+	if mode, err := election.ModeNamed("sometimes"); mode != nil || err == nil || err.Error() != want {
+		t.Errorf("%v, %v, want %s", mode, err, want)
+	}
+}
+
+// A process that waits for its election with nobody to nominate it would wait for ever.
+func TestModeCoordinatedNeedsAClientForCandidates(t *testing.T) {
+	cfg := newConfig(electiontest.NewStore(leaseName).Client())
+	cfg.Mode = election.Coordinated{BinaryVersion: "1.0.0", EmulationVersion: "1.0.0"}
+	if _, err := election.New(cfg); err == nil || !strings.Contains(err.Error(), "Config.Candidates is nil") {
+		t.Error(err)
 	}
 }

@@ -21,7 +21,7 @@ import (
 // version makes a replica a candidate of that version, in mode coordinated.
 func version(emulated string) func(*election.Config) {
 	return func(cfg *election.Config) {
-		cfg.Mode, cfg.BinaryVersion, cfg.EmulationVersion = election.ModeCoordinated, "9.0.0", emulated
+		cfg.Mode = election.Coordinated{BinaryVersion: "9.0.0", EmulationVersion: emulated}
 	}
 }
 
@@ -38,7 +38,7 @@ func TestTheOldestVersionLeadsAndItsCandidateIsItsHolder(t *testing.T) {
 		if again := first.mustLead(); again.Token() != leads.Token() {
 			t.Errorf("leads in term %v, began in %v", again.Token(), leads.Token())
 		}
-		if lease := store.Lease(); ptr.Deref(lease.Spec.Strategy, "") == "" || modeOn(store) != election.ModeCoordinated {
+		if lease := store.Lease(); ptr.Deref(lease.Spec.Strategy, "") == "" || modeOn(store) != "coordinated" {
 			t.Errorf("the Lease: %+v", lease)
 		}
 		first.stop()

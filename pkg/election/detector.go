@@ -26,7 +26,7 @@ type Detector interface {
 type Standby struct {
 	Replica string
 	// Mode is the one in which it would lead, Priority how much it is preferred.
-	Mode     Mode
+	Mode     ModeName
 	Priority int32
 	// Led is the holder identity of its last term; empty if it has led none.
 	Led string

@@ -2,7 +2,6 @@
 // again, without ever ending the process.
 //
 //	cfg := election.DefaultConfig()
-//	cfg.Enabled = true
 //	cfg.Namespace, cfg.Name = "default", "example"
 //	cfg.Client = client.CoordinationV1().Leases(cfg.Namespace)
 //	elector, err := election.New(cfg)

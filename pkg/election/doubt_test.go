@@ -88,10 +88,10 @@ func TestAFileStaysWhileTheLeaseMayNameItsProcess(t *testing.T) {
 // An object that is created when its process has stopped looking would stay for ever.
 func TestAProcessThatEndsWaitsForWhatItCreates(t *testing.T) {
 	for mode, left := range map[election.Mode]func(*electiontest.Store) []string{
-		election.ModeForLife:     (*electiontest.Store).Others,
-		election.ModeCoordinated: func(s *electiontest.Store) []string { return s.Candidates().Names() },
+		election.ForLife{}:     (*electiontest.Store).Others,
+		election.Coordinated{}: func(s *electiontest.Store) []string { return s.Candidates().Names() },
 	} {
-		t.Run(string(mode), func(t *testing.T) {
+		t.Run(string(mode.Name()), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := electiontest.NewStore(leaseName)
 				r := start(t, store, nil, inMode(mode), func(cfg *election.Config) {
@@ -128,7 +128,7 @@ func TestAWatchThatMissedAChangeIsBegunAgain(t *testing.T) {
 		store := electiontest.NewStore(leaseName)
 		held := store.Client()
 		held.HoldWatches(true)
-		r := start(t, store, nil, unelected, func(cfg *election.Config) { // it writes nothing that could fail
+		r := startUnelected(t, store, func(cfg *election.Config) { // it writes nothing that could fail
 			cfg.Client = &deaf{cfg.Client.(*electiontest.Client), held}
 		})
 		r.mustLead()

@@ -35,9 +35,6 @@ import (
 // there is no Lease, when nobody holds it, when it has expired, and when its holder is known or, if Config.Detection says
 // so, suspected to be dead. The clock is this process's own: a lease has expired when holder, epoch and renewal have stood
 // unchanged for its duration since this process first saw them.
-//
-// Without Config.Enabled the process is no candidate: it campaigns by beginning a term without a lease whenever nobody
-// holds the lease, and ends it when somebody does. Two such processes do not detect each other.
 type Elector struct {
 	cfg         Config
 	api         lease.API
@@ -92,11 +89,11 @@ func New(cfg Config) (*Elector, error) {
 	if cfg.Detection == DetectSuspect && !cfg.Fenced {
 		return nil, errors.New("election: Config.Detection is suspect: that is safe only if stale writes are refused, see Config.Fenced")
 	}
-	if cfg.Mode == "" {
-		cfg.Mode = ModeLease
+	if cfg.Mode == nil {
+		cfg.Mode = Renewed{}
 	}
-	if err := kindOf(cfg.Mode).complete(&cfg); err != nil {
-		return nil, err
+	if cfg.Mode.Electing() && cfg.Candidates == nil {
+		return nil, fmt.Errorf("election: Config.Candidates is nil: mode %s needs a client for the LeaseCandidates of the Lease's namespace", cfg.Mode.Name())
 	}
 	if cfg.Detection == DetectOff {
 		cfg.Detector = nil
@@ -118,12 +115,20 @@ func New(cfg Config) (*Elector, error) {
 	e := &Elector{
 		cfg:         cfg,
 		api:         lease.API{Client: cfg.Client, Namespace: cfg.Namespace, Name: cfg.Name, Timeout: cfg.requestTimeout()},
-		identities:  newIdentities(cfg.Hostname, kindOf(cfg.Mode).objects),
+		identities:  newIdentities(cfg.Hostname, cfg.kind().objects),
 		processLock: process,
 		born:        time.Now(),
 	}
 	show(e)
 	return e, nil
+}
+
+// NewUnelected returns an Elector of a process that is no candidate: it campaigns by beginning a term without a lease, and without an
+// epoch, whenever nobody holds the lease, and ends it when somebody does. Two such processes do not detect each other. Config's Mode,
+// Priority and Detector do not matter. Errors are New's.
+func NewUnelected(cfg Config) (*Elector, error) {
+	cfg.unelected, cfg.Mode, cfg.Priority, cfg.Preempt, cfg.Detector = true, Renewed{}, 0, false, nil
+	return New(cfg)
 }
 
 // ErrNotLeading and ErrNoStandby are returned by StepDown.
@@ -160,8 +165,8 @@ func checkStandby(cfg Config, name string, standbys []Standby) error {
 	switch {
 	case name == "":
 		return nil
-	case kindOf(cfg.Mode).elects:
-		return fmt.Errorf("%w that could be preferred: in mode %s the best candidate is elected", ErrNoStandby, cfg.Mode)
+	case cfg.kind().electing:
+		return fmt.Errorf("%w that could be preferred: in mode %s the best candidate is elected", ErrNoStandby, cfg.Mode.Name())
 	case name == cfg.Replica:
 		return fmt.Errorf("%w: %q is this process, which leads", ErrNoStandby, name)
 	case cfg.Detector == nil:
@@ -183,7 +188,7 @@ func (e *Elector) known(now time.Time) (epoch int64, leaderless time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	since := e.born
-	if !e.cfg.Enabled && e.current.work != nil {
+	if e.cfg.unelected && e.current.work != nil {
 		since = now // it leads itself, without a lease
 	} else if e.view != nil {
 		seen, _ := e.view.Latest()
@@ -248,9 +253,8 @@ func (e *Elector) start(ctx context.Context) (stop func()) {
 	e.watcher = lease.NewWatcher(e.api, e.view, e.cfg.RetryPeriod)
 	e.pace = pace{retryPeriod: e.cfg.RetryPeriod}
 	e.memory.wish = wished{}
-	if !e.cfg.Enabled {
-		klog.FromContext(ctx).Info("Leading without election: other replicas without --enable-leader-election are not " +
-			"detected. Give the flag to every replica of the shard if there is more than one")
+	if e.cfg.unelected {
+		klog.FromContext(ctx).Info("Leading without election: other processes that do so are not detected. If there is more than one, let each stand for election")
 	} else if err := e.processLock.enter(); err != nil {
 		klog.FromContext(ctx).Error(err, "If this process is killed, its successor has to wait for the lease to expire")
 	}
@@ -258,15 +262,13 @@ func (e *Elector) start(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // the release is seen too
 	var followers sync.WaitGroup
 	followers.Go(func() { e.watcher.Run(ctx) })
-	if e.cfg.Enabled {
-		followers.Go(func() { e.watchOwner(ctx) })
-	}
 	e.mode = withoutElection{} // made after the replica's file, of which its objects tell
-	if e.cfg.Enabled {
-		e.mode = kindOf(e.cfg.Mode).begin(e)
+	if !e.cfg.unelected {
+		followers.Go(func() { e.watchOwner(ctx) })
+		e.mode = e.cfg.kind().begin(e)
 	}
 	followers.Go(func() { e.mode.run(ctx) })
-	if e.cfg.Enabled && e.cfg.Detector != nil {
+	if e.cfg.Detector != nil {
 		followers.Go(func() { e.followHolder(ctx) })
 	}
 	return func() {

@@ -24,7 +24,6 @@ func Example() {
 			return err
 		}
 		cfg := election.DefaultConfig()
-		cfg.Enabled = true
 		cfg.Namespace, cfg.Name = "default", "example"
 		cfg.Client = client.CoordinationV1().Leases(cfg.Namespace)
 		elector, err := election.New(cfg)

@@ -72,9 +72,9 @@ func (c *crew) flap(period, during time.Duration) {
 // A firewall or a proxy that refuses for a moment now and then looks like the death of whoever leads. The replicas do not take
 // turns at being deposed.
 func TestDeathsWhoseVictimsAreHeardAgainAreDamped(t *testing.T) {
-	for _, mode := range []election.Mode{election.ModeLease, election.ModeCoordinated} {
+	for _, mode := range []election.Mode{election.Renewed{}, election.Coordinated{}} {
 		for _, n := range []int{2, 3, 5} {
-			t.Run(fmt.Sprintf("%s/%d", mode, n), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/%d", mode.Name(), n), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					c := newCrew(t, mode, n)
 					defer c.stop()
@@ -125,7 +125,7 @@ func (c *crew) kill(t *testing.T) time.Duration {
 // However many die one after the other, each is followed at once: none of them is heard again.
 func TestDeathsThatAreTrueAreFollowedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrew(t, election.ModeLease, 5)
+		c := newCrew(t, election.Renewed{}, 5)
 		for range 4 {
 			if took := c.kill(t); took > moment {
 				t.Errorf("nobody leads for %v", took)
@@ -147,7 +147,7 @@ func TestADeathIsDoubtedForATimeAfterAFalseOne(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := newCrew(t, election.ModeLease, 3)
+				c := newCrew(t, election.Renewed{}, 3)
 				defer c.stop()
 				c.flap(time.Second, time.Second)
 				time.Sleep(test.calm)

@@ -18,7 +18,7 @@ func (c Config) standbys() (highest int32, none bool) {
 	}
 	none = true
 	for _, standby := range c.followers() {
-		if standby.Mode != c.Mode {
+		if standby.Mode != c.kind().name {
 			continue
 		}
 		if none || standby.Priority > highest {

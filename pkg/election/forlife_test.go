@@ -23,7 +23,7 @@ func inMode(mode election.Mode) func(*election.Config) {
 	return func(cfg *election.Config) { cfg.Mode = mode }
 }
 
-var forLife = inMode(election.ModeForLife)
+var forLife = inMode(election.ForLife{})
 
 // long is longer than any lease, deadline or back-off.
 const long = 3 * time.Hour
@@ -199,7 +199,7 @@ func TestAnOwnerOfOnesOwnNeedsNoOtherObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := electiontest.NewStore(leaseName)
 		pod := podOf("web-0")
-		owned := func(cfg *election.Config) { cfg.Mode, cfg.Owner = election.ModeForLife, pod }
+		owned := func(cfg *election.Config) { cfg.Mode = election.ForLife{Owner: pod} }
 		first := start(t, store, nil, owned)
 		before := first.mustLead()
 		if owner := ownerOf(t, store); owner.UID != pod.UID || len(store.Others()) != 0 {
@@ -247,7 +247,7 @@ func TestALeaderForLifeThatIsNotHeardIsWaitedForAndAnOperatorIsTold(t *testing.T
 				of := func(peer *peer) func(*election.Config) {
 					return func(cfg *election.Config) {
 						seen(peer, election.DetectCrash, true)(cfg)
-						cfg.Mode, cfg.ForgetCommand = election.ModeForLife, "regent forget-replica"
+						cfg.Mode, cfg.ForgetCommand = election.ForLife{}, "regent forget-replica"
 					}
 				}
 				store := electiontest.NewStore(leaseName)
@@ -403,7 +403,7 @@ func TestALeaderPutsItsWordBackOnTheLease(t *testing.T) {
 		},
 	} {
 		for _, mode := range election.Modes {
-			t.Run(name+"/"+string(mode), func(t *testing.T) {
+			t.Run(name+"/"+string(mode.Name()), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					store, network, told := electiontest.NewStore(leaseName), newNetwork(), &noticed{}
 					r := start(t, store, nil, inMode(mode), seen(network.join("a"), election.DetectCrash, true))

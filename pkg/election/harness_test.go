@@ -59,7 +59,7 @@ type term struct {
 // newConfig returns a candidate's configuration with the default timings.
 func newConfig(client election.LeaseClient) election.Config {
 	cfg := election.DefaultConfig()
-	cfg.Enabled, cfg.Namespace, cfg.Name = true, "kube-system", leaseName
+	cfg.Namespace, cfg.Name = "kube-system", leaseName
 	cfg.Hostname, cfg.Client, cfg.Cluster = "host", client, "system:admin"
 	return cfg
 }
@@ -69,20 +69,41 @@ func start(t *testing.T, store *electiontest.Store, work election.LeadFunc, chan
 	t.Helper()
 	r := &replica{t: t, client: store.Client(), result: make(chan error, 1)}
 	cfg := newConfig(r.client)
-	cfg.Candidates, cfg.BinaryVersion, cfg.EmulationVersion = r.client.Candidates(), "1.0.0", "1.0.0"
+	cfg.Candidates = r.client.Candidates()
 	for _, c := range change {
 		c(&cfg)
 	}
-	if cfg.Mode == election.ModeCoordinated {
+	if cfg.Mode == (election.Coordinated{}) {
+		cfg.Mode = election.Coordinated{BinaryVersion: "1.0.0", EmulationVersion: "1.0.0"}
+	}
+	if cfg.Mode.Electing() {
 		go store.Elect(t.Context())
 	}
-	elector, err := election.New(cfg)
+	r.begin(election.New, cfg, work)
+	return r
+}
+
+// startUnelected runs a replica that leads without election.
+func startUnelected(t *testing.T, store *electiontest.Store, change ...func(*election.Config)) *replica {
+	t.Helper()
+	r := &replica{t: t, client: store.Client(), result: make(chan error, 1)}
+	cfg := newConfig(r.client)
+	for _, c := range change {
+		c(&cfg)
+	}
+	r.begin(election.NewUnelected, cfg, nil)
+	return r
+}
+
+// begin makes the Elector, and has it run.
+func (r *replica) begin(make func(election.Config) (*election.Elector, error), cfg election.Config, work election.LeadFunc) {
+	r.t.Helper()
+	elector, err := make(cfg)
 	if err != nil {
-		t.Fatal(err)
+		r.t.Fatal(err)
 	}
 	r.elector = elector
 	r.run(work)
-	return r
 }
 
 // run calls Run, the first time or again after stop.

@@ -2,39 +2,49 @@ package election
 
 import (
 	"context"
-	"slices"
+	"fmt"
 	"time"
 
 	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
-// Mode says what it takes to keep the lease. The Lease names its holder's, and keeps it when it is free.
-type Mode = lease.Mode
+// Mode says what it takes to keep the lease: Renewed, Coordinated or ForLife.
+type Mode interface {
+	// Name is what the Lease says of the mode.
+	Name() ModeName
+	// Electing reports whether an electing controller names who holds the lease. Then nobody can prefer a replica to others.
+	Electing() bool
+	// kind describes the mode. It has no other implementations than this package's.
+	kind() kind
+}
 
-const (
-	// ModeLease: the holder renews, and is succeeded when its lease has expired, or earlier by Config.Detection.
-	ModeLease = lease.Renewed
-	// ModeCoordinated: as ModeLease, but whoever holds the lease was named by an electing controller, from the LeaseCandidates
-	// of the processes that live: the one of the oldest version, so that a roll changes the version once (KEP-4355).
-	ModeCoordinated = lease.Coordinated
-	// ModeForLife: the holder holds until it gives up, is known to be dead, or its owner object is deleted: see Config.Owner.
-	// No time runs against it. Whether a process on another machine is dead, nobody can know: it is waited for.
-	ModeForLife = lease.ForLife
-)
+// ModeName names a Mode. The Lease names its holder's, and keeps the name when it is free.
+type ModeName = lease.Mode
 
-// kinds are all modes. Each is described in a file of its own.
-var kinds = []kind{renewingKind, coordinatedKind, forLifeKind}
+// Modes are all modes, as zero values. Each has a file of its own.
+var Modes = []Mode{Renewed{}, Coordinated{}, ForLife{}}
 
-// Modes are all modes.
-var Modes = []Mode{kinds[0].name, kinds[1].name, kinds[2].name}
+// ModeNamed returns the zero value of the mode of that name, and an error that lists all names if there is none.
+func ModeNamed(name ModeName) (Mode, error) {
+	names := make([]ModeName, 0, len(Modes))
+	for _, mode := range Modes {
+		if mode.Name() == name {
+			return mode, nil
+		}
+		names = append(names, mode.Name())
+	}
+	return nil, fmt.Errorf("%q must be one of %q", name, names)
+}
 
 // kind describes a mode.
 type kind struct {
-	name Mode
-	// elects: an electing controller names the holder, and nobody else prefers one.
-	elects bool
+	name ModeName
+	// electing: see Mode.Electing.
+	electing bool
 	// objects: holder identities are names of objects.
 	objects bool
+	// owned: an object that others delete stands for this process's life.
+	owned bool
 	// patience is for how much longer than others a lease of this mode that is free is left to the replicas of this mode.
 	patience time.Duration
 	// requests is how many requests more than in others it takes to end a term.
@@ -43,18 +53,17 @@ type kind struct {
 	unreleased string
 	// faults are what contradicts the mode in a configuration, nil if nothing does: see Config.ValidateAs.
 	faults func(cfg Config, name func(field string) string) []error
-	// complete checks what New is given for the mode, and takes away what is for others.
-	complete func(*Config) error
 	// begin returns the mode for one call of Run. It starts nothing.
 	begin func(*Elector) mode
 }
 
 // kindOf describes the mode of that name; it is zero for one that this program does not know.
-func kindOf(name Mode) kind {
-	if i := slices.IndexFunc(kinds, func(k kind) bool { return k.name == name }); i >= 0 {
-		return kinds[i]
+func kindOf(name ModeName) kind {
+	mode, err := ModeNamed(name)
+	if err != nil {
+		return kind{}
 	}
-	return kind{}
+	return mode.kind()
 }
 
 // mode is how an Elector holds the lease, for as long as one call of Run lasts. Run's goroutine calls all but run.

@@ -9,39 +9,57 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
-var forLifeKind = kind{
-	name:       ModeForLife,
-	requests:   2, // who could succeed it is written, and what stands for its life deleted
-	unreleased: "The lease is held on, and nobody leads, until it has or this process is ended",
-	faults: func(cfg Config, name func(string) string) []error {
-		switch {
-		case cfg.Detection == DetectSuspect:
-			return []error{fmt.Errorf("%s=%s contradicts %s=%s, in which nobody is succeeded on a suspicion: give %s",
-				name("Detection"), DetectSuspect, name("Mode"), ModeForLife, DetectCrash)}
-		case cfg.Detection == DetectOff && cfg.Owner == nil:
-			return []error{fmt.Errorf("%s=%s contradicts %s=%s: nobody would be told that a leader is not heard, and may be dead",
-				name("Detection"), DetectOff, name("Mode"), ModeForLife)}
-		}
-		return nil
-	},
-	complete: func(cfg *Config) error {
-		if o := cfg.Owner; o != nil && (o.UID == "" || o.Name == "" || o.Kind == "" || o.APIVersion == "") {
-			return fmt.Errorf("election: Config.Owner %+v is incomplete: it needs an API version, a kind, a name and a uid", *o)
-		}
-		return nil
-	},
-	begin: func(e *Elector) mode {
-		m := &forLife{owner: e.cfg.Owner}
-		if m.owner == nil {
-			m.life = e.newLife()
-		}
-		return m
-	},
+// ForLife is the mode in which the holder holds the lease until it gives up, is known to be dead, or the object that stands for its life
+// is deleted. No time runs against it. Nobody can know whether a process on another machine is dead: it is waited for.
+type ForLife struct {
+	// Owner is the object that stands for this process's life, in the Lease's namespace: its deletion says that the process is
+	// dead. On a Kubernetes cluster that is its Pod, and the garbage collector deletes the Lease with it. Nil: the elector makes
+	// a Lease named replica-<uuid>, watched by the others, and deletes it at the end of Run.
+	Owner *metav1.OwnerReference
 }
 
-// forLife is mode for-life: the holder holds the Lease until it gives up, is known to be dead, or what stands for its life is deleted.
+// Name returns "for-life".
+func (ForLife) Name() ModeName { return lease.ForLife }
+
+// Electing returns false.
+func (ForLife) Electing() bool { return false }
+
+func (m ForLife) kind() kind {
+	return kind{
+		name:       lease.ForLife,
+		owned:      m.Owner != nil,
+		requests:   2, // who could succeed it is written, and what stands for its life deleted
+		unreleased: "The lease is held on, and nobody leads, until it has or this process is ended",
+		faults:     m.faults,
+		begin: func(e *Elector) mode {
+			if m.Owner != nil {
+				return &forLife{owner: m.Owner}
+			}
+			return &forLife{life: e.newLife()}
+		},
+	}
+}
+
+func (m ForLife) faults(cfg Config, name func(string) string) (faults []error) {
+	switch {
+	case cfg.Detection == DetectSuspect:
+		faults = append(faults, fmt.Errorf("%s=%s contradicts %s=%s, in which nobody is succeeded on a suspicion: give %s",
+			name("Detection"), DetectSuspect, name("Mode"), m.Name(), DetectCrash))
+	case cfg.Detection == DetectOff && m.Owner == nil:
+		faults = append(faults, fmt.Errorf("%s=%s contradicts %s=%s: nobody would be told that a leader is not heard, and may be dead",
+			name("Detection"), DetectOff, name("Mode"), m.Name()))
+	}
+	if o := m.Owner; o != nil && (o.UID == "" || o.Name == "" || o.Kind == "" || o.APIVersion == "") {
+		faults = append(faults, fmt.Errorf("%s %+v is incomplete: it needs an API version, a kind, a name and a uid", name("Owner"), *o))
+	}
+	return faults
+}
+
+// forLife is ForLife, for one call of Run.
 type forLife struct {
 	plain
 	owner *metav1.OwnerReference // what stands for its life, if that is others' business

@@ -6,16 +6,27 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/klog/v2"
+
+	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
-var renewingKind = kind{
-	name:       ModeLease,
-	unreleased: "The lease expires unreleased",
-	complete:   func(cfg *Config) error { cfg.Owner = nil; return nil },
-	begin:      func(*Elector) mode { return renewing{} },
+// Renewed is the mode in which the holder renews the lease, and is succeeded when it has expired, or earlier by Config.Detection.
+type Renewed struct{}
+
+// Name returns "lease".
+func (Renewed) Name() ModeName { return lease.Renewed }
+
+// Electing returns false.
+func (Renewed) Electing() bool { return false }
+
+func (Renewed) kind() kind {
+	return kind{name: lease.Renewed, unreleased: expiresUnreleased, begin: func(*Elector) mode { return renewing{} }}
 }
 
-// renewing is mode lease: the holder renews.
+// expiresUnreleased is what becomes of a lease that is renewed.
+const expiresUnreleased = "The lease expires unreleased"
+
+// renewing is Renewed, for one call of Run.
 type renewing struct{ plain }
 
 func (renewing) enter(ctx context.Context, h *heldLease) (claim, error) {

@@ -24,7 +24,7 @@ func eachChangeOfMode(t *testing.T, test func(t *testing.T, from, to election.Mo
 	for _, from := range election.Modes {
 		for _, to := range election.Modes {
 			if from != to {
-				t.Run(fmt.Sprintf("%s to %s", from, to), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s to %s", from.Name(), to.Name()), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) { test(t, from, to) })
 				})
 			}
@@ -33,10 +33,10 @@ func eachChangeOfMode(t *testing.T, test func(t *testing.T, from, to election.Mo
 }
 
 // modeOn is the mode that the Lease names.
-func modeOn(store *electiontest.Store) election.Mode {
+func modeOn(store *electiontest.Store) election.ModeName {
 	for _, mode := range election.Modes {
-		if strings.Contains(store.Lease().Annotations["regent.dev/presence"], fmt.Sprintf(`"electionMode":%q`, mode)) {
-			return mode
+		if strings.Contains(store.Lease().Annotations["regent.dev/presence"], fmt.Sprintf(`"electionMode":%q`, mode.Name())) {
+			return mode.Name()
 		}
 	}
 	return ""
@@ -50,7 +50,7 @@ func TestAReplicaOfAnotherModeStandsByWhileOneOfTheLeasesModeLives(t *testing.T)
 		old2 := start(t, store, nil, inMode(from))
 		newer := start(t, store, nil, inMode(to), told.on)
 		time.Sleep(2 * lease)
-		if messages := told.of(election.OtherMode); len(messages) != 1 || !strings.Contains(messages[0], string(from)) || !strings.Contains(messages[0], string(to)) {
+		if messages := told.of(election.OtherMode); len(messages) != 1 || !strings.Contains(messages[0], string(from.Name())) || !strings.Contains(messages[0], string(to.Name())) {
 			t.Errorf("it says %q, want both modes, once", messages)
 		}
 		if got := metric(t, "regent_election_other_mode"); got != 1 {
@@ -69,8 +69,8 @@ func TestAReplicaOfAnotherModeStandsByWhileOneOfTheLeasesModeLives(t *testing.T)
 		if terms := newer.all(); len(terms) != 0 {
 			t.Errorf("led while replicas of the Lease's mode could: %v", terms)
 		}
-		if mode := modeOn(store); mode != from {
-			t.Errorf("the Lease names mode %q, want %q", mode, from)
+		if mode := modeOn(store); mode != from.Name() {
+			t.Errorf("the Lease names mode %q, want %q", mode, from.Name())
 		}
 		newer.stop()
 		old1.stop()
@@ -102,8 +102,8 @@ func TestTheModeIsChangedWhenNobodyOfTheLeasesModeIsLeft(t *testing.T) {
 				if leads1 == leads2 {
 					t.Fatalf("of two replicas of the new mode, they lead: %v, %v", leads1, leads2)
 				}
-				if mode := modeOn(store); mode != to {
-					t.Errorf("the Lease names mode %q, want %q", mode, to)
+				if mode := modeOn(store); mode != to.Name() {
+					t.Errorf("the Lease names mode %q, want %q", mode, to.Name())
 				}
 				if epoch := store.History()[len(store.History())-1].Epoch(); epoch <= before.Epoch() { // of two candidates the second may be the better one
 					t.Errorf("epoch %d after %d", epoch, before.Epoch())
@@ -156,9 +156,9 @@ func TestAReplicaAfterTheOtherIsRestartedInAnotherMode(t *testing.T) {
 			if leaders != 1 {
 				t.Fatalf("%d lead after %d of 3 were restarted", leaders, i+1)
 			}
-			want := from
+			want := from.Name()
 			if i == len(all)-1 {
-				want = to
+				want = to.Name()
 			}
 			if mode := modeOn(store); mode != want {
 				t.Errorf("the Lease names mode %q after %d of 3 were restarted, want %q", mode, i+1, want)
@@ -200,7 +200,7 @@ func TestAnEditOrALostReplyEndsNoTerm(t *testing.T) {
 		},
 	} {
 		for _, mode := range election.Modes {
-			t.Run(what+"/"+string(mode), func(t *testing.T) {
+			t.Run(what+"/"+string(mode.Name()), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					store := electiontest.NewStore(leaseName)
 					r := start(t, store, nil, inMode(mode))
@@ -223,7 +223,7 @@ func TestADeadHolderOfAnotherModeIsSucceededAfterOneHeadStart(t *testing.T) {
 		store := electiontest.NewStore(leaseName)
 		old := start(t, store, nil, forLife)
 		old.mustLead()
-		newer := start(t, store, nil, inMode(election.ModeCoordinated))
+		newer := start(t, store, nil, inMode(election.Coordinated{}))
 		time.Sleep(lease)
 		old.client.Always(electiontest.Fault{Hang: true})
 		old.client.HoldWatches(true)
@@ -241,7 +241,7 @@ func TestADeadHolderOfAnotherModeIsSucceededAfterOneHeadStart(t *testing.T) {
 func TestALeaderIsDeposedByWhoeverTakesTheLeaseInWhateverEpoch(t *testing.T) {
 	for _, mode := range election.Modes {
 		for _, epoch := range []int32{0, 1, 2, 3, math.MaxInt32 - 1} {
-			t.Run(fmt.Sprintf("%s/%d", mode, epoch), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/%d", mode.Name(), epoch), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					store := electiontest.NewStore(leaseName)
 					store.Edit(func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = ptr.To[int32](1) })
@@ -278,8 +278,8 @@ func TestALeaderIsDeposedByWhoeverTakesTheLeaseInWhateverEpoch(t *testing.T) {
 // Only whoever elects in mode coordinated says who should hold the lease instead. In another mode that is an edit like any other, and
 // the next renewal takes it away.
 func TestAPreferredHolderIsHeededInModeCoordinatedOnly(t *testing.T) {
-	for _, mode := range []election.Mode{election.ModeLease, election.ModeForLife} {
-		t.Run(string(mode), func(t *testing.T) {
+	for _, mode := range []election.Mode{election.Renewed{}, election.ForLife{}} {
+		t.Run(string(mode.Name()), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store, told := electiontest.NewStore(leaseName), &noticed{}
 				r := start(t, store, nil, inMode(mode))

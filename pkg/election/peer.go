@@ -74,7 +74,7 @@ func (e *Elector) followHolder(ctx context.Context) {
 		e.peer.take(leader, News{})
 		if foreign {
 			e.cfg.Detector.Follow(ctx, leader, Follower{
-				Is:     Standby{Replica: e.cfg.Replica, Mode: e.cfg.Mode, Priority: e.cfg.Priority, Led: e.lastHolder()},
+				Is:     Standby{Replica: e.cfg.Replica, Mode: e.cfg.Mode.Name(), Priority: e.cfg.Priority, Led: e.lastHolder()},
 				Report: func(news News) { e.peer.take(leader, news) },
 				Writes: e.couldLead,
 			})

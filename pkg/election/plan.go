@@ -32,7 +32,7 @@ type memory struct {
 
 // said is what people were told of why this process does not lead, so that they are told once.
 type said struct {
-	mode      Mode      // in which leaders lead, and this process would not
+	mode      ModeName  // in which leaders lead, and this process would not
 	holder    string    // who is not accounted for
 	exhausted types.UID // the Lease on which no term can begin any more
 }
@@ -178,7 +178,7 @@ const mostPreemptionDoublings = 6
 // rests reports whether the rest after this process's last term counts: that term is still the last, or the last one ended
 // by its own work, too.
 func (s situation) rests(cfg Config) bool {
-	return !cfg.Enabled || s.seen.Presence().Failed || s.seen.Lease != nil && s.seen.Epoch() == s.lastEpoch
+	return cfg.unelected || s.seen.Presence().Failed || s.seen.Lease != nil && s.seen.Epoch() == s.lastEpoch
 }
 
 // headStart returns until when this process leaves a lease that can be won since winnable to others; zero: it does not. It leaves it
@@ -203,8 +203,8 @@ func (s situation) headStart(cfg Config, winnable time.Time) time.Time {
 }
 
 // isOther reports whether leaders lead in another mode than this process would.
-func (c Config) isOther(mode Mode) bool {
-	return c.Enabled && mode != "" && mode != c.Mode
+func (c Config) isOther(mode ModeName) bool {
+	return !c.unelected && mode != "" && mode != c.kind().name
 }
 
 // modeHeadStart is how many retry periods a lease that can be won is left to the replicas of its mode: one that lives takes
@@ -225,7 +225,7 @@ func lookAgain(cfg Config, news News, now time.Time) time.Duration {
 
 // remarkOnMode tells when leaders lead in another mode than this process would, and when they do not any more.
 func (d *decision) remarkOnMode(cfg Config) {
-	var mode Mode
+	var mode ModeName
 	if cfg.isOther(d.seen.Mode) {
 		mode = d.seen.Mode
 	}
@@ -293,7 +293,7 @@ func (s situation) unaccounted(cfg Config) (heard, due time.Time) {
 		return time.Time{}, time.Time{}
 	case news.Sign == Alive, news.Since.IsZero(): // it is not followed yet
 		return time.Time{}, time.Time{}
-	case contact == (lease.Contact{}) && cfg.Owner != nil: // the garbage collector accounts for it
+	case contact == (lease.Contact{}) && cfg.kind().owned: // the garbage collector accounts for it
 		return time.Time{}, time.Time{}
 	}
 	heard = later(news.Since, s.seen.TermSince) // the holder before may not have been heard either

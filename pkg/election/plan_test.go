@@ -22,9 +22,9 @@ func held(p lease.Presence) *coordinationv1.Lease {
 	l := leaseOf("h", 5, 0)
 	p.Holder = "h"
 	if p.ElectionMode == "" {
-		p.ElectionMode = ModeLease
+		p.ElectionMode = lease.Renewed
 	}
-	if p.ElectionMode == ModeForLife {
+	if p.ElectionMode == lease.ForLife {
 		l.Spec.RenewTime = nil
 	}
 	p.WriteTo(l)
@@ -32,13 +32,13 @@ func held(p lease.Presence) *coordinationv1.Lease {
 }
 
 // free is the same Lease after "h" gave it up.
-func free(left lease.Presence, mode Mode) *coordinationv1.Lease {
+func free(left lease.Presence, mode ModeName) *coordinationv1.Lease {
 	return lease.Freed(held(lease.Presence{ElectionMode: mode}), left)
 }
 
 // shows is what a standby has seen since noon, at revision 7.
 func shows(l *coordinationv1.Lease) lease.Observation {
-	seen := lease.Observation{Lease: l, Revision: "7", Since: noon, TermSince: noon, Before: 4, Highest: 5, Mode: ModeLease}
+	seen := lease.Observation{Lease: l, Revision: "7", Since: noon, TermSince: noon, Before: 4, Highest: 5, Mode: lease.Renewed}
 	if p, some := lease.PresenceOn(l); some {
 		seen.Mode = p.ElectionMode
 	}
@@ -83,8 +83,8 @@ func TestWhatAStandbyDoes(t *testing.T) {
 			s.winnable = winnable{since: s.now.Add(-d), first: verdict{trigger: trigger}, after: 5}
 		}
 	}
-	coordinated := func(c *Config, s *situation) { c.Mode, s.holder.candidate = ModeCoordinated, "me-1" }
-	forLife := func(c *Config, _ *situation) { c.Mode = ModeForLife }
+	coordinated := func(c *Config, s *situation) { c.Mode, s.holder.candidate = Coordinated{}, "me-1" }
+	forLife := func(c *Config, _ *situation) { c.Mode = ForLife{} }
 	told := func(say said) func(*Config, *situation) { return func(_ *Config, s *situation) { s.told = say } }
 
 	type want struct {
@@ -107,7 +107,7 @@ func TestWhatAStandbyDoes(t *testing.T) {
 		"nothing is known":       {given: func(_ *Config, s *situation) { s.seen = lease.Observation{} }, want: waitFor(0)},
 		"no Lease":               {given: func(_ *Config, s *situation) { s.seen.Highest = 0 }, want: takes(TriggerNone)},
 		"the Lease was deleted":  {want: takes(TriggerDeletion)},
-		"free":                   {lease: free(fenced, ModeLease), want: takes(TriggerRelease)},
+		"free":                   {lease: free(fenced, lease.Renewed), want: takes(TriggerRelease)},
 		"held":                   {lease: held(fenced), want: waitFor(15 * time.Second)},
 		"held, by its own words": {lease: long, want: waitFor(time.Minute)},
 		"expired":                {lease: held(fenced), at: 15 * time.Second, want: takes(TriggerExpiry)},
@@ -127,15 +127,15 @@ func TestWhatAStandbyDoes(t *testing.T) {
 			want: waitFor(150 * time.Millisecond),
 		},
 
-		"free after its own term, which failed":   {lease: free(fenced, ModeLease), given: rests(5), want: waitFor(4 * time.Second)},
-		"free after another's term":               {lease: free(fenced, ModeLease), given: rests(4), want: takes(TriggerRelease)},
-		"free after another's term, which failed": {lease: free(lease.Presence{Failed: true}, ModeLease), given: rests(4), want: waitFor(4 * time.Second)},
+		"free after its own term, which failed":   {lease: free(fenced, lease.Renewed), given: rests(5), want: waitFor(4 * time.Second)},
+		"free after another's term":               {lease: free(fenced, lease.Renewed), given: rests(4), want: takes(TriggerRelease)},
+		"free after another's term, which failed": {lease: free(lease.Presence{Failed: true}, lease.Renewed), given: rests(4), want: waitFor(4 * time.Second)},
 		"expired, it rests":                       {lease: held(fenced), at: 15 * time.Second, given: and(rests(5), func(_ *Config, s *situation) { s.pace.rested = noon.Add(20 * time.Second) }), want: waitFor(20 * time.Second)},
 		"a write on this revision has failed": {
-			lease: free(fenced, ModeLease), given: func(_ *Config, s *situation) { s.pace.tried, s.pace.retryAt = "7", noon.Add(time.Second) }, want: waitFor(time.Second),
+			lease: free(fenced, lease.Renewed), given: func(_ *Config, s *situation) { s.pace.tried, s.pace.retryAt = "7", noon.Add(time.Second) }, want: waitFor(time.Second),
 		},
 		"a write on another revision has failed": {
-			lease: free(fenced, ModeLease), given: func(_ *Config, s *situation) { s.pace.tried, s.pace.retryAt = "6", noon.Add(time.Second) }, want: takes(TriggerRelease),
+			lease: free(fenced, lease.Renewed), given: func(_ *Config, s *situation) { s.pace.tried, s.pace.retryAt = "6", noon.Add(time.Second) }, want: takes(TriggerRelease),
 		},
 		"to clear an identity has failed": {
 			lease: held(fenced), given: func(_ *Config, s *situation) {
@@ -144,29 +144,29 @@ func TestWhatAStandbyDoes(t *testing.T) {
 		},
 		"to clear an identity does not rest": {lease: held(fenced), given: and(rests(5), func(_ *Config, s *situation) { s.holder.mine = true }), want: want{do: clear}},
 
-		"another is preferred":                    {lease: free(lease.Presence{Preferred: "other"}, ModeLease), want: waitFor(500 * time.Millisecond)},
-		"another was preferred":                   {lease: free(lease.Presence{Preferred: "other"}, ModeLease), at: 500 * time.Millisecond, want: takes(TriggerRelease)},
-		"this one is preferred, another is first": {lease: free(lease.Presence{Preferred: "me", StandbyPriority: 9}, ModeLease), want: takes(TriggerRelease)},
-		"another is first":                        {lease: free(lease.Presence{StandbyPriority: 1}, ModeLease), want: waitFor(500 * time.Millisecond)},
+		"another is preferred":                    {lease: free(lease.Presence{Preferred: "other"}, lease.Renewed), want: waitFor(500 * time.Millisecond)},
+		"another was preferred":                   {lease: free(lease.Presence{Preferred: "other"}, lease.Renewed), at: 500 * time.Millisecond, want: takes(TriggerRelease)},
+		"this one is preferred, another is first": {lease: free(lease.Presence{Preferred: "me", StandbyPriority: 9}, lease.Renewed), want: takes(TriggerRelease)},
+		"another is first":                        {lease: free(lease.Presence{StandbyPriority: 1}, lease.Renewed), want: waitFor(500 * time.Millisecond)},
 		"another was first": {
-			lease: free(lease.Presence{StandbyPriority: 1}, ModeLease), at: time.Second, given: winnableFor(500*time.Millisecond, TriggerRelease), want: takes(TriggerRelease),
+			lease: free(lease.Presence{StandbyPriority: 1}, lease.Renewed), at: time.Second, given: winnableFor(500*time.Millisecond, TriggerRelease), want: takes(TriggerRelease),
 		},
-		"another is no less first": {lease: free(lease.Presence{StandbyPriority: 1}, ModeLease), given: func(c *Config, _ *situation) { c.Priority = 1 }, want: takes(TriggerRelease)},
+		"another is no less first": {lease: free(lease.Presence{StandbyPriority: 1}, lease.Renewed), given: func(c *Config, _ *situation) { c.Priority = 1 }, want: takes(TriggerRelease)},
 		"another is first, and dead": {
 			lease: held(lease.Presence{StandbyPriority: 1}), given: func(_ *Config, s *situation) { s.holder.dead = true }, want: waitFor(500 * time.Millisecond),
 		},
 
-		"held in another mode": {lease: held(lease.Presence{ElectionMode: ModeCoordinated}), want: want{do: wait, again: 15 * time.Second, remarks: otherMode}},
+		"held in another mode": {lease: held(lease.Presence{ElectionMode: lease.Coordinated}), want: want{do: wait, again: 15 * time.Second, remarks: otherMode}},
 		"held in another mode, as was told": {
-			lease: held(lease.Presence{ElectionMode: ModeCoordinated}), given: told(said{mode: ModeCoordinated}), want: waitFor(15 * time.Second),
+			lease: held(lease.Presence{ElectionMode: lease.Coordinated}), given: told(said{mode: lease.Coordinated}), want: waitFor(15 * time.Second),
 		},
-		"held in this mode again":                   {lease: held(fenced), given: told(said{mode: ModeCoordinated}), want: want{do: wait, again: 15 * time.Second, remarks: []remark{modeIsOurs}}},
-		"free, of mode for-life":                    {lease: free(fenced, ModeForLife), want: want{do: wait, again: 4 * time.Second, remarks: otherMode}},
-		"free, of mode coordinated":                 {lease: free(fenced, ModeCoordinated), want: want{do: wait, again: 9 * time.Second, remarks: otherMode}},
-		"free, of another mode, for long":           {lease: free(fenced, ModeForLife), given: winnableFor(4*time.Second, TriggerRelease), want: want{do: win, trigger: TriggerRelease, remarks: otherMode}},
-		"free, of another mode, by the last of it":  {lease: free(lease.Presence{Alone: true}, ModeForLife), want: want{do: win, trigger: TriggerRelease, remarks: otherMode}},
-		"without election, no mode is another":      {lease: free(fenced, ModeForLife), given: func(c *Config, _ *situation) { c.Enabled = false }, want: takes(TriggerRelease)},
-		"without election, it rests after any term": {lease: free(fenced, ModeLease), given: and(rests(1), func(c *Config, _ *situation) { c.Enabled = false }), want: waitFor(4 * time.Second)},
+		"held in this mode again":                   {lease: held(fenced), given: told(said{mode: lease.Coordinated}), want: want{do: wait, again: 15 * time.Second, remarks: []remark{modeIsOurs}}},
+		"free, of mode for-life":                    {lease: free(fenced, lease.ForLife), want: want{do: wait, again: 4 * time.Second, remarks: otherMode}},
+		"free, of mode coordinated":                 {lease: free(fenced, lease.Coordinated), want: want{do: wait, again: 9 * time.Second, remarks: otherMode}},
+		"free, of another mode, for long":           {lease: free(fenced, lease.ForLife), given: winnableFor(4*time.Second, TriggerRelease), want: want{do: win, trigger: TriggerRelease, remarks: otherMode}},
+		"free, of another mode, by the last of it":  {lease: free(lease.Presence{Alone: true}, lease.ForLife), want: want{do: win, trigger: TriggerRelease, remarks: otherMode}},
+		"without election, no mode is another":      {lease: free(fenced, lease.ForLife), given: func(c *Config, _ *situation) { c.unelected = true }, want: takes(TriggerRelease)},
+		"without election, it rests after any term": {lease: free(fenced, lease.Renewed), given: and(rests(1), func(c *Config, _ *situation) { c.unelected = true }), want: waitFor(4 * time.Second)},
 
 		"it could have led for a lease duration":           {lease: held(lease.Presence{Priority: 1}), given: preempts(15 * time.Second), want: want{do: ask}},
 		"it could have led for a while":                    {lease: held(lease.Presence{Priority: 1}), given: preempts(5 * time.Second), want: waitFor(10 * time.Second)},
@@ -178,39 +178,39 @@ func TestWhatAStandbyDoes(t *testing.T) {
 		"the leader has the same priority":                 {lease: held(lease.Presence{Priority: 2}), given: preempts(time.Hour), want: waitFor(15 * time.Second)},
 		"the leader is silent, nobody asks it":             {lease: held(lease.Presence{Priority: 1}), given: and(preempts(time.Hour), is(Silent)), want: waitFor(15 * time.Second)},
 		"it does not preempt":                              {lease: held(lease.Presence{Priority: 1}), given: and(preempts(time.Hour), func(c *Config, _ *situation) { c.Preempt = false }), want: waitFor(15 * time.Second)},
-		"the leader leads in another mode, nobody asks it": {lease: held(lease.Presence{ElectionMode: ModeCoordinated}), given: preempts(time.Hour), want: want{do: wait, again: 15 * time.Second, remarks: otherMode}},
+		"the leader leads in another mode, nobody asks it": {lease: held(lease.Presence{ElectionMode: lease.Coordinated}), given: preempts(time.Hour), want: want{do: wait, again: 15 * time.Second, remarks: otherMode}},
 
-		"a candidate, held":    {lease: held(lease.Presence{ElectionMode: ModeCoordinated}), given: coordinated, want: want{do: wait, again: 15 * time.Second, nominate: stand}},
-		"a candidate, free":    {lease: free(fenced, ModeCoordinated), given: coordinated, want: want{do: wait, nominate: stand}},
-		"a candidate, expired": {lease: held(lease.Presence{ElectionMode: ModeCoordinated}), at: 15 * time.Second, given: coordinated, want: want{do: depose, trigger: TriggerExpiry, nominate: stand}},
+		"a candidate, held":    {lease: held(lease.Presence{ElectionMode: lease.Coordinated}), given: coordinated, want: want{do: wait, again: 15 * time.Second, nominate: stand}},
+		"a candidate, free":    {lease: free(fenced, lease.Coordinated), given: coordinated, want: want{do: wait, nominate: stand}},
+		"a candidate, expired": {lease: held(lease.Presence{ElectionMode: lease.Coordinated}), at: 15 * time.Second, given: coordinated, want: want{do: depose, trigger: TriggerExpiry, nominate: stand}},
 		"a candidate, to depose has failed": {
-			lease: held(lease.Presence{ElectionMode: ModeCoordinated}), at: 15 * time.Second,
+			lease: held(lease.Presence{ElectionMode: lease.Coordinated}), at: 15 * time.Second,
 			given: and(coordinated, func(_ *Config, s *situation) { s.pace.tried, s.pace.retryAt = "7", noon.Add(16*time.Second) }),
 			want:  want{do: wait, again: 16 * time.Second, nominate: stand},
 		},
-		"a candidate, elected":               {lease: inEpoch(free(fenced, ModeCoordinated), "me-1"), given: and(coordinated, rests(6)), want: waitFor(4 * time.Second)},
-		"a candidate, elected after another": {lease: inEpoch(free(fenced, ModeCoordinated), "me-1"), given: and(coordinated, rests(5)), want: takes(TriggerElected)},
+		"a candidate, elected":               {lease: inEpoch(free(fenced, lease.Coordinated), "me-1"), given: and(coordinated, rests(6)), want: waitFor(4 * time.Second)},
+		"a candidate, elected after another": {lease: inEpoch(free(fenced, lease.Coordinated), "me-1"), given: and(coordinated, rests(5)), want: takes(TriggerElected)},
 		"a candidate, elected, another preferred": {
-			lease: preferring, given: and(coordinated, func(_ *Config, s *situation) { s.holder.mine, s.seen.Mode = true, ModeCoordinated }), want: want{do: clear},
+			lease: preferring, given: and(coordinated, func(_ *Config, s *situation) { s.holder.mine, s.seen.Mode = true, lease.Coordinated }), want: want{do: clear},
 		},
-		"a candidate that rests":             {lease: held(lease.Presence{ElectionMode: ModeCoordinated}), given: and(coordinated, rests(5)), want: want{do: wait, again: 4 * time.Second, nominate: stepBack}},
+		"a candidate that rests":             {lease: held(lease.Presence{ElectionMode: lease.Coordinated}), given: and(coordinated, rests(5)), want: want{do: wait, again: 4 * time.Second, nominate: stepBack}},
 		"a candidate, held in another mode":  {lease: held(fenced), given: coordinated, want: want{do: wait, again: 15 * time.Second, nominate: stepBack, remarks: otherMode}},
-		"a candidate, free, of another mode": {lease: free(fenced, ModeLease), given: coordinated, want: want{do: wait, again: 4 * time.Second, nominate: stepBack, remarks: otherMode}},
+		"a candidate, free, of another mode": {lease: free(fenced, lease.Renewed), given: coordinated, want: want{do: wait, again: 4 * time.Second, nominate: stepBack, remarks: otherMode}},
 		"a candidate, free, of another mode, for long": {
-			lease: free(fenced, ModeLease), given: and(coordinated, winnableFor(4*time.Second, TriggerRelease)), want: want{do: wait, nominate: stand, remarks: otherMode},
+			lease: free(fenced, lease.Renewed), given: and(coordinated, winnableFor(4*time.Second, TriggerRelease)), want: want{do: wait, nominate: stand, remarks: otherMode},
 		},
 
-		"held for life":                                {lease: held(lease.Presence{ElectionMode: ModeForLife}), given: and(forLife, is(Alive)), want: waitFor(0)},
-		"held for life, for years":                     {lease: held(lease.Presence{ElectionMode: ModeForLife}), at: 1e6 * time.Hour, given: and(forLife, is(Alive)), want: waitFor(0)},
-		"held for life, silent, not for long":          {lease: held(lease.Presence{ElectionMode: ModeForLife}), given: and(forLife, is(Silent), bothFenced, suspect), want: waitFor(15 * time.Second)},
-		"held for life, silent, for too long":          {lease: held(lease.Presence{ElectionMode: ModeForLife}), at: 15 * time.Second, given: and(forLife, is(Silent)), want: want{do: wait, remarks: []remark{holderUnaccounted}}},
-		"held for life, silent, as was told":           {lease: held(lease.Presence{ElectionMode: ModeForLife}), at: 15 * time.Second, given: and(forLife, is(Silent), told(said{holder: "h"})), want: waitFor(0)},
-		"held for life, heard again":                   {lease: held(lease.Presence{ElectionMode: ModeForLife}), at: 15 * time.Second, given: and(forLife, is(Alive), told(said{holder: "h"})), want: want{do: wait, remarks: []remark{holderHeard}}},
-		"held for life, by another than told":          {lease: held(lease.Presence{ElectionMode: ModeForLife}), given: and(forLife, is(Silent), told(said{holder: "g"})), want: want{do: wait, again: 15 * time.Second, remarks: []remark{holderNotWaitedFor}}},
-		"held for life, no Detector":                   {lease: held(lease.Presence{ElectionMode: ModeForLife}), at: time.Hour, given: and(forLife, is(Silent), func(c *Config, _ *situation) { c.Detector = nil }), want: waitFor(0)},
-		"held for life, of which a Pod tells":          {lease: held(lease.Presence{ElectionMode: ModeForLife}), at: time.Hour, given: and(forLife, is(NoSign), func(c *Config, _ *situation) { c.Owner = &metav1.OwnerReference{} }), want: waitFor(0)},
-		"held for life, its owner was deleted":         {lease: held(lease.Presence{ElectionMode: ModeForLife}), given: and(forLife, func(_ *Config, s *situation) { s.holder.orphaned = true }), want: takes(TriggerOwnerDeleted)},
-		"free, and what it would hang on is not there": {lease: free(fenced, ModeForLife), given: and(forLife, func(_ *Config, s *situation) { s.unready = true }), want: waitFor(0)},
+		"held for life":                                {lease: held(lease.Presence{ElectionMode: lease.ForLife}), given: and(forLife, is(Alive)), want: waitFor(0)},
+		"held for life, for years":                     {lease: held(lease.Presence{ElectionMode: lease.ForLife}), at: 1e6 * time.Hour, given: and(forLife, is(Alive)), want: waitFor(0)},
+		"held for life, silent, not for long":          {lease: held(lease.Presence{ElectionMode: lease.ForLife}), given: and(forLife, is(Silent), bothFenced, suspect), want: waitFor(15 * time.Second)},
+		"held for life, silent, for too long":          {lease: held(lease.Presence{ElectionMode: lease.ForLife}), at: 15 * time.Second, given: and(forLife, is(Silent)), want: want{do: wait, remarks: []remark{holderUnaccounted}}},
+		"held for life, silent, as was told":           {lease: held(lease.Presence{ElectionMode: lease.ForLife}), at: 15 * time.Second, given: and(forLife, is(Silent), told(said{holder: "h"})), want: waitFor(0)},
+		"held for life, heard again":                   {lease: held(lease.Presence{ElectionMode: lease.ForLife}), at: 15 * time.Second, given: and(forLife, is(Alive), told(said{holder: "h"})), want: want{do: wait, remarks: []remark{holderHeard}}},
+		"held for life, by another than told":          {lease: held(lease.Presence{ElectionMode: lease.ForLife}), given: and(forLife, is(Silent), told(said{holder: "g"})), want: want{do: wait, again: 15 * time.Second, remarks: []remark{holderNotWaitedFor}}},
+		"held for life, no Detector":                   {lease: held(lease.Presence{ElectionMode: lease.ForLife}), at: time.Hour, given: and(forLife, is(Silent), func(c *Config, _ *situation) { c.Detector = nil }), want: waitFor(0)},
+		"held for life, of which a Pod tells":          {lease: held(lease.Presence{ElectionMode: lease.ForLife}), at: time.Hour, given: and(forLife, is(NoSign), func(c *Config, _ *situation) { c.Mode = ForLife{Owner: &metav1.OwnerReference{}} }), want: waitFor(0)},
+		"held for life, its owner was deleted":         {lease: held(lease.Presence{ElectionMode: lease.ForLife}), given: and(forLife, func(_ *Config, s *situation) { s.holder.orphaned = true }), want: takes(TriggerOwnerDeleted)},
+		"free, and what it would hang on is not there": {lease: free(fenced, lease.ForLife), given: and(forLife, func(_ *Config, s *situation) { s.unready = true }), want: waitFor(0)},
 		"an identity to clear needs nothing to hang on": {
 			lease: held(fenced), given: func(_ *Config, s *situation) { s.holder.mine, s.unready = true, true }, want: want{do: clear},
 		},
@@ -223,7 +223,7 @@ func TestWhatAStandbyDoes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := DefaultConfig()
-			cfg.Enabled, cfg.Replica, cfg.Detector = true, "me", someDetector{}
+			cfg.Replica, cfg.Detector = "me", someDetector{}
 			s := situation{now: noon.Add(test.at), seen: shows(test.lease)}
 			s.pace.retryPeriod = cfg.RetryPeriod
 			if test.given != nil {

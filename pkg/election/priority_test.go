@@ -31,7 +31,7 @@ func ranks(t *testing.T, mode election.Mode, preempt bool, priorities ...int32) 
 }
 
 func TestTheStandbyOfTheHighestPriorityTakesOver(t *testing.T) {
-	for _, mode := range []election.Mode{election.ModeLease, election.ModeForLife} {
+	for _, mode := range []election.Mode{election.Renewed{}, election.ForLife{}} {
 		for name, end := range map[string]func(*electiontest.Store, *peer, *replica){
 			"it is stopped": func(_ *electiontest.Store, _ *peer, r *replica) { r.stop() },
 			"it steps down": func(_ *electiontest.Store, _ *peer, r *replica) { _, _ = r.elector.StepDown("test", "") },
@@ -44,10 +44,10 @@ func TestTheStandbyOfTheHighestPriorityTakesOver(t *testing.T) {
 				forget(store)
 			},
 		} {
-			if name == "it is dead" && mode == election.ModeForLife || name == "its owner is deleted" && mode == election.ModeLease {
+			if name == "it is dead" && mode == (election.ForLife{}) || name == "its owner is deleted" && mode == (election.Renewed{}) {
 				continue // nobody takes over by that
 			}
-			t.Run(string(mode)+"/"+name, func(t *testing.T) {
+			t.Run(string(mode.Name())+"/"+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					store, peers, all := ranks(t, mode, false, 0, 1, 3, 2)
 					end(store, peers[0], all[0])
@@ -77,7 +77,7 @@ func TestTheStandbyOfTheHighestPriorityTakesOver(t *testing.T) {
 // Nobody waits for a replica of a high priority that is not there.
 func TestAHighPriorityThatIsGoneCostsAHeadStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, peers, all := ranks(t, election.ModeLease, false, 0, 1, 2)
+		_, peers, all := ranks(t, election.Renewed{}, false, 0, 1, 2)
 		all[2].client.Always(electiontest.Fault{Hang: true}) // it hangs
 		all[2].client.HoldWatches(true)
 		all[0].client.Always(electiontest.Fault{Hang: true})
@@ -95,7 +95,7 @@ func TestAHighPriorityThatIsGoneCostsAHeadStart(t *testing.T) {
 }
 
 func TestAHigherPriorityPreemptsOnceItIsSound(t *testing.T) {
-	for _, mode := range []election.Mode{election.ModeLease, election.ModeForLife} {
+	for _, mode := range []election.Mode{election.Renewed{}, election.ForLife{}} {
 		synctest.Test(t, func(t *testing.T) {
 			store, _, all := ranks(t, mode, true, 0, 2, 1)
 			began := time.Now()
@@ -114,7 +114,7 @@ func TestAHigherPriorityPreemptsOnceItIsSound(t *testing.T) {
 			if _, leads := all[1].leading(); !leads || terms != 2 {
 				t.Errorf("%s: %d terms in %v, the best leads: %v", mode, terms, time.Since(began), leads)
 			}
-			if mode == election.ModeForLife {
+			if mode == (election.ForLife{}) {
 				if n := len(store.History()); n > 10 {
 					t.Errorf("%d writes for life", n)
 				}
@@ -161,7 +161,7 @@ func TestTheLastReplicaOfAModeLeavesAtOnceToTheOthers(t *testing.T) {
 		time.Sleep(lease)
 		last.stop()
 		newer.mustLead()
-		if mode := modeOn(store); mode != to {
+		if mode := modeOn(store); mode != to.Name() {
 			t.Errorf("the Lease names mode %q", mode)
 		}
 		newer.stop()

@@ -118,7 +118,7 @@ func TestWhoSweepsSparesTheHolderNotWhoWasIt(t *testing.T) {
 		before, holder, neither := entered(t, directory), entered(t, directory), entered(t, directory)
 		cfg := DefaultConfig()
 		cfg.Namespace = "kube-system"
-		cfg.Enabled, cfg.Name, cfg.Client, cfg.ReplicasDirectory = true, "controllers", store.Client(), directory
+		cfg.Name, cfg.Client, cfg.ReplicasDirectory = "controllers", store.Client(), directory
 		e, err := New(cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -151,8 +151,8 @@ func TestWhoSweepsSparesTheHolderNotWhoWasIt(t *testing.T) {
 }
 
 func TestALoneReplicaThatRestartsDoesNotWaitForItsDeadPredecessor(t *testing.T) {
-	for _, mode := range []Mode{ModeLease, ModeForLife} {
-		t.Run(string(mode), func(t *testing.T) {
+	for _, mode := range []Mode{Renewed{}, ForLife{}} {
+		t.Run(string(mode.Name()), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { restartsAfterDeath(t, mode) })
 		})
 	}
@@ -164,14 +164,14 @@ func restartsAfterDeath(t *testing.T, mode Mode) {
 	store := electiontest.NewStore("controllers")
 	cfg := DefaultConfig()
 	cfg.Namespace = "kube-system"
-	cfg.Enabled, cfg.Name, cfg.Mode, cfg.Client, cfg.ReplicasDirectory = true, "controllers", mode, store.Client(), directory
+	cfg.Name, cfg.Mode, cfg.Client, cfg.ReplicasDirectory = "controllers", mode, store.Client(), directory
 	e, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	predecessor.bootID = e.processLock.bootID
 	held := presenceFor(predecessor)
-	held.Holder, held.ElectionMode = "predecessor", mode
+	held.Holder, held.ElectionMode = "predecessor", mode.Name()
 	store.Take("predecessor", time.Hour)
 	store.Edit(func(l *coordinationv1.Lease) { held.WriteTo(l) })
 
@@ -202,8 +202,8 @@ func restartsAfterDeath(t *testing.T, mode Mode) {
 
 // Whoever elects would wait for the answer of a standby that is dead.
 func TestWhoEntersTakesAwayTheCandidatesOfDeadProcesses(t *testing.T) {
-	for _, mode := range []Mode{ModeLease, ModeCoordinated, ModeForLife} { // of whatever mode it is itself
-		t.Run(string(mode), func(t *testing.T) {
+	for _, mode := range []Mode{Renewed{}, Coordinated{BinaryVersion: "1.0.0", EmulationVersion: "1.0.0"}, ForLife{}} { // of whatever mode it is itself
+		t.Run(string(mode.Name()), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { sweepsCandidates(t, mode) })
 		})
 	}
@@ -214,8 +214,7 @@ func sweepsCandidates(t *testing.T, mode Mode) {
 	dead, living := entered(t, directory), entered(t, directory)
 	cfg := DefaultConfig()
 	cfg.Namespace = "kube-system"
-	cfg.Enabled, cfg.Name, cfg.Mode, cfg.ReplicasDirectory = true, "controllers", mode, directory
-	cfg.BinaryVersion, cfg.EmulationVersion = "1.0.0", "1.0.0"
+	cfg.Name, cfg.Mode, cfg.ReplicasDirectory = "controllers", mode, directory
 	client := store.Client()
 	cfg.Client, cfg.Candidates = client, client.Candidates()
 	e, err := New(cfg)
@@ -261,7 +260,7 @@ func TestAProcessThatCouldNotReleaseLeavesTheProofOfItsEnd(t *testing.T) {
 			client, led := store.Client(), make(chan struct{})
 			cfg := DefaultConfig()
 			cfg.Namespace = "kube-system"
-			cfg.Enabled, cfg.Name, cfg.Mode, cfg.Client, cfg.ReplicasDirectory = true, "controllers", ModeForLife, client, directory
+			cfg.Name, cfg.Mode, cfg.Client, cfg.ReplicasDirectory = "controllers", ForLife{}, client, directory
 			e, err := New(cfg)
 			if err != nil {
 				t.Fatal(err)

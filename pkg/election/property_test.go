@@ -102,10 +102,10 @@ func (s *shard) start(i int) {
 		time.Sleep(s.slow)
 		return nil
 	}, seen(s.peers[i], s.detect, s.fenced), inMode(s.modes[i]), func(cfg *election.Config) {
-		if cfg.Mode == election.ModeForLife { // it has no other
+		if cfg.Mode == (election.ForLife{}) { // it has no other
 			cfg.Detection = election.DetectCrash
 		}
-		if cfg.Mode != election.ModeCoordinated && cfg.Detection != election.DetectOff {
+		if cfg.Mode != (election.Coordinated{}) && cfg.Detection != election.DetectOff {
 			cfg.Priority = s.ranks[i]
 		}
 	})

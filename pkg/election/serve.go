@@ -50,7 +50,7 @@ func (e *Elector) attempt(ctx context.Context, d decision) *heldLease {
 // presence is what the holder of this identity says of itself.
 func (e *Elector) presence(identity string) lease.Presence {
 	p := lease.Presence{
-		Holder: identity, Replica: e.cfg.Replica, BootID: e.processLock.bootID, Fencing: lease.Unfenced, ElectionMode: e.cfg.Mode,
+		Holder: identity, Replica: e.cfg.Replica, BootID: e.processLock.bootID, Fencing: lease.Unfenced, ElectionMode: e.cfg.Mode.Name(),
 		Priority: e.cfg.Priority,
 	}
 	if e.cfg.Fenced {

@@ -62,7 +62,7 @@ func (e *Elector) becomeDraining(ctx context.Context, term Term, cause error) {
 func (e *Elector) becomeQuarantined(ctx context.Context, drain time.Duration) {
 	e.become(quarantined, draining)
 	quarantine.WithLabelValues(e.cfg.Name).Set(1)
-	others := kindOf(e.cfg.Mode).unreleased
+	others := e.cfg.kind().unreleased
 	e.notify(Quarantine, true, "is quarantined: work of its term has not stopped within %v. It serves, and does not campaign until that has; its log has the stacks. %s", drain, others)
 	klog.FromContext(ctx).Error(nil, "Quarantined: the term's work has not stopped in time, and this replica does not campaign until it has. "+others, "drainTimeout", drain)
 }

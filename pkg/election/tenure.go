@@ -114,7 +114,7 @@ func (t tenure) givesWay(cfg Config) error {
 // if it need not.
 func (t tenure) wish(cfg Config) error {
 	w := t.seen.Wish()
-	if w.Holder == "" || w.Holder != t.pin.Holder || w.Mode != cfg.Mode || w.Priority <= cfg.Priority {
+	if w.Holder == "" || w.Holder != t.pin.Holder || w.Mode != cfg.kind().name || w.Priority <= cfg.Priority {
 		return nil
 	}
 	if follows := checkStandby(cfg, w.Replica, t.standbys) == nil; w.Replica == "" || !follows {

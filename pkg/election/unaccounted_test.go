@@ -56,7 +56,7 @@ func TestAHolderWhomNoExpiryEndsIsWaitedForAndPeopleAreTold(t *testing.T) {
 		},
 	} {
 		for _, mode := range election.Modes {
-			t.Run(name+"/"+string(mode), func(t *testing.T) {
+			t.Run(name+"/"+string(mode.Name()), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					store, told := electiontest.NewStore(leaseName), &noticed{}
 					test.hold(store)
@@ -131,7 +131,7 @@ func TestAHolderOfALeaseThatItsPodOwnsNeedsNoAddress(t *testing.T) {
 		network, told := newNetwork(), &noticed{}
 		store := electiontest.NewStore(leaseName)
 		pod := func(name string) func(*election.Config) {
-			return func(cfg *election.Config) { cfg.Mode, cfg.Owner = election.ModeForLife, podOf(name) }
+			return func(cfg *election.Config) { cfg.Mode = election.ForLife{Owner: podOf(name)} }
 		}
 		first := start(t, store, nil, pod("a"))
 		first.mustLead()
@@ -148,7 +148,7 @@ func TestAHolderOfALeaseThatItsPodOwnsNeedsNoAddress(t *testing.T) {
 func TestALeaseWithTheLastEpochIsToldOfAndDeletedItBeginsAnew(t *testing.T) {
 	for _, mode := range election.Modes {
 		for _, held := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s/held %t", mode, held), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/held %t", mode.Name(), held), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					store, told := electiontest.NewStore(leaseName), &noticed{}
 					r := start(t, store, nil, inMode(mode), told.on)

@@ -10,12 +10,10 @@ import (
 	"github.com/regent-project/regent/pkg/election/fence"
 )
 
-func unelected(cfg *election.Config) { cfg.Enabled = false }
-
 func TestWithoutElectionOneTermRunsWithoutATokenAndWithoutAWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := electiontest.NewStore(leaseName)
-		r := start(t, store, nil, unelected)
+		r := startUnelected(t, store)
 		leads := r.mustLead()
 		if leads.Epoch() != 0 || leads.Token() != (fence.Token{}) {
 			t.Errorf("epoch %d, token %v, want none", leads.Epoch(), leads.Token())
@@ -39,7 +37,7 @@ func TestWithoutElectionTheTermEndsWhileTheLeaseIsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := electiontest.NewStore(leaseName)
 		store.Take("foreign", lease)
-		r := start(t, store, nil, unelected)
+		r := startUnelected(t, store)
 		defer r.stop()
 		time.Sleep(moment)
 		if terms := r.all(); len(terms) != 0 {

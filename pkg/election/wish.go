@@ -11,7 +11,7 @@ import (
 // ask writes the wish of this process to succeed the holder that was seen, on that very revision.
 func (e *Elector) ask(ctx context.Context, s situation) {
 	asked := s.seen.Lease.DeepCopy()
-	lease.Wish{Holder: s.seen.Holder(), Replica: e.cfg.Replica, Mode: e.cfg.Mode, Priority: e.cfg.Priority}.WriteTo(asked)
+	lease.Wish{Holder: s.seen.Holder(), Replica: e.cfg.Replica, Mode: e.cfg.Mode.Name(), Priority: e.cfg.Priority}.WriteTo(asked)
 	written, err := e.api.Update(ctx, asked)
 	if err != nil {
 		e.memory.wish.tried = s.now

@@ -47,10 +47,10 @@ func TestAWishIsHeededIfItIsOnTheLeaseOfAReplicaThatFollows(t *testing.T) {
 				defer cancel()
 				if test.follows {
 					go network.join("ghost").Follow(ctx, p.Contact(), election.Follower{
-						Is: election.Standby{Mode: election.ModeLease, Priority: math.MaxInt32}, Report: func(election.News) {},
+						Is: election.Standby{Mode: election.Renewed{}.Name(), Priority: math.MaxInt32}, Report: func(election.News) {},
 						Writes: func(context.Context, string) bool { return true },
 					})
-					p.confirmations <- election.Confirmation{Standby: election.Standby{Replica: "ghost", Priority: math.MaxInt32, Mode: election.ModeLease}, Holder: store.Holder()}
+					p.confirmations <- election.Confirmation{Standby: election.Standby{Replica: "ghost", Priority: math.MaxInt32, Mode: election.Renewed{}.Name()}, Holder: store.Holder()}
 				}
 				if test.wish != "" {
 					wish := fmt.Sprintf(test.wish, store.Holder())

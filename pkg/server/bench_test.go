@@ -42,7 +42,7 @@ func BenchmarkFirstReconcile(b *testing.B) {
 	}
 	cfg := config(b, b.TempDir())
 	cfg.Registry = registry
-	cfg.Election.Enabled = true
+	cfg.EnableLeaderElection = true
 	r := startReplica(b, cfg)
 	admin, endpoints := r.adminIn(b, clusters.SystemAdmin), r.admin(b)
 	var creating sync.WaitGroup

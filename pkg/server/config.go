@@ -86,8 +86,11 @@ type Config struct {
 	// what is stored is not encrypted.
 	EncryptionConfigFile string
 
-	// Election says whether and how this replica stands for election. The server sets Client, Cluster,
-	// ReplicasDirectory, Replica and Detector.
+	// EnableLeaderElection makes this replica a candidate. Otherwise it runs the controllers whenever nobody holds the Lease, and
+	// two replicas without it do not detect each other: give it to every replica if there is more than one.
+	EnableLeaderElection bool
+	// Election says how this replica stands for election. The server sets Client, Candidates, Cluster, ReplicasDirectory,
+	// Replica, Fenced, Detector, ForgetCommand and Notify.
 	Election election.Config
 	// Detect says how often standbys look for signs of life of the leader's process, if Election.Detection is not off: its
 	// Interval and Misses, 0 for the defaults. The server sets the rest.

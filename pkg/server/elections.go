@@ -54,7 +54,11 @@ func (r *run) newElections(caches *caches) (*elections, error) {
 	if e.probe != nil {
 		cfg.Detector = e.probe
 	}
-	if e.leader, err = election.New(cfg); err != nil {
+	newElector := election.New
+	if !r.cfg.EnableLeaderElection {
+		newElector = election.NewUnelected
+	}
+	if e.leader, err = newElector(cfg); err != nil {
 		return nil, fmt.Errorf("cannot stand for election: %w", err)
 	}
 	if r.electsItself() {
@@ -89,10 +93,6 @@ func (r *run) electionConfig(client *loopback.Client) (election.Config, error) {
 	cfg.ReplicasDirectory = filepath.Join(r.cfg.RootDirectory, replicasDirectory)
 	cfg.Client = clients.Kube.CoordinationV1().Leases(cfg.Namespace)
 	cfg.Candidates = clients.Kube.CoordinationV1beta1().LeaseCandidates(cfg.Namespace)
-	cfg.BinaryVersion = BuildVersion()
-	if cfg.EmulationVersion == "" {
-		cfg.EmulationVersion = cfg.BinaryVersion
-	}
 	cfg.Fenced = r.cfg.Fencing != FencingWarn
 	cfg.Replica = r.name
 	cfg.ForgetCommand = forgetCommand
@@ -101,12 +101,13 @@ func (r *run) electionConfig(client *loopback.Client) (election.Config, error) {
 
 // electsItself reports whether the shard's own leader is elected by its electing controllers, which then cannot be the leader's.
 func (r *run) electsItself() bool {
-	return r.cfg.Election.Enabled && r.cfg.Election.Mode == election.ModeCoordinated
+	mode := r.cfg.Election.Mode
+	return r.cfg.EnableLeaderElection && mode != nil && mode.Electing()
 }
 
 // ofElections returns the Config of the election of who elects: a plain one, by the same means.
 func ofElections(cfg election.Config, probe *detect.Detector, notify func(election.Notice)) election.Config {
-	cfg.Name, cfg.Mode, cfg.Notify = ElectionsLease, election.ModeLease, notify
+	cfg.Name, cfg.Mode, cfg.Notify = ElectionsLease, election.Renewed{}, notify
 	cfg.ReplicasDirectory = filepath.Join(cfg.ReplicasDirectory, ElectionsLease)
 	cfg.Detector = nil
 	if probe != nil {
@@ -117,7 +118,7 @@ func ofElections(cfg election.Config, probe *detect.Detector, notify func(electi
 
 // newProbe returns nil if detection is off.
 func (r *run) newProbe(stands election.Config) (*detect.Detector, error) {
-	if !stands.Enabled || stands.Detection == election.DetectOff {
+	if !r.cfg.EnableLeaderElection || stands.Detection == election.DetectOff {
 		return nil, nil
 	}
 	cfg := r.cfg.Detect

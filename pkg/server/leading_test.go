@@ -39,7 +39,7 @@ func withController(t *testing.T, cfg Config, run func(ctx context.Context, deps
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.Election.Enabled = true
+	cfg.EnableLeaderElection = true
 	cfg.Policies.Default = controllers.StepDown // a failure ends the term
 	cfg.Election.LeaseDuration, cfg.Election.RenewDeadline, cfg.Election.RetryPeriod = 8*time.Second, 6*time.Second, 200*time.Millisecond
 	return cfg
@@ -194,7 +194,7 @@ func TestAPoisonedLoneReplicaLeadsOnWithoutWhatItCannotRun(t *testing.T) {
 	for name, elected := range map[string]bool{"elected": true, "without election": false} {
 		t.Run(name, func(t *testing.T) {
 			cfg := withController(t, config(t, t.TempDir()), func(context.Context, controllers.Deps) error { return errors.New("poisoned") })
-			cfg.Election.Enabled = elected
+			cfg.EnableLeaderElection = elected
 			var err error
 			terms := make(chan struct{}, 100)
 			cfg.Registry, err = cfg.Registry.With(controllers.Descriptor{Name: "sound", New: func(context.Context, controllers.Deps) (controllers.Controller, error) {

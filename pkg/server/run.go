@@ -106,7 +106,7 @@ func (r *run) start(store *store, caches *caches, elections *elections, terms *t
 		r.process.Keep("recorder of events about elections", elections.electingRecorder.run)
 	}
 	runInformers(&r.process, caches.informers)
-	if r.cfg.Election.Enabled {
+	if r.cfg.EnableLeaderElection {
 		r.process.Keep("the next term's connection", func(ctx context.Context) { terms.KeepConnected(ctx, r.serving) })
 	}
 	if len(r.cfg.Registry.Scoped(controllers.EveryReplica)) > 0 {

@@ -123,7 +123,7 @@ func TestTermsLeaveNothingBehind(t *testing.T) {
 	cfg := config(t, t.TempDir())
 	cfg.EmbeddedEtcd, cfg.Etcd = nil, startEtcd(t)
 	cfg.Registry = h.registry(t, size)
-	cfg.Election.Enabled = true
+	cfg.EnableLeaderElection = true
 	cfg.Election.LeaseDuration, cfg.Election.RenewDeadline, cfg.Election.RetryPeriod = 10*time.Second, 8*time.Second, 20*time.Millisecond
 	cfg.Election.DrainTimeout = 5 * time.Second
 	r := startReplica(t, cfg)

@@ -12,7 +12,9 @@ import (
 // By that a leader knows that the one who was taken for dead lives. Those who follow it for the other Lease are none of these.
 func TestWhoFollowsForAnotherLeaseSaysWhichOfItsTermsItLedLast(t *testing.T) {
 	leader := open(t, "leader", "127.0.0.1:0")
-	follow(t, leader.Contact(), func(f *follower) { f.is = election.Standby{Mode: election.ModeCoordinated, Led: "of the one Lease"} })
+	follow(t, leader.Contact(), func(f *follower) {
+		f.is = election.Standby{Mode: election.Coordinated{}.Name(), Led: "of the one Lease"}
+	})
 	standby := newDetector(t, "standby", "127.0.0.1:0")
 	standby.secret = shardSecret
 	ctx, cancel := context.WithCancel(t.Context())
@@ -21,7 +23,7 @@ func TestWhoFollowsForAnotherLeaseSaysWhichOfItsTermsItLedLast(t *testing.T) {
 	defer cancel()
 	following.Go(func() {
 		standby.For("another").Follow(ctx, leader.Contact(), election.Follower{
-			Is: election.Standby{Mode: election.ModeLease, Led: "of the other"}, Report: func(election.News) {},
+			Is: election.Standby{Mode: election.Renewed{}.Name(), Led: "of the other"}, Report: func(election.News) {},
 		})
 	})
 	waitFor(t, "both follow", func() bool { return len(leader.Followers()) == 2 })

@@ -151,7 +151,7 @@ func (d *Detector) serve(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, "the probe needs a replica and an interval", http.StatusBadRequest)
 		return
 	}
-	standby := election.Standby{Replica: replica, Mode: election.Mode(req.Header.Get(modeHeader))}
+	standby := election.Standby{Replica: replica, Mode: election.ModeName(req.Header.Get(modeHeader))}
 	if led := req.Header.Get(ledHeader); len(led) <= longestHolder {
 		standby.Led = led
 	}

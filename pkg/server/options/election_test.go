@@ -1,6 +1,7 @@
 package options
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/server"
 )
 
 func TestEveryFlagIsHeard(t *testing.T) {
@@ -29,7 +31,7 @@ func TestEveryFlagIsHeard(t *testing.T) {
 		"controller-drain-timeout":          "4s",
 	}
 	want := defaultElection()
-	want.Enabled, want.Namespace, want.Name, want.Mode = true, "n", "l", election.ModeCoordinated
+	want.Enabled, want.Namespace, want.Name, want.ModeName = true, "n", "l", "coordinated"
 	want.Priority, want.Preempt, want.EmulationVersion = 3, true, "1.2.3"
 	want.LeaseDuration, want.RenewDeadline, want.RetryPeriod, want.DrainTimeout = 30*time.Second, 20*time.Second, 3*time.Second, 4*time.Second
 	want.Detection = election.DetectSuspect
@@ -43,7 +45,7 @@ func TestEveryFlagIsHeard(t *testing.T) {
 			t.Errorf("--%s: %v", name, err)
 		}
 	}
-	if cfg.Enabled != want.Enabled || cfg.Namespace != want.Namespace || cfg.Name != want.Name || cfg.Mode != want.Mode ||
+	if cfg.Enabled != want.Enabled || cfg.Namespace != want.Namespace || cfg.Name != want.Name || cfg.ModeName != want.ModeName ||
 		cfg.Priority != want.Priority || cfg.Preempt != want.Preempt || cfg.EmulationVersion != want.EmulationVersion ||
 		cfg.LeaseDuration != want.LeaseDuration || cfg.RenewDeadline != want.RenewDeadline || cfg.RetryPeriod != want.RetryPeriod ||
 		cfg.DrainTimeout != want.DrainTimeout || cfg.Detection != want.Detection {
@@ -55,7 +57,7 @@ func TestFlagsThatContradictEachOtherAreRefused(t *testing.T) {
 	for flags, want := range map[string]string{
 		"--leader-election-mode=sometimes":                                                                          `leader-election-mode "sometimes" must be one of`,
 		"--leader-failure-detection=sometimes":                                                                      `leader-failure-detection "sometimes" must be one of`,
-		"--leader-election-mode=for-life":                                                                           "",
+		"--enable-leader-election --leader-election-mode=for-life":                                                  "",
 		"--leader-election-mode=for-life --leader-failure-detection=suspect":                                        "in which nobody is succeeded on a suspicion",
 		"--leader-election-mode=for-life --leader-failure-detection=off":                                            "nobody would be told that a leader is not heard",
 		"--leader-failure-detection=off":                                                                            "",
@@ -77,7 +79,7 @@ func TestFlagsThatContradictEachOtherAreRefused(t *testing.T) {
 		if err := fs.Parse(strings.Fields(flags)); err != nil {
 			t.Fatal(err)
 		}
-		if err := electionFaults(cfg); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		if err := errors.Join(cfg.faults()...); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", flags, err, want)
 		}
 	}
@@ -109,7 +111,7 @@ func TestFaultyTimingsAreRefusedByTheNameOfTheirFlag(t *testing.T) {
 			if err := fs.Parse(strings.Fields(test.flags)); err != nil {
 				t.Fatal(err)
 			}
-			err := electionFaults(cfg)
+			err := errors.Join(cfg.faults()...)
 			switch {
 			case test.want == "" && err != nil:
 				t.Errorf("refused: %v", err)
@@ -119,5 +121,20 @@ func TestFaultyTimingsAreRefusedByTheNameOfTheirFlag(t *testing.T) {
 				t.Errorf("one fault, several lines: %v", err)
 			}
 		})
+	}
+}
+
+func TestAReplicaStandsWithItsOwnVersionUnlessItIsGivenAnother(t *testing.T) {
+	build := server.BuildVersion()
+	for given, want := range map[string]string{"": build, "0.0.0": "0.0.0"} {
+		o := defaultElection()
+		o.Enabled, o.ModeName, o.EmulationVersion = true, "coordinated", given
+		cfg, err := o.config()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if mode := (election.Coordinated{BinaryVersion: build, EmulationVersion: want}); cfg.Mode != mode {
+			t.Errorf("given %q: %+v, want %+v", given, cfg.Mode, mode)
+		}
 	}
 }

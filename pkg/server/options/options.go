@@ -19,7 +19,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/apimachinery/pkg/util/version"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -52,7 +51,7 @@ type Options struct {
 	TokenFile    string
 	// EncryptionConfigFile names an EncryptionConfiguration; empty: nothing is encrypted in etcd.
 	EncryptionConfigFile string
-	Election             election.Config
+	Election             ElectionOptions
 	Detect               detect.Config
 	// Fencing is one of server.FencingModes.
 	Fencing string
@@ -141,10 +140,7 @@ func (o *Options) Validate() error {
 	errs = append(errs, o.Etcd.faults()...)
 	errs = append(errs, o.Audit.Validate()...)
 	errs = append(errs, o.Tracing.Validate()...)
-	if err := electionFaults(o.Election); err != nil {
-		errs = append(errs, err)
-	}
-	errs = append(errs, o.coordinationFaults()...)
+	errs = append(errs, o.Election.faults()...)
 	if err := o.Detect.Validate(); err != nil {
 		errs = append(errs, err)
 	}
@@ -225,28 +221,6 @@ func isHSTS(directive string) bool {
 		return err == nil
 	}
 	return directive == "includeSubDomains" || directive == "preload"
-}
-
-// coordinationFaults are what contradicts the election's mode.
-func (o *Options) coordinationFaults() []error {
-	var errs []error
-	if given := o.Election.EmulationVersion; given != "" {
-		switch v, err := version.ParseSemantic(given); {
-		case err != nil:
-			errs = append(errs, fmt.Errorf("--leader-election-emulation-version %q is no version such as 1.36.0: %w", given, err))
-		case version.MustParseSemantic(server.BuildVersion()).LessThan(v):
-			errs = append(errs, fmt.Errorf("--leader-election-emulation-version %s is newer than this build, %s", given, server.BuildVersion()))
-		case o.Election.Mode != election.ModeCoordinated:
-			errs = append(errs, fmt.Errorf("--leader-election-emulation-version is for --leader-election-mode=%s", election.ModeCoordinated))
-		}
-	}
-	if mode := o.Election.Mode; (mode == election.ModeCoordinated || mode == election.ModeForLife) && !o.Election.Enabled {
-		errs = append(errs, fmt.Errorf("--leader-election-mode=%s needs --enable-leader-election", mode))
-	}
-	if o.Election.Mode == election.ModeCoordinated && o.Election.Name == server.ElectionsLease {
-		errs = append(errs, fmt.Errorf("--leader-election-name %s is the Lease of who elects in mode %s: give another", o.Election.Name, election.ModeCoordinated))
-	}
-	return errs
 }
 
 // portFaults are ports given twice.
@@ -343,6 +317,10 @@ func (o *Options) Config(registry *controllers.Registry) (server.Config, error) 
 	if err != nil {
 		return server.Config{}, err
 	}
+	stands, err := o.Election.config()
+	if err != nil {
+		return server.Config{}, err
+	}
 	cfg := server.Config{
 		Shard:                o.ShardName,
 		RootDirectory:        root,
@@ -358,7 +336,8 @@ func (o *Options) Config(registry *controllers.Registry) (server.Config, error) 
 		Etcd:                 o.Etcd.Transport,
 		EtcdPrefix:           o.Etcd.Prefix,
 		EncryptionConfigFile: o.EncryptionConfigFile,
-		Election:             o.Election,
+		EnableLeaderElection: o.Election.Enabled,
+		Election:             stands,
 		Detect:               o.Detect,
 		ProbePort:            o.ProbePort,
 		Fencing:              server.Fencing(o.Fencing),

@@ -119,7 +119,7 @@ func TestARefusalEndsTheTerm(t *testing.T) {
 		t.Fatal(err)
 	}
 	stood := election.DefaultConfig()
-	stood.Enabled, stood.Namespace, stood.Name, stood.Cluster, stood.Client = true, "kube-system", "l", clusters.SystemAdmin, electiontest.NewStore("l").Client()
+	stood.Namespace, stood.Name, stood.Cluster, stood.Client = "kube-system", "l", clusters.SystemAdmin, electiontest.NewStore("l").Client()
 	ended := make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	elector, err := election.New(stood)

@@ -211,7 +211,7 @@ func (c *cast) start(replica int) *actor {
 	}
 	cfg := election.DefaultConfig()
 	cfg.Namespace, cfg.Name = "kube-system", "regent-controllers"
-	cfg.Enabled, cfg.Hostname, cfg.Client, cfg.Cluster = true, fmt.Sprintf("host%d", replica), a.client, "system:admin"
+	cfg.Hostname, cfg.Client, cfg.Cluster = fmt.Sprintf("host%d", replica), a.client, "system:admin"
 	ctx, cancel := context.WithCancelCause(klog.NewContext(c.t.Context(), logr.Discard()))
 	runner, err := New(Config{
 		Lease: cfg.Name, Registry: registry, Loopback: nobody(), Warn: func(string) {}, Exit: cancel,
