@@ -61,6 +61,30 @@ func TestAControllerStallsOnlyIfItHoldsWorkAndGetsNoneOfItDone(t *testing.T) {
 	}
 }
 
+// The time that a controller stood still is no work. A stall may take longer than the window in which failures are counted: if it
+// counted as work, a controller that stalls each time would be tried for ever.
+func TestAControllerThatStallsEachTimeIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lives := 0
+		cfg := supervisor.Config{RestartLimit: 3, RestartWindow: time.Minute}
+		cancel, ended, log := supervise(t, cfg, fresh("a", func(int) controllers.Controller {
+			lives++
+			return &reporting{untilCancelled, func() controllers.Health { return controllers.Health{Pending: 1} }}
+		}))
+		defer cancel()
+		select {
+		case err := <-ended:
+			if err == nil || lives != 1+cfg.RestartLimit {
+				t.Errorf("%d lives, then %v", lives, err)
+			}
+		case <-time.After(time.Hour):
+			t.Errorf("%d lives in an hour: %s", lives, log())
+			cancel()
+			<-ended
+		}
+	})
+}
+
 func TestAStalledControllerThatGoesOnIsWell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

@@ -69,6 +69,17 @@ func TestRefusalsAreCountedByTheirCause(t *testing.T) {
 	}
 }
 
+// An alert on a rate misses the first refusal of a series that was not there before.
+func TestRefusalsAreShownFromTheStart(t *testing.T) {
+	newWorld(t, startEtcd(t), true, nil) // which registers the metrics
+	counts := refused(t)
+	for _, cause := range []string{"deposed", "released", "deleted", "missing"} {
+		if _, shown := counts[cause]; !shown {
+			t.Errorf("no series for %s", cause)
+		}
+	}
+}
+
 func TestAWriteThatLacksItsTokenIsRefusedAndCounted(t *testing.T) {
 	newWorld(t, startEtcd(t), true, nil) // which registers the metrics
 	before := refused(t)["missing"]

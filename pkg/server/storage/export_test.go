@@ -79,3 +79,6 @@ func (m Members) Miss(ctx context.Context, endpoint string, asked time.Time) {
 
 // Avoids reports whether no connection is made to an endpoint.
 func (m Members) Avoids(endpoint string) bool { return m.avoids(m.at(endpoint)) }
+
+// Dial opens a connection to a member.
+var Dial = dial

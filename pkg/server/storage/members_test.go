@@ -3,7 +3,9 @@ package storage_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -259,4 +261,21 @@ func TestWhoFallsSilentFirstOfAllIsNotAvoided(t *testing.T) {
 			t.Errorf("avoided: a %t, b %t", m.Avoids("a:1"), m.Avoids("b:1"))
 		}
 	})
+}
+
+func TestAMemberMayListenAtASocket(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "etcd")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	for _, address := range []string{"unix:" + socket, "unix://" + socket} {
+		conn, err := storage.Dial(t.Context(), address)
+		if err != nil {
+			t.Errorf("%s: %v", address, err)
+			continue
+		}
+		_ = conn.Close()
+	}
 }

@@ -261,6 +261,20 @@ func TestAReadThatIsNotAnsweredIsTriedAgain(t *testing.T) {
 	})
 }
 
+// A member that refuses is left for another one soon, and not asked in a tight loop.
+func TestATryThatFailsIsFollowedByAnotherShortlyAfter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeKV{fates: []fate{unavailable, unavailable}}
+		began := time.Now()
+		if _, err := storage.NewTries(f).Get(t.Context(), "k"); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); f.sent != 3 || took != 200*time.Millisecond {
+			t.Errorf("%d calls in %v, want 3 in 200ms", f.sent, took)
+		}
+	})
+}
+
 // An etcd that answers everybody late is not asked ever more: the last try waits for as long as the caller does.
 func TestASlowEtcdIsAskedThreeTimesAtMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
