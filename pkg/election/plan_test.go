@@ -98,6 +98,7 @@ func TestWhatAStandbyDoes(t *testing.T) {
 	takes := func(trigger Trigger) want { return want{do: win, trigger: trigger} }
 	otherMode := []remark{modeIsOther}
 
+	untried := slices.Clone(Triggers)
 	for name, test := range map[string]struct {
 		lease *coordinationv1.Lease
 		at    time.Duration // since noon
@@ -230,6 +231,7 @@ func TestWhatAStandbyDoes(t *testing.T) {
 				test.given(&cfg, &s)
 			}
 			d := plan(cfg, s)
+			untried = slices.DeleteFunc(untried, func(trigger Trigger) bool { return trigger == test.want.trigger })
 			got := want{do: d.action, trigger: test.want.trigger, nominate: d.nominate, remarks: d.remarks}
 			if d.action == win || d.action == depose {
 				got.trigger = d.trigger
@@ -248,5 +250,8 @@ func TestWhatAStandbyDoes(t *testing.T) {
 				t.Errorf("a second look says %q again", again.remarks)
 			}
 		})
+	}
+	if len(untried) > 0 {
+		t.Errorf("no standby is tried that campaigns for %q", untried)
 	}
 }

@@ -117,3 +117,17 @@ func TestTheLastEpochOfALeaseIsRefusedButNotThatOfItsSuccessor(t *testing.T) {
 		t.Errorf("after epoch 1 of the new Lease comes epoch %d, %v; want 2", epoch, err)
 	}
 }
+
+// What a Lease hangs on that is held for life is named by its holder. Owners that others have given the Lease are theirs.
+func TestTheOwnerOfATermIsTheOneThatItsHolderNames(t *testing.T) {
+	l := leaseOf("h", 4, 7)
+	l.OwnerReferences = []metav1.OwnerReference{{Kind: "Deployment", Name: "d", UID: "others"}, {Kind: "Pod", Name: "p", UID: "holders"}}
+	Presence{Holder: "h", Owner: "holders"}.WriteTo(l)
+	if owner := TermOwner(l); owner == nil || owner.Name != "p" {
+		t.Errorf("the owner is %v", owner)
+	}
+	disown(l)
+	if len(l.OwnerReferences) != 1 || l.OwnerReferences[0].Name != "d" || TermOwner(l) != nil {
+		t.Errorf("left: %v", l.OwnerReferences)
+	}
+}
