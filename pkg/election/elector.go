@@ -57,16 +57,12 @@ type Elector struct {
 		holder string
 	}
 
-	// Made by Run, at its beginning, for as long as it lasts: what was known of others is old when it is called again.
-	watcher *lease.Watcher
-	mode    mode
+	past past
+}
 
-	// Owned by Run's goroutine.
-	state  state
-	pace   pace
-	memory memory
-	// candidate is the identity under which this process stands, in mode coordinated, and in its term; empty otherwise.
-	candidate string
+// past is what one call of Run leaves to the next. It is owned by the goroutine of Run.
+type past struct {
+	told said
 	// unsure is set while a write of ours may have been committed without our knowing.
 	unsure bool
 	// last is the term that ended last: who held the lease in it, and how it ended.
@@ -224,56 +220,8 @@ func (e *Elector) Run(ctx context.Context, lead LeadFunc) error {
 	}
 	defer e.running.Store(false)
 	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithValues("lease", e.api.Namespace+"/"+e.api.Name))
-	defer e.start(ctx)()
-	defer e.clearOwn(ctx)
-
-	for {
-		d, err := e.standBy(ctx)
-		if err != nil {
-			return err
-		}
-		e.becomeCampaigning(ctx, d.reason)
-		c, err := e.campaign(ctx, d)
-		if err != nil {
-			e.becomeStandby()
-			continue
-		}
-		if err := e.serve(ctx, c, d.reason, lead); err != nil {
-			return err
-		}
-	}
-}
-
-// start brings up what lasts as long as Run, and returns what takes it down and joins it.
-func (e *Elector) start(ctx context.Context) (stop func()) {
-	e.state = standingBy
-	e.mu.Lock()
-	e.view, e.peer = lease.NewView(klog.FromContext(ctx), e.identities.ours), newPeer()
-	e.mu.Unlock()
-	e.watcher = lease.NewWatcher(e.api, e.view, e.cfg.RetryPeriod)
-	e.pace = pace{retryPeriod: e.cfg.RetryPeriod}
-	e.memory.wish = wished{}
-	if e.cfg.unelected {
-		klog.FromContext(ctx).Info("Leading without election: other processes that do so are not detected. If there is more than one, let each stand for election")
-	} else if err := e.processLock.enter(); err != nil {
-		klog.FromContext(ctx).Error(err, "If this process is killed, its successor has to wait for the lease to expire")
-	}
-
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // the release is seen too
-	var followers sync.WaitGroup
-	followers.Go(func() { e.watcher.Run(ctx) })
-	e.mode = withoutElection{} // made after the replica's file, of which its objects tell
-	if !e.cfg.unelected {
-		followers.Go(func() { e.watchOwner(ctx) })
-		e.mode = e.cfg.kind().begin(e)
-	}
-	followers.Go(func() { e.mode.run(ctx) })
-	if e.cfg.Detector != nil {
-		followers.Go(func() { e.followHolder(ctx) })
-	}
-	return func() {
-		cancel()
-		followers.Wait()
-		e.processLock.leave(e.unsure)
-	}
+	r := &run{Elector: e}
+	defer r.start(ctx)()
+	defer r.clearOwn(ctx)
+	return r.loop(ctx, lead)
 }

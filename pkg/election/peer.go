@@ -69,14 +69,14 @@ func (p *peer) lose(owner types.UID) {
 }
 
 // followHolder has the Detector follow the process of whoever holds the lease, until ctx ends.
-func (e *Elector) followHolder(ctx context.Context) {
-	whileShown(ctx, e.view, e.contactOf, func(ctx context.Context, leader Contact, foreign bool) {
-		e.peer.take(leader, News{})
+func (r *run) followHolder(ctx context.Context) {
+	whileShown(ctx, r.view, r.contactOf, func(ctx context.Context, leader Contact, foreign bool) {
+		r.peer.take(leader, News{})
 		if foreign {
-			e.cfg.Detector.Follow(ctx, leader, Follower{
-				Is:     Standby{Replica: e.cfg.Replica, Mode: e.cfg.Mode.Name(), Priority: e.cfg.Priority, Led: e.lastHolder()},
-				Report: func(news News) { e.peer.take(leader, news) },
-				Writes: e.couldLead,
+			r.cfg.Detector.Follow(ctx, leader, Follower{
+				Is:     Standby{Replica: r.cfg.Replica, Mode: r.cfg.Mode.Name(), Priority: r.cfg.Priority, Led: r.lastHolder()},
+				Report: func(news News) { r.peer.take(leader, news) },
+				Writes: r.couldLead,
 			})
 		}
 	})

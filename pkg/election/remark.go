@@ -67,10 +67,10 @@ func (e *Elector) tellOfHolder(ctx context.Context, r remark, s situation) {
 }
 
 // tellNothing takes back what people were told of why this process does not lead: it leads.
-func (e *Elector) tellNothing() {
-	e.memory.told = said{exhausted: e.memory.told.exhausted}
-	otherMode.WithLabelValues(e.cfg.Name).Set(0)
-	unaccounted.WithLabelValues(e.cfg.Name).Set(0)
+func (r *run) tellNothing() {
+	r.memory.told = said{exhausted: r.memory.told.exhausted}
+	otherMode.WithLabelValues(r.cfg.Name).Set(0)
+	unaccounted.WithLabelValues(r.cfg.Name).Set(0)
 }
 
 // forget is the command by which an operator says that the holder's process is dead.

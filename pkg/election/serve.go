@@ -10,38 +10,38 @@ import (
 )
 
 // campaign tries once to get a claim, on the revision that the standby has judged.
-func (e *Elector) campaign(ctx context.Context, d decision) (claim, error) {
-	c, err := e.mode.enter(ctx, e.attempt(ctx, d))
+func (r *run) campaign(ctx context.Context, d decision) (claim, error) {
+	c, err := r.mode.enter(ctx, r.attempt(ctx, d))
 	if err != nil {
-		e.complain(ctx, err, "Campaign lost: trying again while the lease can be won")
-		e.writeFailed(d.seen)
+		r.complain(ctx, err, "Campaign lost: trying again while the lease can be won")
+		r.writeFailed(d.seen)
 		return nil, err
 	}
-	e.writeSucceeded()
+	r.writeSucceeded()
 	if ctx.Err() != nil {
 		cause := because(Shutdown, "%w", context.Cause(ctx))
 		c.stop()
-		e.mode.nominate(stepBack)
-		e.mode.awaitWithdrawn()
-		e.release(ctx, c, cause)
+		r.mode.nominate(stepBack)
+		r.mode.awaitWithdrawn()
+		r.release(ctx, c, cause)
 		return nil, cause
 	}
 	return c, nil
 }
 
 // attempt is the Lease as this process would hold it.
-func (e *Elector) attempt(ctx context.Context, d decision) *heldLease {
-	identity := e.candidate
+func (r *run) attempt(ctx context.Context, d decision) *heldLease {
+	identity := r.candidate
 	if identity == "" {
-		identity = e.identities.next()
+		identity = r.identities.next()
 	}
 	before := d.seen.Predecessor()
-	presence := e.presence(identity)
+	presence := r.presence(identity)
 	presence.LastStepDown = before.LastStepDown // that of the last holder who gave up stays
 	presence.PresumedDead = presumedDead(before, d.trigger)
-	presence.Suspicions = nextSuspicions(e.suspicions(before), d.takeover.Decided.Sub(d.seen.TermSince), d.trigger)
+	presence.Suspicions = nextSuspicions(r.suspicions(before), d.takeover.Decided.Sub(d.seen.TermSince), d.trigger)
 	return &heldLease{
-		cfg: e.cfg, api: e.api, view: e.view, logger: klog.FromContext(ctx),
+		cfg: r.cfg, api: r.api, view: r.view, logger: klog.FromContext(ctx),
 		identity: identity, basis: d.seen, presence: presence, takeover: d.takeover,
 		over: make(chan struct{}),
 	}
@@ -66,38 +66,38 @@ func (e *Elector) presence(identity string) lease.Presence {
 }
 
 // serve is one term, from beginning to end: it returns when nothing of it is left. Its error is what Run must return.
-func (e *Elector) serve(ctx context.Context, c claim, reason string, lead LeadFunc) error {
+func (r *run) serve(ctx context.Context, c claim, reason string, lead LeadFunc) error {
 	term := c.term()
 	termCtx := klog.NewContext(ctx, klog.FromContext(ctx).WithValues("epoch", term.Epoch()))
 	began := time.Now()
-	e.becomeLeading(termCtx, term, reason)
+	r.becomeLeading(termCtx, term, reason)
 	w := begin(termCtx, lead, term)
-	e.setCurrent(term, w)
-	e.say(term, Well)
+	r.setCurrent(term, w)
+	r.say(term, Well)
 
-	cause := e.untilOver(ctx, c, w)
-	e.setCurrent(Term{}, nil)
+	cause := r.untilOver(ctx, c, w)
+	r.setCurrent(Term{}, nil)
 	ended := time.Now()
 	w.end(cause)
-	e.becomeDraining(termCtx, term, cause)
-	e.mode.nominate(stepBack)
-	if drain := e.cfg.EffectiveDrainTimeout(); !w.join(drain) {
+	r.becomeDraining(termCtx, term, cause)
+	r.mode.nominate(stepBack)
+	if drain := r.cfg.EffectiveDrainTimeout(); !w.join(drain) {
 		c.stop()
-		e.becomeQuarantined(termCtx, drain)
+		r.becomeQuarantined(termCtx, drain)
 		w.join(0)
-		e.becomeWhole(termCtx, ended)
+		r.becomeWhole(termCtx, ended)
 	}
-	drainSeconds.WithLabelValues(e.cfg.Name).Observe(time.Since(ended).Seconds())
+	drainSeconds.WithLabelValues(r.cfg.Name).Observe(time.Since(ended).Seconds())
 	if causeOf(cause) == RenewDeadline { // the release will hardly arrive, and a renewal may be under way for as long as a request takes
-		e.say(term, Over)
+		r.say(term, Over)
 	}
 	c.stop()
-	e.last.holder, e.last.epoch, e.last.ending = term.Token().Holder, term.Epoch(), endingOf(cause)
-	e.last.lasted = ended.Sub(began)
-	e.mode.awaitWithdrawn()
-	e.release(termCtx, c, cause)
-	e.pace.termEnded(cause, ended.Sub(began), time.Now())
-	e.becomeStandby()
+	r.past.last.holder, r.past.last.epoch, r.past.last.ending = term.Token().Holder, term.Epoch(), endingOf(cause)
+	r.past.last.lasted = ended.Sub(began)
+	r.mode.awaitWithdrawn()
+	r.release(termCtx, c, cause)
+	r.pace.termEnded(cause, ended.Sub(began), time.Now())
+	r.becomeStandby()
 	return w.exit()
 }
 
@@ -111,10 +111,10 @@ func (e *Elector) setCurrent(term Term, w *work) {
 }
 
 // release gives up a claim that was stopped.
-func (e *Elector) release(ctx context.Context, c claim, cause error) {
+func (r *run) release(ctx context.Context, c claim, cause error) {
 	if err := c.release(ctx, cause); err != nil {
-		e.unsure = true
-		e.say(c.term(), Over)
+		r.past.unsure = true
+		r.say(c.term(), Over)
 		klog.FromContext(ctx).Error(err, "The lease is not released, unless that shows later")
 	}
 }

@@ -14,56 +14,56 @@ import (
 // standBy waits until the lease can be won and returns that decision; or ctx's cause. It looks, plans, and does what was planned. It
 // writes only to clear an identity of our own that leads no term, to ask a leader of a lower priority to make way, and in mode
 // coordinated to depose a holder who can be succeeded.
-func (e *Elector) standBy(ctx context.Context) (decision, error) {
-	e.stands.Store(true)
-	defer e.stands.Store(false)
-	e.memory.winnable, e.memory.wish.able = winnable{}, time.Now()
-	e.candidate = e.mode.candidate()
+func (r *run) standBy(ctx context.Context) (decision, error) {
+	r.stands.Store(true)
+	defer r.stands.Store(false)
+	r.memory.winnable, r.memory.wish.able = winnable{}, time.Now()
+	r.candidate = r.mode.candidate()
 	for swept := false; ctx.Err() == nil; {
-		s, changes := e.look()
+		s, changes := r.look()
 		if s.seen.Known() && !swept {
-			e.sweep(ctx, s.seen.Presence())
+			r.sweep(ctx, s.seen.Presence())
 			swept = true
 			continue
 		}
-		d := plan(e.cfg, s)
-		e.memory = d.memory
-		e.tell(ctx, s, d.remarks)
-		e.mode.nominate(d.nominate)
+		d := plan(r.cfg, s)
+		r.memory = d.memory
+		r.tell(ctx, s, d.remarks)
+		r.mode.nominate(d.nominate)
 		switch d.action {
 		case wait:
 			changes.await(ctx, d.again)
 		case win:
 			return d, nil
 		case clear:
-			e.clear(ctx, d.seen, d.reason)
+			r.clear(ctx, d.seen, d.reason)
 		case depose:
-			e.depose(ctx, d)
+			r.depose(ctx, d)
 		case ask:
-			e.ask(ctx, s)
+			r.ask(ctx, s)
 		}
 	}
 	return decision{}, context.Cause(ctx)
 }
 
 // look is what a standby knows now, and what is closed when that changes.
-func (e *Elector) look() (situation, changes) {
-	seen, changed := e.view.Latest()
+func (r *run) look() (situation, changes) {
+	seen, changed := r.view.Latest()
 	holder := seen.Presence()
-	news, heard := e.peer.latest(Contact(holder.Contact))
-	unready := e.mode.unready()
+	news, heard := r.peer.latest(Contact(holder.Contact))
+	unready := r.mode.unready()
 	return situation{
 		now:  time.Now(),
 		seen: seen,
 		holder: knowledge{
-			candidate: e.candidate, mine: e.identities.ours(seen.Holder()),
-			dead: e.processLock.knowsDead(holder), near: e.processLock.neighbour(holder),
-			news: news, fenced: e.cfg.Fenced && holder.Fencing == lease.Fenced,
-			suspect: e.cfg.Detection == DetectSuspect, suspicions: e.suspicions(holder),
-			orphaned: e.peer.isDeleted(lease.LifeOf(seen.Lease).UID),
+			candidate: r.candidate, mine: r.identities.ours(seen.Holder()),
+			dead: r.processLock.knowsDead(holder), near: r.processLock.neighbour(holder),
+			news: news, fenced: r.cfg.Fenced && holder.Fencing == lease.Fenced,
+			suspect: r.cfg.Detection == DetectSuspect, suspicions: r.suspicions(holder),
+			orphaned: r.peer.isDeleted(lease.LifeOf(seen.Lease).UID),
 		},
-		pace: e.pace, lastEpoch: e.last.epoch, unready: unready != nil,
-		memory: e.memory,
+		pace: r.pace, lastEpoch: r.past.last.epoch, unready: unready != nil,
+		memory: r.memory,
 	}, changes{changed, heard, unready}
 }
 
@@ -116,46 +116,46 @@ func (e *Elector) sweep(ctx context.Context, seen lease.Presence) {
 
 // clear takes our own identity off the Lease, on the revision that showed it there: a lost answer, a late commit or a
 // release that failed left it, and nobody works under it.
-func (e *Elector) clear(ctx context.Context, seen lease.Observation, reason string) {
+func (r *run) clear(ctx context.Context, seen lease.Observation, reason string) {
 	how := ending{why: seen.Presence().LastStepDown}
-	if seen.Holder() == e.last.holder {
-		how = e.last.ending
+	if seen.Holder() == r.past.last.holder {
+		how = r.past.last.ending
 	}
-	written, err := e.api.Update(ctx, freed(seen.Lease, how))
+	written, err := r.api.Update(ctx, freed(seen.Lease, how))
 	if err != nil {
-		e.complain(ctx, err, "Cannot take an old identity of this process off the lease: trying again, and others wait until it expires")
-		e.writeFailed(seen)
+		r.complain(ctx, err, "Cannot take an old identity of this process off the lease: trying again, and others wait until it expires")
+		r.writeFailed(seen)
 		return
 	}
 	klog.FromContext(ctx).Info("Cleared the holder", "reason", reason, "epoch", seen.Epoch(), "holder", seen.Holder())
-	e.view.See(written)
-	e.writeSucceeded()
+	r.view.See(written)
+	r.writeSucceeded()
 }
 
 // depose takes a holder off the Lease who can be succeeded, by one compare-and-swap on the revision that was judged; then somebody
 // else is named.
-func (e *Elector) depose(ctx context.Context, d decision) {
+func (r *run) depose(ctx context.Context, d decision) {
 	seen := d.seen
 	free := freed(seen.Lease, ending{why: seen.Presence().LastStepDown})
 	p := lease.PresenceOf(free)
 	p.PresumedDead = presumedDead(seen.Presence(), d.trigger)
-	p.Suspicions = nextSuspicions(e.suspicions(seen.Presence()), d.takeover.Decided.Sub(seen.TermSince), d.trigger)
+	p.Suspicions = nextSuspicions(r.suspicions(seen.Presence()), d.takeover.Decided.Sub(seen.TermSince), d.trigger)
 	p.WriteTo(free)
-	written, err := e.api.Update(ctx, free)
+	written, err := r.api.Update(ctx, free)
 	if err != nil {
-		e.complain(ctx, err, "Cannot take the holder off the lease: trying again while it can be succeeded")
-		e.writeFailed(seen)
+		r.complain(ctx, err, "Cannot take the holder off the lease: trying again while it can be succeeded")
+		r.writeFailed(seen)
 		return
 	}
 	klog.FromContext(ctx).Info("Took the holder off the lease: a candidate is to be elected", "reason", d.reason, "epoch", seen.Epoch(), "holder", seen.Holder())
-	e.view.See(written)
-	e.writeSucceeded()
-	e.mode.deposed(ctx, seen)
+	r.view.See(written)
+	r.writeSucceeded()
+	r.mode.deposed(ctx, seen)
 }
 
 // complain logs a failed write: ever more seldom while it goes on failing, and not at all if another was faster.
-func (e *Elector) complain(ctx context.Context, err error, message string) {
-	tries := e.pace.misses + 1
+func (r *run) complain(ctx context.Context, err error, message string) {
+	tries := r.pace.misses + 1
 	if seldom := tries&(tries-1) == 0; seldom && !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
 		klog.FromContext(ctx).Error(err, message, "tries", tries)
 		return
@@ -165,30 +165,30 @@ func (e *Elector) complain(ctx context.Context, err error, message string) {
 
 // writeFailed takes in that a write on what was seen failed: the view may be behind, or the write was committed and the
 // answer lost. Either shows in the next read.
-func (e *Elector) writeFailed(seen lease.Observation) {
-	e.pace.writeFailed(seen.Revision, time.Now())
-	e.unsure = true
-	e.watcher.Distrust()
+func (r *run) writeFailed(seen lease.Observation) {
+	r.pace.writeFailed(seen.Revision, time.Now())
+	r.past.unsure = true
+	r.watcher.Distrust()
 }
 
 // writeSucceeded takes in that a write was answered: none from before it can be committed any more.
-func (e *Elector) writeSucceeded() {
-	e.pace.writeSucceeded()
-	e.unsure = false
+func (r *run) writeSucceeded() {
+	r.pace.writeSucceeded()
+	r.past.unsure = false
 }
 
 // clearOwn is what is left to do before Run returns: if a write of ours may have been committed
 // without our knowing, nobody else could tell that its holder does not lead.
-func (e *Elector) clearOwn(ctx context.Context) {
-	e.mode.nominate(stepBack)
-	e.mode.awaitWithdrawn()
-	if e.unsure {
-		if err := e.watcher.Read(context.WithoutCancel(ctx)); err != nil {
+func (r *run) clearOwn(ctx context.Context) {
+	r.mode.nominate(stepBack)
+	r.mode.awaitWithdrawn()
+	if r.past.unsure {
+		if err := r.watcher.Read(context.WithoutCancel(ctx)); err != nil {
 			klog.FromContext(ctx).Error(err, "Could not see whether the lease is held by this process: it may be left to expire")
 			return
 		}
 	}
-	if seen, _ := e.view.Latest(); e.identities.ours(seen.Holder()) {
-		e.clear(ctx, seen, "the process ends")
+	if seen, _ := r.view.Latest(); r.identities.ours(seen.Holder()) {
+		r.clear(ctx, seen, "the process ends")
 	}
 }

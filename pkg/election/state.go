@@ -21,56 +21,56 @@ const (
 )
 
 // become moves from one of the given states to another. A move that the diagram does not have is a bug.
-func (e *Elector) become(next state, from ...state) {
-	if !slices.Contains(from, e.state) {
-		panic(fmt.Sprintf("election: %s while %s", next, e.state))
+func (r *run) become(next state, from ...state) {
+	if !slices.Contains(from, r.state) {
+		panic(fmt.Sprintf("election: %s while %s", next, r.state))
 	}
-	e.state = next
+	r.state = next
 }
 
 // becomeStandby: no term, nothing of ours is working.
-func (e *Elector) becomeStandby() {
-	e.become(standingBy, campaigning, draining)
+func (r *run) becomeStandby() {
+	r.become(standingBy, campaigning, draining)
 }
 
 // becomeCampaigning: an attempt to acquire is under way.
-func (e *Elector) becomeCampaigning(ctx context.Context, reason string) {
-	e.become(campaigning, standingBy)
+func (r *run) becomeCampaigning(ctx context.Context, reason string) {
+	r.become(campaigning, standingBy)
 	klog.FromContext(ctx).V(2).Info("Campaigning", "reason", reason)
 }
 
 // becomeLeading: the term has begun. Everything of the one before has been joined.
-func (e *Elector) becomeLeading(ctx context.Context, term Term, reason string) {
-	e.become(leads, campaigning)
-	e.tellNothing()
-	leading.WithLabelValues(e.cfg.Name).Set(1)
-	termsStarted.WithLabelValues(e.cfg.Name).Inc()
-	e.notify(Acquired, false, "leads%s: %s", as(term), reason)
+func (r *run) becomeLeading(ctx context.Context, term Term, reason string) {
+	r.become(leads, campaigning)
+	r.tellNothing()
+	leading.WithLabelValues(r.cfg.Name).Set(1)
+	termsStarted.WithLabelValues(r.cfg.Name).Inc()
+	r.notify(Acquired, false, "leads%s: %s", as(term), reason)
 	klog.FromContext(ctx).Info("Leading", "reason", reason, "holder", term.Token().Holder)
 }
 
 // becomeDraining: the term's context has ended, its work is stopping.
-func (e *Elector) becomeDraining(ctx context.Context, term Term, cause error) {
-	e.become(draining, leads)
-	leading.WithLabelValues(e.cfg.Name).Set(0)
-	termsEnded.WithLabelValues(e.cfg.Name, string(causeOf(cause))).Inc()
-	e.notifyEnd(term, cause)
+func (r *run) becomeDraining(ctx context.Context, term Term, cause error) {
+	r.become(draining, leads)
+	leading.WithLabelValues(r.cfg.Name).Set(0)
+	termsEnded.WithLabelValues(r.cfg.Name, string(causeOf(cause))).Inc()
+	r.notifyEnd(term, cause)
 	klog.FromContext(ctx).Info("The term has ended", "reason", causeOf(cause), "cause", cause.Error())
 }
 
 // becomeQuarantined: the work is late, so the lease is left to expire and this process does not campaign.
-func (e *Elector) becomeQuarantined(ctx context.Context, drain time.Duration) {
-	e.become(quarantined, draining)
-	quarantine.WithLabelValues(e.cfg.Name).Set(1)
-	others := e.cfg.kind().unreleased
-	e.notify(Quarantine, true, "is quarantined: work of its term has not stopped within %v. It serves, and does not campaign until that has; its log has the stacks. %s", drain, others)
+func (r *run) becomeQuarantined(ctx context.Context, drain time.Duration) {
+	r.become(quarantined, draining)
+	quarantine.WithLabelValues(r.cfg.Name).Set(1)
+	others := r.cfg.kind().unreleased
+	r.notify(Quarantine, true, "is quarantined: work of its term has not stopped within %v. It serves, and does not campaign until that has; its log has the stacks. %s", drain, others)
 	klog.FromContext(ctx).Error(nil, "Quarantined: the term's work has not stopped in time, and this replica does not campaign until it has. "+others, "drainTimeout", drain)
 }
 
 // becomeWhole: the late work has stopped. What is left of draining is as if it had not been late.
-func (e *Elector) becomeWhole(ctx context.Context, ended time.Time) {
-	e.become(draining, quarantined)
-	quarantine.WithLabelValues(e.cfg.Name).Set(0)
-	e.notify(QuarantineOver, false, "campaigns again: the late work has stopped")
+func (r *run) becomeWhole(ctx context.Context, ended time.Time) {
+	r.become(draining, quarantined)
+	quarantine.WithLabelValues(r.cfg.Name).Set(0)
+	r.notify(QuarantineOver, false, "campaigns again: the late work has stopped")
 	klog.FromContext(ctx).Info("The late work has stopped: this replica campaigns again", "drain", time.Since(ended).Round(time.Millisecond))
 }
