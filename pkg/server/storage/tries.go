@@ -67,9 +67,13 @@ type outcome[T any] struct {
 	doubt  error // why one of the tries may have been executed, or may yet be, that was not answered; nil: none
 }
 
-// attempts are the tries of one call that are under way.
+// attempts are the tries of one call.
 type attempts[T any] struct {
-	call     func(context.Context) (T, error)
+	call    func(context.Context) (T, error)
+	settles func(T) bool
+	began   time.Time
+	// cancel ends what is under way. ended tells of each try that has ended, but a first one that was the only one.
+	cancel   context.CancelFunc
 	ended    chan attempt[T]
 	underway int
 }
@@ -82,39 +86,68 @@ type attempt[T any] struct {
 // try sends a call until an answer settles it, an error comes that another try cannot mend, or the time is up. After an answer
 // that does not settle it nothing is sent any more: that answer is returned, unless an earlier try has a better one. All tries
 // have ended when try returns.
+//
+// The first try runs in the caller's goroutine: nearly all are the only one, and a change of goroutines costs more than all
+// else that is done here.
 func try[T any](ctx context.Context, call func(context.Context) (T, error), settles func(T) bool) outcome[T] {
 	ctx, cancel := context.WithCancel(ctx)
-	a := &attempts[T]{call: call, ended: make(chan attempt[T])}
-	defer a.join()
 	defer cancel()
-	began, pauses := time.Now(), []time.Duration{secondTry, thirdTry}
-	next := time.NewTimer(0)
+	a := &attempts[T]{call: call, settles: settles, began: time.Now(), cancel: cancel, ended: make(chan attempt[T])}
+	late := make(chan outcome[T])
+	second := time.AfterFunc(secondTry, func() {
+		a.underway = 1 // the first
+		late <- a.again(ctx, nil, 0)
+	})
+	answer, err := call(ctx)
+	first := attempt[T]{answer, err}
+	if !second.Stop() {
+		a.ended <- first
+		return <-late
+	}
+	if o, over := a.judge(ctx, first, nil); over {
+		return o
+	}
+	return a.again(ctx, first.err, tryAgain)
+}
+
+// again makes the second try after a pause, and others if they are needed. doubt is the first one's, if it has failed.
+func (a *attempts[T]) again(ctx context.Context, doubt error, pause time.Duration) outcome[T] {
+	defer a.join()
+	next, second := time.NewTimer(pause), true
 	defer next.Stop()
-	var doubt error
 	for {
 		select {
 		case <-next.C:
 			a.begin(ctx)
-			if len(pauses) > 0 {
-				next.Reset(pauses[0])
-				pauses = pauses[1:]
+			if second {
+				next.Reset(thirdTry)
+				second = false
 			}
 		case made := <-a.ended:
 			a.underway--
-			switch {
-			case made.err == nil && settles(made.answer):
-				return outcome[T]{answer: made.answer}
-			case made.err == nil:
-				return a.last(made.answer, settles, doubt)
-			case ctx.Err() != nil, !unanswered(made.err):
-				return outcome[T]{err: made.err, doubt: cmp.Or(doubt, a.pending())}
-			case time.Since(began) >= tryingEnds:
-				return outcome[T]{err: made.err, doubt: made.err}
+			o, over := a.judge(ctx, made, doubt)
+			if over {
+				return o
 			}
 			doubt = made.err
 			next.Reset(tryAgain)
 		}
 	}
+}
+
+// judge returns the outcome of the call if the try that was made is the last one. doubt is that about earlier ones.
+func (a *attempts[T]) judge(ctx context.Context, made attempt[T], doubt error) (_ outcome[T], over bool) {
+	switch {
+	case made.err == nil && a.settles(made.answer):
+		return outcome[T]{answer: made.answer}, true
+	case made.err == nil:
+		return a.last(made.answer, doubt), true
+	case ctx.Err() != nil, !unanswered(made.err):
+		return outcome[T]{err: made.err, doubt: cmp.Or(doubt, a.pending())}, true
+	case time.Since(a.began) >= tryingEnds:
+		return outcome[T]{err: made.err, doubt: made.err}, true
+	}
+	return outcome[T]{}, false
 }
 
 func (a *attempts[T]) begin(ctx context.Context) {
@@ -125,8 +158,9 @@ func (a *attempts[T]) begin(ctx context.Context) {
 	}()
 }
 
-// join waits for what is under way. Its context has ended.
+// join ends what is under way, and waits for it.
 func (a *attempts[T]) join() {
+	a.cancel()
 	for ; a.underway > 0; a.underway-- {
 		<-a.ended
 	}
@@ -143,14 +177,14 @@ func (a *attempts[T]) pending() error {
 }
 
 // last waits for the earlier tries, which are still under way, after one was refused: one of them may settle the call.
-func (a *attempts[T]) last(refused T, settles func(T) bool, doubt error) outcome[T] {
+func (a *attempts[T]) last(refused T, doubt error) outcome[T] {
 	late := time.NewTimer(lastWord)
 	defer late.Stop()
 	for a.underway > 0 {
 		select {
 		case made := <-a.ended:
 			a.underway--
-			if made.err == nil && settles(made.answer) {
+			if made.err == nil && a.settles(made.answer) {
 				return outcome[T]{answer: made.answer}
 			}
 			doubt = cmp.Or(doubt, made.err)
