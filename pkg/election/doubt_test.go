@@ -3,10 +3,13 @@ package election_test
 import (
 	"context"
 	"os"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
@@ -106,6 +109,43 @@ func TestAProcessThatEndsWaitsForWhatItCreates(t *testing.T) {
 			})
 		})
 	}
+}
+
+// lingering is a client whose lists of all Leases but the election's hang until they are cancelled, and a while longer.
+type lingering struct {
+	*electiontest.Client
+	underWay atomic.Int32
+}
+
+func (l *lingering) List(ctx context.Context, opts metav1.ListOptions) (*coordinationv1.LeaseList, error) {
+	if strings.HasSuffix(opts.FieldSelector, "="+leaseName) {
+		return l.Client.List(ctx, opts)
+	}
+	l.underWay.Add(1)
+	defer l.underWay.Add(-1)
+	<-ctx.Done()
+	time.Sleep(time.Second)
+	return nil, context.Cause(ctx)
+}
+
+// Who ends a server with its Elector counts on it that nothing of the Elector calls the server any more.
+func TestRunReturnsOnlyWhenWhatItWatchesHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := electiontest.NewStore(leaseName)
+		leader := start(t, store, nil, forLife)
+		leader.mustLead()
+		client := &lingering{Client: store.Client()}
+		standby := start(t, store, nil, func(cfg *election.Config) { cfg.Client = client }) // in another mode: it has no such object itself
+		time.Sleep(time.Second)
+		if client.underWay.Load() == 0 {
+			t.Fatal("it does not watch what stands for the leader's life")
+		}
+		standby.stop()
+		if n := client.underWay.Load(); n != 0 {
+			t.Errorf("%d calls are under way", n)
+		}
+		leader.stop()
+	})
 }
 
 // deaf is a client whose first watch of the Lease brings nothing, and does not end.
