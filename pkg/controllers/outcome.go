@@ -19,7 +19,8 @@ var (
 	ErrExit = errors.New("exit")
 )
 
-// Policy says what the failure of a controller does. docs/SUPERVISION.md has the whole table.
+// Policy says what the failure of a controller does. StepDown and Exit act at the first failure: if they restarted the
+// controller first, all three would do nearly the same. docs/SUPERVISION.md has the whole table.
 type Policy string
 
 const (

@@ -157,7 +157,9 @@ func (c Config) modeFaults(name func(string) string) (faults []error) {
 	return faults
 }
 
-// drainFaults are those of the drain timeout. Where other timings are faulty, most of them would only repeat that.
+// drainFaults are those of the drain timeout. Where other timings are faulty, most of them would only repeat that. A term works for
+// the lease duration less the drain timeout after each renewal: if that is no longer than client-go may wait before it renews, a
+// term ends before its first renewal.
 func (c Config) drainFaults(name func(string) string, others bool) []error {
 	drain := c.EffectiveDrainTimeout()
 	switch {

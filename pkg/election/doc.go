@@ -32,5 +32,6 @@
 //
 // client-go's leaderelection acquires and renews, entered anew for each term. Around it are here: the watch of the Lease, the decision
 // when a standby campaigns and when a leader's term ends (plan and assess, two pure functions), the end of a term in order (cancel,
-// drain, join, release), and the modes, which say what it takes to keep the lease. The package knows leases and no controllers.
+// drain, join, release), and the modes, which say what it takes to keep the lease. docs/CLIENT-GO.md says which behaviour of
+// client-go makes them necessary. The package knows leases and no controllers.
 package election

@@ -10,7 +10,7 @@ import (
 	"github.com/regent-project/regent/pkg/election/electiontest"
 )
 
-// The facts are those of client-go that docs/ARCHITECTURE.md numbers: what the elector must make good.
+// The facts are those of docs/CLIENT-GO.md: behaviour of client-go that the elector must make good.
 
 // Fact 1: renew retries until its deadline although it has read another holder's name.
 func TestALeaderThatReadsAnotherHolderStopsAtOnce(t *testing.T) {

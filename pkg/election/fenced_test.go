@@ -40,7 +40,8 @@ func TestARefusedRenewalEndsTheTermAtOnce(t *testing.T) {
 	})
 }
 
-// Fact 3 (docs/ARCHITECTURE.md): a release that comes too late must leave the successor its lease. The store sees to it, whatever the revision.
+// Fact 3 of docs/CLIENT-GO.md: a release that comes too late must leave the successor its lease. The store sees to it, whatever the
+// revision.
 func TestARefusedReleaseLeavesTheSuccessorItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := electiontest.NewStore(leaseName)

@@ -12,7 +12,8 @@ const (
 // pace says when this process may campaign again. It is owned by Run's goroutine.
 //
 // A term that its own work ended costs a growing back-off, so that a replica that cannot do the work does not keep the
-// lease. A step down on request costs one retry period, so that another replica can have it, and so does being fenced.
+// lease. That includes a step down that the work asks for: a controller that always asks for one would move the lease back
+// and forth. A step down on request costs one retry period, so that another replica can have it, and so does being fenced.
 // They are waited for while this process's term is the last, and when the one after it failed too, so that two replicas
 // that cannot do the work do not take turns. Nothing else is delayed: not a release or deletion by another, nor an expiry,
 // nor a death that was seen.

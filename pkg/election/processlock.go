@@ -60,7 +60,8 @@ func (l *processLock) enter() error {
 	return fmt.Errorf("lock the replica's file: others keep removing it from %s", l.directory)
 }
 
-// mark tells this process's file from any other, copies included. It reports false if there is no file that is locked.
+// mark tells this process's file from any other. In a copy of the root directory the file has the same name, but nobody locks it:
+// without the mark it would prove that this process is dead. mark reports false if there is no file that is locked.
 func (l *processLock) mark() (string, bool) {
 	if l.file == nil {
 		return "", false

@@ -25,6 +25,9 @@ import (
 //	watches      429 for watches if too many are open, or begin at once; ends those whose clients take nothing
 //	tokens       412 for writes of a term that is over
 //	upstream     the APIs
+//
+// Upstream's chain is wrapped and not rebuilt: it uses signals that upstream does not export, and a copy would miss the filters
+// that upstream adds later.
 func (r *run) handlerChain(directory routing.Resolver, tokens *tokenFilter) func(http.Handler, *genericapiserver.Config) http.Handler {
 	return func(apis http.Handler, c *genericapiserver.Config) http.Handler {
 		filter := &routing.Filter{

@@ -45,8 +45,8 @@ func withController(t *testing.T, cfg Config, run func(ctx context.Context, deps
 	return cfg
 }
 
-// Fact 8: controllers and the lease on one rate-limited client make a busy leader lose its own lease. Here the lease has
-// a client and connections of its own, and no client waits for a limit. (At client-go's 5 requests a second a renewal
+// Fact 8 of docs/CLIENT-GO.md: controllers and the lease on one rate-limited client make a busy leader lose its own lease. Here
+// the lease has a client and connections of its own, and no client waits for a limit. (At client-go's 5 requests a second a renewal
 // would wait behind 100 writers for 20 s.)
 func TestABusyLeaderKeepsItsLease(t *testing.T) {
 	const writers = 100
@@ -92,7 +92,7 @@ func TestABusyLeaderKeepsItsLease(t *testing.T) {
 	}
 }
 
-// I4, and fact 9: no health check depends on who leads.
+// I4, and fact 9 of docs/CLIENT-GO.md: no health check depends on who leads.
 func TestNoHealthCheckDependsOnTheElection(t *testing.T) {
 	terms := make(chan struct{}, 100)
 	r := startReplica(t, withController(t, config(t, t.TempDir()), func(context.Context, controllers.Deps) error {

@@ -41,7 +41,7 @@ func renewalFailed(t *testing.T, r *harness.Replica) {
 	harness.Eventually(t, "a renewal fails", func() bool { return failed() > before })
 }
 
-// Facts 1 and 2 of client-go: it would take the lease back, or work on until the renew deadline.
+// Facts 1 and 2 of docs/CLIENT-GO.md: client-go would take the lease back, or work on until the renew deadline.
 func TestAForeignTermThatComesAndGoesDuringARenewalEndsOurs(t *testing.T) {
 	leader, other, network := leaderBehindAProxy(t)
 	network.Stall()

@@ -75,7 +75,8 @@ func (c *controller) empty(ctx context.Context, cached *corev1alpha1.LogicalClus
 }
 
 // deleteOwner makes a cluster that was deleted directly take its Workspace along. That the LogicalCluster names it as the
-// owner is not enough: the Workspace must name this cluster, too.
+// owner is not enough: the Workspace must name this cluster, too. A link that only one of the two claims may be forged, or
+// restored from a backup.
 func (c *controller) deleteOwner(ctx context.Context, lc *corev1alpha1.LogicalCluster) error {
 	key, ok := ownerOf(lc)
 	if !ok {

@@ -30,6 +30,9 @@ func (s *supervision) call(ctx context.Context, name, what string, f func(contex
 				err = controllers.Recovered(what, value)
 			}
 		}()
+		// The label is for the stacks of late controllers. It cannot tell whether code that has returned left goroutines behind,
+		// because connections of the term's clients inherit it, too. So what returns is believed to have joined what it started;
+		// package controllertest checks that.
 		pprof.Do(ctx, pprof.Labels(label, name), func(ctx context.Context) { err = f(ctx) })
 	}()
 	return result

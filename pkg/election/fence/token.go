@@ -29,7 +29,7 @@ type Token struct {
 	// Holder is the holder identity, new for every term.
 	Holder string
 	// Epoch is the Lease's leaseTransitions during the term. Regent's own terms begin with 1; whoever creates a Lease
-	// with client-go's stock lock leads in epoch 0.
+	// with client-go's stock lock leads in epoch 0. That is valid, too: UID and Holder tell its term from others.
 	Epoch int64
 }
 

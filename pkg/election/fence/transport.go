@@ -13,6 +13,9 @@ import (
 // Source says to which term a request belongs. It is asked for each request, with the request's context, and must not
 // block. With an error, writes are not sent and fail with it; reads are sent without a token. With the zero Token all
 // are sent without one.
+//
+// Because it is asked each time, one transport serves clients that live as long as a term (Of), the client of the Lease, which has
+// the token in its contexts (FromContext), and processes whose terms come and go (Current).
 type Source func(context.Context) (Token, error)
 
 // Of is the source of one term.

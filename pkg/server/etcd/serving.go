@@ -40,6 +40,7 @@ type serving struct {
 // listen opens the listener. Clients wait in its queue until start.
 // Strangers wait there, too, once so many connections are open: they are not answered, but could take all file descriptors.
 func listen(port int, key tls.Certificate, connections int) (*serving, error) {
+	// Not a Unix socket in the directory: its path may have 108 bytes at most, and a root directory's may be longer.
 	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if err != nil {
 		return nil, fmt.Errorf("the embedded etcd cannot listen: %w", err)

@@ -386,6 +386,7 @@ func (o *Options) advertised() (net.IP, error) {
 		return utilsnet.ParseIPSloppy(o.AdvertiseAddress), nil
 	}
 	if !o.Serving.BindAddress.IsUnspecified() {
+		// Upstream would take the host's default interface in place of a loopback address. Nobody listens there.
 		return o.Serving.BindAddress, nil
 	}
 	ip, err := o.Serving.DefaultExternalAddress()

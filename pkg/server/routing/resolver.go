@@ -82,7 +82,7 @@ func (d *Directory) first(ctx context.Context, segment string, mayRead func() er
 	}
 	_, err := d.logicalCluster(ctx, name, mayRead)
 	switch {
-	case err == nil:
+	case err == nil: // in any phase: a phase that somebody wrote must not lock out those who can mend it
 		return name, nil
 	case name == clusters.Root && apierrors.IsNotFound(err):
 		return "", errBootstrapping()

@@ -48,6 +48,8 @@ type sighting struct {
 // leases says how terms are read from what is stored.
 type leases struct {
 	// decode returns the object that a key holds, decrypted.
+	// The guard decodes what it has read itself. A Get through the store of Leases would be one more read, and might show another
+	// revision than the one that is compared.
 	decode func(ctx context.Context, kv *mvccpb.KeyValue) (runtime.Object, error)
 	term   func(runtime.Object) fence.Token
 	prefix string // the resource's

@@ -10,7 +10,8 @@ import (
 
 // View is the one place where what is learnt of the Lease comes together: from the watch, from reads, and from the
 // answers to our own writes. News is ordered by revision, so an event that arrives after the answer to a later write
-// changes nothing. Any goroutine may call its methods.
+// changes nothing. The epoch could not order it: a release and an edit by hand leave the epoch as it is. Any goroutine may
+// call its methods.
 type View struct {
 	logger klog.Logger
 	// ours tells this process's identities from others.
