@@ -34,7 +34,7 @@ func (e *Elector) tellOfMode(ctx context.Context, r remark, mode ModeName) {
 	otherMode.WithLabelValues(e.cfg.Name).Set(1)
 	e.notify(OtherMode, false, "stands by: leaders lead in mode %s, and it stands for mode %s. It campaigns when no replica of mode %[1]s takes a lease that is free", mode, e.cfg.Mode.Name())
 	klog.FromContext(ctx).Info("Standing by: leaders lead in another mode. This replica campaigns when no replica of that mode takes a lease that is free",
-		"leaseMode", mode, "mode", e.cfg.Mode)
+		"leaseMode", mode, "mode", e.cfg.Mode.Name())
 }
 
 func (e *Elector) tellOfLastEpoch(ctx context.Context) {
