@@ -53,9 +53,9 @@ func TestAReplicaIsReadyWhenEveryInformerHasReadAllObjects(t *testing.T) {
 func TestAllInformersRun(t *testing.T) {
 	informers := overAnEmptyShard(t)()
 	var l lifetime
-	l.ctx, l.end = context.WithCancel(t.Context())
+	l.ctx, l.end = context.WithCancelCause(t.Context())
 	t.Cleanup(func() {
-		l.end()
+		l.end(nil)
 		l.Join()
 	})
 	runInformers(&l, informers)

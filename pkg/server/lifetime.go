@@ -14,8 +14,8 @@ import (
 type lifetime struct {
 	goroutines
 	ctx context.Context
-	// end asks all goroutines to end.
-	end context.CancelFunc
+	// end asks all goroutines to end. The cause is why, for the log, the Lease and Events; nil: nobody will ask.
+	end context.CancelCauseFunc
 }
 
 // Keep runs a function in a goroutine until the lifetime ends.

@@ -40,7 +40,7 @@ func newRun(s *Server, ctx context.Context) *run {
 	r := &run{Server: s, serving: make(chan struct{})}
 	r.ctx, r.stop = context.WithCancelCause(ctx)
 	for _, l := range []*lifetime{&r.process, &r.election} {
-		l.ctx, l.end = context.WithCancel(context.WithoutCancel(ctx))
+		l.ctx, l.end = context.WithCancelCause(context.WithoutCancel(ctx))
 		l.failed = func(name string, err error) { r.fail(fmt.Errorf("%s: %w", name, err)) }
 	}
 	return r
@@ -52,7 +52,7 @@ func newRun(s *Server, ctx context.Context) *run {
 func (r *run) all() error {
 	defer func() { _ = r.generic.SecureServing.Listener.Close() }()
 	defer r.stop(nil)
-	defer r.process.end() // also what a phase has started that fails
+	defer r.process.end(nil) // also what a phase has started that fails
 
 	store, err := r.openStore()
 	if err != nil && r.ctx.Err() != nil {
@@ -162,5 +162,8 @@ func (r *run) elect(store *store, caches *caches, e *elections, terms *terms.Run
 		}
 		defer e.probe.Close()
 	}
-	return e.run(ctx, terms)
+	if err := e.run(ctx, terms); !errors.Is(err, context.Cause(ctx)) || errors.Is(err, controllers.ErrExit) {
+		return err
+	}
+	return nil
 }

@@ -59,7 +59,7 @@ func (r *run) followHistory(ctx context.Context, s *store) {
 	case <-ctx.Done():
 	case <-s.WentBack():
 		klog.FromContext(ctx).Error(s.Fault(), "This replica is not ready any more and stands for no election: restart it")
-		r.election.end()
+		r.election.end(s.Fault())
 	}
 }
 
@@ -70,7 +70,7 @@ const processAllowance = 3 * time.Second
 // the informers, for which the API server would wait.
 func (r *run) end(electionTime time.Duration, closeCaches func()) {
 	log, began := klog.FromContext(r.ctx), time.Now()
-	r.election.end()
+	r.election.end(context.Cause(r.ctx))
 	joined := r.election.JoinFor(electionTime)
 	after := time.Since(began)
 	delay := max(0, r.cfg.ShutdownDelay-after)
@@ -81,7 +81,7 @@ func (r *run) end(electionTime time.Duration, closeCaches func()) {
 	}
 	// Until the listener closes, requests are answered from informers that are kept up to date.
 	<-time.After(delay)
-	r.process.end()
+	r.process.end(nil)
 	if !r.process.JoinFor(processAllowance) {
 		log.Error(nil, "Closing the listener although parts are still running", "parts", r.process.Running())
 	}
@@ -91,8 +91,8 @@ func (r *run) end(electionTime time.Duration, closeCaches func()) {
 
 // join waits for everything, the election last.
 func (r *run) join() {
-	r.election.end()
-	r.process.end()
+	r.election.end(context.Cause(r.ctx))
+	r.process.end(nil)
 	r.process.Join()
 	r.election.Join()
 }

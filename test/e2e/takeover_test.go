@@ -146,6 +146,9 @@ func TestALeaderThatIsAskedToStopHandsOverAtOnce(t *testing.T) {
 			if terms := leader.Terms(); len(terms) != 1 || terms[0].Reason != "shutdown" {
 				t.Errorf("terms of the one that stopped: %v", terms)
 			}
+			if len(survivor.Lines("Leader changed", "received signal")) == 0 {
+				t.Error("what is left on the Lease does not name the signal")
+			}
 			survivor.CreateWorkspace("after")
 			survivor.WaitWorkspace("after")
 			user.mustHaveSucceeded(t)
