@@ -40,10 +40,14 @@ func Forget(ctx context.Context, client LeaseClient, replica string) error {
 			return fmt.Errorf("cannot delete Lease %s, which stands for the life of replica %s: %w", life.Name, replica, err)
 		}
 	}
-	if !found {
+	switch {
+	case found:
+		return nil
+	case len(others) == 0:
+		return fmt.Errorf("%w as %q: no replica holds the lease for life, or could", ErrNoReplica, replica)
+	default:
 		return fmt.Errorf("%w as %q: there are %q", ErrNoReplica, replica, others)
 	}
-	return nil
 }
 
 // sweepLives deletes what stands for the lives of processes that are known to be dead, but for that of the holder, whose lease is

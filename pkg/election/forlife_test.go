@@ -475,3 +475,21 @@ func TestALeaseForLifeFromWhichTheHoldersWordIsTakenDoesNotExpire(t *testing.T) 
 		})
 	}
 }
+
+func TestAReplicaThatIsNotThereIsNotForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := electiontest.NewStore(leaseName)
+		forgets := func(want string) {
+			t.Helper()
+			if err := election.Forget(t.Context(), store.Client(), "nobody"); !errors.Is(err, election.ErrNoReplica) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v, want %q", err, want)
+			}
+		}
+		forgets(`no such replica as "nobody": no replica holds the lease for life, or could`)
+		r := start(t, store, nil, forLife, func(cfg *election.Config) { cfg.Replica = "somebody" })
+		r.mustLead()
+		forgets(`no such replica as "nobody": there are ["somebody"]`)
+		r.mustLead()
+		r.stop()
+	})
+}
