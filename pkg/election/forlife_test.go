@@ -2,6 +2,7 @@ package election_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
