@@ -37,8 +37,8 @@ const (
 	FencingWarn Fencing = "warn"
 )
 
-// FencingModes are all values of Fencing.
-var FencingModes = []Fencing{FencingEnforce, FencingWarn}
+// FencingValues are all values of Fencing.
+var FencingValues = []Fencing{FencingEnforce, FencingWarn}
 
 // writes are the verbs that change something.
 var writes = []string{"create", "update", "patch", "delete", "deletecollection"}
@@ -46,10 +46,10 @@ var writes = []string{"create", "update", "patch", "delete", "deletecollection"}
 // tokenFilter puts a request's fencing token into its context, where storage finds it, and requires a token from the leader's
 // controllers. It runs behind authentication and authorization.
 type tokenFilter struct {
-	// required says whether the leader's controllers must send a token: false without leader election. mode says what happens
+	// required says whether the leader's controllers must send a token: false without leader election. fencing says what happens
 	// to their writes without one.
 	required   bool
-	mode       Fencing
+	fencing    Fencing
 	check      checkToken
 	authorizer authorizer.Authorizer
 	serializer runtime.NegotiatedSerializer
@@ -61,8 +61,8 @@ type tokenFilter struct {
 // rememberedHeaders is the size of tokenFilter.parsed. Headers are at most 2 KiB long.
 const rememberedHeaders = 256
 
-func newTokenFilter(election bool, mode Fencing, check checkToken, a authorizer.Authorizer, s runtime.NegotiatedSerializer) *tokenFilter {
-	return &tokenFilter{required: election, mode: mode, check: check, authorizer: a, serializer: s, parsed: lru.New(rememberedHeaders)}
+func newTokenFilter(required bool, fencing Fencing, check checkToken, a authorizer.Authorizer, s runtime.NegotiatedSerializer) *tokenFilter {
+	return &tokenFilter{required: required, fencing: fencing, check: check, authorizer: a, serializer: s, parsed: lru.New(rememberedHeaders)}
 }
 
 // parse is fence.Parse with a cache.
@@ -143,7 +143,7 @@ func (f *tokenFilter) withoutToken(ctx context.Context, info *request.RequestInf
 		return nil
 	}
 	if f.required && user.GetName() == leaderUser {
-		if f.mode != FencingWarn {
+		if f.fencing != FencingWarn {
 			return storage.RefuseMissing(leaderUser)
 		}
 		f.warn(ctx, info)
@@ -157,7 +157,7 @@ func (f *tokenFilter) warn(ctx context.Context, info *request.RequestInfo) {
 	kind := schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}.String()
 	if _, known := f.warned.LoadOrStore(info.Verb+" "+kind, true); !known {
 		klog.FromContext(ctx).Error(nil, "A leader's write has no fencing token: find the controller that does not write with the clients of its Deps",
-			"verb", info.Verb, "resource", kind, "fencing", f.mode)
+			"verb", info.Verb, "resource", kind, "fencing", f.fencing)
 	}
 }
 

@@ -99,7 +99,7 @@ func (r *run) start(store *store, caches *caches, elections *elections, terms *t
 	r.process.Go("embedded etcd", func() error { return store.watchEmbedded(r.process.ctx) })
 	r.process.Go("etcd's members", func() error { return store.WatchMembers(r.process.ctx) })
 	r.process.Keep("etcd's observer", func(ctx context.Context) { tellOfEtcd(ctx, store.etcd.observe) })
-	r.process.Keep("etcd's history", func(ctx context.Context) { r.followHistory(ctx, store) })
+	r.process.Keep("etcd's history", func(ctx context.Context) { r.watchHistory(ctx, store) })
 	r.process.Go("shard record", func() error { return store.shard.Run(r.process.ctx) })
 	r.process.Keep("recorder of events", elections.leaderRecorder.run)
 	if elections.electing != nil {

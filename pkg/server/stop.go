@@ -53,9 +53,9 @@ func (r *run) running() []string {
 	return late
 }
 
-// followHistory ends the election, and with it the term, if etcd goes back. The process goes on serving, but is not ready. It
+// watchHistory ends the election, and with it the term, if etcd goes back. The process goes on serving, but is not ready. It
 // does not exit, because all replicas would exit at the same time.
-func (r *run) followHistory(ctx context.Context, s *store) {
+func (r *run) watchHistory(ctx context.Context, s *store) {
 	select {
 	case <-ctx.Done():
 	case <-s.WentBack():

@@ -53,7 +53,7 @@ type Options struct {
 	EncryptionConfigFile string
 	Election             ElectionOptions
 	Detect               detect.Config
-	// Fencing is one of server.FencingModes.
+	// Fencing is one of server.FencingValues.
 	Fencing string
 	// FailurePolicies are <policy> or <controller>=<policy>.
 	FailurePolicies []string
@@ -144,8 +144,8 @@ func (o *Options) Validate() error {
 	if err := o.Detect.Validate(); err != nil {
 		errs = append(errs, err)
 	}
-	if !slices.Contains(server.FencingModes, server.Fencing(o.Fencing)) {
-		bad("--fencing %q must be one of %q", o.Fencing, server.FencingModes)
+	if !slices.Contains(server.FencingValues, server.Fencing(o.Fencing)) {
+		bad("--fencing %q must be one of %q", o.Fencing, server.FencingValues)
 	} else if o.Election.Detection == election.DetectSuspect && server.Fencing(o.Fencing) != server.FencingEnforce {
 		bad("--leader-failure-detection=suspect needs --fencing=enforce: a leader that is only slow would go on writing beside its successor")
 	}
