@@ -204,7 +204,7 @@ func (c *child) await(w *work) (done, again bool, pause time.Duration) {
 			}
 		case <-overdue:
 			if c.ctx.Err() != nil {
-				break // late, as the term is
+				break // the term has ended: watchDrain reports the controller
 			}
 			again, pause = c.judge(w, stuck, w.moment, context.Cause(w.ctx))
 			err := <-w.ended
