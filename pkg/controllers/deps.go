@@ -2,13 +2,6 @@ package controllers
 
 import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/gentype"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/metadata"
-
-	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
-	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
 
 	"github.com/regent-project/regent/pkg/election/fence"
 )
@@ -27,16 +20,6 @@ type Deps struct {
 	Informers Informers
 	// Resources are the resources that this server stores, of all groups.
 	Resources []Resource
-}
-
-// Clients reach every logical cluster. Each call goes to the cluster in its context (see clusters.With), and fails with
-// clusters.ErrNoCluster if there is none.
-type Clients struct {
-	Kube            kubernetes.Interface
-	Dynamic         dynamic.Interface
-	Metadata        metadata.Interface
-	Workspaces      *gentype.ClientWithList[*tenancyv1alpha1.Workspace, *tenancyv1alpha1.WorkspaceList]
-	LogicalClusters *gentype.ClientWithList[*corev1alpha1.LogicalCluster, *corev1alpha1.LogicalClusterList]
 }
 
 // Resource is a resource that the server stores.

@@ -7,17 +7,6 @@ import (
 	"sync"
 	"testing"
 
-	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
-	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/gentype"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
 	"github.com/regent-project/regent/pkg/clusters"
@@ -100,55 +89,6 @@ func (s *Server) note(req *http.Request) {
 }
 
 func (s *Server) clients(token fence.Token) (controllers.Clients, error) {
-	config := &rest.Config{Host: "http://127.0.0.1", QPS: -1}
 	client := &http.Client{Transport: clusters.Transport(fence.Transport(fence.Of(token))(s))}
-	kube, err := kubernetes.NewForConfigAndClient(config, client)
-	if err != nil {
-		return controllers.Clients{}, err
-	}
-	dyn, err := dynamic.NewForConfigAndClient(config, client)
-	if err != nil {
-		return controllers.Clients{}, err
-	}
-	meta, err := metadata.NewForConfigAndClient(config, client)
-	if err != nil {
-		return controllers.Clients{}, err
-	}
-	tenancy, err := restClient(config, client, tenancyv1alpha1.SchemeGroupVersion)
-	if err != nil {
-		return controllers.Clients{}, err
-	}
-	core, err := restClient(config, client, corev1alpha1.SchemeGroupVersion)
-	if err != nil {
-		return controllers.Clients{}, err
-	}
-	return controllers.Clients{
-		Kube: kube, Dynamic: dyn, Metadata: meta,
-		Workspaces: gentype.NewClientWithList("workspaces", tenancy, parameters, "",
-			func() *tenancyv1alpha1.Workspace { return &tenancyv1alpha1.Workspace{} },
-			func() *tenancyv1alpha1.WorkspaceList { return &tenancyv1alpha1.WorkspaceList{} }),
-		LogicalClusters: gentype.NewClientWithList("logicalclusters", core, parameters, "",
-			func() *corev1alpha1.LogicalCluster { return &corev1alpha1.LogicalCluster{} },
-			func() *corev1alpha1.LogicalClusterList { return &corev1alpha1.LogicalClusterList{} }),
-	}, nil
-}
-
-// restClient returns a client for a group version of kcp's.
-func restClient(config *rest.Config, client *http.Client, gv schema.GroupVersion) (rest.Interface, error) {
-	config = rest.CopyConfig(config)
-	config.GroupVersion, config.APIPath, config.NegotiatedSerializer = &gv, "/apis", serializer.NewCodecFactory(scheme).WithoutConversion()
-	return rest.RESTClientForConfigAndClient(config, client)
-}
-
-var (
-	scheme     = newScheme()
-	parameters = runtime.NewParameterCodec(scheme)
-)
-
-func newScheme() *runtime.Scheme {
-	out := runtime.NewScheme()
-	metav1.AddToGroupVersion(out, schema.GroupVersion{Version: "v1"})
-	utilruntime.Must(tenancyv1alpha1.AddToScheme(out))
-	utilruntime.Must(corev1alpha1.AddToScheme(out))
-	return out
+	return controllers.NewClients(&rest.Config{Host: "http://127.0.0.1", QPS: -1}, client)
 }

@@ -11,17 +11,6 @@ import (
 	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
-	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
-	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/gentype"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 	"k8s.io/client-go/util/cert"
@@ -133,70 +122,5 @@ func (d *door) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // Clients returns the clients that controllers get.
 func (c *Client) Clients() (controllers.Clients, error) {
-	kube, err := kubernetes.NewForConfigAndClient(inProtobuf(c.config), c.http)
-	if err != nil {
-		return controllers.Clients{}, fmt.Errorf("cannot make the typed client: %w", err)
-	}
-	dyn, err := dynamic.NewForConfigAndClient(dynamic.ConfigFor(c.config), c.http)
-	if err != nil {
-		return controllers.Clients{}, fmt.Errorf("cannot make the dynamic client: %w", err)
-	}
-	meta, err := metadata.NewForConfigAndClient(metadata.ConfigFor(c.config), c.http)
-	if err != nil {
-		return controllers.Clients{}, fmt.Errorf("cannot make the metadata client: %w", err)
-	}
-	tenancy, err := c.rest(tenancyv1alpha1.SchemeGroupVersion)
-	if err != nil {
-		return controllers.Clients{}, err
-	}
-	core, err := c.rest(corev1alpha1.SchemeGroupVersion)
-	if err != nil {
-		return controllers.Clients{}, err
-	}
-	return controllers.Clients{
-		Kube:     kube,
-		Dynamic:  dyn,
-		Metadata: meta,
-		Workspaces: gentype.NewClientWithList("workspaces", tenancy, clientParameters, "",
-			func() *tenancyv1alpha1.Workspace { return &tenancyv1alpha1.Workspace{} },
-			func() *tenancyv1alpha1.WorkspaceList { return &tenancyv1alpha1.WorkspaceList{} }),
-		LogicalClusters: gentype.NewClientWithList("logicalclusters", core, clientParameters, "",
-			func() *corev1alpha1.LogicalCluster { return &corev1alpha1.LogicalCluster{} },
-			func() *corev1alpha1.LogicalClusterList { return &corev1alpha1.LogicalClusterList{} }),
-	}, nil
-}
-
-// inProtobuf returns config for clients of Kubernetes' own types. Protobuf takes less time than JSON on both sides.
-func inProtobuf(config *rest.Config) *rest.Config {
-	config = rest.CopyConfig(config)
-	config.ContentType = runtime.ContentTypeProtobuf
-	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON // an error may come as text
-	return config
-}
-
-// rest returns a client for one of kcp's group versions. kcp's types have no protobuf encoding.
-func (c *Client) rest(gv schema.GroupVersion) (rest.Interface, error) {
-	config := rest.CopyConfig(c.config)
-	config.GroupVersion = &gv
-	config.APIPath = "/apis"
-	config.NegotiatedSerializer = clientCodecs.WithoutConversion()
-	client, err := rest.RESTClientForConfigAndClient(config, c.http)
-	if err != nil {
-		return nil, fmt.Errorf("cannot make a client for %s: %w", gv, err)
-	}
-	return client, nil
-}
-
-var (
-	clientScheme     = newClientScheme()
-	clientCodecs     = serializer.NewCodecFactory(clientScheme)
-	clientParameters = runtime.NewParameterCodec(clientScheme)
-)
-
-func newClientScheme() *runtime.Scheme {
-	scheme := runtime.NewScheme()
-	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
-	utilruntime.Must(tenancyv1alpha1.AddToScheme(scheme))
-	utilruntime.Must(corev1alpha1.AddToScheme(scheme))
-	return scheme
+	return controllers.NewClients(c.config, c.http)
 }
