@@ -6,6 +6,7 @@ import (
 
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -62,6 +63,14 @@ func NewClients(config *rest.Config, client *http.Client) (Clients, error) {
 			func() *corev1alpha1.LogicalCluster { return &corev1alpha1.LogicalCluster{} },
 			func() *corev1alpha1.LogicalClusterList { return &corev1alpha1.LogicalClusterList{} }),
 	}, nil
+}
+
+// IgnoreNotFound returns nil for an error which says that an object does not exist, and any other error as it is.
+func IgnoreNotFound(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
 }
 
 // inProtobuf returns config for clients of Kubernetes' own types. Protobuf takes less time than JSON on both sides.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -119,29 +120,29 @@ func eachPage(ctx context.Context, client metadata.ResourceInterface, visit func
 }
 
 func purge(ctx context.Context, client metadata.Interface, resource controllers.Resource, namespace string, remaining *Remaining) error {
-	getter, found := client.Resource(resource.GVR), false
-	err := eachPage(ctx, getter.Namespace(namespace), func(page []metav1.PartialObjectMetadata) error {
+	objects, found := client.Resource(resource.GVR), false
+	err := eachPage(ctx, objects.Namespace(namespace), func(page []metav1.PartialObjectMetadata) error {
 		found = found || len(page) > 0
-		return deleteAll(ctx, getter, page)
+		return deleteAll(ctx, objects, page)
 	})
 	if err != nil || !found {
 		return err
 	}
-	return Each(ctx, getter.Namespace(namespace), func(obj *metav1.PartialObjectMetadata) {
+	return Each(ctx, objects.Namespace(namespace), func(obj *metav1.PartialObjectMetadata) {
 		remaining.add(resource.GVR.GroupResource(), obj)
 	})
 }
 
 // deleteAll deletes all objects and returns the first error. The server's deletecollection is not used: it takes no
 // preconditions, is not served across namespaces, and deletes objects one after the other.
-func deleteAll(ctx context.Context, getter metadata.Getter, objects []metav1.PartialObjectMetadata) error {
+func deleteAll(ctx context.Context, client metadata.Getter, objects []metav1.PartialObjectMetadata) error {
 	errs := make([]error, len(objects))
 	free := make(chan struct{}, deleters)
 	var deletions sync.WaitGroup
 	for i := range objects {
 		free <- struct{}{}
 		deletions.Go(func() {
-			errs[i] = deleteOne(ctx, getter, &objects[i])
+			errs[i] = deleteOne(ctx, client, &objects[i])
 			<-free
 		})
 	}
@@ -154,15 +155,25 @@ func deleteAll(ctx context.Context, getter metadata.Getter, objects []metav1.Par
 	return nil
 }
 
-func deleteOne(ctx context.Context, getter metadata.Getter, obj *metav1.PartialObjectMetadata) error {
+func deleteOne(ctx context.Context, client metadata.Getter, obj *metav1.PartialObjectMetadata) error {
 	policy := metav1.DeletePropagationBackground
-	err := getter.Namespace(obj.Namespace).Delete(ctx, obj.Name, metav1.DeleteOptions{
+	err := client.Namespace(obj.Namespace).Delete(ctx, obj.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &obj.UID}, PropagationPolicy: &policy,
 	})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // both mean that this object has gone
 		return fmt.Errorf("delete %s in namespace %q: %w", obj.Name, obj.Namespace, err)
 	}
 	return nil
+}
+
+// Finalized returns a namespace without the finalizer for its content, or nil if it does not have that finalizer.
+func Finalized(namespace *corev1.Namespace) *corev1.Namespace {
+	if !slices.Contains(namespace.Spec.Finalizers, corev1.FinalizerKubernetes) {
+		return nil
+	}
+	out := namespace.DeepCopy()
+	out.Spec.Finalizers = slices.DeleteFunc(out.Spec.Finalizers, func(f corev1.FinalizerName) bool { return f == corev1.FinalizerKubernetes })
+	return out
 }
 
 func (r *Remaining) add(resource schema.GroupResource, obj *metav1.PartialObjectMetadata) {

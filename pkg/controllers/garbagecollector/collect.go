@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/klog/v2"
 
+	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/controllers/content"
 )
 
@@ -37,7 +38,7 @@ func (c *controller) collect(ctx context.Context, n node, obj *metav1.PartialObj
 		}
 	}
 	klog.FromContext(ctx).V(2).Info("Deleting an object whose owners are gone", "resource", n.resource, "object", n.key, "policy", v.policy)
-	return c.getter(n).Delete(ctx, obj.Name, metav1.DeleteOptions{
+	return c.client(n).Delete(ctx, obj.Name, metav1.DeleteOptions{
 		Preconditions:     &metav1.Preconditions{UID: &obj.UID, ResourceVersion: &obj.ResourceVersion},
 		PropagationPolicy: &v.policy,
 	})
@@ -106,7 +107,7 @@ func (c *controller) await(ctx context.Context, n node, obj *metav1.PartialObjec
 // orphan removes an object that is being deleted from the references of its dependents, and then removes the finalizer. The
 // versions of the dependents do not show whether the object still wants this, so it is read from the server first.
 func (c *controller) orphan(ctx context.Context, n node, obj *metav1.PartialObjectMetadata) error {
-	live, err := c.getter(n).Get(ctx, obj.Name, metav1.GetOptions{})
+	live, err := c.client(n).Get(ctx, obj.Name, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
@@ -114,11 +115,7 @@ func (c *controller) orphan(ctx context.Context, n node, obj *metav1.PartialObje
 		return nil // the informer has delivered the change, or will, and queues the node again
 	}
 	err = c.eachDependent(ctx, obj, func(d node, dependent *metav1.PartialObjectMetadata) error {
-		err := c.patch(ctx, d, dependent, map[string]any{"ownerReferences": unlinked(dependent, n.uid)})
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return err
+		return controllers.IgnoreNotFound(c.patch(ctx, d, dependent, map[string]any{"ownerReferences": unlinked(dependent, n.uid)}))
 	})
 	if err != nil {
 		return err
@@ -159,11 +156,11 @@ func (c *controller) patch(ctx context.Context, n node, obj *metav1.PartialObjec
 	if err != nil {
 		return fmt.Errorf("encode patch: %w", err)
 	}
-	_, err = c.getter(n).Patch(ctx, obj.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: name})
+	_, err = c.client(n).Patch(ctx, obj.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: name})
 	return err
 }
 
-func (c *controller) getter(n node) metadata.ResourceInterface {
+func (c *controller) client(n node) metadata.ResourceInterface {
 	return c.metadata.Resource(n.resource).Namespace(n.key.Namespace)
 }
 

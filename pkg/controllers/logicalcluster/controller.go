@@ -130,7 +130,7 @@ func (c *controller) provide(ctx context.Context, cached *corev1alpha1.LogicalCl
 	}
 	if orphaned {
 		klog.FromContext(ctx).Info("Deleting a logical cluster whose owner is gone", "cluster", clusters.KeyOf(lc).Cluster, "owner", lc.Spec.Owner)
-		return ignoreNotFound(c.clients.LogicalClusters.Delete(ctx, lc.Name, metav1.DeleteOptions{
+		return controllers.IgnoreNotFound(c.clients.LogicalClusters.Delete(ctx, lc.Name, metav1.DeleteOptions{
 			Preconditions: &metav1.Preconditions{UID: &lc.UID, ResourceVersion: &lc.ResourceVersion},
 		}))
 	}
@@ -221,13 +221,6 @@ func (c *controller) live(ctx context.Context, lc *corev1alpha1.LogicalCluster) 
 
 func (c *controller) cached(cluster logicalcluster.Name) (*corev1alpha1.LogicalCluster, bool) {
 	return c.informers.LogicalClusters.Get(clusters.Key{Cluster: cluster, Name: corev1alpha1.LogicalClusterName})
-}
-
-func ignoreNotFound(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
 }
 
 var _ controllers.Reporter = (*controller)(nil)

@@ -12,6 +12,7 @@ import (
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 
 	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/controllers/content"
 )
 
@@ -94,7 +95,7 @@ func (c *controller) deleteOwner(ctx context.Context, lc *corev1alpha1.LogicalCl
 	err := c.clients.Workspaces.Delete(clusters.With(ctx, key.Cluster), key.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &ws.UID},
 	})
-	if ignoreNotFound(err) != nil {
+	if controllers.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete owner %s: %w", key, err)
 	}
 	return nil
@@ -119,7 +120,7 @@ func (c *controller) deleteChildren(ctx context.Context, key clusters.Key) (int,
 			continue
 		}
 		err := c.clients.Workspaces.Delete(ctx, ws.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &ws.UID}})
-		if ignoreNotFound(err) != nil {
+		if controllers.IgnoreNotFound(err) != nil {
 			return 0, fmt.Errorf("delete workspace %s: %w", ws.Name, err)
 		}
 	}
@@ -135,7 +136,7 @@ func (c *controller) deleteNamespaces(ctx context.Context) error {
 		return fmt.Errorf("list namespaces: %w", err)
 	}
 	for i := range namespaces.Items {
-		if err := c.deleteNamespace(ctx, &namespaces.Items[i]); ignoreNotFound(err) != nil {
+		if err := c.deleteNamespace(ctx, &namespaces.Items[i]); controllers.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete namespace %s: %w", namespaces.Items[i].Name, err)
 		}
 	}
@@ -157,7 +158,7 @@ func (c *controller) deleteNamespace(ctx context.Context, ns *corev1.Namespace) 
 			return fmt.Errorf("it was created again in a cluster that is being deleted")
 		}
 	}
-	out := finalized(ns)
+	out := content.Finalized(ns)
 	if out == nil {
 		return nil // it waits for other finalizers
 	}
@@ -177,7 +178,7 @@ func (c *controller) wait(ctx context.Context, lc *corev1alpha1.LogicalCluster, 
 }
 
 func (c *controller) release(ctx context.Context, lc *corev1alpha1.LogicalCluster) error {
-	if _, err := c.clients.LogicalClusters.Update(ctx, released(lc), metav1.UpdateOptions{FieldManager: name}); ignoreNotFound(err) != nil {
+	if _, err := c.clients.LogicalClusters.Update(ctx, released(lc), metav1.UpdateOptions{FieldManager: name}); controllers.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("remove finalizer: %w", err)
 	}
 	return nil

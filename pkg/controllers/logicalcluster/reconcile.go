@@ -100,13 +100,3 @@ func ownerOf(lc *corev1alpha1.LogicalCluster) (clusters.Key, bool) {
 	}
 	return clusters.Key{Cluster: logicalcluster.Name(owner.Cluster), Name: owner.Name}, true
 }
-
-// finalized returns an empty namespace without the finalizer for its content, or nil if it does not have that finalizer.
-func finalized(namespace *corev1.Namespace) *corev1.Namespace {
-	if !slices.Contains(namespace.Spec.Finalizers, corev1.FinalizerKubernetes) {
-		return nil
-	}
-	out := namespace.DeepCopy()
-	out.Spec.Finalizers = slices.DeleteFunc(out.Spec.Finalizers, func(f corev1.FinalizerName) bool { return f == corev1.FinalizerKubernetes })
-	return out
-}

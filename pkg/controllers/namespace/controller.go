@@ -109,13 +109,11 @@ func (c *controller) terminate(ctx context.Context, cached *corev1.Namespace) er
 	}
 	remaining, failure := content.Purge(ctx, c.metadata, c.content, namespace.Name)
 	if failure == nil && remaining.Empty() {
-		_, err = client.Finalize(ctx, finalized(namespace), metav1.UpdateOptions{FieldManager: name})
+		_, err = client.Finalize(ctx, content.Finalized(namespace), metav1.UpdateOptions{FieldManager: name})
 	} else if out := reported(namespace, remaining, failure, time.Now()); out != nil {
 		_, err = client.UpdateStatus(ctx, out, metav1.UpdateOptions{FieldManager: name})
 	}
-	if apierrors.IsNotFound(err) {
-		err = nil
-	}
+	err = controllers.IgnoreNotFound(err)
 	if failure != nil {
 		return errors.Join(failure, err)
 	}

@@ -15,13 +15,6 @@ func terminating(namespace *corev1.Namespace) bool {
 	return namespace.DeletionTimestamp != nil && slices.Contains(namespace.Spec.Finalizers, corev1.FinalizerKubernetes)
 }
 
-// finalized returns the namespace without the finalizer for its content.
-func finalized(namespace *corev1.Namespace) *corev1.Namespace {
-	out := namespace.DeepCopy()
-	out.Spec.Finalizers = slices.DeleteFunc(out.Spec.Finalizers, func(f corev1.FinalizerName) bool { return f == corev1.FinalizerKubernetes })
-	return out
-}
-
 // reported returns the namespace with the conditions that say what its deletion waits for, in upstream's words. It returns nil
 // if the namespace has them already. failure is the error of the last deletion.
 func reported(namespace *corev1.Namespace, remaining content.Remaining, failure error, now time.Time) *corev1.Namespace {

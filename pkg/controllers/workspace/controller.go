@@ -117,7 +117,7 @@ func (c *controller) take(ctx context.Context, s step, w world) (*world, error) 
 	case schedule:
 		updated, err := c.workspace.Update(ctx, scheduled(w, c.baseURL, newClusterName().String()), metav1.UpdateOptions{FieldManager: name})
 		if err != nil {
-			return nil, ignoreNotFound(err)
+			return nil, controllers.IgnoreNotFound(err)
 		}
 		w.workspace, w.confirmed = updated, false
 		return &w, nil
@@ -125,18 +125,18 @@ func (c *controller) take(ctx context.Context, s step, w world) (*world, error) 
 		return c.create(ctx, w)
 	case report:
 		_, err := c.workspace.UpdateStatus(ctx, reported(w), metav1.UpdateOptions{FieldManager: name})
-		return nil, ignoreNotFound(err)
+		return nil, controllers.IgnoreNotFound(err)
 	case remove:
 		lc := w.logicalCluster
 		err := c.logicalCluster.Delete(clusters.With(ctx, clusters.KeyOf(lc).Cluster), lc.Name, metav1.DeleteOptions{
 			Preconditions: &metav1.Preconditions{UID: &lc.UID, ResourceVersion: &lc.ResourceVersion},
 		})
-		return nil, ignoreNotFound(err)
+		return nil, controllers.IgnoreNotFound(err)
 	case confirm:
 		return c.confirm(ctx, w)
 	case release:
 		_, err := c.workspace.Update(ctx, released(w.workspace), metav1.UpdateOptions{FieldManager: name})
-		return nil, ignoreNotFound(err)
+		return nil, controllers.IgnoreNotFound(err)
 	default:
 		return nil, nil
 	}
@@ -147,7 +147,7 @@ func (c *controller) take(ctx context.Context, s step, w world) (*world, error) 
 func (c *controller) create(ctx context.Context, w world) (*world, error) {
 	live, err := c.workspace.Get(ctx, w.workspace.Name, metav1.GetOptions{})
 	if err != nil {
-		return nil, ignoreNotFound(err)
+		return nil, controllers.IgnoreNotFound(err)
 	}
 	if live.UID != w.workspace.UID || live.ResourceVersion != w.workspace.ResourceVersion {
 		return nil, nil
@@ -187,13 +187,6 @@ func (c *controller) cached(cluster logicalcluster.Name) *corev1alpha1.LogicalCl
 	}
 	lc, _ := c.logicalClusters.Get(clusters.Key{Cluster: cluster, Name: corev1alpha1.LogicalClusterName})
 	return lc
-}
-
-func ignoreNotFound(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
 }
 
 var _ controllers.Reporter = (*controller)(nil)
