@@ -13,14 +13,14 @@ import (
 // Exit codes.
 const (
 	exitOK      = 0
-	exitFailure = 1 // it ran, and failed
-	exitUsage   = 2 // nothing was started
+	exitFailure = 1 // the command ran and failed
+	exitUsage   = 2 // the arguments are wrong: nothing was started
 )
 
 // usageError is a fault in what the user typed.
 type usageError struct{ error }
 
-// run runs the command that args name and returns the exit code.
+// run executes the command that args name and returns its exit code.
 func run(args []string, stdout, stderr io.Writer) int {
 	cmd := newCommand()
 	cmd.SetArgs(args)

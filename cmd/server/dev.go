@@ -21,9 +21,9 @@ func newDev() *cobra.Command {
 	opts := dev.NewOptions()
 	cmd := &cobra.Command{
 		Use:   "dev [flags] [-- flags of start for every replica]",
-		Short: "Run a whole shard on this machine: etcd, replicas, and a front that leads to one that is ready",
+		Short: "Run a whole shard on this machine: etcd, replicas, and a front that forwards to a ready replica",
 		Long: `Run a whole shard on this machine, until SIGTERM or SIGINT: an etcd and a front in this process, and replicas in
-processes of their own. Kill any of them: etcd, the front and kubectl live on. Enter starts again what has ended.
+processes of their own. Kill any replica: etcd, the front and kubectl go on. Enter restarts the replicas that have ended.
 
 The front and admin.kubeconfig are the first shard's. Each further shard has a front of its own, and its root directory
 and admin.kubeconfig in <root-directory>/shard-<n>.`,
@@ -53,7 +53,7 @@ and admin.kubeconfig in <root-directory>/shard-<n>.`,
 	return cmd
 }
 
-// startFault is what is wrong with the flags of start that every replica is to get.
+// startFault returns what is wrong with the flags of start that follow "--". Every replica gets them.
 func startFault(args []string) error {
 	opts := options.New()
 	flags := pflag.NewFlagSet("start", pflag.ContinueOnError)
@@ -69,20 +69,21 @@ func startFault(args []string) error {
 	}
 	for _, own := range dev.Own {
 		if flags.Changed(own) {
-			return fmt.Errorf("after --: --%s is for dev to choose, replicas would not find each other", own)
+			return fmt.Errorf("after --: --%s is set by dev for each replica: leave it out", own)
 		}
 	}
-	opts.Election.Enabled = true // dev gives it to all
+	opts.Election.Enabled = true // dev gives this flag to every replica
 	if err := opts.Validate(); err != nil {
 		return fmt.Errorf("after --: %w", err)
 	}
 	return nil
 }
 
-// enters receives a value for each line of input, and is closed at its end. Nothing can end a read of a terminal, so it goes on for as long as
-// the process.
+// enters returns a channel that gets a value for each line of input, and is closed when the input ends. Its goroutine lives as
+// long as the process: nothing can interrupt a read of a terminal.
 func enters(cmd *cobra.Command) <-chan struct{} {
-	// In the background a read of the terminal fails instead of stopping this process, and etcd with it.
+	// When this process is in the background, a read of the terminal must fail. By default it would stop this process, and etcd
+	// with it.
 	signal.Ignore(syscall.SIGTTIN)
 	lines := make(chan struct{})
 	go func() {

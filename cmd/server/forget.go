@@ -13,21 +13,21 @@ import (
 	"github.com/regent-project/regent/pkg/server/options"
 )
 
-// defaultKubeconfig is where a replica with the default root directory writes it.
+// defaultKubeconfig is the file that a replica with the default root directory writes.
 const defaultKubeconfig = ".regent/admin.kubeconfig"
 
-// forgetTimeout bounds the command.
+// forgetTimeout is how long the whole command may take.
 const forgetTimeout = 30 * time.Second
 
 func newForgetReplica() *cobra.Command {
 	kubeconfig, kubecontext, namespace := "", "system:admin", options.New().Election.Namespace
 	cmd := &cobra.Command{
 		Use:   "forget-replica <replica>",
-		Short: "Say that a replica is dead, so that another takes the lease that it holds for life",
-		Long: `Say that a replica is dead, so that another takes the lease that it holds for life (--leader-election-mode=for-life). For a
-replica whose machine is gone for good, or cut off for too long: what died on a machine that lives needs no word. The replica's
-name is in the Event, on the Lease and in the log of those who wait. Nothing is asked: if it lives after all, and leads, its
-term is over, and its writes are refused.`,
+		Short: "Declare a replica dead, so that another one can take the lease that it holds for life",
+		Long: `Declare a replica dead, so that another one can take the lease that it holds for life (--leader-election-mode=for-life). Use
+it when the replica's machine is lost, or cut off for too long. A replica that died while its machine runs needs no such
+command. The name of the replica is in the Event, on the Lease, and in the log of the replicas that wait. The command does
+not check whether the replica is dead: if it still leads, its term ends and its writes are refused.`,
 		Example: `  regent forget-replica host-b_1a2b3c4d --kubeconfig=.regent/admin.kubeconfig`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 || args[0] == "" {
@@ -53,8 +53,8 @@ term is over, and its writes are refused.`,
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", kubeconfig, "The admin's kubeconfig, with the address of a replica that lives; by default that of $KUBECONFIG, or "+defaultKubeconfig+".")
-	cmd.Flags().StringVar(&kubecontext, "context", kubecontext, "Its context for the logical cluster of the shard's own Leases.")
-	cmd.Flags().StringVar(&namespace, "leader-election-namespace", namespace, "Namespace of the Leases, as the replicas have it.")
+	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", kubeconfig, "The admin's kubeconfig, with the address of a replica that serves. Default: $KUBECONFIG, or "+defaultKubeconfig+".")
+	cmd.Flags().StringVar(&kubecontext, "context", kubecontext, "The kubeconfig's context for the logical cluster that has the shard's own Leases.")
+	cmd.Flags().StringVar(&namespace, "leader-election-namespace", namespace, "Namespace of the Leases. Give the same as to the replicas.")
 	return cmd
 }

@@ -11,17 +11,17 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// What upstream logs as an error when a client has gone before its answer, or the answer took too long. The client knows,
-// metrics and the audit log count it, and nobody at this end could act on it.
+// Upstream logs these as errors when a client disconnects before its answer, or when an answer takes too long. Nobody who reads
+// this log could act on them: the client knows, and metrics and the audit log count it.
 var (
 	afterTheClient = []string{"Post-timeout activity", "post-timeout activity", "Timeout or abort while handling"}
 	answerFailed   = "apiserver " // received an error that is not an metav1.Status; was unable to write; to close
 	clientsFault   = []string{"http: Handler timeout", "context canceled", "context deadline exceeded"}
 )
 
-// quieten takes out of the log, at its default verbosity, what no reader can act on.
+// quieten removes lines that no reader can act on from the log at its default verbosity.
 func quieten() {
-	// Each attempt to reach an etcd that is away. /readyz tells it, and the server says it in its own words.
+	// gRPC would log each attempt to reach an etcd that is away. /readyz and the server's own log say so already.
 	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard))
 
 	log := utilruntime.ErrorHandlers[0]
@@ -32,6 +32,7 @@ func quieten() {
 	}
 }
 
+// isAboutClients reports whether an error concerns only the client of a request.
 func isAboutClients(err error, msg string) bool {
 	if err != nil {
 		msg += " " + err.Error()

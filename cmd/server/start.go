@@ -22,7 +22,7 @@ import (
 	"github.com/regent-project/regent/pkg/server/options"
 )
 
-// helpWidth is how many columns --help takes.
+// helpWidth is the width of --help, in columns.
 const helpWidth = 100
 
 func newStart() *cobra.Command {
@@ -45,14 +45,14 @@ controllers as if it were alone; two replicas without the flag do not detect eac
 	return cmd
 }
 
-// startFlags are all that start takes, in the groups that --help shows. It is called once for each opts.
+// startFlags returns all flags of start, in the groups that --help shows. Call it once for each opts.
 func startFlags(opts *options.Options) cliflag.NamedFlagSets {
 	flags := opts.Flags()
 	globalflag.AddGlobalFlags(flags.FlagSet("global"), "start", logs.SkipLoggingConfigurationFlags())
 	return flags
 }
 
-// start runs a replica and returns when it has ended.
+// start runs a replica until SIGTERM or SIGINT.
 func start(opts *options.Options) error {
 	if err := opts.Validate(); err != nil {
 		return usageError{err}
@@ -88,8 +88,8 @@ func start(opts *options.Options) error {
 	return nil
 }
 
-// untilSignal returns a context that ends at the first SIGTERM or SIGINT, or when the parent process has ended. A signal
-// after that ends the process.
+// untilSignal returns a context that ends at the first SIGTERM or SIGINT, or when the parent process has ended. A second signal
+// ends the process at once. The returned function releases the signals.
 func untilSignal(parent context.Context, parentEnded <-chan struct{}) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 2)

@@ -1,5 +1,5 @@
-// Package clusters is about logical clusters: what they are called, how contexts and storage keys carry their names, and how
-// clients and informers reach them.
+// Package clusters deals with logical clusters: their names, how contexts and storage keys carry these, and how clients and
+// informers reach the clusters.
 package clusters
 
 import (
@@ -9,33 +9,33 @@ import (
 	"github.com/kcp-dev/logicalcluster/v3"
 )
 
-// Wildcard stands for all logical clusters of the shard. It is for reading only, and is no valid cluster name.
+// Wildcard stands for all logical clusters of the shard. It is for reading only. It is not a valid cluster name.
 const Wildcard logicalcluster.Name = "*"
 
-// System clusters always exist and have no LogicalCluster object.
+// The logical clusters that belong to the shard itself.
 const (
-	// SystemAdmin holds the shard's own records: its election Lease lives here.
+	// SystemAdmin holds the shard's own records, such as its election Lease. Like all system clusters it has no LogicalCluster.
 	SystemAdmin logicalcluster.Name = "system:admin"
-	// Root is the shard's first logical cluster, the parent of all workspaces.
+	// Root is the shard's first logical cluster, the ancestor of all workspaces. It has a LogicalCluster.
 	Root logicalcluster.Name = "root"
 )
 
 type contextKey struct{}
 
-// With returns a context that carries the logical cluster a request is for. The server's filter puts it into each
-// request; clients whose transport is a Transport are steered by it.
+// With returns a context that carries the logical cluster of a request. In the server, routing.Filter adds it. In a client
+// whose transport is a Transport, it says where the request goes.
 func With(ctx context.Context, name logicalcluster.Name) context.Context {
 	return context.WithValue(ctx, contextKey{}, name)
 }
 
-// From returns the logical cluster of a request, and false if there is none.
+// From returns the logical cluster in a context, and false if there is none.
 func From(ctx context.Context) (logicalcluster.Name, bool) {
 	name, ok := ctx.Value(contextKey{}).(logicalcluster.Name)
 	return name, ok
 }
 
-// IsValidName reports whether name can name one logical cluster: a lower-case DNS-like label, or colon-separated ones
-// that begin with "system". (logicalcluster.Name.IsValid accepts anything that starts with "system:".)
+// IsValidName reports whether name is a valid name of one logical cluster: a lower-case DNS-like label, or labels separated by
+// colons of which the first is "system". (logicalcluster.Name.IsValid accepts anything that begins with "system:".)
 func IsValidName(name logicalcluster.Name) bool {
 	return name.IsValid() && name.Path().IsValid()
 }
@@ -43,6 +43,6 @@ func IsValidName(name logicalcluster.Name) bool {
 // IsSystem reports whether a cluster always exists and has no LogicalCluster.
 func IsSystem(name logicalcluster.Name) bool { return strings.HasPrefix(name.String(), "system:") }
 
-// IsPermanent reports whether a cluster belongs to the shard itself. It is never emptied, whatever is done to its
-// LogicalCluster: the shard's leader makes that one again.
+// IsPermanent reports whether a cluster belongs to the shard itself. Such a cluster is never emptied. If its LogicalCluster is
+// deleted, the leader creates it again.
 func IsPermanent(name logicalcluster.Name) bool { return name == Root || IsSystem(name) }

@@ -18,14 +18,14 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Object is what an Informer holds: a pointer to an API type.
+// Object is a pointer to an API type.
 type Object interface {
 	runtime.Object
 	metav1.Object
 }
 
-// reflectorBackoff is short because the server an informer reads from is its own process: there is no herd to calm,
-// and a standby with a stale cache makes a slow leader.
+// reflectorBackoff is short because an informer reads from its own process: there is no thundering herd, and a stale cache
+// would make a slow leader.
 var reflectorBackoff = wait.Backoff{
 	Duration: 200 * time.Millisecond,
 	Factor:   2,
@@ -34,13 +34,12 @@ var reflectorBackoff = wait.Backoff{
 	Steps:    math.MaxInt32,
 }
 
-// Informer is a cache of one resource over all logical clusters of the shard. It lives as long as the process, on
-// leaders and standbys alike, so that a new term starts warm; handlers come and go with the terms.
+// Informer is a cache of one resource over all logical clusters of the shard. It lives as long as the process, on leaders and
+// standbys, so that a new term starts with warm caches. Handlers live as long as a term.
 //
-// client-go's shared informers cannot do this: their keys are namespace/name, and their handlers stay for good or
-// leave goroutines behind.
+// client-go's shared informers cannot be used: their keys have no cluster, and their handlers cannot be removed and joined.
 //
-// All methods may be called at any time from any goroutine.
+// All methods may be called at any time on any goroutine.
 type Informer[T Object] struct {
 	source *source
 	ran    atomic.Bool
@@ -51,9 +50,9 @@ type Informer[T Object] struct {
 	subscriptions map[*subscription[T]]struct{}
 }
 
-// NewInformer returns an informer that Run fills from lw, which lists and watches all clusters (see ListWatch). An
-// indexer returns the values under which ByIndex finds an object. An index spans all clusters: a value that shall not
-// must contain the cluster, as Key.String does.
+// NewInformer returns an informer that Run fills from lw, which must list and watch all clusters (see ListWatch). An indexer
+// returns the values by which ByIndex finds an object. An index spans all clusters. If it must not, its values must contain the
+// cluster, as Key.String does.
 func NewInformer[T Object](lw cache.ListerWatcherWithContext, indexers map[string]func(T) []string) *Informer[T] {
 	return &Informer[T]{
 		source:        &source{ListerWatcherWithContext: lw},
@@ -63,8 +62,8 @@ func NewInformer[T Object](lw cache.ListerWatcherWithContext, indexers map[strin
 	}
 }
 
-// Run keeps the cache up to date until ctx ends, through any number of API errors, and then returns nil. It may be
-// called once. It does not end the handlers: their goroutines belong to those who added them.
+// Run keeps the cache up to date until ctx ends, and then returns nil. It survives any number of API errors. It may be called
+// once. It does not end the handlers: whoever added them must remove them.
 func (i *Informer[T]) Run(ctx context.Context) error {
 	if i.ran.Swap(true) {
 		return errors.New("informer has run already: construct a new one")
@@ -81,12 +80,12 @@ func (i *Informer[T]) Run(ctx context.Context) error {
 	return nil
 }
 
-// Synced is closed once the cache holds a first whole list. It stays closed.
+// Synced returns a channel that is closed when the cache holds a first complete list. It stays closed.
 func (i *Informer[T]) Synced() <-chan struct{} { return i.synced }
 
-// AddHandler starts telling h of changes, beginning with what is there now, and returns the undo. remove returns when
-// h is not running and will not run again; what h was not told yet it is never told. It may be called more than once,
-// but not from within h, which it would wait for.
+// AddHandler calls h with each change, beginning with the objects that exist now, until remove is called. remove waits until h
+// is not running; h is not called again, and changes that it has not been called with are lost to it. remove may be called more
+// than once, but not by h.
 func (i *Informer[T]) AddHandler(h Handler[T]) (remove func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -106,7 +105,7 @@ func (i *Informer[T]) AddHandler(h Handler[T]) (remove func()) {
 	})
 }
 
-// Handlers is the number of handlers added and not removed.
+// Handlers returns the number of handlers that were added and not removed.
 func (i *Informer[T]) Handlers() int {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
@@ -120,23 +119,22 @@ func (i *Informer[T]) Get(k Key) (T, bool) {
 	return i.objects.get(k)
 }
 
-// List returns the objects of a cluster, or with Wildcard of all, in no order.
+// List returns the objects of a cluster, or of all clusters with Wildcard, in no order.
 func (i *Informer[T]) List(cluster logicalcluster.Name) []T {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
 	return i.objects.list(cluster)
 }
 
-// ByIndex returns the objects, of all clusters, for which the index's indexer returned value, in no order. It panics
-// on an index that NewInformer was not given.
+// ByIndex returns the objects of all clusters for which the index's indexer returned value, in no order. It panics if
+// NewInformer was not given the index.
 func (i *Informer[T]) ByIndex(index, value string) []T {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
 	return i.objects.indexed(index, value)
 }
 
-// become makes obj what the informer knows under k and tells the handlers, unless it is what was known already. The
-// lock is held.
+// become stores obj under k and tells the handlers, unless the same version is stored already. The caller holds mu.
 func (i *Informer[T]) become(k Key, obj T) {
 	old, ok := i.objects.get(k)
 	if ok && old.GetUID() == obj.GetUID() && old.GetResourceVersion() == obj.GetResourceVersion() && obj.GetResourceVersion() != "" {
@@ -150,7 +148,7 @@ func (i *Informer[T]) become(k Key, obj T) {
 	i.tell(change[T]{old: old, new: obj})
 }
 
-// vanish forgets what is known under k and tells the handlers that last was its last state. The lock is held.
+// vanish removes the object under k and tells the handlers that last was its last state. The caller holds mu.
 func (i *Informer[T]) vanish(k Key, last T) {
 	if _, ok := i.objects.get(k); !ok {
 		return
@@ -165,7 +163,7 @@ func (i *Informer[T]) tell(changes ...change[T]) {
 	}
 }
 
-// intake is what the reflector writes to.
+// intake is the store that the reflector writes to.
 type intake[T Object] struct {
 	informer *Informer[T]
 	logger   klog.Logger
@@ -187,8 +185,8 @@ func (in *intake[T]) apply(obj any, change func(Key, T)) error {
 	return nil
 }
 
-// Replace takes a whole list, the first one or one after a watch that could not be resumed: what is known and not in
-// it was deleted meanwhile.
+// Replace takes a complete list: the first one, or one after a watch that could not be resumed. Objects that it lacks were
+// deleted meanwhile.
 func (in *intake[T]) Replace(list []any, _ string) error {
 	listed := make(map[Key]T, len(list))
 	for _, obj := range list {
@@ -219,7 +217,8 @@ func (in *intake[T]) Replace(list []any, _ string) error {
 	return nil
 }
 
-// accept refuses what would meet objects of other clusters under an incomplete key.
+// accept returns an object with its key. It refuses objects without a cluster: objects of several clusters could share an
+// incomplete key.
 func accept[T Object](obj any) (Key, T, error) {
 	typed, ok := obj.(T)
 	if !ok {

@@ -10,13 +10,13 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Lister is what every client of a resource has, typed or not. L is its type of lists.
+// Lister is implemented by every client of a resource, typed or not. L is the type of its lists.
 type Lister[L runtime.Object] interface {
 	List(ctx context.Context, opts metav1.ListOptions) (L, error)
 	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
 }
 
-// ListWatch lists and watches a resource in all logical clusters, for an Informer. The client's transport is a Transport.
+// ListWatch lists and watches a resource in all logical clusters, for an Informer. The client's transport must be a Transport.
 func ListWatch[L runtime.Object](client Lister[L]) cache.ListerWatcherWithContext {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
@@ -30,11 +30,11 @@ func ListWatch[L runtime.Object](client Lister[L]) cache.ListerWatcherWithContex
 
 // source stands between a reflector and a list-watch, for two reasons.
 //
-// The reflector collects a streamed list (WatchList) in a store of its own that is keyed namespace/name, where equal
-// names of two clusters collapse silently: source tells it not to stream.
+// The reflector collects a streamed list (WatchList) in a store keyed by namespace and name. There, objects with equal names in
+// two clusters silently replace each other. source tells the reflector not to stream.
 //
-// The reflector leaves a list behind when its context ends, and does not wait for a stopped watch to be closed: source
-// lets the informer wait for both.
+// When its context ends, the reflector abandons a list that is under way, and does not wait until a stopped watch is closed.
+// source lets the informer wait for both.
 type source struct {
 	cache.ListerWatcherWithContext
 
@@ -43,7 +43,7 @@ type source struct {
 	lists  sync.WaitGroup
 }
 
-// IsWatchListSemanticsUnSupported is what client-go asks for before it streams a list.
+// IsWatchListSemanticsUnSupported tells client-go not to stream lists.
 func (s *source) IsWatchListSemanticsUnSupported() bool { return true }
 
 func (s *source) List(opts metav1.ListOptions) (runtime.Object, error) {
@@ -80,7 +80,7 @@ func (s *source) enter() bool {
 	return true
 }
 
-// close returns when no list is under way any more; later ones fail.
+// close waits for lists that are under way and makes later ones fail.
 func (s *source) close() {
 	s.mu.Lock()
 	s.closed = true
@@ -88,7 +88,7 @@ func (s *source) close() {
 	s.lists.Wait()
 }
 
-// joinedWatch stops only when its producer has ended, as watch.Interface asks of consumers.
+// joinedWatch is a watch whose Stop waits until the producer has ended.
 type joinedWatch struct{ watch.Interface }
 
 func (w joinedWatch) Stop() {

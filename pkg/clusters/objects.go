@@ -8,12 +8,11 @@ import (
 	"github.com/kcp-dev/logicalcluster/v3"
 )
 
-// objects is what an informer knows: the objects of all clusters, by cluster and by index. The informer's lock guards
-// it.
+// objects are the objects of an informer, by cluster and by index. The informer's mu guards them.
 type objects[T Object] struct {
 	byCluster groups[logicalcluster.Name, T]
 	indexers  map[string]func(T) []string
-	// byIndex has, for each indexer's name, the objects by value.
+	// byIndex has the objects by the name of the index and by value.
 	byIndex map[string]groups[string, T]
 }
 
@@ -80,7 +79,7 @@ func (o *objects[T]) indexed(index, value string) []T {
 	return slices.Collect(maps.Values(values[value]))
 }
 
-// groups are objects by a property that several may share.
+// groups are objects grouped by a property.
 type groups[G comparable, T any] map[G]map[Key]T
 
 func (g groups[G, T]) put(group G, k Key, obj T) {
@@ -90,7 +89,7 @@ func (g groups[G, T]) put(group G, k Key, obj T) {
 	g[group][k] = obj
 }
 
-// drop keeps no empty group: clusters come and go, and their names never come back.
+// drop also removes an empty group: the names of clusters that have gone never come back.
 func (g groups[G, T]) drop(group G, k Key) {
 	delete(g[group], k)
 	if len(g[group]) == 0 {

@@ -2,13 +2,13 @@ package clusters
 
 import "sync"
 
-// Handler is told of every change to an informer's objects: old is nil for one that was added (or there when the
-// handler came), new is nil for one that was deleted. An object that was deleted and created again under its name is
-// told as a deletion and an addition. Objects are shared: do not modify.
+// Handler is called with every change of an informer's objects. old is nil for an object that was added, or that existed when
+// the handler was added. new is nil for an object that was deleted. An object that was deleted and created again causes two
+// calls. Objects are shared: do not modify them.
 //
-// Calls come one after the other, in the order of the changes, on a goroutine of the handler's own. A slow handler
-// delays nobody else; what it has not taken yet is kept in memory. A panic in a handler ends the process, as in any
-// goroutine: package loop's handlers contain theirs.
+// Calls come one after the other, in the order of the changes, on a goroutine of the handler's own. A slow handler delays no
+// other; changes wait in memory. A panic in a handler ends the process, as in any goroutine. Package loop recovers those of its
+// handlers.
 type Handler[T Object] func(old, new T)
 
 type change[T Object] struct{ old, new T }
@@ -36,7 +36,7 @@ func subscribe[T Object](h Handler[T]) *subscription[T] {
 	return s
 }
 
-// push never blocks: it is called under the informer's lock.
+// push never blocks, because the caller holds the informer's mu.
 func (s *subscription[T]) push(changes ...change[T]) {
 	if len(changes) == 0 {
 		return
@@ -77,7 +77,7 @@ func (s *subscription[T]) deliver() {
 	}
 }
 
-// end returns when the handler is not running and will not run again.
+// end waits until the handler is not running and will not be called again.
 func (s *subscription[T]) end() {
 	close(s.stop)
 	<-s.done

@@ -8,11 +8,11 @@ import (
 	"github.com/kcp-dev/logicalcluster/v3"
 )
 
-// ErrNoCluster is returned by a client whose call named no logical cluster.
+// ErrNoCluster is the error of a client's call whose context has no logical cluster.
 var ErrNoCluster = errors.New("the request's context names no logical cluster: call with clusters.With(ctx, name)")
 
-// Transport returns a RoundTripper that sends each request to the logical cluster in its context (see With), so that
-// one clientset, with one set of connections, serves all clusters. A request without a cluster fails with ErrNoCluster.
+// Transport returns a RoundTripper that sends each request to the logical cluster in its context (see With). So one clientset,
+// with one set of connections, serves all clusters. A request without a cluster fails with ErrNoCluster.
 func Transport(next http.RoundTripper) http.RoundTripper { return &transport{next: next} }
 
 type transport struct{ next http.RoundTripper }
@@ -31,8 +31,8 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return t.next.RoundTrip(req)
 }
 
-// WrappedRoundTripper lets client-go find the transport beneath, to close its idle connections.
+// WrappedRoundTripper lets client-go find the transport beneath and close its idle connections.
 func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// RequestPath is the URL path prefix of a logical cluster.
+// RequestPath returns the prefix of the URL paths of a logical cluster.
 func RequestPath(name logicalcluster.Name) string { return "/clusters/" + name.String() }

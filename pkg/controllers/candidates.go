@@ -6,10 +6,11 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// ByLease is the index of Informers.LeaseCandidates by the key of the Lease that they want, as text.
+// ByLease is the index of Informers.LeaseCandidates by the Lease that a candidate wants. Its values are Key.String of that
+// Lease.
 const ByLease = "lease"
 
-// LeaseOf is the key of the Lease that a candidate wants.
+// LeaseOf returns the key of the Lease that a candidate wants.
 func LeaseOf(c *coordinationv1beta1.LeaseCandidate) clusters.Key {
 	return clusters.Key{Cluster: clusters.KeyOf(c).Cluster, Namespace: c.Namespace, Name: c.Spec.LeaseName}
 }

@@ -2,26 +2,19 @@ package controllers
 
 import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/gentype"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/metadata"
-
-	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
-	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
 
 	"github.com/regent-project/regent/pkg/election/fence"
 )
 
-// Deps is what a constructor gets. Clients belong to the term and stop working when it has ended; informers and
-// Resources belong to the process and are warm on standbys too.
+// Deps is what a constructor gets. Clients belong to the term, and fail when it has ended. Informers and Resources belong to
+// the process, and are warm on standbys too.
 type Deps struct {
-	// Shard is the shard's name, Replica this process's.
+	// Shard is the shard's name, Replica the name of this process.
 	Shard, Replica string
 	// BaseURL is the URL under which clients reach the shard, without a trailing slash and without /clusters.
 	BaseURL string
-	// Token proves the term; it is zero without leader election and for EveryReplica controllers. Clients already
-	// carry it: a controller needs it only for effects outside of the shard.
+	// Token names the term. It is zero without leader election and for EveryReplica controllers. Clients send it already: a
+	// controller needs it only for effects outside of the shard.
 	Token     fence.Token
 	Clients   Clients
 	Informers Informers
@@ -29,17 +22,7 @@ type Deps struct {
 	Resources []Resource
 }
 
-// Clients reach every logical cluster: each call goes to the one in its context (clusters.With), and fails with
-// clusters.ErrNoCluster without it.
-type Clients struct {
-	Kube            kubernetes.Interface
-	Dynamic         dynamic.Interface
-	Metadata        metadata.Interface
-	Workspaces      *gentype.ClientWithList[*tenancyv1alpha1.Workspace, *tenancyv1alpha1.WorkspaceList]
-	LogicalClusters *gentype.ClientWithList[*corev1alpha1.LogicalCluster, *corev1alpha1.LogicalClusterList]
-}
-
-// Resource is one stored resource.
+// Resource is a resource that the server stores.
 type Resource struct {
 	GVR        schema.GroupVersionResource
 	Kind       string

@@ -17,31 +17,32 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// Informers are process-lifetime caches over all logical clusters. Objects in them are shared: do not modify. They may be
-// late, at the beginning of a term too: docs/SUPERVISION.md, "Warm start", says what that asks of writes.
+// Informers are caches over all logical clusters that live as long as the process. Objects in them are shared: do not modify
+// them. They may be stale, also at the beginning of a term: docs/SUPERVISION.md, "Warm start", says what writes must do about
+// it.
 //
-// Each is a field, and made by NewInformers: All finds them by that.
+// Each informer is a field, so that All finds it, and is made by NewInformers.
 type Informers struct {
 	Namespaces      *clusters.Informer[*corev1.Namespace]
 	Workspaces      *clusters.Informer[*tenancyv1alpha1.Workspace]
 	LogicalClusters *clusters.Informer[*corev1alpha1.LogicalCluster]
 	Leases          *clusters.Informer[*coordinationv1.Lease]
 	LeaseCandidates *clusters.Informer[*coordinationv1beta1.LeaseCandidate]
-	// Metadata has one informer for each of Deps.Resources.
+	// Metadata has an informer for each of Deps.Resources.
 	Metadata map[schema.GroupVersionResource]*clusters.Informer[*metav1.PartialObjectMetadata]
 }
 
-// Informer is one of Informers, whatever the type of its objects.
+// Informer is one of Informers, for any type of objects.
 type Informer interface {
 	// Run keeps the cache up to date until ctx ends. It may be called once.
 	Run(ctx context.Context) error
-	// Synced is closed once the cache holds a first whole list.
+	// Synced returns a channel that is closed when the cache holds a complete list.
 	Synced() <-chan struct{}
-	// Handlers is the number of handlers added and not removed.
+	// Handlers returns the number of handlers that were added and not removed.
 	Handlers() int
 }
 
-// NewInformers returns informers that read with clients, and have not run yet. Of each of the resources there is one of
+// NewInformers returns informers that read with clients. Run them to fill them. Each of the resources gets an informer of
 // metadata.
 func NewInformers(clients Clients, resources []Resource) Informers {
 	out := Informers{
@@ -58,8 +59,8 @@ func NewInformers(clients Clients, resources []Resource) Informers {
 	return out
 }
 
-// All returns the informers by name: "namespaces", "metadata of namespaces". It reads the fields, so that none can be
-// forgotten. Fields that are nil, as tests may leave them, are left out.
+// All returns the informers by name: "namespaces", "metadata of namespaces". It finds them by reflection, so that none can be
+// forgotten. Fields that a test leaves nil are left out.
 func (i Informers) All() map[string]Informer {
 	all := map[string]Informer{}
 	fields := reflect.ValueOf(i)

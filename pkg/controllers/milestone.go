@@ -6,7 +6,7 @@ import "context"
 type Milestone string
 
 const (
-	// Working: a controller has warm caches and its event handlers.
+	// Working: a controller has warm caches and has registered its event handlers.
 	Working Milestone = "working"
 	// Reconciled: a reconcile has returned.
 	Reconciled Milestone = "reconciled"
@@ -14,13 +14,14 @@ const (
 
 type milestoneKey struct{}
 
-// WithMilestones has reached called with what controllers reach that are run in the returned context: from any goroutine,
-// and again for each of them.
+// WithMilestones returns a context for controllers. reached is called with each milestone that one of them reaches, on any
+// goroutine, and again for each controller.
 func WithMilestones(ctx context.Context, reached func(Milestone)) context.Context {
 	return context.WithValue(ctx, milestoneKey{}, reached)
 }
 
-// Reached tells whoever measures in ctx. Package loop does it for its controllers.
+// Reached reports a milestone to the function that WithMilestones has put into ctx, if any. Package loop calls it for its
+// controllers.
 func Reached(ctx context.Context, m Milestone) {
 	if reached, ok := ctx.Value(milestoneKey{}).(func(Milestone)); ok {
 		reached(m)

@@ -7,15 +7,15 @@ import (
 	"slices"
 )
 
-// What a controller's Run, or its constructor, returns before its context has ended says what becomes of it. An error
-// that wraps none of these, nil from Run, and a panic are failures: what they do is the controller's Policy.
+// These errors say what happens to a controller whose Run or constructor returns before its context has ended. Everything else
+// is a failure: any other error, nil from Run, and a panic. The controller's Policy says what a failure does.
 var (
-	// ErrDisabled: leave the controller, and those that need it, out of this term.
+	// ErrDisabled leaves the controller, and those that need it, out of this term.
 	ErrDisabled = errors.New("disabled")
-	// ErrStepDown: end the term and let another replica try. It also ends a term of EveryReplica controllers, which
-	// then all begin anew.
+	// ErrStepDown ends the term and lets another replica lead. A term of EveryReplica controllers ends too; they all start
+	// again.
 	ErrStepDown = errors.New("step down")
-	// ErrExit: end the process, with a non-zero code and this error as its last words.
+	// ErrExit ends the process with a non-zero exit code, and with this error as its last message.
 	ErrExit = errors.New("exit")
 )
 
@@ -24,19 +24,20 @@ var (
 type Policy string
 
 const (
-	// Restart constructs and runs the controller anew after a pause that grows; too many restarts in a while step down.
+	// Restart constructs and runs the controller again after a pause. The pauses grow. After too many restarts the replica
+	// steps down.
 	Restart Policy = "restart"
 	// StepDown ends the term at the first failure, so that another replica leads.
 	StepDown Policy = "step-down"
-	// Exit ends the process at the first failure, and if the controller is late to stop.
+	// Exit ends the process at the first failure, or if the controller is late to stop.
 	Exit Policy = "exit"
 )
 
 // Policies are the policies of a registry's controllers.
 type Policies struct {
-	// Default is for all that Controllers does not name. Empty: Restart.
+	// Default applies to all controllers that Controllers does not name. Empty: Restart.
 	Default Policy
-	// Controllers has policies by controller name.
+	// Controllers has policies by the name of the controller.
 	Controllers map[string]Policy
 }
 
@@ -51,7 +52,7 @@ func (p Policies) Of(controller string) Policy {
 	return Restart
 }
 
-// Validate reports unknown policies, and names that are not in the registry.
+// Validate returns an error for unknown policies, and for names that are not in the registry.
 func (p Policies) Validate(r *Registry) error {
 	var errs []error
 	known := []Policy{Restart, StepDown, Exit}

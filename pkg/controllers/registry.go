@@ -9,13 +9,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Registry is a fixed, validated set of descriptors. Nothing is added to it after NewRegistry.
+// Registry is a fixed set of validated descriptors.
 type Registry struct {
 	descriptors []Descriptor
 }
 
-// NewRegistry validates the descriptors and keeps them in the given order. The error names every faulty entry: an
-// empty, malformed or repeated name, no constructor, a need that is unknown, of another scope, or circular.
+// NewRegistry validates the descriptors and keeps them in the given order. The error names every faulty one: a name that is
+// empty, malformed or repeated, a missing constructor, or a need that is unknown, of another scope, or circular.
 func NewRegistry(descriptors ...Descriptor) (*Registry, error) {
 	var errs []error
 	byName := map[string]Descriptor{}
@@ -57,13 +57,13 @@ func NewRegistry(descriptors ...Descriptor) (*Registry, error) {
 	return &Registry{descriptors: slices.Clone(descriptors)}, nil
 }
 
-// With returns a registry of r's descriptors and, after them, more; both are validated together, as by NewRegistry. It is
-// how a server of one's own adds controllers to the catalog's.
+// With returns a registry of r's descriptors followed by more, validated together. Programs that embed the server use it to add
+// their controllers to the catalog's.
 func (r *Registry) With(more ...Descriptor) (*Registry, error) {
 	return NewRegistry(slices.Concat(r.descriptors, more)...)
 }
 
-// Scoped returns the descriptors of these scopes, in registration order.
+// Scoped returns the descriptors of the given scopes, in the order of registration.
 func (r *Registry) Scoped(scopes ...Scope) []Descriptor {
 	var out []Descriptor
 	for _, d := range r.descriptors {
@@ -82,7 +82,7 @@ func (r *Registry) names() []string {
 	return out
 }
 
-// findCycle returns the names along one circle of needs, or nil.
+// findCycle returns the names along a cycle of needs, or nil.
 func findCycle(descriptors []Descriptor, byName map[string]Descriptor) []string {
 	done := map[string]bool{}
 	var path []string

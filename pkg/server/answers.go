@@ -11,16 +11,17 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// delivery is of the answer to a request: who takes nothing must not hold for ever what stands behind its answer.
+// delivery controls how long the client of one request may take to read the answer. A client that reads nothing must not hold a
+// handler, or a place of the limit on requests in flight, for ever.
 type delivery struct {
 	mu sync.Mutex
-	// controller is nil once the request's handler has returned: it is of no use then, and net/http panics.
+	// controller is nil once the request's handler has returned: net/http panics if it is used after that.
 	controller *http.ResponseController
 }
 
 type deliveryKey struct{}
 
-// deliveryFrom returns the answer of the request that has ctx. There always is one.
+// deliveryFrom returns the delivery of the request that ctx belongs to. It never returns nil.
 func deliveryFrom(ctx context.Context) *delivery {
 	if a, ok := ctx.Value(deliveryKey{}).(*delivery); ok {
 		return a
@@ -28,7 +29,7 @@ func deliveryFrom(ctx context.Context) *delivery {
 	return &delivery{}
 }
 
-// until sets when the answer must have been taken; the zero time: it may take as long as it likes.
+// until sets the time by which the client must have read the answer. The zero time removes the deadline.
 func (a *delivery) until(t time.Time) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -38,8 +39,8 @@ func (a *delivery) until(t time.Time) error {
 	return a.controller.SetWriteDeadline(t)
 }
 
-// end lets what is written to the answer fail, also what is being written.
-func (a *delivery) end() { _ = a.until(time.Unix(1, 0)) } // no answer is there to be ended, at the worst
+// end makes all writes of the answer fail, including one that is under way. If the answer is over, that does no harm.
+func (a *delivery) end() { _ = a.until(time.Unix(1, 0)) }
 
 func (a *delivery) close() {
 	a.mu.Lock()
@@ -47,23 +48,24 @@ func (a *delivery) close() {
 	a.controller = nil
 }
 
-// withAnswerDeadline returns a handler whose clients must have taken their answers after twice the time that a request has:
-// once to be handled, once to be answered. Upstream's deadline ends neither a handler that writes, nor what net/http writes
-// after it: a client whose window is 0 would hold them, and a place of the limit on requests in flight, for ever.
+// withAnswerDeadline returns a handler whose clients must have read the answer after 2*timeout: timeout to handle the request
+// and timeout to deliver the answer. Upstream's own deadline ends neither a handler that is writing, nor what net/http writes
+// after it. Without this one, a client with a TCP window of 0 holds both, and a place of the limit on requests in flight, for
+// ever.
 func withAnswerDeadline(timeout time.Duration, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		a := &delivery{controller: http.NewResponseController(w)}
 		defer a.close()
 		if err := a.until(time.Now().Add(2 * timeout)); err != nil {
-			klog.FromContext(req.Context()).Error(err, "A client may take as long as it likes to take an answer: report this, it is a fault of the server")
+			klog.FromContext(req.Context()).Error(err, "The deadline for reading an answer cannot be set, so its client may hold it for ever: report this fault of the server")
 		}
 		next.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), deliveryKey{}, a)))
 	})
 }
 
-// withAnswersHeld returns a handler that writes the answers of which holds says so when next has returned. Errors, and what
-// everybody may read, need no rights and can be made long by a long URL: written by next, each holds a place of the limit on
-// requests in flight for as long as its client takes nothing.
+// withAnswersHeld returns a handler that keeps back each answer whose status holds selects, and writes it only when next has
+// returned. It is for errors and public paths: everybody may ask for these, and a long URL makes the answer long. If next wrote
+// them, each would hold a place of the limit on requests in flight until its client has read it.
 func withAnswersHeld(holds func(status int) bool, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		held := &heldAnswer{ResponseWriter: w, holds: holds}
@@ -76,22 +78,22 @@ func allAnswers(int) bool { return true }
 
 func errorsOnly(status int) bool { return status >= http.StatusBadRequest }
 
-// heldAnswer keeps an answer back if holds says so of its status, and passes on any other.
+// heldAnswer keeps an answer back if holds selects its status, and passes on any other.
 type heldAnswer struct {
 	http.ResponseWriter
 	holds  func(status int) bool
-	status int // 0 before there is one
+	status int // 0 until the handler has set it
 	body   bytes.Buffer
 }
 
-// is reports whether there is an answer that is kept back.
+// is reports whether an answer is being kept back.
 func (h *heldAnswer) is() bool { return h.status != 0 && h.holds(h.status) }
 
-// release writes what was kept back.
+// release writes the answer that was kept back, if there is one.
 func (h *heldAnswer) release() {
 	if h.is() {
 		h.ResponseWriter.WriteHeader(h.status)
-		_, _ = h.ResponseWriter.Write(h.body.Bytes()) // the client has gone
+		_, _ = h.ResponseWriter.Write(h.body.Bytes()) // an error means that the client has gone
 	}
 }
 

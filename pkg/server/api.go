@@ -22,7 +22,7 @@ import (
 	"github.com/regent-project/regent/pkg/server/terms"
 )
 
-// newAPI returns the API server: upstream's, with our resources, chain of handlers, admission and checks.
+// newAPI returns upstream's API server with our resources, handler chain, admission and checks.
 func (r *run) newAPI(store *store, caches *caches, elections *elections, terms *terms.Runner) (*genericapiserver.GenericAPIServer, error) {
 	c := r.generic
 	openapi.Configure(c, apis.Scheme)
@@ -50,7 +50,7 @@ func (r *run) newAPI(store *store, caches *caches, elections *elections, terms *
 	return api, nil
 }
 
-// admission returns what writes must pass.
+// admission returns the admission plugins that every write passes.
 func (r *run) admission(store *store, caches *caches) admission.Interface {
 	return admission.NewChainHandler(
 		&apisadmission.NamespaceLifecycle{Namespaces: namespaces{caches.informers.Namespaces, caches.live}},
@@ -62,22 +62,22 @@ func (r *run) admission(store *store, caches *caches) admission.Interface {
 	)
 }
 
-// installProfiling serves profiles, and lets the verbosity of the log be set, to members of system:masters.
+// installProfiling adds the endpoints for profiles and for the log's verbosity. Only members of system:masters may use them.
 func installProfiling(mux *mux.PathRecorderMux) {
 	routes.Profiling{}.Install(mux)
 	routes.DebugFlags{}.Install(mux, "v", routes.StringFlagPutHandler(logs.GlogSetter))
 }
 
-// historyCheck fails once etcd has gone back: what this replica would answer is of another history.
+// historyCheck fails once etcd's revision or cluster id has gone back. This replica's caches then belong to another history.
 func historyCheck(client *storage.Client) healthz.HealthChecker {
 	return healthz.NamedCheck("etcd-history", func(*http.Request) error { return client.Fault() })
 }
 
-// supervisorTimeout is how long the supervisor may take to answer.
+// supervisorTimeout is how long the supervisor may take to answer the check.
 const supervisorTimeout = 2 * time.Second
 
-// supervisorCheck fails only if the supervisor of this process's term itself hangs, which a restart alone can mend. Who
-// leads, and how the controllers fare, are no matter of health: the replica serves.
+// supervisorCheck fails only if the supervisor of this process's controllers hangs, which only a restart mends. It does not
+// depend on who leads or on how the controllers are doing: the replica serves anyway.
 func supervisorCheck(probe interface{ Ping(context.Context) error }) healthz.HealthChecker {
 	return unhurried{healthz.NamedCheck("supervisor", func(req *http.Request) error {
 		ctx, cancel := context.WithTimeout(req.Context(), supervisorTimeout)
@@ -86,8 +86,8 @@ func supervisorCheck(probe interface{ Ping(context.Context) error }) healthz.Hea
 	})}
 }
 
-// unhurried is a check that does not end with its caller, but by a timeout of its own: that a caller hangs up says nothing
-// about what is checked, and the log would say that it has failed.
+// unhurried is a check that goes on when its caller hangs up, until its own timeout. A caller that hangs up says nothing about
+// what is checked, but the log would report a failed check.
 type unhurried struct{ healthz.HealthChecker }
 
 // Check implements healthz.HealthChecker.

@@ -26,23 +26,23 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 )
 
-// reservedPrefix begins the names of this process's own users. Nobody else may have such a name, or be in a group of such a
-// name: controllers, audit and the fence believe them.
+// reservedPrefix begins the names of this process's own users. Nobody else may have such a user name or such a group, because
+// controllers, audit and the fence trust them.
 const reservedPrefix = "system:regent:"
 
-// The in-process users. Both are in system:masters. Their names tell whose writes are fenced.
+// The in-process users. Both are in system:masters. The fence tells by the name whose writes must carry a token.
 const (
-	// leaderUser is who a term's controllers are.
+	// leaderUser is the user of the leader's controllers.
 	leaderUser = reservedPrefix + "leader"
-	// replicaUser is who the election and the controllers of every replica are.
+	// replicaUser is the user of the election and of the controllers of every replica.
 	replicaUser = reservedPrefix + "replica"
 )
 
 // publicPaths are open to everyone.
 var publicPaths = []string{"/livez", "/readyz", "/healthz", "/version"}
 
-// inProcess holds the tokens of the in-process users. They are made anew by every process and never leave it, so a
-// request that carries one comes from this very process.
+// inProcess holds the tokens of the in-process users. Every process makes its own, and they never leave it: a request with such
+// a token comes from this process.
 type inProcess struct{ leader, replica string }
 
 func newInProcess() inProcess { return inProcess{leader: rand.Text(), replica: rand.Text()} }
@@ -68,8 +68,8 @@ func (p inProcess) made(req *http.Request) bool {
 
 type ownKey struct{}
 
-// split returns a handler that sends requests that this process made to own, and notes it for isOwn: authentication takes the
-// token off. All others go to others.
+// split returns a handler that sends requests of this process to own, and all others to others. It marks the former for isOwn,
+// because authentication removes the token.
 func (p inProcess) split(own, others http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if p.made(req) {
@@ -84,7 +84,7 @@ func isOwn(req *http.Request) bool { return isOwnContext(req.Context()) }
 
 func isOwnContext(ctx context.Context) bool { return ctx.Value(ownKey{}) != nil }
 
-// isReserved reports whether a name or group of who is only for this process's own users.
+// isReserved reports whether the user has a name or a group that is reserved for this process's own users.
 func isReserved(who user.Info) bool {
 	if who == nil {
 		return false
@@ -93,7 +93,7 @@ func isReserved(who user.Info) bool {
 	return reserved(who.GetName()) || slices.ContainsFunc(who.GetGroups(), reserved)
 }
 
-// notReserved is an authenticator of other users than this process's own: it refuses their names.
+// notReserved refuses users with reserved names that another authenticator has authenticated.
 type notReserved struct{ authenticator.Request }
 
 // AuthenticateRequest implements authenticator.Request.
@@ -108,7 +108,7 @@ func (n notReserved) AuthenticateRequest(req *http.Request) (*authenticator.Resp
 
 const reservedReason = "names that begin with " + reservedPrefix + " are the server's own and cannot be impersonated"
 
-// reservedNames lets nobody impersonate this process's own users, members of system:masters neither.
+// reservedNames refuses to let anybody impersonate this process's own users, including members of system:masters.
 type reservedNames struct{ authorizer.Authorizer }
 
 // Authorize implements authorizer.Authorizer.
@@ -127,8 +127,8 @@ func (r *reservedNames) ConditionsAwareAuthorize(ctx context.Context, a authoriz
 	return r.Authorizer.ConditionsAwareAuthorize(ctx, a)
 }
 
-// newAuthenticator knows in-process users, client certificates, and bearer tokens of the operator's file. Everyone else
-// is anonymous on the public paths, and unauthenticated elsewhere.
+// newAuthenticator accepts in-process users, client certificates, and bearer tokens from the operator's file. Everyone else is
+// anonymous on the public paths, and unauthenticated elsewhere.
 func newAuthenticator(p inProcess, clientCA dynamiccertificates.CAContentProvider, tokenFile string) (authenticator.Request, error) {
 	methods := []authenticator.Request{
 		p.authenticator(),
@@ -149,8 +149,7 @@ func newAuthenticator(p inProcess, clientCA dynamiccertificates.CAContentProvide
 	return union.NewFailOnError(known, anonymous.NewAuthenticator(conditions)), nil
 }
 
-// newAuthorizer lets members of system:masters do all, and everyone read the public paths. Others may do nothing, until
-// a further authorizer is added here.
+// newAuthorizer lets members of system:masters do everything, and everyone read the public paths. Other users may do nothing.
 func newAuthorizer() (authorizer.Authorizer, error) {
 	public, err := path.NewAuthorizer(publicPaths)
 	if err != nil {

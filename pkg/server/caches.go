@@ -19,14 +19,13 @@ import (
 	"github.com/regent-project/regent/pkg/server/routing"
 )
 
-// caches are what this replica knows of the shard, whether it leads or not, and how it learns of it: by reading its own API
-// as the replica's user.
+// caches are the replica's view of the shard, on leaders and standbys alike. The replica reads its own API as its own user.
 type caches struct {
 	client    *loopback.Client
 	clients   controllers.Clients
 	resources []controllers.Resource
 	informers controllers.Informers
-	// live reads what the informers do not show yet, directory resolves the paths of logical clusters.
+	// live reads what the informers do not have yet. directory resolves the paths of logical clusters.
 	live      *live
 	directory *routing.Directory
 }
@@ -49,14 +48,14 @@ func (r *run) newCaches() (*caches, error) {
 	return c, nil
 }
 
-// runInformers runs all informers, until the lifetime ends.
+// runInformers runs all informers until the lifetime ends.
 func runInformers(l *lifetime, i controllers.Informers) {
 	for name, informer := range i.All() {
 		l.Go("informer of "+name, func() error { return informer.Run(l.ctx) })
 	}
 }
 
-// synced returns, by name, what is closed when an informer has read all objects.
+// synced returns for each informer, by name, a channel that is closed when the informer has read all objects.
 func synced(i controllers.Informers) map[string]<-chan struct{} {
 	out := map[string]<-chan struct{}{}
 	for name, informer := range i.All() {
@@ -65,9 +64,9 @@ func synced(i controllers.Informers) map[string]<-chan struct{} {
 	return out
 }
 
-// informersCheck is for /readyz: a replica is ready when its caches are warm. That the API server's own watch caches are
-// filled follows, as informers read through them. Upstream's storage readiness hook would make /livez wait for etcd too,
-// and then have replicas killed, and gives up after a minute.
+// informersCheck is part of /readyz: a replica is ready when its informers are warm. The API server's watch caches are filled
+// by then, because the informers read through them. Upstream's storage readiness hook is not used: it is part of /livez too, so
+// a replica without etcd would be killed, and it gives up after a minute.
 func informersCheck(i controllers.Informers) healthz.HealthChecker {
 	return healthz.NamedCheck("informers", func(*http.Request) error {
 		for name, done := range synced(i) {
@@ -81,7 +80,7 @@ func informersCheck(i controllers.Informers) healthz.HealthChecker {
 	})
 }
 
-// live reads from storage. It can be used when the API is installed, which sets reader.
+// live reads from storage. It can be used once the API is installed, which sets reader.
 type live struct{ reader *apis.Reader }
 
 func (l *live) Workspace(ctx context.Context, cluster logicalcluster.Name, name string) (*tenancyv1alpha1.Workspace, error) {
@@ -92,8 +91,8 @@ func (l *live) LogicalCluster(ctx context.Context, cluster logicalcluster.Name) 
 	return l.reader.LogicalCluster(inCluster(ctx, cluster))
 }
 
-// inCluster returns a context that ends with ctx and has none of its values: the read is the server's own, not part of the
-// request's trace, audit or identity.
+// inCluster returns a context that ends with ctx and carries none of its values: the read is the server's own, and not part of
+// the request's trace, audit or identity.
 func inCluster(ctx context.Context, cluster logicalcluster.Name) context.Context {
 	return clusters.With(onlyEnd{ctx}, cluster)
 }
@@ -102,7 +101,7 @@ type onlyEnd struct{ context.Context }
 
 func (onlyEnd) Value(any) any { return nil }
 
-// namespaces finds namespaces for admission.
+// namespaces finds namespaces for admission.NamespaceLifecycle.
 type namespaces struct {
 	informer *clusters.Informer[*corev1.Namespace]
 	live     *live
@@ -116,7 +115,7 @@ func (n namespaces) Live(ctx context.Context, cluster logicalcluster.Name, name 
 	return n.live.reader.Namespace(inCluster(ctx, cluster), name)
 }
 
-// Leaving also holds of a cluster whose LogicalCluster has gone; permanent clusters never leave.
+// Leaving returns true also for a cluster that has no LogicalCluster any more. Permanent clusters never leave.
 func (n namespaces) Leaving(ctx context.Context, cluster logicalcluster.Name) (bool, error) {
 	if clusters.IsPermanent(cluster) {
 		return false, nil

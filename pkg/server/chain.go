@@ -10,19 +10,19 @@ import (
 	"github.com/regent-project/regent/pkg/server/routing"
 )
 
-// handlerChain returns what builds the chain that each request passes. It is upstream's, with ours at three places; each of
-// them has something to say only about requests that have come as far.
+// handlerChain returns the function that builds the chain of handlers for requests. The chain is upstream's, with ours at three
+// places: around it, in front of its authorizer, and behind it.
 //
-//	answer       a deadline for clients to take the answer
-//	body         a deadline for what clients send
-//	split        requests that this process makes itself go through a chain of their own, without limits
+//	answer       a deadline for clients to read the answer
+//	body         a deadline for clients to send the body
+//	split        requests of this process get a chain of their own, without limits
 //	Parse        takes the logical cluster off the URL; answers nobody
-//	public       what everybody may read has a chain of its own: its limits are other places, of the same number
-//	held         answers that need no rights are written when the request has left its place
+//	public       public paths get a chain of their own, with limits of the same size but counted apart
+//	held         keeps back answers that need no rights until the request has left its place
 //	upstream     401 without credentials, audit, impersonation, 429 beyond the limits on requests in flight
 //	Authorizer   looks the cluster up; 403 without rights, whether the cluster exists or not
 //	Admit        400, 404, 405 and 503 for URLs that lead to no cluster
-//	watches      429 for watches if too many are open, or begin at once; ends those whose clients take nothing
+//	watches      429 if too many watches are open or begin at once; ends watches whose clients read nothing
 //	tokens       412 for writes of a term that is over
 //	upstream     the APIs
 //
@@ -33,7 +33,7 @@ func (r *run) handlerChain(directory routing.Resolver, tokens *tokenFilter) func
 		filter := &routing.Filter{
 			Resolver: directory, InProcess: isOwn, RequestInfo: c.RequestInfoResolver, Serializer: c.Serializer,
 		}
-		users := *c // shallow, as upstream copies it: only the chain gets the authorizer that looks clusters up
+		users := *c // shallow, as upstream copies it: only the chain gets the authorizer that looks up clusters
 		users.Authorization.Authorizer = filter.Authorizer(&reservedNames{c.Authorization.Authorizer})
 		own := users
 		own.MaxRequestsInFlight, own.MaxMutatingRequestsInFlight, own.GoawayChance = 0, 0, 0
@@ -50,8 +50,8 @@ func (r *run) handlerChain(directory routing.Resolver, tokens *tokenFilter) func
 	}
 }
 
-// publicOrNot returns a handler that sends requests for what everybody may read to public, and others to others. Probes must
-// not fail because users are many: a replica would be restarted when it is needed most.
+// publicOrNot returns a handler that sends requests for public paths to public, and all others to others. Probes must not fail
+// because there are many users: a replica would be restarted when it is needed most.
 func publicOrNot(public, others http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if slices.Contains(publicPaths, req.URL.Path) {

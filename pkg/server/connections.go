@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	// clientKeepAlive is upstream's.
+	// clientKeepAlive is upstream's period.
 	clientKeepAlive = 3 * time.Minute
-	// refusalReminder is how often the log says that connections are refused.
+	// refusalReminder is the least time between two log lines about refused connections.
 	refusalReminder = time.Minute
 )
 
-// connections is the listener of the API. It closes connections beyond Limits as soon as they are accepted: clients that
-// were kept waiting would wait for who has no intention of leaving. Those of this process itself, made by dial, are always
-// let in: a leader whose clients are too many must still renew its lease.
+// connections is the API's listener. It closes connections beyond the limits as soon as it has accepted them, because clients
+// in a queue would wait for others that do not leave. Connections that this process makes with dial are always let in: a leader
+// with too many clients must still renew its lease.
 type connections struct {
 	net.Listener
 	log              klog.Logger
@@ -32,11 +32,11 @@ type connections struct {
 
 	mu   sync.Mutex
 	open int
-	// clients has how many connections each client has. No entry is 0.
+	// clients has the number of open connections of each client that has any.
 	clients map[netip.Prefix]int
-	// own are the local addresses of connections that dial makes, before it makes them, until they are accepted.
+	// own are the local addresses of connections that dial is about to make and that Accept has not returned yet.
 	own map[netip.AddrPort]struct{}
-	// refused counts refusals since told, when the log spoke of them last.
+	// refused counts the refusals since told, when the log last reported them.
 	refused int
 	told    time.Time
 }
@@ -46,7 +46,7 @@ func newConnections(ctx context.Context, listener net.Listener, limits Limits) *
 	log := klog.FromContext(ctx)
 	total, perClient := limits.Connections, limits.ConnectionsPerClient
 	if possible := descriptors() / 4 * 3; possible > 0 && (total == 0 || possible < total) {
-		log.Info("The file descriptors that this process may open limit its connections: raise them (ulimit -n) if it is to have more",
+		log.Info("The limit of open files allows fewer connections than configured: raise it (ulimit -n) if this replica needs more",
 			"connections", possible, "max-connections", total)
 		total = possible
 	}
@@ -59,7 +59,7 @@ func newConnections(ctx context.Context, listener net.Listener, limits Limits) *
 	}
 }
 
-// descriptors is how many files and sockets the process may open, 0 if that is not known.
+// descriptors returns how many files and sockets the process may open, or 0 if that is unknown.
 func descriptors() int {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil || limit.Cur > 1<<30 {
@@ -85,7 +85,7 @@ func (c *connections) Accept() (net.Conn, error) {
 	}
 }
 
-// admit counts a connection and returns what takes it off again, or reports that it must not be let in.
+// admit counts a connection. leave must be called when the connection closes. ok is false if a limit is reached.
 func (c *connections) admit(conn net.Conn) (leave func(), ok bool) {
 	address, client := clientOf(conn)
 	c.mu.Lock()
@@ -117,7 +117,7 @@ func (c *connections) leave(client netip.Prefix) {
 	}
 }
 
-// refuse counts a refusal and tells of it, seldom. The caller holds mu.
+// refuse counts a refusal, and logs it if the last log line is old enough. The caller holds mu.
 func (c *connections) refuse(limit string, client netip.Prefix) {
 	refusedConnections.WithLabelValues(limit).Inc()
 	c.refused++
@@ -129,7 +129,7 @@ func (c *connections) refuse(limit string, client netip.Prefix) {
 	c.refused, c.told = 0, time.Now()
 }
 
-// clientOf returns a connection's remote address, and the client that counts: an IPv6 client has a network of addresses.
+// clientOf returns a connection's remote address and the client that it counts for. For IPv6 the client is the /64 network.
 func clientOf(conn net.Conn) (netip.AddrPort, netip.Prefix) {
 	tcp, ok := conn.RemoteAddr().(*net.TCPAddr)
 	if !ok {
@@ -148,8 +148,8 @@ func unmapped(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
 }
 
-// dial connects to the listener from within this process. It announces the connection's local address before it connects,
-// so that Accept knows it: the socket is bound here, and not by connect.
+// dial connects to the listener from within this process. It binds the socket itself, before it connects, and announces the
+// local address, so that Accept recognises the connection.
 func (c *connections) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	var own netip.AddrPort
 	dialer := net.Dialer{KeepAlive: clientKeepAlive, Control: func(_, address string, raw syscall.RawConn) error {
@@ -169,8 +169,8 @@ func (c *connections) dial(ctx context.Context, network, address string) (net.Co
 	return conn, nil
 }
 
-// announce binds a socket to the address of this host that it will connect to, and a free port. If that cannot be done, the
-// connection counts as any.
+// announce binds a socket to host and a free port, and records the address. If that fails, the connection counts like any
+// other.
 func (c *connections) announce(socket int, host netip.Addr) netip.AddrPort {
 	var bind unix.Sockaddr = &unix.SockaddrInet6{Addr: host.As16()}
 	if host.Is4() {
@@ -200,7 +200,7 @@ func portOf(address unix.Sockaddr) uint16 {
 	return 0
 }
 
-// connection is one that counts, until it is closed.
+// connection is a connection that counts until it is closed.
 type connection struct {
 	net.Conn
 	leave func()

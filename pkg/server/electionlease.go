@@ -14,10 +14,9 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// electionLease holds writes of the shard's own Lease, by whomever, to what fencing rests on: a term never comes back.
-// Whoever becomes the holder begins a new epoch, and epochs never fall while the Lease lives. Otherwise an edit that puts
-// an old holder and epoch back would make that term's token good again. To overwrite, to clear or to delete it is as
-// allowed as ever.
+// electionLease validates updates of one of the shard's own Leases, whoever makes them. Fencing relies on terms that never come
+// back: a new holder must raise the epoch (spec.leaseTransitions), and the epoch must never fall. An edit that restores an old
+// holder and epoch would make that term's token valid again. Taking the Lease away, clearing it and deleting it stay allowed.
 type electionLease struct {
 	cluster         logicalcluster.Name
 	namespace, name string

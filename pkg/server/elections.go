@@ -20,18 +20,19 @@ import (
 	"github.com/regent-project/regent/pkg/server/terms"
 )
 
-// ElectionsLease is the Lease of the electing controllers, where the shard's leader is elected by them.
+// ElectionsLease is the name of the Lease for which the electing controllers' replicas compete in mode coordinated. Its holder
+// elects the shard's leader.
 const ElectionsLease = "regent-elections"
 
-// elections are what this replica stands for.
+// elections are the elections that this replica stands in.
 type elections struct {
-	// leader elects the shard's leader. electing, and its recorder, are nil unless the shard's leader is elected by the shard's own
-	// electing controllers: it elects who runs those.
+	// leader stands for the shard's Lease. electing stands for ElectionsLease. electing and its recorder are nil unless the
+	// mode is coordinated.
 	leader, electing                 *election.Elector
 	leaderRecorder, electingRecorder *recorder
-	// client is for the Leases: nothing else travels on its connections.
+	// client reaches the Leases. Nothing else uses its connections.
 	client *loopback.Client
-	// probe learns of a leader's death, and lets others learn of this replica's; nil: detection is off.
+	// probe watches the leader's process for standbys, and shows this process to other replicas. Nil: detection is off.
 	probe *detect.Detector
 }
 
@@ -64,14 +65,14 @@ func (r *run) newElections(caches *caches) (*elections, error) {
 	if r.electsItself() {
 		e.electingRecorder = newRecorder(events, cfg.Namespace, ElectionsLease, r.name)
 		if e.electing, err = election.New(ofElections(cfg, e.probe, e.electingRecorder.notify)); err != nil {
-			return nil, fmt.Errorf("cannot stand for the election of who elects: %w", err)
+			return nil, fmt.Errorf("cannot stand for election to Lease %s: %w", ElectionsLease, err)
 		}
 	}
 	return e, nil
 }
 
-// run campaigns and leads, again and again, until ctx ends. It returns when all terms have ended; an error of one elector ends
-// the other, too.
+// run campaigns and leads, again and again, until ctx ends. It returns when all terms have ended. If one elector fails, the
+// other one ends too.
 func (e *elections) run(ctx context.Context, terms *terms.Runner) error {
 	if e.electing == nil {
 		return e.leader.Run(ctx, terms.Leader(controllers.LeaderOnly, controllers.Electing))
@@ -82,7 +83,7 @@ func (e *elections) run(ctx context.Context, terms *terms.Runner) error {
 	return both.Wait()
 }
 
-// electionConfig returns how this replica stands for the shard's leader.
+// electionConfig returns the configuration with which this replica stands for the shard's Lease.
 func (r *run) electionConfig(client *loopback.Client) (election.Config, error) {
 	clients, err := client.Clients()
 	if err != nil {
@@ -99,13 +100,14 @@ func (r *run) electionConfig(client *loopback.Client) (election.Config, error) {
 	return cfg, nil
 }
 
-// electsItself reports whether the shard's own leader is elected by its electing controllers, which then cannot be the leader's.
+// electsItself reports whether the shard's leader is elected by the shard's own electing controllers (mode coordinated). These
+// then need a Lease of their own.
 func (r *run) electsItself() bool {
 	mode := r.cfg.Election.Mode
 	return r.cfg.EnableLeaderElection && mode != nil && mode.Electing()
 }
 
-// ofElections returns the Config of the election of who elects: a plain one, by the same means.
+// ofElections derives the configuration for ElectionsLease from that for the shard's Lease. Its mode is always lease.
 func ofElections(cfg election.Config, probe *detect.Detector, notify func(election.Notice)) election.Config {
 	cfg.Name, cfg.Mode, cfg.Notify = ElectionsLease, election.Renewed{}, notify
 	cfg.ReplicasDirectory = filepath.Join(cfg.ReplicasDirectory, ElectionsLease)
@@ -117,22 +119,22 @@ func ofElections(cfg election.Config, probe *detect.Detector, notify func(electi
 }
 
 // newProbe returns nil if detection is off.
-func (r *run) newProbe(stands election.Config) (*detect.Detector, error) {
-	if !r.cfg.EnableLeaderElection || stands.Detection == election.DetectOff {
+func (r *run) newProbe(e election.Config) (*detect.Detector, error) {
+	if !r.cfg.EnableLeaderElection || e.Detection == election.DetectOff {
 		return nil, nil
 	}
 	cfg := r.cfg.Detect
-	cfg.Name, cfg.Replica = stands.Name, r.name
+	cfg.Name, cfg.Replica = e.Name, r.name
 	cfg.Listen = net.JoinHostPort(r.cfg.Serving.BindAddress.String(), strconv.Itoa(r.cfg.ProbePort))
 	cfg.Advertise = r.cfg.Advertise.String()
 	probe, err := detect.New(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("cannot make the probe: %w", err)
+		return nil, fmt.Errorf("cannot make the probe of other replicas: %w", err)
 	}
 	return probe, nil
 }
 
-// BuildVersion is the version that this build stands with in elections: major, minor and patch of what `regent version` says.
+// BuildVersion returns the version with which this build stands in elections: major, minor and patch of `regent version`.
 func BuildVersion() string {
 	v, err := utilversion.ParseSemantic(version.Get().GitVersion)
 	if err != nil {

@@ -18,18 +18,19 @@ import (
 const (
 	// etcdCheckTimeout is how long a check waits for etcd.
 	etcdCheckTimeout = 2 * time.Second
-	// etcdReasonTimeout is how long the log's check waits to learn why etcd did not answer.
+	// etcdReasonTimeout is how long observe waits to learn why etcd did not answer.
 	etcdReasonTimeout = time.Second
-	// etcdCheckPeriod is how often the log's check asks etcd; etcdReminder is how often it repeats bad news.
+	// etcdCheckPeriod is the pause between two calls of observe. etcdReminder is the least time between two log lines about an
+	// outage.
 	etcdCheckPeriod = 2 * time.Second
 	etcdReminder    = time.Minute
 )
 
-// etcdCheck asks etcd for a linearizable read.
+// etcdCheck checks that etcd answers a linearizable read.
 type etcdCheck struct {
 	client *clientv3.Client
 	key    string
-	// answers is what observe found last; true before.
+	// answers is the result of the last observe, and true before the first.
 	answers atomic.Bool
 }
 
@@ -42,11 +43,10 @@ func newEtcdCheck(client *clientv3.Client, prefix string) *etcdCheck {
 // Name implements healthz.HealthChecker.
 func (c *etcdCheck) Name() string { return "etcd" }
 
-// Check implements healthz.HealthChecker. It is for /readyz only: an unreachable etcd is no reason to have replicas
-// killed.
+// Check implements healthz.HealthChecker. It belongs in /readyz only: killing replicas does not bring etcd back.
 func (c *etcdCheck) Check(req *http.Request) error { return c.ask(req.Context()) }
 
-// observe asks, and keeps the answer. Its error says why there was none, if that can be known.
+// observe asks etcd and records whether it answered. The error says why it did not, if that can be found out.
 func (c *etcdCheck) observe(ctx context.Context) error {
 	err := c.ask(ctx)
 	c.answers.Store(err == nil)
@@ -59,8 +59,8 @@ func (c *etcdCheck) observe(ctx context.Context) error {
 	return err
 }
 
-// reason is what gRPC says of the connection: refused, or which certificate is not trusted. etcd's client repeats a read until
-// its context ends and returns the context's error alone, so this read is made beside it, once.
+// reason returns what gRPC says of the connection: refused, or which certificate is not trusted. etcd's own client hides this:
+// it repeats a read until its context ends, and returns the context's error. So reason makes one read of its own.
 func (c *etcdCheck) reason(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, etcdReasonTimeout)
 	defer cancel()
@@ -70,7 +70,7 @@ func (c *etcdCheck) reason(ctx context.Context) string {
 	case message == context.DeadlineExceeded.Error():
 		return ""
 	case strings.Contains(message, "broken pipe"), strings.Contains(message, "connection reset"), strings.Contains(message, "EOF"):
-		// Whether a client reads why before it finds the connection closed is a matter of chance.
+		// The server may close the connection before the client has read why.
 		return message + " (a server that wants TLS, or another client certificate, closes connections like that)"
 	}
 	return message
@@ -85,8 +85,8 @@ func (c *etcdCheck) ask(ctx context.Context) error {
 	return nil
 }
 
-// tellOfEtcd calls ask again and again until ctx ends, and logs when etcd stops answering, then every minute, and when
-// it answers again. Whoever uses etcd tries on by himself and need not log it.
+// tellOfEtcd calls ask again and again until ctx ends. It logs when etcd stops answering, then every minute, and when it
+// answers again. Callers of etcd try again by themselves and need not log.
 func tellOfEtcd(ctx context.Context, ask func(context.Context) error) {
 	log := klog.FromContext(ctx)
 	var since, told time.Time

@@ -25,46 +25,47 @@ import (
 	"github.com/regent-project/regent/pkg/server/storage"
 )
 
-// Fencing says what becomes of a leader's writes without a fencing token. Those with one are always held to it.
+// Fencing says what happens to writes by the leader's controllers that carry no fencing token. A token that is there is always
+// checked.
 type Fencing string
 
 const (
-	// FencingEnforce refuses them. It is the default.
+	// FencingEnforce refuses such writes. It is the default.
 	FencingEnforce Fencing = "enforce"
-	// FencingWarn lets them through, counts them and logs the first of each kind: for finding controllers that do not
-	// write with their term's clients before they are refused.
+	// FencingWarn lets such writes through, counts them, and logs the first of each kind. It helps to find controllers that do
+	// not use the clients of their term before FencingEnforce refuses their writes.
 	FencingWarn Fencing = "warn"
 )
 
-// FencingModes are all values of Fencing.
-var FencingModes = []Fencing{FencingEnforce, FencingWarn}
+// FencingValues are all values of Fencing.
+var FencingValues = []Fencing{FencingEnforce, FencingWarn}
 
 // writes are the verbs that change something.
 var writes = []string{"create", "update", "patch", "delete", "deletecollection"}
 
-// tokenFilter puts a request's fencing token into its context, for the storage to compare, and sees to it that a term's
-// controllers have one. It is inside of authentication and authorization.
+// tokenFilter puts a request's fencing token into its context, where storage finds it, and requires a token from the leader's
+// controllers. It runs behind authentication and authorization.
 type tokenFilter struct {
-	// required is whether a leader's writes need a token at all: without leader election there is none. mode says what
-	// becomes of those that have none; they are refused unless it is FencingWarn.
+	// required says whether the leader's controllers must send a token: false without leader election. fencing says what happens
+	// to their writes without one.
 	required   bool
-	mode       Fencing
+	fencing    Fencing
 	check      checkToken
 	authorizer authorizer.Authorizer
 	serializer runtime.NegotiatedSerializer
 
-	warned sync.Map   // kinds of writes that were logged
-	parsed *lru.Cache // tokens by header: a term sends the same with every request
+	warned sync.Map   // kinds of writes that were logged already
+	parsed *lru.Cache // tokens by header: a term sends the same header with every request
 }
 
-// rememberedHeaders bounds what is remembered of headers, which are at most 2 KiB long.
+// rememberedHeaders is the size of tokenFilter.parsed. Headers are at most 2 KiB long.
 const rememberedHeaders = 256
 
-func newTokenFilter(election bool, mode Fencing, check checkToken, a authorizer.Authorizer, s runtime.NegotiatedSerializer) *tokenFilter {
-	return &tokenFilter{required: election, mode: mode, check: check, authorizer: a, serializer: s, parsed: lru.New(rememberedHeaders)}
+func newTokenFilter(required bool, fencing Fencing, check checkToken, a authorizer.Authorizer, s runtime.NegotiatedSerializer) *tokenFilter {
+	return &tokenFilter{required: required, fencing: fencing, check: check, authorizer: a, serializer: s, parsed: lru.New(rememberedHeaders)}
 }
 
-// parse is fence.Parse.
+// parse is fence.Parse with a cache.
 func (f *tokenFilter) parse(values []string) (fence.Token, error) {
 	if len(values) != 1 {
 		return fence.Parse(values)
@@ -99,8 +100,8 @@ func (f *tokenFilter) refuse(w http.ResponseWriter, req *http.Request, err error
 	responsewriters.ErrorNegotiated(err, f.serializer, schema.GroupVersion{Version: "v1"}, w, req)
 }
 
-// serveDeletion holds back the answer that there is nothing to delete until the token has been compared: upstream gives it
-// before anything gets to storage. That is one read more, of deletions that have found nothing only.
+// serveDeletion keeps back a 404 until the token has been checked. Upstream answers it without a call of storage, where the
+// token would be checked. The check costs one read, and only deletions that find nothing pay it.
 func (f *tokenFilter) serveDeletion(next http.Handler, w http.ResponseWriter, req *http.Request) {
 	held := &heldAnswer{ResponseWriter: w, holds: func(status int) bool { return status == http.StatusNotFound }}
 	next.ServeHTTP(responsewriter.WrapForHTTP1Or2(held), req)
@@ -113,8 +114,8 @@ func (f *tokenFilter) serveDeletion(next http.Handler, w http.ResponseWriter, re
 	held.release()
 }
 
-// admit returns the request with its token. It also returns it with an error. A token that cannot be read is refused: the
-// sender believes its write to be fenced.
+// admit returns the request with its token in the context, also when it returns an error. A token that cannot be parsed is
+// refused: the sender believes that its write is fenced.
 func (f *tokenFilter) admit(req *http.Request) (*http.Request, error) {
 	token, err := f.parse(req.Header.Values(fence.Header))
 	if err != nil {
@@ -129,20 +130,20 @@ func (f *tokenFilter) admit(req *http.Request) (*http.Request, error) {
 		return req, f.withoutToken(req.Context(), info)
 	}
 	ctx := storage.WithDisclosure(fence.With(req.Context(), token), f.mayGet)
-	if changes && info.Verb == "deletecollection" { // it may be empty, and then nothing gets to storage
+	if changes && info.Verb == "deletecollection" { // an empty collection causes no write in storage
 		err = f.check.answer(ctx)
 	}
 	return req.WithContext(ctx), err
 }
 
-// withoutToken refuses a write that must have a token, and counts those of this process's own users that need none.
+// withoutToken refuses a write that must carry a token, and counts the other writes of this process's own users.
 func (f *tokenFilter) withoutToken(ctx context.Context, info *request.RequestInfo) error {
 	user, ok := request.UserFrom(ctx)
 	if !ok || user.GetName() != leaderUser && user.GetName() != replicaUser {
 		return nil
 	}
 	if f.required && user.GetName() == leaderUser {
-		if f.mode != FencingWarn {
+		if f.fencing != FencingWarn {
 			return storage.RefuseMissing(leaderUser)
 		}
 		f.warn(ctx, info)
@@ -151,16 +152,16 @@ func (f *tokenFilter) withoutToken(ctx context.Context, info *request.RequestInf
 	return nil
 }
 
-// warn logs the first write of its kind.
+// warn logs the first write of each kind.
 func (f *tokenFilter) warn(ctx context.Context, info *request.RequestInfo) {
 	kind := schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}.String()
 	if _, known := f.warned.LoadOrStore(info.Verb+" "+kind, true); !known {
 		klog.FromContext(ctx).Error(nil, "A leader's write has no fencing token: find the controller that does not write with the clients of its Deps",
-			"verb", info.Verb, "resource", kind, "fencing", f.mode)
+			"verb", info.Verb, "resource", kind, "fencing", f.fencing)
 	}
 }
 
-// mayGet reports whether the user of ctx may get the Lease of a token.
+// mayGet reports whether the user in ctx may get the Lease of a token.
 func (f *tokenFilter) mayGet(ctx context.Context, token fence.Token) bool {
 	user, ok := request.UserFrom(ctx)
 	if !ok {
@@ -173,14 +174,14 @@ func (f *tokenFilter) mayGet(ctx context.Context, token fence.Token) bool {
 	return err == nil && decision == authorizer.DecisionAllow
 }
 
-// dryRunFence refuses dry-runs of a term that is over, which never get to storage: one that succeeds must not tell a leader
-// that its write would.
+// dryRunFence refuses dry runs of a term that is over. They never reach storage, and a dry run that succeeds would tell the
+// sender that its write would succeed too.
 type dryRunFence struct{ check checkToken }
 
-// checkToken returns an error for which fence.IsFenced holds if the token in ctx is of a term that is over.
+// checkToken returns an error for which fence.IsFenced holds if the token in ctx belongs to a term that is over.
 type checkToken func(ctx context.Context) error
 
-// answer is that to a write that need not get to storage, and is not held to its token there.
+// answer returns the error for a write that may never reach storage, or nil if its token is valid.
 func (c checkToken) answer(ctx context.Context) error {
 	err := c(ctx)
 	if err == nil || fence.IsFenced(err) {

@@ -11,11 +11,11 @@ import (
 	"github.com/regent-project/regent/pkg/election"
 )
 
-// forgetCommand is what operators type to have ForgetReplica called.
+// forgetCommand is the command with which operators call ForgetReplica.
 const forgetCommand = "regent forget-replica"
 
-// ForgetReplica says that a replica is dead, so that another takes the lease that it holds for life: see election.Forget. config
-// leads to the shard's logical cluster system:admin.
+// ForgetReplica declares a replica dead, so that another one can take the Lease that it holds for life: see election.Forget.
+// config must lead to the shard's logical cluster system:admin.
 func ForgetReplica(ctx context.Context, config *rest.Config, namespace, replica string) error {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -23,7 +23,7 @@ func ForgetReplica(ctx context.Context, config *rest.Config, namespace, replica 
 	}
 	err = election.Forget(ctx, client.CoordinationV1().Leases(namespace), replica)
 	if err != nil && !errors.Is(err, election.ErrNoReplica) {
-		return fmt.Errorf("%w (if no replica serves there, give a kubeconfig with the address of one that does)", err)
+		return fmt.Errorf("%w (if that replica does not serve, give a kubeconfig with the address of one that does)", err)
 	}
 	return err
 }

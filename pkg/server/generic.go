@@ -18,13 +18,13 @@ import (
 	"github.com/regent-project/regent/pkg/server/apis"
 )
 
-// newGenericConfig returns all of upstream's configuration that needs no storage. It opens the listener.
+// newGenericConfig returns the part of upstream's configuration that needs no storage. It opens the listener.
 func (s *Server) newGenericConfig(ctx context.Context) (*genericapiserver.Config, error) {
 	c := genericapiserver.NewConfig(apis.Codecs)
 	c.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
 	// Upstream's default is a hash of the host's name, which replicas on one machine share.
 	c.APIServerID = "regent-" + s.name
-	// With upstream's profiling DELETE /metrics empties what is only set once, or when something changes.
+	// Upstream's profiling also makes DELETE /metrics reset all metrics, including gauges that are set only once.
 	c.EnableProfiling = false
 	c.ShutdownWatchTerminationGracePeriod = watchGrace
 	c.ShutdownDelayDuration = s.cfg.ShutdownDelay
@@ -35,9 +35,10 @@ func (s *Server) newGenericConfig(ctx context.Context) (*genericapiserver.Config
 	if err := s.authenticate(c); err != nil {
 		return nil, err
 	}
-	// Upstream forgets the port when it cannot listen.
+	// Upstream's error does not name the port when it cannot listen.
 	address := net.JoinHostPort(s.cfg.Serving.BindAddress.String(), strconv.Itoa(s.cfg.Serving.BindPort))
-	// Not ApplyToConfig: by that, a replica is not live once the loopback's certificate has ended, which nobody asks (trustingItself).
+	// Not ApplyToConfig: it adds a liveness check that fails when the loopback's certificate expires. Nobody checks that
+	// certificate's dates (see loopback.trustingItself).
 	if err := s.cfg.Serving.WithLoopback().ApplyTo(&c.SecureServing, &c.LoopbackClientConfig); err != nil {
 		return nil, fmt.Errorf("cannot serve on %s (--bind-address, --secure-port): %w", address, err)
 	}
@@ -52,7 +53,7 @@ func (s *Server) newGenericConfig(ctx context.Context) (*genericapiserver.Config
 	return c, nil
 }
 
-// authenticate sets who may do what.
+// authenticate sets the authenticator and the authorizer.
 func (s *Server) authenticate(c *genericapiserver.Config) error {
 	ca, err := dynamiccertificates.NewStaticCAContent("client-ca", s.bundle.CAPEM)
 	if err != nil {

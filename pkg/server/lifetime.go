@@ -26,9 +26,9 @@ func (l *lifetime) Keep(name string, run func(context.Context)) {
 	})
 }
 
-// goroutines are the named goroutines of a running server. They can be joined, and those that still run can be named.
+// goroutines are the named goroutines of a running server.
 type goroutines struct {
-	// failed is called with the error of each goroutine that ends with one.
+	// failed is called for each goroutine that returns an error.
 	failed func(name string, err error)
 
 	mu      sync.Mutex
@@ -61,7 +61,7 @@ func (g *goroutines) Go(name string, run func() error) {
 // Join waits for all goroutines.
 func (g *goroutines) Join() { g.ended.Wait() }
 
-// JoinFor waits for all goroutines, but not longer than d. It reports whether they have ended. Join must follow.
+// JoinFor waits for all goroutines, but at most for d, and reports whether all have ended. The caller must call Join later.
 func (g *goroutines) JoinFor(d time.Duration) bool {
 	joined := make(chan struct{})
 	go func() {
@@ -76,7 +76,7 @@ func (g *goroutines) JoinFor(d time.Duration) bool {
 	}
 }
 
-// Running names the goroutines that have not ended.
+// Running returns the names of the goroutines that have not ended.
 func (g *goroutines) Running() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()

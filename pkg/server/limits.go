@@ -11,7 +11,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// applyTo sets the limits that upstream's handlers know.
+// applyTo sets the limits that upstream's handlers enforce.
 func (l Limits) applyTo(c *genericapiserver.Config) {
 	c.RequestTimeout = l.RequestTimeout
 	c.MaxRequestsInFlight = l.RequestsInFlight
@@ -20,8 +20,8 @@ func (l Limits) applyTo(c *genericapiserver.Config) {
 	c.HSTSDirectives = l.HSTS
 }
 
-// withBodyDeadline returns a handler whose requests' bodies must have arrived after timeout. Upstream's deadlines end what
-// handles a request, and leave net/http waiting for the rest of its body, for ever: also of requests that are refused.
+// withBodyDeadline returns a handler whose requests' bodies must have arrived after timeout. Upstream's deadlines end the
+// handler, but net/http then waits for the rest of the body for ever, even if the request was refused.
 func withBodyDeadline(timeout time.Duration, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.ContentLength == 0 || req.Body == nil || req.Body == http.NoBody {
@@ -30,9 +30,9 @@ func withBodyDeadline(timeout time.Duration, next http.Handler) http.Handler {
 		}
 		controller := http.NewResponseController(w)
 		if err := controller.SetReadDeadline(time.Now().Add(timeout)); err != nil {
-			klog.FromContext(req.Context()).Error(err, "A request's body may take as long as its sender likes: report this, it is a fault of the server")
+			klog.FromContext(req.Context()).Error(err, "The deadline for a request's body cannot be set, so its sender may hold the request for ever: report this fault of the server")
 		}
-		if req.ProtoMajor > 1 { // the deadline is of this request's stream only
+		if req.ProtoMajor > 1 { // HTTP/2: the deadline applies to this request's stream only
 			next.ServeHTTP(w, req)
 			return
 		}
@@ -41,8 +41,8 @@ func withBodyDeadline(timeout time.Duration, next http.Handler) http.Handler {
 	})
 }
 
-// deadlineBody lifts the deadline of HTTP/1 when all has been read: it would end the whole connection, and with it a request
-// that takes longer to answer.
+// deadlineBody removes the deadline of HTTP/1 once the whole body has been read. Otherwise it would end the connection, and
+// with it a request that takes longer to answer.
 type deadlineBody struct {
 	io.ReadCloser
 	lift func()

@@ -12,28 +12,28 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// secretKey holds what the shard's replicas prove to each other's probes that they are: that they read the shard's etcd.
+// secretKey returns the etcd key of the probe secret. A replica proves to other replicas' probes that it belongs to the shard
+// by knowing this secret: whoever knows it can read the shard's etcd.
 func secretKey(prefix string) string { return prefix + "/.probe-secret" }
 
 // secretLength is in bytes.
 const secretLength = 32
 
-// encryptedPrefix begins what upstream's providers have encrypted.
+// encryptedPrefix begins the values that upstream's encryption providers have written.
 var encryptedPrefix = []byte("k8s:enc:")
 
-// errUnreadable is a secret that this replica has no key for.
+// errUnreadable says that this replica has no key for the stored secret.
 var errUnreadable = errors.New("the probes' secret in etcd cannot be decrypted")
 
-// probeSecret is kept in etcd, encrypted as the shard's Secrets are.
+// probeSecret reads and writes the probe secret in etcd. It is encrypted like the shard's Secrets.
 type probeSecret struct {
 	client  *clientv3.Client
 	key     string
 	encrypt value.Transformer
 }
 
-// read returns the secret, and makes it if there is none. What is stored as no Secret would be written today, for the
-// provider or the key that writes has changed, is written anew, so that an old key can be taken away once all replicas have
-// been restarted.
+// read returns the secret, and creates it if there is none. If the configuration would encrypt a new Secret with another
+// provider or key, read stores the secret anew. So an old key can be removed once all replicas have been restarted.
 func (p *probeSecret) read(ctx context.Context) ([]byte, error) {
 	resp, err := p.client.Get(ctx, p.key)
 	if err != nil {
@@ -49,14 +49,14 @@ func (p *probeSecret) read(ctx context.Context) ([]byte, error) {
 	}
 	if stale {
 		if _, err := p.write(ctx, secret, kv.ModRevision); err != nil {
-			klog.FromContext(ctx).Error(err, "The probes' secret stays encrypted as it is: restart this replica when etcd takes writes, before you take an old key away", "key", p.key)
+			klog.FromContext(ctx).Error(err, "The probes' secret stays encrypted with an old key: restart this replica when etcd takes writes, before you remove that key", "key", p.key)
 		}
 	}
 	return secret, nil
 }
 
-// decrypt returns the secret, and whether it is to be written anew. Versions before this one did not encrypt it, whatever
-// the configuration: that is readable even where no provider is for what is not encrypted.
+// decrypt returns the secret, and whether it must be stored anew. A secret without encryption is always accepted, even if the
+// configuration has no provider for unencrypted values: shards that were upgraded may have one.
 func (p *probeSecret) decrypt(ctx context.Context, stored []byte) (secret []byte, stale bool, err error) {
 	secret, stale, err = p.encrypt.TransformFromStorage(ctx, stored, value.DefaultContext(p.key))
 	if err == nil {
@@ -68,7 +68,7 @@ func (p *probeSecret) decrypt(ctx context.Context, stored []byte) (secret []byte
 	return nil, false, fmt.Errorf("%w: give this replica the --encryption-provider-config of the others; if the key is lost, delete %s in etcd and restart all replicas: %w", errUnreadable, p.key, err)
 }
 
-// create makes the secret, or returns the one that another replica has made meanwhile.
+// create makes the secret, or returns the one that another replica has made at the same time.
 func (p *probeSecret) create(ctx context.Context) ([]byte, error) {
 	secret := make([]byte, secretLength)
 	_, _ = rand.Read(secret) // never fails
@@ -82,7 +82,7 @@ func (p *probeSecret) create(ctx context.Context) ([]byte, error) {
 	return secret, nil
 }
 
-// write stores the secret if the key's last change was at the revision, 0 for none, and reports whether it was.
+// write stores the secret if the key is still at the given revision (0: absent), and reports whether it did.
 func (p *probeSecret) write(ctx context.Context, secret []byte, revision int64) (bool, error) {
 	encrypted, err := p.encrypt.TransformToStorage(ctx, secret, value.DefaultContext(p.key))
 	if err != nil {

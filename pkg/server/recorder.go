@@ -19,31 +19,32 @@ import (
 	"github.com/regent-project/regent/pkg/election"
 )
 
-// controllerFailed is the reason of Events about controllers. Those about terms have the reasons of election.Notice.
+// controllerFailed is the reason of Events about controllers. Events about terms have the reasons of election.Notice.
 const controllerFailed = "ControllerFailed"
 
 const (
-	// eventBacklog is how many Events may wait to be written; more are dropped, for the log has it all.
+	// eventBacklog is how many Events may wait to be written. Further ones are dropped: the log has them all.
 	eventBacklog = 64
-	// eventTimeout bounds the writing of one, lastEvents that of all that wait when the process stops.
+	// eventTimeout bounds the writing of one Event. lastEvents bounds the writing of those that wait when the process stops.
 	eventTimeout = 2 * time.Second
 	lastEvents   = time.Second
-	// eventLife is how long an Event is tried to be written, every eventPause: those of an outage come after it.
+	// eventLife is how long the recorder tries to write an Event, with a pause of eventPause. So Events of an outage are
+	// written after it.
 	eventLife  = 10 * time.Minute
 	eventPause = 2 * time.Second
-	// longestMessage is what Events may hold, in bytes.
+	// longestMessage is the maximum length of an Event's message, in bytes.
 	longestMessage = 1024
 )
 
-// recorder writes Events about the shard's election Lease, from where operators look for them. client-go's broadcaster
-// does not say when it has ended; of it we use what it decides: what is the same again, and what is too much.
+// recorder writes Events about one of the shard's election Leases, where operators look for them. It does not use client-go's
+// broadcaster, whose end cannot be awaited, but client-go's correlator, which aggregates and limits Events.
 type recorder struct {
 	events     corev1client.EventInterface
 	lease      corev1.ObjectReference
 	source     corev1.EventSource
 	correlator *record.EventCorrelator
 	queue      chan *corev1.Event
-	// uid is the Lease's, as the elector last told it: kubectl describe asks for Events by it.
+	// uid is the Lease's uid, as the elector last reported it. kubectl describe selects Events by it.
 	uid atomic.Pointer[types.UID]
 }
 
@@ -57,16 +58,16 @@ func newRecorder(events corev1client.EventInterface, namespace, lease, replica s
 	}
 }
 
-// spamKey is what is limited together: a controller that fails again and again must not crowd out the lease's own Events.
+// spamKey says which Events share a rate limit. A controller that keeps failing must not crowd out the Lease's own Events.
 func spamKey(e *corev1.Event) string { return e.Source.Host + "/" + e.Reason }
 
-// notify takes what the elector tells.
+// notify records a notice of the elector.
 func (r *recorder) notify(n election.Notice) {
 	r.uid.Store(&n.Lease)
 	r.record(n.Reason, n.Warning, n.Message)
 }
 
-// record queues an Event about the Lease, which says what this replica does. It never blocks.
+// record queues an Event about the Lease. The message continues "replica <name>". record never blocks.
 func (r *recorder) record(reason string, warning bool, message string) {
 	now := metav1.Now()
 	message = "replica " + r.source.Host + " " + message
@@ -93,7 +94,7 @@ func (r *recorder) record(reason string, warning bool, message string) {
 	}
 }
 
-// run writes Events until ctx ends, and then what is left in the queue, for at most lastEvents.
+// run writes Events until ctx ends. Then it writes those that are left in the queue, for at most lastEvents.
 func (r *recorder) run(ctx context.Context) {
 	ctx = clusters.With(ctx, clusters.SystemAdmin)
 	for ctx.Err() == nil {
@@ -119,7 +120,7 @@ func (r *recorder) run(ctx context.Context) {
 	}
 }
 
-// correlate says what to write of an event; nothing, if the result is nil.
+// correlate returns how to write an Event, or nil if it must not be written.
 func (r *recorder) correlate(ctx context.Context, event *corev1.Event) *record.EventCorrelateResult {
 	result, err := r.correlator.EventCorrelate(event)
 	if err != nil {
@@ -132,12 +133,12 @@ func (r *recorder) correlate(ctx context.Context, event *corev1.Event) *record.E
 	return result
 }
 
-// write reports whether to forget the event: it is written, or cannot be.
+// write reports whether the recorder is done with an Event, because it is written or can never be.
 func (r *recorder) write(ctx context.Context, result *record.EventCorrelateResult) (done bool) {
 	if result == nil {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), eventTimeout) // one that is on its way arrives
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), eventTimeout) // the end of ctx does not cut off a write
 	defer cancel()
 	var written *corev1.Event
 	var err error

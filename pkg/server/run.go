@@ -14,25 +14,25 @@ import (
 	"github.com/regent-project/regent/pkg/server/terms"
 )
 
-// run is one call of Server.Run: what all its phases share. There are two lifetimes, and no third: process is that of what
-// every replica does, election that of campaigns and terms, which ends first.
+// run is the state that the phases of one Server.Run share. There are two lifetimes: process is that of everything that every
+// replica does, election that of campaigns and terms. election ends first.
 //
 //	ctx ends ──> pre-shutdown hook: ask and join election ──> ask and join process ──> listener closes ──> requests
 //	finish ──> join election, process ──> storage closes ──> etcd stops
 type run struct {
 	*Server
 
-	// ctx ends when the replica is to stop; stop ends it. failure is why it stops by itself.
+	// ctx ends when the replica must stop. stop ends it. failure is set if the replica stops because of an error.
 	ctx     context.Context
 	stop    context.CancelCauseFunc
 	failure atomic.Pointer[error]
 
 	process, election lifetime
-	// serving is closed when the API server serves.
+	// serving is closed once the API server serves.
 	serving chan struct{}
-	// drainBegan is when the listener was about to close. The pre-shutdown hook sets it, before the API server returns.
+	// drainBegan is when the listener began to close. The pre-shutdown hook sets it before the API server returns.
 	drainBegan time.Time
-	// terms is set once controllers may run, for running to name those that are late.
+	// terms is set once controllers may run. running uses it to name controllers that are late.
 	terms atomic.Pointer[terms.Runner]
 }
 
@@ -46,17 +46,17 @@ func newRun(s *Server, ctx context.Context) *run {
 	return r
 }
 
-// all is the shape of the product: one registry of controllers (newTerms), one hook at either end of the API server (addHooks), one
-// loop (elect). It serves until ctx ends, and returns when everything has ended. Each phase takes what
-// the ones before have made; if one fails, those before it are undone in reverse.
+// all shows the shape of the product: one registry of controllers (newTerms), one hook at either end of the API server
+// (addHooks), and one loop (elect). It serves until ctx ends, and returns when everything has ended. Each phase takes the
+// results of the phases before it. If a phase fails, the earlier ones are undone in reverse order.
 func (r *run) all() error {
 	defer func() { _ = r.generic.SecureServing.Listener.Close() }()
 	defer r.stop(nil)
-	defer r.process.end(nil) // also what a phase has started that fails
+	defer r.process.end(nil) // a phase that fails may have started goroutines
 
 	store, err := r.openStore()
 	if err != nil && r.ctx.Err() != nil {
-		return r.fault() // the replica was to stop before etcd had started
+		return r.fault() // the replica was asked to stop while etcd started
 	}
 	if err != nil {
 		return err
@@ -94,12 +94,12 @@ func (r *run) all() error {
 	return r.fault()
 }
 
-// start starts all goroutines but those of the API server and of a term.
+// start starts all goroutines, except those of the API server and of terms.
 func (r *run) start(store *store, caches *caches, elections *elections, terms *terms.Runner) {
 	r.process.Go("embedded etcd", func() error { return store.watchEmbedded(r.process.ctx) })
 	r.process.Go("etcd's members", func() error { return store.WatchMembers(r.process.ctx) })
 	r.process.Keep("etcd's observer", func(ctx context.Context) { tellOfEtcd(ctx, store.etcd.observe) })
-	r.process.Keep("etcd's history", func(ctx context.Context) { r.followHistory(ctx, store) })
+	r.process.Keep("etcd's history", func(ctx context.Context) { r.watchHistory(ctx, store) })
 	r.process.Go("shard record", func() error { return store.shard.Run(r.process.ctx) })
 	r.process.Keep("recorder of events", elections.leaderRecorder.run)
 	if elections.electing != nil {
@@ -123,9 +123,9 @@ func (r *run) start(store *store, caches *caches, elections *elections, terms *t
 	})
 }
 
-// addHooks adds the one hook at either end. The post-start hook only says that the API server serves: upstream ends the
-// process on a hook's error, and is not ready until the hook returns. The pre-shutdown hook ends the term while the listener is
-// still open, because the lease is released through it.
+// addHooks adds one hook at each end of the API server. The post-start hook only announces that the server serves: upstream
+// ends the process if the hook fails, and is not ready before it returns. The pre-shutdown hook ends the term while the
+// listener is still open, because the lease is released through it.
 func (r *run) addHooks(api *genericapiserver.GenericAPIServer, closeCaches func()) error {
 	err := api.AddPostStartHook("regent", func(genericapiserver.PostStartHookContext) error {
 		close(r.serving)
@@ -144,10 +144,10 @@ func (r *run) addHooks(api *genericapiserver.GenericAPIServer, closeCaches func(
 	return nil
 }
 
-// elect is the one loop: this replica campaigns, leads and campaigns again, until the election is to end.
+// elect is the one loop: this replica campaigns, leads and campaigns again, until the election lifetime ends.
 func (r *run) elect(store *store, caches *caches, e *elections, terms *terms.Runner) error {
 	ctx := r.election.ctx
-	// A leader must be able to work at once: a replica with cold caches would only keep the lease from the others.
+	// A leader must be able to work at once: with cold caches it would only keep the lease from other replicas.
 	awaited := map[string]<-chan struct{}{"the API server": r.serving, "the shard's record": store.shard.known}
 	for name, done := range synced(caches.informers) {
 		awaited["the informer of "+name] = done
@@ -155,7 +155,7 @@ func (r *run) elect(store *store, caches *caches, e *elections, terms *terms.Run
 	if !waitFor(ctx, awaited) {
 		return nil
 	}
-	// The probe says that this process lives. It opens last, and closes when nothing of a term is left.
+	// The probe tells other replicas that this process lives. It opens last, and closes when nothing of a term is left.
 	if e.probe != nil {
 		if err := e.probe.Open(ctx, store.shard.secret); err != nil {
 			return err

@@ -25,7 +25,7 @@ const (
 	replicasDirectory = "replicas"
 )
 
-// Server is one replica, made and not yet running.
+// Server is one replica.
 type Server struct {
 	cfg      Config
 	name     string
@@ -35,8 +35,8 @@ type Server struct {
 	generic  *genericapiserver.Config
 }
 
-// New makes a replica: its keys, its kubeconfig and its listener, which accepts connections as soon as New returns and
-// answers them once Run serves. It does not touch etcd. Run closes what New opened.
+// New makes a replica: its keys, its kubeconfig and its listener. The listener accepts connections as soon as New returns; they
+// are answered once Run serves. New does not touch etcd. Run closes what New opened.
 func New(ctx context.Context, cfg Config) (*Server, error) {
 	if cfg.ShutdownTimeout == 0 {
 		cfg.ShutdownTimeout = cfg.Election.EndTimeout() + shutdownAllowance + cfg.ShutdownDelay
@@ -65,9 +65,9 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Run serves until ctx ends, then stops: the term ends and releases its lease while the listener is still open,
-// requests in flight finish, watches get a few seconds. It returns when everything has ended; nil if ctx was the
-// reason. If not all has ended when the shutdown timeout is over, it returns a *LateError, and the process should exit.
+// Run serves until ctx ends. Then it ends the term, which releases its lease while the listener is still open, lets requests in
+// flight finish, and gives watches a few seconds. It returns when everything has ended, with nil if ctx was the reason. If
+// something still runs at the shutdown timeout, Run returns a *LateError, and the process should exit.
 func (s *Server) Run(ctx context.Context) error {
 	log := klog.FromContext(ctx).WithValues("shard", s.cfg.Shard, "replica", s.name)
 	r := newRun(s, klog.NewContext(ctx, log))
@@ -86,7 +86,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 }
 
-// writeKubeconfig writes admin.kubeconfig and says so if it leads elsewhere than to this replica's shard URL.
+// writeKubeconfig writes admin.kubeconfig, and logs if an existing file that it keeps names another shard URL.
 func (s *Server) writeKubeconfig(ctx context.Context) error {
 	name := filepath.Join(s.cfg.RootDirectory, kubeconfigFile)
 	baseURL, err := s.bundle.WriteKubeconfig(name, pki.Kubeconfig{BaseURL: s.cfg.BaseURL, Replace: s.cfg.FixedBaseURL})
@@ -100,8 +100,8 @@ func (s *Server) writeKubeconfig(ctx context.Context) error {
 	return nil
 }
 
-// certify gives the listener a certificate of the shard's authority, if the operator gave none. Its key lives in this
-// process only.
+// certify gives the listener a certificate signed by the shard's authority, unless the operator has given one. The key stays in
+// this process.
 func (s *Server) certify() error {
 	pair := &s.cfg.Serving.ServerCert
 	if pair.CertKey.CertFile != "" || pair.GeneratedCert != nil {
@@ -118,7 +118,7 @@ func (s *Server) certify() error {
 	return nil
 }
 
-// servingNames are the names and addresses under which clients and peers reach this replica.
+// servingNames returns the names and addresses under which clients and peers reach this replica.
 func (s *Server) servingNames() (names []string, addresses []net.IP) {
 	hosts := []string{"localhost", "127.0.0.1", "::1", s.cfg.Host}
 	if u, err := url.Parse(s.cfg.BaseURL); err == nil {
@@ -139,7 +139,7 @@ func (s *Server) servingNames() (names []string, addresses []net.IP) {
 	return names, addresses
 }
 
-// replicaName tells processes of one machine apart, too.
+// replicaName returns a name that is different for each process, even on one machine.
 func replicaName() (string, error) {
 	hostname, err := os.Hostname()
 	if err != nil {

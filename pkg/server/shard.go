@@ -19,37 +19,37 @@ import (
 	"github.com/regent-project/regent/pkg/server/pki"
 )
 
-// shardRecord is written into etcd by the first replica of a shard. The other replicas compare it with their own: two shards on
-// one prefix would overwrite each other, and clients of replicas with different authorities would trust only some of them.
+// shardRecord identifies a shard. The first replica writes it into etcd; all others compare theirs with it. Two shards on one
+// prefix would overwrite each other's objects, and clients trust only one of two authorities.
 type shardRecord struct {
 	Shard string `json:"shard"`
 	// CA is the SHA-256 of the authority's certificate, in PEM.
 	CA string `json:"ca"`
 }
 
-// shardKey returns the record's key. It is outside of all resources' keys, which are /<prefix>/<group>/<resource>/...
+// shardKey returns the record's key. It does not collide with the keys of objects, which are <prefix>/<group>/<resource>/...
 func shardKey(prefix string) string { return prefix + "/.shard" }
 
-// errOtherShard is a mismatch that no retry mends.
+// errOtherShard is a mismatch that trying again does not mend.
 var errOtherShard = errors.New("this etcd prefix belongs to another shard or another certificate authority")
 
-// shardCheck records the shard in etcd or compares it with what is recorded.
+// shardCheck records the shard in etcd, or compares it with the recorded one.
 type shardCheck struct {
 	client    *clientv3.Client
 	key       string
 	record    shardRecord
 	directory string
-	// known is closed when etcd's shard is known to be ours.
+	// known is closed when the prefix is known to be this shard's.
 	known chan struct{}
-	// fault is what the last attempt failed with; nil before the first.
+	// fault is the error of the last attempt, nil before the first.
 	fault atomic.Pointer[error]
 
 	probe probeSecret
-	// secret is what only the shard's replicas know; read from Run's return on.
+	// secret is the probe secret. It may be read once Run has returned.
 	secret []byte
 }
 
-// newShardCheck makes a check that encrypts the probes' secret as Secrets are.
+// newShardCheck returns a check that encrypts the probe secret as Secrets are encrypted.
 func newShardCheck(client *clientv3.Client, cfg Config, bundle *pki.Bundle, secrets value.Transformer) *shardCheck {
 	sum := sha256.Sum256(bytes.TrimSpace(bundle.CAPEM))
 	return &shardCheck{
@@ -62,8 +62,8 @@ func newShardCheck(client *clientv3.Client, cfg Config, bundle *pki.Bundle, secr
 	}
 }
 
-// Run tries until etcd has answered; it is called once. It returns an error that Is errOtherShard on a mismatch, and nil once the shard is
-// known to be ours.
+// Run tries until etcd has answered, and returns nil once the prefix is known to be this shard's. On a mismatch it returns an
+// error that wraps errOtherShard. It may be called once.
 func (c *shardCheck) Run(ctx context.Context) error {
 	log := klog.FromContext(ctx)
 	var told time.Time
@@ -112,15 +112,15 @@ func (c *shardCheck) try(ctx context.Context) error {
 	return err
 }
 
-// agree stores ours under key if there is nothing yet, and returns what is there. It reads first: an etcd that is out of
-// space takes no transaction that may write.
+// agree stores ours under key if the key is absent, and returns what the key then holds. It reads first, because an etcd that
+// is out of space refuses transactions that may write.
 func (c *shardCheck) agree(ctx context.Context, key string, ours []byte) ([]byte, error) {
-	standing, err := c.client.Get(ctx, key)
+	existing, err := c.client.Get(ctx, key)
 	if err != nil {
 		return nil, fmt.Errorf("etcd does not answer: %w", err)
 	}
-	if len(standing.Kvs) > 0 {
-		return standing.Kvs[0].Value, nil
+	if len(existing.Kvs) > 0 {
+		return existing.Kvs[0].Value, nil
 	}
 	resp, err := c.client.Txn(ctx).
 		If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).

@@ -22,27 +22,26 @@ import (
 	"github.com/regent-project/regent/pkg/election"
 )
 
-// maxStepDownRequest bounds the body, in bytes.
+// maxStepDownRequest is the maximum size of the body, in bytes.
 const maxStepDownRequest = 4 << 10
 
-// stepDownRequest is the body of POST /election/step-down; it may be empty.
+// stepDownRequest is the body of POST /election/step-down. The body may be empty.
 type stepDownRequest struct {
-	// Reason is left on the Lease.
+	// Reason is written on the Lease.
 	Reason string `json:"reason"`
-	// To is the replica that should lead next, by its name; empty: any.
+	// To is the name of the replica that should lead next. Empty: any replica.
 	To string `json:"to"`
 }
 
-// stepDownResponse tells which term was asked to end.
+// stepDownResponse names the term that was asked to end.
 type stepDownResponse struct {
 	Replica string `json:"replica"`
 	Holder  string `json:"holder"`
 	Epoch   int64  `json:"epoch"`
 }
 
-// stepDown is the handler of POST /election/step-down, for members of system:masters: it asks this replica's term to end, so
-// that another replica leads. It answers 409 if this replica does not lead, and 404 if no standby has the name that is to lead
-// next.
+// stepDown handles POST /election/step-down, for members of system:masters. It asks this replica's term to end, so that another
+// replica leads. It answers 409 if this replica does not lead, and 404 if the replica that should lead next is not a standby.
 type stepDown struct {
 	elector    *election.Elector
 	check      checkToken
@@ -59,14 +58,14 @@ func (s *stepDown) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(response) // the client has gone: it can see on the Lease what became of it
+	_ = json.NewEncoder(w).Encode(response) // on an error the client has gone; the Lease shows what happened
 }
 
 func (s *stepDown) ask(req *http.Request) (stepDownResponse, error) {
 	if req.Method != http.MethodPost {
 		return stepDownResponse{}, apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "step-down"}, req.Method)
 	}
-	// A leader whose term is over must not end that of its successor.
+	// A leader whose term is over must not end its successor's term.
 	if err := s.check.answer(req.Context()); err != nil {
 		return stepDownResponse{}, err
 	}
@@ -106,7 +105,7 @@ func (s *stepDown) ask(req *http.Request) (stepDownResponse, error) {
 	return stepDownResponse{Replica: s.replica, Holder: term.Token().Holder, Epoch: term.Epoch()}, nil
 }
 
-// newStatus is an error with a message of its own.
+// newStatus returns a Status error with a message of its own.
 func newStatus(code int32, reason metav1.StatusReason, message string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message,

@@ -10,7 +10,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// LateError says that a server did not stop in time. The goroutines that it names still run: the process should end.
+// LateError says that a server did not stop in time. Late names the goroutines and controllers that still run: the process
+// should exit.
 type LateError struct {
 	Timeout time.Duration
 	Late    []string
@@ -20,7 +21,7 @@ func (e *LateError) Error() string {
 	return fmt.Sprintf("not stopped after %v: still waiting for %s", e.Timeout.Round(time.Millisecond), strings.Join(e.Late, ", "))
 }
 
-// fail stops the replica for a reason of its own. The first reason counts, even if the replica was asked to stop before.
+// fail makes the replica stop with an error. The first error counts, even if the replica had been asked to stop before.
 func (r *run) fail(err error) {
 	if r.failure.CompareAndSwap(nil, &err) {
 		r.stop(err)
@@ -29,7 +30,7 @@ func (r *run) fail(err error) {
 	klog.FromContext(r.ctx).V(2).Info("Failed, while the replica stops for another failure", "err", err)
 }
 
-// fault returns why the replica stops by itself, nil if nothing failed.
+// fault returns the error that made the replica stop, nil if there is none.
 func (r *run) fault() error {
 	if err := r.failure.Load(); err != nil {
 		return *err
@@ -37,7 +38,7 @@ func (r *run) fault() error {
 	return nil
 }
 
-// running names what has not ended.
+// running returns the names of what has not ended.
 func (r *run) running() []string {
 	var late []string
 	if terms := r.terms.Load(); terms != nil {
@@ -52,9 +53,9 @@ func (r *run) running() []string {
 	return late
 }
 
-// followHistory ends the term, and the election, if etcd goes back. The process serves on, not ready: if it ended by itself,
-// so would all replicas, at the same time.
-func (r *run) followHistory(ctx context.Context, s *store) {
+// watchHistory ends the election, and with it the term, if etcd goes back. The process goes on serving, but is not ready. It
+// does not exit, because all replicas would exit at the same time.
+func (r *run) watchHistory(ctx context.Context, s *store) {
 	select {
 	case <-ctx.Done():
 	case <-s.WentBack():
@@ -63,11 +64,11 @@ func (r *run) followHistory(ctx context.Context, s *store) {
 	}
 }
 
-// processAllowance is what the pre-shutdown hook allows for the end of what lives as long as the process.
+// processAllowance is how long the pre-shutdown hook waits for the goroutines of the process lifetime.
 const processAllowance = 3 * time.Second
 
-// end asks everything to end, the election first, and waits a bounded time for it. closeCaches closes the connections of
-// the informers, for which the API server would wait.
+// end asks everything to end, the election first, and waits for a bounded time. closeCaches closes the connections of the
+// informers; otherwise the API server would wait for them.
 func (r *run) end(electionTime time.Duration, closeCaches func()) {
 	log, began := klog.FromContext(r.ctx), time.Now()
 	r.election.end(context.Cause(r.ctx))
@@ -79,17 +80,17 @@ func (r *run) end(electionTime time.Duration, closeCaches func()) {
 	} else {
 		log.Error(nil, "The term has not ended in time, closing the listener without it", "timeout", electionTime)
 	}
-	// Until the listener closes, requests are answered from informers that are kept up to date.
+	// The informers run on until the listener closes, because requests are answered from them.
 	<-time.After(delay)
 	r.process.end(nil)
 	if !r.process.JoinFor(processAllowance) {
-		log.Error(nil, "Closing the listener although parts are still running", "parts", r.process.Running())
+		log.Error(nil, "Closing the listener although goroutines are still running", "parts", r.process.Running())
 	}
 	closeCaches()
 	r.drainBegan = time.Now()
 }
 
-// join waits for everything, the election last.
+// join ends everything and waits for it, the election last.
 func (r *run) join() {
 	r.election.end(context.Cause(r.ctx))
 	r.process.end(nil)

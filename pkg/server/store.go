@@ -12,19 +12,19 @@ import (
 	"github.com/regent-project/regent/pkg/server/storage"
 )
 
-// store is where the shard's objects are kept: etcd, the one client of it, and what is known of both.
+// store is the shard's etcd: the one client of it, and the checks of both.
 type store struct {
 	*storage.Client
-	// embedded is the etcd that this process runs; nil: it runs none.
+	// embedded is the etcd that this process runs, or nil.
 	embedded *etcd.Server
-	// keys are the checks of what encrypts objects.
+	// keys are the health checks of the encryption providers.
 	keys []healthz.HealthChecker
-	// etcd asks etcd whether it answers, shard whether it is this shard's.
+	// etcd checks that etcd answers, shard that its prefix belongs to this shard.
 	etcd  *etcdCheck
 	shard *shardCheck
 }
 
-// openStore starts the embedded etcd, if there is one. It does not wait for another.
+// openStore starts the embedded etcd, if configured, and waits for it. It does not wait for an external etcd.
 func (r *run) openStore() (*store, error) {
 	encryption, err := readEncryption(r.process.ctx, r.cfg.EncryptionConfigFile, r.generic.APIServerID)
 	if err != nil {
@@ -52,7 +52,7 @@ func (r *run) openStore() (*store, error) {
 	return s, nil
 }
 
-// close comes after the API server has destroyed its stores.
+// close closes the client and stops the embedded etcd. The API server must have destroyed its stores before.
 func (s *store) close() {
 	if s.Client != nil {
 		_ = s.Close()
@@ -62,7 +62,7 @@ func (s *store) close() {
 	}
 }
 
-// watchEmbedded returns the embedded etcd's fault if it stops by itself, nil when ctx ends.
+// watchEmbedded returns an error if the embedded etcd stops by itself, and nil when ctx ends.
 func (s *store) watchEmbedded(ctx context.Context) error {
 	if s.embedded == nil {
 		return nil
@@ -75,7 +75,7 @@ func (s *store) watchEmbedded(ctx context.Context) error {
 	}
 }
 
-// readEncryption reads how objects are encrypted in etcd; nil: they are not. What it starts, for keys that a KMS has, ends
+// readEncryption reads how objects are encrypted in etcd. It returns nil if they are not. What it starts for keys in a KMS ends
 // with ctx.
 func readEncryption(ctx context.Context, file, apiServerID string) (*encryptionconfig.EncryptionConfiguration, error) {
 	if file == "" {

@@ -8,7 +8,7 @@ import (
 	"github.com/regent-project/regent/pkg/server/terms"
 )
 
-// newTerms returns what runs the controllers of the one registry.
+// newTerms returns the runner of the controllers in the one registry.
 func (r *run) newTerms(store *store, caches *caches, elections *elections) (*terms.Runner, error) {
 	p := r.cfg.Policies
 	if p.Default != "" || len(p.Controllers) > 0 {

@@ -8,10 +8,10 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// firstReminder is how long waitFor waits before it logs what it waits for. Every further pause is twice as long.
+// firstReminder is how long waitFor waits before it first logs what it waits for. Each further pause is twice as long.
 const firstReminder = 10 * time.Second
 
-// waitFor waits for all channels, and reports false if ctx ended before. The log names what takes long.
+// waitFor waits until all channels are closed, and returns false if ctx ends first. It logs the channels that take long.
 func waitFor(ctx context.Context, all map[string]<-chan struct{}) bool {
 	began, reminder := time.Now(), firstReminder
 	timer := time.NewTimer(reminder)
@@ -33,7 +33,7 @@ func waitFor(ctx context.Context, all map[string]<-chan struct{}) bool {
 	return true
 }
 
-// pending names the channels that are not closed.
+// pending returns the names of the channels that are not closed, sorted.
 func pending(all map[string]<-chan struct{}) []string {
 	var names []string
 	for name, c := range all {

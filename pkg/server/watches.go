@@ -17,31 +17,31 @@ import (
 	"k8s.io/apiserver/pkg/util/flowcontrol"
 )
 
-// maxWatchStarts is how many watches of clients begin at once on one replica. They are ready within milliseconds of each
-// other unless they send much, and then the fewer compete for it the sooner each is done.
+// maxWatchStarts is how many watches of clients begin at once on one replica. The start of a watch takes milliseconds, unless
+// it sends many objects. Then each start ends sooner if fewer compete.
 const maxWatchStarts = 50
 
-// watches bounds how many watches are open and how many begin at once: each that is open takes some 60 KiB, and one that
-// begins may send all there is before it waits for what is new. One user has half of each at the most, so that nobody shuts
-// everybody out. What this process watches itself is not counted.
+// watches limits how many watches are open and how many begin at once. An open watch takes some 60 KiB. A watch that begins may
+// send all objects there are. One user may have half of each limit, so that nobody shuts out all others. Watches of this
+// process are not counted.
 //
-// It also ends watches whose clients take nothing of what is sent: such a one would hold its place for ever.
+// watches also ends watches whose clients read nothing: each would hold its place for ever.
 type watches struct {
-	// limit is how many may be open; 0: any number.
+	// limit is how many watches may be open. 0: no limit.
 	limit int
-	// starts are the places for watches that begin.
+	// starts has a place for each watch that begins.
 	starts chan struct{}
-	// patience is how long a watch waits for a place, timeout how long its start may hold it (a list could take no longer),
-	// and how long its client may take nothing.
+	// patience is how long a watch waits for a place to begin. timeout is how long its start may take, as for a list, and how
+	// long its client may read nothing.
 	patience, timeout time.Duration
 	serializer        runtime.NegotiatedSerializer
 
 	mu    sync.Mutex
 	open  int
-	users map[string]*watcher // those who have watches
+	users map[string]*watcher // users with open watches, by name
 }
 
-// watcher is a user who has watches.
+// watcher is a user with open watches.
 type watcher struct {
 	open   int
 	starts chan struct{}
@@ -61,7 +61,7 @@ func (s *watches) wrap(next http.Handler) http.Handler {
 		case !ok || info.Verb != "watch":
 			next.ServeHTTP(w, req)
 		case isOwn(req):
-			_ = deliveryFrom(req.Context()).until(time.Time{}) // it had a deadline: it can be set
+			_ = deliveryFrom(req.Context()).until(time.Time{}) // cannot fail: the deadline was set before
 			next.ServeHTTP(w, req)
 		default:
 			s.serve(next, w, req)
@@ -72,7 +72,7 @@ func (s *watches) wrap(next http.Handler) http.Handler {
 func (s *watches) serve(next http.Handler, w http.ResponseWriter, req *http.Request) {
 	who, leave := s.enter(nameOf(req.Context()))
 	if who == nil {
-		s.refuse(w, req, "too many watches are open, of this user, who may have half, or of all: close some, or raise --max-watches")
+		s.refuse(w, req, "too many watches are open, or more than half of them are of this user: close some, or raise --max-watches")
 		return
 	}
 	defer leave()
@@ -84,10 +84,10 @@ func (s *watches) serve(next http.Handler, w http.ResponseWriter, req *http.Requ
 	ctx, cancel := context.WithCancel(req.Context())
 	defer cancel()
 	a := deliveryFrom(ctx)
-	_ = a.until(time.Time{}) // it had a deadline: it can be set
+	_ = a.until(time.Time{}) // cannot fail: the deadline was set before
 	late := time.AfterFunc(s.timeout, func() {
 		cancel()
-		a.end() // its handler may be writing
+		a.end() // the handler may be blocked in a write
 	})
 	begun := watchBegun(sync.OnceFunc(func() {
 		late.Stop()
@@ -112,7 +112,7 @@ func nameOf(ctx context.Context) string {
 	return ""
 }
 
-// enter counts a watch of a user, until leave is called; nil: there are too many.
+// enter counts a watch of a user until leave is called. It returns nil if a limit is reached.
 func (s *watches) enter(name string) (who *watcher, leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,7 +136,7 @@ func (s *watches) enter(name string) (who *watcher, leave func()) {
 	}
 }
 
-// start waits for a place among the watches that begin, first among those of its user.
+// start waits for a place among the watches that begin: first among those of its user, then among all.
 func (s *watches) start(ctx context.Context, who *watcher) (leave func(), ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, s.patience)
 	defer cancel()
@@ -167,7 +167,7 @@ func take(ctx context.Context, places chan struct{}) bool {
 	}
 }
 
-// watchBegun is called by upstream's storage once it has handed over all there was when the watch began.
+// watchBegun is called by upstream's storage when it has sent all objects that existed when the watch began.
 type watchBegun func()
 
 // Signal implements flowcontrol.InitializationSignal.
@@ -176,7 +176,7 @@ func (b watchBegun) Signal() { b() }
 // Wait implements flowcontrol.InitializationSignal. Nobody waits here.
 func (watchBegun) Wait() {}
 
-// stall ends a watch during one of whose writes the client takes nothing for as long as patience.
+// stall ends a watch if its client reads nothing during a write for as long as patience.
 type stall struct {
 	patience time.Duration
 	timer    *time.Timer
@@ -188,13 +188,13 @@ func newStall(patience time.Duration, end func()) *stall {
 	return &stall{patience, timer}
 }
 
-// during watches over a write, and returns what ends that.
+// during starts the clock of a write. done stops it.
 func (s *stall) during() (done func() bool) {
 	s.timer.Reset(s.patience)
 	return s.timer.Stop
 }
 
-// takenAnswer is an answer under a stall.
+// takenAnswer is an answer whose writes are timed by a stall.
 type takenAnswer struct {
 	http.ResponseWriter
 	stall *stall
@@ -232,7 +232,7 @@ func (t *takenAnswer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return taken, buffered, nil
 }
 
-// takenConn is a connection under a stall.
+// takenConn is a connection whose writes are timed by a stall.
 type takenConn struct {
 	net.Conn
 	stall *stall

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// banner tells who is there and what to try: commands that can be pasted as they are.
+// banner returns what the user sees once the shard is up: the replicas, and commands that can be pasted as they are.
 func (s *shard) banner(kubectl string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -36,7 +36,7 @@ func (s *shard) banner(kubectl string) string {
 	p("")
 	p("  kubectl --context system:admin get lease -n kube-system regent-controllers")
 	p("")
-	if pid := s.leader.running(); pid != 0 { // else it has ended since
+	if pid := s.leader.running(); pid != 0 { // 0: the leader has ended since
 		p("Kill the leader, and go on as if nothing had happened; then press Enter here to start it again:")
 		p("")
 		p("  kill -9 %d", pid)
@@ -45,5 +45,5 @@ func (s *shard) banner(kubectl string) string {
 	return b.String()
 }
 
-// workspace is the smallest there is.
+// workspace is the smallest valid Workspace.
 const workspace = `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"name":"demo"}}`

@@ -17,41 +17,41 @@ import (
 	"time"
 )
 
-// ParentPipe is the environment variable that tells a replica which of its file descriptors is a pipe from its parent.
-// It ends when the parent does, however that happens, and so should the replica.
+// ParentPipe is the environment variable that tells a replica which of its file descriptors is a pipe from its parent. The pipe
+// ends when the parent ends, however the parent dies. The replica must then stop.
 const ParentPipe = "REGENT_PARENT_PIPE"
 
-// parentPipeFD is what follows stdin, stdout and stderr.
+// parentPipeFD is the first file descriptor after stdin, stdout and stderr.
 const parentPipeFD = 3
 
-// stopTimeout is how long a replica may take to stop: longer than its own shutdown timeout at default timings.
+// stopTimeout is how long a replica may take to stop. It is longer than a replica's own shutdown timeout at default timings.
 const stopTimeout = 45 * time.Second
 
-// exitUsage is the exit code of a replica that did not understand its flags.
+// exitUsage is the exit code of a replica whose flags are invalid.
 const exitUsage = 2
 
-// child is one replica process, one after the other.
+// child is one replica of the shard. It has at most one process at a time.
 type child struct {
 	name, url string
 	args      []string
 	out       *output
 	leads     func(c *child, epoch int)
-	again     chan struct{} // capacity 1
-	deaf      *atomic.Bool  // nobody can ask for anything any more
-	ranBefore bool          // run's alone
+	again     chan struct{} // capacity 1: a request to restart
+	deaf      *atomic.Bool  // set when standard input has ended: nobody can ask for a restart
+	ranBefore bool          // used by run only
 
 	mu  sync.Mutex
-	pid int // 0 if none runs
+	pid int // 0: no process runs
 }
 
-// running returns the pid of the child's process; 0 if none runs.
+// running returns the pid of the replica's process, or 0 if none runs.
 func (c *child) running() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.pid
 }
 
-// startAgain makes keep start a process that has ended anew.
+// startAgain asks keep to start a new process, unless one runs.
 func (c *child) startAgain() {
 	if c.running() != 0 {
 		return
@@ -62,7 +62,7 @@ func (c *child) startAgain() {
 	}
 }
 
-// howToStart says how a process that has ended is started again.
+// howToStart tells the user how to start a replica whose process has ended.
 func (c *child) howToStart() string {
 	if !c.deaf.Load() {
 		return "Press Enter to start it again"
@@ -77,7 +77,7 @@ func (c *child) howToStart() string {
 	return "There is no input to press Enter in, so start it in another terminal: " + strings.Join(command, " ")
 }
 
-// quoted is text as a shell takes it for one word.
+// quoted returns text so that a shell takes it as one word.
 func quoted(text string) string {
 	if plain.MatchString(text) {
 		return text
@@ -87,7 +87,8 @@ func quoted(text string) string {
 
 var plain = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
 
-// run runs the process once: until it ends, or ctx does, when it is asked to stop. It returns how the process ended.
+// run starts the process and waits until it ends. When ctx ends, run asks the process to stop. It returns how the process
+// ended.
 func (c *child) run(ctx context.Context) (*os.ProcessState, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -102,7 +103,7 @@ func (c *child) run(ctx context.Context) (*os.ProcessState, error) {
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), self, c.args...)
 	cmd.Env = append(os.Environ(), ParentPipe+"="+strconv.Itoa(parentPipeFD))
 	cmd.ExtraFiles = []*os.File{read}
-	// A Ctrl-C in the terminal is the parent's to handle.
+	// The replica gets a process group of its own, so that a Ctrl-C in the terminal reaches only the parent.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	lines := c.out.prefixed(c.name, c.watchLog)
 	defer lines.flush()
@@ -137,7 +138,7 @@ func (c *child) set(pid int) {
 	c.pid = pid
 }
 
-// stop asks the process to stop when ctx ends, and kills it if it does not.
+// stop asks the process to stop when ctx ends, and kills it if it has not stopped after stopTimeout.
 func (c *child) stop(ctx context.Context, process *os.Process, ended <-chan struct{}) {
 	select {
 	case <-ended:
@@ -155,15 +156,16 @@ func (c *child) stop(ctx context.Context, process *os.Process, ended <-chan stru
 	}
 }
 
-// leadingLine is what a replica logs when a term begins, as text or JSON.
+// leadingLine matches the line that a replica logs when its term begins, as text or as JSON.
 var leadingLine = regexp.MustCompile(`"Leading".*\bepoch"?[=:]"?(\d+)`)
 
-// ofElections is in the lines of who elects, in mode coordinated (server.ElectionsLease), which is not the shard's leader.
-var ofElections = []byte("/regent-elections")
+// electionsLease is in the log lines about the Lease server.ElectionsLease (mode coordinated). Its holder need not be the
+// shard's leader.
+var electionsLease = []byte("/regent-elections")
 
-// watchLog sees each line of the log.
+// watchLog looks for leadingLine in a line of the replica's log.
 func (c *child) watchLog(line []byte) {
-	if bytes.Contains(line, ofElections) {
+	if bytes.Contains(line, electionsLease) {
 		return
 	}
 	if match := leadingLine.FindSubmatch(line); match != nil {
@@ -173,7 +175,8 @@ func (c *child) watchLog(line []byte) {
 	}
 }
 
-// UntilParentEnds returns at once if this process has no parent's pipe; else it calls ended when the pipe ends.
+// UntilParentEnds calls ended when the pipe from the parent process ends. It returns at once, and does nothing if this process
+// was started without such a pipe.
 func UntilParentEnds(ended func()) error {
 	text, ok := os.LookupEnv(ParentPipe)
 	if !ok {
@@ -181,10 +184,10 @@ func UntilParentEnds(ended func()) error {
 	}
 	fd, err := strconv.Atoi(text)
 	if err != nil || fd <= int(os.Stderr.Fd()) {
-		return fmt.Errorf("%s=%q is no file descriptor of a pipe: only `regent dev` sets it", ParentPipe, text)
+		return fmt.Errorf("%s=%q is not the file descriptor of a pipe: unset the variable, only `regent dev` sets it", ParentPipe, text)
 	}
 	pipe := os.NewFile(uintptr(fd), "parent")
-	// For the life of the process, as its parent's pipe.
+	// The goroutine lives as long as the process, like the pipe.
 	go func() {
 		_, _ = io.Copy(io.Discard, pipe)
 		ended()

@@ -1,6 +1,5 @@
-// Package dev runs a whole shard on one machine: an etcd, several replicas, and a front that leads clients to one that
-// is ready. It is for trying Regent and for developing against it: whichever replica is killed, etcd, the front and
-// kubectl live.
+// Package dev runs a whole shard on one machine: an etcd, several replicas, and a front that forwards clients to a ready
+// replica. It is for trying Regent and for developing it: etcd, the front and kubectl go on when a replica is killed.
 package dev
 
 import (
@@ -15,22 +14,22 @@ import (
 	"github.com/regent-project/regent/pkg/server/etcd"
 )
 
-// ErrUsage is wrapped by errors that the flags are to blame for. Nothing is left running then.
+// ErrUsage is wrapped by errors that only other flags can mend. Nothing is left running then.
 var ErrUsage = errors.New("see --help")
 
 // Config is what Run needs beside the options.
 type Config struct {
 	*Options
-	// Stdout gets the replicas' logs, line by line, and what there is to say beside. Colour may be used if it is a
-	// terminal.
+	// Stdout gets the replicas' logs and dev's own messages, line by line. Colour says that Stdout is a terminal that shows
+	// colours.
 	Stdout io.Writer
 	Colour bool
-	// Again is received from while replicas run: each value starts those anew that have ended. It may be closed.
+	// Again asks for restarts: at each value, dev starts the replicas whose process has ended. The channel may be closed.
 	Again <-chan struct{}
 }
 
-// Run runs everything until ctx ends: it returns when all replicas have stopped, then the fronts, then etcd. The
-// options must be valid.
+// Run runs the shard until ctx ends. It returns when the replicas, then the fronts, then etcd have stopped. cfg.Options must be
+// valid.
 func Run(ctx context.Context, cfg Config) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -63,7 +62,7 @@ func Run(ctx context.Context, cfg Config) error {
 			return err
 		}
 	}
-	// The fronts end after the replicas, so that whoever is connected sees their orderly end.
+	// The fronts end after the replicas, so that clients see their connections end in an orderly way.
 	frontCtx, stopFronts := context.WithCancel(context.WithoutCancel(ctx))
 	var fronts, replicas sync.WaitGroup
 	defer fronts.Wait()
@@ -98,12 +97,12 @@ func Run(ctx context.Context, cfg Config) error {
 	return nil
 }
 
-// fault is why dev stops by itself.
+// fault is an error that makes dev stop by itself.
 type fault struct{ error }
 
 func (f *fault) Unwrap() error { return f.error }
 
-// restart passes on each request to start anew what has ended. It returns when there can be no more.
+// restart asks the replicas to restart at each value of again. It returns when ctx ends or again is closed.
 func restart(ctx context.Context, again <-chan struct{}, shards []*shard) {
 	for {
 		select {

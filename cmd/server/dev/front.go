@@ -18,24 +18,25 @@ const (
 	// readyPeriod is how often each replica is asked whether it is ready, readyTimeout how long it may take to answer.
 	readyPeriod  = 250 * time.Millisecond
 	readyTimeout = time.Second
-	// frontNotices is how long a replica that is asked to stop goes on serving: until it has been asked once more, and some.
+	// frontNotices is how long a replica goes on serving after it was asked to stop: long enough for the front to ask it once
+	// more.
 	frontNotices = 2 * readyPeriod
-	// firstPause is waited after an Accept that failed; each further pause is twice as long, up to longestPause.
+	// firstPause is the pause after an Accept that failed. Each further pause is twice as long, up to longestPause.
 	firstPause, longestPause = 5 * time.Millisecond, time.Second
-	// reminder is how often it says at most that there is no room.
+	// reminder is the least time between two messages that the front is full.
 	reminder = time.Minute
 )
 
-// front is a plain TCP load balancer: each connection goes to the next replica that is ready. It knows no TLS, so that
-// clients see the replica's certificate and the replica the client's.
+// front is a plain TCP load balancer: each connection goes to the next replica that is ready. It does not end TLS: the client
+// sees the replica's certificate, and the replica sees the client's.
 type front struct {
 	listener net.Listener
 	backends []*backend
 	next     atomic.Uint64
-	// slots has room for as many as may be connected at once; further clients wait in the listener's queue.
+	// slots has room for as many connections as may be open at once. Further clients wait in the listener's queue.
 	slots chan struct{}
 	say   func(format string, args ...any)
-	// toldFull is when it said last that there is no room; run's alone.
+	// toldFull is when the front last said that it is full. Only run uses it.
 	toldFull time.Time
 }
 
@@ -45,7 +46,7 @@ type backend struct {
 	ready   atomic.Bool
 }
 
-// newFront opens a front for so many connections at once. It tells by say what keeps clients waiting.
+// newFront opens a front with room for a number of connections. The front calls say when clients have to wait.
 func newFront(address string, connections int, say func(format string, args ...any), backends ...string) (*front, error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
@@ -58,8 +59,8 @@ func newFront(address string, connections int, say func(format string, args ...a
 	return f, nil
 }
 
-// run forwards until ctx ends, or until its listener is closed, and returns when all connections are closed. It returns an
-// error if ctx was not the reason.
+// run forwards connections until ctx ends, and returns when all of them are closed. It returns an error if it had to stop for
+// another reason.
 func (f *front) run(ctx context.Context, client *http.Client) error {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -85,7 +86,7 @@ func (f *front) run(ctx context.Context, client *http.Client) error {
 	return nil
 }
 
-// hasRoom waits for a free slot and takes it. It returns false if ctx ends before.
+// hasRoom waits for a free slot and takes it. It returns false if ctx ends first.
 func (f *front) hasRoom(ctx context.Context) bool {
 	select {
 	case f.slots <- struct{}{}:
@@ -104,8 +105,8 @@ func (f *front) hasRoom(ctx context.Context) bool {
 	}
 }
 
-// accept returns the next connection. Only a closed listener or the end of ctx is final: what else fails, for want of file
-// descriptors or because a client has gone, is tried again after a pause.
+// accept returns the next connection. It fails only if ctx has ended or the listener is closed. After any other error, such as
+// a lack of file descriptors or a client that has gone, it tries again.
 func (f *front) accept(ctx context.Context) (net.Conn, error) {
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		c, err := f.listener.Accept()
@@ -113,7 +114,7 @@ func (f *front) accept(ctx context.Context) (net.Conn, error) {
 			return c, err
 		}
 		if pause == firstPause {
-			f.say("The front at %s cannot accept a connection and tries on: %v", f.listener.Addr(), err)
+			f.say("The front at %s cannot accept a connection and tries again: %v", f.listener.Addr(), err)
 		}
 		select {
 		case <-ctx.Done():
@@ -122,7 +123,7 @@ func (f *front) accept(ctx context.Context) (net.Conn, error) {
 	}
 }
 
-// watch keeps ready up to date.
+// watch keeps b.ready up to date until ctx ends.
 func (b *backend) watch(ctx context.Context, client *http.Client) {
 	tick := time.NewTicker(readyPeriod)
 	defer tick.Stop()
@@ -136,6 +137,7 @@ func (b *backend) watch(ctx context.Context, client *http.Client) {
 	}
 }
 
+// ask reports whether the replica says that it is ready.
 func (b *backend) ask(ctx context.Context, client *http.Client) bool {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -152,7 +154,7 @@ func (b *backend) ask(ctx context.Context, client *http.Client) bool {
 	return resp.StatusCode == http.StatusOK
 }
 
-// dial connects to a ready replica. One that has just died is found out by its refusal.
+// dial connects to a ready replica. A replica that refuses the connection counts as not ready from then on.
 func (f *front) dial(ctx context.Context) (net.Conn, error) {
 	var dialer net.Dialer
 	first := f.next.Add(1)
@@ -165,19 +167,19 @@ func (f *front) dial(ctx context.Context) (net.Conn, error) {
 		if err == nil {
 			return c, nil
 		}
-		if errors.Is(err, syscall.ECONNREFUSED) { // else it may be for want of descriptors
+		if errors.Is(err, syscall.ECONNREFUSED) { // another error may only mean that this process has no descriptors left
 			b.ready.Store(false)
 		}
 	}
 	return nil, fmt.Errorf("none of %d replicas is ready", len(f.backends))
 }
 
-// forward carries one connection, until either side or ctx ends.
+// forward copies bytes between a client and a replica, until either side closes or ctx ends.
 func (f *front) forward(ctx context.Context, client net.Conn) {
 	defer func() { _ = client.Close() }()
 	server, err := f.dial(ctx)
 	if err != nil {
-		return // the client finds its connection closed, and tries again
+		return // the client sees that its connection is closed and tries again
 	}
 	closeBoth := func() {
 		_ = client.Close()
@@ -187,7 +189,8 @@ func (f *front) forward(ctx context.Context, client net.Conn) {
 	defer context.AfterFunc(ctx, closeBoth)()
 	var both sync.WaitGroup
 	copyTo := func(to, from net.Conn) {
-		// Hidden, for two connections themselves would be spliced by the kernel, through a pipe, which is two more descriptors.
+		// The wrappers hide that these are TCP connections. Otherwise the kernel splices them through a pipe, which takes two
+		// more descriptors.
 		_, _ = io.Copy(struct{ io.Writer }{to}, struct{ io.Reader }{from})
 		closeBoth() // HTTP and TLS do not half-close
 	}
@@ -196,7 +199,7 @@ func (f *front) forward(ctx context.Context, client net.Conn) {
 	both.Wait()
 }
 
-// newClient returns a client for replicas, with connections of its own.
+// newClient returns an HTTP client with connections of its own.
 func newClient(config *tls.Config) *http.Client {
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}}
 }

@@ -12,13 +12,13 @@ import (
 
 // Options are the values of the flags of `dev`.
 type Options struct {
-	// RootDirectory holds everything: keys, kubeconfig, etcd's data.
+	// RootDirectory holds everything: keys, kubeconfig and etcd's data.
 	RootDirectory string
-	// SecurePort is the front's; replicas and the fronts of further shards are on the ports after it.
+	// SecurePort is the first front's port. The ports of the replicas and of the other shards follow it.
 	SecurePort int
-	// Replicas is how many each shard has, Shards how many shards there are.
+	// Replicas is the number of replicas of each shard, Shards the number of shards.
 	Replicas, Shards int
-	// Start are further flags of `start`, for every replica.
+	// Start are further flags of `start` for every replica.
 	Start []string
 }
 
@@ -43,7 +43,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 // most is how many replicas or shards make sense on one machine.
 const most = 16
 
-// Validate returns all faults, each in one line that names its flag. It starts nothing.
+// Validate returns all faults, one line each, with the name of the flag. It starts nothing.
 func (o *Options) Validate() error {
 	var errs []error
 	if o.RootDirectory == "" {
@@ -65,11 +65,11 @@ func (o *Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// The ports of a shard are its front's and, after it, its replicas'.
+// The ports of a shard are consecutive: first the front's, then the replicas'.
 func (o *Options) front(shard int) int            { return o.SecurePort + shard*(o.Replicas+1) }
 func (o *Options) replica(shard, replica int) int { return o.front(shard) + 1 + replica }
 
-// shardName is root for the first.
+// shardName returns the name of a shard. The first one is root.
 func shardName(shard int) string {
 	if shard == 0 {
 		return "root"
@@ -77,7 +77,7 @@ func shardName(shard int) string {
 	return fmt.Sprintf("shard-%d", shard)
 }
 
-// shardDirectory is the root directory of a shard's replicas.
+// shardDirectory returns the root directory of a shard's replicas.
 func (o *Options) shardDirectory(shard int) string {
 	if shard == 0 {
 		return o.RootDirectory
@@ -85,7 +85,7 @@ func (o *Options) shardDirectory(shard int) string {
 	return filepath.Join(o.RootDirectory, shardName(shard))
 }
 
-// etcdPrefix is a shard's.
+// etcdPrefix returns the prefix of a shard's keys.
 func etcdPrefix(shard int) string {
 	if shard == 0 {
 		return "/registry"
@@ -97,7 +97,7 @@ func url(port int) string { return "https://" + address(port) }
 
 func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
-// portsFree fails if somebody listens on a port that is needed.
+// portsFree returns an error if another process listens on one of the ports that dev needs.
 func (o *Options) portsFree() error {
 	var errs []error
 	for port := o.SecurePort; port < o.front(o.Shards); port++ {

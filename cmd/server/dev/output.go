@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// output is the terminal, or whatever stands for it, shared line by line.
+// output is the terminal, or the writer in its place. All replicas share it, line by line.
 type output struct {
 	colour bool
 
@@ -15,12 +15,12 @@ type output struct {
 	to io.Writer
 }
 
-// say writes a line of dev's own.
+// say writes a line of dev's own, with the prefix "dev".
 func (o *output) say(format string, args ...any) {
 	o.line("dev", "1", fmt.Sprintf(format, args...))
 }
 
-// line writes one line, its prefix in a colour if there are any.
+// line writes one line. The prefix has a colour if the terminal shows colours.
 func (o *output) line(prefix, colour, text string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -30,19 +30,19 @@ func (o *output) line(prefix, colour, text string) {
 	_, _ = fmt.Fprintf(o.to, "%s | %s\n", prefix, text)
 }
 
-// block writes lines without a prefix, to be copied from the terminal.
+// block writes text without prefixes, so that it can be copied from the terminal.
 func (o *output) block(text string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	_, _ = io.WriteString(o.to, text)
 }
 
-// prefixed returns a writer of lines that begin with name. Each is also given to see.
+// prefixed returns a writer that puts name before each line. It also passes each line to see.
 func (o *output) prefixed(name string, see func(line []byte)) *lines {
 	return &lines{out: o, name: name, see: see}
 }
 
-// lines writes whole lines. One goroutine at a time may write.
+// lines collects what is written until a line is complete. Only one goroutine may write at a time.
 type lines struct {
 	out     *output
 	name    string
@@ -62,7 +62,7 @@ func (l *lines) Write(p []byte) (int, error) {
 	}
 }
 
-// flush writes what came without an end of line.
+// flush writes a last line that has no end of line.
 func (l *lines) flush() {
 	if len(l.partial) > 0 {
 		l.emit(l.partial)

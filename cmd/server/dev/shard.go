@@ -24,7 +24,7 @@ type shard struct {
 	name, url, kubeconfig string
 
 	front    *front
-	client   *http.Client // the admin
+	client   *http.Client // with the admin's certificate
 	children []*child
 	out      *output
 	fail     context.CancelCauseFunc
@@ -34,6 +34,7 @@ type shard struct {
 	epoch  int
 }
 
+// newShard opens the front of a shard and writes the shard's keys and kubeconfig. It starts no replica.
 func newShard(cfg Config, index int, etcd storagebackend.TransportConfig, out *output, deaf *atomic.Bool, fail context.CancelCauseFunc) (*shard, error) {
 	directory := cfg.shardDirectory(index)
 	bundle, err := pki.Ensure(filepath.Join(directory, "pki"))
@@ -86,9 +87,10 @@ func newShard(cfg Config, index int, etcd storagebackend.TransportConfig, out *o
 	return s, nil
 }
 
-// close undoes newShard.
+// close closes what newShard opened.
 func (s *shard) close() { _ = s.front.listener.Close() }
 
+// adminTLS returns the TLS configuration of the shard's admin.
 func adminTLS(bundle *pki.Bundle) (*tls.Config, error) {
 	pair, err := tls.X509KeyPair(bundle.AdminCertPEM, bundle.AdminKeyPEM)
 	if err != nil {
@@ -112,7 +114,7 @@ func (s *shard) run(ctx context.Context) {
 	all.Go(func() { s.announce(ctx) })
 }
 
-// keep runs a replica again each time that somebody asks for it, until ctx ends.
+// keep starts the replica's process, and starts it again on each request after it has ended, until ctx ends.
 func (s *shard) keep(ctx context.Context, c *child) {
 	for ctx.Err() == nil {
 		state, err := c.run(ctx)
@@ -123,7 +125,7 @@ func (s *shard) keep(ctx context.Context, c *child) {
 			s.fail(&fault{err})
 			return
 		case state.ExitCode() == exitUsage:
-			s.fail(&fault{fmt.Errorf("%s did not understand its flags, its last line says which: %w", c.name, ErrUsage)})
+			s.fail(&fault{fmt.Errorf("%s was given an invalid flag, its last line says which: %w", c.name, ErrUsage)})
 			return
 		}
 		s.out.say("%s (pid %d) has ended: %v. %s", c.name, state.Pid(), state, c.howToStart())
@@ -134,22 +136,22 @@ func (s *shard) keep(ctx context.Context, c *child) {
 	}
 }
 
-// leads is called when a replica says that it leads.
+// leads records that a replica leads. It is called when the replica's log says so.
 func (s *shard) leads(c *child, epoch int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.leader, s.epoch = c, epoch
 	text := fmt.Sprintf("%s leads shard %s, epoch %d", c.name, s.name, epoch)
-	if pid := c.running(); pid != 0 { // else it has ended since
+	if pid := c.running(); pid != 0 { // 0: the process has ended since
 		text += fmt.Sprintf(". To kill it: kill -9 %d", pid)
 	}
 	s.out.say("%s", text)
 }
 
-// announcePeriod is how often root is asked for until it answers.
+// announcePeriod is the pause between two requests to root, until root answers.
 const announcePeriod = 200 * time.Millisecond
 
-// announce tells what to try, once root answers.
+// announce shows the banner once the shard can be used.
 func (s *shard) announce(ctx context.Context) {
 	tick := time.NewTicker(announcePeriod)
 	defer tick.Stop()
@@ -163,7 +165,7 @@ func (s *shard) announce(ctx context.Context) {
 	s.out.block(s.banner(kubectl()))
 }
 
-// answers reports whether root can be used, and somebody leads.
+// answers reports whether a replica leads and logical cluster root can be used.
 func (s *shard) answers(ctx context.Context) bool {
 	s.mu.Lock()
 	led := s.leader != nil
@@ -183,7 +185,7 @@ func (s *shard) answers(ctx context.Context) bool {
 	return resp.StatusCode == http.StatusOK
 }
 
-// kubectl is the one beside this program, if there is one.
+// kubectl returns the file beside this program, or just the name if there is none.
 func kubectl() string {
 	if self, err := os.Executable(); err == nil {
 		beside := filepath.Join(filepath.Dir(self), "kubectl")

@@ -1,6 +1,6 @@
-// Package bootstrap establishes what a shard must hold before anything else can work: the logical cluster root and
-// the namespaces of root and system:admin. It creates what is missing, in every term, and again when somebody deletes
-// it. It changes nothing that stands, but for the phase of root, which it makes Ready.
+// Package bootstrap creates what every shard needs: the logical cluster root, and the namespaces of root and system:admin. It
+// does so in every term, and again when somebody deletes one of them. It changes no existing object, except that it makes root
+// Ready.
 package bootstrap
 
 import (
@@ -19,10 +19,10 @@ import (
 	"github.com/regent-project/regent/pkg/controllers/loop"
 )
 
-// Name is the controller's name in the registry: the others need it.
+// Name is the controller's name in the registry. Other controllers name it in their Needs.
 const Name = "bootstrap"
 
-// Descriptor is the controller's entry for a registry.
+// Descriptor describes the controller to a registry.
 func Descriptor() controllers.Descriptor {
 	return controllers.Descriptor{Name: Name, New: construct}
 }
@@ -43,7 +43,7 @@ type controller struct {
 	ready           chan struct{}
 
 	mu      sync.Mutex
-	missing map[logicalcluster.Name]bool // until each has been established once
+	missing map[logicalcluster.Name]bool // clusters that have not been established yet
 }
 
 func construct(_ context.Context, deps controllers.Deps) (controllers.Controller, error) {
@@ -78,7 +78,7 @@ func affected(obj metav1.Object) []logicalcluster.Name {
 	return []logicalcluster.Name{cluster}
 }
 
-// Ready is closed once everything has been there.
+// Ready implements controllers.Readier. The channel is closed once everything has been there.
 func (c *controller) Ready() <-chan struct{} { return c.ready }
 
 func (c *controller) mark(cluster logicalcluster.Name) {

@@ -15,14 +15,14 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// established are the clusters of every shard, and the namespaces without which they are of no use.
+// established are the clusters of every shard, each with the namespaces that it needs.
 var established = map[logicalcluster.Name][]string{
 	clusters.SystemAdmin: {metav1.NamespaceDefault, metav1.NamespaceSystem},
 	clusters.Root:        {metav1.NamespaceDefault, metav1.NamespaceSystem},
 }
 
-// establish creates what the cluster lacks. It asks the cache first, so that it costs nothing once all is there, and
-// the server decides: what exists by then is left as it stands.
+// establish creates what the cluster lacks by the cache. Objects that exist already, though the cache does not show them, are
+// left as they are.
 func (c *controller) establish(ctx context.Context, cluster logicalcluster.Name) error {
 	ctx = clusters.With(ctx, cluster)
 	if cluster == clusters.Root {
@@ -43,8 +43,8 @@ func (c *controller) establish(ctx context.Context, cluster logicalcluster.Name)
 	return nil
 }
 
-// establishRoot goes by the server, unless the cache shows that nothing is to be done: all others wait for it, and a new
-// leader's cache may be late.
+// establishRoot reads root from the server, unless the cache shows that nothing needs to be done. A new leader's cache may be
+// stale, and all other controllers wait for root.
 func (c *controller) establishRoot(ctx context.Context) error {
 	cached, ok := c.logicalClusters.Get(clusters.Key{Cluster: clusters.Root, Name: corev1alpha1.LogicalClusterName})
 	if ok && becomeUsable(cached, c.baseURL) == nil {
@@ -72,9 +72,9 @@ func newRoot() *corev1alpha1.LogicalCluster {
 	}}
 }
 
-// becomeUsable returns lc as it should be once the shard holds what it needs, or nil if it stands as it should. Root is
-// Ready, whatever somebody wrote: it has no initializers and is never emptied, and without it the shard is of no use. A URL
-// stays: replicas may have different ones.
+// becomeUsable returns lc as it must be, or nil if it is so already. Root is made Ready in any phase: it has no initializers,
+// is never emptied, and the shard is useless without it. An existing URL is kept, because replicas may be configured with
+// different ones.
 func becomeUsable(lc *corev1alpha1.LogicalCluster, baseURL string) *corev1alpha1.LogicalCluster {
 	out := lc.DeepCopy()
 	out.Status.Phase = corev1alpha1.LogicalClusterPhaseReady

@@ -1,4 +1,4 @@
-// Package catalog is the single list of the controllers that the server runs.
+// Package catalog is the one list of the controllers that the server runs.
 package catalog
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/regent-project/regent/pkg/controllers/workspace"
 )
 
-// Registry returns the server's controllers, validated. It is to be called once, at start, so that a faulty list ends
-// the process before anything is served.
+// Registry returns the server's controllers. Call it once, at the start, so that a faulty list ends the process before it
+// serves.
 func Registry() (*controllers.Registry, error) {
 	return controllers.NewRegistry(
 		bootstrap.Descriptor(),

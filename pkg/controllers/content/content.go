@@ -1,5 +1,5 @@
-// Package content empties namespaces and logical clusters, for the controllers that may let one go only when nothing
-// is left in it.
+// Package content empties namespaces and logical clusters, for the controllers that remove their finalizers when nothing is
+// left.
 package content
 
 import (
@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -20,29 +21,29 @@ import (
 )
 
 const (
-	// pageSize bounds what one list holds in memory, here and in the server.
+	// pageSize bounds how many objects one list holds in memory, here and in the server.
 	pageSize = 500
-	// deleters is how many deletions are under way at a time: etcd commits together what comes together.
+	// deleters is how many deletions are in flight at a time. etcd commits concurrent writes together.
 	deleters = 16
 )
 
-// Remaining is what a purge found still there, by live lists. Its zero value is "nothing".
+// Remaining is what live lists have found. The zero value means that nothing remains.
 type Remaining struct {
-	// Objects counts by resource ("configmaps", "leases.coordination.k8s.io").
+	// Objects counts objects by resource, such as "configmaps" or "leases.coordination.k8s.io".
 	Objects map[string]int
-	// Finalizers counts the objects that wait for each finalizer.
+	// Finalizers counts the objects that have each finalizer.
 	Finalizers map[string]int
 }
 
 // Empty reports whether nothing remained.
 func (r Remaining) Empty() bool { return len(r.Objects) == 0 }
 
-// DescribeObjects lists the counted resources in a stable order, for conditions.
+// DescribeObjects lists the counts of objects, sorted by resource, for conditions.
 func (r Remaining) DescribeObjects() string {
 	return describe(r.Objects, func(name string, n int) string { return fmt.Sprintf("%s has %d resource instances", name, n) })
 }
 
-// DescribeFinalizers lists the counted finalizers in a stable order, for conditions.
+// DescribeFinalizers lists the counts of finalizers, sorted by name, for conditions.
 func (r Remaining) DescribeFinalizers() string {
 	return describe(r.Finalizers, func(name string, n int) string { return fmt.Sprintf("%s in %d resource instances", name, n) })
 }
@@ -55,20 +56,19 @@ func describe(counts map[string]int, item func(string, int) string) string {
 	return strings.Join(items, ", ")
 }
 
-// Of returns the resources for which keep holds.
+// Of returns the resources for which keep returns true.
 func Of(resources []controllers.Resource, keep func(controllers.Resource) bool) []controllers.Resource {
 	return slices.DeleteFunc(slices.Clone(resources), func(r controllers.Resource) bool { return !keep(r) })
 }
 
-// Purge asks for the deletion of every object of the given resources, in one namespace or, with namespace "", in the
-// whole logical cluster that ctx names, and returns what remained. Finalizers are respected: such objects remain, and
-// whoever calls comes again when they have changed.
+// Purge deletes all objects of the given resources in one namespace of the logical cluster in ctx, or with namespace "" in the
+// whole cluster. It returns what remains. Objects with finalizers remain; the caller calls Purge again when they have changed.
 //
-// Each deletion carries the uid that a live list has shown: what comes later under the same name is not meant. The caller
-// has made sure, by a live read, that the namespace or cluster is still the one that ends, and sees to it that nothing new
-// comes.
+// Each deletion carries the uid that a live list has shown, so an object that is created later under the same name is not
+// deleted. The caller must have made sure, by a live read, that this namespace or cluster is being deleted, and that nothing
+// new can be created in it.
 //
-// A resource that fails does not keep the others from being purged; with an error, Remaining is what is known.
+// If a resource fails, the others are purged nevertheless. Together with an error, Remaining may be incomplete.
 func Purge(ctx context.Context, client metadata.Interface, resources []controllers.Resource, namespace string) (Remaining, error) {
 	var errs []error
 	remaining := Remaining{Objects: map[string]int{}, Finalizers: map[string]int{}}
@@ -80,7 +80,7 @@ func Purge(ctx context.Context, client metadata.Interface, resources []controlle
 	return remaining, errors.Join(errs...)
 }
 
-// Find returns what is there, without deleting any of it.
+// Find returns what is there, and deletes nothing.
 func Find(ctx context.Context, client metadata.Interface, resources []controllers.Resource, namespace string) (Remaining, error) {
 	remaining := Remaining{Objects: map[string]int{}, Finalizers: map[string]int{}}
 	for _, resource := range resources {
@@ -94,7 +94,7 @@ func Find(ctx context.Context, client metadata.Interface, resources []controller
 	return remaining, nil
 }
 
-// Each calls visit with every object that a live list returns, page by page.
+// Each calls visit with every object of a live list, page by page.
 func Each(ctx context.Context, client metadata.ResourceInterface, visit func(*metav1.PartialObjectMetadata)) error {
 	return eachPage(ctx, client, func(page []metav1.PartialObjectMetadata) error {
 		for i := range page {
@@ -104,7 +104,7 @@ func Each(ctx context.Context, client metadata.ResourceInterface, visit func(*me
 	})
 }
 
-// eachPage ends at the first error.
+// eachPage calls visit with every page of a live list, until visit fails.
 func eachPage(ctx context.Context, client metadata.ResourceInterface, visit func([]metav1.PartialObjectMetadata) error) error {
 	options := metav1.ListOptions{Limit: pageSize}
 	for {
@@ -120,29 +120,29 @@ func eachPage(ctx context.Context, client metadata.ResourceInterface, visit func
 }
 
 func purge(ctx context.Context, client metadata.Interface, resource controllers.Resource, namespace string, remaining *Remaining) error {
-	getter, found := client.Resource(resource.GVR), false
-	err := eachPage(ctx, getter.Namespace(namespace), func(page []metav1.PartialObjectMetadata) error {
+	objects, found := client.Resource(resource.GVR), false
+	err := eachPage(ctx, objects.Namespace(namespace), func(page []metav1.PartialObjectMetadata) error {
 		found = found || len(page) > 0
-		return deleteAll(ctx, getter, page)
+		return deleteAll(ctx, objects, page)
 	})
 	if err != nil || !found {
 		return err
 	}
-	return Each(ctx, getter.Namespace(namespace), func(obj *metav1.PartialObjectMetadata) {
+	return Each(ctx, objects.Namespace(namespace), func(obj *metav1.PartialObjectMetadata) {
 		remaining.add(resource.GVR.GroupResource(), obj)
 	})
 }
 
-// deleteAll asks for the deletion of all objects and returns the first error. (The server's own way to do that,
-// deletecollection, takes no preconditions, is not served across namespaces, and deletes one after the other.)
-func deleteAll(ctx context.Context, getter metadata.Getter, objects []metav1.PartialObjectMetadata) error {
+// deleteAll deletes all objects and returns the first error. The server's deletecollection is not used: it takes no
+// preconditions, is not served across namespaces, and deletes objects one after the other.
+func deleteAll(ctx context.Context, client metadata.Getter, objects []metav1.PartialObjectMetadata) error {
 	errs := make([]error, len(objects))
 	free := make(chan struct{}, deleters)
 	var deletions sync.WaitGroup
 	for i := range objects {
 		free <- struct{}{}
 		deletions.Go(func() {
-			errs[i] = deleteOne(ctx, getter, &objects[i])
+			errs[i] = deleteOne(ctx, client, &objects[i])
 			<-free
 		})
 	}
@@ -155,15 +155,25 @@ func deleteAll(ctx context.Context, getter metadata.Getter, objects []metav1.Par
 	return nil
 }
 
-func deleteOne(ctx context.Context, getter metadata.Getter, obj *metav1.PartialObjectMetadata) error {
+func deleteOne(ctx context.Context, client metadata.Getter, obj *metav1.PartialObjectMetadata) error {
 	policy := metav1.DeletePropagationBackground
-	err := getter.Namespace(obj.Namespace).Delete(ctx, obj.Name, metav1.DeleteOptions{
+	err := client.Namespace(obj.Namespace).Delete(ctx, obj.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &obj.UID}, PropagationPolicy: &policy,
 	})
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // it has gone
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // both mean that this object has gone
 		return fmt.Errorf("delete %s in namespace %q: %w", obj.Name, obj.Namespace, err)
 	}
 	return nil
+}
+
+// Finalized returns a namespace without the finalizer for its content, or nil if it does not have that finalizer.
+func Finalized(namespace *corev1.Namespace) *corev1.Namespace {
+	if !slices.Contains(namespace.Spec.Finalizers, corev1.FinalizerKubernetes) {
+		return nil
+	}
+	out := namespace.DeepCopy()
+	out.Spec.Finalizers = slices.DeleteFunc(out.Spec.Finalizers, func(f corev1.FinalizerName) bool { return f == corev1.FinalizerKubernetes })
+	return out
 }
 
 func (r *Remaining) add(resource schema.GroupResource, obj *metav1.PartialObjectMetadata) {

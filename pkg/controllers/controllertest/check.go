@@ -16,25 +16,25 @@ import (
 )
 
 const (
-	// settle is how long a controller under test may work before it is cancelled. Nothing depends on what it gets done.
+	// settle is how long a controller may work before it is cancelled. The result does not depend on what it gets done.
 	settle = 100 * time.Millisecond
-	// patience is how long the loaded machine of a test may take to do what takes no time.
+	// patience is how long a loaded machine may take for what normally takes no time.
 	patience = 30 * time.Second
 )
 
-// Check runs a controller for two terms on the same informers, and for a third that ends before it has begun, and
-// holds it to the contract of controllers.Controller and of Descriptor.New: it stops when its context ends and not
-// before, returns nil or the context's error, and leaves no goroutine and no event handler behind; the constructor
-// starts none of either.
+// Check checks that a controller fulfils the contract of controllers.Controller and Descriptor.New. It runs the controller for
+// two terms on the same informers, and for a third that has ended before it begins. The controller must stop when its context
+// ends and not before, return nil or the context's error, and leave no goroutine and no event handler behind. Its constructor
+// must start neither.
 //
-// newDeps is called once. Its informers should be running and synced (see Informer), its clients may be fakes: of what is
-// written with which token Check knows only if they are a Server's, see Server.Check. Each term has a token of its own.
+// newDeps is called once. Its informers should be running and synced (see Informer). Its clients may be fakes; Server.Check
+// also checks the writes. Each term has a token of its own.
 func Check(t *testing.T, d controllers.Descriptor, newDeps func(t *testing.T) controllers.Deps) {
 	t.Helper()
 	check(t, d, newDeps(t), nil)
 }
 
-// failer is what of a test Check uses.
+// failer is the part of testing.T that Check uses.
 type failer interface {
 	Helper()
 	Context() context.Context
@@ -42,7 +42,7 @@ type failer interface {
 	Fatalf(format string, args ...any)
 }
 
-// check does without a server if s is nil.
+// check does not check writes if s is nil.
 func check(t failer, d controllers.Descriptor, deps controllers.Deps, s *Server) {
 	t.Helper()
 	for i, of := range []struct {
@@ -73,7 +73,7 @@ func check(t failer, d controllers.Descriptor, deps controllers.Deps, s *Server)
 	}
 }
 
-// tokenOf is the token of a term.
+// tokenOf returns the token of a term.
 func tokenOf(epoch int64) fence.Token {
 	return fence.Token{
 		Cluster: clusters.SystemAdmin, Namespace: "kube-system", Name: "controllertest",
@@ -81,7 +81,7 @@ func tokenOf(epoch int64) fence.Token {
 	}
 }
 
-// term runs the controller for so long; not at all: with a context that has ended.
+// term runs the controller for length. If that is 0, the context ends before Run.
 func term(t failer, name string, d controllers.Descriptor, deps controllers.Deps, length time.Duration) {
 	t.Helper()
 	goroutines := goleak.IgnoreCurrent()
@@ -129,7 +129,7 @@ func term(t failer, name string, d controllers.Descriptor, deps controllers.Deps
 	}
 }
 
-// handlers is the number of event handlers on all informers of a process.
+// handlers returns the number of event handlers on all informers.
 func handlers(informers controllers.Informers) int {
 	n := 0
 	for _, informer := range informers.All() {

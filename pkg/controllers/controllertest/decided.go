@@ -15,10 +15,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Decided returns a transport that tells breach of each write which may commit although it was decided on older state: an
-// update, patch or deletion without the resourceVersion or uid of what it was decided on, the deletion of a collection,
-// and the creation of an object whose name the server chooses. All requests go to next as they are; breach may be called
-// from many goroutines. docs/SUPERVISION.md, "Warm start", says why.
+// Decided returns a transport that reports writes which may commit although they were decided on stale state: an update, patch
+// or deletion without the resourceVersion or uid of the object, the deletion of a collection, and the creation of an object
+// whose name the server chooses. All requests go to next unchanged. breach may be called from many goroutines.
+// docs/SUPERVISION.md, "Warm start", gives the reasons.
 func Decided(next http.RoundTripper, breach func(error)) http.RoundTripper {
 	return roundTripper(func(req *http.Request) (*http.Response, error) {
 		if err := decided(req); err != nil {
@@ -120,7 +120,7 @@ func metadataOf(body []byte) (metav1.ObjectMeta, error) {
 	}, nil
 }
 
-// decode reads JSON, YAML, or an options type in protobuf; nothing is an empty object.
+// decode decodes JSON, YAML, or options in protobuf. An empty body is an empty object.
 func decode(body []byte, into any) error {
 	var err error
 	switch options, ok := into.(*metav1.DeleteOptions); {

@@ -7,17 +7,6 @@ import (
 	"sync"
 	"testing"
 
-	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
-	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/gentype"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
 	"github.com/regent-project/regent/pkg/clusters"
@@ -25,24 +14,23 @@ import (
 	"github.com/regent-project/regent/pkg/election/fence"
 )
 
-// ErrRefused is what every request to a Server comes to.
+// ErrRefused is the error of every request to a Server.
 var ErrRefused = errors.New("connection refused")
 
-// Server plays the server's side of clients. It answers nothing, like one that cannot be reached, but sees which token
-// each write carries, and what it was decided on. There is no network in between, whose goroutines Check would take for a
-// controller's. The zero Server can be used.
+// Server is the server's side of clients. Like a server that cannot be reached it answers nothing, but it records the token of
+// each write, and what the write was decided on. It uses no network, whose goroutines Check would take for the controller's.
+// The zero Server is ready to use.
 type Server struct {
 	mu     sync.Mutex
 	term   fence.Token
 	writes int
-	// untokened are the writes without the token of their term, undecided those that Decided tells of.
+	// untokened are writes without the token of their term, undecided are writes that Decided would report.
 	untokened, undecided []string
 }
 
-// Check is Check for a controller that writes through s: what newDeps returns is given the clients of each term, with a
-// token of its own. It also holds the controller to writing with these only: no write that reaches s may carry another
-// term's token, or none; and each must say what it was decided on, see Decided. Clients that the controller gets from
-// elsewhere should be s.Clients too, without a token.
+// Check does what the function Check does, with clients of s, which carry the token of each term. It also checks each write
+// that reaches s: the write must carry that token, and say what it was decided on (see Decided). Other clients that the
+// controller gets should be s.Clients without a token.
 func (s *Server) Check(t *testing.T, d controllers.Descriptor, newDeps func(t *testing.T) controllers.Deps) {
 	t.Helper()
 	check(t, d, newDeps(t), s)
@@ -58,7 +46,7 @@ func (s *Server) Clients(t testing.TB, token fence.Token) controllers.Clients {
 	return out
 }
 
-// begin begins a term, and returns its clients.
+// begin begins a term and returns its clients.
 func (s *Server) begin(token fence.Token) (controllers.Clients, error) {
 	s.mu.Lock()
 	s.term = token
@@ -66,8 +54,7 @@ func (s *Server) begin(token fence.Token) (controllers.Clients, error) {
 	return s.clients(token)
 }
 
-// end returns the writes since the last time that did not carry the token of their term, and those that did not say what
-// they were decided on.
+// end returns the faulty writes since the last call.
 func (s *Server) end() (untokened, undecided []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +74,7 @@ func (s *Server) RoundTrip(req *http.Request) (*http.Response, error) {
 	return nil, ErrRefused
 }
 
-// note takes down a write.
+// note records a write.
 func (s *Server) note(req *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,55 +89,6 @@ func (s *Server) note(req *http.Request) {
 }
 
 func (s *Server) clients(token fence.Token) (controllers.Clients, error) {
-	config := &rest.Config{Host: "http://127.0.0.1", QPS: -1}
 	client := &http.Client{Transport: clusters.Transport(fence.Transport(fence.Of(token))(s))}
-	kube, err := kubernetes.NewForConfigAndClient(config, client)
-	if err != nil {
-		return controllers.Clients{}, err
-	}
-	dyn, err := dynamic.NewForConfigAndClient(config, client)
-	if err != nil {
-		return controllers.Clients{}, err
-	}
-	meta, err := metadata.NewForConfigAndClient(config, client)
-	if err != nil {
-		return controllers.Clients{}, err
-	}
-	tenancy, err := restClient(config, client, tenancyv1alpha1.SchemeGroupVersion)
-	if err != nil {
-		return controllers.Clients{}, err
-	}
-	core, err := restClient(config, client, corev1alpha1.SchemeGroupVersion)
-	if err != nil {
-		return controllers.Clients{}, err
-	}
-	return controllers.Clients{
-		Kube: kube, Dynamic: dyn, Metadata: meta,
-		Workspaces: gentype.NewClientWithList("workspaces", tenancy, parameters, "",
-			func() *tenancyv1alpha1.Workspace { return &tenancyv1alpha1.Workspace{} },
-			func() *tenancyv1alpha1.WorkspaceList { return &tenancyv1alpha1.WorkspaceList{} }),
-		LogicalClusters: gentype.NewClientWithList("logicalclusters", core, parameters, "",
-			func() *corev1alpha1.LogicalCluster { return &corev1alpha1.LogicalCluster{} },
-			func() *corev1alpha1.LogicalClusterList { return &corev1alpha1.LogicalClusterList{} }),
-	}, nil
-}
-
-// restClient returns a client for a group version of kcp's.
-func restClient(config *rest.Config, client *http.Client, gv schema.GroupVersion) (rest.Interface, error) {
-	config = rest.CopyConfig(config)
-	config.GroupVersion, config.APIPath, config.NegotiatedSerializer = &gv, "/apis", serializer.NewCodecFactory(scheme).WithoutConversion()
-	return rest.RESTClientForConfigAndClient(config, client)
-}
-
-var (
-	scheme     = newScheme()
-	parameters = runtime.NewParameterCodec(scheme)
-)
-
-func newScheme() *runtime.Scheme {
-	out := runtime.NewScheme()
-	metav1.AddToGroupVersion(out, schema.GroupVersion{Version: "v1"})
-	utilruntime.Must(tenancyv1alpha1.AddToScheme(out))
-	utilruntime.Must(corev1alpha1.AddToScheme(out))
-	return out
+	return controllers.NewClients(&rest.Config{Host: "http://127.0.0.1", QPS: -1}, client)
 }

@@ -17,17 +17,17 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// Source plays the server's side of one resource for an informer: a list of objects over all clusters, and its
-// watches. It checks nothing a server checks: it is for reading controllers, not for their writes.
+// Source is the server's side of an informer: a list of one resource's objects over all clusters, and watches. It validates
+// nothing: it is for controllers that read, not for their writes.
 type Source[T clusters.Object] struct {
 	mu       sync.Mutex
 	revision int64
 	objects  map[clusters.Key]T
-	// history holds the events since the compacted revision.
+	// history has the events since the compacted revision.
 	history   []watch.Event
 	compacted int64
 	failure   error
-	// changed is closed, and replaced, at every change to the above.
+	// changed is closed and replaced at every change of the fields above.
 	changed chan struct{}
 	// watched is closed when the first watch begins.
 	watched   chan struct{}
@@ -43,8 +43,8 @@ func NewSource[T clusters.Object](objs ...T) *Source[T] {
 	return s
 }
 
-// Informer returns a synced informer that is fed by source and runs until the test ends. All its goroutines have been
-// started, so that Check does not take them for a controller's.
+// Informer returns a synced informer that reads from source and runs until the test ends. All its goroutines run when Informer
+// returns, so that Check does not take them for the controller's.
 func Informer[T clusters.Object](t testing.TB, source *Source[T], indexers map[string]func(T) []string) *clusters.Informer[T] {
 	t.Helper()
 	inf := clusters.NewInformer[T](source, indexers)
@@ -63,7 +63,7 @@ func Informer[T clusters.Object](t testing.TB, source *Source[T], indexers map[s
 	return inf
 }
 
-// Set creates the object or replaces it. It gets the next resource version, and a uid if it has none and is new.
+// Set creates or replaces an object. The object gets the next resource version. A new object without a uid gets one.
 func (s *Source[T]) Set(obj T) T {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,7 +85,7 @@ func (s *Source[T]) Set(obj T) T {
 	return obj
 }
 
-// Delete removes the object, if it is there.
+// Delete removes an object, if it exists.
 func (s *Source[T]) Delete(k clusters.Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,8 +100,8 @@ func (s *Source[T]) Delete(k clusters.Key) {
 	s.record(watch.Event{Type: watch.Deleted, Object: last})
 }
 
-// Fail ends all watches and makes lists and watches fail, until Fail(nil). What changes meanwhile no watch will tell:
-// informers have to list again.
+// Fail ends all watches, and makes lists and watches fail until Fail(nil). No watch reports the changes in between: informers
+// have to list again.
 func (s *Source[T]) Fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,7 +124,7 @@ func (s *Source[T]) ListWithContext(context.Context, metav1.ListOptions) (runtim
 	return list, nil
 }
 
-// WatchWithContext watches the objects of all clusters from a listed resource version on.
+// WatchWithContext watches the objects of all clusters from a resource version of a list.
 func (s *Source[T]) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,7 +176,7 @@ func (s *Source[T]) stream(ctx context.Context, from int64, events chan<- watch.
 	}
 }
 
-// record keeps one event for each revision. The lock is held.
+// record adds the event of a new revision. The caller holds mu.
 func (s *Source[T]) record(event watch.Event) {
 	s.history = append(s.history, event)
 	s.wake()

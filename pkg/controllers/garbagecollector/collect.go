@@ -11,11 +11,13 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/klog/v2"
 
+	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/controllers/content"
 )
 
-// collect deletes an object that no owner holds any more, or frees it from the owners that are gone. Who depends on the
-// object itself is taken from the informers: if they are late it goes before its dependents, not after, as upstream.
+// collect deletes an object whose owners are all gone, or removes the owners that are gone from its references. The object's
+// own dependents come from the informers. If these are stale, the object goes before its dependents and not after them, as
+// upstream.
 func (c *controller) collect(ctx context.Context, n node, obj *metav1.PartialObjectMetadata) error {
 	owners, err := c.classify(ctx, obj)
 	if err != nil {
@@ -30,19 +32,19 @@ func (c *controller) collect(ctx context.Context, n node, obj *metav1.PartialObj
 		return nil
 	}
 	if v.unblock {
-		// It comes again when the informer brings it, with nothing left to unblock.
+		// The informer's event brings the object back here, with nothing left to unblock.
 		if refs := unblocked(obj); anyBlocks(obj) {
 			return c.patch(ctx, n, obj, map[string]any{"ownerReferences": refs})
 		}
 	}
 	klog.FromContext(ctx).V(2).Info("Deleting an object whose owners are gone", "resource", n.resource, "object", n.key, "policy", v.policy)
-	return c.getter(n).Delete(ctx, obj.Name, metav1.DeleteOptions{
+	return c.client(n).Delete(ctx, obj.Name, metav1.DeleteOptions{
 		Preconditions:     &metav1.Preconditions{UID: &obj.UID, ResourceVersion: &obj.ResourceVersion},
 		PropagationPolicy: &v.policy,
 	})
 }
 
-// classify looks each owner up, at the server unless the cache shows one for whose sake obj stays.
+// classify looks up each owner. It asks the server unless the cache has an owner that keeps obj.
 func (c *controller) classify(ctx context.Context, obj *metav1.PartialObjectMetadata) ([]ownership, error) {
 	owners := make([]ownership, 0, len(obj.OwnerReferences))
 	for _, ref := range obj.OwnerReferences {
@@ -75,8 +77,8 @@ func (c *controller) classify(ctx context.Context, obj *metav1.PartialObjectMeta
 	return owners, nil
 }
 
-// await brings on an object that is being deleted in the foreground: its dependents are looked at, each by its own
-// node, and when none is left that blocks it, it is let go.
+// await handles an object that is being deleted in the foreground. It queues the object's dependents. When no dependent is left
+// that blocks the deletion, it removes the finalizer.
 func (c *controller) await(ctx context.Context, n node, obj *metav1.PartialObjectMetadata) error {
 	blocked := false
 	for _, d := range c.graph.of(n.identity()) {
@@ -97,27 +99,23 @@ func (c *controller) await(ctx context.Context, n node, obj *metav1.PartialObjec
 		return nil
 	})
 	if err != nil || blocked {
-		return err // the informers will bring what they have not shown yet
+		return err // the informers will deliver the dependents that they have not shown yet
 	}
 	return c.patch(ctx, n, obj, map[string]any{"finalizers": without(obj.Finalizers, metav1.FinalizerDeleteDependents)})
 }
 
-// orphan frees all dependents from an object that is being deleted, and then lets it go. The dependents' versions say
-// nothing of whether they are still to be freed, so the server is asked first.
+// orphan removes an object that is being deleted from the references of its dependents, and then removes the finalizer. The
+// versions of the dependents do not show whether the object still wants this, so it is read from the server first.
 func (c *controller) orphan(ctx context.Context, n node, obj *metav1.PartialObjectMetadata) error {
-	live, err := c.getter(n).Get(ctx, obj.Name, metav1.GetOptions{})
+	live, err := c.client(n).Get(ctx, obj.Name, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
 	if live.UID != obj.UID || live.ResourceVersion != obj.ResourceVersion {
-		return nil // the informer has brought what changed, or will, and with it the node
+		return nil // the informer has delivered the change, or will, and queues the node again
 	}
 	err = c.eachDependent(ctx, obj, func(d node, dependent *metav1.PartialObjectMetadata) error {
-		err := c.patch(ctx, d, dependent, map[string]any{"ownerReferences": unlinked(dependent, n.uid)})
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return err
+		return controllers.IgnoreNotFound(c.patch(ctx, d, dependent, map[string]any{"ownerReferences": unlinked(dependent, n.uid)}))
 	})
 	if err != nil {
 		return err
@@ -125,8 +123,8 @@ func (c *controller) orphan(ctx context.Context, n node, obj *metav1.PartialObje
 	return c.patch(ctx, n, obj, map[string]any{"finalizers": without(obj.Finalizers, metav1.FinalizerOrphanDependents)})
 }
 
-// eachDependent visits all objects that refer to owner, by live lists: what an owner's end depends on is not left to
-// caches. A namespaced owner can only be referred to from its namespace.
+// eachDependent visits all objects that refer to owner, by live lists: the end of an owner must not depend on caches. Only
+// objects in its own namespace can refer to a namespaced owner.
 func (c *controller) eachDependent(ctx context.Context, owner *metav1.PartialObjectMetadata, visit func(node, *metav1.PartialObjectMetadata) error) error {
 	for _, r := range c.resources {
 		if owner.Namespace != "" && !r.Namespaced {
@@ -150,7 +148,7 @@ func (c *controller) eachDependent(ctx context.Context, owner *metav1.PartialObj
 	return nil
 }
 
-// patch changes fields of an object's metadata, provided that it is still the object, and the version, decided on.
+// patch changes fields of an object's metadata if the object still has the uid and resourceVersion that were decided on.
 func (c *controller) patch(ctx context.Context, n node, obj *metav1.PartialObjectMetadata, fields map[string]any) error {
 	fields["uid"] = obj.UID
 	fields["resourceVersion"] = obj.ResourceVersion
@@ -158,11 +156,11 @@ func (c *controller) patch(ctx context.Context, n node, obj *metav1.PartialObjec
 	if err != nil {
 		return fmt.Errorf("encode patch: %w", err)
 	}
-	_, err = c.getter(n).Patch(ctx, obj.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: name})
+	_, err = c.client(n).Patch(ctx, obj.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: name})
 	return err
 }
 
-func (c *controller) getter(n node) metadata.ResourceInterface {
+func (c *controller) client(n node) metadata.ResourceInterface {
 	return c.metadata.Resource(n.resource).Namespace(n.key.Namespace)
 }
 

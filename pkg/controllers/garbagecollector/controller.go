@@ -1,9 +1,9 @@
-// Package garbagecollector carries out what owner references say, inside each logical cluster: objects whose owners
-// are all gone are deleted, in the background or the foreground, or freed from an owner that orphans them.
+// Package garbagecollector acts on owner references inside each logical cluster. It deletes objects whose owners are all gone,
+// in the background or the foreground, or removes an owner that orphans its dependents from their references.
 //
-// Upstream's collector builds a graph of every object from informers of its own. Here only objects that have owners
-// are kept, per term, and owners are looked up by the name in the reference; what the graph does not show is asked of
-// the server before anything is done.
+// Upstream's collector builds a graph of all objects from informers of its own. This one keeps only objects with owners, for
+// one term, and looks up owners by the name in the reference. Before it writes, it asks the server about everything that the
+// graph does not show.
 package garbagecollector
 
 import (
@@ -27,7 +27,7 @@ const (
 	workers = 8
 )
 
-// Descriptor is the controller's entry for a registry.
+// Descriptor describes the controller to a registry.
 func Descriptor() controllers.Descriptor {
 	return controllers.Descriptor{Name: name, Needs: []string{bootstrap.Name}, New: construct}
 }
@@ -39,7 +39,7 @@ type controller struct {
 	informers map[schema.GroupVersionResource]*informer
 	metadata  metadata.Interface
 	resources []controllers.Resource
-	// kinds has no versions: a reference may name any that was ever served.
+	// kinds has no versions: a reference may name any version that was ever served.
 	kinds map[schema.GroupKind]controllers.Resource
 	graph *graph
 }
@@ -64,9 +64,9 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 	return c, nil
 }
 
-// observe keeps the graph and returns what a change to obj concerns: itself, the owners that may be waiting for it, and
-// if it is gone those that depend on it. The loop calls it with the old and then the new state, so it takes what the
-// informer holds for the truth: that is the newest.
+// observe updates the graph and returns the nodes that a change of obj concerns: obj itself, owners that may wait for it, and
+// its dependents if it is gone. The loop calls it with the old and the new state. observe uses the informer's state, which is
+// the newest.
 func (c *controller) observe(r controllers.Resource, obj *metav1.PartialObjectMetadata) []node {
 	n := nodeOf(r.GVR, obj)
 	current, ok := c.informers[r.GVR].Get(n.key)
@@ -97,8 +97,8 @@ func (c *controller) ownersInDeletion(obj *metav1.PartialObjectMetadata) []node 
 	return owners
 }
 
-// locate returns where the owner named by ref has to be: in obj's cluster and, if its kind has namespaces, in obj's
-// namespace. It returns false if there can be no such place.
+// locate returns the resource and key of the owner that ref names. It must be in obj's cluster and, if its kind has namespaces,
+// in obj's namespace. locate returns false if there can be no such owner.
 func (c *controller) locate(obj *metav1.PartialObjectMetadata, ref metav1.OwnerReference) (controllers.Resource, clusters.Key, bool) {
 	gv, err := schema.ParseGroupVersion(ref.APIVersion)
 	if err != nil {
@@ -115,8 +115,8 @@ func (c *controller) locate(obj *metav1.PartialObjectMetadata, ref metav1.OwnerR
 	return r, key, true
 }
 
-// reconcile does what one object's owners, or its own deletion, call for. A conflict is no error: the informer has
-// brought what changed, or will, and with it the node.
+// reconcile does what an object's owners, or its own deletion, require. A conflict is no error: the informer has delivered the
+// change, or will, and queues the node again.
 func (c *controller) reconcile(ctx context.Context, n node) error {
 	obj, ok := c.informers[n.resource].Get(n.key)
 	if !ok || obj.UID != n.uid {

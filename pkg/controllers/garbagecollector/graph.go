@@ -13,7 +13,7 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// node is one object, and never another one of the same name: not a later one, nor one in another logical cluster.
+// node identifies one object: neither a later one of its name, nor one in another logical cluster.
 type node struct {
 	resource schema.GroupVersionResource
 	key      clusters.Key
@@ -24,8 +24,8 @@ func nodeOf(resource schema.GroupVersionResource, obj *metav1.PartialObjectMetad
 	return node{resource: resource, key: clusters.KeyOf(obj), uid: obj.UID}
 }
 
-// identity is what an owner reference points to. The cluster belongs to it: a uid can be forged, or restored from a
-// backup into a second cluster, and must mean nothing there.
+// identity is what an owner reference identifies. It includes the cluster, because a uid can be forged, or restored from a
+// backup into a second cluster.
 type identity struct {
 	cluster logicalcluster.Name
 	uid     types.UID
@@ -33,7 +33,7 @@ type identity struct {
 
 func (n node) identity() identity { return identity{n.key.Cluster, n.uid} }
 
-// graph knows which objects refer to an owner, as far as the informers have told. It lasts for a term.
+// graph has the objects that refer to each owner, as far as the informers have shown them. It lasts for one term.
 type graph struct {
 	mu         sync.Mutex
 	owners     map[node][]identity
@@ -44,7 +44,7 @@ func newGraph() *graph {
 	return &graph{owners: map[node][]identity{}, dependents: map[identity]map[node]struct{}{}}
 }
 
-// set makes refs what n refers to; none forgets n.
+// set replaces the references of n. Without references, n is forgotten.
 func (g *graph) set(n node, refs []metav1.OwnerReference) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -8,18 +8,18 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// ownerState is what is known of the object an owner reference points to.
+// ownerState is the state of the object that an owner reference names.
 type ownerState int
 
 const (
-	// solid: it exists, and its dependents are not to go.
+	// solid: the owner exists and keeps its dependents.
 	solid ownerState = iota
-	// waiting: it is being deleted in the foreground, and waits for its dependents to go first.
+	// waiting: the owner is being deleted in the foreground and waits for its dependents.
 	waiting
-	// absent: the server has said that it does not exist.
+	// absent: the server has said that the owner does not exist.
 	absent
-	// unknowable: the reference names a kind that is not served, or a namespaced owner of an object without a
-	// namespace. Upstream leaves such objects alone for good, and so do we.
+	// unknowable: the reference names a kind that is not served, or a namespaced owner for an object without a namespace. As
+	// upstream, the collector never touches such objects.
 	unknowable
 )
 
@@ -29,19 +29,20 @@ type ownership struct {
 	state ownerState
 }
 
-// verdict is what has to be done with an object that has owners. Its zero value is "leave it".
+// verdict is what to do with an object that has owners. The zero value means nothing.
 type verdict struct {
-	// unlink are the owners it has to be freed from.
+	// unlink are the owners to remove from its references.
 	unlink []types.UID
-	// unblock: its own references must stop blocking first, or it and a dependent of it would wait for each other.
+	// unblock: its references must stop blocking the owners first. Otherwise the object and one of its dependents would wait
+	// for each other.
 	unblock bool
-	// remove: nobody is left who needs it; policy says what happens to its own dependents.
+	// remove: delete the object. policy says what happens to its own dependents.
 	remove bool
 	policy metav1.DeletionPropagation
 }
 
-// judge decides about an object that is not being deleted. hasDependents and dependentsWait tell whether others refer
-// to it, and whether one of those is itself waiting for its dependents.
+// judge decides about an object that is not being deleted. hasDependents says whether others refer to it, dependentsWait
+// whether one of these is waiting for its own dependents.
 func judge(obj *metav1.PartialObjectMetadata, owners []ownership, hasDependents, dependentsWait bool) verdict {
 	count := map[ownerState]int{}
 	var gone []types.UID
@@ -63,7 +64,7 @@ func judge(obj *metav1.PartialObjectMetadata, owners []ownership, hasDependents,
 	}
 }
 
-// policyOf is what the finalizers that obj has already ask for.
+// policyOf returns the propagation policy that obj's finalizers ask for.
 func policyOf(obj *metav1.PartialObjectMetadata) metav1.DeletionPropagation {
 	switch {
 	case slices.Contains(obj.Finalizers, metav1.FinalizerOrphanDependents):
@@ -75,12 +76,12 @@ func policyOf(obj *metav1.PartialObjectMetadata) metav1.DeletionPropagation {
 	}
 }
 
-// orphans reports whether obj is being deleted and its dependents are to be freed from it.
+// orphans reports whether obj is being deleted and orphans its dependents.
 func orphans(obj *metav1.PartialObjectMetadata) bool {
 	return obj.DeletionTimestamp != nil && slices.Contains(obj.Finalizers, metav1.FinalizerOrphanDependents)
 }
 
-// waits reports whether obj is being deleted and its dependents are to go first.
+// waits reports whether obj is being deleted and its dependents must go first.
 func waits(obj *metav1.PartialObjectMetadata) bool {
 	return obj.DeletionTimestamp != nil && slices.Contains(obj.Finalizers, metav1.FinalizerDeleteDependents)
 }
@@ -90,7 +91,7 @@ func refersTo(obj *metav1.PartialObjectMetadata, owner types.UID) bool {
 	return slices.ContainsFunc(obj.OwnerReferences, func(ref metav1.OwnerReference) bool { return ref.UID == owner })
 }
 
-// blocks reports whether owner may not go before obj.
+// blocks reports whether obj blocks the deletion of owner.
 func blocks(obj *metav1.PartialObjectMetadata, owner types.UID) bool {
 	return slices.ContainsFunc(obj.OwnerReferences, func(ref metav1.OwnerReference) bool {
 		return ref.UID == owner && ptr.Deref(ref.BlockOwnerDeletion, false)
@@ -104,7 +105,7 @@ func unlinked(obj *metav1.PartialObjectMetadata, owners ...types.UID) []metav1.O
 	})
 }
 
-// unblocked returns obj's owner references, none of them blocking.
+// unblocked returns obj's owner references with blockOwnerDeletion unset.
 func unblocked(obj *metav1.PartialObjectMetadata) []metav1.OwnerReference {
 	refs := slices.Clone(obj.OwnerReferences)
 	for i := range refs {

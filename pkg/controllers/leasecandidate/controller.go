@@ -1,5 +1,5 @@
-// Package leasecandidate elects the holders of Leases for which there are LeaseCandidates: the coordinated leader election of
-// KEP-4355, in all logical clusters. Candidates and electors are client-go's, unmodified.
+// Package leasecandidate elects the holders of Leases that have LeaseCandidates: the coordinated leader election of KEP-4355,
+// in all logical clusters. Candidates are client-go's, unmodified.
 package leasecandidate
 
 import (
@@ -29,22 +29,22 @@ const (
 	workers = 8
 )
 
-// Descriptor is the controller's entry for a registry.
+// Descriptor describes the controller to a registry.
 func Descriptor() controllers.Descriptor {
-	// It does not wait for the bootstrap, which is the work of a leader that it may have to elect.
+	// It does not need bootstrap: bootstrap runs on the leader, which this controller may have to elect first.
 	return controllers.Descriptor{Name: name, Scope: controllers.Electing, New: construct}
 }
 
 type controller struct {
-	*loop.Loop[clusters.Key] // of Leases
+	*loop.Loop[clusters.Key] // keys of Leases
 	leases                   *clusters.Informer[*coordinationv1.Lease]
 	candidates               *clusters.Informer[*coordinationv1beta1.LeaseCandidate]
 	kube                     kubernetes.Interface
-	own                      clusters.Key // the Lease of the term that this runs in: nobody elects itself
+	own                      clusters.Key // the Lease of its own term, for which it must not elect
 	old                      map[types.UID]bool
 
 	mu       sync.Mutex
-	memories map[clusters.Key]*memory // each is used by the worker that has the key
+	memories map[clusters.Key]*memory // each is used only by the worker that reconciles the key
 }
 
 func construct(_ context.Context, deps controllers.Deps) (controllers.Controller, error) {
@@ -67,7 +67,7 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 	return c, nil
 }
 
-// coordinated returns the Lease if it has candidates, or had.
+// coordinated returns the Lease's key if it has candidates, or had some in this term.
 func (c *controller) coordinated(lease *coordinationv1.Lease) []clusters.Key {
 	key := clusters.KeyOf(lease)
 	if c.remembers(key) || len(c.candidates.ByIndex(controllers.ByLease, key.String())) > 0 {
@@ -82,7 +82,7 @@ func (c *controller) remembers(key clusters.Key) bool {
 	return c.memories[key] != nil
 }
 
-// memoryOf is nil for a key of which there is nothing any more to remember.
+// memoryOf returns the memory of a key. If nothing is left to remember, it deletes the memory and returns nil.
 func (c *controller) memoryOf(key clusters.Key, anything bool) *memory {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -98,8 +98,8 @@ func (c *controller) memoryOf(key clusters.Key, anything bool) *memory {
 	return m
 }
 
-// reconcile brings one election on. A conflict is no error: the informers have brought what changed, or will, and with it
-// the key.
+// reconcile takes one election as far as it can get now. A conflict is no error: the informers have delivered the change, or
+// will, and queue the key again.
 func (c *controller) reconcile(ctx context.Context, key clusters.Key) error {
 	if key == c.own {
 		return nil
@@ -125,7 +125,7 @@ func (c *controller) reconcile(ctx context.Context, key clusters.Key) error {
 		errs = append(errs, ignoreStale(err))
 	}
 	for _, one := range d.expired {
-		klog.FromContext(ctx).Info("Deleting a candidate that is not there any more", "candidate", one.Name, "lease", key, "silent", now.Sub(one.sign()))
+		klog.FromContext(ctx).Info("Deleting a candidate that has given no sign of life for too long", "candidate", one.Name, "lease", key, "silent", now.Sub(one.sign()))
 		err := c.kube.CoordinationV1beta1().LeaseCandidates(key.Namespace).Delete(ctx, one.Name, metav1.DeleteOptions{
 			Preconditions: &metav1.Preconditions{UID: &one.UID, ResourceVersion: &one.ResourceVersion},
 		})
@@ -140,14 +140,14 @@ func (c *controller) reconcile(ctx context.Context, key clusters.Key) error {
 	return nil
 }
 
-// write makes the Lease what was decided.
+// write writes the decision to the Lease.
 func (c *controller) write(ctx context.Context, key clusters.Key, lease *coordinationv1.Lease, d decision, m *memory) error {
 	out := d.write(lease, m.epoch, time.Now())
 	if out == nil {
 		return nil
 	}
 	if d.elect != "" && *out.Spec.LeaseTransitions <= 0 {
-		return fmt.Errorf("its leaseTransitions have reached %d, and no later term could be told from an earlier one: delete it", math.MaxInt32)
+		return fmt.Errorf("its leaseTransitions have reached %d, the highest number: delete the Lease", math.MaxInt32)
 	}
 	log := klog.FromContext(ctx).WithValues("lease", key)
 	leases := c.kube.CoordinationV1().Leases(key.Namespace)
@@ -172,7 +172,8 @@ func (c *controller) write(ctx context.Context, key clusters.Key, lease *coordin
 	return ignoreStale(err)
 }
 
-// ignoreStale: what was decided on has changed, or is gone, or was made by somebody else.
+// ignoreStale ignores errors which mean that an object has changed since the decision, is gone, or was created by somebody
+// else.
 func ignoreStale(err error) error {
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) {
 		return nil

@@ -14,43 +14,44 @@ import (
 )
 
 const (
-	// patience is how long a candidate that was asked whether it lives may take to answer; of one that just left, less is
-	// expected.
+	// patience is how long a candidate may take to answer a ping. A candidate that has just lost the lease is probably
+	// stopping, and gets patienceWithLeavers.
 	patience, patienceWithLeavers = 5 * time.Second, 500 * time.Millisecond
-	// remembered is how long an answer counts: longer than others are waited for.
+	// remembered is how long an answer counts. It is longer than patience.
 	remembered = 2 * patience
-	// longestSilence is after how long without a sign a candidate is asked, whether there is an election or not.
+	// longestSilence is after how long without a sign of life a candidate is pinged, even without an election.
 	longestSilence = 15 * time.Minute
-	// lifetime is after how long without a sign a candidate is deleted.
+	// lifetime is after how long without a sign of life a candidate is deleted.
 	lifetime = 2 * longestSilence
-	// firstDuration is the lease of an electee until it renews for the first time.
+	// firstDuration is the lease duration of an elected candidate until it renews for the first time.
 	firstDuration = 5 * time.Second
 )
 
-// election is what is known of one Lease and of those who want it. All instants are of this process's clock: what clients
-// write as times is only ever compared with what the same client wrote before.
+// election is what is known of one Lease and its candidates. All times are by this process's clock. A time that a client writes
+// is only compared with earlier times of the same client.
 type election struct {
-	lease *coordinationv1.Lease // nil: there is none
-	// seen is when the lease was first seen to be as it is: not there, free, or held and renewed last by this holder then.
+	lease *coordinationv1.Lease // nil: it does not exist
+	// seen is when the lease was first seen in this state: absent, free, or held with this renewal.
 	seen       time.Time
 	candidates []candidate
 }
 
-// candidate is one of those who want it.
+// candidate is one of the Lease's candidates.
 type candidate struct {
 	*coordinationv1beta1.LeaseCandidate
-	// found is when it was first seen.
+	// found is when the candidate was first seen.
 	found time.Time
-	// heard is when it was seen to appear or to renew; zero if it was there already when this process began to look, and
-	// has not renewed since.
+	// heard is when the candidate was last seen to appear or to renew. It is zero for a candidate that existed when this
+	// process began to look, until it renews.
 	heard time.Time
-	// asked is when the question that it has not answered was first seen; zero if there is none.
+	// asked is when the ping that the candidate has not answered was first seen. Zero: there is none.
 	asked time.Time
-	// left is when it was seen to hold the lease no more; zero if it never held it, or was heard since. It may stop.
+	// left is when the candidate was seen to lose the lease. It may be stopping. Zero: it never held the lease, or was heard
+	// since.
 	left time.Time
 }
 
-// sign is when it last showed that it lives, as far as is known.
+// sign returns the time of the candidate's last known sign of life.
 func (c candidate) sign() time.Time {
 	if c.heard.IsZero() {
 		return c.found
@@ -58,12 +59,12 @@ func (c candidate) sign() time.Time {
 	return c.heard
 }
 
-// lives reports whether it was heard of late. Whoever left, or was asked, since then may not live any more.
+// lives reports whether the candidate was heard recently. A candidate that lost the lease or was pinged since then may be dead.
 func (c candidate) lives(now time.Time) bool {
 	return !c.heard.IsZero() && now.Sub(c.heard) < remembered && c.asked.IsZero() && c.left.IsZero()
 }
 
-// until is how long it may take to answer, once it was asked.
+// until returns the time by which a pinged candidate must have answered.
 func (c candidate) until() time.Time {
 	if c.left.IsZero() {
 		return c.asked.Add(patience)
@@ -77,36 +78,36 @@ func (c candidate) until() time.Time {
 
 // decision is what to do about an election now.
 type decision struct {
-	// elect is who is to be named as the holder; empty: nobody.
+	// elect is the name of the new holder. Empty: none.
 	elect string
-	// prefer is to be written as the preferred holder, nil: what is there may stay.
+	// prefer is the preferred holder to write. Nil: it does not change.
 	prefer *string
-	// strategy is to be written, where nobody is elected; empty: what is there may stay.
+	// strategy is the strategy to write, for a Lease that somebody else elects for. Empty: it does not change.
 	strategy coordinationv1.CoordinatedLeaseStrategy
-	// ask are to be asked whether they live, expired are to be deleted.
+	// ask are the candidates to ping, expired those to delete.
 	ask, expired []candidate
-	// conflict is why nobody can be elected; nil otherwise.
+	// conflict says why nobody can be elected, if so.
 	conflict error
-	// due is when to decide again if nothing changes; zero: never.
+	// due is when to decide again if nothing changes. Zero: never.
 	due time.Time
 }
 
-// by has the next decision made at t, or earlier.
+// by makes the next decision due at t, or earlier.
 func (d *decision) by(t time.Time) {
 	if d.due.IsZero() || t.Before(d.due) {
 		d.due = t
 	}
 }
 
-// request has a candidate asked, once.
+// request adds a candidate to those to ping.
 func (d *decision) request(c candidate) {
 	if !slices.ContainsFunc(d.ask, func(other candidate) bool { return other.UID == c.UID }) {
 		d.ask = append(d.ask, c)
 	}
 }
 
-// decide is the rule, as of now. It elects only where nobody holds the lease, and who is preferred then is asked to answer
-// first: a name of the dead would keep the others from it.
+// decide decides about an election. It elects only if nobody holds the lease, and only a candidate that has answered: with the
+// name of a dead one on the Lease, the others could not lead.
 //
 // Source: KEP-4355, and the electing controller of kube-apiserver.
 func decide(e election, now time.Time) decision {
@@ -125,14 +126,14 @@ func decide(e election, now time.Time) decision {
 	}
 	held, until := e.held(now)
 	if held && e.lease.Spec.Strategy == nil {
-		d.by(until) // by a plain elector, which knows nothing of preferred holders and would wipe what is written here
+		d.by(until) // the holder is a plain elector: it ignores preferred holders and would overwrite them
 		return d
 	}
 	if held {
 		d.by(until)
 	}
 	switch {
-	case strategy != coordinationv1.OldestEmulationVersion: // somebody else's to elect by
+	case strategy != coordinationv1.OldestEmulationVersion: // somebody else elects by this strategy
 		if e.lease == nil || ptr.Deref(e.lease.Spec.Strategy, "") != strategy {
 			d.strategy = strategy
 		}
@@ -144,7 +145,7 @@ func decide(e election, now time.Time) decision {
 	return d
 }
 
-// present are the candidates that have not expired. Those who were silent for long are asked.
+// present returns the candidates that have not expired. It pings those that have been silent for long.
 func (d *decision) present(all []candidate, now time.Time) []candidate {
 	var present []candidate
 	for _, c := range all {
@@ -166,13 +167,13 @@ func (d *decision) present(all []candidate, now time.Time) []candidate {
 	return present
 }
 
-// heldForLife reports whether somebody holds the lease who never renews it: it does not expire.
+// heldForLife reports whether the holder never renews the lease, which then does not expire.
 func (e election) heldForLife() bool {
 	return e.lease != nil && holderOf(e.lease) != "" && e.lease.Spec.RenewTime == nil && e.lease.Spec.Strategy == nil
 }
 
-// held reports whether somebody holds the lease, and until when if nothing is heard from the holder; if nobody does, since
-// when.
+// held reports whether somebody holds the lease. at is when the lease expires unless it is renewed, or since when nobody holds
+// it.
 func (e election) held(now time.Time) (held bool, at time.Time) {
 	if e.lease == nil || ptr.Deref(e.lease.Spec.HolderIdentity, "") == "" {
 		return false, e.seen
@@ -185,8 +186,8 @@ func (e election) held(now time.Time) (held bool, at time.Time) {
 	return now.Before(expiry), expiry
 }
 
-// preferOver has the holder of a lease make way for a candidate that is better and lives, by more than its name: of equals
-// that were made in one second, whoever leads goes on.
+// preferOver asks the holder to make way if a better candidate lives. Of candidates with equal versions that were created in
+// the same second, the holder stays.
 func (d *decision) preferOver(lease *coordinationv1.Lease, ranked []candidate, now time.Time) {
 	better := ranked
 	if i := slices.IndexFunc(ranked, func(c candidate) bool { return c.Name == *lease.Spec.HolderIdentity }); i >= 0 {
@@ -195,14 +196,14 @@ func (d *decision) preferOver(lease *coordinationv1.Lease, ranked []candidate, n
 	current := ptr.Deref(lease.Spec.PreferredHolder, "")
 	best, open := d.best(better, now)
 	if open && slices.ContainsFunc(better, func(c candidate) bool { return c.Name == current }) {
-		return // it may be right
+		return // the preferred one may still turn out to be the best
 	}
 	if best != current {
 		d.prefer = &best
 	}
 }
 
-// electFor elects for a lease that nobody holds. Who let it expire, then, has left.
+// electFor elects a holder for a lease that nobody holds. A candidate that has let the lease expire has left.
 func (d *decision) electFor(e election, ranked []candidate, expiry, now time.Time) {
 	for i, c := range ranked {
 		if c.Name == holderOf(e.lease) && !c.heard.After(expiry) {
@@ -212,8 +213,8 @@ func (d *decision) electFor(e election, ranked []candidate, expiry, now time.Tim
 	d.elect, _ = d.best(ranked, now)
 }
 
-// best returns the name of the first candidate that lives, empty if there is none or, which open reports, if one before it
-// may live. Whoever may live is asked.
+// best returns the name of the first candidate that lives. It pings the candidates before it that may live. While one of these
+// may still answer, open is true and name is empty.
 func (d *decision) best(ranked []candidate, now time.Time) (name string, open bool) {
 	for _, c := range ranked {
 		switch {
@@ -233,7 +234,7 @@ func (d *decision) best(ranked []candidate, now time.Time) (name string, open bo
 	return "", open
 }
 
-// ranked are the candidates with versions, the best first, then by name.
+// ranked returns the candidates that have valid versions, best first.
 func ranked(candidates []candidate) []candidate {
 	var ranked []candidate
 	for _, c := range candidates {
@@ -248,8 +249,8 @@ func ranked(candidates []candidate) []candidate {
 	return ranked
 }
 
-// rank compares candidates: the better one has the older emulation version, then the older binary version, then is the older
-// one, by whole seconds.
+// rank compares candidates. The better one has the older emulation version, else the older binary version, else the earlier
+// second of creation.
 func rank(a, b candidate) int {
 	return cmp.Or(
 		compare(a.Spec.EmulationVersion, b.Spec.EmulationVersion),
@@ -258,7 +259,7 @@ func rank(a, b candidate) int {
 	)
 }
 
-// strategyOf is that of the candidates with the newest binary version, who must agree.
+// strategyOf returns the strategy of the candidates with the newest binary version. These must agree.
 func strategyOf(candidates []candidate) (coordinationv1.CoordinatedLeaseStrategy, error) {
 	newest := slices.MaxFunc(candidates, func(a, b candidate) int { return compare(a.Spec.BinaryVersion, b.Spec.BinaryVersion) })
 	for _, c := range candidates {
@@ -270,7 +271,7 @@ func strategyOf(candidates []candidate) (coordinationv1.CoordinatedLeaseStrategy
 	return newest.Spec.Strategy, nil
 }
 
-// parsed is a version; the zero version if it is none.
+// parsed parses a version. It returns version zero if text is none.
 func parsed(text string) *version.Version {
 	if v, err := version.ParseSemantic(text); err == nil {
 		return v
@@ -280,7 +281,7 @@ func parsed(text string) *version.Version {
 
 var zero = version.MustParseSemantic("0.0.0")
 
-// compare compares versions; one that cannot be read is the oldest.
+// compare compares versions. One that cannot be parsed is the oldest.
 func compare(a, b string) int {
 	if a == b { // mostly
 		return 0
@@ -295,8 +296,8 @@ func compare(a, b string) int {
 	}
 }
 
-// question returns a candidate's object that asks it whether it lives. The instant is of the candidate's own clock, just after
-// its last sign: it answers where it sees one that is later than that, by whatever clock.
+// question returns a candidate with a ping. Its time is by the candidate's own clock, right after its last sign of life: a
+// candidate answers a ping that is later than its last renewal.
 func question(c *coordinationv1beta1.LeaseCandidate) *coordinationv1beta1.LeaseCandidate {
 	c = c.DeepCopy()
 	last := ptr.Deref(c.Spec.RenewTime, metav1.MicroTime{Time: time.Unix(0, 0)})
@@ -304,7 +305,7 @@ func question(c *coordinationv1beta1.LeaseCandidate) *coordinationv1beta1.LeaseC
 	return c
 }
 
-// write returns the lease as it is to be written; nil: as it is. highest is the highest epoch that was ever seen.
+// write returns the Lease to write, or nil if it does not change. highest is the highest epoch that was seen.
 func (d decision) write(lease *coordinationv1.Lease, highest int32, now time.Time) *coordinationv1.Lease {
 	if d.elect == "" && d.prefer == nil && d.strategy == "" {
 		return nil

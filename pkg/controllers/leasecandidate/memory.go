@@ -10,10 +10,10 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// memory is what this process has seen of one election, and when. That somebody lives is known by what changes, never by the
-// times that clients write: their clocks are their own.
+// memory is what this process has seen of one election, and when. Signs of life are changes, and not the times that clients
+// write: their clocks may differ.
 type memory struct {
-	// old are the candidates that were there before this process began to look. They may be of any age.
+	// old are the candidates that existed before this process began to look. They may be of any age.
 	old        map[types.UID]bool
 	lease      *coordinationv1.Lease
 	seen       time.Time
@@ -22,7 +22,7 @@ type memory struct {
 	conflict   string
 }
 
-// conflicted takes in why nobody can be elected, and reports whether that is news.
+// conflicted records why nobody can be elected, and reports whether that has changed.
 func (m *memory) conflicted(err error) bool {
 	why := ""
 	if err != nil {
@@ -33,7 +33,7 @@ func (m *memory) conflicted(err error) bool {
 	return news
 }
 
-// look takes in what there is now, and returns all that is known.
+// look records the current state and returns all that is known.
 func (m *memory) look(lease *coordinationv1.Lease, candidates []*coordinationv1beta1.LeaseCandidate, now time.Time) election {
 	left := m.lookAtLease(lease, now)
 	known := make(map[types.UID]candidate, len(candidates))
@@ -55,7 +55,7 @@ func (m *memory) look(lease *coordinationv1.Lease, candidates []*coordinationv1b
 		case asked:
 			c.asked = now
 		case answered, !owesAnswer(obj):
-			c.asked = time.Time{} // an answer is one, even if by its own clock the candidate still owes it
+			c.asked = time.Time{} // a renewal is an answer, even if its time is before that of the ping
 		}
 		c.LeaseCandidate = obj
 		known[obj.UID] = c
@@ -65,7 +65,7 @@ func (m *memory) look(lease *coordinationv1.Lease, candidates []*coordinationv1b
 	return e
 }
 
-// lookAtLease returns who has just been seen to hold it no more; empty: nobody.
+// lookAtLease records the Lease, and returns the name of the holder that has just lost it, if any.
 func (m *memory) lookAtLease(lease *coordinationv1.Lease, now time.Time) (left string) {
 	before, holder := holderOf(m.lease), holderOf(lease)
 	if m.seen.IsZero() || holder != before || holder != "" && !sameTerm(m.lease, lease) {
@@ -74,7 +74,7 @@ func (m *memory) lookAtLease(lease *coordinationv1.Lease, now time.Time) (left s
 	switch {
 	case lease != nil:
 		m.epoch = max(m.epoch, ptr.Deref(lease.Spec.LeaseTransitions, 0))
-	case m.epoch == math.MaxInt32: // of one that had no epoch left, and was deleted: the uid tells the new one's from the old one's
+	case m.epoch == math.MaxInt32: // the Lease was deleted because it had no epoch left; a new one has another uid
 		m.epoch = 0
 	}
 	m.lease = lease
@@ -84,7 +84,7 @@ func (m *memory) lookAtLease(lease *coordinationv1.Lease, now time.Time) (left s
 	return before
 }
 
-// sameTerm reports whether a holder has neither renewed nor acquired the lease anew.
+// sameTerm reports whether the holder has neither renewed the lease nor acquired it anew.
 func sameTerm(a, b *coordinationv1.Lease) bool {
 	return a.UID == b.UID && a.Spec.RenewTime.Equal(b.Spec.RenewTime) &&
 		ptr.Equal(a.Spec.LeaseTransitions, b.Spec.LeaseTransitions)
@@ -97,7 +97,7 @@ func holderOf(lease *coordinationv1.Lease) string {
 	return ptr.Deref(lease.Spec.HolderIdentity, "")
 }
 
-// owesAnswer is by the rule that candidates go by themselves.
+// owesAnswer reports whether the candidate has not answered a ping. Candidates use the same rule.
 func owesAnswer(c *coordinationv1beta1.LeaseCandidate) bool {
 	ping, renewed := c.Spec.PingTime, c.Spec.RenewTime
 	return ping != nil && (renewed == nil || ping.After(renewed.Time))

@@ -1,4 +1,4 @@
-// Package logicalcluster makes a new logical cluster usable, and empties one that is deleted before it lets it go.
+// Package logicalcluster makes new logical clusters usable, and empties deleted ones before it removes their finalizer.
 package logicalcluster
 
 import (
@@ -23,11 +23,11 @@ import (
 
 const (
 	name = "logicalcluster"
-	// workers are many, because emptying a cluster is mostly waiting for consistent lists.
+	// There are many workers, because emptying a cluster is mostly waiting for consistent lists.
 	workers = 32
 )
 
-// Descriptor is the controller's entry for a registry.
+// Descriptor describes the controller to a registry.
 func Descriptor() controllers.Descriptor {
 	return controllers.Descriptor{Name: name, Needs: []string{bootstrap.Name}, New: construct}
 }
@@ -36,10 +36,10 @@ type controller struct {
 	*loop.Loop[logicalcluster.Name]
 	clients   controllers.Clients
 	informers controllers.Informers
-	// content are the resources a cluster is emptied of before its namespaces; all of them but those that have an
-	// order of their own: Workspaces go before, Namespaces after, the LogicalCluster last.
+	// content are the resources that are deleted between Workspaces, which go first, and Namespaces. The LogicalCluster goes
+	// last.
 	content []controllers.Resource
-	// everything is all that must be gone before the LogicalCluster may go.
+	// everything are all resources of which no object may be left before the LogicalCluster goes.
 	everything []controllers.Resource
 	baseURL    string
 }
@@ -73,8 +73,9 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 	return c, nil
 }
 
-// related returns the cluster a Workspace owns, and the one it is in if that waits for its children. (The metadata
-// informer tells of the same changes, but not at the same time: whoever decides by a cache has to be woken by it.)
+// related returns the cluster that a Workspace owns, and the cluster that has the Workspace if that one waits for its children.
+// The metadata informer reports the same changes, but at another time: a decision by this cache must follow an event of this
+// informer.
 func (c *controller) related(ws *tenancyv1alpha1.Workspace) []logicalcluster.Name {
 	parent := clusters.KeyOf(ws).Cluster
 	var keys []logicalcluster.Name
@@ -87,7 +88,7 @@ func (c *controller) related(ws *tenancyv1alpha1.Workspace) []logicalcluster.Nam
 	return keys
 }
 
-// dying returns the object's cluster if that is being emptied: whatever changes in it may be what it waits for.
+// dying returns the object's cluster if it is being emptied: it may wait for this change.
 func (c *controller) dying(obj *metav1.PartialObjectMetadata) []logicalcluster.Name {
 	cluster := clusters.KeyOf(obj).Cluster
 	lc, ok := c.cached(cluster)
@@ -97,8 +98,8 @@ func (c *controller) dying(obj *metav1.PartialObjectMetadata) []logicalcluster.N
 	return []logicalcluster.Name{cluster}
 }
 
-// reconcile brings one cluster on. A conflict is no error: the informer has brought what changed, or will, and with it
-// the key.
+// reconcile takes one cluster as far as it can get now. A conflict is no error: the informer has delivered the change, or will,
+// and queues the key again.
 func (c *controller) reconcile(ctx context.Context, cluster logicalcluster.Name) error {
 	lc, ok := c.cached(cluster)
 	if !ok {
@@ -120,7 +121,7 @@ func (c *controller) reconcile(ctx context.Context, cluster logicalcluster.Name)
 	return nil
 }
 
-// provide makes the cluster usable, and keeps it so. cached is what the cache shows.
+// provide makes a cluster usable and keeps it so. cached is the LogicalCluster in the cache.
 func (c *controller) provide(ctx context.Context, cached *corev1alpha1.LogicalCluster) error {
 	lc := cached
 	orphaned, err := c.orphaned(ctx, lc)
@@ -129,7 +130,7 @@ func (c *controller) provide(ctx context.Context, cached *corev1alpha1.LogicalCl
 	}
 	if orphaned {
 		klog.FromContext(ctx).Info("Deleting a logical cluster whose owner is gone", "cluster", clusters.KeyOf(lc).Cluster, "owner", lc.Spec.Owner)
-		return ignoreNotFound(c.clients.LogicalClusters.Delete(ctx, lc.Name, metav1.DeleteOptions{
+		return controllers.IgnoreNotFound(c.clients.LogicalClusters.Delete(ctx, lc.Name, metav1.DeleteOptions{
 			Preconditions: &metav1.Preconditions{UID: &lc.UID, ResourceVersion: &lc.ResourceVersion},
 		}))
 	}
@@ -150,7 +151,7 @@ func (c *controller) provide(ctx context.Context, cached *corev1alpha1.LogicalCl
 		missing := c.missing(clusters.KeyOf(lc).Cluster)
 		if len(missing) > 0 && lc == cached {
 			if live, err := c.live(ctx, lc); live == nil || live.ResourceVersion != lc.ResourceVersion {
-				return err // it may have gone, and its namespaces with it
+				return err // the cluster may have gone, and its namespaces with it
 			}
 		}
 		if err := c.createNamespaces(ctx, missing); err != nil {
@@ -159,7 +160,7 @@ func (c *controller) provide(ctx context.Context, cached *corev1alpha1.LogicalCl
 	}
 }
 
-// missing returns the namespaces of a cluster that the cache does not show.
+// missing returns the namespaces that the cluster lacks by the cache.
 func (c *controller) missing(cluster logicalcluster.Name) []string {
 	return slices.DeleteFunc(slices.Clone(usable), func(ns string) bool {
 		_, ok := c.informers.Namespaces.Get(clusters.Key{Cluster: cluster, Name: ns})
@@ -177,8 +178,8 @@ func (c *controller) createNamespaces(ctx context.Context, names []string) error
 	return nil
 }
 
-// orphaned reports whether lc belongs to a Workspace that does not exist any more. It asks the server if the cache
-// does not show that Workspace.
+// orphaned reports whether lc belongs to a Workspace that does not exist any more. It asks the server unless the cache has the
+// Workspace.
 func (c *controller) orphaned(ctx context.Context, lc *corev1alpha1.LogicalCluster) (bool, error) {
 	owner, ok := ownerOf(lc)
 	if !ok {
@@ -194,7 +195,7 @@ func (c *controller) orphaned(ctx context.Context, lc *corev1alpha1.LogicalClust
 	return ws == nil || ws.UID != lc.Spec.Owner.UID, nil
 }
 
-// owner returns the Workspace by a live read, nil if there is none.
+// owner reads a Workspace from the server. It returns nil if there is none.
 func (c *controller) owner(ctx context.Context, key clusters.Key) (*tenancyv1alpha1.Workspace, error) {
 	ws, err := c.clients.Workspaces.Get(clusters.With(ctx, key.Cluster), key.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -206,7 +207,7 @@ func (c *controller) owner(ctx context.Context, key clusters.Key) (*tenancyv1alp
 	return ws, nil
 }
 
-// live returns the LogicalCluster as the server has it, nil if that has gone, even if there is another by now.
+// live reads the LogicalCluster from the server. It returns nil if lc has gone, even if there is a new one of its name.
 func (c *controller) live(ctx context.Context, lc *corev1alpha1.LogicalCluster) (*corev1alpha1.LogicalCluster, error) {
 	live, err := c.clients.LogicalClusters.Get(ctx, lc.Name, metav1.GetOptions{})
 	switch {
@@ -220,13 +221,6 @@ func (c *controller) live(ctx context.Context, lc *corev1alpha1.LogicalCluster) 
 
 func (c *controller) cached(cluster logicalcluster.Name) (*corev1alpha1.LogicalCluster, bool) {
 	return c.informers.LogicalClusters.Get(clusters.Key{Cluster: cluster, Name: corev1alpha1.LogicalClusterName})
-}
-
-func ignoreNotFound(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
 }
 
 var _ controllers.Reporter = (*controller)(nil)

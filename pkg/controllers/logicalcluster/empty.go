@@ -12,18 +12,19 @@ import (
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 
 	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/controllers/content"
 )
 
-// empty takes a deleted cluster as far as it can get now. The order: its owner is told to go too; terminators; child
-// workspaces, whose clusters must go before; content; namespaces; at last, when live lists have shown that nothing is
-// left, the finalizer. Whatever it has to wait for wakes it by an event.
+// empty takes a deleted cluster as far as it can get now, in this order: delete the owner, wait for terminators, delete child
+// workspaces and wait for their clusters, delete content, delete namespaces. When live lists show that nothing is left, it
+// removes the finalizer. Events bring the cluster back to whatever it waits for.
 //
-// The server refuses creates in a cluster that is being deleted, so what has been seen empty stays empty. The lists at
-// the end are for a create that was let in just before.
+// The server refuses creations in a cluster that is being deleted, so a cluster that was seen empty stays empty. The lists at
+// the end find objects of creations that were admitted just before.
 //
-// Before anything is deleted the server is asked whether it is still this cluster that is being deleted: what a late cache
-// shows may be gone, and another be living under its name. Once that is known nobody but this controller lets it go.
+// Before it deletes anything, empty reads the LogicalCluster from the server: the one in a stale cache may be gone, and another
+// may live under its name. Once the server has shown it, only this controller can remove its finalizer.
 func (c *controller) empty(ctx context.Context, cached *corev1alpha1.LogicalCluster) error {
 	if !slices.Contains(cached.Finalizers, clusters.ContentFinalizer) {
 		return nil
@@ -74,9 +75,8 @@ func (c *controller) empty(ctx context.Context, cached *corev1alpha1.LogicalClus
 	return c.release(ctx, lc)
 }
 
-// deleteOwner makes a cluster that was deleted directly take its Workspace along. That the LogicalCluster names it as the
-// owner is not enough: the Workspace must name this cluster, too. A link that only one of the two claims may be forged, or
-// restored from a backup.
+// deleteOwner deletes the Workspace of a cluster that was deleted directly. Both must name each other. A link that only one
+// of the two claims may be forged, or restored from a backup.
 func (c *controller) deleteOwner(ctx context.Context, lc *corev1alpha1.LogicalCluster) error {
 	key, ok := ownerOf(lc)
 	if !ok {
@@ -95,15 +95,15 @@ func (c *controller) deleteOwner(ctx context.Context, lc *corev1alpha1.LogicalCl
 	err := c.clients.Workspaces.Delete(clusters.With(ctx, key.Cluster), key.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &ws.UID},
 	})
-	if ignoreNotFound(err) != nil {
+	if controllers.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete owner %s: %w", key, err)
 	}
 	return nil
 }
 
-// deleteChildren deletes the Workspaces in the cluster and returns how many are left. While the cache shows some it is
-// taken at its word, for each one that goes brings this about again (a late cache counts too many for a while); that none
-// is left is asked of the server.
+// deleteChildren deletes the Workspaces in the cluster and returns how many are left. As long as the cache has some, their
+// number comes from the cache: it may be too high, but each Workspace that goes queues the cluster again. If the cache has
+// none, the server is asked.
 func (c *controller) deleteChildren(ctx context.Context, key clusters.Key) (int, error) {
 	children := c.informers.Workspaces.List(key.Cluster)
 	if len(children) == 0 {
@@ -120,15 +120,15 @@ func (c *controller) deleteChildren(ctx context.Context, key clusters.Key) (int,
 			continue
 		}
 		err := c.clients.Workspaces.Delete(ctx, ws.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &ws.UID}})
-		if ignoreNotFound(err) != nil {
+		if controllers.IgnoreNotFound(err) != nil {
 			return 0, fmt.Errorf("delete workspace %s: %w", ws.Name, err)
 		}
 	}
 	return len(children), nil
 }
 
-// deleteNamespaces deletes and finalizes the cluster's namespaces, which are empty by now. The namespace controller
-// leaves those of a deleted cluster alone: looking into each again would only repeat what is known.
+// deleteNamespaces deletes and finalizes the cluster's namespaces, which are empty by now. The namespace controller leaves them
+// alone, because it would only list each of them again.
 func (c *controller) deleteNamespaces(ctx context.Context) error {
 	client := c.clients.Kube.CoreV1().Namespaces()
 	namespaces, err := client.List(ctx, metav1.ListOptions{})
@@ -136,7 +136,7 @@ func (c *controller) deleteNamespaces(ctx context.Context) error {
 		return fmt.Errorf("list namespaces: %w", err)
 	}
 	for i := range namespaces.Items {
-		if err := c.deleteNamespace(ctx, &namespaces.Items[i]); ignoreNotFound(err) != nil {
+		if err := c.deleteNamespace(ctx, &namespaces.Items[i]); controllers.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete namespace %s: %w", namespaces.Items[i].Name, err)
 		}
 	}
@@ -158,9 +158,9 @@ func (c *controller) deleteNamespace(ctx context.Context, ns *corev1.Namespace) 
 			return fmt.Errorf("it was created again in a cluster that is being deleted")
 		}
 	}
-	out := finalized(ns)
+	out := content.Finalized(ns)
 	if out == nil {
-		return nil // it waits for the finalizers of others
+		return nil // it waits for other finalizers
 	}
 	_, err := client.Finalize(ctx, out, metav1.UpdateOptions{FieldManager: name})
 	return err
@@ -178,7 +178,7 @@ func (c *controller) wait(ctx context.Context, lc *corev1alpha1.LogicalCluster, 
 }
 
 func (c *controller) release(ctx context.Context, lc *corev1alpha1.LogicalCluster) error {
-	if _, err := c.clients.LogicalClusters.Update(ctx, released(lc), metav1.UpdateOptions{FieldManager: name}); ignoreNotFound(err) != nil {
+	if _, err := c.clients.LogicalClusters.Update(ctx, released(lc), metav1.UpdateOptions{FieldManager: name}); controllers.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("remove finalizer: %w", err)
 	}
 	return nil

@@ -17,10 +17,10 @@ import (
 	"github.com/regent-project/regent/pkg/controllers/content"
 )
 
-// usable are the namespaces that every cluster has for as long as it exists.
+// usable are the namespaces that every cluster has while it exists.
 var usable = []string{metav1.NamespaceDefault, metav1.NamespaceSystem}
 
-// guarded returns lc with the finalizer, or nil if it needs none.
+// guarded returns lc with the finalizer, or nil if it has it or needs none.
 func guarded(lc *corev1alpha1.LogicalCluster) *corev1alpha1.LogicalCluster {
 	if clusters.IsPermanent(clusters.KeyOf(lc).Cluster) || slices.Contains(lc.Finalizers, clusters.ContentFinalizer) {
 		return nil
@@ -37,14 +37,14 @@ func released(lc *corev1alpha1.LogicalCluster) *corev1alpha1.LogicalCluster {
 	return out
 }
 
-// advanced returns lc one phase on, or nil if it is where it should be:
+// advanced returns lc in its next phase, or nil if it has to stay in this one:
 //
 //	Scheduling --initializers copied, URL set--> Initializing --no initializer left, namespaces there--> Ready
 //	any --deleted--> Deleting (terminators copied)
 //
-// It never goes back. A phase that none of this leads to, such as Unavailable, was written by somebody else before the
-// server refused that: it is taken for Initializing, or nobody but administrators could write in that cluster any more.
-// provided says whether the namespaces are there.
+// A phase never goes back. Phases outside of this diagram, such as Unavailable, may come from a backup or from another writer.
+// They are treated like Initializing; otherwise only administrators could ever write in that cluster. provided says whether the
+// namespaces exist.
 func advanced(lc *corev1alpha1.LogicalCluster, baseURL string, provided bool) *corev1alpha1.LogicalCluster {
 	out := lc.DeepCopy()
 	switch {
@@ -72,7 +72,7 @@ func advanced(lc *corev1alpha1.LogicalCluster, baseURL string, provided bool) *c
 	return out
 }
 
-// blocked returns lc with the condition that tells why its content is not gone, or nil if it says so already.
+// blocked returns lc with the condition that says why its content is not gone, or nil if it has that condition already.
 func blocked(lc *corev1alpha1.LogicalCluster, reason, message string) *corev1alpha1.LogicalCluster {
 	old := conditions.Get(lc, tenancyv1alpha1.WorkspaceContentDeleted)
 	if old != nil && old.Status == corev1.ConditionFalse && old.Reason == reason && old.Message == message {
@@ -83,7 +83,7 @@ func blocked(lc *corev1alpha1.LogicalCluster, reason, message string) *corev1alp
 	return out
 }
 
-// explain says what a deletion waits for.
+// explain returns what a deletion waits for.
 func explain(remaining content.Remaining) (reason, message string) {
 	message = "Some content remains: " + remaining.DescribeObjects()
 	if len(remaining.Finalizers) > 0 {
@@ -99,14 +99,4 @@ func ownerOf(lc *corev1alpha1.LogicalCluster) (clusters.Key, bool) {
 		return clusters.Key{}, false
 	}
 	return clusters.Key{Cluster: logicalcluster.Name(owner.Cluster), Name: owner.Name}, true
-}
-
-// finalized returns a namespace whose content is gone without the finalizer that stands for it, or nil if it has none.
-func finalized(namespace *corev1.Namespace) *corev1.Namespace {
-	if !slices.Contains(namespace.Spec.Finalizers, corev1.FinalizerKubernetes) {
-		return nil
-	}
-	out := namespace.DeepCopy()
-	out.Spec.Finalizers = slices.DeleteFunc(out.Spec.Finalizers, func(f corev1.FinalizerName) bool { return f == corev1.FinalizerKubernetes })
-	return out
 }

@@ -156,11 +156,11 @@ func TestOnlyWorkspacesAreOwners(t *testing.T) {
 
 func TestANamespaceIsFinalizedOnlyOfItsContent(t *testing.T) {
 	ns := &corev1.Namespace{Spec: corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{"kubernetes", "a/b"}}}
-	out := finalized(ns)
+	out := content.Finalized(ns)
 	if d := cmp.Diff([]corev1.FinalizerName{"a/b"}, out.Spec.Finalizers); d != "" {
 		t.Error(d)
 	}
-	if finalized(out) != nil {
+	if content.Finalized(out) != nil {
 		t.Error("finalized twice")
 	}
 }

@@ -1,5 +1,5 @@
-// Package loop is the one work-queue loop that controllers are made of: events queue keys, workers reconcile them,
-// failures come back later.
+// Package loop is the one work-queue loop of all controllers: events queue keys, workers reconcile keys, and a key whose
+// reconcile fails is tried again later.
 package loop
 
 import (
@@ -16,33 +16,33 @@ import (
 	"github.com/regent-project/regent/pkg/controllers"
 )
 
-// A key whose reconcile fails is tried again after retryBase, then twice that, and so on up to retryMax. There is no
-// limit over all keys: one that fails delays only itself.
+// A key whose reconcile fails is tried again after retryBase, then after twice that, and so on up to retryMax. A failing key
+// delays only itself: there is no limit over all keys.
 const (
 	retryBase = 5 * time.Millisecond
 	retryMax  = 30 * time.Second
 )
 
-// Loop reconciles keys of type K. One value serves one Run. Its life:
+// Loop reconciles keys of type K. Each value is run once. Its states:
 //
 //	New --Watch, On--> wired --Run--> waiting for caches --> working --ctx ends, or a panic--> ended
 //
-// Watch and On are called before Run and by one goroutine; Add and AddAfter at any time. Keys added before Run has
-// begun to work are kept, keys added after it has ended are dropped.
+// Watch and On must be called before Run, and by one goroutine. Add and AddAfter may be called at any time. Keys that are added
+// before Run works are kept, keys that are added after it has ended are dropped.
 type Loop[K comparable] struct {
 	name      string
 	workers   int
 	reconcile func(context.Context, K) error
 	wirings   []wiring
 
-	first    sync.Once     // reconcile has returned
-	working  atomic.Int64  // workers in reconcile
-	returned atomic.Uint64 // from reconcile
+	first    sync.Once     // the first return of reconcile
+	working  atomic.Int64  // number of workers in reconcile
+	returned atomic.Uint64 // number of returns of reconcile
 
 	mu sync.Mutex
-	// queue exists while Run works: it has goroutines of its own, and a constructed Loop may never run.
+	// queue exists only while Run works: it has goroutines, and a Loop that is constructed may never run.
 	queue workqueue.TypedRateLimitingInterface[K]
-	// early holds what was added before there was a queue; nil once there is, or was, one.
+	// early holds keys that are added before there is a queue. It is nil from then on.
 	early map[K]time.Duration
 	// fail ends Run with a cause.
 	fail context.CancelCauseFunc
@@ -53,17 +53,17 @@ type wiring struct {
 	register func() (remove func())
 }
 
-// New returns a loop that calls reconcile from so many workers, at most one at a time for a key. The name, the
-// controller's, labels the queue's metrics; a loop of the same name in a later term goes on with the same series.
+// New returns a loop that calls reconcile from a number of workers, for each key from one at a time. name is the controller's
+// name. It labels the queue's metrics; a loop of the same name in a later term continues the same series.
 //
-// reconcile's context is Run's and is cancelled when it ends. An error is logged and the key tried again later. A panic
+// reconcile's context ends with Run's. If reconcile returns an error, it is logged and the key is tried again later. A panic
 // ends the loop.
 func New[K comparable](name string, workers int, reconcile func(context.Context, K) error) *Loop[K] {
 	return &Loop[K]{name: name, workers: workers, reconcile: reconcile, early: map[K]time.Duration{}}
 }
 
-// Watch makes every change to an informer's object queue the keys of its old and of its new state; Run waits for the
-// informer to be synced. Call it before Run.
+// Watch makes every change of an informer's object queue the keys of its old and its new state. Run waits until the informer is
+// synced. Call Watch before Run.
 func Watch[K comparable, T clusters.Object](l *Loop[K], inf *clusters.Informer[T], keys func(T) []K) {
 	var none T
 	l.On(inf.Synced(), func() func() {
@@ -81,16 +81,16 @@ func Watch[K comparable, T clusters.Object](l *Loop[K], inf *clusters.Informer[T
 	})
 }
 
-// On is Watch for any other source of keys: Run waits until synced is closed, registers once all sources are, and calls
-// remove before it returns. Call it before Run.
+// On adds any other source of keys: Run waits until synced is closed, calls register once all sources are synced, and calls
+// remove before it returns. Call On before Run.
 func (l *Loop[K]) On(synced <-chan struct{}, register func() (remove func())) {
 	l.wirings = append(l.wirings, wiring{synced, register})
 }
 
-// Add queues a key now. A key that is queued already stays so once; one that is being reconciled will be again.
+// Add queues a key now. A key that is already queued is queued once. A key that is being reconciled is reconciled again.
 func (l *Loop[K]) Add(k K) { l.AddAfter(k, 0) }
 
-// AddAfter queues a key when delay has passed.
+// AddAfter queues a key after a delay.
 func (l *Loop[K]) AddAfter(k K, delay time.Duration) {
 	l.mu.Lock()
 	queue := l.queue
@@ -105,10 +105,9 @@ func (l *Loop[K]) AddAfter(k K, delay time.Duration) {
 	}
 }
 
-// Run waits for the caches, registers the event handlers, and reconciles until ctx ends; then it returns nil. Before it
-// returns, handlers are removed, the queue is shut down (what is left in it is dropped: the next term begins with
-// everything there is), and workers are joined. A panic, in reconcile or in a handler, ends it early with a
-// *controllers.Panic.
+// Run waits for the caches, registers the event handlers, and reconciles until ctx ends. Then it removes the handlers, shuts
+// down the queue, joins the workers, and returns nil. Keys that are left in the queue are dropped: the next term begins with
+// all objects. A panic in reconcile or in a handler ends Run early with a *controllers.Panic.
 func (l *Loop[K]) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -139,14 +138,14 @@ func (l *Loop[K]) Run(ctx context.Context) error {
 	remove()
 	queue.ShutDown()
 	workers.Wait()
-	// Its own panic, as contain has put it there; another controller's, for which the term ends, comes wrapped.
+	// The loop's own panic is the cause itself. That of another controller, for which the term ends, comes wrapped.
 	if p, ok := context.Cause(ctx).(*controllers.Panic); ok { //nolint:errorlint // see above
 		return p
 	}
 	return nil
 }
 
-// Report counts the keys that are queued or being reconciled, and those that have been.
+// Report implements controllers.Reporter: it counts the keys that are queued or being reconciled, and those that have been.
 func (l *Loop[K]) Report() controllers.Health {
 	l.mu.Lock()
 	queue := l.queue
@@ -175,8 +174,8 @@ func (l *Loop[K]) begin(fail context.CancelCauseFunc) (workqueue.TypedRateLimiti
 	return l.queue, nil
 }
 
-// end shuts the queue down, if Run came that far. It takes out what is left: the queue's depth is a gauge that the next
-// term goes on with.
+// end shuts the queue down, if Run has made one. It also empties the queue, because the next term continues the gauge of its
+// length.
 func (l *Loop[K]) end() {
 	l.mu.Lock()
 	queue := l.queue
@@ -195,7 +194,7 @@ func (l *Loop[K]) end() {
 	}
 }
 
-// register adds all event handlers and returns their undo.
+// register adds all event handlers and returns a function that removes them.
 func (l *Loop[K]) register() (remove func()) {
 	var removes []func()
 	remove = func() {
@@ -205,7 +204,7 @@ func (l *Loop[K]) register() (remove func()) {
 	}
 	complete := false
 	defer func() {
-		if !complete { // a panic passes
+		if !complete { // register has panicked
 			remove()
 		}
 	}()
@@ -235,16 +234,16 @@ func (l *Loop[K]) work(ctx context.Context, queue workqueue.TypedRateLimitingInt
 	switch {
 	case err == nil:
 		queue.Forget(k)
-	case ctx.Err() != nil: // cut short, not failed
+	case ctx.Err() != nil: // not a failure: the end of the term has cut it short
 	default:
-		klog.FromContext(ctx).Error(err, "Reconcile failed, will be tried again", "key", k, "failures", queue.NumRequeues(k)+1)
+		klog.FromContext(ctx).Error(err, "Reconcile failed and will be tried again", "key", k, "failures", queue.NumRequeues(k)+1)
 		queue.AddRateLimited(k)
 	}
 	return ctx.Err() == nil
 }
 
-// contain is deferred around code of the controller's on the loop's and the informers' goroutines: a panic there would
-// end the process.
+// contain is deferred where the controller's code runs on goroutines of the loop and of informers. It recovers a panic, which
+// would end the process there, and ends the loop with it.
 func (l *Loop[K]) contain(where string) {
 	value := recover()
 	if value == nil {

@@ -1,4 +1,4 @@
-// Package namespace deletes the content of namespaces that are being deleted, and then lets them go.
+// Package namespace deletes the content of namespaces that are being deleted, and then removes their finalizer.
 package namespace
 
 import (
@@ -28,7 +28,7 @@ const (
 	workers = 8
 )
 
-// Descriptor is the controller's entry for a registry.
+// Descriptor describes the controller to a registry.
 func Descriptor() controllers.Descriptor {
 	return controllers.Descriptor{Name: name, Needs: []string{bootstrap.Name}, New: construct}
 }
@@ -62,7 +62,7 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 	return c, nil
 }
 
-// holding returns the object's namespace if that is terminating: the change may be what it waits for.
+// holding returns the object's namespace if it is terminating: it may wait for this change.
 func (c *controller) holding(obj *metav1.PartialObjectMetadata) []clusters.Key {
 	key := clusters.Key{Cluster: clusters.KeyOf(obj).Cluster, Name: obj.Namespace}
 	namespace, ok := c.namespaces.Get(key)
@@ -72,9 +72,9 @@ func (c *controller) holding(obj *metav1.PartialObjectMetadata) []clusters.Key {
 	return []clusters.Key{key}
 }
 
-// reconcile deletes what is in a terminating namespace and, once live lists show nothing, finalizes it. A logical cluster
-// that is being deleted is emptied by package logicalcluster, with its namespaces. A permanent one is not: its namespaces go
-// from here, even while somebody's finalizer holds its deleted LogicalCluster.
+// reconcile deletes the content of a terminating namespace, and finalizes the namespace once live lists show nothing. If the
+// whole logical cluster is being deleted, package logicalcluster does this instead. Permanent clusters are never emptied: their
+// namespaces are always terminated here, even while a finalizer holds their deleted LogicalCluster.
 func (c *controller) reconcile(ctx context.Context, key clusters.Key) error {
 	namespace, ok := c.namespaces.Get(key)
 	if !ok || !terminating(namespace) {
@@ -88,16 +88,16 @@ func (c *controller) reconcile(ctx context.Context, key clusters.Key) error {
 	switch {
 	case apierrors.IsConflict(err):
 		klog.FromContext(ctx).V(4).Info("Namespace changed meanwhile", "namespace", key)
-		return nil // the informer has brought what changed, or will, and with it the key
+		return nil // the informer has delivered the change, or will, and queues the key again
 	case err != nil:
 		return fmt.Errorf("terminate namespace %s: %w", key, err)
 	}
 	return nil
 }
 
-// terminate goes by what the server says: the namespace that a late cache shows terminating may have gone, and another
-// have come under its name, whose content is nobody's to delete. Once the server has said that this one still terminates
-// nobody but this controller lets it go, or that of its cluster, in which nothing can be created any more.
+// terminate reads the namespace from the server first: the one in a stale cache may have gone, and the content of another one
+// of its name must not be deleted. Once the server has shown that this one is terminating, only this controller or that of its
+// cluster can finalize it, and nothing can be created in it.
 func (c *controller) terminate(ctx context.Context, cached *corev1.Namespace) error {
 	client := c.kube.CoreV1().Namespaces()
 	namespace, err := client.Get(ctx, cached.Name, metav1.GetOptions{})
@@ -109,13 +109,11 @@ func (c *controller) terminate(ctx context.Context, cached *corev1.Namespace) er
 	}
 	remaining, failure := content.Purge(ctx, c.metadata, c.content, namespace.Name)
 	if failure == nil && remaining.Empty() {
-		_, err = client.Finalize(ctx, finalized(namespace), metav1.UpdateOptions{FieldManager: name})
+		_, err = client.Finalize(ctx, content.Finalized(namespace), metav1.UpdateOptions{FieldManager: name})
 	} else if out := reported(namespace, remaining, failure, time.Now()); out != nil {
 		_, err = client.UpdateStatus(ctx, out, metav1.UpdateOptions{FieldManager: name})
 	}
-	if apierrors.IsNotFound(err) {
-		err = nil
-	}
+	err = controllers.IgnoreNotFound(err)
 	if failure != nil {
 		return errors.Join(failure, err)
 	}

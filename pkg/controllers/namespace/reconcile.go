@@ -15,15 +15,8 @@ func terminating(namespace *corev1.Namespace) bool {
 	return namespace.DeletionTimestamp != nil && slices.Contains(namespace.Spec.Finalizers, corev1.FinalizerKubernetes)
 }
 
-// finalized returns the namespace without the finalizer that stands for its content.
-func finalized(namespace *corev1.Namespace) *corev1.Namespace {
-	out := namespace.DeepCopy()
-	out.Spec.Finalizers = slices.DeleteFunc(out.Spec.Finalizers, func(f corev1.FinalizerName) bool { return f == corev1.FinalizerKubernetes })
-	return out
-}
-
-// reported returns the namespace with the conditions that tell what its deletion waits for, in upstream's words, or nil
-// if they say so already. failure is what went wrong with deleting.
+// reported returns the namespace with the conditions that say what its deletion waits for, in upstream's words. It returns nil
+// if the namespace has them already. failure is the error of the last deletion.
 func reported(namespace *corev1.Namespace, remaining content.Remaining, failure error, now time.Time) *corev1.Namespace {
 	out := namespace.DeepCopy()
 	out.Status.Phase = corev1.NamespaceTerminating
@@ -73,7 +66,7 @@ func conditions(remaining content.Remaining, failure error) []corev1.NamespaceCo
 	return []corev1.NamespaceCondition{discovered, parsed, deleted, left, held}
 }
 
-// set puts c in the place of the condition of its type and reports whether that changed anything.
+// set sets the condition of c's type and reports whether that changed anything.
 func set(namespace *corev1.Namespace, c corev1.NamespaceCondition, now time.Time) bool {
 	c.LastTransitionTime = metav1.NewTime(now)
 	i := slices.IndexFunc(namespace.Status.Conditions, func(o corev1.NamespaceCondition) bool { return o.Type == c.Type })

@@ -28,7 +28,7 @@ func inDeletion() *corev1.Namespace {
 func TestOnlyNamespacesInDeletionAreEmptied(t *testing.T) {
 	living := inDeletion()
 	living.DeletionTimestamp = nil
-	finished := finalized(inDeletion())
+	finished := content.Finalized(inDeletion())
 	for name, tc := range map[string]struct {
 		namespace *corev1.Namespace
 		want      bool

@@ -8,8 +8,8 @@ import (
 	"github.com/regent-project/regent/pkg/controllers"
 )
 
-// label is the profiler label with a controller's name on all its goroutines: goroutines inherit labels from the one
-// that starts them.
+// label is the profiler label that has the controller's name on all its goroutines. Goroutines inherit it from the one that
+// starts them.
 const label = "controller"
 
 var (
@@ -18,8 +18,8 @@ var (
 	errLate   = errors.New("has not stopped within its drain timeout")
 )
 
-// call runs code of a controller's on a goroutine that bears its label. What it returns comes when that has ended; a
-// panic comes back as an error, as does a runtime.Goexit.
+// call runs a controller's code on a goroutine with its label. The channel gets its error when that goroutine has ended. A
+// panic and a runtime.Goexit become errors.
 func (s *supervision) call(ctx context.Context, name, what string, f func(context.Context) error) <-chan error {
 	result := make(chan error, 1)
 	go func() {

@@ -14,7 +14,7 @@ import (
 	"github.com/regent-project/regent/pkg/controllers"
 )
 
-// State is where a controller is. Its metric has a series for each.
+// State is the state of a controller. A metric has a series for each state.
 //
 //	          Needs ready            constructed           ready
 //	Waiting ---------------> Starting -------------------------> Running <--> Stalled
@@ -24,7 +24,7 @@ import (
 //	   +------------------- Restarting <----------+----> Disabled, Failed, Stopped
 //	   +------------------- Failed     <----------+      (a tolerated one is tried again, and shows Failed meanwhile)
 //
-// All are Stopped when there is no term. Late is a controller that has not stopped in time.
+// Without a term all controllers are Stopped. Late is a controller that has not stopped in time.
 type State string
 
 // States of a controller.
@@ -42,14 +42,14 @@ const (
 
 var states = []State{Stopped, Waiting, Starting, Running, Stalled, Restarting, Failed, Disabled, Late}
 
-// child is one controller in one term, through all its restarts. Its goroutine owns it, but for what mu guards.
+// child is one controller in one term, through all its restarts. Its goroutine owns all fields that mu does not guard.
 type child struct {
 	controllers.Descriptor
 	s     *supervision
 	needs []*child
-	// rank is the length of the longest chain of needs: a child stops before those of lower rank.
+	// rank is the length of the longest chain of needs. Children of a higher rank stop first.
 	rank int
-	// ctx is its share of the term, which stop ends before the term does when a term is undone.
+	// ctx ends with the term, or earlier when stop is called to undo the term in order.
 	ctx  context.Context
 	stop context.CancelCauseFunc
 	progress
@@ -58,17 +58,17 @@ type child struct {
 	mu        sync.Mutex
 	state     State
 	tolerated bool
-	watched   *instance // at work; nil if none is
+	watched   *instance // the instance that runs now, or nil
 }
 
-// progress is how far a child has come. Each channel is closed once, and stays closed.
+// progress says how far a child has come. Each channel is closed once.
 type progress struct {
-	ready   chan struct{} // an instance has been ready, for the first time
-	leftOut chan struct{} // the child takes no part in the term any more
-	joined  chan struct{} // nothing of the child runs, or will
+	ready   chan struct{} // closed when an instance is ready for the first time
+	leftOut chan struct{} // closed when the child takes no further part in the term
+	joined  chan struct{} // closed when nothing of the child runs or will run
 }
 
-// run is the child's life in a term.
+// run runs the controller for a term, through all its restarts.
 func (c *child) run() {
 	defer close(c.joined)
 	defer c.become(Stopped)
@@ -84,7 +84,7 @@ func (c *child) run() {
 	}
 }
 
-// awaitNeeds returns false if the child is not to be started.
+// awaitNeeds waits until the needed controllers are ready. It returns false if the child must not start.
 func (c *child) awaitNeeds() bool {
 	c.become(Waiting)
 	for _, need := range c.needs {
@@ -92,8 +92,8 @@ func (c *child) awaitNeeds() bool {
 			return false
 		}
 		select {
-		case <-need.leftOut: // though it may have been ready before
-			klog.FromContext(c.ctx).Info("Controller is left out of this term: what it needs is", "needs", need.Name)
+		case <-need.leftOut: // it may have been ready before
+			klog.FromContext(c.ctx).Info("Controller is left out of this term, because a controller that it needs is", "needs", need.Name)
 			c.leave()
 			return false
 		default:
@@ -102,7 +102,7 @@ func (c *child) awaitNeeds() bool {
 	return c.ctx.Err() == nil
 }
 
-// awaitNeed returns when need is ready or left out; false if the child is to stop. The log says what takes long.
+// awaitNeed returns true when need is ready or left out, and false if the child must stop. It logs a need that takes long.
 func (c *child) awaitNeed(need *child) bool {
 	began, reminder := time.Now(), firstReminder
 	timer := time.NewTimer(reminder)
@@ -116,7 +116,7 @@ func (c *child) awaitNeed(need *child) bool {
 		case <-c.ctx.Done():
 			return false
 		case <-timer.C:
-			klog.FromContext(c.ctx).Error(nil, "Controller still waits for one it needs", "needs", need.Name, "which is", string(need.where()), "for", time.Since(began).Round(time.Second))
+			klog.FromContext(c.ctx).Error(nil, "Controller still waits for a controller that it needs", "needs", need.Name, "which is", string(need.where()), "for", time.Since(began).Round(time.Second))
 			reminder *= 2
 			timer.Reset(reminder)
 		}
@@ -132,10 +132,10 @@ func (c *child) where() State {
 func (c *child) leave() {
 	c.become(Disabled)
 	close(c.leftOut)
-	<-c.ctx.Done() // so that it shows
+	<-c.ctx.Done() // the state shows until the term ends
 }
 
-// once constructs the controller and runs it to its end, and says whether to do so again, and when.
+// once constructs the controller and runs it until it ends. It says whether to do so again, and after which pause.
 func (c *child) once() (again bool, pause time.Duration) {
 	ctx, cancel := context.WithCancelCause(c.ctx)
 	defer cancel(nil)
@@ -171,10 +171,10 @@ type work struct {
 	moment moment
 	began  time.Time
 	ended  <-chan error
-	ready  <-chan struct{} // nil: it has nothing to be ready for, or is
+	ready  <-chan struct{} // nil for a constructor, and once the controller is ready
 }
 
-// begin calls code, the constructor or Run, and has its health watched.
+// begin calls the constructor or Run, and lets the health watcher watch it.
 func (c *child) begin(ctx context.Context, m moment, i *instance, code func(context.Context) error) *work {
 	what := "Run"
 	if m == constructing {
@@ -188,7 +188,7 @@ func (c *child) begin(ctx context.Context, m moment, i *instance, code func(cont
 	return &work{ctx: ctx, moment: m, began: time.Now(), ended: ended}
 }
 
-// await returns when the code has ended. Done is false for a constructor that has made a controller.
+// await returns when the code has ended. done is false for a constructor that has made a controller.
 func (c *child) await(w *work) (done, again bool, pause time.Duration) {
 	defer c.watch(nil)
 	aborted, overdue := w.ctx.Done(), (<-chan time.Time)(nil)
@@ -204,7 +204,7 @@ func (c *child) await(w *work) (done, again bool, pause time.Duration) {
 			}
 		case <-overdue:
 			if c.ctx.Err() != nil {
-				break // late, as the term is
+				break // the term has ended: watchDrain reports the controller
 			}
 			again, pause = c.judge(w, stuck, w.moment, context.Cause(w.ctx))
 			err := <-w.ended
@@ -220,7 +220,7 @@ func (c *child) await(w *work) (done, again bool, pause time.Duration) {
 	}
 }
 
-// readyOf calls the controller's code on the supervisor's goroutine.
+// readyOf calls Ready, which is the controller's code, on the supervisor's goroutine, and recovers a panic.
 func readyOf(r controllers.Readier) (ready <-chan struct{}, err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -230,7 +230,7 @@ func readyOf(r controllers.Readier) (ready <-chan struct{}, err error) {
 	return r.Ready(), nil
 }
 
-// explained is the error of code that has returned err.
+// explained returns why code has ended that returned err.
 func (c *child) explained(ctx context.Context, err error) error {
 	switch {
 	case c.ctx.Err() != nil:
@@ -244,7 +244,7 @@ func (c *child) explained(ctx context.Context, err error) error {
 	}
 }
 
-// depth sets and returns the rank.
+// depth computes and returns the rank.
 func (c *child) depth() int {
 	if c.rank == 0 {
 		for _, need := range c.needs {
@@ -260,7 +260,7 @@ var alwaysReady = func() <-chan struct{} {
 	return c
 }()
 
-// judge takes in an outcome: it logs, counts, and does what follows.
+// judge handles an outcome: it logs and counts it, and carries out its effect.
 func (c *child) judge(w *work, o outcome, m moment, err error) (again bool, pause time.Duration) {
 	if c.ctx.Err() != nil {
 		m = draining
@@ -268,7 +268,7 @@ func (c *child) judge(w *work, o outcome, m moment, err error) (again bool, paus
 	var exhausted bool
 	if m != draining && o != disabled && o != exits {
 		worked := time.Since(w.began)
-		stall, isStall := context.Cause(w.ctx).(*stallError) //nolint:errorlint // its own only
+		stall, isStall := context.Cause(w.ctx).(*stallError) //nolint:errorlint // a stall of another controller comes wrapped
 		if isStall {
 			worked -= stall.idle
 		}
@@ -299,12 +299,12 @@ func (c *child) judge(w *work, o outcome, m moment, err error) (again bool, paus
 	case endsTerm, endsProcess:
 		c.become(Failed)
 		c.escalate(e, err)
-		<-c.ctx.Done() // so that it shows
+		<-c.ctx.Done() // the state shows until the term ends
 	}
 	return false, 0
 }
 
-// overdue takes in that the controller has not returned at the drain timeout.
+// overdue handles a controller that has not returned at the drain timeout.
 func (c *child) overdue() {
 	e := decide(late, draining, circumstances{policy: c.policy()})
 	c.s.tell(Event{Type: ControllerLate, Controller: c.Name, Effect: string(e), Err: errLate})
@@ -323,7 +323,7 @@ func (c *child) escalate(e effect, err error) {
 
 func (c *child) policy() controllers.Policy { return c.s.cfg.Policies.Of(c.Name) }
 
-// log logs an outcome, once, and counts panics.
+// log logs an outcome once, and counts panics.
 func (c *child) log(logger klog.Logger, o outcome, m moment, err error) {
 	p, isPanic := errors.AsType[*controllers.Panic](err)
 	switch {
@@ -355,7 +355,7 @@ func (c *child) nowReady() {
 	}
 }
 
-// watch has the health watcher look at an instance; at none, if it is nil.
+// watch sets the instance that the health watcher watches. Nil: none.
 func (c *child) watch(i *instance) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -368,7 +368,7 @@ func (c *child) current() *instance {
 	return c.watched
 }
 
-// working is the state of a controller that is not stalled.
+// working returns the state of a controller that is not stalled.
 func (c *child) working() State {
 	select {
 	case <-c.ready:
@@ -384,8 +384,8 @@ func (c *child) isTolerated() bool {
 	return c.tolerated
 }
 
-// become moves to a state, if it is in one of the given ones; from any, if none is given. One that is late stays so until
-// it has stopped.
+// become changes the state to next if it is one of from, or any if from is empty. A Late controller stays Late until it is
+// Stopped.
 func (c *child) become(next State, from ...State) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -403,7 +403,7 @@ func (c *child) become(next State, from ...State) bool {
 	return true
 }
 
-// sleep waits for d, and returns false if the child is to stop.
+// sleep waits for d. It returns false if the child must stop.
 func (c *child) sleep(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -8,7 +8,7 @@ import (
 	"github.com/regent-project/regent/pkg/controllers"
 )
 
-// outcome is what became of a controller's code.
+// outcome is what happened to a controller's code.
 type outcome string
 
 const (
@@ -23,44 +23,46 @@ const (
 	late      outcome = "not ended at the drain timeout"
 )
 
-// moment is when that happened.
+// moment is when the outcome occurred.
 type moment string
 
 const (
 	constructing moment = "constructor"
-	starting     moment = "starting" // Run was called; a Readier is not ready yet
+	starting     moment = "starting" // Run was called, and a Readier is not ready yet
 	running      moment = "running"
-	draining     moment = "draining" // its context had ended with the term
+	draining     moment = "draining" // the term has ended, and with it the controller's context
 )
 
-// effect is what follows.
+// effect is what the supervisor does about an outcome.
 type effect string
 
 const (
-	// ends: nothing more happens, the term is ending.
+	// ends: nothing, because the term is ending.
 	ends effect = "ends with the term"
-	// restarts: construct and run it anew, after a pause.
+	// restarts: construct and run the controller again after a pause.
 	restarts effect = "restart"
-	// leavesOut: it takes no part in this term any more, nor do those that need it.
+	// leavesOut: leave the controller, and those that need it, out of this term.
 	leavesOut effect = "left out"
-	// endsTerm: it is marked failed and the term ends.
+	// endsTerm: mark the controller as failed and end the term.
 	endsTerm effect = "step down"
-	// endsProcess: the process ends.
+	// endsProcess: end the process.
 	endsProcess effect = "exit"
-	// perseveres: it is marked failed, the term goes on, and it is tried again after a pause of up to a minute.
+	// perseveres: mark the controller as failed, go on with the term, and try the controller again after a pause of up to a
+	// minute.
 	perseveres effect = "failed, tried again"
 )
 
-// circumstances are what a decision depends on beside outcome and moment.
+// circumstances are what a decision depends on besides outcome and moment.
 type circumstances struct {
 	policy controllers.Policy
-	// exhausted: it has been restarted as often as it may be in a while.
+	// exhausted: the controller has been restarted too often within the window.
 	exhausted bool
-	// tolerated: this replica and its predecessor have stepped down for it before, so that to step down is of no use.
+	// tolerated: this replica and its predecessor have stepped down for this controller before, so stepping down again is of no
+	// use.
 	tolerated bool
 }
 
-// decide is the whole of the supervisor's judgement; docs/SUPERVISION.md prints it as a table.
+// decide makes all decisions of the supervisor. docs/SUPERVISION.md prints it as a table.
 func decide(o outcome, m moment, c circumstances) effect {
 	switch {
 	case o == exits:
@@ -82,12 +84,12 @@ func decide(o outcome, m moment, c circumstances) effect {
 	}
 }
 
-// outcomeOf says what an error from a controller's code means. ctx is the one it was given.
+// outcomeOf returns the outcome for an error from a controller's code. ctx is the context that the code was given.
 func outcomeOf(ctx context.Context, err error) outcome {
 	_, isPanic := errors.AsType[*controllers.Panic](err)
-	_, isStall := context.Cause(ctx).(*stallError) //nolint:errorlint // another's stall, for which the term ends, comes wrapped
+	_, isStall := context.Cause(ctx).(*stallError) //nolint:errorlint // a stall of another controller, for which the term ends, comes wrapped
 	switch {
-	case errors.Is(err, controllers.ErrExit): // also as a panic's value, which others see through
+	case errors.Is(err, controllers.ErrExit): // before isPanic: it may be the value of a panic
 		return exits
 	case errors.Is(err, controllers.ErrStepDown):
 		return stepsDown
@@ -121,9 +123,9 @@ type intensity struct {
 	recent []time.Time // within the window
 }
 
-// failed takes in a failure after so much work. It returns the pause before the next attempt, without jitter, and
-// whether there were too many: in the window, or in a row if it was a stall, which takes long by itself. A failure that is
-// excused does not count.
+// failed records a failure after a time of work. It returns the pause before the next attempt, without jitter, and whether
+// there were too many failures: within the window, or in a row for stalls, which take long by themselves. An excused failure
+// does not count.
 func (i *intensity) failed(now time.Time, worked time.Duration, stall, excused bool) (pause time.Duration, exhausted bool) {
 	if worked >= i.window {
 		i.streak = 0

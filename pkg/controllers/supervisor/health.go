@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// defaultStallDeadline stands for a descriptor that says none.
+	// defaultStallDeadline is the deadline of a descriptor that has none.
 	defaultStallDeadline = time.Minute
-	// healthPeriod is how often controllers are asked how their work goes.
+	// healthPeriod is how often controllers are asked for a report.
 	healthPeriod = time.Second
 )
 
-// stallError is why the supervisor cancels a controller.
+// stallError is the cause with which the supervisor cancels a stalled controller.
 type stallError struct {
 	idle    time.Duration
 	pending int
@@ -30,14 +30,14 @@ func (e *stallError) Error() string {
 	return fmt.Sprintf("stalled: it holds %d items and has returned none for %v", e.pending, e.idle.Round(time.Second))
 }
 
-// stallClock measures for how long a controller has held work and got none of it done.
+// stallClock measures how long a controller has held work and finished none of it.
 type stallClock struct {
 	returned uint64
 	idle     time.Duration
 }
 
-// observe takes in a report, elapsed after the last one. The clock stands while the store is unreachable: nothing that
-// a controller does could be done then.
+// observe records a report, elapsed after the last one. The clock stops while the store is unreachable: no controller could
+// finish anything then.
 func (c *stallClock) observe(h controllers.Health, elapsed time.Duration, reachable bool) (idle time.Duration) {
 	switch {
 	case h.Pending == 0, h.Returned != c.returned:
@@ -48,19 +48,19 @@ func (c *stallClock) observe(h controllers.Health, elapsed time.Duration, reacha
 	return c.idle
 }
 
-// instance is a controller's code at work, its constructor or its Run, for the health watcher.
+// instance is one call of a controller's constructor or Run, as the health watcher sees it.
 type instance struct {
 	cancel context.CancelCauseFunc
-	// reporter is nil if it does not report.
+	// reporter is nil for a controller that does not report.
 	reporter controllers.Reporter
 
 	// Owned by the health watcher.
 	clock  stallClock
-	worked time.Duration // without a stall, and with the store
-	answer chan reported // of the report that was asked for; nil if there is none
+	worked time.Duration // time without a stall and with a reachable store
+	answer chan reported // gets the report that was asked for; nil if none was
 	last   controllers.Health
 
-	// reports joins the goroutines of reports; none is begun once it is over. Guarded by the child's mu.
+	// reports joins the goroutines that call Report. None is started once over is set. Guarded by the child's mu.
 	reports sync.WaitGroup
 	over    bool
 }
@@ -70,12 +70,12 @@ type reported struct {
 	err error
 }
 
-// constructor reports for a constructor, which holds its work until it returns.
+// constructor reports for a constructor: one item, which is pending until it returns.
 type constructor struct{}
 
 func (constructor) Report() controllers.Health { return controllers.Health{Pending: 1} }
 
-// watchHealth asks all controllers again and again until joined is closed. It is also who answers Ping.
+// watchHealth asks all controllers for reports until joined is closed. It also answers Ping.
 func (s *supervision) watchHealth(joined <-chan struct{}) {
 	ticker := time.NewTicker(healthPeriod)
 	defer ticker.Stop()
@@ -86,7 +86,7 @@ func (s *supervision) watchHealth(joined <-chan struct{}) {
 			return
 		case <-s.pings:
 		case now := <-ticker.C:
-			// A process that was paused has not stalled: what passed meanwhile does not count.
+			// The time during which the process was paused does not count.
 			elapsed := min(now.Sub(last), 2*healthPeriod)
 			last = now
 			reachable := s.reachable()
@@ -99,7 +99,7 @@ func (s *supervision) watchHealth(joined <-chan struct{}) {
 
 func (s *supervision) reachable() bool { return s.cfg.StoreReachable == nil || s.cfg.StoreReachable() }
 
-// examine judges how a controller's work goes, and cancels it if it has stalled for too long.
+// examine judges a controller's progress, and cancels the controller if it has stalled for too long.
 func (c *child) examine(elapsed time.Duration, reachable bool) {
 	i := c.current()
 	if i == nil {
@@ -137,8 +137,8 @@ func (c *child) examine(elapsed time.Duration, reachable bool) {
 	}
 }
 
-// ask returns the instance's latest report. Reports are the controller's code, which may hang: they are made on a
-// goroutine, one at a time, and a controller that does not answer is as good as one that gets nothing done.
+// ask returns the instance's latest report. Report is the controller's code and may hang: it is called on a goroutine, one call
+// at a time. A controller whose Report hangs counts as one that finishes nothing.
 func (c *child) ask(i *instance) (controllers.Health, error) {
 	if i.reporter == nil {
 		return controllers.Health{}, nil
@@ -153,12 +153,12 @@ func (c *child) ask(i *instance) (controllers.Health, error) {
 	case r := <-i.answer:
 		i.last, i.answer = r.Health, nil
 		return r.Health, r.err
-	case <-timer.C: // at the next tick, perhaps
+	case <-timer.C: // the answer may be there at the next tick
 		return controllers.Health{Pending: max(1, i.last.Pending), Returned: i.last.Returned}, nil
 	}
 }
 
-// report calls Report, unless the instance is over.
+// report calls Report on a goroutine, unless the instance is over.
 func (c *child) report(i *instance) chan reported {
 	answer := make(chan reported, 1)
 	c.mu.Lock()
@@ -180,7 +180,7 @@ func (c *child) report(i *instance) chan reported {
 	return answer
 }
 
-// end returns when no report runs any more, nor will.
+// end waits for running reports and prevents further ones.
 func (c *child) end(i *instance) {
 	c.mu.Lock()
 	i.over = true
@@ -188,7 +188,7 @@ func (c *child) end(i *instance) {
 	i.reports.Wait()
 }
 
-// recovered ends the toleration of a controller that has worked for long enough.
+// recovered ends the toleration of a controller that has worked for the restart window.
 func (c *child) recovered() {
 	c.mu.Lock()
 	was := c.tolerated
@@ -197,19 +197,19 @@ func (c *child) recovered() {
 	if !was {
 		return
 	}
-	klog.FromContext(c.ctx).Info("Controller has recovered: if it fails again, that can end the term", "worked", c.failures.window)
+	klog.FromContext(c.ctx).Info("Controller has recovered: if it fails again, the term can end", "worked", c.failures.window)
 	c.s.tell(Event{Type: ControllerRecovered, Controller: c.Name})
 }
 
-// errWedged says that the supervisor itself does not work.
+// errWedged says that the supervisor itself hangs.
 var errWedged = errors.New("the supervisor of the controllers does not answer: restart the process, and report its goroutines (/debug/pprof/goroutine?debug=2)")
 
-// Probe is how a health check reaches the Run that has it in its Config. One Probe serves one Run at a time.
+// Probe lets a health check reach the Run whose Config has it. One Probe serves one Run at a time.
 type Probe struct {
 	active chan *supervision
 }
 
-// NewProbe returns a Probe of a supervisor that does not run.
+// NewProbe returns a Probe.
 func NewProbe() *Probe {
 	p := &Probe{active: make(chan *supervision, 1)}
 	p.active <- nil
@@ -223,8 +223,8 @@ func (p *Probe) set(s *supervision) {
 	}
 }
 
-// Ping returns nil if the supervisor answers, or does not run; an error if ctx ends before. Late, hanging or failed
-// controllers do not make it fail.
+// Ping returns nil if the supervisor answers or does not run, and an error if ctx ends first. It does not depend on whether
+// controllers are late, hang or have failed.
 func (p *Probe) Ping(ctx context.Context) error {
 	s := <-p.active
 	p.active <- s

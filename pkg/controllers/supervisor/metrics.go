@@ -40,8 +40,8 @@ var register = sync.OnceFunc(func() {
 	legacyregistry.MustRegister(stateGauge, starts, restartsTotal, panics, stalls, lateGauge)
 })
 
-// ShowMetrics registers the metrics and gives all controllers of a registry their series, so that alerts can rely on
-// them on replicas that have never led. Call it before the first Run.
+// ShowMetrics registers the metrics and creates the series of all controllers of a registry, so that alerts work on replicas
+// that have never led. Call it before the first Run.
 func ShowMetrics(r *controllers.Registry) {
 	register()
 	for _, d := range r.Scoped(controllers.Scopes...) {

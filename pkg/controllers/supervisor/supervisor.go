@@ -1,5 +1,5 @@
-// Package supervisor runs one term's controllers: it restarts, leaves out or gives up each by what it returns, and has
-// joined them all before it returns.
+// Package supervisor runs the controllers of one term. What a controller returns decides whether it is restarted, left out or
+// given up. All have been joined when Run returns.
 package supervisor
 
 import (
@@ -15,67 +15,65 @@ import (
 	"github.com/regent-project/regent/pkg/controllers"
 )
 
-// Restart intensity, if Config says none: more than so many restarts of one controller in that time are too many.
+// The default restart intensity: a controller may be restarted DefaultRestartLimit times within DefaultRestartWindow.
 const (
 	DefaultRestartLimit  = 5
 	DefaultRestartWindow = 5 * time.Minute
 )
 
-// Config is how Run supervises. The zero Config restarts what fails and waits for ever for what does not stop.
+// Config says how Run supervises. The zero Config restarts every controller that fails, and waits for ever for one that does
+// not stop.
 type Config struct {
-	// DrainTimeout is how long after the end of its context a controller may still run before it is late. Zero: no
-	// controller is ever late.
+	// DrainTimeout is how long a controller may run after its context has ended before it is late. Zero: it is never late.
 	DrainTimeout time.Duration
 	// Policies say what the failure of a controller does.
 	Policies controllers.Policies
-	// A controller that fails more than RestartLimit times within RestartWindow ends the term. Zero stands for the
-	// defaults.
+	// A controller that fails more than RestartLimit times within RestartWindow ends the term. Zero stands for the defaults.
 	RestartLimit  int
 	RestartWindow time.Duration
 
-	// Tolerated are controllers whose failure does not end the term, because another replica could not run them either.
-	// They are tried again, after pauses of up to a minute, until they work.
+	// Tolerated are controllers whose failure does not end the term, because other replicas could not run them either. They are
+	// tried again, after pauses of up to a minute.
 	Tolerated []string
 
-	// StoreReachable, if set, tells whether controllers can get anything done. While they cannot, none stalls, and no
-	// failure is one too many. It must not block.
+	// StoreReachable, if set, says whether etcd answers. While it does not, no controller counts as stalled, and failures do
+	// not count towards RestartLimit. It must not block.
 	StoreReachable func() bool
 	// Probe, if set, reaches this Run.
 	Probe *Probe
-	// OnEvent, if set, is called with each event when it happens, on any goroutine. It must not block.
+	// OnEvent, if set, is called with each event, on any goroutine. It must not block.
 	OnEvent func(Event)
 }
 
-// Event is what Run tells its caller while it runs.
+// Event is something that Run reports while it runs.
 type Event struct {
 	Type EventType
-	// Controller is whose event it is.
+	// Controller is the name of the controller concerned.
 	Controller string
-	// Effect says what follows a ControllerFailed or ControllerLate, in the words of docs/SUPERVISION.md.
+	// Effect says what the supervisor does about a ControllerFailed or ControllerLate, in the words of docs/SUPERVISION.md.
 	Effect string
-	// Err is why; nil for ControllerRecovered. For TermFailed and ProcessFailed it is the *ControllerError.
+	// Err is the reason. It is nil for ControllerRecovered, and the *ControllerError for TermFailed and ProcessFailed.
 	Err error
 }
 
-// EventType says what has happened.
+// EventType is the type of an Event.
 type EventType string
 
 const (
-	// ControllerFailed: the controller has failed while the term lasts.
+	// ControllerFailed: a controller has failed, and not because the term ends.
 	ControllerFailed EventType = "controller failed"
-	// ControllerRecovered: a tolerated controller has worked for the restart window. From now on its failure can end the
-	// term.
+	// ControllerRecovered: a tolerated controller has worked for the restart window. Its next failure can end the term.
 	ControllerRecovered EventType = "controller recovered"
-	// ControllerLate: the controller has not returned at the drain timeout.
+	// ControllerLate: a controller has not returned at the drain timeout.
 	ControllerLate EventType = "controller late"
 	// TermFailed: the term must end. Run may return much later, because it waits for all controllers.
 	TermFailed EventType = "term failed"
-	// ProcessFailed: the process must end. It is told at once, before any controller is stopped; TermFailed may follow.
+	// ProcessFailed: the process must end. It is reported before any controller is stopped. TermFailed may follow.
 	ProcessFailed EventType = "process failed"
 )
 
-// ControllerError says for which controller the term ended, and why. It wraps controllers.ErrExit if the process is to
-// end, and controllers.ErrStepDown if that is what the controller returned.
+// ControllerError says for which controller a term ended, and why. It wraps controllers.ErrExit if the process must end, and
+// controllers.ErrStepDown if the controller returned that.
 type ControllerError struct {
 	Controller string
 	Err        error
@@ -92,24 +90,24 @@ func (e *ControllerError) Unwrap() error { return e.Err }
 
 func (e *ControllerError) exits() bool { return errors.Is(e.Err, controllers.ErrExit) }
 
-// FailedParts names the controller, and those that were tolerated.
+// FailedParts names the controller and all tolerated controllers. Package election passes the names on to the next leader.
 func (e *ControllerError) FailedParts() []string { return e.failedParts }
 
-// Run runs a set of controllers until ctx ends or one of them ends the term, and returns only after every one of them
-// has returned, however long that takes: the caller may start another term at once.
+// Run runs a set of controllers until ctx ends or one of them ends the term. It returns only when all of them have returned,
+// however long that takes, so the caller may start another term at once.
 //
-// All start at once, but those that Need others: they are constructed when those are ready (see controllers.Readier; one
-// that is no Readier is ready when it is constructed). What becomes of a controller that returns, panics or stalls
-// depends on the error and on its policy: see decide, and docs/SUPERVISION.md. While the term lasts none of this
-// concerns the others. When a controller ends the term, the others are stopped in reverse order of need, those of one
-// rank together, and at once after a second; when ctx ends, all stop at once. Run then returns the *ControllerError, or
-// nil if it was ctx.
+// All controllers start at once, except those that Need others: they are constructed when the needed ones are ready (see
+// controllers.Readier; a controller that is no Readier is ready once it is constructed). If a controller returns, panics or
+// stalls, the error and the controller's policy decide what happens: see docs/SUPERVISION.md. The other controllers are not
+// affected while the term lasts. If a controller ends the term, the others are stopped in reverse order of need, those of equal
+// rank together, and all of them after a second. If ctx ends, all stop at once. Run returns the *ControllerError of the
+// controller that ended the term, or nil if ctx ended.
 //
-// Controllers that have not returned at the drain timeout are logged with the stacks of their goroutines, again from
-// time to time, and once more when they have returned. Run cannot end them, and does not abandon them.
+// Controllers that have not returned at the drain timeout are logged with the stacks of their goroutines, again from time to
+// time, and once more when they have returned. Run cannot end them, and does not abandon them.
 //
-// Panics are contained on the goroutines of constructors and of Run only. A goroutine that a controller starts by itself
-// has to contain its own; package loop does.
+// Run recovers panics only on the goroutines on which it calls constructors and Run. A goroutine that a controller starts must
+// recover its own panics; those of package loop do.
 func Run(ctx context.Context, set []controllers.Descriptor, deps controllers.Deps, cfg Config) error {
 	register()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -151,7 +149,7 @@ type supervision struct {
 	over      chan struct{} // closed when all is joined
 
 	mu sync.Mutex
-	// failure is why the term ends: the first, unless a later one ends the process; nil if it is ctx.
+	// failure is why the term ends: the first failure, or a later one that ends the process. Nil if ctx has ended.
 	failure *ControllerError
 }
 
@@ -190,7 +188,7 @@ func (s *supervision) adopt(set []controllers.Descriptor) error {
 	return nil
 }
 
-// run returns when all children have been joined.
+// run starts all children and returns when they have been joined.
 func (s *supervision) run() {
 	for _, c := range s.children {
 		go c.run() // joined below
@@ -209,10 +207,10 @@ func (s *supervision) run() {
 	}
 }
 
-// undoTimeout bounds how long a term is undone in order.
+// undoTimeout is how long children are stopped in order before all are stopped at once.
 const undoTimeout = time.Second
 
-// undo stops the children in reverse order of need, until all are stopped or the time for that is over.
+// undo stops the children in reverse order of need, until all have stopped or undoTimeout has passed.
 func (s *supervision) undo(cause error) {
 	timeout := time.NewTimer(undoTimeout)
 	defer timeout.Stop()
@@ -238,7 +236,7 @@ func (s *supervision) undo(cause error) {
 	}
 }
 
-// escalate ends the term because of a controller, or the process.
+// escalate ends the term, or the process, because of a controller.
 func (s *supervision) escalate(failure *ControllerError) {
 	if failure.exits() {
 		s.tell(Event{Type: ProcessFailed, Controller: failure.Controller, Err: failure})
@@ -254,7 +252,7 @@ func (s *supervision) escalate(failure *ControllerError) {
 	}
 }
 
-// why returns why the term ends; nil if it is ctx.
+// why returns the failure that ends the term, or nil if there is none.
 func (s *supervision) why() *ControllerError {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -267,7 +265,7 @@ func (s *supervision) tell(e Event) {
 	}
 }
 
-// failedParts are the tolerated controllers, and one more.
+// failedParts returns the names of the tolerated controllers and of one more, sorted.
 func (s *supervision) failedParts(name string) []string {
 	parts := []string{name}
 	for _, c := range s.children {

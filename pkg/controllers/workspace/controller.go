@@ -1,5 +1,5 @@
-// Package workspace gives every Workspace its logical cluster, tells in the Workspace how that one is doing, and lets
-// the Workspace go when its cluster has gone.
+// Package workspace creates the logical cluster of every Workspace, reports the cluster's state in the Workspace's status, and
+// removes the Workspace's finalizer when the cluster has gone.
 package workspace
 
 import (
@@ -25,7 +25,7 @@ const (
 	workers = 16
 )
 
-// Descriptor is the controller's entry for a registry.
+// Descriptor describes the controller to a registry.
 func Descriptor() controllers.Descriptor {
 	return controllers.Descriptor{Name: name, Needs: []string{bootstrap.Name}, New: construct}
 }
@@ -67,7 +67,8 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 	return c, nil
 }
 
-// affected returns the Workspace that owns lc, and those inside of lc's cluster that could not be made without it.
+// affected returns the Workspace that owns lc, and the Workspaces in lc's cluster that have no cluster yet because they need lc
+// first.
 func (c *controller) affected(lc *corev1alpha1.LogicalCluster) []clusters.Key {
 	var keys []clusters.Key
 	if owner := lc.Spec.Owner; owner != nil && owner.Resource == "workspaces" {
@@ -81,8 +82,8 @@ func (c *controller) affected(lc *corev1alpha1.LogicalCluster) []clusters.Key {
 	return keys
 }
 
-// reconcile takes steps until there is nothing to do but wait. A conflict ends it without an error: the informer has
-// brought the newer Workspace, or will, and with it the key.
+// reconcile takes steps until it has to wait. A conflict is no error: the informer has delivered the newer Workspace, or will,
+// and queues the key again.
 func (c *controller) reconcile(ctx context.Context, key clusters.Key) error {
 	ctx = clusters.With(ctx, key.Cluster)
 	ws, ok := c.workspaces.Get(key)
@@ -110,13 +111,13 @@ func (c *controller) reconcile(ctx context.Context, key clusters.Key) error {
 	}
 }
 
-// take returns the world after a step, nil if there is nothing to do before the world changes by itself.
+// take takes a step and returns the world after it, or nil if the next step has to wait for an event.
 func (c *controller) take(ctx context.Context, s step, w world) (*world, error) {
 	switch s {
 	case schedule:
 		updated, err := c.workspace.Update(ctx, scheduled(w, c.baseURL, newClusterName().String()), metav1.UpdateOptions{FieldManager: name})
 		if err != nil {
-			return nil, ignoreNotFound(err)
+			return nil, controllers.IgnoreNotFound(err)
 		}
 		w.workspace, w.confirmed = updated, false
 		return &w, nil
@@ -124,29 +125,29 @@ func (c *controller) take(ctx context.Context, s step, w world) (*world, error) 
 		return c.create(ctx, w)
 	case report:
 		_, err := c.workspace.UpdateStatus(ctx, reported(w), metav1.UpdateOptions{FieldManager: name})
-		return nil, ignoreNotFound(err)
+		return nil, controllers.IgnoreNotFound(err)
 	case remove:
 		lc := w.logicalCluster
 		err := c.logicalCluster.Delete(clusters.With(ctx, clusters.KeyOf(lc).Cluster), lc.Name, metav1.DeleteOptions{
 			Preconditions: &metav1.Preconditions{UID: &lc.UID, ResourceVersion: &lc.ResourceVersion},
 		})
-		return nil, ignoreNotFound(err)
+		return nil, controllers.IgnoreNotFound(err)
 	case confirm:
 		return c.confirm(ctx, w)
 	case release:
 		_, err := c.workspace.Update(ctx, released(w.workspace), metav1.UpdateOptions{FieldManager: name})
-		return nil, ignoreNotFound(err)
+		return nil, controllers.IgnoreNotFound(err)
 	default:
 		return nil, nil
 	}
 }
 
-// create makes sure by a live read that the Workspace stands: a cache that lags behind the last leader's work may show
-// one that is long gone, and what is created for it would be nobody's.
+// create first makes sure by a live read that the Workspace has not changed. A stale cache may show a Workspace that is long
+// gone, and nobody would delete the cluster that is created for it.
 func (c *controller) create(ctx context.Context, w world) (*world, error) {
 	live, err := c.workspace.Get(ctx, w.workspace.Name, metav1.GetOptions{})
 	if err != nil {
-		return nil, ignoreNotFound(err)
+		return nil, controllers.IgnoreNotFound(err)
 	}
 	if live.UID != w.workspace.UID || live.ResourceVersion != w.workspace.ResourceVersion {
 		return nil, nil
@@ -163,7 +164,7 @@ func (c *controller) create(ctx context.Context, w world) (*world, error) {
 	return &w, nil
 }
 
-// confirm looks at the server for the LogicalCluster, or before there is any for the parent.
+// confirm reads the LogicalCluster from the server. If the Workspace has none yet, it reads the parent's.
 func (c *controller) confirm(ctx context.Context, w world) (*world, error) {
 	at, found := clusters.KeyOf(w.workspace).Cluster, &w.parent
 	if bound := logicalcluster.Name(w.workspace.Spec.Cluster); !bound.Empty() {
@@ -186,13 +187,6 @@ func (c *controller) cached(cluster logicalcluster.Name) *corev1alpha1.LogicalCl
 	}
 	lc, _ := c.logicalClusters.Get(clusters.Key{Cluster: cluster, Name: corev1alpha1.LogicalClusterName})
 	return lc
-}
-
-func ignoreNotFound(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
 }
 
 var _ controllers.Reporter = (*controller)(nil)

@@ -19,13 +19,12 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// step is the one thing to do next for a Workspace. Each step leaves a state from which the next is decided anew, by
-// this leader or by another:
+// step is the next thing to do for a Workspace. After each step, the next is decided anew, by this leader or by another:
 //
 //	new -> schedule (finalizer, cluster, URL in one write) -> create LogicalCluster -> report its phase
 //	deleted -> remove LogicalCluster -> report -> confirm that it is gone -> release (finalizer removed)
 //
-// Before a report, too, comes confirm.
+// Each report follows a confirm, too.
 type step string
 
 const (
@@ -38,20 +37,20 @@ const (
 	release  step = "release"
 )
 
-// world is all that a decision depends on.
+// world is everything that a decision depends on.
 type world struct {
 	workspace *tenancyv1alpha1.Workspace
-	// logicalCluster is the one named by the Workspace's spec.cluster; nil: there is none.
+	// logicalCluster is the one that spec.cluster names. Nil: there is none.
 	logicalCluster *corev1alpha1.LogicalCluster
-	// parent is the LogicalCluster the Workspace lives in; nil: there is none.
+	// parent is the LogicalCluster of the cluster that has the Workspace. Nil: there is none.
 	parent *corev1alpha1.LogicalCluster
-	// confirmed: the server has said how it is with the logicalCluster, or with the parent if spec.cluster is empty. Until
-	// then they are what the cache shows, and one informer may be ahead of another's.
+	// confirmed says that the server has been asked for logicalCluster, or for parent if spec.cluster is empty. Until then they
+	// are from caches, one of which may be ahead of the other.
 	confirmed bool
 }
 
-// decide is pure. A write is guarded by the version of the object it changes, and by nothing else. So what it says of
-// another object, or concludes from its absence, is confirmed by a look at the server first; create looks itself.
+// decide is pure. A write is guarded only by the resourceVersion of the object that it changes. Therefore, before a write that
+// depends on another object, or on its absence, that object is read from the server. For create, the step itself does so.
 func decide(w world) step {
 	ws := w.workspace
 	managed := slices.Contains(ws.Finalizers, clusters.WorkspaceFinalizer)
@@ -69,7 +68,7 @@ func decide(w world) step {
 	case ws.Spec.Cluster == "" && w.homeless():
 		return w.report()
 	case w.parent == nil && !w.homeless() && (ws.Spec.Cluster == "" || ws.Spec.URL == "" || w.logicalCluster == nil && !begun(ws)):
-		return nothing // until the parent's LogicalCluster arrives: paths come from it, and are for ever
+		return nothing // wait for the parent's LogicalCluster: the path, which is permanent, derives from it
 	case ws.Spec.Cluster == "", ws.Spec.URL == "", !managed:
 		return schedule
 	case w.logicalCluster == nil && !begun(ws):
@@ -79,7 +78,7 @@ func decide(w world) step {
 	}
 }
 
-// report is the next step if nothing but the status is left to do.
+// report returns the next step if only the status may have to change.
 func (w world) report() step {
 	switch {
 	case apiequality.Semantic.DeepEqual(reported(w).Status, w.workspace.Status):
@@ -91,12 +90,12 @@ func (w world) report() step {
 	}
 }
 
-// homeless reports whether the Workspace is where there is nothing to be the parent of a cluster.
+// homeless reports whether the Workspace is in a system cluster, which cannot be the parent of another cluster.
 func (w world) homeless() bool {
 	return w.parent == nil && strings.HasPrefix(clusters.KeyOf(w.workspace).Cluster.String(), "system:")
 }
 
-// owned reports whether the LogicalCluster exists because of this very Workspace.
+// owned reports whether the LogicalCluster was created for this Workspace.
 func (w world) owned() bool {
 	return w.logicalCluster != nil && w.workspace.Spec.Cluster != "" && ownedBy(w.logicalCluster, w.workspace)
 }
@@ -105,14 +104,14 @@ func ownedBy(lc *corev1alpha1.LogicalCluster, ws *tenancyv1alpha1.Workspace) boo
 	return lc.Spec.Owner != nil && lc.Spec.Owner.UID == ws.UID && lc.Spec.Owner.Cluster == clusters.KeyOf(ws).Cluster.String()
 }
 
-// begun reports whether the LogicalCluster has been seen. One that disappears after that is not created again: a
-// cluster name is never reused.
+// begun reports whether the LogicalCluster has existed. If it has gone since, it is not created again: a cluster name is never
+// reused.
 func begun(ws *tenancyv1alpha1.Workspace) bool {
 	return ws.Status.Phase != "" && ws.Status.Phase != corev1alpha1.LogicalClusterPhaseScheduling
 }
 
-// scheduled returns the Workspace with what binds it to a cluster. Everything is in one write, and what is there
-// stays: after a crash the next leader goes on with the same cluster name, so none leaks and none is doubled.
+// scheduled returns the Workspace bound to a cluster. All changes are in one write, and existing values are kept: after a crash
+// the next leader goes on with the same cluster name, so that no cluster is leaked or created twice.
 func scheduled(w world, baseURL, clusterName string) *tenancyv1alpha1.Workspace {
 	out := w.workspace.DeepCopy()
 	if !slices.Contains(out.Finalizers, clusters.WorkspaceFinalizer) {
@@ -127,14 +126,14 @@ func scheduled(w world, baseURL, clusterName string) *tenancyv1alpha1.Workspace 
 	return out
 }
 
-// released returns the Workspace without our finalizer.
+// released returns the Workspace without the controller's finalizer.
 func released(ws *tenancyv1alpha1.Workspace) *tenancyv1alpha1.Workspace {
 	out := ws.DeepCopy()
 	out.Finalizers = slices.DeleteFunc(out.Finalizers, func(f string) bool { return f == clusters.WorkspaceFinalizer })
 	return out
 }
 
-// childPath is the path of the Workspace's cluster: below its parent's, or below the parent's name if the parent has
+// childPath returns the path of the Workspace's cluster. It is below the parent's path, or below the parent's name if that has
 // no path.
 func childPath(w world) string {
 	parent := clusters.KeyOf(w.workspace).Cluster.String()
@@ -144,7 +143,7 @@ func childPath(w world) string {
 	return parent + ":" + w.workspace.Name
 }
 
-// newLogicalCluster is what a scheduled Workspace stands for.
+// newLogicalCluster returns the LogicalCluster of a scheduled Workspace.
 func newLogicalCluster(w world) *corev1alpha1.LogicalCluster {
 	ws := w.workspace
 	annotations := map[string]string{core.LogicalClusterPathAnnotationKey: childPath(w)}
@@ -158,7 +157,7 @@ func newLogicalCluster(w world) *corev1alpha1.LogicalCluster {
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        corev1alpha1.LogicalClusterName,
 			Annotations: annotations,
-			// From the creation on, so that no LogicalCluster can go without it.
+			// Set at the creation, so that no LogicalCluster can go before its content.
 			Finalizers: []string{clusters.ContentFinalizer},
 		},
 		Spec: corev1alpha1.LogicalClusterSpec{Owner: &corev1alpha1.LogicalClusterOwner{
@@ -171,7 +170,7 @@ func newLogicalCluster(w world) *corev1alpha1.LogicalCluster {
 	}
 }
 
-// reported returns the Workspace with the status the world calls for.
+// reported returns the Workspace with the status that the world requires.
 func reported(w world) *tenancyv1alpha1.Workspace {
 	out := w.workspace.DeepCopy()
 	lc := w.logicalCluster
@@ -232,7 +231,7 @@ func reportDeletion(ws *tenancyv1alpha1.Workspace, lc *corev1alpha1.LogicalClust
 	conditions.MarkFalse(ws, tenancyv1alpha1.WorkspaceContentDeleted, mirrored.Reason, mirrored.Severity, "%s", mirrored.Message)
 }
 
-// newClusterName returns a DNS label of 16 characters, random by 80 bits, so that none is ever used twice.
+// newClusterName returns a DNS label of 16 characters. It has 80 random bits, so no name is used twice.
 func newClusterName() logicalcluster.Name {
 	const alphabet = "abcdefghijklmnopqrstuvwxyz234567"
 	name := make([]byte, 16)

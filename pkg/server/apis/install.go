@@ -11,8 +11,8 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 )
 
-// Install makes the server serve everything, from storage that getter provides, and returns a reader of that storage.
-// The server destroys the storage when it ends.
+// Install makes the server serve all resources, from storage that getter provides, and returns a reader of that storage. The
+// server destroys the storage when it ends.
 func Install(server *genericapiserver.GenericAPIServer, getter generic.RESTOptionsGetter) (*Reader, error) {
 	groups, reader := map[string]*group{}, &Reader{}
 	for _, d := range described() {
@@ -37,9 +37,9 @@ func Install(server *genericapiserver.GenericAPIServer, getter generic.RESTOptio
 	return reader, reader.check()
 }
 
-// group is an API group that is about to be served.
+// group is an API group to be installed.
 type group struct {
-	// versions are what serves requests, by version and by the name in the URL.
+	// versions has the handlers of requests, by version and by the name in the URL.
 	versions map[string]map[string]rest.Storage
 	jsonOnly bool
 }
@@ -64,8 +64,8 @@ func (g *group) install(server *genericapiserver.GenericAPIServer, name string) 
 	return server.InstallAPIGroup(&info)
 }
 
-// withoutProtobuf offers everything but protobuf, for groups with types that have no such encoding. Clients that prefer it
-// get JSON, as they do of custom resources.
+// withoutProtobuf offers no protobuf, for groups with types that have no such encoding. Clients that prefer protobuf get JSON,
+// as they do for custom resources.
 type withoutProtobuf struct{ runtime.NegotiatedSerializer }
 
 func (s withoutProtobuf) SupportedMediaTypes() []runtime.SerializerInfo {

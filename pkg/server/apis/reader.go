@@ -13,14 +13,13 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// Reader reads what stands in storage, in the logical cluster of the context, for the server's own decisions about a
-// request. It makes no request of its own: one could not get through any more when the listener has closed, and then the
-// requests in flight could not finish.
+// Reader reads objects from storage, in the logical cluster of the context, for the server's own decisions about a request. It
+// does not use the API: once the listener has closed, such a request would fail, and the requests in flight could not finish.
 //
-// Its errors are those of requests: NotFound if there is no such object.
+// Its errors are those of API requests: NotFound if there is no such object.
 type Reader struct{ namespaces, workspaces, logicalClusters rest.Getter }
 
-// add makes the reader read from the storage of a resource, if it is one of those that it reads.
+// add makes the reader use the storage of a resource, if it is one that it reads.
 func (r *Reader) add(storage rest.Storage) {
 	getter, ok := storage.(rest.Getter)
 	if !ok {
@@ -53,7 +52,7 @@ func (r *Reader) Workspace(ctx context.Context, name string) (*tenancyv1alpha1.W
 	return read[*tenancyv1alpha1.Workspace](ctx, r.workspaces, name)
 }
 
-// LogicalCluster reads the LogicalCluster.
+// LogicalCluster reads the cluster's LogicalCluster.
 func (r *Reader) LogicalCluster(ctx context.Context) (*corev1alpha1.LogicalCluster, error) {
 	return read[*corev1alpha1.LogicalCluster](ctx, r.logicalClusters, corev1alpha1.LogicalClusterName)
 }

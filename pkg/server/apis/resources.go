@@ -1,8 +1,8 @@
-// Package apis serves what the packages of the API groups describe. Each group has a package of its own, with its data,
-// defaults, validation and tables.
+// Package apis serves the resources that the packages of the API groups describe. Each group has a package of its own, with its
+// types, defaults, validation and tables.
 //
-// The published Go types are also what the server works with and stores: there are no internal types and no conversions
-// but those of events.k8s.io.
+// The server works with the published Go types, and stores them. There are no internal types, and no conversions except those
+// of events.k8s.io.
 package apis
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/regent-project/regent/pkg/server/storage"
 )
 
-// described returns all that is served.
+// described returns all resources that are served.
 func described() []resource.Described {
 	return slices.Concat(core.Resources, coordination.Resources, tenancy.Resources, kcpcore.Resources)
 }

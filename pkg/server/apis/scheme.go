@@ -13,11 +13,11 @@ import (
 )
 
 var (
-	// Scheme knows what is served and nothing else.
+	// Scheme knows the types that are served, and no others.
 	Scheme = newScheme()
-	// Codecs encode for clients and for storage.
+	// Codecs encode and decode for clients and for storage.
 	Codecs = serializer.NewCodecFactory(Scheme)
-	// ParameterCodec reads the parameters of a URL.
+	// ParameterCodec decodes the parameters of a URL.
 	ParameterCodec = runtime.NewParameterCodec(Scheme)
 )
 
@@ -40,7 +40,7 @@ func newScheme() *runtime.Scheme {
 	return scheme
 }
 
-// preferredFirst returns each version once, in the order in which clients shall prefer them: v1 comes before v1beta1.
+// preferredFirst returns each version once, in the order in which clients should prefer them: v1 before v1beta1.
 func preferredFirst(versions []schema.GroupVersion) []schema.GroupVersion {
 	slices.SortFunc(versions, func(a, b schema.GroupVersion) int {
 		return version.CompareKubeAwareVersionStrings(b.Version, a.Version)

@@ -1,8 +1,8 @@
-// Package etcd runs the embedded etcd: one member, in this process, reachable only over loopback, and only by the user who
-// runs it: clients show a key that is in a file that nobody else can read.
+// Package etcd runs the embedded etcd: one member, in this process. It listens on loopback only, and lets in only clients that
+// can read a key file, which only the user who runs it can.
 //
-// It is an ordinary etcd in all that matters: every commit is fsynced, history is compacted, the database has a quota.
-// Other processes of the same user may use it too (see Server.Transport); that is how replicas share it.
+// Otherwise it is an ordinary etcd: every commit is fsynced, history is compacted, and the database has a quota. Other replicas
+// of the same user may share it (see Server.Transport).
 package etcd
 
 import (
@@ -27,24 +27,24 @@ import (
 const (
 	// DefaultQuota is the size at which the database refuses writes, in bytes.
 	DefaultQuota = 8 << 30
-	// DefaultCompactionRetention is how much history is kept for those who watch from an old revision. The API
-	// server compacts as well, every five minutes; this bounds the history when none is connected.
+	// DefaultCompactionRetention is how long history is kept for watches from an old revision. API servers compact too, every
+	// five minutes. This bounds the history while none is connected.
 	DefaultCompactionRetention = time.Hour
 )
 
 // Config says where the data is and how much of it there may be.
 type Config struct {
-	// Directory holds the data, and in pki/ the key that lets clients in. It is created if missing. One process at a time
-	// may use it.
+	// Directory holds the data, and in pki/ the key of the clients. It is created if missing. Only one process may use it at a
+	// time.
 	Directory string
-	// ClientPort is the loopback port to serve on. 0: the kernel chooses one at each start.
+	// ClientPort is the loopback port to serve on. 0: any free port, a new one at each start.
 	ClientPort int
 	// Quota is the size at which writes are refused, in bytes. 0: DefaultQuota.
 	Quota int64
 	// CompactionRetention is how long history is kept. 0: DefaultCompactionRetention.
 	CompactionRetention time.Duration
 
-	// connections is for tests: how many may be open. 0: what there are file descriptors for.
+	// connections limits the open connections, for tests. 0: as many as the file descriptors allow.
 	connections int
 }
 
@@ -59,8 +59,8 @@ type Server struct {
 	joined    chan struct{}
 }
 
-// Start starts etcd and returns when it serves, or when ctx ends. If another process runs an etcd in the same
-// directory, the error is an *InUseError. The caller must Close the server; the end of ctx does not stop it.
+// Start starts etcd and returns when it serves, or when ctx ends. If another process runs an etcd in the same directory, the
+// error is an *InUseError. The end of ctx does not stop a started server: the caller must Close it.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err := os.MkdirAll(cfg.Directory, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot create the embedded etcd's directory: %w", err)
@@ -83,7 +83,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// open opens the listener and the data. Nobody is answered yet.
+// open opens the listener and the data. Clients are not answered yet.
 func open(ctx context.Context, cfg Config) (*Server, error) {
 	key, err := pki.EnsureMutual(keys(cfg.Directory))
 	if err != nil {
@@ -102,7 +102,7 @@ func open(ctx context.Context, cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// serve lets clients in once the member is ready.
+// serve answers clients once the member is ready.
 func (s *Server) serve(ctx context.Context) error {
 	select {
 	case <-s.etcd.Server.ReadyNotify():
@@ -115,12 +115,12 @@ func (s *Server) serve(ctx context.Context) error {
 	return s.lock.publish(s.endpoint())
 }
 
-// Transport is how clients of the same user reach it: the URL, and the files to prove themselves with.
+// Transport returns how clients of the same user reach this etcd: its URL and the files to authenticate with.
 func (s *Server) Transport() storagebackend.TransportConfig {
 	return way(s.directory, s.endpoint())
 }
 
-// keys is where the key is that lets clients in.
+// keys returns the directory of the clients' key.
 func keys(directory string) string { return filepath.Join(directory, "pki") }
 
 func way(directory, endpoint string) storagebackend.TransportConfig {
@@ -132,11 +132,11 @@ func way(directory, endpoint string) storagebackend.TransportConfig {
 
 func (s *Server) endpoint() string { return "https://" + s.serving.listener.Addr().String() }
 
-// Failed yields one error if etcd stops by itself.
+// Failed returns a channel that gets one error if etcd stops by itself.
 func (s *Server) Failed() <-chan error { return s.failed }
 
-// Close stops etcd and returns when it has stopped and the directory is free. Requests in flight finish first; streams
-// that clients keep open are cut after a few seconds, so close clients first.
+// Close stops etcd and returns when it has stopped and the directory is free. Requests in flight finish first. Streams are cut
+// after a few seconds, so close clients first.
 func (s *Server) Close() {
 	s.closing.Store(true)
 	s.serving.close()
@@ -145,7 +145,7 @@ func (s *Server) Close() {
 	s.lock.release()
 }
 
-// observe passes on the first error of etcd's listeners; their channel is closed when all of etcd has ended.
+// observe passes on the first error of etcd's listeners, and returns when all of etcd has ended.
 func (s *Server) observe() {
 	defer close(s.joined)
 	for {
@@ -171,8 +171,8 @@ func (s *Server) fail(err error) {
 	}
 }
 
-// embedConfig is the configuration of a member that is alone and stays so: it has no peer listener, and since nobody
-// can contest its election it need not wait long before it holds one. Its clients' listener is ours.
+// embedConfig returns the configuration of a member that stays alone: it has no peer listener and short election timeouts,
+// because nobody contests its election. serving listens for its clients.
 func embedConfig(ctx context.Context, cfg Config, endpoint string, closing *atomic.Bool) *embed.Config {
 	c := embed.NewConfig()
 	c.Name = "regent"
@@ -184,7 +184,8 @@ func embedConfig(ctx context.Context, cfg Config, endpoint string, closing *atom
 		c.AdvertiseClientUrls = []url.URL{*u}
 	}
 	c.InitialCluster = c.InitialClusterFromName(c.Name)
-	// The cluster's id is made from it, when the directory is new: by it replicas tell one etcd from another.
+	// In a new directory, the cluster's id is made from this token. Replicas tell by the id whether they still talk to the same
+	// etcd.
 	c.InitialClusterToken = uuid.NewString()
 	c.EnableGRPCGateway = false
 	c.TickMs, c.ElectionMs = 20, 200

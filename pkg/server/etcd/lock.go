@@ -13,7 +13,7 @@ import (
 // InUseError says that another process runs an etcd in the directory.
 type InUseError struct {
 	Directory string
-	// Endpoint is where that etcd serves; empty while it is still starting.
+	// Endpoint is the URL of that etcd. Empty while it is still starting.
 	Endpoint string
 }
 
@@ -27,8 +27,8 @@ func (e *InUseError) Error() string {
 		e.Directory, endpoint, reach.TrustedCAFile, reach.CertFile, reach.KeyFile)
 }
 
-// directoryLock is a file that is locked as long as its process lives: the kernel releases it at any kind of death.
-// Without it a second etcd would wait for the first one's database for ever, and say nothing.
+// directoryLock is a file that is locked while its process lives: the kernel releases the lock however the process dies.
+// Without it a second etcd would silently wait for the first one's database.
 type directoryLock struct{ file *os.File }
 
 func lockDirectory(directory string) (*directoryLock, error) {
@@ -54,7 +54,7 @@ func lockDirectory(directory string) (*directoryLock, error) {
 	return l, nil
 }
 
-// publish writes the endpoint into the file, for the message of those who find it locked.
+// publish writes the endpoint into the file, for the InUseError of other processes.
 func (l *directoryLock) publish(endpoint string) error {
 	if err := l.file.Truncate(0); err != nil {
 		return fmt.Errorf("cannot write the embedded etcd's lock file: %w", err)

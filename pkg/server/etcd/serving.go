@@ -19,26 +19,27 @@ import (
 )
 
 const (
-	// handshakeTimeout is how long a connection may take to show its key, and how long one that does not may hold up the end.
+	// handshakeTimeout is how long a TLS handshake may take. A connection without a key can delay the end of serving by as
+	// long.
 	handshakeTimeout = 5 * time.Second
-	// leastConnections is how many connections there is always room for. A replica needs one.
+	// leastConnections is how many connections are allowed in any case. A replica needs one.
 	leastConnections = 128
 	// streamGrace is how long clients' streams may go on when etcd is asked to stop.
 	streamGrace = 5 * time.Second
 )
 
-// serving answers clients who hold the key. etcd's own way to serve TLS puts gRPC and HTTP on one listener, where gRPC goes
-// through net/http and a busy watch can starve others (etcd issue 15402); here is gRPC alone.
+// serving serves gRPC to clients that hold the key. etcd's own server puts gRPC with TLS behind net/http, where a busy watch
+// can starve others (etcd issue 15402).
 type serving struct {
 	listener net.Listener
 	tls      *tls.Config
 
-	grpc *grpc.Server // nil before start
+	grpc *grpc.Server // nil until start
 	all  sync.WaitGroup
 }
 
-// listen opens the listener. Clients wait in its queue until start.
-// Strangers wait there, too, once so many connections are open: they are not answered, but could take all file descriptors.
+// listen opens the listener. Clients wait in its queue until start. Once the given number of connections is open, further ones
+// wait there too: even clients without the key, who get no answer, must not use up all file descriptors.
 func listen(port int, key tls.Certificate, connections int) (*serving, error) {
 	// Not a Unix socket in the directory: its path may have 108 bytes at most, and a root directory's may be longer.
 	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
@@ -52,12 +53,13 @@ func listen(port int, key tls.Certificate, connections int) (*serving, error) {
 	}}, nil
 }
 
-// roomFor is how many connections may be open in a process that may open so many files: the API server in it needs most.
+// roomFor returns how many connections may be open, given how many file descriptors the process may open. The API server in the
+// same process needs most of them.
 func roomFor(descriptors uint64) int {
 	return int(max(leastConnections, min(descriptors/8, 1<<20)))
 }
 
-// descriptors is how many files and sockets the process may open, 0 if that is not known.
+// descriptors returns how many files and sockets the process may open, or 0 if that is unknown.
 func descriptors() uint64 {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -66,7 +68,7 @@ func descriptors() uint64 {
 	return limit.Cur
 }
 
-// start answers clients until close. failed is called if that ends before.
+// start answers clients until close. It calls failed if serving ends earlier.
 func (s *serving) start(member *etcdserver.EtcdServer, failed func(error)) {
 	s.grpc = v3rpc.Server(member, s.tls, nil,
 		grpc.ConnectionTimeout(handshakeTimeout),
@@ -80,7 +82,7 @@ func (s *serving) start(member *etcdserver.EtcdServer, failed func(error)) {
 	})
 }
 
-// close lets requests in flight finish, cuts streams after a while, and returns when all have ended.
+// close lets requests in flight finish, cuts streams after streamGrace, and returns when everything has ended.
 func (s *serving) close() {
 	if s.grpc == nil {
 		_ = s.listener.Close()

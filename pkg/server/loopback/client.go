@@ -1,4 +1,4 @@
-// Package loopback has the clients by which this process reaches its own API server.
+// Package loopback has the clients with which this process calls its own API server.
 package loopback
 
 import (
@@ -11,17 +11,6 @@ import (
 	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
-	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
-	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/gentype"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 	"k8s.io/client-go/util/cert"
@@ -30,22 +19,22 @@ import (
 	"github.com/regent-project/regent/pkg/controllers"
 )
 
-// Client reaches this process's own API server, as one in-process user, over connections of its own. client-go would share
-// connections between all clients with equal TLS settings; then one user's traffic, or one term's end, could hold up
-// another's renewals.
+// Client calls this process's own API server as one in-process user, over connections of its own. client-go would share
+// connections between all clients with equal TLS settings. Then the traffic of one user, or the end of one term, could delay
+// the renewals of another.
 type Client struct {
 	config *rest.Config
 	http   *http.Client
 	door   *door
 }
 
-// New returns a Client of the user of token. Each request goes to the logical cluster in its context. host is the server's
-// own loopback configuration.
+// New returns a Client for the user of token. Each request goes to the logical cluster in its context. host is the server's own
+// loopback configuration.
 func New(host *rest.Config, token string) (*Client, error) {
 	return newClient(host, token, host.Host, clusters.Transport)
 }
 
-// In returns a Client whose every request goes to one logical cluster.
+// In returns a Client whose requests all go to one logical cluster.
 func In(cluster logicalcluster.Name, host *rest.Config, token string) (*Client, error) {
 	at, err := url.JoinPath(host.Host, "clusters", cluster.String())
 	if err != nil {
@@ -67,21 +56,20 @@ func newClient(host *rest.Config, token, at string, wrap transport.WrapperFunc) 
 		MaxIdleConnsPerHost: 25,
 	}}
 	return &Client{
-		// There is no rate limit: fairness among controllers is their own business, and a queue in the client would delay
-		// the urgent requests behind the many.
-		// There are no warnings: an operator cannot act on the news that an API is a beta.
+		// There is no rate limit: the queue of one in the client would delay urgent requests behind many others. Warnings are
+		// not logged: an operator cannot act on the news that an API is beta.
 		config: &rest.Config{Host: at, QPS: -1, UserAgent: rest.DefaultKubernetesUserAgent(), WarningHandler: rest.NoWarnings{}},
 		http:   &http.Client{Transport: wrap(transport.NewBearerAuthRoundTripper(token, way))},
 		door:   way,
 	}, nil
 }
 
-// errNotThisProcess is the error of a connection that does not lead back to this process.
+// errNotThisProcess is the error of a connection that leads to another process.
 var errNotThisProcess = errors.New("what answers on the loopback is not this process")
 
-// trustingItself returns a TLS configuration that trusts only the certificate which this process made for its loopback. It
-// ignores the certificate's dates: those begin an hour before the process started, by its clock of then. If that clock was
-// ahead and is set back, no term could connect.
+// trustingItself returns a TLS configuration that trusts only the certificate that this process made for its loopback. It
+// ignores the certificate's dates. They begin an hour before the process started: if the clock was ahead then and is set back,
+// no term could connect.
 func trustingItself(host *rest.Config) (*tls.Config, error) {
 	made, err := cert.ParseCertsPEM(host.CAData)
 	if err != nil {
@@ -90,7 +78,7 @@ func trustingItself(host *rest.Config) (*tls.Config, error) {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
 		ServerName: host.ServerName,
-		// No authority signs a key that lives as long as the process: VerifyConnection is the whole check.
+		// No authority signs this certificate. VerifyConnection does the whole check.
 		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection pins the certificate
 		VerifyConnection: func(state tls.ConnectionState) error {
 			if len(state.PeerCertificates) == 0 || !state.PeerCertificates[0].Equal(made[0]) {
@@ -101,15 +89,15 @@ func trustingItself(host *rest.Config) (*tls.Config, error) {
 	}, nil
 }
 
-// Wrap puts a transport around all requests; nil: none. Call it before Clients.
+// Wrap puts a transport around all requests. Nil: none. Call it before Clients.
 func (c *Client) Wrap(wrap transport.WrapperFunc) {
 	if wrap != nil {
 		c.http.Transport = wrap(c.http.Transport)
 	}
 }
 
-// Close closes the idle connections and fails all further requests with ErrClosed: code that keeps a client of a term that
-// has ended can do no harm with it. Requests in flight end with their contexts.
+// Close closes the idle connections and makes all further requests fail with ErrClosed, so that code that keeps the client of a
+// term that has ended can do no harm. Requests in flight end with their contexts.
 func (c *Client) Close() {
 	c.door.closed.Store(true)
 	c.door.next.CloseIdleConnections()
@@ -132,72 +120,7 @@ func (d *door) RoundTrip(req *http.Request) (*http.Response, error) {
 	return d.next.RoundTrip(req)
 }
 
-// Clients returns all clients that controllers get.
+// Clients returns the clients that controllers get.
 func (c *Client) Clients() (controllers.Clients, error) {
-	kube, err := kubernetes.NewForConfigAndClient(inProtobuf(c.config), c.http)
-	if err != nil {
-		return controllers.Clients{}, fmt.Errorf("cannot make the typed client: %w", err)
-	}
-	dyn, err := dynamic.NewForConfigAndClient(dynamic.ConfigFor(c.config), c.http)
-	if err != nil {
-		return controllers.Clients{}, fmt.Errorf("cannot make the dynamic client: %w", err)
-	}
-	meta, err := metadata.NewForConfigAndClient(metadata.ConfigFor(c.config), c.http)
-	if err != nil {
-		return controllers.Clients{}, fmt.Errorf("cannot make the metadata client: %w", err)
-	}
-	tenancy, err := c.rest(tenancyv1alpha1.SchemeGroupVersion)
-	if err != nil {
-		return controllers.Clients{}, err
-	}
-	core, err := c.rest(corev1alpha1.SchemeGroupVersion)
-	if err != nil {
-		return controllers.Clients{}, err
-	}
-	return controllers.Clients{
-		Kube:     kube,
-		Dynamic:  dyn,
-		Metadata: meta,
-		Workspaces: gentype.NewClientWithList("workspaces", tenancy, clientParameters, "",
-			func() *tenancyv1alpha1.Workspace { return &tenancyv1alpha1.Workspace{} },
-			func() *tenancyv1alpha1.WorkspaceList { return &tenancyv1alpha1.WorkspaceList{} }),
-		LogicalClusters: gentype.NewClientWithList("logicalclusters", core, clientParameters, "",
-			func() *corev1alpha1.LogicalCluster { return &corev1alpha1.LogicalCluster{} },
-			func() *corev1alpha1.LogicalClusterList { return &corev1alpha1.LogicalClusterList{} }),
-	}, nil
-}
-
-// inProtobuf returns config for the clients of Kubernetes' own types: both sides need less time for protobuf than for JSON.
-func inProtobuf(config *rest.Config) *rest.Config {
-	config = rest.CopyConfig(config)
-	config.ContentType = runtime.ContentTypeProtobuf
-	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON // an error may come as text
-	return config
-}
-
-// rest returns a client for a group version of kcp's. Those have no protobuf encoding.
-func (c *Client) rest(gv schema.GroupVersion) (rest.Interface, error) {
-	config := rest.CopyConfig(c.config)
-	config.GroupVersion = &gv
-	config.APIPath = "/apis"
-	config.NegotiatedSerializer = clientCodecs.WithoutConversion()
-	client, err := rest.RESTClientForConfigAndClient(config, c.http)
-	if err != nil {
-		return nil, fmt.Errorf("cannot make a client for %s: %w", gv, err)
-	}
-	return client, nil
-}
-
-var (
-	clientScheme     = newClientScheme()
-	clientCodecs     = serializer.NewCodecFactory(clientScheme)
-	clientParameters = runtime.NewParameterCodec(clientScheme)
-)
-
-func newClientScheme() *runtime.Scheme {
-	scheme := runtime.NewScheme()
-	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
-	utilruntime.Must(tenancyv1alpha1.AddToScheme(scheme))
-	utilruntime.Must(corev1alpha1.AddToScheme(scheme))
-	return scheme
+	return controllers.NewClients(c.config, c.http)
 }

@@ -13,29 +13,30 @@ import (
 )
 
 const (
-	// nextPause is how often Run looks. A new client is made at most that long after the last one was taken, and not at once: a
-	// term that has just begun has more urgent work.
+	// nextPause is the pause between two looks of Run. Run does not make the next client at once after a term has taken one:
+	// that term has more urgent work.
 	nextPause = 5 * time.Second
-	// idleLimit is how often Run uses the connection: the server closes connections that are idle for 90 s.
+	// idleLimit is how often Run uses the connection. The server closes connections that are idle for 90 s.
 	idleLimit = 30 * time.Second
 	// pingTimeout bounds a request that opens the connection or keeps it open.
 	pingTimeout = 5 * time.Second
 )
 
-// Next keeps the client of the next term, with its connection open: a TLS handshake takes several milliseconds, and would
-// come right before the term's first write. Nobody else makes a request with that client before the term takes it.
+// Next keeps a client for the next term, with an open connection. A TLS handshake takes several milliseconds, right before the
+// term's first write. Nobody else uses that client before the term takes it.
 type Next struct {
 	host          *rest.Config
 	token, pinger string
 	ready         atomic.Pointer[Client]
 }
 
-// NewNext returns a Next for the user of token. Until a term takes the client, Run uses its connection as the user of pinger.
+// NewNext returns a Next whose clients are of the user of token. Until a term takes the client, Run uses its connection as the
+// user of pinger.
 func NewNext(host *rest.Config, token, pinger string) *Next {
 	return &Next{host: host, token: token, pinger: pinger}
 }
 
-// Take returns the client that is kept, or a new one. The caller closes it.
+// Take returns the client that is kept, or a new one. The caller must close it.
 func (n *Next) Take() (*Client, error) {
 	if c := n.ready.Swap(nil); c != nil {
 		return c, nil
@@ -43,7 +44,8 @@ func (n *Next) Take() (*Client, error) {
 	return New(n.host, n.token)
 }
 
-// Run makes a client whenever none is kept, from when serving is closed until ctx ends. It leaves none behind.
+// Run makes a client whenever none is kept, from the moment serving is closed until ctx ends. Then it closes the client that it
+// keeps.
 func (n *Next) Run(ctx context.Context, serving <-chan struct{}) {
 	defer func() {
 		if c := n.ready.Swap(nil); c != nil {
@@ -78,14 +80,14 @@ func (n *Next) Run(ctx context.Context, serving <-chan struct{}) {
 func (n *Next) open(ctx context.Context) {
 	c, err := New(n.host, n.token)
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "The next term makes its connection itself")
+		klog.FromContext(ctx).Error(err, "Cannot open a connection for the next term ahead of time: that term will open it and begin some milliseconds later")
 		return
 	}
 	n.use(ctx, c)
 	n.ready.Store(c)
 }
 
-// use opens the connection, or keeps it open. If that fails, the term opens it.
+// use opens the connection, or keeps it open. If that fails, the term has to open it.
 func (n *Next) use(ctx context.Context, c *Client) {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
@@ -94,7 +96,7 @@ func (n *Next) use(ctx context.Context, c *Client) {
 	}
 }
 
-// ping makes a request that asks for nothing. Without a token the server would close the connection.
+// ping requests /livez/ping. Without a token the server would close the connection.
 func (c *Client) ping(ctx context.Context, token string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.config.Host+"/livez/ping", http.NoBody)
 	if err != nil {

@@ -14,15 +14,15 @@ import (
 type ElectionOptions struct {
 	// Enabled makes this replica a candidate.
 	Enabled bool
-	// ModeName names one of election.Modes.
+	// ModeName is the name of one of election.Modes.
 	ModeName string
-	// EmulationVersion is the version that this replica stands with in mode coordinated; empty: this build's.
+	// EmulationVersion is the version with which this replica stands in mode coordinated. Empty: this build's version.
 	EmulationVersion string
-	// Config is the rest. Its Mode is ignored: ModeName and EmulationVersion say it.
+	// Config has all other options. Its Mode is not used: ModeName and EmulationVersion determine it.
 	election.Config
 }
 
-// defaultElection is the election of the contract.
+// defaultElection returns the default values of the election flags.
 func defaultElection() ElectionOptions {
 	o := ElectionOptions{Config: election.DefaultConfig()}
 	o.Namespace, o.Name = "kube-system", "regent-controllers"
@@ -30,7 +30,7 @@ func defaultElection() ElectionOptions {
 	return o
 }
 
-// config returns the Config that the options describe.
+// config returns the election.Config that the options describe.
 func (o ElectionOptions) config() (election.Config, error) {
 	mode, err := election.ModeNamed(election.ModeName(o.ModeName))
 	if err != nil {
@@ -45,7 +45,7 @@ func (o ElectionOptions) config() (election.Config, error) {
 	return cfg, nil
 }
 
-// faults returns all faults, by the names of the flags.
+// faults returns all faults, with the names of the flags.
 func (o ElectionOptions) faults() (errs []error) {
 	cfg, err := o.config()
 	if err != nil {
@@ -60,7 +60,7 @@ func (o ElectionOptions) faults() (errs []error) {
 	return errs
 }
 
-// contradictions are other flags that do not go with the mode.
+// contradictions returns the faults of flags that contradict the mode.
 func (o ElectionOptions) contradictions(mode election.Mode) (errs []error) {
 	if !o.Enabled && mode != (election.Renewed{}) {
 		errs = append(errs, fmt.Errorf("--leader-election-mode=%s needs --enable-leader-election", o.ModeName))
@@ -69,12 +69,12 @@ func (o ElectionOptions) contradictions(mode election.Mode) (errs []error) {
 		errs = append(errs, fmt.Errorf("--leader-election-emulation-version is for --leader-election-mode=%s", election.Coordinated{}.Name()))
 	}
 	if mode.Electing() && o.Name == server.ElectionsLease {
-		errs = append(errs, fmt.Errorf("--leader-election-name %s is the Lease of who elects in mode %s: give another", o.Name, o.ModeName))
+		errs = append(errs, fmt.Errorf("--leader-election-name %s is the name of the electing controllers' Lease in mode %s: give another", o.Name, o.ModeName))
 	}
 	return errs
 }
 
-// electionFlags are the flags of an election's fields, or what people call a field that has none.
+// electionFlags has the flag for each field of an election.Config, or a description of a field that no flag sets.
 var electionFlags = map[string]string{
 	"Namespace":     "--leader-election-namespace",
 	"Name":          "--leader-election-name",
@@ -99,28 +99,28 @@ func addElectionFlags(o *ElectionOptions, fs *pflag.FlagSet) {
 	fs.StringVar(&o.Namespace, "leader-election-namespace", o.Namespace, "Namespace of the Lease.")
 	fs.StringVar(&o.Name, "leader-election-name", o.Name, "Name of the Lease.")
 	fs.StringVar(&o.ModeName, "leader-election-mode", o.ModeName,
-		"What it takes to keep the lease: lease: the leader renews it; coordinated: "+
-			"so it does, and the candidate of the oldest version is elected; for-life: the leader keeps it until it gives up, is known "+
-			"to be dead, or regent forget-replica says so. Replicas of another mode than the Lease's stand by. See docs/ELECTION.md.")
+		"How the leader keeps the lease. lease: it renews the lease. coordinated: it renews the lease, and the replica of the oldest "+
+			"version is elected. for-life: it keeps the lease until it gives it up, is known to be dead, or is declared dead by regent "+
+			"forget-replica. A replica whose mode is not the Lease's only stands by. See docs/ELECTION.md.")
 	fs.Int32Var(&o.Priority, "leader-election-priority", o.Priority,
-		"How much this replica is preferred at a takeover: those of a lower priority leave it a head start of a quarter of the retry period.")
+		"Preference of this replica at a takeover. Replicas of a lower priority wait a quarter of the retry period before they campaign.")
 	fs.BoolVar(&o.Preempt, "leader-election-preempt", o.Preempt,
-		"Ask a leader of a lower priority to make way, once this replica could have led for a lease duration.")
+		"Ask a leader of a lower priority to step down, once this replica has been ready to lead for a lease duration.")
 	fs.StringVar(&o.EmulationVersion, "leader-election-emulation-version", o.EmulationVersion,
-		"Version that this replica stands with in mode coordinated, where the oldest leads; not newer than the build's, which it is "+
-			"if empty. Give the old version to new replicas until a roll can not be undone any more.")
+		"Version with which this replica stands in mode coordinated, where the oldest version leads. Not newer than the build's version, "+
+			"which is the default. During an upgrade give new replicas the old version for as long as you may want to go back.")
 	fs.DurationVar(&o.LeaseDuration, "leader-election-lease-duration", o.LeaseDuration,
-		"How long others wait for a renewal before they take the lease. Whole seconds, at least 1s. "+
+		"How long standbys wait for a renewal before they take the lease. Whole seconds, at least 1s. "+
 			"The same on all replicas.")
 	fs.DurationVar(&o.RenewDeadline, "leader-election-renew-deadline", o.RenewDeadline,
 		"How long the leader tries to renew before its term ends. Below the lease duration.")
 	fs.DurationVar(&o.RetryPeriod, "leader-election-retry-period", o.RetryPeriod, "Time between renewals.")
 	fs.StringVar((*string)(&o.Detection), "leader-failure-detection", string(o.Detection),
-		"On what signs a standby takes the lease before it has expired: off: on none; crash: when the leader's process is "+
-			"seen to be gone; suspect: also when it has been silent for --leader-failure-detection-interval times "+
+		"When a standby takes the lease before it has expired. off: never. crash: when the leader's process is seen to be "+
+			"gone. suspect: also when that process has been silent for --leader-failure-detection-interval times "+
 			"--leader-failure-detection-misses, which requires --fencing=enforce. See docs/FAILOVER.md.")
 	fs.DurationVar(&o.DrainTimeout, "controller-drain-timeout", o.DrainTimeout,
-		"How long controllers may take to stop at the end of a term. Later, the lease is left to expire and the replica "+
-			"does not campaign until they have stopped. Below the renew deadline. "+
+		"How long controllers may take to stop at the end of a term. If they take longer, the lease is left to expire, and the "+
+			"replica does not campaign until they have stopped. Below the renew deadline. "+
 			"0: the smaller of 5s and half the renew deadline.")
 }

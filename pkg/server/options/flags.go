@@ -8,10 +8,10 @@ import (
 	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
 )
 
-// The gates of logging must be known before the flag for gates is made.
+// The flag for feature gates lists the gates that are known when it is made.
 func init() { utilruntime.Must(logsapi.AddFeatureGates(utilfeature.DefaultMutableFeatureGate)) }
 
-// Flags returns the flags that set o, in the groups that --help shows. It is called once.
+// Flags returns the flags that set o, in the groups that --help shows. Call it once.
 func (o *Options) Flags() (flags cliflag.NamedFlagSets) {
 	generic := flags.FlagSet("generic")
 	generic.StringVar(&o.RootDirectory, "root-directory", o.RootDirectory, "Directory for generated keys, admin.kubeconfig and the embedded etcd's data.")
@@ -19,22 +19,22 @@ func (o *Options) Flags() (flags cliflag.NamedFlagSets) {
 	generic.StringVar(&o.AdvertiseAddress, "advertise-address", o.AdvertiseAddress, "IP address that peers dial. If empty, --bind-address; if that is unspecified, the host's default interface.")
 	generic.StringVar(&o.ExternalHostname, "external-hostname", o.ExternalHostname, "Host name under which clients reach this replica. If empty, the advertised address.")
 	generic.StringVar(&o.ShardBaseURL, "shard-base-url", o.ShardBaseURL, "URL under which clients reach the shard, such as that of a load balancer; written into spec.URL of workspaces and into admin.kubeconfig. If empty, https://<external hostname or advertised address>:<secure port>.")
-	generic.IntVar(&o.ProbePort, "probe-port", o.ProbePort, "Port, beside --bind-address, by which standbys learn of this replica's death; 0 is any free port. Peers must reach it at --advertise-address. Not opened without leader election or failure detection.")
+	generic.IntVar(&o.ProbePort, "probe-port", o.ProbePort, "Port on which other replicas watch whether this one lives, at --bind-address. 0: any free port. Peers must reach it at --advertise-address. Not opened without leader election or failure detection.")
 	generic.BoolVar(&o.Profiling, "profiling", o.Profiling, "Serve profiles below /debug/pprof/, to members of system:masters.")
 
-	generic.DurationVar(&o.ShutdownDelay, "shutdown-delay-duration", o.ShutdownDelay, "How long to go on serving when asked to stop. /readyz fails at once, and the term ends at once; load balancers get this long to notice.")
+	generic.DurationVar(&o.ShutdownDelay, "shutdown-delay-duration", o.ShutdownDelay, "How long to go on serving after SIGTERM, so that load balancers notice that /readyz fails. The term ends at once.")
 	limits := flags.FlagSet("limits")
-	limits.DurationVar(&o.Limits.RequestTimeout, "request-timeout", o.Limits.RequestTimeout, "How long a request may take that is no watch, and how long its body may take to arrive.")
-	limits.IntVar(&o.Limits.RequestsInFlight, "max-requests-inflight", o.Limits.RequestsInFlight, "How many requests that read are handled at once; more are answered with 429. Members of system:masters are never refused, watches are not counted. 0: no limit.")
-	limits.IntVar(&o.Limits.MutatingRequestsInFlight, "max-mutating-requests-inflight", o.Limits.MutatingRequestsInFlight, "How many requests that change something are handled at once, otherwise as --max-requests-inflight.")
-	limits.IntVar(&o.Limits.Connections, "max-connections", o.Limits.Connections, "How many connections clients may have open to this replica; further ones are closed at once. 0: no limit. Never more than three quarters of the file descriptors that the process may open.")
+	limits.DurationVar(&o.Limits.RequestTimeout, "request-timeout", o.Limits.RequestTimeout, "How long a request other than a watch may take, and how long its body may take to arrive.")
+	limits.IntVar(&o.Limits.RequestsInFlight, "max-requests-inflight", o.Limits.RequestsInFlight, "How many reading requests are handled at once. Further ones are answered with 429. Members of system:masters are never refused, watches are not counted. 0: no limit.")
+	limits.IntVar(&o.Limits.MutatingRequestsInFlight, "max-mutating-requests-inflight", o.Limits.MutatingRequestsInFlight, "How many changing requests are handled at once, otherwise as --max-requests-inflight.")
+	limits.IntVar(&o.Limits.Connections, "max-connections", o.Limits.Connections, "How many connections to this replica may be open. Further ones are closed at once. 0: three quarters of the file descriptors that the process may open, which is the upper limit in any case.")
 	limits.IntVar(&o.Limits.ConnectionsPerClient, "max-connections-per-client", o.Limits.ConnectionsPerClient, "How many connections one IP address (IPv6: one /64 network) may have open. 0: half of --max-connections. Give the same as --max-connections if all clients come through one load balancer that does not pass on their addresses.")
-	limits.IntVar(&o.Limits.Watches, "max-watches", o.Limits.Watches, "How many watches clients may have open on this replica, one user half as many; further ones are answered with 429. Each takes some 60 KiB of memory. 0: no limit.")
-	limits.Float64Var(&o.Limits.GoawayChance, "goaway-chance", o.Limits.GoawayChance, "The share of HTTP/2 requests after which the client is told to connect anew, so that clients spread over replicas behind a load balancer. 0 is off, at most 0.02; 0.001 is a good start.")
+	limits.IntVar(&o.Limits.Watches, "max-watches", o.Limits.Watches, "How many watches may be open on this replica. One user may have half of them. Further ones are answered with 429. Each takes some 60 KiB of memory. 0: no limit.")
+	limits.Float64Var(&o.Limits.GoawayChance, "goaway-chance", o.Limits.GoawayChance, "The share of HTTP/2 requests after which the client is told to reconnect, so that clients spread over the replicas behind a load balancer. 0 is off, the maximum is 0.02; 0.001 is a good start.")
 
 	serving := flags.FlagSet("secure serving")
 	o.Serving.AddFlags(serving)
-	serving.Lookup("tls-cipher-suites").Usage = "Comma-separated cipher suites for TLS 1.2. TLS 1.3 has its own, which cannot be chosen. The default has none with CBC."
+	serving.Lookup("tls-cipher-suites").Usage = "Comma-separated cipher suites for TLS 1.2. Those of TLS 1.3 cannot be chosen. The default has no suites with CBC."
 	serving.StringSliceVar(&o.Limits.HSTS, "strict-transport-security-directives", o.Limits.HSTS, "Directives of the header Strict-Transport-Security, such as max-age=31536000,includeSubDomains. If empty, there is no such header.")
 
 	etcd := flags.FlagSet("etcd")
@@ -48,13 +48,13 @@ func (o *Options) Flags() (flags cliflag.NamedFlagSets) {
 	etcd.Int64Var(&o.Etcd.EmbeddedQuota, "embedded-etcd-quota-bytes", o.Etcd.EmbeddedQuota, "Size at which the embedded etcd refuses writes.")
 
 	authentication := flags.FlagSet("authentication")
-	authentication.StringVar(&o.ClientCAFile, "client-ca-file", o.ClientCAFile, "Further certificate authorities of client certificates; the one in <root-directory>/pki always counts. The common name is the user, the organisations are the groups.")
+	authentication.StringVar(&o.ClientCAFile, "client-ca-file", o.ClientCAFile, "Further certificate authorities for client certificates. The one in <root-directory>/pki is always trusted. The common name is the user, the organisations are the groups.")
 	authentication.StringVar(&o.TokenFile, "token-auth-file", o.TokenFile, "CSV file of bearer tokens: token,user,uid and optionally \"group1,group2\".")
 
 	addElectionFlags(&o.Election, flags.FlagSet("leader election"))
 	o.Detect.AddFlags(flags.FlagSet("leader election"))
-	flags.FlagSet("leader election").StringVar(&o.Fencing, "fencing", o.Fencing, "What becomes of writes by a leader's controllers that carry no fencing token: enforce refuses them, warn lets them through and logs the first of each kind. Writes with a token are always held to it. Nothing is asked of them without --enable-leader-election. See docs/FENCING.md.")
-	flags.FlagSet("controllers").StringSliceVar(&o.FailurePolicies, "controller-failure-policy", o.FailurePolicies, "What the failure of a controller does: restart (the default; too many restarts step down), step-down, or exit. <policy> is for all controllers, <controller>=<policy> for one; may be given several times. See docs/SUPERVISION.md.")
+	flags.FlagSet("leader election").StringVar(&o.Fencing, "fencing", o.Fencing, "What happens to writes by the leader's controllers that carry no fencing token: enforce refuses them, warn lets them through and logs the first of each kind. A token that is there is always checked. Without --enable-leader-election no token is required. See docs/FENCING.md.")
+	flags.FlagSet("controllers").StringSliceVar(&o.FailurePolicies, "controller-failure-policy", o.FailurePolicies, "What happens when a controller fails: restart (the default; after too many restarts the replica steps down), step-down, or exit. <policy> applies to all controllers, <controller>=<policy> to one. May be given several times. See docs/SUPERVISION.md.")
 	o.Audit.AddFlags(flags.FlagSet("auditing"))
 	o.Tracing.AddFlags(flags.FlagSet("traces"))
 	utilfeature.DefaultMutableFeatureGate.AddFlag(flags.FlagSet("features"))

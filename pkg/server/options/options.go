@@ -1,5 +1,5 @@
-// Package options turns command-line flags into a server.Config. It checks everything that can be checked before
-// anything starts, and explains each fault in one line.
+// Package options turns command-line flags into a server.Config. It checks everything that can be checked before anything
+// starts, and reports each fault in one line.
 package options
 
 import (
@@ -49,29 +49,29 @@ type Options struct {
 	Etcd         EtcdOptions
 	ClientCAFile string
 	TokenFile    string
-	// EncryptionConfigFile names an EncryptionConfiguration; empty: nothing is encrypted in etcd.
+	// EncryptionConfigFile names a file with an EncryptionConfiguration. Empty: objects are stored unencrypted.
 	EncryptionConfigFile string
 	Election             ElectionOptions
 	Detect               detect.Config
-	// Fencing is one of server.FencingModes.
+	// Fencing is one of server.FencingValues.
 	Fencing string
-	// FailurePolicies are <policy> or <controller>=<policy>.
+	// FailurePolicies are of the form <policy> or <controller>=<policy>.
 	FailurePolicies []string
 	Audit           *genericoptions.AuditOptions
 	Tracing         *genericoptions.TracingOptions
 	Logs            *logsapi.LoggingConfiguration
 }
 
-// EtcdOptions say which etcd to use: without Transport.ServerList, an embedded one.
+// EtcdOptions say which etcd to use: an embedded one if Transport.ServerList is empty.
 type EtcdOptions struct {
 	Transport storagebackend.TransportConfig
 	Prefix    string
-	// EmbeddedClientPort and EmbeddedQuota are the embedded etcd's.
+	// EmbeddedClientPort and EmbeddedQuota apply to the embedded etcd.
 	EmbeddedClientPort int
 	EmbeddedQuota      int64
 }
 
-// New returns the defaults of the contract.
+// New returns the options with their default values.
 func New() *Options {
 	serving := genericoptions.NewSecureServingOptions()
 	serving.BindAddress = net.IPv4(127, 0, 0, 1)
@@ -94,8 +94,8 @@ func New() *Options {
 	}
 }
 
-// defaultCipherSuites are those of Go for TLS 1.2 that authenticate what they encrypt: not those with CBC. TLS 1.3 has no
-// others.
+// defaultCipherSuites returns Go's cipher suites for TLS 1.2 without those in CBC mode, which do not authenticate what they
+// encrypt.
 func defaultCipherSuites() []string {
 	var names []string
 	for _, suite := range tls.CipherSuites() {
@@ -106,7 +106,7 @@ func defaultCipherSuites() []string {
 	return names
 }
 
-// Validate returns all faults, each in one line that names its flag.
+// Validate returns all faults, one line each, with the name of the flag.
 func (o *Options) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -144,8 +144,8 @@ func (o *Options) Validate() error {
 	if err := o.Detect.Validate(); err != nil {
 		errs = append(errs, err)
 	}
-	if !slices.Contains(server.FencingModes, server.Fencing(o.Fencing)) {
-		bad("--fencing %q must be one of %q", o.Fencing, server.FencingModes)
+	if !slices.Contains(server.FencingValues, server.Fencing(o.Fencing)) {
+		bad("--fencing %q must be one of %q", o.Fencing, server.FencingValues)
 	} else if o.Election.Detection == election.DetectSuspect && server.Fencing(o.Fencing) != server.FencingEnforce {
 		bad("--leader-failure-detection=suspect needs --fencing=enforce: a leader that is only slow would go on writing beside its successor")
 	}
@@ -172,7 +172,7 @@ func (o *Options) servingFaults() []error {
 	return errs
 }
 
-// limitFaults are limits that make no sense.
+// limitFaults returns the faults of limits and of the shutdown delay.
 func (o *Options) limitFaults() []error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -211,10 +211,10 @@ func (o *Options) limitFaults() []error {
 	return errs
 }
 
-// maxGoawayChance is upstream's.
+// maxGoawayChance is upstream's maximum.
 const maxGoawayChance = 0.02
 
-// isHSTS reports whether a directive is one of RFC 6797, 6.1.
+// isHSTS reports whether a directive is valid by RFC 6797, 6.1.
 func isHSTS(directive string) bool {
 	if seconds, ok := strings.CutPrefix(directive, "max-age="); ok {
 		_, err := strconv.ParseUint(seconds, 10, 63)
@@ -223,7 +223,7 @@ func isHSTS(directive string) bool {
 	return directive == "includeSubDomains" || directive == "preload"
 }
 
-// portFaults are ports given twice.
+// portFaults returns an error for each port that is given twice.
 func (o *Options) portFaults() []error {
 	var errs []error
 	taken := map[int]string{}
@@ -239,7 +239,7 @@ func (o *Options) portFaults() []error {
 	return errs
 }
 
-// missingFiles are files that were named and cannot be read.
+// missingFiles returns an error for each file that a flag names and that cannot be read.
 func (o *Options) missingFiles() []error {
 	var errs []error
 	for _, f := range []struct{ flag, name string }{
@@ -299,7 +299,7 @@ func (o *EtcdOptions) faults() []error {
 	return errs
 }
 
-// Config returns what the options say, for a server that runs the controllers of registry. The options must be valid.
+// Config returns the configuration of a server that runs the controllers of registry. The options must be valid.
 func (o *Options) Config(registry *controllers.Registry) (server.Config, error) {
 	root, err := filepath.Abs(o.RootDirectory)
 	if err != nil {
@@ -360,7 +360,7 @@ func (o *Options) Config(registry *controllers.Registry) (server.Config, error) 
 	return cfg, nil
 }
 
-// policies are what the failures of registry's controllers do.
+// policies returns what happens when one of registry's controllers fails.
 func (o *Options) policies(registry *controllers.Registry) (controllers.Policies, error) {
 	policies := controllers.Policies{Controllers: map[string]controllers.Policy{}}
 	for _, given := range o.FailurePolicies {
@@ -380,7 +380,7 @@ func (o *Options) policies(registry *controllers.Registry) (controllers.Policies
 	return policies, nil
 }
 
-// advertised is the address that peers dial: the given one, else the one we listen on, else the host's.
+// advertised returns the address that peers dial: the given one, else the one that the server listens on, else the host's.
 func (o *Options) advertised() (net.IP, error) {
 	if o.AdvertiseAddress != "" {
 		return utilsnet.ParseIPSloppy(o.AdvertiseAddress), nil

@@ -16,15 +16,16 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// validity is how long certificates are good for that are kept in files. Nothing renews them: the shard is offline when
-// they end, so they outlive it.
+// validity is how long certificates in files are valid. Nothing renews them, and the shard would be offline when they expire,
+// so they must outlive it.
 const validity = 10 * 365 * 24 * time.Hour
 
 var (
-	// noBeginning is from when certificates are good. A clock may be ahead when one is made, and be set back then.
+	// noBeginning is the start of each certificate's validity. If it were now, certificates made by a clock that is ahead would
+	// be invalid once that clock is set back.
 	noBeginning = time.Unix(0, 0).UTC()
-	// noEnd is the end of certificates that have none (RFC 5280, 4.1.2.5): of keys that end with their process, or that only
-	// this machine knows. A clock may be decades behind when one is made, on a machine that keeps no time.
+	// noEnd is the end of certificates that never expire (RFC 5280, 4.1.2.5): those whose keys end with the process or never
+	// leave this machine. A machine without a clock of its own may make them decades in the past.
 	noEnd = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 )
 
@@ -36,7 +37,7 @@ func newAuthority() (certPEM, keyPEM []byte, err error) {
 	return selfSigned(template)
 }
 
-// selfSigned makes a key and a certificate for it that the key itself signs.
+// selfSigned makes a key, and a certificate that the key itself signs.
 func selfSigned(template *x509.Certificate) (certPEM, keyPEM []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -45,7 +46,7 @@ func selfSigned(template *x509.Certificate) (certPEM, keyPEM []byte, err error) 
 	return sign(template, template, key, key)
 }
 
-// issue makes a key and a certificate for it.
+// issue makes a key, and a certificate for it that the authority signs.
 func issue(ca *x509.Certificate, caKey crypto.Signer, template *x509.Certificate) (certPEM, keyPEM []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -11,20 +11,20 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// Kubeconfig says what the admin's kubeconfig names.
+// Kubeconfig says what the admin's kubeconfig contains.
 type Kubeconfig struct {
-	// BaseURL is where clients reach the shard, without /clusters. The contexts `root` and `system:admin` lead there.
+	// BaseURL is the URL under which clients reach the shard, without /clusters. The contexts `root` and `system:admin` lead
+	// there.
 	BaseURL string
-	// Direct names further contexts, each with the base URL of one replica; they lead to its root.
+	// Direct has further contexts by name, each with the base URL of one replica. They lead to the replica's root cluster.
 	Direct map[string]string
-	// Replace says whether to rewrite a file that names another shard URL or another authority. Otherwise any file
-	// that stands is kept.
+	// Replace says whether to rewrite a file that names another shard URL or another authority. Otherwise an existing file is
+	// kept.
 	Replace bool
 }
 
-// WriteKubeconfig writes the admin's kubeconfig if there is none, or if it differs and cfg says so. It returns the base
-// URL that the file names now, empty if somebody wrote a file of another make. It may be called by many replicas at the
-// same time.
+// WriteKubeconfig writes the admin's kubeconfig if it is missing, or if it differs and cfg.Replace is set. It returns the base
+// URL that the file then names, or "" for a file that Regent did not write. Many replicas may call it at the same time.
 func (b *Bundle) WriteKubeconfig(name string, cfg Kubeconfig) (baseURL string, err error) {
 	unlock, err := lock(b.file("lock"))
 	if err != nil {
@@ -32,10 +32,10 @@ func (b *Bundle) WriteKubeconfig(name string, cfg Kubeconfig) (baseURL string, e
 	}
 	defer unlock()
 	if exists(name) {
-		standing, ca := b.readKubeconfig(name)
-		same := standing == cfg.BaseURL && bytes.Equal(ca, b.CAPEM)
+		existing, ca := b.readKubeconfig(name)
+		same := existing == cfg.BaseURL && bytes.Equal(ca, b.CAPEM)
 		if !cfg.Replace || (same && len(cfg.Direct) == 0) {
-			return standing, nil
+			return existing, nil
 		}
 	}
 	content, err := clientcmd.Write(b.kubeconfig(cfg))
@@ -70,13 +70,13 @@ func (b *Bundle) kubeconfig(cfg Kubeconfig) clientcmdapi.Config {
 	return out
 }
 
-// readKubeconfig returns what a kubeconfig names as the shard's base URL and authority, empty if it is not of our make.
+// readKubeconfig returns the shard's base URL and authority that a kubeconfig names, or nothing if Regent did not write it.
 func (b *Bundle) readKubeconfig(name string) (baseURL string, ca []byte) {
-	standing, err := clientcmd.LoadFromFile(filepath.Clean(name))
+	existing, err := clientcmd.LoadFromFile(filepath.Clean(name))
 	if err != nil {
 		return "", nil
 	}
-	cluster, ok := standing.Clusters[clusters.Root.String()]
+	cluster, ok := existing.Clusters[clusters.Root.String()]
 	if !ok {
 		return "", nil
 	}

@@ -15,11 +15,11 @@ const (
 	MutualKeyFile  = "mutual.key"
 )
 
-// EnsureMutual returns a key and its certificate for connections over loopback whose two sides are the same user: server
-// and client show the same certificate, and trust no other. Whoever can read the directory is let in, and nobody else. The
-// files are made if they are missing; a program that is not ours gives the certificate as its authority, too.
+// EnsureMutual returns a key and its certificate for loopback connections between processes of one user. Server and client show
+// the same certificate and trust no other, so whoever can read the directory is let in, and nobody else. Missing files are
+// made. Other programs name the certificate as their authority, too.
 //
-// The shard's authority would not do: users whose certificates it has signed must not get to what is behind the API server.
+// The shard's authority cannot serve this purpose: users with certificates signed by it must not bypass the API server.
 func EnsureMutual(directory string) (tls.Certificate, error) {
 	if err := os.MkdirAll(directory, 0o700); err != nil {
 		return tls.Certificate{}, fmt.Errorf("cannot create a directory for keys: %w", err)
@@ -38,7 +38,7 @@ func EnsureMutual(directory string) (tls.Certificate, error) {
 		if err != nil {
 			return tls.Certificate{}, err
 		}
-		// The certificate last: without it a key is the remainder of a start that was cut short.
+		// The certificate is written last: a key without one is left over from a start that was cut short.
 		if err := writeAll(file{keyFile, keyPEM}, file{certFile, certPEM}); err != nil {
 			return tls.Certificate{}, err
 		}

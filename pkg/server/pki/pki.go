@@ -1,12 +1,12 @@
-// Package pki makes and keeps what a shard's replicas must have in common to be one API server to their clients: the
-// certificate authority, the admin's client certificate, and the kubeconfig that holds them.
+// Package pki makes and keeps what all replicas of a shard must share to be one API server for their clients: the certificate
+// authority, the admin's client certificate, and the kubeconfig with both.
 //
-// Keys are made once. Replicas that start at the same moment with the same directory end up with the same keys; a crash
-// half-way leaves nothing that a later start would mistake for the whole. Files are readable by their owner only; keys that
-// others may read, and a directory that others may write, are refused.
+// Keys are made once. Replicas that start at the same time in the same directory end up with the same keys. A crash leaves
+// nothing that a later start would take for complete. Files are readable by their owner only. Keys that others may read are
+// refused, and so is a directory that others may write to.
 //
-// Each process has a serving certificate of its own, signed by the authority and kept in memory: its names follow the
-// process's flags, and its key is never shared and never on disk.
+// Each process has a serving certificate of its own, signed by the authority. It is kept in memory: its names depend on the
+// process's flags, and its key is never shared.
 package pki
 
 import (
@@ -37,7 +37,7 @@ const (
 type Bundle struct {
 	// CAPEM is the authority's certificate.
 	CAPEM []byte
-	// AdminCertPEM and AdminKeyPEM prove a member of system:masters.
+	// AdminCertPEM and AdminKeyPEM authenticate a member of system:masters.
 	AdminCertPEM, AdminKeyPEM []byte
 
 	directory string
@@ -45,8 +45,8 @@ type Bundle struct {
 	caKey     crypto.Signer // nil if the operator keeps the key elsewhere
 }
 
-// Ensure returns what the directory holds, and makes what is missing. An operator may put files of her own there
-// before the first start; with a ca.crt and no ca.key nothing can be signed here.
+// Ensure returns what the directory holds, and makes what is missing. Operators may put files of their own there before the
+// first start. With a ca.crt and no ca.key, nothing can be signed here.
 func Ensure(directory string) (*Bundle, error) {
 	if err := os.MkdirAll(directory, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot create the directory for keys (below --root-directory): %w", err)
@@ -77,8 +77,8 @@ func (b *Bundle) ServingCert(names []string, addresses []net.IP) (certPEM, keyPE
 	return issue(b.ca, b.caKey, servingTemplate(names, addresses))
 }
 
-// ensureCA loads the authority or makes it. The certificate is written last: without it a key is the remainder of a
-// start that was cut short.
+// ensureCA loads the authority or makes it. It writes the certificate last: a key without one is left over from a start that
+// was cut short.
 func (b *Bundle) ensureCA() error {
 	certFile, keyFile := b.file(CACertFile), b.file(CAKeyFile)
 	if !exists(certFile) {
@@ -121,7 +121,7 @@ func (b *Bundle) ensureCA() error {
 	return nil
 }
 
-// ensureAdmin loads the admin's certificate or makes it, the certificate last.
+// ensureAdmin loads the admin's certificate or makes it. It writes the certificate last, as ensureCA does.
 func (b *Bundle) ensureAdmin() error {
 	certFile, keyFile := b.file(AdminCertFile), b.file(AdminKeyFile)
 	if !exists(certFile) {
@@ -159,7 +159,7 @@ func (b *Bundle) noKeyError(what, advice string) error {
 	return fmt.Errorf("cannot sign %s without %s: %s", what, b.file(CAKeyFile), advice)
 }
 
-// lock waits for the other replicas that use the directory.
+// lock waits until no other process holds the lock.
 func lock(name string) (unlock func(), err error) {
 	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -184,7 +184,7 @@ const (
 	othersMayAny   = 0o077
 )
 
-// refuseWritable refuses a directory in which others could put keys of theirs.
+// refuseWritable returns an error if other users may write to the directory, and could put keys of theirs there.
 func refuseWritable(directory string) error {
 	info, err := os.Stat(directory)
 	if err != nil {
@@ -197,7 +197,7 @@ func refuseWritable(directory string) error {
 	return nil
 }
 
-// readKey reads a file that nobody else may read or write.
+// readKey reads a file. It returns an error if other users may read or write it.
 func readKey(name string) ([]byte, error) {
 	file, err := os.Open(name)
 	if err != nil {

@@ -12,7 +12,7 @@ type file struct {
 	content []byte
 }
 
-// writeAll writes files in order, each whole or not at all, each durable before the next.
+// writeAll writes files in order. Each is durable before the next is written, and none is ever there in part.
 func writeAll(files ...file) error {
 	for _, f := range files {
 		if err := writeFile(f.name, f.content); err != nil {
@@ -22,7 +22,7 @@ func writeAll(files ...file) error {
 	return nil
 }
 
-// writeFile replaces a file by rename, so that readers see the old content or the new.
+// writeFile replaces a file by rename, so that readers see the old content or the new, and nothing in between.
 func writeFile(name string, content []byte) (err error) {
 	directory := filepath.Dir(name)
 	temporary, err := os.CreateTemp(directory, "."+filepath.Base(name)+"-")

@@ -11,21 +11,21 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// destination is the logical cluster that a request is for: what its URL says, and where that leads once it has been
-// looked up. Filter.Parse puts it into the request's context; the handlers behind it, one after the other, complete it.
+// destination is the logical cluster that a request is for: first as its URL names it, then as it was looked up. Filter.Parse
+// puts it into the request's context, and the handlers behind it fill it in, one after the other.
 type destination struct {
 	path logicalcluster.Path
-	// fault is why the request cannot be for any cluster.
+	// fault is the reason why the request is for no cluster.
 	fault error
-	// name is where the path leads; empty: not looked up yet, or not found.
+	// name is the cluster that the path leads to. Empty: it was not looked up yet, or not found.
 	name logicalcluster.Name
 }
 
-// errMayNotRead is why a cluster was not looked up in storage.
+// errMayNotRead says that a cluster was not looked up in storage.
 var errMayNotRead = errors.New("the cluster is in no cache, and its user has no rights for which storage would be read")
 
-// resolve returns where the request goes. It looks it up if that has not been done. Before it reads from storage it asks
-// mayRead, if there is one.
+// resolve returns the cluster that the request is for, and looks it up if that has not been done. Before it reads from storage
+// it calls mayRead, if not nil.
 func (d *destination) resolve(ctx context.Context, resolver Resolver, mayRead func() error) (logicalcluster.Name, error) {
 	if d.fault != nil || d.name != "" {
 		return d.name, d.fault
@@ -35,7 +35,7 @@ func (d *destination) resolve(ctx context.Context, resolver Resolver, mayRead fu
 	}
 	name, err := resolver.Resolve(ctx, d.path, mayRead)
 	if errors.Is(err, errMayNotRead) {
-		return "", err // somebody else may: an impersonator has other rights than whom it impersonates
+		return "", err // not kept: in an impersonated request, the next user who is asked about may have the right
 	}
 	d.name, d.fault = name, err
 	return name, err
@@ -52,12 +52,12 @@ func destinationFrom(ctx context.Context) (*destination, bool) {
 	return d, ok
 }
 
-// Authorizer returns an authorizer that looks up the logical cluster of the request in whose context it is asked, and then
-// asks next with a context that has the cluster (see From). If there is no such cluster the context has none. Then next must
-// allow only what it would allow in every cluster, so that others do not learn whether a cluster exists.
+// Authorizer returns an authorizer that looks up the logical cluster of the request in its context, and then asks next with a
+// context that carries the cluster (see clusters.From). If there is no such cluster, the context carries none. Then next must
+// allow only what it allows in every cluster, so that users do not learn which clusters exist.
 //
-// A cluster that is in no cache is read from storage only for those whom next allows the request without knowing the
-// cluster: nobody else can keep storage busy by guessing names.
+// A cluster that is in no cache is read from storage only if next allows the request without knowing the cluster. So users
+// without rights cannot keep storage busy by guessing names.
 func (f *Filter) Authorizer(next authorizer.Authorizer) authorizer.Authorizer {
 	return &clusterAuthorizer{Authorizer: next, resolver: f.Resolver}
 }
@@ -89,7 +89,7 @@ func (a *clusterAuthorizer) inCluster(ctx context.Context, attributes authorizer
 		return nil
 	})
 	if err != nil {
-		return ctx // Admit answers it, if the request is allowed
+		return ctx // if the request is allowed, Admit answers it with the error
 	}
 	audit.AddAuditAnnotation(ctx, AuditCluster, name.String())
 	return clusters.With(ctx, name)

@@ -1,5 +1,5 @@
-// Package routing finds the logical cluster that a request is for, and judges what may be done there in the state that the
-// cluster is in.
+// Package routing finds the logical cluster that a request is for, and decides which requests are allowed in the cluster's
+// state.
 package routing
 
 import (
@@ -21,37 +21,37 @@ import (
 
 // Annotations of audit events.
 const (
-	// AuditPath is the path to a logical cluster as the URL names it. Events of requests that were not authenticated have
-	// it, too.
+	// AuditPath is the path to a logical cluster as the URL names it. It is also on events of requests that were not
+	// authenticated.
 	AuditPath = "regent.dev/path"
-	// AuditCluster is the name of the logical cluster to which the path leads. Events of requests that were not authorized
-	// have it, too, if the replica's caches know the cluster.
+	// AuditCluster is the name of the logical cluster that the path leads to. It is also on events of requests that were not
+	// authorized, if the replica's caches know the cluster.
 	AuditCluster = "kcp.io/cluster"
 )
 
-// Filter takes `/clusters/<path>` off a request's URL and puts the logical cluster into its context (see From). What is
-// behind it sees a URL as every Kubernetes API server does. It has three places in the chain of handlers:
+// Filter takes /clusters/<path> off a request's URL and puts the logical cluster into its context (see clusters.From). The
+// handlers behind it see a URL as in any Kubernetes API server. Filter has three places in the chain of handlers:
 //
 //	Parse       outermost. It only reads the URL: it looks nothing up and answers nobody.
-//	Authorizer  behind authentication, audit and the limits on requests. It looks the cluster up, so that authorization and
+//	Authorizer  behind authentication, audit and the limits on requests. It looks up the cluster, so that authorization and
 //	            audit know it.
-//	Admit       behind authorization. It answers what is wrong with the URL, and that a cluster does not exist. Who has no
-//	            rights does not get here: it learns nothing of which clusters exist.
+//	Admit       behind authorization. It answers requests whose URL is wrong or whose cluster does not exist. Users without
+//	            rights do not get here, so they do not learn which clusters exist.
 type Filter struct {
-	// Resolver is asked for every request but those of InProcess.
+	// Resolver looks up clusters, except for requests of this process.
 	Resolver Resolver
-	// InProcess recognises the requests of this server's own controllers. They name clusters exactly, also ones that
-	// do not exist yet: it is they who make them.
+	// InProcess recognises requests of this server's own controllers. They name clusters exactly, also clusters that do not
+	// exist yet, because the controllers create them.
 	InProcess func(*http.Request) bool
-	// RequestInfo parses the URL within a cluster.
+	// RequestInfo parses the URL inside a cluster.
 	RequestInfo apirequest.RequestInfoResolver
 	// Serializer encodes errors.
 	Serializer runtime.NegotiatedSerializer
 }
 
-// Parse returns a handler that takes a request's URL apart and passes every request on to next. The URL of one at fault
-// stays as it is, and Admit answers it. The endpoints of the process, such as /readyz, are in no cluster; they also answer
-// below any /clusters/<path>, to which it does not matter where it leads.
+// Parse returns a handler that splits a request's URL and passes every request on to next. A faulty URL stays as it is, and
+// Admit answers it. The endpoints of the process, such as /readyz, belong to no cluster. They also answer below any
+// /clusters/<path>, whether that cluster exists or not.
 func (f *Filter) Parse(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if ofTheProcess(req.URL.Path) && isClean(req.URL.Path) {
@@ -74,7 +74,7 @@ func (f *Filter) Parse(next http.Handler) http.Handler {
 	})
 }
 
-// destination is what can be said of a request from its URL alone.
+// destination returns what the URL alone says about a request's cluster.
 func (f *Filter) destination(req *http.Request, path logicalcluster.Path) *destination {
 	d := &destination{path: path}
 	name := logicalcluster.Name(path.String())
@@ -89,8 +89,8 @@ func (f *Filter) destination(req *http.Request, path logicalcluster.Path) *desti
 	return d
 }
 
-// Admit returns a handler that puts a request's logical cluster into its context and passes it on to next, or answers that
-// there is none. A request that names no cluster reaches next only for the endpoints of the process.
+// Admit returns a handler that puts a request's logical cluster into its context and passes the request on to next. If there is
+// no such cluster, Admit answers with an error. A request without a cluster reaches next only for the endpoints of the process.
 func (f *Filter) Admit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		d, ok := destinationFrom(req.Context())
@@ -114,8 +114,8 @@ func (f *Filter) refuse(w http.ResponseWriter, req *http.Request, err error) {
 	responsewriters.ErrorNegotiated(err, f.Serializer, schema.GroupVersion{Version: "v1"}, w, req)
 }
 
-// wildcardFault is nil for what reads across clusters and cannot be mistaken for one object of one cluster: lists and
-// watches over all namespaces, also those that select by name, and discovery.
+// wildcardFault returns nil for requests that may read across clusters: discovery, and lists and watches over all namespaces,
+// also with a field selector for a name. All other requests could be mistaken for requests about one object of one cluster.
 func (f *Filter) wildcardFault(req *http.Request) error {
 	if req.Method != http.MethodGet {
 		return apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "clusters"}, req.Method+" on /clusters/*, which is for reading only")
@@ -134,7 +134,7 @@ func (f *Filter) wildcardFault(req *http.Request) error {
 	return nil
 }
 
-// within returns a copy of req whose URL path is rest, and nothing else is.
+// within returns a copy of req with another URL path.
 func within(req *http.Request, rest string) *http.Request {
 	out := req.WithContext(req.Context())
 	url := *req.URL
@@ -144,7 +144,7 @@ func within(req *http.Request, rest string) *http.Request {
 	return out
 }
 
-// urlFault is the answer to a URL that splitPath does not take.
+// urlFault returns the answer to a URL that splitPath refuses.
 func urlFault(err error) error {
 	if errors.Is(err, errNoCluster) {
 		return newNotFound(err.Error())
@@ -152,7 +152,7 @@ func urlFault(err error) error {
 	return apierrors.NewBadRequest(err.Error())
 }
 
-// newNotFound is a 404 with a message of its own; upstream's constructors would say that a resource was not found.
+// newNotFound returns a 404 with a message of its own. Upstream's constructors would say that a resource was not found.
 func newNotFound(message string) error {
 	err := apierrors.NewNotFound(schema.GroupResource{Resource: "clusters"}, "")
 	err.ErrStatus.Message = message

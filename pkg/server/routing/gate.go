@@ -14,13 +14,13 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// Gate admits writes according to the state of their logical cluster: until it is Ready only members of
-// system:masters may write, and once it is being deleted nobody may create, unless it is permanent. Who may create the
-// LogicalCluster itself, by which a cluster begins, is not its matter.
+// Gate admits writes according to the state of their logical cluster. Until the cluster is Ready, only members of
+// system:masters may write. While it is being deleted, nobody may create, unless the cluster is permanent. Gate does not judge
+// the creation of the LogicalCluster itself.
 //
-// Creations are judged by a read from storage, because the deletion counts what is left: an object created by a replica
-// whose cache is behind would survive its cluster. (The gate is an admission plugin, not a handler, since only there is
-// it known whether an apply or a put creates.)
+// For creations Gate reads the LogicalCluster from storage. A stale cache could admit an object after the deletion has counted
+// what is left, and that object would survive its cluster. Gate is an admission plugin and not a handler, because only
+// admission knows whether an apply or a put creates.
 type Gate struct {
 	Directory *Directory
 }

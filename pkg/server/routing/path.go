@@ -19,9 +19,8 @@ var (
 	errBadEncoding = errors.New("the URL path must not contain encoded slashes, empty or dot segments")
 )
 
-// splitPath splits a request's URL into the logical cluster it names and the path within it, which begins with a slash.
-// The returned path is decoded, and clean of anything that another decoding or cleaning could turn into another
-// cluster's.
+// splitPath splits a request's URL into the logical cluster that it names and the path within it, which begins with a slash.
+// That path is decoded. It has no segments that another decoding or cleaning could turn into a path of another cluster.
 func splitPath(u *url.URL) (cluster logicalcluster.Path, rest string, err error) {
 	after, ok := strings.CutPrefix(u.Path, prefix)
 	if !ok {
@@ -45,7 +44,7 @@ func splitPath(u *url.URL) (cluster logicalcluster.Path, rest string, err error)
 	return path, rest, nil
 }
 
-// isClean reports whether no segment is empty (but the last), ".", or "..", and no control character is in the path.
+// isClean reports whether the path has no control characters, no segments "." or "..", and no empty segment except the last.
 func isClean(path string) bool {
 	segments := strings.Split(strings.TrimPrefix(path, "/"), "/")
 	for i, s := range segments {
@@ -56,17 +55,17 @@ func isClean(path string) bool {
 	return !strings.ContainsFunc(path, func(r rune) bool { return r < 0x20 || r == 0x7f })
 }
 
-// hasEncodedSlash looks for the characters that separate segments once they are decoded.
+// hasEncodedSlash reports whether a path has encoded characters that would separate segments once decoded.
 func hasEncodedSlash(rawPath string) bool {
 	lower := strings.ToLower(rawPath)
 	return strings.Contains(lower, "%2f") || strings.Contains(lower, "%5c")
 }
 
-// StepDownPath is where a replica is asked to end its term.
+// StepDownPath is the URL path of requests that ask a replica to end its term.
 const StepDownPath = "/election/step-down"
 
-// ofTheProcess reports whether a path is one of the replica's own endpoints, which answer for the process and not for a
-// logical cluster.
+// ofTheProcess reports whether a path is one of the replica's own endpoints, which belong to the process and not to a logical
+// cluster.
 func ofTheProcess(path string) bool {
 	for _, p := range []string{"/livez", "/readyz", "/healthz", "/metrics", "/version", "/debug", "/statusz", "/flagz", StepDownPath} {
 		if path == p || strings.HasPrefix(path, p+"/") {

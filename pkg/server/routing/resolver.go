@@ -17,31 +17,31 @@ import (
 
 // Resolver finds the logical cluster that a path leads to.
 type Resolver interface {
-	// Resolve returns the name of the logical cluster at path, which is valid and not the wildcard. An error of
-	// k8s.io/apimachinery/pkg/api/errors (NotFound, ServiceUnavailable) is passed on to the client as it is. Before it
-	// reads from storage it asks mayRead, and returns its error if there is one.
+	// Resolve returns the name of the logical cluster at path, which is valid and not the wildcard. Errors of
+	// k8s.io/apimachinery/pkg/api/errors (NotFound, ServiceUnavailable) are passed on to the client. Before Resolve reads from
+	// storage it calls mayRead, and returns its error if there is one.
 	Resolve(ctx context.Context, path logicalcluster.Path, mayRead func() error) (logicalcluster.Name, error)
 }
 
-// retryAfterSeconds is what clients are told to wait for a shard that is about to be bootstrapped.
+// retryAfterSeconds is how long clients are told to wait while the shard is being bootstrapped.
 const retryAfterSeconds = 1
 
-// Live reads single objects from storage. A missing object is a NotFound of k8s.io/apimachinery/pkg/api/errors.
+// Live reads single objects from storage. The error for a missing object is a NotFound of k8s.io/apimachinery/pkg/api/errors.
 type Live interface {
 	Workspace(ctx context.Context, cluster logicalcluster.Name, name string) (*tenancyv1alpha1.Workspace, error)
 	LogicalCluster(ctx context.Context, cluster logicalcluster.Name) (*corev1alpha1.LogicalCluster, error)
 }
 
-// Directory resolves paths from informers that live as long as the process; on a miss it reads once from storage, so
-// that a cluster made through another replica is found at once, and one that is gone costs a read, not a wait.
+// Directory resolves paths with the process's informers. On a miss it reads once from storage. So it finds a cluster at once
+// that another replica has just made, and a cluster that is gone costs one read instead of a wait.
 type Directory struct {
 	Workspaces      *clusters.Informer[*tenancyv1alpha1.Workspace]
 	LogicalClusters *clusters.Informer[*corev1alpha1.LogicalCluster]
 	Live            Live
 }
 
-// Resolve implements Resolver. A path is a cluster's name followed by the names of workspaces, each in the cluster that
-// the one before it leads to.
+// Resolve implements Resolver. A path is the name of a cluster followed by names of workspaces, each in the cluster that the
+// path before it leads to.
 func (d *Directory) Resolve(ctx context.Context, path logicalcluster.Path, mayRead func() error) (logicalcluster.Name, error) {
 	segments := splitSegments(path)
 	name, err := d.first(ctx, segments[0], mayRead)
@@ -71,13 +71,13 @@ func (d *Directory) logicalCluster(ctx context.Context, name logicalcluster.Name
 	return d.Live.LogicalCluster(ctx, name)
 }
 
-// first checks that the cluster exists in which a path begins.
+// first returns the cluster in which a path begins, if it exists.
 func (d *Directory) first(ctx context.Context, segment string, mayRead func() error) (logicalcluster.Name, error) {
 	name := logicalcluster.Name(segment)
 	if clusters.IsSystem(name) {
 		return name, nil
 	}
-	if !clusters.IsValidName(name) { // too short, for example: a path may have it, a cluster not
+	if !clusters.IsValidName(name) { // valid in a path but not as a cluster's name, such as one that is too short
 		return "", notFound(name.Path())
 	}
 	_, err := d.logicalCluster(ctx, name, mayRead)
@@ -109,7 +109,8 @@ func (d *Directory) child(ctx context.Context, parent logicalcluster.Name, segme
 	if ws.Spec.Cluster == "" {
 		return "", notFound(path)
 	}
-	// An older version let everybody write spec.cluster, but the cluster says whose it is.
+	// spec.cluster alone proves nothing: it may be forged or restored from a backup. The cluster must name this workspace as
+	// its owner.
 	name := logicalcluster.Name(ws.Spec.Cluster)
 	lc, err := d.logicalCluster(ctx, name, mayRead)
 	if apierrors.IsNotFound(err) || err == nil && (lc.Spec.Owner == nil || lc.Spec.Owner.UID != ws.UID) {
@@ -120,8 +121,8 @@ func (d *Directory) child(ctx context.Context, parent logicalcluster.Name, segme
 	return name, nil
 }
 
-// splitSegments splits a path into the name of a cluster and the names of workspaces. The name of a system cluster has
-// colons itself and no workspaces below.
+// splitSegments splits a path into the name of a cluster and the names of workspaces. A system cluster has colons in its own
+// name, and no workspaces.
 func splitSegments(path logicalcluster.Path) []string {
 	if clusters.IsSystem(logicalcluster.Name(path.String())) {
 		return []string{path.String()}
@@ -140,12 +141,12 @@ func readError(path logicalcluster.Path, err error) error {
 	return newUnavailable(fmt.Sprintf("cannot find logical cluster %q at the moment: %v", path, err))
 }
 
-// errBootstrapping is for root, until the shard's first leader has made it Ready.
+// errBootstrapping is the answer to requests for root until the shard's first leader has made it Ready.
 func errBootstrapping() error {
 	return newUnavailable("the shard is being bootstrapped: try again in a moment; if this lasts, no replica leads")
 }
 
-// newUnavailable is a 503 that tells clients to come back.
+// newUnavailable returns a 503 that tells clients when to try again.
 func newUnavailable(message string) error {
 	err := apierrors.NewServiceUnavailable(message)
 	err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: retryAfterSeconds}

@@ -8,16 +8,16 @@ import (
 	"go.etcd.io/etcd/client/v3/kubernetes"
 )
 
-// errClosed is the cause of calls that the client's end cuts short.
+// errClosed is the cause of calls that end because the client closes.
 var errClosed = errors.New("the etcd client is closed")
 
-// calls ends the calls in flight when the client closes, and waits for them. etcd's client would go on trying for
-// seconds, up to a hundred times, as long as the caller's own context lives.
+// calls ends the calls in flight when the client closes, and waits for them. etcd's own client would try again for seconds, up
+// to a hundred times, while the caller's context lives.
 type calls struct {
 	next   kubernetes.Interface
 	closed context.Context
 	end    context.CancelCauseFunc
-	// running is held for reading by every call. Whoever gets it for writing knows that there is none.
+	// Each call holds running for reading. Whoever holds it for writing knows that no call is in flight.
 	running sync.RWMutex
 }
 
@@ -26,14 +26,14 @@ func newCalls(next kubernetes.Interface) *calls {
 	return &calls{next: next, closed: closed, end: end}
 }
 
-// close ends all calls and returns when none is left.
+// close ends all calls and returns when none is in flight.
 func (c *calls) close() {
 	c.end(errClosed)
 	c.running.Lock()
 	defer c.running.Unlock()
 }
 
-// begin returns the context of a call, and what must be called at its end.
+// begin returns the context of a call, and a function to call at its end.
 func (c *calls) begin(ctx context.Context) (context.Context, func()) {
 	c.running.RLock()
 	ctx, cancel := context.WithCancelCause(ctx)

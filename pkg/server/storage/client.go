@@ -1,9 +1,8 @@
-// Package storage keeps the shard's objects in etcd: one client for all resources, whose every write passes the guard,
-// and per resource the layers that keep logical clusters apart.
+// Package storage keeps the shard's objects in etcd. All resources share one client, whose writes pass the guard. Each resource
+// has layers of its own that keep logical clusters apart.
 //
-// From above, a resource's layers are: the router, which puts the request's logical cluster into upstream's keys; the
-// watch cache (not for events); the stamp, which writes the cluster into the object; and upstream's etcd3 store over
-// the shared client.
+// From above these layers are: the router, which puts the request's logical cluster into upstream's keys; the watch cache (not
+// for events); the stamp, which writes the cluster into the object; and upstream's etcd3 store over the shared client.
 package storage
 
 import (
@@ -30,9 +29,9 @@ import (
 	"github.com/regent-project/regent/pkg/election/fence"
 )
 
-// How a lost connection to etcd is noticed, and how soon another is tried. gRPC pings every 10 s at most, and etcd's default
-// allows one every 5 s. gRPC's own pause between connections grows to two minutes: so long a replica would not see that etcd is
-// back.
+// The timings with which a lost connection to etcd is noticed and made anew. gRPC sends pings at most every 10 s, and etcd by
+// default allows one ping every 5 s. gRPC's own back-off grows to two minutes: a replica would not notice for so long that etcd
+// is back.
 const (
 	keepaliveTime    = 10 * time.Second
 	keepaliveTimeout = 3 * time.Second
@@ -46,14 +45,13 @@ type Config struct {
 	Transport storagebackend.TransportConfig
 	// Prefix begins all keys of the shard, such as "/registry".
 	Prefix string
-	// Transformers encrypt what is stored; nil: it is stored as it is.
+	// Transformers encrypt what is stored. Nil: it is stored unencrypted.
 	Transformers value.ResourceTransformers
-	// CompactionInterval is how long old revisions are kept; 0 means 5 minutes.
+	// CompactionInterval is how long old revisions are kept. 0 means 5 minutes.
 	CompactionInterval time.Duration
 }
 
-// Client is the process's one connection to the shard's etcd. All resources share it, so that every write passes its
-// guard.
+// Client is the process's client of the shard's etcd. All resources share it, so that every write passes its guard.
 type Client struct {
 	config    Config
 	etcd      *kubernetes.Client
@@ -67,8 +65,8 @@ type Client struct {
 	}
 }
 
-// NewClient does not wait for etcd: while it cannot be reached, calls fail or wait, and the connection is tried again
-// for as long as the client lives. An error means that the configuration is unusable.
+// NewClient does not wait for etcd. While etcd cannot be reached, calls fail or wait, and the client keeps trying to connect.
+// An error means that the configuration is unusable.
 func NewClient(config Config) (*Client, error) {
 	config.Prefix = path.Join("/", config.Prefix)
 	if config.CompactionInterval == 0 {
@@ -97,13 +95,13 @@ func NewClient(config Config) (*Client, error) {
 	}, nil
 }
 
-// Etcd is the client beneath, for the shard's own records. What is written with it does not pass the guard.
+// Etcd returns the etcd client for the shard's own records. Writes with it do not pass the guard.
 func (c *Client) Etcd() *clientv3.Client { return c.etcd.Client }
 
 // Prefix begins all keys of the shard. It starts with a slash and ends without one.
 func (c *Client) Prefix() string { return c.config.Prefix }
 
-// Check reads from etcd, linearizably. It is meant for readiness, not for liveness: a restart does not bring etcd back.
+// Check makes a linearizable read of etcd. Use it for readiness, not for liveness: a restart does not bring etcd back.
 func (c *Client) Check(ctx context.Context) error {
 	if _, err := c.etcd.Kubernetes.Get(ctx, path.Join(c.config.Prefix, "health"), kubernetes.GetOptions{}); err != nil {
 		return fmt.Errorf("etcd at %v does not answer: %w", c.config.Transport.ServerList, err)
@@ -111,16 +109,16 @@ func (c *Client) Check(ctx context.Context) error {
 	return nil
 }
 
-// WatchMembers keeps calls and watches away from members of etcd that do not serve, if others do, until ctx ends.
+// WatchMembers runs until ctx ends. It keeps calls and watches away from members of etcd that do not serve while others do.
 func (c *Client) WatchMembers(ctx context.Context) error {
 	one := func(endpoint string) (*kubernetes.Client, error) { return open(c.config.Transport, []string{endpoint}) }
 	return c.members.watch(ctx, one, path.Join(c.config.Prefix, "health"))
 }
 
-// WentBack is closed when etcd turns out to have gone back: Fault then says how.
+// WentBack returns a channel that is closed when etcd turns out to have gone back. Fault then says how.
 func (c *Client) WentBack() <-chan struct{} { return c.history.over }
 
-// Fault returns an error that wraps ErrWentBack once etcd has gone back, nil before.
+// Fault returns an error that wraps ErrWentBack once etcd has gone back, and nil until then.
 func (c *Client) Fault() error {
 	select {
 	case <-c.history.over:
@@ -130,9 +128,9 @@ func (c *Client) Fault() error {
 	}
 }
 
-// CheckToken returns an error for which fence.IsFenced holds if the term of the token in ctx is over, as of a read that
-// begins now; nil without a token. It is for writes that never get to storage, and no promise about any that do: those
-// are held to their token by themselves.
+// CheckToken reads the Lease of the token in ctx. It returns an error for which fence.IsFenced holds if the token's term is
+// over, and nil if ctx has no token. It is for writes that never reach storage. It promises nothing about other writes: each of
+// those is checked in its own transaction.
 func (c *Client) CheckToken(ctx context.Context) error {
 	token := fence.From(ctx)
 	if token.IsZero() {
@@ -141,8 +139,8 @@ func (c *Client) CheckToken(ctx context.Context) error {
 	return c.guard.check(ctx, token)
 }
 
-// Close ends the client, and with it every call and watch, and returns when the calls have ended. Stores must have been
-// destroyed before.
+// Close ends the client, and with it every call and watch, and returns when the calls have ended. Stores must be destroyed
+// first.
 func (c *Client) Close() error {
 	c.calls.close()
 	c.compactor.Stop()
@@ -161,7 +159,7 @@ func open(config storagebackend.TransportConfig, endpoints []string, options ...
 		DialKeepAliveTime:    keepaliveTime,
 		DialKeepAliveTimeout: keepaliveTimeout,
 		DialOptions:          append(instrumentation(config), options...),
-		// etcd's own logger repeats each retry, several times a second while etcd is away.
+		// etcd's client logs each retry, several times a second while etcd is away.
 		Logger: zap.NewNop(),
 	}
 	if config.CertFile != "" || config.KeyFile != "" || config.TrustedCAFile != "" {
@@ -180,7 +178,7 @@ func open(config storagebackend.TransportConfig, endpoints []string, options ...
 
 func tlsConfig(config storagebackend.TransportConfig) (*tls.Config, error) {
 	if config.TrustedCAFile != "" {
-		// etcd takes a file without certificates for an authority that nobody satisfies.
+		// etcd accepts a file without certificates and then trusts no server.
 		if _, err := cert.CertsFromFile(config.TrustedCAFile); err != nil {
 			return nil, err
 		}
@@ -196,7 +194,7 @@ func instrumentation(config storagebackend.TransportConfig) []grpc.DialOption {
 	}
 	metrics := clientMetrics()
 	return []grpc.DialOption{
-		// Chained, so that they come behind etcd's own interceptors and count each retry.
+		// Chained interceptors run behind etcd's own, so that they count each retry.
 		grpc.WithChainUnaryInterceptor(metrics.UnaryClientInterceptor()),
 		grpc.WithChainStreamInterceptor(metrics.StreamClientInterceptor()),
 		grpc.WithStatsHandler(otelgrpc.NewClientHandler(traced...)),

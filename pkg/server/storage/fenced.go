@@ -10,9 +10,9 @@ import (
 	"github.com/regent-project/regent/pkg/election/fence"
 )
 
-// fenced completes the guard, which sees what reaches etcd: upstream's store does not write an update that changes nothing,
-// for instance, and its success must not tell a leader whose term is over that all is well. On leases it also tells the guard
-// what this process writes, so that a renewal seldom makes other writes try twice.
+// fenced checks the tokens of writes that the guard does not see, because they never reach etcd: for instance, upstream's store
+// does not write an update that changes nothing. Its success must not tell a leader whose term is over that all is well. For
+// leases, fenced also tells the guard what this process writes, so that a renewal seldom makes other writes try twice.
 type fenced struct {
 	storage.Interface
 	guard       *guard
@@ -51,8 +51,8 @@ func (f *fenced) GuaranteedUpdate(
 	return nil
 }
 
-// Delete also asks when a deletion has failed. Upstream makes a success of some failures: of a dry-run that reads what cannot
-// be decoded, and of one that finds nothing to delete any more when the last finalizer has gone.
+// Delete also checks the token if the deletion has failed, because upstream turns some failures into success: a dry run of an
+// object that cannot be decoded, and a deletion that finds nothing because the last finalizer has gone.
 func (f *fenced) Delete(
 	ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
 	validate storage.ValidateObjectFunc, cached runtime.Object, opts storage.DeleteOptions,
@@ -68,8 +68,8 @@ func (f *fenced) Delete(
 	return err
 }
 
-// decidedKey is the context key of whether the guard has let a write through. One that met a conflict is not over: what
-// upstream finds then may need no write.
+// decidedKey is the context key of a flag that the guard sets when it has let a write through. A conflict does not set it:
+// upstream then reads the object again, and may find that no write is needed.
 type decidedKey struct{}
 
 func noteDecided(ctx context.Context) {

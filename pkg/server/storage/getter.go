@@ -26,21 +26,20 @@ import (
 	"github.com/regent-project/regent/pkg/election/fence"
 )
 
-// countInterval is how often the number of stored objects is measured, for metrics.
+// countInterval is how often the stored objects are counted, for metrics.
 const countInterval = time.Minute
 
 // Encoding says how a resource's objects are stored.
 type Encoding struct {
 	Serializer runtime.StorageSerializer
-	// Version is the one that is stored.
+	// Version is the API version that is stored.
 	Version schema.GroupVersion
-	// MediaType is "application/json" or a binary one that all types of Version support.
+	// MediaType is "application/json", or a binary one that all types of Version support.
 	MediaType string
-	// Uncached resources have no watch cache: their lists and watches are etcd's own. For those that are written much
-	// more often than read.
+	// Uncached resources have no watch cache: lists and watches go to etcd. It is for resources that are written much more
+	// often than read.
 	Uncached bool
-	// Term is for the resource that holds leases, nil for all others: the term that one of its objects shows. Fencing
-	// tokens are compared with it.
+	// Term returns the term that a Lease shows. Fencing tokens are compared with it. It is nil for all other resources.
 	Term func(runtime.Object) fence.Token
 }
 
@@ -50,7 +49,7 @@ type Getter struct {
 	encoding func(schema.GroupResource) (Encoding, error)
 }
 
-// NewGetter returns a getter that asks encoding once per resource.
+// NewGetter returns a Getter. It calls encoding once for each resource.
 func NewGetter(client *Client, encoding func(schema.GroupResource) (Encoding, error)) *Getter {
 	return &Getter{client: client, encoding: encoding}
 }
@@ -90,7 +89,7 @@ func resourcePrefix(resource schema.GroupResource) string {
 	return "/" + group + "/" + resource.Resource
 }
 
-// decorator makes the layers of one resource, from below.
+// decorator returns a function that makes the layers of one resource, from below.
 func (g *Getter) decorator(encoding Encoding) generic.StorageDecorator {
 	return func(
 		config *storagebackend.ConfigForResource, prefix string, clusterless func(runtime.Object) (string, error),
@@ -150,7 +149,7 @@ func (g *Getter) decorator(encoding Encoding) generic.StorageDecorator {
 	}
 }
 
-// transformer is what a resource's objects pass between the store and etcd.
+// transformer returns what encrypts a resource's objects.
 func (g *Getter) transformer(resource schema.GroupResource) value.Transformer {
 	if transformers := g.client.config.Transformers; transformers != nil {
 		return transformers.TransformerForResource(resource)
@@ -158,7 +157,7 @@ func (g *Getter) transformer(resource schema.GroupResource) value.Transformer {
 	return identity.NewEncryptCheckTransformer()
 }
 
-// keyFunc derives an object's key from the object alone.
+// keyFunc returns a function that derives an object's key from the object alone.
 func keyFunc(prefix string, clusterless func(runtime.Object) (string, error)) func(runtime.Object) (string, error) {
 	return func(obj runtime.Object) (string, error) {
 		accessor, err := meta.Accessor(obj)

@@ -12,19 +12,19 @@ import (
 	"github.com/regent-project/regent/pkg/election/fence"
 )
 
-// maxGuardTries bounds how often one write is tried because its lease was renewed meanwhile.
+// maxGuardTries bounds how often one write is tried because its Lease keeps changing.
 const maxGuardTries = 20
 
-// guard stands between upstream's etcd3 stores and etcd. Every change of an object is one of its two writes, so here,
-// and nowhere above, a condition can be put into the very transaction that makes the change.
+// guard stands between upstream's etcd3 stores and etcd. Every change of an object is one of its two writes. Only here can a
+// condition be put into the transaction that makes the change.
 //
-// A write whose context has a fencing token commits only if the token's lease, at that moment, is as it was when it was
-// last seen to be held by that token: the transaction compares the revision of the lease's own key. A check before the
-// write would not do, however late: the process may be stopped between the two for longer than the lease lasts. So the
-// lease itself is the record of the term, and any Lease serves, whoever wrote it.
+// A write with a fencing token in its context commits only if the token's Lease has not changed since guard last saw it show
+// the token's term: the transaction compares the revision of the Lease's key. A check before the write would not do, because
+// the process may be stopped between the check and the write for longer than the lease lasts. No other record of terms is
+// needed, so any Lease can be used, whoever wrote it.
 //
-// A renewal moves that revision too. Then the lease is read again: held by the same token, the write is tried again; by
-// another one or by none, it is fenced. A lease that has expired and that nobody took is still its holder's.
+// A renewal changes that revision too. Then guard reads the Lease again. If it still shows the token's term, the write is tried
+// again; otherwise it is fenced. A Lease that has expired and that nobody has taken still belongs to its holder.
 type guard struct {
 	next  *calls
 	kv    clientv3.KV
@@ -43,7 +43,7 @@ func (g *guard) Count(ctx context.Context, prefix string, opts kubernetes.CountO
 	return g.next.Count(ctx, prefix, opts)
 }
 
-// OptimisticPut is what creations and updates end in.
+// OptimisticPut implements all creations and updates.
 func (g *guard) OptimisticPut(ctx context.Context, key string, value []byte, expected int64, opts kubernetes.PutOptions) (kubernetes.PutResponse, error) {
 	token := fence.From(ctx)
 	if token.IsZero() {
@@ -53,7 +53,7 @@ func (g *guard) OptimisticPut(ctx context.Context, key string, value []byte, exp
 	return g.write(ctx, token, change{key, expected, put})
 }
 
-// OptimisticDelete is what deletions end in.
+// OptimisticDelete implements all deletions.
 func (g *guard) OptimisticDelete(ctx context.Context, key string, expected int64, opts kubernetes.DeleteOptions) (kubernetes.DeleteResponse, error) {
 	token := fence.From(ctx)
 	if token.IsZero() {
@@ -63,21 +63,21 @@ func (g *guard) OptimisticDelete(ctx context.Context, key string, expected int64
 	return kubernetes.DeleteResponse(resp), err // they have the same fields
 }
 
-// change is what a write does to a key that is as expected.
+// change is a write to a key that must be at the expected revision.
 type change struct {
 	key      string
 	expected int64
 	op       clientv3.Op
 }
 
-// write makes a change if the token's term is not over. Without success the response has what the key holds.
+// write makes a change if the token's term is not over. If the key is not as expected, the response has what it holds.
 func (g *guard) write(ctx context.Context, token fence.Token, c change) (kubernetes.PutResponse, error) {
 	tokensChecked.Inc()
 	lease, err := g.terms.find(token)
 	if err != nil {
 		return kubernetes.PutResponse{}, err
 	}
-	if c.key != lease { // else it is what moves it
+	if c.key != lease { // a renewal need not wait for itself
 		g.terms.settle(ctx, lease)
 	}
 	revision := g.terms.revision(token)
@@ -103,7 +103,7 @@ func (g *guard) write(ctx context.Context, token fence.Token, c change) (kuberne
 		if err != nil {
 			return kubernetes.PutResponse{}, err
 		}
-		if held == revision { // so it is the object that was not as expected
+		if held == revision { // the Lease has not changed: the object's key was not as expected
 			return kubernetes.PutResponse{KV: was.object, Revision: was.revision}, nil
 		}
 		revision = held
@@ -114,7 +114,8 @@ func (g *guard) write(ctx context.Context, token fence.Token, c change) (kuberne
 		token.Namespace, token.Name, maxGuardTries), 1)
 }
 
-// commit is one transaction. It does not ask what stood in its way: that would cost every write something, and few fail.
+// commit makes one transaction. If it fails, look finds out why. Asking for that in the transaction itself would make every
+// write more expensive, and few fail.
 func (g *guard) commit(ctx context.Context, c change, lease string, revision int64) (kubernetes.PutResponse, error) {
 	ctx, done := g.next.begin(ctx)
 	defer done()
@@ -128,19 +129,20 @@ func (g *guard) commit(ctx context.Context, c change, lease string, revision int
 	return kubernetes.PutResponse{Succeeded: resp.Succeeded, Revision: resp.Header.Revision}, nil
 }
 
-// seen is what two keys hold at one revision; nil: they do not exist.
+// seen is what two keys hold at one revision. Nil: the key is absent.
 type seen struct {
 	lease, object *mvccpb.KeyValue
 	revision      int64
 }
 
-// look reads what stood in the way of a transaction. A lease that is at a revision now was not beyond it then.
+// look reads the Lease and the object after a transaction has failed. A Lease that still has the compared revision had it at
+// the time of the transaction, too.
 func (g *guard) look(ctx context.Context, lease, object string) (seen, error) {
 	ctx, done := g.next.begin(ctx)
 	defer done()
 	resp, err := g.kv.Txn(ctx).Then(clientv3.OpGet(lease), clientv3.OpGet(object)).Commit()
 	if err != nil {
-		return seen{}, fmt.Errorf("cannot find out what stood in the way of a write, which was not made: %w", err)
+		return seen{}, fmt.Errorf("the write was not made, and etcd does not tell whether for its Lease or its object: %w", err)
 	}
 	only := func(i int) *mvccpb.KeyValue {
 		if kvs := resp.Responses[i].GetResponseRange().Kvs; len(kvs) > 0 {
@@ -151,14 +153,14 @@ func (g *guard) look(ctx context.Context, lease, object string) (seen, error) {
 	return seen{only(0), only(1), resp.Header.Revision}, nil
 }
 
-// check is for writes that etcd need not be told of: whether the token's term goes on, in view of a read that begins now.
+// check returns an error unless the token's term goes on, by a read that begins now. It is for writes that never reach etcd.
 func (g *guard) check(ctx context.Context, token fence.Token) error {
 	tokensChecked.Inc()
 	_, err := g.reread(ctx, token)
 	return err
 }
 
-// reread reads the token's lease, linearizably, and returns its revision if it shows the token's term.
+// reread makes a linearizable read of the token's Lease, and returns its revision if it shows the token's term.
 func (g *guard) reread(ctx context.Context, token fence.Token) (int64, error) {
 	lease, err := g.terms.find(token)
 	if err != nil {
@@ -171,7 +173,7 @@ func (g *guard) reread(ctx context.Context, token fence.Token) (int64, error) {
 	return g.hold(ctx, token, resp.KV)
 }
 
-// hold returns the revision of a lease, as it was read, if it shows the token's term. Otherwise the error refuses the write.
+// hold returns the revision of a Lease if it shows the token's term. Otherwise it returns the error that refuses the write.
 func (g *guard) hold(ctx context.Context, token fence.Token, lease *mvccpb.KeyValue) (int64, error) {
 	var shown fence.Token
 	if lease != nil {

@@ -13,20 +13,20 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// ErrWentBack is the fault of an etcd that was restored from a backup, or replaced, under a running server.
+// ErrWentBack says that an etcd was restored from a backup, or replaced, while the server was running.
 var ErrWentBack = errors.New("etcd has gone back: it was restored from a backup or replaced by another; " +
-	"what this process has cached is of a history that did not happen: restart every replica of the shard")
+	"this process has cached objects that do not exist in it: restart every replica of the shard")
 
-// history watches that etcd's revisions only grow. All calls are linearizable, so an answer is never behind one that came
-// before the call was made. It learns from answers: a write that is the first call to another etcd may have been made.
-// Streamed lists are not judged; other calls come at least with every health check.
+// history checks that etcd's revisions only grow. Calls are linearizable, so an answer is never older than one that came before
+// the call was made. history learns only from answers: a write that is the first call to another etcd may be made. Streamed
+// lists are not checked. Health checks make other calls all the time.
 type history struct {
 	clientv3.KV
 	revision atomic.Int64
 	cluster  atomic.Uint64
 
 	once sync.Once
-	// over is closed, and fault set before, at the first answer of another history; onWentBack is called before that.
+	// over is closed at the first answer of another history. fault is set, and onWentBack called, before that.
 	over       chan struct{}
 	fault      error
 	onWentBack func()
@@ -57,7 +57,7 @@ func (h *history) judge(before int64, header *pb.ResponseHeader) {
 	}
 }
 
-// see takes in a revision that etcd has had.
+// see records a revision that etcd has had.
 func (h *history) see(revision int64) {
 	for seen := h.revision.Load(); revision > seen; seen = h.revision.Load() {
 		if h.revision.CompareAndSwap(seen, revision) {
@@ -66,8 +66,8 @@ func (h *history) see(revision int64) {
 	}
 }
 
-// seeing is a versioner that tells of each revision that an object is read at: a replica that stands by asks etcd little, and
-// learns most from its watches.
+// seeing is a versioner that records the revision of each object that is read. A standby asks etcd little and learns most from
+// its watches.
 type seeing struct {
 	storage.APIObjectVersioner
 	history *history
@@ -110,7 +110,7 @@ func (h *history) Txn(ctx context.Context) clientv3.Txn {
 	return &judgedTxn{Txn: h.KV.Txn(ctx), history: h}
 }
 
-// judgedTxn is a transaction whose answer is judged.
+// judgedTxn is a transaction whose answer is checked by history.
 type judgedTxn struct {
 	clientv3.Txn
 	history *history

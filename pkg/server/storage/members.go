@@ -18,8 +18,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// How a member of etcd that does not serve is noticed: each is asked every askEvery, and avoided once it has left a question
-// unanswered for patience while another member answered.
+// The timings with which a member of etcd that does not serve is noticed. Each is asked every askEvery. It is avoided once it
+// has not answered for patience while another member has.
 const (
 	askEvery = 500 * time.Millisecond
 	patience = time.Second
@@ -28,13 +28,13 @@ const (
 // errAvoided is the error of dialling a member that is avoided.
 var errAvoided = errors.New("this member of etcd does not serve, and others do")
 
-// members keeps calls and watches away from members of etcd that do not serve: they hang, or are cut off from the others. gRPC
-// alone finds only broken connections, and one that is silent after 10 s at the earliest; it sends every n-th call to a member
-// that hangs until then, and watches that were there stay, and stand still.
+// members keeps calls and watches away from members of etcd that do not serve because they hang or are cut off from the others.
+// gRPC alone finds broken connections only, and silent ones after 10 s at the earliest. Until then it sends every n-th call to
+// a hanging member, and existing watches stand still.
 //
-// Each member is asked on a connection of its own for a linearizable read. When one does not answer, and another does, its
-// connections are closed, so that calls fail over and watches begin anew elsewhere, and no new ones are made until it has
-// answered again. If none answers, none is avoided: then it is not the member.
+// Each member is asked for a linearizable read, on a connection of its own. If a member does not answer while another does, its
+// connections are closed, so that calls and watches move to other members. No new connections to it are made until it answers
+// again. If no member answers, none is avoided: the fault is not the member's then.
 type members struct {
 	all []*member
 
@@ -44,14 +44,14 @@ type members struct {
 // member is one endpoint.
 type member struct {
 	endpoint string
-	address  string // what etcd's client dials for it
+	address  string // the address that etcd's client dials
 
-	// Under members.mu.
+	// Guarded by members.mu.
 	conns    map[*memberConn]struct{}
 	avoided  bool
-	answered time.Time // when the last question that was answered had been asked
-	silent   time.Time // when the first question was asked that was not answered since; zero if there is none
-	fault    error     // of the last question that was not answered
+	answered time.Time // when the last answered question was asked
+	silent   time.Time // when the first of the unanswered questions was asked; zero if the last one was answered
+	fault    error     // the error of the last unanswered question
 }
 
 // newMembers returns the members at endpoints.
@@ -67,10 +67,10 @@ func newMembers(endpoints []string) *members {
 	return ms
 }
 
-// several reports whether there is a choice.
+// several reports whether there is more than one member.
 func (ms *members) several() bool { return len(ms.all) > 1 }
 
-// options are for the client whose connections are to heed who is avoided.
+// options returns dial options for the client that must not connect to avoided members.
 func (ms *members) options() []grpc.DialOption {
 	if !ms.several() {
 		return nil
@@ -78,7 +78,7 @@ func (ms *members) options() []grpc.DialOption {
 	return []grpc.DialOption{grpc.WithContextDialer(ms.dial)}
 }
 
-// watch asks every member until ctx ends, by a client of its own that open makes. key is what is read.
+// watch asks every member for key until ctx ends. open makes a client for each.
 func (ms *members) watch(ctx context.Context, open func(endpoint string) (*kubernetes.Client, error), key string) error {
 	if !ms.several() {
 		return nil
@@ -86,7 +86,7 @@ func (ms *members) watch(ctx context.Context, open func(endpoint string) (*kuber
 	var asking sync.WaitGroup
 	defer asking.Wait()
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // for those that were started when one could not be
+	defer cancel() // ends those that were started before one could not be
 	for _, m := range ms.all {
 		client, err := open(m.endpoint)
 		if err != nil {
@@ -95,7 +95,7 @@ func (ms *members) watch(ctx context.Context, open func(endpoint string) (*kuber
 		memberServes.WithLabelValues(m.endpoint).Set(1)
 		asking.Go(func() {
 			defer func() { _ = client.Close() }()
-			// Not client.KV, which tries again until the context ends, and returns its error alone: this one says what is wrong.
+			// client.KV would try again until the context ends, and return the context's error. This client says what is wrong.
 			ms.ask(ctx, m, pb.NewKVClient(client.ActiveConnection()), key)
 		})
 	}
@@ -136,12 +136,12 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// hear takes in that m has answered what it was asked at that time.
+// hear records that m has answered a question that was asked at that time.
 func (ms *members) hear(ctx context.Context, m *member, asked time.Time) {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
 	if !slices.ContainsFunc(ms.all, func(other *member) bool { return other.silent.IsZero() }) {
-		// Nobody has answered until now: the others' silence told nothing of them.
+		// No member has answered until now, so the silence of the others says nothing about them.
 		for _, other := range ms.all {
 			other.silent = time.Now()
 		}
@@ -155,7 +155,7 @@ func (ms *members) hear(ctx context.Context, m *member, asked time.Time) {
 	ms.judge(ctx)
 }
 
-// miss takes in that m has not answered what it was asked at that time, and the error instead.
+// miss records that m has not answered a question that was asked at that time, and why.
 func (ms *members) miss(ctx context.Context, m *member, asked time.Time, fault error) {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
@@ -166,15 +166,15 @@ func (ms *members) miss(ctx context.Context, m *member, asked time.Time, fault e
 	ms.judge(ctx)
 }
 
-// pardon begins anew with m.
+// pardon forgets that m has been silent.
 func (ms *members) pardon(m *member) {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
 	m.silent = time.Time{}
 }
 
-// judge avoids who has been silent for too long, if somebody answered a question that was asked clearly later. One that was
-// asked at nearly the same time may just have been answered before all fell silent.
+// judge avoids members that have been silent for too long, if another member has answered a question that was asked clearly
+// later. An answer to a question of nearly the same time proves nothing: it may have come just before all fell silent.
 func (ms *members) judge(ctx context.Context) {
 	var heard time.Time
 	for _, m := range ms.all {
@@ -225,7 +225,7 @@ func (ms *members) avoids(m *member) bool {
 	return m.avoided
 }
 
-// at is the member that etcd's client dials at address; nil if it is none of them.
+// at returns the member that etcd's client dials at address, or nil.
 func (ms *members) at(address string) *member {
 	for _, m := range ms.all {
 		if m.address == address {
@@ -235,7 +235,7 @@ func (ms *members) at(address string) *member {
 	return nil
 }
 
-// dial opens a connection to where etcd's client says: host:port, or a socket's path behind "unix:".
+// dial opens a connection to an address of etcd's client: host:port, or the path of a socket behind "unix:".
 func dial(ctx context.Context, address string) (net.Conn, error) {
 	network := "tcp"
 	if path, found := strings.CutPrefix(address, "unix:"); found {
@@ -244,7 +244,7 @@ func dial(ctx context.Context, address string) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, network, address)
 }
 
-// memberConn is a connection that is known to its member.
+// memberConn is a connection that its member knows, so that it can be closed.
 type memberConn struct {
 	net.Conn
 	members *members

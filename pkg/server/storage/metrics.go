@@ -10,8 +10,8 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
-// clientMetrics are those of all gRPC clients of the process. Upstream's factory, which is linked in though not used,
-// registers a set of the same names when it is initialised and keeps it private: the registry hands it out.
+// clientMetrics are the metrics of all gRPC clients of the process. Upstream's factory is linked in, though not used. It
+// registers metrics of the same names when it is initialised, and keeps them private. The registry returns them.
 var clientMetrics = sync.OnceValue(func() *grpcprom.ClientMetrics {
 	made := grpcprom.NewClientMetrics()
 	var registered prometheus.AlreadyRegisteredError

@@ -9,23 +9,23 @@ import (
 	"github.com/regent-project/regent/pkg/election/fence"
 )
 
-// discloseKey is the context key of who may be told of a lease.
+// discloseKey is the context key of the function that says who may be told about a Lease.
 type discloseKey struct{}
 
-// WithDisclosure returns a context whose refused writes say what the lease shows, if may says so of the token's lease:
-// nobody learns of a lease here that he may not get. The guard has no authorizer.
+// WithDisclosure returns a context in which the refusal of a write says what the token's Lease shows, if may allows it. So
+// nobody learns about a Lease that he may not get. The guard itself has no authorizer.
 func WithDisclosure(ctx context.Context, may func(context.Context, fence.Token) bool) context.Context {
 	return context.WithValue(ctx, discloseKey{}, may)
 }
 
-// RefuseMissing is the answer to a write that must carry a token and has none.
+// RefuseMissing returns the error for a write that must carry a token and has none.
 func RefuseMissing(user string) error {
 	refusals.WithLabelValues(causeMissing).Inc()
 	return fence.NewRefusal(fmt.Sprintf("a write by %s must carry the %s of its term, and this one has none: "+
 		"a controller must write with the clients of its Deps only", user, fence.Header), metav1.StatusCause{Type: fence.MissingToken, Message: "no " + fence.Header})
 }
 
-// refuse is the answer to a write whose lease shows something else than its token.
+// refuse returns the error for a write whose Lease does not show the token's term.
 func refuse(ctx context.Context, presented, shown fence.Token) error {
 	cause := causeDeposed
 	current := fmt.Sprintf("held by %q in epoch %d (uid %s)", shown.Holder, shown.Epoch, shown.UID)

@@ -13,8 +13,8 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// router puts the logical cluster in the request's context (see clusters.From) into the keys upstream's registry makes,
-// which know none. Stores keep upstream's key functions, so any store fits on top of it.
+// router puts the logical cluster in the request's context (see clusters.From) into the keys of upstream's registry, which have
+// none. So registries can keep upstream's key functions.
 type router struct {
 	storage.Interface
 	prefix string
@@ -87,7 +87,7 @@ func (r *router) one(ctx context.Context, key string) (string, error) {
 	return routed, nil
 }
 
-// many returns the key and options of a list or a watch, in one cluster or in all.
+// many returns the key and the options of a list or watch, in one cluster or in all.
 func (r *router) many(ctx context.Context, key string, opts storage.ListOptions) (string, storage.ListOptions, error) {
 	if cluster, _ := clusters.From(ctx); cluster != clusters.Wildcard {
 		key, err := r.one(ctx, key)
@@ -96,13 +96,13 @@ func (r *router) many(ctx context.Context, key string, opts storage.ListOptions)
 	if namespace := request.NamespaceValue(ctx); namespace != "" && !selectsNamespace(opts.Predicate, namespace) {
 		return "", opts, apierrors.NewBadRequest("a list over all logical clusters is over all namespaces: select one with the field selector metadata.namespace")
 	}
-	// For a selection by name or namespace upstream makes the key of one object or namespace; over all clusters it may
-	// be many, and the predicate still selects them.
+	// To select by name or namespace, upstream makes the key of one object or namespace. Over all clusters there may be many,
+	// so all are listed, and the predicate selects.
 	opts.Recursive = true
 	return r.prefix, opts, nil
 }
 
-// selectsNamespace reports whether the predicate itself leaves nothing but the namespace.
+// selectsNamespace reports whether the predicate selects objects of the namespace only.
 func selectsNamespace(p storage.SelectionPredicate, namespace string) bool {
 	if p.Field == nil {
 		return false

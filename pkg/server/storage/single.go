@@ -7,9 +7,9 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// single reads one object from etcd itself, when a list selects it by name and is to be consistent: as a get does. From the
-// watch cache it would take a read of etcd, too, and then up to 3 s if the cache's watch stands still. The election reads its
-// Lease in this way when a renewal has failed.
+// single reads from etcd, as a get does, when a consistent list selects one object by name. The watch cache would read from
+// etcd, too, and then wait up to 3 s if its watch stands still. The election reads its Lease in this way after a failed
+// renewal.
 type single struct {
 	storage.Interface
 	etcd storage.Interface

@@ -11,10 +11,10 @@ import (
 // streamKey is the metadata by which etcd's client tells watch streams apart.
 const streamKey = "regent-resource"
 
-// stream gives a resource a watch stream of its own on the shared client. A consistent read from the watch cache waits
-// until etcd reports the watch's progress, and etcd reports none on a stream as long as one of its watches begins beyond
-// the last revision. On a stream for all resources, one cache that was filled just now would hold up the reads of all
-// others until something is written, which on a new shard is forever: the election itself begins with a read.
+// stream gives a resource a watch stream of its own on the shared client. A consistent read from the watch cache waits until
+// etcd reports the watch's progress. etcd reports none on a stream while one of its watches begins beyond the last revision. On
+// one stream for all resources, a cache that was just filled would block the reads of all others until the next write. On a new
+// shard that is forever: the election begins with a read.
 type stream struct {
 	storage.Interface
 	resource string
@@ -24,7 +24,7 @@ func (s *stream) Watch(ctx context.Context, key string, opts storage.ListOptions
 	return s.Interface.Watch(s.own(ctx), key, opts)
 }
 
-// RequestWatchProgress must meet the stream of the watch.
+// RequestWatchProgress must use the same stream as the watch.
 func (s *stream) RequestWatchProgress(ctx context.Context) error {
 	return s.Interface.RequestWatchProgress(s.own(ctx))
 }

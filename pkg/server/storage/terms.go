@@ -19,54 +19,54 @@ import (
 	"github.com/regent-project/regent/pkg/election/fence"
 )
 
-// rememberedTerms bounds the leases of which it is remembered who holds them. The others cost a read for each write.
+// rememberedTerms bounds how many leases are remembered. For others each write costs one more read.
 const rememberedTerms = 1024
 
-// terms knows at which revisions leases were last seen, and whose they were. It may be late: what it says is compared
-// with etcd in the transaction of each write.
+// terms remembers at which revision each Lease was last seen, and which term it showed. It may be stale: each write compares
+// the revision in its own transaction.
 type terms struct {
 	leases atomic.Pointer[leases]
 
 	mu        sync.Mutex
-	seen      *lru.Cache // sighting by fence.Token without holder and epoch
-	forgetful bool       // etcd went back: revisions say nothing any more
-	// moving are the leases, by etcd key, that this process is writing: their revisions are about to change.
+	seen      *lru.Cache // sightings by ref(token)
+	forgetful bool       // etcd went back: one revision may stand for two states
+	// moving has the etcd keys of leases that this process is writing now: their revisions are about to change.
 	moving map[string]chan struct{}
 }
 
-// longestMove bounds how long a write waits for the renewal of its lease. Without waiting, whatever is under way when the
-// lease is renewed would be tried in vain first.
+// longestMove bounds how long a write waits for the renewal of its Lease. Without waiting, all writes that are under way when
+// the Lease is renewed would fail once and be tried again.
 const longestMove = 100 * time.Millisecond
 
-// sighting is a term, the etcd key of its lease and the revision at which that showed it.
+// sighting is a term, the etcd key of its Lease, and the revision at which the Lease showed the term.
 type sighting struct {
 	token    fence.Token
 	key      string
 	revision int64
 }
 
-// leases says how terms are read from what is stored.
+// leases says how to read terms from stored Leases.
 type leases struct {
 	// decode returns the object that a key holds, decrypted.
 	// The guard decodes what it has read itself. A Get through the store of Leases would be one more read, and might show another
 	// revision than the one that is compared.
 	decode func(ctx context.Context, kv *mvccpb.KeyValue) (runtime.Object, error)
 	term   func(runtime.Object) fence.Token
-	prefix string // the resource's
-	root   string // the shard's, in etcd
+	prefix string // of the resource's keys
+	root   string // of the shard's keys in etcd
 }
 
 func newTerms() *terms {
 	return &terms{seen: lru.New(rememberedTerms), moving: map[string]chan struct{}{}}
 }
 
-// errNoLeases is a server's that does not serve them.
+// errNoLeases is the error of a server that stores no Leases.
 var errNoLeases = errors.New("this server stores no leases: it cannot check fencing tokens")
 
-// errUnreadable says no more of a Lease than that: whoever asks may not be allowed to get it.
+// errUnreadable gives no details of a Lease, because the sender may not be allowed to get it.
 var errUnreadable = apierrors.NewInternalError(errors.New("the Lease of the fencing token could not be checked: the server's log says why"))
 
-// find returns the etcd key of the token's lease.
+// find returns the etcd key of the token's Lease.
 func (t *terms) find(token fence.Token) (string, error) {
 	if last, ok := t.last(token); ok {
 		return last.key, nil
@@ -74,7 +74,7 @@ func (t *terms) find(token fence.Token) (string, error) {
 	return t.key(token)
 }
 
-// revision is that at which the lease was last seen; 0 if it was not, or did not show the token's term then.
+// revision returns the revision at which the Lease was last seen to show the token's term. 0: it was not.
 func (t *terms) revision(token fence.Token) int64 {
 	if last, ok := t.last(token); ok && last.token == token {
 		return last.revision
@@ -82,7 +82,7 @@ func (t *terms) revision(token fence.Token) int64 {
 	return 0
 }
 
-// last is what was seen last of the token's lease, whoever held it.
+// last returns what was last seen of the token's Lease, whoever held it.
 func (t *terms) last(token fence.Token) (sighting, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -105,7 +105,7 @@ func (t *terms) key(token fence.Token) (string, error) {
 	return path.Join(l.root, key), nil
 }
 
-// read returns what a lease shows, as it was read from etcd.
+// read returns the term that a Lease shows, given its key and value in etcd.
 func (t *terms) read(ctx context.Context, kv *mvccpb.KeyValue) (fence.Token, error) {
 	lease, err := t.leases.Load().decode(ctx, kv)
 	if err != nil {
@@ -115,7 +115,7 @@ func (t *terms) read(ctx context.Context, kv *mvccpb.KeyValue) (fence.Token, err
 	return t.learn(lease), nil
 }
 
-// learn takes in a Lease, as it was read or written, and returns what it shows.
+// learn records a Lease that was read or written, and returns the term that it shows.
 func (t *terms) learn(lease runtime.Object) fence.Token {
 	shown := t.leases.Load().term(lease)
 	version, err := storage.APIObjectVersioner{}.ObjectResourceVersion(lease)
@@ -137,13 +137,13 @@ func (t *terms) learn(lease runtime.Object) fence.Token {
 	return shown
 }
 
-// move says that this process writes the lease at a storage key, until the returned function is called.
+// move says that this process is writing the Lease at a storage key, until settled is called.
 func (t *terms) move(key string) (settled func()) {
 	key = path.Join(t.leases.Load().root, key)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.moving[key] != nil {
-		return func() {} // another write will tell
+		return func() {} // another write of it is under way and will settle
 	}
 	until := make(chan struct{})
 	t.moving[key] = until
@@ -155,7 +155,7 @@ func (t *terms) move(key string) (settled func()) {
 	}
 }
 
-// settle waits, a bounded time, while this process writes the lease at an etcd key.
+// settle waits, at most for longestMove, while this process writes the Lease at an etcd key.
 func (t *terms) settle(ctx context.Context, key string) {
 	t.mu.Lock()
 	until := t.moving[key]
@@ -172,7 +172,7 @@ func (t *terms) settle(ctx context.Context, key string) {
 	}
 }
 
-// forget drops all that was seen, and lets nothing be remembered again: revisions that come twice stand for two things.
+// forget drops everything and stops remembering: after etcd went back, one revision may stand for two states.
 func (t *terms) forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -180,7 +180,7 @@ func (t *terms) forget() {
 	t.seen.Clear()
 }
 
-// ref names the lease of a token, whoever holds it.
+// ref returns a token that identifies only the Lease.
 func ref(token fence.Token) fence.Token {
 	token.UID, token.Holder, token.Epoch = "", "", 0
 	return token

@@ -17,32 +17,32 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// How a call is tried: while it is not answered, a second try begins secondTry after the first one, and a third one thirdTry
-// after the second. A try that fails is followed by another one after tryAgain, until tryingEnds after the beginning.
+// The timings of tries. If the first try is not answered, a second one begins after secondTry, and a third one thirdTry after
+// that. A try that fails is followed by another after tryAgain, until tryingEnds after the first.
 const (
 	secondTry  = time.Second
 	thirdTry   = 2 * time.Second
 	tryAgain   = 100 * time.Millisecond
 	tryingEnds = 5 * time.Second
-	// lastWord is how long the answers of earlier tries are awaited once a later one has met a condition that does not hold. An
-	// etcd that is slow for everybody answers them yet. The connection of a member that hangs ends earlier than this: when
-	// WatchMembers avoids it, or by keepalive.
+	// lastWord is how long the answers of earlier tries are awaited after a later one has found its condition false. An etcd
+	// that is slow for everybody answers within that time. The connection of a hanging member ends earlier: WatchMembers or
+	// keepalive closes it.
 	lastWord = 15 * time.Second
 )
 
-// tries is a KV that sends a call again that is not answered, so that one member of etcd that hangs, or a request that was lost
-// when etcd's raft leader died, costs a call a short stall. etcd's own client waits for as long as the caller does, and tries no
-// write twice. Earlier tries are not given up when a later one begins: an etcd that is slow for everybody answers the first one,
-// and is asked three times at most.
+// tries is a KV that sends an unanswered call again. So a hanging member of etcd, or a request that was lost when etcd's raft
+// leader died, costs a call only a short stall. etcd's own client waits as long as the caller does, and never sends a write
+// twice. Earlier tries go on when a later one begins: an etcd that is slow for everybody answers the first one, and gets three
+// requests at most.
 //
-// A read of one key is always tried again. So is a transaction that writes one key on condition that the key is at a revision:
-// of several tries of it one at most is executed, whenever it arrives, because it ends the condition of the others. If a later
-// try fails and an earlier one stays without an answer, that one may have been executed, or somebody else has changed the key,
-// perhaps to the very same value. Then the answer is an error that says that the outcome is not known. A creation is no such
-// transaction: the key may be deleted before a late try arrives, which would bring it back. So it is sent once, and the key is
-// read if no answer comes.
+// A read of one key can always be tried again. So can a transaction that writes one key on condition that the key is at a given
+// revision: at most one of its tries is executed, whenever it arrives, because it makes the condition of the others false. If a
+// later try fails and an earlier one is never answered, that one may have been executed, or somebody else may have changed the
+// key, perhaps even to the same value. Then the error says that the outcome is unknown. A creation is different: if the key is
+// deleted again before a late try arrives, that try brings it back. So a creation is sent once, and if no answer comes, the key
+// is read.
 //
-// Ranges are sent once: long lists take their time.
+// Ranges are sent once, because long lists take time.
 type tries struct {
 	clientv3.KV
 }
@@ -60,14 +60,14 @@ func (t *tries) Get(ctx context.Context, key string, opts ...clientv3.OpOption) 
 
 func (t *tries) Txn(ctx context.Context) clientv3.Txn { return &triedTxn{kv: t, ctx: ctx} }
 
-// outcome is what became of a call.
+// outcome is the result of a call.
 type outcome[T any] struct {
 	answer T
 	err    error // why there is no answer
-	doubt  error // why one of the tries may have been executed, or may yet be, that was not answered; nil: none
+	doubt  error // why an unanswered try may have been executed, or may be executed later; nil: there is none
 }
 
-// attempts are the tries of one call.
+// attempts are the tries of one call that are in flight.
 type attempts[T any] struct {
 	call    func(context.Context) (T, error)
 	settles func(T) bool
@@ -84,7 +84,7 @@ type attempt[T any] struct {
 }
 
 // try sends a call until an answer settles it, an error comes that another try cannot mend, or the time is up. After an answer
-// that does not settle it nothing is sent any more: that answer is returned, unless an earlier try has a better one. All tries
+// that does not settle it, try sends nothing more, and returns that answer unless an earlier try gets a better one. All tries
 // have ended when try returns.
 //
 // The first try runs in the caller's goroutine: nearly all are the only one, and a change of goroutines costs more than all
@@ -158,7 +158,7 @@ func (a *attempts[T]) begin(ctx context.Context) {
 	}()
 }
 
-// join ends what is under way, and waits for it.
+// join cancels the tries in flight, and waits for them.
 func (a *attempts[T]) join() {
 	a.cancel()
 	for ; a.underway > 0; a.underway-- {
@@ -168,7 +168,7 @@ func (a *attempts[T]) join() {
 
 var errLate = errors.New("etcd has not answered yet")
 
-// pending is the doubt about what is still under way.
+// pending returns errLate if tries are in flight, nil otherwise.
 func (a *attempts[T]) pending() error {
 	if a.underway > 0 {
 		return errLate
@@ -176,7 +176,7 @@ func (a *attempts[T]) pending() error {
 	return nil
 }
 
-// last waits for the earlier tries, which are still under way, after one was refused: one of them may settle the call.
+// last waits for the earlier tries that are in flight after one was refused: one of them may settle the call.
 func (a *attempts[T]) last(refused T, doubt error) outcome[T] {
 	late := time.NewTimer(lastWord)
 	defer late.Stop()
@@ -195,7 +195,7 @@ func (a *attempts[T]) last(refused T, doubt error) outcome[T] {
 	return outcome[T]{answer: refused, doubt: doubt}
 }
 
-// unanswered reports whether err leaves open what etcd has done, or will do.
+// unanswered reports whether err leaves open whether etcd has executed, or will execute, the request.
 func unanswered(err error) bool {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return true
@@ -244,7 +244,7 @@ func (t *triedTxn) send(ctx context.Context) (*clientv3.TxnResponse, error) {
 	return txn.Commit()
 }
 
-// Commit sends the transaction as often as it may be.
+// Commit sends the transaction as often as is safe.
 func (t *triedTxn) Commit() (*clientv3.TxnResponse, error) {
 	if t.reads() {
 		o := try(t.ctx, t.send, func(*clientv3.TxnResponse) bool { return true })
@@ -260,8 +260,8 @@ func (t *triedTxn) Commit() (*clientv3.TxnResponse, error) {
 	}
 }
 
-// create sends a creation. If it is not answered, what the key holds tells whether it was made: objects have a uid, so nobody else
-// makes an equal one.
+// create sends a creation once. If it is not answered, create reads the key. An equal value proves that the creation was made:
+// objects have a uid, so nobody else creates an equal one.
 func (t *triedTxn) create() (*clientv3.TxnResponse, error) {
 	resp, err := t.send(t.ctx)
 	if err == nil || !unanswered(err) || t.ctx.Err() != nil {
@@ -273,7 +273,7 @@ func (t *triedTxn) create() (*clientv3.TxnResponse, error) {
 	return nil, unknown(err)
 }
 
-// change sends an update or a deletion of a key that is at the expected revision.
+// change sends an update or deletion of a key that must be at the expected revision.
 func (t *triedTxn) change(expected int64) (*clientv3.TxnResponse, error) {
 	o := try(t.ctx, t.send, func(resp *clientv3.TxnResponse) bool { return resp.Succeeded })
 	if o.doubt == nil || o.err != nil && t.ctx.Err() != nil {
@@ -282,7 +282,7 @@ func (t *triedTxn) change(expected int64) (*clientv3.TxnResponse, error) {
 	if o.err != nil {
 		return nil, unknown(o.err)
 	}
-	// A key that is as it was: another condition failed, and does for every try.
+	// If the key has not changed, another condition was false, and is for every try.
 	if now := t.read(); now != nil && now.ModRevision == expected {
 		return o.answer, nil
 	}
@@ -301,7 +301,8 @@ func (t *triedTxn) reads() bool {
 	return true
 }
 
-// expected is the revision at which the one key must be that the transaction writes; known is false for any other transaction.
+// expected returns the revision that the transaction requires of the one key that it writes. known is false for any other
+// transaction.
 func (t *triedTxn) expected() (revision int64, known bool) {
 	if len(t.then) != 1 || t.then[0].IsTxn() || t.then[0].RangeBytes() != nil {
 		return 0, false
@@ -315,7 +316,7 @@ func (t *triedTxn) expected() (revision int64, known bool) {
 	return 0, false
 }
 
-// read returns what the key holds, nil if that cannot be found out.
+// read returns what the key holds, or nil if that cannot be found out.
 func (t *triedTxn) read() *mvccpb.KeyValue {
 	resp, err := t.kv.Get(t.ctx, string(t.then[0].KeyBytes()))
 	if err != nil || len(resp.Kvs) == 0 {
@@ -324,13 +325,14 @@ func (t *triedTxn) read() *mvccpb.KeyValue {
 	return resp.Kvs[0]
 }
 
-// unknownOutcome is the error of a write of which nobody can tell whether it was made.
+// unknownOutcome is the error of a write that may or may not have been made.
 type unknownOutcome struct {
 	*apierrors.StatusError
 	cause error
 }
 
-// unknown returns a 504 without Retry-After: clients would send the write again by themselves, and it might be made twice.
+// unknown returns a 504 without Retry-After: with it, clients would send the write again by themselves, and it might be made
+// twice.
 func unknown(cause error) error {
 	message := fmt.Sprintf("etcd did not answer, and the object does not tell whether this write was made: read it, and try again (%v)", cause)
 	return &unknownOutcome{apierrors.NewTimeoutError(message, 0), cause}

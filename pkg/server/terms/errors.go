@@ -10,9 +10,9 @@ import (
 	"github.com/regent-project/regent/pkg/election"
 )
 
-// ofTerm returns a term's error as the election understands it. It names the controllers for which this term ended, and those
-// for which the terms right before it ended: replicas that fail at different controllers would otherwise step down in turn,
-// for ever.
+// ofTerm returns the error of a term in the form that package election understands. The error names the controllers for which
+// this term ended, and those for which the terms right before it ended. Otherwise replicas that fail at different controllers
+// would step down in turn, for ever.
 func ofTerm(err error, predecessors []string) error {
 	if err == nil {
 		return nil
@@ -26,7 +26,7 @@ func ofTerm(err error, predecessors []string) error {
 	return t
 }
 
-// inWordsOfElection turns what a controller asks for into the election's cause for it.
+// inWordsOfElection wraps what a controller returned with the corresponding error of package election.
 func inWordsOfElection(err error) error {
 	switch {
 	case errors.Is(err, controllers.ErrExit):
@@ -47,18 +47,19 @@ func (t *termError) Error() string { return t.err.Error() }
 
 func (t *termError) Unwrap() error { return t.err }
 
-// FailedParts is for the next leader.
+// FailedParts is read by package election, which passes the names on to the next leader.
 func (t *termError) FailedParts() []string { return t.failed }
 
-// offered is why a leader steps down that has led on although controllers fail.
+// offered is the reason why a leader that tolerates failing controllers steps down after Config.OfferAfter.
 type offered struct{ failing []string }
 
 func (o *offered) Error() string {
 	return fmt.Sprintf("controllers %q still fail on this replica: another may try", o.failing)
 }
 
-// Unwrap makes it a step down.
+// Unwrap tells package election that this is a step down, not a failure.
 func (o *offered) Unwrap() error { return election.StepDown }
 
-// FailedParts is for the next leader: if it cannot run them either, it leads on.
+// FailedParts is read by package election, which passes the names on to the next leader. If that one cannot run these
+// controllers either, it tolerates them too.
 func (o *offered) FailedParts() []string { return o.failing }

@@ -15,8 +15,8 @@ import (
 	"github.com/regent-project/regent/pkg/election"
 )
 
-// Leader returns what a leader does in a term: it runs the controllers of these scopes, and returns when everything that the
-// term started has ended.
+// Leader returns the function that package election calls for each term. It runs the controllers of the given scopes, and
+// returns when everything that the term started has ended.
 func (r *Runner) Leader(scopes ...controllers.Scope) election.LeadFunc {
 	descriptors := r.cfg.Registry.Scoped(scopes...)
 	return func(ctx context.Context, term election.Term) error { return r.lead(ctx, descriptors, term) }
@@ -43,7 +43,7 @@ func (r *Runner) lead(ctx context.Context, descriptors []controllers.Descriptor,
 				r.memory.worked(e.Controller)
 			case supervisor.TermFailed:
 				if time.Since(clock.began) >= supervisor.DefaultRestartWindow {
-					predecessors = nil // their failures are long ago
+					predecessors = nil // this term has lasted: the failures of earlier terms are long ago
 				}
 				election.Fail(ctx, ofTerm(e.Err, predecessors))
 			}
@@ -53,17 +53,17 @@ func (r *Runner) lead(ctx context.Context, descriptors []controllers.Descriptor,
 	return ofTerm(err, predecessors)
 }
 
-// tolerate returns the controllers whose failure does not end this term, and tells operators of them.
+// tolerate returns the controllers whose failure does not end this term, and tells operators about them.
 func (r *Runner) tolerate(ctx context.Context, predecessors []string) []string {
 	tolerated := r.memory.tolerated(predecessors)
 	if len(tolerated) > 0 {
-		klog.FromContext(ctx).Error(nil, "Leading on without controllers that this replica could not run before, nor others in its place: they are tried again and again", "controllers", tolerated)
-		r.cfg.Warn(fmt.Sprintf("leads on without controllers %q, which it could not run before, nor others in its place, and tries them again", tolerated))
+		klog.FromContext(ctx).Error(nil, "Leading on without controllers that neither this replica nor its predecessors could run: they are tried again and again", "controllers", tolerated)
+		r.cfg.Warn(fmt.Sprintf("leads on without controllers %q, which neither it nor its predecessors could run, and tries them again", tolerated))
 	}
 	return tolerated
 }
 
-// remember keeps for later terms what a term that ended with err failed at.
+// remember records, for later terms, the controllers at which a term failed. err is the error of the term.
 func (r *Runner) remember(err error, tolerated []string, lasted time.Duration) {
 	failed := []string{}
 	if failure, ok := errors.AsType[*supervisor.ControllerError](err); ok {
@@ -75,8 +75,8 @@ func (r *Runner) remember(err error, tolerated []string, lasted time.Duration) {
 	}
 }
 
-// offer ends the term of ctx after Config.OfferAfter if a controller still fails that was tolerated: another replica may be
-// able to run it by then. The returned function must be called at the end of the term.
+// offer ends the term of ctx after Config.OfferAfter if a tolerated controller still fails: another replica may be able to run
+// it by then. Call stop at the end of the term.
 func (r *Runner) offer(ctx context.Context, tolerated []string) (stop func()) {
 	if len(tolerated) == 0 {
 		return func() {}
@@ -95,13 +95,14 @@ func (r *Runner) offer(ctx context.Context, tolerated []string) (stop func()) {
 	}
 }
 
-// termClock measures how long a term lasts: until its context ends, not until its work has stopped.
+// termClock measures how long a term lasts: from its beginning to the end of its context. The time that its controllers take to
+// stop does not count.
 type termClock struct {
 	began time.Time
 	ended atomic.Pointer[time.Time]
 }
 
-// newTermClock returns a clock of ctx's term, and a function that must be called at the end of the term's work.
+// newTermClock returns a clock for ctx's term. Call the returned function when the term's work has ended.
 func newTermClock(ctx context.Context) (*termClock, func() bool) {
 	c := &termClock{began: time.Now()}
 	return c, context.AfterFunc(ctx, func() {

@@ -5,15 +5,15 @@ import (
 	"sync"
 )
 
-// memory holds the controllers for which this replica has stepped down. It may come to lead again after terms that all
-// failed, one of them its own and for the same controller. Then no replica can run all controllers, and a further step down
-// would only leave the shard without the others.
+// memory remembers the controllers for which this replica has stepped down. The lease may come back to it because the other
+// replicas stepped down for the same controllers. Then no replica can run them, and stepping down again would only stop the
+// healthy controllers.
 type memory struct {
 	mu     sync.Mutex
 	failed []string
 }
 
-// tolerated returns the controllers for which both this replica and its predecessors stepped down.
+// tolerated returns the controllers for which both this replica and its predecessors have stepped down.
 func (m *memory) tolerated(predecessors []string) []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -26,14 +26,14 @@ func (m *memory) tolerated(predecessors []string) []string {
 	return both
 }
 
-// all returns all that is remembered.
+// all returns the controllers for which this replica has stepped down.
 func (m *memory) all() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.failed)
 }
 
-// steppedDown remembers controllers.
+// steppedDown records controllers for which this replica steps down.
 func (m *memory) steppedDown(names []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -44,14 +44,14 @@ func (m *memory) steppedDown(names []string) {
 	}
 }
 
-// worked forgets a controller.
+// worked forgets a controller that works again.
 func (m *memory) worked(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.failed = slices.DeleteFunc(m.failed, func(other string) bool { return other == name })
 }
 
-// forgetAllBut is for the end of a term that lasted: the controllers that did not fail in it are sound.
+// forgetAllBut forgets all other controllers. It is called when a long term ends: what did not fail in it works.
 func (m *memory) forgetAllBut(names []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -21,18 +21,18 @@ type set struct {
 	scope       controllers.Scope
 	descriptors []controllers.Descriptor
 	connect     func() (*loopback.Client, error)
-	// token is zero without leader election, and for controllers of every replica.
+	// token is zero without leader election and for the controllers of every replica.
 	token fence.Token
-	// measure is what all requests pass; nil: nothing.
+	// measure wraps all requests. Nil: they are not wrapped.
 	measure   transport.WrapperFunc
 	tolerated []string
-	// probe reaches the supervisor; nil for all but the leader's controllers.
+	// probe reaches the supervisor of the leader's controllers. Nil for all others.
 	probe *supervisor.Probe
-	// onEvent is told each event after the Runner; nil: nothing is.
+	// onEvent is called with each event, after the Runner has handled it. May be nil.
 	onEvent func(supervisor.Event)
 }
 
-// run runs a set and returns when everything of it has ended. A refusal of a write ends the term of ctx.
+// run runs a set and returns when everything of it has ended. A refused write ends the term of ctx.
 func (r *Runner) run(ctx context.Context, s set) error {
 	client, err := r.dial(s, func(req *http.Request) {
 		election.Fail(ctx, fmt.Errorf("%w: %s %s was refused", election.Fenced, req.Method, req.URL.Path))
@@ -58,8 +58,7 @@ func (r *Runner) run(ctx context.Context, s set) error {
 	return supervisor.Run(ctx, s.descriptors, deps, cfg)
 }
 
-// dial returns a client whose writes carry the set's token. fenced is called when a write was refused because the term is
-// over.
+// dial returns a client whose writes carry the set's token. It calls fenced when a write is refused because the term is over.
 func (r *Runner) dial(s set, fenced func(*http.Request)) (*loopback.Client, error) {
 	client, err := s.connect()
 	if err != nil {
@@ -74,7 +73,7 @@ func (r *Runner) dial(s set, fenced func(*http.Request)) (*loopback.Client, erro
 	return client, nil
 }
 
-// take takes in an event of any set.
+// take handles an event of any set.
 func (r *Runner) take(scope controllers.Scope, e supervisor.Event) {
 	switch e.Type {
 	case supervisor.ControllerFailed:
@@ -86,7 +85,7 @@ func (r *Runner) take(scope controllers.Scope, e supervisor.Event) {
 	}
 }
 
-// lateControllers are the controllers that have not stopped within their drain timeout and still run.
+// lateControllers are the controllers that still run although their drain timeout has passed.
 type lateControllers struct {
 	mu      sync.Mutex
 	byScope map[controllers.Scope][]string

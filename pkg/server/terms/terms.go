@@ -1,6 +1,7 @@
-// Package terms runs a replica's controllers: the leader's in terms, which a replica can lose and win again, and those of
-// every replica for as long as the process serves. Package election says when a term begins and ends, package supervisor
-// what becomes of a controller that fails; this package gives a term its clients and remembers what earlier terms failed at.
+// Package terms runs a replica's controllers: the leader's in terms, which a replica can lose and win again, and those of every
+// replica for as long as the process serves. Package election decides when a term begins and ends. Package supervisor decides
+// what happens when a controller fails. This package gives each term its clients, and remembers at which controllers earlier
+// terms failed.
 package terms
 
 import (
@@ -20,33 +21,33 @@ import (
 	"github.com/regent-project/regent/pkg/server/loopback"
 )
 
-// Config is what a Runner is made of. OfferAfter and Transport may be zero.
+// Config is what New needs. OfferAfter and Transport may be zero.
 type Config struct {
-	// Lease is the name of the Lease under which the leader leads. Metrics show it.
+	// Lease is the name of the shard's Lease. Metrics show it.
 	Lease string
 	// Registry lists the controllers.
 	Registry *controllers.Registry
-	// Supervision has the drain timeout, the policies and StoreReachable. The Runner sets the rest.
+	// Supervision has the drain timeout, the policies and StoreReachable. The Runner sets its other fields.
 	Supervision supervisor.Config
-	// Deps are what all controllers get. The Runner sets Token and Clients, which each term has of its own.
+	// Deps are what all controllers get. The Runner sets Token and Clients anew for each term.
 	Deps controllers.Deps
-	// Loopback leads to this process's own API server. Controllers of a term reach it as the user of LeaderToken, those of every
-	// replica as the user of ReplicaToken.
+	// Loopback leads to this process's own API server. The controllers of a term are the user of LeaderToken there, those of
+	// every replica the user of ReplicaToken.
 	Loopback                  *rest.Config
 	LeaderToken, ReplicaToken string
-	// Warn tells operators what this replica does about controllers that fail. It must not block.
+	// Warn tells operators what this replica does about failing controllers. It must not block.
 	Warn func(message string)
-	// Exit is called when a controller ends the process, at once: another controller may hang, so that the term cannot end. It
-	// must not block.
+	// Exit is called as soon as a controller demands the end of the process, because the end of the term may have to wait for
+	// another controller that hangs. It must not block.
 	Exit func(error)
-	// OfferAfter is how long a leader leads on although controllers fail, before it offers the lease to other replicas. 0 stands
-	// for 10 minutes.
+	// OfferAfter is how long a leader tolerates failing controllers before it offers the lease to other replicas. 0 stands for
+	// 10 minutes.
 	OfferAfter time.Duration
-	// Transport is what requests of terms with a fencing token pass, for tests.
+	// Transport wraps the requests of terms that have a fencing token. It is for tests.
 	Transport transport.WrapperFunc
 }
 
-// Runner runs controllers. It runs one term of the leader and one of the electing controllers at a time.
+// Runner runs controllers. At any time it runs at most one term of the leader and one of the electing controllers.
 type Runner struct {
 	cfg    Config
 	next   *loopback.Next
@@ -55,7 +56,7 @@ type Runner struct {
 	late   lateControllers
 }
 
-// New returns a Runner that runs nothing yet. From then on /metrics shows the controllers.
+// New returns a Runner that runs nothing yet. It registers the metrics of the controllers.
 func New(cfg Config) (*Runner, error) {
 	if cfg.OfferAfter == 0 {
 		cfg.OfferAfter = 10 * time.Minute
@@ -68,19 +69,20 @@ func New(cfg Config) (*Runner, error) {
 	return &Runner{cfg: cfg, next: next, probe: supervisor.NewProbe()}, nil
 }
 
-// KeepConnected keeps a connection open for the next term, from when serving is closed until ctx ends.
+// KeepConnected keeps a connection open for the next term, from the moment serving is closed until ctx ends.
 func (r *Runner) KeepConnected(ctx context.Context, serving <-chan struct{}) {
 	r.next.Run(ctx, serving)
 }
 
-// Ping returns nil if the supervisor of the leader's controllers answers, or does not run; an error if ctx ends before.
+// Ping returns nil if the supervisor of the leader's controllers answers, or if none runs. It returns an error if ctx ends
+// first.
 func (r *Runner) Ping(ctx context.Context) error { return r.probe.Ping(ctx) }
 
-// Late names the controllers that have not stopped within their drain timeout and still run.
+// Late names the controllers that still run although their drain timeout has passed.
 func (r *Runner) Late() []string { return r.late.names() }
 
-// Elect is a term of the electing controllers that have a Lease of their own. It returns when everything that the term
-// started has ended.
+// Elect runs one term of the electing controllers under a Lease of their own. It returns when everything that the term started
+// has ended.
 func (r *Runner) Elect(ctx context.Context, term election.Term) error {
 	err := r.run(ctx, set{
 		scope: controllers.Electing, descriptors: r.cfg.Registry.Scoped(controllers.Electing), connect: r.next.Take, token: term.Token(),
@@ -93,8 +95,8 @@ func (r *Runner) Elect(ctx context.Context, term election.Term) error {
 	return ofTerm(err, nil)
 }
 
-// EveryReplica runs the controllers of every replica until ctx ends, or until one of them ends the process. A failure that
-// would end a term stops them all; they begin anew after a pause.
+// EveryReplica runs the controllers of every replica until ctx ends, or until one of them demands the end of the process. A
+// failure that would end a term stops all of them; they start again after a pause.
 func (r *Runner) EveryReplica(ctx context.Context) error {
 	all := set{
 		scope: controllers.EveryReplica, descriptors: r.cfg.Registry.Scoped(controllers.EveryReplica),

@@ -15,20 +15,20 @@ import (
 	"github.com/regent-project/regent/pkg/election"
 )
 
-// phase is a part of a takeover. The first three follow each other. The others begin when the lease is acquired.
+// phase is a part of a takeover. The first three follow each other. The others all begin when the lease is acquired.
 type phase string
 
 const (
-	// detect lasts from the first symptom (contact broke off, the last sign of life, the release) until this replica was certain
-	// enough to take over.
+	// detect begins with the first symptom (the connection broke, the last sign of life, the release) and ends with the
+	// decision to take over.
 	detectPhase phase = "detect"
-	// break lasts until the write that acquires is sent: back-off and head starts, if any.
+	// break ends when the acquiring write is sent. It consists of back-offs and head starts, if any.
 	breakPhase phase = "break"
-	// acquire lasts until that write is answered.
+	// acquire ends when that write is answered.
 	acquirePhase phase = "acquire"
-	// caches lasts until the first controller has warm caches and its handlers.
+	// caches ends when the first controller has warm caches and its handlers.
 	cachesPhase phase = "caches"
-	// first_reconcile lasts until the first reconcile has returned, first_write until the first write is answered.
+	// first_reconcile ends when the first reconcile has returned, first_write when the first write is answered.
 	reconcilePhase phase = "first_reconcile"
 	writePhase     phase = "first_write"
 )
@@ -43,10 +43,10 @@ var phaseSeconds = metrics.NewHistogramVec(&metrics.HistogramOpts{
 
 var registerTimeline = sync.OnceValue(func() error { return legacyregistry.Register(phaseSeconds) })
 
-// timelineLimit is how long a term may take to its first write before its line is logged without.
+// timelineLimit is how long after its beginning a term's line is logged, even if the term has not written yet.
 const timelineLimit = 10 * time.Second
 
-// timeline measures how one term of this replica came about and began to work.
+// timeline measures how a term of this replica began: the takeover and its first work.
 type timeline struct {
 	lease    string
 	takeover election.Takeover
@@ -56,8 +56,8 @@ type timeline struct {
 	told    bool
 }
 
-// newTimeline begins to measure. The term's work gets the returned context; end must be called when that work has ended. In a term
-// without election nothing is measured.
+// newTimeline begins to measure. The term's work must use the returned context. Call end when that work has ended. A term
+// without election is not measured.
 func newTimeline(ctx context.Context, lease string, takeover election.Takeover) (_ *timeline, measured context.Context, end func()) {
 	t := &timeline{lease: lease, takeover: takeover, reached: map[phase]time.Duration{}}
 	if takeover.Acquired.IsZero() {
@@ -93,7 +93,7 @@ func (t *timeline) since(ctx context.Context, p phase) {
 	t.reach(ctx, p, time.Since(t.takeover.Acquired))
 }
 
-// reach records how long a phase took, once; later calls for the same phase do nothing.
+// reach records how long a phase took. Only the first call for each phase counts.
 func (t *timeline) reach(ctx context.Context, p phase, took time.Duration) {
 	t.mu.Lock()
 	_, again := t.reached[p]
@@ -109,7 +109,7 @@ func (t *timeline) reach(ctx context.Context, p phase, took time.Duration) {
 	}
 }
 
-// tell logs the term's line, once.
+// tell logs the term's line. Only the first call counts.
 func (t *timeline) tell(ctx context.Context) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -126,20 +126,20 @@ func (t *timeline) tell(ctx context.Context) {
 	klog.FromContext(ctx).Info("Takeover", keysAndValues...)
 }
 
-// writes returns the transport that the requests of the term's clients pass.
+// writes returns the wrapper for the requests of the term's clients.
 func (t *timeline) writes(ctx context.Context) transport.WrapperFunc {
 	return func(next http.RoundTripper) http.RoundTripper {
 		return &firstWrite{next: next, wrote: func() { t.since(ctx, writePhase) }}
 	}
 }
 
-// firstWrite calls wrote each time that a write has succeeded.
+// firstWrite calls wrote after each successful write.
 type firstWrite struct {
 	next  http.RoundTripper
 	wrote func()
 }
 
-// RoundTrip changes nothing.
+// RoundTrip implements http.RoundTripper. It changes neither request nor response.
 func (f *firstWrite) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := f.next.RoundTrip(req)
 	if err == nil && resp.StatusCode < http.StatusMultipleChoices && req.Method != http.MethodGet {
@@ -148,5 +148,5 @@ func (f *firstWrite) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// WrappedRoundTripper is for client-go, which looks for what it can cancel.
+// WrappedRoundTripper lets client-go find the transport beneath, to cancel requests.
 func (f *firstWrite) WrappedRoundTripper() http.RoundTripper { return f.next }

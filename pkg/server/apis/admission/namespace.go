@@ -1,4 +1,4 @@
-// Package admission holds what must hold of a write beyond its own object.
+// Package admission has the rules for writes that depend on other objects, or on who writes.
 package admission
 
 import (
@@ -18,20 +18,20 @@ import (
 
 // Namespaces finds namespaces, in any logical cluster.
 type Namespaces interface {
-	// Cached returns a namespace from memory. It may be late, and miss one.
+	// Cached returns a namespace from memory. It may be stale, and may not have a new namespace.
 	Cached(cluster logicalcluster.Name, name string) (*corev1.Namespace, bool)
-	// Live reads a namespace from storage; the error is NotFound if there is none.
+	// Live reads a namespace from storage. The error is NotFound if there is none.
 	Live(ctx context.Context, cluster logicalcluster.Name, name string) (*corev1.Namespace, error)
 	// Leaving reports whether a logical cluster is being deleted.
 	Leaving(ctx context.Context, cluster logicalcluster.Name) (bool, error)
 }
 
-// implied are the namespaces that every logical cluster has, even before their objects are made. They go with their
-// cluster, not before.
+// implied are the namespaces that every logical cluster has, even before their objects are created. They can be deleted only
+// with their cluster.
 var implied = []string{metav1.NamespaceSystem, metav1.NamespaceDefault}
 
-// NamespaceLifecycle refuses creations in namespaces that do not exist or are terminating, and deletions of namespaces
-// that every cluster has. (Upstream's plugin of this purpose knows one cluster only.)
+// NamespaceLifecycle refuses to create objects in namespaces that do not exist or are terminating, and to delete namespaces
+// that every cluster has. (Upstream's plugin with this purpose knows only one cluster.)
 type NamespaceLifecycle struct {
 	Namespaces Namespaces
 }
@@ -87,7 +87,7 @@ func (l *NamespaceLifecycle) validateCreation(ctx context.Context, cluster logic
 		return nil
 	}
 	refusal := admission.NewForbidden(a, fmt.Errorf("unable to create new content in namespace %s because it is being terminated", name))
-	// Controllers tell by this cause that trying again is of no use.
+	// By this cause controllers know that it is useless to try again.
 	var status *apierrors.StatusError
 	if errors.As(refusal, &status) {
 		status.ErrStatus.Details.Causes = append(status.ErrStatus.Details.Causes, metav1.StatusCause{

@@ -18,13 +18,13 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// TenancyProtection lets nobody but the shard's leader write what everybody relies on in Workspaces and LogicalClusters:
-// which cluster a workspace has, at which path and URL, who owns a cluster, and how far it has come. Whoever could write
-// that in one cluster could take over, or delete, what is in another one. Members of system:masters are refused, too.
+// TenancyProtection allows only the shard's leader to write the fields of Workspaces and LogicalClusters on which other
+// clusters depend: a workspace's cluster, path and URL, a cluster's owner, and the phases. Whoever could write these in one
+// cluster could take over or delete another one. Members of system:masters are refused, too.
 //
-// Only what a write changes is judged, in any subresource: an object that is applied or replaced as it stands passes.
+// Only changes are judged, in all subresources: an object may be applied or replaced as it is.
 type TenancyProtection struct {
-	// Leader is the name of the user that a term's controllers are.
+	// Leader is the name of the user of the leader's controllers.
 	Leader string
 }
 
@@ -51,7 +51,7 @@ func (p *TenancyProtection) Validate(_ context.Context, a admission.Attributes, 
 	return nil
 }
 
-// protected is a part of an object that only the leader writes; mastersToo: members of system:masters as well.
+// protected is a field that only the leader may write, and with mastersToo also members of system:masters.
 type protected[T metav1.Object] struct {
 	path       *field.Path
 	value      func(T) string
@@ -62,15 +62,15 @@ var ofWorkspaces = []protected[*tenancyv1alpha1.Workspace]{
 	{path: field.NewPath("spec", "cluster"), value: func(w *tenancyv1alpha1.Workspace) string { return w.Spec.Cluster }},
 	{path: field.NewPath("spec", "URL"), value: func(w *tenancyv1alpha1.Workspace) string { return w.Spec.URL }},
 	{path: field.NewPath("status", "phase"), value: func(w *tenancyv1alpha1.Workspace) string { return string(w.Status.Phase) }},
-	// Who it says is the owner of a workspace is told to its cluster.
+	// The new cluster takes this annotation for the user who owns the workspace.
 	annotation[*tenancyv1alpha1.Workspace](tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey, true),
 }
 
-// A LogicalCluster's owner is not among them: nobody changes it (see package kcpcore).
+// The owner of a LogicalCluster is not listed, because nobody can change it (see package kcpcore).
 var ofLogicalClusters = []protected[*corev1alpha1.LogicalCluster]{
 	{path: field.NewPath("status", "phase"), value: func(l *corev1alpha1.LogicalCluster) string { return string(l.Status.Phase) }},
 	{path: field.NewPath("status", "URL"), value: func(l *corev1alpha1.LogicalCluster) string { return l.Status.URL }},
-	// The paths and URLs of all workspaces inside begin with it.
+	// The paths and URLs of all workspaces in the cluster begin with this path.
 	annotation[*corev1alpha1.LogicalCluster](core.LogicalClusterPathAnnotationKey, false),
 	annotation[*corev1alpha1.LogicalCluster](tenancyv1alpha1.LogicalClusterTypeAnnotationKey, false),
 	annotation[*corev1alpha1.LogicalCluster](tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey, false),
@@ -84,8 +84,8 @@ func annotation[T metav1.Object](key string, mastersToo bool) protected[T] {
 	}
 }
 
-// validate compares an object with what it was, or with created, which is how one begins that has nothing set.
-func validate[T metav1.Object](a admission.Attributes, created T, parts []protected[T], finalizer string) error {
+// validate compares an updated object with its old state, and a new one with created, an object in which nothing is set.
+func validate[T metav1.Object](a admission.Attributes, created T, fields []protected[T], finalizer string) error {
 	obj, ok := a.GetObject().(T)
 	old, was := created, true
 	if a.GetOperation() == admission.Update {
@@ -95,7 +95,7 @@ func validate[T metav1.Object](a admission.Attributes, created T, parts []protec
 		return apierrors.NewInternalError(fmt.Errorf("cannot compare a %T with a %T", a.GetObject(), a.GetOldObject()))
 	}
 	var errs field.ErrorList
-	for _, p := range parts {
+	for _, p := range fields {
 		if p.value(obj) != p.value(old) && !(p.mastersToo && isMaster(a.GetUserInfo())) {
 			errs = append(errs, p.refusal())
 		}

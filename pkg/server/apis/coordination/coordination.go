@@ -1,7 +1,7 @@
-// Package coordination describes what is served of coordination.k8s.io.
+// Package coordination describes the served resources of coordination.k8s.io.
 package coordination
 
 import "github.com/regent-project/regent/pkg/server/apis/resource"
 
-// Resources are those of the group.
+// Resources are the resources of the group.
 var Resources = []resource.Described{leases, leaseCandidates}

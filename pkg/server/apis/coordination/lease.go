@@ -52,7 +52,7 @@ func validateLeaseSpec(spec *coordinationv1.LeaseSpec, path *field.Path) field.E
 	return errs
 }
 
-// validateStrategy admits Kubernetes' own strategy, and names within a domain of someone else's.
+// validateStrategy accepts Kubernetes' own strategy, and names in a domain that is not Kubernetes'.
 func validateStrategy(strategy coordinationv1.CoordinatedLeaseStrategy, path *field.Path) field.ErrorList {
 	own := []coordinationv1.CoordinatedLeaseStrategy{coordinationv1.OldestEmulationVersion}
 	domain, name, qualified := strings.Cut(string(strategy), "/")

@@ -76,7 +76,7 @@ func validateVersions(spec *coordinationv1beta1.LeaseCandidateSpec, path *field.
 	return errs
 }
 
-// parse reads a semantic version, which begins with a digit.
+// parse parses a semantic version, and appends to errs if value is none. A leading "v" is not allowed.
 func parse(value string, path *field.Path, errs field.ErrorList) (*version.Version, field.ErrorList) {
 	if value[0] == 'v' {
 		return nil, append(errs, field.Invalid(path, value, "must not begin with 'v'"))

@@ -1,7 +1,7 @@
-// Package core describes what is served of core/v1.
+// Package core describes the served resources of core/v1.
 package core
 
 import "github.com/regent-project/regent/pkg/server/apis/resource"
 
-// Resources are those of the group, and their views under other groups.
+// Resources are the resources of the group, with their views under other groups.
 var Resources = []resource.Described{namespaces, configMaps, secrets, events}

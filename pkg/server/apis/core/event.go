@@ -31,7 +31,7 @@ var events = resource.Definition[*corev1.Event]{
 	Namespaced: true,
 	ShortNames: []string{"ev"},
 	List:       &corev1.EventList{},
-	// Events are written often, expire by themselves, and few read them.
+	// Events are written often, expire by themselves, and are seldom read.
 	Stored:         resource.Stored[*corev1.Event]{Uncached: true, TTL: eventTTL},
 	Name:           validation.NameIsDNSSubdomain,
 	CreateOnUpdate: true,
@@ -69,7 +69,7 @@ func selectableEventFields(e *corev1.Event) fields.Set {
 	}
 }
 
-// validateEvent is what every event must keep. An event about an object without a namespace lives in "default".
+// validateEvent checks the rules for all events. An event about an object without a namespace must be in "default".
 func validateEvent(e *corev1.Event) field.ErrorList {
 	var errs field.ErrorList
 	involved := e.InvolvedObject.Namespace
@@ -79,11 +79,11 @@ func validateEvent(e *corev1.Event) field.ErrorList {
 	if e.EventTime.IsZero() {
 		return errs
 	}
-	// Only the newer kind of events has this time.
+	// Only events in the style of events.k8s.io have this time.
 	return append(errs, validateReport(e)...)
 }
 
-// validateReport judges what events of the newer kind have.
+// validateReport checks the fields that events in the style of events.k8s.io must have.
 func validateReport(e *corev1.Event) field.ErrorList {
 	var errs field.ErrorList
 	controller := field.NewPath("reportingController")
@@ -113,7 +113,7 @@ func requireShort(name, value string, limit int) field.ErrorList {
 	return nil
 }
 
-// validateNewEvent is what a new event of events.k8s.io must keep besides.
+// validateNewEvent checks the additional rules for new events of events.k8s.io.
 func validateNewEvent(e *corev1.Event) field.ErrorList {
 	var errs field.ErrorList
 	if e.EventTime.IsZero() {
@@ -152,7 +152,7 @@ func validateSeries(s *corev1.EventSeries) field.ErrorList {
 	return errs
 }
 
-// validateNewEventUpdate lets only the series of an event change, beside its metadata.
+// validateNewEventUpdate refuses changes of an event, except of its series and its metadata.
 func validateNewEventUpdate(e, old *corev1.Event) field.ErrorList {
 	var errs field.ErrorList
 	keep := func(now, before any, path ...string) {
@@ -166,7 +166,7 @@ func validateNewEventUpdate(e, old *corev1.Event) field.ErrorList {
 	keep(e.LastTimestamp, old.LastTimestamp, "lastTimestamp")
 	keep(e.Count, old.Count, "count")
 	keep(e.Type, old.Type, "type")
-	// Stored with microseconds, sent with more.
+	// The time is stored in microseconds, but clients may send it more precisely.
 	if !e.EventTime.Truncate(1000).Equal(old.EventTime.Truncate(1000)) {
 		keep(e.EventTime, old.EventTime, "eventTime")
 	}

@@ -28,7 +28,7 @@ func wide(c resource.Column[*corev1.Event]) resource.Column[*corev1.Event] {
 	return c
 }
 
-// firstTime prefers what events of the newer kind have.
+// firstTime returns the event's time. Events in the style of events.k8s.io have it in eventTime.
 func firstTime(e *corev1.Event) time.Time {
 	if !e.EventTime.IsZero() {
 		return e.EventTime.Time

@@ -49,7 +49,7 @@ var namespaces = resource.Definition[*corev1.Namespace]{
 	Wrap:  newNamespaceStore,
 }
 
-// setNamespaceDefaults also keeps the label that holds the name from being changed.
+// setNamespaceDefaults sets the phase, and restores the label with the namespace's name.
 func setNamespaceDefaults(ns *corev1.Namespace) {
 	if ns.Status.Phase == "" {
 		ns.Status.Phase = corev1.NamespaceActive
@@ -79,8 +79,8 @@ var namespaceStatus = resource.Part[*corev1.Namespace]{
 	},
 }
 
-// namespaceFinalize is the subresource finalize: it changes spec.finalizers, and the removal of the last one deletes a
-// terminating namespace.
+// namespaceFinalize is the subresource finalize. It changes spec.finalizers. A terminating namespace goes when the last one is
+// removed.
 var namespaceFinalize = resource.Part[*corev1.Namespace]{
 	Keep:  func(ns, old *corev1.Namespace) { ns.Status = old.Status },
 	Reset: fieldpath.NewSet(fieldpath.MakePathOrDie("status")),

@@ -18,12 +18,12 @@ import (
 	"github.com/regent-project/regent/pkg/server/apis/resource"
 )
 
-// namespaceStore serves namespaces. A deletion makes a namespace Terminating; it stays until its content is gone, that
-// is until the namespace controller has removed the last of spec.finalizers:
+// namespaceStore serves namespaces. A deletion makes a namespace Terminating. It goes when its content is gone, that is when
+// the namespace controller has removed the last of spec.finalizers:
 //
 //	Active --delete--> Terminating --spec.finalizers and metadata.finalizers empty--> gone
 //
-// There is no deletecollection, as in Kubernetes.
+// As in Kubernetes, there is no deletecollection.
 type namespaceStore struct {
 	store *resource.Store
 	rest.ResetFieldsStrategy
@@ -35,7 +35,7 @@ func newNamespaceStore(store *resource.Store) rest.Storage {
 	return &namespaceStore{store: store, ResetFieldsStrategy: store.ResetFieldsStrategy, TableConvertor: store.TableConvertor}
 }
 
-// finalized says when an update is the last of a deleted namespace.
+// finalized reports whether an update is the last of a deleted namespace.
 func finalized(ctx context.Context, key string, obj, existing runtime.Object) bool {
 	ns, ok := obj.(*corev1.Namespace)
 	return ok && len(ns.Spec.Finalizers) == 0 && genericregistry.ShouldDeleteDuringUpdate(ctx, key, obj, existing)
@@ -61,7 +61,7 @@ func (s *namespaceStore) Delete(ctx context.Context, name string, validate rest.
 	return s.store.Delete(ctx, name, validate, opts)
 }
 
-// terminate marks the namespace as being deleted, once.
+// terminate marks the namespace as being deleted, if it is not yet.
 func (s *namespaceStore) terminate(ctx context.Context, name string, validate rest.ValidateObjectFunc, opts *metav1.DeleteOptions) (*corev1.Namespace, error) {
 	key, err := s.store.KeyFunc(ctx, name)
 	if err != nil {
@@ -97,7 +97,7 @@ func (s *namespaceStore) terminate(ctx context.Context, name string, validate re
 	return out, nil
 }
 
-// finalizersFor puts into metadata.finalizers what the deletion wants done with dependents.
+// finalizersFor returns metadata.finalizers with those that the deletion's propagation policy requires.
 func finalizersFor(finalizers []string, opts *metav1.DeleteOptions) []string {
 	orphanDependents := opts.OrphanDependents //nolint:staticcheck // deprecated, and still what older clients send
 	orphan := orphanDependents != nil && *orphanDependents

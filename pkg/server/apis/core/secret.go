@@ -37,7 +37,7 @@ var secrets = resource.Definition[*corev1.Secret]{
 	},
 }
 
-// setSecretDefaults also moves stringData, which is for writing only, into data.
+// setSecretDefaults sets the type, and moves the write-only stringData into data.
 func setSecretDefaults(s *corev1.Secret) {
 	if s.Type == "" {
 		s.Type = corev1.SecretTypeOpaque
@@ -65,7 +65,7 @@ func validateSecret(s *corev1.Secret) field.ErrorList {
 	return append(errs, validateSecretType(s, data)...)
 }
 
-// validateSecretType knows what the well-known types must hold.
+// validateSecretType checks that secrets of well-known types have the required data.
 func validateSecretType(s *corev1.Secret, data *field.Path) field.ErrorList {
 	switch s.Type {
 	case corev1.SecretTypeServiceAccountToken:
@@ -107,7 +107,7 @@ func requireJSON(s *corev1.Secret, key string, data *field.Path) field.ErrorList
 		return errs
 	}
 	if !json.Valid(s.Data[key]) {
-		// The value is secret: it is not repeated.
+		// The error must not repeat the value, which is secret.
 		return field.ErrorList{field.Invalid(data.Key(key), "<secret contents redacted>", "is not JSON")}
 	}
 	return nil

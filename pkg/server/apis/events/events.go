@@ -1,5 +1,5 @@
-// Package events converts between the events of events.k8s.io/v1 and those of core/v1. They are the same objects in the same
-// storage, seen with other field names.
+// Package events converts between the events of events.k8s.io/v1 and those of core/v1. Both are the same stored objects, with
+// different names of fields.
 package events
 
 import (
@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// AddConversions registers the conversions, and which fields selectors may name. The types must be registered too.
+// AddConversions registers the conversions, and the fields that selectors may name. The caller must register the types.
 func AddConversions(scheme *runtime.Scheme) error {
 	if err := scheme.AddFieldLabelConversionFunc(eventsv1.SchemeGroupVersion.WithKind("Event"), toStoredField); err != nil {
 		return err
@@ -94,7 +94,7 @@ func fromCore(in *corev1.Event, out *eventsv1.Event) {
 	}
 }
 
-// storedField names, for what field selectors of events.k8s.io may name, the field of the stored event.
+// storedField has the field of the stored event for each field that selectors of events.k8s.io may name.
 var storedField = map[string]string{
 	"metadata.name":             "metadata.name",
 	"metadata.namespace":        "metadata.namespace",

@@ -16,7 +16,7 @@ import (
 
 var apiVersion = regexp.MustCompile(`^([^/]+/)?[^/]+$`)
 
-// Resources are those of the group.
+// Resources are the resources of the group.
 var Resources = []resource.Described{logicalClusters}
 
 type logicalCluster = *corev1alpha1.LogicalCluster
@@ -73,8 +73,8 @@ func validateLogicalCluster(l logicalCluster) field.ErrorList {
 	return append(errs, ValidateNames(l.Status.Terminators, status.Child("terminators"))...)
 }
 
-// validateLogicalClusterUpdate keeps what decides whether the cluster may live, and which paths lead to it and to those
-// below it.
+// validateLogicalClusterUpdate refuses changes of the owner, which decides whether the cluster may live, and of the path, with
+// which the paths of all clusters below it begin.
 func validateLogicalClusterUpdate(l, old logicalCluster) field.ErrorList {
 	var errs field.ErrorList
 	if !equality.Semantic.DeepEqual(l.Spec.Owner, old.Spec.Owner) {

@@ -21,17 +21,18 @@ var phases = []corev1alpha1.LogicalClusterPhaseType{
 
 var conditionStatuses = []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown}
 
-// controllerName is what an initializer or a terminator is called: the path of a workspace type, or "system:" and more.
+// controllerName matches the names of initializers and terminators: the path of a workspace type, or a name that begins with
+// "system:".
 var controllerName = regexp.MustCompile(`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(:[a-z0-9]([-a-z0-9]*[a-z0-9])?)*(:[a-z0-9][a-z0-9]([-a-z0-9]*[a-z0-9])?)|system:.+)$`)
 
-// SetPhaseDefault gives a workspace or logical cluster its first phase.
+// SetPhaseDefault sets the first phase of a workspace or logical cluster that has none.
 func SetPhaseDefault(phase *corev1alpha1.LogicalClusterPhaseType) {
 	if *phase == "" {
 		*phase = corev1alpha1.LogicalClusterPhaseScheduling
 	}
 }
 
-// ValidatePhase admits the known phases.
+// ValidatePhase returns an error for an unknown phase.
 func ValidatePhase(phase corev1alpha1.LogicalClusterPhaseType, path *field.Path) field.ErrorList {
 	if slices.Contains(phases, phase) {
 		return nil
@@ -39,7 +40,7 @@ func ValidatePhase(phase corev1alpha1.LogicalClusterPhaseType, path *field.Path)
 	return field.ErrorList{field.NotSupported(path, phase, phases)}
 }
 
-// ValidateConditions demands what each condition must have, and one condition per type.
+// ValidateConditions checks that each condition has a type and a valid status, and that no type occurs twice.
 func ValidateConditions(conditions conditionsv1alpha1.Conditions, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	seen := map[conditionsv1alpha1.ConditionType]bool{}
@@ -56,7 +57,7 @@ func ValidateConditions(conditions conditionsv1alpha1.Conditions, path *field.Pa
 	return errs
 }
 
-// ValidateNames judges the names of initializers or terminators.
+// ValidateNames checks the names of initializers or terminators.
 func ValidateNames[T ~string](names []T, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, name := range names {
@@ -67,7 +68,7 @@ func ValidateNames[T ~string](names []T, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// Require demands a value.
+// Require returns an error for an empty value.
 func Require(value string, path *field.Path) field.ErrorList {
 	if value == "" {
 		return field.ErrorList{field.Required(path, "")}

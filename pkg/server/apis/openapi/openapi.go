@@ -1,5 +1,5 @@
-// Package openapi holds the OpenAPI definitions of what the shard serves: explain, client-side validation and server-side
-// apply need them. `make generate` writes them, for the types that package apis tells.
+// Package openapi holds the OpenAPI definitions of the served types. kubectl explain, client-side validation and server-side
+// apply need them. `make generate` writes them, for the types that apis.Types returns.
 package openapi
 
 import (
@@ -8,7 +8,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 )
 
-// Configure makes the server that config is for serve the definitions of the scheme's types.
+// Configure sets the OpenAPI definitions of the scheme's types in the server's configuration.
 func Configure(config *genericapiserver.Config, scheme *runtime.Scheme) {
 	namer := openapinamer.NewDefinitionNamer(scheme)
 	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(GetOpenAPIDefinitions, namer)

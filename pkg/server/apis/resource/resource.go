@@ -1,9 +1,10 @@
-// Package resource makes a served resource of its description: its types, names, rules, selectable fields, table columns
-// and how it is stored. What is alike for all resources is done here, on upstream's generic registry.
+// Package resource turns the description of a resource into a served one. The description has the resource's types, names,
+// rules, selectable fields and table columns, and says how it is stored. This package does what all resources have in common,
+// on upstream's generic registry.
 //
 // To add a resource, describe it by a Definition in a file of its group's package, and list it in the group's Resources.
-// The scheme, storage, discovery, informers, OpenAPI, garbage collection and what a deletion empties derive from that
-// (`make generate` writes the OpenAPI definitions).
+// Scheme, storage, discovery, informers, OpenAPI, garbage collection and the deletion of namespaces and clusters derive from
+// that (`make generate` writes the OpenAPI definitions).
 package resource
 
 import (
@@ -26,32 +27,32 @@ import (
 	"github.com/regent-project/regent/pkg/server/storage"
 )
 
-// Object is what a resource consists of: a pointer to an API type.
+// Object is a pointer to an API type.
 type Object interface {
 	runtime.Object
 	metav1.Object
 }
 
-// Described is a Definition, whatever the type of its objects.
+// Described is a Definition of any type of objects.
 type Described interface {
-	// Resource returns what the resource is called.
+	// Resource returns the names of the resource.
 	Resource() Resource
 	// Types returns an empty object and an empty list of each API version that clients see.
 	Types() []runtime.Object
-	// AddToScheme registers the types, their defaults and the fields that selectors may name. It fails if the
-	// definition contradicts itself.
+	// AddToScheme registers the types, their defaults, and the fields that selectors may name. It fails if the definition
+	// contradicts itself.
 	AddToScheme(scheme *runtime.Scheme) error
 	// Encoding returns how the objects are stored.
 	Encoding(serializer runtime.StorageSerializer) storage.Encoding
-	// Serve makes what serves the resource and its subresources, over the storage that getter provides. The caller
-	// destroys it.
+	// Serve returns the handlers of requests for the resource and its subresources, over storage that getter provides. The
+	// caller must destroy them.
 	Serve(typer runtime.ObjectTyper, getter generic.RESTOptionsGetter) (Served, error)
 }
 
 // Served is what serves requests, by API version and by the name in the URL: "namespaces", "namespaces/status".
 type Served map[schema.GroupVersion]map[string]rest.Storage
 
-// Resource is what a resource is called.
+// Resource names a resource.
 type Resource struct {
 	// GVR has the version that is stored.
 	GVR        schema.GroupVersionResource
@@ -59,58 +60,60 @@ type Resource struct {
 	Namespaced bool
 }
 
-// Definition describes the resource whose objects are of type T. Unless said otherwise a function may be nil. Functions
-// get objects whose defaults are set; Default and those called Prepare may change obj, no other changes anything.
+// Definition describes the resource whose objects are of type T. Functions may be nil unless their comment says otherwise. They
+// get objects whose defaults are set. Only Default and functions named Prepare may change obj.
 type Definition[T Object] struct {
 	// GVR has the version that is stored. The kind is the name of T.
 	GVR        schema.GroupVersionResource
 	Namespaced bool
 	ShortNames []string
 	Categories []string
-	// List is an empty list of objects. Never nil.
+	// List is an empty list of objects. It must not be nil.
 	List   runtime.Object
 	Stored Stored[T]
 
-	// Default sets the defaults of an object that was decoded.
+	// Default sets the defaults of a decoded object.
 	Default func(obj T)
-	// PrepareCreate brings a new object into its first state. Its status is what the client sent, until reset here.
+	// PrepareCreate brings a new object into its initial state. It must reset the status, which is as the client sent it.
 	PrepareCreate func(obj T)
-	// PrepareUpdate undoes changes that an update of the main resource may not make, such as those of the status.
+	// PrepareUpdate undoes changes that an update of the main resource must not make, such as changes of the status.
 	PrepareUpdate func(obj, old T)
-	// Name returns what is wrong with a name, or with the fixed part of a generated one. Never nil.
+	// Name returns what is wrong with a name, or with the prefix of a generated one. It must not be nil.
 	Name func(name string, prefix bool) []string
-	// Validate judges any version of an object, without its metadata. ValidateUpdate judges a change besides.
+	// Validate checks an object, new or changed, except for its metadata. ValidateUpdate also checks the change.
 	Validate       func(obj T) field.ErrorList
 	ValidateUpdate func(obj, old T) field.ErrorList
-	// CreateOnUpdate lets a PUT create.
+	// CreateOnUpdate says that a PUT may create an object.
 	CreateOnUpdate bool
-	// Unconditional lets an update come without a resourceVersion.
+	// Unconditional says that an update needs no resourceVersion.
 	Unconditional bool
-	// Reset are fields that the main resource ignores, for server-side apply.
+	// Reset are the fields that the main resource ignores in server-side apply.
 	Reset *fieldpath.Set
 
-	// Fields returns what field selectors may name besides metadata.name and metadata.namespace: always the same fields.
+	// Fields returns the fields that field selectors may name besides metadata.name and metadata.namespace. It must return the
+	// same fields for each object.
 	Fields func(obj T) fields.Set
-	// Columns are those of the table that kubectl prints, at least one.
+	// Columns are the columns of the table that kubectl prints. There must be at least one.
 	Columns []Column[T]
 	// Parts are the subresources, by name.
 	Parts map[string]Part[T]
 	// Views are the other API versions that show the same objects.
 	Views []View[T]
-	// Wrap returns what serves the main resource instead of store, and may set hooks of store.
+	// Wrap returns the handler of the main resource in place of store. It may set hooks of store.
 	Wrap func(store *Store) rest.Storage
 }
 
-// Stored says how objects of type T are stored. The zero value: in protobuf, behind a watch cache, until deleted.
+// Stored says how objects of type T are stored. With the zero value they are stored in protobuf, behind a watch cache, until
+// they are deleted.
 type Stored[T Object] struct {
-	// JSONOnly is for types that have no protobuf encoding: neither storage nor clients get one.
+	// JSONOnly is for types that have no protobuf encoding, neither in storage nor for clients.
 	JSONOnly bool
-	// Uncached objects have no watch cache: lists and watches are etcd's own. It is for what is written much more often
+	// Uncached objects have no watch cache: lists and watches go to etcd. It is for objects that are written much more often
 	// than read.
 	Uncached bool
-	// TTL is the life of objects in seconds after their last change; 0: until deleted.
+	// TTL is how many seconds objects live after their last change. 0: until they are deleted.
 	TTL uint64
-	// Term returns the term that a Lease shows: fencing tokens are compared with it. It is nil for all other types.
+	// Term returns the term that a Lease shows. Fencing tokens are compared with it. It is nil for all other types.
 	Term func(obj T) fence.Token
 }
 
@@ -147,8 +150,7 @@ func (d Definition[T]) Encoding(serializer runtime.StorageSerializer) storage.En
 	return out
 }
 
-// AddToScheme implements Described. What is stored and served is also what the server works with: nothing needs to be
-// converted but for views.
+// AddToScheme implements Described. The server works with the served types themselves, so only views need conversions.
 func (d Definition[T]) AddToScheme(scheme *runtime.Scheme) error {
 	if err := d.check(); err != nil {
 		return fmt.Errorf("%s: %w", d.GVR.GroupResource(), err)
@@ -170,14 +172,14 @@ func (d Definition[T]) AddToScheme(scheme *runtime.Scheme) error {
 	return nil
 }
 
-// addTypes registers what clients of a version see, and what the server works with behind it.
+// addTypes registers the types that clients of a version see, and the types that the server works with internally.
 func (d Definition[T]) addTypes(scheme *runtime.Scheme, gv schema.GroupVersion, seen ...runtime.Object) {
 	scheme.AddKnownTypes(gv, seen...)
 	scheme.AddKnownTypes(schema.GroupVersion{Group: gv.Group, Version: runtime.APIVersionInternal}, d.newObject(), d.newList())
 	metav1.AddToGroupVersion(scheme, gv)
 }
 
-// check finds what would only show when the resource is used.
+// check finds faults of a definition that would otherwise show only when the resource is used.
 func (d Definition[T]) check() error {
 	if d.List == nil || d.Name == nil || len(d.Columns) == 0 {
 		return errors.New("the definition must have List, Name and Columns")
@@ -192,7 +194,7 @@ func (d Definition[T]) check() error {
 	return nil
 }
 
-// selectable is for the scheme: which fields selectors may name.
+// selectable tells the scheme which fields selectors may name.
 func (d Definition[T]) selectable(label, value string) (string, string, error) {
 	known := label == "metadata.name" || label == "metadata.namespace"
 	if !known && d.Fields != nil {

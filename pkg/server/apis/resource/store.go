@@ -13,7 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// Store is a resource's registry. It offers all verbs.
+// Store is the registry of a resource. It supports all verbs.
 type Store struct {
 	*genericregistry.Store
 	shortNames, categories []string
@@ -25,7 +25,8 @@ func (s *Store) ShortNames() []string { return s.shortNames }
 // Categories implements rest.CategoriesProvider.
 func (s *Store) Categories() []string { return s.categories }
 
-// Serve implements Described. Subresources and views share the storage of the main resource, which alone is destroyed.
+// Serve implements Described. Subresources and views share the storage of the main resource; only the main resource destroys
+// it.
 func (d Definition[T]) Serve(typer runtime.ObjectTyper, getter generic.RESTOptionsGetter) (Served, error) {
 	store, err := d.store(typer, getter)
 	if err != nil {

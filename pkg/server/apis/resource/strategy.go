@@ -15,11 +15,11 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// strategy is a definition in the shape upstream's registry asks for.
+// strategy implements the strategies of upstream's registry by a definition.
 type strategy[T Object] struct {
 	runtime.ObjectTyper
 	def Definition[T]
-	// view is what clients see the resource by, nil: by the definition.
+	// view is the view through which clients see the resource. Nil: they see it as the definition says.
 	view *View[T]
 }
 
@@ -36,7 +36,8 @@ func (s *strategy[T]) PrepareForCreate(ctx context.Context, obj runtime.Object) 
 	}
 }
 
-// mark writes the logical cluster into an object, for the answers to dry runs: what is stored is marked by storage.
+// mark writes the logical cluster into an object, for the answers to dry runs. Storage marks the objects that it stores by
+// itself.
 func mark(ctx context.Context, obj Object) {
 	cluster, ok := clusters.From(ctx)
 	if !ok {
@@ -101,7 +102,7 @@ func (s *strategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 	return s.ignored(s.def.Reset)
 }
 
-// ignored says of which version the fields are.
+// ignored returns the fields with the API version that they belong to.
 func (s *strategy[T]) ignored(set *fieldpath.Set) map[fieldpath.APIVersion]*fieldpath.Set {
 	if set == nil {
 		return nil

@@ -13,20 +13,20 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// Column is one of the columns kubectl prints.
+// Column is a column that kubectl prints.
 type Column[T Object] struct {
 	Name        string
 	Description string
 	// Type is "string" unless set.
 	Type string
-	// Wide columns are printed with -o wide only.
+	// Wide columns are printed only with -o wide.
 	Wide bool
-	// Cell returns the value of one object.
+	// Cell returns the value for one object.
 	Cell   func(obj T) any
 	format string
 }
 
-// Name is the column that most tables begin with.
+// Name is the first column of most tables.
 func Name[T Object]() Column[T] {
 	return Column[T]{
 		Name:        "Name",
@@ -36,7 +36,7 @@ func Name[T Object]() Column[T] {
 	}
 }
 
-// Age is the column that nearly all tables end with.
+// Age is the last column of nearly all tables.
 func Age[T Object]() Column[T] {
 	return Column[T]{
 		Name:        "Age",
@@ -45,7 +45,7 @@ func Age[T Object]() Column[T] {
 	}
 }
 
-// Since tells a time as kubectl does, relative to now.
+// Since formats how long ago t was, as kubectl does.
 func Since(t time.Time) string {
 	if t.IsZero() {
 		return "<unknown>"

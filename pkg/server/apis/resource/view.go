@@ -7,20 +7,20 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// View shows the objects of a resource under another API version, in types and with rules of its own.
+// View shows the objects of a resource under another API version, with types and rules of its own.
 type View[T Object] struct {
 	GroupVersion schema.GroupVersion
 	// Object and List are empty values of the view's types.
 	Object, List runtime.Object
-	// Convert registers the conversions between the view's types and the resource's, and the fields that selectors may
-	// name. Never nil.
+	// Convert registers the conversions between the view's types and the resource's, and the fields that selectors may name. It
+	// must not be nil.
 	Convert func(scheme *runtime.Scheme) error
-	// ValidateCreate judges a new object, ValidateUpdate a change, besides what the definition says. Never nil.
+	// ValidateCreate checks a new object, ValidateUpdate a change, in addition to the definition's rules. They must not be nil.
 	ValidateCreate func(obj T) field.ErrorList
 	ValidateUpdate func(obj, old T) field.ErrorList
 }
 
-// view returns what serves a view of a store.
+// view returns the handler of requests for a view of a store.
 func (d Definition[T]) view(typer runtime.ObjectTyper, of *Store, view View[T]) rest.Storage {
 	shared := *of.Store
 	main := &strategy[T]{ObjectTyper: typer, def: d, view: &view}

@@ -20,7 +20,7 @@ import (
 	"github.com/regent-project/regent/pkg/server/apis/resource"
 )
 
-// The type of workspaces that ask for none. It is kcp's most general one.
+// The type of a workspace that names none. It is kcp's most general type.
 const (
 	defaultType     = "universal"
 	defaultTypePath = "root"
@@ -31,7 +31,7 @@ var (
 	typePath = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(:[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 )
 
-// Resources are those of the group.
+// Resources are the resources of the group.
 var Resources = []resource.Described{workspaces}
 
 type workspace = *tenancyv1alpha1.Workspace
@@ -128,7 +128,7 @@ func validateType(t *tenancyv1alpha1.WorkspaceTypeReference, path *field.Path) f
 	return errs
 }
 
-// validateWorkspaceUpdate keeps what a workspace is bound to: its logical cluster, URL, type and mount are for ever.
+// validateWorkspaceUpdate refuses changes of a workspace's logical cluster, URL, type and mount: they are permanent once set.
 func validateWorkspaceUpdate(w, old workspace) field.ErrorList {
 	var errs field.ErrorList
 	spec := field.NewPath("spec")
