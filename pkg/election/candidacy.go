@@ -19,7 +19,8 @@ import (
 	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
-// CandidateClient is what the elector needs of coordinationv1beta1client.LeaseCandidateInterface, for the Lease's namespace.
+// CandidateClient is the part of coordinationv1beta1client.LeaseCandidateInterface that the Elector uses, for the Lease's
+// namespace.
 type CandidateClient interface {
 	List(ctx context.Context, opts metav1.ListOptions) (*coordinationv1beta1.LeaseCandidateList, error)
 	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
@@ -28,19 +29,20 @@ type CandidateClient interface {
 	Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error
 }
 
-// candidacy keeps the LeaseCandidate that nominates this process, and answers for it: KEP-4355. client-go's NewCandidate does
-// the same for one candidate as long as a process lives; here each term has its own, whose name is the term's holder identity.
+// candidacy keeps the LeaseCandidate of this process, and answers when the electing controller asks whether it lives (KEP-4355).
+// client-go's NewCandidate keeps one candidate for as long as a process lives. Here each term has a candidate of its own, whose
+// name is the term's holder identity.
 type candidacy struct {
 	client   CandidateClient
 	spec     coordinationv1beta1.LeaseCandidateSpec
-	presence func(holder string) lease.Presence // says whose it is
+	presence func(holder string) lease.Presence // returns what a candidate says of this process
 	timeout  time.Duration                      // of a request
-	longest  time.Duration                      // between two attempts
+	longest  time.Duration                      // pause between two attempts
 
 	mu       sync.Mutex
-	name     string // wanted; empty: none
-	changed  chan struct{}
-	standing chan struct{} // closed when the candidate that stood last is gone
+	name     string        // of the wanted candidate; empty: none
+	changed  chan struct{} // closed when name changes
+	standing chan struct{} // closed when the latest candidate is gone
 }
 
 func newCandidacy(cfg Config, mode Coordinated, presence func(holder string) lease.Presence) *candidacy {
@@ -62,7 +64,8 @@ func closed() chan struct{} {
 	return c
 }
 
-// stand nominates this process by that name, in place of any before; empty: not at all. It does not wait for that.
+// stand makes this process a candidate of that name, in place of any other; empty: it is no candidate. It does not wait until
+// that is done.
 func (c *candidacy) stand(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,14 +76,14 @@ func (c *candidacy) stand(name string) {
 	}
 }
 
-// left is closed when the candidate that stood last is gone, after stand("").
+// withdrawn returns a channel that is closed when the latest candidate is gone. Call it after stand("").
 func (c *candidacy) left() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.standing
 }
 
-// run does what stand says until ctx ends, and then withdraws.
+// run keeps the candidate that stand asked for, until ctx ends, and then deletes it.
 func (c *candidacy) run(ctx context.Context) {
 	var leaving sync.WaitGroup
 	defer leaving.Wait()
@@ -114,7 +117,7 @@ func (c *candidacy) run(ctx context.Context) {
 	}
 }
 
-// standAs keeps the candidate of that name there until ctx ends.
+// standAs keeps the candidate of that name until ctx ends. It tries again after every failure.
 func (c *candidacy) standAs(ctx context.Context, name string) {
 	pause := lease.NewBackoff(c.longest)
 	for {
@@ -133,8 +136,8 @@ func (c *candidacy) standAs(ctx context.Context, name string) {
 	}
 }
 
-// follow creates the candidate if it is not there, and answers for it until its watch ends or it is deleted, which is no error.
-// watched reports whether the watch ever began.
+// keep creates the candidate if it does not exist, and answers for it until its watch ends or it is deleted. A deletion is no
+// error. watched reports whether the watch began.
 func (c *candidacy) follow(ctx context.Context, name string) (watched bool, err error) {
 	only := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
 	request, cancel := context.WithTimeout(ctx, c.timeout)
@@ -190,8 +193,8 @@ func (c *candidacy) create(ctx context.Context, name string) (*coordinationv1bet
 	return c.client.Create(ctx, candidate, metav1.CreateOptions{})
 }
 
-// answer says that this process lives, if it is asked: by a pingTime that is later than the renewTime, whatever clock that is
-// of.
+// answer renews the candidate if the electing controller has asked whether this process lives. It has asked if pingTime is later
+// than renewTime. The answer is later than pingTime, even if the controller's clock is ahead.
 func (c *candidacy) answer(ctx context.Context, candidate *coordinationv1beta1.LeaseCandidate) error {
 	ping, renewed := candidate.Spec.PingTime, candidate.Spec.RenewTime
 	if ping == nil || renewed != nil && !ping.After(renewed.Time) {
@@ -207,7 +210,7 @@ func (c *candidacy) answer(ctx context.Context, candidate *coordinationv1beta1.L
 	defer cancel()
 	_, err := c.client.Update(ctx, candidate, metav1.UpdateOptions{})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return nil // an event is on its way
+		return nil // the watch will bring the newer state
 	}
 	if err != nil {
 		return fmt.Errorf("answer for the LeaseCandidate: %w", err)
@@ -215,8 +218,8 @@ func (c *candidacy) answer(ctx context.Context, candidate *coordinationv1beta1.L
 	return nil
 }
 
-// withdraw deletes the candidate of that name, and reports whether it is gone. It outlives ctx: a candidate that does not
-// answer keeps the others waiting.
+// withdraw deletes the candidate of that name, and reports whether it is gone. It goes on after the end of ctx: the electing
+// controller waits for a candidate that does not answer.
 func (c *candidacy) withdraw(ctx context.Context, name string) (gone bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.timeout)
 	defer cancel()
@@ -227,8 +230,8 @@ func (c *candidacy) withdraw(ctx context.Context, name string) (gone bool) {
 	return true
 }
 
-// sweepCandidates deletes the candidates for a Lease whose processes are known to be dead. Whoever elects would wait for their
-// answers.
+// sweepCandidates deletes the candidates for a Lease whose processes are known to be dead. The electing controller would wait for
+// their answers.
 func sweepCandidates(ctx context.Context, client CandidateClient, name string, dead func(lease.Presence) bool) error {
 	list, err := client.List(ctx, metav1.ListOptions{})
 	if err != nil {

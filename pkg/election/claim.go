@@ -2,20 +2,20 @@ package election
 
 import "context"
 
-// claim is what a term stands on: a lease that is held, or nothing but that nobody else holds it.
+// claim is what entitles this process to a term: a lease that it holds, or, without election, that nobody holds the lease.
 type claim interface {
-	// term is the term that the claim is for.
+	// term returns the term.
 	term() Term
-	// grounds are what the claim knows of itself now.
+	// grounds returns what the claim knows of itself now.
 	grounds() grounds
-	// faltered brings word when an attempt to renew has failed.
+	// faltered receives a value when an attempt to renew has failed.
 	faltered() <-chan struct{}
-	// lost is closed when the claim finds by itself that the term must end; its grounds then say why.
+	// lost is closed when the claim itself finds that the term must end. Its grounds then say why.
 	lost() <-chan struct{}
-	// end tells the claim why the term ends: if it is deposed, nothing more is written.
+	// end tells the claim why the term ends. After Deposed it writes nothing more.
 	end(cause error)
-	// stop ends renewing and returns when that has ended.
+	// stop ends the renewals, and returns when they have ended.
 	stop()
-	// release gives up what stop has left, for cause. It bounds itself and does not heed ctx's end.
+	// release gives up what is still held after stop, for cause. It goes on after the end of ctx, and has a timeout of its own.
 	release(ctx context.Context, cause error) error
 }

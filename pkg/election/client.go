@@ -8,12 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// LeaseClient is what the elector needs of coordinationv1client.LeaseInterface, for the Lease's namespace. Reads are
-// lists that select the name: unlike a get, a list tells as of which revision the Lease does not exist. In mode ForLife all
-// Leases of the namespace are listed once, for what dead processes have left. Create and Delete are also of such objects.
+// LeaseClient is the part of coordinationv1client.LeaseInterface that the Elector uses, for the Lease's namespace.
 //
-// It must have a transport and a rate limit of its own: a leader busy enough to fill a shared one would lose its lease.
-// Each call but Watch carries a deadline of a third of the renew deadline.
+// To read the Lease, the Elector lists with a field selector on its name: unlike a get, a list tells the revision at which there
+// is no Lease. In mode ForLife it also lists all Leases of the namespace once, creates the Lease that stands for the process's
+// life, and deletes such Leases of dead processes.
+//
+// The client needs a connection and a rate limit of its own. If it shared them with the controllers, a busy leader could lose its
+// lease. Each call except Watch has a deadline of a third of the renew deadline.
 type LeaseClient interface {
 	List(ctx context.Context, opts metav1.ListOptions) (*coordinationv1.LeaseList, error)
 	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)

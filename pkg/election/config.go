@@ -13,69 +13,74 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 )
 
-// maxDefaultDrain bounds the drain timeout that is used when none is given.
+// maxDefaultDrain is the longest drain timeout that is used when Config.DrainTimeout is 0.
 const maxDefaultDrain = 5 * time.Second
 
-// Config describes one election. Start from DefaultConfig, and name the Lease.
+// Config describes one election. Begin with DefaultConfig, and set at least Namespace, Name and Client.
 type Config struct {
-	// Namespace and Name name the Lease.
+	// Namespace and Name are those of the Lease.
 	Namespace, Name string
-	// Mode is what it takes to keep the lease; nil stands for Renewed. A replica whose mode is not the Lease's stands by until
-	// nobody of that mode takes a lease that is free: see docs/ELECTION.md.
+	// Mode says what it takes to keep the lease; nil means Renewed. If the Lease shows another mode, this replica stands by for
+	// as long as a replica of that mode takes the lease whenever it is free: see docs/ELECTION.md.
 	Mode Mode
-	// Candidates reaches the LeaseCandidates of the Lease's namespace. Mode Coordinated needs it. In other modes it serves to
-	// delete what dead processes of this machine have left, if they led in mode Coordinated; nil: nothing is deleted.
+	// Candidates is a client for the LeaseCandidates of the Lease's namespace. Mode Coordinated needs it. In other modes the
+	// Elector uses it to delete the LeaseCandidates of dead processes of this machine that ran in mode Coordinated; nil: it
+	// deletes none.
 	Candidates CandidateClient
-	// Priority says how much this process is preferred to others: at a takeover those of a lower one leave it a head start of a
-	// quarter of the retry period. If Preempt, it also asks a leader of a lower one to make way, once it could have led for a lease
-	// duration, and ever more seldom if its terms fail. Both need a Detector, and go by the standbys that follow a leader. Not in
-	// a mode that is Electing.
+	// Priority says how much this replica is preferred to others. When the lease becomes free, replicas of lower priority leave
+	// it to this one for a quarter of the retry period.
+	//
+	// With Preempt, this replica also asks a leader of lower priority to step down. It asks after it could have led for one lease
+	// duration, and waits twice as long after each of its terms that failed in a row.
+	//
+	// Both need a Detector, because a leader learns the priorities of its standbys from their streams to it. Neither can be used
+	// in a mode that is Electing.
 	Priority int32
 	Preempt  bool
-	// ForgetCommand is what operators type, followed by the name of a replica (Config.Replica), to say that a process that
-	// holds the lease for life is dead. Events name it, in any mode. Empty: the command is kubectl's.
+	// ForgetCommand is the command that an operator types, followed by a replica's name (Config.Replica), to declare dead a
+	// process that holds the lease for life. Events and logs quote it, in every mode. Empty: they quote a kubectl command.
 	ForgetCommand string
 
-	// LeaseDuration is how long others wait for a renewal before they take the lease: whole seconds, at least one,
-	// for that is what a Lease can hold.
+	// LeaseDuration is how long other replicas wait for a renewal before they take the lease. A Lease holds whole seconds, so it
+	// must be a whole number of seconds, and at least one.
 	LeaseDuration time.Duration
-	// RenewDeadline is how long a leader tries to renew before its term ends. Below LeaseDuration.
+	// RenewDeadline is how long a leader retries a renewal before its term ends. It must be below LeaseDuration.
 	RenewDeadline time.Duration
-	// RetryPeriod is the time between renewals.
+	// RetryPeriod is the time between two renewals.
 	RetryPeriod time.Duration
-	// DrainTimeout is how long a LeadFunc may take to return once its term has ended, before the process is
-	// quarantined. Below RenewDeadline. 0 stands for the smaller of 5 s and half the renew deadline.
+	// DrainTimeout is how long a LeadFunc may take to return after its context has ended. If it takes longer, the process is
+	// quarantined. It must be below RenewDeadline. 0 means the smaller of 5 s and half of RenewDeadline.
 	DrainTimeout time.Duration
 
-	// Cluster is the logical cluster that Client talks to. It only names the Lease in fencing tokens, which the renewals and
-	// the release carry in their contexts (fence.From): Client should send them (fence.FromContext).
+	// Cluster is the logical cluster in which the Lease lives. It only goes into fencing tokens. The contexts of renewals and of
+	// the release carry the token (fence.From), and Client should send it (fence.FromContext).
 	Cluster logicalcluster.Name
-	// Hostname begins the holder identities, for people to read. Empty: what the operating system says.
+	// Hostname is the beginning of each holder identity, for people to read. Empty: the host name of the operating system.
 	Hostname string
-	// ReplicasDirectory is where processes that may succeed each other on one machine lock a file each, so that a replica
-	// that restarts need not wait for its dead predecessor's lease. One Lease's only: who stands for it removes what others
-	// left there. It is created if missing. Empty: they wait.
+	// ReplicasDirectory is a directory in which each process of this machine that runs for this Lease locks a file of its own. A
+	// restarted replica then sees that its predecessor is dead, and need not wait for the lease to expire. Use it for one Lease
+	// only: a standby removes the files of dead processes. It is created if it does not exist. Empty: a restarted replica waits.
 	ReplicasDirectory string
-	// Client reaches the Lease's namespace.
+	// Client is a client for the Leases of Namespace.
 	Client LeaseClient
-	// Fenced says that the server behind Client refuses, in the transaction, every write of a term that is over and
-	// every write of a leader without a token. The Lease tells others: a holder that is fenced can be succeeded early.
+	// Fenced promises that the server behind Client refuses, in the same transaction, every write of a term that is over, and
+	// every write without a token that a leader makes. The Lease tells other replicas, which may then succeed this holder early.
 	Fenced bool
-	// Replica is what this process calls itself, for people. Empty: the hostname and a part of a random uuid.
+	// Replica is the name of this process, for people. Empty: the host name and a part of a random uuid.
 	Replica string
-	// Detector, if set, learns of the death of the holder's process before the lease expires, and Detection says on which
-	// of its signs to act; empty stands for DetectCrash. A holder whose writes are not fenced is succeeded on none of
-	// them, but on its own word.
+	// Detector, if set, finds out that the holder's process has died, before the lease expires. Detection says which of its signs
+	// a standby acts on; empty means DetectCrash. If the holder's writes are not fenced, a standby acts on none of these signs.
+	// It only believes the holder's own statement that its term is over.
 	Detector  Detector
 	Detection Detection
-	// Notify, if set, is told what people should find out about. It must not block.
+	// Notify, if set, receives what people should know of: see Notice. It must not block.
 	Notify func(Notice)
 
-	// unelected: see NewUnelected.
+	// unelected is set by NewUnelected.
 	unelected bool
 }
 
-// DefaultConfig returns the timings everyone uses. Namespace, Name and Client are missing.
+// DefaultConfig returns the timings that Kubernetes components use. Namespace, Name and Client are not set.
 func DefaultConfig() Config {
 	return Config{
 		Mode:          Renewed{},
@@ -86,7 +91,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// EffectiveDrainTimeout is DrainTimeout, or what stands for it when it is 0.
+// EffectiveDrainTimeout returns DrainTimeout, or its default if it is 0.
 func (c Config) EffectiveDrainTimeout() time.Duration {
 	if c.DrainTimeout != 0 {
 		return c.DrainTimeout
@@ -94,27 +99,27 @@ func (c Config) EffectiveDrainTimeout() time.Duration {
 	return min(maxDefaultDrain, c.RenewDeadline/2)
 }
 
-// EndTimeout bounds how long a term takes to end in order if its LeadFunc returns in time: the drain, a renewal in flight,
-// the release, whose last attempt may begin just before its own bound, and the look for what else to clear. Who ends
-// Run's context keeps Client's server alive that long.
+// EndTimeout returns the longest time that the end of a term takes if the LeadFunc returns within the drain timeout. It includes
+// the drain, a renewal that is under way, the release with its retries, and the removal of what the mode keeps beside the Lease.
+// Keep the server behind Client alive for that long after you have ended Run's context.
 func (c Config) EndTimeout() time.Duration {
 	requests := 3 + c.kind().requests
 	return c.EffectiveDrainTimeout() + c.releaseTimeout() + time.Duration(requests)*c.requestTimeout()
 }
 
-// Validate reports every fault of what a configuration says by itself, by the names of its fields. New checks the rest: what is
-// missing. NewUnelected checks timings, too: they say when a lease that others hold has expired.
+// Validate checks everything that can be wrong in the values of c, and names faulty fields by their Go names. Fields that are
+// missing are left to New. NewUnelected needs valid timings, too: they say when a lease that another process holds has expired.
 func (c Config) Validate() error {
 	return c.ValidateAs(func(field string) string { return field })
 }
 
-// ValidateAs is Validate with other names for the fields, such as those of flags.
+// ValidateAs does what Validate does, but names the fields by what name returns, for example by flags.
 func (c Config) ValidateAs(name func(field string) string) error {
 	faults := slices.Concat(c.leaseFaults(name), c.modeFaults(name))
 	return errors.Join(append(faults, c.drainFaults(name, len(faults) > 0)...)...)
 }
 
-// leaseFaults are those of the Lease's name and of the timings.
+// leaseFaults returns what is wrong with the Lease's name and with the timings.
 func (c Config) leaseFaults(name func(string) string) (faults []error) {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	if msgs := validation.IsDNS1123Label(c.Namespace); len(msgs) > 0 {
@@ -138,7 +143,7 @@ func (c Config) leaseFaults(name func(string) string) (faults []error) {
 	return faults
 }
 
-// modeFaults are those of the mode, and of what contradicts it.
+// modeFaults returns what is wrong with the mode, and which other fields contradict it.
 func (c Config) modeFaults(name func(string) string) (faults []error) {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	kind := c.kind()
@@ -157,9 +162,9 @@ func (c Config) modeFaults(name func(string) string) (faults []error) {
 	return faults
 }
 
-// drainFaults are those of the drain timeout. Where other timings are faulty, most of them would only repeat that. A term works for
-// the lease duration less the drain timeout after each renewal: if that is no longer than client-go may wait before it renews, a
-// term ends before its first renewal.
+// drainFaults returns what is wrong with the drain timeout. If other timings are wrong (others), it checks only the sign: most
+// other faults would be consequences. After each renewal a term works for the lease duration less the drain timeout. client-go
+// must renew within that time, or the term would end before its first renewal.
 func (c Config) drainFaults(name func(string) string, others bool) []error {
 	drain := c.EffectiveDrainTimeout()
 	switch {
@@ -176,7 +181,7 @@ func (c Config) drainFaults(name func(string) string, others bool) []error {
 	return nil
 }
 
-// kind describes the mode.
+// kind returns the properties of the mode.
 func (c Config) kind() kind {
 	if c.Mode == nil {
 		return Renewed{}.kind()
@@ -184,16 +189,16 @@ func (c Config) kind() kind {
 	return c.Mode.kind()
 }
 
-// jittered is the longest that client-go waits for a period.
+// jittered returns the longest time that client-go waits for a period.
 func jittered(period time.Duration) time.Duration {
 	return time.Duration(leaderelection.JitterFactor * float64(period))
 }
 
-// requestTimeout bounds each call to the API but watches, so that a renewal can be tried again before its deadline.
+// requestTimeout bounds each request except watches. It is short enough for a renewal to be retried before its deadline.
 func (c Config) requestTimeout() time.Duration { return c.RenewDeadline / 3 }
 
-// releaseTimeout bounds a release with all its retries.
+// releaseTimeout bounds the release, all retries included.
 func (c Config) releaseTimeout() time.Duration { return c.RenewDeadline / 2 }
 
-// usable is how long a term may work after a renewal was sent: what is left of the lease must suffice for the drain.
+// usable is how long a term may work after its last renewal was sent. The rest of the lease is left for the drain.
 func (c Config) usable() time.Duration { return c.LeaseDuration - c.EffectiveDrainTimeout() }

@@ -5,111 +5,115 @@ import (
 	"time"
 )
 
-// Detector learns what the Lease does not say, or says too late: that the process of its holder is gone or silent, or
-// cannot renew. Package detect has one that works over the network. One Detector serves one Elector.
+// Detector finds out what the Lease does not show, or shows only later: that the holder's process has died, is silent, or cannot
+// renew. Package detect has an implementation that works over the network. Each Elector needs a Detector of its own.
 type Detector interface {
-	// Contact is how the detectors of other processes reach this one. It goes on the Lease with each term.
+	// Contact says how the Detectors of other processes reach this one. The Elector writes it on the Lease with each term.
 	Contact() Contact
-	// Follow keeps in touch with the process of a leader until ctx ends, and tells f what it learns, one call at a time. The
-	// Contact is zero if the leader gives none. It returns soon after ctx has ended, and calls f no more then.
+	// Follow keeps in touch with the process of a leader, and reports what it learns to f, in one call at a time. It returns soon
+	// after ctx has ended, and does not call f after it has returned. leader is zero if the Lease shows no Contact.
 	Follow(ctx context.Context, leader Contact, f Follower)
-	// Say is this process's statement to all who follow it, until the next.
+	// Say sends a Statement of this process to all replicas that follow it. The Statement holds until the next one.
 	Say(Statement)
-	// Confirmations brings the answers of those who follow this process, once it has said that it is in trouble.
-	// Only the Elector reads from it.
+	// Confirmations returns a channel with the answers of followers to the Statement that this process is Troubled. Only the
+	// Elector receives from it.
 	Confirmations() <-chan Confirmation
-	// Followers are the replicas that follow this process now.
+	// Followers returns the replicas that follow this process now.
 	Followers() []Standby
 }
 
-// Standby is a replica that follows a leader.
+// Standby describes a replica that follows a leader.
 type Standby struct {
+	// Replica is its name: see Config.Replica.
 	Replica string
-	// Mode is the one in which it would lead, Priority how much it is preferred.
+	// Mode and Priority are those of its Config.
 	Mode     ModeName
 	Priority int32
-	// Led is the holder identity of its last term; empty if it has led none.
+	// Led is the holder identity of its latest term; empty if it has led none.
 	Led string
 }
 
-// Contact says how to reach a process, and how to know that it is this one. The zero Contact reaches nobody.
+// Contact says how to reach a process, and how to recognise it. The zero Contact reaches nobody.
 type Contact struct {
-	// Address is host:port.
+	// Address is <host>:<port>.
 	Address string `json:"address,omitempty"`
-	// Key is the fingerprint of the key that this process alone has.
+	// Key is the fingerprint of a key that only this process has.
 	Key string `json:"key,omitempty"`
 }
 
-// Follower is who follows a leader's process.
+// Follower is this process, in the role of one that follows a leader: see Detector.Follow.
 type Follower struct {
-	// Is what the leader is told of this process. The Detector knows its name.
+	// Is describes this process to the leader. The Detector adds the replica's name.
 	Is Standby
-	// Report takes what has become known. It must not block.
+	// Report takes what has become known of the leader's process. It must not block.
 	Report func(News)
-	// Writes reports whether this process could take the lease from that holder, who asks because it cannot renew: it reads
-	// the Lease with that holder on it, and the store takes its writes. It may take as long as two requests, and ends with ctx.
+	// Writes reports whether this process could take the lease from that holder. The Detector calls it when the holder cannot
+	// renew. It checks that this process reads the Lease with that holder on it, and that the store takes its writes. It ends
+	// with ctx, and takes no longer than two requests.
 	Writes func(ctx context.Context, holder string) bool
 }
 
-// News is what is known of a process.
+// News is what is known of the leader's process.
 type News struct {
+	// Sign says whether the process is alive.
 	Sign Sign
-	// Since is when the process was last heard, if it is silent, or when contact broke off, if it is dead.
+	// Since is when the process was last heard if it is Silent, and when contact broke off if it is Dead.
 	Since time.Time
-	// Said is its last statement; the zero Statement if it made none.
+	// Said is its latest Statement; zero if it has made none.
 	Said Statement
 }
 
-// Sign is whether a process shows that it lives.
+// Sign says whether a process shows signs of life.
 type Sign int
 
 const (
-	// NoSign: there is no contact, and that says nothing.
+	// NoSign: there is no contact, and nothing can be concluded from that.
 	NoSign Sign = iota
-	// Alive: it answers.
+	// Alive: the process answers.
 	Alive
-	// Silent: it answered, and has not been heard for too long: it hangs, or the network is cut.
+	// Silent: the process answered before, but has not been heard for too long. It may hang, or the network may be cut.
 	Silent
-	// Dead: it answered, contact broke off, and now its address refuses connections.
+	// Dead: the process answered before, contact broke off, and now its address refuses connections.
 	Dead
 )
 
-// Statement is what a process says of its last term.
+// Statement is what a process says of its latest term.
 type Statement struct {
-	// Holder is that term's holder identity.
+	// Holder is the holder identity of that term.
 	Holder    string    `json:"holder"`
 	Condition Condition `json:"condition"`
 }
 
-// Condition is how it goes with a term.
+// Condition says how a term is going.
 type Condition string
 
 const (
-	// Well: it leads.
+	// Well: the process leads.
 	Well Condition = "well"
-	// Troubled: it leads, and has not been able to renew for some time. It asks its followers whether they could write the Lease.
+	// Troubled: the process leads, but has not been able to renew for some time. It asks its followers whether they could write
+	// the Lease.
 	Troubled Condition = "troubled"
-	// Over: the term has ended and nothing of it is left, but perhaps its holder on the Lease.
+	// Over: the term has ended, and all its work has stopped. Only the Lease may still show its holder.
 	Over Condition = "over"
 )
 
-// Confirmation is what a follower says: it could take the lease from that holder.
+// Confirmation is a follower's statement that it could take the lease from Holder.
 type Confirmation struct {
 	Standby
 	Holder string
 }
 
-// DetectionModes are the values of Detection.
+// DetectionModes are all values of Detection.
 var DetectionModes = []Detection{DetectOff, DetectCrash, DetectSuspect}
 
-// Detection says on what signs a standby takes the lease before it has expired.
+// Detection says on which signs a standby takes the lease before it has expired.
 type Detection string
 
 const (
 	// DetectOff: on none.
 	DetectOff Detection = "off"
-	// DetectCrash: when the leader's process is seen to be gone, or says itself that its term is over.
+	// DetectCrash: when the leader's process is found dead, or has said that its term is over.
 	DetectCrash Detection = "crash"
-	// DetectSuspect: also when the leader has been silent for too long. It may live: its writes must be fenced.
+	// DetectSuspect: also when the leader has been silent for too long. It may be alive, so its writes must be fenced.
 	DetectSuspect Detection = "suspect"
 )

@@ -1,5 +1,5 @@
-// Package election runs a function in terms: for as long as this process holds a coordination.k8s.io Lease, again and
-// again, without ever ending the process.
+// Package election runs a function in terms: for as long as this process holds a coordination.k8s.io Lease. After a term has
+// ended, the process stands by and can lead again. Losing the lease never ends the process.
 //
 //	cfg := election.DefaultConfig()
 //	cfg.Namespace, cfg.Name = "default", "example"
@@ -12,26 +12,27 @@
 //		return lead(ctx) // until ctx ends
 //	})
 //
-// # What is promised
+// # Guarantees
 //
-//   - In one process no term begins before the function of the term before has returned. Work that does not stop in time
-//     quarantines its process: it does not campaign until the work has stopped.
-//   - A term's context ends early enough that the function has Config.DrainTimeout to stop before the lease expires for others.
-//   - A lease whose holder has given it up, or is known to be dead, is taken without waiting for its expiry. Until then a standby
-//     writes nothing: it watches the Lease, and reads it once a minute.
-//   - Each term has an epoch above those before, also after the Lease was deleted, and a fencing token that names it.
-//   - Run returns only when all that it started has ended. The lease is released, if it was held and could be.
+//   - Terms of one process do not overlap: a term begins only after the function of the term before it has returned. If the function
+//     does not return in time, the process is quarantined: it does not campaign until the function has returned.
+//   - A term's context ends early. The function then has Config.DrainTimeout to stop before the lease expires for others.
+//   - A standby does not wait for the expiry of a lease that its holder has released, or whose holder is known to be dead.
+//   - A waiting standby writes nothing. It watches the Lease, and reads it once a minute.
+//   - Each term has a higher epoch than all terms before it, even after the Lease was deleted. A fencing token names each term.
+//   - Run returns only when everything that it started has ended. It releases the lease if it can.
 //
-// # What is not
+// # Limits
 //
-// A process that is paused, or whose clock runs slow, may work for a moment after another has taken the lease. Only the storage can
-// refuse its writes, by the term's fencing token: see package fence. Where it does not, Config.Fenced stays
-// false, and others wait for such a holder's lease to expire, unless its process is proved to be dead or says that its term is over.
+// A process that is paused, or whose clock runs slow, may write for a moment after another process has taken the lease. Only the
+// storage can refuse such a write, by the term's fencing token (see package fence). If the storage does not check tokens, leave
+// Config.Fenced false. Standbys then take the lease early only if the holder's process is proved to be dead, or has said that its
+// term is over. Otherwise they wait for the lease to expire.
 //
 // # How it works
 //
-// client-go's leaderelection acquires and renews, entered anew for each term. Around it are here: the watch of the Lease, the decision
-// when a standby campaigns and when a leader's term ends (plan and assess, two pure functions), the end of a term in order (cancel,
-// drain, join, release), and the modes, which say what it takes to keep the lease. docs/CLIENT-GO.md says which behaviour of
-// client-go makes them necessary. The package knows leases and no controllers.
+// client-go's leaderelection acquires and renews the lease. The Elector enters it anew for each term. This package adds the rest:
+// it watches the Lease; it decides when a standby campaigns (plan) and when a leader's term ends (assess), both of which are pure
+// functions; it ends a term in order (cancel, drain, join, release). A Mode says what it takes to keep the lease.
+// docs/CLIENT-GO.md lists the behaviour of client-go that makes this necessary. The package knows nothing of controllers.
 package election

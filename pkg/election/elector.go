@@ -15,8 +15,8 @@ import (
 	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
-// Elector makes this process lead in terms, under one Lease, for as long as Run lasts. One process may have several,
-// each for a Lease of its own.
+// Elector makes this process lead in terms under one Lease, for as long as Run lasts. A process may have several Electors, one
+// for each Lease.
 //
 //	              the lease can be won
 //	standing by -----------------------> campaigning
@@ -31,26 +31,26 @@ import (
 //	  |        joined; the holder cleared        v  and joined, nothing released
 //	  +----------- unless lost ------------- quarantined
 //
-// Standing by costs a watch of the Lease and a read a minute, and what Config.Detector does. The process campaigns when
-// there is no Lease, when nobody holds it, when it has expired, and when its holder is known or, if Config.Detection says
-// so, suspected to be dead. The clock is this process's own: a lease has expired when holder, epoch and renewal have stood
-// unchanged for its duration since this process first saw them.
+// A standby costs a watch of the Lease and one read a minute, and what Config.Detector does. It campaigns in these cases: there
+// is no Lease, nobody holds the lease, the lease has expired, the holder's process is known to be dead, or it is suspected to be
+// dead and Config.Detection allows to act on that. Expiry is measured on this process's clock: the lease has expired when the
+// process has seen the same holder, epoch and renewal time for the whole lease duration.
 type Elector struct {
 	cfg         Config
 	api         lease.API
 	identities  *identities
 	processLock *processLock
 	running     atomic.Bool
-	// stands is set while this process stands by: it can succeed a leader.
+	// standsBy is true while this process stands by, and so can succeed a leader.
 	stands atomic.Bool
 	born   time.Time
 
 	mu sync.Mutex
-	// view and peer are made by Run, at its beginning; the same for as long as it lasts.
+	// view and peer are made when Run begins, and stay until it ends.
 	view *lease.View
 	peer *peer
-	// current is the term that has not been told to end; its work is nil if there is none. holder outlives it: the identity of
-	// the last term.
+	// current is the running term. Its work is nil if there is none, or if the term has been told to end. holder is the holder
+	// identity of the latest term, and outlives it.
 	current struct {
 		term   Term
 		work   *work
@@ -60,12 +60,12 @@ type Elector struct {
 	past past
 }
 
-// past is what one call of Run leaves to the next. It is owned by the goroutine of Run.
+// past is what one call of Run leaves to the next call. Run's goroutine owns it.
 type past struct {
 	told said
-	// unsure is set while a write of ours may have been committed without our knowing.
+	// unsure: a write of this process may have been committed, but its answer was lost.
 	unsure bool
-	// last is the term that ended last: who held the lease in it, and how it ended.
+	// last is the latest term that has ended: its holder identity, its epoch, and how it ended.
 	last struct {
 		holder string
 		epoch  int64
@@ -73,8 +73,8 @@ type past struct {
 	}
 }
 
-// New validates cfg and returns an Elector that has started nothing yet. From then on the process's metrics say that it
-// does not lead.
+// New validates cfg and returns an Elector. It starts nothing. From then on the metrics of this process show that it does not
+// lead.
 func New(cfg Config) (*Elector, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -119,29 +119,31 @@ func New(cfg Config) (*Elector, error) {
 	return e, nil
 }
 
-// NewUnelected returns an Elector of a process that is no candidate: it campaigns by beginning a term without a lease, and without an
-// epoch, whenever nobody holds the lease, and ends it when somebody does. Two such processes do not detect each other. Config's Mode,
-// Priority and Detector do not matter. Errors are New's.
+// NewUnelected returns an Elector that is no candidate: it never writes the Lease. Whenever nobody holds the lease it runs a term
+// without a lease and with epoch 0, and ends that term when somebody acquires the lease. Two such processes do not notice each
+// other. Mode, Priority, Preempt and Detector of cfg are ignored. It returns the same errors as New.
 func NewUnelected(cfg Config) (*Elector, error) {
 	cfg.unelected, cfg.Mode, cfg.Priority, cfg.Preempt, cfg.Detector = true, Renewed{}, 0, false, nil
 	return New(cfg)
 }
 
-// ErrNotLeading and ErrNoStandby are returned by StepDown.
+// Errors of Elector.StepDown.
 var (
+	// ErrNotLeading: this process leads no term that could be ended.
 	ErrNotLeading = errors.New("this process does not lead")
-	ErrNoStandby  = errors.New("there is no such standby")
+	// ErrNoStandby: no standby has the given name, or none can be preferred.
+	ErrNoStandby = errors.New("there is no such standby")
 )
 
-// StepDown ends this process's term on request, with the reason on the Lease, and returns the term, which may not have
-// ended yet; ErrNotLeading if there is none. The process campaigns again after one retry period, so that another can
-// lead.
+// StepDown asks the current term of this process to end, and writes reason on the Lease. It returns that term without waiting for
+// its end, or ErrNotLeading if there is none. The process does not campaign again before one retry period has passed, so that
+// another replica can lead.
 //
-// If to is not empty, the replica of that name (Config.Replica) is preferred: the other standbys leave it a head start of
-// a quarter of the retry period. With a Detector it must be one that follows this process, or the answer is ErrNoStandby
-// and the term goes on; without one only this process's own name is known to be wrong.
+// If to is not empty, it is the name of the replica that should lead next (Config.Replica). The other standbys leave the lease to
+// it for a quarter of the retry period. If the Elector has a Detector, that replica must have a stream to this process. Otherwise
+// StepDown returns ErrNoStandby, and the term goes on. Without a Detector it only refuses this process's own name.
 //
-// It may be called at any time, from any goroutine.
+// Any goroutine may call it at any time.
 func (e *Elector) StepDown(reason, to string) (Term, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -155,8 +157,8 @@ func (e *Elector) StepDown(reason, to string) (Term, error) {
 	return e.current.term, nil
 }
 
-// checkStandby returns an error that is ErrNoStandby if the replica of that name cannot be preferred. standbys are those who follow
-// this process.
+// checkStandby returns an error that wraps ErrNoStandby if the replica of that name cannot be preferred. standbys are the
+// replicas that follow this process.
 func checkStandby(cfg Config, name string, standbys []Standby) error {
 	switch {
 	case name == "":
@@ -178,14 +180,14 @@ func checkStandby(cfg Config, name string, standbys []Standby) error {
 	return fmt.Errorf("%w: %q does not follow this leader; those that do: %q", ErrNoStandby, name, slices.Compact(names))
 }
 
-// known is the epoch on the Lease and for how long nobody was known to hold an unexpired lease, as of now. A holder that is not
-// accounted for counts for nobody.
+// known returns the epoch on the Lease, and for how long there has been no holder with an unexpired lease. A holder that has not
+// been heard for too long (situation.unaccounted) does not count as one.
 func (e *Elector) known(now time.Time) (epoch int64, leaderless time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	since := e.born
 	if e.cfg.unelected && e.current.work != nil {
-		since = now // it leads itself, without a lease
+		since = now // this process leads without a lease
 	} else if e.view != nil {
 		seen, _ := e.view.Latest()
 		epoch = seen.Epoch()
@@ -206,14 +208,14 @@ func (e *Elector) known(now time.Time) (epoch int64, leaderless time.Duration) {
 	return epoch, max(0, now.Sub(since))
 }
 
-// Run calls lead once per term, one term after the other, until ctx ends or lead asks for an exit. Losing leadership
-// never ends it: it returns only context.Cause(ctx) or an error that wraps ErrExit, and only when everything it started
-// has ended, the last call of lead included, and the lease is released if it was held and could be.
+// Run calls lead once for each term, one after the other, until ctx ends or lead asks to exit. Losing the lease never ends it.
+// Run returns context.Cause(ctx), or an error that wraps ErrExit. It returns only when everything that it started has ended,
+// including the last call of lead. By then it has released the lease, if it held it and the store could be reached.
 //
-// After ctx has ended the client must still work for the drain timeout and half the renew deadline, which the drain and
-// the release may take. A call of lead that does not return keeps Run from returning.
+// After the end of ctx, Config.Client must still work for Config.EndTimeout, so that the term can drain and the lease be
+// released. If lead never returns, neither does Run.
 //
-// Run may be called again after it has returned, but not twice at a time.
+// Run may be called again after it has returned. It panics if it is called while it runs.
 func (e *Elector) Run(ctx context.Context, lead LeadFunc) error {
 	if !e.running.CompareAndSwap(false, true) {
 		panic("election: Elector.Run called while it is running")

@@ -16,21 +16,21 @@ import (
 type ending struct {
 	why         string
 	failedParts []string
-	failed      bool          // by the term's own work
-	preferred   string        // the replica that should lead next
-	lasted      time.Duration // zero if that is not known
-	// standbyPriority and alone are of those who could lead next: see presence.
+	failed      bool          // because of the term's own work
+	preferred   string        // the name of the replica that should lead next
+	lasted      time.Duration // zero: not known
+	// standbyPriority and alone describe the standbys at the end of the term: see lease.Presence.
 	standbyPriority int32
 	alone           bool
 }
 
-// partial is implemented by errors of a LeadFunc that know which parts of its work failed.
+// partial is an error of a LeadFunc that names the parts of its work that failed: see Term.FailedParts.
 type partial interface {
 	error
 	FailedParts() []string
 }
 
-// endingOf is how a term that ended for cause is told to the next leader.
+// endingOf returns what the Lease says after a term that ended for cause.
 func endingOf(cause error) ending {
 	e := ending{why: brief(cause), failed: byItsOwnWork(cause)}
 	if p, ok := errors.AsType[partial](cause); ok {
@@ -42,10 +42,10 @@ func endingOf(cause error) ending {
 	return e
 }
 
-// longestBrief bounds what a Lease carries of a cause.
+// longestBrief bounds what the Lease carries of a cause, in bytes.
 const longestBrief = 256
 
-// brief is the cause's first line, cut short: a panic brings its stack.
+// brief returns the first line of the cause, cut to longestBrief. A panic has its stack in the lines after.
 func brief(cause error) string {
 	line, _, _ := strings.Cut(cause.Error(), "\n")
 	line = strings.ToValidUTF8(line[:min(len(line), longestBrief)], "")
@@ -57,7 +57,8 @@ func brief(cause error) string {
 	}, line)
 }
 
-// freed is held without a holder, and with how its term ended. The suspicions go on, unless that term was calm.
+// freed returns the Lease held without its holder, and with how its term ended. The count of suspicions goes on unless that term
+// was calm: see nextSuspicions.
 func freed(held *coordinationv1.Lease, how ending) *coordinationv1.Lease {
 	before := lease.PredecessorOf(held)
 	return lease.Freed(held, lease.Presence{

@@ -2,7 +2,7 @@ package election
 
 import "slices"
 
-// followers are the replicas that follow this process now; nil without a Detector.
+// followers returns the replicas that follow this process now; nil without a Detector.
 func (c Config) followers() []Standby {
 	if c.Detector == nil {
 		return nil
@@ -10,11 +10,11 @@ func (c Config) followers() []Standby {
 	return c.Detector.Followers()
 }
 
-// standbys is what a leader knows of those who could succeed it: the highest priority of those of its mode, and whether there are
-// none.
+// standbys returns the highest priority among the followers of this process that have its mode, and whether there are no such
+// followers.
 func (c Config) standbys() (highest int32, none bool) {
 	if c.Detector == nil {
-		return 0, false // unknown
+		return 0, false // not known
 	}
 	none = true
 	for _, standby := range c.followers() {
@@ -29,7 +29,7 @@ func (c Config) standbys() (highest int32, none bool) {
 	return highest, none
 }
 
-// follows reports whether the process follows this one that led as that holder last.
+// follows reports whether a replica follows this process whose latest term had that holder identity.
 func (c Config) follows(holder string) bool {
 	return slices.ContainsFunc(c.followers(), func(s Standby) bool { return s.Led == holder })
 }

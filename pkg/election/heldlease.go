@@ -19,11 +19,11 @@ import (
 	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
-// heldLease is the Lease as one term holds it, from the attempt to acquire it to the release. It is acquired by one write, on the very
-// revision that the standby judged. From then on it is pinned to the uid, holder and epoch of that write: it is written only on the
-// revision of its own last write, or of a read that shows the same three.
+// heldLease is the Lease during one term, from the attempt to acquire it to the release. One write acquires it, on exactly the
+// revision that the standby judged. That write pins it to a uid, a holder and an epoch. Later writes are made only on the
+// revision of the term's own last write, or of a read that shows the same uid, holder and epoch.
 //
-// One goroutine at a time acquires, writes and releases. The other methods may be called at any time.
+// Only one goroutine at a time may acquire, write or release. The other methods may be called at any time.
 type heldLease struct {
 	cfg      Config
 	api      lease.API
@@ -31,21 +31,21 @@ type heldLease struct {
 	logger   klog.Logger
 	identity string
 	basis    lease.Observation // what the standby judged
-	presence lease.Presence    // what the Lease is to say of this process
-	takeover Takeover          // how the term comes about
+	presence lease.Presence    // what the Lease will say of this process
+	takeover Takeover          // why and when the term begins
 
-	over chan struct{} // closed when the attempt has failed, or the term cannot go on
+	over chan struct{} // closed when the attempt has failed, or when the term cannot go on
 
 	mu    sync.Mutex
 	lease *coordinationv1.Lease // the last write, or a later read of the same term; nil until acquired
-	stale bool                  // lease may not be what the store has: it is read before the next write
+	stale bool                  // lease may be older than what the store has: read it before the next write
 	pin   lease.Pin             // valid once acquired
 	cause error                 // set before over is closed
 }
 
-// acquire writes next, with all that a new term changes, in place of the Lease that was judged. Whether it succeeded is known from the
-// answer only: a write whose answer is lost may have been committed, and the standby that then sees our identity clears it. It returns
-// when the write was sent.
+// acquire writes next as the spec of the Lease, together with all else that a new term changes. It succeeds only if the answer
+// says so. If the answer is lost, the write may have been committed: the standby then sees this process's identity on the Lease
+// and clears it. acquire returns when it sent the write.
 func (h *heldLease) acquire(ctx context.Context, next coordinationv1.LeaseSpec, epoch int32, owner ...metav1.OwnerReference) (sent time.Time, err error) {
 	taken, write := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: h.api.Name}}, h.api.Create
 	if h.basis.Lease != nil {
@@ -66,11 +66,11 @@ func (h *heldLease) acquire(ctx context.Context, next coordinationv1.LeaseSpec, 
 	h.takeover.Sent, h.takeover.Acquired = sent, time.Now()
 	h.pin = lease.Pin{UID: written.UID, Holder: h.identity, Epoch: int64(epoch)}
 	h.mu.Unlock()
-	h.view.See(written) // before anybody judges this term by the view
+	h.view.See(written) // the view must have this write before anyone checks the term against it
 	return sent, nil
 }
 
-// nextEpoch is the epoch of a term that begins on what was judged.
+// nextEpoch returns the epoch of a term that begins on the Lease that the standby judged.
 func (h *heldLease) nextEpoch() (int32, error) {
 	epoch, err := h.basis.NextEpoch()
 	if err != nil {
@@ -79,13 +79,13 @@ func (h *heldLease) nextEpoch() (int32, error) {
 	return epoch, nil
 }
 
-// term is the term that holds the Lease. Valid once it is acquired.
+// term returns the term that holds the Lease. Call it after the Lease was acquired.
 func (h *heldLease) term() Term {
 	return Term{token: h.token(), failedParts: strings.Join(h.basis.Predecessor().FailedParts, partsSeparator), takeover: h.takeover}
 }
 
-// token is the term's, which every write of it carries: it is refused, whatever revision it names, once a later term has
-// begun. The acquiring write cannot have one.
+// token returns the term's token. Every write of the term carries it, so that the server refuses the write after a later term has
+// begun. Only the acquiring write has no token.
 func (h *heldLease) token() fence.Token {
 	return fence.Token{
 		Cluster: h.cfg.Cluster, Namespace: h.api.Namespace, Name: h.api.Name,
@@ -93,14 +93,14 @@ func (h *heldLease) token() fence.Token {
 	}
 }
 
-// update writes the Lease as the term's.
+// update writes the Lease with the term's token.
 func (h *heldLease) update(ctx context.Context, next *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	return h.api.Update(fence.With(ctx, h.token()), next)
 }
 
-// describe puts on next what this process says of itself, also if somebody has edited that or taken it off, and what is known of
-// those who follow it: who could succeed it, and whether the one lives who was taken for dead. It reports whether that has changed
-// anything.
+// describe writes on next what this process says of itself, and what it knows of its standbys. This also restores what somebody
+// has edited or removed. If the process that was presumed dead when this term began is alive, that counts as a suspicion.
+// describe reports whether next has changed.
 func (h *heldLease) describe(next *coordinationv1.Lease) (changed bool) {
 	if countSuspicion(&h.presence, h.cfg.follows) {
 		h.logger.Info("The replica that was taken for dead lives: its address refused connections. Check what is between, a firewall or a proxy. Deaths are doubted for some time",
@@ -113,7 +113,7 @@ func (h *heldLease) describe(next *coordinationv1.Lease) (changed bool) {
 	return p.WriteTo(next)
 }
 
-// reread reads the Lease and adopts what others have edited on it, if it still shows this term.
+// reread reads the Lease. If that still shows this term, the next write starts from it, with the edits of others.
 func (h *heldLease) reread(ctx context.Context) (*coordinationv1.Lease, error) {
 	list, err := h.api.Read(ctx)
 	if err != nil {
@@ -128,7 +128,7 @@ func (h *heldLease) reread(ctx context.Context) (*coordinationv1.Lease, error) {
 	return read, nil
 }
 
-// check returns an error of cause Deposed if that Lease shows another term than this one.
+// check returns an error with the cause Deposed if held shows another term than this one.
 func (h *heldLease) check(held *coordinationv1.Lease) error {
 	if err := h.pin.Check(held); err != nil {
 		return because(Deposed, "%w", err)
@@ -136,7 +136,7 @@ func (h *heldLease) check(held *coordinationv1.Lease) error {
 	return nil
 }
 
-// adopt makes held what the next write goes on from.
+// adopt makes held the state from which the next write starts.
 func (h *heldLease) adopt(held *coordinationv1.Lease) {
 	h.mu.Lock()
 	h.lease, h.stale = held, false
@@ -144,7 +144,7 @@ func (h *heldLease) adopt(held *coordinationv1.Lease) {
 	h.view.See(held)
 }
 
-// distrust has the Lease read before the next write.
+// distrust makes the next write read the Lease first.
 func (h *heldLease) distrust() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -157,8 +157,9 @@ func (h *heldLease) isStale() bool {
 	return h.stale
 }
 
-// release gives the lease up, with how the term ended, unless it is lost. Nothing else may write then. It does not heed ctx's end. It
-// tries again until its own timeout: that a release was lost on its way shows in the next read.
+// release gives the lease up and writes how the term ended, unless the term is already lost. Nothing else may write at the same
+// time. It goes on after the end of ctx, and retries until its own timeout. A retry reads first, and so finds out whether a
+// release without an answer was committed.
 func (h *heldLease) release(ctx context.Context, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.cfg.releaseTimeout())
 	defer cancel()
@@ -177,31 +178,32 @@ func (h *heldLease) release(ctx context.Context, cause error) error {
 			h.view.See(written)
 			return nil
 		case fence.IsFenced(err):
-			return nil // as below
+			return nil // a later term has begun
 		}
-		if !first || !apierrors.IsConflict(err) { // a conflict: the Lease was edited
+		if !first || !apierrors.IsConflict(err) { // after a conflict (an edit) the first retry comes at once
 			lease.Sleep(ctx, retryRelease)
 		}
 		if ctx.Err() != nil {
 			return fmt.Errorf("release the lease: %w", err)
 		}
 		if _, err := h.reread(ctx); errors.Is(err, Deposed) {
-			return nil // released, by the write whose answer was lost, or somebody else's
+			return nil // released by a write whose answer was lost, or taken by another
 		}
 	}
 }
 
-// retryRelease is the time between attempts to release, when the first finds the Lease edited or the store in trouble.
+// retryRelease is the time between two attempts to release.
 const retryRelease = 20 * time.Millisecond
 
-// held returns the Lease as this term last wrote or read it, nil before it was acquired; and, once that is over, why.
+// held returns the Lease as this term last wrote or read it, nil before it was acquired. The error says why the attempt or the
+// term is over; nil if it is not.
 func (h *heldLease) held() (*coordinationv1.Lease, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.lease, h.cause
 }
 
-// fail ends what holds the Lease: it keeps the first cause that it is given, which it returns.
+// fail ends the attempt or the term. It keeps the first cause that it gets, and returns that.
 func (h *heldLease) fail(cause error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -212,15 +214,15 @@ func (h *heldLease) fail(cause error) error {
 	return h.cause
 }
 
-// end is fail for a term that is deposed: nothing more is written. A term that ends otherwise goes on to renew until it has drained.
+// end stops all writes if the term is deposed. After any other cause renewals go on until the term has drained.
 func (h *heldLease) end(cause error) {
 	if errors.Is(cause, Deposed) {
 		_ = h.fail(cause)
 	}
 }
 
-// lost is closed when the term cannot go on.
+// lost is closed when the attempt has failed, or when the term cannot go on.
 func (h *heldLease) lost() <-chan struct{} { return h.over }
 
-// errNotAcquired is wrapped in the outcome of an attempt that failed.
+// errNotAcquired is wrapped by the error of an attempt that failed.
 var errNotAcquired = errors.New("not acquired")

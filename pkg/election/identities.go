@@ -8,21 +8,21 @@ import (
 	"github.com/google/uuid"
 )
 
-// remembered bounds how many identities are kept. One can turn up on the Lease only while a write of it is under way,
-// and such a write fails once any other has followed: the last few would do.
+// remembered is how many identities are kept. An identity can appear on the Lease only while its write is under way, and that
+// write fails after any other write. So the last few would suffice.
 const remembered = 64
 
-// identities makes the holder identities of this process, a new one for every attempt to acquire, and knows them again.
+// identities makes the holder identities of this process, one for each attempt to acquire the lease, and recognises them later.
 type identities struct {
 	hostname string
-	// separator comes before the uuid.
+	// separator stands between the host name and the uuid.
 	separator string
 
 	mu     sync.Mutex
 	recent []string // oldest first
 }
 
-// next returns an identity that was never used before.
+// next returns a new identity.
 func (i *identities) next() string {
 	identity := i.hostname + i.separator + uuid.NewString()
 	i.mu.Lock()
@@ -41,7 +41,7 @@ func (i *identities) ours(identity string) bool {
 	return slices.Contains(i.recent, identity)
 }
 
-// newIdentities makes identities of this process. objects: they are names of objects.
+// newIdentities returns the identities of a process on that host. With objects, each identity is a valid name of an object.
 func newIdentities(hostname string, objects bool) *identities {
 	if !objects {
 		return &identities{hostname: hostname, separator: "_"}
@@ -59,5 +59,5 @@ func newIdentities(hostname string, objects bool) *identities {
 	return &identities{hostname: name, separator: "-"}
 }
 
-// longestHostname is what names of objects have of a hostname, in bytes.
+// longestHostname is how much of a host name goes into the name of an object, in bytes.
 const longestHostname = 63

@@ -15,9 +15,9 @@ import (
 	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
-// life is the object that stands for this process's life, among the owners of the Lease that it holds for life: whoever
-// deletes it says that the process is dead. It is a Lease itself, that of the API server's own identity as KEP-1965 has it,
-// but nobody renews it.
+// life is the object that stands for this process's life. It is an owner of the Lease that the process holds for life, and its
+// deletion means that the process is dead. It is a Lease itself, like the identity Lease of an API server (KEP-1965), but nobody
+// renews it.
 type life struct {
 	api      lease.API
 	view     *lease.View
@@ -26,20 +26,20 @@ type life struct {
 	longest  time.Duration  // between two attempts to create it
 }
 
-// newLife returns the object of this process, which does not exist yet.
+// newLife returns the life of this process. Its Lease does not exist yet.
 func (e *Elector) newLife() *life {
 	l := &life{api: e.api.For(lease.LifeName(e.processLock.process)), presence: e.presence(e.cfg.Replica), longest: e.cfg.RetryPeriod}
 	l.view, l.watcher = e.watcherOf(l.api)
 	return l
 }
 
-// watcherOf watches another Lease of the namespace, once it runs.
+// watcherOf returns a view of another Lease of the namespace, and the watcher that keeps it up to date while it runs.
 func (e *Elector) watcherOf(api lease.API) (*lease.View, *lease.Watcher) {
 	view := lease.NewView(logr.Discard(), func(string) bool { return false })
 	return view, lease.NewWatcher(api, view, e.cfg.RetryPeriod)
 }
 
-// run keeps the object there until ctx ends, and then deletes it.
+// run keeps the object in existence until ctx ends, and then deletes it.
 func (l *life) run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -79,7 +79,7 @@ func (l *life) create(ctx context.Context) error {
 	l.presence.WriteTo(object)
 	written, err := l.api.Create(ctx, object)
 	if apierrors.IsAlreadyExists(err) {
-		l.watcher.Distrust() // an answer that was lost
+		l.watcher.Distrust() // the answer to an earlier create was lost
 		return err
 	}
 	if err != nil {
@@ -89,8 +89,8 @@ func (l *life) create(ctx context.Context) error {
 	return nil
 }
 
-// owner is what a Lease that this process holds for life is owned by, nil while that does not exist; and a channel that is closed
-// when that changes.
+// owner returns the owner of Leases that this process holds for life, nil while it does not exist. The channel is closed when
+// that changes.
 func (l *life) owner() (*metav1.OwnerReference, <-chan struct{}) {
 	seen, changed := l.view.Latest()
 	if seen.Lease == nil {
@@ -99,8 +99,9 @@ func (l *life) owner() (*metav1.OwnerReference, <-chan struct{}) {
 	return lease.OwnerReference(seen.Lease), changed
 }
 
-// ownerOfHolder is the Lease that stands for the life of the lease's holder; none, if it is not held for life, by this process,
-// or what stands for its life is no Lease: then the garbage collector tells, who deletes the Lease with it.
+// ownerOfHolder returns the Lease that stands for the life of the lease's holder. There is none if the lease is not held for
+// life, if this process holds it, or if the owner is not a Lease. In that last case the garbage collector deletes the election's
+// Lease with its owner.
 func (e *Elector) ownerOfHolder(seen lease.Observation) (_ lease.Life, some bool) {
 	if !seen.HeldForLife() || e.identities.ours(seen.Holder()) {
 		return lease.Life{}, false
@@ -109,7 +110,8 @@ func (e *Elector) ownerOfHolder(seen lease.Observation) (_ lease.Life, some bool
 	return life, life.Name != ""
 }
 
-// watchOwner finds when the Lease is deleted that stands for the life of whoever holds the lease, until ctx ends.
+// watchOwner watches, until ctx ends, the Lease that stands for the life of the lease's current holder, and reports its deletion
+// to e.peer.
 func (e *Elector) watchOwner(ctx context.Context) {
 	whileShown(ctx, e.view, e.ownerOfHolder, func(ctx context.Context, owner lease.Life, some bool) {
 		if !some {
@@ -121,7 +123,7 @@ func (e *Elector) watchOwner(ctx context.Context) {
 		running.Go(func() { watcher.Run(ctx) })
 		for ctx.Err() == nil {
 			seen, changed := view.Latest()
-			// One that waits for finalizers is gone, too: those of the garbage collector may wait for a leader.
+			// A deletion that waits for finalizers counts: the garbage collector's finalizers may wait for a leader.
 			if seen.Known() && (seen.Lease == nil || seen.Lease.UID != owner.UID || seen.Lease.DeletionTimestamp != nil) {
 				e.peer.lose(owner.UID)
 			}

@@ -15,20 +15,20 @@ import (
 	"github.com/regent-project/regent/pkg/election/fence"
 )
 
-// lock is what one entry of RunOrDie sees of the Lease. The stock LeaseLock will not do: through it client-go goes on
-// trying to renew although it has read another holder's name, takes the lease back after a foreign term came and went,
-// and creates a deleted Lease anew, all within "one" term. This lock makes an entry one attempt and one term:
+// lock is the resource lock that one entry of RunOrDie uses. With client-go's LeaseLock, RunOrDie goes on trying to renew after
+// it has read another holder's name, takes the lease back after another term has come and gone, and creates a deleted Lease anew,
+// all of it in what the caller takes for one term. With this lock an entry makes one attempt and leads one term:
 //
-//   - Before it has acquired, it shows RunOrDie the Lease as the standby judged it, without a request, and without a holder
-//     unless that is this entry, and writes once, on that very revision. If that fails, the entry is over.
-//   - Afterwards it renews a heldLease, in its own epoch, whatever client-go passes. Whatever shows another term ends it, and every
-//     later call fails.
+//   - Before the lease is acquired, Get returns the Lease as the standby judged it. It makes no request, and hides the holder, unless
+//     the holder is this entry. RunOrDie then writes once, on exactly that revision. If the write fails, the entry is over.
+//   - After that the lock renews a heldLease in the epoch of the term, whatever record client-go passes. When the Lease shows another
+//     term, the entry is over, and every later call fails.
 //
 // RunOrDie calls the methods of resourcelock.Interface, one at a time. The others may be called at any time.
 type lock struct {
 	*heldLease
-	named    bool               // what was judged names this entry already: in mode coordinated
-	asked    bool               // Get was called before it was acquired; RunOrDie alone does
+	named    bool               // in mode coordinated: the Lease already names this entry as its holder
+	asked    bool               // Get was called before the lease was acquired; only RunOrDie's goroutine uses it
 	giveUp   context.CancelFunc // makes RunOrDie return after a failed attempt
 	acquired chan struct{}      // closed when the term begins
 	failures chan struct{}      // capacity 1: an attempt to renew has failed
@@ -37,27 +37,27 @@ type lock struct {
 
 var _ resourcelock.Interface = (*lock)(nil)
 
-// Identity is the holder identity of this entry.
+// Identity returns the holder identity of this entry.
 func (l *lock) Identity() string { return l.identity }
 
-// Describe names the Lease.
+// Describe returns the name of the Lease.
 func (l *lock) Describe() string { return l.api.Namespace + "/" + l.api.Name }
 
-// RecordEvent does nothing: the elector reports its terms itself.
+// RecordEvent does nothing: the Elector reports its terms itself.
 func (l *lock) RecordEvent(string) {}
 
-// Get shows RunOrDie the record. It reads only in a term, where client-go asks after a renewal has failed.
+// Get returns the record for RunOrDie. It makes a request only during a term, when a renewal has failed.
 func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	held, err := l.held()
 	switch {
 	case err != nil:
 		return nil, nil, err
-	case held != nil && l.named && !l.isStale(): // client-go asks before each renewal
+	case held != nil && l.named && !l.isStale(): // in mode coordinated client-go calls Get before each renewal
 		return record(held)
 	case held != nil:
 		return l.readAgain(ctx)
 	case l.named && l.asked:
-		// The first answer did not make it write, and it would ask until the end of time.
+		// The first answer did not make RunOrDie write, and it would call Get for ever.
 		return nil, nil, l.notAcquired(errors.New("the Lease does not let it"))
 	case l.named:
 		l.asked = true
@@ -65,14 +65,14 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	case l.basis.Lease == nil:
 		return nil, nil, apierrors.NewNotFound(coordinationv1.Resource("leases"), l.api.Name)
 	default:
-		// Without its holder: client-go, which sees it for the first time, would wait a whole lease duration.
+		// Hide the holder: client-go sees it for the first time, and would wait for a whole lease duration.
 		free := l.basis.Lease.DeepCopy()
 		free.Spec.HolderIdentity = ptr.To("")
 		return record(free)
 	}
 }
 
-// Create acquires a lease that has no Lease. In a term it never does: that the Lease was deleted has ended it.
+// Create acquires the lease if there is no Lease. During a term it fails: the Lease was deleted, which ends the term.
 func (l *lock) Create(ctx context.Context, ler resourcelock.LeaderElectionRecord) error {
 	switch held, err := l.held(); {
 	case err != nil:
@@ -83,7 +83,7 @@ func (l *lock) Create(ctx context.Context, ler resourcelock.LeaderElectionRecord
 	return l.take(ctx, ler)
 }
 
-// Update acquires the lease, or renews it.
+// Update acquires or renews the lease.
 func (l *lock) Update(ctx context.Context, ler resourcelock.LeaderElectionRecord) error {
 	switch held, err := l.held(); {
 	case err != nil:
@@ -95,7 +95,7 @@ func (l *lock) Update(ctx context.Context, ler resourcelock.LeaderElectionRecord
 	}
 }
 
-// take is the one attempt.
+// take makes the one attempt to acquire the lease.
 func (l *lock) take(ctx context.Context, ler resourcelock.LeaderElectionRecord) error {
 	epoch, err := l.epoch()
 	if err != nil {
@@ -110,7 +110,8 @@ func (l *lock) take(ctx context.Context, ler resourcelock.LeaderElectionRecord) 
 	return nil
 }
 
-// epoch is that of the term. Whoever named the holder may have raised it already; kube-apiserver does not.
+// epoch returns the epoch of the term. The electing controller may have raised it when it named the holder; kube-apiserver does
+// not.
 func (l *lock) epoch() (int32, error) {
 	if l.named && l.basis.Epoch() > l.basis.Before {
 		return int32(l.basis.Epoch()), nil
@@ -118,8 +119,8 @@ func (l *lock) epoch() (int32, error) {
 	return l.nextEpoch()
 }
 
-// renew does not write what is as good as new: client-go's first renewal follows right on the acquiring write, while
-// the term's own first writes are on their way.
+// renew writes the Lease, unless the last write is less than half a retry period old: client-go renews right after it has
+// acquired.
 func (l *lock) renew(ctx context.Context, held *coordinationv1.Lease, ler resourcelock.LeaderElectionRecord) error {
 	if time.Since(l.renewed().sent) < l.cfg.RetryPeriod/2 {
 		return nil
@@ -137,20 +138,20 @@ func (l *lock) renew(ctx context.Context, held *coordinationv1.Lease, ler resour
 		return l.fail(because(Fenced, "the renewal was refused"))
 	}
 	if err != nil {
-		if !apierrors.IsConflict(err) { // which is an answer: the Lease was edited, or a renewal that had failed was made after all
+		if !apierrors.IsConflict(err) { // a conflict is an answer: the Lease was edited, or an earlier renewal was committed
 			l.falter(sent)
 		}
 		l.distrust()
 		l.logger.V(2).Info("Could not renew the lease", "err", err)
 		return fmt.Errorf("renew the lease: %w", err)
 	}
-	l.renewedAt(sent) // before the view tells that there is news
+	l.renewedAt(sent) // first: the view wakes whoever assesses the renewals
 	l.adopt(written)
 	l.logger.V(6).Info("Renewed the lease", "revision", written.ResourceVersion)
 	return nil
 }
 
-// readAgain reads the Lease before it is renewed on what that shows.
+// readAgain reads the Lease, because the last renewal failed, and returns its record for the next renewal.
 func (l *lock) readAgain(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	sent := time.Now()
 	held, err := l.reread(ctx)
@@ -163,22 +164,22 @@ func (l *lock) readAgain(ctx context.Context) (*resourcelock.LeaderElectionRecor
 	return record(held)
 }
 
-// renewed is how the renewals go.
+// renewals returns how the renewals of the term have gone so far.
 func (l *lock) renewed() renewals {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.tries
 }
 
-// renewedAt takes in that a write has succeeded that was sent then.
+// renewedAt records a successful write that was sent at that time.
 func (l *lock) renewedAt(sent time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.tries = renewals{sent: sent}
 }
 
-// falter takes in that an attempt to renew has failed that was sent then: its write, or the read that client-go makes first once a
-// write has failed.
+// falter records a failed attempt to renew that was sent at that time. It may be a write, or the read that client-go makes after
+// a failed write.
 func (l *lock) falter(sent time.Time) {
 	l.mu.Lock()
 	l.tries.failed = sent
@@ -189,14 +190,14 @@ func (l *lock) falter(sent time.Time) {
 	}
 }
 
-// notAcquired ends an attempt.
+// notAcquired ends an attempt that has failed.
 func (l *lock) notAcquired(err error) error {
 	err = l.fail(fmt.Errorf("%w: %w", errNotAcquired, err))
 	l.giveUp()
 	return err
 }
 
-// record is a Lease as client-go wants it.
+// record returns a Lease in the form that client-go wants.
 func record(held *coordinationv1.Lease) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	r := resourcelock.LeaseSpecToLeaderElectionRecord(&held.Spec)
 	raw, err := json.Marshal(r)

@@ -57,7 +57,7 @@ var (
 // causes are the values of the label cause.
 var causes = []Cause{Deposed, RenewDeadline, Fenced, StepDown, Shutdown, Failed}
 
-// show gives an elector its series.
+// show creates the series of an elector.
 func show(e *Elector) {
 	name := e.cfg.Name
 	leading.WithLabelValues(name).Set(0)
@@ -75,7 +75,7 @@ func show(e *Elector) {
 	shown.electors[name] = e
 }
 
-// shown are the electors of this process by name, the latest of each.
+// shown has the latest Elector of each name in this process.
 var shown = struct {
 	mu       sync.Mutex
 	electors map[string]*Elector
@@ -98,7 +98,7 @@ var registerMetrics = sync.OnceValue(func() error {
 	return nil
 })
 
-// views collects what is known of the Leases when it is asked.
+// views computes the metrics about the Leases when they are scraped.
 type views struct{ metrics.BaseStableCollector }
 
 func (v *views) DescribeWithStability(ch chan<- *metrics.Desc) {
@@ -116,7 +116,7 @@ func (v *views) CollectWithStability(ch chan<- metrics.Metric) {
 	}
 }
 
-// provider counts for client-go. What it says of leading is not heard for this package's electors.
+// provider implements client-go's metrics. It ignores what client-go says of leading for the electors of this package.
 type provider struct{}
 
 func (provider) NewLeaderMetric() leaderelection.LeaderMetric { return provider{} }

@@ -8,23 +8,24 @@ import (
 	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
-// Mode says what it takes to keep the lease: Renewed, Coordinated or ForLife.
+// Mode says what it takes to keep the lease. Its implementations are Renewed, Coordinated and ForLife.
 type Mode interface {
-	// Name is what the Lease says of the mode.
+	// Name returns the mode's name, as the Lease shows it.
 	Name() ModeName
-	// Electing reports whether an electing controller names who holds the lease. Then nobody can prefer a replica to others.
+	// Electing reports whether an electing controller chooses the holder. If so, replicas cannot have priorities, and a step down
+	// cannot name a successor.
 	Electing() bool
-	// kind describes the mode. It has no other implementations than this package's.
+	// kind returns the mode's properties. Only this package implements it.
 	kind() kind
 }
 
-// ModeName names a Mode. The Lease names its holder's, and keeps the name when it is free.
+// ModeName is the name of a Mode. The Lease carries the name of its holder's mode, and keeps it while the lease is free.
 type ModeName = lease.Mode
 
-// Modes are all modes, as zero values. Each has a file of its own.
+// Modes are all modes, as zero values.
 var Modes = []Mode{Renewed{}, Coordinated{}, ForLife{}}
 
-// ModeNamed returns the zero value of the mode of that name, and an error that lists all names if there is none.
+// ModeNamed returns the zero value of the mode of that name. If there is none, the error lists all names.
 func ModeNamed(name ModeName) (Mode, error) {
 	names := make([]ModeName, 0, len(Modes))
 	for _, mode := range Modes {
@@ -36,28 +37,28 @@ func ModeNamed(name ModeName) (Mode, error) {
 	return nil, fmt.Errorf("%q must be one of %q", name, names)
 }
 
-// kind describes a mode.
+// kind has the properties of a mode.
 type kind struct {
 	name ModeName
-	// electing: see Mode.Electing.
+	// electing is what Mode.Electing returns.
 	electing bool
-	// objects: holder identities are names of objects.
+	// objects says that holder identities must be valid names of objects.
 	objects bool
-	// owned: an object that others delete stands for this process's life.
+	// owned says that the owner object of this process's leases is one that others delete, such as its Pod.
 	owned bool
-	// patience is for how much longer than others a lease of this mode that is free is left to the replicas of this mode.
+	// patience is how much longer than for other modes replicas of other modes leave a free lease to the replicas of this mode.
 	patience time.Duration
-	// requests is how many requests more than in others it takes to end a term.
+	// requests is how many requests the end of a term takes, beyond those of mode Renewed.
 	requests int
-	// unreleased is what becomes of a lease that a quarantined process does not release.
+	// unreleased tells people what happens to the lease of a quarantined process.
 	unreleased string
-	// faults are what contradicts the mode in a configuration, nil if nothing does: see Config.ValidateAs.
+	// faults returns which fields of a Config contradict the mode, named as in Config.ValidateAs. Nil: none can.
 	faults func(cfg Config, name func(field string) string) []error
-	// begin returns the mode for one call of Run. It starts nothing.
+	// begin returns the mode for one call of Run. It starts no goroutine.
 	begin func(*Elector) mode
 }
 
-// kindOf describes the mode of that name; it is zero for one that this program does not know.
+// kindOf returns the properties of the mode of that name. They are zero if this program does not know the mode.
 func kindOf(name ModeName) kind {
 	mode, err := ModeNamed(name)
 	if err != nil {
@@ -66,26 +67,27 @@ func kindOf(name ModeName) kind {
 	return mode.kind()
 }
 
-// mode is how an Elector holds the lease, for as long as one call of Run lasts. Run's goroutine calls all but run.
+// mode acquires and keeps the lease during one call of Run. Run's own goroutine calls every method but run.
 type mode interface {
-	// run keeps what the mode needs beside the Lease, until ctx ends, and then takes it away.
+	// run keeps the objects that the mode needs beside the Lease until ctx ends, and then deletes them.
 	run(ctx context.Context)
-	// candidate is a new identity under which this process stands for election until its next term has ended; empty: it stands for
-	// none, and campaigns under an identity of that moment.
+	// candidate returns a new holder identity, under which this process is a candidate until its next term has ended. Empty: the
+	// mode has no candidates, and each campaign makes its own identity.
 	candidate() string
-	// nominate has that identity stand, or step back. It does not wait for that.
+	// nominate makes this process a candidate under that identity, or withdraws the candidate. It does not wait until this is
+	// done.
 	nominate(nomination)
-	// awaitWithdrawn returns when no candidate of this process is left, or after the time that a request may take.
+	// awaitWithdrawn waits until this process has no candidate any more, but no longer than for one request.
 	awaitWithdrawn()
-	// deposed is told when this process has taken a holder off the Lease.
+	// deposed is called after this process has taken the holder that it saw off the Lease.
 	deposed(ctx context.Context, seen lease.Observation)
-	// unready is closed when it may have changed that no term can begin yet; nil if one can.
+	// unready returns nil if a term can begin. Otherwise it returns a channel that is closed when that may have changed.
 	unready() <-chan struct{}
-	// enter makes one attempt to acquire the lease. On error nothing is left running.
+	// enter makes one attempt to acquire the lease. If it fails, nothing that it started is left running.
 	enter(ctx context.Context, h *heldLease) (claim, error)
 }
 
-// plain has the answers of a mode that needs nothing beside the Lease.
+// plain implements the optional methods of a mode that needs nothing beside the Lease.
 type plain struct{}
 
 func (plain) run(context.Context)                        {}

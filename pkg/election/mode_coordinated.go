@@ -10,12 +10,13 @@ import (
 	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
-// Coordinated is the mode in which the holder renews, as in Renewed, but was named by an electing controller, from the LeaseCandidates
-// of the processes that live: the one of the oldest version, so that a roll changes the version once (KEP-4355). Something must elect:
-// leasecandidate on a shard, kube-apiserver on a Kubernetes cluster that has the feature CoordinatedLeaderElection. It needs
-// Config.Candidates.
+// Coordinated is the mode in which an electing controller chooses the holder, which then renews the lease as in mode Renewed. The
+// controller chooses among the LeaseCandidates of live processes the one of the oldest version, so that a rolling upgrade changes
+// the version once (KEP-4355). On a shard Regent's controller leasecandidate elects. On a Kubernetes cluster kube-apiserver does,
+// if it has the feature CoordinatedLeaderElection. The mode needs Config.Candidates.
 type Coordinated struct {
-	// BinaryVersion and EmulationVersion are this process's, as semantic versions. The emulation version must not be the newer one.
+	// BinaryVersion and EmulationVersion are the versions of this process, such as 1.36.0. EmulationVersion must not be newer
+	// than BinaryVersion.
 	BinaryVersion, EmulationVersion string
 }
 
@@ -30,8 +31,8 @@ func (m Coordinated) kind() kind {
 		name:       lease.Coordinated,
 		electing:   true,
 		objects:    true,
-		patience:   5 * time.Second, // whoever elects waits as long for candidates that do not answer
-		requests:   2,               // its candidate is deleted, tried twice
+		patience:   5 * time.Second, // the electing controller waits as long for candidates that do not answer
+		requests:   2,               // the LeaseCandidate is deleted, in up to two attempts
 		unreleased: expiresUnreleased,
 		faults:     m.faults,
 		begin: func(e *Elector) mode {
@@ -40,7 +41,7 @@ func (m Coordinated) kind() kind {
 	}
 }
 
-// faults are those of its versions.
+// faults returns what is wrong with the versions.
 func (m Coordinated) faults(_ Config, name func(string) string) []error {
 	var faults []error
 	parse := func(field, text string) *version.Version {
@@ -57,11 +58,11 @@ func (m Coordinated) faults(_ Config, name func(string) string) []error {
 	return faults
 }
 
-// coordinated is Coordinated, for one call of Run. Its candidacy nominates this process.
+// coordinated implements mode Coordinated for one call of Run. Its candidacy keeps the LeaseCandidate of this process.
 type coordinated struct {
 	*candidacy
-	next     func() string // a new identity
-	identity string        // of the candidate
+	next     func() string // returns a new identity
+	identity string        // the candidate's
 }
 
 func (c *coordinated) candidate() string {
@@ -78,7 +79,8 @@ func (c *coordinated) nominate(n nomination) {
 	}
 }
 
-// awaitWithdrawn: whoever elects would ask a candidate that is left when the lease is released, and it would be named again.
+// awaitWithdrawn keeps the lease held while the LeaseCandidate is there: after a release the electing controller would ask that
+// candidate, and name it again.
 func (c *coordinated) awaitWithdrawn() {
 	timer := time.NewTimer(c.timeout)
 	defer timer.Stop()
@@ -88,9 +90,9 @@ func (c *coordinated) awaitWithdrawn() {
 	}
 }
 
-// deposed takes the holder's candidate away, which would be asked in vain, for half a second. It comes after the holder was taken off:
-// nothing guards that deletion, and what was judged may be late news of a leader that is well, which then stands again. Whoever elects
-// asks the others meanwhile.
+// deposed deletes the LeaseCandidate of the holder, which the electing controller would otherwise ask in vain for half a second.
+// It comes after the holder was taken off the Lease. Nothing guards this deletion: if the news was old and the holder is well,
+// the holder becomes a candidate again. Meanwhile the electing controller asks the others.
 func (c *coordinated) deposed(ctx context.Context, seen lease.Observation) {
 	if seen.Mode == lease.Coordinated {
 		c.withdraw(ctx, seen.Holder())

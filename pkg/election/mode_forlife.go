@@ -13,12 +13,13 @@ import (
 	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
-// ForLife is the mode in which the holder holds the lease until it gives up, is known to be dead, or the object that stands for its life
-// is deleted. No time runs against it. Nobody can know whether a process on another machine is dead: it is waited for.
+// ForLife is the mode in which the lease does not expire. The holder keeps it until it releases it, until another replica knows
+// that the holder's process is dead, or until the object that stands for the holder's life is deleted. Death on another machine
+// can never be proved. If such a holder falls silent, the others wait until an operator declares it dead.
 type ForLife struct {
-	// Owner is the object that stands for this process's life, in the Lease's namespace: its deletion says that the process is
-	// dead. On a Kubernetes cluster that is its Pod, and the garbage collector deletes the Lease with it. Nil: the elector makes
-	// a Lease named replica-<uuid>, watched by the others, and deletes it at the end of Run.
+	// Owner is the object that stands for this process's life, in the Lease's namespace. Its deletion means that the process is
+	// dead. On a Kubernetes cluster use the process's Pod: the garbage collector then deletes the Lease with it. Nil: the Elector
+	// creates a Lease named replica-<uuid> for this purpose, which other replicas watch, and deletes it when Run ends.
 	Owner *metav1.OwnerReference
 }
 
@@ -32,7 +33,7 @@ func (m ForLife) kind() kind {
 	return kind{
 		name:       lease.ForLife,
 		owned:      m.Owner != nil,
-		requests:   2, // who could succeed it is written, and what stands for its life deleted
+		requests:   2, // the standbys are written to the Lease, and the object that stands for its life is deleted
 		unreleased: "The lease is held on, and nobody leads, until it has or this process is ended",
 		faults:     m.faults,
 		begin: func(e *Elector) mode {
@@ -59,12 +60,13 @@ func (m ForLife) faults(cfg Config, name func(string) string) (faults []error) {
 	return faults
 }
 
-// forLife is ForLife, for one call of Run.
+// forLife implements mode ForLife for one call of Run.
 type forLife struct {
 	plain
-	owner *metav1.OwnerReference // what stands for its life, if that is others' business
-	life  *life                  // what stands for its life otherwise
-	// doubted: the last term was deposed, perhaps because what stands for its life was deleted, of which the watch may not have told yet.
+	owner *metav1.OwnerReference // ForLife.Owner; nil if life is set
+	life  *life                  // the Lease that this process makes for its life; nil if owner is set
+	// doubted: the last term was deposed, perhaps because the object that stands for this process's life was deleted. The watch
+	// may not have shown that yet.
 	doubted bool
 }
 
@@ -85,7 +87,7 @@ func (m *forLife) unready() <-chan struct{} {
 	return changed
 }
 
-// ownerOfTerm is what the Lease of the next term is owned by.
+// ownerOfTerm returns the owner that the next term writes on the Lease.
 func (m *forLife) ownerOfTerm(ctx context.Context) (*metav1.OwnerReference, error) {
 	if m.life == nil {
 		return m.owner, nil
@@ -101,7 +103,7 @@ func (m *forLife) ownerOfTerm(ctx context.Context) (*metav1.OwnerReference, erro
 	return nil, errors.New("the object that stands for this process's life is not there")
 }
 
-// enter acquires by one compare-and-swap.
+// enter acquires the lease by one compare-and-swap.
 func (m *forLife) enter(ctx context.Context, h *heldLease) (claim, error) {
 	owner, err := m.ownerOfTerm(ctx)
 	if err != nil {
@@ -125,8 +127,8 @@ func (m *forLife) enter(ctx context.Context, h *heldLease) (claim, error) {
 	return l, nil
 }
 
-// lifelong is a term's claim on a lease that is held for life: nothing is renewed, and whether the store can be reached does not
-// matter.
+// lifelong is the claim of a term whose lease is held for life. Nothing is renewed, and the term goes on while the store cannot
+// be reached.
 type lifelong struct {
 	*heldLease
 	mode     *forLife
@@ -134,7 +136,7 @@ type lifelong struct {
 	returned chan struct{} // closed when run has returned
 }
 
-// run keeps up to date what the Lease says of this process and of those who could succeed it, until ctx ends or the term is lost.
+// run keeps up to date what the Lease says of this process and of its standbys, until ctx ends or the term is lost.
 func (l *lifelong) run(ctx context.Context) {
 	defer close(l.returned)
 	every := time.NewTicker(l.cfg.RetryPeriod)
@@ -151,8 +153,9 @@ func (l *lifelong) run(ctx context.Context) {
 	}
 }
 
-// refresh writes what describe says, if that has changed. It goes on from the Lease as it was last seen; only another holder's, or
-// its deletion, ends the term. A write that fails ends nothing, and is tried again with the next.
+// refresh writes what describe says, if that has changed. It starts from the Lease as it was last seen, with the edits of others.
+// The term ends only if the Lease shows another term or was deleted. A write that fails ends nothing, and the next call tries
+// again.
 func (l *lifelong) refresh(ctx context.Context) error {
 	seen, _ := l.view.Latest()
 	if err := l.check(seen.Lease); err != nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
-// Renewed is the mode in which the holder renews the lease, and is succeeded when it has expired, or earlier by Config.Detection.
+// Renewed is the mode in which the holder renews the lease. Another replica takes the lease when it has expired, or earlier if a
+// Detector allows it (Config.Detection). This is how client-go's leader election works.
 type Renewed struct{}
 
 // Name returns "lease".
@@ -23,28 +24,28 @@ func (Renewed) kind() kind {
 	return kind{name: lease.Renewed, unreleased: expiresUnreleased, begin: func(*Elector) mode { return renewing{} }}
 }
 
-// expiresUnreleased is what becomes of a lease that is renewed.
+// expiresUnreleased is the value of kind.unreleased in modes that renew.
 const expiresUnreleased = "The lease expires unreleased"
 
-// renewing is Renewed, for one call of Run.
+// renewing implements mode Renewed for one call of Run.
 type renewing struct{ plain }
 
 func (renewing) enter(ctx context.Context, h *heldLease) (claim, error) {
 	return enterRunOrDie(ctx, &lock{heldLease: h})
 }
 
-// renewed is a term's claim on a lease that is renewed: an entry of RunOrDie that has acquired.
+// renewed is the claim of a term whose lease is renewed. It is one entry of RunOrDie that has acquired the lease.
 type renewed struct {
 	*lock
 	cancel   context.CancelFunc
 	returned chan struct{} // closed when RunOrDie has returned
 }
 
-// enterRunOrDie makes one attempt to acquire, by an entry of RunOrDie, and waits for its outcome, which takes at most the
+// enterRunOrDie makes one attempt to acquire the lease, by entering RunOrDie, and waits for the outcome. That takes at most the
 // request timeout. On error nothing is left running.
 //
-// The entry does not end with ctx: renewing must go on until the term is drained. client-go's own log lines are left
-// out; they would tell of each term twice and of each race that is lost as an error.
+// The entry does not end with ctx, because it must renew until the term is drained. client-go's own log lines are discarded: they
+// would log each term twice, and each lost race as an error.
 func enterRunOrDie(ctx context.Context, l *lock) (claim, error) {
 	ctx, cancel := context.WithCancel(klog.NewContext(context.WithoutCancel(ctx), logr.Discard()))
 	l.giveUp, l.acquired, l.failures = cancel, make(chan struct{}), make(chan struct{}, 1)
@@ -58,13 +59,13 @@ func enterRunOrDie(ctx context.Context, l *lock) (claim, error) {
 			RenewDeadline: l.cfg.RenewDeadline,
 			RetryPeriod:   l.cfg.RetryPeriod,
 			Coordinated:   l.named,
-			// Neither callback tells enough: the first is never joined, the second also comes when nothing was
-			// acquired. The lock knows both moments.
+			// The lock finds both moments itself. client-go never joins OnStartedLeading, and calls OnStoppedLeading also when
+			// it has acquired nothing.
 			Callbacks: leaderelection.LeaderCallbacks{
 				OnStartedLeading: func(context.Context) {},
 				OnStoppedLeading: func() {},
 			},
-			// client-go would release before the term has drained, on an observation that may be old.
+			// client-go would release before the term has drained, and on an observation that may be old.
 			ReleaseOnCancel: false,
 		})
 		_ = l.fail(because(RenewDeadline, "could not renew within %v", l.cfg.RenewDeadline))

@@ -2,12 +2,12 @@ package election
 
 import "context"
 
-// withoutElection is the mode of a process that is no candidate: it leads while nobody holds the lease.
+// withoutElection is the mode of a process that is no candidate (NewUnelected). It leads whenever nobody holds the lease.
 type withoutElection struct{ plain }
 
 func (withoutElection) enter(context.Context, *heldLease) (claim, error) { return unelected{}, nil }
 
-// unelected is the claim of a process that leads without election: none but that nobody holds the lease.
+// unelected is the claim of such a process. It consists of nothing: the term lasts while nobody holds the lease.
 type unelected struct{}
 
 func (unelected) term() Term                           { return Term{} }

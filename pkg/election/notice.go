@@ -6,41 +6,42 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Notice tells of a moment in an elector's life that people should find out about, beyond its log.
+// Notice reports an event in the life of an Elector that people should see outside of the log, for example as a Kubernetes Event.
 type Notice struct {
-	// Reason is one word in CamelCase, one of those below.
+	// Reason is one of the reasons below.
 	Reason string
-	// Warning: somebody should look.
+	// Warning says that somebody should look at it.
 	Warning bool
-	// Message is for people: what this process does, without a subject.
+	// Message continues a sentence whose subject is this process.
 	Message string
-	// Lease is the uid of the Lease, if it is known.
+	// Lease is the uid of the Lease; empty if it is not known.
 	Lease types.UID
 }
 
-// Reasons of notices.
+// The reasons of a Notice.
 const (
 	// Acquired: a term of this process has begun.
 	Acquired = "LeaseAcquired"
-	// Ended: a term of this process has ended by will: a step down on request, or the process stops.
+	// Ended: a term of this process has ended by will: it stepped down on request, or the process stops.
 	Ended = "TermEnded"
-	// Lost: a term of this process has ended because it was deposed or fenced, or could not renew.
+	// Lost: a term of this process has ended because it was deposed, was fenced, or could not renew.
 	Lost = "LeaseLost"
-	// Gave: a term of this process has ended because of its own work, which failed or stepped down by itself.
+	// Gave: a term of this process has ended because its own work failed or stepped down.
 	Gave = "TermFailed"
-	// OtherMode: this process stands by because leaders lead in another mode than its own.
+	// OtherMode: this process stands by because the leaders use another mode than its own.
 	OtherMode = "OtherElectionMode"
-	// Unaccounted: the lease is held by a process that is not heard, and may be dead, for life or for far longer than this
-	// process's leases last. An operator has to say so.
+	// Unaccounted: the holder's process is not heard and may be dead, but its lease does not expire, or only after far longer
+	// than this process's lease duration. An operator has to declare it dead.
 	Unaccounted = "LeaderUnaccounted"
-	// NoEpochLeft: the Lease has the last epoch, and no term can begin on it any more. An operator has to delete it.
+	// NoEpochLeft: the Lease has reached the highest epoch, so no further term can begin. An operator has to delete the Lease.
 	NoEpochLeft = "NoEpochLeft"
-	// Quarantine: work of an ended term goes on, so that this process does not campaign; QuarantineOver: not any more.
+	// Quarantine: this process does not campaign, because work of its last term has not stopped. QuarantineOver: that work has
+	// stopped.
 	Quarantine     = "Quarantined"
 	QuarantineOver = "QuarantineEnded"
 )
 
-// notify tells Config.Notify.
+// notify calls Config.Notify.
 func (e *Elector) notify(reason string, warning bool, format string, args ...any) {
 	if e.cfg.Notify == nil {
 		return
@@ -52,7 +53,7 @@ func (e *Elector) notify(reason string, warning bool, format string, args ...any
 	e.cfg.Notify(n)
 }
 
-// notifyEnd tells of a term's end.
+// notifyEnd reports the end of a term.
 func (e *Elector) notifyEnd(term Term, cause error) {
 	reason, warning := Ended, false
 	switch c := causeOf(cause); {
@@ -64,7 +65,7 @@ func (e *Elector) notifyEnd(term Term, cause error) {
 	e.notify(reason, warning, "no longer leads%s: %s", as(term), brief(cause))
 }
 
-// as says how a term can be recognised.
+// as returns how a Notice names a term.
 func as(term Term) string {
 	if term.Token().IsZero() {
 		return " without election"

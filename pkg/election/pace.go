@@ -3,32 +3,32 @@ package election
 import "time"
 
 const (
-	// shortestBackoff is how long a replica does not campaign after its first failed term; it doubles with each more.
+	// shortestBackoff is how long a replica does not campaign after its first failed term. The time doubles with each further one.
 	shortestBackoff = time.Second
-	// longestBackoff caps that. A term that lasts as long is healthy: the next failure counts as the first.
+	// longestBackoff is the upper limit. A term that has lasted this long was healthy, and the next failure counts as the first.
 	longestBackoff = time.Minute
 )
 
-// pace says when this process may campaign again. It is owned by Run's goroutine.
+// pace says when this process may campaign again. Run's goroutine owns it.
 //
-// A term that its own work ended costs a growing back-off, so that a replica that cannot do the work does not keep the
-// lease. That includes a step down that the work asks for: a controller that always asks for one would move the lease back
-// and forth. A step down on request costs one retry period, so that another replica can have it, and so does being fenced.
-// They are waited for while this process's term is the last, and when the one after it failed too, so that two replicas
-// that cannot do the work do not take turns. Nothing else is delayed: not a release or deletion by another, nor an expiry,
-// nor a death that was seen.
+// A term that its own work ended is followed by a growing back-off, so that a replica that cannot do the work does not keep the
+// lease. This includes a step down that the work asked for: otherwise a controller that always asks would move the lease back and
+// forth. A step down on request, and a fenced term, are followed by one retry period, so that another replica can lead.
+//
+// The process rests only while its own term is the latest one on the Lease, or while the latest term failed, too. So two replicas
+// that cannot do the work do not take turns. Nothing else delays a campaign.
 type pace struct {
 	retryPeriod time.Duration
 
-	failures int       // terms in a row that their work ended
-	rested   time.Time // no campaign before
+	failures int       // terms in a row that their own work ended
+	rested   time.Time // no campaign before this time
 
-	tried   string // the revision on which a write failed
-	misses  int    // how often in a row
-	retryAt time.Time
+	tried   string    // the revision on which the last write failed
+	misses  int       // how many writes have failed in a row
+	retryAt time.Time // no write on that revision before this time
 }
 
-// termEnded takes in how a term went.
+// termEnded records how a term ended.
 func (p *pace) termEnded(cause error, lasted time.Duration, now time.Time) {
 	if lasted >= longestBackoff {
 		p.failures = 0
@@ -45,17 +45,17 @@ func (p *pace) termEnded(cause error, lasted time.Duration, now time.Time) {
 	}
 }
 
-// writeFailed takes in that a write on revision failed: the same is not tried again at once.
+// writeFailed records that a write on revision failed. The next write on the same revision has to wait.
 func (p *pace) writeFailed(revision string, now time.Time) {
 	p.tried = revision
 	p.retryAt = now.Add(doubled(p.retryPeriod/8, p.misses, 2*p.retryPeriod))
 	p.misses++
 }
 
-// writeSucceeded forgets the failures before it.
+// writeSucceeded forgets earlier failures.
 func (p *pace) writeSucceeded() { p.tried, p.misses = "", 0 }
 
-// earliest is when act may be done on revision. rests says whether the rest after this process's last term counts.
+// earliest returns when this process may do act on revision. rests says whether it must rest after its last term.
 func (p *pace) earliest(act action, revision string, rests bool) time.Time {
 	var at time.Time
 	if act == win && rests {
@@ -67,7 +67,7 @@ func (p *pace) earliest(act action, revision string, rests bool) time.Time {
 	return at
 }
 
-// doubled is d, doubled n times, at most longest.
+// doubled returns d doubled n times, but no more than longest.
 func doubled(d time.Duration, n int, longest time.Duration) time.Duration {
 	for ; n > 0 && d < longest; n-- {
 		d *= 2

@@ -10,18 +10,18 @@ import (
 	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
-// peer is what the Detector knows of the process of the lease's holder.
+// peer is what this process knows of the process that holds the lease, beyond the Lease.
 type peer struct {
 	mu      sync.Mutex
 	contact Contact
 	news    News
-	deleted types.UID     // an owner object that is gone
+	deleted types.UID     // the owner object that was deleted last
 	changed chan struct{} // closed at the next change
 }
 
 func newPeer() *peer { return &peer{changed: make(chan struct{})} }
 
-// latest returns what is known of the process behind contact, and a channel that is closed when something changes.
+// latest returns what is known of the process that contact reaches, and a channel that is closed when something changes.
 func (p *peer) latest(contact Contact) (News, <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -31,11 +31,11 @@ func (p *peer) latest(contact Contact) (News, <-chan struct{}) {
 	return p.news, p.changed
 }
 
-// take sets what is known of the process behind contact.
+// take records what is known of the process that contact reaches.
 func (p *peer) take(contact Contact, news News) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if news.Sign == NoSign { // since when
+	if news.Sign == NoSign { // Since says since when there has been no sign
 		news.Since = time.Now()
 		if contact == p.contact && p.news.Sign == NoSign && !p.news.Since.IsZero() {
 			news.Since = p.news.Since
@@ -49,14 +49,14 @@ func (p *peer) take(contact Contact, news News) {
 	p.changed = make(chan struct{})
 }
 
-// isDeleted reports whether the owner object of that uid is known to be gone.
+// isDeleted reports whether the owner object of that uid is known to be deleted.
 func (p *peer) isDeleted(owner types.UID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return owner != "" && owner == p.deleted
 }
 
-// lose takes in that the owner object of that uid is gone.
+// setDeleted records that the owner object of that uid was deleted.
 func (p *peer) lose(owner types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -68,7 +68,7 @@ func (p *peer) lose(owner types.UID) {
 	p.changed = make(chan struct{})
 }
 
-// followHolder has the Detector follow the process of whoever holds the lease, until ctx ends.
+// followHolder makes the Detector follow the process of the lease's current holder, until ctx ends.
 func (r *run) followHolder(ctx context.Context) {
 	whileShown(ctx, r.view, r.contactOf, func(ctx context.Context, leader Contact, foreign bool) {
 		r.peer.take(leader, News{})
@@ -82,14 +82,15 @@ func (r *run) followHolder(ctx context.Context) {
 	})
 }
 
-// lastHolder is the holder identity of this process's last term, which may not have ended; empty if it has led none.
+// lastHolder returns the holder identity of this process's latest term, which may be running; empty if it has led none.
 func (e *Elector) lastHolder() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.current.holder
 }
 
-// whileShown runs follow for whom the view shows, and anew whenever that changes, until ctx ends. It returns when follow has.
+// whileShown calls do with what of selects from the view. Whenever that changes, it ends the context of the call, waits for its
+// return and calls do again. It returns after ctx has ended and do has returned.
 func whileShown[K comparable](ctx context.Context, v *lease.View, whom func(lease.Observation) (K, bool), follow func(context.Context, K, bool)) {
 	var followed struct {
 		whom K
@@ -117,7 +118,7 @@ func whileShown[K comparable](ctx context.Context, v *lease.View, whom func(leas
 	}
 }
 
-// contactOf is how to reach the process of the lease's holder, as far as that says it, and whether it is another process.
+// contactOf returns how to reach the process of the lease's holder, as far as the Lease says so. foreign: it is another process.
 func (e *Elector) contactOf(seen lease.Observation) (_ Contact, foreign bool) {
 	if seen.Holder() == "" || e.identities.ours(seen.Holder()) {
 		return Contact{}, false

@@ -9,69 +9,70 @@ import (
 	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
-// situation is all that a standby decides by, beside its configuration. It is a value: each look makes another.
+// situation is everything, beside its Config, that a standby's decision depends on. It is a value; each look at the Lease makes a
+// new one.
 type situation struct {
 	now  time.Time
 	seen lease.Observation
 	// holder is what is known of the holder beyond the Lease.
 	holder knowledge
-	// pace says when this process may campaign again, lastEpoch is the epoch of its last term.
+	// pace says when this process may campaign again. lastEpoch is the epoch of its latest term.
 	pace      pace
 	lastEpoch int64
-	// unready: the next term's owner object is not there yet, so that none can begin, in mode for-life.
+	// unready: in mode for-life the owner object of the next term does not exist yet, so no term can begin.
 	unready bool
 	memory
 }
 
-// memory is what a standby remembers from look to look.
+// memory is what a standby remembers from one situation to the next.
 type memory struct {
 	winnable winnable
 	told     said
 	wish     wished
 }
 
-// said is what people were told of why this process does not lead, so that they are told once.
+// said is what people have already been told of why this process does not lead, so that they are told only once.
 type said struct {
-	mode      ModeName  // in which leaders lead, and this process would not
-	holder    string    // who is not accounted for
-	exhausted types.UID // the Lease on which no term can begin any more
+	mode      ModeName  // the other mode that leaders use
+	holder    string    // the holder that has not been heard for too long
+	exhausted types.UID // the Lease on which no further term can begin
 }
 
-// wished is when this process could have asked a leader of a lower priority to make way, and did.
+// wished is about asking a leader of lower priority to step down.
 type wished struct {
-	able  time.Time // since when it could have led
-	asked time.Time // when it asked last
-	tried time.Time // when it could not ask, last
+	able  time.Time // since when this process could have led
+	asked time.Time // when it last asked
+	tried time.Time // when its last attempt to ask failed
 }
 
-// decision is what a standby does.
+// decision is what plan decides.
 type decision struct {
-	// seen is what it was decided on.
+	// seen is the observation that was judged.
 	seen lease.Observation
-	// verdict is what is to be done at once, and why.
+	// verdict says what to do now, and why.
 	verdict
-	// takeover is how the term comes about that begins with it.
+	// takeover describes the term that would begin now.
 	takeover Takeover
-	// again is when a standby that waits looks again if nothing changes before; zero: only news changes the decision.
+	// again is when to decide anew if nothing changes before; zero: only a change can alter the decision.
 	again time.Time
-	// nominate says whether this process stands as a candidate, in mode coordinated.
+	// nominate says whether this process should be a candidate, in mode coordinated.
 	nominate nomination
-	// remarks are what people are told.
+	// remarks are what people should be told.
 	remarks []remark
 	memory
 }
 
-// nomination says what becomes of this process's candidacy. Zero: nothing.
+// nomination says what happens to this process's candidate. The zero value leaves it as it is.
 type nomination int
 
 const (
-	// stand: it is a candidate.
+	// stand: the process becomes or stays a candidate.
 	stand nomination = iota + 1
-	// stepBack: it is none.
+	// stepBack: the candidate is withdrawn.
 	stepBack
 )
 
-// remark is something that people are told about a standby.
+// remark is a piece of news for people about a standby.
 type remark string
 
 const (
@@ -83,7 +84,7 @@ const (
 	lastEpoch          remark = "no later term can begin on this Lease"
 )
 
-// plan decides what a standby does. It is a function of its arguments alone.
+// plan decides what a standby does. The result depends on the arguments alone.
 func plan(cfg Config, s situation) decision {
 	d := decision{seen: s.seen, memory: s.memory, verdict: judge(s.seen, s.now, cfg.LeaseDuration, s.holder)}
 	d.winnable = s.winnable.next(d.verdict, s.seen, s.holder.candidate != "", s.now)
@@ -103,11 +104,11 @@ func plan(cfg Config, s situation) decision {
 	return d
 }
 
-// stand decides whether this process stands as a candidate, and makes of the verdict what is left of it: who wins in mode
-// coordinated is decided by whoever elects, once nobody holds the lease. It does not stand while it rests, nor while leaders lead in
-// another mode.
+// stand decides whether this process is a candidate, in mode coordinated, and adapts the verdict. When nobody holds the lease,
+// the electing controller chooses the next holder, so the process only waits to be named. When the holder can be succeeded, the
+// process takes it off the Lease (depose). It is no candidate while it rests, or while leaders use another mode.
 func (d *decision) stand(s situation, other bool, headStart time.Time) {
-	from := s.pace.rested // also while another leads: the best candidate takes the lease from it
+	from := s.pace.rested // this applies even while another leads: the best candidate replaces it
 	switch {
 	case d.action == clear:
 		return
@@ -124,15 +125,15 @@ func (d *decision) stand(s situation, other bool, headStart time.Time) {
 	d.nominate = stand
 	switch {
 	case d.action != win:
-	case s.seen.Holder() == "": // whoever elects sees it, too
+	case s.seen.Holder() == "": // the electing controller names the next holder
 		d.verdict = verdict{action: wait}
 	default:
 		d.action = depose
 	}
 }
 
-// pause puts off what is to be done: a write that has just failed, a campaign while this process rests, while others have a head
-// start, and while what the term would hang on is not there.
+// pause delays the action if it must not be taken yet: after a failed write on the same revision, while this process rests, while
+// it gives others a head start, and while the next term's owner object does not exist.
 func (d *decision) pause(cfg Config, s situation, headStart time.Time) {
 	at := s.pace.earliest(d.action, s.seen.Revision, s.rests(cfg))
 	if d.action == win && d.trigger != TriggerElected {
@@ -146,10 +147,10 @@ func (d *decision) pause(cfg Config, s situation, headStart time.Time) {
 	}
 }
 
-// waitForHolder decides when to look at the holder again, whether to ask it to make way, and what people are told of it.
+// waitForHolder decides when to look at the holder again, whether to ask it to step down, and what people should be told of it.
 func (d *decision) waitForHolder(cfg Config, s situation) {
 	d.again = d.until
-	if s.holder.near { // its death shows on this machine, not on the Lease
+	if s.holder.near { // the lock file would show its death, but sends no event
 		d.again = earlier(d.again, s.now.Add(lookAgain(cfg, s.holder.news, s.now)))
 	}
 	d.again = earlier(d.again, d.remarkOnHolder(cfg, s))
@@ -161,8 +162,8 @@ func (d *decision) waitForHolder(cfg Config, s situation) {
 	d.again = earlier(d.again, due)
 }
 
-// preemption is when this process asks the holder to make way, zero if it does not. It asks a holder of a lower priority, if it
-// could have led for long enough: a lease duration, and twice as long for each of its terms that failed, in a row.
+// preemption returns when this process asks the holder to step down; zero: it does not ask. It asks a holder of lower priority
+// after it could have led for one lease duration. Each of its own terms that failed in a row doubles that time.
 func (s situation) preemption(cfg Config) (at time.Time) {
 	if !cfg.Preempt || s.holder.news.Sign != Alive || cfg.isOther(s.seen.Mode) || s.seen.Presence().Priority >= cfg.Priority {
 		return time.Time{}
@@ -172,22 +173,22 @@ func (s situation) preemption(cfg Config) (at time.Time) {
 	return later(at, s.wish.tried.Add(cfg.RetryPeriod/headStarts))
 }
 
-// mostPreemptionDoublings caps what a replica waits whose terms fail: about a quarter of an hour, by default.
+// mostPreemptionDoublings is how often that time is doubled at most. With default timings it then is a quarter of an hour.
 const mostPreemptionDoublings = 6
 
-// rests reports whether the rest after this process's last term counts: that term is still the last, or the last one ended
-// by its own work, too.
+// rests reports whether this process must rest after its last term: no other replica has led since, or the last one to lead
+// failed by its own work, too.
 func (s situation) rests(cfg Config) bool {
 	return cfg.unelected || s.seen.Presence().Failed || s.seen.Lease != nil && s.seen.Epoch() == s.lastEpoch
 }
 
-// headStart returns until when this process leaves a lease that can be won since winnable to others; zero: it does not. It leaves it
-// to replicas of the Lease's mode, if that is another; or else to the replica that its last holder preferred, or to those of a higher
-// priority.
+// headStart returns until when this process leaves a free lease to preferred replicas; zero: none. winnable is since when the
+// lease can be won. Preferred are replicas of the Lease's mode if that is another mode than this process's. Otherwise it is the
+// replica that the last holder named as its successor, or else replicas of higher priority.
 func (s situation) headStart(cfg Config, winnable time.Time) time.Time {
 	switch last := s.seen.Presence(); {
 	case cfg.isOther(s.seen.Mode):
-		if last.Alone { // its last holder was the last of them
+		if last.Alone { // the last holder had no standby of its mode
 			return time.Time{}
 		}
 		return winnable.Add(modeHeadStart*cfg.RetryPeriod + kindOf(s.seen.Mode).patience)
@@ -202,20 +203,21 @@ func (s situation) headStart(cfg Config, winnable time.Time) time.Time {
 	}
 }
 
-// isOther reports whether leaders lead in another mode than this process would.
+// isOther reports whether mode, that of the Lease, is another mode than this process's.
 func (c Config) isOther(mode ModeName) bool {
 	return !c.unelected && mode != "" && mode != c.kind().name
 }
 
-// modeHeadStart is how many retry periods a lease that can be won is left to the replicas of its mode: one that lives takes
-// it at once, or after a retry period, if it was asked to step down itself. After that there is none, and the mode is changed.
+// modeHeadStart is how many retry periods a free lease is left to the replicas of its mode. A live one takes it at once, or after
+// one retry period if it has just stepped down on request. After that time there is none, and a replica of another mode takes the
+// lease.
 const modeHeadStart = 2
 
-// headStarts is how many head starts there are in a retry period.
+// headStarts is how many head starts make a retry period.
 const headStarts = 4
 
-// lookAgain is after what time to look again whether a process on this machine is dead, which shows in no event: soon, if
-// contact with it has just broken off.
+// lookAgain returns how long to wait before looking again whether a process on this machine is dead, because no event shows that.
+// The time is short if contact with the process has just broken off.
 func lookAgain(cfg Config, news News, now time.Time) time.Duration {
 	if news.Sign != Dead {
 		return cfg.RetryPeriod
@@ -223,7 +225,7 @@ func lookAgain(cfg Config, news News, now time.Time) time.Duration {
 	return min(max(now.Sub(news.Since)/2, time.Millisecond), cfg.RetryPeriod)
 }
 
-// remarkOnMode tells when leaders lead in another mode than this process would, and when they do not any more.
+// remarkOnMode tells people when leaders begin to use another mode than this process's, and when they stop.
 func (d *decision) remarkOnMode(cfg Config) {
 	var mode ModeName
 	if cfg.isOther(d.seen.Mode) {
@@ -240,7 +242,7 @@ func (d *decision) remarkOnMode(cfg Config) {
 	}
 }
 
-// remarkOnEpoch tells when no later term can begin on the Lease.
+// remarkOnEpoch tells people when no further term can begin on the Lease.
 func (d *decision) remarkOnEpoch() {
 	if d.seen.Lease != nil && d.seen.Epoch() == math.MaxInt32 && d.seen.Lease.UID != d.told.exhausted {
 		d.told.exhausted = d.seen.Lease.UID
@@ -248,7 +250,8 @@ func (d *decision) remarkOnEpoch() {
 	}
 }
 
-// remarkOnHolder tells when the holder is not accounted for any more, and when it is again. It returns when to look again.
+// remarkOnHolder tells people when the holder has not been heard for too long, and when it is heard again. It returns when to
+// look again.
 func (d *decision) remarkOnHolder(cfg Config, s situation) (again time.Time) {
 	_, due := s.unaccounted(cfg)
 	same, waits := d.told.holder == s.seen.Holder(), d.told.holder != ""
@@ -274,10 +277,10 @@ func (d *decision) remarkOnHolder(cfg Config, s situation) (again time.Time) {
 
 func (d *decision) remark(r remark) { d.remarks = append(d.remarks, r) }
 
-// unaccounted returns since when the holder has not been heard, and when that has been too long. Both are zero if there is no
-// holder, if its lease expires soon enough, or if it is known to live. So it is about those who hold for life, and about those whose
-// lease lasts far longer than this process's (see believed). They keep the lease until an operator says that they are gone: a holder
-// has a right to its lease for as long as the Lease says.
+// unaccounted returns since when the holder has not been heard, and when that has lasted too long. Both are zero if there is no
+// holder, if its lease expires soon, or if its process is known to be alive. So only two kinds of holders count: those that hold
+// the lease for life, and those whose lease lasts far longer than this process's (see believed). Such a holder keeps the lease
+// until an operator declares it dead: it has a right to it for as long as the Lease says.
 func (s situation) unaccounted(cfg Config) (heard, due time.Time) {
 	news, contact := s.holder.news, s.seen.Presence().Contact
 	switch {
@@ -289,22 +292,22 @@ func (s situation) unaccounted(cfg Config) (heard, due time.Time) {
 			return time.Time{}, time.Time{}
 		}
 		return s.seen.Since, due
-	case cfg.Detector == nil: // nobody would be heard
+	case cfg.Detector == nil: // this process would hear nobody
 		return time.Time{}, time.Time{}
 	case news.Sign == Alive, news.Since.IsZero(): // it is not followed yet
 		return time.Time{}, time.Time{}
-	case contact == (lease.Contact{}) && cfg.kind().owned: // the garbage collector accounts for it
+	case contact == (lease.Contact{}) && cfg.kind().owned: // the garbage collector deletes the Lease when this holder dies
 		return time.Time{}, time.Time{}
 	}
-	heard = later(news.Since, s.seen.TermSince) // the holder before may not have been heard either
+	heard = later(news.Since, s.seen.TermSince) // the holder before may not have been heard either, so count from this term's beginning
 	return heard, heard.Add(cfg.LeaseDuration)
 }
 
-// believed is for how many of this process's lease durations a holder whose own lease lasts longer is taken to live, without a
-// renewal.
+// believed is for how many of this process's lease durations a holder is taken to be alive without a renewal, if its own lease
+// lasts longer.
 const believed = 4
 
-// earlier is the earlier of two times, of which zero is never.
+// earlier returns the earlier of two times, of which zero means never.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -312,7 +315,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// later is the later of two times.
+// later returns the later of two times.
 func later(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b

@@ -13,14 +13,14 @@ import (
 	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
-// processLock is this process as others on the same machine can tell that it lives: a file named after it, locked for as
-// long as it does. The kernel gives the lock up whatever the process dies of, so whoever can lock the file of a holder
-// that runs on the same boot of the same machine knows that the holder is dead. A lone replica that restarts leads again
-// without waiting for its predecessor's lease.
+// processLock shows to other processes on the same machine that this process is alive. It is a file, named after the process,
+// that the process locks for as long as it lives. However the process dies, the kernel releases the lock. So a process that can
+// lock a holder's file, on the same boot of the same machine, knows that the holder is dead. A lone replica that restarts thus
+// need not wait for its predecessor's lease to expire.
 type processLock struct {
-	directory string // empty: no file, nobody is known to be dead
-	process   string // uuid
-	bootID    string // empty: unknown, as where the directory cannot be trusted to be on this machine only
+	directory string // empty: there is no file, and no process is known to be dead
+	process   string // this process's uuid, which is the file's name
+	bootID    string // empty if unknown; then no process is known to be dead
 	file      *os.File
 }
 
@@ -32,8 +32,8 @@ func newProcessLock(directory string) *processLock {
 	return l
 }
 
-// enter creates and locks this process's file. It must come before the first acquire: peers take an unlocked file for a
-// dead process, a missing one for nothing.
+// enter creates and locks this process's file. Call it before the first attempt to acquire the lease: other processes take an
+// unlocked file for that of a dead process, but conclude nothing from a missing one.
 func (l *processLock) enter() error {
 	if l.directory == "" {
 		return nil
@@ -47,7 +47,7 @@ func (l *processLock) enter() error {
 			return fmt.Errorf("create the replica's file: %w", err)
 		}
 		if err := flock(file, syscall.LOCK_EX); err != nil {
-			_ = os.Remove(l.path(l.process)) // nobody may take it for a dead process's
+			_ = os.Remove(l.path(l.process)) // others would take it for a dead process's file
 			_ = file.Close()
 			return fmt.Errorf("lock the replica's file: %w", err)
 		}
@@ -55,13 +55,13 @@ func (l *processLock) enter() error {
 			l.file = file
 			return nil
 		}
-		_ = file.Close() // a starter swept it away between the two calls
+		_ = file.Close() // another process removed it between the two calls
 	}
 	return fmt.Errorf("lock the replica's file: others keep removing it from %s", l.directory)
 }
 
-// mark tells this process's file from any other. In a copy of the root directory the file has the same name, but nobody locks it:
-// without the mark it would prove that this process is dead. mark reports false if there is no file that is locked.
+// mark identifies this process's file by device and inode. A copy of the directory has a file of the same name that nobody locks.
+// With the name alone that file would prove this process dead. mark returns false if there is no locked file.
 func (l *processLock) mark() (string, bool) {
 	if l.file == nil {
 		return "", false
@@ -81,7 +81,7 @@ func markOf(file *os.File) (string, bool) {
 	return fmt.Sprintf("%d:%d", stat.Dev, stat.Ino), true
 }
 
-// flock is the system call, tried again when a signal interrupts it.
+// flock is the system call. It tries again after a signal has interrupted it.
 func flock(file *os.File, how int) error {
 	for {
 		if err := syscall.Flock(int(file.Fd()), how); !errors.Is(err, syscall.EINTR) {
@@ -90,8 +90,8 @@ func flock(file *os.File, how int) error {
 	}
 }
 
-// leave removes the file, at an orderly exit. If the lease may still be held by this process, the file is the proof for others
-// that nobody works under it, and stays.
+// leave closes the file when the process ends in order, and removes it unless this process may still hold the lease (mayHold). In
+// that case the unlocked file proves to others that the process is gone.
 func (l *processLock) leave(mayHold bool) {
 	if l.file == nil {
 		return
@@ -103,13 +103,13 @@ func (l *processLock) leave(mayHold bool) {
 	l.file = nil
 }
 
-// neighbour reports whether p is another process on this boot of this machine that may have a file here.
+// neighbour reports whether p is that of another process, on this boot of this machine, that may have a file in the directory.
 func (l *processLock) neighbour(p lease.Presence) bool {
 	return l.directory != "" && l.bootID != "" && p.BootID == l.bootID && p.Process != l.process &&
 		uuid.Validate(p.Process) == nil // it becomes a file name
 }
 
-// knowsDead reports whether the process that p tells of is known to be dead. False means nothing.
+// knowsDead reports whether the process with that presence is known to be dead. False says nothing.
 func (l *processLock) knowsDead(p lease.Presence) bool {
 	if !l.neighbour(p) {
 		return false
@@ -120,13 +120,13 @@ func (l *processLock) knowsDead(p lease.Presence) bool {
 	}
 	defer file.Close() //nolint:errcheck // only read
 	if mark, ok := markOf(file); !ok || mark != p.File {
-		return false // a copy of the directory, perhaps
+		return false // perhaps this directory is a copy
 	}
-	// Shared, so that several can find out at once.
+	// The lock is shared, so that several processes can find out at once.
 	return flock(file, syscall.LOCK_SH|syscall.LOCK_NB) == nil && isAt(file, l.path(p.Process))
 }
 
-// remove removes the files of these processes, which are dead, but that of spare.
+// remove removes the files of these dead processes, except that of the lease's holder.
 func (l *processLock) remove(dead []string, spare lease.Presence) {
 	for _, process := range dead {
 		if process != spare.Process {
@@ -136,7 +136,7 @@ func (l *processLock) remove(dead []string, spare lease.Presence) {
 	}
 }
 
-// dead are the dead processes that have left a file. What cannot be read is not among them.
+// dead returns the processes that have left an unlocked file. It leaves out files that cannot be read.
 func (l *processLock) dead() (processes []string) {
 	if l.directory == "" {
 		return nil
@@ -150,7 +150,7 @@ func (l *processLock) dead() (processes []string) {
 	return processes
 }
 
-// withLock calls do if it gets the lock of the file that is at path at once.
+// withLock calls do while it holds the lock of the file at path. If somebody else has the lock, it does nothing.
 func withLock(path string, how int, do func()) {
 	file, err := os.Open(path)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
-// tell tells people what the standby has decided to tell them: in Events, the log and the metrics.
+// tell tells people, in Events, the log and the metrics, what the standby has decided that they should know.
 func (e *Elector) tell(ctx context.Context, s situation, remarks []remark) {
 	for _, r := range remarks {
 		switch r {
@@ -66,14 +66,14 @@ func (e *Elector) tellOfHolder(ctx context.Context, r remark, s situation) {
 		"holds", holds, "silent", silent, "command", command)
 }
 
-// tellNothing takes back what people were told of why this process does not lead: it leads.
+// tellNothing withdraws what people were told of why this process does not lead, because it leads now.
 func (r *run) tellNothing() {
 	r.memory.told = said{exhausted: r.memory.told.exhausted}
 	otherMode.WithLabelValues(r.cfg.Name).Set(0)
 	unaccounted.WithLabelValues(r.cfg.Name).Set(0)
 }
 
-// forget is the command by which an operator says that the holder's process is dead.
+// forget returns the command by which an operator declares the holder's process dead.
 func (e *Elector) forget(seen lease.Observation) string {
 	kubectl := "kubectl --namespace=" + e.api.Namespace + " delete "
 	life, isLease := e.ownerOfHolder(seen)
@@ -88,5 +88,5 @@ func (e *Elector) forget(seen lease.Observation) string {
 	if owner := lease.TermOwner(seen.Lease); owner != nil {
 		return kubectl + strings.ToLower(owner.Kind) + " " + owner.Name
 	}
-	return kubectl + "lease " + e.api.Name // what it hung on was taken off
+	return kubectl + "lease " + e.api.Name // somebody has removed the owner
 }

@@ -9,11 +9,12 @@ import (
 	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
-// run is one call of Elector.Run. What it knows of others ends with it: it would be old by the next call.
+// run is one call of Elector.Run. What it knows of other processes ends with it, because it would be out of date in the next
+// call.
 type run struct {
 	*Elector
 
-	// Made by start, the same until the end.
+	// start sets these; they do not change until the end.
 	watcher *lease.Watcher
 	mode    mode
 
@@ -21,11 +22,12 @@ type run struct {
 	state  state
 	pace   pace
 	memory memory
-	// candidate is the identity under which this process stands, in mode coordinated, and in its term; empty otherwise.
+	// candidate is, in mode coordinated, the holder identity of this process's LeaseCandidate and of its next term. Otherwise
+	// empty.
 	candidate string
 }
 
-// loop stands by, campaigns and leads, again and again.
+// loop stands by, campaigns and leads, in turn, until ctx ends or lead asks to exit.
 func (r *run) loop(ctx context.Context, lead LeadFunc) error {
 	for {
 		d, err := r.standBy(ctx)
@@ -44,7 +46,7 @@ func (r *run) loop(ctx context.Context, lead LeadFunc) error {
 	}
 }
 
-// start brings up what lasts as long as Run, and returns what takes it down and joins it.
+// start starts what lasts as long as Run. It returns a function that ends and joins that.
 func (r *run) start(ctx context.Context) (stop func()) {
 	r.state, r.memory.told = standingBy, r.past.told
 	r.mu.Lock()
@@ -58,10 +60,10 @@ func (r *run) start(ctx context.Context) (stop func()) {
 		klog.FromContext(ctx).Error(err, "If this process is killed, its successor has to wait for the lease to expire")
 	}
 
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // the release is seen too
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // the watch must still see the release
 	var followers sync.WaitGroup
 	followers.Go(func() { r.watcher.Run(ctx) })
-	r.mode = withoutElection{} // made after the replica's file, of which its objects tell
+	r.mode = withoutElection{} // set after processLock.enter: the mode's objects name the lock file
 	if !r.cfg.unelected {
 		followers.Go(func() { r.watchOwner(ctx) })
 		r.mode = r.cfg.kind().begin(r.Elector)

@@ -9,7 +9,7 @@ import (
 	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
-// campaign tries once to get a claim, on the revision that the standby has judged.
+// campaign makes one attempt to get a claim, on the revision that the standby has judged.
 func (r *run) campaign(ctx context.Context, d decision) (claim, error) {
 	c, err := r.mode.enter(ctx, r.attempt(ctx, d))
 	if err != nil {
@@ -29,7 +29,7 @@ func (r *run) campaign(ctx context.Context, d decision) (claim, error) {
 	return c, nil
 }
 
-// attempt is the Lease as this process would hold it.
+// attempt returns the Lease as this process will hold it.
 func (r *run) attempt(ctx context.Context, d decision) *heldLease {
 	identity := r.candidate
 	if identity == "" {
@@ -37,7 +37,7 @@ func (r *run) attempt(ctx context.Context, d decision) *heldLease {
 	}
 	before := d.seen.Predecessor()
 	presence := r.presence(identity)
-	presence.LastStepDown = before.LastStepDown // that of the last holder who gave up stays
+	presence.LastStepDown = before.LastStepDown // kept until the next step down
 	presence.PresumedDead = presumedDead(before, d.trigger)
 	presence.Suspicions = nextSuspicions(r.suspicions(before), d.takeover.Decided.Sub(d.seen.TermSince), d.trigger)
 	return &heldLease{
@@ -47,7 +47,7 @@ func (r *run) attempt(ctx context.Context, d decision) *heldLease {
 	}
 }
 
-// presence is what the holder of this identity says of itself.
+// presence returns what this process says of itself on the Lease, as the holder of that identity.
 func (e *Elector) presence(identity string) lease.Presence {
 	p := lease.Presence{
 		Holder: identity, Replica: e.cfg.Replica, BootID: e.processLock.bootID, Fencing: lease.Unfenced, ElectionMode: e.cfg.Mode.Name(),
@@ -65,7 +65,7 @@ func (e *Elector) presence(identity string) lease.Presence {
 	return p
 }
 
-// serve is one term, from beginning to end: it returns when nothing of it is left. Its error is what Run must return.
+// serve runs one term. It returns when nothing of the term is left. Its error is the one that Run must return.
 func (r *run) serve(ctx context.Context, c claim, reason string, lead LeadFunc) error {
 	term := c.term()
 	termCtx := klog.NewContext(ctx, klog.FromContext(ctx).WithValues("epoch", term.Epoch()))
@@ -88,7 +88,7 @@ func (r *run) serve(ctx context.Context, c claim, reason string, lead LeadFunc) 
 		r.becomeWhole(termCtx, ended)
 	}
 	drainSeconds.WithLabelValues(r.cfg.Name).Observe(time.Since(ended).Seconds())
-	if causeOf(cause) == RenewDeadline { // the release will hardly arrive, and a renewal may be under way for as long as a request takes
+	if causeOf(cause) == RenewDeadline { // tell followers now: the release may not arrive, and a renewal may still be under way
 		r.say(term, Over)
 	}
 	c.stop()
@@ -119,7 +119,8 @@ func (r *run) release(ctx context.Context, c claim, cause error) {
 	}
 }
 
-// untilOver waits for the first cause that ends the term. It looks, assesses, and does what follows from that.
+// untilOver waits for the first cause that ends the term, and returns it. Each time that something changes it assesses the term
+// anew, and does what follows.
 func (e *Elector) untilOver(ctx context.Context, c claim, w *work) error {
 	var confirmations <-chan Confirmation
 	if e.cfg.Detector != nil {
@@ -135,7 +136,7 @@ func (e *Elector) untilOver(ctx context.Context, c claim, w *work) error {
 			return a.cause
 		}
 		if a.say == Troubled {
-			for len(confirmations) > 0 { // of what is long over
+			for len(confirmations) > 0 { // answers to an earlier question
 				<-confirmations
 			}
 		}
@@ -165,7 +166,7 @@ func (e *Elector) untilOver(ctx context.Context, c claim, w *work) error {
 	}
 }
 
-// tenure is what a leader knows now.
+// tenure returns what a leader knows now.
 func (e *Elector) tenure(c claim, seen lease.Observation, t trouble) tenure {
 	now := tenure{now: time.Now(), seen: seen, grounds: c.grounds(), trouble: t}
 	if seen.Wish().Holder != "" {
@@ -174,7 +175,7 @@ func (e *Elector) tenure(c claim, seen lease.Observation, t trouble) tenure {
 	return now
 }
 
-// say tells those who follow this process how it goes with its term.
+// say tells the followers of this process how its term is going.
 func (e *Elector) say(term Term, condition Condition) {
 	if holder := term.Token().Holder; holder != "" && e.cfg.Detector != nil {
 		e.cfg.Detector.Say(Statement{Holder: holder, Condition: condition})

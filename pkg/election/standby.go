@@ -11,9 +11,9 @@ import (
 	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
-// standBy waits until the lease can be won and returns that decision; or ctx's cause. It looks, plans, and does what was planned. It
-// writes only to clear an identity of our own that leads no term, to ask a leader of a lower priority to make way, and in mode
-// coordinated to depose a holder who can be succeeded.
+// standBy waits until the lease can be won, and returns that decision, or ctx's cause. In a loop it looks, plans, and does what
+// was planned. It writes in three cases only: to clear an identity of this process that leads no term, to ask a leader of lower
+// priority to step down, and in mode coordinated to depose a holder that can be succeeded.
 func (r *run) standBy(ctx context.Context) (decision, error) {
 	r.stands.Store(true)
 	defer r.stands.Store(false)
@@ -46,7 +46,7 @@ func (r *run) standBy(ctx context.Context) (decision, error) {
 	return decision{}, context.Cause(ctx)
 }
 
-// look is what a standby knows now, and what is closed when that changes.
+// look returns what a standby knows now, and the channels that are closed when that changes.
 func (r *run) look() (situation, changes) {
 	seen, changed := r.view.Latest()
 	holder := seen.Presence()
@@ -67,7 +67,8 @@ func (r *run) look() (situation, changes) {
 	}, changes{changed, heard, unready}
 }
 
-// changes are closed when what a standby knows has changed: the Lease, the holder's process, what its own mode needs.
+// changes has channels that are closed when something changes: on the Lease, about the holder's process, or in what the mode
+// needs.
 type changes struct{ lease, holder, mode <-chan struct{} }
 
 // await waits for a change, until the given time (zero: for ever), or until ctx ends.
@@ -83,7 +84,7 @@ func (c changes) await(ctx context.Context, until time.Time) {
 	}
 }
 
-// newAlarm returns a timer that fires at t; never, if t is zero.
+// newAlarm returns a timer that fires at t, or never if t is zero.
 func newAlarm(t time.Time) *time.Timer {
 	if t.IsZero() {
 		timer := time.NewTimer(time.Hour)
@@ -93,9 +94,9 @@ func newAlarm(t time.Time) *time.Timer {
 	return time.NewTimer(time.Until(t))
 }
 
-// sweep deletes what dead processes of this machine have left, whatever their mode was, but not what the lease's holder has left: by
-// its file others know that it is dead. The view may be late about who holds the lease, so the holder is read from the store, after
-// the dead were listed: a process that was dead by then cannot become the holder later.
+// sweep deletes what dead processes of this machine have left, in any mode. It keeps what the lease's holder has left, because
+// its lock file proves to others that the holder is dead. The view may be out of date, so sweep reads the holder from the store
+// after it has listed the dead. A process that was dead by then cannot become the holder later.
 func (e *Elector) sweep(ctx context.Context, seen lease.Presence) {
 	dead := slices.DeleteFunc(e.processLock.dead(), func(process string) bool { return process == seen.Process })
 	if len(dead) == 0 {
@@ -114,8 +115,8 @@ func (e *Elector) sweep(ctx context.Context, seen lease.Presence) {
 	e.processLock.remove(dead, holder)
 }
 
-// clear takes our own identity off the Lease, on the revision that showed it there: a lost answer, a late commit or a
-// release that failed left it, and nobody works under it.
+// clear takes an identity of this process off the Lease, on the revision that showed it. Nobody works under that identity: a
+// write whose answer was lost, a write that was committed late, or a failed release left it there.
 func (r *run) clear(ctx context.Context, seen lease.Observation, reason string) {
 	how := ending{why: seen.Presence().LastStepDown}
 	if seen.Holder() == r.past.last.holder {
@@ -132,8 +133,8 @@ func (r *run) clear(ctx context.Context, seen lease.Observation, reason string) 
 	r.writeSucceeded()
 }
 
-// depose takes a holder off the Lease who can be succeeded, by one compare-and-swap on the revision that was judged; then somebody
-// else is named.
+// depose takes a holder that can be succeeded off the Lease, by one compare-and-swap on the revision that was judged. The
+// electing controller then names another.
 func (r *run) depose(ctx context.Context, d decision) {
 	seen := d.seen
 	free := freed(seen.Lease, ending{why: seen.Presence().LastStepDown})
@@ -153,7 +154,8 @@ func (r *run) depose(ctx context.Context, d decision) {
 	r.mode.deposed(ctx, seen)
 }
 
-// complain logs a failed write: ever more seldom while it goes on failing, and not at all if another was faster.
+// complain logs a failed write. It logs the first, second, fourth, eighth failure in a row and so on as an error, and the others
+// only in detail, as well as those in which another replica was faster.
 func (r *run) complain(ctx context.Context, err error, message string) {
 	tries := r.pace.misses + 1
 	if seldom := tries&(tries-1) == 0; seldom && !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
@@ -163,22 +165,22 @@ func (r *run) complain(ctx context.Context, err error, message string) {
 	klog.FromContext(ctx).V(2).Info(message, "err", err, "tries", tries)
 }
 
-// writeFailed takes in that a write on what was seen failed: the view may be behind, or the write was committed and the
-// answer lost. Either shows in the next read.
+// writeFailed records that a write on seen failed. Either the view is out of date, or the write was committed and its answer was
+// lost. The next read shows which.
 func (r *run) writeFailed(seen lease.Observation) {
 	r.pace.writeFailed(seen.Revision, time.Now())
 	r.past.unsure = true
 	r.watcher.Distrust()
 }
 
-// writeSucceeded takes in that a write was answered: none from before it can be committed any more.
+// writeSucceeded records that a write was answered. No earlier write of this process can be committed from now on.
 func (r *run) writeSucceeded() {
 	r.pace.writeSucceeded()
 	r.past.unsure = false
 }
 
-// clearOwn is what is left to do before Run returns: if a write of ours may have been committed
-// without our knowing, nobody else could tell that its holder does not lead.
+// clearOwn is the last step of Run. It clears the holder if a write of this process may have been committed without an answer: no
+// other process could know that this holder does not lead.
 func (r *run) clearOwn(ctx context.Context) {
 	r.mode.nominate(stepBack)
 	r.mode.awaitWithdrawn()

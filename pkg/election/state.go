@@ -9,7 +9,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// state is where an Elector is in its diagram.
+// state is a state of the diagram at Elector.
 type state string
 
 const (
@@ -20,7 +20,7 @@ const (
 	quarantined state = "quarantined"
 )
 
-// become moves from one of the given states to another. A move that the diagram does not have is a bug.
+// become changes the state to next. It panics unless the current state is one of from: the diagram has no such move.
 func (r *run) become(next state, from ...state) {
 	if !slices.Contains(from, r.state) {
 		panic(fmt.Sprintf("election: %s while %s", next, r.state))
@@ -28,18 +28,18 @@ func (r *run) become(next state, from ...state) {
 	r.state = next
 }
 
-// becomeStandby: no term, nothing of ours is working.
+// becomeStandby: there is no term, and no work of one.
 func (r *run) becomeStandby() {
 	r.become(standingBy, campaigning, draining)
 }
 
-// becomeCampaigning: an attempt to acquire is under way.
+// becomeCampaigning: an attempt to acquire the lease begins.
 func (r *run) becomeCampaigning(ctx context.Context, reason string) {
 	r.become(campaigning, standingBy)
 	klog.FromContext(ctx).V(2).Info("Campaigning", "reason", reason)
 }
 
-// becomeLeading: the term has begun. Everything of the one before has been joined.
+// becomeLeading: a term has begun. All work of the term before has been joined.
 func (r *run) becomeLeading(ctx context.Context, term Term, reason string) {
 	r.become(leads, campaigning)
 	r.tellNothing()
@@ -49,7 +49,7 @@ func (r *run) becomeLeading(ctx context.Context, term Term, reason string) {
 	klog.FromContext(ctx).Info("Leading", "reason", reason, "holder", term.Token().Holder)
 }
 
-// becomeDraining: the term's context has ended, its work is stopping.
+// becomeDraining: the term's context has ended, and its work is stopping.
 func (r *run) becomeDraining(ctx context.Context, term Term, cause error) {
 	r.become(draining, leads)
 	leading.WithLabelValues(r.cfg.Name).Set(0)
@@ -58,7 +58,8 @@ func (r *run) becomeDraining(ctx context.Context, term Term, cause error) {
 	klog.FromContext(ctx).Info("The term has ended", "reason", causeOf(cause), "cause", cause.Error())
 }
 
-// becomeQuarantined: the work is late, so the lease is left to expire and this process does not campaign.
+// becomeQuarantined: the work has not stopped in time. This process does not campaign, and does not release the lease, until it
+// has.
 func (r *run) becomeQuarantined(ctx context.Context, drain time.Duration) {
 	r.become(quarantined, draining)
 	quarantine.WithLabelValues(r.cfg.Name).Set(1)
@@ -67,7 +68,7 @@ func (r *run) becomeQuarantined(ctx context.Context, drain time.Duration) {
 	klog.FromContext(ctx).Error(nil, "Quarantined: the term's work has not stopped in time, and this replica does not campaign until it has. "+others, "drainTimeout", drain)
 }
 
-// becomeWhole: the late work has stopped. What is left of draining is as if it had not been late.
+// becomeDrained: the late work has stopped. From here the term ends as if the work had been in time.
 func (r *run) becomeWhole(ctx context.Context, ended time.Time) {
 	r.become(draining, quarantined)
 	quarantine.WithLabelValues(r.cfg.Name).Set(0)

@@ -7,12 +7,13 @@ import (
 	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
-// tenure is all that a leader decides by whether its term goes on, beside its configuration. It is a value: each look makes another.
+// tenure is everything, beside its Config, that a leader's decision to go on depends on. It is a value; each look makes a new
+// one.
 type tenure struct {
 	now  time.Time
 	seen lease.Observation
 	grounds
-	// standbys are those who follow this process, if there is a wish to succeed it.
+	// standbys are the replicas that follow this process. They are set only if the Lease has a wish to succeed this process.
 	standbys []Standby
 	trouble  trouble
 }
@@ -21,43 +22,43 @@ type tenure struct {
 type grounds struct {
 	// lost is why the claim has ended by itself; nil if it has not.
 	lost error
-	// pin is the term; zero without election.
+	// pin identifies the term; zero without election.
 	pin lease.Pin
-	// renewals are how it goes with renewing; zero if nothing is renewed.
+	// renewals say how the renewals are going; zero if nothing is renewed.
 	renewals renewals
-	// named: the holder was named by whoever elects, who may prefer another later.
+	// named: the electing controller named the holder, and may prefer another later.
 	named bool
 }
 
-// renewals are how it goes with a term's renewals.
+// renewals say how the renewals of a term are going.
 type renewals struct {
-	// sent is when the last write that succeeded was sent, failed when the last attempt since was that did not; zero if none has
-	// failed.
+	// sent is when the last successful write was sent. failed is when the latest failed attempt after that write was sent; zero:
+	// none.
 	sent, failed time.Time
 }
 
-// failing reports whether an attempt has failed since the last that succeeded.
+// failing reports whether an attempt has failed since the last success.
 func (r renewals) failing() bool { return !r.failed.IsZero() }
 
-// trouble is what a leader does about renewals that fail.
+// trouble is what a leader whose renewals fail has found out from its followers.
 type trouble struct {
-	asked bool      // its followers, which of them could write the Lease
-	heir  string    // the replica that was the first to say so; empty: none
-	since time.Time // when it did
+	asked bool      // the leader has asked its followers who could write the Lease
+	heir  string    // the first replica that said it could; empty: none
+	since time.Time // when that answer came
 }
 
-// assessment is what a leader makes of its tenure.
+// assessment is what assess decides.
 type assessment struct {
 	// cause is why the term ends; nil: it goes on.
 	cause error
-	// again is when to look again if nothing changes before; zero: only news changes the assessment.
+	// again is when to assess anew if nothing changes before; zero: only a change can alter the assessment.
 	again time.Time
-	// say is what those who follow this process are told; empty: nothing.
+	// say is what to tell the followers of this process; empty: nothing.
 	say     Condition
 	trouble trouble
 }
 
-// assess decides whether a term goes on. It is a function of its arguments alone.
+// assess decides whether a term goes on. The result depends on the arguments alone.
 func assess(cfg Config, t tenure) assessment {
 	until, cause := t.deadline(cfg)
 	if cause != nil {
@@ -76,9 +77,9 @@ func assess(cfg Config, t tenure) assessment {
 	return a
 }
 
-// deadline is until when the term may go on without news, zero if no time ends it, or why it may not go on. What is left of the lease
-// at the deadline suffices for the drain: with client-go alone, the time it tries to renew and the drain together may be longer than
-// the lease.
+// deadline returns until when the term may go on without news, zero if no time ends it. If the term must end now, it returns the
+// cause. What is left of the lease at the deadline suffices for the drain. With client-go alone, the time for retries and the
+// drain together can be longer than the lease.
 func (t tenure) deadline(cfg Config) (until time.Time, cause error) {
 	if t.lost != nil {
 		return time.Time{}, t.lost
@@ -102,7 +103,7 @@ func (t tenure) deadline(cfg Config) (until time.Time, cause error) {
 	return until, nil
 }
 
-// givesWay is why a process stops to lead that leads without election: somebody holds the lease.
+// givesWay returns why a term without election ends: somebody holds the lease. It returns nil if nobody does.
 func (t tenure) givesWay(cfg Config) error {
 	if t.seen.Holder() == "" || !t.seen.HeldForLife() && !t.now.Before(t.seen.Expiry(cfg.LeaseDuration)) {
 		return nil
@@ -110,8 +111,8 @@ func (t tenure) givesWay(cfg Config) error {
 	return because(Deposed, "the lease is held by %q in epoch %d, and this process is no candidate", t.seen.Holder(), t.seen.Epoch())
 }
 
-// wish is why the term ends in view of a wish on the Lease: a replica of a higher priority, that follows this one, wants to lead. Nil
-// if it need not.
+// wish returns why the term ends because of a wish on the Lease: a replica of higher priority, which follows this one, wants to
+// lead. It returns nil if there is no such wish.
 func (t tenure) wish(cfg Config) error {
 	w := t.seen.Wish()
 	if w.Holder == "" || w.Holder != t.pin.Holder || w.Mode != cfg.kind().name || w.Priority <= cfg.Priority {
@@ -123,14 +124,15 @@ func (t tenure) wish(cfg Config) error {
 	return because(StepDown, "%w", &request{reason: fmt.Sprintf("replica %q has priority %d, this one %d", w.Replica, w.Priority, cfg.Priority), to: w.Replica})
 }
 
-// aside ends a term that cannot be renewed while another process could lead. In trouble, which begins troubledAfter retry periods
-// after the last renewal if one has failed since, a leader asks its followers who could write the Lease. From the first answer on the
-// store is known to take writes: if a renewal that is tried after it fails too, or none succeeds for as long as one may take, this
-// process alone cannot write, and had better make way. Otherwise what was lost is made good by the next try, as when etcd has elected
-// another leader. If nobody answers, nobody could lead, and the term goes on until its deadline.
+// aside ends a term that cannot be renewed while another process could lead. The leader is in trouble if a renewal has failed and
+// troubledAfter retry periods have passed since the last success. It then asks its followers who could write the Lease.
 //
-// A renewal that is late is no trouble, before it has failed: the store may be slow, for others no less; or this process was
-// paused, and renews next.
+// The first answer shows that the store takes writes. If a renewal that was sent after it fails, too, or if none succeeds for as
+// long as one may take, only this process cannot write, and its term ends. Otherwise the next renewal repairs what was lost, as
+// when etcd has elected another leader. If nobody answers, nobody else could lead, and the term goes on until its deadline.
+//
+// A late renewal is no trouble before it has failed. The store may be slow for everyone, or this process was paused and renews
+// next.
 func (t tenure) aside(cfg Config) assessment {
 	begins := t.renewals.sent.Add(troubledAfter * cfg.RetryPeriod)
 	until := t.trouble.since.Add(max(cfg.RetryPeriod, cfg.requestTimeout()))
@@ -156,7 +158,8 @@ func (t tenure) aside(cfg Config) assessment {
 	}
 }
 
-// hear takes in what a follower says of the term of that holder: it could write the Lease. What is late changes nothing.
+// hear records a follower's statement that it could take the lease from holder. It ignores answers that come late or concern
+// another term.
 func (t trouble) hear(said Confirmation, holder string, now time.Time) trouble {
 	if said.Holder == holder && t.asked && t.heir == "" {
 		t.heir, t.since = said.Replica, now
@@ -164,5 +167,5 @@ func (t trouble) hear(said Confirmation, holder string, now time.Time) trouble {
 	return t
 }
 
-// troubledAfter is how many retry periods without a renewal are trouble, if one has failed meanwhile.
+// troubledAfter is how many retry periods after the last success a failed renewal becomes trouble.
 const troubledAfter = 2

@@ -7,27 +7,27 @@ import (
 	"github.com/regent-project/regent/pkg/election/fence"
 )
 
-// Term is one unbroken period of this process's leadership. Terms are comparable values; the zero Term is the one that
-// runs without leader election.
+// Term is one unbroken period of this process's leadership. Terms are comparable. The zero Term is the one of a process that
+// leads without leader election.
 type Term struct {
 	token       fence.Token
-	failedParts string // joined, because Terms are compared
+	failedParts string // joined, so that Terms are comparable
 	takeover    Takeover
 }
 
 const partsSeparator = ","
 
-// Epoch is the term's number: it grows from term to term of one lease. It is 0 without leader election.
+// Epoch returns the number of the term, which grows with each term of a Lease. It is 0 without leader election.
 func (t Term) Epoch() int64 { return t.token.Epoch }
 
-// Token proves the term. It is the zero Token without leader election.
+// Token returns the fencing token of the term. It is zero without leader election.
 func (t Term) Token() fence.Token { return t.token }
 
-// Takeover tells how the term came about.
+// Takeover says why and when the term began.
 func (t Term) Takeover() Takeover { return t.takeover }
 
-// FailedParts names the parts of the work for which the term before this one was given up: what its LeadFunc's error
-// said, if that or an error it wraps has a method FailedParts() []string. Names without commas only.
+// FailedParts returns for which parts of its work the previous leader gave the lease up. The previous term's LeadFunc names them:
+// the error that it returned, or one that this error wraps, has a method FailedParts() []string. Names must not contain commas.
 func (t Term) FailedParts() []string {
 	if t.failedParts == "" {
 		return nil
@@ -35,12 +35,16 @@ func (t Term) FailedParts() []string {
 	return strings.Split(t.failedParts, partsSeparator)
 }
 
-// LeadFunc does a term's work. ctx ends with the term, its cause wraps a Cause; the function then has the drain timeout
-// to stop what it started and to join it, and returns only after that. Nothing of a term may outlive its LeadFunc: the
-// next term starts as soon as it has returned.
+// LeadFunc does the work of one term. Its ctx ends with the term, and context.Cause(ctx) wraps a Cause. The function then has the
+// drain timeout to stop and join everything that it started. It must return only after that, because the next term may begin as
+// soon as it has returned.
 //
-// What it returns while ctx lives ends the term, and the process backs off, so that a replica that cannot do the work
-// does not keep the lease: nil and an error that wraps StepDown step down, any other error is a failure (Fail says so
-// before the function can return). An error that wraps ErrExit ends the election too, at any time. A panic counts as an
-// error.
+// If the function returns before ctx has ended, the term ends:
+//
+//   - nil, or an error that wraps StepDown or Fenced: the leader steps down, or was fenced.
+//   - an error that wraps ErrExit: the election ends, too. This also holds after ctx has ended.
+//   - any other error, or a panic: the term has failed.
+//
+// After a failure, or after a step down by the function itself, the process does not campaign for a growing time. So a replica
+// that cannot do the work does not keep the lease. Fail ends a term before its function can return.
 type LeadFunc func(ctx context.Context, term Term) error

@@ -7,61 +7,63 @@ import (
 	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
-// verdict is what a standby makes of an observation.
+// verdict is what a standby concludes from an observation.
 type verdict struct {
-	// action is what to do about it now.
+	// action is what to do now.
 	action action
 	// trigger and reason say why, for programs and for people.
 	trigger Trigger
 	reason  string
-	// symptom is when that began to show.
+	// symptom is when the reason was first noticed: see Takeover.Symptom.
 	symptom time.Time
-	// until is when time alone changes the verdict; zero if only news can.
+	// until is when the passing of time changes the verdict; zero: only a change can.
 	until time.Time
 }
 
+// action is what a standby does.
 type action int
 
 const (
-	// wait: another process holds the lease, or nothing is known yet.
+	// wait: another process holds the lease, or the Lease has not been seen yet.
 	wait action = iota
 	// win: the lease can be won.
 	win
-	// clear: the holder is an identity of our own that leads no term, so nobody works under it.
+	// clear: the holder is an identity of this process that leads no term, and has to be taken off the Lease.
 	clear
-	// depose: the holder can be succeeded, by whom another has to say.
+	// depose: the holder can be succeeded and has to be taken off the Lease. The electing controller then names another.
 	depose
-	// ask: the holder is to be asked to make way.
+	// ask: the holder has to be asked to step down.
 	ask
 )
 
 // knowledge is what a standby knows of the holder beyond the Lease.
 type knowledge struct {
-	// candidate is the identity under which this process stands, in mode coordinated; empty otherwise.
+	// candidate is the identity of this process's LeaseCandidate, in mode coordinated; empty otherwise.
 	candidate string
 	// mine: the holder is an identity of this process.
 	mine bool
-	// dead: its process holds no lock on its file any more, on this very machine. That is proof.
+	// dead: the holder's process on this machine no longer locks its file, which proves that it is dead.
 	dead bool
-	// near: its process runs, or ran, on this very machine.
+	// near: the holder's process runs, or ran, on this machine.
 	near bool
-	// news is what the Detector knows of its process, fenced that its writes are refused once another leads: only then may
-	// it be succeeded without proof.
+	// news is what the Detector knows of the holder's process. fenced: the holder's writes are refused once another leads. Only
+	// then may it be succeeded without proof.
 	news   News
 	fenced bool
-	// suspect: silence is enough. Neither that nor a death without proof is, if there were too many suspicions of late.
+	// suspect: silence is a sufficient sign. suspicions is the count on the Lease: if it is high, a sign that is no proof does
+	// not count for some time.
 	suspect    bool
 	suspicions int
-	// orphaned: the owner object of a lease that is held for life is gone.
+	// orphaned: the lease is held for life, and its owner object was deleted.
 	orphaned bool
 }
 
-// seemsGone reports whether there are signs, and no proof, for which the holder may be succeeded.
+// seemsGone reports whether there are signs, but no proof, that allow to succeed the holder.
 func (k knowledge) seemsGone() bool {
 	return k.fenced && (k.news.Sign == Dead || k.suspect && k.news.Sign == Silent)
 }
 
-// judge decides what a standby does about what it sees and knows. fallback is the duration of a Lease that says none.
+// judge decides what a standby does about what it sees and knows. fallback is the duration of a Lease that does not say one.
 func judge(seen lease.Observation, now time.Time, fallback time.Duration, k knowledge) verdict {
 	expiry := seen.Expiry(fallback)
 	doubtful := now.Before(expiry) && now.Before(seen.TermSince.Add(suspicionPause(k.suspicions)))
@@ -75,7 +77,7 @@ func judge(seen lease.Observation, now time.Time, fallback time.Duration, k know
 		return verdict{action: win, trigger: TriggerDeletion, symptom: seen.Since, reason: "the Lease was deleted"}
 	case holder == "":
 		return verdict{action: win, trigger: TriggerRelease, symptom: seen.Since, reason: "nobody holds the lease"}
-	case holder == k.candidate && seen.Preferred() == "": // with one client-go does not renew, nor begin
+	case holder == k.candidate && seen.Preferred() == "": // with a PreferredHolder client-go would not renew
 		return verdict{action: win, trigger: TriggerElected, symptom: seen.Since, reason: "this process was elected"}
 	case k.mine:
 		return verdict{action: clear, reason: "the holder is this process, in no term"}
@@ -103,18 +105,18 @@ func judge(seen lease.Observation, now time.Time, fallback time.Duration, k know
 	}
 }
 
-// winnable is since when the lease can be won, and why. The zero value: it cannot.
+// winnable says since when the lease can be won, and why. The zero value means that it cannot.
 type winnable struct {
 	since time.Time
-	// first is the verdict that first said so: of the same trigger, or in mode coordinated of any, since there an election
-	// comes between what ended a term and the next. decided is when it did.
+	// first is the earliest verdict that gave the same trigger, and decided is when that was. In mode coordinated any trigger
+	// counts, because an election lies between the end of one term and the next.
 	first   verdict
 	decided time.Time
-	// after is the highest epoch there was then.
+	// after is the highest epoch that had been seen by then.
 	after int64
 }
 
-// next is what it is in view of another verdict. elects: the mode is coordinated.
+// next returns what w becomes after verdict v. elects: the mode is coordinated.
 func (w winnable) next(v verdict, seen lease.Observation, elects bool, now time.Time) winnable {
 	sameTerm := seen.Highest == w.after || v.trigger == TriggerElected && seen.Before == w.after
 	switch {
@@ -128,7 +130,7 @@ func (w winnable) next(v verdict, seen lease.Observation, elects bool, now time.
 	return w
 }
 
-// takeover tells of a term that begins with it.
+// takeover describes a term that begins now.
 func (w winnable) takeover() Takeover {
 	return Takeover{Trigger: w.first.trigger, Symptom: w.first.symptom, Decided: w.decided}
 }

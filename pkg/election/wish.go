@@ -8,7 +8,7 @@ import (
 	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
-// ask writes the wish of this process to succeed the holder that was seen, on that very revision.
+// ask writes on the Lease that this process wants to succeed the holder that was seen. It writes on that same revision.
 func (r *run) ask(ctx context.Context, s situation) {
 	asked := s.seen.Lease.DeepCopy()
 	lease.Wish{Holder: s.seen.Holder(), Replica: r.cfg.Replica, Mode: r.cfg.Mode.Name(), Priority: r.cfg.Priority}.WriteTo(asked)

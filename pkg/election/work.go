@@ -9,24 +9,24 @@ import (
 	"time"
 )
 
-// work is one call of a LeadFunc, in a goroutine of its own.
+// work is one call of a LeadFunc, on a goroutine of its own.
 type work struct {
-	end      context.CancelCauseFunc // asks it to return
-	returned chan struct{}           // closed when it has
-	err      error                   // what it returned; readable then
+	end      context.CancelCauseFunc // ends the call's context
+	returned chan struct{}           // closed when the call has returned
+	err      error                   // what it returned; set before returned is closed
 
 	failing sync.Once
-	failed  chan struct{} // closed when it has said that it will fail
-	fault   error         // why; readable then
+	failed  chan struct{} // closed by the first call of fail
+	fault   error         // why; set before failed is closed
 }
 
-// workKey is the context key of a term's work.
+// workKey is the context key of *work.
 type workKey struct{}
 
-// Fail ends the term whose LeadFunc got ctx, or a context derived from it, at once and for the reason that err would
-// be if the function returned it. The function must still return. It is for work that has failed and cannot return yet,
-// because a part of it does not stop: without it such a term would keep the lease for as long as that part hangs. Only
-// the first call counts. In another context, and once the term is over, Fail does nothing.
+// Fail ends the current term at once, as if its LeadFunc had returned err. ctx is the context that the LeadFunc got, or one
+// derived from it. Use it when the work has failed, but the function cannot return yet because a part of it does not stop:
+// otherwise the term would keep the lease until that part has stopped. The function must still return. Only the first call has an
+// effect. With any other context, and after the end of the term, Fail does nothing.
 func Fail(ctx context.Context, err error) {
 	if w, ok := ctx.Value(workKey{}).(*work); ok {
 		w.fail(err)
@@ -40,20 +40,20 @@ func (w *work) fail(err error) {
 	})
 }
 
-// begin calls do in a term. Its context does not end with ctx, but only when it is told to: the elector says why.
+// begin calls do for a term. The call's context does not end with ctx: the elector ends it, with the cause of the term's end.
 func begin(ctx context.Context, do LeadFunc, term Term) *work {
 	ctx, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	w := &work{end: end, returned: make(chan struct{}), failed: make(chan struct{})}
 	ctx = context.WithValue(ctx, workKey{}, w)
 	go func() {
 		defer close(w.returned)
-		w.err = errors.New("the LeadFunc ended its goroutine") // stands if it did
+		w.err = errors.New("the LeadFunc ended its goroutine") // remains if do called runtime.Goexit
 		w.err = contained(ctx, do, term)
 	}()
 	return w
 }
 
-// contained calls do and makes a panic an error, with the stack.
+// contained calls do, and turns a panic into an error with the stack.
 func contained(ctx context.Context, do LeadFunc, term Term) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -63,7 +63,7 @@ func contained(ctx context.Context, do LeadFunc, term Term) (err error) {
 	return do(ctx, term)
 }
 
-// join waits for at most d, or without a bound if d is 0, and reports whether the function has returned.
+// join waits until the function has returned, and reports whether it has. It waits for d at most; 0 means without a bound.
 func (w *work) join(d time.Duration) bool {
 	var late <-chan time.Time
 	if d > 0 {
@@ -79,7 +79,7 @@ func (w *work) join(d time.Duration) bool {
 	}
 }
 
-// causeOfReturn is why a term ends whose function returns err of its own accord.
+// causeOfReturn returns the cause of the end of a term whose function has returned err by itself.
 func causeOfReturn(err error) error {
 	switch {
 	case err == nil:
@@ -93,7 +93,7 @@ func causeOfReturn(err error) error {
 	}
 }
 
-// exit returns the function's error if it asks for the end of the election. Valid once it has returned.
+// exit returns the function's error if it wraps ErrExit. Call it after the function has returned.
 func (w *work) exit() error {
 	if errors.Is(w.err, ErrExit) {
 		return w.err
