@@ -39,10 +39,10 @@ type candidacy struct {
 	timeout  time.Duration                      // of a request
 	longest  time.Duration                      // pause between two attempts
 
-	mu       sync.Mutex
-	name     string        // of the wanted candidate; empty: none
-	changed  chan struct{} // closed when name changes
-	standing chan struct{} // closed when the latest candidate is gone
+	mu      sync.Mutex
+	name    string        // of the wanted candidate; empty: none
+	changed chan struct{} // closed when name changes
+	gone    chan struct{} // closed when the latest candidate is gone
 }
 
 func newCandidacy(cfg Config, mode Coordinated, presence func(holder string) lease.Presence) *candidacy {
@@ -54,7 +54,7 @@ func newCandidacy(cfg Config, mode Coordinated, presence func(holder string) lea
 		},
 		presence: presence,
 		timeout:  cfg.requestTimeout(), longest: cfg.RetryPeriod,
-		changed: make(chan struct{}), standing: closed(),
+		changed: make(chan struct{}), gone: closed(),
 	}
 }
 
@@ -77,10 +77,10 @@ func (c *candidacy) stand(name string) {
 }
 
 // withdrawn returns a channel that is closed when the latest candidate is gone. Call it after stand("").
-func (c *candidacy) left() <-chan struct{} {
+func (c *candidacy) withdrawn() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.standing
+	return c.gone
 }
 
 // run keeps the candidate that stand asked for, until ctx ends, and then deletes it.
@@ -92,10 +92,10 @@ func (c *candidacy) run(ctx context.Context) {
 		name, changed := c.name, c.changed
 		over := make(chan struct{})
 		if name != "" {
-			c.standing = over
+			c.gone = over
 		}
 		c.mu.Unlock()
-		standing, end := context.WithCancel(ctx)
+		standCtx, end := context.WithCancel(ctx)
 		var ending sync.WaitGroup
 		ending.Go(func() {
 			select {
@@ -105,7 +105,7 @@ func (c *candidacy) run(ctx context.Context) {
 			end()
 		})
 		if name != "" {
-			c.standAs(standing, name)
+			c.standAs(standCtx, name)
 			leaving.Go(func() {
 				defer close(over)
 				for !c.withdraw(ctx, name) && ctx.Err() == nil {
@@ -121,7 +121,7 @@ func (c *candidacy) run(ctx context.Context) {
 func (c *candidacy) standAs(ctx context.Context, name string) {
 	pause := lease.NewBackoff(c.longest)
 	for {
-		watched, err := c.follow(ctx, name)
+		watched, err := c.keep(ctx, name)
 		if ctx.Err() != nil {
 			return
 		}
@@ -130,7 +130,7 @@ func (c *candidacy) standAs(ctx context.Context, name string) {
 		}
 		delay := pause.Next()
 		if err != nil {
-			klog.FromContext(ctx).V(2).Info("Cannot stand as a candidate: trying again", "candidate", name, "after", delay, "err", err)
+			klog.FromContext(ctx).V(2).Info("Cannot keep this process's LeaseCandidate: trying again", "candidate", name, "after", delay, "err", err)
 		}
 		lease.Sleep(ctx, delay)
 	}
@@ -138,7 +138,7 @@ func (c *candidacy) standAs(ctx context.Context, name string) {
 
 // keep creates the candidate if it does not exist, and answers for it until its watch ends or it is deleted. A deletion is no
 // error. watched reports whether the watch began.
-func (c *candidacy) follow(ctx context.Context, name string) (watched bool, err error) {
+func (c *candidacy) keep(ctx context.Context, name string) (watched bool, err error) {
 	only := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
 	request, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -224,7 +224,7 @@ func (c *candidacy) withdraw(ctx context.Context, name string) (gone bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.timeout)
 	defer cancel()
 	if err := c.client.Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-		klog.FromContext(ctx).V(2).Info("Cannot delete a LeaseCandidate that nobody answers for", "candidate", name, "err", err)
+		klog.FromContext(ctx).V(2).Info("Cannot delete a LeaseCandidate that no process answers for", "candidate", name, "err", err)
 		return false
 	}
 	return true

@@ -149,9 +149,9 @@ func (c Config) modeFaults(name func(string) string) (faults []error) {
 	kind := c.kind()
 	switch ranked := c.Priority != 0 || c.Preempt; {
 	case ranked && kind.electing:
-		fault("%s and %s contradict %s=%s, in which versions decide", name("Priority"), name("Preempt"), name("Mode"), kind.name)
+		fault("%s and %s contradict %s=%s: in that mode versions decide", name("Priority"), name("Preempt"), name("Mode"), kind.name)
 	case ranked && c.Detection == DetectOff:
-		fault("%s and %s need %s=%s or %s: by it a leader knows its standbys", name("Priority"), name("Preempt"), name("Detection"), DetectCrash, DetectSuspect)
+		fault("%s and %s need %s=%s or %s: without failure detection a leader does not know its standbys", name("Priority"), name("Preempt"), name("Detection"), DetectCrash, DetectSuspect)
 	}
 	if kind.faults != nil {
 		faults = append(faults, kind.faults(c, name)...)

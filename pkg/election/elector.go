@@ -42,8 +42,8 @@ type Elector struct {
 	processLock *processLock
 	running     atomic.Bool
 	// standsBy is true while this process stands by, and so can succeed a leader.
-	stands atomic.Bool
-	born   time.Time
+	standsBy atomic.Bool
+	born     time.Time
 
 	mu sync.Mutex
 	// view and peer are made when Run begins, and stay until it ends.
@@ -177,7 +177,7 @@ func checkStandby(cfg Config, name string, standbys []Standby) error {
 		}
 		names = append(names, standby.Replica)
 	}
-	return fmt.Errorf("%w: %q does not follow this leader; those that do: %q", ErrNoStandby, name, slices.Compact(names))
+	return fmt.Errorf("%w: %q is not among the replicas that follow this leader: %q", ErrNoStandby, name, slices.Compact(names))
 }
 
 // known returns the epoch on the Lease, and for how long there has been no holder with an unexpired lease. A holder that has not

@@ -48,7 +48,7 @@ func Forget(ctx context.Context, client LeaseClient, replica string) error {
 	case len(others) == 0:
 		return fmt.Errorf("%w as %q: no replica holds the lease for life, or could", ErrNoReplica, replica)
 	default:
-		return fmt.Errorf("%w as %q: there are %q", ErrNoReplica, replica, others)
+		return fmt.Errorf("%w as %q: the replicas that can be forgotten are %q", ErrNoReplica, replica, others)
 	}
 }
 

@@ -489,7 +489,7 @@ func TestAReplicaThatIsNotThereIsNotForgotten(t *testing.T) {
 		forgets(`no such replica as "nobody": no replica holds the lease for life, or could`)
 		r := start(t, store, nil, forLife, func(cfg *election.Config) { cfg.Replica = "somebody" })
 		r.mustLead()
-		forgets(`no such replica as "nobody": there are ["somebody"]`)
+		forgets(`no such replica as "nobody": the replicas that can be forgotten are ["somebody"]`)
 		r.mustLead()
 		r.stop()
 	})

@@ -103,7 +103,7 @@ func (h *heldLease) update(ctx context.Context, next *coordinationv1.Lease) (*co
 // describe reports whether next has changed.
 func (h *heldLease) describe(next *coordinationv1.Lease) (changed bool) {
 	if countSuspicion(&h.presence, h.cfg.follows) {
-		h.logger.Info("The replica that was taken for dead lives: its address refused connections. Check what is between, a firewall or a proxy. Deaths are doubted for some time",
+		h.logger.Info("The replica that seemed to be dead is alive: its address had refused connections. Check firewalls and proxies between the replicas. For some time standbys will not act on this sign alone",
 			"suspicions", h.presence.Suspicions)
 	}
 	p := h.presence

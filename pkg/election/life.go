@@ -43,9 +43,9 @@ func (e *Elector) watcherOf(api lease.API) (*lease.View, *lease.Watcher) {
 func (l *life) run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
-	following, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	watching, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	running.Go(func() { l.watcher.Run(following) })
+	running.Go(func() { l.watcher.Run(watching) })
 	retry := lease.NewBackoff(l.longest)
 	for ctx.Err() == nil {
 		seen, changed := l.view.Latest()
@@ -125,7 +125,7 @@ func (e *Elector) watchOwner(ctx context.Context) {
 			seen, changed := view.Latest()
 			// A deletion that waits for finalizers counts: the garbage collector's finalizers may wait for a leader.
 			if seen.Known() && (seen.Lease == nil || seen.Lease.UID != owner.UID || seen.Lease.DeletionTimestamp != nil) {
-				e.peer.lose(owner.UID)
+				e.peer.setDeleted(owner.UID)
 			}
 			select {
 			case <-ctx.Done():

@@ -32,7 +32,7 @@ type lock struct {
 	giveUp   context.CancelFunc // makes RunOrDie return after a failed attempt
 	acquired chan struct{}      // closed when the term begins
 	failures chan struct{}      // capacity 1: an attempt to renew has failed
-	tries    renewals           // guarded by mu
+	latest   renewals           // guarded by mu
 }
 
 var _ resourcelock.Interface = (*lock)(nil)
@@ -58,7 +58,7 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 		return l.readAgain(ctx)
 	case l.named && l.asked:
 		// The first answer did not make RunOrDie write, and it would call Get for ever.
-		return nil, nil, l.notAcquired(errors.New("the Lease does not let it"))
+		return nil, nil, l.notAcquired(errors.New("client-go does not acquire the Lease in its present state"))
 	case l.named:
 		l.asked = true
 		return record(l.basis.Lease)
@@ -122,7 +122,7 @@ func (l *lock) epoch() (int32, error) {
 // renew writes the Lease, unless the last write is less than half a retry period old: client-go renews right after it has
 // acquired.
 func (l *lock) renew(ctx context.Context, held *coordinationv1.Lease, ler resourcelock.LeaderElectionRecord) error {
-	if time.Since(l.renewed().sent) < l.cfg.RetryPeriod/2 {
+	if time.Since(l.renewals().sent) < l.cfg.RetryPeriod/2 {
 		return nil
 	}
 	next := held.DeepCopy()
@@ -165,24 +165,24 @@ func (l *lock) readAgain(ctx context.Context) (*resourcelock.LeaderElectionRecor
 }
 
 // renewals returns how the renewals of the term have gone so far.
-func (l *lock) renewed() renewals {
+func (l *lock) renewals() renewals {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.tries
+	return l.latest
 }
 
 // renewedAt records a successful write that was sent at that time.
 func (l *lock) renewedAt(sent time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.tries = renewals{sent: sent}
+	l.latest = renewals{sent: sent}
 }
 
 // falter records a failed attempt to renew that was sent at that time. It may be a write, or the read that client-go makes after
 // a failed write.
 func (l *lock) falter(sent time.Time) {
 	l.mu.Lock()
-	l.tries.failed = sent
+	l.latest.failed = sent
 	l.mu.Unlock()
 	select {
 	case l.failures <- struct{}{}:

@@ -47,7 +47,7 @@ func (m Coordinated) faults(_ Config, name func(string) string) []error {
 	parse := func(field, text string) *version.Version {
 		v, err := version.ParseSemantic(text)
 		if err != nil {
-			faults = append(faults, fmt.Errorf("%s %q is no version such as 1.36.0: %w", name(field), text, err))
+			faults = append(faults, fmt.Errorf("%s %q is not a version such as 1.36.0: %w", name(field), text, err))
 		}
 		return v
 	}
@@ -85,7 +85,7 @@ func (c *coordinated) awaitWithdrawn() {
 	timer := time.NewTimer(c.timeout)
 	defer timer.Stop()
 	select {
-	case <-c.left():
+	case <-c.withdrawn():
 	case <-timer.C:
 	}
 }

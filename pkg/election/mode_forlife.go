@@ -34,7 +34,7 @@ func (m ForLife) kind() kind {
 		name:       lease.ForLife,
 		owned:      m.Owner != nil,
 		requests:   2, // the standbys are written to the Lease, and the object that stands for its life is deleted
-		unreleased: "The lease is held on, and nobody leads, until it has or this process is ended",
+		unreleased: "Its lease does not expire: nobody leads until the work has stopped or this process is ended",
 		faults:     m.faults,
 		begin: func(e *Elector) mode {
 			if m.Owner != nil {
@@ -48,10 +48,10 @@ func (m ForLife) kind() kind {
 func (m ForLife) faults(cfg Config, name func(string) string) (faults []error) {
 	switch {
 	case cfg.Detection == DetectSuspect:
-		faults = append(faults, fmt.Errorf("%s=%s contradicts %s=%s, in which nobody is succeeded on a suspicion: give %s",
+		faults = append(faults, fmt.Errorf("%s=%s contradicts %s=%s: in that mode nobody is succeeded on a suspicion; use %s",
 			name("Detection"), DetectSuspect, name("Mode"), m.Name(), DetectCrash))
 	case cfg.Detection == DetectOff && m.Owner == nil:
-		faults = append(faults, fmt.Errorf("%s=%s contradicts %s=%s: nobody would be told that a leader is not heard, and may be dead",
+		faults = append(faults, fmt.Errorf("%s=%s contradicts %s=%s: nobody would notice that a leader is not heard and may be dead",
 			name("Detection"), DetectOff, name("Mode"), m.Name()))
 	}
 	if o := m.Owner; o != nil && (o.UID == "" || o.Name == "" || o.Kind == "" || o.APIVersion == "") {
@@ -100,7 +100,7 @@ func (m *forLife) ownerOfTerm(ctx context.Context) (*metav1.OwnerReference, erro
 	if owner, _ := m.life.owner(); owner != nil {
 		return owner, nil
 	}
-	return nil, errors.New("the object that stands for this process's life is not there")
+	return nil, errors.New("the object that stands for this process's life does not exist")
 }
 
 // enter acquires the lease by one compare-and-swap.
@@ -167,7 +167,7 @@ func (l *lifelong) refresh(ctx context.Context) error {
 	}
 	written, err := l.update(ctx, next)
 	if err != nil {
-		l.logger.V(2).Info("Could not write who holds the lease and who could succeed it", "err", err)
+		l.logger.V(2).Info("Could not write on the Lease what this leader and its standbys are: trying again", "err", err)
 		return nil
 	}
 	l.adopt(written)

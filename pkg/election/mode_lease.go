@@ -82,7 +82,7 @@ func enterRunOrDie(ctx context.Context, l *lock) (claim, error) {
 
 func (r *renewed) grounds() grounds {
 	_, lost := r.held()
-	return grounds{lost: lost, pin: r.pin, renewals: r.lock.renewed(), named: r.named}
+	return grounds{lost: lost, pin: r.pin, renewals: r.renewals(), named: r.named}
 }
 
 func (r *renewed) faltered() <-chan struct{} { return r.failures }

@@ -57,7 +57,7 @@ func (p *peer) isDeleted(owner types.UID) bool {
 }
 
 // setDeleted records that the owner object of that uid was deleted.
-func (p *peer) lose(owner types.UID) {
+func (p *peer) setDeleted(owner types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if owner == p.deleted {
@@ -89,24 +89,24 @@ func (e *Elector) lastHolder() string {
 	return e.current.holder
 }
 
-// whileShown calls do with what of selects from the view. Whenever that changes, it ends the context of the call, waits for its
-// return and calls do again. It returns after ctx has ended and do has returned.
-func whileShown[K comparable](ctx context.Context, v *lease.View, whom func(lease.Observation) (K, bool), follow func(context.Context, K, bool)) {
-	var followed struct {
-		whom K
-		any  bool
+// whileShown calls do with what of returns for the Lease in the view. Whenever that changes, it ends the context of the call,
+// waits until do has returned, and calls it again. It returns after ctx has ended and do has returned.
+func whileShown[K comparable](ctx context.Context, v *lease.View, of func(lease.Observation) (K, bool), do func(context.Context, K, bool)) {
+	var current struct {
+		shown K
+		some  bool
 	}
 	var running sync.WaitGroup
 	stop := func() {}
 	for first := true; ; first = false {
 		seen, changed := v.Latest()
-		if next, any := whom(seen); first || next != followed.whom || any != followed.any {
+		if shown, some := of(seen); first || shown != current.shown || some != current.some {
 			stop()
 			running.Wait()
-			followed.whom, followed.any = next, any
-			var following context.Context
-			following, stop = context.WithCancel(ctx)
-			running.Go(func() { follow(following, next, any) })
+			current.shown, current.some = shown, some
+			var callCtx context.Context
+			callCtx, stop = context.WithCancel(ctx)
+			running.Go(func() { do(callCtx, shown, some) })
 		}
 		select {
 		case <-ctx.Done():

@@ -76,9 +76,9 @@ const (
 type remark string
 
 const (
-	modeIsOther        remark = "leaders lead in another mode"
-	modeIsOurs         remark = "leaders lead in this process's mode again, or nobody says in which"
-	holderUnaccounted  remark = "the holder is not heard, and no expiry ends its lease in time"
+	modeIsOther        remark = "leaders use another mode"
+	modeIsOurs         remark = "leaders use this process's mode again, or the Lease shows no mode"
+	holderUnaccounted  remark = "the holder is not heard, and its lease does not expire in time"
 	holderHeard        remark = "the holder that was not heard is heard again"
 	holderNotWaitedFor remark = "the holder that was not heard has gone"
 	lastEpoch          remark = "no later term can begin on this Lease"
@@ -294,7 +294,7 @@ func (s situation) unaccounted(cfg Config) (heard, due time.Time) {
 		return s.seen.Since, due
 	case cfg.Detector == nil: // this process would hear nobody
 		return time.Time{}, time.Time{}
-	case news.Sign == Alive, news.Since.IsZero(): // it is not followed yet
+	case news.Sign == Alive, news.Since.IsZero(): // it is alive, or is not followed yet
 		return time.Time{}, time.Time{}
 	case contact == (lease.Contact{}) && cfg.kind().owned: // the garbage collector deletes the Lease when this holder dies
 		return time.Time{}, time.Time{}

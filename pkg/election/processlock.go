@@ -127,9 +127,9 @@ func (l *processLock) knowsDead(p lease.Presence) bool {
 }
 
 // remove removes the files of these dead processes, except that of the lease's holder.
-func (l *processLock) remove(dead []string, spare lease.Presence) {
+func (l *processLock) remove(dead []string, holder lease.Presence) {
 	for _, process := range dead {
-		if process != spare.Process {
+		if process != holder.Process {
 			path := l.path(process)
 			withLock(path, syscall.LOCK_EX, func() { _ = os.Remove(path) })
 		}

@@ -32,16 +32,16 @@ func (e *Elector) tellOfMode(ctx context.Context, r remark, mode ModeName) {
 		return
 	}
 	otherMode.WithLabelValues(e.cfg.Name).Set(1)
-	e.notify(OtherMode, false, "stands by: leaders lead in mode %s, and it stands for mode %s. It campaigns when no replica of mode %[1]s takes a lease that is free", mode, e.cfg.Mode.Name())
-	klog.FromContext(ctx).Info("Standing by: leaders lead in another mode. This replica campaigns when no replica of that mode takes a lease that is free",
+	e.notify(OtherMode, false, "stands by: leaders use mode %s, and this replica uses mode %s. It campaigns when the lease is free and no replica of mode %[1]s takes it", mode, e.cfg.Mode.Name())
+	klog.FromContext(ctx).Info("Standing by: leaders use another mode. This replica campaigns when the lease is free and no replica of that mode takes it",
 		"leaseMode", mode, "mode", e.cfg.Mode.Name())
 }
 
 func (e *Elector) tellOfLastEpoch(ctx context.Context) {
 	command := "kubectl --namespace=" + e.api.Namespace + " delete lease " + e.api.Name
-	e.notify(NoEpochLeft, true, "cannot lead: leaseTransitions of the Lease is %d, the last there is, and no later term could be told from an earlier one. This ends the leader's term, if there is one, and begins anew: %s",
+	e.notify(NoEpochLeft, true, "cannot lead: leaseTransitions of the Lease is %d, the highest value, so that no further term can have an epoch of its own. Delete the Lease, which ends the leader's term if there is one: %s",
 		math.MaxInt32, command)
-	klog.FromContext(ctx).Error(lease.ErrNoEpochLeft, "No term can begin on this Lease any more: delete it, which ends the leader's term if there is one", "command", command)
+	klog.FromContext(ctx).Error(lease.ErrNoEpochLeft, "No further term can begin on this Lease. Delete it, which ends the leader's term if there is one", "command", command)
 }
 
 func (e *Elector) tellOfHolder(ctx context.Context, r remark, s situation) {
@@ -62,7 +62,7 @@ func (e *Elector) tellOfHolder(ctx context.Context, r remark, s situation) {
 	}
 	e.notify(Unaccounted, true, "waits: replica %s holds the lease %s, has not been heard for %v, and nothing proves that its process is dead. If it is gone for good: %s",
 		leader, holds, silent, command)
-	log.Error(nil, "Waiting: the leader is not heard, its lease does not expire in time, and nothing proves that its process is dead. If it is gone for good, say so",
+	log.Error(nil, "Waiting: the leader is not heard, its lease does not expire in time, and nothing proves that its process is dead. If it is gone for good, run the command",
 		"holds", holds, "silent", silent, "command", command)
 }
 

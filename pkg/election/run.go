@@ -55,26 +55,26 @@ func (r *run) start(ctx context.Context) (stop func()) {
 	r.watcher = lease.NewWatcher(r.api, r.view, r.cfg.RetryPeriod)
 	r.pace = pace{retryPeriod: r.cfg.RetryPeriod}
 	if r.cfg.unelected {
-		klog.FromContext(ctx).Info("Leading without election: other processes that do so are not detected. If there is more than one, let each stand for election")
+		klog.FromContext(ctx).Info("Running without leader election: this process does not notice others that do so. If there is more than one, enable leader election in each")
 	} else if err := r.processLock.enter(); err != nil {
-		klog.FromContext(ctx).Error(err, "If this process is killed, its successor has to wait for the lease to expire")
+		klog.FromContext(ctx).Error(err, "Cannot lock a file in the directory of replicas: if this process is killed, its successor has to wait for the lease to expire")
 	}
 
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // the watch must still see the release
-	var followers sync.WaitGroup
-	followers.Go(func() { r.watcher.Run(ctx) })
+	var background sync.WaitGroup
+	background.Go(func() { r.watcher.Run(ctx) })
 	r.mode = withoutElection{} // set after processLock.enter: the mode's objects name the lock file
 	if !r.cfg.unelected {
-		followers.Go(func() { r.watchOwner(ctx) })
+		background.Go(func() { r.watchOwner(ctx) })
 		r.mode = r.cfg.kind().begin(r.Elector)
 	}
-	followers.Go(func() { r.mode.run(ctx) })
+	background.Go(func() { r.mode.run(ctx) })
 	if r.cfg.Detector != nil {
-		followers.Go(func() { r.followHolder(ctx) })
+		background.Go(func() { r.followHolder(ctx) })
 	}
 	return func() {
 		cancel()
-		followers.Wait()
+		background.Wait()
 		r.processLock.leave(r.past.unsure)
 		r.past.told = r.memory.told
 	}

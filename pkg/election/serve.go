@@ -85,7 +85,7 @@ func (r *run) serve(ctx context.Context, c claim, reason string, lead LeadFunc) 
 		c.stop()
 		r.becomeQuarantined(termCtx, drain)
 		w.join(0)
-		r.becomeWhole(termCtx, ended)
+		r.becomeDrained(termCtx, ended)
 	}
 	drainSeconds.WithLabelValues(r.cfg.Name).Observe(time.Since(ended).Seconds())
 	if causeOf(cause) == RenewDeadline { // tell followers now: the release may not arrive, and a renewal may still be under way
@@ -115,7 +115,7 @@ func (r *run) release(ctx context.Context, c claim, cause error) {
 	if err := c.release(ctx, cause); err != nil {
 		r.past.unsure = true
 		r.say(c.term(), Over)
-		klog.FromContext(ctx).Error(err, "The lease is not released, unless that shows later")
+		klog.FromContext(ctx).Error(err, "The lease may not be released: this process clears the holder if it still sees itself on the Lease")
 	}
 }
 

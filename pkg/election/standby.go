@@ -15,8 +15,8 @@ import (
 // was planned. It writes in three cases only: to clear an identity of this process that leads no term, to ask a leader of lower
 // priority to step down, and in mode coordinated to depose a holder that can be succeeded.
 func (r *run) standBy(ctx context.Context) (decision, error) {
-	r.stands.Store(true)
-	defer r.stands.Store(false)
+	r.standsBy.Store(true)
+	defer r.standsBy.Store(false)
 	r.memory.winnable, r.memory.wish.able = winnable{}, time.Now()
 	r.candidate = r.mode.candidate()
 	for swept := false; ctx.Err() == nil; {
@@ -109,7 +109,7 @@ func (e *Elector) sweep(ctx context.Context, seen lease.Presence) {
 		err = sweepCandidates(ctx, e.cfg.Candidates, e.cfg.Name, e.processLock.knowsDead)
 	}
 	if err != nil {
-		klog.FromContext(ctx).V(2).Info("Could not delete what dead processes of this machine have left: the next standby tries", "err", err)
+		klog.FromContext(ctx).V(2).Info("Could not delete what dead processes of this machine have left: the next standby tries again", "err", err)
 		return
 	}
 	e.processLock.remove(dead, holder)
@@ -124,7 +124,7 @@ func (r *run) clear(ctx context.Context, seen lease.Observation, reason string) 
 	}
 	written, err := r.api.Update(ctx, freed(seen.Lease, how))
 	if err != nil {
-		r.complain(ctx, err, "Cannot take an old identity of this process off the lease: trying again, and others wait until it expires")
+		r.complain(ctx, err, "Cannot take an old identity of this process off the lease: trying again. Meanwhile others wait for the lease to expire")
 		r.writeFailed(seen)
 		return
 	}
@@ -148,7 +148,7 @@ func (r *run) depose(ctx context.Context, d decision) {
 		r.writeFailed(seen)
 		return
 	}
-	klog.FromContext(ctx).Info("Took the holder off the lease: a candidate is to be elected", "reason", d.reason, "epoch", seen.Epoch(), "holder", seen.Holder())
+	klog.FromContext(ctx).Info("Took the holder off the lease: the electing controller names another", "reason", d.reason, "epoch", seen.Epoch(), "holder", seen.Holder())
 	r.view.See(written)
 	r.writeSucceeded()
 	r.mode.deposed(ctx, seen)
@@ -186,7 +186,7 @@ func (r *run) clearOwn(ctx context.Context) {
 	r.mode.awaitWithdrawn()
 	if r.past.unsure {
 		if err := r.watcher.Read(context.WithoutCancel(ctx)); err != nil {
-			klog.FromContext(ctx).Error(err, "Could not see whether the lease is held by this process: it may be left to expire")
+			klog.FromContext(ctx).Error(err, "Could not read whether this process still holds the lease: others may have to wait until it expires")
 			return
 		}
 	}

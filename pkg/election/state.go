@@ -64,12 +64,12 @@ func (r *run) becomeQuarantined(ctx context.Context, drain time.Duration) {
 	r.become(quarantined, draining)
 	quarantine.WithLabelValues(r.cfg.Name).Set(1)
 	others := r.cfg.kind().unreleased
-	r.notify(Quarantine, true, "is quarantined: work of its term has not stopped within %v. It serves, and does not campaign until that has; its log has the stacks. %s", drain, others)
+	r.notify(Quarantine, true, "is quarantined: work of its term has not stopped within %v. It serves, but does not campaign until the work has stopped. Its log has the stacks. %s", drain, others)
 	klog.FromContext(ctx).Error(nil, "Quarantined: the term's work has not stopped in time, and this replica does not campaign until it has. "+others, "drainTimeout", drain)
 }
 
 // becomeDrained: the late work has stopped. From here the term ends as if the work had been in time.
-func (r *run) becomeWhole(ctx context.Context, ended time.Time) {
+func (r *run) becomeDrained(ctx context.Context, ended time.Time) {
 	r.become(draining, quarantined)
 	quarantine.WithLabelValues(r.cfg.Name).Set(0)
 	r.notify(QuarantineOver, false, "campaigns again: the late work has stopped")

@@ -18,7 +18,8 @@ const (
 
 // suspicionPause returns for how long a term cannot be succeeded on a suspicion. n is how many terms in a row began on one. The
 // pause damps flapping, for example where a slow machine or network makes every leader seem silent, or a firewall makes every
-// leader seem dead. If a leader really hangs or dies during the pause, its lease has to expire.
+// leader seem dead. If a leader really hangs or dies during the pause, others wait for its end, or for the lease to expire if
+// that is earlier.
 func suspicionPause(n int) time.Duration {
 	if n <= 0 {
 		return 0

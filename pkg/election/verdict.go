@@ -80,7 +80,7 @@ func judge(seen lease.Observation, now time.Time, fallback time.Duration, k know
 	case holder == k.candidate && seen.Preferred() == "": // with a PreferredHolder client-go would not renew
 		return verdict{action: win, trigger: TriggerElected, symptom: seen.Since, reason: "this process was elected"}
 	case k.mine:
-		return verdict{action: clear, reason: "the holder is this process, in no term"}
+		return verdict{action: clear, reason: "the holder is this process, which leads no term"}
 	case k.dead:
 		if k.news.Sign == Dead {
 			now = k.news.Since
@@ -99,7 +99,7 @@ func judge(seen lease.Observation, now time.Time, fallback time.Duration, k know
 	case !now.Before(expiry):
 		return verdict{action: win, trigger: TriggerExpiry, symptom: seen.Since, reason: fmt.Sprintf("the lease of %q expired", holder)}
 	case k.seemsGone():
-		return verdict{action: win, trigger: TriggerSuspicion, symptom: k.news.Since, reason: fmt.Sprintf("holder %q has been silent since %v", holder, now.Sub(k.news.Since).Round(time.Millisecond))}
+		return verdict{action: win, trigger: TriggerSuspicion, symptom: k.news.Since, reason: fmt.Sprintf("holder %q has been silent for %v", holder, now.Sub(k.news.Since).Round(time.Millisecond))}
 	default:
 		return verdict{action: wait, until: expiry}
 	}

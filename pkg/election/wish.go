@@ -15,7 +15,7 @@ func (r *run) ask(ctx context.Context, s situation) {
 	written, err := r.api.Update(ctx, asked)
 	if err != nil {
 		r.memory.wish.tried = s.now
-		klog.FromContext(ctx).V(2).Info("Could not ask the leader to make way: trying again", "leader", s.seen.Holder(), "err", err)
+		klog.FromContext(ctx).V(2).Info("Could not ask the leader to step down: trying again", "leader", s.seen.Holder(), "err", err)
 		r.watcher.Distrust()
 		return
 	}

@@ -47,7 +47,7 @@ func begin(ctx context.Context, do LeadFunc, term Term) *work {
 	ctx = context.WithValue(ctx, workKey{}, w)
 	go func() {
 		defer close(w.returned)
-		w.err = errors.New("the LeadFunc ended its goroutine") // remains if do called runtime.Goexit
+		w.err = errors.New("the LeadFunc ended its goroutine with runtime.Goexit") // remains if do called runtime.Goexit
 		w.err = contained(ctx, do, term)
 	}()
 	return w
