@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Client reaches the Leases of one namespace.
+// Client is a client for the Leases of one namespace.
 type Client interface {
 	List(ctx context.Context, opts metav1.ListOptions) (*coordinationv1.LeaseList, error)
 	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
@@ -31,24 +31,23 @@ type API struct {
 	Timeout         time.Duration
 }
 
-// For returns the API of another Lease of the namespace.
+// For returns the API for another Lease of the namespace.
 func (a API) For(name string) API {
 	a.Name = name
 	return a
 }
 
-// Create creates the Lease and returns it as written. It outlives ctx, as Update does: a write that is cancelled under way may be
-// committed all the same, and then nobody would know that its holder leads nothing.
+// Create creates the Lease and returns it as written. Like Update it goes on after the end of ctx: a write that is cancelled on
+// its way may be committed all the same, and then nobody would know that its holder leads no term.
 func (a API) Create(ctx context.Context, lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.Timeout)
 	defer cancel()
 	return a.Client.Create(ctx, lease, metav1.CreateOptions{})
 }
 
-// Update is a compare-and-swap on lease's uid and resourceVersion; it returns the Lease as written. Unless somebody applied
-// something to the Lease, the server keeps no record of who wrote which of its fields: to compute it takes a tenth of each renewal
-// and of each takeover.
-// https://kubernetes.io/docs/reference/using-api/server-side-apply/#clearing-managedfields
+// Update writes lease by a compare-and-swap on its uid and resourceVersion, and returns the Lease as written. Unless somebody has
+// used server-side apply on the Lease, it clears managedFields, because computing them takes a tenth of each renewal and of each
+// takeover. https://kubernetes.io/docs/reference/using-api/server-side-apply/#clearing-managedfields
 func (a API) Update(ctx context.Context, lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.Timeout)
 	defer cancel()
@@ -63,7 +62,8 @@ func isApplied(entry metav1.ManagedFieldsEntry) bool {
 	return entry.Operation == metav1.ManagedFieldsOperationApply
 }
 
-// Delete deletes the Lease of that uid, if it is there. It outlives ctx, as Create does.
+// Delete deletes the Lease if it has that uid. It goes on after the end of ctx, as Create does. It returns nil if there is no
+// such Lease.
 func (a API) Delete(ctx context.Context, uid types.UID) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.Timeout)
 	defer cancel()
@@ -74,11 +74,12 @@ func (a API) Delete(ctx context.Context, uid types.UID) error {
 	return err
 }
 
-// TakesWrites reports whether the store takes a write of the Lease now. It tries to create the Lease that is there. The API server
-// sends etcd a transaction that would put the key if there was none: that needs a quorum and free space, as a takeover does, and
-// changes nothing, not even the revision. A dry-run and a conflict of an update never reach etcd; a deletion needs no space.
+// TakesWrites reports whether the store takes a write of the Lease now. It tries to create the Lease, which exists. The API
+// server then sends etcd a transaction that would put the key only if it did not exist. Like a takeover this needs a quorum and
+// free space, but it changes nothing, not even the revision. A dry run, or an update that conflicts, would not reach etcd. A
+// deletion would need no space.
 //
-// If the Lease was deleted a moment ago, what is created is free and goes on from the highest epoch.
+// If the Lease was deleted a moment ago, it is created without a holder and with the highest epoch.
 func (a API) TakesWrites(ctx context.Context, highest int64) bool {
 	ctx, cancel := context.WithTimeout(ctx, a.Timeout)
 	defer cancel()
@@ -88,7 +89,7 @@ func (a API) TakesWrites(ctx context.Context, highest int64) bool {
 	return apierrors.IsAlreadyExists(err)
 }
 
-// Read is consistent. It returns no item if there was no Lease as of the list's revision.
+// Read lists the Lease by a consistent read. The list is empty if there was no Lease at the list's revision.
 func (a API) Read(ctx context.Context) (*coordinationv1.LeaseList, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.Timeout)
 	defer cancel()
@@ -99,15 +100,15 @@ func (a API) Read(ctx context.Context) (*coordinationv1.LeaseList, error) {
 	return list, nil
 }
 
-// watch watches the Lease from revision on. It returns when the watch has begun, or failed to within the timeout.
+// watch watches the Lease from revision on. It returns when the watch has begun, or has failed to begin within the timeout.
 func (a API) watch(ctx context.Context, revision string) (watch.Interface, error) {
 	return BeginWatch(ctx, a.Timeout, a.Client.Watch, metav1.ListOptions{
 		FieldSelector: a.selector(), ResourceVersion: revision, AllowWatchBookmarks: true,
 	})
 }
 
-// BeginWatch returns when the watch has begun, or failed to within the timeout. The watch ends with ctx, or with Stop, which
-// returns when it has ended.
+// BeginWatch returns when the watch has begun, or has failed to begin within timeout. The watch ends with ctx, or with Stop,
+// which returns when it has ended.
 func BeginWatch(ctx context.Context, timeout time.Duration, begin func(context.Context, metav1.ListOptions) (watch.Interface, error), opts metav1.ListOptions) (watch.Interface, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	impatient := time.AfterFunc(timeout, cancel)
@@ -123,7 +124,7 @@ func BeginWatch(ctx context.Context, timeout time.Duration, begin func(context.C
 	return nil, fmt.Errorf("begin the watch: %w", err)
 }
 
-// stopping is a watch whose Stop ends its request too.
+// stopping is a watch whose Stop also ends its request.
 type stopping struct {
 	watch.Interface
 	cancel context.CancelFunc
@@ -133,7 +134,7 @@ type stopping struct {
 func (s stopping) Stop() {
 	s.cancel()
 	s.Interface.Stop()
-	for range s.ResultChan() { //nolint:revive // until what delivers has ended
+	for range s.ResultChan() { //nolint:revive // until the sender has ended
 	}
 }
 

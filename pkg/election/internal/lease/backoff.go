@@ -8,15 +8,15 @@ import (
 // shortestBackoff is the first pause of a Backoff.
 const shortestBackoff = 50 * time.Millisecond
 
-// Backoff is how long to pause before what has failed is tried again: it doubles with each failure in a row.
+// Backoff computes pauses between attempts. The pause doubles with each failure in a row, up to longest.
 type Backoff struct{ next, longest time.Duration }
 
-// NewBackoff begins with the shortest pause.
+// NewBackoff returns a Backoff that begins with the shortest pause.
 func NewBackoff(longest time.Duration) *Backoff {
 	return &Backoff{next: shortestBackoff, longest: longest}
 }
 
-// Next is the pause after another failure.
+// Next returns the pause after another failure.
 func (b *Backoff) Next() time.Duration {
 	pause := b.next
 	b.next = min(2*b.next, b.longest)

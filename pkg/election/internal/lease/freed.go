@@ -6,16 +6,16 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Freed returns lease without a holder. Its epoch stays, and so does the mode of its last holder; left is what that holder leaves
-// to the next.
+// Freed returns a copy of lease without its holder, and with left as what the holder leaves to the next one. The epoch and the
+// mode stay.
 func Freed(lease *coordinationv1.Lease, left Presence) *coordinationv1.Lease {
 	free := lease.DeepCopy()
 	now := metav1.NowMicro()
 	free.Spec.HolderIdentity = ptr.To("")
-	free.Spec.LeaseDurationSeconds = ptr.To[int32](1) // as client-go does, for candidates that wait even so
+	free.Spec.LeaseDurationSeconds = ptr.To[int32](1) // as client-go does, for candidates that wait for the expiry
 	free.Spec.AcquireTime, free.Spec.RenewTime = &now, &now
-	left.ElectionMode = PredecessorOf(lease).ElectionMode             // also of who was named and has written nothing
-	if mode := left.ElectionMode; mode != "" && mode != Coordinated { // others have written it
+	left.ElectionMode = PredecessorOf(lease).ElectionMode             // even if the holder was named and has written nothing
+	if mode := left.ElectionMode; mode != "" && mode != Coordinated { // somebody else has written these fields
 		free.Spec.Strategy, free.Spec.PreferredHolder = nil, nil
 	}
 	Strip(free)
@@ -23,7 +23,7 @@ func Freed(lease *coordinationv1.Lease, left Presence) *coordinationv1.Lease {
 	return free
 }
 
-// Strip takes off lease what was its last term's: the owner that the election gave it, and a wish.
+// Strip removes from lease what belonged to its last term: the owner that the election gave it, and a wish.
 func Strip(lease *coordinationv1.Lease) {
 	disown(lease)
 	delete(lease.Annotations, wishAnnotation)

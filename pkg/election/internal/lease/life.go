@@ -10,37 +10,37 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Life is the object that stands for the life of a process which holds the lease for life. Its name is empty if that is no Lease:
-// then the garbage collector knows it, which deletes the election's Lease with it.
+// Life is the Lease that stands for the life of a process that holds the lease for life. Name is empty if another kind of object
+// does so, such as a Pod: then the garbage collector deletes the election's Lease with it.
 type Life struct {
 	Name string
 	UID  types.UID
 }
 
-// lifePrefix begins the names of the Leases that stand for the lives of processes. They end with the process's uuid.
+// lifePrefix is the beginning of the names of such Leases. The process's uuid follows.
 const lifePrefix = "replica-"
 
-// leaseKind is the type of such an object.
+// leaseKind is the kind of these objects.
 var leaseKind = coordinationv1.SchemeGroupVersion.WithKind("Lease")
 
-// LifeName is the name of the Lease that stands for the life of a process.
+// LifeName returns the name of the Lease that stands for the life of a process.
 func LifeName(process string) string { return lifePrefix + process }
 
-// StandsForLife reports whether lease is one that stands for the life of a process.
+// StandsForLife reports whether lease stands for the life of a process.
 func StandsForLife(lease *coordinationv1.Lease) bool {
 	process, ok := strings.CutPrefix(lease.Name, lifePrefix)
 	_, said := saidPresence(lease)
 	return ok && said && uuid.Validate(process) == nil
 }
 
-// OwnerReference is how another object names lease as its owner.
+// OwnerReference returns a reference to lease for the objects that it owns.
 func OwnerReference(lease *coordinationv1.Lease) *metav1.OwnerReference {
 	apiVersion, kind := leaseKind.ToAPIVersionAndKind()
 	return &metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: lease.Name, UID: lease.UID}
 }
 
-// LifeOf is what stands for the life of the holder of a lease for life. What the holder says counts, also if somebody has taken that
-// owner off; if it says nothing any more, the owner.
+// LifeOf returns what stands for the life of the lease's holder. What the holder says of itself counts, even if somebody has
+// removed that owner from the Lease. If the holder says nothing, the Lease's owner counts.
 func LifeOf(lease *coordinationv1.Lease) Life {
 	if p, said := saidPresence(lease); said {
 		return Life{Name: p.Life, UID: p.Owner}
@@ -48,7 +48,7 @@ func LifeOf(lease *coordinationv1.Lease) Life {
 	return lifeAmongOwners(lease)
 }
 
-// lifeAmongOwners is the owner that is a Lease for a process's life.
+// lifeAmongOwners returns the owner of lease that is a Lease for a process's life.
 func lifeAmongOwners(lease *coordinationv1.Lease) Life {
 	if lease == nil {
 		return Life{}
@@ -62,7 +62,8 @@ func lifeAmongOwners(lease *coordinationv1.Lease) Life {
 	return Life{}
 }
 
-// TermOwner is the owner that the election itself gave the Lease, nil if there is none. That stands whoever holds the Lease now.
+// TermOwner returns the owner that the election gave the Lease; nil if there is none. It stays the same if another takes the
+// lease without changing the owners.
 func TermOwner(lease *coordinationv1.Lease) *metav1.OwnerReference {
 	if i := termOwner(lease); i >= 0 {
 		return &lease.OwnerReferences[i]
@@ -70,14 +71,14 @@ func TermOwner(lease *coordinationv1.Lease) *metav1.OwnerReference {
 	return nil
 }
 
-// disown takes that owner off. Owners that others have given the Lease stay.
+// disown removes that owner. It leaves owners that others have given the Lease.
 func disown(lease *coordinationv1.Lease) {
 	if i := termOwner(lease); i >= 0 {
 		lease.OwnerReferences = slices.Delete(slices.Clone(lease.OwnerReferences), i, i+1)
 	}
 }
 
-// termOwner is the index of that owner, -1 if there is none.
+// termOwner returns the index of that owner; -1 if there is none.
 func termOwner(lease *coordinationv1.Lease) int {
 	uid := lifeAmongOwners(lease).UID
 	if p, some := PresenceOn(lease); some {

@@ -2,7 +2,7 @@ package lease
 
 import coordinationv1 "k8s.io/api/coordination/v1"
 
-// Mode names what it takes to keep the lease. The Lease names its holder's, and keeps it when it is free.
+// Mode names what it takes to keep the lease. The Lease carries the mode of its holder, and keeps it while the lease is free.
 type Mode string
 
 // The modes: see election.Mode.
@@ -12,9 +12,9 @@ const (
 	ForLife     Mode = "for-life"
 )
 
-// modeOf is the mode in which the Lease is held, or was held last; empty if it says nothing of that. What the holder says of itself
-// counts, whatever else others have written. One that says nothing was named by whoever elects; otherwise it renews, as everyone's
-// electors do.
+// modeOf returns the mode in which the Lease is held, or was last held; empty if it does not say. What the holder says of itself
+// counts first. A holder that says nothing was named by an electing controller, if the Lease has a strategy. Otherwise it renews,
+// as client-go's leader election does.
 func modeOf(lease *coordinationv1.Lease) Mode {
 	switch p, said := saidPresence(lease); {
 	case looksHeldForLife(lease):
@@ -30,9 +30,10 @@ func modeOf(lease *coordinationv1.Lease) Mode {
 	}
 }
 
-// looksHeldForLife reports whether the Lease is held for life also if somebody has edited what the holder says of itself, or taken
-// it off: there is an owner, and neither when it was renewed nor for how long it is held, which every elector writes that renews.
-// If what is said there is another's, somebody has put a new holder in its place.
+// looksHeldForLife reports whether the Lease is held for life. It recognises this even if somebody has edited or removed what the
+// holder says of itself: the Lease has an owner, but neither a renewTime nor a duration, both of which every elector writes that
+// renews. If the presence on the Lease belongs to another holder, somebody has put a new holder in its place, and the Lease does
+// not count.
 func looksHeldForLife(lease *coordinationv1.Lease) bool {
 	if holderOf(lease) == "" || len(lease.OwnerReferences) == 0 || lease.Spec.RenewTime != nil || lease.Spec.LeaseDurationSeconds != nil {
 		return false

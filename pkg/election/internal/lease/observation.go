@@ -12,26 +12,28 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Observation is what this process knows of the Lease, and since when, on its own clock. It is an immutable value: each change of
-// a View is another.
+// Observation is what this process knows of the Lease, and since when, on its own clock. It is immutable: each change makes a new
+// one.
 type Observation struct {
-	// Lease is the Lease as last seen; nil if there is none, or if nothing was seen yet (Revision is empty then). It must not be
-	// changed.
+	// Lease is the Lease as last seen. It is nil if there is none, or if nothing was seen yet (then Revision is empty). Callers
+	// must not change it.
 	Lease *coordinationv1.Lease
-	// Revision is the resourceVersion as of which this was so.
+	// Revision is the resourceVersion at which the Lease was seen.
 	Revision string
-	// Since is when the signs of life were first seen as they are now: uid, holder, epoch and renewTime.
+	// Since is when uid, holder, epoch and renewTime were first seen with their present values.
 	Since time.Time
-	// TermSince is when uid, holder and epoch were first seen as they are now.
+	// TermSince is when uid, holder and epoch were first seen with their present values.
 	TermSince time.Time
-	// Before is the highest epoch that was seen before the term was that the Lease shows.
+	// Before is the highest epoch that was seen before the term that the Lease shows.
 	Before int64
-	// Highest is the highest epoch ever seen on a Lease of this name, Mode what it last said of that. They outlive deletions.
+	// Highest is the highest epoch ever seen on a Lease of this name. Mode is the last mode that such a Lease showed. Both
+	// outlive a deletion of the Lease.
 	Highest int64
 	Mode    Mode
 }
 
-// signsOfLife change with every renewal. They are compared for equality only: clocks of two machines are not.
+// signsOfLife are the values that change with every renewal. They are compared for equality only, because the clocks of two
+// machines differ.
 type signsOfLife struct {
 	uid     types.UID
 	holder  string
@@ -39,8 +41,8 @@ type signsOfLife struct {
 	renewed int64
 }
 
-// next is the observation after seeing lease (nil: none) as of revision. News is false if that is older than what is
-// known, or the same.
+// next returns the observation after lease was seen at revision; nil means that there was no Lease. news is false if revision is
+// not newer than what is known.
 func (o Observation) next(lease *coordinationv1.Lease, revision string, now time.Time) (_ Observation, news bool) {
 	if o.Known() {
 		if order, err := resourceversion.CompareResourceVersion(revision, o.Revision); err == nil && order <= 0 {
@@ -69,28 +71,28 @@ func (o Observation) next(lease *coordinationv1.Lease, revision string, now time
 	return seen, true
 }
 
-// Known reports whether anything was seen at all.
+// Known reports whether anything was seen yet.
 func (o Observation) Known() bool { return o.Revision != "" }
 
-// Holder is the holder identity; empty if nobody holds the lease.
+// Holder returns the holder identity; empty if nobody holds the lease.
 func (o Observation) Holder() string { return holderOf(o.Lease) }
 
-// Epoch is the Lease's epoch; 0 if there is no Lease.
+// Epoch returns the Lease's epoch; 0 if there is no Lease.
 func (o Observation) Epoch() int64 { return epochOf(o.Lease) }
 
-// Presence is what the holder says of itself; zero if it says nothing.
+// Presence returns what the holder says of itself; zero if it says nothing.
 func (o Observation) Presence() Presence { return PresenceOf(o.Lease) }
 
-// Predecessor is what the last holder has left on the Lease: see PredecessorOf.
+// Predecessor returns what the last holder has left on the Lease: see PredecessorOf.
 func (o Observation) Predecessor() Presence { return PredecessorOf(o.Lease) }
 
-// Wish is a standby's wish to succeed the holder; zero if there is none.
+// Wish returns a standby's wish to succeed the holder; zero if there is none.
 func (o Observation) Wish() Wish { return wishOn(o.Lease) }
 
-// HeldForLife reports whether the lease is held, and does not expire.
+// HeldForLife reports whether the lease is held and does not expire.
 func (o Observation) HeldForLife() bool { return o.Holder() != "" && modeOf(o.Lease) == ForLife }
 
-// Preferred is who should hold the lease instead of its holder, by the electing controller of mode coordinated; empty if nobody.
+// Preferred returns the candidate that the electing controller of mode coordinated prefers to the holder; empty if there is none.
 func (o Observation) Preferred() string {
 	if o.Lease == nil || o.Lease.Spec.Strategy == nil {
 		return ""
@@ -98,8 +100,8 @@ func (o Observation) Preferred() string {
 	return ptr.Deref(o.Lease.Spec.PreferredHolder, "")
 }
 
-// Expiry is when the lease expires unless it is renewed; it has no meaning for one that is held for life. fallback is the
-// duration of a Lease that says none.
+// Expiry returns when the lease expires unless it is renewed. It has no meaning for a lease that is held for life. fallback is
+// the duration of a Lease that does not say one.
 func (o Observation) Expiry(fallback time.Duration) time.Time {
 	duration := fallback
 	if o.Lease != nil && ptr.Deref(o.Lease.Spec.LeaseDurationSeconds, 0) > 0 {
@@ -108,12 +110,12 @@ func (o Observation) Expiry(fallback time.Duration) time.Time {
 	return o.Since.Add(duration)
 }
 
-// ErrNoEpochLeft is the end of a Lease: no later term could be told from an earlier one.
+// ErrNoEpochLeft says that no further term can begin on a Lease, because its epochs have reached the highest value.
 var ErrNoEpochLeft = errors.New("no epoch is left")
 
-// NextEpoch is the epoch of a term that begins now. It goes on from the highest epoch ever seen, so that epochs grow across a
-// deletion too. Where that cannot be any more, the uid tells a new Lease's terms from the old one's, and epochs grow as long as it
-// lives. The error is ErrNoEpochLeft.
+// NextEpoch returns the epoch of a term that begins now: one more than the highest epoch ever seen, so that epochs also grow
+// across a deletion of the Lease. If that is no longer possible, a new Lease continues from its own epoch: its uid distinguishes
+// its terms from those of the old Lease. Otherwise the error wraps ErrNoEpochLeft.
 func (o Observation) NextEpoch() (int32, error) {
 	switch {
 	case o.Highest < math.MaxInt32:
@@ -121,7 +123,7 @@ func (o Observation) NextEpoch() (int32, error) {
 	case o.Epoch() < math.MaxInt32:
 		return int32(o.Epoch()) + 1, nil
 	default:
-		return 0, fmt.Errorf("%w: %d is the last that a Lease can hold", ErrNoEpochLeft, o.Highest)
+		return 0, fmt.Errorf("%w: %d is the highest that a Lease can hold", ErrNoEpochLeft, o.Highest)
 	}
 }
 

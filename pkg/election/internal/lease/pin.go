@@ -8,17 +8,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Pin is what makes a Lease one term's: it holds for as long as none of the three changes. Everything else on the Lease
-// may be edited by others; that deposes nobody.
+// Pin identifies a term on its Lease. The term holds the lease for as long as none of the three values changes. Others may edit
+// everything else on the Lease without ending the term.
 type Pin struct {
 	UID    types.UID
 	Holder string
 	Epoch  int64
 }
 
-// Check returns nil if lease shows the pinned term, otherwise an error that says what it shows. lease must be what
-// the view has, or a read: neither is older than the write that began the term, so a lower epoch is no late news, but somebody's who
-// took the lease where nothing keeps epochs from falling.
+// Check returns nil if lease shows the pinned term. Otherwise the error says what lease shows. lease must come from the View or
+// from a read. Both are at least as new as the write that began the term. So a lower epoch is not late news: somebody has taken
+// the lease without regard to epochs.
 func (p Pin) Check(lease *coordinationv1.Lease) error {
 	switch {
 	case lease == nil:

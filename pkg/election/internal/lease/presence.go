@@ -8,72 +8,75 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// PresenceAnnotation is where a holder says what it is: on its Lease, on its LeaseCandidate, and on the Lease that stands for its life.
+// PresenceAnnotation is the annotation in which a holder describes itself (Presence): on its Lease, on its LeaseCandidate, and on
+// the Lease that stands for its life.
 const PresenceAnnotation = "regent.dev/presence"
 
-// The values of Presence.Fencing: whether the storage checks the holder's writes against its term.
+// The values of Presence.Fencing. Fenced: the storage refuses the holder's writes after its term.
 const (
 	Fenced   = "fenced"
 	Unfenced = "unfenced"
 )
 
-// Contact says how to reach a process, and how to know that it is this one: see election.Contact.
+// Contact says how to reach a process, and how to recognise it: see election.Contact.
 type Contact struct {
 	Address string `json:"address,omitempty"`
 	Key     string `json:"key,omitempty"`
 }
 
-// Presence is what a holder tells its peers about itself, as JSON.
+// Presence is what a holder says of itself to other replicas, as JSON.
 //
-// It names the holder identity it belongs to: others may take the lease with a patch or a stock lock and leave the
-// annotation standing, and what it then says is about somebody else.
+// It names the holder identity to which it belongs. Others may take the lease with a patch or with client-go's lock, and leave
+// the annotation as it is. It then describes somebody else.
 type Presence struct {
 	Holder string `json:"holder"`
-	// Process is the uuid of the holder's process, BootID the boot of the machine it runs on.
+	// Process is the uuid of the holder's process. BootID identifies the boot of the machine on which that process runs.
 	Process string `json:"process,omitempty"`
-	// File tells the process's file from a copy of it.
+	// File identifies the lock file of the process, and distinguishes it from a copy.
 	File   string `json:"file,omitempty"`
 	BootID string `json:"bootID,omitempty"`
-	// Replica is what the holder's process calls itself.
+	// Replica is the name of the holder's replica.
 	Replica string `json:"replica,omitempty"`
-	// Fencing says how the holder's writes are fenced.
+	// Fencing says whether the holder's writes are fenced.
 	Fencing string `json:"mode,omitempty"`
 	// ElectionMode is the mode in which the lease is held. A Lease without a holder keeps it.
 	ElectionMode Mode `json:"electionMode,omitempty"`
-	// Owner is the uid of the object that stands for the holder's life, which is among the Lease's owners, Life its name if it is
-	// a Lease that the holder made.
+	// Owner is the uid of the object that stands for the holder's life, which is an owner of the Lease. Life is that object's
+	// name if it is a Lease that the holder made.
 	Owner types.UID `json:"owner,omitempty"`
 	Life  string    `json:"life,omitempty"`
-	// Contact is how to reach the holder's process otherwise than through the Lease.
+	// Contact says how to reach the holder's process without the Lease.
 	Contact Contact `json:"probe,omitzero"`
-	// Suspicions counts the terms that began on a suspicion, up to this one, since there was calm. PresumedDead is the holder
-	// whose process seemed to be dead, so that this term began: if it lives, that is one more.
+	// Suspicions counts the terms, up to this one, that have begun on a suspicion since the last calm term. PresumedDead is the
+	// holder because of whose apparent death this term began. If that process turns out to be alive, the death counts as a
+	// suspicion, too.
 	Suspicions   int    `json:"suspicions,omitempty"`
 	PresumedDead string `json:"presumedDead,omitempty"`
-	// Priority is the holder's, StandbyPriority the highest of its standbys, of the same mode, if that is higher. Alone says
-	// that there are no standbys of that mode. A Lease without a holder has what its last holder saw when it gave up; Alone
-	// only if that stops.
+	// Priority is the holder's priority. StandbyPriority is the highest one among its standbys of the same mode, if that is
+	// higher. Alone says that the holder had no standbys of its mode. On a Lease without a holder these describe the moment when
+	// the last holder released it. Alone is written only by a holder whose process stops.
 	Priority        int32 `json:"priority,omitempty"`
 	StandbyPriority int32 `json:"standbyPriority,omitempty"`
 	Alone           bool  `json:"alone,omitempty"`
-	// LastStepDown is why the lease was last given up by its holder, from whoever did it.
+	// LastStepDown says why a holder last gave the lease up. Later holders keep it.
 	LastStepDown string `json:"lastStepDown,omitempty"`
-	// FailedParts are the parts of its work for which the last holder gave the lease up. Only a Lease without a holder
-	// has them: whoever acquires begins anew.
+	// FailedParts names the parts of its work because of which the last holder gave the lease up. Only a Lease without a holder
+	// has them; the next holder removes them.
 	FailedParts []string `json:"failedParts,omitempty"`
-	// Failed says that the last holder gave the lease up because of its own work. Preferred is the replica that should
-	// hold it next. Both as with FailedParts.
+	// Failed says that the last holder gave the lease up because of its own work. Preferred is the replica that should hold the
+	// lease next. Only a Lease without a holder has them.
 	Failed    bool   `json:"failed,omitempty"`
 	Preferred string `json:"preferred,omitempty"`
 }
 
-// PresenceOf returns what lease's holder says of itself; the zero Presence if it says nothing, or if what is there is another's.
+// PresenceOf returns what the holder of lease says of itself. It is zero if the holder says nothing, or if the annotation belongs
+// to another holder.
 func PresenceOf(lease *coordinationv1.Lease) Presence {
 	p, _ := saidPresence(lease)
 	return p
 }
 
-// saidPresence is PresenceOf, and whether there is one.
+// saidPresence returns what PresenceOf does, and whether the holder says anything.
 func saidPresence(lease *coordinationv1.Lease) (_ Presence, said bool) {
 	p, some := PresenceOn(lease)
 	if !some || p.Holder != holderOf(lease) {
@@ -82,8 +85,8 @@ func saidPresence(lease *coordinationv1.Lease) (_ Presence, said bool) {
 	return p, true
 }
 
-// PredecessorOf is what the last holder left on a Lease that is free, also when a candidate was named since who has not
-// written; of a Lease that is held, what its holder says.
+// PredecessorOf returns what the last holder has left on a free Lease, even if a candidate was named since that has not written
+// yet. If the Lease is held, it returns what its holder says of itself.
 func PredecessorOf(lease *coordinationv1.Lease) Presence {
 	p, some := PresenceOn(lease)
 	if some && (p.Holder == "" && lease.Spec.Strategy != nil || p.Holder == holderOf(lease)) {
@@ -92,7 +95,7 @@ func PredecessorOf(lease *coordinationv1.Lease) Presence {
 	return Presence{}
 }
 
-// PresenceOn is the presence on an object, whomever it belongs to.
+// PresenceOn returns the presence on an object, whichever holder it belongs to, and whether there is one.
 func PresenceOn(object metav1.Object) (p Presence, some bool) {
 	if object == (*coordinationv1.Lease)(nil) {
 		return Presence{}, false
@@ -107,7 +110,7 @@ func PresenceOn(object metav1.Object) (p Presence, some bool) {
 	return p, true
 }
 
-// WriteTo puts p on an object, in place of whatever presence was there. It reports whether that has changed anything.
+// WriteTo writes p on an object, in place of any other presence. It reports whether that has changed the annotation.
 func (p Presence) WriteTo(object metav1.Object) (changed bool) {
 	text, err := json.Marshal(p)
 	if err != nil {

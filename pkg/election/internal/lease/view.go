@@ -8,13 +8,12 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// View is the one place where what is learnt of the Lease comes together: from the watch, from reads, and from the
-// answers to our own writes. News is ordered by revision, so an event that arrives after the answer to a later write
-// changes nothing. The epoch could not order it: a release and an edit by hand leave the epoch as it is. Any goroutine may
-// call its methods.
+// View collects what this process learns of the Lease: from the watch, from reads, and from the answers to its own writes. It
+// orders news by revision, so an event that arrives after the answer to a later write changes nothing. (Epochs could not order
+// news: a release or an edit by hand leaves the epoch as it is.) Any goroutine may call its methods.
 type View struct {
 	logger klog.Logger
-	// ours tells this process's identities from others.
+	// ours reports whether an identity is one of this process.
 	ours func(identity string) bool
 
 	mu      sync.Mutex
@@ -22,7 +21,7 @@ type View struct {
 	changed chan struct{} // closed at the next change
 }
 
-// NewView returns a view that has seen nothing. ours tells this process's holder identities from others.
+// NewView returns a View that has seen nothing. ours reports whether a holder identity is one of this process.
 func NewView(logger klog.Logger, ours func(identity string) bool) *View {
 	return &View{logger: logger, ours: ours, changed: make(chan struct{})}
 }
@@ -34,16 +33,16 @@ func (v *View) Latest() (Observation, <-chan struct{}) {
 	return v.seen, v.changed
 }
 
-// See takes in the Lease as of its own revision.
+// See records the Lease at its own revision.
 func (v *View) See(lease *coordinationv1.Lease) { v.take(lease, lease.ResourceVersion) }
 
-// SeeList takes in a read, and returns the Lease it shows; nil if none.
+// SeeList records the result of a read, and returns the Lease in it; nil if there is none.
 func (v *View) SeeList(list *coordinationv1.LeaseList) *coordinationv1.Lease {
 	lease, _ := v.seeList(list)
 	return lease
 }
 
-// seeList is SeeList, and whether that was news.
+// seeList does what SeeList does, and reports whether the list was news.
 func (v *View) seeList(list *coordinationv1.LeaseList) (_ *coordinationv1.Lease, news bool) {
 	if len(list.Items) == 0 {
 		return nil, v.take(nil, list.ResourceVersion)
@@ -51,7 +50,7 @@ func (v *View) seeList(list *coordinationv1.LeaseList) (_ *coordinationv1.Lease,
 	return &list.Items[0], v.take(&list.Items[0], list.Items[0].ResourceVersion)
 }
 
-// take takes in the Lease, nil if there is none, as of revision. It reports whether that was news.
+// take records the Lease at revision; nil means that there is none. It reports whether that was news.
 func (v *View) take(lease *coordinationv1.Lease, revision string) (news bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -67,20 +66,20 @@ func (v *View) take(lease *coordinationv1.Lease, revision string) (news bool) {
 	return true
 }
 
-// report logs a change of leader, once, whoever brings the news. Our own terms are logged where they begin and end.
+// report logs a change of leader once, whatever the source of the news. The Elector logs its own terms itself.
 func (v *View) report(before, now Observation) {
 	was, is := before.signs(), now.signs()
 	was.renewed, is.renewed = 0, 0
 	switch {
 	case before.Known() && was == is:
 	case now.Holder() != "" && v.ours(now.Holder()):
-		v.logger.V(6).Info("Saw our own identity on the Lease", "epoch", now.Epoch(), "holder", now.Holder())
+		v.logger.V(6).Info("Saw an identity of this process on the Lease", "epoch", now.Epoch(), "holder", now.Holder())
 	case now.Lease == nil && before.Known():
 		v.logger.Info("Leader changed", "reason", "the Lease was deleted", "epoch", before.Epoch(), "from", before.Holder(), "to", "")
 	case now.Lease == nil:
 		v.logger.V(2).Info("There is no Lease yet")
 	case now.Holder() == "" && v.ours(before.Holder()):
-		v.logger.V(6).Info("Saw our own release on the Lease", "epoch", now.Epoch())
+		v.logger.V(6).Info("Saw a release by this process on the Lease", "epoch", now.Epoch())
 	case now.Holder() == "":
 		v.logger.Info("Leader changed", "reason", "the lease is free", "epoch", now.Epoch(), "from", before.Holder(), "to", "",
 			"lastStepDown", now.Presence().LastStepDown)

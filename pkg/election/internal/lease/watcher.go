@@ -13,17 +13,17 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// safetyPeriod is the time between reads that would find what a watch, alive to all appearances, has missed.
+// safetyPeriod is the time between reads that find what a watch has missed, although it seems to work.
 const safetyPeriod = time.Minute
 
-// Watcher keeps the View up to date by a watch of the one Lease, on standbys and leaders alike. It never writes.
+// Watcher keeps a View up to date by a watch of the one Lease, on standbys and leaders. It never writes.
 type Watcher struct {
 	api     API
 	view    *View
 	longest time.Duration // between two attempts to watch
 
-	doubt  chan struct{} // capacity 1: the view may be behind, read now
-	missed chan struct{} // capacity 1: a safety read brought news that the watch should have brought
+	doubt  chan struct{} // capacity 1: the view may be out of date, read now
+	missed chan struct{} // capacity 1: a safety read found what the watch had missed
 }
 
 // NewWatcher returns a Watcher that pauses for at most longest between two attempts to watch.
@@ -34,7 +34,7 @@ func NewWatcher(api API, v *View, longest time.Duration) *Watcher {
 	}
 }
 
-// Run watches the Lease until ctx ends. It returns when all it started has ended.
+// Run watches the Lease until ctx ends. It returns when everything that it started has ended.
 func (w *Watcher) Run(ctx context.Context) {
 	var reads sync.WaitGroup
 	defer reads.Wait()
@@ -55,16 +55,16 @@ func (w *Watcher) Run(ctx context.Context) {
 	}
 }
 
-// Distrust asks for a read soon, whatever the watch says. It does not wait for it.
+// Distrust asks for a read soon, whatever the watch says. It does not wait for the read.
 func (w *Watcher) Distrust() { signal(w.doubt) }
 
-// Read brings the view up to date.
+// Read brings the View up to date by a consistent read.
 func (w *Watcher) Read(ctx context.Context) error {
 	_, _, err := w.read(ctx)
 	return err
 }
 
-// watch reads the Lease and then watches it, until the watch ends. watched reports whether it ever began.
+// watch reads the Lease, and watches it until the watch ends. watched reports whether the watch began.
 func (w *Watcher) watch(ctx context.Context) (watched bool, err error) {
 	revision, _, err := w.read(ctx)
 	if err != nil {
@@ -92,7 +92,7 @@ func (w *Watcher) watch(ctx context.Context) (watched bool, err error) {
 	}
 }
 
-// handle takes one event of the watch into the view.
+// handle records one event of the watch in the View.
 func (w *Watcher) handle(event watch.Event) error {
 	lease, _ := event.Object.(*coordinationv1.Lease)
 	switch event.Type {
@@ -103,10 +103,10 @@ func (w *Watcher) handle(event watch.Event) error {
 	case watch.Deleted:
 		w.view.take(nil, lease.ResourceVersion)
 	}
-	return nil // a bookmark tells nothing about the Lease
+	return nil // a bookmark says nothing about the Lease
 }
 
-// readNowAndThen reads the Lease once per safetyPeriod, and when in doubt, until ctx ends.
+// readNowAndThen reads the Lease once per safetyPeriod, and when asked by Distrust, until ctx ends.
 func (w *Watcher) readNowAndThen(ctx context.Context) {
 	every := time.NewTicker(safetyPeriod)
 	defer every.Stop()
@@ -115,7 +115,7 @@ func (w *Watcher) readNowAndThen(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-w.doubt:
-			_ = w.Read(ctx) // the watch may just be on its way
+			_ = w.Read(ctx) // news here is no fault of the watch: its event may be on the way
 		case <-every.C:
 			if _, news, err := w.read(ctx); err == nil && news {
 				signal(w.missed)
@@ -124,7 +124,7 @@ func (w *Watcher) readNowAndThen(ctx context.Context) {
 	}
 }
 
-// read brings the view up to date and reports as of which revision, and whether that brought news.
+// read brings the View up to date. It returns the revision of the read, and whether the read brought news.
 func (w *Watcher) read(ctx context.Context) (revision string, news bool, err error) {
 	list, err := w.api.Read(ctx)
 	if err != nil {
@@ -134,7 +134,7 @@ func (w *Watcher) read(ctx context.Context) (revision string, news bool, err err
 	return list.ResourceVersion, news, nil
 }
 
-// signal leaves a message in a channel of capacity 1, unless one is there already.
+// signal leaves a message in a channel of capacity 1, unless there is one already.
 func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -6,23 +6,23 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 )
 
-// wishAnnotation is what a standby writes on the Lease when it wants to succeed the holder.
+// wishAnnotation is the annotation in which a standby says that it wants to succeed the holder (Wish).
 //
-// It could be said on the probe, with less ado. But whoever knows the probe's secret can call itself a replica of any priority, and
-// would make each leader step down. Who may write the Lease can take it anyway.
+// The standby could say so on its stream to the leader's probe, more simply. But anyone who knows the probe's secret could then
+// claim to be a replica of any priority, and make each leader step down. Who may write the Lease can take it anyway.
 const wishAnnotation = "regent.dev/wish"
 
 // Wish is a standby's wish to succeed the holder, as JSON.
 type Wish struct {
-	// Holder is whom it wants to succeed: it is nobody else's business.
+	// Holder is the holder to succeed. Later holders ignore the wish.
 	Holder string `json:"holder"`
-	// Replica is what the standby calls itself, Mode the one in which it would lead.
+	// Replica, Mode and Priority are those of the standby.
 	Replica  string `json:"replica"`
 	Mode     Mode   `json:"mode"`
 	Priority int32  `json:"priority"`
 }
 
-// wishOn is the wish on lease; the zero Wish if there is none.
+// wishOn returns the wish on lease; zero if there is none.
 func wishOn(lease *coordinationv1.Lease) (w Wish) {
 	if lease == nil {
 		return Wish{}
@@ -33,7 +33,7 @@ func wishOn(lease *coordinationv1.Lease) (w Wish) {
 	return w
 }
 
-// WriteTo puts w on lease, in place of any wish before.
+// WriteTo writes w on lease, in place of any other wish.
 func (w Wish) WriteTo(lease *coordinationv1.Lease) {
 	text, err := json.Marshal(w)
 	if err != nil {
