@@ -7,8 +7,9 @@ import (
 	"github.com/regent-project/regent/pkg/election"
 )
 
-// For returns an election.Detector for another Lease of the same process. It shares the probe, by which the leaders of both are
-// followed. Of those leaders' terms nothing is said on it: a leader of that Lease that cannot renew is not asked to make way.
+// For returns an election.Detector for another Lease of the same process. It uses the same probe: standbys of either Lease follow
+// this process there. But it carries no Statements about terms under that other Lease. A leader of that Lease that cannot renew
+// thus keeps its lease until its deadline.
 func (d *Detector) For(lease string) election.Detector {
 	show(lease)
 	return &alias{of: d, lease: lease}
@@ -19,18 +20,18 @@ type alias struct {
 	lease string
 }
 
-// Contact is how to reach the process.
+// Contact returns that of the process's Detector.
 func (a *alias) Contact() election.Contact { return a.of.Contact() }
 
-// Follow is the Detector's, with metrics of its own.
+// Follow does what the Detector's does, with metrics of its own Lease.
 func (a *alias) Follow(ctx context.Context, leader election.Contact, f election.Follower) {
 	cfg := a.of.cfg
 	cfg.Name = a.lease
 	own := &Detector{cfg: cfg, handshake: a.of.handshake, secret: a.of.secret}
 	own.Follow(ctx, leader, election.Follower{
-		Is: election.Standby{Led: f.Is.Led}, // without a mode: see Followers
+		Is: election.Standby{Led: f.Is.Led}, // no Mode: see Followers
 		Report: func(news election.News) {
-			news.Said = election.Statement{} // of another term
+			news.Said = election.Statement{} // it is about a term of another Lease
 			f.Report(news)
 		},
 		Writes: func(context.Context, string) bool { return false },
@@ -40,10 +41,10 @@ func (a *alias) Follow(ctx context.Context, leader election.Contact, f election.
 // Say does nothing.
 func (a *alias) Say(election.Statement) {}
 
-// Confirmations are none.
+// Confirmations returns nil: there are none.
 func (a *alias) Confirmations() <-chan election.Confirmation { return nil }
 
-// Followers are those that follow by an alias: they say what they led last, and no mode in which they could lead next.
+// Followers returns the replicas that follow by an alias. They have no Mode.
 func (a *alias) Followers() []election.Standby {
 	return slices.DeleteFunc(a.of.Followers(), func(s election.Standby) bool { return s.Mode != "" })
 }

@@ -1,18 +1,21 @@
-// Package detect learns that a leader's process is dead before its lease expires.
+// Package detect finds out that a leader's process is dead before its lease expires.
 //
-// Every process listens on a port of its own, the probe, with a key that it made at its start and never shares. A leader
-// says on its Lease where its probe is, and the fingerprint of its key. Each standby holds one stream to it, on which the
-// leader sends a beat every interval. The kernel breaks the stream when the leader's process dies, whatever of; the standby
-// dials again at once, and if the address refuses, where the same key answered before, the process is taken for dead. That
-// is strong evidence, no proof: a firewall may refuse too. So election acts on it only where stale writes are refused.
+// Every process listens on a port of its own, the probe, with a key that it makes at its start and never shares. A leader writes
+// on its Lease the address of its probe and the fingerprint of its key. Each standby keeps one stream to the leader's probe, on
+// which the leader sends a beat in every interval.
 //
-// A leader that is silent for a number of intervals is suspected: it hangs, it is paused, or the network is cut.
+// When the leader's process dies, for whatever reason, its kernel breaks the stream. The standby dials again at once. If the
+// address then refuses the connection, and the same key answered there before, the process counts as dead. This is strong
+// evidence but no proof, because a firewall may refuse connections, too. So package election acts on it only where stale writes
+// are refused.
+//
+// A leader that stays silent for a number of intervals is suspected: it hangs, it is paused, or the network is cut.
 //
 // The stream also carries what a leader says of its term, and what its standbys answer: see election.Detector.
 //
-// The probe is no way to the API: it knows one request, by a key that etcd keeps for the shard's replicas, and nothing but
-// beats comes back. A probe that cannot be reached, or is not what the Lease says, costs nothing but the time until the
-// lease expires, and shows in the metrics.
+// The probe gives no access to the API. It serves one request, which needs a secret that etcd keeps for the replicas of a shard,
+// and it sends nothing but beats. If the probe cannot be reached, or another process answers there, standbys wait for the lease
+// to expire, and the metrics show why.
 package detect
 
 import (
@@ -31,30 +34,30 @@ import (
 	"github.com/regent-project/regent/pkg/election"
 )
 
-// Config says how to detect. Start from DefaultConfig.
+// Config says how to detect failures. Begin with DefaultConfig.
 type Config struct {
-	// Name is the Lease's, for metrics; Replica is what this process calls itself to the leader it follows.
+	// Name is the Lease's name, for metrics. Replica is how this process calls itself to the leader that it follows.
 	Name, Replica string
-	// Listen is where the probe listens, host:port; port 0 is any free port. Advertise is the host that peers dial.
+	// Listen is where the probe listens, as <host>:<port>; port 0 means any free port. Advertise is the host that other processes
+	// dial.
 	Listen, Advertise string
-	// Interval is the time between two beats that this process asks of the leader, Misses how many of them may be missed
-	// in a row before the leader is silent. To New, 0 stands for what DefaultConfig has.
+	// Interval is the time between two beats that this process requests from the leader. Misses is how many beats in a row may be
+	// missing before the leader counts as silent. New uses the values of DefaultConfig for 0.
 	Interval time.Duration
 	Misses   int
 }
 
-// DefaultConfig finds a hang after 0.8 s.
+// DefaultConfig returns values with which a leader that hangs is found after 0.8 s.
 func DefaultConfig() Config { return Config{Interval: 200 * time.Millisecond, Misses: 4} }
 
-// The bounds of an interval, and of misses. A standby may not ask more of a leader, and one that asks less would hardly
-// notice anything.
+// The bounds of Interval and Misses. They protect a leader from requests for too many beats, and a standby from noticing nothing.
 const (
 	shortestInterval = 10 * time.Millisecond
 	longestInterval  = time.Minute
 	mostMisses       = 1000
 )
 
-// AddFlags adds the flags with c's values as defaults.
+// AddFlags adds flags for Interval and Misses, with c's values as defaults.
 func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.Interval, "leader-failure-detection-interval", c.Interval,
 		"Time between two signs of life that a standby asks of the leader. At least 10ms.")
@@ -62,7 +65,7 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 		"How many of them in a row a leader may miss before it counts as silent. At least 2.")
 }
 
-// Validate reports every fault of what flags can set, in words that name the flag.
+// Validate checks what the flags can set, and names faulty flags.
 func (c Config) Validate() error {
 	var faults []error
 	if c.Interval < shortestInterval || c.Interval > longestInterval {
@@ -74,15 +77,14 @@ func (c Config) Validate() error {
 	return errors.Join(faults...)
 }
 
-// silence is how long a leader may be silent.
+// silence returns how long a leader may be silent.
 func (c Config) silence() time.Duration { return time.Duration(c.Misses) * c.Interval }
 
-// Detector is an election.Detector. It follows whom it is told to, and lets others follow this process between Open and
-// Close.
+// Detector implements election.Detector. Between Open and Close other processes can follow this one.
 type Detector struct {
 	cfg           Config
 	handshake     time.Duration // how long to wait for a peer until there is a stream
-	stall         time.Duration // how long a peer may take nothing of a stream, or not answer
+	stall         time.Duration // how long a peer may accept no data, or answer nothing
 	certificate   tls.Certificate
 	fingerprint   string
 	confirmations chan election.Confirmation
@@ -95,12 +97,12 @@ type Detector struct {
 
 	mu        sync.Mutex
 	said      election.Statement
-	spoke     chan struct{}            // closed at the next statement
-	followers map[election.Standby]int // streams of each
+	spoke     chan struct{}            // closed at the next Say
+	followers map[election.Standby]int // how many streams each has
 	closing   bool
 }
 
-// New makes the process's key. Nothing is opened yet.
+// New makes the key of this process. It opens nothing.
 func New(cfg Config) (*Detector, error) {
 	if cfg.Interval == 0 {
 		cfg.Interval = DefaultConfig().Interval
@@ -112,7 +114,7 @@ func New(cfg Config) (*Detector, error) {
 		return nil, err
 	}
 	if len(cfg.Replica) > longestReplica || strings.ContainsFunc(cfg.Replica, unicode.IsControl) {
-		return nil, fmt.Errorf("the replica's name %q is told to leaders in a header: it may have up to %d bytes, and no control characters", cfg.Replica, longestReplica)
+		return nil, fmt.Errorf("the replica's name %q goes into an HTTP header: it may have up to %d bytes, and no control characters", cfg.Replica, longestReplica)
 	}
 	certificate, fingerprint, err := newKey()
 	if err != nil {
@@ -123,7 +125,7 @@ func New(cfg Config) (*Detector, error) {
 	}
 	d := &Detector{
 		cfg: cfg, handshake: handshakeTimeout, stall: stallTimeout, certificate: certificate, fingerprint: fingerprint,
-		// A leader needs one answer; what does not fit is dropped.
+		// A leader needs only one answer, so further ones are dropped.
 		confirmations: make(chan election.Confirmation, 1),
 		spoke:         make(chan struct{}),
 		followers:     map[election.Standby]int{},
@@ -132,7 +134,7 @@ func New(cfg Config) (*Detector, error) {
 	return d, nil
 }
 
-// Contact says where the probe is. It is zero before Open.
+// Contact returns the address of the probe and the fingerprint of its key. It is zero before Open.
 func (d *Detector) Contact() election.Contact {
 	if d.listener == nil {
 		return election.Contact{}

@@ -16,7 +16,7 @@ import (
 	"github.com/regent-project/regent/pkg/election"
 )
 
-// Follow holds a stream to the leader until ctx ends, and dials anew whenever it breaks.
+// Follow keeps a stream to the leader until ctx ends, and dials again whenever the stream breaks.
 func (d *Detector) Follow(ctx context.Context, leader election.Contact, follower election.Follower) {
 	defer setState(d.cfg.Name, idle)
 	if leader == (election.Contact{}) {
@@ -34,15 +34,15 @@ type following struct {
 	leader   election.Contact
 	follower election.Follower
 
-	asked chan string   // capacity 1: the leader is in trouble and asks who could write the Lease with this holder
+	asked chan string   // capacity 1: the leader is in trouble, and asks who could write the Lease with this holder on it
 	heard chan struct{} // capacity 1: a beat came
 
 	mu       sync.Mutex
 	state    state
-	answered bool // the leader has answered, at this address and with its key
+	answered bool // the leader has answered at this address with its key
 	news     election.News
-	last     time.Time // when it was last heard
-	told     state     // the fault that was logged last
+	last     time.Time // when the leader was last heard
+	told     state     // the fault that was last logged
 	abandon  context.CancelFunc
 }
 
@@ -55,7 +55,7 @@ func (f *following) run(ctx context.Context) {
 	watching.Go(func() { f.watchSilence(ctx) })
 
 	var lost time.Time // when contact broke off
-	failed := 0        // attempts since, in a row
+	failed := 0        // failed attempts since then, in a row
 	brief := 0         // contacts in a row that broke right after they were made
 	for ctx.Err() == nil {
 		session, abandon := context.WithCancel(ctx)
@@ -74,7 +74,7 @@ func (f *following) run(ctx context.Context) {
 		f.becomeBroken(ctx, err, made, lost)
 		wait := pause(!lost.IsZero(), time.Since(lost), failed)
 		if brief > mostBrief {
-			wait = max(wait, steady) // it breaks what it accepts, and is not dying
+			wait = max(wait, steady) // the leader breaks the connections that it accepts, so it is not dying
 		}
 		sleep(ctx, wait)
 		failed++
@@ -82,21 +82,23 @@ func (f *following) run(ctx context.Context) {
 }
 
 const (
-	// haste is how long after contact broke off the leader is dialled every hasty: if it is dead, its address refuses as
-	// soon as the kernel has closed its descriptors.
+	// haste is for how long the leader is dialled again every hasty, after contact broke off. If it is dead, its address refuses
+	// connections as soon as the kernel has closed its sockets.
 	haste, hasty = 250 * time.Millisecond, time.Millisecond
-	// hastyDial is what each of those may take to be accepted or refused: one whose packet is lost in the turmoil would
-	// be sent again after a second.
+	// hastyDial is how long one of those attempts may take. If its first packet is lost, TCP would send it again only after a
+	// second.
 	hastyDial = 50 * time.Millisecond
-	// mostBrief is how many contacts in a row may break right away before haste is waste.
+	// mostBrief is how many contacts in a row may break right away before the attempts slow down.
 	mostBrief = 3
-	// steady is between attempts after that, longestDoubt the longest between those to a leader that never answered.
+	// steady is the pause between later attempts. longestDoubt is the longest pause between attempts to reach a leader that has
+	// never answered.
 	steady, longestDoubt = 250 * time.Millisecond, 15 * time.Second
-	// askAgain is how long after an answer the leader may ask again.
+	// askAgain is the shortest time between two answers to the leader's question.
 	askAgain = time.Second
 )
 
-// pause is what to wait after an attempt: the n-th in a row that failed, so long after contact broke off, if there was any.
+// pause returns the pause after a failed attempt. answered: the leader has answered before, and contact broke off that long ago
+// (since). n is how many attempts in a row had failed before this one.
 func pause(answered bool, since time.Duration, n int) time.Duration {
 	switch {
 	case answered && since < haste:
@@ -108,10 +110,10 @@ func pause(answered bool, since time.Duration, n int) time.Duration {
 	}
 }
 
-// session makes contact, within the patience that is given, and keeps it until it breaks. made reports whether the leader
-// answered, err why contact broke or was not made. In a hurry it does not wait long to be accepted or refused.
+// session makes contact, with a bound of patience, and keeps it until it breaks. made reports whether the leader answered. err
+// says why contact broke or could not be made. With hurry the connection must be accepted or refused soon.
 func (f *following) session(ctx context.Context, patience time.Duration, hurry bool) (made bool, err error) {
-	dialer := &net.Dialer{KeepAlive: -1} // beats keep it alive
+	dialer := &net.Dialer{KeepAlive: -1} // beats replace TCP's keep-alive
 	if hurry {
 		dialer.Timeout = hastyDial
 	}
@@ -133,10 +135,10 @@ func (f *following) session(ctx context.Context, patience time.Duration, hurry b
 		_ = conn.Close()
 	}
 	defer shut()
-	defer context.AfterFunc(ctx, shut)() // a request whose body is open does not heed its context
+	defer context.AfterFunc(ctx, shut)() // while its body is open, a request ignores the end of its context
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+f.leader.Address+path, body)
 	if err != nil {
-		return false, fmt.Errorf("the leader's probe is at no address: %w", err)
+		return false, fmt.Errorf("the address of the leader's probe is not valid: %w", err)
 	}
 	req.Header.Set("Authorization", bearer+credential(f.d.secret, f.leader.Key))
 	req.Header.Set(replicaHeader, f.d.cfg.Replica)
@@ -169,18 +171,18 @@ func (f *following) session(ctx context.Context, patience time.Duration, hurry b
 		timeout.Stop()
 		f.becomeAlive(s)
 	})
-	_ = answers.CloseWithError(err) // a write of an answer may hang in it
+	_ = answers.CloseWithError(err) // ends a write of an answer that may hang
 	return made, err
 }
 
-// errUnauthorized is the error of a leader that does not want this process.
-var errUnauthorized = errors.New("the leader's probe refuses this replica: has it another etcd, or another version?")
+// errUnauthorized: the leader does not accept this process's credential.
+var errUnauthorized = errors.New("the leader's probe refuses this replica: check that both use the same etcd and the same version")
 
-// errCrowded is the error of a leader that has no place for this process's stream.
+// errCrowded: the leader has too many connections.
 var errCrowded = errors.New("the leader's probe has as many followers as it can have")
 
-// patience bounds an attempt to make contact, after so many in a row that failed. With a leader that answered before the
-// first takes no longer than its silence may: it may be dead, and what was sent to it lost.
+// patience bounds an attempt to make contact. failed is how many attempts in a row have failed. If the leader answered before,
+// the first attempt takes no longer than the leader may be silent: it may be dead, and the packets to it lost.
 func (d *Detector) patience(answered bool, failed int) time.Duration {
 	if answered {
 		return min(d.cfg.silence()<<min(failed, 10), max(d.cfg.silence(), d.handshake))
@@ -188,7 +190,7 @@ func (d *Detector) patience(answered bool, failed int) time.Duration {
 	return d.handshake
 }
 
-// answer tells a leader in trouble that the Lease can be written from here, if so.
+// answer tells a leader in trouble that this process could write the Lease, if so.
 func (f *following) answer(ctx context.Context, w io.Writer) {
 	for {
 		select {
@@ -198,12 +200,12 @@ func (f *following) answer(ctx context.Context, w io.Writer) {
 			if f.follower.Writes(ctx, holder) {
 				_, _ = w.Write(lineOf(confirmation{Reads: holder, Writes: holder}))
 			}
-			sleep(ctx, askAgain) // a later beat asks
+			sleep(ctx, askAgain) // if the leader is still in trouble, a later beat asks again
 		}
 	}
 }
 
-// watchSilence finds that the leader is silent.
+// watchSilence notices when the leader falls silent.
 func (f *following) watchSilence(ctx context.Context) {
 	for {
 		f.mu.Lock()

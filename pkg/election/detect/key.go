@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// newKey makes a key and a certificate that carries it. The certificate says nothing that anybody believes: peers compare
-// the key's fingerprint with that on the Lease.
+// newKey makes a key, and a certificate that carries it. Nothing else in the certificate counts: peers compare the key's
+// fingerprint with that on the Lease.
 func newKey() (tls.Certificate, string, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -25,7 +25,7 @@ func newKey() (tls.Certificate, string, error) {
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "regent-probe"},
-		NotBefore: time.Unix(0, 0), NotAfter: time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC), // RFC 5280: no end
+		NotBefore: time.Unix(0, 0), NotAfter: time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC), // no end: RFC 5280
 		KeyUsage: x509.KeyUsageDigitalSignature,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
@@ -39,20 +39,20 @@ func newKey() (tls.Certificate, string, error) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, fingerprintOf(leaf), nil
 }
 
-// fingerprintOf is the SHA-256 of a certificate's public key.
+// fingerprintOf returns the SHA-256 of a certificate's public key.
 func fingerprintOf(leaf *x509.Certificate) string {
 	sum := sha256.Sum256(leaf.RawSubjectPublicKeyInfo)
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// errUntrusted is the error of a connection to whoever has not the key that the Lease names.
-var errUntrusted = errors.New("this is not the process that the Lease names")
+// errUntrusted: the process that answered does not have the key that the Lease names.
+var errUntrusted = errors.New("another process than the one that the Lease names answers there")
 
-// trusting returns a client's TLS configuration that trusts one key and nothing else.
+// trusting returns a client's TLS configuration that trusts only the key of that fingerprint.
 func trusting(fingerprint string) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
-		// No authority vouches for a key that lives as long as a process: the check below is the whole of it.
+		// No authority signs a key that lives only as long as its process. VerifyConnection is the complete check.
 		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection pins the key
 		VerifyConnection: func(state tls.ConnectionState) error {
 			if len(state.PeerCertificates) == 0 || fingerprintOf(state.PeerCertificates[0]) != fingerprint {
@@ -63,7 +63,7 @@ func trusting(fingerprint string) *tls.Config {
 	}
 }
 
-// credential proves to the process of that fingerprint, and to no other, that one knows the shard's secret.
+// credential returns a proof that its sender knows the shard's secret. It is valid only for the process of that fingerprint.
 func credential(secret []byte, fingerprint string) string {
 	mac := hmac.New(sha256.New, secret)
 	mac.Write([]byte("regent probe " + fingerprint))

@@ -12,29 +12,30 @@ import (
 )
 
 const (
-	// mostStrangers is how many connections there may be that have not shown the credential. One more takes the place of the
-	// oldest of the address that has most: a standby needs one for some milliseconds, and who only holds places keeps none.
+	// mostStrangers is how many connections there may be that have not shown the credential. One more replaces the oldest
+	// connection of the address that has the most. A standby needs its place for some milliseconds only, so idle connections
+	// cannot shut it out.
 	mostStrangers = 64
-	// mostAuthenticated is how many there may be beside those that have.
+	// mostAuthenticated is how many connections there may be that have shown it.
 	mostAuthenticated = 256
-	// shortestAcceptPause is waited after a connection could not be accepted; it doubles with each failure in a row.
+	// shortestAcceptPause is the pause after a connection could not be accepted. It doubles with each failure in a row.
 	shortestAcceptPause = 5 * time.Millisecond
 	longestAcceptPause  = time.Second
-	// complainAgain is how long after one complaint about that the next may follow.
+	// complainAgain is the shortest time between two log lines about that.
 	complainAgain = time.Minute
 )
 
-// limitedListener bounds what the connections to a probe cost its process, whoever makes them. A connection is a stranger's until
-// it has shown the credential, for which it has some seconds.
+// limitedListener bounds what connections to a probe cost its process, whoever makes them. A connection is a stranger's until it
+// has shown the credential, and it must do so within patience.
 type limitedListener struct {
 	net.Listener
-	name     string        // the Lease's, for metrics
+	name     string        // the Lease's name, for metrics
 	patience time.Duration // how long a connection may be a stranger's
 	logger   klog.Logger
 	closing  func()        // closes closed, once
-	closed   chan struct{} // no more pauses
+	closed   chan struct{} // closed by Close; ends pauses
 
-	complained time.Time // owned by Accept, which one goroutine calls
+	complained time.Time // owned by Accept's only caller
 
 	mu            sync.Mutex
 	strangers     []*limitedConn // oldest first
@@ -49,19 +50,19 @@ func newLimitedListener(listener net.Listener, name string, patience time.Durati
 	}
 }
 
-// limitedConn is a connection that counts.
+// limitedConn is a connection that the limits count.
 type limitedConn struct {
 	net.Conn
 	listener *limitedListener
 	address  netip.Prefix
-	late     *time.Timer // closes it, unless it has shown the credential
+	late     *time.Timer // closes the connection unless it shows the credential in time
 
 	// Guarded by the listener's mu.
 	authenticated, gone bool
 }
 
-// Accept implements net.Listener. It fails only when the listener is closed: what is wrong otherwise, a lack of descriptors or of
-// memory, is over some time.
+// Accept implements net.Listener. It fails only after Close. It retries all other failures, such as a lack of descriptors or of
+// memory, because they pass.
 func (l *limitedListener) Accept() (net.Conn, error) {
 	for pause := shortestAcceptPause; ; pause = min(2*pause, longestAcceptPause) {
 		conn, err := l.Listener.Accept()
@@ -73,7 +74,7 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 		}
 		if time.Since(l.complained) >= complainAgain {
 			l.complained = time.Now()
-			l.logger.Error(err, "The probe cannot accept a standby's connection and tries again. Until it can, standbys without contact miss this process's crash. "+
+			l.logger.Error(err, "The probe cannot accept a standby's connection, and tries again. Meanwhile standbys without contact do not notice if this process crashes. "+
 				"Give the process more open files if it has none left")
 		}
 		l.makeRoom()
@@ -92,7 +93,7 @@ func (l *limitedListener) Close() error {
 	return l.Listener.Close()
 }
 
-// enter gives a connection a stranger's place.
+// enter counts a new connection as a stranger's.
 func (l *limitedListener) enter(conn net.Conn) *limitedConn {
 	c := &limitedConn{Conn: conn, listener: l, address: networkOf(conn.RemoteAddr())}
 	l.mu.Lock()
@@ -106,7 +107,7 @@ func (l *limitedListener) enter(conn net.Conn) *limitedConn {
 	return c
 }
 
-// makeRoom closes a stranger's connection, if there is one: the oldest of the address that has most.
+// makeRoom closes the oldest stranger's connection of the address that has the most; none if there are no strangers.
 func (l *limitedListener) makeRoom() {
 	l.mu.Lock()
 	first := firstOfMost(l.strangers)
@@ -114,7 +115,7 @@ func (l *limitedListener) makeRoom() {
 	l.expel(first, "crowded")
 }
 
-// firstOfMost is the first of the connections of the address that has most of them; nil if there are none.
+// firstOfMost returns the first connection of the address that has the most of them; nil if there are none.
 func firstOfMost(conns []*limitedConn) (first *limitedConn) {
 	count := map[netip.Prefix]int{}
 	for _, c := range conns {
@@ -128,7 +129,7 @@ func firstOfMost(conns []*limitedConn) (first *limitedConn) {
 	return first
 }
 
-// expel closes a connection, unless it has shown the credential.
+// expel closes a connection unless it has shown the credential.
 func (l *limitedListener) expel(c *limitedConn, reason string) {
 	l.mu.Lock()
 	stranger := slices.Contains(l.strangers, c)
@@ -142,7 +143,7 @@ func (l *limitedListener) expel(c *limitedConn, reason string) {
 	}
 }
 
-// authenticate takes in that the credential was shown. It reports false if there is no place.
+// authenticate records that the connection has shown the credential. It returns false if there are too many such connections.
 func (c *limitedConn) authenticate() bool {
 	l := c.listener
 	l.mu.Lock()
@@ -159,7 +160,7 @@ func (c *limitedConn) authenticate() bool {
 	return true
 }
 
-// leave frees the place of a connection. The listener's mu is held.
+// leave stops counting the connection. The caller holds the listener's mu.
 func (c *limitedConn) leave() {
 	l := c.listener
 	c.late.Stop()
@@ -181,7 +182,7 @@ func (c *limitedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// networkOf is whose address that is: in IPv6 a machine has 2^64 of them.
+// networkOf returns the network of one machine: its address in IPv4. In IPv6 a machine has 2^64 addresses.
 func networkOf(address net.Addr) netip.Prefix {
 	parsed, err := netip.ParseAddrPort(address.String())
 	if err != nil {

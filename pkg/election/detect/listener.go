@@ -6,7 +6,7 @@ import (
 	"net"
 )
 
-// listen opens the probe's socket: in a thread of its own where that is possible, see ownThread, or else as any.
+// listen opens the probe's socket. Where possible it moves the socket to a thread of its own: see ownThread.
 func listen(ctx context.Context, address string) (net.Listener, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {

@@ -7,20 +7,20 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
-// state is what a standby has of the leader it follows.
+// state says what contact a standby has with the leader's process.
 type state string
 
 const (
-	// idle: there is none to follow: nobody leads, or this process does.
+	// idle: there is no leader, or this process leads.
 	idle state = "idle"
-	// absent: the leader does not say where its probe is.
+	// absent: the Lease does not say where the leader's probe is.
 	absent state = "absent"
-	// connecting: no attempt has had an outcome yet, or contact was just lost.
+	// connecting: no attempt has finished yet, or contact was just lost.
 	connecting state = "connecting"
 	alive      state = "alive"
 	silent     state = "silent"
 	dead       state = "dead"
-	// The others are why there is no contact: the lease has to expire if the leader dies.
+	// The other states say why there is no contact. If the leader dies, its lease has to expire.
 	unreachable  state = "unreachable"
 	refused      state = "refused"
 	untrusted    state = "untrusted"
@@ -32,12 +32,12 @@ var states = []state{idle, absent, connecting, alive, silent, dead, unreachable,
 var (
 	contact = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Name: "regent_failure_detection_contact", StabilityLevel: metrics.ALPHA,
-		Help: "1 for what contact this process has with the process of the leader under the Lease of this name, 0 for all other states. " +
-			"While it is absent, unreachable, refused, untrusted or unauthorized, a crash of the leader is followed only when its lease expires.",
+		Help: "1 for the state of this process's contact with the process of the leader under the Lease of this name, 0 for all other states. " +
+			"While the state is absent, unreachable, refused, untrusted or unauthorized, a leader that crashes is succeeded only when its lease has expired.",
 	}, []string{"name", "state"})
 	failures = metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "regent_failure_detection_failures_total", StabilityLevel: metrics.ALPHA,
-		Help: "Attempts to make contact with a leader's process that never answered that failed, by why.",
+		Help: "Failed attempts to make contact with a leader's process that had not answered before, by reason.",
 	}, []string{"name", "reason"})
 	followers = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Name: "regent_failure_detection_followers", StabilityLevel: metrics.ALPHA,
@@ -45,8 +45,8 @@ var (
 	}, []string{"name"})
 	expelled = metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "regent_failure_detection_expelled_total", StabilityLevel: metrics.ALPHA,
-		Help: "Connections to this process's probe that were closed before they had shown the shard's credential, by why: late, " +
-			"they took too long; crowded, there were too many of them.",
+		Help: "Connections to this process's probe that were closed before they had shown the shard's credential, by reason: late " +
+			"(they took too long) or crowded (there were too many of them).",
 	}, []string{"name", "reason"})
 )
 
@@ -59,7 +59,7 @@ var registerMetrics = sync.OnceValue(func() error {
 	return nil
 })
 
-// show gives a detector its series.
+// show creates the series of a detector.
 func show(name string) {
 	setState(name, idle)
 	for _, reason := range []state{unreachable, refused, untrusted, unauthorized} {

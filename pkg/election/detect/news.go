@@ -11,7 +11,7 @@ import (
 	"github.com/regent-project/regent/pkg/election"
 )
 
-// classify says what kind of failure kept contact from being made.
+// classify returns the state that describes why contact could not be made.
 func classify(err error) state {
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
@@ -31,7 +31,7 @@ func (f *following) hasAnswered() bool {
 	return f.answered
 }
 
-// become sets the state, and reports it if news changed.
+// become sets the state, and reports news if it has changed.
 func (f *following) become(s state, news election.News) {
 	if f.state != s {
 		f.state = s
@@ -49,7 +49,7 @@ func (f *following) becomeConnecting() {
 	f.become(connecting, election.News{})
 }
 
-// becomeAlive: a beat came.
+// becomeAlive: a beat has come.
 func (f *following) becomeAlive(s election.Statement) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -67,8 +67,8 @@ func (f *following) becomeAlive(s election.Statement) {
 	}
 }
 
-// becomeSilent: no beat came until it was due. If this process itself came so late that it cannot tell, the leader gets as
-// much time again.
+// becomeSilent: no beat has come until due. If this process itself is late, so that it cannot tell, the leader gets the same time
+// again.
 func (f *following) becomeSilent(ctx context.Context, last, due time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -80,11 +80,11 @@ func (f *following) becomeSilent(ctx context.Context, last, due time.Time) {
 	default:
 		klog.FromContext(ctx).Info("The leader's process is silent", "address", f.leader.Address, "holder", f.news.Said.Holder, "since", now.Sub(last).Round(time.Millisecond))
 		f.become(silent, election.News{Sign: election.Silent, Since: last, Said: f.news.Said})
-		f.abandon() // to dial anew: the stream may have broken without a word
+		f.abandon() // dial again: the stream may have broken without a sign
 	}
 }
 
-// becomeBroken: an attempt has ended. made says whether it had made contact, lost when contact last broke off.
+// becomeBroken: an attempt has ended with err. made: it had made contact. lost is when contact last broke off.
 func (f *following) becomeBroken(ctx context.Context, err error, made bool, lost time.Time) {
 	if ctx.Err() != nil {
 		return
@@ -103,18 +103,18 @@ func (f *following) becomeBroken(ctx context.Context, err error, made bool, lost
 	switch {
 	case why == refused && f.answered:
 		if f.news.Sign != election.Dead {
-			log.Info("The leader's process is gone: contact broke off, and its address refuses", "holder", f.news.Said.Holder, "after", time.Since(lost).Round(100*time.Microsecond))
+			log.Info("The leader's process is gone: contact broke off, and its address refuses connections", "holder", f.news.Said.Holder, "after", time.Since(lost).Round(100*time.Microsecond))
 		}
 		f.become(dead, election.News{Sign: election.Dead, Since: lost, Said: f.news.Said})
 		return
 	case f.answered:
-		return // what is known stands: alive until it is silent
+		return // nothing changes: the leader counts as alive until it is silent
 	}
 	failures.WithLabelValues(f.d.cfg.Name, string(why)).Inc()
 	if f.told != why {
 		f.told = why
 		log.Error(err, "No contact with the leader's process: if it crashes, its lease has to expire. "+
-			"Check its --advertise-address and --probe-port, and what is between", "reason", why)
+			"Check its --advertise-address and --probe-port, and the network between", "reason", why)
 	}
 	f.become(why, election.News{})
 }

@@ -20,16 +20,16 @@ import (
 
 // ownThread is a net.Listener whose sockets are open in one thread only.
 //
-// A process that is killed frees its memory before the kernel closes its descriptors: some 70 ms for 1 GiB, in which its
-// peers notice nothing. But it is the last of its threads that frees the memory, and each thread that goes before it drops
-// its table of descriptors at once. Threads share one table, unless one asks for its own: what is open only there is closed
-// right after the kill, however large the process is, but for the rare case that this thread happens to be the last.
+// A process that is killed frees its memory before the kernel closes its descriptors. For 1 GiB that takes some 70 ms, in which
+// its peers notice nothing. The last of the process's threads frees the memory, but each thread that ends earlier drops its table
+// of descriptors at once. Threads share one table, unless a thread asks for its own. So a socket that is open only in such a
+// thread's table is closed right after the kill, however large the process is, unless this thread happens to be the last one.
 //
-// The descriptors mean nothing in other threads, so the runtime's poller cannot wait for them, and no other thread can read
-// or write: the thread does, for all of its sockets. That is slow, and enough for beats.
+// The descriptors mean nothing in other threads. So the runtime's poller cannot wait for them, and other threads cannot read or
+// write them: the thread does so for all its sockets. This is slow, but fast enough for beats.
 type ownThread struct {
 	address  net.Addr
-	wake     int // an eventfd that all threads have, which ends the thread's waiting
+	wake     int // an eventfd that all threads have; a write to it interrupts the thread's waiting
 	accepted chan accepted
 	closed   chan struct{}
 	running  sync.WaitGroup // the thread
@@ -47,17 +47,17 @@ type ownThread struct {
 	ending   bool
 }
 
-// accepted is the outcome of an attempt to accept.
+// accepted is the result of an attempt to accept.
 type accepted struct {
 	conn *threadConn
 	err  error
 }
 
-// inOwnThread moves the socket of listener to a thread of its own; if that is not possible, listener is returned.
+// inOwnThread moves the socket of listener to a thread of its own. If that is not possible, it returns listener.
 func inOwnThread(ctx context.Context, listener net.Listener) net.Listener {
 	moved, err := newOwnThread(listener)
 	if err != nil {
-		klog.FromContext(ctx).V(2).Info("The probe is closed after this process's memory is freed, should it be killed: standbys notice that later", "err", err)
+		klog.FromContext(ctx).V(2).Info("If this process is killed, its probe closes only after its memory was freed: standbys notice that later", "err", err)
 		return listener
 	}
 	_ = listener.Close() // the thread has its own descriptor
@@ -67,7 +67,7 @@ func inOwnThread(ctx context.Context, listener net.Listener) net.Listener {
 func newOwnThread(listener net.Listener) (*ownThread, error) {
 	tcp, ok := listener.(*net.TCPListener)
 	if !ok {
-		return nil, fmt.Errorf("a %T has no descriptor", listener)
+		return nil, fmt.Errorf("a listener of type %T has no descriptor", listener)
 	}
 	file, err := tcp.File()
 	if err != nil {
@@ -97,8 +97,8 @@ func newOwnThread(listener net.Listener) (*ownThread, error) {
 	return t, nil
 }
 
-// pollerDescriptors are those that the runtime uses from any thread: its epoll and the eventfd that interrupts it. They
-// are as old as the process's first socket, and never closed.
+// pollerDescriptors returns the descriptors that the runtime uses from any thread: its epoll, and the eventfd that interrupts it.
+// They exist since the process's first socket, and are never closed.
 func pollerDescriptors() ([]int, error) {
 	const directory = "/proc/self/fd"
 	entries, err := os.ReadDir(directory)
@@ -120,18 +120,18 @@ func pollerDescriptors() ([]int, error) {
 			}
 		}
 	}
-	if kinds["[eventpoll]"] == 0 || kinds["[eventfd]"] < 2 { // one of them is ours
+	if kinds["[eventpoll]"] == 0 || kinds["[eventfd]"] < 2 { // one of the eventfds is ours
 		return nil, errors.New("the runtime's poller is not as expected")
 	}
 	return fds, nil
 }
 
-// leaveTable gives this thread a table of descriptors of its own, in which there are only those up to 2 and the given.
+// leaveTable gives the calling thread its own table of descriptors, which has only 0 to 2 and those in keep.
 func leaveTable(keep []int) error {
 	keep = slices.Clone(keep)
 	slices.Sort(keep)
 	keep = slices.Compact(keep)
-	// From above, so that the first call leaves as little as possible to copy. Containers that forbid unshare allow this.
+	// Begin with the highest, so that the first call copies as few as possible. Containers that forbid unshare allow close_range.
 	flags := uint(unix.CLOSE_RANGE_UNSHARE)
 	last := uint(1<<31 - 1)
 	for i := len(keep); i >= 0; i-- {
@@ -152,8 +152,8 @@ func leaveTable(keep []int) error {
 	return nil
 }
 
-// offMainThread calls run locked to a thread, which ends with it, that is not the process's first: whose table everybody
-// takes for the process's, and which never ends.
+// offMainThread calls run locked to a thread, which ends after run. It never uses the process's first thread: that one does not
+// end, and its table is taken for the process's.
 func offMainThread(run func()) {
 	runtime.LockOSThread()
 	if unix.Gettid() != unix.Getpid() {
@@ -163,7 +163,7 @@ func offMainThread(run func()) {
 	elsewhere := make(chan struct{})
 	var running sync.WaitGroup
 	running.Go(func() {
-		runtime.LockOSThread() // another: the first is taken
+		runtime.LockOSThread() // this goroutine gets another thread, because the first is locked
 		close(elsewhere)
 		run()
 	})
@@ -172,7 +172,7 @@ func offMainThread(run func()) {
 	running.Wait()
 }
 
-// run is the thread.
+// run is what the thread does.
 func (t *ownThread) run(keep []int, begun chan<- error) {
 	if err := leaveTable(keep); err != nil {
 		begun <- err
@@ -200,7 +200,7 @@ func (t *ownThread) run(keep []int, begun chan<- error) {
 	_ = unix.Close(t.poller)
 }
 
-// poll makes the thread's epoll, which waits for tasks, and for connections when Accept does.
+// poll makes the thread's epoll. It waits for tasks, and for connections while Accept waits.
 func (t *ownThread) poll() (err error) {
 	_ = unix.SetNonblock(t.listener, true)
 	if t.poller, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
@@ -223,7 +223,7 @@ func (t *ownThread) register(operation, fd int, events uint32) error {
 	return nil
 }
 
-// wait waits until a socket is ready or there is a task, and does what sockets are ready for.
+// wait waits until a socket is ready or there is a task, and handles the ready sockets.
 func (t *ownThread) wait() {
 	var events [64]unix.EpollEvent
 	n, err := unix.EpollWait(t.poller, events[:], -1)
@@ -238,26 +238,26 @@ func (t *ownThread) wait() {
 		case t.listener:
 			t.accept()
 		default:
-			if c := t.conns[fd]; c != nil { // not dropped by an event before this one
+			if c := t.conns[fd]; c != nil { // nil: an event before this one dropped it
 				c.becomeReady(ready.Events)
 			}
 		}
 	}
 }
 
-// awaitConnection has the thread accept one connection, once there is one.
+// awaitConnection makes the thread accept the next connection.
 func (t *ownThread) awaitConnection() {
 	if err := t.register(unix.EPOLL_CTL_MOD, t.listener, unix.EPOLLIN|unix.EPOLLONESHOT); err != nil {
 		t.accepted <- accepted{err: err}
 	}
 }
 
-// accept tries to take the connection that Accept waits for.
+// accept tries to accept the connection that Accept waits for.
 func (t *ownThread) accept() {
 	fd, peer, err := unix.Accept4(t.listener, unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
 	switch {
 	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EINTR), errors.Is(err, unix.ECONNABORTED):
-		t.awaitConnection() // it has gone again
+		t.awaitConnection() // the connection has gone
 		return
 	case err != nil:
 		t.accepted <- accepted{err: fmt.Errorf("accept a connection: %w", err)}
@@ -271,7 +271,7 @@ func (t *ownThread) accept() {
 		return
 	}
 	t.conns[fd] = c
-	t.accepted <- accepted{conn: c} // there is room: Accept waits for one
+	t.accepted <- accepted{conn: c} // does not block: Accept waits for one result
 }
 
 func addressOf(peer unix.Sockaddr) net.Addr {
@@ -295,7 +295,7 @@ func (t *ownThread) drop(c *threadConn) {
 	close(c.gone)
 }
 
-// do has the thread do something. It reports false if the thread has ended, or will without that.
+// do gives the thread a task. It returns false if the thread has ended, or will end without doing the task.
 func (t *ownThread) do(task func()) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -307,13 +307,13 @@ func (t *ownThread) do(task func()) bool {
 	return true
 }
 
-// interrupt ends the thread's waiting.
+// interrupt wakes the thread up.
 func (t *ownThread) interrupt() {
 	_, _ = unix.Write(t.wake, binary.NativeEndian.AppendUint64(nil, 1))
 }
 
-// Accept implements net.Listener. The thread accepts nothing that nobody waits for: what cannot be accepted costs what the
-// caller's pauses allow.
+// Accept implements net.Listener. The thread accepts a connection only while Accept waits for one, so the caller's pauses between
+// calls limit what failed attempts cost.
 func (t *ownThread) Accept() (net.Conn, error) {
 	t.accepting.Lock()
 	defer t.accepting.Unlock()
@@ -331,7 +331,7 @@ func (t *ownThread) Accept() (net.Conn, error) {
 	}
 }
 
-// Close implements net.Listener. Unlike others it closes the connections too, and returns when all has ended.
+// Close implements net.Listener. Unlike other listeners it also closes all connections, and it returns when the thread has ended.
 func (t *ownThread) Close() error {
 	t.mu.Lock()
 	again := t.over

@@ -7,5 +7,5 @@ import (
 	"net"
 )
 
-// inOwnThread returns listener: elsewhere a thread cannot have descriptors of its own.
+// inOwnThread returns listener. On this system a thread cannot have descriptors of its own.
 func inOwnThread(_ context.Context, listener net.Listener) net.Listener { return listener }

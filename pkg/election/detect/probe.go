@@ -24,14 +24,14 @@ import (
 )
 
 const (
-	// handshakeTimeout bounds what a connection may take before it is a stream.
+	// handshakeTimeout is how long a connection may take to become a stream.
 	handshakeTimeout = 5 * time.Second
-	// stallTimeout is how long a standby may take nothing that is sent to it, or answer nothing.
+	// stallTimeout is how long a standby may accept no data, or answer nothing.
 	stallTimeout = 10 * time.Second
 )
 
-// Open opens the probe, for peers that know the secret, which is the shard's. It must come once, before Follow and before
-// the Elector runs, and as late as that allows: at a process's death the kernel closes first what was opened last.
+// Open opens the probe for processes that know the shard's secret. Call it once, before Follow and before the Elector runs, but
+// as late as possible otherwise: when a process dies, the kernel closes first what was opened last.
 func (d *Detector) Open(ctx context.Context, secret []byte) error {
 	if len(secret) == 0 {
 		return errors.New("the probe needs the shard's secret")
@@ -57,27 +57,27 @@ func (d *Detector) open(ctx context.Context, secret []byte, listener net.Listene
 		TLSConfig:         &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{d.certificate}},
 		Protocols:         protocols,
 		ReadHeaderTimeout: d.handshake,
-		WriteTimeout:      d.handshake, // a stream that is served has its own
+		WriteTimeout:      d.handshake, // serve sets later deadlines for a stream
 		IdleTimeout:       d.handshake,
 		MaxHeaderBytes:    maxHeaderLength,
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: 1, MaxReadFrameSize: 16 << 10,
-			// A peer that takes nothing, or is gone without a word, keeps no place.
+			// Close connections to peers that accept no data, or have disappeared.
 			WriteByteTimeout: d.stall, SendPingTimeout: d.stall, PingTimeout: d.stall,
 		},
-		ErrorLog:    log.New(io.Discard, "", 0), // what strangers send is nothing to act on
+		ErrorLog:    log.New(io.Discard, "", 0), // nobody can act on what strangers send
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 		ConnContext: withConn,
 	}
 	d.serving.Go(func() {
 		if err := d.server.ServeTLS(listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
-			klog.FromContext(ctx).Error(err, "The probe is closed: standbys take this process for dead if it leads. Restart it")
+			klog.FromContext(ctx).Error(err, "The probe has failed: standbys take this process for dead when it leads. Restart it")
 		}
 	})
 	klog.FromContext(ctx).V(2).Info("The probe is open", "address", d.Contact().Address)
 }
 
-// connKey is the key of a request's *limitedConn in its context.
+// connKey is the context key of a request's *limitedConn.
 type connKey struct{}
 
 // withConn puts a connection into the context of its requests.
@@ -88,8 +88,8 @@ func withConn(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, conn)
 }
 
-// Close closes the probe for good and returns when nobody follows this process any more. To those who do it looks like
-// death, so it must come after the Elector has returned.
+// Close closes the probe for good, and returns when no replica follows this process any more. To followers it looks as if the
+// process had died, so call it after Elector.Run has returned.
 func (d *Detector) Close() {
 	if d.server == nil {
 		return
@@ -101,7 +101,7 @@ func (d *Detector) Close() {
 	d.serving.Wait()
 }
 
-// enter counts a request that serving waits for, unless the probe closes.
+// enter counts a request that Close waits for. It returns false if the probe is closing.
 func (d *Detector) enter() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -111,7 +111,7 @@ func (d *Detector) enter() bool {
 	return !d.closing
 }
 
-// Say is heard by all who follow this process, at once.
+// Say sends s to all followers at once.
 func (d *Detector) Say(s election.Statement) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -120,17 +120,17 @@ func (d *Detector) Say(s election.Statement) {
 	d.spoke = make(chan struct{})
 }
 
-// Confirmations brings what followers confirm. What nobody waits for is dropped.
+// Confirmations returns a channel with what followers confirm. A confirmation that nobody receives is dropped.
 func (d *Detector) Confirmations() <-chan election.Confirmation { return d.confirmations }
 
-// Followers are the replicas that follow this process, in the order of their names.
+// Followers returns the replicas that follow this process, ordered by name.
 func (d *Detector) Followers() []election.Standby {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.SortedFunc(maps.Keys(d.followers), func(a, b election.Standby) int { return cmp.Compare(a.Replica, b.Replica) })
 }
 
-// serve is one standby's stream.
+// serve serves the stream of one standby.
 func (d *Detector) serve(w http.ResponseWriter, req *http.Request) {
 	if !d.enter() {
 		return
@@ -156,7 +156,7 @@ func (d *Detector) serve(w http.ResponseWriter, req *http.Request) {
 		standby.Led = led
 	}
 	if priority, err := strconv.ParseInt(req.Header.Get(priorityHeader), 10, 32); err == nil {
-		standby.Priority = int32(priority) // an older version says none
+		standby.Priority = int32(priority) // older versions send none
 	}
 	defer d.followedBy(standby)()
 	stream := http.NewResponseController(w)
@@ -195,7 +195,7 @@ func (d *Detector) serve(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// followedBy counts a stream of a replica until the function that it returns is called.
+// followedBy counts a stream of a standby until the function that it returns is called.
 func (d *Detector) followedBy(standby election.Standby) (over func()) {
 	count := func(n int) {
 		d.mu.Lock()
@@ -203,7 +203,7 @@ func (d *Detector) followedBy(standby election.Standby) (over func()) {
 		if d.followers[standby] += n; d.followers[standby] == 0 {
 			delete(d.followers, standby)
 		}
-		replicas := map[string]bool{} // one may follow for several Leases
+		replicas := map[string]bool{} // one replica may follow for several Leases
 		for s := range d.followers {
 			replicas[s.Replica] = true
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/regent-project/regent/pkg/election"
 )
 
-// The one request: a POST whose bodies both stay open. The leader sends an election.Statement as a line of JSON, as its
-// beat; the standby sends a confirmation.
+// The probe has one request: a POST whose request and response bodies stay open. The leader's beat is an election.Statement, as a line
+// of JSON. The standby sends a confirmation in the same form.
 const (
 	path            = "/v1/follow"
 	replicaHeader   = "Regent-Replica"
@@ -25,20 +25,19 @@ const (
 	maxHeaderLength = 8 << 10 // bytes
 )
 
-// confirmation says that a standby could write the Lease, which has that holder. Reads is for leaders of older versions, which ask
-// for no more. From a standby of an older version it is all there is: it has not shown that it can write, and nobody makes way
-// for it.
+// confirmation says that a standby could write the Lease with that holder on it. Leaders of older versions look at Reads alone.
+// Standbys of older versions send Reads alone: they have not shown that they can write, and no leader makes way for them.
 type confirmation struct {
 	Reads  string `json:"reads,omitempty"`
 	Writes string `json:"writes,omitempty"`
 }
 
-// by is what a leader makes of the line that a standby has sent, if anything.
+// by returns what the leader concludes from this line of a standby, and whether that is anything.
 func (c confirmation) by(standby election.Standby) (_ election.Confirmation, any bool) {
 	return election.Confirmation{Standby: standby, Holder: c.Writes}, c.Writes != ""
 }
 
-// lines calls take with each line of r until one is malformed or r ends.
+// lines calls take for each line of r, until a line is malformed or r ends.
 func lines[T any](r io.Reader, take func(T)) error {
 	scanner := bufio.NewScanner(r)
 	scanner.Buffer(make([]byte, 0, 256), longestLine)

@@ -12,25 +12,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// threadConn is a connection of an ownThread. Its socket belongs to the thread, which reads one buffer ahead and writes what it is
-// given.
+// threadConn is a connection of an ownThread. Its socket belongs to the thread, which reads one buffer ahead and writes what
+// Write gives it.
 type threadConn struct {
 	thread  *ownThread
 	fd      int
 	remote  net.Addr
-	gone    chan struct{} // closed by the thread when the socket is
+	gone    chan struct{} // closed by the thread when it has closed the socket
 	arrived chan struct{} // capacity 1: there is input
-	written chan struct{} // capacity 1: there is no output any more
+	written chan struct{} // capacity 1: all output was written
 
 	readDeadline, writeDeadline deadline
 
 	writing sync.Mutex // held by Write
 
 	mu     sync.Mutex
-	input  []byte // what was read and not taken yet
-	output []byte // what is to be written
+	input  []byte // read, but not taken by Read yet
+	output []byte // not written yet
 
-	// Owned by the thread: the socket may have something to read, or take something.
+	// Owned by the thread: the socket may have something to read, or may accept output.
 	readable, writable bool
 }
 
@@ -44,7 +44,7 @@ func newThreadConn(t *ownThread, fd int, remote net.Addr) *threadConn {
 	}
 }
 
-// becomeReady is called by the thread when the socket's state has changed.
+// becomeReady: the socket's state has changed. The thread calls it.
 func (c *threadConn) becomeReady(events uint32) {
 	c.readable = c.readable || events&(unix.EPOLLIN|unix.EPOLLHUP|unix.EPOLLERR) != 0
 	c.writable = c.writable || events&(unix.EPOLLOUT|unix.EPOLLHUP|unix.EPOLLERR) != 0
@@ -54,14 +54,14 @@ func (c *threadConn) becomeReady(events uint32) {
 	}
 }
 
-// proceed is the thread's task when there is something to write, or room to read.
+// proceed is the thread's task when there is output, or room for input.
 func (c *threadConn) proceed() {
 	if c.thread.conns[c.fd] == c && !c.progress() {
 		c.thread.drop(c)
 	}
 }
 
-// progress reads and writes what can be, in the thread. It reports false if the connection is over.
+// progress reads and writes as much as is possible now. It runs in the thread. It returns false if the connection is over.
 func (c *threadConn) progress() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,7 +79,7 @@ func (c *threadConn) write() bool {
 			return false
 		default:
 			if c.output = c.output[n:]; len(c.output) == 0 {
-				c.written <- struct{}{} // there is room: one Write waits
+				c.written <- struct{}{} // does not block: one Write waits
 			}
 		}
 	}
@@ -141,7 +141,7 @@ func (c *threadConn) take(p []byte) int {
 	return n
 }
 
-// Write implements net.Conn. It returns when the kernel has all of p.
+// Write implements net.Conn. It returns when the kernel has taken all of p.
 func (c *threadConn) Write(p []byte) (int, error) {
 	c.writing.Lock()
 	defer c.writing.Unlock()
@@ -154,7 +154,7 @@ func (c *threadConn) Write(p []byte) (int, error) {
 		return 0, os.ErrDeadlineExceeded
 	}
 	c.mu.Lock()
-	c.output = slices.Clone(p) // which is the caller's again if the deadline passes
+	c.output = slices.Clone(p) // the caller may reuse p after a deadline
 	c.mu.Unlock()
 	err := net.ErrClosed
 	if c.thread.do(c.proceed) {
@@ -177,7 +177,7 @@ func (c *threadConn) Write(p []byte) (int, error) {
 	return len(p) - left, err
 }
 
-// Close implements net.Conn. What was written is sent.
+// Close implements net.Conn. The kernel still sends what was written.
 func (c *threadConn) Close() error {
 	c.thread.do(func() { c.thread.drop(c) })
 	return nil
@@ -211,7 +211,7 @@ func (c *threadConn) SetWriteDeadline(t time.Time) error {
 // deadline is a time that may be changed while somebody waits for it.
 type deadline struct {
 	mu    sync.Mutex
-	timer *time.Timer   // nil, if it has passed or there is none
+	timer *time.Timer   // nil if the deadline has passed, or if there is none
 	past  chan struct{} // closed when it passes
 }
 
@@ -224,7 +224,7 @@ func (d *deadline) wait() <-chan struct{} {
 	return d.past
 }
 
-// set changes the deadline; the zero time is none.
+// set changes the deadline; the zero time means none.
 func (d *deadline) set(t time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
