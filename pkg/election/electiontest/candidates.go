@@ -21,7 +21,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Candidates keeps the LeaseCandidates of a namespace, as a Store keeps its Lease.
+// Candidates keeps the LeaseCandidates of a namespace, as a Store keeps a Lease.
 type Candidates struct {
 	mu       sync.Mutex
 	revision int64
@@ -30,12 +30,12 @@ type Candidates struct {
 	grown    chan struct{} // closed at the next change
 }
 
-// NewCandidates returns none.
+// NewCandidates returns Candidates without any LeaseCandidate.
 func NewCandidates() *Candidates {
 	return &Candidates{revision: 1, objects: map[string]*coordinationv1beta1.LeaseCandidate{}, grown: make(chan struct{})}
 }
 
-// Names returns the names of the candidates, the best first: of the oldest emulation version, then the oldest.
+// Names returns the names of the candidates, the best one first: by the oldest emulation version, then by age.
 func (s *Candidates) Names() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,7 +57,7 @@ func (s *Candidates) Names() []string {
 	return names
 }
 
-// Ask writes a pingTime to the candidate of this name, by a clock that is ahead of its own.
+// Ask writes a pingTime to the candidate of this name, from a clock that is ahead of the candidate's.
 func (s *Candidates) Ask(name string, ahead time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +66,7 @@ func (s *Candidates) Ask(name string, ahead time.Duration) {
 	s.commit(watch.Modified, c)
 }
 
-// Answered reports whether the candidate of this name is there and owes no answer.
+// Answered reports whether the candidate of this name exists and owes no answer.
 func (s *Candidates) Answered(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,7 +74,7 @@ func (s *Candidates) Answered(name string) bool {
 	return c != nil && (c.Spec.PingTime == nil || c.Spec.PingTime.Before(c.Spec.RenewTime))
 }
 
-// ask is Ask, if the candidate is there.
+// ask does what Ask does if the candidate exists, with the candidate's own clock.
 func (s *Candidates) ask(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,13 +112,13 @@ func (s *Candidates) commit(event watch.EventType, c *coordinationv1beta1.LeaseC
 	return c.DeepCopy()
 }
 
-// CandidateClient is one replica's way to Candidates. It implements election.CandidateClient, with the faults of a Client.
+// CandidateClient is one replica's client of Candidates. It implements election.CandidateClient, with the faults of a Client.
 type CandidateClient struct {
 	client     *Client
 	candidates *Candidates
 }
 
-// List reads the candidate that the options select by its name, or all if they select none.
+// List returns the candidate that the options select by its name, or all if they select none.
 func (c *CandidateClient) List(ctx context.Context, opts metav1.ListOptions) (*coordinationv1beta1.LeaseCandidateList, error) {
 	return do(ctx, c.client, List, func() (*coordinationv1beta1.LeaseCandidateList, error) {
 		s := c.candidates
@@ -147,7 +147,7 @@ func (c *CandidateClient) Create(ctx context.Context, candidate *coordinationv1b
 	})
 }
 
-// Update updates a candidate, on its revision.
+// Update updates a candidate, by a compare-and-swap on its revision.
 func (c *CandidateClient) Update(ctx context.Context, candidate *coordinationv1beta1.LeaseCandidate, _ metav1.UpdateOptions) (*coordinationv1beta1.LeaseCandidate, error) {
 	return do(ctx, c.client, Update, func() (*coordinationv1beta1.LeaseCandidate, error) {
 		s := c.candidates
@@ -179,7 +179,7 @@ func (c *CandidateClient) Delete(ctx context.Context, name string, _ metav1.Dele
 	return err
 }
 
-// Watch tells of every change after a revision of the candidate that the options select by its name.
+// Watch sends every change, after a revision, of the candidate that the options select by its name.
 func (c *CandidateClient) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	revision, err := strconv.Atoi(opts.ResourceVersion)
 	if err != nil {
@@ -205,7 +205,7 @@ func (c *CandidateClient) Watch(ctx context.Context, opts metav1.ListOptions) (w
 				case events <- next:
 				case <-grown:
 					if events != nil {
-						n-- // not told yet
+						n-- // it was not sent yet
 					}
 				case <-ctx.Done():
 					return
@@ -225,10 +225,12 @@ func nameOf(opts metav1.ListOptions) string {
 	return name
 }
 
-// Elect names the best candidate whenever nobody holds the lease, and has a holder that is not the best make way, until ctx
-// ends: the promise of an electing controller, with its care for whoever held the lease when it became free or expired. That
-// one is asked, and waited for as long as leaverPatience if it is the best; without an answer it is a candidate no more. Only the
-// first call does anything.
+// Elect acts as an electing controller until ctx ends. Whenever nobody holds the lease, it names the best candidate. If the
+// holder is not the best candidate, it asks the holder to make way.
+//
+// A candidate that held the lease when it became free or expired may be dead. So Elect asks that candidate, and if it is the best
+// waits for its answer for leaverPatience. Without an answer it does not name that candidate. Only the first call of Elect has an
+// effect.
 func (s *Store) Elect(ctx context.Context) {
 	candidates, held, left := s.Candidates(), "", leavers{}
 	for first := s.electing.CompareAndSwap(false, true); first && ctx.Err() == nil; {
@@ -244,7 +246,7 @@ func (s *Store) Elect(ctx context.Context) {
 		}
 		held = holder
 		names, again := left.electable(candidates)
-		timer := time.NewTimer(max(min(again, s.elect(names)), 0) + time.Millisecond) // others may depose first, as they do where candidates are asked
+		timer := time.NewTimer(max(min(again, s.elect(names)), 0) + time.Millisecond) // standbys may depose first, as they do with a real electing controller
 		select {
 		case <-nominated:
 		case <-changed:
@@ -256,17 +258,17 @@ func (s *Store) Elect(ctx context.Context) {
 	}
 }
 
-// leaverPatience is how long Elect waits for who held the lease last.
+// leaverPatience is how long Elect waits for an answer of the last holder.
 const leaverPatience = 500 * time.Millisecond
 
 // never is longer than any test.
 const never = 1000 * time.Hour
 
-// leavers have held the lease and not answered since; the time is until when they are waited for.
+// leavers are the candidates that have held the lease and not answered since, and until when Elect waits for each.
 type leavers map[string]time.Time
 
-// electable returns the names of those who can be elected, the best first; none, while one that may be better is waited for, and
-// how much longer that is.
+// electable returns the names of the candidates that can be elected, the best one first. It returns none while Elect waits for
+// one that may be better, and how much longer that takes.
 func (l leavers) electable(candidates *Candidates) (names []string, again time.Duration) {
 	for _, name := range candidates.Names() {
 		until, left := l[name]
@@ -283,7 +285,7 @@ func (l leavers) electable(candidates *Candidates) (names []string, again time.D
 	return names, never
 }
 
-// elect does what is to be done now, and returns when the lease expires if nothing changes.
+// elect names or prefers a candidate if that is due now. It returns in what time the lease expires if nothing changes.
 func (s *Store) elect(names []string) (expiry time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -299,7 +301,7 @@ func (s *Store) elect(names []string) (expiry time.Duration) {
 		for _, change := range s.history {
 			highest = max(highest, change.Epoch())
 		}
-		if highest == math.MaxInt32 { // the epochs of a new Lease begin anew
+		if highest == math.MaxInt32 { // a new Lease continues from its own epoch
 			highest = int64(ptr.Deref(lease.Spec.LeaseTransitions, 0))
 		}
 		if highest == math.MaxInt32 {
@@ -318,7 +320,7 @@ func (s *Store) elect(names []string) (expiry time.Duration) {
 	return expiryOf(lease)
 }
 
-// expiryOf is when a lease expires that is not renewed.
+// expiryOf returns in what time a lease expires that is not renewed.
 func expiryOf(lease *coordinationv1.Lease) time.Duration {
 	if lease.Spec.RenewTime == nil {
 		return never

@@ -29,46 +29,47 @@ const (
 
 // Fault is what happens to one request.
 type Fault struct {
-	// Delay holds the request back before it reaches the store. A caller who gives up meanwhile does not take it
-	// back: a delayed write commits all the same.
+	// Delay holds the request back before it reaches the store. If the caller gives up meanwhile, a delayed write is committed
+	// all the same.
 	Delay time.Duration
-	// Err is the answer instead of the store's, which the request does not reach.
+	// Err is returned instead of the store's answer. The request does not reach the store.
 	Err error
-	// AnswerDelay lets the request reach the store at once, and holds the answer back. A caller who gives up meanwhile does not
-	// learn what became of it.
+	// AnswerDelay holds the answer back. The request reaches the store at once. If the caller gives up meanwhile, it does not
+	// learn what became of the request.
 	AnswerDelay time.Duration
-	// LoseReply lets the request reach the store; the caller waits for an answer until its context ends.
+	// LoseReply drops the answer. The request reaches the store, and the caller waits until its context ends.
 	LoseReply bool
-	// Hang is a black hole: nothing arrives anywhere, and the caller waits until its context ends.
+	// Hang drops the request. The caller waits until its context ends.
 	Hang bool
 }
 
-// Client is one replica's way to the Store. It implements election.LeaseClient. Its faults are its own.
+// Client is one replica's client of a Store. It implements election.LeaseClient, and has its own faults.
 type Client struct {
 	store *Store
 
-	mu       sync.Mutex
-	counts   map[Request]int
-	faults   map[Request][]Fault
-	standing map[Request]Fault
-	held     chan struct{} // not nil: watches bring nothing until it is closed
-	drops    chan struct{} // closed: watches end with "too old resource version"
-	late     sync.WaitGroup
+	mu     sync.Mutex
+	counts map[Request]int
+	faults map[Request][]Fault
+	always map[Request]Fault
+	held   chan struct{} // not nil: watches bring nothing until it is closed
+	drops  chan struct{} // closed: watches end with "too old resource version"
+	late   sync.WaitGroup
 }
 
 // Client returns a new client.
 func (s *Store) Client() *Client {
-	return &Client{store: s, counts: map[Request]int{}, faults: map[Request][]Fault{}, standing: map[Request]Fault{}, drops: make(chan struct{})}
+	return &Client{store: s, counts: map[Request]int{}, faults: map[Request][]Fault{}, always: map[Request]Fault{}, drops: make(chan struct{})}
 }
 
-// Next queues faults for the next requests of a kind, one each.
+// Next queues faults for the next requests of a kind, one fault for each request.
 func (c *Client) Next(r Request, faults ...Fault) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.faults[r] = append(c.faults[r], faults...)
 }
 
-// Always sets the fault of the requests for which none is queued: of these kinds, of all if none is given. The zero Fault heals.
+// Always sets the fault of requests of these kinds for which no fault is queued. Without kinds it applies to all. The zero Fault
+// ends it.
 func (c *Client) Always(f Fault, of ...Request) {
 	if len(of) == 0 {
 		of = []Request{List, Watch, Create, Update, Delete}
@@ -76,11 +77,11 @@ func (c *Client) Always(f Fault, of ...Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, r := range of {
-		c.standing[r] = f
+		c.always[r] = f
 	}
 }
 
-// HoldWatches holds the events of all watches back, or lets them go.
+// HoldWatches holds back the events of all watches, or releases them.
 func (c *Client) HoldWatches(hold bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -101,14 +102,14 @@ func (c *Client) DropWatches() {
 	c.drops = make(chan struct{})
 }
 
-// Count is how many requests of a kind there were, whatever became of them.
+// Count returns how many requests of a kind there were, including failed ones.
 func (c *Client) Count(r Request) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.counts[r]
 }
 
-// Wait returns when no delayed write or answer is under way any more.
+// Wait returns when no delayed write or answer is under way.
 func (c *Client) Wait() { c.late.Wait() }
 
 // Candidates returns a client of the store's LeaseCandidates, with c's faults.
@@ -116,7 +117,7 @@ func (c *Client) Candidates() *CandidateClient {
 	return &CandidateClient{client: c, candidates: c.store.Candidates()}
 }
 
-// List reads the Lease that the options select by its name, or all if they select none.
+// List returns the Lease that the options select by its name, or all Leases if they select none.
 func (c *Client) List(ctx context.Context, opts metav1.ListOptions) (*coordinationv1.LeaseList, error) {
 	return do(ctx, c, List, func() (*coordinationv1.LeaseList, error) {
 		if opts.FieldSelector == "" {
@@ -138,13 +139,13 @@ func (c *Client) Update(ctx context.Context, lease *coordinationv1.Lease, _ meta
 	})
 }
 
-// Delete deletes the Lease of this name, and of the uid that the options give.
+// Delete deletes the Lease of this name if it has the uid in the options' preconditions.
 func (c *Client) Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error {
 	_, err := do(ctx, c, Delete, func() (any, error) { return nil, c.store.Of(name).remove(opts.Preconditions) })
 	return err
 }
 
-// Watch tells of every change after a revision of the Lease that the options select by its name.
+// Watch sends every change, after a revision, of the Lease that the options select by its name.
 func (c *Client) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	revision, err := strconv.ParseInt(opts.ResourceVersion, 10, 64)
 	if err != nil {
@@ -153,7 +154,7 @@ func (c *Client) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Inte
 	return do(ctx, c, Watch, func() (watch.Interface, error) { return c.watch(ctx, c.store.selected(opts), revision), nil })
 }
 
-// do is one request with its fault.
+// do makes one request, with its fault.
 func do[T any](ctx context.Context, c *Client, r Request, request func() (T, error)) (none T, _ error) {
 	type answer struct {
 		value T
@@ -191,7 +192,7 @@ func do[T any](ctx context.Context, c *Client, r Request, request func() (T, err
 	}
 }
 
-// fault counts a request and takes the fault that is due.
+// fault counts a request and returns its fault.
 func (c *Client) fault(r Request) Fault {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -200,10 +201,10 @@ func (c *Client) fault(r Request) Fault {
 		c.faults[r] = queued[1:]
 		return queued[0]
 	}
-	return c.standing[r]
+	return c.always[r]
 }
 
-// watch starts a watch. It ends with ctx or when it is stopped.
+// watch starts a watch, which ends with ctx or by Stop.
 func (c *Client) watch(ctx context.Context, of *Store, revision int64) watch.Interface {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &watching{events: make(chan watch.Event), cancel: cancel}
@@ -225,7 +226,7 @@ func (c *Client) watch(ctx context.Context, of *Store, revision int64) watch.Int
 
 var errDropped = errors.New("dropped")
 
-// tell sends every change of a store after revision until ctx ends or the watch is dropped.
+// tell sends every change of a store after revision, until ctx ends or the watch is dropped.
 func (c *Client) tell(ctx context.Context, of *Store, revision int64, drops <-chan struct{}, events chan<- watch.Event) error {
 	for {
 		c.mu.Lock()
@@ -266,5 +267,5 @@ type watching struct {
 // Stop ends the watch.
 func (w *watching) Stop() { w.cancel() }
 
-// ResultChan brings the events. It is closed when the watch has ended.
+// ResultChan returns the events. It is closed when the watch has ended.
 func (w *watching) ResultChan() <-chan watch.Event { return w.events }

@@ -19,8 +19,8 @@ import (
 	"github.com/regent-project/regent/pkg/election/fence"
 )
 
-// Store keeps one Lease. Its methods are the steps of whoever is not under test: they succeed, at once. Leases of other names
-// are in stores of their own, which Of returns.
+// Store keeps one Lease. Its exported methods act for processes that are not under test: they always succeed, at once. Of returns
+// the Stores of Leases with other names.
 type Store struct {
 	name string
 
@@ -43,10 +43,10 @@ type Change struct {
 	Type     watch.EventType
 	At       time.Time
 	Revision int64
-	Lease    *coordinationv1.Lease // as written; of a deletion, as it was last
+	Lease    *coordinationv1.Lease // as written; for a deletion, as it was before
 }
 
-// Holder is the holder identity that the change left on the Lease.
+// Holder returns the holder identity that the change left on the Lease.
 func (c Change) Holder() string {
 	if c.Type == watch.Deleted {
 		return ""
@@ -54,7 +54,7 @@ func (c Change) Holder() string {
 	return ptr.Deref(c.Lease.Spec.HolderIdentity, "")
 }
 
-// Epoch is the Lease's leaseTransitions.
+// Epoch returns the Lease's leaseTransitions.
 func (c Change) Epoch() int64 { return int64(ptr.Deref(c.Lease.Spec.LeaseTransitions, 0)) }
 
 // NewStore returns a Store for the Lease of this name, which does not exist yet.
@@ -80,7 +80,7 @@ func (s *Store) Of(name string) *Store {
 	return other
 }
 
-// Candidates returns the LeaseCandidates of the namespace.
+// Candidates returns the LeaseCandidates of the same namespace.
 func (s *Store) Candidates() *Candidates {
 	s.othersMu.Lock()
 	defer s.othersMu.Unlock()
@@ -90,7 +90,7 @@ func (s *Store) Candidates() *Candidates {
 	return s.candidates
 }
 
-// Others returns the names of the other Leases that exist, in order.
+// Others returns the names of the other Leases that exist, sorted.
 func (s *Store) Others() []string {
 	s.othersMu.Lock()
 	defer s.othersMu.Unlock()
@@ -123,7 +123,7 @@ func (s *Store) Lease() *coordinationv1.Lease {
 	return s.lease.DeepCopy()
 }
 
-// Holder is the current holder identity; empty if nobody holds the lease.
+// Holder returns the current holder identity; empty if nobody holds the lease.
 func (s *Store) Holder() string {
 	lease := s.Lease()
 	if lease == nil {
@@ -139,8 +139,8 @@ func (s *Store) History() []Change {
 	return s.history[:len(s.history):len(s.history)]
 }
 
-// Take overwrites the Lease in favour of holder, one epoch on, and creates it if there is none. Annotations are left
-// standing, as a patch would.
+// Take makes holder the holder of the Lease, in the next epoch. It creates the Lease if there is none, and leaves annotations as
+// they are, like a patch.
 func (s *Store) Take(holder string, duration time.Duration) {
 	s.Edit(func(lease *coordinationv1.Lease) {
 		now := metav1.NowMicro()
@@ -151,17 +151,17 @@ func (s *Store) Take(holder string, duration time.Duration) {
 	})
 }
 
-// Renew renews for whoever holds the lease.
+// Renew renews the lease for its current holder.
 func (s *Store) Renew() {
 	s.Edit(func(lease *coordinationv1.Lease) { lease.Spec.RenewTime = ptr.To(metav1.NowMicro()) })
 }
 
-// Free takes the holder off the Lease.
+// Free removes the holder from the Lease.
 func (s *Store) Free() {
 	s.Edit(func(lease *coordinationv1.Lease) { lease.Spec.HolderIdentity = ptr.To("") })
 }
 
-// Edit changes the Lease, whatever its revision, and creates it if there is none.
+// Edit changes the Lease, whatever its revision. It creates the Lease if there is none.
 func (s *Store) Edit(edit func(*coordinationv1.Lease)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -211,7 +211,8 @@ func (s *Store) create(lease *coordinationv1.Lease) (*coordinationv1.Lease, erro
 	return s.commit(watch.Added, s.fresh(lease)), nil
 }
 
-// Fence makes the store one that refuses updates with a token of another term than the Lease shows, as Regent's does.
+// Fence makes the store refuse updates with a token of another term than the one that the Lease shows, as Regent's API server
+// does.
 func (s *Store) Fence() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,7 +230,7 @@ func (s *Store) update(token fence.Token, lease *coordinationv1.Lease) (*coordin
 		return nil, apierrors.NewNotFound(coordinationv1.Resource("leases"), lease.Name)
 	case lease.UID != "" && lease.UID != s.lease.UID:
 		return nil, s.conflict("uid %s, want %s", s.lease.UID, lease.UID)
-	case lease.ResourceVersion != s.lease.ResourceVersion: // an unconditional update is refused too
+	case lease.ResourceVersion != s.lease.ResourceVersion: // this also refuses an update without a revision
 		return nil, s.conflict("revision %s, want %q", s.lease.ResourceVersion, lease.ResourceVersion)
 	}
 	lease = lease.DeepCopy()
@@ -257,7 +258,7 @@ func (s *Store) list() *coordinationv1.LeaseList {
 	return list
 }
 
-// listAll reads all Leases of the namespace.
+// listAll returns all Leases of the namespace.
 func (s *Store) listAll() *coordinationv1.LeaseList {
 	list := s.list()
 	for _, name := range s.Others() {
@@ -266,7 +267,7 @@ func (s *Store) listAll() *coordinationv1.LeaseList {
 	return list
 }
 
-// after returns the first change after revision; none if there is none yet, then grown is closed at the next.
+// after returns the first change after revision. If there is none yet, it returns a channel that is closed at the next change.
 func (s *Store) after(revision int64) (change *Change, grown <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -290,7 +291,7 @@ func (s *Store) fresh(lease *coordinationv1.Lease) *coordinationv1.Lease {
 	return lease
 }
 
-// commit makes lease the next revision. The caller holds mu and gives lease away.
+// commit makes lease the next revision. The caller holds mu, and must not use lease afterwards.
 func (s *Store) commit(event watch.EventType, lease *coordinationv1.Lease) *coordinationv1.Lease {
 	s.revision++
 	lease.ResourceVersion = s.current()

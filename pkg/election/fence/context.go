@@ -9,7 +9,7 @@ func With(ctx context.Context, t Token) context.Context {
 	return context.WithValue(ctx, contextKey{}, t)
 }
 
-// From returns the token of ctx; the zero Token if it has none.
+// From returns the token of ctx; zero if ctx has none.
 func From(ctx context.Context) Token {
 	t, _ := ctx.Value(contextKey{}).(Token)
 	return t

@@ -12,25 +12,25 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Header is the HTTP field in which a token travels: a dictionary of RFC 9651 with exactly these members, in any order,
+// Header is the HTTP field that carries a token. It is a dictionary of RFC 9651 with exactly these members, in any order and
 // without parameters:
 //
 //	Fencing-Token: cluster="system:admin", lease="kube-system/regent-controllers", uid="...", holder="...", epoch=7
 //
-// holder is a string, or a display string (%"...") if it is not printable ASCII.
+// holder is a string, or a display string (%"...") if it has other characters than printable ASCII.
 const Header = "Fencing-Token"
 
-// What a header may hold at most, in bytes.
+// The longest values that a header may have, in bytes.
 const (
 	longestHeader = 2048
 	longestUID    = 128
 	longestHolder = 1024
 )
 
-// members are the keys of the dictionary, in the order in which they are written.
+// members are the keys of the dictionary, in the order in which HeaderValue writes them.
 var members = []string{"cluster", "lease", "uid", "holder", "epoch"}
 
-// HeaderValue returns t as the value of Header. The error says why t is no token of a term.
+// HeaderValue returns t as the value of Header. It fails if t is not the token of a term.
 func (t Token) HeaderValue() (string, error) {
 	if err := t.validate(); err != nil {
 		return "", err
@@ -49,8 +49,8 @@ func (t Token) HeaderValue() (string, error) {
 	return text, nil
 }
 
-// Parse reads the values of Header in a request; the zero Token, if there are none. It is strict: whoever sends a header
-// that says something else than a term must not get away with an unfenced write.
+// Parse returns the token in the values of Header in a request; zero if there are none. It is strict: a request with a malformed
+// header must not become an unfenced write.
 func Parse(values []string) (Token, error) {
 	if len(values) == 0 {
 		return Token{}, nil
@@ -73,7 +73,7 @@ func parse(lines []string) (Token, error) {
 	if err != nil {
 		return Token{}, err
 	}
-	// The last of equal keys would count.
+	// The parser would silently use the last of several equal keys.
 	if n := countMembers(lines[0]); n != len(members) || len(dictionary.Names()) != len(members) {
 		return Token{}, fmt.Errorf("it has %d members, %d of them different, want exactly %s", n, len(dictionary.Names()), strings.Join(members, ", "))
 	}
@@ -108,7 +108,7 @@ func parse(lines []string) (Token, error) {
 	return t, t.validate()
 }
 
-// item returns the bare value of a member without parameters.
+// item returns the value of a member, which must not have parameters.
 func item(dictionary *httpsfv.Dictionary, key string) (any, error) {
 	member, ok := dictionary.Get(key)
 	if !ok {
@@ -124,7 +124,7 @@ func item(dictionary *httpsfv.Dictionary, key string) (any, error) {
 	return i.Value, nil
 }
 
-// validate says what is wrong with a token that is not zero.
+// validate returns what is wrong with a token that is not zero.
 func (t Token) validate() error {
 	var errs []error
 	if !t.Cluster.IsValid() || !t.Cluster.Path().IsValid() {
@@ -145,7 +145,7 @@ func (t Token) validate() error {
 	return errors.Join(errs...)
 }
 
-// printable returns text as what can hold it: a string, or a display string.
+// printable returns text as a string, or as a display string if a string cannot hold it.
 func printable(text string) any {
 	for i := range len(text) {
 		if text[i] < 0x20 || text[i] > 0x7e {
@@ -155,7 +155,7 @@ func printable(text string) any {
 	return text
 }
 
-// countMembers counts the members of a well-formed dictionary: commas outside of strings and lists, and one.
+// countMembers returns the number of members of a well-formed dictionary: one more than the commas outside of strings and lists.
 func countMembers(text string) int {
 	n, depth, quoted, display := 1, 0, false, false
 	for i := 0; i < len(text); i++ {

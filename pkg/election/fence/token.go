@@ -1,11 +1,11 @@
-// Package fence holds the fencing token: the proof of the term in which a write was decided.
+// Package fence has the fencing token: it proves in which term a write was decided.
 //
-// A token names a lease, who held it, and the epoch in which it was held. No two terms of one lease ever have equal
-// tokens, so whoever knows the lease can tell whether a token's term is still the current one. (Chubby calls this a
-// sequencer; see Burrows, OSDI 2006.)
+// A token names a Lease, its holder, and the epoch in which that holder held it. No two terms of one Lease have equal tokens. So
+// anyone who can read the Lease can tell whether a token's term is still the current one. (Chubby calls such a token a sequencer;
+// see Burrows, OSDI 2006.)
 //
-// A term's clients send its token with every request (Transport). The server refuses a write whose term is over, in the
-// transaction that would have made it (IsFenced).
+// The clients of a term send its token with every request (Transport). The server refuses a write whose term is over, in the same
+// transaction that would have made the write (IsFenced).
 package fence
 
 import (
@@ -17,27 +17,29 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Token identifies one term of one lease. Tokens are comparable values; the zero Token means "no term", as without
-// leader election.
+// Token identifies one term of one Lease. Tokens are comparable. The zero Token means that there is no term, as without leader
+// election.
 type Token struct {
-	// Cluster is the name of the logical cluster the Lease lives in (not a path to it).
+	// Cluster is the name of the logical cluster in which the Lease lives. It is not a path.
 	Cluster logicalcluster.Name
-	// Namespace and Name name the Lease within its logical cluster.
+	// Namespace and Name are those of the Lease in its logical cluster.
 	Namespace, Name string
-	// UID tells a Lease from one that was deleted and created again under the same name.
+	// UID is the Lease's. It distinguishes the Lease from one that was deleted and created again under the same name.
 	UID types.UID
-	// Holder is the holder identity, new for every term.
+	// Holder is the holder identity. Regent's is new for every term.
 	Holder string
-	// Epoch is the Lease's leaseTransitions during the term. Regent's own terms begin with 1; whoever creates a Lease
-	// with client-go's stock lock leads in epoch 0. That is valid, too: UID and Holder tell its term from others.
+	// Epoch is the Lease's leaseTransitions during the term. Terms of package election begin with 1. A process that creates a
+	// Lease with client-go's own lock leads in epoch 0. That is valid, too: UID and Holder distinguish its term from others.
 	Epoch int64
 }
 
-// Acquired returns the token of the term that identity has just begun, from the Lease as it was read from a shard after it
-// was acquired. It fails if the Lease shows another holder, as the term is over then, and if it lives in no logical
-// cluster, as those of Kubernetes do. It cannot know whether the server fences: kcp's has logical clusters too.
+// Acquired returns the token of the term that identity has just begun. lease is the Lease, read from a shard after it was
+// acquired. Acquired fails if the Lease shows another holder, because the term is then over. It also fails if the Lease lives in
+// no logical cluster, like the Leases of Kubernetes. It cannot know whether the server checks tokens: kcp has logical clusters,
+// but does not.
 //
-// Ask once for each term, before the work begins: a token that follows the Lease proves nothing.
+// Call it once for each term, before the work begins, and keep the token. A token that is made anew from the Lease for each write
+// proves nothing.
 func Acquired(lease *coordinationv1.Lease, identity string) (Token, error) {
 	t := OfLease(lease)
 	if t.Holder != identity {
@@ -49,8 +51,8 @@ func Acquired(lease *coordinationv1.Lease, identity string) (Token, error) {
 	return t, nil
 }
 
-// OfLease returns what a Lease shows, whoever holds it: the annotation kcp.io/cluster says where it lives. Without a holder
-// it is no token of a term. To begin a term, use Acquired.
+// OfLease returns the token that the Lease shows, whoever holds it. The annotation kcp.io/cluster says in which cluster the Lease
+// lives. If the Lease has no holder, the result is not the token of a term. Use Acquired to begin a term.
 func OfLease(lease *coordinationv1.Lease) Token {
 	return Token{
 		Cluster: logicalcluster.From(lease), Namespace: lease.Namespace, Name: lease.Name, UID: lease.UID,
@@ -61,7 +63,7 @@ func OfLease(lease *coordinationv1.Lease) Token {
 // IsZero reports whether t stands for no term.
 func (t Token) IsZero() bool { return t == Token{} }
 
-// String is for logs. It is not a wire format.
+// String returns the token for logs. It is not a wire format.
 func (t Token) String() string {
 	if t.IsZero() {
 		return "none"

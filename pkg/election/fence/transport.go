@@ -10,37 +10,37 @@ import (
 	"sync/atomic"
 )
 
-// Source says to which term a request belongs. It is asked for each request, with the request's context, and must not
-// block. With an error, writes are not sent and fail with it; reads are sent without a token. With the zero Token all
-// are sent without one.
+// Source returns the token of the term to which a request belongs. Transport calls it for each request, with the request's
+// context. It must not block. If it returns an error, a write fails with that error without being sent, and a read is sent
+// without a token. If it returns the zero Token, the request is sent without a token.
 //
-// Because it is asked each time, one transport serves clients that live as long as a term (Of), the client of the Lease, which has
-// the token in its contexts (FromContext), and processes whose terms come and go (Current).
+// Because it is called for each request, one transport can serve clients that live as long as a term (Of), the client of the
+// Lease, whose contexts carry the token (FromContext), and processes whose terms come and go (Current).
 type Source func(context.Context) (Token, error)
 
-// Of is the source of one term.
+// Of returns the Source of one term.
 func Of(t Token) Source {
 	return func(context.Context) (Token, error) { return t, nil }
 }
 
-// FromContext is the source for callers that put the token into the request's context (With).
+// FromContext is the Source for callers that put the token into the request's context (With).
 func FromContext(ctx context.Context) (Token, error) { return From(ctx), nil }
 
-// ErrNoTerm is why writes of a Current fail that has no term.
+// ErrNoTerm is the error of writes through a Current that has no term.
 var ErrNoTerm = errors.New("this process leads no term: it must not write")
 
-// Current is a source for a process whose terms come and go, such as one that runs client-go's leader election. It may
-// be used by several goroutines. The zero Current has no term.
+// Current is a Source for a process whose terms come and go, such as one that runs client-go's leader election. Any goroutine may
+// call its methods. The zero Current has no term.
 type Current struct{ token atomic.Pointer[Token] }
 
-// Set begins a term.
+// Set begins the term of t.
 func (c *Current) Set(t Token) { c.token.Store(&t) }
 
-// Clear is for when a term's work has ended, not for when the term has: a write that is under way then was decided in the
-// term and keeps its token, and the server lets it pass or refuses it. From here on writes fail with ErrNoTerm.
+// Clear makes further writes fail with ErrNoTerm. Call it when the work of a term has ended, not when the term has: a write that
+// is still under way then was decided in the term and keeps its token, and the server accepts or refuses it.
 func (c *Current) Clear() { c.token.Store(nil) }
 
-// Source implements Source.
+// Source is a Source: it returns the current term's token.
 func (c *Current) Source(context.Context) (Token, error) {
 	if t := c.token.Load(); t != nil {
 		return *t, nil
@@ -48,11 +48,11 @@ func (c *Current) Source(context.Context) (Token, error) {
 	return Token{}, ErrNoTerm
 }
 
-// Transport returns a wrapper, as rest.Config.Wrap takes it, that sends the token of source with every request:
+// Transport returns a wrapper for rest.Config.Wrap that sends the token of source with every request:
 //
 //	config.Wrap(fence.Transport(current.Source))
 //
-// Not for the client with which the lease itself is acquired: nobody has the token before.
+// Do not use it for the client that acquires the lease, because nobody has the token before that.
 func Transport(source Source) func(http.RoundTripper) http.RoundTripper {
 	return func(next http.RoundTripper) http.RoundTripper { return &transport{next: next, source: source} }
 }
@@ -60,7 +60,7 @@ func Transport(source Source) func(http.RoundTripper) http.RoundTripper {
 type transport struct {
 	next   http.RoundTripper
 	source Source
-	last   atomic.Pointer[written] // most requests have the token of the one before
+	last   atomic.Pointer[written] // cached, because most requests have the same token as the one before
 }
 
 // written is a token and its HeaderValue.
@@ -69,7 +69,7 @@ type written struct {
 	value string
 }
 
-// RoundTrip leaves the request as it is, and sends a copy.
+// RoundTrip sends a copy of the request, and does not change the request itself.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	value, err := t.value(req.Context())
 	if err != nil && !reads(req.Method) {
@@ -86,7 +86,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return t.next.RoundTrip(sent)
 }
 
-// value is what the header says; empty without a token.
+// value returns the value of the header; empty without a token.
 func (t *transport) value(ctx context.Context) (string, error) {
 	token, err := t.source(ctx)
 	if err != nil || token.IsZero() {
@@ -103,15 +103,16 @@ func (t *transport) value(ctx context.Context) (string, error) {
 	return value, nil
 }
 
-// WrappedRoundTripper is for client-go, which looks for what it can cancel.
+// WrappedRoundTripper lets client-go find the transport whose requests it can cancel.
 func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 func reads(method string) bool {
 	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
 }
 
-// OnFenced returns a wrapper, as rest.Config.Wrap takes it, that calls fenced with the request, from its goroutine, before
-// it returns an answer for which IsFenced holds. To whoever sends a token that is the end of the term.
+// OnFenced returns a wrapper for rest.Config.Wrap. It calls fenced with each request that gets an answer for which IsFenced
+// returns true, before it returns that answer to the caller, and on the caller's goroutine. For a process that sends a token this
+// means that its term is over.
 func OnFenced(fenced func(*http.Request)) func(http.RoundTripper) http.RoundTripper {
 	return func(next http.RoundTripper) http.RoundTripper { return &observer{next, fenced} }
 }
@@ -121,10 +122,10 @@ type observer struct {
 	fenced func(*http.Request)
 }
 
-// longestStatus bounds what is read of an answer to tell what it says, in bytes.
+// longestStatus is how much of an answer is read to find its reason, in bytes.
 const longestStatus = 64 << 10
 
-// RoundTrip leaves the answer as it is.
+// RoundTrip does not change the answer.
 func (o *observer) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := o.next.RoundTrip(req)
 	if err != nil || resp.StatusCode != http.StatusPreconditionFailed {
@@ -139,17 +140,17 @@ func (o *observer) RoundTrip(req *http.Request) (*http.Response, error) {
 		io.Reader
 		io.Closer
 	}{io.MultiReader(bytes.NewReader(head), rest), resp.Body}
-	// In every encoding of a Status the reason stands as it is, and nobody else uses it.
+	// Every encoding of a Status has the reason as plain text, and nothing else uses that word.
 	if bytes.Contains(head, []byte(Reason)) {
 		o.fenced(req)
 	}
 	return resp, nil
 }
 
-// failing is what is left of a body that cannot be read.
+// failing is the rest of a body that could not be read.
 type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-// WrappedRoundTripper is for client-go, which looks for what it can cancel.
+// WrappedRoundTripper lets client-go find the transport whose requests it can cancel.
 func (o *observer) WrappedRoundTripper() http.RoundTripper { return o.next }
