@@ -156,8 +156,8 @@ func (c Config) modeFaults(name func(string) string) (faults []error) {
 	if kind.faults != nil {
 		faults = append(faults, kind.faults(c, name)...)
 	}
-	if c.Detection != "" && !slices.Contains(DetectionModes, c.Detection) {
-		fault("%s %q must be one of %q", name("Detection"), c.Detection, DetectionModes)
+	if c.Detection != "" && !slices.Contains(detectionModes, c.Detection) {
+		fault("%s %q must be one of %q", name("Detection"), c.Detection, detectionModes)
 	}
 	return faults
 }

@@ -103,8 +103,8 @@ type Confirmation struct {
 	Holder string
 }
 
-// DetectionModes are all values of Detection.
-var DetectionModes = []Detection{DetectOff, DetectCrash, DetectSuspect}
+// detectionModes are all values of Detection.
+var detectionModes = []Detection{DetectOff, DetectCrash, DetectSuspect}
 
 // Detection says on which signs a standby takes the lease before it has expired.
 type Detection string

@@ -30,8 +30,8 @@ type Candidates struct {
 	grown    chan struct{} // closed at the next change
 }
 
-// NewCandidates returns Candidates without any LeaseCandidate.
-func NewCandidates() *Candidates {
+// newCandidates returns Candidates without any LeaseCandidate.
+func newCandidates() *Candidates {
 	return &Candidates{revision: 1, objects: map[string]*coordinationv1beta1.LeaseCandidate{}, grown: make(chan struct{})}
 }
 

@@ -85,7 +85,7 @@ func (s *Store) Candidates() *Candidates {
 	s.othersMu.Lock()
 	defer s.othersMu.Unlock()
 	if s.candidates == nil {
-		s.candidates = NewCandidates()
+		s.candidates = newCandidates()
 	}
 	return s.candidates
 }
