@@ -16,7 +16,7 @@ import (
 	"github.com/regent-project/regent/pkg/election/electiontest"
 )
 
-// errNoSpace is what an API server answers to whatever would put something into an etcd that is full.
+// errNoSpace is what an API server answers to every write that needs space while etcd is full.
 var errNoSpace = apierrors.NewInternalError(errors.New("etcdserver: mvcc: database space exceeded"))
 
 func TestALeaderThatCannotRenewStepsAsideForAStandbyThatCouldWriteTheLease(t *testing.T) {
@@ -88,7 +88,7 @@ func TestALeaderThatCannotRenewLeadsOnIfNobodyElseReachesTheStore(t *testing.T) 
 	}
 }
 
-// A leader that renews again after it was in trouble leads on, whatever arrives late.
+// A leader that renews again after it was in trouble leads on, even if a confirmation arrives late.
 func TestATroubleThatIsOverEndsNoTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCouple(t, election.DetectCrash, true, nil)
@@ -105,7 +105,7 @@ func TestATroubleThatIsOverEndsNoTerm(t *testing.T) {
 	})
 }
 
-// A store whose writes are slow is no better for the next leader. Each that succeeds keeps the term.
+// If the store's writes are slow, another leader would gain nothing. Each write that succeeds keeps the term.
 func TestALeaderWhoseRenewalsAreSlowStepsAsideForNobody(t *testing.T) {
 	for name, delays := range map[string][]time.Duration{
 		"all of them":      {2500 * time.Millisecond},
@@ -127,8 +127,8 @@ func TestALeaderWhoseRenewalsAreSlowStepsAsideForNobody(t *testing.T) {
 	}
 }
 
-// A store that fails everybody alike, as an etcd that elects its leader, or an API server that restarts: whoever is asked then can
-// write no sooner than the leader, whose next try makes the loss good.
+// A store may fail everybody for a while, for example while etcd elects its leader or an API server restarts. A follower can then
+// write no sooner than the leader, whose next attempt succeeds.
 func TestWhatEverybodySuffersEndsNoTermIfItIsOverInTime(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		fault, longest := electiontest.Fault{Hang: true}, 2500
@@ -168,7 +168,7 @@ func TestWhatEverybodySuffersEndsNoTermIfItIsOverInTime(t *testing.T) {
 	})
 }
 
-// It need not wait to see whether the next try is answered.
+// The leader need not wait to see whether its next attempt succeeds.
 func TestALeaderThatIsRefusedStepsAsideWithItsNextTry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCouple(t, election.DetectCrash, true, nil)
@@ -182,7 +182,7 @@ func TestALeaderThatIsRefusedStepsAsideWithItsNextTry(t *testing.T) {
 	})
 }
 
-// One write of the leader is lost; from then on everybody reads and writes, the leader a little slower than its standby.
+// One write of the leader is lost. From then on everybody can read and write, the leader a little more slowly than its standby.
 func TestOneLostRenewalEndsNoTerm(t *testing.T) {
 	for name, fault := range map[string]electiontest.Fault{
 		"lost": {Hang: true}, "lost on the way back": {LoseReply: true}, "refused": {Err: errRefused},
@@ -205,8 +205,7 @@ func TestOneLostRenewalEndsNoTerm(t *testing.T) {
 	}
 }
 
-// A conflict is an answer, which nobody gets whose store does not answer: somebody has edited the Lease, or a renewal was made after
-// all that seemed to be lost.
+// A conflict is an answer, so the store can be reached. Somebody has edited the Lease, or a renewal that seemed lost was committed.
 func TestAConflictOfARenewalIsNoReasonToStepAside(t *testing.T) {
 	slow, refused := electiontest.Fault{AnswerDelay: moment}, electiontest.Fault{Err: errRefused}
 	for name, test := range map[string]struct {
@@ -249,7 +248,7 @@ func TestAConflictOfARenewalIsNoReasonToStepAside(t *testing.T) {
 	}
 }
 
-// Nobody gains by another leader, who could not write either. Reads, watches and deletions need no space.
+// Another leader could not write either. Reads, watches and deletions need no space.
 func TestAStoreOutOfSpaceIsNoReasonToStepAside(t *testing.T) {
 	for name, lasts := range map[string]time.Duration{"for a while": renew - 2*retry, "for long": lease} {
 		t.Run(name, func(t *testing.T) {
@@ -277,7 +276,7 @@ func TestAStoreOutOfSpaceIsNoReasonToStepAside(t *testing.T) {
 	}
 }
 
-// What a standby does to know whether it could write changes nothing, however often it is asked, and by whomever.
+// A standby may test as often as it is asked whether it could write the Lease: the test changes nothing.
 func TestAStandbyThatIsAskedWhetherItCouldWriteChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCouple(t, election.DetectCrash, true, nil)
@@ -297,7 +296,7 @@ func TestAStandbyThatIsAskedWhetherItCouldWriteChangesNothing(t *testing.T) {
 	})
 }
 
-// Somebody deletes the Lease while the standby finds out whether it could write it.
+// Somebody deletes the Lease while the standby tests whether it could write it.
 func TestALeaseThatAStandbyMakesByAskingIsFreeAndGoesOnFromTheLastEpoch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCouple(t, election.DetectCrash, true, nil)
@@ -324,7 +323,7 @@ func TestALeaseThatAStandbyMakesByAskingIsFreeAndGoesOnFromTheLastEpoch(t *testi
 	})
 }
 
-// What a follower says names the term that it is about. Of another's it is late, and ends nothing.
+// A confirmation names the term that it is about. If it names another term it is late, and ends nothing.
 func TestAnAnswerAboutAnotherTermEndsNone(t *testing.T) {
 	for of, ends := range map[string]bool{"another": false, "this": true} {
 		t.Run("of "+of+" term", func(t *testing.T) {

@@ -62,7 +62,7 @@ func TestAModeIsFoundByItsName(t *testing.T) {
 	}
 }
 
-// A process that waits for its election with nobody to nominate it would wait for ever.
+// Without a client for LeaseCandidates nobody could nominate the process, and it would wait for ever.
 func TestModeCoordinatedNeedsAClientForCandidates(t *testing.T) {
 	cfg := newConfig(electiontest.NewStore(leaseName).Client())
 	cfg.Mode = election.Coordinated{BinaryVersion: "1.0.0", EmulationVersion: "1.0.0"}

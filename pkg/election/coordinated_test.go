@@ -139,8 +139,8 @@ func TestADeadLeaderIsSucceededAtOnceByTheBestOfTheOthers(t *testing.T) {
 	})
 }
 
-// A standby whose watch of the Lease is late takes the lease for expired. Its compare-and-swap fails, as it must, and that is all
-// it does: the leader's candidate stays the oldest.
+// A standby whose watch of the Lease is late takes the lease for expired. Its compare-and-swap fails, and nothing else happens: the
+// leader's candidate stays the oldest.
 func TestAStandbyWhoseWatchIsLateTakesNobodysCandidateAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := electiontest.NewStore(leaseName)
@@ -212,7 +212,7 @@ func TestACandidateThatIsAskedAnswersWhateverTheClocksSay(t *testing.T) {
 	}
 }
 
-// I7.
+// I7: a replica whose work fails does not keep the lease.
 func TestACandidateWhoseWorkFailsLeavesTheLeaseToOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := electiontest.NewStore(leaseName)
@@ -240,7 +240,7 @@ func TestACandidateWhoseWorkFailsLeavesTheLeaseToOthers(t *testing.T) {
 	})
 }
 
-// unattended returns a store in whose elections nobody is named but by the test.
+// unattended returns a store without an electing controller: only the test names holders.
 func unattended(t *testing.T) *electiontest.Store {
 	t.Helper()
 	store := electiontest.NewStore(leaseName)
@@ -250,7 +250,7 @@ func unattended(t *testing.T) *electiontest.Store {
 	return store
 }
 
-// name writes a candidate to the Lease as kube-apiserver does, which never raises leaseTransitions.
+// name writes a candidate to the Lease as kube-apiserver does, without raising leaseTransitions.
 func name(store *electiontest.Store, candidate string, change ...func(*coordinationv1.LeaseSpec)) {
 	store.Edit(func(l *coordinationv1.Lease) {
 		now := metav1.NowMicro()
@@ -286,7 +286,7 @@ func TestEpochsGrowAlsoWhereWhoeverElectsDoesNotRaiseThem(t *testing.T) {
 	})
 }
 
-// With a preferred holder client-go neither renews nor begins.
+// With a preferred holder client-go neither renews nor begins a term.
 func TestWhoIsNamedAndPreferredAtOnceDoesNotHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := unattended(t)
@@ -302,7 +302,8 @@ func TestWhoIsNamedAndPreferredAtOnceDoesNotHang(t *testing.T) {
 	})
 }
 
-// In mode coordinated who suspects does not take the lease itself. The count is on the Lease all the same.
+// In mode coordinated a standby that suspects the holder does not take the lease itself. The Lease still has the count of
+// suspicions.
 func TestADeposedHoldersSuspicionIsCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, network := unattended(t), newNetwork()

@@ -14,7 +14,7 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// leaseOf is a Lease of uid "u", renewed at a time that means nothing to us.
+// leaseOf is a Lease of uid "u" whose renewTime has no meaning on our clock.
 func leaseOf(holder string, epoch int32, renewed int64) *coordinationv1.Lease {
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{UID: "u"},
@@ -129,8 +129,8 @@ func TestOnlyTheLastIdentitiesAreRemembered(t *testing.T) {
 	}
 }
 
-// A busy process may not look until a renewal that succeeded was followed by one that failed. Who could write the Lease before that
-// has not said that it can now.
+// A busy process may not look between a renewal that succeeded and the next one, which failed. A confirmation from before that
+// success does not say that its sender can write now.
 func TestARenewalEndsATroubleAlsoIfTheNextFails(t *testing.T) {
 	cfg := DefaultConfig()
 	sent := noon.Add(time.Second)

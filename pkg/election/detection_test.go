@@ -13,7 +13,7 @@ import (
 	"github.com/regent-project/regent/pkg/election/electiontest"
 )
 
-// seen returns a change of a replica's configuration: others see it through peer, and it acts on what it sees.
+// seen gives a replica a Detector by which others see it, and makes it act on what it sees.
 func seen(peer *peer, mode election.Detection, fenced bool) func(*election.Config) {
 	return func(cfg *election.Config) {
 		cfg.Detector, cfg.Detection, cfg.Fenced = peer, mode, fenced
@@ -42,7 +42,7 @@ func newCouple(t *testing.T, mode election.Detection, fenced bool, leads electio
 	return c
 }
 
-// silenceLeader makes the leader one that hangs: it writes no more, and reads no more.
+// silenceLeader makes the leader hang: it neither writes nor reads.
 func (c *couple) silenceLeader() { c.leader.client.Always(electiontest.Fault{Hang: true}) }
 
 func (c *couple) stop() {
@@ -51,8 +51,8 @@ func (c *couple) stop() {
 	c.leader.stop()
 }
 
-// Who hangs, or is cut off, may write on. To lead before its lease has expired is safe only if both sides are fenced: its writes
-// are refused once another leads, and the other's server is the one that refuses them.
+// A leader that hangs or is cut off may write later. Another may lead before its lease expires only if both are fenced: the server
+// refuses the old leader's writes, and the other's server is the one that refuses them.
 func TestOnWhichSignsALeaseIsTakenBeforeItExpires(t *testing.T) {
 	for name, test := range map[string]struct {
 		mode            election.Detection
@@ -219,8 +219,8 @@ func TestAStepDownInFavourOfNobodyIsRefused(t *testing.T) {
 	})
 }
 
-// Two replicas that seem silent to each other all the time take the lease from each other ever more seldom, and lose no
-// more than that once they are heard again.
+// Two replicas that always seem silent to each other take the lease from each other ever more seldom, and stop once they hear each
+// other.
 func TestSuspicionsAreDamped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCouple(t, election.DetectSuspect, true, nil)
@@ -237,7 +237,7 @@ func TestSuspicionsAreDamped(t *testing.T) {
 			}
 		}
 		slices.SortFunc(began, time.Time.Compare)
-		// The first suspicion is followed at once. Then terms last 5 s, 10 s, 20 s, 40 s, and a minute each.
+		// The standby acts on the first suspicion at once. Then terms last 5 s, 10 s, 20 s, 40 s, and a minute each.
 		for i, want := 2, 5*time.Second; i < len(began); i, want = i+1, min(2*want, time.Minute) {
 			if lasted := began[i].Sub(began[i-1]); lasted < want || lasted > want+moment {
 				t.Errorf("term %d lasted %v, want %v", i, lasted, want)
@@ -254,7 +254,7 @@ func TestSuspicionsAreDamped(t *testing.T) {
 		if terms > len(began)+1 {
 			t.Errorf("%d terms began after both were heard again", terms-len(began))
 		}
-		// And it is forgotten: the next is followed at once.
+		// After calm the count is forgotten: the standby acts on the next suspicion at once.
 		leader, standby, ofLeader := c.leader, c.standby, c.ofLeader
 		if _, leads := leader.leading(); !leads {
 			leader, standby, ofLeader = c.standby, c.leader, c.ofHeir
@@ -284,7 +284,7 @@ func TestATakeoverTellsItsPhases(t *testing.T) {
 	})
 }
 
-// What was known of a leader when Run returned is old when it is called again.
+// When Run is called again, it does not use what the last call knew of the leader.
 func TestANewRunKnowsNothingOfTheLeaderUntilItHearsOfIt(t *testing.T) {
 	for range 50 { // the view brings the Lease before the Detector can have brought anything; who is first is not told
 		synctest.Test(t, func(t *testing.T) {
@@ -305,7 +305,7 @@ func TestANewRunKnowsNothingOfTheLeaderUntilItHearsOfIt(t *testing.T) {
 	}
 }
 
-// However a calm term ends, the suspicions before it are forgotten.
+// After a calm term earlier suspicions are forgotten, however the term ended.
 func TestSuspicionsAreForgottenAfterACalmTermThatWasReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCouple(t, election.DetectSuspect, true, nil)

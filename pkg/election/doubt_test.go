@@ -17,7 +17,7 @@ import (
 	"github.com/regent-project/regent/pkg/election/electiontest"
 )
 
-// A write that failed may be there. Where no watch tells, a read does.
+// A write that failed may have been committed. If no watch shows that, a read does.
 func TestAFailedWriteIsLookedForWithoutAWatch(t *testing.T) {
 	losing := func(cfg *election.Config) {
 		client := cfg.Client.(*electiontest.Client)
@@ -40,7 +40,7 @@ func TestAFailedWriteIsLookedForWithoutAWatch(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			store := electiontest.NewStore(leaseName)
 			r := start(t, store, nil, losing, func(cfg *election.Config) {
-				// The read that the failure asks for fails, too: what is left is the one at the end.
+				// The read that follows the failure fails, too, so only the read at the end remains.
 				cfg.Client.(*electiontest.Client).Next(electiontest.List, electiontest.Fault{}, electiontest.Fault{Err: errRefused})
 			})
 			time.Sleep(renew/3 + moment)
@@ -56,8 +56,8 @@ func TestAFailedWriteIsLookedForWithoutAWatch(t *testing.T) {
 	})
 }
 
-// The file of a process that has ended proves to others that nobody works under the lease, so it stays while that may name the
-// process. Otherwise files would pile up.
+// While the lease may name an ended process, the file of that process stays: it proves to others that nobody works under the lease.
+// In all other cases the file is removed, so that files do not pile up.
 func TestAFileStaysWhileTheLeaseMayNameItsProcess(t *testing.T) {
 	for name, test := range map[string]struct {
 		prepare func(*replica)
@@ -88,7 +88,7 @@ func TestAFileStaysWhileTheLeaseMayNameItsProcess(t *testing.T) {
 	}
 }
 
-// An object that is created when its process has stopped looking would stay for ever.
+// An object that is created after its process has stopped looking would stay for ever.
 func TestAProcessThatEndsWaitsForWhatItCreates(t *testing.T) {
 	for mode, left := range map[election.Mode]func(*electiontest.Store) []string{
 		election.ForLife{}:     (*electiontest.Store).Others,
@@ -111,7 +111,8 @@ func TestAProcessThatEndsWaitsForWhatItCreates(t *testing.T) {
 	}
 }
 
-// lingering is a client whose lists of all Leases but the election's hang until they are cancelled, and a while longer.
+// lingering is a client whose lists of all Leases hang until they are cancelled, and a while longer. Lists of the election's Lease
+// work.
 type lingering struct {
 	*electiontest.Client
 	underWay atomic.Int32
@@ -128,7 +129,7 @@ func (l *lingering) List(ctx context.Context, opts metav1.ListOptions) (*coordin
 	return nil, context.Cause(ctx)
 }
 
-// Who ends a server with its Elector counts on it that nothing of the Elector calls the server any more.
+// A program that stops its server after Run has returned relies on this: the Elector makes no request any more.
 func TestRunReturnsOnlyWhenWhatItWatchesHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := electiontest.NewStore(leaseName)
@@ -148,7 +149,7 @@ func TestRunReturnsOnlyWhenWhatItWatchesHasEnded(t *testing.T) {
 	})
 }
 
-// deaf is a client whose first watch of the Lease brings nothing, and does not end.
+// deaf is a client whose first watch of the Lease sends nothing and does not end.
 type deaf struct {
 	*electiontest.Client
 	first election.LeaseClient // for the first watch; nil after it
@@ -162,7 +163,7 @@ func (d *deaf) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interf
 	return d.Client.Watch(ctx, opts)
 }
 
-// Once a read has found what the watch should have told, the watch is not believed any more.
+// Once a read has found what the watch should have shown, the watch is replaced.
 func TestAWatchThatMissedAChangeIsBegunAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := electiontest.NewStore(leaseName)

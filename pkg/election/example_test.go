@@ -12,10 +12,10 @@ import (
 	"github.com/regent-project/regent/pkg/election"
 )
 
-// The election alone, in any program, against any Kubernetes API server.
+// This is the election alone, in any program, against any Kubernetes API server.
 func Example() {
 	run := func(ctx context.Context, config *rest.Config) error {
-		// A client for nothing else: no rate limit, connections of its own.
+		// This client is for the election only: it has no rate limit, and connections of its own.
 		config = rest.CopyConfig(config)
 		config.QPS = -1
 		config.Dial = (&net.Dialer{}).DialContext // else client-go shares connections between equal configurations
@@ -30,7 +30,7 @@ func Example() {
 		if err != nil {
 			return err
 		}
-		// Calls the function once per term, again and again, until ctx ends.
+		// Run calls the function once per term, again and again, until ctx ends.
 		return elector.Run(ctx, func(ctx context.Context, term election.Term) error {
 			tick := time.NewTicker(time.Second)
 			defer tick.Stop()

@@ -10,7 +10,7 @@ import (
 	"github.com/regent-project/regent/pkg/election/electiontest"
 )
 
-// The facts are those of docs/CLIENT-GO.md: behaviour of client-go that the elector must make good.
+// The facts are those of docs/CLIENT-GO.md: behaviour of client-go for which the elector must make up.
 
 // Fact 1: renew retries until its deadline although it has read another holder's name.
 func TestALeaderThatReadsAnotherHolderStopsAtOnce(t *testing.T) {
@@ -35,7 +35,7 @@ func TestALeaderThatReadsAnotherHolderStopsAtOnce(t *testing.T) {
 	})
 }
 
-// Fact 2: during the retries of a renewal client-go takes the lease back after a foreign term has come and gone.
+// Fact 2: during the retries of a renewal client-go takes the lease back after another term has come and gone.
 func TestATermNeverSpansAForeignOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := electiontest.NewStore(leaseName)
@@ -59,7 +59,7 @@ func TestATermNeverSpansAForeignOne(t *testing.T) {
 	})
 }
 
-// Fact 2, second case: a foreign leader appears while renewals fail.
+// Fact 2, second case: another leader appears while renewals fail.
 func TestAForeignLeaderDuringFailingRenewalsEndsTheTermAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := electiontest.NewStore(leaseName)
@@ -79,7 +79,7 @@ func TestAForeignLeaderDuringFailingRenewalsEndsTheTermAtOnce(t *testing.T) {
 	})
 }
 
-// Fact 3: release re-reads the Lease and asks "am I leader" of the old observation.
+// Fact 3: release reads the Lease again, but decides whether it leads by the old observation.
 func TestReleaseNeverWipesASuccessor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := electiontest.NewStore(leaseName)
@@ -94,8 +94,8 @@ func TestReleaseNeverWipesASuccessor(t *testing.T) {
 	})
 }
 
-// Fact 4: release runs before the leading context is cancelled, so that on a black-holed connection the leader works on
-// past its lease. I6: what is left of the lease suffices for the drain.
+// Fact 4: client-go releases before it cancels the leading context, so on a black-holed connection the leader works past its lease.
+// I6: what is left of the lease suffices for the drain.
 func TestABlackHoleEndsTheTermAndItsDrainWithinTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := electiontest.NewStore(leaseName)
@@ -151,7 +151,7 @@ func TestNoTermStartsBeforeThePreviousIsJoined(t *testing.T) {
 	})
 }
 
-// Fact 6: a cancelled acquire may be committed, and nobody knows the identity.
+// Fact 6: a cancelled acquire may be committed, and then nobody recognises the identity.
 func TestAShutdownWaitsForTheAcquireUnderWayAndReleases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := electiontest.NewStore(leaseName)
@@ -170,7 +170,7 @@ func TestAShutdownWaitsForTheAcquireUnderWayAndReleases(t *testing.T) {
 	})
 }
 
-// Fact 6, the other way to lose an answer.
+// Fact 6: an answer is lost in another way.
 func TestALostReplyOfAnAcquireOrphansNothing(t *testing.T) {
 	for _, ending := range []string{"lead on", "shut down"} {
 		t.Run(ending, func(t *testing.T) {

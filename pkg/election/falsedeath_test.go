@@ -11,7 +11,7 @@ import (
 	"github.com/regent-project/regent/pkg/election/electiontest"
 )
 
-// crew are replicas of one store that see each other.
+// crew are the replicas of one store that see each other.
 type crew struct {
 	store    *electiontest.Store
 	peers    []*peer
@@ -38,12 +38,12 @@ func (c *crew) stop() {
 	}
 }
 
-// leader is who leads; -1 if nobody does.
+// leader returns the index of the leader; -1 if there is none.
 func (c *crew) leader() int {
 	return slices.IndexFunc(c.replicas, func(r *replica) bool { _, leads := r.leading(); return leads })
 }
 
-// began is when each term so far did, in order.
+// began returns when each term so far began, in order.
 func (c *crew) began() (all []time.Time) {
 	for _, r := range c.replicas {
 		for _, term := range r.all() {
@@ -54,7 +54,7 @@ func (c *crew) began() (all []time.Time) {
 	return all
 }
 
-// flap has the address of whoever leads refuse for a moment, every period, for as long as is said.
+// flap makes the current leader's address refuse connections for a moment, once per period, for that long.
 func (c *crew) flap(period, during time.Duration) {
 	const refused = 150 * time.Millisecond
 	for end := time.Now().Add(during); time.Now().Before(end); time.Sleep(period - refused) {
@@ -69,8 +69,8 @@ func (c *crew) flap(period, during time.Duration) {
 	}
 }
 
-// A firewall or a proxy that refuses for a moment now and then looks like the death of whoever leads. The replicas do not take
-// turns at being deposed.
+// A firewall or proxy that refuses connections now and then makes each leader look dead. The replicas do not take turns at being
+// deposed.
 func TestDeathsWhoseVictimsAreHeardAgainAreDamped(t *testing.T) {
 	for _, mode := range []election.Mode{election.Renewed{}, election.Coordinated{}} {
 		for _, n := range []int{2, 3, 5} {
@@ -85,7 +85,7 @@ func TestDeathsWhoseVictimsAreHeardAgainAreDamped(t *testing.T) {
 					}
 					c.flap(3*time.Second, 20*time.Minute)
 					began := c.began()[before:]
-					// The first death is followed at once, and costs a suspicion, as each of the next.
+					// The standby acts on the first death at once. Like each later one it counts as a suspicion.
 					for i, want := 1, 5*time.Second; i < len(began); i, want = i+1, min(2*want, time.Minute) {
 						if lasted := began[i].Sub(began[i-1]); lasted < want {
 							t.Errorf("term %d lasted %v, want %v", i, lasted, want)
@@ -100,7 +100,7 @@ func TestDeathsWhoseVictimsAreHeardAgainAreDamped(t *testing.T) {
 	}
 }
 
-// kill has whoever leads write no more, and be dead to the others; it returns how long nobody leads.
+// kill stops the leader's writes and makes it dead to the others. It returns how long nobody leads.
 func (c *crew) kill(t *testing.T) time.Duration {
 	t.Helper()
 	i := c.leader()
@@ -122,7 +122,7 @@ func (c *crew) kill(t *testing.T) time.Duration {
 	return 0
 }
 
-// However many die one after the other, each is followed at once: none of them is heard again.
+// However many leaders die one after the other, a standby takes over from each at once, because none of them is heard again.
 func TestDeathsThatAreTrueAreFollowedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrew(t, election.Renewed{}, 5)
@@ -136,7 +136,7 @@ func TestDeathsThatAreTrueAreFollowedAtOnce(t *testing.T) {
 	})
 }
 
-// A leader that dies while deaths are doubted costs what is left of the pause, and after calm nothing again.
+// If a leader dies while deaths are doubted, the takeover waits for the rest of the pause. After calm it waits no more.
 func TestADeathIsDoubtedForATimeAfterAFalseOne(t *testing.T) {
 	for name, test := range map[string]struct {
 		calm     time.Duration

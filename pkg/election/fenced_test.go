@@ -12,7 +12,7 @@ import (
 	"github.com/regent-project/regent/pkg/election/fence"
 )
 
-// A renewal carries the token: the first answer that says that the term is over ends it.
+// A renewal carries the token. The first answer that says that the term is over ends the term.
 func TestARefusedRenewalEndsTheTermAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := electiontest.NewStore(leaseName)
@@ -40,7 +40,7 @@ func TestARefusedRenewalEndsTheTermAtOnce(t *testing.T) {
 	})
 }
 
-// Fact 3 of docs/CLIENT-GO.md: a release that comes too late must leave the successor its lease. The store sees to it, whatever the
+// Fact 3 of docs/CLIENT-GO.md: a release that comes too late must leave the successor its lease. The store refuses it, whatever its
 // revision.
 func TestARefusedReleaseLeavesTheSuccessorItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestARefusedReleaseLeavesTheSuccessorItsLease(t *testing.T) {
 	})
 }
 
-// What the work is told ends the term too, for the same cause; and the replica does not campaign against whoever leads.
+// If the term's work gets the refusal, the term ends for the same cause, and the replica does not campaign against the new leader.
 func TestARefusedWriteEndsTheTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := electiontest.NewStore(leaseName)

@@ -19,7 +19,7 @@ import (
 	"github.com/regent-project/regent/pkg/election/electiontest"
 )
 
-// inMode makes a replica one of that mode.
+// inMode gives a replica that mode.
 func inMode(mode election.Mode) func(*election.Config) {
 	return func(cfg *election.Config) { cfg.Mode = mode }
 }
@@ -43,7 +43,7 @@ func (n *noticed) on(cfg *election.Config) {
 	}
 }
 
-// of returns the messages of that reason.
+// of returns the messages of the notices with that reason.
 func (n *noticed) of(reason string) []string {
 	synctest.Wait()
 	n.mu.Lock()
@@ -57,7 +57,7 @@ func (n *noticed) of(reason string) []string {
 	return messages
 }
 
-// ownerOf returns the one owner of the Lease.
+// ownerOf returns the only owner of the Lease.
 func ownerOf(t *testing.T, store *electiontest.Store) metav1.OwnerReference {
 	t.Helper()
 	owners := store.Lease().OwnerReferences
@@ -239,7 +239,7 @@ func TestOwnersThatOthersGaveTheLeaseStay(t *testing.T) {
 	})
 }
 
-// A refused connection is strong evidence, and an operator who chose this mode wants proof.
+// A refused connection is strong evidence, but an operator who chose this mode wants proof.
 func TestALeaderForLifeThatIsNotHeardIsWaitedForAndAnOperatorIsTold(t *testing.T) {
 	for name, sign := range map[string]election.Sign{"refused": election.Dead, "silent": election.Silent} {
 		t.Run(name, func(t *testing.T) {
@@ -337,7 +337,7 @@ func TestAProcessWhoseObjectCannotBeMadeWaits(t *testing.T) {
 
 func TestAnOwnerThatIsGoneInAllButNameFreesALeaseForLife(t *testing.T) {
 	for name, how := range map[string]func(store *electiontest.Store){
-		// Whose garbage collector may wait for a leader.
+		// The finalizers of the garbage collector may wait for a leader.
 		"deleted, and waits for a finalizer": func(store *electiontest.Store) {
 			store.Of(ownerOf(t, store).Name).Edit(func(l *coordinationv1.Lease) {
 				now := metav1.Now()
@@ -394,7 +394,7 @@ func TestALeaderIsNotUnaccountedForWhenAnotherHolds(t *testing.T) {
 	})
 }
 
-// Without it standbys would not know how to reach the leader, and those of a leader for life would let its lease expire.
+// Without its presence standbys would not know how to reach the leader, and would let the lease of a holder for life expire.
 func TestALeaderPutsItsWordBackOnTheLease(t *testing.T) {
 	for name, edit := range map[string]func(*coordinationv1.Lease){
 		"taken off": func(l *coordinationv1.Lease) { l.Annotations = nil },
@@ -433,7 +433,7 @@ func TestALeaderPutsItsWordBackOnTheLease(t *testing.T) {
 	}
 }
 
-// The leader is dead, or cut off, and cannot put it back.
+// The leader is dead or cut off, and cannot write its presence again.
 func TestALeaseForLifeFromWhichTheHoldersWordIsTakenDoesNotExpire(t *testing.T) {
 	for name, edit := range map[string]func(*coordinationv1.Lease){
 		"taken off":        func(l *coordinationv1.Lease) { l.Annotations = nil },

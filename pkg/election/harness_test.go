@@ -27,11 +27,11 @@ const (
 	renew     = 10 * time.Second
 	retry     = 2 * time.Second
 	drain     = 5 * time.Second
-	// moment is more than the elector takes for what it need not wait for.
+	// moment is longer than the elector takes for anything for which it need not wait.
 	moment = 100 * time.Millisecond
 )
 
-// errRefused is an answer that tells nothing.
+// errRefused is an answer that proves nothing about the write.
 var errRefused = apierrors.NewServiceUnavailable("refused by the test")
 
 // errDone ends a replica's Run in tests.
@@ -64,7 +64,7 @@ func newConfig(client election.LeaseClient) election.Config {
 	return cfg
 }
 
-// start runs a replica on the store. work is what its terms do, until their context ends if it is nil.
+// start runs a replica on the store. work is the work of its terms; nil: they wait until their context ends.
 func start(t *testing.T, store *electiontest.Store, work election.LeadFunc, change ...func(*election.Config)) *replica {
 	t.Helper()
 	r := &replica{t: t, client: store.Client(), result: make(chan error, 1)}
@@ -95,7 +95,7 @@ func startUnelected(t *testing.T, store *electiontest.Store, change ...func(*ele
 	return r
 }
 
-// begin makes the Elector, and has it run.
+// begin makes the Elector and runs it.
 func (r *replica) begin(make func(election.Config) (*election.Elector, error), cfg election.Config, work election.LeadFunc) {
 	r.t.Helper()
 	elector, err := make(cfg)

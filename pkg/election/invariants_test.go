@@ -103,7 +103,7 @@ func TestLateWorkQuarantinesUntilItIsJoined(t *testing.T) {
 	})
 }
 
-// I6: a quarantined replica that is whole again before its lease expires clears the holder.
+// I6: a quarantined replica whose work ends before its lease has expired clears the holder.
 func TestWorkThatIsJoinedBeforeTheExpiryClearsTheHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := electiontest.NewStore(leaseName)

@@ -16,7 +16,7 @@ import (
 	"github.com/regent-project/regent/pkg/election/electiontest"
 )
 
-// patience is how much longer a lease of mode coordinated is left to its candidates.
+// patience is how much longer a free lease of mode coordinated is left to its candidates.
 const patience = 5 * time.Second
 
 // eachChangeOfMode calls test for each pair of different modes.
@@ -32,7 +32,7 @@ func eachChangeOfMode(t *testing.T, test func(t *testing.T, from, to election.Mo
 	}
 }
 
-// modeOn is the mode that the Lease names.
+// modeOn returns the mode that the Lease names.
 func modeOn(store *electiontest.Store) election.ModeName {
 	for _, mode := range election.Modes {
 		if strings.Contains(store.Lease().Annotations["regent.dev/presence"], fmt.Sprintf(`"electionMode":%q`, mode.Name())) {
@@ -133,7 +133,7 @@ func forget(store *electiontest.Store) {
 	}
 }
 
-// A rolling change of the mode: never two leaders, and none only for as long as the change itself waits for the old mode.
+// A rolling change of the mode never leads to two leaders. Nobody leads only while the new mode waits for the old one.
 func TestAReplicaAfterTheOtherIsRestartedInAnotherMode(t *testing.T) {
 	eachChangeOfMode(t, func(t *testing.T, from, to election.Mode) {
 		store := electiontest.NewStore(leaseName)
@@ -170,7 +170,7 @@ func TestAReplicaAfterTheOtherIsRestartedInAnotherMode(t *testing.T) {
 	})
 }
 
-// Whoever knows no modes, as stock electors do, leaves a Lease that names none, or another's.
+// An elector that knows no modes, such as client-go's, leaves a Lease that names no mode, or the mode of another holder.
 func TestALeaseOfAStrangerIsHeldByRenewing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := electiontest.NewStore(leaseName)
@@ -217,7 +217,7 @@ func TestAnEditOrALostReplyEndsNoTerm(t *testing.T) {
 	}
 }
 
-// What is deposed on the way to another mode is left to the old mode once, not twice.
+// A lease that is deposed on the way to another mode is left to the old mode once, not twice.
 func TestADeadHolderOfAnotherModeIsSucceededAfterOneHeadStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := electiontest.NewStore(leaseName)
@@ -237,7 +237,7 @@ func TestADeadHolderOfAnotherModeIsSucceededAfterOneHeadStart(t *testing.T) {
 	})
 }
 
-// Where nothing keeps epochs from falling, as on a Kubernetes cluster, somebody may take the Lease with a lower one.
+// Where nothing keeps epochs from falling, as on a Kubernetes cluster, somebody may take the Lease with a lower epoch.
 func TestALeaderIsDeposedByWhoeverTakesTheLeaseInWhateverEpoch(t *testing.T) {
 	for _, mode := range election.Modes {
 		for _, epoch := range []int32{0, 1, 2, 3, math.MaxInt32 - 1} {
@@ -275,8 +275,8 @@ func TestALeaderIsDeposedByWhoeverTakesTheLeaseInWhateverEpoch(t *testing.T) {
 	}
 }
 
-// Only whoever elects in mode coordinated says who should hold the lease instead. In another mode that is an edit like any other, and
-// the next renewal takes it away.
+// Only the electing controller of mode coordinated can set a preferred holder. In other modes this is an edit like any other, and
+// the next renewal removes it.
 func TestAPreferredHolderIsHeededInModeCoordinatedOnly(t *testing.T) {
 	for _, mode := range []election.Mode{election.Renewed{}, election.ForLife{}} {
 		t.Run(string(mode.Name()), func(t *testing.T) {

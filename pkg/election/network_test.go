@@ -10,16 +10,16 @@ import (
 	"github.com/regent-project/regent/pkg/election"
 )
 
-// network connects the Detectors of replicas in one process, without delay. What it lets them see need not be true.
+// network connects the Detectors of replicas in one process, without delay. The signs that it shows need not be true.
 type network struct {
 	mu    sync.Mutex
 	peers map[string]*peer // by address
 }
 
-// newNetwork returns a network that connects nobody yet.
+// newNetwork returns a network without any replica.
 func newNetwork() *network { return &network{peers: map[string]*peer{}} }
 
-// join returns the Detector of a replica of that name. Whoever had the name is not reachable any more.
+// join returns the Detector of a replica of that name. Another that had the name can no longer be reached.
 func (n *network) join(name string) *peer {
 	p := &peer{
 		network: n, name: name, sign: election.Alive, changed: make(chan struct{}),
@@ -46,12 +46,12 @@ type peer struct {
 	followers map[election.Standby]int
 }
 
-// seem shows the others a sign of this replica, from now on.
+// seem makes this replica show that sign to the others from now on.
 func (p *peer) seem(sign election.Sign) {
 	p.change(func() { p.sign, p.since = sign, time.Now() })
 }
 
-// die is what the others see of this replica when its process has ended.
+// die makes this replica look to the others as if its process had ended.
 func (p *peer) die() {
 	p.change(func() { p.deaf = true })
 	p.seem(election.Dead)
@@ -70,7 +70,7 @@ func (p *peer) Contact() election.Contact {
 	return election.Contact{Address: p.name, Key: "key of " + p.name}
 }
 
-// Say implements election.Detector. Nobody hears a replica that does not seem alive.
+// Say implements election.Detector. Only a replica that seems alive is heard.
 func (p *peer) Say(s election.Statement) {
 	p.change(func() {
 		if p.sign == election.Alive {

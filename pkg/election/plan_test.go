@@ -14,10 +14,10 @@ import (
 	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
-// someDetector is there, and nothing else.
+// someDetector is a Detector of which only the presence counts.
 type someDetector struct{ Detector }
 
-// held is a Lease of uid "u" that "h" holds in epoch 5, with what it says of itself.
+// held is a Lease of uid "u" that "h" holds in epoch 5, and that says this of its holder.
 func held(p lease.Presence) *coordinationv1.Lease {
 	l := leaseOf("h", 5, 0)
 	p.Holder = "h"

@@ -12,7 +12,7 @@ import (
 	"github.com/regent-project/regent/pkg/election/electiontest"
 )
 
-// ranks starts replicas a, b, c... of these priorities on one store, the first of which leads.
+// ranks starts replicas a, b, c... of these priorities on one store. The first one leads.
 func ranks(t *testing.T, mode election.Mode, preempt bool, priorities ...int32) (store *electiontest.Store, peers []*peer, all []*replica) {
 	t.Helper()
 	network := newNetwork()
@@ -74,7 +74,7 @@ func TestTheStandbyOfTheHighestPriorityTakesOver(t *testing.T) {
 	}
 }
 
-// Nobody waits for a replica of a high priority that is not there.
+// No standby waits for a replica of high priority that does not exist.
 func TestAHighPriorityThatIsGoneCostsAHeadStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, peers, all := ranks(t, election.Renewed{}, false, 0, 1, 2)
@@ -151,7 +151,7 @@ func TestAHigherPriorityThatFailsPreemptsEverMoreSeldom(t *testing.T) {
 	})
 }
 
-// That is without priorities, too: a leader that stops says whether anybody of its mode is left.
+// This also holds without priorities: a leader that stops says whether there is a standby of its mode.
 func TestTheLastReplicaOfAModeLeavesAtOnceToTheOthers(t *testing.T) {
 	eachChangeOfMode(t, func(t *testing.T, from, to election.Mode) {
 		network, store := newNetwork(), electiontest.NewStore(leaseName)

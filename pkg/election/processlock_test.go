@@ -18,7 +18,7 @@ import (
 	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
-// die is what the kernel does to a process that is killed: the lock goes, the file stays.
+// die does what the kernel does when a process is killed: the lock goes, and the file stays.
 func (l *processLock) die() { _ = l.file.Close() }
 
 func entered(t *testing.T, directory string) *processLock {
@@ -34,7 +34,7 @@ func entered(t *testing.T, directory string) *processLock {
 	return r
 }
 
-// presenceFor is what a replica publishes while it lives.
+// presenceFor returns what a replica publishes while it is alive.
 func presenceFor(r *processLock) lease.Presence {
 	mark, _ := r.mark()
 	return lease.Presence{Holder: "h", Process: r.process, BootID: r.bootID, File: mark}
@@ -68,7 +68,7 @@ func TestOnlyADeadProcessOfThisBootIsKnownToBeDead(t *testing.T) {
 	}
 }
 
-// Somebody makes a second replica's root directory by copying the first one's, as a whole.
+// Somebody makes a second replica's root directory by copying all of the first one's.
 func TestACopyOfTheDirectoryProvesNobodysDeath(t *testing.T) {
 	directory, other := t.TempDir(), filepath.Join(t.TempDir(), "copy")
 	living := entered(t, directory)
@@ -110,8 +110,8 @@ func TestStartersRemoveDeadProcessesFilesButTheHolders(t *testing.T) {
 	}
 }
 
-// A standby whose view of the Lease is late takes somebody for the holder who is not any more. The file of the one who is, and who is
-// dead too, is what tells others of its death.
+// A standby whose view of the Lease is late takes an earlier holder for the present one. The file of the present holder, which is
+// dead, too, has to stay: it shows to others that this holder is dead.
 func TestWhoSweepsSparesTheHolderNotWhoWasIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		directory, store := t.TempDir(), electiontest.NewStore("controllers")
@@ -200,7 +200,7 @@ func restartsAfterDeath(t *testing.T, mode Mode) {
 	}
 }
 
-// Whoever elects would wait for the answer of a standby that is dead.
+// The electing controller would wait for the answer of a dead standby.
 func TestWhoEntersTakesAwayTheCandidatesOfDeadProcesses(t *testing.T) {
 	for _, mode := range []Mode{Renewed{}, Coordinated{BinaryVersion: "1.0.0", EmulationVersion: "1.0.0"}, ForLife{}} { // of whatever mode it is itself
 		t.Run(string(mode.Name()), func(t *testing.T) {
@@ -252,7 +252,7 @@ func sweepsCandidates(t *testing.T, mode Mode) {
 	}
 }
 
-// Its release did not arrive, so the Lease still names it: that its file can be locked is what tells others.
+// The release did not arrive, so the Lease still names the process. Others know that it is gone because its file can be locked.
 func TestAProcessThatCouldNotReleaseLeavesTheProofOfItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		directory, store := t.TempDir(), electiontest.NewStore("controllers")

@@ -63,7 +63,7 @@ func draw(t *rapid.T) []step {
 	}), 1, 30).Draw(t, "script")
 }
 
-// shard is several replicas on one store, and a judge of what they do.
+// shard is several replicas on one store, and checks what they do.
 type shard struct {
 	t        *testing.T
 	store    *electiontest.Store
@@ -80,7 +80,7 @@ type shard struct {
 	broken   atomic.Value // string: the first promise that was broken
 }
 
-// mostTerms is more than the steps of a script can bring about.
+// mostTerms is more than the steps of a script can cause.
 const mostTerms = 200
 
 func (s *shard) complain(format string, args ...any) {
@@ -176,7 +176,7 @@ func (s *shard) leaders() int {
 	return n
 }
 
-// judge holds a replica's record against the store's history.
+// judge checks a replica's record against the store's history.
 func (s *shard) judge(r *replica) {
 	for i, term := range r.all() {
 		if i > 0 && term.Epoch() <= r.terms[i-1].Epoch() {
@@ -194,7 +194,7 @@ func (s *shard) judge(r *replica) {
 	}
 }
 
-// overlap checks that no two replicas work in terms of one lease at a time, unless the lease was taken by force.
+// overlap checks that no two replicas work at the same time in terms of one lease, unless the lease was taken by force.
 func (s *shard) overlap(forced bool) {
 	if forced {
 		return
@@ -208,9 +208,9 @@ func (s *shard) overlap(forced bool) {
 	}
 }
 
-// I1, in any sequence of faults: at most one term is active in a process; work never outlives its lease; replicas that
-// nobody interferes with never work at the same time, but where the fence allows for it (whatever seems dead or silent); and
-// once the faults are over, one leads. All of it in any mode, and while replicas change from mode to mode.
+// I1 for any sequence of faults: at most one term is active in a process. Work never outlives its lease. Replicas with which nobody
+// interferes never work at the same time, except where the fence allows it (a leader that seems dead or silent). Once the faults are
+// over, one replica leads. All this holds in any mode, and while replicas change their mode.
 func TestInAnySequenceOfFaultsATermIsAloneAndSomebodyLeadsInTheEnd(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		script := draw(rt)

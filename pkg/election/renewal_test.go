@@ -10,10 +10,11 @@ import (
 	"github.com/regent-project/regent/pkg/election/electiontest"
 )
 
-// cutOff fails all later requests of a replica that its test does not queue a fault for.
+// cutOff fails all later requests of a replica for which its test queues no fault.
 func cutOff(r *replica) { r.client.Always(electiontest.Fault{Hang: true}) }
 
-// mustEndWithin checks that the first term ended for want of a renewal, in time for its drain before the lease of sent expires.
+// mustEndWithin checks that the first term ended because it was not renewed, early enough to drain before the lease that was sent
+// then expires.
 func mustEndWithin(r *replica, sent time.Time) {
 	r.t.Helper()
 	ended := r.mustEnd(0, election.RenewDeadline).ended
@@ -22,7 +23,7 @@ func mustEndWithin(r *replica, sent time.Time) {
 	}
 }
 
-// Others count from the renewal that they see, which is there before its answer.
+// Others count from the renewal that they see, which is committed before its answer arrives.
 func TestALeaseCountsFromWhenItsLastWriteWasSent(t *testing.T) {
 	late := electiontest.Fault{AnswerDelay: renew/3 - moment} // still in time for its request
 	t.Run("a renewal", func(t *testing.T) {
@@ -57,7 +58,7 @@ func TestALeaseCountsFromWhenItsLastWriteWasSent(t *testing.T) {
 	})
 }
 
-// After a renewal has failed client-go reads the Lease. To find its own name there keeps no standby waiting.
+// After a failed renewal client-go reads the Lease. If it finds its own name there, no standby has to wait longer.
 func TestAReadRenewsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := electiontest.NewStore(leaseName)

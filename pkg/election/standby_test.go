@@ -104,7 +104,8 @@ func TestAnExpiryIsTakenByOneWrite(t *testing.T) {
 	})
 }
 
-// A lease has expired when its signs of life stand still on our clock. What its renewTime says about theirs is nothing.
+// A lease has expired when holder, epoch and renewTime have not changed for its duration on our clock. The value of renewTime does
+// not matter.
 func TestTheHoldersClockDoesNotMatter(t *testing.T) {
 	for name, skew := range map[string]time.Duration{"behind": -24 * time.Hour, "ahead": 24 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
@@ -157,7 +158,7 @@ func TestAStandbyThatMissedARenewalDoesNotTakeTheLease(t *testing.T) {
 		if store.Holder() != "foreign" {
 			t.Errorf("took a lease that was renewed a second ago")
 		}
-		// Its failed write makes it read: it waits for the whole duration anew.
+		// Its failed write makes it read. It then waits for the whole duration again.
 		writes := r.client.Count(electiontest.Update)
 		time.Sleep(lease - 2*time.Second)
 		if n := r.client.Count(electiontest.Update); n != writes {

@@ -99,7 +99,7 @@ func TestATermThatFailedAndThenHungIsNoHealthyOne(t *testing.T) {
 	})
 }
 
-// broken says which parts failed.
+// broken is an error that names the parts that failed.
 type broken struct{ error }
 
 func (broken) FailedParts() []string { return []string{"one", "two"} }
@@ -208,7 +208,7 @@ func TestMetricsTellOfTerms(t *testing.T) {
 	})
 }
 
-// samples are the elector's metrics, by name and cause.
+// samples returns the elector's metrics, by name and cause.
 func samples(t *testing.T) map[string]float64 {
 	t.Helper()
 	families, err := legacyregistry.DefaultGatherer.Gather()

@@ -15,10 +15,10 @@ import (
 	"github.com/regent-project/regent/pkg/election/electiontest"
 )
 
-// presenceAnnotation is what the elector writes on the Lease.
+// presenceAnnotation is the annotation that the elector writes on the Lease.
 const presenceAnnotation = "regent.dev/presence"
 
-// holdForLife makes somebody hold the lease for life who says this of itself.
+// holdForLife makes somebody hold the lease for life, with that presence.
 func holdForLife(store *electiontest.Store, presence string) {
 	store.Take("stranger", lease)
 	store.Edit(func(l *coordinationv1.Lease) {
@@ -27,8 +27,8 @@ func holdForLife(store *electiontest.Store, presence string) {
 	})
 }
 
-// Whoever has a right to its lease for as long as it says is waited for, whatever that is. But nobody leads, perhaps, so people are
-// told: by an Event, the log, and the metric that has an alert.
+// A holder has a right to its lease for as long as the Lease says, however long that is. But if it is not heard, perhaps nobody
+// leads. So people are told: by an Event, by the log, and by the metric that has an alert.
 func TestAHolderWhomNoExpiryEndsIsWaitedForAndPeopleAreTold(t *testing.T) {
 	for name, test := range map[string]struct {
 		hold    func(*electiontest.Store)
@@ -125,7 +125,7 @@ func TestAHolderThatRenewsIsAccountedForHoweverLongItsLeaseLasts(t *testing.T) {
 	})
 }
 
-// On a Kubernetes cluster a holder whose Pod owns the Lease needs no address: the garbage collector accounts for it.
+// On a Kubernetes cluster a holder whose Pod owns the Lease needs no address, because the garbage collector deletes the Lease.
 func TestAHolderOfALeaseThatItsPodOwnsNeedsNoAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network, told := newNetwork(), &noticed{}

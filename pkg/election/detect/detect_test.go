@@ -32,12 +32,12 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
 }
 
-// within is more than anything here takes that happens at all.
+// within is longer than anything takes that happens in these tests.
 const within = 20 * time.Second
 
 var shardSecret = []byte("what the shard's replicas know")
 
-// newDetector returns one that finds silence after 300 ms.
+// newDetector returns a Detector that finds silence after 300 ms.
 func newDetector(t *testing.T, replica, listen string) *Detector {
 	t.Helper()
 	host, _, err := net.SplitHostPort(listen)
@@ -72,7 +72,7 @@ type follower struct {
 	ended chan struct{}
 }
 
-// follow follows a contact until the test ends.
+// follow follows a leader until the test ends.
 func follow(t *testing.T, leader election.Contact, change ...func(*follower)) *follower {
 	t.Helper()
 	f := &follower{
@@ -100,7 +100,7 @@ func follow(t *testing.T, leader election.Contact, change ...func(*follower)) *f
 	return f
 }
 
-// next waits for the first news that is as wanted, and fails on any that may not come before it.
+// next waits for the wanted news, and fails on news that may not come before it.
 func (f *follower) next(t *testing.T, want func(election.News) bool, never ...election.Sign) election.News {
 	t.Helper()
 	timeout := time.After(within)
@@ -123,7 +123,7 @@ func sign(s election.Sign) func(election.News) bool {
 	return func(n election.News) bool { return n.Sign == s }
 }
 
-// mustBe waits until the metrics show a state, and fails on any news of death or silence before it.
+// mustBe waits until the metrics show a state. It fails on news of death or silence before that.
 func (f *follower) mustBe(t *testing.T, want state) {
 	t.Helper()
 	for began := time.Now(); time.Since(began) < within; time.Sleep(time.Millisecond) {
@@ -150,7 +150,7 @@ func TestADeathIsSeen(t *testing.T) {
 	}
 }
 
-// Whatever is at an address, only a refusal by the address where the leader answered is its death.
+// Only a refusal by the address where the leader answered before is its death, whatever else is at an address.
 func TestWhatIsNoDeath(t *testing.T) {
 	other := open(t, "other", "127.0.0.1:0")
 	for name, test := range map[string]struct {
@@ -219,7 +219,7 @@ func TestAnAddressThatLiedMayTellTheTruthLater(t *testing.T) {
 	f.next(t, sign(election.Alive), election.Dead, election.Silent)
 }
 
-// A proxy that stands before a dead process accepts still, as the process itself does that hangs.
+// A proxy in front of a dead process still accepts connections, like a process that hangs.
 func TestALeaderBehindAnAddressThatAcceptsIsSilentNotDead(t *testing.T) {
 	leader := open(t, "leader", "127.0.0.1:0")
 	front := newFront(t, leader.listener.Addr().String())
@@ -243,7 +243,7 @@ func TestALeaderThatPausesIsSilentAndAliveAgain(t *testing.T) {
 	f.next(t, sign(election.Alive), election.Dead)
 }
 
-// If this process did not run itself, the beats wait to be read.
+// If this process did not run itself, beats wait to be read.
 func TestAStandbyThatWasPausedItselfSuspectsNobody(t *testing.T) {
 	d := newDetector(t, "standby", "127.0.0.1:0")
 	f := &following{d: d, follower: election.Follower{Report: func(n election.News) { t.Errorf("news: %+v", n) }}}
@@ -321,7 +321,7 @@ func TestAPortThatIsTakenIsAnError(t *testing.T) {
 		d.Close()
 		t.Error("opened it twice")
 	}
-	d.Close() // of what was never opened
+	d.Close() // the detector was never opened
 }
 
 func TestAttemptsAreMadeInHasteOnlyAfterALoss(t *testing.T) {
@@ -361,7 +361,7 @@ func TestABadConfigIsExplained(t *testing.T) {
 	}
 }
 
-// actAs serves every request on a probe's address with its key, in its place.
+// actAs serves every request at a probe's address, with the probe's key.
 func actAs(t *testing.T, leader *Detector, serve http.HandlerFunc) election.Contact {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -382,7 +382,7 @@ func actAs(t *testing.T, leader *Detector, serve http.HandlerFunc) election.Cont
 	return election.Contact{Address: listener.Addr().String(), Key: leader.fingerprint}
 }
 
-// receive waits for what must come.
+// receive waits for a value that must come.
 func receive[T any](t *testing.T, from <-chan T) T {
 	t.Helper()
 	select {
@@ -400,7 +400,7 @@ func TestALeaderThatBreaksEachContactIsNotDialledInHaste(t *testing.T) {
 		contacts <- time.Now()
 		_, _ = w.Write(lineOf(election.Statement{}))
 	}))
-	const slow = 3 // contacts, after those in haste
+	const slow = 3 // contacts, after the hasty ones
 	began := receive(t, contacts)
 	for range mostBrief + slow - 1 {
 		receive(t, contacts)
@@ -426,12 +426,12 @@ func TestALeaderThatAcceptsAndSendsNoBeatIsTriedAgain(t *testing.T) {
 	}
 }
 
-// A leader that drains, or is quarantined, goes on saying that it is in trouble.
+// A leader that drains or is quarantined goes on saying that it is in trouble.
 func TestALeaderInTroubleIsNotAnsweredAtEachBeat(t *testing.T) {
 	leader := open(t, "leader", "127.0.0.1:0")
 	reads := make(chan time.Time, 1000)
 	follow(t, leader.Contact(), func(f *follower) {
-		// A busy machine breaks no contact for silence: whoever makes contact anew answers at once.
+		// A busy machine does not break contact by silence, because a standby that dials again is answered at once.
 		f.Detector.cfg.Interval, f.Detector.cfg.Misses = shortestInterval, mostMisses
 		f.reads = func(context.Context, string) bool { reads <- time.Now(); return true }
 	})
@@ -442,7 +442,7 @@ func TestALeaderInTroubleIsNotAnsweredAtEachBeat(t *testing.T) {
 	}
 }
 
-// It may hold the process's descriptors no longer than it needs to show that it is no stranger.
+// A peer may hold a connection no longer than it needs to show the credential.
 func TestAStrangerThatReadsNothingLosesItsConnection(t *testing.T) {
 	leader := open(t, "leader", "127.0.0.1:0")
 	conn, err := tls.Dial("tcp", leader.Contact().Address, &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true, NextProtos: []string{"h2"}})
@@ -474,7 +474,7 @@ func TestALeaderWhoseContactBrokeOffIsNotShownAsAlive(t *testing.T) {
 	f.mustBe(t, connecting)
 }
 
-// Misses that are counted in milliseconds need not be enough for a handshake.
+// With short intervals the misses may last less than a handshake.
 func TestALeaderThatAnswersSlowlyIsReachedAgain(t *testing.T) {
 	contacts := make(chan struct{}, 1000)
 	contact := actAs(t, newDetector(t, "leader", "127.0.0.1:0"), func(w http.ResponseWriter, _ *http.Request) {
@@ -493,7 +493,7 @@ func TestALeaderThatAnswersSlowlyIsReachedAgain(t *testing.T) {
 	f.next(t, sign(election.Alive))
 }
 
-// front is a TCP proxy that goes on accepting, whatever is behind it.
+// front is a TCP proxy that accepts connections, whatever is behind it.
 type front struct {
 	listener net.Listener
 	all      sync.WaitGroup
@@ -544,7 +544,7 @@ func (f *front) greet(text string) {
 	f.greeting = text
 }
 
-// hold keeps all bytes back, or lets them go.
+// hold holds back all bytes, or releases them.
 func (f *front) hold(held bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -578,7 +578,7 @@ func (f *front) accept() {
 	}
 }
 
-// keep has a connection closed at the end.
+// keep closes a connection at the end of the test.
 func (f *front) keep(conn net.Conn) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

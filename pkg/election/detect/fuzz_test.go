@@ -16,7 +16,7 @@ import (
 	"github.com/regent-project/regent/pkg/election"
 )
 
-// Whatever a leader sends, a standby takes nothing for a beat but lines of JSON that are not too long, and keeps no more of it.
+// Whatever a leader sends, a standby accepts as beats only lines of JSON that are not too long, and keeps no more than one line.
 func FuzzWhatALeaderSends(f *testing.F) {
 	f.Add([]byte(`{"holder":"h","condition":"well"}` + "\n"))
 	f.Add([]byte(`{"holder":"h","condition":"troubled"}` + "\n" + `{"holder":"h","condition":"over"}`))
@@ -43,7 +43,7 @@ func FuzzWhatALeaderSends(f *testing.F) {
 	})
 }
 
-// occurs reports whether a line says that.
+// occurs reports whether some line has that Statement.
 func occurs[T comparable](sent []byte, said T) bool {
 	for line := range bytes.Lines(sent) {
 		var message T
@@ -54,7 +54,7 @@ func occurs[T comparable](sent []byte, said T) bool {
 	return false
 }
 
-// Whatever a peer sends, it is heard only with the credential, counts as what it said, and is gone when its stream is.
+// Whatever a peer sends, it counts only with the credential, under the name that it gave, and until its stream ends.
 func FuzzWhatAStandbySends(f *testing.F) {
 	f.Add(true, "standby", "200ms", "lease", "7", "h", []byte(`{"reads":"h"}`+"\n"))
 	f.Add(true, "standby", "10ms", "for-life", "-1", "", []byte(`{"wants":"h"}`+"\n"+`{"reads":"a","wants":"b"}`))
@@ -116,7 +116,7 @@ func (e *ends) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// recorder is a ResponseRecorder that has deadlines, as a stream has.
+// recorder is a ResponseRecorder with deadlines, like a real stream.
 type recorder struct{ *httptest.ResponseRecorder }
 
 func (*recorder) SetReadDeadline(time.Time) error  { return nil }

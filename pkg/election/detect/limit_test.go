@@ -27,13 +27,13 @@ import (
 	"github.com/regent-project/regent/pkg/election"
 )
 
-// openPlain opens a probe whose socket is in no thread of its own, as where that is not possible.
+// openPlain opens a probe without a thread of its own, as on systems where that is not possible.
 func openPlain(t *testing.T, change ...func(*Detector)) *Detector {
 	t.Helper()
 	return openOn(t, func(l net.Listener) net.Listener { return l }, change...)
 }
 
-// openOn opens a probe on a listener that is made of a plain one.
+// openOn opens a probe on a listener that wraps a plain one.
 func openOn(t *testing.T, moved func(net.Listener) net.Listener, change ...func(*Detector)) *Detector {
 	t.Helper()
 	d := newDetector(t, "leader", "127.0.0.1:0")
@@ -49,7 +49,7 @@ func openOn(t *testing.T, moved func(net.Listener) net.Listener, change ...func(
 	return d
 }
 
-// probes are the ways in which a probe listens.
+// probes are the two ways in which a probe can listen.
 var probes = map[string]func(*testing.T, ...func(*Detector)) *Detector{
 	"plain": openPlain,
 	"in its own thread": func(t *testing.T, change ...func(*Detector)) *Detector {
@@ -57,14 +57,14 @@ var probes = map[string]func(*testing.T, ...func(*Detector)) *Detector{
 	},
 }
 
-// besiege keeps n connections of strangers open, that say nothing, until the test ends: who loses one makes another.
+// besiege keeps n connections of strangers open until the test ends. They send nothing, and each one that is closed is replaced.
 func besiege(t *testing.T, address string, n int) (made *atomic.Int64) {
 	t.Helper()
 	made = new(atomic.Int64)
 	var all sync.WaitGroup
 	over := make(chan struct{})
 	dialer := &net.Dialer{}
-	if runtime.GOOS == "linux" { // elsewhere loopback is one address, and it is luck how soon a standby gets in beside them
+	if runtime.GOOS == "linux" { // on other systems loopback is one address, and a standby gets in beside them only by luck
 		dialer.LocalAddr = &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}
 	}
 	for range n {
@@ -106,7 +106,7 @@ func waitFor(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// Strangers are closed to make room for others, not for want of time.
+// patient gives strangers so much time that they lose their connections only to make room for others.
 func patient(d *Detector) { d.handshake = within }
 
 func TestAStandbyGetsInThoughStrangersHoldAllPlaces(t *testing.T) {
@@ -199,7 +199,7 @@ func headers(stream uint32, fields ...string) []byte {
 	return append(binary.BigEndian.AppendUint32(frame, stream), block...)
 }
 
-// A standby whose machine has lost its power keeps no place, nor does one that was paused, though the kernel takes what is sent.
+// A standby without power does not keep its place. Neither does one that was paused, although its kernel still accepts data.
 func TestAStandbyThatAnswersNothingLosesItsPlace(t *testing.T) {
 	for name, open := range probes {
 		t.Run(name, func(t *testing.T) {
@@ -269,7 +269,7 @@ func TestThereIsAnEndToThosePlacesThatTheCredentialGives(t *testing.T) {
 	})
 }
 
-// addressed is a connection that somebody else might have made.
+// addressed is a connection that seems to come from another address.
 type addressed struct {
 	net.Conn
 	from string
@@ -294,7 +294,7 @@ func TestWhoHoldsManyPlacesTakesNobodyElses(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		come []string
-		want []string // who must still be there
+		want []string // the connections that must still be open
 	}{
 		"another machine":                         {append([]string{"10.0.0.1:7"}, many("10.0.0.2:#", 200)...), []string{"10.0.0.1:7"}},
 		"another network":                         {append([]string{"[2001:db8:0:1::1]:7"}, many("[2001:db8:0:2::#]:7", 200)...), []string{"[2001:db8:0:1::1]:7"}},
@@ -324,14 +324,14 @@ func TestWhoHoldsManyPlacesTakesNobodyElses(t *testing.T) {
 	}
 }
 
-// exhausted is a listener that has no descriptor for what it accepts, for as long as it has an error.
+// exhausted is a listener that has no descriptor for new connections while its error is set.
 type exhausted struct {
 	net.Listener
 	tries atomic.Int64
 	err   atomic.Pointer[error]
 }
 
-// fail has each attempt from now on fail with err, unless that is nil.
+// fail makes each further attempt fail with err; nil: attempts succeed.
 func (e *exhausted) fail(err error) { e.err.Store(&err) }
 
 func (e *exhausted) Accept() (net.Conn, error) {
@@ -419,7 +419,7 @@ func TestAStrangerGivesItsDescriptorWhenNoneIsLeft(t *testing.T) {
 	}
 }
 
-// poorVariable makes the test binary a leader that may have no more than poorDescriptors.
+// poorVariable makes the test binary a leader that may have only poorDescriptors descriptors.
 const (
 	poorVariable    = "REGENT_TEST_POOR_LEADER"
 	poorDescriptors = 40
@@ -436,7 +436,7 @@ func (c *counted) Accept() (net.Conn, error) {
 	return c.Listener.Accept()
 }
 
-// poorLeader opens a probe, says where it is, and then, for each line that it reads, how often it has tried to accept.
+// poorLeader opens a probe and writes its address. Then, for each line that it reads, it writes how often it has tried to accept.
 func poorLeader(kind string) error {
 	limit := syscall.Rlimit{Cur: poorDescriptors, Max: poorDescriptors}
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -469,7 +469,7 @@ func poorLeader(kind string) error {
 	return nil
 }
 
-// A leader that strangers have left no descriptor keeps its standbys, and gets new ones; and it does not spin.
+// A leader that has no descriptors left because of strangers keeps its standbys, accepts new ones, and does not spin.
 func TestALeaderWithoutDescriptorsKeepsItsStandbys(t *testing.T) {
 	for kind := range probes {
 		t.Run(kind, func(t *testing.T) {
@@ -515,7 +515,7 @@ func TestALeaderWithoutDescriptorsKeepsItsStandbys(t *testing.T) {
 			began, first := time.Now(), tries()
 			time.Sleep(time.Second)
 			n := tries() - first
-			// It tries after 5 ms at the earliest, and each stranger that makes room is another attempt.
+			// Its first retry comes after 5 ms, and each stranger that makes room causes one more attempt.
 			if most := 2*int64(time.Since(began)/shortestAcceptPause) + 2; n > most {
 				t.Errorf("tried to accept %d times in %v", n, time.Since(began))
 			}
@@ -530,7 +530,7 @@ func TestALeaderWithoutDescriptorsKeepsItsStandbys(t *testing.T) {
 	}
 }
 
-// unhurried waits as long for a leader as a standby does.
+// unhurried waits for a leader as long as a standby does.
 func unhurried(f *follower) {
 	f.Detector.handshake = handshakeTimeout
 	f.Detector.cfg.Interval, f.Detector.cfg.Misses = DefaultConfig().Interval, 50

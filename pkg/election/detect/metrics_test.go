@@ -7,7 +7,7 @@ import (
 	"k8s.io/component-base/metrics/testutil"
 )
 
-// value reads a gauge as /metrics shows it.
+// value returns the value of a gauge as /metrics shows it.
 func value(t *testing.T, name string, labels map[string]string) float64 {
 	t.Helper()
 	families, err := legacyregistry.DefaultGatherer.Gather()

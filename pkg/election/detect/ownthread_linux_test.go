@@ -17,8 +17,8 @@ import (
 	"github.com/regent-project/regent/pkg/election"
 )
 
-// tables returns the sockets that each thread of this process has open, by thread and then by inode. The main thread's
-// are the process's.
+// tables returns the sockets that each thread of this process has open, by thread and then by inode. The main thread's table is that
+// of the process.
 func tables(t *testing.T) map[string]map[string]bool {
 	t.Helper()
 	threads, err := filepath.Glob("/proc/self/task/*")
@@ -42,7 +42,7 @@ func tables(t *testing.T) map[string]map[string]bool {
 	return all
 }
 
-// The kernel closes them right after a kill, because they are in no table that a thread has that outlives it.
+// The kernel closes the sockets right after a kill, because no thread that ends later has them in its table.
 func TestTheProbesSocketsAreInATableOfTheirOwn(t *testing.T) {
 	other, err := net.Listen("tcp", "127.0.0.1:0") // of the process
 	if err != nil {
@@ -81,7 +81,7 @@ func TestTheProbesSocketsAreInATableOfTheirOwn(t *testing.T) {
 	}
 }
 
-// echoThread serves on an ownThread what it gets, until the test ends.
+// echoThread is a server on an ownThread that echoes what it gets, until the test ends.
 func echoThread(t *testing.T) net.Listener {
 	t.Helper()
 	listener, err := listen(t.Context(), "127.0.0.1:0")
@@ -141,7 +141,7 @@ func TestWhatPassesTheThreadArrivesWholeAndInOrder(t *testing.T) {
 	all.Wait()
 }
 
-// Peers that come and go, read nothing, or stay when the listener closes leave no descriptor and no goroutine behind.
+// Peers that come and go, that read nothing, or that stay when the listener closes leave no descriptor and no goroutine behind.
 func TestTheThreadClosesWhatItsPeersLeave(t *testing.T) {
 	listener := echoThread(t)
 	thread, ok := listener.(*ownThread)

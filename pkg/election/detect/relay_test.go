@@ -7,7 +7,8 @@ import (
 	"github.com/regent-project/regent/pkg/election"
 )
 
-// Whoever gets a standby to connect to it, by a Lease that names its key, learns a credential. It opens no other probe.
+// Somebody may write a Lease that names his own key and address, and so learn the credential of a standby that connects. It is not
+// valid at any other probe.
 func TestACredentialIsWorthNothingToAnotherLeader(t *testing.T) {
 	leader := openPlain(t, patient)
 	credentials := make(chan string, 1000)
@@ -37,7 +38,7 @@ func TestACredentialIsWorthNothingToAnotherLeader(t *testing.T) {
 	}
 }
 
-// ask asks to follow with a credential, and returns the status of the answer.
+// ask sends a request to follow with that credential, and returns the status of the answer.
 func ask(t *testing.T, leader election.Contact, credential string) int {
 	t.Helper()
 	transport := &http.Transport{TLSClientConfig: trusting(leader.Key), Protocols: new(http.Protocols)}

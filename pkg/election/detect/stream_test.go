@@ -7,7 +7,7 @@ import (
 	"github.com/regent-project/regent/pkg/election"
 )
 
-// A standby of an older version says only that it reads the Lease. With an etcd that takes no writes that is worth nothing.
+// A standby of an older version says only that it can read the Lease. That proves nothing if etcd takes no writes.
 func TestALeaderHeedsWhoCouldWriteTheLease(t *testing.T) {
 	standby := election.Standby{Replica: "standby"}
 	for sent, want := range map[string]election.Confirmation{

@@ -13,7 +13,7 @@ import (
 	"github.com/regent-project/regent/pkg/election/electiontest"
 )
 
-// In both cases the write is there at once, and who gave up does not know it.
+// In both cases the write is committed at once, but the caller that gave up does not know that.
 func TestAnAnswerThatIsHeldBackIsThatOfAWriteThatIsThere(t *testing.T) {
 	for name, c := range map[string]struct {
 		patience time.Duration

@@ -87,7 +87,7 @@ func TestWhateverIsWrittenIsReadAgain(t *testing.T) {
 	})
 }
 
-// Whatever is read means the same when it is written and read again: nothing is lost or added on the way.
+// A header that was parsed, written and parsed again has the same meaning.
 func FuzzParse(f *testing.F) {
 	f.Add(soundHeader)
 	f.Add(soundHeader + ", epoch=8")

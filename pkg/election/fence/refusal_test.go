@@ -64,7 +64,7 @@ func TestARefusalIsNoConflictAndNothingToRetry(t *testing.T) {
 	}
 }
 
-// client-go makes a request again whose answer has a Retry-After, for some codes.
+// For some codes client-go repeats a request whose answer has a Retry-After.
 func TestTheStockClientSendsARefusedWriteOnce(t *testing.T) {
 	refusal := statusOf(t, NewRefusal("over", metav1.StatusCause{Type: CurrentTerm, Message: "held by nobody"}))
 	for _, c := range []struct {
@@ -74,7 +74,7 @@ func TestTheStockClientSendsARefusedWriteOnce(t *testing.T) {
 	}{
 		{http.StatusPreconditionFailed, nil, 1},
 		{http.StatusPreconditionFailed, []string{"0"}, 1},
-		// For comparison: it does make others again, ten times.
+		// For comparison: client-go repeats other refusals ten times.
 		{http.StatusTooManyRequests, []string{"0"}, 11},
 		{http.StatusInternalServerError, []string{"0"}, 11},
 	} {
@@ -88,7 +88,7 @@ func TestTheStockClientSendsARefusedWriteOnce(t *testing.T) {
 	}
 }
 
-// updateAgainst makes an update to a server that always answers alike, and returns how often it was asked.
+// updateAgainst sends an update to a server that always gives the same answer, and returns how often it was asked.
 func updateAgainst(t *testing.T, code int, retryAfter []string, status *metav1.Status) (asked int32, _ error) {
 	t.Helper()
 	var requests atomic.Int32

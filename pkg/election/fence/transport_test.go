@@ -21,7 +21,7 @@ var (
 	readingMethods = []string{http.MethodGet, http.MethodHead, http.MethodOptions}
 )
 
-// body is a request's, and knows whether it was closed.
+// body is the body of a request, and records whether it was closed.
 type body struct {
 	io.Reader
 	closed bool
@@ -32,7 +32,7 @@ func (b *body) Close() error {
 	return nil
 }
 
-// send sends a request through a transport with a source. sent is nil if it was not sent on.
+// send sends a request through a transport with that source. sent is nil if the transport did not send it.
 func send(ctx context.Context, t *testing.T, source Source, method string) (sent *http.Request, of *body, _ error) {
 	t.Helper()
 	of = &body{Reader: strings.NewReader("{}")}
@@ -93,7 +93,7 @@ func TestTheTokenOfTheContextIsSent(t *testing.T) {
 	}
 }
 
-// All by one transport, which remembers what it wrote last.
+// One transport sends them all, and caches the header that it wrote last.
 func TestCurrentSendsTheTokenOfEachTermWhileItLasts(t *testing.T) {
 	var current Current
 	next := &recorded{}
@@ -129,7 +129,7 @@ func TestCurrentSendsTheTokenOfEachTermWhileItLasts(t *testing.T) {
 	}
 }
 
-// answering answers every request alike.
+// answering gives every request the same answer.
 type answering struct {
 	code int
 	body io.Reader
@@ -143,7 +143,7 @@ func (a answering) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: a.code, Body: io.NopCloser(a.body)}, nil
 }
 
-// observe returns how often OnFenced called before it returned the answer, and the answer.
+// observe returns how often OnFenced has called its function before it returns the answer, and that answer.
 func observe(t *testing.T, next answering) (calls int, _ *http.Response, _ error) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "https://127.0.0.1/", nil)
@@ -154,7 +154,7 @@ func observe(t *testing.T, next answering) (calls int, _ *http.Response, _ error
 	return calls, resp, err
 }
 
-// encodings are all in which a server may answer.
+// encodings are all encodings that a server may use.
 func encodings(t *testing.T) map[string]runtime.Serializer {
 	t.Helper()
 	out := map[string]runtime.Serializer{"application/cbor": cbor.NewSerializer(scheme.Scheme, scheme.Scheme)}

@@ -17,7 +17,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// leaseOf is a Lease of uid "u", renewed at a time that means nothing to us.
+// leaseOf is a Lease of uid "u" whose renewTime has no meaning on our clock.
 func leaseOf(holder string, epoch int32, renewed int64) *coordinationv1.Lease {
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{UID: "u"},
@@ -118,7 +118,7 @@ func TestTheLastEpochOfALeaseIsRefusedButNotThatOfItsSuccessor(t *testing.T) {
 	}
 }
 
-// What a Lease hangs on that is held for life is named by its holder. Owners that others have given the Lease are theirs.
+// The holder names the owner of a Lease that is held for life. Owners that others have given the Lease are not touched.
 func TestTheOwnerOfATermIsTheOneThatItsHolderNames(t *testing.T) {
 	l := leaseOf("h", 4, 7)
 	l.OwnerReferences = []metav1.OwnerReference{{Kind: "Deployment", Name: "d", UID: "others"}, {Kind: "Pod", Name: "p", UID: "holders"}}

@@ -11,8 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A term is judged by the view alone, so that must never show what was before the write that began the term: whatever order the
-// watch, reads and answers bring the news in, and however late. What was committed is any history, epochs that fall among it.
+// Terms are judged by the view alone. So it must never show a state from before the write that began the term, in whatever order and
+// however late watch, reads and answers bring the news. The history may be any, even with falling epochs.
 func TestAViewNeverGoesBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 20).Draw(t, "writes")
@@ -35,7 +35,7 @@ func TestAViewNeverGoesBack(t *testing.T) {
 	})
 }
 
-// Operators follow a shard's leader by these lines: each change is one line, whoever brings the news, and however often.
+// Operators follow a shard's leader by these lines. Each change is logged once, whatever brings the news, and however often.
 func TestEachChangeOfTheLeaderIsLoggedOnce(t *testing.T) {
 	var log []string
 	logger := funcr.New(func(_, line string) { log = append(log, line) }, funcr.Options{Verbosity: 2})

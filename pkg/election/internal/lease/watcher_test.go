@@ -12,7 +12,7 @@ import (
 	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
-// What is written shows in the view: by the watch, by the next watch if that ends, and by a read if the watch says nothing.
+// The view shows what was written: by the watch, by the next watch if that one ends, and by a read if the watch sends nothing.
 func TestAWatcherShowsWhatIsWrittenUntilItsContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := electiontest.NewStore("controllers")
