@@ -193,8 +193,8 @@ func (c *candidacy) create(ctx context.Context, name string) (*coordinationv1bet
 	return c.client.Create(ctx, candidate, metav1.CreateOptions{})
 }
 
-// answer renews the candidate if the electing controller has asked whether this process lives. It has asked if pingTime is later
-// than renewTime. The answer is later than pingTime, even if the controller's clock is ahead.
+// answer renews the candidate if the electing controller has asked whether this process is alive. It has asked if pingTime is
+// later than renewTime. The answer is later than pingTime, even if the controller's clock is ahead.
 func (c *candidacy) answer(ctx context.Context, candidate *coordinationv1beta1.LeaseCandidate) error {
 	ping, renewed := candidate.Spec.PingTime, candidate.Spec.RenewTime
 	if ping == nil || renewed != nil && !ping.After(renewed.Time) {

@@ -63,8 +63,9 @@ type Config struct {
 	ReplicasDirectory string
 	// Client is a client for the Leases of Namespace.
 	Client LeaseClient
-	// Fenced promises that the server behind Client refuses, in the same transaction, every write of a term that is over, and
-	// every write without a token that a leader makes. The Lease tells other replicas, which may then succeed this holder early.
+	// Fenced promises that the server behind Client refuses every write of a term that is over, in the transaction of that write,
+	// and every write that a leader sends without a token. The Lease says so to other replicas, which may then succeed this
+	// holder early.
 	Fenced bool
 	// Replica is the name of this process, for people. Empty: the host name and a part of a random uuid.
 	Replica string

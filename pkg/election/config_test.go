@@ -29,10 +29,10 @@ func TestFaultsNameTheFields(t *testing.T) {
 		"RenewDeadline 15s must be below LeaseDuration 15s": func(c *election.Config) { c.RenewDeadline = c.LeaseDuration },
 		"Priority and Preempt contradict Mode=coordinated":  func(c *election.Config) { c.Mode, c.Preempt = election.Coordinated{}, true },
 		"Detection=suspect contradicts Mode=for-life":       func(c *election.Config) { c.Mode, c.Detection = election.ForLife{}, election.DetectSuspect },
-		`BinaryVersion "new" is no version`: func(c *election.Config) {
+		`BinaryVersion "new" is not a version`: func(c *election.Config) {
 			c.Mode = election.Coordinated{BinaryVersion: "new", EmulationVersion: "1.0.0"}
 		},
-		`EmulationVersion "" is no version`: func(c *election.Config) { c.Mode = election.Coordinated{BinaryVersion: "1.0.0"} },
+		`EmulationVersion "" is not a version`: func(c *election.Config) { c.Mode = election.Coordinated{BinaryVersion: "1.0.0"} },
 		"EmulationVersion 2.0.0 is newer than BinaryVersion 1.0.0": func(c *election.Config) {
 			c.Mode = election.Coordinated{BinaryVersion: "1.0.0", EmulationVersion: "2.0.0"}
 		},

@@ -29,7 +29,7 @@ func (c Config) standbys() (highest int32, none bool) {
 	return highest, none
 }
 
-// follows reports whether a replica follows this process whose latest term had that holder identity.
+// follows reports whether the replica whose latest term had that holder identity follows this process.
 func (c Config) follows(holder string) bool {
 	return slices.ContainsFunc(c.followers(), func(s Standby) bool { return s.Led == holder })
 }

@@ -22,7 +22,7 @@ type life struct {
 	api      lease.API
 	view     *lease.View
 	watcher  *lease.Watcher
-	presence lease.Presence // says whose it is
+	presence lease.Presence // identifies this process
 	longest  time.Duration  // between two attempts to create it
 }
 

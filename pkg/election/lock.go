@@ -145,7 +145,7 @@ func (l *lock) renew(ctx context.Context, held *coordinationv1.Lease, ler resour
 		l.logger.V(2).Info("Could not renew the lease", "err", err)
 		return fmt.Errorf("renew the lease: %w", err)
 	}
-	l.renewedAt(sent) // first: the view wakes whoever assesses the renewals
+	l.renewedAt(sent) // first: the view wakes the loop that assesses the renewals
 	l.adopt(written)
 	l.logger.V(6).Info("Renewed the lease", "revision", written.ResourceVersion)
 	return nil
