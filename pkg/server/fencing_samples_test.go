@@ -100,6 +100,9 @@ type fencedShard struct {
 	free, current dynamic.Interface
 	over          map[string]dynamic.Interface
 	targets       int
+
+	known    map[string]int64 // the keys at revision
+	revision int64
 }
 
 func startFencedShard(t *testing.T) *fencedShard {
@@ -188,23 +191,42 @@ func (s *fencedShard) newTarget(t *testing.T, r writable) target {
 	return target{writable: r, ctx: clusters.With(t.Context(), cluster), client: s.free}
 }
 
-func (s *fencedShard) keys(t *testing.T) map[string]int64 { return keys(t, s.etcd) }
+// keys are the shard's (see keysOf). At a revision of etcd that was read already they are as they were then: to read some
+// thousand keys after each write that is refused would cost more than all else here.
+func (s *fencedShard) keys(t *testing.T) map[string]int64 {
+	t.Helper()
+	resp, err := s.etcd.Get(t.Context(), "/registry", clientv3.WithCountOnly())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp.Header.Revision != s.revision {
+		s.known, s.revision = keysOf(t, s.etcd)
+	}
+	return s.known
+}
 
-// keys are all of a shard's, with the revisions at which they were written, but for the events that the replicas themselves
-// record of their terms.
+// keys are those of keysOf.
 func keys(t *testing.T, etcd *clientv3.Client) map[string]int64 {
+	t.Helper()
+	out, _ := keysOf(t, etcd)
+	return out
+}
+
+// keysOf are all of a shard's, with the revisions at which they were written, but for the events that the replicas themselves
+// record of their terms; and the revision of etcd at which they were read.
+func keysOf(t *testing.T, etcd *clientv3.Client) (out map[string]int64, revision int64) {
 	t.Helper()
 	resp, err := etcd.Get(t.Context(), "/registry", clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := map[string]int64{}
+	out = map[string]int64{}
 	for _, kv := range resp.Kvs {
 		if key := string(kv.Key); !strings.HasPrefix(key, "/registry/core/events/"+clusters.SystemAdmin.String()+"/") {
 			out[key] = kv.ModRevision
 		}
 	}
-	return out
+	return out, resp.Header.Revision
 }
 
 // dynamic returns a client of the leader's for the logical cluster in each context, with a fencing token unless it is zero.

@@ -57,7 +57,8 @@ func named(t *testing.T, r *harness.Replica, lease string, holder *stock) (epoch
 }
 
 // KEP-4355, with stock clients: the oldest leads, and whatever ends it, the next oldest follows; a still older one that comes
-// is made way for.
+// is made way for. It is slow because stock clients notice by an expired lease, or by asking again, that it is their turn, and a
+// candidate is built first.
 func TestStockCandidatesLeadInTheOrderOfTheirVersions(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	binary, err := harness.BuildGo(t.TempDir(), "./test/e2e/candidate")

@@ -11,7 +11,8 @@ import (
 
 var cutTimings = flag.Bool("default-timings", false, "cut networks with the default lease timings")
 
-// Whatever network is cut, exactly one leads, in the end and all along: etcd's history has no write outside of its term.
+// Whatever network is cut, exactly one leads, in the end and all along: etcd's history has no write outside of its term. It is
+// slow because the cuts happen one after the other, and that a leader for life leads on is watched for longer than a lease.
 func TestWhateverNetworkIsCutOneLeadsAndNothingStaleIsWritten(t *testing.T) {
 	t.Parallel()
 	timings := faultyTimings

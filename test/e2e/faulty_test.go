@@ -52,7 +52,7 @@ func handOver(t *testing.T, from, to *harness.Replica) {
 	harness.Eventually(t, to.Name()+" leads", func() bool { return len(to.Terms()) > 0 })
 }
 
-// I7.
+// I7. It is slow because it watches for two leases that the lease is left to others, in one case after the other.
 func TestAReplicaWhoseControllersFailLeavesTheLeaseToOthersUntilItIsMended(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	for fault, said := range map[string]struct{ message, err string }{
@@ -144,7 +144,8 @@ func TestAShardWhoseReplicasAllFailHasALeaderWithoutWhatItCannotRun(t *testing.T
 	}
 }
 
-// TestEveryFaultUnderEveryPolicy has, for each policy, a sound replica and one after the other with each fault.
+// TestEveryFaultUnderEveryPolicy has, for each policy, a sound replica and one after the other with each fault. It is slow
+// because each fault takes a replica's start, a hand over and the way back, and those that hang a drain timeout and a lease, too.
 func TestEveryFaultUnderEveryPolicy(t *testing.T) {
 	t.Parallel()
 	const (
@@ -248,7 +249,7 @@ func TestEveryFaultUnderEveryPolicy(t *testing.T) {
 	}
 }
 
-// I1, I6.
+// I1, I6. It is slow because a lease has to expire, and is watched for as long, in one case after the other.
 func TestAReplicaWhoseControllerHangsIsQuarantinedUntilItReturns(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	for name, c := range map[string]struct {

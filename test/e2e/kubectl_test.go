@@ -68,7 +68,9 @@ func configMap(name, value string, labels ...string) string {
 	return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{%s},"data":{"key":%q}}`, metadata, value)
 }
 
+// It is slow because each of more than a hundred commands is a process of its own, one after the other.
 func TestKubectlWorksAsUsersUseIt(t *testing.T) {
+	t.Parallel() // one process after the other, with no bound on time
 	r := harness.NewShard(harness.StartEtcd(t).URL).Start(t, "a")
 	r.WaitRoot()
 	r.CreateWorkspace("team")

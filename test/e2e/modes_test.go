@@ -27,7 +27,7 @@ var (
 
 // I1 to I3, I8: three replicas are rolled from each mode to each other, while they write. The Lease's mode changes once in
 // each roll, with the last replica; there are never two leaders, and none for no longer than the change waits for the old
-// mode.
+// mode. It is slow because replicas are restarted one after the other, eighteen times.
 func TestReplicasAreRolledFromEachModeToEachOther(t *testing.T) {
 	t.Parallel()
 	etcd := harness.StartEtcd(t)
@@ -205,7 +205,8 @@ func terminate(_ *couple, leader, _ *harness.Replica) (mend func()) {
 	return func() { leader.Wait(); leader.Again(); leader.WaitReady() }
 }
 
-// I1 to I4, I8, whatever the mode.
+// I1 to I4, I8, whatever the mode. It is slow because the faults happen one after the other, and several last for a lease: what
+// one leaves behind must not matter to the next.
 func TestEveryFaultInEveryMode(t *testing.T) {
 	t.Parallel()
 	for i, mode := range modes {

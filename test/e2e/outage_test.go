@@ -12,7 +12,8 @@ import (
 
 var outages = flag.String("outages", "60s", "how long etcd is away in TestSomebodyLeadsSoonAfterAnOutageOfEtcd, separated by commas")
 
-// However long etcd was away, no back-off outlives it for long: gRPC's own grows to two minutes.
+// However long etcd was away, no back-off outlives it for long: gRPC's own grows to two minutes. It is slow
+// because a back-off has to grow before it can be seen to be cut short.
 func TestSomebodyLeadsSoonAfterAnOutageOfEtcd(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	for _, outage := range strings.Split(*outages, ",") {

@@ -27,6 +27,7 @@ const leaseOf = "system:admin/kube-system/" + harness.LeaseName
 
 // I2 and I3, as etcd's own history has them: a leader is paused in the middle of its writes, of every kind, and another
 // leads; then it goes on. None of what it had under way, whatever it had checked before, is committed.
+// It is slow because there are two hundred rounds: the moment at which a pause would do harm is short, and comes by chance.
 func TestAPausedLeaderWritesNothingAfterItsTerm(t *testing.T) {
 	t.Parallel()
 	for _, mode := range modes {

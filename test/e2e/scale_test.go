@@ -20,6 +20,8 @@ import (
 	"github.com/regent-project/regent/test/e2e/harness"
 )
 
+// It is slow because it is work, a hundred seconds of CPU: each workspace is made, becomes ready through
+// several writes, and is deleted with all that is in it. It does not run beside other scenarios, which would wait for their share.
 func TestAThousandWorkspacesComeAndGoWithoutATrace(t *testing.T) {
 	const total, clients, page = 1000, 16, 150
 	etcd := harness.StartEtcd(t)

@@ -11,8 +11,9 @@ import (
 	"github.com/regent-project/regent/test/e2e/harness"
 )
 
-// I1, I4, I5.
+// I1, I4, I5. It is slow because after each of twenty losses a term is waited for, and a workspace that comes and goes in it.
 func TestALeaderThatLosesItsLeaseTwentyTimesLeadsAsTheFirstTime(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	const losses = 20
 	shard := harness.NewShard(harness.StartEtcd(t).URL)
 	r := shard.Start(t, "a")

@@ -68,8 +68,7 @@ func newClient(host *rest.Config, token, at string, wrap transport.WrapperFunc) 
 var errNotThisProcess = errors.New("what answers on the loopback is not this process")
 
 // trustingItself returns a TLS configuration that trusts only the certificate that this process made for its loopback. It
-// ignores the certificate's dates. They begin an hour before the process started: if the clock was ahead then and is set back,
-// no term could connect.
+// ignores the certificate's dates: a clock that is set back must not keep a term from connecting.
 func trustingItself(host *rest.Config) (*tls.Config, error) {
 	made, err := cert.ParseCertsPEM(host.CAData)
 	if err != nil {

@@ -84,7 +84,7 @@ func (r *Replica) Follows() bool {
 // Takeovers counts those of the process, by trigger.
 func (r *Replica) Takeovers() map[string]int {
 	r.t.Helper()
-	status, body := r.Get("/metrics")
+	status, body := r.metrics("regent_takeover_phase_seconds")
 	if status != http.StatusOK {
 		r.t.Fatalf("metrics of %s: %d %s", r.name, status, body)
 	}
