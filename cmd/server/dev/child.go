@@ -17,9 +17,9 @@ import (
 	"time"
 )
 
-// ParentPipe is the environment variable that tells a replica which of its file descriptors is a pipe from its parent. The pipe
+// parentPipe is the environment variable that tells a replica which of its file descriptors is a pipe from its parent. The pipe
 // ends when the parent ends, however the parent dies. The replica must then stop.
-const ParentPipe = "REGENT_PARENT_PIPE"
+const parentPipe = "REGENT_PARENT_PIPE"
 
 // parentPipeFD is the first file descriptor after stdin, stdout and stderr.
 const parentPipeFD = 3
@@ -101,7 +101,7 @@ func (c *child) run(ctx context.Context) (*os.ProcessState, error) {
 	defer func() { _ = write.Close() }()
 
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), self, c.args...)
-	cmd.Env = append(os.Environ(), ParentPipe+"="+strconv.Itoa(parentPipeFD))
+	cmd.Env = append(os.Environ(), parentPipe+"="+strconv.Itoa(parentPipeFD))
 	cmd.ExtraFiles = []*os.File{read}
 	// The replica gets a process group of its own, so that a Ctrl-C in the terminal reaches only the parent.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -178,13 +178,13 @@ func (c *child) watchLog(line []byte) {
 // UntilParentEnds calls ended when the pipe from the parent process ends. It returns at once, and does nothing if this process
 // was started without such a pipe.
 func UntilParentEnds(ended func()) error {
-	text, ok := os.LookupEnv(ParentPipe)
+	text, ok := os.LookupEnv(parentPipe)
 	if !ok {
 		return nil
 	}
 	fd, err := strconv.Atoi(text)
 	if err != nil || fd <= int(os.Stderr.Fd()) {
-		return fmt.Errorf("%s=%q is not the file descriptor of a pipe: unset the variable, only `regent dev` sets it", ParentPipe, text)
+		return fmt.Errorf("%s=%q is not the file descriptor of a pipe: unset the variable, only `regent dev` sets it", parentPipe, text)
 	}
 	pipe := os.NewFile(uintptr(fd), "parent")
 	// The goroutine lives as long as the process, like the pipe.

@@ -19,7 +19,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(ParentPipe) != "" {
+	if os.Getenv(parentPipe) != "" {
 		os.Exit(asChild())
 	}
 	if backend := os.Getenv(frontTo); backend != "" {
@@ -232,7 +232,7 @@ func TestAChildThatIsStartedAgainTellsItsPid(t *testing.T) {
 }
 
 func TestOnlyDevSetsAParentsPipe(t *testing.T) {
-	t.Setenv(ParentPipe, "1")
+	t.Setenv(parentPipe, "1")
 	if err := UntilParentEnds(func() {}); err == nil || !strings.Contains(err.Error(), "regent dev") {
 		t.Errorf("got %v", err)
 	}

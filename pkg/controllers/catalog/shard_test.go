@@ -85,7 +85,7 @@ func serve(t *testing.T, client *storage.Client) (url string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := apis.Install(server, apis.NewGetter(client)); err != nil {
+	if _, err := apis.Install(server, apis.NewRESTOptionsGetter(client)); err != nil {
 		t.Fatal(err)
 	}
 	listener := httptest.NewServer(inCluster(server.PrepareRun().Handler))

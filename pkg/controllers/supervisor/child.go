@@ -14,7 +14,7 @@ import (
 	"github.com/regent-project/regent/pkg/controllers"
 )
 
-// State is the state of a controller. A metric has a series for each state.
+// state is the state of a controller. A metric has a series for each state.
 //
 //	          Needs ready            constructed           ready
 //	Waiting ---------------> Starting -------------------------> Running <--> Stalled
@@ -25,22 +25,22 @@ import (
 //	   +------------------- Failed     <----------+      (a tolerated one is tried again, and shows Failed meanwhile)
 //
 // Without a term all controllers are Stopped. Late is a controller that has not stopped in time.
-type State string
+type state string
 
-// States of a controller.
+// The states of a controller.
 const (
-	Stopped    State = "stopped"
-	Waiting    State = "waiting"
-	Starting   State = "starting"
-	Running    State = "running"
-	Stalled    State = "stalled"
-	Restarting State = "restarting"
-	Failed     State = "failed"
-	Disabled   State = "disabled"
-	Late       State = "late"
+	stateStopped    state = "stopped"
+	stateWaiting    state = "waiting"
+	stateStarting   state = "starting"
+	stateRunning    state = "running"
+	stateStalled    state = "stalled"
+	stateRestarting state = "restarting"
+	stateFailed     state = "failed"
+	stateDisabled   state = "disabled"
+	stateLate       state = "late"
 )
 
-var states = []State{Stopped, Waiting, Starting, Running, Stalled, Restarting, Failed, Disabled, Late}
+var states = []state{stateStopped, stateWaiting, stateStarting, stateRunning, stateStalled, stateRestarting, stateFailed, stateDisabled, stateLate}
 
 // child is one controller in one term, through all its restarts. Its goroutine owns all fields that mu does not guard.
 type child struct {
@@ -56,7 +56,7 @@ type child struct {
 	failures intensity
 
 	mu        sync.Mutex
-	state     State
+	state     state
 	tolerated bool
 	watched   *instance // the instance that runs now, or nil
 }
@@ -71,7 +71,7 @@ type progress struct {
 // run runs the controller for a term, through all its restarts.
 func (c *child) run() {
 	defer close(c.joined)
-	defer c.become(Stopped)
+	defer c.become(stateStopped)
 	for attempt := 0; c.awaitNeeds(); attempt++ {
 		starts.WithLabelValues(c.Name).Inc()
 		if attempt > 0 {
@@ -86,7 +86,7 @@ func (c *child) run() {
 
 // awaitNeeds waits until the needed controllers are ready. It returns false if the child must not start.
 func (c *child) awaitNeeds() bool {
-	c.become(Waiting)
+	c.become(stateWaiting)
 	for _, need := range c.needs {
 		if !c.awaitNeed(need) {
 			return false
@@ -123,14 +123,14 @@ func (c *child) awaitNeed(need *child) bool {
 	}
 }
 
-func (c *child) where() State {
+func (c *child) where() state {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state
 }
 
 func (c *child) leave() {
-	c.become(Disabled)
+	c.become(stateDisabled)
 	close(c.leftOut)
 	<-c.ctx.Done() // the state shows until the term ends
 }
@@ -139,7 +139,7 @@ func (c *child) leave() {
 func (c *child) once() (again bool, pause time.Duration) {
 	ctx, cancel := context.WithCancelCause(c.ctx)
 	defer cancel(nil)
-	c.become(Starting)
+	c.become(stateStarting)
 	var made controllers.Controller
 	w := c.begin(ctx, constructing, &instance{cancel: cancel, reporter: constructor{}}, func(ctx context.Context) (err error) {
 		made, err = c.New(ctx, c.s.deps)
@@ -289,15 +289,15 @@ func (c *child) judge(w *work, o outcome, m moment, err error) (again bool, paus
 	}
 	switch e {
 	case restarts:
-		c.become(Restarting)
+		c.become(stateRestarting)
 		return true, pause
 	case perseveres:
-		c.become(Failed)
+		c.become(stateFailed)
 		return true, pause
 	case leavesOut:
 		c.leave()
 	case endsTerm, endsProcess:
-		c.become(Failed)
+		c.become(stateFailed)
 		c.escalate(e, err)
 		<-c.ctx.Done() // the state shows until the term ends
 	}
@@ -347,7 +347,7 @@ func (c *child) log(logger klog.Logger, o outcome, m moment, err error) {
 }
 
 func (c *child) nowReady() {
-	c.become(Running, Starting, Stalled)
+	c.become(stateRunning, stateStarting, stateStalled)
 	select {
 	case <-c.ready:
 	default:
@@ -369,12 +369,12 @@ func (c *child) current() *instance {
 }
 
 // working returns the state of a controller that is not stalled.
-func (c *child) working() State {
+func (c *child) working() state {
 	select {
 	case <-c.ready:
-		return Running
+		return stateRunning
 	default:
-		return Starting
+		return stateStarting
 	}
 }
 
@@ -386,16 +386,16 @@ func (c *child) isTolerated() bool {
 
 // become changes the state to next if it is one of from, or any if from is empty. A Late controller stays Late until it is
 // Stopped.
-func (c *child) become(next State, from ...State) bool {
+func (c *child) become(next state, from ...state) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case len(from) > 0 && !slices.Contains(from, c.state), c.state == next,
-		c.state == Late && next != Stopped, c.state == Stopped && next == Late:
+		c.state == stateLate && next != stateStopped, c.state == stateStopped && next == stateLate:
 		return false
-	case next == Late:
+	case next == stateLate:
 		lateGauge.Inc()
-	case c.state == Late:
+	case c.state == stateLate:
 		lateGauge.Dec()
 	}
 	showState(c.Name, c.state, next)

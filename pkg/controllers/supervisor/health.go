@@ -126,12 +126,12 @@ func (c *child) examine(elapsed time.Duration, reachable bool) {
 	case idle >= 2*deadline:
 		i.cancel(stall)
 	case idle >= deadline:
-		if c.become(Stalled, Running, Starting) {
+		if c.become(stateStalled, stateRunning, stateStarting) {
 			stalls.WithLabelValues(c.Name).Inc()
 			klog.FromContext(c.ctx).Error(stall, "Controller is stalled: it will be cancelled if this goes on", "stacks", goroutines([]string{c.Name})[c.Name])
 		}
 	case idle == 0:
-		if c.become(c.working(), Stalled) {
+		if c.become(c.working(), stateStalled) {
 			klog.FromContext(c.ctx).Info("Controller is no longer stalled")
 		}
 	}

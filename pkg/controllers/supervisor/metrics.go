@@ -48,7 +48,7 @@ func ShowMetrics(r *controllers.Registry) {
 		for _, state := range states {
 			stateGauge.WithLabelValues(d.Name, string(state)).Set(0)
 		}
-		stateGauge.WithLabelValues(d.Name, string(Stopped)).Set(1)
+		stateGauge.WithLabelValues(d.Name, string(stateStopped)).Set(1)
 		for _, counter := range []*metrics.CounterVec{starts, restartsTotal, panics, stalls} {
 			counter.WithLabelValues(d.Name).Add(0)
 		}
@@ -56,7 +56,7 @@ func ShowMetrics(r *controllers.Registry) {
 }
 
 // showState moves a controller's series from one state to another.
-func showState(controller string, from, to State) {
+func showState(controller string, from, to state) {
 	stateGauge.WithLabelValues(controller, string(from)).Set(0)
 	stateGauge.WithLabelValues(controller, string(to)).Set(1)
 }

@@ -168,7 +168,7 @@ func (s *supervision) adopt(set []controllers.Descriptor) error {
 		c := &child{
 			Descriptor: d, s: s, tolerated: slices.Contains(s.cfg.Tolerated, d.Name),
 			progress: progress{ready: make(chan struct{}), leftOut: make(chan struct{}), joined: make(chan struct{})},
-			failures: intensity{limit: limit, window: window}, state: Stopped,
+			failures: intensity{limit: limit, window: window}, state: stateStopped,
 		}
 		c.ctx, c.stop = context.WithCancelCause(ctx)
 		s.children = append(s.children, c)

@@ -16,18 +16,18 @@ import (
 func Install(server *genericapiserver.GenericAPIServer, getter generic.RESTOptionsGetter) (*Reader, error) {
 	groups, reader := map[string]*group{}, &Reader{}
 	for _, d := range described() {
-		served, err := d.Serve(Scheme, getter)
+		versions, err := d.Serve(Scheme, getter)
 		if err != nil {
 			return nil, err
 		}
 		jsonOnly := d.Encoding(Codecs).MediaType == runtime.ContentTypeJSON
-		for gv, storage := range served {
+		for gv, storage := range versions {
 			if groups[gv.Group] == nil {
 				groups[gv.Group] = &group{versions: map[string]map[string]rest.Storage{}}
 			}
 			groups[gv.Group].add(gv.Version, storage, jsonOnly)
 		}
-		reader.add(served[d.Resource().GVR.GroupVersion()][d.Resource().GVR.Resource])
+		reader.add(versions[d.Resource().GVR.GroupVersion()][d.Resource().GVR.Resource])
 	}
 	for _, name := range slices.Sorted(maps.Keys(groups)) {
 		if err := groups[name].install(server, name); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/registry/generic"
 
 	"github.com/regent-project/regent/pkg/server/apis/coordination"
 	"github.com/regent-project/regent/pkg/server/apis/core"
@@ -43,9 +44,9 @@ func Types() []runtime.Object {
 	return out
 }
 
-// NewGetter returns the storage of all that is served.
-func NewGetter(client *storage.Client) *storage.Getter {
-	return storage.NewGetter(client, func(name schema.GroupResource) (storage.Encoding, error) {
+// NewRESTOptionsGetter returns a getter of the storage of all served resources.
+func NewRESTOptionsGetter(client *storage.Client) generic.RESTOptionsGetter {
+	return storage.NewRESTOptionsGetter(client, func(name schema.GroupResource) (storage.Encoding, error) {
 		for _, d := range described() {
 			if d.Resource().GVR.GroupResource() == name {
 				return d.Encoding(Codecs), nil

@@ -64,7 +64,7 @@ func startShard(t *testing.T, way storagebackend.TransportConfig, plugin admissi
 	if err != nil {
 		t.Fatal(err)
 	}
-	reader, err := Install(server, NewGetter(client))
+	reader, err := Install(server, NewRESTOptionsGetter(client))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,9 +27,9 @@ import (
 const (
 	// DefaultQuota is the size at which the database refuses writes, in bytes.
 	DefaultQuota = 8 << 30
-	// DefaultCompactionRetention is how long history is kept for watches from an old revision. API servers compact too, every
+	// compactionRetention is how long history is kept for watches from an old revision. API servers compact too, every
 	// five minutes. This bounds the history while none is connected.
-	DefaultCompactionRetention = time.Hour
+	compactionRetention = time.Hour
 )
 
 // Config says where the data is and how much of it there may be.
@@ -41,8 +41,6 @@ type Config struct {
 	ClientPort int
 	// Quota is the size at which writes are refused, in bytes. 0: DefaultQuota.
 	Quota int64
-	// CompactionRetention is how long history is kept. 0: DefaultCompactionRetention.
-	CompactionRetention time.Duration
 
 	// connections limits the open connections, for tests. 0: as many as the file descriptors allow.
 	connections int
@@ -193,12 +191,8 @@ func embedConfig(ctx context.Context, cfg Config, endpoint string, closing *atom
 	if c.QuotaBackendBytes == 0 {
 		c.QuotaBackendBytes = DefaultQuota
 	}
-	retention := cfg.CompactionRetention
-	if retention == 0 {
-		retention = DefaultCompactionRetention
-	}
 	c.AutoCompactionMode = embed.CompactorModePeriodic
-	c.AutoCompactionRetention = retention.String()
+	c.AutoCompactionRetention = compactionRetention.String()
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(newLogger(klog.FromContext(ctx).WithName("etcd"), closing))
 	return c
 }

@@ -47,8 +47,6 @@ type Config struct {
 	Prefix string
 	// Transformers encrypt what is stored. Nil: it is stored unencrypted.
 	Transformers value.ResourceTransformers
-	// CompactionInterval is how long old revisions are kept. 0 means 5 minutes.
-	CompactionInterval time.Duration
 }
 
 // Client is the process's client of the shard's etcd. All resources share it, so that every write passes its guard.
@@ -69,9 +67,6 @@ type Client struct {
 // An error means that the configuration is unusable.
 func NewClient(config Config) (*Client, error) {
 	config.Prefix = path.Join("/", config.Prefix)
-	if config.CompactionInterval == 0 {
-		config.CompactionInterval = storagebackend.DefaultCompactInterval
-	}
 	members := newMembers(config.Transport.ServerList)
 	etcd, err := open(config.Transport, config.Transport.ServerList, members.options()...)
 	if err != nil {
@@ -91,7 +86,7 @@ func NewClient(config Config) (*Client, error) {
 		guard:     keeper,
 		history:   past,
 		members:   members,
-		compactor: etcd3.NewCompactor(etcd.Client, config.CompactionInterval, clock.RealClock{}, nil),
+		compactor: etcd3.NewCompactor(etcd.Client, storagebackend.DefaultCompactInterval, clock.RealClock{}, nil),
 	}, nil
 }
 

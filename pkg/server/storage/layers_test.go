@@ -39,7 +39,7 @@ func openOver(t *testing.T, client *storage.Client, resource schema.GroupResourc
 	for _, version := range []string{"v1", runtime.APIVersionInternal} {
 		scheme.AddKnownTypes(schema.GroupVersion{Version: version}, &corev1.ConfigMap{}, &corev1.ConfigMapList{})
 	}
-	getter := storage.NewGetter(client, func(schema.GroupResource) (storage.Encoding, error) {
+	getter := storage.NewRESTOptionsGetter(client, func(schema.GroupResource) (storage.Encoding, error) {
 		encoding := storage.Encoding{
 			Serializer: serializer.NewCodecFactory(scheme), Version: corev1.SchemeGroupVersion, MediaType: runtime.ContentTypeProtobuf, Uncached: uncached,
 		}

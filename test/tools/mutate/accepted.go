@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// table has the mutants that are known to survive, by their rows, and why.
+// table has the reasons for mutants that are known to survive, by row.
 type table map[string]string
 
-// readAccepted reads all rows of Markdown tables in a file that begin like a mutant's, and end with a reason.
+// readAccepted reads the rows of Markdown tables in a file that begin like a mutant's row. Each must end with a reason.
 func readAccepted(file string) (table, error) {
 	if file == "" {
 		return nil, nil
@@ -41,7 +41,7 @@ func readAccepted(file string) (table, error) {
 
 func (t table) has(m mutant) bool { return t[m.row()] != "" }
 
-// check returns an error for each row about one of the packages that is none of its mutants.
+// check returns an error for each row about one of the packages that is not the row of one of its mutants.
 func (t table) check(directories []string, mutants [][]mutant) error {
 	exists, about := map[string]bool{}, map[string]bool{}
 	for i, directory := range directories {

@@ -24,7 +24,7 @@ import (
 	"time"
 )
 
-// options are what the flags say.
+// options are the values of the flags.
 type options struct {
 	n        int
 	seed     uint64
@@ -102,7 +102,7 @@ func mutate(ctx context.Context, o options, out io.Writer) error {
 	return nil
 }
 
-// tally is what became of the mutants of a package.
+// tally counts the outcomes of a package's mutants.
 type tally struct {
 	directory                                   string
 	total, accepted, killed, survived, unusable int
@@ -153,7 +153,7 @@ func (t *tally) String() string {
 		t.directory, t.killed, tried, score, t.survived, t.unusable, t.accepted, t.total-tried-t.unusable-t.accepted, t.total)
 }
 
-// shuffled returns the mutants in an order that the seed alone decides.
+// shuffled returns the mutants in an order that depends only on the seed.
 func shuffled(mutants []mutant, seed uint64) []mutant {
 	order := append([]mutant(nil), mutants...)
 	rand.New(rand.NewPCG(seed, 0)).Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })

@@ -23,10 +23,10 @@ type mutant struct {
 	source   []byte
 }
 
-// dropped is what a mutant's row says of a statement that is left out.
+// dropped stands in a mutant's row for a statement that is left out.
 const dropped = "(dropped)"
 
-// row is the mutant's name, as the table of accepted ones has it. It outlives changes elsewhere in the file.
+// row returns the mutant's name in the table of accepted mutants. It does not change if other places of the file change.
 func (m mutant) row() string {
 	now := m.new
 	if m.dropped {
@@ -39,7 +39,7 @@ func (m mutant) row() string {
 	return fmt.Sprintf("| %s %s | `%s` is `%s`%s |", m.file, m.function, inCell(m.old), inCell(now), ordinal)
 }
 
-// inCell is text as one cell of a Markdown table can have it.
+// inCell returns text in the form that fits into a cell of a Markdown table.
 func inCell(text string) string {
 	first, _, more := strings.Cut(text, "\n")
 	if more {
@@ -48,7 +48,7 @@ func inCell(text string) string {
 	return strings.ReplaceAll(first, "|", `\|`)
 }
 
-// mutated is the file with the change.
+// mutated returns the file with the change.
 func (m mutant) mutated() []byte {
 	return slices.Concat(m.source[:m.from], []byte(m.new), m.source[m.to:])
 }
@@ -96,7 +96,7 @@ func find(file string, source []byte) ([]mutant, error) {
 	return f.found, nil
 }
 
-// number tells mutants apart that read alike.
+// number numbers mutants with equal rows.
 func number(mutants []mutant) {
 	seen := map[string]int{}
 	for i := range mutants {
@@ -141,14 +141,14 @@ func receiver(t ast.Expr) string {
 	}
 }
 
-// body looks through a function, whose returns are those of t.
+// body looks through a function. t is the function's type.
 func (f *finder) body(t *ast.FuncType, body *ast.BlockStmt) {
 	f.returns = append(f.returns, t)
 	ast.Inspect(body, f.look)
 	f.returns = f.returns[:len(f.returns)-1]
 }
 
-// look is ast.Inspect's.
+// look is called by ast.Inspect.
 func (f *finder) look(node ast.Node) bool {
 	switch node := node.(type) {
 	case *ast.FuncLit:
@@ -196,8 +196,8 @@ func (f *finder) look(node ast.Node) bool {
 	return true
 }
 
-// unremarkable are calls that promise nothing, as logs, or whose absence others find: vet (contexts that are not cancelled), the
-// race detector (locks), nobody (timers, which the garbage collector takes since Go 1.23).
+// unremarkable matches calls that are not dropped: logging, which promises nothing; cancel, whose absence vet finds; locking,
+// whose absence the race detector finds; and stopping timers, which the garbage collector collects since Go 1.23.
 var unremarkable = regexp.MustCompile(`^(klog|logger)\.|\.logger\.|^panic\(|^cancel\(|^(timer|ticker|every)\.Stop\(|\.R?(Unl|L)ock\(\)$`)
 
 // call drops a call. What belongs to a log line is left alone.
@@ -209,7 +209,7 @@ func (f *finder) call(statement ast.Stmt, call ast.Expr) (within bool) {
 	return true
 }
 
-// drop leaves a statement out. What it names stays used, or most of these mutants would not compile.
+// drop leaves a statement out. What it names stays used; otherwise most of these mutants would not compile.
 func (f *finder) drop(statement ast.Node) {
 	instead := "if false { " + f.text(statement) + " }"
 	if slices.Contains(f.clauses, statement) {
@@ -219,7 +219,7 @@ func (f *finder) drop(statement ast.Node) {
 	f.found[len(f.found)-1].dropped = true
 }
 
-// result makes no error of one that is returned.
+// result replaces a returned error by nil.
 func (f *finder) result(r *ast.ReturnStmt) {
 	results := f.returns[len(f.returns)-1].Results
 	if results == nil || len(r.Results) == 0 || len(r.Results) != results.NumFields() {
@@ -252,7 +252,7 @@ func (f *finder) condition(e ast.Expr) {
 	}
 }
 
-// operators are what each is replaced by: its negation, and at a bound the neighbour.
+// operators are the replacements of each operator: its negation, and for a bound its neighbour.
 var operators = map[token.Token][]token.Token{
 	token.LAND: {token.LOR}, token.LOR: {token.LAND},
 	token.EQL: {token.NEQ}, token.NEQ: {token.EQL},
@@ -268,7 +268,7 @@ func (f *finder) operator(e *ast.BinaryExpr) {
 	}
 }
 
-// otherNumber is a number far from that of a literal; empty if it is none.
+// otherNumber returns a number far from that of a literal, or "" if the literal is no number.
 func otherNumber(l *ast.BasicLit) string {
 	switch n, err := strconv.ParseInt(l.Value, 0, 64); {
 	case l.Kind == token.FLOAT:

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// outcome is what becomes of a mutant.
+// outcome is what happened to a mutant.
 type outcome int
 
 const (
@@ -23,7 +23,7 @@ const (
 	survived outcome = iota
 	// killed: the tests fail, or do not end in time.
 	killed
-	// unusable: it does not compile.
+	// unusable: the mutant does not compile.
 	unusable
 )
 
@@ -33,7 +33,8 @@ type runner struct {
 	timeout time.Duration // of one run of a package's tests
 }
 
-// mutantsOf returns the mutants of the package in a directory, without its tests and what is not built here.
+// mutantsOf returns the mutants of the package in a directory. It leaves out tests, and files that are not built on this
+// platform.
 func (r runner) mutantsOf(ctx context.Context, directory string) ([]mutant, error) {
 	out, err := r.call(ctx, "list", "-f", `{{join .GoFiles "\n"}}`, pattern(directory)).Output()
 	if err != nil {
@@ -55,7 +56,8 @@ func (r runner) mutantsOf(ctx context.Context, directory string) ([]mutant, erro
 	return all, nil
 }
 
-// unbroken returns how long the tests take by themselves; an error if they fail, for they would kill every mutant.
+// unbroken returns how long the tests take without a mutant. It returns an error if they fail, because then they would kill
+// every mutant.
 func (r runner) unbroken(ctx context.Context, directory string) (time.Duration, error) {
 	began := time.Now()
 	if out, err := r.test(ctx, directory, "").CombinedOutput(); err != nil {
@@ -88,7 +90,7 @@ func (r runner) run(ctx context.Context, directory string, m mutant) (_ outcome,
 	}
 }
 
-// overlayOf writes what makes the go command see a mutant. The directory that it is in is to be removed.
+// overlayOf writes an overlay with which the go command compiles the mutant. remove removes it.
 func overlayOf(m mutant) (overlay string, remove func(), err error) {
 	original, err := filepath.Abs(m.file)
 	if err != nil {
@@ -133,7 +135,7 @@ func testsOf(directory string) []string {
 	return []string{self}
 }
 
-// call is one of the go command, which takes what it has started with it when ctx ends.
+// call returns a call of the go command. When ctx ends, the command's whole process group is killed.
 func (r runner) call(ctx context.Context, args ...string) *exec.Cmd {
 	args = append(r.command[1:len(r.command):len(r.command)], args...)
 	c := exec.CommandContext(ctx, r.command[0], args...) //nolint:gosec // the operator's own command
@@ -142,5 +144,5 @@ func (r runner) call(ctx context.Context, args ...string) *exec.Cmd {
 	return c
 }
 
-// pattern names the package in a directory for the go command.
+// pattern returns the go command's pattern for the package in a directory.
 func pattern(directory string) string { return "./" + path.Clean(filepath.ToSlash(directory)) }

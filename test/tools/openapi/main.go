@@ -1,6 +1,6 @@
-// Command openapi generates pkg/server/apis/openapi: the OpenAPI definitions of exactly the types that the shard serves and
-// what they consist of. `make generate` runs it. It reads from its standard input which types that are, as test/tools/served
-// prints them. Its argument is the root of the main module: the types are read at the versions that the server is built with.
+// Command openapi generates pkg/server/apis/openapi: the OpenAPI definitions of the types that the shard serves, and of the
+// types that they consist of. `make generate` runs it. It reads the list of types from standard input, as test/tools/served
+// prints it. Its argument is the root of the main module: it reads the types at the versions that the server is built with.
 //
 // It is a module of its own, so that the generator's dependencies are not the server's.
 package main
@@ -22,10 +22,10 @@ import (
 	"k8s.io/kube-openapi/pkg/generators"
 )
 
-// always are packages of which all types are taken: every API server sends and gets them, whatever it serves.
+// always are the packages of which all types are taken, because every API server sends and gets them.
 var always = []string{"k8s.io/apimachinery/pkg/apis/meta/v1", "k8s.io/apimachinery/pkg/runtime", "k8s.io/apimachinery/pkg/version"}
 
-// names are the names of types, by package.
+// names has the names of types by package.
 type names map[string]map[string]bool
 
 func main() {
@@ -43,7 +43,7 @@ func main() {
 	}
 }
 
-// read reads what test/tools/served prints.
+// read reads the output of test/tools/served.
 func read(from io.Reader) (names, error) {
 	out := names{}
 	lines := bufio.NewScanner(from)

@@ -1,5 +1,5 @@
-// Command served prints the Go types of what clients of a shard send and get, with all that they consist of: one type a
-// line, the path of its package and its name. test/tools/openapi makes OpenAPI definitions of them.
+// Command served prints the Go types that clients of a shard send and get, and the types that these consist of: one type a
+// line, the path of its package and its name. test/tools/openapi makes OpenAPI definitions from them.
 package main
 
 import (
@@ -28,7 +28,7 @@ func main() {
 	}
 }
 
-// reach adds t and what it consists of. Clients do not see what a type consists of that encodes itself.
+// reach adds t and the types that it consists of. If a type encodes itself, clients do not see what it consists of.
 func reach(t reflect.Type, reached map[reflect.Type]bool) {
 	if reached[t] {
 		return

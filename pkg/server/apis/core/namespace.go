@@ -45,8 +45,8 @@ var namespaces = resource.Definition[*corev1.Namespace]{
 		{Name: "Status", Description: "The status of the namespace", Cell: func(ns *corev1.Namespace) any { return string(ns.Status.Phase) }},
 		resource.Age[*corev1.Namespace](),
 	},
-	Parts: map[string]resource.Part[*corev1.Namespace]{"status": namespaceStatus, "finalize": namespaceFinalize},
-	Wrap:  newNamespaceStore,
+	Subresources: map[string]resource.Subresource[*corev1.Namespace]{"status": namespaceStatus, "finalize": namespaceFinalize},
+	Wrap:         newNamespaceStore,
 }
 
 // setNamespaceDefaults sets the phase, and restores the label with the namespace's name.
@@ -64,7 +64,7 @@ func setNamespaceDefaults(ns *corev1.Namespace) {
 }
 
 // namespaceStatus is the subresource status.
-var namespaceStatus = resource.Part[*corev1.Namespace]{
+var namespaceStatus = resource.Subresource[*corev1.Namespace]{
 	Keep:  func(ns, old *corev1.Namespace) { ns.Spec = old.Spec },
 	Reset: fieldpath.NewSet(fieldpath.MakePathOrDie("spec")),
 	Validate: func(ns, _ *corev1.Namespace) field.ErrorList {
@@ -81,7 +81,7 @@ var namespaceStatus = resource.Part[*corev1.Namespace]{
 
 // namespaceFinalize is the subresource finalize. It changes spec.finalizers. A terminating namespace goes when the last one is
 // removed.
-var namespaceFinalize = resource.Part[*corev1.Namespace]{
+var namespaceFinalize = resource.Subresource[*corev1.Namespace]{
 	Keep:  func(ns, old *corev1.Namespace) { ns.Status = old.Status },
 	Reset: fieldpath.NewSet(fieldpath.MakePathOrDie("status")),
 }

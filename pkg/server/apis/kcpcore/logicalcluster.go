@@ -54,10 +54,10 @@ var logicalClusters = resource.Definition[logicalCluster]{
 		{Name: "URL", Description: "URL to access the logical cluster", Cell: func(l logicalCluster) any { return l.Status.URL }},
 		resource.Age[logicalCluster](),
 	},
-	Parts: map[string]resource.Part[logicalCluster]{"status": logicalClusterStatus},
+	Subresources: map[string]resource.Subresource[logicalCluster]{"status": logicalClusterStatus},
 }
 
-var logicalClusterStatus = resource.Part[logicalCluster]{
+var logicalClusterStatus = resource.Subresource[logicalCluster]{
 	Keep:  func(l, old logicalCluster) { l.Spec = old.Spec },
 	Reset: fieldpath.NewSet(fieldpath.MakePathOrDie("spec")),
 }

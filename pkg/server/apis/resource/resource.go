@@ -46,11 +46,11 @@ type Described interface {
 	Encoding(serializer runtime.StorageSerializer) storage.Encoding
 	// Serve returns the handlers of requests for the resource and its subresources, over storage that getter provides. The
 	// caller must destroy them.
-	Serve(typer runtime.ObjectTyper, getter generic.RESTOptionsGetter) (Served, error)
+	Serve(typer runtime.ObjectTyper, getter generic.RESTOptionsGetter) (VersionedStorage, error)
 }
 
-// Served is what serves requests, by API version and by the name in the URL: "namespaces", "namespaces/status".
-type Served map[schema.GroupVersion]map[string]rest.Storage
+// VersionedStorage has the handlers of requests by API version and by the name in the URL: "namespaces", "namespaces/status".
+type VersionedStorage map[schema.GroupVersion]map[string]rest.Storage
 
 // Resource names a resource.
 type Resource struct {
@@ -95,8 +95,8 @@ type Definition[T Object] struct {
 	Fields func(obj T) fields.Set
 	// Columns are the columns of the table that kubectl prints. There must be at least one.
 	Columns []Column[T]
-	// Parts are the subresources, by name.
-	Parts map[string]Part[T]
+	// Subresources are the subresources, by name.
+	Subresources map[string]Subresource[T]
 	// Views are the other API versions that show the same objects.
 	Views []View[T]
 	// Wrap returns the handler of the main resource in place of store. It may set hooks of store.

@@ -27,7 +27,7 @@ func (s *Store) Categories() []string { return s.categories }
 
 // Serve implements Described. Subresources and views share the storage of the main resource; only the main resource destroys
 // it.
-func (d Definition[T]) Serve(typer runtime.ObjectTyper, getter generic.RESTOptionsGetter) (Served, error) {
+func (d Definition[T]) Serve(typer runtime.ObjectTyper, getter generic.RESTOptionsGetter) (VersionedStorage, error) {
 	store, err := d.store(typer, getter)
 	if err != nil {
 		return nil, fmt.Errorf("registry of %s: %w", d.GVR.GroupResource(), err)
@@ -37,14 +37,14 @@ func (d Definition[T]) Serve(typer runtime.ObjectTyper, getter generic.RESTOptio
 	if d.Wrap != nil {
 		main[name] = d.Wrap(store)
 	}
-	for part, p := range d.Parts {
-		main[name+"/"+part] = d.part(typer, store, p)
+	for sub, s := range d.Subresources {
+		main[name+"/"+sub] = d.subresource(typer, store, s)
 	}
-	served := Served{d.GVR.GroupVersion(): main}
+	storage := VersionedStorage{d.GVR.GroupVersion(): main}
 	for _, v := range d.Views {
-		served[v.GroupVersion] = map[string]rest.Storage{name: d.view(typer, store, v)}
+		storage[v.GroupVersion] = map[string]rest.Storage{name: d.view(typer, store, v)}
 	}
-	return served, nil
+	return storage, nil
 }
 
 func (d Definition[T]) store(typer runtime.ObjectTyper, getter generic.RESTOptionsGetter) (*Store, error) {

@@ -114,28 +114,28 @@ func (s *strategy[T]) ignored(set *fieldpath.Set) map[fieldpath.APIVersion]*fiel
 	return map[fieldpath.APIVersion]*fieldpath.Set{fieldpath.APIVersion(version.String()): set}
 }
 
-// partStrategy updates one part of an object and leaves the rest as it stands.
-type partStrategy[T Object] struct {
+// subresourceStrategy updates the subresource and leaves the rest of the object as it is.
+type subresourceStrategy[T Object] struct {
 	strategy[T]
-	part Part[T]
+	subresource Subresource[T]
 }
 
-func (s *partStrategy[T]) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
-	s.part.Keep(obj.(T), old.(T))
+func (s *subresourceStrategy[T]) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
+	s.subresource.Keep(obj.(T), old.(T))
 }
 
-func (s *partStrategy[T]) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
+func (s *subresourceStrategy[T]) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
 	errs := s.strategy.ValidateUpdate(ctx, obj, old)
-	if s.part.Validate != nil {
-		errs = append(errs, s.part.Validate(obj.(T), old.(T))...)
+	if s.subresource.Validate != nil {
+		errs = append(errs, s.subresource.Validate(obj.(T), old.(T))...)
 	}
 	return errs
 }
 
-func (s *partStrategy[T]) AllowCreateOnUpdate(context.Context) bool { return false }
+func (s *subresourceStrategy[T]) AllowCreateOnUpdate(context.Context) bool { return false }
 
-func (s *partStrategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return s.ignored(s.part.Reset)
+func (s *subresourceStrategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	return s.ignored(s.subresource.Reset)
 }
 
 var (

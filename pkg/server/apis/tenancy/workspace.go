@@ -79,10 +79,10 @@ var workspaces = resource.Definition[workspace]{
 		{Name: "URL", Description: "URL to access the workspace", Cell: func(w workspace) any { return w.Spec.URL }},
 		resource.Age[workspace](),
 	},
-	Parts: map[string]resource.Part[workspace]{"status": workspaceStatus},
+	Subresources: map[string]resource.Subresource[workspace]{"status": workspaceStatus},
 }
 
-var workspaceStatus = resource.Part[workspace]{
+var workspaceStatus = resource.Subresource[workspace]{
 	Keep:  func(w, old workspace) { w.Spec = old.Spec },
 	Reset: fieldpath.NewSet(fieldpath.MakePathOrDie("spec")),
 }

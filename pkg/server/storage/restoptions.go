@@ -43,24 +43,25 @@ type Encoding struct {
 	Term func(runtime.Object) fence.Token
 }
 
-// Getter gives each resource its storage layers over the shared client. It implements generic.RESTOptionsGetter.
-type Getter struct {
+// restOptions gives each resource its storage layers over the shared client.
+type restOptions struct {
 	client   *Client
 	encoding func(schema.GroupResource) (Encoding, error)
 }
 
-// NewGetter returns a Getter. It calls encoding once for each resource.
-func NewGetter(client *Client, encoding func(schema.GroupResource) (Encoding, error)) *Getter {
-	return &Getter{client: client, encoding: encoding}
+// NewRESTOptionsGetter returns a getter that gives each resource its storage layers over client. It calls encoding once for each
+// resource.
+func NewRESTOptionsGetter(client *Client, encoding func(schema.GroupResource) (Encoding, error)) generic.RESTOptionsGetter {
+	return &restOptions{client: client, encoding: encoding}
 }
 
 // GetRESTOptions implements generic.RESTOptionsGetter.
-func (g *Getter) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
-	encoding, err := g.encoding(resource)
+func (o *restOptions) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
+	encoding, err := o.encoding(resource)
 	if err != nil {
 		return generic.RESTOptions{}, fmt.Errorf("how to store %s: %w", resource, err)
 	}
-	config := storagebackend.NewDefaultConfig(g.client.config.Prefix, nil)
+	config := storagebackend.NewDefaultConfig(o.client.config.Prefix, nil)
 	config.Codec, config.EncodeVersioner, err = serverstorage.NewStorageCodec(serverstorage.StorageCodecConfig{
 		StorageMediaType:  encoding.MediaType,
 		StorageSerializer: encoding.Serializer,
@@ -73,7 +74,7 @@ func (g *Getter) GetRESTOptions(resource schema.GroupResource, _ runtime.Object)
 	}
 	return generic.RESTOptions{
 		StorageConfig:           config.ForResource(resource),
-		Decorator:               g.decorator(encoding),
+		Decorator:               o.decorator(encoding),
 		EnableGarbageCollection: true,
 		DeleteCollectionWorkers: 1,
 		ResourcePrefix:          resourcePrefix(resource),
@@ -90,16 +91,16 @@ func resourcePrefix(resource schema.GroupResource) string {
 }
 
 // decorator returns a function that makes the layers of one resource, from below.
-func (g *Getter) decorator(encoding Encoding) generic.StorageDecorator {
+func (o *restOptions) decorator(encoding Encoding) generic.StorageDecorator {
 	return func(
 		config *storagebackend.ConfigForResource, prefix string, clusterless func(runtime.Object) (string, error),
 		newFunc, newListFunc func() runtime.Object, attrs storage.AttrFunc, triggers storage.IndexerFuncs, indexers *cache.Indexers,
 	) (storage.Interface, factory.DestroyFunc, error) {
 		versioner := storage.APIObjectVersioner{}
-		reading := seeing{versioner, g.client.history}
-		decoder, transformer := etcd3.NewDefaultDecoder(config.Codec, reading), g.transformer(config.GroupResource)
+		reading := seeing{versioner, o.client.history}
+		decoder, transformer := etcd3.NewDefaultDecoder(config.Codec, reading), o.transformer(config.GroupResource)
 		store, err := etcd3.New(
-			g.client.etcd, g.client.compactor, config.Codec, newFunc, newListFunc, config.Prefix, prefix, config.GroupResource,
+			o.client.etcd, o.client.compactor, config.Codec, newFunc, newListFunc, config.Prefix, prefix, config.GroupResource,
 			transformer, config.LeaseManagerConfig, decoder, reading,
 		)
 		if err != nil {
@@ -114,9 +115,9 @@ func (g *Getter) decorator(encoding Encoding) generic.StorageDecorator {
 				object := newFunc()
 				return object, decoder.Decode(data, object, kv.ModRevision)
 			}
-			g.client.guard.terms.leases.Store(&leases{decode: decode, term: encoding.Term, prefix: prefix, root: config.Prefix})
+			o.client.guard.terms.leases.Store(&leases{decode: decode, term: encoding.Term, prefix: prefix, root: config.Prefix})
 		}
-		guarded := &fenced{Interface: &stream{Interface: store, resource: config.GroupResource.String()}, guard: g.client.guard, holdsLeases: encoding.Term != nil}
+		guarded := &fenced{Interface: &stream{Interface: store, resource: config.GroupResource.String()}, guard: o.client.guard, holdsLeases: encoding.Term != nil}
 		stamped := &stamp{Interface: guarded, prefix: prefix}
 		if encoding.Uncached {
 			return &router{Interface: stamped, prefix: prefix}, sync.OnceFunc(store.Close), nil
@@ -150,8 +151,8 @@ func (g *Getter) decorator(encoding Encoding) generic.StorageDecorator {
 }
 
 // transformer returns what encrypts a resource's objects.
-func (g *Getter) transformer(resource schema.GroupResource) value.Transformer {
-	if transformers := g.client.config.Transformers; transformers != nil {
+func (o *restOptions) transformer(resource schema.GroupResource) value.Transformer {
+	if transformers := o.client.config.Transformers; transformers != nil {
 		return transformers.TransformerForResource(resource)
 	}
 	return identity.NewEncryptCheckTransformer()
@@ -172,4 +173,4 @@ func keyFunc(prefix string, clusterless func(runtime.Object) (string, error)) fu
 	}
 }
 
-var _ generic.RESTOptionsGetter = (*Getter)(nil)
+var _ generic.RESTOptionsGetter = (*restOptions)(nil)
