@@ -30,7 +30,7 @@ func Example() {
 		if err != nil {
 			return err
 		}
-		// Run calls the function once per term, again and again, until ctx ends.
+		// Calls the function once per term, again and again, until ctx ends.
 		return elector.Run(ctx, func(ctx context.Context, term election.Term) error {
 			tick := time.NewTicker(time.Second)
 			defer tick.Stop()
