@@ -83,6 +83,9 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 
 // open opens the listener and the data. Clients are not answered yet.
 func open(ctx context.Context, cfg Config) (*Server, error) {
+	if err := discardUnbegun(ctx, dataOf(cfg.Directory)); err != nil {
+		return nil, err
+	}
 	key, err := pki.EnsureMutual(keys(cfg.Directory))
 	if err != nil {
 		return nil, err
@@ -117,6 +120,9 @@ func (s *Server) serve(ctx context.Context) error {
 func (s *Server) Transport() storagebackend.TransportConfig {
 	return way(s.directory, s.endpoint())
 }
+
+// dataOf returns the directory of the data.
+func dataOf(directory string) string { return filepath.Join(directory, "data") }
 
 // keys returns the directory of the clients' key.
 func keys(directory string) string { return filepath.Join(directory, "pki") }
@@ -174,7 +180,7 @@ func (s *Server) fail(err error) {
 func embedConfig(ctx context.Context, cfg Config, endpoint string, closing *atomic.Bool) *embed.Config {
 	c := embed.NewConfig()
 	c.Name = "regent"
-	c.Dir = filepath.Join(cfg.Directory, "data")
+	c.Dir = dataOf(cfg.Directory)
 	c.ListenPeerUrls = nil
 	c.AdvertisePeerUrls = []url.URL{{Scheme: "http", Host: "127.0.0.1:2380"}}
 	c.ListenClientUrls = nil
