@@ -1,6 +1,10 @@
 package catalog
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -35,6 +39,48 @@ func TestMain(m *testing.M) {
 		// Upstream's: flushes the log for as long as the process lives.
 		goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"),
 	)
+}
+
+func TestEveryControllerIsInTheCatalog(t *testing.T) {
+	listed := map[string]bool{}
+	ast.Inspect(parse(t, "catalog.go"), func(n ast.Node) bool {
+		if call, ok := n.(*ast.SelectorExpr); ok && call.Sel.Name == "Descriptor" {
+			listed[call.X.(*ast.Ident).Name] = true
+		}
+		return true
+	})
+	files, err := filepath.Glob("../*/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, name := range files {
+		file := parse(t, name)
+		if !slices.ContainsFunc(file.Decls, isDescriptor) {
+			continue
+		}
+		found++
+		if !listed[file.Name.Name] {
+			t.Errorf("pkg/controllers/%s has a Descriptor, and the catalog does not list it: no replica would run it", filepath.Base(filepath.Dir(name)))
+		}
+	}
+	if found < len(listed) {
+		t.Errorf("found %d controllers below pkg/controllers, and the catalog lists %d", found, len(listed))
+	}
+}
+
+func isDescriptor(d ast.Decl) bool {
+	f, ok := d.(*ast.FuncDecl)
+	return ok && f.Recv == nil && f.Name.Name == "Descriptor"
+}
+
+func parse(t *testing.T, name string) *ast.File {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
 }
 
 // But those who elect: there may be no leader to do it before they have.
