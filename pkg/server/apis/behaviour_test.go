@@ -276,17 +276,23 @@ func (s *shard) ttl(t *testing.T, key string) int64 {
 
 func TestTablesHaveKubectlsColumns(t *testing.T) {
 	s := startShard(t, startEtcd(t), nil)
-	for path, want := range map[string]string{
-		"/api/v1/namespaces":                                "Name Status Age",
-		"/api/v1/configmaps":                                "Name Data Age",
-		"/api/v1/secrets":                                   "Name Type Data Age",
-		"/api/v1/events":                                    "Last Seen,Type,Reason,Object,Message",
-		"/apis/events.k8s.io/v1/events":                     "Last Seen,Type,Reason,Object,Message",
-		"/apis/coordination.k8s.io/v1/leases":               "Name Holder Age",
-		"/apis/coordination.k8s.io/v1beta1/leasecandidates": "Name LeaseName BinaryVersion EmulationVersion Strategy Age",
-		"/apis/tenancy.kcp.io/v1alpha1/workspaces":          "Name Type Region Phase URL Age",
-		"/apis/core.kcp.io/v1alpha1/logicalclusters":        "Name Phase URL Age",
-	} {
+	columns := map[string]string{
+		"v1 namespaces":                 "Name Status Age",
+		"v1 configmaps":                 "Name Data Age",
+		"v1 secrets":                    "Name Type Data Age",
+		"v1 events":                     "Last Seen,Type,Reason,Object,Message",
+		"events.k8s.io/v1 events":       "Last Seen,Type,Reason,Object,Message",
+		"coordination.k8s.io/v1 leases": "Name Holder Age",
+		"coordination.k8s.io/v1beta1 leasecandidates": "Name LeaseName BinaryVersion EmulationVersion Strategy Age",
+		"tenancy.kcp.io/v1alpha1 workspaces":          "Name Type Region Phase URL Age",
+		"core.kcp.io/v1alpha1 logicalclusters":        "Name Phase URL Age",
+	}
+	expectLines(t, s.served(t), columns, "columns")
+	for resource, want := range columns {
+		path := "/apis/" + strings.Replace(resource, " ", "/", 1)
+		if strings.HasPrefix(resource, "v1 ") {
+			path = strings.Replace(path, "/apis/", "/api/", 1)
+		}
 		table := &metav1.Table{}
 		s.get(t, "/clusters/aa"+path, "application/json;as=Table;v=v1;g=meta.k8s.io", table)
 		var got []string
@@ -403,24 +409,17 @@ func TestDeletionOptionsLeaveWorkToTheGarbageCollector(t *testing.T) {
 
 func TestDiscoveryNamesAreKubectls(t *testing.T) {
 	s := startShard(t, startEtcd(t), nil)
-	lists, err := s.kube(t, "aa").Discovery().ServerPreferredResources()
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := map[string]metav1.APIResource{}
-	for _, list := range lists {
-		for _, r := range list.APIResources {
-			got[list.GroupVersion+" "+r.Name] = r
-		}
-	}
-	for key, short := range map[string]string{
+	got := s.served(t)
+	shortNames := map[string]string{
 		"v1 namespaces": "ns", "v1 configmaps": "cm", "v1 secrets": "", "v1 events": "ev", "events.k8s.io/v1 events": "ev",
 		"coordination.k8s.io/v1 leases": "", "coordination.k8s.io/v1beta1 leasecandidates": "",
 		"tenancy.kcp.io/v1alpha1 workspaces": "ws", "core.kcp.io/v1alpha1 logicalclusters": "",
-	} {
-		r, ok := got[key]
-		if !ok || strings.Join(r.ShortNames, ",") != short {
-			t.Errorf("%s: %v, short names %q", key, ok, r.ShortNames)
+	}
+	expectLines(t, got, shortNames, "short names")
+	for key, short := range shortNames {
+		r := got[key]
+		if strings.Join(r.ShortNames, ",") != short {
+			t.Errorf("%s has the short names %q, want %q", key, r.ShortNames, short)
 		}
 		if !slices.Contains(r.Verbs, "watch") || !slices.Contains(r.Verbs, "patch") {
 			t.Errorf("%s has the verbs %v", key, r.Verbs)

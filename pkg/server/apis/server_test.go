@@ -2,13 +2,16 @@ package apis
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -63,6 +66,9 @@ func startShard(t *testing.T, way storagebackend.TransportConfig, plugin admissi
 	server, err := config.Complete(nil).New("test", genericapiserver.NewEmptyDelegate())
 	if err != nil {
 		t.Fatal(err)
+	}
+	if missing := undefined(); len(missing) > 0 {
+		t.Fatalf("run `make generate`: there are no OpenAPI definitions of %q", missing)
 	}
 	reader, err := Install(server, NewRESTOptionsGetter(client))
 	if err != nil {
@@ -141,4 +147,37 @@ func (s *shard) dynamic(t *testing.T, cluster logicalcluster.Name) dynamic.Inter
 		t.Fatal(err)
 	}
 	return client
+}
+
+// served returns all resources that clients discover, by version and name: "v1 configmaps".
+func (s *shard) served(t *testing.T) map[string]metav1.APIResource {
+	t.Helper()
+	_, lists, err := s.kube(t, "aa").Discovery().ServerGroupsAndResources()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]metav1.APIResource{}
+	for _, list := range lists {
+		for _, r := range list.APIResources {
+			if !strings.Contains(r.Name, "/") { // a subresource
+				out[list.GroupVersion+" "+r.Name] = r
+			}
+		}
+	}
+	return out
+}
+
+// expectLines fails the test unless its table has a line for each served resource, and no other.
+func expectLines[T any](t *testing.T, served map[string]metav1.APIResource, lines map[string]T, what string) {
+	t.Helper()
+	for _, name := range slices.Sorted(maps.Keys(served)) {
+		if _, ok := lines[name]; !ok {
+			t.Errorf("%s is served, and has no %s here: add its line", name, what)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(lines)) {
+		if _, ok := served[name]; !ok {
+			t.Errorf("%s has %s here, and is not served: remove its line", name, what)
+		}
+	}
 }

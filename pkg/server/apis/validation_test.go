@@ -122,6 +122,7 @@ const newEvent = "eventTime: '2026-01-01T00:00:00.000000Z', reportingController:
 
 func TestValidation(t *testing.T) {
 	s := startShard(t, startEtcd(t), nil)
+	expectLines(t, s.served(t), validationCases, "validation cases")
 	any := s.dynamic(t, "aa")
 	for resource, cases := range validationCases {
 		version, name, _ := strings.Cut(resource, " ")
