@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/regent-project/regent/pkg/election"
 )
 
 func TestBadInputIsOneLineAndExitCode2(t *testing.T) {
@@ -63,8 +65,8 @@ func TestBadInputIsOneLineAndExitCode2(t *testing.T) {
 }
 
 func TestDevTakesEveryModeOfElection(t *testing.T) {
-	for _, mode := range []string{"lease", "coordinated", "for-life"} {
-		if err := startFault([]string{"--leader-election-mode=" + mode}); err != nil {
+	for _, mode := range election.Modes {
+		if err := startFault([]string{"--leader-election-mode=" + string(mode.Name())}); err != nil {
 			t.Error(err)
 		}
 	}

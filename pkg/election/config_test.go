@@ -1,6 +1,13 @@
 package election_test
 
 import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -51,15 +58,61 @@ func TestFaultsNameTheFields(t *testing.T) {
 }
 
 func TestAModeIsFoundByItsName(t *testing.T) {
+	var names []election.ModeName
 	for _, mode := range election.Modes {
+		names = append(names, mode.Name())
 		if named, err := election.ModeNamed(mode.Name()); err != nil || named != mode {
 			t.Errorf("%s: %v, %v", mode.Name(), named, err)
 		}
 	}
-	want := `"sometimes" must be one of ["lease" "coordinated" "for-life"]`
+	want := fmt.Sprintf(`"sometimes" must be one of %q`, names)
 	if mode, err := election.ModeNamed("sometimes"); mode != nil || err == nil || err.Error() != want {
 		t.Errorf("%v, %v, want %s", mode, err, want)
 	}
+}
+
+func TestModesListsEveryMode(t *testing.T) {
+	listed := map[string]bool{}
+	for _, mode := range election.Modes {
+		listed[reflect.TypeOf(mode).Name()] = true
+	}
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, name := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range file.Decls {
+			mode := namedMode(d)
+			if mode == "" {
+				continue
+			}
+			found++
+			if !listed[mode] {
+				t.Errorf("%s declares %s, and Modes does not list it", name, mode)
+			}
+		}
+	}
+	if found < len(listed) {
+		t.Errorf("found %d modes, and Modes lists %d", found, len(listed))
+	}
+}
+
+// namedMode returns the type of which d is the method Mode.Name; empty: d is anything else.
+func namedMode(d ast.Decl) string {
+	method, ok := d.(*ast.FuncDecl)
+	if !ok || method.Recv == nil || method.Name.Name != "Name" || method.Type.Results == nil {
+		return ""
+	}
+	result := types.ExprString(method.Type.Results.List[0].Type)
+	if result != "ModeName" && result != "lease.Mode" {
+		return ""
+	}
+	return strings.TrimPrefix(types.ExprString(method.Recv.List[0].Type), "*")
 }
 
 // Without a client for LeaseCandidates nobody could nominate the process, and it would wait for ever.

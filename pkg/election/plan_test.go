@@ -231,6 +231,9 @@ func TestWhatAStandbyDoes(t *testing.T) {
 				test.given(&cfg, &s)
 			}
 			d := plan(cfg, s)
+			if test.want.trigger != "" && !slices.Contains(Triggers, test.want.trigger) {
+				t.Errorf("%q is no member of Triggers: add it (takeover.go)", test.want.trigger)
+			}
 			untried = slices.DeleteFunc(untried, func(trigger Trigger) bool { return trigger == test.want.trigger })
 			got := want{do: d.action, trigger: test.want.trigger, nominate: d.nominate, remarks: d.remarks}
 			if d.action == win || d.action == depose {
