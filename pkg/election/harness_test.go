@@ -3,6 +3,8 @@ package election_test
 import (
 	"context"
 	"errors"
+	"flag"
+	"io"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -12,12 +14,20 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/component-base/metrics/testutil"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
 
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/election/electiontest"
 )
 
+// Without -v nothing is logged: go test would show the log lines of all tests with the failure of one. They are formatted, so that
+// the race detector sees what they read.
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if !testing.Verbose() {
+		klog.SetLogger(textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(io.Discard))))
+	}
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
 }
 
