@@ -67,7 +67,8 @@ type Config struct {
 	// and every write that a leader sends without a token. The Lease says so to other replicas, which may then succeed this
 	// holder early.
 	Fenced bool
-	// Replica is the name of this process, for people. Empty: the host name and a part of a random uuid.
+	// Replica is what this process calls itself. It must be unique: a step down prefers a standby by this name, and Forget declares
+	// a process dead by it. Empty: the host name and a part of a random uuid, new with each start.
 	Replica string
 	// Detector, if set, finds out that the holder's process has died, before the lease expires. Detection says which of its signs
 	// a standby acts on; empty means DetectCrash. If the holder's writes are not fenced, a standby acts on none of these signs.

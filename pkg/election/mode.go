@@ -46,7 +46,7 @@ type kind struct {
 	objects bool
 	// owned says that the owner object of this process's leases is one that others delete, such as its Pod.
 	owned bool
-	// patience is how much longer than for other modes replicas of other modes leave a free lease to the replicas of this mode.
+	// patience is how much longer replicas of other modes wait before they take a free lease of this mode.
 	patience time.Duration
 	// requests is how many requests the end of a term takes, beyond those of mode Renewed.
 	requests int
@@ -71,8 +71,8 @@ func kindOf(name ModeName) kind {
 type mode interface {
 	// run keeps the objects that the mode needs beside the Lease until ctx ends, and then deletes them.
 	run(ctx context.Context)
-	// candidate returns a new holder identity, under which this process is a candidate until its next term has ended. Empty: the
-	// mode has no candidates, and each campaign makes its own identity.
+	// candidate returns a new identity for the next candidacy and the term that follows it. Empty: the mode has no candidates, and
+	// each campaign makes its own identity.
 	candidate() string
 	// nominate makes this process a candidate under that identity, or withdraws the candidate. It does not wait until this is
 	// done.
@@ -81,7 +81,7 @@ type mode interface {
 	awaitWithdrawn()
 	// deposed is called after this process has taken the holder that it saw off the Lease.
 	deposed(ctx context.Context, seen lease.Observation)
-	// unready returns nil if a term can begin. Otherwise it returns a channel that is closed when that may have changed.
+	// unready returns nil if a term can begin. Otherwise none can begin yet, and the channel is closed when to ask again.
 	unready() <-chan struct{}
 	// enter makes one attempt to acquire the lease. If it fails, nothing that it started is left running.
 	enter(ctx context.Context, h *heldLease) (claim, error)

@@ -19,7 +19,7 @@ type situation struct {
 	// pace says when this process may campaign again. lastEpoch is the epoch of its latest term.
 	pace      pace
 	lastEpoch int64
-	// unready: in mode for-life the owner object of the next term does not exist yet, so no term can begin.
+	// unready: the mode says that no term can begin yet (mode.unready). In mode for-life the term's owner object does not exist.
 	unready bool
 	memory
 }

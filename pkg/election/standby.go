@@ -133,8 +133,8 @@ func (r *run) clear(ctx context.Context, seen lease.Observation, reason string) 
 	r.writeSucceeded()
 }
 
-// depose takes a holder that can be succeeded off the Lease, by one compare-and-swap on the revision that was judged. The
-// electing controller then names another.
+// depose takes a holder that can be succeeded off the Lease, by one compare-and-swap on the revision that was judged. An electing
+// controller then names the next (mode coordinated).
 func (r *run) depose(ctx context.Context, d decision) {
 	seen := d.seen
 	free := freed(seen.Lease, ending{why: seen.Presence().LastStepDown})

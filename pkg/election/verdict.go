@@ -30,7 +30,8 @@ const (
 	win
 	// clear: the holder is an identity of this process that leads no term, and has to be taken off the Lease.
 	clear
-	// depose: the holder can be succeeded and has to be taken off the Lease. The electing controller then names another.
+	// depose: the holder can be succeeded and has to be taken off the Lease. An electing controller then names the next (mode
+	// coordinated).
 	depose
 	// ask: the holder has to be asked to step down.
 	ask
@@ -46,13 +47,15 @@ type knowledge struct {
 	dead bool
 	// near: the holder's process runs, or ran, on this machine.
 	near bool
-	// news is what the Detector knows of the holder's process. fenced: the holder's writes are refused once another leads. Only
-	// then may it be succeeded without proof.
-	news   News
+	// news is what the Detector knows of the holder's process.
+	news News
+	// fenced: both this process and the holder are fenced (Config.Fenced). If not, only proof, or the holder's own word, ends the
+	// holder's term early.
 	fenced bool
-	// suspect: silence is a sufficient sign. suspicions is the count on the Lease: if it is high, a sign that is no proof does
-	// not count for some time.
-	suspect    bool
+	// suspect: the holder may be succeeded because it is silent (Config.Detection is DetectSuspect).
+	suspect bool
+	// suspicions is the count on the Lease. The higher it is, the longer a new term is safe from signs that are no proof
+	// (suspicionPause).
 	suspicions int
 	// orphaned: the lease is held for life, and its owner object was deleted.
 	orphaned bool
@@ -108,8 +111,8 @@ func judge(seen lease.Observation, now time.Time, fallback time.Duration, k know
 // winnable says since when the lease can be won, and why. The zero value means that it cannot.
 type winnable struct {
 	since time.Time
-	// first is the earliest verdict that gave the same trigger, and decided is when that was. In mode coordinated any trigger
-	// counts, because an election lies between the end of one term and the next.
+	// first is the verdict that made the lease winnable, and decided is when that was. A later verdict with another trigger
+	// replaces it, but not in mode coordinated: there the election follows it as another trigger.
 	first   verdict
 	decided time.Time
 	// after is the highest epoch that had been seen by then.

@@ -12,9 +12,9 @@ const (
 	ForLife     Mode = "for-life"
 )
 
-// modeOf returns the mode in which the Lease is held, or was last held; empty if it does not say. What the holder says of itself
-// counts first. A holder that says nothing was named by an electing controller, if the Lease has a strategy. Otherwise it renews,
-// as client-go's leader election does.
+// modeOf returns the mode in which the Lease is held, or was last held; empty if it does not say. A Lease that looks held for life
+// is, whatever else it says. Otherwise the mode counts that the holder has written. If it has written none, a strategy means that
+// an electing controller named the holder, and any other holder renews, as client-go's leader election does.
 func modeOf(lease *coordinationv1.Lease) Mode {
 	switch p, said := saidPresence(lease); {
 	case looksHeldForLife(lease):

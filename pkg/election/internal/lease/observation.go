@@ -24,7 +24,7 @@ type Observation struct {
 	Since time.Time
 	// TermSince is when uid, holder and epoch were first seen with their present values.
 	TermSince time.Time
-	// Before is the highest epoch that was seen before the term that the Lease shows.
+	// Before is the highest epoch seen before the Lease first showed its present term.
 	Before int64
 	// Highest is the highest epoch ever seen on a Lease of this name. Mode is the last mode that such a Lease showed. Both
 	// outlive a deletion of the Lease.
