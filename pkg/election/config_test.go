@@ -109,7 +109,7 @@ func namedMode(d ast.Decl) string {
 		return ""
 	}
 	result := types.ExprString(method.Type.Results.List[0].Type)
-	if result != "ModeName" && result != "lease.Mode" {
+	if result != "ModeName" && result != "lease.ModeName" {
 		return ""
 	}
 	return strings.TrimPrefix(types.ExprString(method.Recv.List[0].Type), "*")

@@ -20,7 +20,7 @@ type Mode interface {
 }
 
 // ModeName is the name of a Mode. The Lease carries the name of its holder's mode, and keeps it while the lease is free.
-type ModeName = lease.Mode
+type ModeName = lease.ModeName
 
 // Modes are all modes, as zero values.
 var Modes = []Mode{Renewed{}, Coordinated{}, ForLife{}}

@@ -2,20 +2,20 @@ package lease
 
 import coordinationv1 "k8s.io/api/coordination/v1"
 
-// Mode names what it takes to keep the lease. The Lease carries the mode of its holder, and keeps it while the lease is free.
-type Mode string
+// ModeName says what it takes to keep the lease. The Lease carries the mode of its holder, and keeps it while the lease is free.
+type ModeName string
 
-// The modes: see election.Mode.
+// The names of the modes: see election.Mode.
 const (
-	Renewed     Mode = "lease"
-	Coordinated Mode = "coordinated"
-	ForLife     Mode = "for-life"
+	Renewed     ModeName = "lease"
+	Coordinated ModeName = "coordinated"
+	ForLife     ModeName = "for-life"
 )
 
 // modeOf returns the mode in which the Lease is held, or was last held; empty if it does not say. A Lease that looks held for life
 // is, whatever else it says. Otherwise the mode counts that the holder has written. If it has written none, a strategy means that
 // an electing controller named the holder, and any other holder renews, as client-go's leader election does.
-func modeOf(lease *coordinationv1.Lease) Mode {
+func modeOf(lease *coordinationv1.Lease) ModeName {
 	switch p, said := saidPresence(lease); {
 	case looksHeldForLife(lease):
 		return ForLife

@@ -29,7 +29,7 @@ type Observation struct {
 	// Highest is the highest epoch ever seen on a Lease of this name. Mode is the last mode that such a Lease showed. Both
 	// outlive a deletion of the Lease.
 	Highest int64
-	Mode    Mode
+	Mode    ModeName
 }
 
 // signsOfLife are the values that change with every renewal. They are compared for equality only, because the clocks of two

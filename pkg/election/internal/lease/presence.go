@@ -40,7 +40,7 @@ type Presence struct {
 	// Fencing says whether the holder's writes are fenced.
 	Fencing string `json:"mode,omitempty"`
 	// ElectionMode is the mode in which the lease is held. A Lease without a holder keeps it.
-	ElectionMode Mode `json:"electionMode,omitempty"`
+	ElectionMode ModeName `json:"electionMode,omitempty"`
 	// Owner is the uid of the object that stands for the holder's life, which is an owner of the Lease. Life is that object's
 	// name if it is a Lease that the holder made.
 	Owner types.UID `json:"owner,omitempty"`

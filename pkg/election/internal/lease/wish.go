@@ -17,9 +17,9 @@ type Wish struct {
 	// Holder is the holder to succeed. Later holders ignore the wish.
 	Holder string `json:"holder"`
 	// Replica, Mode and Priority are those of the standby.
-	Replica  string `json:"replica"`
-	Mode     Mode   `json:"mode"`
-	Priority int32  `json:"priority"`
+	Replica  string   `json:"replica"`
+	Mode     ModeName `json:"mode"`
+	Priority int32    `json:"priority"`
 }
 
 // wishOn returns the wish on lease; zero if there is none.
