@@ -33,7 +33,7 @@ run: build ## run a whole shard on this machine: two replicas, one etcd (more: m
 
 .PHONY: test
 test: bin/regent bin/etcd bin/kubectl ## run all tests, with the race detector if there is a C compiler
-	@echo "the scenarios in test/e2e go first, beside all others: nothing is printed until they are done, in some eight minutes"
+	@echo "the scenarios in test/e2e go first, beside all others: nothing is printed until they are done, in some nine minutes"
 	$(GO) test $(RACE) -timeout 20m -parallel 4 ./test/e2e ./...
 
 .PHONY: e2e
