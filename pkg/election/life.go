@@ -106,7 +106,7 @@ func (e *Elector) ownerOfHolder(seen lease.Observation) (_ lease.Life, some bool
 	if !seen.HeldForLife() || e.identities.ours(seen.Holder()) {
 		return lease.Life{}, false
 	}
-	life := lease.LifeOf(seen.Lease)
+	life := seen.Life()
 	return life, life.Name != ""
 }
 

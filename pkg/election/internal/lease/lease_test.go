@@ -131,3 +131,26 @@ func TestTheOwnerOfATermIsTheOneThatItsHolderNames(t *testing.T) {
 		t.Errorf("left: %v", l.OwnerReferences)
 	}
 }
+
+// A process looks at an Observation at each step of an election, and decodes the Lease only when it changes.
+func TestAnObservationDecodesItsLeaseOnce(t *testing.T) {
+	held := leaseOf("h", 4, 7)
+	Presence{Holder: "h", Replica: "first", ElectionMode: ForLife, Life: "replica-1"}.WriteTo(held)
+	seen, _ := Observation{}.next(held, "10", noon)
+	var sum int
+	allocations := testing.AllocsPerRun(100, func() {
+		if seen.HeldForLife() {
+			sum += len(seen.Presence().Replica) + len(seen.Life().Name)
+		}
+	})
+	if allocations != 0 || sum == 0 {
+		t.Errorf("%v allocations for a look, %d bytes read", allocations, sum)
+	}
+	other := held.DeepCopy()
+	Presence{Holder: "h", Replica: "second"}.WriteTo(other)
+	copied := seen
+	copied.Lease = other
+	if got := copied.Presence().Replica; got != "second" {
+		t.Errorf("a copy with another Lease shows the presence of %q", got)
+	}
+}

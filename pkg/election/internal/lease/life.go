@@ -42,7 +42,13 @@ func OwnerReference(lease *coordinationv1.Lease) *metav1.OwnerReference {
 // LifeOf returns what stands for the life of the lease's holder. What the holder says of itself counts, even if somebody has
 // removed that owner from the Lease. If the holder says nothing, the Lease's owner counts.
 func LifeOf(lease *coordinationv1.Lease) Life {
-	if p, said := saidPresence(lease); said {
+	p, said := saidPresence(lease)
+	return lifeOf(lease, p, said)
+}
+
+// lifeOf is LifeOf for a Lease whose presence is decoded: p is what the holder says of itself, if said is true.
+func lifeOf(lease *coordinationv1.Lease, p Presence, said bool) Life {
+	if said {
 		return Life{Name: p.Life, UID: p.Owner}
 	}
 	return lifeAmongOwners(lease)

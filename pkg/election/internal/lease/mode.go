@@ -15,8 +15,10 @@ const (
 // modeOf returns the mode in which the Lease is held, or was last held; empty if it does not say. A Lease that looks held for life
 // is, whatever else it says. Otherwise the mode counts that the holder has written. If it has written none, a strategy means that
 // an electing controller named the holder, and any other holder renews, as client-go's leader election does.
-func modeOf(lease *coordinationv1.Lease) ModeName {
-	switch p, said := saidPresence(lease); {
+//
+// p is what the holder says of itself, if said is true.
+func modeOf(lease *coordinationv1.Lease, p Presence, said bool) ModeName {
+	switch {
 	case looksHeldForLife(lease):
 		return ForLife
 	case p.ElectionMode != "":

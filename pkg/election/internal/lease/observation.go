@@ -30,6 +30,31 @@ type Observation struct {
 	// outlive a deletion of the Lease.
 	Highest int64
 	Mode    ModeName
+
+	// reading is what next has read from Lease. An Observation that next has not made has none.
+	reading *reading
+}
+
+// reading is what a Lease says, decoded. A process looks at an Observation much more often than the Lease changes, and decoding
+// costs more than all else in a look.
+type reading struct {
+	of       *coordinationv1.Lease
+	presence Presence // zero if the holder says nothing
+	mode     ModeName
+	life     Life
+}
+
+func read(lease *coordinationv1.Lease) *reading {
+	p, said := saidPresence(lease)
+	return &reading{of: lease, presence: p, mode: modeOf(lease, p, said), life: lifeOf(lease, p, said)}
+}
+
+// read returns what the Lease says.
+func (o Observation) read() *reading {
+	if o.reading != nil && o.reading.of == o.Lease {
+		return o.reading
+	}
+	return read(o.Lease)
 }
 
 // signsOfLife are the values that change with every renewal. They are compared for equality only, because the clocks of two
@@ -53,8 +78,8 @@ func (o Observation) next(lease *coordinationv1.Lease, revision string, now time
 		o.Revision = revision
 		return o, false
 	}
-	seen := Observation{Lease: lease, Revision: revision, Since: now, TermSince: now, Highest: max(o.Highest, epochOf(lease)), Mode: o.Mode}
-	if mode := modeOf(lease); mode != "" {
+	seen := Observation{Lease: lease, Revision: revision, Since: now, TermSince: now, Highest: max(o.Highest, epochOf(lease)), Mode: o.Mode, reading: read(lease)}
+	if mode := seen.reading.mode; mode != "" {
 		seen.Mode = mode
 	}
 	seen.Before = o.Highest
@@ -81,16 +106,19 @@ func (o Observation) Holder() string { return holderOf(o.Lease) }
 func (o Observation) Epoch() int64 { return epochOf(o.Lease) }
 
 // Presence returns what the holder says of itself; zero if it says nothing.
-func (o Observation) Presence() Presence { return PresenceOf(o.Lease) }
+func (o Observation) Presence() Presence { return o.read().presence }
 
 // Predecessor returns what the last holder has left on the Lease: see PredecessorOf.
 func (o Observation) Predecessor() Presence { return PredecessorOf(o.Lease) }
+
+// Life returns what stands for the life of the holder: see LifeOf.
+func (o Observation) Life() Life { return o.read().life }
 
 // Wish returns a standby's wish to succeed the holder; zero if there is none.
 func (o Observation) Wish() Wish { return wishOn(o.Lease) }
 
 // HeldForLife reports whether the lease is held and does not expire.
-func (o Observation) HeldForLife() bool { return o.Holder() != "" && modeOf(o.Lease) == ForLife }
+func (o Observation) HeldForLife() bool { return o.Holder() != "" && o.read().mode == ForLife }
 
 // Preferred returns the candidate that the electing controller of mode coordinated prefers to the holder; empty if there is none.
 func (o Observation) Preferred() string {
