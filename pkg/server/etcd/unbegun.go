@@ -2,14 +2,18 @@ package etcd
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
+	"go.etcd.io/bbolt"
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	"go.etcd.io/etcd/server/v3/storage/datadir"
+	"go.etcd.io/etcd/server/v3/storage/schema"
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
 	"k8s.io/klog/v2"
@@ -17,10 +21,11 @@ import (
 
 // discardUnbegun deletes the data of a first start that ended before etcd had committed anything. The first thing that a new
 // member commits is that it is a member. On a restart without it, etcd believes in a cluster of no members, elects no leader, and
-// never serves. Nothing can be lost: etcd answers no write before that commit.
+// never serves. Nothing can be lost: etcd answers no write before that commit. A log that a disk has emptied is no such start: the
+// database then tells what it has applied, and etcd must say what is wrong.
 func discardUnbegun(ctx context.Context, data string) error {
 	begun, err := hasBegun(datadir.ToWALDir(data))
-	if begun || err != nil {
+	if begun || err != nil || hasApplied(datadir.ToBackendFileName(data)) {
 		return err
 	}
 	klog.FromContext(ctx).Info("The first start of this etcd was cut short: its data is empty, and begun anew", "directory", data)
@@ -59,4 +64,26 @@ func hasBegun(directory string) (bool, error) {
 			}
 		}
 	}
+}
+
+// hasApplied reports whether a database holds the effect of more than the first entry of the log, or cannot be read. The first
+// entry is that the member exists. etcd may apply it before it is in the log.
+func hasApplied(file string) bool {
+	if _, err := os.Stat(file); errors.Is(err, os.ErrNotExist) {
+		return false
+	}
+	db, err := bbolt.Open(file, 0o600, &bbolt.Options{ReadOnly: true, Timeout: time.Second})
+	if err != nil {
+		return true
+	}
+	defer db.Close() //nolint:errcheck // only read
+	applied := false
+	err = db.View(func(tx *bbolt.Tx) error {
+		if meta := tx.Bucket(schema.Meta.Name()); meta != nil {
+			index := meta.Get(schema.MetaConsistentIndexKeyName)
+			applied = len(index) == 8 && binary.BigEndian.Uint64(index) > 1
+		}
+		return nil
+	})
+	return applied || err != nil
 }

@@ -82,3 +82,28 @@ func TestAFirstStartThatWasCutShortIsBegunAnew(t *testing.T) {
 		})
 	}
 }
+
+// A disk that has lost the log has not lost the database. Nothing is deleted then.
+func TestDataWhoseLogIsLostIsKept(t *testing.T) {
+	directory := t.TempDir()
+	s := start(t, directory)
+	put(t, s, "a", "b")
+	s.Close()
+	data := dataOf(directory)
+	files, err := filepath.Glob(filepath.Join(datadir.ToWALDir(data), "*.wal"))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	if err := os.WriteFile(files[0], make([]byte, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if begun, err := hasBegun(datadir.ToWALDir(data)); begun || err != nil {
+		t.Fatal(begun, err)
+	}
+	if err := discardUnbegun(t.Context(), data); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(datadir.ToBackendFileName(data)); err != nil {
+		t.Error(err)
+	}
+}
