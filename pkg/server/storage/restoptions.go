@@ -94,7 +94,7 @@ func resourcePrefix(resource schema.GroupResource) string {
 func (o *restOptions) decorator(encoding Encoding) generic.StorageDecorator {
 	return func(
 		config *storagebackend.ConfigForResource, prefix string, clusterless func(runtime.Object) (string, error),
-		newFunc, newListFunc func() runtime.Object, attrs storage.AttrFunc, triggers storage.IndexerFuncs, indexers *cache.Indexers,
+		newFunc, newListFunc func() runtime.Object, attrs storage.AttrFunc, _ storage.IndexerFuncs, indexers *cache.Indexers,
 	) (storage.Interface, factory.DestroyFunc, error) {
 		versioner := storage.APIObjectVersioner{}
 		reading := seeing{versioner, o.client.history}
@@ -131,8 +131,8 @@ func (o *restOptions) decorator(encoding Encoding) generic.StorageDecorator {
 			KeyFunc:             keyFunc(prefix, clusterless),
 			NewFunc:             newFunc,
 			NewListFunc:         newListFunc,
-			GetAttrsFunc:        attrs,
-			IndexerFuncs:        triggers,
+			GetAttrsFunc:        withCluster(attrs),
+			IndexerFuncs:        byCluster,
 			Indexers:            indexers,
 			Codec:               config.Codec,
 		})
@@ -146,7 +146,7 @@ func (o *restOptions) decorator(encoding Encoding) generic.StorageDecorator {
 			cached.Stop()
 			store.Close()
 		})
-		return &router{Interface: &single{Interface: delegator, etcd: stamped}, prefix: prefix}, destroy, nil
+		return &router{Interface: &dispatch{&single{Interface: delegator, etcd: stamped}}, prefix: prefix}, destroy, nil
 	}
 }
 
