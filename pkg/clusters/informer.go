@@ -47,6 +47,7 @@ type Informer[T Object] struct {
 
 	mu            sync.RWMutex
 	objects       *objects[T]
+	recent        recent[T]
 	subscriptions map[*subscription[T]]struct{}
 }
 
@@ -94,6 +95,19 @@ func (i *Informer[T]) AddHandler(h Handler[T]) (remove func()) {
 	for n, obj := range there {
 		changes[n].new = obj
 	}
+	return i.subscribe(h, changes)
+}
+
+// Follow calls h with each change from now on, until remove is called, as AddHandler does. It costs the same, however many objects
+// there are. Recent and Page return what came before.
+func (i *Informer[T]) Follow(h Handler[T]) (remove func()) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.subscribe(h, nil)
+}
+
+// subscribe adds a handler that is called with changes first. The caller holds mu.
+func (i *Informer[T]) subscribe(h Handler[T], changes []change[T]) (remove func()) {
 	s := subscribe(h)
 	s.push(changes...)
 	i.subscriptions[s] = struct{}{}
@@ -119,11 +133,29 @@ func (i *Informer[T]) Get(k Key) (T, bool) {
 	return i.objects.get(k)
 }
 
-// List returns the objects of a cluster, or of all clusters with Wildcard, in no order.
+// List returns the objects of a cluster, or of all clusters with Wildcard, in the order of their keys.
 func (i *Informer[T]) List(cluster logicalcluster.Name) []T {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
 	return i.objects.list(cluster)
+}
+
+// Page returns up to n objects of all clusters with keys greater than after, in the order of their keys. Whoever reads page after
+// page, from the zero Key on, sees each object that exists all the while.
+func (i *Informer[T]) Page(after Key, n int) []T {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	return i.objects.page(after, n)
+}
+
+// Recent calls visit with the last changes since the first list, the oldest first: up to 1,024 of them.
+func (i *Informer[T]) Recent(visit Handler[T]) {
+	i.mu.RLock()
+	changes := i.recent.list()
+	i.mu.RUnlock()
+	for _, c := range changes {
+		visit(c.old, c.new)
+	}
 }
 
 // ByIndex returns the objects of all clusters for which the index's indexer returned value, in no order. It panics if
@@ -158,6 +190,11 @@ func (i *Informer[T]) vanish(k Key, last T) {
 }
 
 func (i *Informer[T]) tell(changes ...change[T]) {
+	select {
+	case <-i.synced:
+		i.recent.add(changes...)
+	default: // the first list is no change
+	}
 	for s := range i.subscriptions {
 		s.push(changes...)
 	}

@@ -200,6 +200,74 @@ func TestASlowHandlerDelaysNobodyAndLosesNothing(t *testing.T) {
 	})
 }
 
+func TestAFollowerIsToldWhatChangesFromNowOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := controllertest.NewSource(configMap("a", "x", "0"))
+		inf := controllertest.Informer(t, source, nil)
+		var told journal
+		remove := inf.Follow(told.handle)
+		told.expect(t)
+		source.Set(configMap("a", "x", "1"))
+		told.expect(t, "changed a|default/x 0 to 1")
+		remove()
+		source.Set(configMap("a", "x", "2"))
+		told.expect(t)
+	})
+}
+
+func TestTheLastChangesAreRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := controllertest.NewSource(configMap("a", "x", "0"), configMap("a", "y", "0"))
+		inf := controllertest.Informer(t, source, nil)
+		source.Set(configMap("a", "x", "1"))
+		source.Delete(key("a", "y"))
+		source.Set(configMap("b", "z", "0"))
+		synctest.Wait()
+		var told journal
+		inf.Recent(told.handle)
+		told.expect(t, "changed a|default/x 0 to 1", "deleted a|default/y 0", "added b|default/z 0")
+		for n := range 3000 {
+			source.Set(configMap("a", "x", fmt.Sprint(n)))
+		}
+		synctest.Wait()
+		inf.Recent(told.handle)
+		if n := len(told.lines); n != 1024 || told.lines[n-1] != "changed a|default/x 2998 to 2999" || told.lines[0] != "changed a|default/x 1975 to 1976" {
+			t.Errorf("%d changes, from %q to %q", n, told.lines[0], told.lines[n-1])
+		}
+	})
+}
+
+func TestPagesShowEachObjectThatStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var objs []*corev1.ConfigMap
+		for n := range 500 {
+			objs = append(objs, configMap(fmt.Sprintf("c%d", n%50), fmt.Sprintf("x%d", n), ""))
+		}
+		source := controllertest.NewSource(objs...)
+		inf := controllertest.Informer(t, source, nil)
+		seen := map[clusters.Key]int{}
+		var after clusters.Key
+		for n := 0; ; n++ {
+			page := inf.Page(after, 7)
+			for _, obj := range page {
+				seen[clusters.KeyOf(obj)]++
+				after = clusters.KeyOf(obj)
+			}
+			if len(page) < 7 {
+				break
+			}
+			source.Delete(after) // the one that the next page begins behind
+			source.Set(configMap(fmt.Sprintf("c%d", n), "added", ""))
+			synctest.Wait()
+		}
+		for _, obj := range objs {
+			if n := seen[clusters.KeyOf(obj)]; n != 1 {
+				t.Errorf("%s was shown %d times", clusters.KeyOf(obj), n)
+			}
+		}
+	})
+}
+
 func TestARemovedHandlerIsNotCalledAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := controllertest.NewSource(configMap("a", "x", "0"), configMap("a", "y", "0"))

@@ -1,41 +1,61 @@
 package clusters
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/kcp-dev/logicalcluster/v3"
+	"k8s.io/utils/third_party/forked/golang/btree"
 )
 
-// objects are the objects of an informer, by cluster and by index. The informer's mu guards them.
+// degree is of the tree of objects. Nodes of up to 63 entries keep it flat, and copying within a node cheap.
+const degree = 32
+
+// objects are the objects of an informer, by key and by index. The informer's mu guards them.
+//
+// A tree takes a sixth of the memory of a map for each cluster, where most clusters have an object or two of a resource. It can
+// also be read page by page.
 type objects[T Object] struct {
-	byCluster groups[logicalcluster.Name, T]
-	indexers  map[string]func(T) []string
+	byKey    *btree.BTree[entry[T]]
+	indexers map[string]func(T) []string
 	// byIndex has the objects by the name of the index and by value.
-	byIndex map[string]groups[string, T]
+	byIndex map[string]groups[T]
+}
+
+type entry[T Object] struct {
+	key Key
+	obj T
 }
 
 func newObjects[T Object](indexers map[string]func(T) []string) *objects[T] {
 	o := &objects[T]{
-		byCluster: groups[logicalcluster.Name, T]{},
-		indexers:  indexers,
-		byIndex:   map[string]groups[string, T]{},
+		byKey:    btree.New(degree, func(a, b entry[T]) bool { return a.key.compare(b.key) < 0 }),
+		indexers: indexers,
+		byIndex:  map[string]groups[T]{},
 	}
 	for name := range indexers {
-		o.byIndex[name] = groups[string, T]{}
+		o.byIndex[name] = groups[T]{}
 	}
 	return o
 }
 
+// compare orders keys by cluster, then by namespace, then by name.
+func (k Key) compare(other Key) int {
+	return cmp.Or(
+		cmp.Compare(k.Cluster, other.Cluster), cmp.Compare(k.Namespace, other.Namespace), cmp.Compare(k.Name, other.Name))
+}
+
 func (o *objects[T]) get(k Key) (T, bool) {
-	obj, ok := o.byCluster[k.Cluster][k]
-	return obj, ok
+	e, ok := o.byKey.Get(entry[T]{key: k})
+	return e.obj, ok
 }
 
 func (o *objects[T]) set(k Key, obj T) {
-	o.unset(k)
-	o.byCluster.put(k.Cluster, k, obj)
+	if old, ok := o.byKey.ReplaceOrInsert(entry[T]{k, obj}); ok {
+		o.unindex(k, old.obj)
+	}
 	for name, values := range o.indexers {
 		for _, value := range values(obj) {
 			o.byIndex[name].put(value, k, obj)
@@ -44,11 +64,12 @@ func (o *objects[T]) set(k Key, obj T) {
 }
 
 func (o *objects[T]) unset(k Key) {
-	old, ok := o.get(k)
-	if !ok {
-		return
+	if old, ok := o.byKey.Delete(entry[T]{key: k}); ok {
+		o.unindex(k, old.obj)
 	}
-	o.byCluster.drop(k.Cluster, k)
+}
+
+func (o *objects[T]) unindex(k Key, old T) {
 	for name, values := range o.indexers {
 		for _, value := range values(old) {
 			o.byIndex[name].drop(value, k)
@@ -57,18 +78,35 @@ func (o *objects[T]) unset(k Key) {
 }
 
 func (o *objects[T]) list(cluster logicalcluster.Name) []T {
-	if cluster != Wildcard {
-		return slices.Collect(maps.Values(o.byCluster[cluster]))
+	if cluster == Wildcard {
+		all := make([]T, 0, o.byKey.Len())
+		o.byKey.Ascend(func(e entry[T]) bool {
+			all = append(all, e.obj)
+			return true
+		})
+		return all
 	}
-	n := 0
-	for _, objs := range o.byCluster {
-		n += len(objs)
-	}
-	all := make([]T, 0, n)
-	for _, objs := range o.byCluster {
-		all = slices.AppendSeq(all, maps.Values(objs))
-	}
+	var all []T
+	o.byKey.AscendGreaterOrEqual(entry[T]{key: Key{Cluster: cluster}}, func(e entry[T]) bool {
+		if e.key.Cluster != cluster {
+			return false
+		}
+		all = append(all, e.obj)
+		return true
+	})
 	return all
+}
+
+// page returns up to n objects with keys greater than after, in the order of their keys.
+func (o *objects[T]) page(after Key, n int) []T {
+	page := make([]T, 0, n)
+	o.byKey.AscendGreaterOrEqual(entry[T]{key: after}, func(e entry[T]) bool {
+		if e.key != after {
+			page = append(page, e.obj)
+		}
+		return len(page) < n
+	})
+	return page
 }
 
 func (o *objects[T]) indexed(index, value string) []T {
@@ -79,18 +117,18 @@ func (o *objects[T]) indexed(index, value string) []T {
 	return slices.Collect(maps.Values(values[value]))
 }
 
-// groups are objects grouped by a property.
-type groups[G comparable, T any] map[G]map[Key]T
+// groups are objects by a value of an index.
+type groups[T any] map[string]map[Key]T
 
-func (g groups[G, T]) put(group G, k Key, obj T) {
+func (g groups[T]) put(group string, k Key, obj T) {
 	if g[group] == nil {
 		g[group] = map[Key]T{}
 	}
 	g[group][k] = obj
 }
 
-// drop also removes an empty group: the names of clusters that have gone never come back.
-func (g groups[G, T]) drop(group G, k Key) {
+// drop also removes an empty group, because most values of an index never come back.
+func (g groups[T]) drop(group string, k Key) {
 	delete(g[group], k)
 	if len(g[group]) == 0 {
 		delete(g, group)

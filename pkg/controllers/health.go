@@ -14,4 +14,16 @@ type Health struct {
 	Pending int
 	// Returned counts the items that were worked on, with or without success. It never falls.
 	Returned uint64
+	// Sweep is about the part of these items that the controller has found in its pass over all objects. The supervisor judges
+	// it apart from the rest: neither may stand still behind the other.
+	Sweep Sweep
+}
+
+// Sweep is the report of the pass over all objects with which a controller begins.
+type Sweep struct {
+	// Running says that the pass has not ended: objects are left to look at, or items to work on.
+	Running bool
+	// Pending and Returned are the parts of Health's.
+	Pending  int
+	Returned uint64
 }

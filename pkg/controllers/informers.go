@@ -54,7 +54,7 @@ func NewInformers(clients Clients, resources []Resource) Informers {
 		Metadata:        map[schema.GroupVersionResource]*clusters.Informer[*metav1.PartialObjectMetadata]{},
 	}
 	for _, r := range resources {
-		out.Metadata[r.GVR] = clusters.NewInformer[*metav1.PartialObjectMetadata](clusters.ListWatch(clients.Metadata.Resource(r.GVR)), nil)
+		out.Metadata[r.GVR] = clusters.NewInformer(clusters.ListWatch(clients.Metadata.Resource(r.GVR)), OwnerIndexers())
 	}
 	return out
 }

@@ -61,10 +61,10 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 		c.missing[cluster] = true
 		c.Add(cluster)
 	}
-	loop.Watch(c.Loop, deps.Informers.Namespaces, func(n *corev1.Namespace) []logicalcluster.Name {
+	loop.Follow(c.Loop, deps.Informers.Namespaces, func(n *corev1.Namespace) []logicalcluster.Name {
 		return affected(n)
 	})
-	loop.Watch(c.Loop, deps.Informers.LogicalClusters, func(lc *corev1alpha1.LogicalCluster) []logicalcluster.Name {
+	loop.Follow(c.Loop, deps.Informers.LogicalClusters, func(lc *corev1alpha1.LogicalCluster) []logicalcluster.Name {
 		return affected(lc)
 	})
 	return c, nil

@@ -153,8 +153,8 @@ func unreachable(t *testing.T) controllers.Deps {
 				},
 			}), controllers.CandidateIndexers()),
 			Metadata: map[schema.GroupVersionResource]*clusters.Informer[*metav1.PartialObjectMetadata]{
-				namespaces: controllertest.Informer(t, controllertest.NewSource(&metav1.PartialObjectMetadata{ObjectMeta: terminating}), nil),
-				secrets:    controllertest.Informer(t, controllertest.NewSource(&metav1.PartialObjectMetadata{ObjectMeta: orphaned}), nil),
+				namespaces: controllertest.Informer(t, controllertest.NewSource(&metav1.PartialObjectMetadata{ObjectMeta: terminating}), controllers.OwnerIndexers()),
+				secrets:    controllertest.Informer(t, controllertest.NewSource(&metav1.PartialObjectMetadata{ObjectMeta: orphaned}), controllers.OwnerIndexers()),
 			},
 		},
 		Resources: []controllers.Resource{{GVR: namespaces, Kind: "Namespace"}, {GVR: secrets, Kind: "Secret", Namespaced: true}},

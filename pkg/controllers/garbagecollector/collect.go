@@ -23,7 +23,7 @@ func (c *controller) collect(ctx context.Context, n node, obj *metav1.PartialObj
 	if err != nil {
 		return err
 	}
-	dependents := c.graph.of(n.identity())
+	dependents := c.dependents(n)
 	v := judge(obj, owners, len(dependents) > 0, c.anyWaits(dependents))
 	if len(v.unlink) > 0 {
 		return c.patch(ctx, n, obj, map[string]any{"ownerReferences": unlinked(obj, v.unlink...)})
@@ -81,7 +81,7 @@ func (c *controller) classify(ctx context.Context, obj *metav1.PartialObjectMeta
 // that blocks the deletion, it removes the finalizer.
 func (c *controller) await(ctx context.Context, n node, obj *metav1.PartialObjectMetadata) error {
 	blocked := false
-	for _, d := range c.graph.of(n.identity()) {
+	for _, d := range c.dependents(n) {
 		dependent, ok := c.informers[d.resource].Get(d.key)
 		if !ok || dependent.UID != d.uid {
 			continue

@@ -172,3 +172,51 @@ func TestCollectorKeepsTheContractOfControllers(t *testing.T) {
 		}
 	})
 }
+
+// The sweep leaves out what needs nothing. Whatever the caches show: the reconcile of a key that is left out asks nobody anything.
+func TestAnObjectThatNeedsNothingIsLeftAlone(t *testing.T) {
+	owners := map[string][]metav1.OwnerReference{
+		"none": nil, "there": {by("owner")}, "gone": {by("gone")}, "going": {by("going")}, "one of two": {by("owner"), by("gone")},
+		"another of its name": {{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: "another"}},
+		"of an unknown kind":  {{APIVersion: "v1", Kind: "Unknown", Name: "owner", UID: "u"}, by("owner")},
+	}
+	needed := map[bool]int{}
+	for name, refs := range owners {
+		for _, finalizer := range []string{"", metav1.FinalizerDeleteDependents, metav1.FinalizerOrphanDependents} {
+			for _, deleted := range []bool{false, true} {
+				obj, going := in("x", "obj", refs...), in("x", "going")
+				going.DeletionTimestamp, going.Finalizers = ptr.To(metav1.Unix(1000, 0)), []string{metav1.FinalizerDeleteDependents}
+				if finalizer != "" {
+					obj.Finalizers = []string{finalizer}
+				}
+				if deleted {
+					obj.DeletionTimestamp = ptr.To(metav1.Unix(1000, 0))
+				}
+				source := controllertest.NewSource(obj, going, in("x", "owner"))
+				c := &controller{
+					informers: map[schema.GroupVersionResource]*informer{configMaps.GVR: controllertest.Informer(t, source, controllers.OwnerIndexers())},
+					resources: []controllers.Resource{configMaps},
+					kinds:     map[schema.GroupKind]controllers.Resource{{Kind: "ConfigMap"}: configMaps},
+				}
+				n := nodeOf(configMaps.GVR, obj)
+				needs := c.needs(n)
+				needed[needs]++
+				if asked := asks(t, c, n); asked && !needs {
+					t.Errorf("an object needs nothing, and the server is asked: owners %s, finalizer %q, deleted %v", name, finalizer, deleted)
+				}
+			}
+		}
+	}
+	if needed[true] == 0 || needed[false] == 0 {
+		t.Errorf("needed: %v", needed)
+	}
+}
+
+// asks reports whether the reconcile of a node uses a client: there is none.
+func asks(t *testing.T, c *controller, n node) (asked bool) {
+	defer func() { asked = recover() != nil }()
+	if err := c.reconcile(t.Context(), n); err != nil {
+		t.Error(err)
+	}
+	return false
+}

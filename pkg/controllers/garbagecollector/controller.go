@@ -1,9 +1,9 @@
 // Package garbagecollector acts on owner references inside each logical cluster. It deletes objects whose owners are all gone,
 // in the background or the foreground, or removes an owner that orphans its dependents from their references.
 //
-// Upstream's collector builds a graph of all objects from informers of its own. This one keeps only objects with owners, for
-// one term, and looks up owners by the name in the reference. Before it writes, it asks the server about everything that the
-// graph does not show.
+// Upstream's collector builds a graph of all objects from informers of its own. This one uses an index of the shared informers,
+// which has only objects with owners and is warm on standbys, too. It looks up owners by the name in the reference. Before it
+// writes, it asks the server about everything that the informers do not show.
 package garbagecollector
 
 import (
@@ -41,7 +41,6 @@ type controller struct {
 	resources []controllers.Resource
 	// kinds has no versions: a reference may name any version that was ever served.
 	kinds map[schema.GroupKind]controllers.Resource
-	graph *graph
 }
 
 func construct(_ context.Context, deps controllers.Deps) (controllers.Controller, error) {
@@ -50,9 +49,9 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 		metadata:  deps.Clients.Metadata,
 		resources: deps.Resources,
 		kinds:     map[schema.GroupKind]controllers.Resource{},
-		graph:     newGraph(),
 	}
 	c.Loop = loop.New(name, workers, c.reconcile)
+	c.Needs(c.needs)
 	for _, r := range deps.Resources {
 		inf, ok := c.informers[r.GVR]
 		if !ok {
@@ -64,22 +63,42 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 	return c, nil
 }
 
-// observe updates the graph and returns the nodes that a change of obj concerns: obj itself, owners that may wait for it, and
-// its dependents if it is gone. The loop calls it with the old and the new state. observe uses the informer's state, which is
-// the newest.
+// observe returns the nodes that a change of obj concerns: obj itself, owners that may wait for it, and its dependents if it is
+// gone. The loop calls it with the old and the new state. observe uses the informer's state, which is the newest.
 func (c *controller) observe(r controllers.Resource, obj *metav1.PartialObjectMetadata) []node {
-	n := nodeOf(r.GVR, obj)
+	n, concerned := nodeOf(r.GVR, obj), c.ownersInDeletion(obj)
 	current, ok := c.informers[r.GVR].Get(n.key)
-	if !ok || current.UID != n.uid {
-		c.graph.set(n, nil)
-		return append(c.ownersInDeletion(obj), c.graph.of(n.identity())...)
+	switch {
+	case !ok, current.UID != n.uid:
+		return append(concerned, c.dependents(n)...)
+	case len(current.OwnerReferences) > 0, orphans(current), waits(current):
+		return append(concerned, n)
+	default:
+		return concerned
 	}
-	c.graph.set(n, current.OwnerReferences)
-	concerned := c.ownersInDeletion(obj)
-	if len(current.OwnerReferences) > 0 || orphans(current) || waits(current) {
-		concerned = append(concerned, n)
+}
+
+// needs reports whether reconcile has anything to do for a node, by the caches.
+func (c *controller) needs(n node) bool {
+	obj, ok := c.informers[n.resource].Get(n.key)
+	switch {
+	case !ok, obj.UID != n.uid:
+		return false
+	case orphans(obj), waits(obj):
+		return true
+	case obj.DeletionTimestamp != nil:
+		return false
 	}
-	return concerned
+	alone := false
+	for _, ref := range obj.OwnerReferences {
+		r, key, ok := c.locate(obj, ref)
+		if !ok {
+			return false // see unknowable
+		}
+		owner, ok := c.informers[r.GVR].Get(key)
+		alone = alone || !ok || owner.UID != ref.UID || waits(owner)
+	}
+	return alone
 }
 
 // ownersInDeletion returns those of obj's owners that wait for their dependents.

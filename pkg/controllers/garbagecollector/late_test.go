@@ -38,7 +38,7 @@ func TestACachedPolicyIsNotCarriedOut(t *testing.T) {
 			late, err := construct(t.Context(), controllers.Deps{
 				Clients: controllers.Clients{Metadata: s},
 				Informers: controllers.Informers{Metadata: map[schema.GroupVersionResource]*informer{
-					configMaps.GVR: controllertest.Informer(t, source, nil),
+					configMaps.GVR: controllertest.Informer(t, source, controllers.OwnerIndexers()),
 				}},
 				Resources: []controllers.Resource{configMaps},
 			})

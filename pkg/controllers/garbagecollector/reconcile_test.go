@@ -1,6 +1,7 @@
 package garbagecollector
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -76,30 +77,15 @@ func TestReferencesAreRemovedAndUnblockedOneByOne(t *testing.T) {
 }
 
 func TestEqualUIDsOfTwoClustersNeverMeet(t *testing.T) {
-	g := newGraph()
-	in := func(cluster, name string) node {
-		obj := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "n", Name: name, UID: types.UID(name), Annotations: map[string]string{"kcp.io/cluster": cluster},
-		}}
-		return nodeOf(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, obj)
+	store := newStore(configMaps)
+	for _, cluster := range []string{"x", "y"} {
+		store.create(configMaps.GVR, in(cluster, "o"))
+		store.create(configMaps.GVR, in(cluster, "d", by("o")))
 	}
-	refs := []metav1.OwnerReference{{UID: "o"}}
-	g.set(in("x", "d"), refs)
-	g.set(in("y", "d"), refs)
-	got := g.of(in("x", "o").identity())
-	if len(got) != 1 || got[0] != in("x", "d") {
-		t.Errorf("dependents in x: %v", got)
-	}
-	g.set(in("x", "d"), nil)
-	if got := g.of(in("x", "o").identity()); len(got) != 0 {
-		t.Errorf("dependents in x after the last was forgotten: %v", got)
-	}
-	if got := g.of(in("y", "o").identity()); len(got) != 1 {
-		t.Errorf("dependents in y: %v", got)
-	}
-	g.set(in("y", "d"), nil)
-	if len(g.owners)+len(g.dependents) != 0 {
-		t.Errorf("an empty graph keeps %d owners, %d dependents", len(g.owners), len(g.dependents))
+	c := &controller{informers: store.informers(t), resources: []controllers.Resource{configMaps}}
+	got := c.dependents(nodeOf(configMaps.GVR, in("x", "o")))
+	if want := []node{nodeOf(configMaps.GVR, in("x", "d"))}; !slices.Equal(got, want) {
+		t.Errorf("dependents in x: %v, want %v", got, want)
 	}
 }
 

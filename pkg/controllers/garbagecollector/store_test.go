@@ -45,7 +45,7 @@ func newStore(resources ...controllers.Resource) *store {
 func (s *store) informers(t *testing.T) map[schema.GroupVersionResource]*informer {
 	out := map[schema.GroupVersionResource]*informer{}
 	for gvr, source := range s.sources {
-		out[gvr] = controllertest.Informer(t, source, nil)
+		out[gvr] = controllertest.Informer(t, source, controllers.OwnerIndexers())
 	}
 	return out
 }

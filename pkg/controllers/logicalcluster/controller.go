@@ -57,20 +57,33 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 		c.everything = append(c.everything, r)
 	}
 	c.Loop = loop.New(name, workers, c.reconcile)
+	c.Needs(c.needs)
 	loop.Watch(c.Loop, deps.Informers.LogicalClusters, func(lc *corev1alpha1.LogicalCluster) []logicalcluster.Name {
 		return []logicalcluster.Name{clusters.KeyOf(lc).Cluster}
 	})
-	loop.Watch(c.Loop, deps.Informers.Workspaces, c.related)
-	loop.Watch(c.Loop, deps.Informers.Namespaces, func(n *corev1.Namespace) []logicalcluster.Name {
+	loop.Follow(c.Loop, deps.Informers.Workspaces, c.related)
+	loop.Follow(c.Loop, deps.Informers.Namespaces, func(n *corev1.Namespace) []logicalcluster.Name {
 		if !slices.Contains(usable, n.Name) {
 			return nil
 		}
 		return []logicalcluster.Name{clusters.KeyOf(n).Cluster}
 	})
 	for _, inf := range deps.Informers.Metadata {
-		loop.Watch(c.Loop, inf, c.dying)
+		loop.Follow(c.Loop, inf, c.dying)
 	}
 	return c, nil
+}
+
+// needs reports whether reconcile has anything to do for a cluster, by the caches.
+func (c *controller) needs(cluster logicalcluster.Name) bool {
+	lc, ok := c.cached(cluster)
+	switch {
+	case !ok:
+		return false
+	case lc.DeletionTimestamp != nil:
+		return slices.Contains(lc.Finalizers, clusters.ContentFinalizer)
+	}
+	return lc.Status.Phase != corev1alpha1.LogicalClusterPhaseReady || !hasFinalizer(lc) || len(c.missing(cluster)) > 0 || !c.owned(lc)
 }
 
 // related returns the cluster that a Workspace owns, and the cluster that has the Workspace if that one waits for its children.
@@ -181,18 +194,25 @@ func (c *controller) createNamespaces(ctx context.Context, names []string) error
 // orphaned reports whether lc belongs to a Workspace that does not exist any more. It asks the server unless the cache has the
 // Workspace.
 func (c *controller) orphaned(ctx context.Context, lc *corev1alpha1.LogicalCluster) (bool, error) {
-	owner, ok := ownerOf(lc)
-	if !ok {
+	if c.owned(lc) {
 		return false, nil
 	}
-	if ws, ok := c.informers.Workspaces.Get(owner); ok && ws.UID == lc.Spec.Owner.UID {
-		return false, nil
-	}
+	owner, _ := ownerOf(lc)
 	ws, err := c.owner(ctx, owner)
 	if err != nil {
 		return false, err
 	}
 	return ws == nil || ws.UID != lc.Spec.Owner.UID, nil
+}
+
+// owned reports whether lc belongs to no Workspace, or to one that the cache has.
+func (c *controller) owned(lc *corev1alpha1.LogicalCluster) bool {
+	owner, ok := ownerOf(lc)
+	if !ok {
+		return true
+	}
+	ws, ok := c.informers.Workspaces.Get(owner)
+	return ok && ws.UID == lc.Spec.Owner.UID
 }
 
 // owner reads a Workspace from the server. It returns nil if there is none.

@@ -20,9 +20,14 @@ import (
 // usable are the namespaces that every cluster has while it exists.
 var usable = []string{metav1.NamespaceDefault, metav1.NamespaceSystem}
 
+// hasFinalizer reports whether lc has the finalizer, or needs none.
+func hasFinalizer(lc *corev1alpha1.LogicalCluster) bool {
+	return clusters.IsPermanent(clusters.KeyOf(lc).Cluster) || slices.Contains(lc.Finalizers, clusters.ContentFinalizer)
+}
+
 // guarded returns lc with the finalizer, or nil if it has it or needs none.
 func guarded(lc *corev1alpha1.LogicalCluster) *corev1alpha1.LogicalCluster {
-	if clusters.IsPermanent(clusters.KeyOf(lc).Cluster) || slices.Contains(lc.Finalizers, clusters.ContentFinalizer) {
+	if hasFinalizer(lc) {
 		return nil
 	}
 	out := lc.DeepCopy()

@@ -23,17 +23,26 @@ const (
 	retryMax  = 30 * time.Second
 )
 
+// sweepWorkers: one of so many workers may work for the sweep. The others are there for what has just happened.
+const sweepWorkers = 4
+
 // Loop reconciles keys of type K. Each value is run once. Its states:
 //
-//	New --Watch, On--> wired --Run--> waiting for caches --> working --ctx ends, or a panic--> ended
+//	New --Watch, Follow, On, Needs--> wired --Run--> waiting for caches --> working --ctx ends, or a panic--> ended
 //
-// Watch and On must be called before Run, and by one goroutine. Add and AddAfter may be called at any time. Keys that are added
-// before Run works are kept, keys that are added after it has ended are dropped.
+// Watch, Follow, On and Needs must be called before Run, and by one goroutine. Add and AddAfter may be called at any time. Keys
+// that are added before Run works are kept, keys that are added after it has ended are dropped.
+//
+// Run begins with a sweep: a pass over all objects. The keys that it finds wait in a lane of their own, behind what has just
+// happened (I13): a change that comes while the sweep goes on is reconciled at once, however many objects there are.
 type Loop[K comparable] struct {
 	name      string
 	workers   int
 	reconcile func(context.Context, K) error
-	wirings   []wiring
+	needs     func(K) bool // nil: the sweep queues all keys
+	wirings   []wiring[K]
+	lanes     *lanes[K]
+	sweep     sweep
 
 	first    sync.Once     // the first return of reconcile
 	working  atomic.Int64  // number of workers in reconcile
@@ -48,9 +57,14 @@ type Loop[K comparable] struct {
 	fail context.CancelCauseFunc
 }
 
-type wiring struct {
+type wiring[K comparable] struct {
 	synced   <-chan struct{}
 	register func() (remove func())
+	// recent calls add with the keys of the last changes. It is nil for sources that are no informers.
+	recent func(add func(K))
+	// pages reads all objects, page by page, and calls yield with the number of objects and their keys, until that returns false.
+	// It is nil for sources that are only followed.
+	pages func(yield func(objects int, keys []K) bool)
 }
 
 // New returns a loop that calls reconcile from a number of workers, for each key from one at a time. name is the controller's
@@ -59,32 +73,54 @@ type wiring struct {
 // reconcile's context ends with Run's. If reconcile returns an error, it is logged and the key is tried again later. A panic
 // ends the loop.
 func New[K comparable](name string, workers int, reconcile func(context.Context, K) error) *Loop[K] {
-	return &Loop[K]{name: name, workers: workers, reconcile: reconcile, early: map[K]time.Duration{}}
+	return &Loop[K]{
+		name: name, workers: workers, reconcile: reconcile, early: map[K]time.Duration{},
+		lanes: newLanes[K](max(1, workers/sweepWorkers)),
+	}
 }
 
-// Watch makes every change of an informer's object queue the keys of its old and its new state. Run waits until the informer is
-// synced. Call Watch before Run.
+// Watch makes every change of an informer's object queue the keys of its old and its new state, and the sweep the keys of all
+// objects. Run waits until the informer is synced. Call Watch before Run.
 func Watch[K comparable, T clusters.Object](l *Loop[K], inf *clusters.Informer[T], keys func(T) []K) {
+	Follow(l, inf, keys)
+	l.wirings[len(l.wirings)-1].pages = pagesOf(inf, keys)
+}
+
+// Follow is Watch without the sweep: it is for an informer whose objects' keys the sweep finds through another one, or that Add
+// has queued. The last changes before Run queue their keys, too.
+func Follow[K comparable, T clusters.Object](l *Loop[K], inf *clusters.Informer[T], keys func(T) []K) {
 	var none T
-	l.On(inf.Synced(), func() func() {
-		return inf.AddHandler(func(old, new T) {
-			defer l.contain("event handler")
-			for _, obj := range []T{old, new} {
-				if any(obj) == any(none) {
-					continue
-				}
-				for _, k := range keys(obj) {
-					l.Add(k)
-				}
+	each := func(old, new T, add func(K)) {
+		for _, obj := range []T{old, new} {
+			if any(obj) == any(none) {
+				continue
 			}
-		})
+			for _, k := range keys(obj) {
+				add(k)
+			}
+		}
+	}
+	l.wirings = append(l.wirings, wiring[K]{
+		synced: inf.Synced(),
+		register: func() func() {
+			return inf.Follow(func(old, new T) {
+				defer l.contain("event handler")
+				each(old, new, l.Add)
+			})
+		},
+		recent: func(add func(K)) { inf.Recent(func(old, new T) { each(old, new, add) }) },
 	})
 }
+
+// Needs makes the sweep queue only the keys for which needs returns true. needs must be pure, and read caches only: it must
+// return true if reconcile would write, or read from the server, by what the caches show now. A cache that is late is no danger:
+// when it has caught up, the change queues the key. needs is called for every key of every object there is.
+func (l *Loop[K]) Needs(needs func(K) bool) { l.needs = needs }
 
 // On adds any other source of keys: Run waits until synced is closed, calls register once all sources are synced, and calls
 // remove before it returns. Call On before Run.
 func (l *Loop[K]) On(synced <-chan struct{}, register func() (remove func())) {
-	l.wirings = append(l.wirings, wiring{synced, register})
+	l.wirings = append(l.wirings, wiring[K]{synced: synced, register: register})
 }
 
 // Add queues a key now. A key that is already queued is queued once. A key that is being reconciled is reconciled again.
@@ -101,11 +137,12 @@ func (l *Loop[K]) AddAfter(k K, delay time.Duration) {
 	}
 	l.mu.Unlock()
 	if queue != nil {
+		l.lanes.want(k, fresh)
 		queue.AddAfter(k, delay)
 	}
 }
 
-// Run waits for the caches, registers the event handlers, and reconciles until ctx ends. Then it removes the handlers, shuts
+// Run waits for the caches, registers the event handlers, sweeps, and reconciles until ctx ends. Then it removes the handlers, shuts
 // down the queue, joins the workers, and returns nil. Keys that are left in the queue are dropped: the next term begins with
 // all objects. A panic in reconcile or in a handler ends Run early with a *controllers.Panic.
 func (l *Loop[K]) Run(ctx context.Context) error {
@@ -128,6 +165,7 @@ func (l *Loop[K]) Run(ctx context.Context) error {
 	controllers.Reached(ctx, controllers.Working)
 
 	var workers sync.WaitGroup
+	workers.Go(func() { l.sweepAll(ctx) })
 	for range l.workers {
 		workers.Go(func() {
 			for l.work(ctx, queue) {
@@ -147,14 +185,9 @@ func (l *Loop[K]) Run(ctx context.Context) error {
 
 // Report implements controllers.Reporter: it counts the keys that are queued or being reconciled, and those that have been.
 func (l *Loop[K]) Report() controllers.Health {
-	l.mu.Lock()
-	queue := l.queue
-	l.mu.Unlock()
-	pending := int(l.working.Load())
-	if queue != nil {
-		pending += queue.Len()
-	}
-	return controllers.Health{Pending: pending, Returned: l.returned.Load()}
+	sweep := l.sweepReport()
+	working := int(l.working.Load())
+	return controllers.Health{Pending: working + l.lanes.waiting(), Returned: l.returned.Load(), Sweep: sweep}
 }
 
 func (l *Loop[K]) begin(fail context.CancelCauseFunc) (workqueue.TypedRateLimitingInterface[K], error) {
@@ -163,9 +196,13 @@ func (l *Loop[K]) begin(fail context.CancelCauseFunc) (workqueue.TypedRateLimiti
 	if l.early == nil {
 		return nil, fmt.Errorf("loop %s has run already: construct a new one", l.name)
 	}
+	ordered := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[K]{Name: l.name, Queue: l.lanes})
 	l.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[K](retryBase, retryMax),
-		workqueue.TypedRateLimitingQueueConfig[K]{Name: l.name})
+		workqueue.TypedRateLimitingQueueConfig[K]{
+			Name:          l.name,
+			DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[K]{Name: l.name, Queue: ordered}),
+		})
 	for k, delay := range l.early {
 		l.queue.AddAfter(k, delay)
 	}
@@ -185,6 +222,7 @@ func (l *Loop[K]) end() {
 		return
 	}
 	queue.ShutDown()
+	l.lanes.unlimit()
 	for {
 		k, shutdown := queue.Get()
 		if shutdown {
@@ -225,9 +263,8 @@ func (l *Loop[K]) work(ctx context.Context, queue workqueue.TypedRateLimitingInt
 	if ctx.Err() != nil {
 		return false
 	}
+	defer l.finish(ctx, k)
 	l.working.Add(1)
-	defer l.working.Add(-1)
-	defer l.returned.Add(1)
 	defer l.contain(fmt.Sprintf("reconcile of %v", k))
 	err := l.reconcile(ctx, k)
 	l.first.Do(func() { controllers.Reached(ctx, controllers.Reconciled) })
@@ -237,9 +274,20 @@ func (l *Loop[K]) work(ctx context.Context, queue workqueue.TypedRateLimitingInt
 	case ctx.Err() != nil: // not a failure: the end of the term has cut it short
 	default:
 		klog.FromContext(ctx).Error(err, "Reconcile failed and will be tried again", "key", k, "failures", queue.NumRequeues(k)+1)
+		l.lanes.want(k, l.lanes.of(k))
 		queue.AddRateLimited(k)
 	}
 	return ctx.Err() == nil
+}
+
+// finish counts a key whose reconcile has returned.
+func (l *Loop[K]) finish(ctx context.Context, k K) {
+	l.working.Add(-1)
+	l.returned.Add(1)
+	if l.lanes.done(k) == swept {
+		l.sweep.returned.Add(1)
+		l.tellSweep(ctx)
+	}
 }
 
 // contain is deferred where the controller's code runs on goroutines of the loop and of informers. It recovers a panic, which

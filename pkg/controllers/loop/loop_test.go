@@ -286,23 +286,38 @@ func TestAddAfterWaits(t *testing.T) {
 }
 
 func TestAPanicEndsTheLoopAndNotTheProcess(t *testing.T) {
+	bad := configMap("a", "x")
+	bad.Labels = map[string]string{"bad": ""}
+	panics := func(c *corev1.ConfigMap) []clusters.Key {
+		if _, ok := c.Labels["bad"]; ok {
+			panic("boom")
+		}
+		return keys(c)
+	}
 	for name, c := range map[string]struct {
+		object    *corev1.ConfigMap // there is at the beginning
 		reconcile func(context.Context, clusters.Key) error
 		keys      func(*corev1.ConfigMap) []clusters.Key
 		where     string
 	}{
 		"in reconcile": {
-			func(context.Context, clusters.Key) error { panic("boom") }, keys, "reconcile of a|default/x"},
+			configMap("a", "x"), func(context.Context, clusters.Key) error { panic("boom") }, keys, "reconcile of a|default/x"},
 		"in a handler": {
-			func(context.Context, clusters.Key) error { return nil },
-			func(*corev1.ConfigMap) []clusters.Key { panic("boom") }, "event handler"},
+			configMap("a", "x"), func(context.Context, clusters.Key) error { return nil }, panics, "event handler"},
+		"in the sweep": {
+			bad, func(context.Context, clusters.Key) error { return nil }, panics, "sweep"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				inf := controllertest.Informer(t, controllertest.NewSource(configMap("a", "x")), nil)
+				source := controllertest.NewSource(c.object)
+				inf := controllertest.Informer(t, source, nil)
 				l := loop.New("test", 2, c.reconcile)
 				loop.Watch(l, inf, c.keys)
-				err := l.Run(t.Context())
+				ended := make(chan error, 1)
+				go func() { ended <- l.Run(t.Context()) }()
+				synctest.Wait()
+				source.Set(bad)
+				err := <-ended
 				p, ok := errors.AsType[*controllers.Panic](err)
 				if !ok || p.Where != c.where || p.Value != "boom" || len(p.Stack) == 0 {
 					t.Errorf("Run returned %v", err)

@@ -51,13 +51,17 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 		content:         content.Of(deps.Resources, func(r controllers.Resource) bool { return r.Namespaced }),
 	}
 	c.Loop = loop.New(name, workers, c.reconcile)
+	c.Needs(func(key clusters.Key) bool {
+		namespace, ok := c.namespaces.Get(key)
+		return ok && terminating(namespace)
+	})
 	loop.Watch(c.Loop, c.namespaces, func(n *corev1.Namespace) []clusters.Key { return []clusters.Key{clusters.KeyOf(n)} })
 	for _, r := range c.content {
 		inf, ok := deps.Informers.Metadata[r.GVR]
 		if !ok {
 			return nil, fmt.Errorf("resource %s has no metadata informer: the server must run one for each resource it stores", r.GVR)
 		}
-		loop.Watch(c.Loop, inf, c.holding)
+		loop.Follow(c.Loop, inf, c.holding)
 	}
 	return c, nil
 }

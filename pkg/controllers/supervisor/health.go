@@ -38,10 +38,10 @@ type stallClock struct {
 
 // observe records a report, elapsed after the last one. The clock stops while the store is unreachable: no controller could
 // finish anything then.
-func (c *stallClock) observe(h controllers.Health, elapsed time.Duration, reachable bool) (idle time.Duration) {
+func (c *stallClock) observe(pending int, returned uint64, elapsed time.Duration, reachable bool) (idle time.Duration) {
 	switch {
-	case h.Pending == 0, h.Returned != c.returned:
-		c.returned, c.idle = h.Returned, 0
+	case pending <= 0, returned != c.returned:
+		c.returned, c.idle = returned, 0
 	case reachable:
 		c.idle += elapsed
 	}
@@ -56,6 +56,7 @@ type instance struct {
 
 	// Owned by the health watcher.
 	clock  stallClock
+	sweep  stallClock    // of what the controller's sweep has found
 	worked time.Duration // time without a stall and with a reachable store
 	answer chan reported // gets the report that was asked for; nil if none was
 	last   controllers.Health
@@ -110,7 +111,11 @@ func (c *child) examine(elapsed time.Duration, reachable bool) {
 		i.cancel(err)
 		return
 	}
-	idle := i.clock.observe(health, elapsed, reachable)
+	sweep := health.Sweep
+	idle := max(
+		i.clock.observe(health.Pending-sweep.Pending, health.Returned-sweep.Returned, elapsed, reachable),
+		i.sweep.observe(sweep.Pending, sweep.Returned, elapsed, reachable))
+	showSweep(c.Name, sweep)
 	if idle == 0 && reachable {
 		if i.worked += elapsed; i.worked >= c.failures.window {
 			c.recovered()
@@ -154,7 +159,9 @@ func (c *child) ask(i *instance) (controllers.Health, error) {
 		i.last, i.answer = r.Health, nil
 		return r.Health, r.err
 	case <-timer.C: // the answer may be there at the next tick
-		return controllers.Health{Pending: max(1, i.last.Pending), Returned: i.last.Returned}, nil
+		h := i.last
+		h.Pending = max(h.Pending, h.Sweep.Pending+1)
+		return h, nil
 	}
 }
 
@@ -186,6 +193,7 @@ func (c *child) end(i *instance) {
 	i.over = true
 	c.mu.Unlock()
 	i.reports.Wait()
+	showSweep(c.Name, controllers.Sweep{})
 }
 
 // recovered ends the toleration of a controller that has worked for the restart window.

@@ -38,6 +38,16 @@ func TestAControllerStallsOnlyIfItHoldsWorkAndGetsNoneOfItDone(t *testing.T) {
 		"idle":              {report: func() controllers.Health { return controllers.Health{} }},
 		"at work":           {report: func() controllers.Health { return controllers.Health{Pending: 5, Returned: n.Add(1)} }},
 		"stuck":             {report: func() controllers.Health { return controllers.Health{Pending: 5, Returned: 3} }, stalls: true},
+		"the sweep is stuck behind the rest": {report: func() controllers.Health {
+			return controllers.Health{Pending: 5, Returned: n.Add(1), Sweep: controllers.Sweep{Running: true, Pending: 3}}
+		}, stalls: true},
+		"the rest is stuck behind the sweep": {report: func() controllers.Health {
+			done := n.Add(1)
+			return controllers.Health{Pending: 5, Returned: done, Sweep: controllers.Sweep{Running: true, Pending: 3, Returned: done}}
+		}, stalls: true},
+		"the sweep has found nothing more": {report: func() controllers.Health {
+			return controllers.Health{Pending: 5, Returned: n.Add(1), Sweep: controllers.Sweep{Running: true}}
+		}},
 		"never to be asked": {report: func() controllers.Health { return controllers.Health{Pending: 5} }, deadline: -1},
 		"slow by nature":    {report: func() controllers.Health { return controllers.Health{Pending: 5} }, deadline: time.Hour},
 	} {

@@ -30,6 +30,14 @@ var (
 		Name: "regent_controller_stalls_total", StabilityLevel: metrics.ALPHA,
 		Help: "How often a controller held work and got none of it done for its stall deadline.",
 	}, []string{"controller"})
+	sweeping = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Name: "regent_controller_sweeping", StabilityLevel: metrics.ALPHA,
+		Help: "1 while a controller passes over all objects, with which it begins, and works on what it has found there, otherwise 0.",
+	}, []string{"controller"})
+	sweptKeys = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Name: "regent_controller_swept_keys", StabilityLevel: metrics.ALPHA,
+		Help: "Number of keys that a controller has found in its pass over all objects and has not worked on yet.",
+	}, []string{"controller"})
 	lateGauge = metrics.NewGauge(&metrics.GaugeOpts{
 		Name: "regent_late_controllers", StabilityLevel: metrics.ALPHA,
 		Help: "Number of controllers that have not stopped although their drain timeout is over. The log has their stacks.",
@@ -37,7 +45,7 @@ var (
 )
 
 var register = sync.OnceFunc(func() {
-	legacyregistry.MustRegister(stateGauge, starts, restartsTotal, panics, stalls, lateGauge)
+	legacyregistry.MustRegister(stateGauge, starts, restartsTotal, panics, stalls, sweeping, sweptKeys, lateGauge)
 })
 
 // ShowMetrics registers the metrics and creates the series of all controllers of a registry, so that alerts work on replicas
@@ -52,7 +60,18 @@ func ShowMetrics(r *controllers.Registry) {
 		for _, counter := range []*metrics.CounterVec{starts, restartsTotal, panics, stalls} {
 			counter.WithLabelValues(d.Name).Add(0)
 		}
+		showSweep(d.Name, controllers.Sweep{})
 	}
+}
+
+// showSweep shows a controller's report of its sweep.
+func showSweep(controller string, s controllers.Sweep) {
+	running := 0.0
+	if s.Running {
+		running = 1
+	}
+	sweeping.WithLabelValues(controller).Set(running)
+	sweptKeys.WithLabelValues(controller).Set(float64(s.Pending))
 }
 
 // showState moves a controller's series from one state to another.

@@ -60,10 +60,14 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 		baseURL:         deps.BaseURL,
 	}
 	c.Loop = loop.New(name, workers, c.reconcile)
+	c.Needs(func(key clusters.Key) bool {
+		w, ok := c.world(key)
+		return ok && decide(w) != nothing
+	})
 	loop.Watch(c.Loop, c.workspaces, func(ws *tenancyv1alpha1.Workspace) []clusters.Key {
 		return []clusters.Key{clusters.KeyOf(ws)}
 	})
-	loop.Watch(c.Loop, c.logicalClusters, c.affected)
+	loop.Follow(c.Loop, c.logicalClusters, c.affected)
 	return c, nil
 }
 
@@ -86,11 +90,10 @@ func (c *controller) affected(lc *corev1alpha1.LogicalCluster) []clusters.Key {
 // and queues the key again.
 func (c *controller) reconcile(ctx context.Context, key clusters.Key) error {
 	ctx = clusters.With(ctx, key.Cluster)
-	ws, ok := c.workspaces.Get(key)
+	w, ok := c.world(key)
 	if !ok {
 		return nil
 	}
-	w := world{workspace: ws, logicalCluster: c.cached(logicalcluster.Name(ws.Spec.Cluster)), parent: c.cached(key.Cluster)}
 	for last := nothing; ; {
 		step := decide(w)
 		if step == last && step != nothing {
@@ -109,6 +112,15 @@ func (c *controller) reconcile(ctx context.Context, key clusters.Key) error {
 		}
 		w = *next
 	}
+}
+
+// world returns what the caches show. It returns false if they show no Workspace.
+func (c *controller) world(key clusters.Key) (world, bool) {
+	ws, ok := c.workspaces.Get(key)
+	if !ok {
+		return world{}, false
+	}
+	return world{workspace: ws, logicalCluster: c.cached(logicalcluster.Name(ws.Spec.Cluster)), parent: c.cached(key.Cluster)}, true
 }
 
 // take takes a step and returns the world after it, or nil if the next step has to wait for an event.
