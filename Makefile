@@ -85,6 +85,7 @@ bench: ## measure failover (beside others; in each mode of election; of leaders 
 	cd test/bench && $(GO) test -run '^$$' -bench . -benchtime 1x -timeout 240m . $(BENCH)
 	$(GO) test -run '^$$' -bench . -benchtime 3x -timeout 30m ./test/e2e
 	$(GO) test -run '^$$' -bench . -benchtime 10x -timeout 30m ./pkg/controllers/supervisor ./pkg/server
+	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./pkg/server/storage
 	$(GO) test -run TestTermsLeaveNothingBehind -v -count=1 -timeout 30m ./pkg/server -terms=1000
 
 .PHONY: chaos

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	)
 }
 
-func newClient(t *testing.T, way storagebackend.TransportConfig) *storage.Client {
+func newClient(t testing.TB, way storagebackend.TransportConfig) *storage.Client {
 	t.Helper()
 	client, err := storage.NewClient(storage.Config{
 		Transport: way,

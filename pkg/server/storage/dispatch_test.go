@@ -23,7 +23,7 @@ import (
 const configMaps = "/core/configmaps"
 
 // openFilled returns the layers of configmaps over an etcd of their own, with a filled watch cache.
-func openFilled(t *testing.T) upstream.Interface {
+func openFilled(t testing.TB) upstream.Interface {
 	t.Helper()
 	layers := open(t, false)
 	for layers.ReadinessCheck() != nil && t.Context().Err() == nil {
@@ -33,18 +33,19 @@ func openFilled(t *testing.T) upstream.Interface {
 }
 
 // put creates a number of configmaps in a cluster.
-func put(t *testing.T, layers upstream.Interface, cluster logicalcluster.Name, prefix string, n int) {
+func put(t testing.TB, layers upstream.Interface, cluster logicalcluster.Name, prefix string, n int) {
 	t.Helper()
 	for i := range n {
 		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("%s%d", prefix, i)}}
 		if err := layers.Create(clusters.With(t.Context(), cluster), configMaps+"/default/"+cm.Name, cm, nil, 0); err != nil {
-			t.Fatal(err)
+			t.Error(err)
+			return
 		}
 	}
 }
 
 // follow watches the configmaps of a cluster, or of all, from now on.
-func follow(t *testing.T, layers upstream.Interface, cluster logicalcluster.Name, p upstream.SelectionPredicate) watch.Interface {
+func follow(t testing.TB, layers upstream.Interface, cluster logicalcluster.Name, p upstream.SelectionPredicate) watch.Interface {
 	t.Helper()
 	w, err := layers.Watch(clusters.With(t.Context(), cluster), configMaps, upstream.ListOptions{ResourceVersion: "0", Predicate: p, Recursive: true})
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 )
 
 // open returns the layers of configmaps over an etcd of their own.
-func open(t *testing.T, uncached bool) upstream.Interface {
+func open(t testing.TB, uncached bool) upstream.Interface {
 	t.Helper()
 	server, err := etcd.Start(t.Context(), etcd.Config{Directory: t.TempDir()})
 	if err != nil {
@@ -33,7 +33,7 @@ func open(t *testing.T, uncached bool) upstream.Interface {
 }
 
 // openOver returns the layers of a resource that holds configmaps.
-func openOver(t *testing.T, client *storage.Client, resource schema.GroupResource, uncached bool) upstream.Interface {
+func openOver(t testing.TB, client *storage.Client, resource schema.GroupResource, uncached bool) upstream.Interface {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, version := range []string{"v1", runtime.APIVersionInternal} {
