@@ -1,0 +1,175 @@
+package bench
+
+import (
+	"flag"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/regent-project/regent/test/e2e/harness"
+)
+
+var (
+	sizes     = flag.String("sizes", "0,10000,100000", "how many workspaces are in the shard, one measurement after the other")
+	scaleEach = flag.Int("scale-failovers", 10, "how many leaders to kill, and how many to ask to stop, with each number of workspaces")
+)
+
+// BenchmarkAtScale is what a shard costs, and how soon it does what users ask for, with more and more workspaces in it (I12, I13):
+// two replicas, default timings. It prints a table. Workspaces are in root, with nothing in them.
+//
+// A failover is from the signal to the first write of the next leader's controllers for a change that was made after the signal:
+// somebody creates a workspace through the survivor at once. The sweep is from the signal until the new leader's controllers have
+// passed over everything. Meanwhile somebody reads and somebody writes, each as fast as it is answered, but for a pause.
+func BenchmarkAtScale(b *testing.B) {
+	m, began := start(b), time.Now()
+	var rows []*scaled
+	defer func() {
+		b.ReportMetric(0, "ns/op")
+		table := scaledHead
+		for _, r := range rows {
+			table += r.String()
+		}
+		fmt.Printf("\n%s\n%s.\n%s.\n%s\n", table, versions(b), m.disk(b), closing(began))
+	}()
+	there := 0
+	for text := range strings.SplitSeq(*sizes, ",") {
+		size, err := strconv.Atoi(text)
+		if err != nil || size < there {
+			b.Fatalf("-sizes=%s: give numbers that grow", *sizes)
+		}
+		r := &scaled{size: size}
+		rows = append(rows, r)
+		m.fill(b, r, there, size)
+		there = size
+		r.resident(m, rows[0])
+		for range *scaleEach {
+			r.failOver(b, m, syscall.SIGKILL, &r.kills)
+		}
+		for range *scaleEach {
+			r.failOver(b, m, syscall.SIGTERM, &r.stops)
+		}
+	}
+}
+
+// scaled is what was measured with one number of workspaces.
+type scaled struct {
+	size            int
+	accepted, ready float64 // workspaces in a second, with creators at once
+	memory          [2]footprint
+	each            [2]float64 // KiB for each workspace more than in the first row
+	kills, stops    []outage
+	starts          []time.Duration // from the start of a killed replica until it is ready
+}
+
+// footprint is of the leader, and of the standby.
+type footprint struct{ residentMiB, goroutines, heapMiB int }
+
+// outage is one failover.
+type outage struct {
+	write, ready  time.Duration // from the signal, and from the creation
+	sweep         time.Duration
+	before, after answered
+}
+
+func (r *scaled) resident(m *machine, first *scaled) {
+	time.Sleep(10 * time.Second) // what is released to the system is so after a while
+	for i, replica := range []*harness.Replica{m.leader, m.standby} {
+		all, _ := replica.Goroutines("")
+		r.memory[i] = footprint{replica.ResidentMiB(), all, replica.Heap() >> 20}
+		if more := r.size - first.size; more > 0 {
+			r.each[i] = float64(r.memory[i].residentMiB-first.memory[i].residentMiB) * 1024 / float64(more)
+		}
+	}
+	progress("%d workspaces: leader %+v, standby %+v; %.1f and %.1f KiB each", r.size, r.memory[0], r.memory[1], r.each[0], r.each[1])
+}
+
+// failOver ends the leader, and starts it again.
+func (r *scaled) failOver(b *testing.B, m *machine, s syscall.Signal, to *[]outage) {
+	b.Helper()
+	r.settled(b, m.leader)
+	users := ask(b, m.standby, max(1, r.size))
+	defer users.end()
+	watching := watchWorkspaces(b, m.standby)
+	defer watching.end()
+	time.Sleep(5 * time.Second)
+	name := fmt.Sprintf("after-%d-%d-%d", r.size, s, len(*to))
+	signalled := time.Now()
+	m.leader.Signal(s)
+	if err := m.standby.TryCreateWorkspace(b.Context(), name); err != nil {
+		b.Fatal(err)
+	}
+	created := time.Now()
+	o := outage{
+		write: watching.until(b, name, func(u *unstructured.Unstructured) bool {
+			cluster, _, _ := unstructured.NestedString(u.Object, "spec", "cluster")
+			return cluster != ""
+		}).Sub(signalled),
+		ready: watching.until(b, name, isReady).Sub(created),
+	}
+	r.settled(b, m.standby)
+	swept := time.Now()
+	o.sweep = swept.Sub(signalled)
+	users.end()
+	o.before, o.after = users.within(signalled.Add(-5*time.Second), signalled), users.within(signalled, swept)
+	*to = append(*to, o)
+
+	m.leader.Wait()
+	m.leader, m.standby = m.standby, m.leader
+	started := time.Now()
+	m.standby.Again()
+	for m.standby.Status("/readyz") != http.StatusOK {
+		time.Sleep(20 * time.Millisecond)
+	}
+	r.starts = append(r.starts, time.Since(started))
+	m.awaitStandby(b)
+	progress("%d workspaces, %v: first write %s, Ready %s, swept after %s; p99 %s before, %s after, %d of %d failed; started again in %s", r.size, s,
+		show(o.write), show(o.ready), show(o.sweep), show(o.before.p99()), show(o.after.p99()), o.after.failed, o.after.n(), show(r.starts[len(r.starts)-1]))
+}
+
+// settled waits until the leader's controllers have nothing to do any more.
+func (r *scaled) settled(b *testing.B, leader *harness.Replica) {
+	b.Helper()
+	harness.EventuallyIn(b, 10*time.Minute, "the sweep has ended", func() bool {
+		return leader.MetricSum("regent_controller_sweeping") == 0 && leader.MetricSum("workqueue_depth") == 0
+	})
+}
+
+const scaledHead = `| workspaces | created in a second: accepted, Ready | resident, leader / standby | of that for each workspace | heap | goroutines | kill -9 until the first write: median (max) | Ready | SIGTERM until the first write | sweep | users' p99 before / until swept | failed | restarted and ready |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|
+`
+
+// String is the row in Markdown.
+func (r *scaled) String() string {
+	of := func(all []outage, get func(outage) time.Duration) string {
+		var took []time.Duration
+		for _, o := range all {
+			took = append(took, get(o))
+		}
+		if len(took) == 0 {
+			return ""
+		}
+		return fmt.Sprintf("%s (%s)", show(median(took)), show(percentile(took, 100)))
+	}
+	both := append(append([]outage{}, r.kills...), r.stops...)
+	var before, after answered
+	for _, o := range both {
+		before, after = before.and(o.before), after.and(o.after)
+	}
+	l, s := r.memory[0], r.memory[1]
+	var started string
+	if len(r.starts) > 0 {
+		started = fmt.Sprintf("%s (%s)", show(median(r.starts)), show(percentile(r.starts, 100)))
+	}
+	return fmt.Sprintf("| %d | %.0f, %.0f | %d / %d MiB | %.1f / %.1f KiB | %d / %d MiB | %d / %d | %s | %s | %s | %s | %s / %s | %d of %d | %s |\n",
+		r.size, r.accepted, r.ready, l.residentMiB, s.residentMiB, r.each[0], r.each[1], l.heapMiB, s.heapMiB, l.goroutines, s.goroutines,
+		of(r.kills, func(o outage) time.Duration { return o.write }), of(r.kills, func(o outage) time.Duration { return o.ready }),
+		of(r.stops, func(o outage) time.Duration { return o.write }), of(both, func(o outage) time.Duration { return o.sweep }),
+		show(before.p99()), show(after.p99()), before.failed+after.failed, before.n()+after.n(), started)
+}
+

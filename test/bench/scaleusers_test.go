@@ -1,0 +1,204 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/regent-project/regent/test/e2e/harness"
+)
+
+// creators is how many workspaces are created at once.
+const creators = 16
+
+func workspaceName(n int) string { return fmt.Sprintf("ws-%d", n) }
+
+// fill creates the workspaces from one number to another, and waits until they are Ready.
+func (m *machine) fill(b *testing.B, r *scaled, from, to int) {
+	b.Helper()
+	if from == to {
+		return
+	}
+	began := time.Now()
+	clients := make([]dynamic.ResourceInterface, creators)
+	var creating sync.WaitGroup
+	for c := range creators {
+		clients[c] = m.leader.Dynamic("root").Resource(harness.Workspaces)
+		creating.Go(func() {
+			for n := from + c; n < to; n += creators {
+				if _, err := clients[c].Create(b.Context(), harness.NewWorkspace(workspaceName(n)), metav1.CreateOptions{}); err != nil {
+					b.Errorf("create workspace %d: %v", n, err)
+					return
+				}
+			}
+		})
+	}
+	creating.Wait()
+	if b.Failed() {
+		b.FailNow()
+	}
+	r.accepted = float64(to-from) / time.Since(began).Seconds()
+	progress("%d workspaces: created, %.0f a second", to, r.accepted)
+	for n := max(from, to-creators); n < to; n++ {
+		harness.EventuallyIn(b, time.Hour, workspaceName(n)+" is Ready", func() bool {
+			ws, err := clients[0].Get(b.Context(), workspaceName(n), metav1.GetOptions{})
+			return err == nil && isReady(ws)
+		})
+	}
+	r.ready = float64(to-from) / time.Since(began).Seconds()
+	list, err := clients[0].List(b.Context(), metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for i := range list.Items {
+		if !isReady(&list.Items[i]) {
+			b.Errorf("workspace %s is not Ready", list.Items[i].GetName())
+		}
+	}
+	progress("%d workspaces: all Ready, %.0f a second", to, r.ready)
+}
+
+func isReady(ws *unstructured.Unstructured) bool {
+	phase, _, _ := unstructured.NestedString(ws.Object, "status", "phase")
+	return phase == "Ready"
+}
+
+// watching follows the workspaces in root from now on.
+type watching struct {
+	watch.Interface
+	end func()
+}
+
+func watchWorkspaces(b *testing.B, through *harness.Replica) *watching {
+	b.Helper()
+	client := through.Dynamic("root").Resource(harness.Workspaces)
+	list, err := client.List(b.Context(), metav1.ListOptions{Limit: 1})
+	if err != nil {
+		b.Fatal(err)
+	}
+	w, err := client.Watch(b.Context(), metav1.ListOptions{ResourceVersion: list.GetResourceVersion()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return &watching{w, w.Stop}
+}
+
+// until returns when the watch showed a workspace as wanted.
+func (w *watching) until(b *testing.B, name string, so func(*unstructured.Unstructured) bool) time.Time {
+	b.Helper()
+	timeout := time.After(5 * time.Minute)
+	for {
+		select {
+		case event, ok := <-w.ResultChan():
+			ws, is := event.Object.(*unstructured.Unstructured)
+			if !ok || !is {
+				b.Fatalf("the watch of workspaces has ended: %v", event.Object)
+			}
+			if ws.GetName() == name && so(ws) {
+				return time.Now()
+			}
+		case <-timeout:
+			b.Fatalf("workspace %s is not as it should be after 5 minutes", name)
+		}
+	}
+}
+
+// asking is somebody who reads and somebody who writes, through one replica.
+type asking struct {
+	end     func()
+	mu      sync.Mutex
+	answers []asked
+}
+
+type asked struct {
+	at     time.Time
+	took   time.Duration
+	failed bool
+}
+
+// ask begins to read the workspaces and to write ConfigMaps.
+func ask(b *testing.B, through *harness.Replica, workspaces int) *asking {
+	b.Helper()
+	ctx, cancel := context.WithCancel(b.Context())
+	a := &asking{}
+	var users sync.WaitGroup
+	a.end = sync.OnceFunc(func() {
+		cancel()
+		users.Wait()
+	})
+	reader, writer := through.Dynamic("root").Resource(harness.Workspaces), through.Kube("root").CoreV1().ConfigMaps("default")
+	for _, user := range []struct {
+		pause time.Duration
+		ask   func() error
+	}{
+		{5 * time.Millisecond, func() error {
+			_, err := reader.Get(ctx, workspaceName(rand.N(workspaces)), metav1.GetOptions{})
+			if workspaces == 1 {
+				err = nil // there is none
+			}
+			return err
+		}},
+		{20 * time.Millisecond, func() error {
+			_, err := writer.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "asked-"}}, metav1.CreateOptions{})
+			return err
+		}},
+	} {
+		users.Go(func() {
+			for ctx.Err() == nil {
+				began := time.Now()
+				err := user.ask()
+				if ctx.Err() != nil {
+					return
+				}
+				a.mu.Lock()
+				a.answers = append(a.answers, asked{began, time.Since(began), err != nil})
+				a.mu.Unlock()
+				time.Sleep(user.pause)
+			}
+		})
+	}
+	return a
+}
+
+// answered are answers in some time.
+type answered struct {
+	took   []time.Duration
+	failed int
+}
+
+func (a *asking) within(from, to time.Time) (in answered) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, one := range a.answers {
+		if one.at.Before(from) || one.at.After(to) {
+			continue
+		}
+		in.took = append(in.took, one.took)
+		if one.failed {
+			in.failed++
+		}
+	}
+	return in
+}
+
+func (a answered) n() int { return len(a.took) }
+
+func (a answered) p99() time.Duration {
+	if len(a.took) == 0 {
+		return 0
+	}
+	return percentile(a.took, 99)
+}
+
+func (a answered) and(b answered) answered {
+	return answered{took: append(append([]time.Duration{}, a.took...), b.took...), failed: a.failed + b.failed}
+}
