@@ -163,7 +163,9 @@ func (d *Detector) serve(w http.ResponseWriter, req *http.Request) {
 	var reading sync.WaitGroup
 	defer reading.Wait()
 	defer func() { _ = stream.SetReadDeadline(time.Now()) }()
+	ended := make(chan struct{}) // also by a line that is malformed: what comes after it would not be heard
 	reading.Go(func() {
+		defer close(ended)
 		_ = lines(req.Body, func(c confirmation) {
 			if confirmed, any := c.by(standby); any {
 				select {
@@ -188,6 +190,8 @@ func (d *Detector) serve(w http.ResponseWriter, req *http.Request) {
 		}
 		select {
 		case <-req.Context().Done():
+			return
+		case <-ended:
 			return
 		case <-spoke:
 		case <-every.C:
