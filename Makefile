@@ -33,8 +33,8 @@ run: build ## run a whole shard on this machine: two replicas, one etcd (more: m
 
 .PHONY: test
 test: bin/regent bin/etcd bin/kubectl ## run all tests, with the race detector if there is a C compiler
-	@echo "the scenarios in test/e2e go first, beside all others: nothing is printed until they are done, in some nine minutes"
-	$(GO) test $(RACE) -timeout 20m -parallel 4 ./test/e2e ./...
+	@echo "the scenarios in test/e2e and the server go first, beside all others: nothing is printed until they are done, in some nine minutes"
+	$(GO) test $(RACE) -timeout 20m -parallel 4 ./test/e2e ./pkg/server ./...
 
 .PHONY: e2e
 e2e: ## run the scenarios with real processes only (one, in a mode of election, on an etcd of three members: make e2e RUN=TestName MODE=for-life ETCD=3)

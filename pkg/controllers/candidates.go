@@ -17,7 +17,7 @@ func LeaseOf(c *coordinationv1beta1.LeaseCandidate) clusters.Key {
 
 // CandidateIndexers are the indexers of Informers.LeaseCandidates.
 func CandidateIndexers() map[string]func(*coordinationv1beta1.LeaseCandidate) []string {
-	return map[string]func(*coordinationv1beta1.LeaseCandidate) []string{
-		ByLease: func(c *coordinationv1beta1.LeaseCandidate) []string { return []string{LeaseOf(c).String()} },
-	}
+	indexers := OwnerIndexers[*coordinationv1beta1.LeaseCandidate]()
+	indexers[ByLease] = func(c *coordinationv1beta1.LeaseCandidate) []string { return []string{LeaseOf(c).String()} }
+	return indexers
 }

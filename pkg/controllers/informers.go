@@ -28,8 +28,9 @@ type Informers struct {
 	LogicalClusters *clusters.Informer[*corev1alpha1.LogicalCluster]
 	Leases          *clusters.Informer[*coordinationv1.Lease]
 	LeaseCandidates *clusters.Informer[*coordinationv1beta1.LeaseCandidate]
-	// Metadata has an informer for each of Deps.Resources.
-	Metadata map[schema.GroupVersionResource]*clusters.Informer[*metav1.PartialObjectMetadata]
+	// Metadata has the metadata of each of Deps.Resources: a view of the informer above, if there is one, or an informer. All have
+	// the index ByOwner.
+	Metadata map[schema.GroupVersionResource]clusters.Cache[*metav1.PartialObjectMetadata]
 }
 
 // Informer is one of Informers, for any type of objects.
@@ -42,25 +43,35 @@ type Informer interface {
 	Handlers() int
 }
 
-// NewInformers returns informers that read with clients. Run them to fill them. Each of the resources gets an informer of
-// metadata.
+// NewInformers returns informers that read with clients. Run them to fill them.
 func NewInformers(clients Clients, resources []Resource) Informers {
 	out := Informers{
-		Namespaces:      clusters.NewInformer[*corev1.Namespace](clusters.ListWatch(clients.Kube.CoreV1().Namespaces()), nil),
-		Workspaces:      clusters.NewInformer[*tenancyv1alpha1.Workspace](clusters.ListWatch(clients.Workspaces), nil),
-		LogicalClusters: clusters.NewInformer[*corev1alpha1.LogicalCluster](clusters.ListWatch(clients.LogicalClusters), nil),
-		Leases:          clusters.NewInformer[*coordinationv1.Lease](clusters.ListWatch(clients.Kube.CoordinationV1().Leases(metav1.NamespaceAll)), nil),
+		Namespaces:      clusters.NewInformer(clusters.ListWatch(clients.Kube.CoreV1().Namespaces()), OwnerIndexers[*corev1.Namespace]()),
+		Workspaces:      clusters.NewInformer(clusters.ListWatch(clients.Workspaces), OwnerIndexers[*tenancyv1alpha1.Workspace]()),
+		LogicalClusters: clusters.NewInformer(clusters.ListWatch(clients.LogicalClusters), OwnerIndexers[*corev1alpha1.LogicalCluster]()),
+		Leases:          clusters.NewInformer(clusters.ListWatch(clients.Kube.CoordinationV1().Leases(metav1.NamespaceAll)), OwnerIndexers[*coordinationv1.Lease]()),
 		LeaseCandidates: clusters.NewInformer(clusters.ListWatch(clients.Kube.CoordinationV1beta1().LeaseCandidates(metav1.NamespaceAll)), CandidateIndexers()),
-		Metadata:        map[schema.GroupVersionResource]*clusters.Informer[*metav1.PartialObjectMetadata]{},
 	}
+	views := map[schema.GroupResource]clusters.Cache[*metav1.PartialObjectMetadata]{
+		corev1.Resource("namespaces"):                   clusters.MetadataOf(out.Namespaces),
+		tenancyv1alpha1.Resource("workspaces"):          clusters.MetadataOf(out.Workspaces),
+		corev1alpha1.Resource("logicalclusters"):        clusters.MetadataOf(out.LogicalClusters),
+		coordinationv1.Resource("leases"):               clusters.MetadataOf(out.Leases),
+		coordinationv1beta1.Resource("leasecandidates"): clusters.MetadataOf(out.LeaseCandidates),
+	}
+	out.Metadata = map[schema.GroupVersionResource]clusters.Cache[*metav1.PartialObjectMetadata]{}
 	for _, r := range resources {
-		out.Metadata[r.GVR] = clusters.NewInformer(clusters.ListWatch(clients.Metadata.Resource(r.GVR)), OwnerIndexers())
+		if view, ok := views[r.GVR.GroupResource()]; ok {
+			out.Metadata[r.GVR] = view
+			continue
+		}
+		out.Metadata[r.GVR] = clusters.NewInformer(clusters.ListWatch(clients.Metadata.Resource(r.GVR)), OwnerIndexers[*metav1.PartialObjectMetadata]())
 	}
 	return out
 }
 
-// All returns the informers by name: "namespaces", "metadata of namespaces". It finds them by reflection, so that none can be
-// forgotten. Fields that a test leaves nil are left out.
+// All returns the informers by name: "namespaces", "metadata of secrets". It finds them by reflection, so that none can be
+// forgotten. Fields that a test leaves nil are left out, and so are views.
 func (i Informers) All() map[string]Informer {
 	all := map[string]Informer{}
 	fields := reflect.ValueOf(i)
@@ -69,8 +80,10 @@ func (i Informers) All() map[string]Informer {
 			all[strings.ToLower(fields.Type().Field(n).Name)] = informer
 		}
 	}
-	for gvr, informer := range i.Metadata {
-		all["metadata of "+gvr.GroupResource().String()] = informer
+	for gvr, cache := range i.Metadata {
+		if informer, ok := cache.(Informer); ok {
+			all["metadata of "+gvr.GroupResource().String()] = informer
+		}
 	}
 	return all
 }

@@ -2,7 +2,6 @@ package controllers
 
 import (
 	"github.com/kcp-dev/logicalcluster/v3"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/regent-project/regent/pkg/clusters"
@@ -17,11 +16,11 @@ func OwnerValue(cluster logicalcluster.Name, uid types.UID) string {
 	return cluster.String() + "|" + string(uid)
 }
 
-// OwnerIndexers are the indexers of Informers.Metadata.
-func OwnerIndexers() map[string]func(*metav1.PartialObjectMetadata) []string {
-	return map[string]func(*metav1.PartialObjectMetadata) []string{
-		ByOwner: func(obj *metav1.PartialObjectMetadata) (values []string) {
-			for _, ref := range obj.OwnerReferences {
+// OwnerIndexers are the indexers of an informer that Informers.Metadata shows.
+func OwnerIndexers[T clusters.Object]() map[string]func(T) []string {
+	return map[string]func(T) []string{
+		ByOwner: func(obj T) (values []string) {
+			for _, ref := range obj.GetOwnerReferences() {
 				values = append(values, OwnerValue(clusters.KeyOf(obj).Cluster, ref.UID))
 			}
 			return values

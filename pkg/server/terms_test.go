@@ -29,7 +29,7 @@ var (
 type herd struct {
 	mu        sync.Mutex
 	loops     map[string]*loop.Loop[clusters.Key] // of the latest term
-	informer  *clusters.Informer[*metav1.PartialObjectMetadata]
+	informer  clusters.Cache[*metav1.PartialObjectMetadata]
 	epoch     atomic.Int64
 	reconcile atomic.Int64 // controllers that have begun to, in this term
 }

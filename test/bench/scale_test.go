@@ -172,4 +172,3 @@ func (r *scaled) String() string {
 		of(r.stops, func(o outage) time.Duration { return o.write }), of(both, func(o outage) time.Duration { return o.sweep }),
 		show(before.p99()), show(after.p99()), before.failed+after.failed, before.n()+after.n(), started)
 }
-

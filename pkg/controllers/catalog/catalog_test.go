@@ -152,9 +152,9 @@ func unreachable(t *testing.T) controllers.Deps {
 					LeaseName: "work", BinaryVersion: "1.37.0", EmulationVersion: "1.37.0", Strategy: coordinationv1.OldestEmulationVersion,
 				},
 			}), controllers.CandidateIndexers()),
-			Metadata: map[schema.GroupVersionResource]*clusters.Informer[*metav1.PartialObjectMetadata]{
-				namespaces: controllertest.Informer(t, controllertest.NewSource(&metav1.PartialObjectMetadata{ObjectMeta: terminating}), controllers.OwnerIndexers()),
-				secrets:    controllertest.Informer(t, controllertest.NewSource(&metav1.PartialObjectMetadata{ObjectMeta: orphaned}), controllers.OwnerIndexers()),
+			Metadata: map[schema.GroupVersionResource]clusters.Cache[*metav1.PartialObjectMetadata]{
+				namespaces: controllertest.Informer(t, controllertest.NewSource(&metav1.PartialObjectMetadata{ObjectMeta: terminating}), controllers.OwnerIndexers[*metav1.PartialObjectMetadata]()),
+				secrets:    controllertest.Informer(t, controllertest.NewSource(&metav1.PartialObjectMetadata{ObjectMeta: orphaned}), controllers.OwnerIndexers[*metav1.PartialObjectMetadata]()),
 			},
 		},
 		Resources: []controllers.Resource{{GVR: namespaces, Kind: "Namespace"}, {GVR: secrets, Kind: "Secret", Namespaced: true}},

@@ -35,7 +35,7 @@ func newDeps(t *testing.T) controllers.Deps {
 	return controllers.Deps{Informers: controllers.Informers{
 		Namespaces: Informer(t, NewSource(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 			Name: "default", Annotations: map[string]string{"kcp.io/cluster": "root"}}}), nil),
-		Metadata: map[schema.GroupVersionResource]*clusters.Informer[*metav1.PartialObjectMetadata]{
+		Metadata: map[schema.GroupVersionResource]clusters.Cache[*metav1.PartialObjectMetadata]{
 			{Version: "v1", Resource: "configmaps"}: Informer(t, NewSource[*metav1.PartialObjectMetadata](), nil),
 		},
 	}}

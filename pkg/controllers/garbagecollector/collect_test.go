@@ -194,7 +194,7 @@ func TestAnObjectThatNeedsNothingIsLeftAlone(t *testing.T) {
 				}
 				source := controllertest.NewSource(obj, going, in("x", "owner"))
 				c := &controller{
-					informers: map[schema.GroupVersionResource]*informer{configMaps.GVR: controllertest.Informer(t, source, controllers.OwnerIndexers())},
+					informers: map[schema.GroupVersionResource]cache{configMaps.GVR: controllertest.Informer(t, source, controllers.OwnerIndexers[*metav1.PartialObjectMetadata]())},
 					resources: []controllers.Resource{configMaps},
 					kinds:     map[schema.GroupKind]controllers.Resource{{Kind: "ConfigMap"}: configMaps},
 				}

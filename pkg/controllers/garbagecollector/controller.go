@@ -32,11 +32,11 @@ func Descriptor() controllers.Descriptor {
 	return controllers.Descriptor{Name: name, Needs: []string{bootstrap.Name}, New: construct}
 }
 
-type informer = clusters.Informer[*metav1.PartialObjectMetadata]
+type cache = clusters.Cache[*metav1.PartialObjectMetadata]
 
 type controller struct {
 	*loop.Loop[node]
-	informers map[schema.GroupVersionResource]*informer
+	informers map[schema.GroupVersionResource]cache
 	metadata  metadata.Interface
 	resources []controllers.Resource
 	// kinds has no versions: a reference may name any version that was ever served.

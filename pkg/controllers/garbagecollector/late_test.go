@@ -37,8 +37,8 @@ func TestACachedPolicyIsNotCarriedOut(t *testing.T) {
 			s.create(configMaps.GVR, deleted(c.live))
 			late, err := construct(t.Context(), controllers.Deps{
 				Clients: controllers.Clients{Metadata: s},
-				Informers: controllers.Informers{Metadata: map[schema.GroupVersionResource]*informer{
-					configMaps.GVR: controllertest.Informer(t, source, controllers.OwnerIndexers()),
+				Informers: controllers.Informers{Metadata: map[schema.GroupVersionResource]cache{
+					configMaps.GVR: controllertest.Informer(t, source, controllers.OwnerIndexers[*metav1.PartialObjectMetadata]()),
 				}},
 				Resources: []controllers.Resource{configMaps},
 			})

@@ -42,10 +42,10 @@ func newStore(resources ...controllers.Resource) *store {
 	return s
 }
 
-func (s *store) informers(t *testing.T) map[schema.GroupVersionResource]*informer {
-	out := map[schema.GroupVersionResource]*informer{}
+func (s *store) informers(t *testing.T) map[schema.GroupVersionResource]cache {
+	out := map[schema.GroupVersionResource]cache{}
 	for gvr, source := range s.sources {
-		out[gvr] = controllertest.Informer(t, source, controllers.OwnerIndexers())
+		out[gvr] = controllertest.Informer(t, source, controllers.OwnerIndexers[*metav1.PartialObjectMetadata]())
 	}
 	return out
 }

@@ -87,8 +87,6 @@ func (c *controller) needs(cluster logicalcluster.Name) bool {
 }
 
 // related returns the cluster that a Workspace owns, and the cluster that has the Workspace if that one waits for its children.
-// The metadata informer reports the same changes, but at another time: a decision by this cache must follow an event of this
-// informer.
 func (c *controller) related(ws *tenancyv1alpha1.Workspace) []logicalcluster.Name {
 	parent := clusters.KeyOf(ws).Cluster
 	var keys []logicalcluster.Name

@@ -34,14 +34,17 @@ type lanes[K comparable] struct {
 	order [swept + 1][]K
 	// count is the number of keys in each lane.
 	count [swept + 1]int
-	// working has the swept keys that are being worked on.
-	working map[K]struct{}
+	// working has the lanes of the keys that are being worked on, busy their number in each lane.
+	working map[K]lane
+	busy    [swept + 1]int
+	// returned counts the keys of each lane that have been worked on.
+	returned [swept + 1]uint64
 	// turns counts the fresh keys that were taken while swept ones waited.
 	turns int
 }
 
 func newLanes[K comparable](limit int) *lanes[K] {
-	return &lanes[K]{limit: limit, wanted: map[K]lane{}, queued: map[K]lane{}, working: map[K]struct{}{}}
+	return &lanes[K]{limit: limit, wanted: map[K]lane{}, queued: map[K]lane{}, working: map[K]lane{}}
 }
 
 // want says which lane a key is for that is added to the queue next. A key that is wanted fresh stays so.
@@ -83,7 +86,7 @@ func (l *lanes[K]) push(k K, in lane) {
 func (l *lanes[K]) Len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.working) >= l.limit {
+	if l.busy[swept] >= l.limit {
 		return l.count[fresh]
 	}
 	return l.count[fresh] + l.count[swept]
@@ -94,7 +97,7 @@ func (l *lanes[K]) Pop() K {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	from := fresh
-	if l.count[swept] > 0 && len(l.working) < l.limit {
+	if l.count[swept] > 0 && l.busy[swept] < l.limit {
 		if l.turns++; l.count[fresh] == 0 || l.turns >= sweptShare {
 			from, l.turns = swept, 0
 		}
@@ -107,9 +110,8 @@ func (l *lanes[K]) Pop() K {
 		}
 		delete(l.queued, k)
 		l.count[from]--
-		if from == swept {
-			l.working[k] = struct{}{}
-		}
+		l.working[k] = from
+		l.busy[from]++
 		return k
 	}
 }
@@ -118,19 +120,18 @@ func (l *lanes[K]) Pop() K {
 func (l *lanes[K]) of(k K) lane {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, ok := l.working[k]; ok {
-		return swept
-	}
-	return fresh
+	return l.working[k]
 }
 
 // done says that a key is not worked on any more, and returns the lane that it was taken from. It must be called before the
 // queue's Done: the worker that asks the queue next may then take a swept key.
 func (l *lanes[K]) done(k K) lane {
-	from := l.of(k)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	from := l.working[k]
 	delete(l.working, k)
+	l.busy[from]--
+	l.returned[from]++
 	return from
 }
 
@@ -138,21 +139,17 @@ func (l *lanes[K]) done(k K) lane {
 func (l *lanes[K]) unlimit() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.limit = len(l.working) + l.count[swept] + 1
+	l.limit = l.busy[swept] + l.count[swept] + 1
 }
 
-// waiting returns the number of keys in the queue.
-func (l *lanes[K]) waiting() int {
+// progress returns, for each lane at one moment, how many keys are queued or being worked on, and how many have been.
+func (l *lanes[K]) progress() (pending [swept + 1]int, returned [swept + 1]uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.count[fresh] + l.count[swept]
-}
-
-// sweeping returns the number of swept keys that are queued or being worked on.
-func (l *lanes[K]) sweeping() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.count[swept] + len(l.working)
+	for in := range pending {
+		pending[in] = l.count[in] + l.busy[in]
+	}
+	return pending, l.returned
 }
 
 var _ workqueue.Queue[int] = (*lanes[int])(nil)

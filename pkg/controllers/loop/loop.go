@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
@@ -44,9 +43,7 @@ type Loop[K comparable] struct {
 	lanes     *lanes[K]
 	sweep     sweep
 
-	first    sync.Once     // the first return of reconcile
-	working  atomic.Int64  // number of workers in reconcile
-	returned atomic.Uint64 // number of returns of reconcile
+	first sync.Once // the first return of reconcile
 
 	mu sync.Mutex
 	// queue exists only while Run works: it has goroutines, and a Loop that is constructed may never run.
@@ -81,14 +78,14 @@ func New[K comparable](name string, workers int, reconcile func(context.Context,
 
 // Watch makes every change of an informer's object queue the keys of its old and its new state, and the sweep the keys of all
 // objects. Run waits until the informer is synced. Call Watch before Run.
-func Watch[K comparable, T clusters.Object](l *Loop[K], inf *clusters.Informer[T], keys func(T) []K) {
+func Watch[K comparable, T clusters.Object](l *Loop[K], inf clusters.Cache[T], keys func(T) []K) {
 	Follow(l, inf, keys)
 	l.wirings[len(l.wirings)-1].pages = pagesOf(inf, keys)
 }
 
 // Follow is Watch without the sweep: it is for an informer whose objects' keys the sweep finds through another one, or that Add
 // has queued. The last changes before Run queue their keys, too.
-func Follow[K comparable, T clusters.Object](l *Loop[K], inf *clusters.Informer[T], keys func(T) []K) {
+func Follow[K comparable, T clusters.Object](l *Loop[K], inf clusters.Cache[T], keys func(T) []K) {
 	var none T
 	each := func(old, new T, add func(K)) {
 		for _, obj := range []T{old, new} {
@@ -185,9 +182,11 @@ func (l *Loop[K]) Run(ctx context.Context) error {
 
 // Report implements controllers.Reporter: it counts the keys that are queued or being reconciled, and those that have been.
 func (l *Loop[K]) Report() controllers.Health {
-	sweep := l.sweepReport()
-	working := int(l.working.Load())
-	return controllers.Health{Pending: working + l.lanes.waiting(), Returned: l.returned.Load(), Sweep: sweep}
+	pending, returned := l.lanes.progress()
+	return controllers.Health{
+		Pending: pending[fresh] + pending[swept], Returned: returned[fresh] + returned[swept],
+		Sweep: controllers.Sweep{Running: !l.sweep.walked.Load() || pending[swept] > 0, Pending: pending[swept], Returned: returned[swept]},
+	}
 }
 
 func (l *Loop[K]) begin(fail context.CancelCauseFunc) (workqueue.TypedRateLimitingInterface[K], error) {
@@ -228,6 +227,7 @@ func (l *Loop[K]) end() {
 		if shutdown {
 			return
 		}
+		l.lanes.done(k)
 		queue.Done(k)
 	}
 }
@@ -260,11 +260,10 @@ func (l *Loop[K]) work(ctx context.Context, queue workqueue.TypedRateLimitingInt
 		return false
 	}
 	defer queue.Done(k)
+	defer l.finish(ctx, k)
 	if ctx.Err() != nil {
 		return false
 	}
-	defer l.finish(ctx, k)
-	l.working.Add(1)
 	defer l.contain(fmt.Sprintf("reconcile of %v", k))
 	err := l.reconcile(ctx, k)
 	l.first.Do(func() { controllers.Reached(ctx, controllers.Reconciled) })
@@ -280,12 +279,9 @@ func (l *Loop[K]) work(ctx context.Context, queue workqueue.TypedRateLimitingInt
 	return ctx.Err() == nil
 }
 
-// finish counts a key whose reconcile has returned.
+// finish takes back a key that a worker has taken.
 func (l *Loop[K]) finish(ctx context.Context, k K) {
-	l.working.Add(-1)
-	l.returned.Add(1)
-	if l.lanes.done(k) == swept {
-		l.sweep.returned.Add(1)
+	if l.lanes.done(k) == swept && ctx.Err() == nil {
 		l.tellSweep(ctx)
 	}
 }

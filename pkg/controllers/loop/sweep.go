@@ -9,7 +9,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/regent-project/regent/pkg/clusters"
-	"github.com/regent-project/regent/pkg/controllers"
 )
 
 const (
@@ -28,10 +27,8 @@ type sweep struct {
 	began   time.Time
 	objects atomic.Int64 // that were looked at
 	keys    atomic.Int64 // that were queued
-	// returned counts the returns of reconcile for keys that the sweep has found.
-	returned atomic.Uint64
-	walked   atomic.Bool // all objects were looked at
-	ended    sync.Once
+	walked  atomic.Bool  // all objects were looked at
+	ended   sync.Once
 }
 
 // sweepAll queues what has changed last, as fresh keys, and then all other keys that need something, as swept ones.
@@ -96,7 +93,10 @@ func (l *Loop[K]) addSwept(k K) {
 
 // tellSweep logs the end of the sweep: all objects were looked at, and all keys that it has found were reconciled once.
 func (l *Loop[K]) tellSweep(ctx context.Context) {
-	if !l.sweep.walked.Load() || l.lanes.sweeping() > 0 {
+	if !l.sweep.walked.Load() {
+		return
+	}
+	if pending, _ := l.lanes.progress(); pending[swept] > 0 {
 		return
 	}
 	l.sweep.ended.Do(func() {
@@ -106,16 +106,8 @@ func (l *Loop[K]) tellSweep(ctx context.Context) {
 	})
 }
 
-// sweepReport returns the part of the loop's report that is the sweep's.
-func (l *Loop[K]) sweepReport() controllers.Sweep {
-	pending := l.lanes.sweeping()
-	return controllers.Sweep{
-		Running: !l.sweep.walked.Load() || pending > 0, Pending: pending, Returned: l.sweep.returned.Load(),
-	}
-}
-
 // pagesOf returns a function that reads all objects of an informer, page by page, and yields their keys.
-func pagesOf[K comparable, T clusters.Object](inf *clusters.Informer[T], keys func(T) []K) func(func(int, []K) bool) {
+func pagesOf[K comparable, T clusters.Object](inf clusters.Cache[T], keys func(T) []K) func(func(int, []K) bool) {
 	return func(yield func(int, []K) bool) {
 		var after clusters.Key
 		for {

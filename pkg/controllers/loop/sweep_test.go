@@ -78,7 +78,7 @@ func TestWhatHappensNowDoesNotWaitForTheSweepI13(t *testing.T) {
 
 func TestTheSweepEndsHoweverMuchHappens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const objects = 1000
+		const objects = 300
 		_, inf := many(t, objects)
 		var mu sync.Mutex
 		seen := map[clusters.Key]bool{}
@@ -101,7 +101,7 @@ func TestTheSweepEndsHoweverMuchHappens(t *testing.T) {
 		for n := range 100 {
 			l.Add(clusters.Key{Name: "busy", Cluster: clusters.KeyOf(configMap(fmt.Sprint("b", n), "")).Cluster})
 		}
-		time.Sleep(5 * time.Second)
+		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		mu.Lock()
 		if len(seen) != objects || busy < objects {

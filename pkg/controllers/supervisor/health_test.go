@@ -35,9 +35,9 @@ func TestAControllerStallsOnlyIfItHoldsWorkAndGetsNoneOfItDone(t *testing.T) {
 		deadline time.Duration
 		stalls   bool
 	}{
-		"idle":              {report: func() controllers.Health { return controllers.Health{} }},
-		"at work":           {report: func() controllers.Health { return controllers.Health{Pending: 5, Returned: n.Add(1)} }},
-		"stuck":             {report: func() controllers.Health { return controllers.Health{Pending: 5, Returned: 3} }, stalls: true},
+		"idle":    {report: func() controllers.Health { return controllers.Health{} }},
+		"at work": {report: func() controllers.Health { return controllers.Health{Pending: 5, Returned: n.Add(1)} }},
+		"stuck":   {report: func() controllers.Health { return controllers.Health{Pending: 5, Returned: 3} }, stalls: true},
 		"the sweep is stuck behind the rest": {report: func() controllers.Health {
 			return controllers.Health{Pending: 5, Returned: n.Add(1), Sweep: controllers.Sweep{Running: true, Pending: 3}}
 		}, stalls: true},

@@ -92,12 +92,34 @@ func start(t testing.TB, name string, cmd *exec.Cmd) *Process {
 // PID is the process's.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Signal sends a signal to the process.
+// Signal sends a signal to the process. After SIGSTOP it returns when the process has stopped: one of its threads has to run
+// first, which takes a while on a busy machine, and the others go on until then.
 func (p *Process) Signal(s syscall.Signal) {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		p.t.Fatalf("signal %v to %s: %v", s, p.name, err)
 	}
+	if s == syscall.SIGSTOP {
+		Eventually(p.t, p.name+" has stopped", func() bool { return p.stopped() || !p.Alive() })
+	}
+}
+
+// stopped reports whether all threads of the process are stopped.
+func (p *Process) stopped() bool {
+	states, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.PID()))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for _, file := range states {
+		stat, err := os.ReadFile(file)
+		if err != nil {
+			continue // the thread has ended
+		}
+		if _, state, _ := strings.Cut(string(stat), ") "); !strings.HasPrefix(state, "T") {
+			return false
+		}
+	}
+	return true // also where there is no /proc
 }
 
 // Kill ends the process by SIGKILL and returns when it has ended.

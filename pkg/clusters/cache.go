@@ -1,0 +1,97 @@
+package clusters
+
+import (
+	"github.com/kcp-dev/logicalcluster/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Cache is what an Informer shows of the objects of one resource. Its methods are an Informer's.
+type Cache[T Object] interface {
+	Synced() <-chan struct{}
+	Get(Key) (T, bool)
+	List(logicalcluster.Name) []T
+	Page(after Key, n int) []T
+	ByIndex(index, value string) []T
+	Recent(visit Handler[T])
+	Follow(Handler[T]) (remove func())
+	AddHandler(Handler[T]) (remove func())
+	Handlers() int
+}
+
+// MetadataOf returns a view of an informer's objects that has only their metadata. It takes no memory: an object's metadata is
+// copied when it is asked for, and shares all but its fields with the object.
+func MetadataOf[T interface {
+	Object
+	metav1.ObjectMetaAccessor
+}](inf *Informer[T]) Cache[*metav1.PartialObjectMetadata] {
+	return metadataOf[T]{inf}
+}
+
+type metadataOf[T interface {
+	Object
+	metav1.ObjectMetaAccessor
+}] struct{ of *Informer[T] }
+
+func (m metadataOf[T]) Synced() <-chan struct{} { return m.of.Synced() }
+
+func (m metadataOf[T]) Handlers() int { return m.of.Handlers() }
+
+func (m metadataOf[T]) Get(k Key) (*metav1.PartialObjectMetadata, bool) {
+	obj, ok := m.of.Get(k)
+	return m.one(obj), ok
+}
+
+func (m metadataOf[T]) List(cluster logicalcluster.Name) []*metav1.PartialObjectMetadata {
+	return m.all(m.of.List(cluster))
+}
+
+func (m metadataOf[T]) Page(after Key, n int) []*metav1.PartialObjectMetadata {
+	return m.all(m.of.Page(after, n))
+}
+
+func (m metadataOf[T]) ByIndex(index, value string) []*metav1.PartialObjectMetadata {
+	return m.all(m.of.ByIndex(index, value))
+}
+
+func (m metadataOf[T]) Recent(visit Handler[*metav1.PartialObjectMetadata]) {
+	m.of.Recent(m.handler(visit))
+}
+
+func (m metadataOf[T]) Follow(h Handler[*metav1.PartialObjectMetadata]) (remove func()) {
+	return m.of.Follow(m.handler(h))
+}
+
+func (m metadataOf[T]) AddHandler(h Handler[*metav1.PartialObjectMetadata]) (remove func()) {
+	return m.of.AddHandler(m.handler(h))
+}
+
+func (m metadataOf[T]) handler(h Handler[*metav1.PartialObjectMetadata]) Handler[T] {
+	return func(old, new T) { h(m.one(old), m.one(new)) }
+}
+
+func (m metadataOf[T]) all(objs []T) []*metav1.PartialObjectMetadata {
+	out := make([]*metav1.PartialObjectMetadata, len(objs))
+	for i, obj := range objs {
+		out[i] = m.one(obj)
+	}
+	return out
+}
+
+// one returns nil for no object.
+func (m metadataOf[T]) one(obj T) *metav1.PartialObjectMetadata {
+	var none T
+	if any(obj) == any(none) {
+		return nil
+	}
+	switch meta := obj.GetObjectMeta().(type) {
+	case *metav1.ObjectMeta:
+		return &metav1.PartialObjectMetadata{ObjectMeta: *meta}
+	default:
+		panic("clusters: an API type whose metadata is no ObjectMeta")
+	}
+}
+
+var (
+	_ Cache[*metav1.PartialObjectMetadata] = (*Informer[*metav1.PartialObjectMetadata])(nil)
+	_ Cache[*metav1.PartialObjectMetadata] = metadataOf[*metav1.PartialObjectMetadata]{}
+)
