@@ -1,10 +1,16 @@
 package harness
 
 import (
+	"errors"
+	"math/rand/v2"
 	"net"
 	"strconv"
 	"sync"
 )
+
+// Free ports are looked for from lowestPort to highestPort, below those that systems use for outgoing connections: a port that the
+// system chooses may be an outgoing connection's a moment later.
+const lowestPort, highestPort = 20_000, 32_000
 
 // given are the ports that freePorts has returned in this process: scenarios that run side by side get different ones.
 var given = struct {
@@ -16,18 +22,17 @@ var given = struct {
 func freePorts(n int) (ports []int, err error) {
 	given.mu.Lock()
 	defer given.mu.Unlock()
-	for len(ports) < n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
+	for range highestPort - lowestPort {
+		if len(ports) == n {
+			return ports, nil
 		}
-		defer func() { _ = l.Close() }() // not before all are found, so that they differ
-		if port := l.Addr().(*net.TCPAddr).Port; !given.ports[port] {
+		port := lowestPort + rand.IntN(highestPort-lowestPort)
+		if !given.ports[port] && PortFree(port) {
 			given.ports[port] = true
 			ports = append(ports, port)
 		}
 	}
-	return ports, nil
+	return nil, errors.New("no port is free on 127.0.0.1")
 }
 
 // PortFree reports whether nobody listens on a loopback port.
