@@ -1,20 +1,15 @@
 package clusters
 
-import (
-	"github.com/kcp-dev/logicalcluster/v3"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-)
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Cache is what an Informer shows of the objects of one resource. Its methods are an Informer's.
+// Cache is what controllers need of an Informer. Its methods are an Informer's.
 type Cache[T Object] interface {
 	Synced() <-chan struct{}
 	Get(Key) (T, bool)
-	List(logicalcluster.Name) []T
 	Page(after Key, n int) []T
 	ByIndex(index, value string) []T
 	Recent(visit Handler[T])
 	Follow(Handler[T]) (remove func())
-	AddHandler(Handler[T]) (remove func())
 	Handlers() int
 }
 
@@ -41,10 +36,6 @@ func (m metadataOf[T]) Get(k Key) (*metav1.PartialObjectMetadata, bool) {
 	return m.one(obj), ok
 }
 
-func (m metadataOf[T]) List(cluster logicalcluster.Name) []*metav1.PartialObjectMetadata {
-	return m.all(m.of.List(cluster))
-}
-
 func (m metadataOf[T]) Page(after Key, n int) []*metav1.PartialObjectMetadata {
 	return m.all(m.of.Page(after, n))
 }
@@ -59,10 +50,6 @@ func (m metadataOf[T]) Recent(visit Handler[*metav1.PartialObjectMetadata]) {
 
 func (m metadataOf[T]) Follow(h Handler[*metav1.PartialObjectMetadata]) (remove func()) {
 	return m.of.Follow(m.handler(h))
-}
-
-func (m metadataOf[T]) AddHandler(h Handler[*metav1.PartialObjectMetadata]) (remove func()) {
-	return m.of.AddHandler(m.handler(h))
 }
 
 func (m metadataOf[T]) handler(h Handler[*metav1.PartialObjectMetadata]) Handler[T] {

@@ -78,7 +78,7 @@ func (c *controller) observe(r controllers.Resource, obj *metav1.PartialObjectMe
 	}
 }
 
-// needs reports whether reconcile has anything to do for a node, by the caches.
+// needs reports whether reconcile may have to write for a node, by the caches.
 func (c *controller) needs(n node) bool {
 	obj, ok := c.informers[n.resource].Get(n.key)
 	switch {

@@ -23,8 +23,9 @@ func nodeOf(resource schema.GroupVersionResource, obj *metav1.PartialObjectMetad
 // dependents returns the objects that refer to n, as far as the informers show them, in no order.
 func (c *controller) dependents(n node) []node {
 	var dependents []node
+	owner := controllers.OwnerValue(n.key.Cluster, n.uid)
 	for _, r := range c.resources {
-		for _, obj := range c.informers[r.GVR].ByIndex(controllers.ByOwner, controllers.OwnerValue(n.key.Cluster, n.uid)) {
+		for _, obj := range c.informers[r.GVR].ByIndex(controllers.ByOwner, owner) {
 			dependents = append(dependents, nodeOf(r.GVR, obj))
 		}
 	}

@@ -74,7 +74,7 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 	return c, nil
 }
 
-// needs reports whether reconcile has anything to do for a cluster, by the caches.
+// needs reports whether reconcile may have to write for a cluster, by the caches.
 func (c *controller) needs(cluster logicalcluster.Name) bool {
 	lc, ok := c.cached(cluster)
 	switch {

@@ -85,13 +85,13 @@ func TestLanesLoseNothingAndKeepTheirOrder(t *testing.T) {
 			},
 			"take": func(t *rapid.T) {
 				if q.Len() == 0 {
-					t.Skip("nothing may be taken")
+					return
 				}
 				take()
 			},
 			"finish": func(t *rapid.T) {
 				if len(busy) == 0 {
-					t.Skip("nothing is worked on")
+					return
 				}
 				var keys []int
 				for k := range busy {

@@ -109,9 +109,9 @@ func Follow[K comparable, T clusters.Object](l *Loop[K], inf clusters.Cache[T], 
 	})
 }
 
-// Needs makes the sweep queue only the keys for which needs returns true. needs must be pure, and read caches only: it must
-// return true if reconcile would write, or read from the server, by what the caches show now. A cache that is late is no danger:
-// when it has caught up, the change queues the key. needs is called for every key of every object there is.
+// Needs makes the sweep queue only the keys for which needs returns true. needs must be pure, and read caches only. It may return
+// false if reconcile would write nothing by what the caches show now, whatever it reads from the server. A cache that is late is
+// no danger: when it has caught up, the change queues the key. needs is called for every key of every object there is.
 func (l *Loop[K]) Needs(needs func(K) bool) { l.needs = needs }
 
 // On adds any other source of keys: Run waits until synced is closed, calls register once all sources are synced, and calls
@@ -139,8 +139,8 @@ func (l *Loop[K]) AddAfter(k K, delay time.Duration) {
 	}
 }
 
-// Run waits for the caches, registers the event handlers, sweeps, and reconciles until ctx ends. Then it removes the handlers, shuts
-// down the queue, joins the workers, and returns nil. Keys that are left in the queue are dropped: the next term begins with
+// Run waits for the caches, registers the event handlers, sweeps, and reconciles until ctx ends. Then it removes the handlers,
+// shuts down the queue, joins the sweep and the workers, and returns nil. Keys that are left in the queue are dropped: the next term begins with
 // all objects. A panic in reconcile or in a handler ends Run early with a *controllers.Panic.
 func (l *Loop[K]) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)

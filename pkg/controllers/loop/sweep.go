@@ -101,7 +101,7 @@ func (l *Loop[K]) tellSweep(ctx context.Context) {
 	}
 	l.sweep.ended.Do(func() {
 		if took := time.Since(l.sweep.began); took >= toldSweep {
-			klog.FromContext(ctx).Info("Swept: what the last term left undone is done", "objects", l.sweep.objects.Load(), "keys", l.sweep.keys.Load(), "took", took.Round(time.Millisecond))
+			klog.FromContext(ctx).Info("The sweep has ended: all objects were looked at", "objects", l.sweep.objects.Load(), "keys", l.sweep.keys.Load(), "took", took.Round(time.Millisecond))
 		}
 	})
 }

@@ -69,7 +69,7 @@ func hasBegun(directory string) (bool, error) {
 // hasApplied reports whether a database holds the effect of more than the first entry of the log, or cannot be read. The first
 // entry is that the member exists. etcd may apply it before it is in the log.
 func hasApplied(file string) bool {
-	if _, err := os.Stat(file); errors.Is(err, os.ErrNotExist) {
+	if info, err := os.Stat(file); errors.Is(err, os.ErrNotExist) || err == nil && info.Size() == 0 {
 		return false
 	}
 	db, err := bbolt.Open(file, 0o600, &bbolt.Options{ReadOnly: true, Timeout: time.Second})

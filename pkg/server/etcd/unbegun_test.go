@@ -107,3 +107,23 @@ func TestDataWhoseLogIsLostIsKept(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A first start may be cut short between the creation of the database and its first page.
+func TestAnEmptyDatabaseHasAppliedNothing(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "db")
+	if hasApplied(file) {
+		t.Error("a database that is not there has applied something")
+	}
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if hasApplied(file) {
+		t.Error("an empty database has applied something")
+	}
+	if err := os.WriteFile(file, []byte("no database"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if !hasApplied(file) {
+		t.Error("a database that cannot be read is taken for an empty one")
+	}
+}

@@ -3,6 +3,7 @@ package storage_test
 import (
 	"fmt"
 	"runtime"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -33,10 +34,12 @@ func BenchmarkWriteBesideWatchers(b *testing.B) {
 			}
 			here := follow(b, layers, "here", upstream.Everything)
 			before := cpu()
-			go put(b, layers, "here", "x", writes)
+			var writing sync.WaitGroup
+			writing.Go(func() { put(b, layers, "here", "x", writes) })
 			if got := len(receive(here, writes)); got != writes {
 				b.Fatalf("the watcher in the cluster got %d of %d events", got, writes)
 			}
+			writing.Wait()
 			b.ReportMetric(0, "ns/op")
 			b.ReportMetric(float64((cpu()-before).Microseconds())/writes, "cpu-µs/write")
 		})
@@ -51,17 +54,12 @@ func BenchmarkListBesideOthers(b *testing.B) {
 		b.Run(fmt.Sprintf("others=%d", others), func(b *testing.B) {
 			layers := openFilled(b)
 			put(b, layers, "here", "x", 10)
-			done := make(chan struct{})
+			var writing sync.WaitGroup
 			const writers = 32
 			for w := range writers {
-				go func() {
-					put(b, layers, logicalcluster.Name(fmt.Sprintf("c%d", w)), "x", others/writers)
-					done <- struct{}{}
-				}()
+				writing.Go(func() { put(b, layers, logicalcluster.Name(fmt.Sprintf("c%d", w)), "x", others/writers) })
 			}
-			for range writers {
-				<-done
-			}
+			writing.Wait()
 			runtime.GC()
 			options := upstream.ListOptions{ResourceVersion: "0", Predicate: upstream.Everything, Recursive: true}
 			before := cpu()
