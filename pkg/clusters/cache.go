@@ -1,6 +1,10 @@
 package clusters
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // Cache is what controllers need of an Informer. Its methods are an Informer's.
 type Cache[T Object] interface {
@@ -70,12 +74,18 @@ func (m metadataOf[T]) one(obj T) *metav1.PartialObjectMetadata {
 	if any(obj) == any(none) {
 		return nil
 	}
-	switch meta := obj.GetObjectMeta().(type) {
-	case *metav1.ObjectMeta:
-		return &metav1.PartialObjectMetadata{ObjectMeta: *meta}
-	default:
-		panic("clusters: an API type whose metadata is no ObjectMeta")
+	return Metadata(obj)
+}
+
+// Metadata returns the metadata of an object, without managedFields, which no controller reads. It shares the rest with the object.
+func Metadata(obj metav1.ObjectMetaAccessor) *metav1.PartialObjectMetadata {
+	meta, ok := obj.GetObjectMeta().(*metav1.ObjectMeta)
+	if !ok {
+		panic(fmt.Sprintf("clusters: the metadata of %T is a %T: API types have a metav1.ObjectMeta", obj, obj.GetObjectMeta()))
 	}
+	out := &metav1.PartialObjectMetadata{ObjectMeta: *meta}
+	out.ManagedFields = nil
+	return out
 }
 
 var (

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
 
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
@@ -43,14 +44,22 @@ type Informer interface {
 	Handlers() int
 }
 
-// NewInformers returns informers that read with clients. Run them to fill them.
-func NewInformers(clients Clients, resources []Resource) Informers {
+// Source says what informers list and watch: all objects of a resource, in all logical clusters.
+type Source interface {
+	// Objects is for an informer of the resource's objects.
+	Objects(resource schema.GroupVersionResource) cache.ListerWatcherWithContext
+	// Metadata is for an informer of *metav1.PartialObjectMetadata.
+	Metadata(resource schema.GroupVersionResource) cache.ListerWatcherWithContext
+}
+
+// NewInformers returns informers that read from source. Run them to fill them.
+func NewInformers(source Source, resources []Resource) Informers {
 	out := Informers{
-		Namespaces:      clusters.NewInformer(clusters.ListWatch(clients.Kube.CoreV1().Namespaces()), OwnerIndexers[*corev1.Namespace]()),
-		Workspaces:      clusters.NewInformer(clusters.ListWatch(clients.Workspaces), OwnerIndexers[*tenancyv1alpha1.Workspace]()),
-		LogicalClusters: clusters.NewInformer(clusters.ListWatch(clients.LogicalClusters), OwnerIndexers[*corev1alpha1.LogicalCluster]()),
-		Leases:          clusters.NewInformer(clusters.ListWatch(clients.Kube.CoordinationV1().Leases(metav1.NamespaceAll)), OwnerIndexers[*coordinationv1.Lease]()),
-		LeaseCandidates: clusters.NewInformer(clusters.ListWatch(clients.Kube.CoordinationV1beta1().LeaseCandidates(metav1.NamespaceAll)), CandidateIndexers()),
+		Namespaces:      newInformer(source, corev1.SchemeGroupVersion.WithResource("namespaces"), OwnerIndexers[*corev1.Namespace]()),
+		Workspaces:      newInformer(source, tenancyv1alpha1.SchemeGroupVersion.WithResource("workspaces"), OwnerIndexers[*tenancyv1alpha1.Workspace]()),
+		LogicalClusters: newInformer(source, corev1alpha1.SchemeGroupVersion.WithResource("logicalclusters"), OwnerIndexers[*corev1alpha1.LogicalCluster]()),
+		Leases:          newInformer(source, coordinationv1.SchemeGroupVersion.WithResource("leases"), OwnerIndexers[*coordinationv1.Lease]()),
+		LeaseCandidates: newInformer(source, coordinationv1beta1.SchemeGroupVersion.WithResource("leasecandidates"), CandidateIndexers()),
 	}
 	views := map[schema.GroupResource]clusters.Cache[*metav1.PartialObjectMetadata]{
 		corev1.Resource("namespaces"):                   clusters.MetadataOf(out.Namespaces),
@@ -65,9 +74,13 @@ func NewInformers(clients Clients, resources []Resource) Informers {
 			out.Metadata[r.GVR] = view
 			continue
 		}
-		out.Metadata[r.GVR] = clusters.NewInformer(clusters.ListWatch(clients.Metadata.Resource(r.GVR)), OwnerIndexers[*metav1.PartialObjectMetadata]())
+		out.Metadata[r.GVR] = clusters.NewInformer(source.Metadata(r.GVR), OwnerIndexers[*metav1.PartialObjectMetadata]())
 	}
 	return out
+}
+
+func newInformer[T clusters.Object](source Source, resource schema.GroupVersionResource, indexers map[string]func(T) []string) *clusters.Informer[T] {
+	return clusters.NewInformer(source.Objects(resource), indexers)
 }
 
 // All returns the informers by name: "namespaces", "metadata of secrets". It finds them by reflection, so that none can be
@@ -80,8 +93,8 @@ func (i Informers) All() map[string]Informer {
 			all[strings.ToLower(fields.Type().Field(n).Name)] = informer
 		}
 	}
-	for gvr, cache := range i.Metadata {
-		if informer, ok := cache.(Informer); ok {
+	for gvr, metadata := range i.Metadata {
+		if informer, ok := metadata.(Informer); ok {
 			all["metadata of "+gvr.GroupResource().String()] = informer
 		}
 	}

@@ -19,7 +19,8 @@ import (
 	"github.com/regent-project/regent/pkg/server/routing"
 )
 
-// caches are the replica's view of the shard, on leaders and standbys alike. The replica reads its own API as its own user.
+// caches are the replica's view of the shard, on leaders and standbys alike. The informers read storage. What the replica asks for
+// besides, it asks of its own API, as its own user.
 type caches struct {
 	client    *loopback.Client
 	clients   controllers.Clients
@@ -35,15 +36,18 @@ func (r *run) newCaches() (*caches, error) {
 	if err != nil {
 		return nil, err
 	}
-	client.Wrap(r.cfg.informerTransport)
-	c := &caches{client: client, live: &live{}}
+	c := &caches{client: client, live: &live{&apis.Reader{}}}
 	if c.clients, err = client.Clients(); err != nil {
 		return nil, err
 	}
 	for _, resource := range apis.Resources() {
 		c.resources = append(c.resources, controllers.Resource(resource))
 	}
-	c.informers = controllers.NewInformers(c.clients, c.resources)
+	var source controllers.Source = c.live.reader
+	if r.cfg.informerSource != nil {
+		source = r.cfg.informerSource(source)
+	}
+	c.informers = controllers.NewInformers(source, c.resources)
 	c.directory = &routing.Directory{Workspaces: c.informers.Workspaces, LogicalClusters: c.informers.LogicalClusters, Live: c.live}
 	return c, nil
 }
@@ -80,7 +84,7 @@ func informersCheck(i controllers.Informers) healthz.HealthChecker {
 	})
 }
 
-// live reads from storage. It can be used once the API is installed, which sets reader.
+// live reads from storage. It can be used once the API is installed, which fills reader.
 type live struct{ reader *apis.Reader }
 
 func (l *live) Workspace(ctx context.Context, cluster logicalcluster.Name, name string) (*tenancyv1alpha1.Workspace, error) {

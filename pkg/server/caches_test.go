@@ -2,27 +2,25 @@ package server
 
 import (
 	"context"
-	"encoding/json"
-	"io"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
 
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/cert"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/server/apis"
-	"github.com/regent-project/regent/pkg/server/loopback"
 )
 
 // A replica that is ready, or leads, with a cold cache would decide by what it has not seen.
 func TestAReplicaIsReadyWhenEveryInformerHasReadAllObjects(t *testing.T) {
-	newInformers := overAnEmptyShard(t)
-	for cold := range newInformers().All() {
+	for cold := range overAnEmptyShard().All() {
 		t.Run(cold, func(t *testing.T) {
-			informers := newInformers()
+			informers := overAnEmptyShard()
 			var g goroutines
 			ctx, cancel := context.WithCancel(t.Context())
 			t.Cleanup(func() {
@@ -51,7 +49,7 @@ func TestAReplicaIsReadyWhenEveryInformerHasReadAllObjects(t *testing.T) {
 }
 
 func TestAllInformersRun(t *testing.T) {
-	informers := overAnEmptyShard(t)()
+	informers := overAnEmptyShard()
 	var l lifetime
 	l.ctx, l.end = context.WithCancelCause(t.Context())
 	t.Cleanup(func() {
@@ -77,49 +75,26 @@ func untilSynced(t *testing.T, name string, informer controllers.Informer) {
 }
 
 // overAnEmptyShard returns what makes the informers of a replica, over a shard in which there is nothing.
-func overAnEmptyShard(t *testing.T) func() controllers.Informers {
-	t.Helper()
-	pem, _, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := loopback.New(&rest.Config{Host: "https://127.0.0.1", TLSClientConfig: rest.TLSClientConfig{CAData: pem}}, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	client.Wrap(func(http.RoundTripper) http.RoundTripper { return empty{} })
-	clients, err := client.Clients()
-	if err != nil {
-		t.Fatal(err)
-	}
+func overAnEmptyShard() controllers.Informers {
 	var resources []controllers.Resource
 	for _, r := range apis.Resources() {
 		resources = append(resources, controllers.Resource(r))
 	}
-	return func() controllers.Informers { return controllers.NewInformers(clients, resources) }
+	return controllers.NewInformers(empty{}, resources)
 }
 
-// empty answers lists of any resource with an empty one, and lets watches wait.
+// empty is a source with no objects.
 type empty struct{}
 
-func (empty) RoundTrip(req *http.Request) (*http.Response, error) {
-	if req.URL.Query().Get("watch") == "true" {
-		<-req.Context().Done()
-		return nil, req.Context().Err()
+func (empty) Objects(schema.GroupVersionResource) cache.ListerWatcherWithContext {
+	return &cache.ListWatch{
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+			return &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}, nil
+		},
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil },
 	}
-	list := map[string]any{"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList", "metadata": map[string]any{"resourceVersion": "1"}}
-	if !strings.Contains(req.Header.Get("Accept"), "as=PartialObjectMetadataList") {
-		for _, r := range apis.Resources() {
-			if strings.HasSuffix(req.URL.Path, "/"+r.GVR.GroupVersion().String()+"/"+r.GVR.Resource) {
-				list["apiVersion"], list["kind"] = r.GVR.GroupVersion().String(), r.Kind+"List"
-			}
-		}
-	}
-	body, err := json.Marshal(list)
-	if err != nil {
-		return nil, err
-	}
-	return &http.Response{
-		StatusCode: http.StatusOK, Request: req, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(string(body))),
-	}, nil
+}
+
+func (e empty) Metadata(resource schema.GroupVersionResource) cache.ListerWatcherWithContext {
+	return e.Objects(resource)
 }

@@ -117,6 +117,7 @@ type Config struct {
 
 	// The fields below are for tests. 0 stands for the default of terms.Config.
 	offerAfter time.Duration
-	// informerTransport wraps the requests of the informers, termTransport those of a term's controllers. Nil: not wrapped.
-	informerTransport, termTransport transport.WrapperFunc
+	// informerSource wraps what the informers read, termTransport the requests of a term's controllers. Nil: not wrapped.
+	informerSource func(controllers.Source) controllers.Source
+	termTransport  transport.WrapperFunc
 }

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"path"
@@ -21,8 +20,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
 	"github.com/regent-project/regent/pkg/clusters"
@@ -89,43 +91,49 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-// informers is a transport that holds back what watches tell. Lists pass.
-func (b *brake) informers(next http.RoundTripper) http.RoundTripper {
-	return roundTrip(func(req *http.Request) (*http.Response, error) {
-		resp, err := next.RoundTrip(req)
-		if err != nil || req.URL.Query().Get("watch") == "" {
-			return resp, err
-		}
-		name := path.Base(req.URL.Path)
-		if strings.Contains(req.Header.Get("Accept"), "as=PartialObjectMetadata") {
-			name = "metadata of " + name
-		}
-		resp.Body = &slowBody{ReadCloser: resp.Body, brake: b, name: name, ended: req.Context().Done(), closed: make(chan struct{})}
-		return resp, nil
-	})
+// source is a source that holds back what watches tell. Lists pass.
+func (b *brake) source(next controllers.Source) controllers.Source { return slowSource{b, next} }
+
+type slowSource struct {
+	brake *brake
+	next  controllers.Source
 }
 
-type slowBody struct {
-	io.ReadCloser
-	brake  *brake
-	name   string
-	ended  <-chan struct{}
-	closed chan struct{}
-	once   sync.Once
+func (s slowSource) Objects(resource schema.GroupVersionResource) cache.ListerWatcherWithContext {
+	return slowListWatch{s.next.Objects(resource), s.brake, resource.Resource}
 }
 
-// Read holds back what has been read already, too: nobody knows how long it has been waiting for it.
-func (s *slowBody) Read(p []byte) (int, error) {
-	n, err := s.ReadCloser.Read(p)
-	if held := s.brake.pass(s.name, s.ended, s.closed); held != nil {
-		return 0, held
+func (s slowSource) Metadata(resource schema.GroupVersionResource) cache.ListerWatcherWithContext {
+	return slowListWatch{s.next.Metadata(resource), s.brake, "metadata of " + resource.Resource}
+}
+
+type slowListWatch struct {
+	cache.ListerWatcherWithContext
+	brake *brake
+	name  string
+}
+
+func (s slowListWatch) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	w, err := s.ListerWatcherWithContext.WatchWithContext(ctx, opts)
+	if err != nil {
+		return nil, err
 	}
-	return n, err
+	stopped := make(chan struct{})
+	slow := watch.Filter(w, func(event watch.Event) (watch.Event, bool) {
+		return event, s.brake.pass(s.name, ctx.Done(), stopped) == nil
+	})
+	return stoppable{slow, sync.OnceFunc(func() { close(stopped) })}, nil
 }
 
-func (s *slowBody) Close() error {
-	s.once.Do(func() { close(s.closed) })
-	return s.ReadCloser.Close()
+// stoppable is a watch whose Stop does not wait for an event that is held back.
+type stoppable struct {
+	watch.Interface
+	letGo func()
+}
+
+func (s stoppable) Stop() {
+	s.letGo()
+	s.Interface.Stop()
 }
 
 // term is what the controllers of a replica have asked for, since the beginning of its first term.
@@ -188,7 +196,7 @@ func startCatalogued(t *testing.T, root string, etcd storagebackend.TransportCon
 	c.late.held, c.term.writes.held = map[string]chan struct{}{}, map[string]chan struct{}{}
 	cfg := withController(t, config(t, root), nil)
 	cfg.EmbeddedEtcd, cfg.Etcd = nil, etcd
-	cfg.informerTransport, cfg.termTransport = c.late.informers, c.term.transport(t)
+	cfg.informerSource, cfg.termTransport = c.late.source, c.term.transport(t)
 	shard := make(chan controllers.Deps, 1)
 	all := []controllers.Descriptor{{Name: "shard", Scope: controllers.EveryReplica, New: func(_ context.Context, deps controllers.Deps) (controllers.Controller, error) {
 		shard <- deps

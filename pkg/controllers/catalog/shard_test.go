@@ -59,7 +59,8 @@ func startShard(t *testing.T) *shard {
 	if err != nil {
 		t.Fatal(err)
 	}
-	url := serve(t, client)
+	reader := &apis.Reader{}
+	url := serve(t, client, reader)
 
 	connections := &http.Transport{MaxIdleConnsPerHost: 64}
 	t.Cleanup(connections.CloseIdleConnections)
@@ -68,12 +69,13 @@ func startShard(t *testing.T) *shard {
 	s.leader = newDeps(t, &rest.Config{Host: url, QPS: -1}, &http.Client{
 		Transport: controllertest.Decided(clusters.Transport(connections), func(err error) { t.Errorf("a write does not say what it was decided on: %v", err) }),
 	}).Clients
+	s.deps.Informers = controllers.NewInformers(holdUnmodified(t, reader), s.deps.Resources)
 	s.startInformers(t)
 	return s
 }
 
-// serve runs the API server until the test ends.
-func serve(t *testing.T, client *storage.Client) (url string) {
+// serve runs the API server until the test ends, and makes reader read its storage.
+func serve(t *testing.T, client *storage.Client, reader *apis.Reader) (url string) {
 	t.Helper()
 	config := genericapiserver.NewConfig(apis.Codecs)
 	config.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
@@ -85,7 +87,7 @@ func serve(t *testing.T, client *storage.Client) (url string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := apis.Install(server, apis.NewRESTOptionsGetter(client)); err != nil {
+	if err := apis.Install(server, apis.NewRESTOptionsGetter(client), reader); err != nil {
 		t.Fatal(err)
 	}
 	listener := httptest.NewServer(inCluster(server.PrepareRun().Handler))
@@ -148,7 +150,6 @@ func newDeps(t *testing.T, config *rest.Config, client *http.Client) controllers
 	for _, r := range apis.Resources() {
 		deps.Resources = append(deps.Resources, controllers.Resource(r))
 	}
-	deps.Informers = controllers.NewInformers(deps.Clients, deps.Resources)
 	return deps
 }
 

@@ -11,14 +11,14 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 )
 
-// Install makes the server serve all resources, from storage that getter provides, and returns a reader of that storage. The
-// server destroys the storage when it ends.
-func Install(server *genericapiserver.GenericAPIServer, getter generic.RESTOptionsGetter) (*Reader, error) {
-	groups, reader := map[string]*group{}, &Reader{}
+// Install makes the server serve all resources, from storage that getter provides, and makes reader read that storage. The server
+// destroys the storage when it ends.
+func Install(server *genericapiserver.GenericAPIServer, getter generic.RESTOptionsGetter, reader *Reader) error {
+	groups := map[string]*group{}
 	for _, d := range described() {
 		versions, err := d.Serve(Scheme, getter)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		jsonOnly := d.Encoding(Codecs).MediaType == runtime.ContentTypeJSON
 		for gv, storage := range versions {
@@ -27,14 +27,16 @@ func Install(server *genericapiserver.GenericAPIServer, getter generic.RESTOptio
 			}
 			groups[gv.Group].add(gv.Version, storage, jsonOnly)
 		}
-		reader.add(versions[d.Resource().GVR.GroupVersion()][d.Resource().GVR.Resource])
+		if err := reader.add(d, versions[d.Resource().GVR.GroupVersion()][d.Resource().GVR.Resource]); err != nil {
+			return err
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(groups)) {
 		if err := groups[name].install(server, name); err != nil {
-			return nil, fmt.Errorf("cannot serve the API group %q: %w", name, err)
+			return fmt.Errorf("cannot serve the API group %q: %w", name, err)
 		}
 	}
-	return reader, reader.check()
+	return reader.check()
 }
 
 // group is an API group to be installed.

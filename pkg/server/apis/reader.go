@@ -10,29 +10,40 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/rest"
+
+	"github.com/regent-project/regent/pkg/server/apis/resource"
 )
 
-// Reader reads objects from storage, in the logical cluster of the context, for the server's own decisions about a request. It
-// does not use the API: once the listener has closed, such a request would fail, and the requests in flight could not finish.
+// Reader reads objects from storage, for the server's own decisions about a request, and for informers (see Objects). It does not
+// use the API: once the listener has closed, such a request would fail, and the requests in flight could not finish.
 //
-// Its errors are those of API requests: NotFound if there is no such object.
-type Reader struct{ namespaces, workspaces, logicalClusters rest.Getter }
+// Its errors are those of API requests: NotFound if there is no such object. It can read once Install has filled it.
+type Reader struct {
+	namespaces, workspaces, logicalClusters rest.Getter
+	stored                                  map[schema.GroupVersionResource]stored
+}
 
-// add makes the reader use the storage of a resource, if it is one that it reads.
-func (r *Reader) add(storage rest.Storage) {
-	getter, ok := storage.(rest.Getter)
+// add makes the reader use the storage of a resource.
+func (r *Reader) add(of resource.Described, storage rest.Storage) error {
+	readable, ok := storage.(readable)
 	if !ok {
-		return
+		return fmt.Errorf("%s cannot be read, listed and watched: informers need that", of.Resource().GVR)
 	}
+	if r.stored == nil {
+		r.stored = map[schema.GroupVersionResource]stored{}
+	}
+	r.stored[of.Resource().GVR] = stored{readable, of.Encoding(Codecs).Uncached}
 	switch storage.New().(type) {
 	case *corev1.Namespace:
-		r.namespaces = getter
+		r.namespaces = readable
 	case *tenancyv1alpha1.Workspace:
-		r.workspaces = getter
+		r.workspaces = readable
 	case *corev1alpha1.LogicalCluster:
-		r.logicalClusters = getter
+		r.logicalClusters = readable
 	}
+	return nil
 }
 
 func (r *Reader) check() error {
@@ -42,17 +53,17 @@ func (r *Reader) check() error {
 	return nil
 }
 
-// Namespace reads a namespace.
+// Namespace reads a namespace in the logical cluster of the context.
 func (r *Reader) Namespace(ctx context.Context, name string) (*corev1.Namespace, error) {
 	return read[*corev1.Namespace](ctx, r.namespaces, name)
 }
 
-// Workspace reads a workspace.
+// Workspace reads a workspace in the logical cluster of the context.
 func (r *Reader) Workspace(ctx context.Context, name string) (*tenancyv1alpha1.Workspace, error) {
 	return read[*tenancyv1alpha1.Workspace](ctx, r.workspaces, name)
 }
 
-// LogicalCluster reads the cluster's LogicalCluster.
+// LogicalCluster reads the LogicalCluster of the logical cluster of the context.
 func (r *Reader) LogicalCluster(ctx context.Context) (*corev1alpha1.LogicalCluster, error) {
 	return read[*corev1alpha1.LogicalCluster](ctx, r.logicalClusters, corev1alpha1.LogicalClusterName)
 }

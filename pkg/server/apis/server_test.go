@@ -70,8 +70,8 @@ func startShard(t *testing.T, way storagebackend.TransportConfig, plugin admissi
 	if missing := undefined(); len(missing) > 0 {
 		t.Fatalf("run `make generate`: there are no OpenAPI definitions of %q", missing)
 	}
-	reader, err := Install(server, NewRESTOptionsGetter(client))
-	if err != nil {
+	reader := &Reader{}
+	if err := Install(server, NewRESTOptionsGetter(client), reader); err != nil {
 		t.Fatal(err)
 	}
 	prepared := server.PrepareRun()
