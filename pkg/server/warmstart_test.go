@@ -471,11 +471,11 @@ func TestANewLeaderWorksAtOnceOnLateCachesAndUndoesNothing(t *testing.T) {
 
 	// The second leads, and does what is to be done, while its watches are still held.
 	u.at = second
-	u.until("pending is Initializing", func() bool { return u.get("pending").Status.Phase == corev1alpha1.LogicalClusterPhaseInitializing })
+	u.until("pending has a cluster", func() bool { return u.get("pending").Spec.Cluster != "" })
 	pending := u.get("pending").Spec.Cluster
 	for _, want := range []string{
 		"PUT root/apis/tenancy.kcp.io/v1alpha1/workspaces/unbound: 409",
-		"GET " + half + "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster: 200",
+		"PUT " + half + "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster/status: 409",
 		"GET " + doomed + "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster: 404",
 		"GET " + again + "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster: 404",
 		"GET " + stays + "/api/v1/namespaces/default/secrets/owner: 200",

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
@@ -16,9 +17,14 @@ import (
 	"github.com/regent-project/regent/pkg/controllers/content"
 )
 
+// pageSize bounds the lists of children and namespaces. What is beyond is found when those have gone, because each that goes queues
+// the cluster again.
+const pageSize = 500
+
 // empty takes a deleted cluster as far as it can get now, in this order: delete the owner, wait for terminators, delete child
 // workspaces and wait for their clusters, delete content, delete namespaces. When live lists show that nothing is left, it
-// removes the finalizer. Events bring the cluster back to whatever it waits for.
+// removes the finalizer. Events bring the cluster back to whatever it waits for. The status tells of the deletion only if it has to
+// wait.
 //
 // The server refuses creations in a cluster that is being deleted, so a cluster that was seen empty stays empty. The lists at
 // the end find objects of creations that were admitted just before.
@@ -36,43 +42,57 @@ func (c *controller) empty(ctx context.Context, cached *corev1alpha1.LogicalClus
 	if clusters.IsPermanent(clusters.KeyOf(lc).Cluster) {
 		return c.release(ctx, lc)
 	}
-	if err := c.deleteOwner(ctx, lc); err != nil {
-		return err
-	}
-	if out := advanced(lc, c.baseURL, false); out != nil {
-		updated, err := c.clients.LogicalClusters.UpdateStatus(ctx, out, metav1.UpdateOptions{FieldManager: name})
-		if err != nil {
-			return fmt.Errorf("update status: %w", err)
+	if len(lc.Spec.Terminators) > 0 {
+		if out := advanced(lc, c.baseURL, false); out != nil {
+			if lc, err = c.clients.LogicalClusters.UpdateStatus(ctx, out, metav1.UpdateOptions{FieldManager: name}); err != nil {
+				return fmt.Errorf("update status: %w", err)
+			}
 		}
-		lc = updated
 	}
-	if len(lc.Status.Terminators) > 0 {
-		return c.wait(ctx, lc, "TerminatorExists", fmt.Sprintf("Some terminators remain: %v", lc.Status.Terminators))
-	}
-	children, err := c.deleteChildren(ctx, clusters.KeyOf(lc))
-	if err != nil {
+	reason, message, err := c.purge(ctx, lc)
+	switch {
+	case apierrors.IsConflict(err):
 		return err
-	}
-	if children > 0 {
-		return c.wait(ctx, lc, "SomeWorkspacesRemain", fmt.Sprintf("Waiting for %d workspaces inside of it to go first", children))
-	}
-	remaining, err := content.Purge(ctx, c.clients.Metadata, c.content, metav1.NamespaceAll)
-	if err != nil {
+	case err != nil:
 		return errors.Join(err, c.wait(ctx, lc, "ContentDeletionFailed", err.Error()))
-	}
-	if remaining.Empty() {
-		if err := c.deleteNamespaces(ctx); err != nil {
-			return err
-		}
-		if remaining, err = content.Find(ctx, c.clients.Metadata, c.everything, metav1.NamespaceAll); err != nil {
-			return err
-		}
-	}
-	if !remaining.Empty() {
-		reason, message := explain(remaining)
+	case reason != "":
 		return c.wait(ctx, lc, reason, message)
 	}
 	return c.release(ctx, lc)
+}
+
+// purge deletes what is in the cluster, and the Workspace that owns it. It returns what the deletion waits for. Empty: there is
+// nothing left.
+func (c *controller) purge(ctx context.Context, lc *corev1alpha1.LogicalCluster) (reason, message string, err error) {
+	if err := c.deleteOwner(ctx, lc); err != nil {
+		return "", "", err
+	}
+	if len(lc.Status.Terminators) > 0 {
+		return "TerminatorExists", fmt.Sprintf("Some terminators remain: %v", lc.Status.Terminators), nil
+	}
+	children, err := c.deleteChildren(ctx, clusters.KeyOf(lc))
+	if err != nil {
+		return "", "", err
+	}
+	if children > 0 {
+		return "SomeWorkspacesRemain", fmt.Sprintf("Waiting for %d workspaces inside of it to go first", children), nil
+	}
+	remaining, err := content.Purge(ctx, c.clients.Metadata, c.content, metav1.NamespaceAll)
+	if err != nil {
+		return "", "", err
+	}
+	if remaining.Empty() {
+		if err := c.deleteNamespaces(ctx); err != nil {
+			return "", "", err
+		}
+		if remaining, err = content.Find(ctx, c.clients.Metadata, c.everything, metav1.NamespaceAll); err != nil {
+			return "", "", err
+		}
+	}
+	if !remaining.Empty() {
+		reason, message = explain(remaining)
+	}
+	return reason, message, nil
 }
 
 // deleteOwner deletes the Workspace of a cluster that was deleted directly. Both must name each other. A link that only one
@@ -107,7 +127,7 @@ func (c *controller) deleteOwner(ctx context.Context, lc *corev1alpha1.LogicalCl
 func (c *controller) deleteChildren(ctx context.Context, key clusters.Key) (int, error) {
 	children := c.informers.Workspaces.List(key.Cluster)
 	if len(children) == 0 {
-		live, err := c.clients.Workspaces.List(ctx, metav1.ListOptions{})
+		live, err := c.clients.Workspaces.List(ctx, metav1.ListOptions{Limit: pageSize})
 		if err != nil {
 			return 0, fmt.Errorf("list workspaces: %w", err)
 		}
@@ -131,7 +151,7 @@ func (c *controller) deleteChildren(ctx context.Context, key clusters.Key) (int,
 // alone, because it would only list each of them again.
 func (c *controller) deleteNamespaces(ctx context.Context) error {
 	client := c.clients.Kube.CoreV1().Namespaces()
-	namespaces, err := client.List(ctx, metav1.ListOptions{})
+	namespaces, err := client.List(ctx, metav1.ListOptions{Limit: pageSize})
 	if err != nil {
 		return fmt.Errorf("list namespaces: %w", err)
 	}

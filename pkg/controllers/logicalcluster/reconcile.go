@@ -45,6 +45,7 @@ func released(lc *corev1alpha1.LogicalCluster) *corev1alpha1.LogicalCluster {
 // advanced returns lc in its next phase, or nil if it has to stay in this one:
 //
 //	Scheduling --initializers copied, URL set--> Initializing --no initializer left, namespaces there--> Ready
+//	Scheduling --no initializers, namespaces there, URL set--> Ready
 //	any --deleted--> Deleting (terminators copied)
 //
 // A phase never goes back. Phases outside of this diagram, such as Unavailable, may come from a backup or from another writer.
@@ -52,6 +53,10 @@ func released(lc *corev1alpha1.LogicalCluster) *corev1alpha1.LogicalCluster {
 // namespaces exist.
 func advanced(lc *corev1alpha1.LogicalCluster, baseURL string, provided bool) *corev1alpha1.LogicalCluster {
 	out := lc.DeepCopy()
+	fresh := lc.Status.Phase == "" || lc.Status.Phase == corev1alpha1.LogicalClusterPhaseScheduling
+	if fresh && out.Status.URL == "" {
+		out.Status.URL = baseURL + clusters.RequestPath(clusters.KeyOf(lc).Cluster)
+	}
 	switch {
 	case lc.DeletionTimestamp != nil:
 		if lc.Status.Phase == corev1alpha1.LogicalClusterPhaseDeleting {
@@ -59,14 +64,13 @@ func advanced(lc *corev1alpha1.LogicalCluster, baseURL string, provided bool) *c
 		}
 		out.Status.Phase = corev1alpha1.LogicalClusterPhaseDeleting
 		out.Status.Terminators = slices.Clone(lc.Spec.Terminators)
-	case lc.Status.Phase == "", lc.Status.Phase == corev1alpha1.LogicalClusterPhaseScheduling:
-		out.Status.Phase = corev1alpha1.LogicalClusterPhaseInitializing
-		out.Status.Initializers = slices.Clone(lc.Spec.Initializers)
-		if out.Status.URL == "" {
-			out.Status.URL = baseURL + clusters.RequestPath(clusters.KeyOf(lc).Cluster)
-		}
 	case lc.Status.Phase == corev1alpha1.LogicalClusterPhaseReady:
 		return nil
+	case fresh && len(lc.Spec.Initializers) > 0:
+		out.Status.Phase = corev1alpha1.LogicalClusterPhaseInitializing
+		out.Status.Initializers = slices.Clone(lc.Spec.Initializers)
+	case fresh && !provided:
+		return nil // one write is enough for a cluster that nobody initializes
 	case len(lc.Status.Initializers) == 0 && provided:
 		out.Status.Phase = corev1alpha1.LogicalClusterPhaseReady
 	case lc.Status.Phase != corev1alpha1.LogicalClusterPhaseInitializing:
@@ -77,13 +81,16 @@ func advanced(lc *corev1alpha1.LogicalCluster, baseURL string, provided bool) *c
 	return out
 }
 
-// blocked returns lc with the condition that says why its content is not gone, or nil if it has that condition already.
+// blocked returns a deleted lc in phase Deleting, with the condition that says why its content is not gone, or nil if it is so
+// already.
 func blocked(lc *corev1alpha1.LogicalCluster, reason, message string) *corev1alpha1.LogicalCluster {
-	old := conditions.Get(lc, tenancyv1alpha1.WorkspaceContentDeleted)
-	if old != nil && old.Status == corev1.ConditionFalse && old.Reason == reason && old.Message == message {
+	old, out := conditions.Get(lc, tenancyv1alpha1.WorkspaceContentDeleted), advanced(lc, "", false)
+	if out == nil && old != nil && old.Status == corev1.ConditionFalse && old.Reason == reason && old.Message == message {
 		return nil
 	}
-	out := lc.DeepCopy()
+	if out == nil {
+		out = lc.DeepCopy()
+	}
 	conditions.MarkFalse(out, tenancyv1alpha1.WorkspaceContentDeleted, reason, v1alpha1.ConditionSeverityInfo, "%s", message)
 	return out
 }

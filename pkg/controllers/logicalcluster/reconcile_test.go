@@ -46,8 +46,11 @@ func TestPhasesOnlyGoForward(t *testing.T) {
 		provided bool
 		want     corev1alpha1.LogicalClusterPhaseType // empty: no write
 	}{
-		"new":                             {inCluster("x7"), false, "Initializing"},
-		"defaulted":                       {inCluster("x7", in("Scheduling")), true, "Initializing"},
+		"new":                             {inCluster("x7"), false, ""},
+		"new, namespaces there":           {inCluster("x7"), true, "Ready"},
+		"defaulted":                       {inCluster("x7", in("Scheduling")), false, ""},
+		"defaulted, namespaces there":     {inCluster("x7", in("Scheduling")), true, "Ready"},
+		"new, with initializers":          {inCluster("x7", specInitializer), false, "Initializing"},
 		"namespaces missing":              {inCluster("x7", in("Initializing")), false, ""},
 		"namespaces there":                {inCluster("x7", in("Initializing")), true, "Ready"},
 		"initializers left":               {inCluster("x7", in("Initializing"), statusInitializer), true, ""},
@@ -92,7 +95,7 @@ func TestInitializersAndTerminatorsAreCopiedWhenTheirPhaseBegins(t *testing.T) {
 }
 
 func TestAURLThatStandsIsNotRewritten(t *testing.T) {
-	out := advanced(inCluster("x7", func(lc *corev1alpha1.LogicalCluster) { lc.Status.URL = "https://front/clusters/x7" }), "https://replica-2", false)
+	out := advanced(inCluster("x7", func(lc *corev1alpha1.LogicalCluster) { lc.Status.URL = "https://front/clusters/x7" }), "https://replica-2", true)
 	if out.Status.URL != "https://front/clusters/x7" {
 		t.Errorf("URL became %s", out.Status.URL)
 	}

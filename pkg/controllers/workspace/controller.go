@@ -131,7 +131,7 @@ func (c *controller) take(ctx context.Context, s step, w world) (*world, error) 
 		if err != nil {
 			return nil, controllers.IgnoreNotFound(err)
 		}
-		w.workspace, w.confirmed = updated, false
+		w.workspace, w.confirmed, w.answered = updated, false, true
 		return &w, nil
 	case create:
 		return c.create(ctx, w)
@@ -154,17 +154,20 @@ func (c *controller) take(ctx context.Context, s step, w world) (*world, error) 
 	}
 }
 
-// create first makes sure by a live read that the Workspace has not changed. A stale cache may show a Workspace that is long
-// gone, and nobody would delete the cluster that is created for it.
+// create first makes sure by a live read that the Workspace has not changed, unless this leader has just bound it: then only this
+// leader can release it. A stale cache may show a Workspace that is long gone, and nobody would delete the cluster that is created
+// for it.
 func (c *controller) create(ctx context.Context, w world) (*world, error) {
-	live, err := c.workspace.Get(ctx, w.workspace.Name, metav1.GetOptions{})
-	if err != nil {
-		return nil, controllers.IgnoreNotFound(err)
+	if !w.answered {
+		live, err := c.workspace.Get(ctx, w.workspace.Name, metav1.GetOptions{})
+		if err != nil {
+			return nil, controllers.IgnoreNotFound(err)
+		}
+		if live.UID != w.workspace.UID || live.ResourceVersion != w.workspace.ResourceVersion {
+			return nil, nil
+		}
 	}
-	if live.UID != w.workspace.UID || live.ResourceVersion != w.workspace.ResourceVersion {
-		return nil, nil
-	}
-	target := clusters.With(ctx, logicalcluster.Name(live.Spec.Cluster))
+	target := clusters.With(ctx, logicalcluster.Name(w.workspace.Spec.Cluster))
 	lc, err := c.logicalCluster.Create(target, newLogicalCluster(w), metav1.CreateOptions{FieldManager: name})
 	if apierrors.IsAlreadyExists(err) {
 		lc, err = c.logicalCluster.Get(target, corev1alpha1.LogicalClusterName, metav1.GetOptions{})

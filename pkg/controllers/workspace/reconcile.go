@@ -21,10 +21,10 @@ import (
 
 // step is the next thing to do for a Workspace. After each step, the next is decided anew, by this leader or by another:
 //
-//	new -> schedule (finalizer, cluster, URL in one write) -> create LogicalCluster -> report its phase
-//	deleted -> remove LogicalCluster -> report -> confirm that it is gone -> release (finalizer removed)
+//	new -> schedule (finalizer, cluster, URL in one write) -> create LogicalCluster -> confirm -> report its phase
+//	deleted -> remove LogicalCluster -> confirm that it is gone -> release (finalizer removed)
 //
-// Each report follows a confirm, too.
+// What lasts is reported meanwhile: initializers that are left, content that cannot be deleted.
 type step string
 
 const (
@@ -47,6 +47,8 @@ type world struct {
 	// confirmed says that the server has been asked for logicalCluster, or for parent if spec.cluster is empty. Until then they
 	// are from caches, one of which may be ahead of the other.
 	confirmed bool
+	// answered says that workspace is the server's answer to this leader's own write, and not from a cache.
+	answered bool
 }
 
 // decide is pure. A write is guarded only by the resourceVersion of the object that it changes. Therefore, before a write that
@@ -81,13 +83,26 @@ func decide(w world) step {
 // report returns the next step if only the status may have to change.
 func (w world) report() step {
 	switch {
-	case apiequality.Semantic.DeepEqual(reported(w).Status, w.workspace.Status):
+	case w.passing(), apiequality.Semantic.DeepEqual(reported(w).Status, w.workspace.Status):
 		return nothing
 	case !w.confirmed:
 		return confirm
 	default:
 		return report
 	}
+}
+
+// passing reports whether the LogicalCluster is in a state that it leaves at once, unless something goes wrong, which it then says.
+// Telling of it would cost a write for each workspace that is created, and one for each that is deleted.
+func (w world) passing() bool {
+	if !w.owned() {
+		return false
+	}
+	status := w.logicalCluster.Status
+	if w.logicalCluster.DeletionTimestamp != nil {
+		return status.Phase != corev1alpha1.LogicalClusterPhaseDeleting && w.workspace.DeletionTimestamp != nil
+	}
+	return (status.Phase == "" || status.Phase == corev1alpha1.LogicalClusterPhaseScheduling) && len(w.logicalCluster.Spec.Initializers) == 0
 }
 
 // homeless reports whether the Workspace is in a system cluster, which cannot be the parent of another cluster.
@@ -104,8 +119,8 @@ func ownedBy(lc *corev1alpha1.LogicalCluster, ws *tenancyv1alpha1.Workspace) boo
 	return lc.Spec.Owner != nil && lc.Spec.Owner.UID == ws.UID && lc.Spec.Owner.Cluster == clusters.KeyOf(ws).Cluster.String()
 }
 
-// begun reports whether the LogicalCluster has existed. If it has gone since, it is not created again: a cluster name is never
-// reused.
+// begun reports whether the Workspace has told of its LogicalCluster. If that has gone since, it is not created again: a cluster
+// name is never reused.
 func begun(ws *tenancyv1alpha1.Workspace) bool {
 	return ws.Status.Phase != "" && ws.Status.Phase != corev1alpha1.LogicalClusterPhaseScheduling
 }

@@ -73,8 +73,9 @@ func parent(path string) *corev1alpha1.LogicalCluster {
 }
 
 func TestEachStateHasOneNextStep(t *testing.T) {
-	going := ours("Deleting")
-	going.DeletionTimestamp = &deletedAt
+	going, blocked, initialized := ours("Ready"), ours("Deleting"), ours("Scheduling")
+	going.DeletionTimestamp, blocked.DeletionTimestamp = &deletedAt, &deletedAt
+	initialized.Spec.Initializers = []corev1alpha1.LogicalClusterInitializer{"root:i"}
 	for name, tc := range map[string]struct {
 		world world
 		want  step
@@ -95,7 +96,10 @@ func TestEachStateHasOneNextStep(t *testing.T) {
 		"cluster vanished":                      {world{workspace: fresh(bound, in("Ready")), confirmed: true}, report},
 		"deleted before it was bound":           {world{workspace: fresh(deleted, func(ws *tenancyv1alpha1.Workspace) { ws.Finalizers = []string{clusters.WorkspaceFinalizer} })}, release},
 		"deleted":                               {world{workspace: fresh(bound, deleted), logicalCluster: ours("Ready")}, remove},
-		"deleted, cluster going":                {world{workspace: fresh(bound, deleted), logicalCluster: going, confirmed: true}, report},
+		"deleted, cluster going":                {world{workspace: fresh(bound, deleted), logicalCluster: going, confirmed: true}, nothing},
+		"deleted, cluster waits to go":          {world{workspace: fresh(bound, deleted), logicalCluster: blocked, confirmed: true}, report},
+		"cluster just created":                  {world{workspace: fresh(bound), logicalCluster: ours("Scheduling"), confirmed: true}, nothing},
+		"cluster to be initialized":             {world{workspace: fresh(bound), logicalCluster: initialized, confirmed: true}, report},
 		"deleted, cluster not in the cache":     {world{workspace: fresh(bound, deleted)}, confirm},
 		"deleted, cluster gone":                 {world{workspace: fresh(bound, deleted), confirmed: true}, release},
 		"deleted, another's in the cache":       {world{workspace: fresh(bound, deleted), logicalCluster: strangers("Ready")}, confirm},

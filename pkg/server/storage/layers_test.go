@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -183,18 +184,42 @@ func TestTheStampComesFromTheKey(t *testing.T) {
 }
 
 // A consistent list of one object is as fresh as a get, whatever the watch cache is at: here it is not even filled.
-func TestAListOfOneObjectDoesNotWaitForTheWatchCache(t *testing.T) {
+func TestSmallConsistentListsDoNotWaitForTheWatchCache(t *testing.T) {
 	client := newClient(t, startEtcd(t))
 	client.HoldWatches()
 	layers := openOver(t, client, corev1.Resource("configmaps"), false)
-	ctx := clusters.With(t.Context(), "root")
-	if err := layers.Create(ctx, key, object(), nil, 0); err != nil {
+	in := clusters.With(t.Context(), "root")
+	if err := layers.Create(in, key, object(), nil, 0); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // the watch cache would take 3
-	defer cancel()
-	var list corev1.ConfigMapList
-	if err := layers.GetList(ctx, key, upstream.ListOptions{Predicate: upstream.Everything}, &list); err != nil || len(list.Items) != 1 {
-		t.Errorf("%d items, %v", len(list.Items), err)
+	page := upstream.Everything
+	page.Limit = 500
+	large, selected := page, page
+	large.Limit = 501
+	selected.Label = labels.SelectorFromSet(labels.Set{"a": "b"})
+	all := clusters.With(t.Context(), clusters.Wildcard)
+	for name, list := range map[string]struct {
+		in    context.Context
+		key   string
+		opts  upstream.ListOptions
+		waits bool
+	}{
+		"one object":                 {in, key, upstream.ListOptions{Predicate: upstream.Everything}, false},
+		"a page of a cluster":        {in, "/core/configmaps", upstream.ListOptions{Predicate: page, Recursive: true}, false},
+		"a page of what is selected": {in, "/core/configmaps", upstream.ListOptions{Predicate: selected, Recursive: true}, true},
+		"a large page":               {in, "/core/configmaps", upstream.ListOptions{Predicate: large, Recursive: true}, true},
+		"a list of a cluster":        {in, "/core/configmaps", upstream.ListOptions{Predicate: upstream.Everything, Recursive: true}, true},
+		"a page of all clusters":     {all, "/core/configmaps", upstream.ListOptions{Predicate: page, Recursive: true}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(list.in, 2*time.Second) // the watch cache takes 3, and more than that
+			defer cancel()
+			var found corev1.ConfigMapList
+			err := layers.GetList(ctx, list.key, list.opts, &found)
+			if waited := ctx.Err() != nil || err != nil; waited != list.waits || !waited && len(found.Items) != 1 {
+				t.Errorf("waited: %v; %d items, %v", waited, len(found.Items), err)
+			}
+		})
 	}
 }
