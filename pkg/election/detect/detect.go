@@ -9,7 +9,8 @@
 // evidence but no proof, because a firewall may refuse connections, too. So package election acts on it only where stale writes
 // are refused.
 //
-// A leader that stays silent for a number of intervals is suspected: it hangs, it is paused, or the network is cut.
+// A leader that stays silent for a number of intervals is suspected: it hangs, it is paused, its machine has vanished, or the
+// network is cut. How many these are depends on how late its beats have been in the last minutes (patience).
 //
 // The stream also carries what a leader says of its term, and what its standbys answer: see election.Detector.
 //
@@ -42,12 +43,12 @@ type Config struct {
 	// dial.
 	Listen, Advertise string
 	// Interval is the time between two beats that this process requests from the leader. Misses is how many beats in a row may be
-	// missing before the leader counts as silent. New uses the values of DefaultConfig for 0.
+	// missing before the leader counts as silent, on machines that are quiet. New uses the values of DefaultConfig for 0.
 	Interval time.Duration
 	Misses   int
 }
 
-// DefaultConfig returns values with which a leader that hangs is found after 0.8 s.
+// DefaultConfig returns values with which a leader that hangs is found after 0.8 s, on machines that are quiet.
 func DefaultConfig() Config { return Config{Interval: 200 * time.Millisecond, Misses: 4} }
 
 // The bounds of Interval and Misses. They protect a leader from requests for too many beats, and a standby from noticing nothing.
@@ -62,7 +63,8 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.Interval, "leader-failure-detection-interval", c.Interval,
 		"Time between two signs of life that a standby asks of the leader. At least 10ms.")
 	fs.IntVar(&c.Misses, "leader-failure-detection-misses", c.Misses,
-		"How many of them in a row a leader may miss before it counts as silent. At least 2.")
+		"How many of them in a row a leader may miss before it counts as silent. At least 2. If beats have been late in the last "+
+			"minutes, it may miss more, up to 3 times as many.")
 }
 
 // Validate checks what the flags can set, and names faulty flags.
@@ -77,7 +79,7 @@ func (c Config) Validate() error {
 	return errors.Join(faults...)
 }
 
-// silence returns how long a leader may be silent.
+// silence returns how long a leader may be silent on machines that are quiet.
 func (c Config) silence() time.Duration { return time.Duration(c.Misses) * c.Interval }
 
 // Detector implements election.Detector. Between Open and Close other processes can follow this one.
@@ -88,6 +90,7 @@ type Detector struct {
 	certificate   tls.Certificate
 	fingerprint   string
 	confirmations chan election.Confirmation
+	patience      patience
 
 	// Set by Open.
 	secret   []byte

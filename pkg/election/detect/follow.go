@@ -24,7 +24,7 @@ func (d *Detector) Follow(ctx context.Context, leader election.Contact, follower
 		<-ctx.Done()
 		return
 	}
-	f := &following{d: d, leader: leader, follower: follower, asked: make(chan string, 1), heard: make(chan struct{}, 1)}
+	f := &following{d: d, leader: leader, follower: follower, asked: make(chan string, 1), quiet: quiet{pulse: d.cfg.Interval / pulses}}
 	f.run(ctx)
 }
 
@@ -34,14 +34,14 @@ type following struct {
 	leader   election.Contact
 	follower election.Follower
 
-	asked chan string   // capacity 1: the leader is in trouble, and asks who could write the Lease with this holder on it
-	heard chan struct{} // capacity 1: a beat came
+	asked chan string // capacity 1: the leader is in trouble, and asks who could write the Lease with this holder on it
 
 	mu       sync.Mutex
 	state    state
 	answered bool // the leader has answered at this address with its key
 	news     election.News
 	last     time.Time // when the leader was last heard
+	quiet    quiet     // since then
 	told     state     // the fault that was last logged
 	abandon  context.CancelFunc
 }
@@ -63,7 +63,7 @@ func (f *following) run(ctx context.Context) {
 		f.abandon = abandon
 		f.mu.Unlock()
 		began := time.Now()
-		made, err := f.session(session, f.d.patience(f.hasAnswered(), failed), !lost.IsZero() && time.Since(lost) < haste)
+		made, err := f.session(session, f.d.dialPatience(f.hasAnswered(), failed), !lost.IsZero() && time.Since(lost) < haste)
 		abandon()
 		if made {
 			lost, failed = time.Now(), 0
@@ -181,9 +181,9 @@ var errUnauthorized = errors.New("the leader's probe refuses this replica: check
 // errCrowded: the leader has too many connections.
 var errCrowded = errors.New("the leader's probe has as many followers as it can have")
 
-// patience bounds an attempt to make contact. failed is how many attempts in a row have failed. If the leader answered before,
+// dialPatience bounds an attempt to make contact. failed is how many attempts in a row have failed. If the leader answered before,
 // the first attempt takes no longer than the leader may be silent: it may be dead, and the packets to it lost.
-func (d *Detector) patience(answered bool, failed int) time.Duration {
+func (d *Detector) dialPatience(answered bool, failed int) time.Duration {
 	if answered {
 		return min(d.cfg.silence()<<min(failed, 10), max(d.cfg.silence(), d.handshake))
 	}
@@ -207,21 +207,14 @@ func (f *following) answer(ctx context.Context, w io.Writer) {
 
 // watchSilence notices when the leader falls silent.
 func (f *following) watchSilence(ctx context.Context) {
+	pulse := time.NewTicker(f.quiet.pulse)
+	defer pulse.Stop()
 	for {
-		f.mu.Lock()
-		last, answered := f.last, f.news.Sign == election.Alive
-		f.mu.Unlock()
-		due := last.Add(f.d.cfg.silence())
-		var timer <-chan time.Time
-		if answered {
-			timer = time.After(time.Until(due))
-		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-f.heard:
-		case <-timer:
-			f.becomeSilent(ctx, last, due)
+		case <-pulse.C:
+			f.pulse(ctx, time.Now())
 		}
 	}
 }

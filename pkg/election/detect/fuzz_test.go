@@ -25,7 +25,7 @@ func FuzzWhatALeaderSends(f *testing.F) {
 	klog.LogToStderr(false)
 	f.Fuzz(func(t *testing.T, sent []byte) {
 		following := &following{
-			d: &Detector{cfg: Config{Name: "fuzz"}}, asked: make(chan string, 1), heard: make(chan struct{}, 1),
+			d: &Detector{cfg: Config{Name: "fuzz"}}, asked: make(chan string, 1),
 			follower: election.Follower{Report: func(n election.News) {
 				if n.Sign != election.Alive {
 					t.Errorf("news: %+v", n)

@@ -2,6 +2,7 @@ package detect
 
 import (
 	"sync"
+	"time"
 
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
@@ -39,6 +40,11 @@ var (
 		Name: "regent_failure_detection_failures_total", StabilityLevel: metrics.ALPHA,
 		Help: "Failed attempts to make contact with a leader's process that had not answered before, by reason.",
 	}, []string{"name", "reason"})
+	allowedSilence = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Name: "regent_failure_detection_allowed_silence_seconds", StabilityLevel: metrics.ALPHA,
+		Help: "How long the leader that this process follows may be silent now. It grows with the delays of beats in the last minutes, whatever " +
+			"their reason.",
+	}, []string{"name"})
 	followers = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Name: "regent_failure_detection_followers", StabilityLevel: metrics.ALPHA,
 		Help: "Replicas that follow this process now.",
@@ -51,7 +57,7 @@ var (
 )
 
 var registerMetrics = sync.OnceValue(func() error {
-	for _, m := range []metrics.Registerable{contact, failures, followers, expelled} {
+	for _, m := range []metrics.Registerable{contact, failures, allowedSilence, followers, expelled} {
 		if err := legacyregistry.Register(m); err != nil {
 			return err
 		}
@@ -69,6 +75,10 @@ func show(name string) {
 	for _, reason := range []string{"late", "crowded"} {
 		expelled.WithLabelValues(name, reason).Add(0)
 	}
+}
+
+func showPatience(name string, allowed time.Duration) {
+	allowedSilence.WithLabelValues(name).Set(allowed.Seconds())
 }
 
 func setState(name string, now state) {

@@ -53,12 +53,12 @@ func (f *following) becomeConnecting() {
 func (f *following) becomeAlive(s election.Statement) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.answered, f.told, f.last = true, alive, time.Now()
-	f.become(alive, election.News{Sign: election.Alive, Said: s})
-	select {
-	case f.heard <- struct{}{}:
-	default:
+	now := time.Now()
+	if silence := f.quiet.beat(now); f.answered {
+		f.d.patience.heard(now, silence-f.d.cfg.Interval)
 	}
+	f.answered, f.told, f.last = true, alive, now
+	f.become(alive, election.News{Sign: election.Alive, Said: s})
 	if s.Condition == election.Troubled {
 		select {
 		case f.asked <- s.Holder:
@@ -67,21 +67,19 @@ func (f *following) becomeAlive(s election.Statement) {
 	}
 }
 
-// becomeSilent: no beat has come until due. If this process itself is late, so that it cannot tell, the leader gets the same time
-// again.
-func (f *following) becomeSilent(ctx context.Context, last, due time.Time) {
+// pulse finds the leader silent if no beat has come for as long as it may be late.
+func (f *following) pulse(ctx context.Context, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	now := time.Now()
-	switch {
-	case f.last != last || f.news.Sign != election.Alive:
-	case now.Sub(due) > f.d.cfg.Interval:
-		f.last = now
-	default:
-		klog.FromContext(ctx).Info("The leader's process is silent", "address", f.leader.Address, "holder", f.news.Said.Holder, "since", now.Sub(last).Round(time.Millisecond))
-		f.become(silent, election.News{Sign: election.Silent, Since: last, Said: f.news.Said})
-		f.abandon() // dial again: the stream may have broken without a sign
+	silence, allowed := f.quiet.tick(now), f.d.patience.allowed(now, f.d.cfg.silence())
+	showPatience(f.d.cfg.Name, allowed)
+	if f.news.Sign != election.Alive || silence < allowed {
+		return
 	}
+	klog.FromContext(ctx).Info("The leader's process is silent", "address", f.leader.Address, "holder", f.news.Said.Holder,
+		"since", now.Sub(f.last).Round(time.Millisecond), "allowed", allowed)
+	f.become(silent, election.News{Sign: election.Silent, Since: f.last, Said: f.news.Said})
+	f.abandon() // dial again: the stream may have broken without a sign
 }
 
 // becomeBroken: an attempt has ended with err. made: it had made contact. lost is when contact last broke off.
