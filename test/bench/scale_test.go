@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -17,6 +18,7 @@ import (
 
 var (
 	sizes     = flag.String("sizes", "0,10000,100000", "how many workspaces are in the shard, one measurement after the other")
+	profiles  = flag.String("scale-profiles", "", "a directory for profiles, with each number of workspaces: heaps, and the CPU of the leader while the workspaces are created")
 	scaleEach = flag.Int("scale-failovers", 10, "how many leaders to kill, and how many to ask to stop, with each number of workspaces")
 )
 
@@ -87,6 +89,18 @@ func (r *scaled) resident(m *machine, first *scaled) {
 		}
 	}
 	progress("%d workspaces: leader %+v, standby %+v; %.1f and %.1f KiB each", r.size, r.memory[0], r.memory[1], r.each[0], r.each[1])
+	r.profile(m.leader, "heap?gc=1", "heap-leader")
+	r.profile(m.standby, "heap?gc=1", "heap-standby")
+}
+
+// profile saves a profile, if somebody wants it.
+func (r *scaled) profile(of *harness.Replica, name, file string) {
+	if *profiles == "" {
+		return
+	}
+	if err := of.SaveProfile(name, filepath.Join(*profiles, fmt.Sprintf("%s-%d.pprof", file, r.size))); err != nil {
+		progress("%v", err)
+	}
 }
 
 // failOver ends the leader, and starts it again.

@@ -42,6 +42,7 @@ func (m *machine) fill(b *testing.B, r *scaled, from, to int) {
 			}
 		})
 	}
+	creating.Go(func() { r.profile(m.leader, "profile?seconds=10", "cpu-leader") })
 	creating.Wait()
 	if b.Failed() {
 		b.FailNow()

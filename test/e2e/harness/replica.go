@@ -217,6 +217,15 @@ func (r *Replica) Heap() int {
 	return n
 }
 
+// SaveProfile writes one of the replica's profiles to a file: "heap?gc=1", "profile?seconds=10".
+func (r *Replica) SaveProfile(name, path string) error {
+	code, body := r.Get("/debug/pprof/" + name)
+	if code != http.StatusOK {
+		return fmt.Errorf("profile %s: %d %s", name, code, body)
+	}
+	return os.WriteFile(path, []byte(body), 0o600)
+}
+
 // Kubectl runs kubectl as the admin in a logical cluster and returns its output. A failure fails the test.
 func (r *Replica) Kubectl(cluster string, args ...string) string {
 	r.t.Helper()
