@@ -43,6 +43,7 @@ func (r *run) newAPI(store *store, caches *caches, elections *elections, terms *
 		elector: elections.leader, check: store.CheckToken, serializer: c.Serializer, replica: r.name,
 		lease: r.cfg.Election.Namespace + "/" + r.cfg.Election.Name,
 	})
+	r.api.Serve(api.Handler)
 	if r.cfg.Profiling {
 		installProfiling(api.Handler.NonGoRestfulMux)
 	}

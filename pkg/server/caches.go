@@ -32,12 +32,9 @@ type caches struct {
 }
 
 func (r *run) newCaches() (*caches, error) {
-	client, err := loopback.New(r.generic.LoopbackClientConfig, r.tokens.replica)
-	if err != nil {
-		return nil, err
-	}
-	c := &caches{client: client, live: &live{&apis.Reader{}}}
-	if c.clients, err = client.Clients(); err != nil {
+	c := &caches{client: loopback.New(&r.api, r.tokens.replica), live: &live{&apis.Reader{}}}
+	var err error
+	if c.clients, err = c.client.Clients(); err != nil {
 		return nil, err
 	}
 	for _, resource := range apis.Resources() {

@@ -30,17 +30,14 @@ type elections struct {
 	// mode is coordinated.
 	leader, electing                 *election.Elector
 	leaderRecorder, electingRecorder *recorder
-	// client reaches the Leases. Nothing else uses its connections.
+	// client reaches the Leases.
 	client *loopback.Client
 	// probe watches the leader's process for standbys, and shows this process to other replicas. Nil: detection is off.
 	probe *detect.Detector
 }
 
 func (r *run) newElections(caches *caches) (*elections, error) {
-	client, err := loopback.In(clusters.SystemAdmin, r.generic.LoopbackClientConfig, r.tokens.replica)
-	if err != nil {
-		return nil, err
-	}
+	client := loopback.In(clusters.SystemAdmin, &r.api, r.tokens.replica)
 	client.Wrap(fence.Transport(fence.FromContext))
 	cfg, err := r.electionConfig(client)
 	if err != nil {

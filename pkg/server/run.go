@@ -106,9 +106,6 @@ func (r *run) start(store *store, caches *caches, elections *elections, terms *t
 		r.process.Keep("recorder of events about elections", elections.electingRecorder.run)
 	}
 	runInformers(&r.process, caches.informers)
-	if r.cfg.EnableLeaderElection {
-		r.process.Keep("the next term's connection", func(ctx context.Context) { terms.KeepConnected(ctx, r.serving) })
-	}
 	if len(r.cfg.Registry.Scoped(controllers.EveryReplica)) > 0 {
 		r.process.Go("every-replica controllers", func() error {
 			if !waitFor(r.process.ctx, map[string]<-chan struct{}{"the API server": r.serving, "the shard's record": store.shard.known}) {
@@ -124,8 +121,8 @@ func (r *run) start(store *store, caches *caches, elections *elections, terms *t
 }
 
 // addHooks adds one hook at each end of the API server. The post-start hook only announces that the server serves: upstream
-// ends the process if the hook fails, and is not ready before it returns. The pre-shutdown hook ends the term while the
-// listener is still open, because the lease is released through it.
+// ends the process if the hook fails, and is not ready before it returns. The pre-shutdown hook ends the term while the API still
+// answers, because the lease is released through it.
 func (r *run) addHooks(api *genericapiserver.GenericAPIServer, closeCaches func()) error {
 	err := api.AddPostStartHook("regent", func(genericapiserver.PostStartHookContext) error {
 		close(r.serving)

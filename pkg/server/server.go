@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/klog/v2"
 
+	"github.com/regent-project/regent/pkg/server/loopback"
 	"github.com/regent-project/regent/pkg/server/pki"
 )
 
@@ -33,6 +34,8 @@ type Server struct {
 	clientCA dynamiccertificates.CAContentProvider
 	tokens   inProcess
 	generic  *genericapiserver.Config
+	// api answers this process's own requests.
+	api loopback.Server
 }
 
 // New makes a replica: its keys, its kubeconfig and its listener. The listener accepts connections as soon as New returns; they

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -176,12 +177,14 @@ func config(t testing.TB, root string) Config {
 
 // replica is one that runs in this process.
 type replica struct {
-	server *Server
-	url    string
-	root   string
-	client *http.Client
-	cancel context.CancelFunc
-	ended  chan error
+	server  *Server
+	url     string
+	root    string
+	client  *http.Client
+	cancel  context.CancelFunc
+	ended   chan error
+	stopped sync.Once
+	result  error // once stopped
 }
 
 // startReplica starts a replica and waits until it is live. prepare gets it before it runs.
@@ -275,10 +278,13 @@ func (r *replica) admin(t testing.TB) rest.Interface {
 	return r.adminIn(t, "").Discovery().RESTClient()
 }
 
-// stop asks the replica to stop and returns what Run returned.
+// stop asks the replica to stop and returns what Run returned. It may be called more than once.
 func (r *replica) stop(t testing.TB) error {
 	t.Helper()
-	r.client.CloseIdleConnections()
-	r.cancel()
-	return <-r.ended
+	r.stopped.Do(func() {
+		r.client.CloseIdleConnections()
+		r.cancel()
+		r.result = <-r.ended
+	})
+	return r.result
 }

@@ -23,7 +23,7 @@ func (r *run) newTerms(store *store, caches *caches, elections *elections) (*ter
 		Deps: controllers.Deps{
 			Shard: r.cfg.Shard, Replica: r.name, BaseURL: r.cfg.BaseURL, Informers: caches.informers, Resources: caches.resources,
 		},
-		Loopback:    r.generic.LoopbackClientConfig,
+		API:         &r.api,
 		LeaderToken: r.tokens.leader, ReplicaToken: r.tokens.replica,
 		Warn:       func(message string) { elections.leaderRecorder.record(controllerFailed, true, message) },
 		Exit:       r.fail,

@@ -3,6 +3,7 @@ package apis
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -18,11 +19,15 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
+// cachePause is the pause between two looks whether a watch cache is ready.
+const cachePause = 10 * time.Millisecond
+
 // readable is the storage of a resource.
 type readable interface {
 	rest.Getter
 	rest.Lister
 	rest.Watcher
+	rest.StorageWithReadiness
 }
 
 // stored is the storage of a resource as a source of informers.
@@ -74,6 +79,9 @@ func (s stored) list(ctx context.Context, opts metav1.ListOptions, as func(runti
 	if err != nil {
 		return nil, err
 	}
+	if err := s.awaitCache(ctx); err != nil {
+		return nil, err
+	}
 	list, err := s.List(clusters.With(ctx, clusters.Wildcard), options)
 	if err != nil {
 		return nil, err
@@ -90,6 +98,21 @@ func (s stored) list(ctx context.Context, opts metav1.ListOptions, as func(runti
 		out.Items = append(out.Items, item)
 		return err
 	})
+}
+
+// awaitCache waits until the watch cache, if there is one, has read all objects. Until then lists are read from etcd: what a replica
+// starts with would be decoded twice, and nothing of it shared.
+func (s stored) awaitCache(ctx context.Context) error {
+	look := time.NewTicker(cachePause)
+	defer look.Stop()
+	for s.ReadinessCheck() != nil {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-look.C:
+		}
+	}
+	return nil
 }
 
 // watch ignores the timeout that the reflector asks for: a connection may die without a sign, a channel does not.

@@ -2,90 +2,47 @@
 package loopback
 
 import (
-	"crypto/tls"
 	"errors"
-	"fmt"
 	"net/http"
-	"net/url"
 	"sync/atomic"
-	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
-	"k8s.io/client-go/util/cert"
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
 )
 
-// Client calls this process's own API server as one in-process user, over connections of its own. client-go would share
-// connections between all clients with equal TLS settings. Then the traffic of one user, or the end of one term, could delay
-// the renewals of another.
+// host is what clients call their server, in errors.
+const host = "https://this-replica"
+
+// Client calls this process's own API server as one in-process user.
 type Client struct {
 	config *rest.Config
 	http   *http.Client
 	door   *door
 }
 
-// New returns a Client for the user of token. Each request goes to the logical cluster in its context. host is the server's own
-// loopback configuration.
-func New(host *rest.Config, token string) (*Client, error) {
-	return newClient(host, token, host.Host, clusters.Transport)
+// New returns a Client for the user of token. Each request goes to the logical cluster in its context.
+func New(server *Server, token string) *Client {
+	return newClient(server, token, host, clusters.Transport)
 }
 
 // In returns a Client whose requests all go to one logical cluster.
-func In(cluster logicalcluster.Name, host *rest.Config, token string) (*Client, error) {
-	at, err := url.JoinPath(host.Host, "clusters", cluster.String())
-	if err != nil {
-		return nil, fmt.Errorf("cannot make the loopback URL of cluster %s: %w", cluster, err)
-	}
-	return newClient(host, token, at, func(next http.RoundTripper) http.RoundTripper { return next })
+func In(cluster logicalcluster.Name, server *Server, token string) *Client {
+	return newClient(server, token, host+clusters.RequestPath(cluster), func(next http.RoundTripper) http.RoundTripper { return next })
 }
 
-func newClient(host *rest.Config, token, at string, wrap transport.WrapperFunc) (*Client, error) {
-	tlsConfig, err := trustingItself(host)
-	if err != nil {
-		return nil, err
-	}
-	way := &door{next: &http.Transport{
-		DialContext:         host.Dial,
-		TLSClientConfig:     tlsConfig,
-		TLSHandshakeTimeout: 10 * time.Second,
-		ForceAttemptHTTP2:   true,
-		MaxIdleConnsPerHost: 25,
-	}}
+func newClient(server *Server, token, at string, wrap transport.WrapperFunc) *Client {
+	way := &door{next: server}
 	return &Client{
 		// There is no rate limit: the queue of one in the client would delay urgent requests behind many others. Warnings are
 		// not logged: an operator cannot act on the news that an API is beta.
 		config: &rest.Config{Host: at, QPS: -1, UserAgent: rest.DefaultKubernetesUserAgent(), WarningHandler: rest.NoWarnings{}},
 		http:   &http.Client{Transport: wrap(transport.NewBearerAuthRoundTripper(token, way))},
 		door:   way,
-	}, nil
-}
-
-// errNotThisProcess is the error of a connection that leads to another process.
-var errNotThisProcess = errors.New("what answers on the loopback is not this process")
-
-// trustingItself returns a TLS configuration that trusts only the certificate that this process made for its loopback. It
-// ignores the certificate's dates: a clock that is set back must not keep a term from connecting.
-func trustingItself(host *rest.Config) (*tls.Config, error) {
-	made, err := cert.ParseCertsPEM(host.CAData)
-	if err != nil {
-		return nil, fmt.Errorf("the loopback's certificate is not usable: %w", err)
 	}
-	return &tls.Config{
-		MinVersion: tls.VersionTLS13,
-		ServerName: host.ServerName,
-		// No authority signs this certificate. VerifyConnection does the whole check.
-		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection pins the certificate
-		VerifyConnection: func(state tls.ConnectionState) error {
-			if len(state.PeerCertificates) == 0 || !state.PeerCertificates[0].Equal(made[0]) {
-				return errNotThisProcess
-			}
-			return nil
-		},
-	}, nil
 }
 
 // Wrap puts a transport around all requests. Nil: none. Call it before Clients.
@@ -95,19 +52,16 @@ func (c *Client) Wrap(wrap transport.WrapperFunc) {
 	}
 }
 
-// Close closes the idle connections and makes all further requests fail with ErrClosed, so that code that keeps the client of a
-// term that has ended can do no harm. Requests in flight end with their contexts.
-func (c *Client) Close() {
-	c.door.closed.Store(true)
-	c.door.next.CloseIdleConnections()
-}
+// Close makes all further requests fail with ErrClosed, so that code that keeps the client of a term that has ended can do no harm.
+// Requests in flight end with their contexts.
+func (c *Client) Close() { c.door.closed.Store(true) }
 
 // ErrClosed is the error of requests after Close.
 var ErrClosed = errors.New("this client belongs to a term that has ended, or to a server that stops: make no request with it any more")
 
 // door is a transport that can be closed.
 type door struct {
-	next   *http.Transport
+	next   http.RoundTripper
 	closed atomic.Bool
 }
 

@@ -2,10 +2,8 @@ package terms
 
 import (
 	"context"
-	"encoding/pem"
 	"errors"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"testing"
 	"time"
@@ -16,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
@@ -27,10 +24,11 @@ import (
 	"github.com/regent-project/regent/pkg/server/loopback"
 )
 
-// hostOf is the loopback configuration of a process that is a test's server.
-func hostOf(server *httptest.Server) *rest.Config {
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	return &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}
+// serving is an API server of this process that is one function.
+func serving(handler http.HandlerFunc) *loopback.Server {
+	api := &loopback.Server{}
+	api.Serve(handler)
+	return api
 }
 
 // writing is a controller that is one function.
@@ -41,11 +39,10 @@ func (w writing) Run(ctx context.Context) error { return w(ctx) }
 // A term's clients send its token by themselves: a controller cannot forget it. Those without a term send none.
 func TestATermsClientsCarryItsToken(t *testing.T) {
 	var got []string
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+	api := serving(func(w http.ResponseWriter, req *http.Request) {
 		got = req.Header.Values(fence.Header)
 		w.WriteHeader(http.StatusNotFound)
-	}))
-	defer server.Close()
+	})
 	token := fence.Token{Cluster: "system:admin", Namespace: "kube-system", Name: "l", UID: "u", Holder: "h", Epoch: 1}
 	header, err := token.HeaderValue()
 	if err != nil {
@@ -55,11 +52,7 @@ func TestATermsClientsCarryItsToken(t *testing.T) {
 		token fence.Token
 		want  []string
 	}{{token, []string{header}}, {fence.Token{}, nil}} {
-		connect := func() (*loopback.Client, error) { return loopback.New(hostOf(server), "token") }
-		client, err := (&Runner{}).dial(set{token: c.token, connect: connect}, func(*http.Request) {})
-		if err != nil {
-			t.Fatal(err)
-		}
+		client := (&Runner{cfg: Config{API: api}}).newClient(set{token: c.token, user: "token"}, func(*http.Request) {})
 		clients, err := client.Clients()
 		if err != nil {
 			t.Fatal(err)
@@ -97,10 +90,9 @@ func TestATermsClientsCarryItsToken(t *testing.T) {
 
 // The first refusal of whatever a term writes ends the term: all that follows would be refused too.
 func TestARefusalEndsTheTerm(t *testing.T) {
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+	api := serving(func(w http.ResponseWriter, req *http.Request) {
 		responsewriters.ErrorNegotiated(fence.NewRefusal("the term is over"), scheme.Codecs, schema.GroupVersion{Version: "v1"}, w, req)
-	}))
-	defer server.Close()
+	})
 	registry, err := controllers.NewRegistry(controllers.Descriptor{Name: "writes", New: func(_ context.Context, deps controllers.Deps) (controllers.Controller, error) {
 		return writing(func(ctx context.Context) error {
 			err := deps.Clients.Kube.CoreV1().ConfigMaps("n").Delete(clusters.With(ctx, "aa"), "x", metav1.DeleteOptions{})
@@ -114,7 +106,7 @@ func TestARefusalEndsTheTerm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := New(Config{Registry: registry, Loopback: hostOf(server), LeaderToken: "token", Supervision: supervisor.Config{DrainTimeout: time.Second}})
+	r, err := New(Config{Registry: registry, API: api, LeaderToken: "token", Supervision: supervisor.Config{DrainTimeout: time.Second}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +123,7 @@ func TestARefusalEndsTheTerm(t *testing.T) {
 			ended <- context.Cause(ctx)
 			cancel()
 		}()
-		return r.run(ctx, set{descriptors: registry.Scoped(controllers.LeaderOnly), connect: r.next.Take, token: term.Token()})
+		return r.run(ctx, set{descriptors: registry.Scoped(controllers.LeaderOnly), user: r.cfg.LeaderToken, token: term.Token()})
 	}); !errors.Is(err, context.Canceled) {
 		t.Errorf("Run returned %v", err)
 	}

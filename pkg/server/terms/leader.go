@@ -35,7 +35,7 @@ func (r *Runner) lead(ctx context.Context, descriptors []controllers.Descriptor,
 	defer measured()
 
 	err := r.run(workCtx, set{
-		scope: controllers.LeaderOnly, descriptors: descriptors, connect: r.next.Take, token: term.Token(),
+		scope: controllers.LeaderOnly, descriptors: descriptors, user: r.cfg.LeaderToken, token: term.Token(),
 		measure: timeline.writes(ctx), tolerated: tolerated, probe: r.probe,
 		onEvent: func(e supervisor.Event) {
 			switch e.Type {

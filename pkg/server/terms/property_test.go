@@ -19,6 +19,7 @@ import (
 	"github.com/regent-project/regent/pkg/controllers/supervisor"
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/election/electiontest"
+	"github.com/regent-project/regent/pkg/server/loopback"
 )
 
 // tale is what befalls a shard of two replicas, with the election and the supervision that servers have, on a Lease
@@ -214,7 +215,7 @@ func (c *cast) start(replica int) *actor {
 	cfg.Hostname, cfg.Client, cfg.Cluster = fmt.Sprintf("host%d", replica), a.client, "system:admin"
 	ctx, cancel := context.WithCancelCause(klog.NewContext(c.t.Context(), logr.Discard()))
 	runner, err := New(Config{
-		Lease: cfg.Name, Registry: registry, Loopback: nobody(), Warn: func(string) {}, Exit: cancel,
+		Lease: cfg.Name, Registry: registry, API: &loopback.Server{}, Warn: func(string) {}, Exit: cancel,
 		Supervision: supervisor.Config{DrainTimeout: cfg.EffectiveDrainTimeout(), Policies: policies},
 	})
 	if err != nil {

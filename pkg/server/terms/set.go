@@ -20,8 +20,9 @@ import (
 type set struct {
 	scope       controllers.Scope
 	descriptors []controllers.Descriptor
-	connect     func() (*loopback.Client, error)
-	// token is zero without leader election and for the controllers of every replica.
+	// user is the bearer token of the clients.
+	user string
+	// token is the term's fencing token. It is zero without leader election and for the controllers of every replica.
 	token fence.Token
 	// measure wraps all requests. Nil: they are not wrapped.
 	measure   transport.WrapperFunc
@@ -34,16 +35,14 @@ type set struct {
 
 // run runs a set and returns when everything of it has ended. A refused write ends the term of ctx.
 func (r *Runner) run(ctx context.Context, s set) error {
-	client, err := r.dial(s, func(req *http.Request) {
+	client := r.newClient(s, func(req *http.Request) {
 		election.Fail(ctx, fmt.Errorf("%w: %s %s was refused", election.Fenced, req.Method, req.URL.Path))
 	})
-	if err != nil {
-		return err
-	}
 	defer client.Close()
 	defer r.late.clear(s.scope)
 	deps := r.cfg.Deps
 	deps.Token = s.token
+	var err error
 	if deps.Clients, err = client.Clients(); err != nil {
 		return err
 	}
@@ -58,19 +57,16 @@ func (r *Runner) run(ctx context.Context, s set) error {
 	return supervisor.Run(ctx, s.descriptors, deps, cfg)
 }
 
-// dial returns a client whose writes carry the set's token. It calls fenced when a write is refused because the term is over.
-func (r *Runner) dial(s set, fenced func(*http.Request)) (*loopback.Client, error) {
-	client, err := s.connect()
-	if err != nil {
-		return nil, err
-	}
+// newClient returns a client whose writes carry the set's token. It calls fenced when a write is refused because the term is over.
+func (r *Runner) newClient(s set, fenced func(*http.Request)) *loopback.Client {
+	client := loopback.New(r.cfg.API, s.user)
 	if !s.token.IsZero() {
 		client.Wrap(fence.Transport(fence.Of(s.token)))
 		client.Wrap(fence.OnFenced(fenced))
 		client.Wrap(r.cfg.Transport)
 	}
 	client.Wrap(s.measure)
-	return client, nil
+	return client
 }
 
 // take handles an event of any set.

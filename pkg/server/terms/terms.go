@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 	"k8s.io/klog/v2"
 
@@ -31,9 +30,9 @@ type Config struct {
 	Supervision supervisor.Config
 	// Deps are what all controllers get. The Runner sets Token and Clients anew for each term.
 	Deps controllers.Deps
-	// Loopback leads to this process's own API server. The controllers of a term are the user of LeaderToken there, those of
-	// every replica the user of ReplicaToken.
-	Loopback                  *rest.Config
+	// API is this process's own API server. The controllers of a term are the user of LeaderToken there, those of every replica
+	// the user of ReplicaToken.
+	API                       *loopback.Server
 	LeaderToken, ReplicaToken string
 	// Warn tells operators what this replica does about failing controllers. It must not block.
 	Warn func(message string)
@@ -50,7 +49,6 @@ type Config struct {
 // Runner runs controllers. At any time it runs at most one term of the leader and one of the electing controllers.
 type Runner struct {
 	cfg    Config
-	next   *loopback.Next
 	probe  *supervisor.Probe
 	memory memory
 	late   lateControllers
@@ -65,13 +63,7 @@ func New(cfg Config) (*Runner, error) {
 		return nil, fmt.Errorf("cannot register the metric of takeovers: %w", err)
 	}
 	supervisor.ShowMetrics(cfg.Registry)
-	next := loopback.NewNext(cfg.Loopback, cfg.LeaderToken, cfg.ReplicaToken)
-	return &Runner{cfg: cfg, next: next, probe: supervisor.NewProbe()}, nil
-}
-
-// KeepConnected keeps a connection open for the next term, from the moment serving is closed until ctx ends.
-func (r *Runner) KeepConnected(ctx context.Context, serving <-chan struct{}) {
-	r.next.Run(ctx, serving)
+	return &Runner{cfg: cfg, probe: supervisor.NewProbe()}, nil
 }
 
 // Ping returns nil if the supervisor of the leader's controllers answers, or if none runs. It returns an error if ctx ends
@@ -85,7 +77,7 @@ func (r *Runner) Late() []string { return r.late.names() }
 // has ended.
 func (r *Runner) Elect(ctx context.Context, term election.Term) error {
 	err := r.run(ctx, set{
-		scope: controllers.Electing, descriptors: r.cfg.Registry.Scoped(controllers.Electing), connect: r.next.Take, token: term.Token(),
+		scope: controllers.Electing, descriptors: r.cfg.Registry.Scoped(controllers.Electing), user: r.cfg.LeaderToken, token: term.Token(),
 		onEvent: func(e supervisor.Event) {
 			if e.Type == supervisor.TermFailed {
 				election.Fail(ctx, ofTerm(e.Err, nil))
@@ -100,7 +92,7 @@ func (r *Runner) Elect(ctx context.Context, term election.Term) error {
 func (r *Runner) EveryReplica(ctx context.Context) error {
 	all := set{
 		scope: controllers.EveryReplica, descriptors: r.cfg.Registry.Scoped(controllers.EveryReplica),
-		connect: func() (*loopback.Client, error) { return loopback.New(r.cfg.Loopback, r.cfg.ReplicaToken) },
+		user: r.cfg.ReplicaToken,
 	}
 	fresh := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 7, Cap: time.Minute}
 	pause := fresh

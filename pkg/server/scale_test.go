@@ -1,0 +1,103 @@
+package server
+
+import (
+	"bytes"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/regent-project/regent/pkg/clusters"
+)
+
+// I13: with many workspaces a new leader works on those that need something, and on nothing else before what users wait for. A
+// replica has no more goroutines with many workspaces than with one.
+func TestAShardOfTwoThousandWorkspacesIsLedLikeOneOfOne(t *testing.T) {
+	const many, lacking = 2000, 50
+	way := startEtcd(t)
+	root := t.TempDir()
+	first := startCatalogued(t, root, way)
+	u := &operator{t, first}
+	u.until("root is Ready", func() bool { return first.phase("root") == "Ready" })
+	u.create("model-0000")
+	cluster := u.ready("model-0000")
+	with := leastGoroutines()
+	uid := string(u.get("model-0000").UID)
+	if err := first.stop(t); err != nil {
+		t.Fatal(err)
+	}
+
+	// Nobody leads. The workspace is copied as it is stored, under names of the same lengths, since some of it is protobuf.
+	etcd := etcdClient(t, way)
+	stored, err := etcd.Get(t.Context(), "/registry/", clientv3.WithPrefix())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lacks []string // clusters without a namespace
+	for n := 1; n <= many; n++ {
+		copied := fmt.Sprintf("c%015d", n)
+		names := strings.NewReplacer(cluster, copied, "model-0000", fmt.Sprintf("model-%04d", n), uid, fmt.Sprintf("%0*d", len(uid), n))
+		var puts []clientv3.Op
+		for _, kv := range stored.Kvs {
+			key := string(kv.Key)
+			if !strings.Contains(key, cluster) && !strings.HasSuffix(key, "/workspaces/root/model-0000") || strings.Contains(key, "/events/") {
+				continue
+			}
+			if n <= lacking && strings.HasSuffix(key, "/kube-system") {
+				lacks = append(lacks, copied)
+				continue
+			}
+			puts = append(puts, clientv3.OpPut(names.Replace(key), names.Replace(string(kv.Value))))
+		}
+		if _, err := etcd.Txn(t.Context()).Then(puts...).Commit(); err != nil {
+			t.Fatal(err)
+		}
+		if n == 1 && (len(puts) != 3 || !bytes.Contains(puts[0].ValueBytes(), []byte(copied))) {
+			t.Fatalf("%d objects of a workspace without a namespace were copied, want 3", len(puts))
+		}
+	}
+
+	second := startCatalogued(t, root, way)
+	u = &operator{t, second}
+	u.create("fresh")
+	u.ready("fresh")
+	for _, cluster := range lacks {
+		u.until(cluster+" has its namespace again", func() bool { return second.namespace(cluster, "kube-system") != nil })
+	}
+	u.until("the sweep has ended", func() bool { _, running := second.swept(); return !running })
+	if n := len(second.shard.Informers.Workspaces.List(clusters.Root)); n != many+2 {
+		t.Errorf("%d workspaces, want %d", n, many+2)
+	}
+	if swept, _ := second.swept(); swept["logicalcluster"] < lacking/2 || swept["logicalcluster"] > 2*lacking || swept["workspace"] > lacking || swept["namespace"]+swept["garbagecollector"] > lacking {
+		t.Errorf("the sweep worked on %v, and %d clusters lacked a namespace", swept, lacking)
+	}
+	if without := leastGoroutines(); without > with+10 {
+		t.Errorf("%d goroutines with %d workspaces, %d with one", without, many, with)
+	}
+}
+
+// swept returns how many keys the sweeps of the controllers have worked on, and whether one goes on.
+func (c *catalogued) swept() (keys map[string]uint64, running bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	keys = map[string]uint64{}
+	for name, r := range c.latest {
+		sweep := r.Report().Sweep
+		keys[name] = sweep.Returned
+		running = running || sweep.Running
+	}
+	return keys, running
+}
+
+// leastGoroutines measures for some seconds: requests and upstream's timers come and go.
+func leastGoroutines() int {
+	least := runtime.NumGoroutine()
+	for range 20 {
+		time.Sleep(200 * time.Millisecond)
+		least = min(least, runtime.NumGoroutine())
+	}
+	return least
+}
