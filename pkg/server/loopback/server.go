@@ -53,10 +53,10 @@ func (s *Server) RoundTrip(req *http.Request) (*http.Response, error) {
 		cancel()
 	}
 	if isWatch(req.URL) {
-		return watch(*handler, received(ctx, req), req, end)
+		return watch(*handler, received(ctx, req), req, end) //nolint:contextcheck // the context is linked, see above
 	}
 	defer end()
-	return ask(*handler, received(ctx, req), req)
+	return ask(*handler, received(ctx, req), req) //nolint:contextcheck // the context is linked, see above
 }
 
 func isWatch(u *url.URL) bool {

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/cert"
 	"k8s.io/klog/v2"
 	"pgregory.net/rapid"
 
@@ -240,15 +238,6 @@ func (c *cast) start(replica int) *actor {
 	}
 	return a
 }
-
-// nobody answers there, with a certificate of this process.
-var nobody = sync.OnceValue(func() *rest.Config {
-	certificate, _, err := cert.GenerateSelfSignedCertKey("localhost", nil, nil)
-	if err != nil {
-		panic(err)
-	}
-	return &rest.Config{Host: "https://127.0.0.1:1", TLSClientConfig: rest.TLSClientConfig{CAData: certificate}}
-})
 
 // works reports whether a replica leads, and all its controllers run that were not disabled in this term.
 func (c *cast) works(replica int) bool {
