@@ -2,11 +2,9 @@ package server
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"net/netip"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -23,8 +21,7 @@ const (
 )
 
 // connections is the API's listener. It closes connections beyond the limits as soon as it has accepted them, because clients
-// in a queue would wait for others that do not leave. Connections that this process makes with dial are always let in: a leader
-// with too many clients must still renew its lease.
+// in a queue would wait for others that do not leave. This process itself needs none: see package loopback.
 type connections struct {
 	net.Listener
 	log              klog.Logger
@@ -34,8 +31,6 @@ type connections struct {
 	open int
 	// clients has the number of open connections of each client that has any.
 	clients map[netip.Prefix]int
-	// own are the local addresses of connections that dial is about to make and that Accept has not returned yet.
-	own map[netip.AddrPort]struct{}
 	// refused counts the refusals since told, when the log last reported them.
 	refused int
 	told    time.Time
@@ -53,10 +48,7 @@ func newConnections(ctx context.Context, listener net.Listener, limits Limits) *
 	if perClient == 0 {
 		perClient = total / 2
 	}
-	return &connections{
-		Listener: listener, log: log, total: total, perClient: perClient,
-		clients: map[netip.Prefix]int{}, own: map[netip.AddrPort]struct{}{},
-	}
+	return &connections{Listener: listener, log: log, total: total, perClient: perClient, clients: map[netip.Prefix]int{}}
 }
 
 // descriptors returns how many files and sockets the process may open, or 0 if that is unknown.
@@ -87,13 +79,10 @@ func (c *connections) Accept() (net.Conn, error) {
 
 // admit counts a connection. leave must be called when the connection closes. ok is false if a limit is reached.
 func (c *connections) admit(conn net.Conn) (leave func(), ok bool) {
-	address, client := clientOf(conn)
+	client := clientOf(conn)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, own := c.own[address]
-	delete(c.own, address)
 	switch {
-	case own:
 	case c.total > 0 && c.open >= c.total:
 		c.refuse("total", client)
 		return nil, false
@@ -129,75 +118,19 @@ func (c *connections) refuse(limit string, client netip.Prefix) {
 	c.refused, c.told = 0, time.Now()
 }
 
-// clientOf returns a connection's remote address and the client that it counts for. For IPv6 the client is the /64 network.
-func clientOf(conn net.Conn) (netip.AddrPort, netip.Prefix) {
+// clientOf returns the client that a connection counts for. For IPv6 that is the /64 network.
+func clientOf(conn net.Conn) netip.Prefix {
 	tcp, ok := conn.RemoteAddr().(*net.TCPAddr)
 	if !ok {
-		return netip.AddrPort{}, netip.Prefix{}
+		return netip.Prefix{}
 	}
-	address := unmapped(tcp.AddrPort())
+	address := tcp.AddrPort().Addr().Unmap().WithZone("")
 	bits := 64
-	if address.Addr().Is4() {
+	if address.Is4() {
 		bits = 32
 	}
-	client, _ := address.Addr().WithZone("").Prefix(bits)
-	return address, client
-}
-
-func unmapped(a netip.AddrPort) netip.AddrPort {
-	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
-}
-
-// dial connects to the listener from within this process. It binds the socket itself, before it connects, and announces the
-// local address, so that Accept recognises the connection.
-func (c *connections) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	var own netip.AddrPort
-	dialer := net.Dialer{KeepAlive: clientKeepAlive, Control: func(_, address string, raw syscall.RawConn) error {
-		target, err := netip.ParseAddrPort(address)
-		if err != nil {
-			return fmt.Errorf("cannot connect to %s: %w", address, err)
-		}
-		return raw.Control(func(fd uintptr) { own = c.announce(int(fd), target.Addr()) })
-	}}
-	conn, err := dialer.DialContext(ctx, network, address)
-	if err != nil {
-		c.mu.Lock()
-		delete(c.own, own)
-		c.mu.Unlock()
-		return nil, err
-	}
-	return conn, nil
-}
-
-// announce binds a socket to host and a free port, and records the address. If that fails, the connection counts like any
-// other.
-func (c *connections) announce(socket int, host netip.Addr) netip.AddrPort {
-	var bind unix.Sockaddr = &unix.SockaddrInet6{Addr: host.As16()}
-	if host.Is4() {
-		bind = &unix.SockaddrInet4{Addr: host.As4()}
-	}
-	if unix.Bind(socket, bind) != nil {
-		return netip.AddrPort{}
-	}
-	bound, err := unix.Getsockname(socket)
-	if err != nil {
-		return netip.AddrPort{}
-	}
-	own := netip.AddrPortFrom(host.Unmap(), portOf(bound))
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.own[own] = struct{}{}
-	return own
-}
-
-func portOf(address unix.Sockaddr) uint16 {
-	switch a := address.(type) {
-	case *unix.SockaddrInet4:
-		return uint16(a.Port)
-	case *unix.SockaddrInet6:
-		return uint16(a.Port)
-	}
-	return 0
+	client, _ := address.Prefix(bits)
+	return client
 }
 
 // connection is a connection that counts until it is closed.
@@ -214,7 +147,7 @@ func (c *connection) Close() error {
 
 var (
 	openConnections = metrics.NewGauge(&metrics.GaugeOpts{
-		Name: "regent_api_connections", StabilityLevel: metrics.ALPHA, Help: "Open connections to the API, those of this process itself among them.",
+		Name: "regent_api_connections", StabilityLevel: metrics.ALPHA, Help: "Open connections to the API.",
 	})
 	refusedConnections = metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "regent_api_connections_refused_total", StabilityLevel: metrics.ALPHA,

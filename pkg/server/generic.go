@@ -6,7 +6,6 @@ import (
 	"net"
 	"strconv"
 
-	"github.com/google/uuid"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/apiserver/pkg/util/compatibility"
@@ -18,7 +17,6 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/workqueue"
 
 	"github.com/regent-project/regent/pkg/server/apis"
-	"github.com/regent-project/regent/pkg/server/pki"
 )
 
 // newGenericConfig returns the part of upstream's configuration that needs no storage. It opens the listener.
@@ -43,36 +41,16 @@ func (s *Server) newGenericConfig(ctx context.Context) (*genericapiserver.Config
 	if err := s.cfg.Serving.ApplyTo(&c.SecureServing); err != nil {
 		return nil, fmt.Errorf("cannot serve on %s (--bind-address, --secure-port): %w", address, err)
 	}
-	var err error
-	if c.LoopbackClientConfig, err = serveLoopback(c.SecureServing); err != nil {
-		_ = c.SecureServing.Listener.Close()
-		return nil, fmt.Errorf("cannot serve this process's own clients: %w", err)
-	}
+	// Upstream demands a configuration for clients in this process. They do without: see package loopback.
+	c.LoopbackClientConfig = &rest.Config{}
 	c.SecureServing.ClientCA = s.clientCA
-	connections := newConnections(ctx, c.SecureServing.Listener, s.cfg.Limits)
-	c.SecureServing.Listener, c.LoopbackClientConfig.Dial = connections, connections.dial
+	c.SecureServing.Listener = newConnections(ctx, c.SecureServing.Listener, s.cfg.Limits)
 	c.ExternalAddress = net.JoinHostPort(s.cfg.Host, strconv.Itoa(s.cfg.Serving.BindPort))
 	if err := s.cfg.Tracing.ApplyTo(nil, c); err != nil {
 		_ = c.SecureServing.Listener.Close()
 		return nil, fmt.Errorf("cannot set up tracing: %w", err)
 	}
 	return c, nil
-}
-
-// serveLoopback has the server show a certificate of its own to clients in this process, and returns their configuration. It
-// does what upstream's WithLoopback does, which makes two RSA keys: almost half of the CPU that a replica takes until it is
-// ready.
-func serveLoopback(serving *genericapiserver.SecureServingInfo) (*rest.Config, error) {
-	certPEM, keyPEM, err := pki.Loopback(genericapiserver.LoopbackClientServerNameOverride)
-	if err != nil {
-		return nil, err
-	}
-	pair, err := dynamiccertificates.NewStaticSNICertKeyContent("loopback", certPEM, keyPEM, genericapiserver.LoopbackClientServerNameOverride)
-	if err != nil {
-		return nil, err
-	}
-	serving.SNICerts = append([]dynamiccertificates.SNICertKeyContentProvider{pair}, serving.SNICerts...) // the first of a name counts
-	return serving.NewLoopbackClientConfig(uuid.NewString(), certPEM)
 }
 
 // authenticate sets the authenticator and the authorizer.

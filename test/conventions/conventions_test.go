@@ -63,7 +63,7 @@ var layers = []struct {
 	{"pkg/clusters", nil},
 	{"pkg/server/routing", []string{"pkg/clusters"}},
 	{"pkg/server/storage", []string{"pkg/election/fence", "pkg/clusters"}},
-	{"pkg/server/apis", []string{"pkg/server/storage", "pkg/server/apis/*"}},
+	{"pkg/server/apis", []string{"pkg/clusters", "pkg/server/storage", "pkg/server/apis/*"}},
 	{"pkg/server/apis/resource", []string{"pkg/election/fence", "pkg/clusters", "pkg/server/storage"}},
 	{"pkg/server/apis/openapi", nil},
 	{"pkg/server/apis/*", []string{"pkg/election/fence", "pkg/clusters", "pkg/server/apis/*"}},

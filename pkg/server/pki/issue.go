@@ -88,12 +88,6 @@ func servingTemplate(names []string, addresses []net.IP) *x509.Certificate {
 	return template
 }
 
-// Loopback makes a key, and a certificate for it, by which a process proves itself to its own clients under a name. The key
-// ends with the process, and nobody but its clients trusts it.
-func Loopback(name string) (certPEM, keyPEM []byte, err error) {
-	return selfSigned(servingTemplate([]string{name}, nil))
-}
-
 func newTemplate(name string) *x509.Certificate {
 	return &x509.Certificate{
 		Subject:   pkix.Name{CommonName: name},

@@ -235,10 +235,6 @@ func TestCertificatesOutliveAStepOfTheClock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own, _, err := Loopback("own-clients")
-	if err != nil {
-		t.Fatal(err)
-	}
 	const year = 365 * 24 * time.Hour
 	back, on := []time.Duration{0, -2 * time.Hour, -40 * year}, []time.Duration{60 * year}
 	for name, c := range map[string]struct {
@@ -249,7 +245,6 @@ func TestCertificatesOutliveAStepOfTheClock(t *testing.T) {
 	}{
 		"the serving certificate": {parse(t, serving), b.CAPEM, x509.ExtKeyUsageServerAuth, back},
 		"the admin's certificate": {parse(t, b.AdminCertPEM), b.CAPEM, x509.ExtKeyUsageClientAuth, back},
-		"a process's own":         {parse(t, own), own, x509.ExtKeyUsageServerAuth, append(on, back...)},
 		"a loopback's server":     {mutual.Leaf, toPEM(mutual.Leaf), x509.ExtKeyUsageServerAuth, append(on, back...)},
 		"a loopback's client":     {mutual.Leaf, toPEM(mutual.Leaf), x509.ExtKeyUsageClientAuth, append(on, back...)},
 	} {
