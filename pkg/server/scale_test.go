@@ -3,10 +3,8 @@ package server
 import (
 	"bytes"
 	"fmt"
-	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -24,7 +22,7 @@ func TestAShardOfTwoThousandWorkspacesIsLedLikeOneOfOne(t *testing.T) {
 	u.until("root is Ready", func() bool { return first.phase("root") == "Ready" })
 	u.create("model-0000")
 	cluster := u.ready("model-0000")
-	with := leastGoroutines()
+	with := leastFootprint(t).goroutines
 	uid := string(u.get("model-0000").UID)
 	if err := first.stop(t); err != nil {
 		t.Fatal(err)
@@ -35,6 +33,15 @@ func TestAShardOfTwoThousandWorkspacesIsLedLikeOneOfOne(t *testing.T) {
 	stored, err := etcd.Get(t.Context(), "/registry/", clientv3.WithPrefix())
 	if err != nil {
 		t.Fatal(err)
+	}
+	var writes int64 // of etcd, for one workspace: three of it, two of its cluster, and its namespaces
+	for _, kv := range stored.Kvs {
+		if key := string(kv.Key); strings.Contains(key, cluster) || strings.HasSuffix(key, "/workspaces/root/model-0000") {
+			writes += kv.Version
+		}
+	}
+	if writes > 7 {
+		t.Errorf("a workspace has cost %d writes, want 7", writes)
 	}
 	var lacks []string // clusters without a namespace
 	for n := 1; n <= many; n++ {
@@ -74,8 +81,8 @@ func TestAShardOfTwoThousandWorkspacesIsLedLikeOneOfOne(t *testing.T) {
 	if swept, _ := second.swept(); swept["logicalcluster"] < lacking/2 || swept["logicalcluster"] > 2*lacking || swept["workspace"] > lacking || swept["namespace"]+swept["garbagecollector"] > lacking {
 		t.Errorf("the sweep worked on %v, and %d clusters lacked a namespace", swept, lacking)
 	}
-	if without := leastGoroutines(); without > with+10 {
-		t.Errorf("%d goroutines with %d workspaces, %d with one", without, many, with)
+	if now := leastFootprint(t).goroutines; now > with+10 {
+		t.Errorf("%d goroutines with %d workspaces, %d with one", now, many, with)
 	}
 }
 
@@ -90,14 +97,4 @@ func (c *catalogued) swept() (keys map[string]uint64, running bool) {
 		running = running || sweep.Running
 	}
 	return keys, running
-}
-
-// leastGoroutines measures for some seconds: requests and upstream's timers come and go.
-func leastGoroutines() int {
-	least := runtime.NumGoroutine()
-	for range 20 {
-		time.Sleep(200 * time.Millisecond)
-		least = min(least, runtime.NumGoroutine())
-	}
-	return least
 }

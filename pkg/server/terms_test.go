@@ -90,8 +90,15 @@ func (f footprint) String() string {
 	return fmt.Sprintf("%d goroutines, %d handlers, %d open files and connections, %.1f MiB heap", f.goroutines, f.handlers, f.descriptors, float64(f.heap)/(1<<20))
 }
 
-// footprint measures for some seconds, and returns the least: requests and timers come and go.
 func (h *herd) footprint(t *testing.T) footprint {
+	t.Helper()
+	least := leastFootprint(t)
+	least.handlers = h.informer.Handlers()
+	return least
+}
+
+// leastFootprint measures for some seconds, and returns the least: requests and timers come and go.
+func leastFootprint(t *testing.T) footprint {
 	t.Helper()
 	least := footprint{goroutines: 1 << 30, descriptors: 1 << 30, heap: 1 << 60}
 	for range 20 {
@@ -107,7 +114,6 @@ func (h *herd) footprint(t *testing.T) footprint {
 		least.heap = min(least.heap, mem.HeapAlloc)
 		time.Sleep(250 * time.Millisecond) // upstream's timers of 3 s are among what comes and goes
 	}
-	least.handlers = h.informer.Handlers()
 	return least
 }
 

@@ -21,8 +21,9 @@ import (
 )
 
 const (
-	// pageSize bounds how many objects one list holds in memory, here and in the server.
-	pageSize = 500
+	// PageSize is how many objects a list asks for. It bounds the memory that it takes, here and in the server. Most clusters hold
+	// less, and the server answers such small pages at once.
+	PageSize = 50
 	// deleters is how many deletions are in flight at a time. etcd commits concurrent writes together.
 	deleters = 16
 )
@@ -106,7 +107,7 @@ func Each(ctx context.Context, client metadata.ResourceInterface, visit func(*me
 
 // eachPage calls visit with every page of a live list, until visit fails.
 func eachPage(ctx context.Context, client metadata.ResourceInterface, visit func([]metav1.PartialObjectMetadata) error) error {
-	options := metav1.ListOptions{Limit: pageSize}
+	options := metav1.ListOptions{Limit: PageSize}
 	for {
 		list, err := client.List(ctx, options)
 		if err != nil {

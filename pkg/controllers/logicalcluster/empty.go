@@ -17,10 +17,6 @@ import (
 	"github.com/regent-project/regent/pkg/controllers/content"
 )
 
-// pageSize bounds the lists of children and namespaces. What is beyond is found when those have gone, because each that goes queues
-// the cluster again.
-const pageSize = 500
-
 // empty takes a deleted cluster as far as it can get now, in this order: delete the owner, wait for terminators, delete child
 // workspaces and wait for their clusters, delete content, delete namespaces. When live lists show that nothing is left, it
 // removes the finalizer. Events bring the cluster back to whatever it waits for. The status tells of the deletion only if it has to
@@ -127,7 +123,7 @@ func (c *controller) deleteOwner(ctx context.Context, lc *corev1alpha1.LogicalCl
 func (c *controller) deleteChildren(ctx context.Context, key clusters.Key) (int, error) {
 	children := c.informers.Workspaces.List(key.Cluster)
 	if len(children) == 0 {
-		live, err := c.clients.Workspaces.List(ctx, metav1.ListOptions{Limit: pageSize})
+		live, err := c.clients.Workspaces.List(ctx, metav1.ListOptions{Limit: content.PageSize}) // each that goes queues the cluster again
 		if err != nil {
 			return 0, fmt.Errorf("list workspaces: %w", err)
 		}
@@ -151,7 +147,7 @@ func (c *controller) deleteChildren(ctx context.Context, key clusters.Key) (int,
 // alone, because it would only list each of them again.
 func (c *controller) deleteNamespaces(ctx context.Context) error {
 	client := c.clients.Kube.CoreV1().Namespaces()
-	namespaces, err := client.List(ctx, metav1.ListOptions{Limit: pageSize})
+	namespaces, err := client.List(ctx, metav1.ListOptions{Limit: content.PageSize}) // each that goes queues the cluster again
 	if err != nil {
 		return fmt.Errorf("list namespaces: %w", err)
 	}

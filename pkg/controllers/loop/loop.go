@@ -140,8 +140,8 @@ func (l *Loop[K]) AddAfter(k K, delay time.Duration) {
 }
 
 // Run waits for the caches, registers the event handlers, sweeps, and reconciles until ctx ends. Then it removes the handlers,
-// shuts down the queue, joins the sweep and the workers, and returns nil. Keys that are left in the queue are dropped: the next term begins with
-// all objects. A panic in reconcile or in a handler ends Run early with a *controllers.Panic.
+// shuts down the queue, joins the sweep and the workers, and returns nil. Keys that are left in the queue are dropped: the next
+// term begins with all objects. A panic in reconcile or in a handler ends Run early with a *controllers.Panic.
 func (l *Loop[K]) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

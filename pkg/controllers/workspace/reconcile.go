@@ -92,8 +92,9 @@ func (w world) report() step {
 	}
 }
 
-// passing reports whether the LogicalCluster is in a state that it leaves at once, unless something goes wrong, which it then says.
-// Telling of it would cost a write for each workspace that is created, and one for each that is deleted.
+// passing reports whether the LogicalCluster is in a state that it leaves at once, unless something goes wrong. A deletion that goes
+// wrong says so in the LogicalCluster. A cluster that cannot be provided stays Scheduling, and so does the Workspace. To tell of such
+// a state would cost a write for each workspace that is created, and one for each that is deleted.
 func (w world) passing() bool {
 	if !w.owned() {
 		return false

@@ -19,6 +19,7 @@ import (
 // Follow keeps a stream to the leader until ctx ends, and dials again whenever the stream breaks.
 func (d *Detector) Follow(ctx context.Context, leader election.Contact, follower election.Follower) {
 	defer setState(d.cfg.Name, idle)
+	defer showPatience(d.cfg.Name, 0)
 	if leader == (election.Contact{}) {
 		setState(d.cfg.Name, absent)
 		<-ctx.Done()

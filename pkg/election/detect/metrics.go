@@ -42,8 +42,8 @@ var (
 	}, []string{"name", "reason"})
 	allowedSilence = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Name: "regent_failure_detection_allowed_silence_seconds", StabilityLevel: metrics.ALPHA,
-		Help: "How long the leader that this process follows may be silent now. It grows with the delays of beats in the last minutes, whatever " +
-			"their reason.",
+		Help: "How long the leader that this process follows may be silent now, 0 if it follows nobody. It grows with the delays of beats in " +
+			"the last minutes, whatever their reason.",
 	}, []string{"name"})
 	followers = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Name: "regent_failure_detection_followers", StabilityLevel: metrics.ALPHA,
@@ -72,6 +72,7 @@ func show(name string) {
 		failures.WithLabelValues(name, string(reason)).Add(0)
 	}
 	followers.WithLabelValues(name).Set(0)
+	showPatience(name, 0)
 	for _, reason := range []string{"late", "crowded"} {
 		expelled.WithLabelValues(name, reason).Add(0)
 	}

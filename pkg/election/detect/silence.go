@@ -8,9 +8,9 @@ import (
 const (
 	// pulses is how often in each interval this process looks whether the leader is silent.
 	pulses = 4
-	// margin is how many times the largest delay of late a leader may be late. Delays on busy machines have no useful mean: most are
-	// far below a millisecond, and one in a thousand is a tenth of a second. An estimate by mean and variance, such as that of the
-	// phi accrual failure detector (Hayashibara et al., 2004), would be too short for those.
+	// margin is how many times as late as the latest beat of the last minutes a beat may be. Delays on busy machines have no useful
+	// mean: most are far below a millisecond, and a few are hundreds. An estimate by mean and variance, such as that of the phi
+	// accrual failure detector (Hayashibara et al., 2004), would be too short for those.
 	margin = 4
 	// mostPatience is how many times the configured silence the allowed one may become.
 	mostPatience = 3
@@ -26,7 +26,7 @@ const (
 // its own machine and network.
 type patience struct {
 	mu sync.Mutex
-	// worst are the largest delays of this memory and of the one before.
+	// worst has the largest delay since began, and that of the memory before.
 	worst [2]time.Duration
 	began time.Time
 }

@@ -2,6 +2,7 @@ package apis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"testing"
@@ -9,16 +10,39 @@ import (
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// informed runs an informer of ConfigMaps, and one of their metadata.
+// informed are an informer of ConfigMaps, and one of their metadata.
 type informed struct {
 	objects  *clusters.Informer[*corev1.ConfigMap]
 	metadata *clusters.Informer[*metav1.PartialObjectMetadata]
+	changed  chan struct{} // capacity 1: one of them has changed
+}
+
+// run runs an informer until the test ends, and returns when it has read all objects. From then on it tells changed of each change.
+func run[T clusters.Object](t *testing.T, inf *clusters.Informer[T], changed chan struct{}) {
+	t.Helper()
+	remove := inf.Follow(func(_, _ T) {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	})
+	ended := make(chan error, 1)
+	go func() { ended <- inf.Run(t.Context()) }()
+	t.Cleanup(func() { // the test's context has ended
+		remove()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	<-inf.Synced()
 }
 
 func inform(t *testing.T, from *Reader) informed {
@@ -27,40 +51,39 @@ func inform(t *testing.T, from *Reader) informed {
 	i := informed{
 		clusters.NewInformer[*corev1.ConfigMap](from.Objects(resource), nil),
 		clusters.NewInformer[*metav1.PartialObjectMetadata](from.Metadata(resource), nil),
+		make(chan struct{}, 1),
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 2)
-	go func() { ended <- i.objects.Run(ctx) }()
-	go func() { ended <- i.metadata.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		for range 2 {
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
-		}
-	})
-	<-i.objects.Synced()
-	<-i.metadata.Synced()
+	run(t, i.objects, i.changed)
+	run(t, i.metadata, i.changed)
 	return i
 }
 
-// until waits until both informers have an object as wanted. Nil: gone.
-func (i informed) until(t *testing.T, cluster, name string, want *corev1.ConfigMap) (*corev1.ConfigMap, *metav1.PartialObjectMetadata) {
+// await returns once so is true, which it looks for after each change.
+func await(t *testing.T, changed <-chan struct{}, what string, so func() bool) {
 	t.Helper()
-	key := clusters.Key{Cluster: logicalcluster.Name(cluster), Namespace: "default", Name: name}
-	for start := time.Now(); time.Since(start) < time.Minute; time.Sleep(5 * time.Millisecond) {
-		obj, there := i.objects.Get(key)
-		meta, described := i.metadata.Get(key)
-		if want == nil && !there && !described {
-			return nil, nil
-		}
-		if want != nil && there && described && obj.ResourceVersion == want.ResourceVersion && meta.ResourceVersion == want.ResourceVersion {
-			return obj, meta
+	for !so() {
+		select {
+		case <-changed:
+		case <-time.After(time.Minute):
+			t.Fatalf("in vain for a minute: %s", what)
 		}
 	}
-	t.Fatalf("the informers do not learn of %s", key)
-	return nil, nil
+}
+
+// until waits until both informers have an object as wanted. Nil: gone.
+func (i informed) until(t *testing.T, cluster, name string, want *corev1.ConfigMap) (obj *corev1.ConfigMap, meta *metav1.PartialObjectMetadata) {
+	t.Helper()
+	key := clusters.Key{Cluster: logicalcluster.Name(cluster), Namespace: "default", Name: name}
+	await(t, i.changed, "the informers learn of "+key.String(), func() bool {
+		var there, described bool
+		obj, there = i.objects.Get(key)
+		meta, described = i.metadata.Get(key)
+		if want == nil {
+			return !there && !described
+		}
+		return there && described && obj.ResourceVersion == want.ResourceVersion && meta.ResourceVersion == want.ResourceVersion
+	})
+	return obj, meta
 }
 
 // I6 and "one copy": what an informer holds besides the watch cache is a struct for each object.
@@ -127,30 +150,51 @@ func TestInformersShareTheirObjectsWithTheWatchCache(t *testing.T) {
 func TestInformersOfUncachedResourcesFollowEtcd(t *testing.T) {
 	s := startShard(t, startEtcd(t), nil)
 	inf := clusters.NewInformer[*metav1.PartialObjectMetadata](s.reader.Metadata(corev1.SchemeGroupVersion.WithResource("events")), nil)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- inf.Run(ctx) }()
-	defer func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	}()
-	<-inf.Synced()
+	changed := make(chan struct{}, 1)
+	run(t, inf, changed)
 	_, err := s.kube(t, "aa").CoreV1().Events("default").Create(t.Context(), &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{Name: "happened"}, InvolvedObject: corev1.ObjectReference{Namespace: "default", Name: "x", Kind: "ConfigMap"},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for start := time.Now(); ; time.Sleep(5 * time.Millisecond) {
-		if _, ok := inf.Get(clusters.Key{Cluster: "aa", Namespace: "default", Name: "happened"}); ok {
-			return
-		}
-		if time.Since(start) > time.Minute {
-			t.Fatal("the informer does not learn of the event")
-		}
+	await(t, changed, "the informer learns of the event", func() bool {
+		_, ok := inf.Get(clusters.Key{Cluster: "aa", Namespace: "default", Name: "happened"})
+		return ok
+	})
+}
+
+// A list from etcd would share nothing with the watch cache, and decode everything a second time.
+func TestInformersListWhenTheWatchCacheIsReady(t *testing.T) {
+	late := &lateStorage{ready: 3}
+	s := stored{readable: late}
+	if _, err := s.list(t.Context(), metav1.ListOptions{}, metadataOf); err != nil || late.listed != 1 || late.ready >= 0 {
+		t.Errorf("%v, listed %d times, with %d looks to go", err, late.listed, late.ready)
 	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	late = &lateStorage{ready: 1 << 30}
+	if _, err := (stored{readable: late}).list(ctx, metav1.ListOptions{}, metadataOf); !errors.Is(err, context.Canceled) || late.listed > 0 {
+		t.Errorf("asked to end: %v, listed %d times", err, late.listed)
+	}
+}
+
+// lateStorage is ready after so many looks.
+type lateStorage struct {
+	readable
+	ready, listed int
+}
+
+func (l *lateStorage) ReadinessCheck() error {
+	if l.ready--; l.ready >= 0 {
+		return errors.New("not yet")
+	}
+	return nil
+}
+
+func (l *lateStorage) List(context.Context, *internalversion.ListOptions) (runtime.Object, error) {
+	l.listed++
+	return &corev1.ConfigMapList{}, nil
 }
 
 func TestASourceSaysWhatItDoesNotHave(t *testing.T) {

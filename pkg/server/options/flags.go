@@ -2,7 +2,6 @@ package options
 
 import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/apiserver/pkg/features"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	cliflag "k8s.io/component-base/cli/flag"
 	logsapi "k8s.io/component-base/logs/api/v1"
@@ -10,12 +9,7 @@ import (
 )
 
 // The flag for feature gates lists the gates that are known when it is made.
-func init() {
-	utilruntime.Must(logsapi.AddFeatureGates(utilfeature.DefaultMutableFeatureGate))
-	// With snapshots the watch cache keeps a version of its tree for each change of the last minutes, which was two fifths of the heap
-	// (docs/BENCHMARKS.md). They serve the later pages of long lists, which etcd serves without them.
-	utilruntime.Must(utilfeature.DefaultMutableFeatureGate.OverrideDefault(features.ListFromCacheSnapshot, false))
-}
+func init() { utilruntime.Must(logsapi.AddFeatureGates(utilfeature.DefaultMutableFeatureGate)) }
 
 // Flags returns the flags that set o, in the groups that --help shows. Call it once.
 func (o *Options) Flags() (flags cliflag.NamedFlagSets) {

@@ -14,8 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/features"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	upstream "k8s.io/apiserver/pkg/storage"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/server/etcd"
@@ -184,6 +186,13 @@ func TestTheStampComesFromTheKey(t *testing.T) {
 }
 
 // A consistent list of one object is as fresh as a get, whatever the watch cache is at: here it is not even filled.
+// Versions of the watch cache's tree were most of what a shard of many objects held.
+func TestTheWatchCacheKeepsNoSnapshots(t *testing.T) {
+	if utilfeature.DefaultFeatureGate.Enabled(features.ListFromCacheSnapshot) {
+		t.Error("it keeps a snapshot for each change")
+	}
+}
+
 func TestSmallConsistentListsDoNotWaitForTheWatchCache(t *testing.T) {
 	client := newClient(t, startEtcd(t))
 	client.HoldWatches()
@@ -193,9 +202,9 @@ func TestSmallConsistentListsDoNotWaitForTheWatchCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := upstream.Everything
-	page.Limit = 500
+	page.Limit = 50
 	large, selected := page, page
-	large.Limit = 501
+	large.Limit = 51
 	selected.Label = labels.SelectorFromSet(labels.Set{"a": "b"})
 	all := clusters.With(t.Context(), clusters.Wildcard)
 	for name, list := range map[string]struct {

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apiserver/pkg/features"
 	"k8s.io/apiserver/pkg/registry/generic"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
 	"k8s.io/apiserver/pkg/storage"
@@ -20,6 +22,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/regent-project/regent/pkg/clusters"
@@ -28,6 +31,13 @@ import (
 
 // countInterval is how often the stored objects are counted, for metrics.
 const countInterval = time.Minute
+
+// With snapshots the watch cache keeps a version of its tree for each change of the last minutes, which was two fifths of the heap
+// (docs/BENCHMARKS.md). They serve the later pages of long lists, which etcd serves without them. --feature-gates can bring them
+// back.
+func init() {
+	utilruntime.Must(utilfeature.DefaultMutableFeatureGate.OverrideDefault(features.ListFromCacheSnapshot, false))
+}
 
 // Encoding says how a resource's objects are stored.
 type Encoding struct {

@@ -25,8 +25,9 @@ func (s *single) GetList(ctx context.Context, key string, opts storage.ListOptio
 	return s.Interface.GetList(ctx, key, opts, list)
 }
 
-// largestPage is the size of page that kubectl asks for. Larger ones cost etcd more than the watch cache costs a client's time.
-const largestPage = 500
+// largestPage is the size of the controllers' pages (content.PageSize). Users ask for larger ones: kubectl for 500 objects, which can be
+// hundreds of MiB. The watch cache has those in memory already.
+const largestPage = 50
 
 // firstPage reports whether the list is the first page of all objects in one logical cluster. A selector could have etcd read many
 // objects for one.
