@@ -71,8 +71,9 @@ type Config struct {
 	// a process dead by it. Empty: the host name and a part of a random uuid, new with each start.
 	Replica string
 	// Detector, if set, finds out that the holder's process has died, before the lease expires. Detection says which of its signs
-	// a standby acts on; empty means DetectCrash. If the holder's writes are not fenced, a standby acts on none of these signs.
-	// It only believes the holder's own statement that its term is over.
+	// a standby acts on. Empty means the fastest that is safe: DetectSuspect if Fenced is set and the mode allows it, otherwise
+	// DetectCrash. If the holder's writes are not fenced, a standby acts on none of these signs. It only believes the holder's
+	// own statement that its term is over.
 	Detector  Detector
 	Detection Detection
 	// Notify, if set, receives what people should know of: see Notice. It must not block.
@@ -89,8 +90,18 @@ func DefaultConfig() Config {
 		LeaseDuration: 15 * time.Second,
 		RenewDeadline: 10 * time.Second,
 		RetryPeriod:   2 * time.Second,
-		Detection:     DetectCrash,
 	}
+}
+
+// EffectiveDetection returns Detection, or its default if it is empty.
+func (c Config) EffectiveDetection() Detection {
+	switch {
+	case c.Detection != "":
+		return c.Detection
+	case c.Fenced && !c.kind().unsuspected:
+		return DetectSuspect
+	}
+	return DetectCrash
 }
 
 // EffectiveDrainTimeout returns DrainTimeout, or its default if it is 0.

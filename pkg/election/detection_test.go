@@ -62,6 +62,7 @@ func TestOnWhichSignsALeaseIsTakenBeforeItExpires(t *testing.T) {
 	}{
 		"dead":                          {election.DetectCrash, true, true, election.Dead, true},
 		"dead, mode not given":          {"", true, true, election.Dead, true},
+		"silent, mode not given":        {"", true, true, election.Silent, true},
 		"dead, and nobody wants to see": {election.DetectOff, true, true, election.Dead, false},
 		"silent":                        {election.DetectCrash, true, true, election.Silent, false},
 		"silent, and that is enough":    {election.DetectSuspect, true, true, election.Silent, true},
@@ -96,6 +97,28 @@ func TestOnWhichSignsALeaseIsTakenBeforeItExpires(t *testing.T) {
 				standby.stop()
 				holder.stop()
 			})
+		})
+	}
+}
+
+// Silence is enough by default only where it is safe. Whoever holds the lease for life is succeeded on no suspicion.
+func TestTheDefaultDetectionIsTheFastestThatIsSafe(t *testing.T) {
+	for name, test := range map[string]struct {
+		fenced bool
+		mode   election.Mode
+		want   election.Detection
+	}{
+		"fenced":              {true, nil, election.DetectSuspect},
+		"fenced, coordinated": {true, election.Coordinated{}, election.DetectSuspect},
+		"fenced, for life":    {true, election.ForLife{}, election.DetectCrash},
+		"not fenced":          {false, nil, election.DetectCrash},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := election.DefaultConfig()
+			cfg.Fenced, cfg.Mode = test.fenced, test.mode
+			if got := cfg.EffectiveDetection(); got != test.want {
+				t.Errorf("%s, want %s", got, test.want)
+			}
 		})
 	}
 }

@@ -44,6 +44,8 @@ type kind struct {
 	electing bool
 	// objects says that holder identities must be valid names of objects.
 	objects bool
+	// unsuspected says that no holder is succeeded on a suspicion.
+	unsuspected bool
 	// owned says that the owner object of this process's leases is one that others delete, such as its Pod.
 	owned bool
 	// patience is how much longer replicas of other modes wait before they take a free lease of this mode.

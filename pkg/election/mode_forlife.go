@@ -31,11 +31,12 @@ func (ForLife) Electing() bool { return false }
 
 func (m ForLife) kind() kind {
 	return kind{
-		name:       lease.ForLife,
-		owned:      m.Owner != nil,
-		requests:   2, // the standbys are written to the Lease, and the object that stands for its life is deleted
-		unreleased: "Its lease does not expire: nobody leads until the work has stopped or this process is ended",
-		faults:     m.faults,
+		name:        lease.ForLife,
+		owned:       m.Owner != nil,
+		unsuspected: true,
+		requests:    2, // the standbys are written to the Lease, and the object that stands for its life is deleted
+		unreleased:  "Its lease does not expire: nobody leads until the work has stopped or this process is ended",
+		faults:      m.faults,
 		begin: func(e *Elector) mode {
 			if m.Owner != nil {
 				return &forLife{owner: m.Owner}

@@ -59,7 +59,7 @@ func (r *run) look() (situation, changes) {
 			candidate: r.candidate, mine: r.identities.ours(seen.Holder()),
 			dead: r.processLock.knowsDead(holder), near: r.processLock.neighbour(holder),
 			news: news, fenced: r.cfg.Fenced && holder.Fencing == lease.Fenced,
-			suspect: r.cfg.Detection == DetectSuspect, suspicions: r.suspicions(holder),
+			suspect: r.cfg.EffectiveDetection() == DetectSuspect, suspicions: r.suspicions(holder),
 			orphaned: r.peer.isDeleted(seen.Life().UID),
 		},
 		pace: r.pace, lastEpoch: r.past.last.epoch, unready: unready != nil,

@@ -118,7 +118,8 @@ func addElectionFlags(o *ElectionOptions, fs *pflag.FlagSet) {
 	fs.StringVar((*string)(&o.Detection), "leader-failure-detection", string(o.Detection),
 		"When a standby takes the lease before it has expired. off: never. crash: when the leader's process is seen to be "+
 			"gone. suspect: also when that process has been silent for --leader-failure-detection-interval times "+
-			"--leader-failure-detection-misses, which requires --fencing=enforce. See docs/FAILOVER.md.")
+			"--leader-failure-detection-misses, or longer if it has been late before; this requires --fencing=enforce. Empty: suspect "+
+			"if that is allowed, which it is not in mode for-life; otherwise crash. See docs/FAILOVER.md.")
 	fs.DurationVar(&o.DrainTimeout, "controller-drain-timeout", o.DrainTimeout,
 		"How long controllers may take to stop at the end of a term. If they take longer, the lease is left to expire, and the "+
 			"replica does not campaign until they have stopped. Below the renew deadline. "+

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	corev1 "k8s.io/api/core/v1"
@@ -26,9 +25,7 @@ const configMaps = "/core/configmaps"
 func openFilled(t testing.TB) upstream.Interface {
 	t.Helper()
 	layers := open(t, false)
-	for layers.ReadinessCheck() != nil && t.Context().Err() == nil {
-		time.Sleep(time.Millisecond)
-	}
+	waitUntilFilled(t, layers)
 	return layers
 }
 

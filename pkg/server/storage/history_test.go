@@ -83,9 +83,7 @@ func TestWhatAWatchHasToldIsPartOfTheHistory(t *testing.T) {
 	way := startEtcd(t)
 	idle, busy := newWorld(t, way, false, nil), newWorld(t, way, false, nil)
 	for _, layers := range []upstream.Interface{idle.leases, idle.objects} {
-		for layers.ReadinessCheck() != nil && t.Context().Err() == nil { // its watch caches are filled
-			time.Sleep(time.Millisecond)
-		}
+		waitUntilFilled(t, layers)
 	}
 	busy.reset(true)
 	for range 10 { // what it still asks at its start is over then

@@ -100,9 +100,7 @@ func TestAListDoesNotWaitForTheNextWrite(t *testing.T) {
 	everything := upstream.ListOptions{Recursive: true, Predicate: upstream.Everything}
 	filled := func(name string) upstream.Interface {
 		layers := openOver(t, client, corev1.Resource(name), false)
-		for layers.ReadinessCheck() != nil && t.Context().Err() == nil {
-			time.Sleep(time.Millisecond)
-		}
+		waitUntilFilled(t, layers)
 		return layers
 	}
 	early := filled("early")
@@ -114,6 +112,14 @@ func TestAListDoesNotWaitForTheNextWrite(t *testing.T) {
 	defer cancel()
 	if err := early.GetList(ctx, "/core/early", everything, &corev1.ConfigMapList{}); err != nil {
 		t.Error(err)
+	}
+}
+
+// waitUntilFilled returns when the watch cache has what etcd had.
+func waitUntilFilled(t testing.TB, layers upstream.Interface) {
+	t.Helper()
+	for layers.ReadinessCheck() != nil && t.Context().Err() == nil {
+		time.Sleep(time.Millisecond)
 	}
 }
 
@@ -185,7 +191,6 @@ func TestTheStampComesFromTheKey(t *testing.T) {
 	}
 }
 
-// A consistent list of one object is as fresh as a get, whatever the watch cache is at: here it is not even filled.
 // Versions of the watch cache's tree were most of what a shard of many objects held.
 func TestTheWatchCacheKeepsNoSnapshots(t *testing.T) {
 	if utilfeature.DefaultFeatureGate.Enabled(features.ListFromCacheSnapshot) {
@@ -193,11 +198,14 @@ func TestTheWatchCacheKeepsNoSnapshots(t *testing.T) {
 	}
 }
 
+// A consistent list of one object or of a small page is as fresh as a get, whatever the watch cache is at: here it hears of nothing
+// after its first list.
 func TestSmallConsistentListsDoNotWaitForTheWatchCache(t *testing.T) {
 	client := newClient(t, startEtcd(t))
 	client.HoldWatches()
 	layers := openOver(t, client, corev1.Resource("configmaps"), false)
 	in := clusters.With(t.Context(), "root")
+	waitUntilFilled(t, layers)
 	if err := layers.Create(in, key, object(), nil, 0); err != nil {
 		t.Fatal(err)
 	}
