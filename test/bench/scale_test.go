@@ -19,11 +19,13 @@ import (
 var (
 	sizes     = flag.String("sizes", "0,10000,100000", "how many workspaces are in the shard, one measurement after the other")
 	profiles  = flag.String("scale-profiles", "", "a directory for profiles, with each number of workspaces: heaps, and the CPU of the leader while the workspaces are created")
+	created   = flag.Int("scale-created", 2000, "how many workspaces are created at once, and deleted again, with each number of workspaces")
 	scaleEach = flag.Int("scale-failovers", 10, "how many leaders to kill, and how many to ask to stop, with each number of workspaces")
 )
 
 // BenchmarkAtScale is what a shard costs, and how soon it does what users ask for, with more and more workspaces in it (I12, I13):
-// two replicas, default timings. It prints a table. Workspaces are in root, with nothing in them.
+// two replicas, default timings. It prints a table. Workspaces are in root, with nothing in them. Most of them are copies that are
+// made in etcd; some are created and deleted besides, to measure that.
 //
 // A failover is from the signal to the first write of the next leader's controllers for a change that was made after the signal:
 // somebody creates a workspace through the survivor at once. The sweep is from the signal until the new leader's controllers have
@@ -50,6 +52,7 @@ func BenchmarkAtScale(b *testing.B) {
 		m.fill(b, r, there, size)
 		there = size
 		r.resident(m, rows[0])
+		m.throughput(b, r, size, *created)
 		for range *scaleEach {
 			r.failOver(b, m, syscall.SIGKILL, &r.kills)
 		}
@@ -61,12 +64,12 @@ func BenchmarkAtScale(b *testing.B) {
 
 // scaled is what was measured with one number of workspaces.
 type scaled struct {
-	size            int
-	accepted, ready float64 // workspaces in a second, with creators at once
-	memory          [2]footprint
-	each            [2]float64 // KiB for each workspace more than in the first row
-	kills, stops    []outage
-	starts          []time.Duration // from the start of a killed replica until it is ready
+	size                     int
+	accepted, ready, deleted float64 // workspaces in a second, with creators at once
+	memory                   [2]footprint
+	each                     [2]float64 // KiB for each workspace more than in the first row
+	kills, stops             []outage
+	starts                   []time.Duration // from the start of a killed replica until it is ready
 }
 
 // footprint is of the leader, and of the standby.
@@ -144,6 +147,10 @@ func (r *scaled) failOver(b *testing.B, m *machine, s syscall.Signal, to *[]outa
 	m.awaitStandby(b)
 	progress("%d workspaces, %v: first write %s, Ready %s, swept after %s; p99 %s before, %s after, %d of %d failed; started again in %s", r.size, s,
 		show(o.write), show(o.ready), show(o.sweep), show(o.before.p99()), show(o.after.p99()), o.after.failed, o.after.n(), show(r.starts[len(r.starts)-1]))
+	for _, line := range m.leader.Lines(`"Takeover" `, harness.LeaseName) {
+		_, phases, _ := strings.Cut(line, "trigger=")
+		progress("trigger=%s", strings.TrimSpace(phases))
+	}
 }
 
 // settled waits until the leader's controllers have nothing to do any more.
@@ -154,7 +161,7 @@ func (r *scaled) settled(b *testing.B, leader *harness.Replica) {
 	})
 }
 
-const scaledHead = `| workspaces | created in a second: accepted, Ready | resident, leader / standby | of that for each workspace | heap | goroutines | kill -9 until the first write: median (max) | Ready | SIGTERM until the first write | sweep | users' p99 before / until swept | failed | restarted and ready |
+const scaledHead = `| workspaces | accepted, Ready, deleted in a second | resident, leader / standby | of that for each workspace | heap | goroutines | kill -9 until the first write: median (max) | Ready | SIGTERM until the first write | sweep | users' p99 before / until swept | failed | restarted and ready |
 |---|---|---|---|---|---|---|---|---|---|---|---|---|
 `
 
@@ -180,8 +187,8 @@ func (r *scaled) String() string {
 	if len(r.starts) > 0 {
 		started = fmt.Sprintf("%s (%s)", show(median(r.starts)), show(percentile(r.starts, 100)))
 	}
-	return fmt.Sprintf("| %d | %.0f, %.0f | %d / %d MiB | %.1f / %.1f KiB | %d / %d MiB | %d / %d | %s | %s | %s | %s | %s / %s | %d of %d | %s |\n",
-		r.size, r.accepted, r.ready, l.residentMiB, s.residentMiB, r.each[0], r.each[1], l.heapMiB, s.heapMiB, l.goroutines, s.goroutines,
+	return fmt.Sprintf("| %d | %.0f, %.0f, %.0f | %d / %d MiB | %.1f / %.1f KiB | %d / %d MiB | %d / %d | %s | %s | %s | %s | %s / %s | %d of %d | %s |\n",
+		r.size, r.accepted, r.ready, r.deleted, l.residentMiB, s.residentMiB, r.each[0], r.each[1], l.heapMiB, s.heapMiB, l.goroutines, s.goroutines,
 		of(r.kills, func(o outage) time.Duration { return o.write }), of(r.kills, func(o outage) time.Duration { return o.ready }),
 		of(r.stops, func(o outage) time.Duration { return o.write }), of(both, func(o outage) time.Duration { return o.sweep }),
 		show(before.p99()), show(after.p99()), before.failed+after.failed, before.n()+after.n(), started)

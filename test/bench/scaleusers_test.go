@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -12,61 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/regent-project/regent/test/e2e/harness"
 )
-
-// creators is how many workspaces are created at once.
-const creators = 16
-
-func workspaceName(n int) string { return fmt.Sprintf("ws-%d", n) }
-
-// fill creates the workspaces from one number to another, and waits until they are Ready.
-func (m *machine) fill(b *testing.B, r *scaled, from, to int) {
-	b.Helper()
-	if from == to {
-		return
-	}
-	began := time.Now()
-	clients := make([]dynamic.ResourceInterface, creators)
-	var creating sync.WaitGroup
-	for c := range creators {
-		clients[c] = m.leader.Dynamic("root").Resource(harness.Workspaces)
-		creating.Go(func() {
-			for n := from + c; n < to; n += creators {
-				if _, err := clients[c].Create(b.Context(), harness.NewWorkspace(workspaceName(n)), metav1.CreateOptions{}); err != nil {
-					b.Errorf("create workspace %d: %v", n, err)
-					return
-				}
-			}
-		})
-	}
-	creating.Go(func() { r.profile(m.leader, "profile?seconds=10", "cpu-leader") })
-	creating.Wait()
-	if b.Failed() {
-		b.FailNow()
-	}
-	r.accepted = float64(to-from) / time.Since(began).Seconds()
-	progress("%d workspaces: created, %.0f a second", to, r.accepted)
-	for n := max(from, to-creators); n < to; n++ {
-		harness.EventuallyIn(b, time.Hour, workspaceName(n)+" is Ready", func() bool {
-			ws, err := clients[0].Get(b.Context(), workspaceName(n), metav1.GetOptions{})
-			return err == nil && isReady(ws)
-		})
-	}
-	r.ready = float64(to-from) / time.Since(began).Seconds()
-	list, err := clients[0].List(b.Context(), metav1.ListOptions{ResourceVersion: "0"})
-	if err != nil {
-		b.Fatal(err)
-	}
-	for i := range list.Items {
-		if !isReady(&list.Items[i]) {
-			b.Errorf("workspace %s is not Ready", list.Items[i].GetName())
-		}
-	}
-	progress("%d workspaces: all Ready, %.0f a second", to, r.ready)
-}
 
 func isReady(ws *unstructured.Unstructured) bool {
 	phase, _, _ := unstructured.NestedString(ws.Object, "status", "phase")
@@ -111,6 +58,25 @@ func (w *watching) until(b *testing.B, name string, so func(*unstructured.Unstru
 			b.Fatalf("workspace %s is not as it should be after 5 minutes", name)
 		}
 	}
+}
+
+// count returns, on a channel, when that many workspaces were seen as wanted. It is the only one who may read the watch.
+func (w *watching) count(n int, so func(watch.EventType, *unstructured.Unstructured) bool) <-chan time.Time {
+	done := make(chan time.Time, 1)
+	go func() {
+		defer close(done)
+		seen := map[string]bool{}
+		for event := range w.ResultChan() {
+			if ws, is := event.Object.(*unstructured.Unstructured); is && so(event.Type, ws) {
+				seen[ws.GetName()] = true
+			}
+			if len(seen) == n {
+				done <- time.Now()
+				return
+			}
+		}
+	}()
+	return done
 }
 
 // asking is somebody who reads and somebody who writes, through one replica.

@@ -49,7 +49,7 @@ func NewRESTOptionsGetter(client *storage.Client) generic.RESTOptionsGetter {
 	return storage.NewRESTOptionsGetter(client, func(name schema.GroupResource) (storage.Encoding, error) {
 		for _, d := range described() {
 			if d.Resource().GVR.GroupResource() == name {
-				return d.Encoding(Codecs), nil
+				return d.Encoding(storedCodecs{Codecs}), nil
 			}
 		}
 		return storage.Encoding{}, fmt.Errorf("no package of an API group describes %s", name)

@@ -1,0 +1,175 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/regent-project/regent/test/e2e/harness"
+)
+
+const (
+	// creators is how many workspaces are created at once, and how many are deleted at once.
+	creators = 16
+	// batch is how many workspaces are copied in a transaction. etcd takes 128 changes in one.
+	batch = 20
+)
+
+// workspaceName has the same length for all: what is stored is partly protobuf, which says how long names are.
+func workspaceName(n int) string { return fmt.Sprintf("ws-%07d", n) }
+
+// fill copies the first workspace, as it is stored in etcd, until there are as many as wanted, and waits until the replicas have
+// seen them. To create a hundred thousand takes half an hour.
+func (m *machine) fill(b *testing.B, r *scaled, from, to int) {
+	b.Helper()
+	if to == 0 {
+		return
+	}
+	if from == 0 {
+		create(b, m, 0, 1)
+		harness.EventuallyIn(b, time.Minute, "it is Ready", func() bool {
+			ws, err := m.leader.Dynamic("root").Resource(harness.Workspaces).Get(b.Context(), workspaceName(0), metav1.GetOptions{})
+			return err == nil && isReady(ws)
+		})
+		from = 1
+	}
+	etcd, stored := m.etcd.Client(b), m.stored(b)
+	for next := from; next < to; next += batch {
+		var puts []clientv3.Op
+		for n := next; n < min(next+batch, to); n++ {
+			puts = append(puts, stored.copied(n)...)
+		}
+		if _, err := etcd.Txn(b.Context()).Then(puts...).Commit(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for _, replica := range []*harness.Replica{m.leader, m.standby} {
+		harness.EventuallyIn(b, time.Hour, "it has seen the workspaces", func() bool {
+			client := replica.Dynamic("root").Resource(harness.Workspaces)
+			_, err := client.Get(b.Context(), workspaceName(to-1), metav1.GetOptions{ResourceVersion: "0"})
+			return err == nil
+		})
+	}
+	r.settled(b, m.leader)
+	progress("%d workspaces", to)
+}
+
+// workspaceStored is what etcd has of a workspace.
+type workspaceStored struct {
+	cluster string
+	puts    [][2]string
+}
+
+// stored returns what etcd has of the first workspace.
+func (m *machine) stored(b *testing.B) workspaceStored {
+	b.Helper()
+	ws, err := m.leader.Dynamic("root").Resource(harness.Workspaces).Get(b.Context(), workspaceName(0), metav1.GetOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	s := workspaceStored{cluster: ws.Object["spec"].(map[string]any)["cluster"].(string)}
+	all, err := m.etcd.Client(b).Get(b.Context(), "/registry/", clientv3.WithPrefix())
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, kv := range all.Kvs {
+		key := string(kv.Key)
+		if own := strings.Contains(key, s.cluster) || strings.HasSuffix(key, "/workspaces/root/"+workspaceName(0)); own && !strings.Contains(key, "/events/") {
+			s.puts = append(s.puts, [2]string{key, string(kv.Value)})
+		}
+	}
+	if len(s.puts) != 4 {
+		b.Fatalf("%d objects of a workspace, want 4: a Workspace, its LogicalCluster and two Namespaces", len(s.puts))
+	}
+	return s
+}
+
+var uid = regexp.MustCompile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+
+// copied returns the puts of workspace n: the same, but for its name, its cluster's name and the uids.
+func (s workspaceStored) copied(n int) []clientv3.Op {
+	names := strings.NewReplacer(s.cluster, fmt.Sprintf("c%0*d", len(s.cluster)-1, n), workspaceName(0), workspaceName(n))
+	var puts []clientv3.Op
+	for _, put := range s.puts {
+		value := uid.ReplaceAllStringFunc(put[1], func(uid string) string { return fmt.Sprintf("%s%08d", uid[:len(uid)-8], n) })
+		puts = append(puts, clientv3.OpPut(names.Replace(put[0]), names.Replace(value)))
+	}
+	return puts
+}
+
+// throughput creates so many workspaces beside those that are there, waits until they are Ready, and deletes them again.
+func (m *machine) throughput(b *testing.B, r *scaled, from, n int) {
+	b.Helper()
+	if n == 0 {
+		return
+	}
+	r.accepted, r.ready = m.each(b, r, "cpu-leader", from, from+n, create, ready)
+	_, r.deleted = m.each(b, r, "cpu-leader-deleting", from, from+n, func(b *testing.B, m *machine, from, to int) {
+		at(b, m, from, to, func(ctx context.Context, client dynamic.ResourceInterface, name string) error {
+			return client.Delete(ctx, name, metav1.DeleteOptions{})
+		})
+	}, func(event watch.EventType, _ *unstructured.Unstructured) bool { return event == watch.Deleted })
+	progress("%d workspaces, and %d more: %.0f accepted, %.0f Ready, %.0f deleted in a second", r.size, n, r.accepted, r.ready, r.deleted)
+}
+
+func ready(_ watch.EventType, ws *unstructured.Unstructured) bool { return isReady(ws) }
+
+// each does something to workspaces, and returns how many of them were accepted in a second, and how many were seen as wanted.
+func (m *machine) each(b *testing.B, r *scaled, profile string, from, to int, do func(*testing.B, *machine, int, int),
+	so func(watch.EventType, *unstructured.Unstructured) bool) (accepted, done float64) {
+	b.Helper()
+	w := watchWorkspaces(b, m.leader)
+	defer w.end()
+	all, began := w.count(to-from, so), time.Now()
+	var profiling sync.WaitGroup
+	profiling.Go(func() { r.profile(m.leader, "profile?seconds=10", profile) })
+	do(b, m, from, to)
+	accepted = float64(to-from) / time.Since(began).Seconds()
+	ended, ok := <-all
+	if !ok {
+		b.Fatal("the watch of workspaces has ended")
+	}
+	profiling.Wait()
+	r.settled(b, m.leader)
+	return accepted, float64(to-from) / ended.Sub(began).Seconds()
+}
+
+// create creates workspaces.
+func create(b *testing.B, m *machine, from, to int) {
+	b.Helper()
+	at(b, m, from, to, func(ctx context.Context, client dynamic.ResourceInterface, name string) error {
+		_, err := client.Create(ctx, harness.NewWorkspace(name), metav1.CreateOptions{})
+		return err
+	})
+}
+
+// at does something for each of many workspaces, through the leader, for several of them at once.
+func at(b *testing.B, m *machine, from, to int, do func(context.Context, dynamic.ResourceInterface, string) error) {
+	b.Helper()
+	var all sync.WaitGroup
+	for c := range creators {
+		client := m.leader.Dynamic("root").Resource(harness.Workspaces)
+		all.Go(func() {
+			for n := from + c; n < to; n += creators {
+				if err := do(b.Context(), client, workspaceName(n)); err != nil {
+					b.Errorf("workspace %s: %v", workspaceName(n), err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	if b.Failed() {
+		b.FailNow()
+	}
+}
