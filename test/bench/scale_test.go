@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -147,11 +148,14 @@ func (r *scaled) failOver(b *testing.B, m *machine, s syscall.Signal, to *[]outa
 	m.awaitStandby(b)
 	progress("%d workspaces, %v: first write %s, Ready %s, swept after %s; p99 %s before, %s after, %d of %d failed; started again in %s", r.size, s,
 		show(o.write), show(o.ready), show(o.sweep), show(o.before.p99()), show(o.after.p99()), o.after.failed, o.after.n(), show(r.starts[len(r.starts)-1]))
-	for _, line := range m.leader.Lines(`"Takeover" `, harness.LeaseName) {
-		_, phases, _ := strings.Cut(line, "trigger=")
-		progress("trigger=%s", strings.TrimSpace(phases))
+	progress("signalled %s, created %s, first write %s", clock(signalled), clock(created), clock(signalled.Add(o.write)))
+	for _, line := range slices.Concat(m.leader.Lines(`"The leader's process is gone`), m.leader.Lines(`"Takeover" `, harness.LeaseName)) {
+		_, phases, _ := strings.Cut(line, harness.LeaseName)
+		progress("%s %s", strings.Fields(line)[1], strings.TrimSpace(phases))
 	}
 }
+
+func clock(t time.Time) string { return t.Format("15:04:05.000000") }
 
 // settled waits until the leader's controllers have nothing to do any more.
 func (r *scaled) settled(b *testing.B, leader *harness.Replica) {

@@ -60,25 +60,6 @@ func (w *watching) until(b *testing.B, name string, so func(*unstructured.Unstru
 	}
 }
 
-// count returns, on a channel, when that many workspaces were seen as wanted. It is the only one who may read the watch.
-func (w *watching) count(n int, so func(watch.EventType, *unstructured.Unstructured) bool) <-chan time.Time {
-	done := make(chan time.Time, 1)
-	go func() {
-		defer close(done)
-		seen := map[string]bool{}
-		for event := range w.ResultChan() {
-			if ws, is := event.Object.(*unstructured.Unstructured); is && so(event.Type, ws) {
-				seen[ws.GetName()] = true
-			}
-			if len(seen) == n {
-				done <- time.Now()
-				return
-			}
-		}
-	}()
-	return done
-}
-
 // asking is somebody who reads and somebody who writes, through one replica.
 type asking struct {
 	end     func()
