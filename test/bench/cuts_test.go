@@ -55,6 +55,29 @@ func BenchmarkCuts(b *testing.B) {
 	fmt.Printf("\n%s\n%s%s.\n%s\n", table, said, versions(b), closing(began))
 }
 
+// BenchmarkVanish is from the moment when a leader's machine is gone, so that nothing comes from it any more and nothing breaks its
+// connections either, to the first committed write of the next leader, with default flags. It prints a table.
+func BenchmarkVanish(b *testing.B) {
+	server, err := build()
+	if err != nil {
+		b.Fatal(err)
+	}
+	began := time.Now()
+	r := row{event: "vanishes", name: "Regent"}
+	defer func() {
+		b.ReportMetric(0, "ns/op")
+		fmt.Printf("\n%s%s\n%s.\n%s\n", tableHead, r.String(), versions(b), closing(began))
+	}()
+	shard := cuts.Start(b, server, harness.Default, harness.Lease, "")
+	for n := range *vanishes {
+		load := loadAverage(b)
+		outcome := shard.Try(b, cuts.FromAll, 0)
+		r.samples = append(r.samples, sample{took: outcome.Took, load: load})
+		progress("vanished, %d of %d: %q, %s, load average %.2f", n+1, *vanishes, outcome.Trigger, show(outcome.Took), load)
+	}
+	shard.Judge(b)
+}
+
 const cutsHead = `| detection | the leader is cut | n | the next term is because of | median | p90 | p99 | max | load average, mean (range) |
 |---|---|---|---|---|---|---|---|---|
 `

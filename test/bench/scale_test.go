@@ -52,7 +52,9 @@ func BenchmarkAtScale(b *testing.B) {
 		rows = append(rows, r)
 		m.fill(b, r, there, size)
 		there = size
-		r.resident(m, rows[0])
+		r.memory = r.resident(m, rows[0])
+		r.profile(m.leader, "heap?gc=1", "heap-leader")
+		r.profile(m.standby, "heap?gc=1", "heap-standby")
 		m.throughput(b, r, size, *created)
 		for range *scaleEach {
 			r.failOver(b, m, syscall.SIGKILL, &r.kills)
@@ -60,6 +62,7 @@ func BenchmarkAtScale(b *testing.B) {
 		for range *scaleEach {
 			r.failOver(b, m, syscall.SIGTERM, &r.stops)
 		}
+		r.restarted = r.resident(m, rows[0])
 	}
 }
 
@@ -68,13 +71,16 @@ type scaled struct {
 	size                     int
 	accepted, ready, deleted float64 // workspaces in a second, with creators at once
 	memory                   [2]footprint
-	each                     [2]float64 // KiB for each workspace more than in the first row
+	restarted                [2]footprint // after all failovers, after each of which the old leader is started again
 	kills, stops             []outage
 	starts                   []time.Duration // from the start of a killed replica until it is ready
 }
 
 // footprint is of the leader, and of the standby.
-type footprint struct{ residentMiB, goroutines, heapMiB int }
+type footprint struct {
+	residentMiB, goroutines, heapMiB int
+	each                             float64 // KiB for each workspace more than in the first row
+}
 
 // outage is one failover.
 type outage struct {
@@ -83,18 +89,18 @@ type outage struct {
 	before, after answered
 }
 
-func (r *scaled) resident(m *machine, first *scaled) {
+// resident returns what the leader and the standby use.
+func (r *scaled) resident(m *machine, first *scaled) (is [2]footprint) {
 	time.Sleep(10 * time.Second) // what is released to the system is so after a while
 	for i, replica := range []*harness.Replica{m.leader, m.standby} {
 		all, _ := replica.Goroutines("")
-		r.memory[i] = footprint{replica.ResidentMiB(), all, replica.Heap() >> 20}
+		is[i] = footprint{residentMiB: replica.ResidentMiB(), goroutines: all, heapMiB: replica.Heap() >> 20}
 		if more := r.size - first.size; more > 0 {
-			r.each[i] = float64(r.memory[i].residentMiB-first.memory[i].residentMiB) * 1024 / float64(more)
+			is[i].each = float64(is[i].residentMiB-first.memory[i].residentMiB) * 1024 / float64(more)
 		}
 	}
-	progress("%d workspaces: leader %+v, standby %+v; %.1f and %.1f KiB each", r.size, r.memory[0], r.memory[1], r.each[0], r.each[1])
-	r.profile(m.leader, "heap?gc=1", "heap-leader")
-	r.profile(m.standby, "heap?gc=1", "heap-standby")
+	progress("%d workspaces: leader %+v, standby %+v", r.size, is[0], is[1])
+	return is
 }
 
 // profile saves a profile, if somebody wants it.
@@ -165,8 +171,8 @@ func (r *scaled) settled(b *testing.B, leader *harness.Replica) {
 	})
 }
 
-const scaledHead = `| workspaces | accepted, Ready, deleted in a second | resident, leader / standby | of that for each workspace | heap | goroutines | kill -9 until the first write: median (max) | Ready | SIGTERM until the first write | sweep | users' p99 before / until swept | failed | restarted and ready |
-|---|---|---|---|---|---|---|---|---|---|---|---|---|
+const scaledHead = `| workspaces | accepted, Ready, deleted in a second | resident, leader / standby | of that for each workspace | the same, after restarts | heap | goroutines | kill -9 until the first write: median (max) | Ready | SIGTERM until the first write | sweep | users' p99 before / until swept | failed | restarted and ready |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|---|
 `
 
 // String is the row in Markdown.
@@ -191,8 +197,8 @@ func (r *scaled) String() string {
 	if len(r.starts) > 0 {
 		started = fmt.Sprintf("%s (%s)", show(median(r.starts)), show(percentile(r.starts, 100)))
 	}
-	return fmt.Sprintf("| %d | %.0f, %.0f, %.0f | %d / %d MiB | %.1f / %.1f KiB | %d / %d MiB | %d / %d | %s | %s | %s | %s | %s / %s | %d of %d | %s |\n",
-		r.size, r.accepted, r.ready, r.deleted, l.residentMiB, s.residentMiB, r.each[0], r.each[1], l.heapMiB, s.heapMiB, l.goroutines, s.goroutines,
+	return fmt.Sprintf("| %d | %.0f, %.0f, %.0f | %d / %d MiB | %.1f / %.1f KiB | %.1f / %.1f KiB | %d / %d MiB | %d / %d | %s | %s | %s | %s | %s / %s | %d of %d | %s |\n",
+		r.size, r.accepted, r.ready, r.deleted, l.residentMiB, s.residentMiB, l.each, s.each, r.restarted[0].each, r.restarted[1].each, l.heapMiB, s.heapMiB, l.goroutines, s.goroutines,
 		of(r.kills, func(o outage) time.Duration { return o.write }), of(r.kills, func(o outage) time.Duration { return o.ready }),
 		of(r.stops, func(o outage) time.Duration { return o.write }), of(both, func(o outage) time.Duration { return o.sweep }),
 		show(before.p99()), show(after.p99()), before.failed+after.failed, before.n()+after.n(), started)

@@ -3,6 +3,7 @@
 package cuts
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -44,9 +45,12 @@ var All = []Cut{
 		map[string]string{"crash": "", "suspect": "suspicion"}},
 	{"from the standby, what it hears only", func(l *peer) { l.probe.StallRequests() },
 		map[string]string{"crash": "", "suspect": ""}},
-	{"from both", func(l *peer) { l.etcd.Stall(); l.probe.Stall() },
-		map[string]string{"crash": "expiry", "suspect": "suspicion"}},
+	FromAll,
 }
+
+// FromAll is what others see of a machine that has lost its power or its network.
+var FromAll = Cut{"from both", func(l *peer) { l.etcd.Stall(); l.probe.Stall() },
+	map[string]string{"crash": "expiry", "suspect": "suspicion"}}
 
 // Outcome is what followed from a cut.
 type Outcome struct {
@@ -74,14 +78,15 @@ type Shard struct {
 	term            string
 }
 
-// Start starts a shard of servers that have a writer, package history's, in a mode of election and one of detection.
+// Start starts a shard of servers that have a writer, package history's, in a mode of election and one of detection (empty: the
+// default, suspect).
 func Start(t testing.TB, server string, timings harness.Timings, mode, detection string) *Shard {
 	t.Helper()
 	etcd := harness.StartEtcd(t)
 	shard := harness.NewShard("")
 	shard.Binary, shard.Timings, shard.Mode = server, timings, mode
 	shard.Args = []string{"--writer=fenced", "--leader-failure-detection=" + detection}
-	s := &Shard{mode: mode, detection: detection, timings: timings, recorder: history.Record(t, etcd.Client(t), "/registry")}
+	s := &Shard{mode: mode, detection: cmp.Or(detection, "suspect"), timings: timings, recorder: history.Record(t, etcd.Client(t), "/registry")}
 	s.a, s.b = startPeer(t, shard, etcd, "a"), startPeer(t, shard, etcd, "b")
 	s.term = s.recorder.NextTerm(t, leaseOf, "")
 	return s
