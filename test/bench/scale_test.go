@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -147,6 +148,9 @@ func (r *scaled) failOver(b *testing.B, m *machine, s syscall.Signal, to *[]outa
 	m.leader, m.standby = m.standby, m.leader
 	started := time.Now()
 	m.standby.Again()
+	var profiling sync.WaitGroup
+	profiling.Go(func() { r.profile(m.standby, "profile?seconds=10", "cpu-start") })
+	defer profiling.Wait()
 	for m.standby.Status("/readyz") != http.StatusOK {
 		time.Sleep(20 * time.Millisecond)
 	}
