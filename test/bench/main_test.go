@@ -22,6 +22,8 @@ var (
 	failovers        = flag.Int("failovers", 20, "how many leaders to kill while users ask")
 	before           = flag.Duration("before", time.Minute, "how long the users ask before each of them, for comparison")
 	vanishes         = flag.Int("vanishes", 50, "how many leaders to cut off from everything, with default flags")
+	memberKills      = flag.Int("member-kills", 20, "how often to kill a member of etcd, each in turn")
+	memberSize       = flag.Int("member-size", 100000, "how many workspaces are in the shard whose etcd loses members")
 	move             = flag.Bool("move", false, "the users of the killed replica come to the survivor, until it is back")
 	saturation       = flag.Duration("saturation", 15*time.Second, "for how long to look how many requests the machine sustains")
 	needlessTogether = flag.Bool("needless-together", false, "troubles that must cause no takeover are made at the same time")
