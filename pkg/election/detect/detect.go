@@ -4,7 +4,7 @@
 // on its Lease the address of its probe and the fingerprint of its key. Each standby keeps one stream to the leader's probe, on
 // which the leader sends a beat in every interval.
 //
-// When the leader's process dies, for whatever reason, its kernel breaks the stream. The standby dials again at once. If the
+// When the leader's process dies, for whatever reason, its kernel breaks the stream, and another one to a second port (witness). The standby dials again at once. If the
 // address then refuses the connection, and the same key answered there before, the process counts as dead. This is strong
 // evidence but no proof, because a firewall may refuse connections, too. So package election acts on it only where stale writes
 // are refused.
@@ -95,6 +95,7 @@ type Detector struct {
 	// Set by Open.
 	secret   []byte
 	listener net.Listener
+	witness  net.Listener // nil if there is none
 	server   *http.Server
 	serving  sync.WaitGroup // the server and its requests
 
@@ -142,11 +143,7 @@ func (d *Detector) Contact() election.Contact {
 	if d.listener == nil {
 		return election.Contact{}
 	}
-	_, port, err := net.SplitHostPort(d.listener.Addr().String())
-	if err != nil {
-		return election.Contact{}
-	}
-	return election.Contact{Address: net.JoinHostPort(d.cfg.Advertise, port), Key: d.fingerprint}
+	return election.Contact{Address: net.JoinHostPort(d.cfg.Advertise, portOf(d.listener)), Key: d.fingerprint}
 }
 
 var _ election.Detector = (*Detector)(nil)

@@ -120,60 +120,95 @@ func (f *following) session(ctx context.Context, patience time.Duration, hurry b
 	}
 	timeout := time.AfterFunc(patience, f.abandon)
 	defer timeout.Stop()
+	s, err := f.open(ctx, dialer, f.leader.Address, f.d.cfg.Interval)
+	if err != nil {
+		return false, err
+	}
+	defer s.shut()
+
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	besideCtx, stop := context.WithCancel(ctx)
+	defer stop()
+	beside.Go(func() { f.answer(besideCtx, s.answers) })
+	if port := s.header.Get(witnessHeader); port != "" {
+		beside.Go(func() { f.watchWitness(besideCtx, port) })
+	}
+	err = lines(s.beats, func(s election.Statement) {
+		made = true
+		timeout.Stop()
+		f.becomeAlive(s)
+	})
+	_ = s.answers.CloseWithError(err) // ends a write of an answer that may hang
+	return made, err
+}
+
+// stream is an open request to a leader's probe.
+type stream struct {
+	header  http.Header
+	beats   io.Reader
+	answers *io.PipeWriter
+	shut    func() // ends it; the end of the context does so, too
+}
+
+// open makes contact with the leader's process at an address, and asks for a beat in each interval.
+func (f *following) open(ctx context.Context, dialer *net.Dialer, address string, interval time.Duration) (*stream, error) {
 	transport := &http.Transport{
 		DialContext:     dialer.DialContext,
 		TLSClientConfig: trusting(f.leader.Key),
 		Protocols:       new(http.Protocols),
 	}
 	transport.Protocols.SetHTTP2(true)
-	conn, err := transport.NewClientConn(ctx, "https", f.leader.Address)
+	conn, err := transport.NewClientConn(ctx, "https", address)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	body, answers := io.Pipe()
-	shut := func() {
+	closing := func() {
 		_ = answers.Close()
 		_ = conn.Close()
 	}
-	defer shut()
-	defer context.AfterFunc(ctx, shut)() // while its body is open, a request ignores the end of its context
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+f.leader.Address+path, body)
+	release := context.AfterFunc(ctx, closing) // while its body is open, a request ignores the end of its context
+	req, err := f.request(ctx, address, interval, body)
 	if err != nil {
-		return false, fmt.Errorf("the address of the leader's probe is not valid: %w", err)
+		release()
+		closing()
+		return nil, err
+	}
+	resp, err := conn.RoundTrip(req)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%w: %s", errUnauthorized, resp.Status)
+		if resp.StatusCode == http.StatusServiceUnavailable {
+			err = errCrowded
+		}
+		_ = resp.Body.Close()
+	}
+	if err != nil {
+		release()
+		closing()
+		return nil, err
+	}
+	return &stream{header: resp.Header, beats: resp.Body, answers: answers, shut: func() {
+		release()
+		_ = resp.Body.Close()
+		closing()
+	}}, nil
+}
+
+func (f *following) request(ctx context.Context, address string, interval time.Duration, body io.Reader) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+address+path, body)
+	if err != nil {
+		return nil, fmt.Errorf("the address of the leader's probe is not valid: %w", err)
 	}
 	req.Header.Set("Authorization", bearer+credential(f.d.secret, f.leader.Key))
 	req.Header.Set(replicaHeader, f.d.cfg.Replica)
-	req.Header.Set(intervalHeader, f.d.cfg.Interval.String())
+	req.Header.Set(intervalHeader, interval.String())
 	req.Header.Set(modeHeader, string(f.follower.Is.Mode))
 	req.Header.Set(priorityHeader, strconv.Itoa(int(f.follower.Is.Priority)))
 	if led := f.follower.Is.Led; !strings.ContainsFunc(led, unicode.IsControl) {
 		req.Header.Set(ledHeader, led)
 	}
-	resp, err := conn.RoundTrip(req)
-	if err != nil {
-		return false, err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	switch resp.StatusCode {
-	case http.StatusOK:
-	case http.StatusServiceUnavailable:
-		return false, errCrowded
-	default:
-		return false, fmt.Errorf("%w: %s", errUnauthorized, resp.Status)
-	}
-
-	var answering sync.WaitGroup
-	defer answering.Wait()
-	answeringCtx, stop := context.WithCancel(ctx)
-	defer stop()
-	answering.Go(func() { f.answer(answeringCtx, answers) })
-	err = lines(resp.Body, func(s election.Statement) {
-		made = true
-		timeout.Stop()
-		f.becomeAlive(s)
-	})
-	_ = answers.CloseWithError(err) // ends a write of an answer that may hang
-	return made, err
+	return req, nil
 }
 
 // errUnauthorized: the leader does not accept this process's credential.

@@ -100,9 +100,10 @@ func (f *following) becomeBroken(ctx context.Context, err error, made bool, lost
 	why := classify(err)
 	switch {
 	case why == refused && f.answered:
-		if f.news.Sign != election.Dead {
-			log.Info("The leader's process is gone: contact broke off, and its address refuses connections", "holder", f.news.Said.Holder, "after", time.Since(lost).Round(100*time.Microsecond))
+		if f.news.Sign == election.Dead {
+			return
 		}
+		log.Info("The leader's process is gone: contact broke off, and its address refuses connections", "holder", f.news.Said.Holder, "after", time.Since(lost).Round(100*time.Microsecond))
 		f.become(dead, election.News{Sign: election.Dead, Since: lost, Said: f.news.Said})
 		return
 	case f.answered:
@@ -115,4 +116,16 @@ func (f *following) becomeBroken(ctx context.Context, err error, made bool, lost
 			"Check its --advertise-address and --probe-port, and the network between", "reason", why)
 	}
 	f.become(why, election.News{})
+}
+
+// becomeGone: the leader's witness is gone. If the process lives after all, its next beat says so.
+func (f *following) becomeGone(ctx context.Context, address string, lost time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.state != alive {
+		return
+	}
+	klog.FromContext(ctx).Info("The leader's process is gone: the second port of its probe broke off, and refuses connections", "address", address,
+		"holder", f.news.Said.Holder, "after", time.Since(lost).Round(100*time.Microsecond))
+	f.become(dead, election.News{Sign: election.Dead, Since: lost, Said: f.news.Said})
 }

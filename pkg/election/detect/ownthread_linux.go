@@ -353,3 +353,9 @@ func (t *ownThread) Close() error {
 func (t *ownThread) Addr() net.Addr { return t.address }
 
 var _ net.Listener = (*ownThread)(nil)
+
+// inThread reports whether a listener's sockets are in a thread of their own.
+func inThread(listener net.Listener) bool {
+	_, ok := listener.(*ownThread)
+	return ok
+}

@@ -55,6 +55,7 @@ func TestTheProbesSocketsAreInATableOfTheirOwn(t *testing.T) {
 	}
 	f := follow(t, leader.Contact())
 	f.next(t, sign(election.Alive))
+	awaitWitness(t, leader)
 
 	all := tables(t)
 	process := all[fmt.Sprint(os.Getpid())]
@@ -73,8 +74,8 @@ func TestTheProbesSocketsAreInATableOfTheirOwn(t *testing.T) {
 			}
 		}
 	}
-	if own != 1 {
-		t.Errorf("%d threads have a table of their own", own)
+	if own != 2 {
+		t.Errorf("%d threads have a table of their own, want 2: the probe's, and its witness's", own)
 	}
 	if len(process) < 2 { // other, and the standby's end
 		t.Errorf("the process has %d sockets", len(process))

@@ -9,3 +9,5 @@ import (
 
 // inOwnThread returns listener. On this system a thread cannot have descriptors of its own.
 func inOwnThread(_ context.Context, listener net.Listener) net.Listener { return listener }
+
+func inThread(net.Listener) bool { return false }

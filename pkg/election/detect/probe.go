@@ -40,6 +40,7 @@ func (d *Detector) Open(ctx context.Context, secret []byte) error {
 	if err != nil {
 		return err
 	}
+	d.witness = d.listenWitness(ctx, listener)
 	d.open(ctx, secret, listener)
 	return nil
 }
@@ -69,12 +70,19 @@ func (d *Detector) open(ctx context.Context, secret []byte, listener net.Listene
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 		ConnContext: withConn,
 	}
+	d.serveAt(ctx, listener)
+	if d.witness != nil {
+		d.serveAt(ctx, d.witness)
+	}
+	klog.FromContext(ctx).V(2).Info("The probe is open", "address", d.Contact().Address)
+}
+
+func (d *Detector) serveAt(ctx context.Context, listener net.Listener) {
 	d.serving.Go(func() {
 		if err := d.server.ServeTLS(listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
 			klog.FromContext(ctx).Error(err, "The probe has failed: standbys take this process for dead when it leads. Restart it")
 		}
 	})
-	klog.FromContext(ctx).V(2).Info("The probe is open", "address", d.Contact().Address)
 }
 
 // connKey is the context key of a request's *limitedConn.
@@ -159,6 +167,9 @@ func (d *Detector) serve(w http.ResponseWriter, req *http.Request) {
 		standby.Priority = int32(priority) // older versions send none
 	}
 	defer d.followedBy(standby)()
+	if d.witness != nil {
+		w.Header().Set(witnessHeader, portOf(d.witness))
+	}
 	stream := http.NewResponseController(w)
 	var reading sync.WaitGroup
 	defer reading.Wait()

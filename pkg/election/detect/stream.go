@@ -18,6 +18,7 @@ const (
 	modeHeader      = "Regent-Election-Mode"
 	priorityHeader  = "Regent-Election-Priority"
 	ledHeader       = "Regent-Election-Led"
+	witnessHeader   = "Regent-Witness-Port" // of the answer
 	bearer          = "Bearer "
 	longestLine     = 4 << 10 // bytes
 	longestReplica  = 256     // bytes
