@@ -1,6 +1,8 @@
 package controllers
 
 import (
+	"context"
+
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/regent-project/regent/pkg/election/fence"
@@ -20,6 +22,9 @@ type Deps struct {
 	Informers Informers
 	// Resources are the resources that this server stores, of all groups.
 	Resources []Resource
+	// Holds reports whether the context's logical cluster has objects of a resource, by a live read. To list them with Clients tells
+	// the same, and takes the server longer. Nil: the server cannot tell, so there may be some.
+	Holds func(context.Context, schema.GroupVersionResource) (bool, error)
 }
 
 // Resource is a resource that the server stores.

@@ -22,6 +22,7 @@ func (r *run) newTerms(store *store, caches *caches, elections *elections) (*ter
 		},
 		Deps: controllers.Deps{
 			Shard: r.cfg.Shard, Replica: r.name, BaseURL: r.cfg.BaseURL, Informers: caches.informers, Resources: caches.resources,
+			Holds: caches.live.reader.Holds,
 		},
 		API:         &r.api,
 		LeaderToken: r.tokens.leader, ReplicaToken: r.tokens.replica,

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
@@ -36,25 +37,22 @@ type controller struct {
 	*loop.Loop[logicalcluster.Name]
 	clients   controllers.Clients
 	informers controllers.Informers
-	// content are the resources that are deleted between Workspaces, which go first, and Namespaces. The LogicalCluster goes
-	// last.
-	content []controllers.Resource
 	// everything are all resources of which no object may be left before the LogicalCluster goes.
 	everything []controllers.Resource
+	holds      func(context.Context, schema.GroupVersionResource) (bool, error)
 	baseURL    string
+	written    written
 }
 
 func construct(_ context.Context, deps controllers.Deps) (controllers.Controller, error) {
-	c := &controller{clients: deps.Clients, informers: deps.Informers, baseURL: deps.BaseURL}
+	c := &controller{clients: deps.Clients, informers: deps.Informers, holds: deps.Holds, baseURL: deps.BaseURL}
+	if c.holds == nil {
+		c.holds = func(context.Context, schema.GroupVersionResource) (bool, error) { return true, nil }
+	}
 	for _, r := range deps.Resources {
-		switch r.GVR.GroupResource() {
-		case corev1alpha1.Resource("logicalclusters"):
-			continue
-		case tenancyv1alpha1.Resource("workspaces"), corev1.Resource("namespaces"):
-		default:
-			c.content = append(c.content, r)
+		if r.GVR.GroupResource() != corev1alpha1.Resource("logicalclusters") {
+			c.everything = append(c.everything, r)
 		}
-		c.everything = append(c.everything, r)
 	}
 	c.Loop = loop.New(name, workers, c.reconcile)
 	c.Needs(c.needs)
@@ -72,6 +70,15 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 		loop.Follow(c.Loop, inf, c.dying)
 	}
 	return c, nil
+}
+
+func isWorkspaces(r controllers.Resource) bool {
+	return r.GVR.GroupResource() == tenancyv1alpha1.Resource("workspaces")
+}
+
+// isContent reports whether objects are deleted between Workspaces, which go first, and Namespaces. The LogicalCluster goes last.
+func isContent(r controllers.Resource) bool {
+	return !isWorkspaces(r) && r.GVR.GroupResource() != corev1.Resource("namespaces")
 }
 
 // needs reports whether reconcile may have to write for a cluster, by the caches.
@@ -113,7 +120,7 @@ func (c *controller) dying(obj *metav1.PartialObjectMetadata) []logicalcluster.N
 // and queues the key again.
 func (c *controller) reconcile(ctx context.Context, cluster logicalcluster.Name) error {
 	lc, ok := c.cached(cluster)
-	if !ok {
+	if c.written.unseen(cluster, lc) || !ok {
 		return nil
 	}
 	ctx = clusters.With(ctx, cluster)
@@ -155,6 +162,7 @@ func (c *controller) provide(ctx context.Context, cached *corev1alpha1.LogicalCl
 			if lc, err = c.clients.LogicalClusters.UpdateStatus(ctx, out, metav1.UpdateOptions{FieldManager: name}); err != nil {
 				return fmt.Errorf("update status: %w", err)
 			}
+			c.written.add(lc)
 		}
 		if provided {
 			return nil

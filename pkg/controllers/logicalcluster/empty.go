@@ -66,14 +66,18 @@ func (c *controller) purge(ctx context.Context, lc *corev1alpha1.LogicalCluster)
 	if len(lc.Status.Terminators) > 0 {
 		return "TerminatorExists", fmt.Sprintf("Some terminators remain: %v", lc.Status.Terminators), nil
 	}
-	children, err := c.deleteChildren(ctx, clusters.KeyOf(lc))
+	held, err := c.held(ctx)
+	if err != nil {
+		return "", "", err
+	}
+	children, err := c.deleteChildren(ctx, clusters.KeyOf(lc), held)
 	if err != nil {
 		return "", "", err
 	}
 	if children > 0 {
 		return "SomeWorkspacesRemain", fmt.Sprintf("Waiting for %d workspaces inside of it to go first", children), nil
 	}
-	remaining, err := content.Purge(ctx, c.clients.Metadata, c.content, metav1.NamespaceAll)
+	remaining, err := content.Purge(ctx, c.clients.Metadata, content.Of(held, isContent), metav1.NamespaceAll)
 	if err != nil {
 		return "", "", err
 	}
@@ -81,7 +85,10 @@ func (c *controller) purge(ctx context.Context, lc *corev1alpha1.LogicalCluster)
 		if err := c.deleteNamespaces(ctx); err != nil {
 			return "", "", err
 		}
-		if remaining, err = content.Find(ctx, c.clients.Metadata, c.everything, metav1.NamespaceAll); err != nil {
+		if held, err = c.held(ctx); err != nil {
+			return "", "", err
+		}
+		if remaining, err = content.Find(ctx, c.clients.Metadata, held, metav1.NamespaceAll); err != nil {
 			return "", "", err
 		}
 	}
@@ -89,6 +96,20 @@ func (c *controller) purge(ctx context.Context, lc *corev1alpha1.LogicalCluster)
 		reason, message = explain(remaining)
 	}
 	return reason, message, nil
+}
+
+// held returns the resources of which the cluster has objects.
+func (c *controller) held(ctx context.Context) (held []controllers.Resource, err error) {
+	for _, r := range c.everything {
+		holds, err := c.holds(ctx, r.GVR)
+		if err != nil {
+			return nil, fmt.Errorf("look for %s: %w", r.GVR.GroupResource(), err)
+		}
+		if holds {
+			held = append(held, r)
+		}
+	}
+	return held, nil
 }
 
 // deleteOwner deletes the Workspace of a cluster that was deleted directly. Both must name each other. A link that only one
@@ -119,10 +140,10 @@ func (c *controller) deleteOwner(ctx context.Context, lc *corev1alpha1.LogicalCl
 
 // deleteChildren deletes the Workspaces in the cluster and returns how many are left. As long as the cache has some, their
 // number comes from the cache: it may be too high, but each Workspace that goes queues the cluster again. If the cache has
-// none, the server is asked.
-func (c *controller) deleteChildren(ctx context.Context, key clusters.Key) (int, error) {
+// none, but the server holds some, the server is asked.
+func (c *controller) deleteChildren(ctx context.Context, key clusters.Key, held []controllers.Resource) (int, error) {
 	children := c.informers.Workspaces.List(key.Cluster)
-	if len(children) == 0 {
+	if len(children) == 0 && slices.ContainsFunc(held, isWorkspaces) {
 		live, err := c.clients.Workspaces.List(ctx, metav1.ListOptions{Limit: content.PageSize}) // each that goes queues the cluster again
 		if err != nil {
 			return 0, fmt.Errorf("list workspaces: %w", err)
@@ -160,25 +181,24 @@ func (c *controller) deleteNamespaces(ctx context.Context) error {
 }
 
 func (c *controller) deleteNamespace(ctx context.Context, ns *corev1.Namespace) error {
-	client := c.clients.Kube.CoreV1().Namespaces()
+	client := c.clients.Kube.CoreV1()
 	if ns.DeletionTimestamp == nil {
-		err := client.Delete(ctx, ns.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &ns.UID}})
-		if err != nil {
+		// The typed client's Delete drops the answer, which has the namespace as it is now.
+		options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &ns.UID}}
+		deleted := &corev1.Namespace{}
+		if err := client.RESTClient().Delete().Resource("namespaces").Name(ns.Name).Body(&options).Do(ctx).Into(deleted); err != nil {
 			return err
 		}
-		uid := ns.UID
-		if ns, err = client.Get(ctx, ns.Name, metav1.GetOptions{}); err != nil {
-			return err
+		if deleted.DeletionTimestamp == nil {
+			return nil // it had no finalizer
 		}
-		if ns.UID != uid || ns.DeletionTimestamp == nil {
-			return fmt.Errorf("it was created again in a cluster that is being deleted")
-		}
+		ns = deleted
 	}
 	out := content.Finalized(ns)
 	if out == nil {
 		return nil // it waits for other finalizers
 	}
-	_, err := client.Finalize(ctx, out, metav1.UpdateOptions{FieldManager: name})
+	_, err := client.Namespaces().Finalize(ctx, out, metav1.UpdateOptions{FieldManager: name})
 	return err
 }
 

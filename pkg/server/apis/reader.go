@@ -8,6 +8,8 @@ import (
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -66,6 +68,28 @@ func (r *Reader) Workspace(ctx context.Context, name string) (*tenancyv1alpha1.W
 // LogicalCluster reads the LogicalCluster of the logical cluster of the context.
 func (r *Reader) LogicalCluster(ctx context.Context) (*corev1alpha1.LogicalCluster, error) {
 	return read[*corev1alpha1.LogicalCluster](ctx, r.logicalClusters, corev1alpha1.LogicalClusterName)
+}
+
+// Holds implements controllers.Deps.Holds.
+func (r *Reader) Holds(ctx context.Context, resource schema.GroupVersionResource) (bool, error) {
+	s, err := r.storage(resource)
+	if err != nil {
+		return false, err
+	}
+	list, err := s.List(ctx, &internalversion.ListOptions{Limit: 1})
+	if err != nil {
+		return false, err
+	}
+	return meta.LenList(list) > 0, nil
+}
+
+// storage returns the storage of a resource.
+func (r *Reader) storage(resource schema.GroupVersionResource) (stored, error) {
+	s, ok := r.stored[resource]
+	if !ok {
+		return stored{}, fmt.Errorf("%s is not stored here: give one of apis.Resources", resource)
+	}
+	return s, nil
 }
 
 func read[T runtime.Object](ctx context.Context, from rest.Getter, name string) (T, error) {

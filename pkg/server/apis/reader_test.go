@@ -48,4 +48,16 @@ func TestTheReaderSeesWhatWasWrittenInItsClusterOnly(t *testing.T) {
 	if _, err := s.reader.LogicalCluster(elsewhere); !apierrors.IsNotFound(err) {
 		t.Errorf("logical cluster of another cluster: %v", err)
 	}
+	for _, r := range Resources() {
+		_, want := map[string]bool{"namespaces": true, "workspaces": true, "logicalclusters": true}[r.GVR.Resource]
+		if holds, err := s.reader.Holds(here, r.GVR); err != nil || holds != want {
+			t.Errorf("cluster aa holds %s: %v, %v", r.GVR.Resource, holds, err)
+		}
+		if holds, err := s.reader.Holds(elsewhere, r.GVR); err != nil || holds {
+			t.Errorf("cluster bb holds %s: %v, %v", r.GVR.Resource, holds, err)
+		}
+	}
+	if _, err := s.reader.Holds(here, corev1.SchemeGroupVersion.WithResource("pods")); err == nil {
+		t.Error("it tells of what is not stored")
+	}
 }

@@ -49,23 +49,16 @@ func (r *Reader) Metadata(resource schema.GroupVersionResource) cache.ListerWatc
 }
 
 func (r *Reader) source(resource schema.GroupVersionResource, as func(runtime.Object) (runtime.Object, error)) cache.ListerWatcherWithContext {
-	storage := func() (stored, error) {
-		s, ok := r.stored[resource]
-		if !ok {
-			return stored{}, fmt.Errorf("%s is not stored here: an informer needs a resource of apis.Resources", resource)
-		}
-		return s, nil
-	}
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-			s, err := storage()
+			s, err := r.storage(resource)
 			if err != nil {
 				return nil, err
 			}
 			return s.list(ctx, opts, as)
 		},
 		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-			s, err := storage()
+			s, err := r.storage(resource)
 			if err != nil {
 				return nil, err
 			}

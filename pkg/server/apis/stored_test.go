@@ -10,18 +10,18 @@ import (
 func TestAKindIsFoundWithoutParsing(t *testing.T) {
 	for data, plain := range map[string]bool{
 		`{"kind":"Workspace","apiVersion":"tenancy.kcp.io/v1alpha1","metadata":{"name":"a"}}`: true,
-		`{"kind":"ConfigMap","apiVersion":"v1"}`:                                               true,
-		`{"kind":"","apiVersion":"v1"}`:                                                        true,
-		`{"kind":"A","apiVersion":"a/b/c"}`:                                                    true,
-		`{"apiVersion":"v1","kind":"ConfigMap"}`:                                               false,
-		`{ "kind": "ConfigMap", "apiVersion": "v1" }`:                                          false,
-		`{"kind":"\u0041","apiVersion":"v1"}`:                                                  false,
-		`{"kind":"A","metadata":{},"apiVersion":"v1"}`:                                         false,
-		`{"kind":"A","apiVersion":"v1"`:                                                        false,
-		`{"kind":"A`:                                                                           false,
-		`{"kind":1}`:                                                                           false,
-		`[]`:                                                                                   false,
-		``:                                                                                     false,
+		`{"kind":"ConfigMap","apiVersion":"v1"}`:                                              true,
+		`{"kind":"","apiVersion":"v1"}`:                                                       true,
+		`{"kind":"A","apiVersion":"a/b/c"}`:                                                   true,
+		`{"apiVersion":"v1","kind":"ConfigMap"}`:                                              false,
+		`{ "kind": "ConfigMap", "apiVersion": "v1" }`:                                         false,
+		`{"kind":"\u0041","apiVersion":"v1"}`:                                                 false,
+		`{"kind":"A","metadata":{},"apiVersion":"v1"}`:                                        false,
+		`{"kind":"A","apiVersion":"v1"`:                                                       false,
+		`{"kind":"A`:                                                                          false,
+		`{"kind":1}`:                                                                          false,
+		`[]`:                                                                                  false,
+		``:                                                                                    false,
 	} {
 		_, rest, found := leading([]byte(data), `{"kind":"`)
 		if found {
