@@ -20,11 +20,11 @@ import (
 // that loses its member asks another one within a second.
 const memberDown = 8 * time.Second
 
-// BenchmarkMembersAtScale is what becomes of a shard of many workspaces when something happens to its etcd of three members: a member
+// BenchmarkMembers is what becomes of a shard of many workspaces when something happens to its etcd of three members: a member
 // is killed, all of the history is compacted while a standby is behind, a member is defragmented, the space is used up. Users read,
 // write, create and delete workspaces meanwhile, and the leader writes all the time. It prints a table. etcd's history tells whether
 // a write was stale.
-func BenchmarkMembersAtScale(b *testing.B) {
+func BenchmarkMembers(b *testing.B) {
 	if _, err := build(); err != nil {
 		b.Fatal(err)
 	}
