@@ -175,7 +175,7 @@ func (f *following) open(ctx context.Context, dialer *net.Dialer, address string
 		closing()
 		return nil, err
 	}
-	resp, err := conn.RoundTrip(req)
+	resp, err := conn.RoundTrip(req) //nolint:bodyclose // shut does
 	if err == nil && resp.StatusCode != http.StatusOK {
 		err = fmt.Errorf("%w: %s", errUnauthorized, resp.Status)
 		if resp.StatusCode == http.StatusServiceUnavailable {
