@@ -149,7 +149,14 @@ func (r *scaled) failOver(b *testing.B, m *machine, s syscall.Signal, to *[]outa
 	started := time.Now()
 	m.standby.Again()
 	var profiling sync.WaitGroup
-	profiling.Go(func() { r.profile(m.standby, "profile?seconds=10", "cpu-start") })
+	if *profiles != "" {
+		profiling.Go(func() {
+			for m.standby.Status("/livez") == 0 {
+				time.Sleep(10 * time.Millisecond)
+			}
+			r.profile(m.standby, "profile?seconds=10", "cpu-start")
+		})
+	}
 	defer profiling.Wait()
 	for m.standby.Status("/readyz") != http.StatusOK {
 		time.Sleep(20 * time.Millisecond)
