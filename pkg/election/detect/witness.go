@@ -73,10 +73,10 @@ func (f *following) meetWitness(ctx context.Context, address string) bool {
 	return true
 }
 
-// refuses reports whether an address refuses connections soon.
+// refuses reports whether an address refuses connections soon. It returns at the end of ctx: whoever follows waits for it then.
 func refuses(ctx context.Context, address string) bool {
 	dialer := &net.Dialer{Timeout: hastyDial}
-	for began := time.Now(); time.Since(began) < haste; sleep(ctx, hasty) {
+	for began := time.Now(); ctx.Err() == nil && time.Since(began) < haste; sleep(ctx, hasty) {
 		conn, err := dialer.DialContext(ctx, "tcp", address)
 		switch {
 		case err == nil:

@@ -1,8 +1,10 @@
 package detect
 
 import (
+	"context"
 	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/regent-project/regent/pkg/election"
@@ -37,6 +39,18 @@ func TestAWitnessTellsOfADeathBeforeTheProbeDoes(t *testing.T) {
 	}
 	// Here the probe lives. Whoever speaks is not dead.
 	f.next(t, sign(election.Alive), election.Silent)
+}
+
+// The probe's stream may break while the witness is dialled. What follows from that does not wait for the witness. In a bubble
+// time stands still while a loop spins, so a loop that waits for the time would never end.
+func TestALookAtAWitnessEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if refuses(ctx, "127.0.0.1:1") {
+			t.Error("nobody was asked")
+		}
+	})
 }
 
 // speaker speaks for a leader, and names a port of its witness.
