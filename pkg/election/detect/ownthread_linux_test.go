@@ -13,8 +13,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/regent-project/regent/pkg/election"
 )
 
 // tables returns the sockets that each thread of this process has open, by thread and then by inode. The main thread's table is that
@@ -53,9 +51,7 @@ func TestTheProbesSocketsAreInATableOfTheirOwn(t *testing.T) {
 	if _, ok := leader.listener.(*limitedListener).Listener.(*ownThread); !ok {
 		t.Fatalf("the probe is a %T", leader.listener)
 	}
-	f := follow(t, leader.Contact())
-	f.next(t, sign(election.Alive))
-	awaitWitness(t, leader)
+	followBoth(t, leader)
 
 	all := tables(t)
 	process := all[fmt.Sprint(os.Getpid())]

@@ -44,19 +44,27 @@ func (f *following) watchWitness(ctx context.Context, port string) {
 		return
 	}
 	address := net.JoinHostPort(host, port)
+	var lost time.Time // when the last stream broke, until something follows from it
 	for attempt := 0; ctx.Err() == nil; attempt++ {
-		if f.meetWitness(ctx, address) {
-			attempt = 0
-			if lost := time.Now(); ctx.Err() == nil && refuses(ctx, address) {
-				f.becomeGone(ctx, address, lost)
+		began := time.Now()
+		err := f.meetWitness(ctx, address)
+		wait := pause(!lost.IsZero(), time.Since(lost), attempt)
+		switch {
+		case err == nil:
+			lost, attempt, wait = time.Now(), 0, hasty
+			if lost.Sub(began) < haste {
+				wait = steady // whoever breaks what it accepts is not dying
 			}
+		case !lost.IsZero() && errors.Is(err, syscall.ECONNREFUSED):
+			f.becomeGone(ctx, address, lost)
+			lost = time.Time{} // the process may live: it is told once
 		}
-		sleep(ctx, pause(false, 0, attempt))
+		sleep(ctx, wait)
 	}
 }
 
-// meetWitness keeps a stream to the witness until it breaks. It reports whether there was one.
-func (f *following) meetWitness(ctx context.Context, address string) bool {
+// meetWitness keeps a stream to the witness until it breaks. An error says that there was none.
+func (f *following) meetWitness(ctx context.Context, address string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	timeout := time.AfterFunc(f.d.handshake, cancel)
@@ -65,26 +73,11 @@ func (f *following) meetWitness(ctx context.Context, address string) bool {
 	if err != nil {
 		klog.FromContext(ctx).V(2).Info("No contact with the second port of the leader's probe: if the leader is killed, this process may notice it only when "+
 			"the leader's memory was freed. Let replicas reach all ports of each other", "address", address, "err", err)
-		return false
+		return err
 	}
 	defer s.shut()
 	timeout.Stop()
+	f.d.witnessed()
 	_, _ = io.Copy(io.Discard, s.beats)
-	return true
-}
-
-// refuses reports whether an address refuses connections soon. It returns at the end of ctx: whoever follows waits for it then.
-func refuses(ctx context.Context, address string) bool {
-	dialer := &net.Dialer{Timeout: hastyDial}
-	for began := time.Now(); ctx.Err() == nil && time.Since(began) < haste; sleep(ctx, hasty) {
-		conn, err := dialer.DialContext(ctx, "tcp", address)
-		switch {
-		case err == nil:
-			_ = conn.Close()
-			return false
-		case errors.Is(err, syscall.ECONNREFUSED):
-			return true
-		}
-	}
-	return false
+	return nil
 }
