@@ -19,7 +19,7 @@ func (o *Options) Flags() (flags cliflag.NamedFlagSets) {
 	generic.StringVar(&o.AdvertiseAddress, "advertise-address", o.AdvertiseAddress, "IP address that peers dial. If empty, --bind-address; if that is unspecified, the host's default interface.")
 	generic.StringVar(&o.ExternalHostname, "external-hostname", o.ExternalHostname, "Host name under which clients reach this replica. If empty, the advertised address.")
 	generic.StringVar(&o.ShardBaseURL, "shard-base-url", o.ShardBaseURL, "URL under which clients reach the shard, such as that of a load balancer; written into spec.URL of workspaces and into admin.kubeconfig. If empty, https://<external hostname or advertised address>:<secure port>.")
-	generic.IntVar(&o.ProbePort, "probe-port", o.ProbePort, "Port on which other replicas watch whether this one lives, at --bind-address. 0: any free port. Peers must reach it at --advertise-address. Not opened without leader election or failure detection.")
+	generic.IntVar(&o.ProbePort, "probe-port", o.ProbePort, "Port on which other replicas watch whether this one lives, at --bind-address. 0: any free port. Peers must reach it at --advertise-address, and should reach all other ports: a free one is opened beside it, see docs/FAILOVER.md. Not opened without leader election or failure detection.")
 	generic.BoolVar(&o.Profiling, "profiling", o.Profiling, "Serve profiles below /debug/pprof/, to members of system:masters.")
 
 	generic.DurationVar(&o.ShutdownDelay, "shutdown-delay-duration", o.ShutdownDelay, "How long to go on serving after SIGTERM, so that load balancers notice that /readyz fails. The term ends at once.")
