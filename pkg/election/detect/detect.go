@@ -91,7 +91,7 @@ type Detector struct {
 	fingerprint   string
 	confirmations chan election.Confirmation
 	patience      patience
-	witnessed     func() // called when there is a stream to a leader's witness; set by tests
+	witnessed     func() // set by tests: called when there is a stream to a leader's witness
 
 	// Set by Open.
 	secret   []byte
@@ -133,7 +133,6 @@ func New(cfg Config) (*Detector, error) {
 		// A leader needs only one answer, so further ones are dropped.
 		confirmations: make(chan election.Confirmation, 1),
 		spoke:         make(chan struct{}),
-		witnessed:     func() {},
 		followers:     map[election.Standby]int{},
 	}
 	show(cfg.Name)

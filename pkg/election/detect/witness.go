@@ -77,7 +77,9 @@ func (f *following) meetWitness(ctx context.Context, address string) error {
 	}
 	defer s.shut()
 	timeout.Stop()
-	f.d.witnessed()
+	if f.d.witnessed != nil {
+		f.d.witnessed()
+	}
 	_, _ = io.Copy(io.Discard, s.beats)
 	return nil
 }

@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"context"
 	"net/http"
 	"testing"
 	"time"
@@ -43,6 +44,28 @@ func (f *follower) staysAlive(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Whoever follows for another Lease, in mode coordinated, has both streams, too.
+func TestAWitnessTellsAnAliasOfADeath(t *testing.T) {
+	leader := open(t, "leader", "127.0.0.1:0")
+	standby := newDetector(t, "standby", "127.0.0.1:0")
+	standby.secret = shardSecret
+	f := &follower{news: make(chan election.News, 1000)}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		standby.For("another").Follow(ctx, leader.Contact(), election.Follower{Report: func(n election.News) { f.news <- n }})
+	}()
+	defer func() {
+		cancel()
+		<-ended
+	}()
+	f.next(t, sign(election.Alive))
+	f.staysAlive(t) // meanwhile it meets the witness
+	_ = leader.witness.Close()
+	f.next(t, sign(election.Dead), election.Silent)
 }
 
 // speaker speaks for a leader, and names a port of its witness.
