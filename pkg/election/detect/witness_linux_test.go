@@ -63,9 +63,21 @@ func TestAWitnessTellsAnAliasOfADeath(t *testing.T) {
 		<-ended
 	}()
 	f.next(t, sign(election.Alive))
-	f.staysAlive(t) // meanwhile it meets the witness
+	for began := time.Now(); leader.streams() < 2 && time.Since(began) < within; time.Sleep(time.Millisecond) {
+	}
+	f.staysAlive(t) // meanwhile the second stream reaches it
 	_ = leader.witness.Close()
 	f.next(t, sign(election.Dead), election.Silent)
+}
+
+// streams returns how many streams others keep to this process.
+func (d *Detector) streams() (all int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, n := range d.followers {
+		all += n
+	}
+	return all
 }
 
 // speaker speaks for a leader, and names a port of its witness.
