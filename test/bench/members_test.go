@@ -16,9 +16,15 @@ import (
 	"github.com/regent-project/regent/test/e2e/history"
 )
 
-// memberDown is how long a killed member of etcd stays away: longer than the renew deadline would prove nothing more, since a leader
-// that loses its member asks another one within a second.
-const memberDown = 8 * time.Second
+const (
+	// memberDown is how long a killed member of etcd stays away. A leader that does not find another one loses most of its renew
+	// deadline of 10 s by that.
+	memberDown = 8 * time.Second
+	// aheadOf and afterwards are for how long users ask before and after something happens: requests that hang are told of after it.
+	aheadOf, afterwards = 2 * time.Second, 3 * time.Second
+	// behind is for how long a standby is paused, so that it misses some hundred changes.
+	behind = 5 * time.Second
+)
 
 // BenchmarkMembers is what becomes of a shard of many workspaces when something happens to its etcd of three members: a member
 // is killed, all of the history is compacted while a standby is behind, a member is defragmented, the space is used up. Users read,
@@ -89,15 +95,22 @@ func (s *membersAtScale) happens(b *testing.B, name string, do func()) {
 		s.rows[name], s.names = row, append(s.names, name)
 	}
 	before := len(s.ended())
-	through := []*asking{ask(b, s.leader, *memberSize), ask(b, s.standby, *memberSize)}
+	var through []*asking
+	for _, replica := range []*harness.Replica{s.leader, s.standby} {
+		users := ask(b, replica, *memberSize)
+		defer users.end()
+		through = append(through, users)
+	}
 	ctx, stop := context.WithCancel(b.Context())
 	var creating sync.WaitGroup
+	defer creating.Wait()
+	defer stop()
 	creating.Go(func() { s.churn(ctx, fmt.Sprintf("churn-%d-%d", len(s.names), row.n)) })
-	time.Sleep(2 * time.Second)
+	time.Sleep(aheadOf)
 	began := time.Now()
 	do()
 	took := time.Since(began)
-	time.Sleep(3 * time.Second)
+	time.Sleep(afterwards)
 	stop()
 	creating.Wait()
 	var failed int
@@ -147,7 +160,7 @@ func (s *membersAtScale) ended() (ended []string) {
 // compactBehind compacts all that the standby has not seen, which is paused, and waits until it has seen what came after.
 func (s *membersAtScale) compactBehind(b *testing.B) {
 	s.standby.Signal(syscall.SIGSTOP)
-	time.Sleep(5 * time.Second)
+	time.Sleep(behind)
 	resp, err := s.client.Get(b.Context(), "/")
 	if err != nil {
 		b.Fatal(err)
@@ -184,7 +197,7 @@ func (s *membersAtScale) fillUp(b *testing.B) {
 		}
 	}
 	progress("no space after %d MiB more", n)
-	time.Sleep(3 * time.Second)
+	time.Sleep(afterwards) // users ask meanwhile
 	deleted, err := s.client.Delete(b.Context(), "/junk/", clientv3.WithPrefix())
 	if err != nil {
 		b.Fatal(err)

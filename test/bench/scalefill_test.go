@@ -143,6 +143,7 @@ func (m *machine) each(b *testing.B, r *scaled, profile string, from, to int, do
 	defer w.Stop()
 	began := time.Now()
 	var beside sync.WaitGroup
+	defer beside.Wait()
 	beside.Go(func() { r.profile(m.leader, "profile?seconds=10", profile) })
 	beside.Go(func() {
 		if do(b, m, from, to); b.Failed() {

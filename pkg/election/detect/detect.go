@@ -4,10 +4,12 @@
 // on its Lease the address of its probe and the fingerprint of its key. Each standby keeps one stream to the leader's probe, on
 // which the leader sends a beat in every interval.
 //
-// When the leader's process dies, for whatever reason, its kernel breaks the stream, and another one to a second port (witness). The standby dials again at once. If the
-// address then refuses the connection, and the same key answered there before, the process counts as dead. This is strong
-// evidence but no proof, because a firewall may refuse connections, too. So package election acts on it only where stale writes
-// are refused.
+// When the leader's process dies, for whatever reason, its kernel breaks the stream. The standby dials again at once. If the address
+// then refuses the connection, and the same key answered there before, the process counts as dead. This is strong evidence but no
+// proof, because a firewall may refuse connections, too. So package election acts on it only where stale writes are refused.
+//
+// The kernel breaks streams of different threads at different times, and the last ones only when it has freed the process's memory.
+// So each standby keeps a stream to a second port, too, which another thread serves: the witness.
 //
 // A leader that stays silent for a number of intervals is suspected: it hangs, it is paused, its machine has vanished, or the
 // network is cut. How many these are depends on how late its beats have been in the last minutes (patience).
@@ -91,7 +93,6 @@ type Detector struct {
 	fingerprint   string
 	confirmations chan election.Confirmation
 	patience      patience
-	witnessed     func() // set by tests: called when there is a stream to a leader's witness
 
 	// Set by Open.
 	secret   []byte

@@ -120,7 +120,11 @@ func (f *following) session(ctx context.Context, patience time.Duration, hurry b
 	}
 	timeout := time.AfterFunc(patience, f.abandon)
 	defer timeout.Stop()
-	s, err := f.open(ctx, dialer, f.leader.Address, f.d.cfg.Interval)
+	conn, err := f.connect(ctx, dialer, f.leader.Address)
+	if err != nil {
+		return false, err
+	}
+	s, err := f.request(ctx, conn, f.leader.Address, f.d.cfg.Interval)
 	if err != nil {
 		return false, err
 	}
@@ -151,25 +155,26 @@ type stream struct {
 	shut    func() // ends it; the end of the context does so, too
 }
 
-// open makes contact with the leader's process at an address, and asks for a beat in each interval.
-func (f *following) open(ctx context.Context, dialer *net.Dialer, address string, interval time.Duration) (*stream, error) {
+// connect connects to an address of the leader's process. An error means that no process answered there with the leader's key.
+func (f *following) connect(ctx context.Context, dialer *net.Dialer, address string) (*http.ClientConn, error) {
 	transport := &http.Transport{
 		DialContext:     dialer.DialContext,
 		TLSClientConfig: trusting(f.leader.Key),
 		Protocols:       new(http.Protocols),
 	}
 	transport.Protocols.SetHTTP2(true)
-	conn, err := transport.NewClientConn(ctx, "https", address)
-	if err != nil {
-		return nil, err
-	}
+	return transport.NewClientConn(ctx, "https", address)
+}
+
+// request asks on conn for a beat in each interval. If that fails, it closes conn.
+func (f *following) request(ctx context.Context, conn *http.ClientConn, address string, interval time.Duration) (*stream, error) {
 	body, answers := io.Pipe()
 	closing := func() {
 		_ = answers.Close()
 		_ = conn.Close()
 	}
 	release := context.AfterFunc(ctx, closing) // while its body is open, a request ignores the end of its context
-	req, err := f.request(ctx, address, interval, body)
+	req, err := f.newRequest(ctx, address, interval, body)
 	if err != nil {
 		release()
 		closing()
@@ -195,7 +200,7 @@ func (f *following) open(ctx context.Context, dialer *net.Dialer, address string
 	}}, nil
 }
 
-func (f *following) request(ctx context.Context, address string, interval time.Duration, body io.Reader) (*http.Request, error) {
+func (f *following) newRequest(ctx context.Context, address string, interval time.Duration, body io.Reader) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+address+path, body)
 	if err != nil {
 		return nil, fmt.Errorf("the address of the leader's probe is not valid: %w", err)

@@ -51,7 +51,8 @@ func TestTheProbesSocketsAreInATableOfTheirOwn(t *testing.T) {
 	if _, ok := leader.listener.(*limitedListener).Listener.(*ownThread); !ok {
 		t.Fatalf("the probe is a %T", leader.listener)
 	}
-	followBoth(t, leader)
+	follow(t, leader.Contact())
+	haveBoth(t, leader)
 
 	all := tables(t)
 	process := all[fmt.Sprint(os.Getpid())]

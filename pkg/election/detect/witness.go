@@ -36,50 +36,69 @@ func portOf(listener net.Listener) string {
 	return port
 }
 
-// watchWitness keeps a stream to the leader's witness until ctx ends. The leader has named its port on the stream to its probe. If the
-// stream breaks and the port then refuses, the process is gone, although the probe's stream has not broken yet.
+// watchWitness keeps a stream to the leader's witness until ctx ends. The leader has named its port on the stream to its probe.
 func (f *following) watchWitness(ctx context.Context, port string) {
 	host, _, err := net.SplitHostPort(f.leader.Address)
 	if err != nil {
 		return
 	}
 	address := net.JoinHostPort(host, port)
-	var lost time.Time // when the last stream broke, until something follows from it
-	for attempt := 0; ctx.Err() == nil; attempt++ {
+	var judge testimony
+	for ctx.Err() == nil {
 		began := time.Now()
-		err := f.meetWitness(ctx, address)
-		wait := pause(!lost.IsZero(), time.Since(lost), attempt)
-		switch {
-		case err == nil:
-			lost, attempt, wait = time.Now(), 0, hasty
-			if lost.Sub(began) < haste {
-				wait = steady // whoever breaks what it accepts is not dying
-			}
-		case !lost.IsZero() && errors.Is(err, syscall.ECONNREFUSED):
-			f.becomeGone(ctx, address, lost)
-			lost = time.Time{} // the process may live: it is told once
+		met, err := f.meetWitness(ctx, address)
+		gone, wait := judge.after(began, time.Now(), met, err)
+		if !gone.IsZero() {
+			f.becomeGone(ctx, address, gone)
 		}
 		sleep(ctx, wait)
 	}
 }
 
-// meetWitness keeps a stream to the witness until it breaks. An error says that there was none.
-func (f *following) meetWitness(ctx context.Context, address string) error {
+// meetWitness keeps a stream to the witness until it breaks. met reports whether the leader's key answered there; if not, err says
+// why.
+func (f *following) meetWitness(ctx context.Context, address string) (met bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	timeout := time.AfterFunc(f.d.handshake, cancel)
 	defer timeout.Stop()
-	s, err := f.open(ctx, &net.Dialer{KeepAlive: -1}, address, longestInterval)
+	conn, err := f.connect(ctx, &net.Dialer{KeepAlive: -1}, address)
 	if err != nil {
 		klog.FromContext(ctx).V(2).Info("No contact with the second port of the leader's probe: if the leader is killed, this process may notice it only when "+
 			"the leader's memory was freed. Let replicas reach all ports of each other", "address", address, "err", err)
-		return err
+		return false, err
+	}
+	s, err := f.request(ctx, conn, address, longestInterval)
+	if err != nil {
+		return true, err
 	}
 	defer s.shut()
 	timeout.Stop()
-	if f.d.witnessed != nil {
-		f.d.witnessed()
+	_, err = io.Copy(io.Discard, s.beats)
+	return true, err
+}
+
+// testimony is what the attempts to keep a stream to one witness tell.
+type testimony struct {
+	lost   time.Time // when the leader's key last answered there; zero if it never did, or the death that followed was told
+	failed int       // attempts in a row that led to no lasting stream
+}
+
+// after takes in how an attempt ended, which was made at began. gone is zero, or the time since when the process is gone: its stream broke,
+// and now its port refuses. wait is the pause until the next attempt.
+func (t *testimony) after(began, now time.Time, met bool, err error) (gone time.Time, wait time.Duration) {
+	switch {
+	case met:
+		t.lost = now
+		if now.Sub(began) >= haste {
+			t.failed = 0
+			return gone, hasty
+		} // Else it breaks what it accepts. So it is not dying.
+	case !t.lost.IsZero() && errors.Is(err, syscall.ECONNREFUSED):
+		gone, t.lost = t.lost, time.Time{} // told once: the process may live
+	case !t.lost.IsZero() && now.Sub(t.lost) < haste:
+		return gone, hasty
 	}
-	_, _ = io.Copy(io.Discard, s.beats)
-	return nil
+	t.failed++
+	return gone, pause(false, 0, t.failed-1)
 }
