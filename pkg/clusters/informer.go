@@ -225,26 +225,32 @@ func (in *intake[T]) apply(obj any, change func(Key, T)) error {
 // Replace takes a complete list: the first one, or one after a watch that could not be resumed. Objects that it lacks were
 // deleted meanwhile.
 func (in *intake[T]) Replace(list []any, _ string) error {
-	listed := make(map[Key]T, len(list))
+	listed := make([]entry[T], 0, len(list))
 	for _, obj := range list {
 		k, typed, err := accept[T](obj)
 		if err != nil {
 			in.logger.Error(err, "Object left out of the cache")
 			continue
 		}
-		listed[k] = typed
+		listed = append(listed, entry[T]{k, typed})
 	}
 	i := in.informer
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	for _, old := range i.objects.list(Wildcard) {
-		k := KeyOf(old)
-		if _, ok := listed[k]; !ok {
-			i.vanish(k, old)
+	if there := i.objects.list(Wildcard); len(there) > 0 {
+		keys := make(map[Key]struct{}, len(listed))
+		for _, e := range listed {
+			keys[e.key] = struct{}{}
+		}
+		for _, old := range there {
+			k := KeyOf(old)
+			if _, ok := keys[k]; !ok {
+				i.vanish(k, old)
+			}
 		}
 	}
-	for k, obj := range listed {
-		i.become(k, obj)
+	for _, e := range listed { // in the order of the list, which is that of keys: so the tree grows at its end
+		i.become(e.key, e.obj)
 	}
 	select {
 	case <-i.synced:
