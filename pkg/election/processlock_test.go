@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -198,6 +199,57 @@ func restartsAfterDeath(t *testing.T, mode Mode) {
 	if _, err := os.Stat(e.processLock.path(e.processLock.process)); err == nil {
 		t.Error("an orderly exit left its file")
 	}
+}
+
+// A process without election never writes the Lease: the dead holder stays on it, and ends no term.
+func TestWithoutElectionADeadHolderIsNobody(t *testing.T) {
+	for _, mode := range []Mode{Renewed{}, ForLife{}} {
+		t.Run(string(mode.Name()), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { ledOverADeadHolder(t, mode) })
+		})
+	}
+}
+
+func ledOverADeadHolder(t *testing.T, mode Mode) {
+	directory, store := t.TempDir(), electiontest.NewStore("controllers")
+	predecessor := entered(t, directory)
+	cfg := DefaultConfig()
+	cfg.Namespace = "kube-system"
+	cfg.Name, cfg.Client, cfg.ReplicasDirectory = "controllers", store.Client(), directory
+	e, err := NewUnelected(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	predecessor.bootID = e.processLock.bootID
+	held := presenceFor(predecessor)
+	held.Holder, held.ElectionMode = "predecessor", mode.Name()
+	store.Take("predecessor", time.Hour)
+	store.Edit(func(l *coordinationv1.Lease) { held.WriteTo(l) })
+	predecessor.die()
+
+	ctx, cancel := context.WithCancel(t.Context())
+	var terms, running atomic.Int64
+	returned := make(chan error)
+	go func() {
+		returned <- e.Run(ctx, func(ctx context.Context, _ Term) error {
+			terms.Add(1)
+			running.Add(1)
+			defer running.Add(-1)
+			<-ctx.Done()
+			return nil
+		})
+	}()
+	time.Sleep(time.Minute)
+	if terms.Load() != 1 || running.Load() != 1 {
+		t.Errorf("%d terms have begun, and %d run, in a minute; want one that lasts", terms.Load(), running.Load())
+	}
+	store.Take("a candidate", time.Hour)
+	time.Sleep(time.Second)
+	if running.Load() != 0 {
+		t.Error("the term goes on although somebody else holds the lease")
+	}
+	cancel()
+	<-returned
 }
 
 // The electing controller would wait for the answer of a dead standby.
