@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/regent-project/regent/pkg/server"
@@ -36,13 +37,9 @@ not check whether the replica is dead: if it still leads, its term ends and its 
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			rules := clientcmd.NewDefaultClientConfigLoadingRules()
-			if rules.ExplicitPath = kubeconfig; kubeconfig == "" && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" {
-				rules.ExplicitPath = defaultKubeconfig
-			}
-			config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: kubecontext}).ClientConfig()
+			config, err := adminConfig(kubeconfig, kubecontext)
 			if err != nil {
-				return fmt.Errorf("cannot read the admin's kubeconfig, give --kubeconfig: %w", err)
+				return err
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), forgetTimeout)
 			defer cancel()
@@ -57,4 +54,17 @@ not check whether the replica is dead: if it still leads, its term ends and its 
 	cmd.Flags().StringVar(&kubecontext, "context", kubecontext, "The kubeconfig's context for the logical cluster that has the shard's own Leases.")
 	cmd.Flags().StringVar(&namespace, "leader-election-namespace", namespace, "Namespace of the Leases. Give the same as to the replicas.")
 	return cmd
+}
+
+// adminConfig returns how to reach a server as its administrator. kubeconfig may be empty: see the flag's help.
+func adminConfig(kubeconfig, kubecontext string) (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	if rules.ExplicitPath = kubeconfig; kubeconfig == "" && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" {
+		rules.ExplicitPath = defaultKubeconfig
+	}
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: kubecontext}).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the admin's kubeconfig, give --kubeconfig: %w", err)
+	}
+	return config, nil
 }

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/kcp-dev/logicalcluster/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -34,6 +35,15 @@ var reflectorBackoff = wait.Backoff{
 	Steps:    math.MaxInt32,
 }
 
+// foreignBackoff is for informers of other shards, which may be away for long. They must be back within a second of those.
+var foreignBackoff = wait.Backoff{
+	Duration: 100 * time.Millisecond,
+	Factor:   2,
+	Jitter:   0.1,
+	Cap:      800 * time.Millisecond,
+	Steps:    math.MaxInt32,
+}
+
 // Informer is a cache of one resource over all logical clusters of the shard. It lives as long as the process, on leaders and
 // standbys, so that a new term starts with warm caches. Handlers live as long as a term.
 //
@@ -41,9 +51,11 @@ var reflectorBackoff = wait.Backoff{
 //
 // All methods may be called at any time on any goroutine.
 type Informer[T Object] struct {
-	source *source
-	ran    atomic.Bool
-	synced chan struct{}
+	source  *source
+	backoff *wait.Backoff
+	quiet   bool // whoever runs the informer tells what goes wrong
+	ran     atomic.Bool
+	synced  chan struct{}
 
 	mu            sync.RWMutex
 	objects       *objects[T]
@@ -57,10 +69,19 @@ type Informer[T Object] struct {
 func NewInformer[T Object](lw cache.ListerWatcherWithContext, indexers map[string]func(T) []string) *Informer[T] {
 	return &Informer[T]{
 		source:        &source{ListerWatcherWithContext: lw},
+		backoff:       &reflectorBackoff,
 		synced:        make(chan struct{}),
 		objects:       newObjects(indexers),
 		subscriptions: map[*subscription[T]]struct{}{},
 	}
+}
+
+// NewForeignInformer returns an informer of another shard, without indexes. It logs no failures: the other shard may be away for long, and
+// its transport knows.
+func NewForeignInformer[T Object](lw cache.ListerWatcherWithContext) *Informer[T] {
+	i := NewInformer[T](lw, nil)
+	i.backoff, i.quiet = &foreignBackoff, true
+	return i
 }
 
 // Run keeps the cache up to date until ctx ends, and then returns nil. It survives any number of API errors. It may be called
@@ -71,10 +92,14 @@ func (i *Informer[T]) Run(ctx context.Context) error {
 	}
 	typ := reflect.TypeFor[T]()
 	logger := klog.FromContext(ctx)
+	if i.quiet {
+		logger = logr.Discard()
+		ctx = klog.NewContext(ctx, logger)
+	}
 	reflector := cache.NewReflectorWithOptions(i.source, reflect.New(typ.Elem()).Interface(), &intake[T]{i, logger}, cache.ReflectorOptions{
 		Logger:  &logger,
 		Name:    "clusters.Informer[" + typ.String() + "]",
-		Backoff: &reflectorBackoff,
+		Backoff: i.backoff,
 	})
 	reflector.RunWithContext(ctx)
 	i.source.close()
@@ -124,6 +149,13 @@ func (i *Informer[T]) Handlers() int {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
 	return len(i.subscriptions)
+}
+
+// Len returns the number of objects.
+func (i *Informer[T]) Len() int {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	return i.objects.byKey.Len()
 }
 
 // Get returns the object with key k, and false if there is none.

@@ -27,6 +27,7 @@ type Clients struct {
 	Metadata        metadata.Interface
 	Workspaces      *gentype.ClientWithList[*tenancyv1alpha1.Workspace, *tenancyv1alpha1.WorkspaceList]
 	LogicalClusters *gentype.ClientWithList[*corev1alpha1.LogicalCluster, *corev1alpha1.LogicalClusterList]
+	Shards          *gentype.ClientWithList[*corev1alpha1.Shard, *corev1alpha1.ShardList]
 }
 
 // NewClients returns clients that send their requests with client, to the host in config. The transport of client decides which
@@ -62,6 +63,9 @@ func NewClients(config *rest.Config, client *http.Client) (Clients, error) {
 		LogicalClusters: gentype.NewClientWithList("logicalclusters", core, kcpParameters, "",
 			func() *corev1alpha1.LogicalCluster { return &corev1alpha1.LogicalCluster{} },
 			func() *corev1alpha1.LogicalClusterList { return &corev1alpha1.LogicalClusterList{} }),
+		Shards: gentype.NewClientWithList("shards", core, kcpParameters, "",
+			func() *corev1alpha1.Shard { return &corev1alpha1.Shard{} },
+			func() *corev1alpha1.ShardList { return &corev1alpha1.ShardList{} }),
 	}, nil
 }
 

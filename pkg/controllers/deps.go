@@ -15,16 +15,30 @@ type Deps struct {
 	Shard, Replica string
 	// BaseURL is the URL under which clients reach the shard, without a trailing slash and without /clusters.
 	BaseURL string
+	// ReplicaURL is the URL under which other shards and fronts reach this replica.
+	ReplicaURL string
+	// Capacity is how many logical clusters the shard can have.
+	Capacity int64
 	// Token names the term. It is zero without leader election and for EveryReplica controllers. Clients send it already: a
 	// controller needs it only for effects outside of the shard.
 	Token     fence.Token
 	Clients   Clients
 	Informers Informers
+	// Shards are the other shards of the installation. Nil: the shard is alone.
+	Shards *Shards
 	// Resources are the resources that this server stores, of all groups.
 	Resources []Resource
 	// Holds reports whether the context's logical cluster has objects of a resource, by a live read. To list them with Clients tells
 	// the same, and takes the server longer. Nil: the server cannot tell, so there may be some.
 	Holds func(context.Context, schema.GroupVersionResource) (bool, error)
+}
+
+// Others returns the other shards of the installation, and Shards without any if the shard is alone.
+func (d Deps) Others() *Shards {
+	if d.Shards != nil {
+		return d.Shards
+	}
+	return NewShards(d.Shard, nil)
 }
 
 // Resource is a resource that the server stores.

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"maps"
 	"reflect"
 	"strings"
 
@@ -27,6 +28,7 @@ type Informers struct {
 	Namespaces      *clusters.Informer[*corev1.Namespace]
 	Workspaces      *clusters.Informer[*tenancyv1alpha1.Workspace]
 	LogicalClusters *clusters.Informer[*corev1alpha1.LogicalCluster]
+	Shards          *clusters.Informer[*corev1alpha1.Shard]
 	Leases          *clusters.Informer[*coordinationv1.Lease]
 	LeaseCandidates *clusters.Informer[*coordinationv1beta1.LeaseCandidate]
 	// Metadata has the metadata of each of Deps.Resources: a view of the informer above, if there is one, or an informer. All have
@@ -57,7 +59,8 @@ func NewInformers(source Source, resources []Resource) Informers {
 	out := Informers{
 		Namespaces:      newInformer(source, corev1.SchemeGroupVersion.WithResource("namespaces"), OwnerIndexers[*corev1.Namespace]()),
 		Workspaces:      newInformer(source, tenancyv1alpha1.SchemeGroupVersion.WithResource("workspaces"), OwnerIndexers[*tenancyv1alpha1.Workspace]()),
-		LogicalClusters: newInformer(source, corev1alpha1.SchemeGroupVersion.WithResource("logicalclusters"), OwnerIndexers[*corev1alpha1.LogicalCluster]()),
+		LogicalClusters: newInformer(source, corev1alpha1.SchemeGroupVersion.WithResource("logicalclusters"), logicalClusterIndexers()),
+		Shards:          newInformer(source, corev1alpha1.SchemeGroupVersion.WithResource("shards"), OwnerIndexers[*corev1alpha1.Shard]()),
 		Leases:          newInformer(source, coordinationv1.SchemeGroupVersion.WithResource("leases"), OwnerIndexers[*coordinationv1.Lease]()),
 		LeaseCandidates: newInformer(source, coordinationv1beta1.SchemeGroupVersion.WithResource("leasecandidates"), CandidateIndexers()),
 	}
@@ -65,6 +68,7 @@ func NewInformers(source Source, resources []Resource) Informers {
 		corev1.Resource("namespaces"):                   clusters.MetadataOf(out.Namespaces),
 		tenancyv1alpha1.Resource("workspaces"):          clusters.MetadataOf(out.Workspaces),
 		corev1alpha1.Resource("logicalclusters"):        clusters.MetadataOf(out.LogicalClusters),
+		corev1alpha1.Resource("shards"):                 clusters.MetadataOf(out.Shards),
 		coordinationv1.Resource("leases"):               clusters.MetadataOf(out.Leases),
 		coordinationv1beta1.Resource("leasecandidates"): clusters.MetadataOf(out.LeaseCandidates),
 	}
@@ -77,6 +81,12 @@ func NewInformers(source Source, resources []Resource) Informers {
 		out.Metadata[r.GVR] = clusters.NewInformer(source.Metadata(r.GVR), OwnerIndexers[*metav1.PartialObjectMetadata]())
 	}
 	return out
+}
+
+func logicalClusterIndexers() map[string]func(*corev1alpha1.LogicalCluster) []string {
+	indexers := clusters.AssignedIndexers()
+	maps.Copy(indexers, OwnerIndexers[*corev1alpha1.LogicalCluster]())
+	return indexers
 }
 
 func newInformer[T clusters.Object](source Source, resource schema.GroupVersionResource, indexers map[string]func(T) []string) *clusters.Informer[T] {

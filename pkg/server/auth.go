@@ -86,7 +86,7 @@ func isOwnContext(ctx context.Context) bool { return ctx.Value(ownKey{}) != nil 
 
 // isReserved reports whether the user has a name or a group that is reserved for this process's own users.
 func isReserved(who user.Info) bool {
-	if who == nil {
+	if who == nil || isMember(who) {
 		return false
 	}
 	reserved := func(name string) bool { return strings.HasPrefix(name, reservedPrefix) }
@@ -127,12 +127,12 @@ func (r *reservedNames) ConditionsAwareAuthorize(ctx context.Context, a authoriz
 	return r.Authorizer.ConditionsAwareAuthorize(ctx, a)
 }
 
-// newAuthenticator accepts in-process users, client certificates, and bearer tokens from the operator's file. Everyone else is
-// anonymous on the public paths, and unauthenticated elsewhere.
-func newAuthenticator(p inProcess, clientCA dynamiccertificates.CAContentProvider, tokenFile string) (authenticator.Request, error) {
+// newAuthenticator accepts in-process users, other members of the installation, client certificates, and bearer tokens from the operator's
+// file. Everyone else is anonymous on the public paths, and unauthenticated elsewhere.
+func newAuthenticator(p inProcess, members *membersGate, clientCA dynamiccertificates.CAContentProvider, tokenFile string) (authenticator.Request, error) {
 	methods := []authenticator.Request{
 		p.authenticator(),
-		notReserved{x509.NewDynamic(clientCA.VerifyOptions, x509.CommonNameUserConversion)},
+		notReserved{x509.NewDynamic(clientCA.VerifyOptions, x509.UserConversionFunc(members.noMembers))},
 	}
 	if tokenFile != "" {
 		tokens, err := tokenfile.NewCSV(tokenFile)
@@ -145,11 +145,12 @@ func newAuthenticator(p inProcess, clientCA dynamiccertificates.CAContentProvide
 	for _, p := range publicPaths {
 		conditions = append(conditions, apiserver.AnonymousAuthCondition{Path: p})
 	}
-	known := group.NewAuthenticatedGroupAdder(union.New(methods...))
+	known := union.New(members.authenticator(), group.NewAuthenticatedGroupAdder(union.New(methods...)))
 	return union.NewFailOnError(known, anonymous.NewAuthenticator(conditions)), nil
 }
 
-// newAuthorizer lets members of system:masters do everything, and everyone read the public paths. Other users may do nothing.
+// newAuthorizer lets members of system:masters do everything, other shards read what they need, and everyone read the public paths. Other
+// users may do nothing.
 func newAuthorizer() (authorizer.Authorizer, error) {
 	public, err := path.NewAuthorizer(publicPaths)
 	if err != nil {
@@ -157,6 +158,7 @@ func newAuthorizer() (authorizer.Authorizer, error) {
 	}
 	return authorizerunion.New(
 		authorizerunion.NamedAuthorizer{AuthorizerName: "masters", Authorizer: authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)},
+		authorizerunion.NamedAuthorizer{AuthorizerName: "members", Authorizer: authorizer.AuthorizerFunc(memberRights)},
 		authorizerunion.NamedAuthorizer{AuthorizerName: "public-paths", Authorizer: public},
 	)
 }

@@ -37,7 +37,7 @@ func TestWhoIsWho(t *testing.T) {
 		t.Fatal(err)
 	}
 	tokens := newInProcess()
-	authenticator, err := newAuthenticator(tokens, ca, tokenFile)
+	authenticator, err := newAuthenticator(tokens, &membersGate{ca: bundle.CA(), root: "root"}, ca, tokenFile)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/regent-project/regent/pkg/server/apis"
 	"github.com/regent-project/regent/pkg/server/loopback"
 	"github.com/regent-project/regent/pkg/server/routing"
+	"github.com/regent-project/regent/pkg/server/shards"
 )
 
 // caches are the replica's view of the shard, on leaders and standbys alike. The informers read storage. What the replica asks for
@@ -29,6 +30,8 @@ type caches struct {
 	// live reads what the informers do not have yet. directory resolves the paths of logical clusters.
 	live      *live
 	directory *routing.Directory
+	// others reads the other shards of the installation. Nil: nobody can be called, because the key of the authority is elsewhere.
+	others *shards.Reader
 }
 
 func (r *run) newCaches() (*caches, error) {
@@ -45,7 +48,15 @@ func (r *run) newCaches() (*caches, error) {
 		source = r.cfg.informerSource(source)
 	}
 	c.informers = controllers.NewInformers(source, c.resources)
-	c.directory = &routing.Directory{Workspaces: c.informers.Workspaces, LogicalClusters: c.informers.LogicalClusters, Live: c.live}
+	r.members.shards.Store(c.informers.Shards)
+	if r.authority != nil {
+		cfg := shards.Config{Own: r.cfg.Shard, Root: r.cfg.rootShard(), CA: r.bundle.CAPEM, Authority: r.authority, Members: c.informers.Shards}
+		if r.cfg.Membership != nil {
+			cfg.RootURLs = r.cfg.Membership.Root.URLs
+		}
+		c.others = shards.New(cfg)
+	}
+	c.directory = &routing.Directory{Shard: r.cfg.Shard, RootShard: r.cfg.rootShard(), Workspaces: c.informers.Workspaces, LogicalClusters: c.informers.LogicalClusters, Live: c.live}
 	return c, nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/election/detect"
 	"github.com/regent-project/regent/pkg/server/etcd"
+	"github.com/regent-project/regent/pkg/server/pki"
 )
 
 // shutdownAllowance is how long a server may by default take to stop after its term has ended.
@@ -56,6 +57,11 @@ const defaultRequestTimeout = 60 * time.Second
 type Config struct {
 	// Shard is the shard's name, the same on all its replicas.
 	Shard string
+	// Membership is what this shard has joined an installation with. Nil: the shard is alone, or the root shard of an installation.
+	Membership *pki.Membership
+	// Capacity is how many logical clusters the shard can have: other shards assign no more to it. 0 stands for
+	// clusters.DefaultCapacity.
+	Capacity int64
 	// RootDirectory holds generated keys (pki/), admin.kubeconfig and, while the process lives, a file in replicas/.
 	RootDirectory string
 	// Host is the name or address under which clients reach this replica. Advertise is the address that peers dial. The serving
@@ -120,4 +126,12 @@ type Config struct {
 	// informerSource wraps what the informers read, termTransport the requests of a term's controllers. Nil: not wrapped.
 	informerSource func(controllers.Source) controllers.Source
 	termTransport  transport.WrapperFunc
+}
+
+// rootShard returns the name of the installation's root shard.
+func (c Config) rootShard() string {
+	if c.Membership != nil {
+		return c.Membership.Root.Name
+	}
+	return c.Shard
 }

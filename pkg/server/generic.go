@@ -17,6 +17,7 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/workqueue"
 
 	"github.com/regent-project/regent/pkg/server/apis"
+	"github.com/regent-project/regent/pkg/server/pki"
 )
 
 // newGenericConfig returns the part of upstream's configuration that needs no storage. It opens the listener.
@@ -44,6 +45,10 @@ func (s *Server) newGenericConfig(ctx context.Context) (*genericapiserver.Config
 	// Upstream demands a configuration for clients in this process. They do without: see package loopback.
 	c.LoopbackClientConfig = &rest.Config{}
 	c.SecureServing.ClientCA = s.clientCA
+	if err := s.showMembers(c.SecureServing); err != nil {
+		_ = c.SecureServing.Listener.Close()
+		return nil, err
+	}
 	c.SecureServing.Listener = newConnections(ctx, c.SecureServing.Listener, s.cfg.Limits)
 	c.ExternalAddress = net.JoinHostPort(s.cfg.Host, strconv.Itoa(s.cfg.Serving.BindPort))
 	if err := s.cfg.Tracing.ApplyTo(nil, c); err != nil {
@@ -51,6 +56,23 @@ func (s *Server) newGenericConfig(ctx context.Context) (*genericapiserver.Config
 		return nil, fmt.Errorf("cannot set up tracing: %w", err)
 	}
 	return c, nil
+}
+
+// showMembers gives the listener the certificate that other members of the installation want to see.
+func (s *Server) showMembers(serving *genericapiserver.SecureServingInfo) error {
+	if s.authority == nil {
+		return nil
+	}
+	certPEM, keyPEM, err := s.authority.Serve(nil, nil)
+	if err != nil {
+		return err
+	}
+	shown, err := dynamiccertificates.NewStaticSNICertKeyContent("members", certPEM, keyPEM, pki.ServerName)
+	if err != nil {
+		return fmt.Errorf("the certificate for other members is not usable: %w", err)
+	}
+	serving.SNICerts = append(serving.SNICerts, shown)
+	return nil
 }
 
 // authenticate sets the authenticator and the authorizer.
@@ -67,7 +89,7 @@ func (s *Server) authenticate(c *genericapiserver.Config) error {
 		}
 		s.clientCA = dynamiccertificates.NewUnionCAContentProvider(ca, further)
 	}
-	if c.Authentication.Authenticator, err = newAuthenticator(s.tokens, s.clientCA, s.cfg.TokenFile); err != nil {
+	if c.Authentication.Authenticator, err = newAuthenticator(s.tokens, s.members, s.clientCA, s.cfg.TokenFile); err != nil {
 		return err
 	}
 	c.Authorization.Authorizer, err = newAuthorizer()

@@ -106,6 +106,9 @@ func (r *run) start(store *store, caches *caches, elections *elections, terms *t
 		r.process.Keep("recorder of events about elections", elections.electingRecorder.run)
 	}
 	runInformers(&r.process, caches.informers)
+	if caches.others != nil {
+		r.process.Go("reader of other shards", func() error { return caches.others.Run(r.process.ctx) })
+	}
 	if len(r.cfg.Registry.Scoped(controllers.EveryReplica)) > 0 {
 		r.process.Go("every-replica controllers", func() error {
 			if !waitFor(r.process.ctx, map[string]<-chan struct{}{"the API server": r.serving, "the shard's record": store.shard.known}) {

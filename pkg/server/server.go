@@ -33,7 +33,11 @@ type Server struct {
 	bundle   *pki.Bundle
 	clientCA dynamiccertificates.CAContentProvider
 	tokens   inProcess
-	generic  *genericapiserver.Config
+	// authority signs the certificates with which this process calls other members of the installation. It is nil if the shard is
+	// alone, and the key of its authority is elsewhere. members knows who the others are.
+	authority *pki.Authority
+	members   *membersGate
+	generic   *genericapiserver.Config
 	// api answers this process's own requests.
 	api loopback.Server
 }
@@ -47,6 +51,11 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	if cfg.Limits.RequestTimeout == 0 {
 		cfg.Limits.RequestTimeout = defaultRequestTimeout
 	}
+	if cfg.Membership != nil {
+		if err := pki.Join(filepath.Join(cfg.RootDirectory, pkiDirectory), cfg.Membership); err != nil {
+			return nil, err
+		}
+	}
 	bundle, err := pki.Ensure(filepath.Join(cfg.RootDirectory, pkiDirectory))
 	if err != nil {
 		return nil, err
@@ -55,7 +64,10 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, name: name, bundle: bundle, tokens: newInProcess()}
+	s := &Server{cfg: cfg, name: name, bundle: bundle, tokens: newInProcess(), members: &membersGate{ca: bundle.CA(), root: cfg.rootShard()}}
+	if s.authority, err = bundle.Authority(cfg.Shard); err != nil && (cfg.Membership != nil || !errors.Is(err, pki.ErrNoKey)) {
+		return nil, err
+	}
 	if err := s.writeKubeconfig(ctx); err != nil {
 		return nil, err
 	}
@@ -91,6 +103,9 @@ func (s *Server) Run(ctx context.Context) error {
 
 // writeKubeconfig writes admin.kubeconfig, and logs if an existing file that it keeps names another shard URL.
 func (s *Server) writeKubeconfig(ctx context.Context) error {
+	if s.cfg.Membership != nil {
+		return nil // the root shard's leads to all shards
+	}
 	name := filepath.Join(s.cfg.RootDirectory, kubeconfigFile)
 	baseURL, err := s.bundle.WriteKubeconfig(name, pki.Kubeconfig{BaseURL: s.cfg.BaseURL, Replace: s.cfg.FixedBaseURL})
 	if err != nil {

@@ -1,8 +1,13 @@
 package server
 
 import (
+	"cmp"
+	"net"
+	"strconv"
+
 	"k8s.io/klog/v2"
 
+	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/controllers/supervisor"
 	"github.com/regent-project/regent/pkg/server/terms"
@@ -14,6 +19,10 @@ func (r *run) newTerms(store *store, caches *caches, elections *elections) (*ter
 	if p.Default != "" || len(p.Controllers) > 0 {
 		klog.FromContext(r.ctx).Info("Controllers have failure policies", "default", p.Of(""), "controllers", p.Controllers)
 	}
+	var others *controllers.Shards
+	if caches.others != nil {
+		others = caches.others.Shards()
+	}
 	runner, err := terms.New(terms.Config{
 		Lease:    r.cfg.Election.Name,
 		Registry: r.cfg.Registry,
@@ -22,7 +31,7 @@ func (r *run) newTerms(store *store, caches *caches, elections *elections) (*ter
 		},
 		Deps: controllers.Deps{
 			Shard: r.cfg.Shard, Replica: r.name, BaseURL: r.cfg.BaseURL, Informers: caches.informers, Resources: caches.resources,
-			Holds: caches.live.reader.Holds,
+			Holds: caches.live.reader.Holds, Shards: others, ReplicaURL: r.replicaURL(), Capacity: cmp.Or(r.cfg.Capacity, clusters.DefaultCapacity),
 		},
 		API:         &r.api,
 		LeaderToken: r.tokens.leader, ReplicaToken: r.tokens.replica,
@@ -35,4 +44,9 @@ func (r *run) newTerms(store *store, caches *caches, elections *elections) (*ter
 		r.terms.Store(runner)
 	}
 	return runner, err
+}
+
+// replicaURL returns the URL under which other members of the installation reach this replica.
+func (r *run) replicaURL() string {
+	return "https://" + net.JoinHostPort(r.cfg.Advertise.String(), strconv.Itoa(r.cfg.Serving.BindPort))
 }

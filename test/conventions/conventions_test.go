@@ -70,6 +70,8 @@ var layers = []struct {
 	{"pkg/server/etcd", []string{"pkg/server/pki"}},
 	{"pkg/server/pki", []string{"pkg/clusters"}},
 	{"pkg/server/loopback", []string{"pkg/controllers", "pkg/clusters"}},
+	{"pkg/server/installation", []string{"pkg/controllers", "pkg/clusters", "pkg/server/pki"}},
+	{"pkg/server/shards", []string{"pkg/controllers", "pkg/clusters", "pkg/server/pki"}},
 	{"pkg/server/terms", []string{"pkg/controllers", "pkg/controllers/supervisor", "pkg/election", "pkg/election/fence", "pkg/server/loopback"}},
 
 	{"pkg/controllers", []string{"pkg/election/fence", "pkg/clusters"}},
@@ -84,8 +86,8 @@ var layers = []struct {
 	{"pkg/controllers/*", []string{"pkg/controllers", "pkg/controllers/loop", "pkg/controllers/bootstrap", "pkg/clusters"}},
 
 	{"pkg/server", []string{"pkg/election", "pkg/election/detect", "pkg/election/fence", "pkg/controllers", "pkg/controllers/supervisor", "pkg/clusters", "pkg/server/*"}},
-	{"pkg/server/options", []string{"pkg/controllers", "pkg/election", "pkg/election/detect", "pkg/server", "pkg/server/etcd"}},
-	{"cmd/server", []string{"cmd/server/*", "pkg/controllers/catalog", "pkg/server", "pkg/server/options"}},
+	{"pkg/server/options", []string{"pkg/controllers", "pkg/election", "pkg/election/detect", "pkg/server", "pkg/server/etcd", "pkg/server/pki", "pkg/clusters"}},
+	{"cmd/server", []string{"cmd/server/*", "pkg/controllers/catalog", "pkg/server", "pkg/server/installation", "pkg/server/options", "pkg/server/pki"}},
 	{"cmd/server/*", []string{"cmd/server/*", "pkg/election", "pkg/server/etcd", "pkg/server/pki", "pkg/clusters", "pkg/server/options"}},
 	{"examples/*", []string{"pkg/election/fence"}},
 	{"test/*", []string{"pkg/*", "test/*"}},

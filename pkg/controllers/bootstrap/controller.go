@@ -40,6 +40,7 @@ type controller struct {
 	kube            kubernetes.Interface
 	client          rootClient
 	baseURL         string
+	root            bool // this is the root shard, or alone
 	ready           chan struct{}
 
 	mu      sync.Mutex
@@ -53,26 +54,35 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 		kube:            deps.Clients.Kube,
 		client:          deps.Clients.LogicalClusters,
 		baseURL:         deps.BaseURL,
+		root:            deps.Others().Root == deps.Shard,
 		ready:           make(chan struct{}),
 		missing:         map[logicalcluster.Name]bool{},
 	}
 	c.Loop = loop.New(Name, len(established), c.establish)
 	for cluster := range established {
-		c.missing[cluster] = true
-		c.Add(cluster)
+		if c.has(cluster) {
+			c.missing[cluster] = true
+			c.Add(cluster)
+		}
 	}
 	loop.Follow(c.Loop, deps.Informers.Namespaces, func(n *corev1.Namespace) []logicalcluster.Name {
-		return affected(n)
+		return c.affected(n)
 	})
 	loop.Follow(c.Loop, deps.Informers.LogicalClusters, func(lc *corev1alpha1.LogicalCluster) []logicalcluster.Name {
-		return affected(lc)
+		return c.affected(lc)
 	})
 	return c, nil
 }
 
-func affected(obj metav1.Object) []logicalcluster.Name {
+// has reports whether the shard must have a cluster. In an installation only the root shard has root.
+func (c *controller) has(cluster logicalcluster.Name) bool {
+	_, ok := established[cluster]
+	return ok && (c.root || cluster != clusters.Root)
+}
+
+func (c *controller) affected(obj metav1.Object) []logicalcluster.Name {
 	cluster := clusters.KeyOf(obj).Cluster
-	if _, ok := established[cluster]; !ok {
+	if !c.has(cluster) {
 		return nil
 	}
 	return []logicalcluster.Name{cluster}

@@ -3,10 +3,12 @@ package catalog
 
 import (
 	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/controllers/assignment"
 	"github.com/regent-project/regent/pkg/controllers/bootstrap"
 	"github.com/regent-project/regent/pkg/controllers/garbagecollector"
 	"github.com/regent-project/regent/pkg/controllers/leasecandidate"
 	"github.com/regent-project/regent/pkg/controllers/logicalcluster"
+	"github.com/regent-project/regent/pkg/controllers/members"
 	"github.com/regent-project/regent/pkg/controllers/namespace"
 	"github.com/regent-project/regent/pkg/controllers/workspace"
 )
@@ -16,7 +18,9 @@ import (
 func Registry() (*controllers.Registry, error) {
 	return controllers.NewRegistry(
 		bootstrap.Descriptor(),
+		members.Descriptor(),
 		workspace.Descriptor(),
+		assignment.Descriptor(),
 		logicalcluster.Descriptor(),
 		namespace.Descriptor(),
 		garbagecollector.Descriptor(),

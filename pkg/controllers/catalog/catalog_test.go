@@ -1,6 +1,8 @@
 package catalog
 
 import (
+	"context"
+	"errors"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -8,6 +10,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/kcp-dev/logicalcluster/v3"
 	"go.uber.org/goleak"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
@@ -134,7 +137,15 @@ func unreachable(t *testing.T) controllers.Deps {
 	orphaned.Namespace, orphaned.OwnerReferences = "n", []metav1.OwnerReference{{APIVersion: "v1", Kind: "Secret", Name: "o", UID: "u"}}
 	wanting := in("root", "c")
 	wanting.Namespace = metav1.NamespaceDefault
+	assigned := in("w7", "elsewhere")
+	assigned.Labels = map[string]string{clusters.ShardLabel: "here"}
+	others := controllers.NewShards("here", away{})
+	others.Workspaces.Add("there", controllertest.Informer(t, controllertest.NewSource(&tenancyv1alpha1.Workspace{
+		ObjectMeta: assigned, Spec: tenancyv1alpha1.WorkspaceSpec{Cluster: "v7"},
+	}), nil))
+	others.Contact.Set("there", true)
 	return controllers.Deps{
+		Shard: "here", Shards: others,
 		Clients: new(controllertest.Server).Clients(t, fence.Token{}),
 		Informers: controllers.Informers{
 			Namespaces: controllertest.Informer(t, controllertest.NewSource(&corev1.Namespace{
@@ -145,7 +156,8 @@ func unreachable(t *testing.T) controllers.Deps {
 			}), nil),
 			LogicalClusters: controllertest.Informer(t, controllertest.NewSource(
 				&corev1alpha1.LogicalCluster{ObjectMeta: going}, &corev1alpha1.LogicalCluster{ObjectMeta: in("z7", "cluster")},
-			), nil),
+			), clusters.AssignedIndexers()),
+			Shards: controllertest.Informer(t, controllertest.NewSource(&corev1alpha1.Shard{ObjectMeta: in("root", "new")}), nil),
 			Leases: controllertest.Informer(t, controllertest.NewSource[*coordinationv1.Lease](), nil),
 			LeaseCandidates: controllertest.Informer(t, controllertest.NewSource(&coordinationv1beta1.LeaseCandidate{
 				ObjectMeta: wanting, Spec: coordinationv1beta1.LeaseCandidateSpec{
@@ -159,4 +171,15 @@ func unreachable(t *testing.T) controllers.Deps {
 		},
 		Resources: []controllers.Resource{{GVR: namespaces, Kind: "Namespace"}, {GVR: secrets, Kind: "Secret", Namespaced: true}},
 	}
+}
+
+// away is a shard that does not answer.
+type away struct{}
+
+func (away) Workspace(context.Context, string, clusters.Key) (*tenancyv1alpha1.Workspace, error) {
+	return nil, errors.New("connection refused")
+}
+
+func (away) LogicalCluster(context.Context, string, logicalcluster.Name) (*corev1alpha1.LogicalCluster, error) {
+	return nil, errors.New("connection refused")
 }

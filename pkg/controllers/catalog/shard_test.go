@@ -137,7 +137,7 @@ func newDeps(t *testing.T, config *rest.Config, client *http.Client) controllers
 	}
 	tenancy, core := restClient(tenancyv1alpha1.SchemeGroupVersion), restClient(corev1alpha1.SchemeGroupVersion)
 	deps := controllers.Deps{
-		BaseURL: "https://shard",
+		Shard: "root", BaseURL: "https://shard", ReplicaURL: "https://shard", Capacity: 1000,
 		Clients: controllers.Clients{
 			Kube:     kube,
 			Metadata: meta,
@@ -145,6 +145,7 @@ func newDeps(t *testing.T, config *rest.Config, client *http.Client) controllers
 				func() *tenancyv1alpha1.WorkspaceList { return &tenancyv1alpha1.WorkspaceList{} }),
 			LogicalClusters: typed("logicalclusters", core, func() *corev1alpha1.LogicalCluster { return &corev1alpha1.LogicalCluster{} },
 				func() *corev1alpha1.LogicalClusterList { return &corev1alpha1.LogicalClusterList{} }),
+			Shards: typed("shards", core, func() *corev1alpha1.Shard { return &corev1alpha1.Shard{} }, func() *corev1alpha1.ShardList { return &corev1alpha1.ShardList{} }),
 		},
 	}
 	for _, r := range apis.Resources() {

@@ -41,11 +41,13 @@ type controller struct {
 	everything []controllers.Resource
 	holds      func(context.Context, schema.GroupVersionResource) (bool, error)
 	baseURL    string
+	shard      string
+	others     *controllers.Shards
 	written    written
 }
 
 func construct(_ context.Context, deps controllers.Deps) (controllers.Controller, error) {
-	c := &controller{clients: deps.Clients, informers: deps.Informers, holds: deps.Holds, baseURL: deps.BaseURL}
+	c := &controller{clients: deps.Clients, informers: deps.Informers, holds: deps.Holds, baseURL: deps.BaseURL, shard: deps.Shard, others: deps.Others()}
 	if c.holds == nil {
 		c.holds = func(context.Context, schema.GroupVersionResource) (bool, error) { return true, nil }
 	}
@@ -69,6 +71,15 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 	for _, inf := range deps.Informers.Metadata {
 		loop.Follow(c.Loop, inf, c.dying)
 	}
+	c.On(deps.Informers.LogicalClusters.Synced(), func() (remove func()) {
+		return c.others.Contact.Follow(func(shard string) { // new clusters of its Workspaces may wait for it
+			for _, lc := range c.informers.LogicalClusters.ByIndex(clusters.ByOwnerShard, shard) {
+				if !c.owned(lc) {
+					c.Add(clusters.KeyOf(lc).Cluster)
+				}
+			}
+		})
+	})
 	return c, nil
 }
 
@@ -199,12 +210,15 @@ func (c *controller) createNamespaces(ctx context.Context, names []string) error
 
 // orphaned reports whether lc belongs to a Workspace that does not exist any more. It asks the server unless the cache has the
 // Workspace.
+//
+// A Workspace of another shard is looked for once, right after its cluster was created, and then never again: if that shard was restored from
+// a backup, its absence says nothing (I10).
 func (c *controller) orphaned(ctx context.Context, lc *corev1alpha1.LogicalCluster) (bool, error) {
 	if c.owned(lc) {
 		return false, nil
 	}
 	owner, _ := ownerOf(lc)
-	ws, err := c.owner(ctx, owner)
+	ws, err := c.owner(ctx, lc, owner)
 	if err != nil {
 		return false, err
 	}
@@ -217,13 +231,25 @@ func (c *controller) owned(lc *corev1alpha1.LogicalCluster) bool {
 	if !ok {
 		return true
 	}
+	if c.elsewhere(lc) {
+		return lc.Status.Phase != "" && lc.Status.Phase != corev1alpha1.LogicalClusterPhaseScheduling
+	}
 	ws, ok := c.informers.Workspaces.Get(owner)
 	return ok && ws.UID == lc.Spec.Owner.UID
 }
 
-// owner reads a Workspace from the server. It returns nil if there is none.
-func (c *controller) owner(ctx context.Context, key clusters.Key) (*tenancyv1alpha1.Workspace, error) {
-	ws, err := c.clients.Workspaces.Get(clusters.With(ctx, key.Cluster), key.Name, metav1.GetOptions{})
+// elsewhere reports whether the Workspace of lc is in another shard.
+func (c *controller) elsewhere(lc *corev1alpha1.LogicalCluster) bool {
+	return clusters.ShardOf(lc, clusters.OwnerShardLabel, c.shard) != c.shard
+}
+
+// owner reads the Workspace of lc from the server of its shard. It returns nil if there is none.
+func (c *controller) owner(ctx context.Context, lc *corev1alpha1.LogicalCluster, key clusters.Key) (ws *tenancyv1alpha1.Workspace, err error) {
+	if c.elsewhere(lc) {
+		ws, err = c.others.Live.Workspace(ctx, lc.Labels[clusters.OwnerShardLabel], key)
+	} else {
+		ws, err = c.clients.Workspaces.Get(clusters.With(ctx, key.Cluster), key.Name, metav1.GetOptions{})
+	}
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}

@@ -113,16 +113,17 @@ func (c *controller) held(ctx context.Context) (held []controllers.Resource, err
 }
 
 // deleteOwner deletes the Workspace of a cluster that was deleted directly. Both must name each other. A link that only one
-// of the two claims may be forged, or restored from a backup.
+// of the two claims may be forged, or restored from a backup. A Workspace of another shard is not written from here: that shard sees
+// the deletion, and follows.
 func (c *controller) deleteOwner(ctx context.Context, lc *corev1alpha1.LogicalCluster) error {
 	key, ok := ownerOf(lc)
-	if !ok {
+	if !ok || c.elsewhere(lc) {
 		return nil
 	}
 	ws, ok := c.informers.Workspaces.Get(key)
 	if !ok || ws.UID != lc.Spec.Owner.UID || ws.DeletionTimestamp == nil {
 		var err error
-		if ws, err = c.owner(ctx, key); err != nil || ws == nil {
+		if ws, err = c.owner(ctx, lc, key); err != nil || ws == nil {
 			return err
 		}
 	}

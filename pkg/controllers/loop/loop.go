@@ -86,17 +86,7 @@ func Watch[K comparable, T clusters.Object](l *Loop[K], inf clusters.Cache[T], k
 // Follow is Watch without the sweep: it is for an informer whose objects' keys the sweep finds through another one, or that Add
 // has queued. The last changes before Run queue their keys, too.
 func Follow[K comparable, T clusters.Object](l *Loop[K], inf clusters.Cache[T], keys func(T) []K) {
-	var none T
-	each := func(old, new T, add func(K)) {
-		for _, obj := range []T{old, new} {
-			if any(obj) == any(none) {
-				continue
-			}
-			for _, k := range keys(obj) {
-				add(k)
-			}
-		}
-	}
+	each := func(old, new T, add func(K)) { eachOf(old, new, keys, add) }
 	l.wirings = append(l.wirings, wiring[K]{
 		synced: inf.Synced(),
 		register: func() func() {
@@ -107,6 +97,19 @@ func Follow[K comparable, T clusters.Object](l *Loop[K], inf clusters.Cache[T], 
 		},
 		recent: func(add func(K)) { inf.Recent(func(old, new T) { each(old, new, add) }) },
 	})
+}
+
+// eachOf calls add with the keys of an object's old and new states.
+func eachOf[K comparable, T clusters.Object](old, new T, keys func(T) []K, add func(K)) {
+	var none T
+	for _, obj := range []T{old, new} {
+		if any(obj) == any(none) {
+			continue
+		}
+		for _, k := range keys(obj) {
+			add(k)
+		}
+	}
 }
 
 // Needs makes the sweep queue only the keys for which needs returns true. needs must be pure, and read caches only. It may return

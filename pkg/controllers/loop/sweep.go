@@ -108,18 +108,21 @@ func (l *Loop[K]) tellSweep(ctx context.Context) {
 
 // pagesOf returns a function that reads all objects of an informer, page by page, and yields their keys.
 func pagesOf[K comparable, T clusters.Object](inf clusters.Cache[T], keys func(T) []K) func(func(int, []K) bool) {
-	return func(yield func(int, []K) bool) {
-		var after clusters.Key
-		for {
-			page := inf.Page(after, pageSize)
-			var found []K
-			for _, obj := range page {
-				found = append(found, keys(obj)...)
-			}
-			if !yield(len(page), found) || len(page) < pageSize {
-				return
-			}
-			after = clusters.KeyOf(page[len(page)-1])
+	return func(yield func(int, []K) bool) { walk(inf.Page, keys, yield) }
+}
+
+// walk reads page after page and yields the objects' keys, until there are no more objects or yield returns false.
+func walk[K comparable, T clusters.Object](read func(after clusters.Key, n int) []T, keys func(T) []K, yield func(int, []K) bool) {
+	var after clusters.Key
+	for {
+		page := read(after, pageSize)
+		var found []K
+		for _, obj := range page {
+			found = append(found, keys(obj)...)
 		}
+		if !yield(len(page), found) || len(page) < pageSize {
+			return
+		}
+		after = clusters.KeyOf(page[len(page)-1])
 	}
 }

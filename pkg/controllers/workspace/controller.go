@@ -5,6 +5,9 @@ package workspace
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"sync"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,6 +37,7 @@ type workspaceClient interface {
 	Get(ctx context.Context, name string, opts metav1.GetOptions) (*tenancyv1alpha1.Workspace, error)
 	Update(ctx context.Context, obj *tenancyv1alpha1.Workspace, opts metav1.UpdateOptions) (*tenancyv1alpha1.Workspace, error)
 	UpdateStatus(ctx context.Context, obj *tenancyv1alpha1.Workspace, opts metav1.UpdateOptions) (*tenancyv1alpha1.Workspace, error)
+	Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error
 }
 
 type logicalClusterClient interface {
@@ -49,6 +53,9 @@ type controller struct {
 	workspace       workspaceClient
 	logicalCluster  logicalClusterClient
 	baseURL         string
+	others          *controllers.Shards
+	shards          *shards
+	waiting         waiting
 }
 
 func construct(_ context.Context, deps controllers.Deps) (controllers.Controller, error) {
@@ -58,7 +65,9 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 		workspace:       deps.Clients.Workspaces,
 		logicalCluster:  deps.Clients.LogicalClusters,
 		baseURL:         deps.BaseURL,
+		others:          deps.Others(),
 	}
+	c.shards = newShards(deps.Shard, deps.Informers, c.others)
 	c.Loop = loop.New(name, workers, c.reconcile)
 	c.Needs(func(key clusters.Key) bool {
 		w, ok := c.world(key)
@@ -68,22 +77,70 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 		return []clusters.Key{clusters.KeyOf(ws)}
 	})
 	loop.Follow(c.Loop, c.logicalClusters, c.affected)
+	loop.WatchForeign(c.Loop, c.others.LogicalClusters, func(_ string, lc *corev1alpha1.LogicalCluster) []clusters.Key { return owners(lc) })
+	c.followShards(deps.Informers.Shards)
 	return c, nil
+}
+
+// followShards queues what waits for a shard when something changes about shards.
+func (c *controller) followShards(members clusters.Cache[*corev1alpha1.Shard]) {
+	all := func(*corev1alpha1.Shard) []clusters.Key { return c.waiting.take("") }
+	loop.Follow(c.Loop, members, all)
+	loop.WatchForeign(c.Loop, c.others.Members, func(_ string, s *corev1alpha1.Shard) []clusters.Key { return all(s) })
+	c.On(members.Synced(), func() (remove func()) {
+		return c.others.Contact.Follow(func(shard string) {
+			for _, key := range append(c.waiting.take(shard), c.waiting.take("")...) {
+				c.Add(key)
+			}
+		})
+	})
+}
+
+// waiting are the Workspaces that wait for a shard, or with "" for any that fits.
+type waiting struct {
+	mu   sync.Mutex
+	keys map[string]map[clusters.Key]bool
+}
+
+func (w *waiting) add(shard string, key clusters.Key) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.keys == nil {
+		w.keys = map[string]map[clusters.Key]bool{}
+	}
+	if w.keys[shard] == nil {
+		w.keys[shard] = map[clusters.Key]bool{}
+	}
+	w.keys[shard][key] = true
+}
+
+// take returns those that wait for a shard, and forgets them.
+func (w *waiting) take(shard string) []clusters.Key {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	keys := slices.Collect(maps.Keys(w.keys[shard]))
+	delete(w.keys, shard)
+	return keys
 }
 
 // affected returns the Workspace that owns lc, and the Workspaces in lc's cluster that have no cluster yet because they need lc
 // first.
 func (c *controller) affected(lc *corev1alpha1.LogicalCluster) []clusters.Key {
-	var keys []clusters.Key
-	if owner := lc.Spec.Owner; owner != nil && owner.Resource == "workspaces" {
-		keys = append(keys, clusters.Key{Cluster: logicalcluster.Name(owner.Cluster), Name: owner.Name})
-	}
+	keys := owners(lc)
 	for _, ws := range c.workspaces.List(clusters.KeyOf(lc).Cluster) {
-		if !begun(ws) {
+		if !controllers.HasBegun(ws) {
 			keys = append(keys, clusters.KeyOf(ws))
 		}
 	}
 	return keys
+}
+
+// owners returns the Workspace that owns lc, if one does.
+func owners(lc *corev1alpha1.LogicalCluster) []clusters.Key {
+	if owner := lc.Spec.Owner; owner != nil && owner.Resource == "workspaces" {
+		return []clusters.Key{{Cluster: logicalcluster.Name(owner.Cluster), Name: owner.Name}}
+	}
+	return nil
 }
 
 // reconcile takes steps until it has to wait. A conflict is no error: the informer has delivered the newer Workspace, or will,
@@ -96,6 +153,12 @@ func (c *controller) reconcile(ctx context.Context, key clusters.Key) error {
 	}
 	for last := nothing; ; {
 		step := decide(w)
+		if shard, waits := w.waits(); waits {
+			c.waiting.add(shard, key)
+			if again, ok := c.world(key); ok && decide(again) != step { // it has come meanwhile
+				c.Add(key)
+			}
+		}
 		if step == last && step != nothing {
 			return fmt.Errorf("%s workspace %s: the server accepted it and changed nothing", step, key)
 		}
@@ -120,19 +183,25 @@ func (c *controller) world(key clusters.Key) (world, bool) {
 	if !ok {
 		return world{}, false
 	}
-	return world{workspace: ws, logicalCluster: c.cached(logicalcluster.Name(ws.Spec.Cluster)), parent: c.cached(key.Cluster)}, true
+	w := world{workspace: ws, parent: c.cached(key.Cluster), shard: clusters.ShardOf(ws, clusters.ShardLabel, c.shards.own)}
+	cluster := logicalcluster.Name(ws.Spec.Cluster)
+	if w.elsewhere = w.shard != c.shards.own; w.elsewhere {
+		w.heard = c.others.Contact.Heard(w.shard)
+		w.logicalCluster, _ = c.others.LogicalClusters.Get(w.shard, clusters.Key{Cluster: cluster, Name: corev1alpha1.LogicalClusterName})
+	} else {
+		w.logicalCluster = c.cached(cluster)
+	}
+	if cluster == "" && ws.DeletionTimestamp == nil && ws.Spec.Mount == nil {
+		w.placement = place(ws, c.shards.candidates())
+	}
+	return w, true
 }
 
 // take takes a step and returns the world after it, or nil if the next step has to wait for an event.
 func (c *controller) take(ctx context.Context, s step, w world) (*world, error) {
 	switch s {
 	case schedule:
-		updated, err := c.workspace.Update(ctx, scheduled(w, c.baseURL, newClusterName().String()), metav1.UpdateOptions{FieldManager: name})
-		if err != nil {
-			return nil, controllers.IgnoreNotFound(err)
-		}
-		w.workspace, w.confirmed, w.answered = updated, false, true
-		return &w, nil
+		return c.schedule(ctx, w)
 	case create:
 		return c.create(ctx, w)
 	case report:
@@ -146,12 +215,31 @@ func (c *controller) take(ctx context.Context, s step, w world) (*world, error) 
 		return nil, controllers.IgnoreNotFound(err)
 	case confirm:
 		return c.confirm(ctx, w)
+	case follow:
+		ws := w.workspace
+		return nil, controllers.IgnoreNotFound(c.workspace.Delete(ctx, ws.Name, metav1.DeleteOptions{
+			Preconditions: &metav1.Preconditions{UID: &ws.UID, ResourceVersion: &ws.ResourceVersion},
+		}))
 	case release:
 		_, err := c.workspace.Update(ctx, released(w.workspace), metav1.UpdateOptions{FieldManager: name})
 		return nil, controllers.IgnoreNotFound(err)
 	default:
 		return nil, nil
 	}
+}
+
+func (c *controller) schedule(ctx context.Context, w world) (*world, error) {
+	updated, err := c.workspace.Update(ctx, scheduled(w, c.baseURL, newClusterName().String()), metav1.UpdateOptions{FieldManager: name})
+	if err != nil {
+		return nil, controllers.IgnoreNotFound(err)
+	}
+	w.workspace, w.confirmed, w.answered = updated, false, true
+	w.shard = clusters.ShardOf(updated, clusters.ShardLabel, c.shards.own)
+	if w.elsewhere = w.shard != c.shards.own; w.elsewhere {
+		c.shards.assign(w.shard)
+		return nil, nil // that shard sees it, and makes the cluster
+	}
+	return &w, nil
 }
 
 // create first makes sure by a live read that the Workspace has not changed, unless this leader has just bound it: then only this
@@ -168,7 +256,7 @@ func (c *controller) create(ctx context.Context, w world) (*world, error) {
 		}
 	}
 	target := clusters.With(ctx, logicalcluster.Name(w.workspace.Spec.Cluster))
-	lc, err := c.logicalCluster.Create(target, newLogicalCluster(w), metav1.CreateOptions{FieldManager: name})
+	lc, err := c.logicalCluster.Create(target, controllers.NewLogicalCluster(w.workspace, ""), metav1.CreateOptions{FieldManager: name})
 	if apierrors.IsAlreadyExists(err) {
 		lc, err = c.logicalCluster.Get(target, corev1alpha1.LogicalClusterName, metav1.GetOptions{})
 	}
@@ -185,7 +273,7 @@ func (c *controller) confirm(ctx context.Context, w world) (*world, error) {
 	if bound := logicalcluster.Name(w.workspace.Spec.Cluster); !bound.Empty() {
 		at, found = bound, &w.logicalCluster
 	}
-	lc, err := c.logicalCluster.Get(clusters.With(ctx, at), corev1alpha1.LogicalClusterName, metav1.GetOptions{})
+	lc, err := c.liveLogicalCluster(ctx, w, at)
 	if apierrors.IsNotFound(err) {
 		lc, err = nil, nil
 	}
@@ -194,6 +282,14 @@ func (c *controller) confirm(ctx context.Context, w world) (*world, error) {
 	}
 	*found, w.confirmed = lc, true
 	return &w, nil
+}
+
+// liveLogicalCluster reads a LogicalCluster from its shard.
+func (c *controller) liveLogicalCluster(ctx context.Context, w world, at logicalcluster.Name) (*corev1alpha1.LogicalCluster, error) {
+	if w.elsewhere && w.workspace.Spec.Cluster == at.String() {
+		return c.others.Live.LogicalCluster(ctx, w.shard, at)
+	}
+	return c.logicalCluster.Get(clusters.With(ctx, at), corev1alpha1.LogicalClusterName, metav1.GetOptions{})
 }
 
 func (c *controller) cached(cluster logicalcluster.Name) *corev1alpha1.LogicalCluster {

@@ -17,12 +17,16 @@ import (
 	"github.com/kcp-dev/sdk/apis/third_party/conditions/util/conditions"
 
 	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/controllers"
 )
 
 // step is the next thing to do for a Workspace. After each step, the next is decided anew, by this leader or by another:
 //
-//	new -> schedule (finalizer, cluster, URL in one write) -> create LogicalCluster -> confirm -> report its phase
+//	new -> schedule (finalizer, shard, cluster, URL in one write) -> create LogicalCluster -> confirm -> report its phase
 //	deleted -> remove LogicalCluster -> confirm that it is gone -> release (finalizer removed)
+//
+// If another shard has the cluster, it creates and removes the LogicalCluster itself: it watches the Workspace. This shard watches the
+// LogicalCluster in turn, and follows if that is deleted by itself.
 //
 // What lasts is reported meanwhile: initializers that are left, content that cannot be deleted.
 type step string
@@ -34,6 +38,7 @@ const (
 	confirm  step = "confirm"
 	report   step = "report"
 	remove   step = "remove"
+	follow   step = "follow"
 	release  step = "release"
 )
 
@@ -44,6 +49,12 @@ type world struct {
 	logicalCluster *corev1alpha1.LogicalCluster
 	// parent is the LogicalCluster of the cluster that has the Workspace. Nil: there is none.
 	parent *corev1alpha1.LogicalCluster
+	// shard is the name of the shard that has the logicalCluster, or will have it. elsewhere says that it is another one, and heard that
+	// this one hears it.
+	shard            string
+	elsewhere, heard bool
+	// placement is where the cluster of a Workspace goes that has none.
+	placement placement
 	// confirmed says that the server has been asked for logicalCluster, or for parent if spec.cluster is empty. Until then they
 	// are from caches, one of which may be ahead of the other.
 	confirmed bool
@@ -59,25 +70,57 @@ func decide(w world) step {
 	switch {
 	case ws.DeletionTimestamp != nil && !managed:
 		return nothing
+	case w.elsewhere && !w.heard:
+		return w.unheard()
 	case ws.DeletionTimestamp != nil && !w.owned() && ws.Spec.Cluster != "" && !w.confirmed:
 		return confirm
 	case ws.DeletionTimestamp != nil && !w.owned():
 		return release
+	case ws.DeletionTimestamp != nil && w.logicalCluster.DeletionTimestamp == nil && w.elsewhere:
+		return nothing // its shard sees the deletion
 	case ws.DeletionTimestamp != nil && w.logicalCluster.DeletionTimestamp == nil:
 		return remove
+	case w.elsewhere && w.owned() && w.logicalCluster.DeletionTimestamp != nil && ws.DeletionTimestamp == nil && !w.confirmed:
+		return confirm
+	case w.elsewhere && w.owned() && w.logicalCluster.DeletionTimestamp != nil && ws.DeletionTimestamp == nil:
+		return follow
 	case ws.DeletionTimestamp != nil, ws.Spec.Mount != nil:
 		return w.report()
 	case ws.Spec.Cluster == "" && w.homeless():
 		return w.report()
-	case w.parent == nil && !w.homeless() && (ws.Spec.Cluster == "" || ws.Spec.URL == "" || w.logicalCluster == nil && !begun(ws)):
+	case w.parent == nil && !w.homeless() && (ws.Spec.Cluster == "" || ws.Spec.URL == "" || w.logicalCluster == nil && !controllers.HasBegun(ws)):
 		return nothing // wait for the parent's LogicalCluster: the path, which is permanent, derives from it
+	case ws.Spec.Cluster == "" && w.placement.shard == "":
+		return w.report()
 	case ws.Spec.Cluster == "", ws.Spec.URL == "", !managed:
 		return schedule
-	case w.logicalCluster == nil && !begun(ws):
+	case w.logicalCluster == nil && !controllers.HasBegun(ws) && w.elsewhere:
+		return nothing // its shard sees the Workspace
+	case w.logicalCluster == nil && !controllers.HasBegun(ws):
 		return create
 	default:
 		return w.report()
 	}
+}
+
+// unheard returns the next step while the shard that has the cluster is not heard. What is cached of that shard may be old, or nothing, and
+// it cannot be asked.
+func (w world) unheard() step {
+	if apiequality.Semantic.DeepEqual(reported(w).Status, w.workspace.Status) {
+		return nothing
+	}
+	return report
+}
+
+// waits reports whether the Workspace waits for another shard to be heard, or for any that fits (""). The events of its objects do not tell.
+func (w world) waits() (shard string, waits bool) {
+	switch {
+	case w.workspace.Spec.Cluster == "":
+		return "", w.workspace.DeletionTimestamp == nil && w.workspace.Spec.Mount == nil && w.placement.shard == ""
+	case w.elsewhere && !w.heard:
+		return w.shard, true
+	}
+	return "", false
 }
 
 // report returns the next step if only the status may have to change.
@@ -113,17 +156,7 @@ func (w world) homeless() bool {
 
 // owned reports whether the LogicalCluster was created for this Workspace.
 func (w world) owned() bool {
-	return w.logicalCluster != nil && w.workspace.Spec.Cluster != "" && ownedBy(w.logicalCluster, w.workspace)
-}
-
-func ownedBy(lc *corev1alpha1.LogicalCluster, ws *tenancyv1alpha1.Workspace) bool {
-	return lc.Spec.Owner != nil && lc.Spec.Owner.UID == ws.UID && lc.Spec.Owner.Cluster == clusters.KeyOf(ws).Cluster.String()
-}
-
-// begun reports whether the Workspace has told of its LogicalCluster. If that has gone since, it is not created again: a cluster
-// name is never reused.
-func begun(ws *tenancyv1alpha1.Workspace) bool {
-	return ws.Status.Phase != "" && ws.Status.Phase != corev1alpha1.LogicalClusterPhaseScheduling
+	return w.logicalCluster != nil && w.workspace.Spec.Cluster != "" && controllers.Owns(w.workspace, w.logicalCluster)
 }
 
 // scheduled returns the Workspace bound to a cluster. All changes are in one write, and existing values are kept: after a crash
@@ -135,6 +168,11 @@ func scheduled(w world, baseURL, clusterName string) *tenancyv1alpha1.Workspace 
 	}
 	if out.Spec.Cluster == "" {
 		out.Spec.Cluster = clusterName
+		place := w.placement
+		if place.why != "" {
+			metav1.SetMetaDataLabel(&out.ObjectMeta, clusters.ShardLabel, place.shard)
+			metav1.SetMetaDataAnnotation(&out.ObjectMeta, clusters.PlacementAnnotation, place.why)
+		}
 	}
 	if out.Spec.URL == "" {
 		out.Spec.URL = baseURL + "/clusters/" + childPath(w)
@@ -159,43 +197,20 @@ func childPath(w world) string {
 	return parent + ":" + w.workspace.Name
 }
 
-// newLogicalCluster returns the LogicalCluster of a scheduled Workspace.
-func newLogicalCluster(w world) *corev1alpha1.LogicalCluster {
-	ws := w.workspace
-	annotations := map[string]string{core.LogicalClusterPathAnnotationKey: childPath(w)}
-	if ws.Spec.Type != nil {
-		annotations[tenancyv1alpha1.LogicalClusterTypeAnnotationKey] = ws.Spec.Type.String()
-	}
-	if owner := ws.Annotations[tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey]; owner != "" {
-		annotations[tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey] = owner
-	}
-	return &corev1alpha1.LogicalCluster{
-		ObjectMeta: metav1.ObjectMeta{
-			Name:        corev1alpha1.LogicalClusterName,
-			Annotations: annotations,
-			// Set at the creation, so that no LogicalCluster can go before its content.
-			Finalizers: []string{clusters.ContentFinalizer},
-		},
-		Spec: corev1alpha1.LogicalClusterSpec{Owner: &corev1alpha1.LogicalClusterOwner{
-			APIVersion: tenancyv1alpha1.SchemeGroupVersion.String(),
-			Resource:   "workspaces",
-			Name:       ws.Name,
-			Cluster:    clusters.KeyOf(ws).Cluster.String(),
-			UID:        ws.UID,
-		}},
-	}
-}
-
 // reported returns the Workspace with the status that the world requires.
 func reported(w world) *tenancyv1alpha1.Workspace {
 	out := w.workspace.DeepCopy()
 	lc := w.logicalCluster
 	switch {
+	case w.elsewhere && !w.heard:
+		reportUnheard(out, w.shard)
 	case out.DeletionTimestamp != nil:
 		out.Status.Phase = corev1alpha1.LogicalClusterPhaseDeleting
 		reportDeletion(out, lc)
 	case out.Spec.Mount != nil:
 		unschedulable(out, "spec.mount: nothing in this shard resolves mounts, and a mounted workspace has no logical cluster of its own")
+	case out.Spec.Cluster == "" && !w.homeless():
+		unschedulable(out, "%s", w.placement.why)
 	case out.Spec.Cluster == "":
 		unschedulable(out, "logical cluster %s cannot have workspaces: create it in root or below", clusters.KeyOf(out).Cluster)
 	case lc == nil:
@@ -209,13 +224,37 @@ func reported(w world) *tenancyv1alpha1.Workspace {
 	return out
 }
 
+// reportUnheard tells what waits for a shard that is not heard. A workspace that is Ready stays so: its users notice by themselves.
+func reportUnheard(ws *tenancyv1alpha1.Workspace, shard string) {
+	switch {
+	case ws.DeletionTimestamp != nil:
+		ws.Status.Phase = corev1alpha1.LogicalClusterPhaseDeleting
+		conditions.MarkFalse(ws, tenancyv1alpha1.WorkspaceContentDeleted, shardNotHeard,
+			v1alpha1.ConditionSeverityWarning, "shard %s, which has the logical cluster, is not heard", shard)
+	case !controllers.HasBegun(ws):
+		placed(ws)
+		conditions.MarkFalse(ws, tenancyv1alpha1.WorkspaceInitialized, shardNotHeard,
+			v1alpha1.ConditionSeverityWarning, "shard %s, which makes the logical cluster, is not heard", shard)
+	}
+}
+
+// shardNotHeard is the reason of conditions that wait for another shard.
+const shardNotHeard = "ShardNotHeard"
+
 func unschedulable(ws *tenancyv1alpha1.Workspace, format string, args ...any) {
 	conditions.MarkFalse(ws, tenancyv1alpha1.WorkspaceScheduled, tenancyv1alpha1.WorkspaceReasonUnschedulable,
 		v1alpha1.ConditionSeverityError, format, args...)
 }
 
+// placed says that the Workspace has a shard, and why that one.
+func placed(ws *tenancyv1alpha1.Workspace) {
+	condition := conditions.TrueCondition(tenancyv1alpha1.WorkspaceScheduled)
+	condition.Message = ws.Annotations[clusters.PlacementAnnotation]
+	conditions.Set(ws, condition)
+}
+
 func reportPhase(ws *tenancyv1alpha1.Workspace, lc *corev1alpha1.LogicalCluster) {
-	conditions.MarkTrue(ws, tenancyv1alpha1.WorkspaceScheduled)
+	placed(ws)
 	ws.Status.Phase = lc.Status.Phase
 	ws.Status.Initializers = slices.Clone(lc.Status.Initializers)
 	switch lc.Status.Phase {

@@ -15,6 +15,7 @@ import (
 	"github.com/kcp-dev/sdk/apis/third_party/conditions/util/conditions"
 
 	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/controllers"
 )
 
 const annotation = "kcp.io/cluster"
@@ -72,6 +73,22 @@ func parent(path string) *corev1alpha1.LogicalCluster {
 	}}
 }
 
+// elsewhere is what a shard knows of a Workspace whose cluster is on another one, which it hears.
+func elsewhere(ws *tenancyv1alpha1.Workspace, lc *corev1alpha1.LogicalCluster) world {
+	metav1.SetMetaDataLabel(&ws.ObjectMeta, clusters.ShardLabel, "eu1")
+	return world{workspace: ws, logicalCluster: lc, parent: parent("root"), shard: "eu1", elsewhere: true, heard: true}
+}
+
+func confirmed(w world) world {
+	w.confirmed = true
+	return w
+}
+
+func unheard(w world) world {
+	w.heard = false
+	return w
+}
+
 func TestEachStateHasOneNextStep(t *testing.T) {
 	going, blocked, initialized := ours("Ready"), ours("Deleting"), ours("Scheduling")
 	going.DeletionTimestamp, blocked.DeletionTimestamp = &deletedAt, &deletedAt
@@ -105,9 +122,28 @@ func TestEachStateHasOneNextStep(t *testing.T) {
 		"deleted, another's in the cache":       {world{workspace: fresh(bound, deleted), logicalCluster: strangers("Ready")}, confirm},
 		"deleted, cluster is another's":         {world{workspace: fresh(bound, deleted), logicalCluster: strangers("Ready"), confirmed: true}, release},
 		"deleted, finalizers of others only":    {world{workspace: fresh(deleted, func(ws *tenancyv1alpha1.Workspace) { ws.Finalizers = []string{"x/y"} })}, nothing},
+		"new, and no shard fits":                {world{workspace: fresh(), parent: parent("root"), placement: placement{why: "no shard fits"}}, confirm},
+		"new, and no shard fits indeed":         {world{workspace: fresh(), parent: parent("root"), placement: placement{why: "no shard fits"}, confirmed: true}, report},
+		"elsewhere, not created yet":            {elsewhere(fresh(bound), nil), nothing},
+		"elsewhere, Scheduling":                 {elsewhere(fresh(bound), ours("Scheduling")), nothing},
+		"elsewhere, Ready":                      {elsewhere(fresh(bound), ours("Ready")), confirm},
+		"elsewhere, and deleted":                {elsewhere(fresh(bound, deleted), ours("Ready")), nothing},
+		"elsewhere, deleted and going":          {elsewhere(fresh(bound, deleted), going), nothing},
+		"elsewhere, deleted and gone":           {elsewhere(fresh(bound, deleted), nil), confirm},
+		"elsewhere, deleted and gone indeed":    {confirmed(elsewhere(fresh(bound, deleted), nil)), release},
+		"elsewhere, deleted there":              {elsewhere(fresh(bound, in("Ready")), going), confirm},
+		"elsewhere, deleted there indeed":       {confirmed(elsewhere(fresh(bound, in("Ready")), going)), follow},
+		"elsewhere, vanished from the cache":    {elsewhere(fresh(bound, in("Ready")), nil), confirm},
+		"elsewhere, not created nor heard":      {unheard(elsewhere(fresh(bound), nil)), report},
+		"elsewhere, Ready, not heard":           {unheard(elsewhere(fresh(bound, in("Ready")), nil)), nothing},
+		"elsewhere, going, not heard":           {unheard(elsewhere(fresh(bound, in("Ready")), going)), nothing},
+		"elsewhere, deleted, not heard":         {unheard(elsewhere(fresh(bound, deleted), nil)), report},
 		"deleted, of the same uid in a cluster": {world{workspace: fresh(bound, deleted, func(ws *tenancyv1alpha1.Workspace) { ws.Annotations[annotation] = "other" }), logicalCluster: ours("Ready"), confirmed: true}, release},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if tc.world.workspace.Spec.Cluster == "" && tc.world.placement == (placement{}) {
+				tc.world.placement.shard = "root"
+			}
 			if got := decide(tc.world); got != tc.want {
 				t.Errorf("decide = %s, want %s", got, tc.want)
 			}
@@ -145,7 +181,7 @@ func TestALogicalClusterNamesItsOwnerAndCannotGoWithItsContent(t *testing.T) {
 	ws := fresh(bound, func(ws *tenancyv1alpha1.Workspace) {
 		ws.Spec.Type = &tenancyv1alpha1.WorkspaceTypeReference{Name: "universal", Path: "root"}
 	})
-	lc := newLogicalCluster(world{workspace: ws, parent: parent("root")})
+	lc := controllers.NewLogicalCluster(ws, "")
 	want := &corev1alpha1.LogicalClusterOwner{APIVersion: "tenancy.kcp.io/v1alpha1", Resource: "workspaces", Name: "a", Cluster: "root", UID: "ws-uid"}
 	if d := cmp.Diff(want, lc.Spec.Owner); d != "" {
 		t.Error(d)

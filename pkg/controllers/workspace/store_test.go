@@ -13,6 +13,7 @@ import (
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
 
 	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/controllers/controllertest"
 )
 
@@ -131,11 +132,16 @@ func (s *store[T]) Delete(ctx context.Context, name string, options metav1.Delet
 // leader returns a controller whose caches are up to date when it is returned.
 func leader(t *testing.T, workspaces *store[*tenancyv1alpha1.Workspace], logicalClusters *store[*corev1alpha1.LogicalCluster]) *controller {
 	t.Helper()
-	return &controller{
+	c := &controller{
 		workspaces:      controllertest.Informer(t, workspaces.source, nil),
 		logicalClusters: controllertest.Informer(t, logicalClusters.source, nil),
 		workspace:       workspaces,
 		logicalCluster:  logicalClusters,
 		baseURL:         "https://shard",
+		others:          controllers.NewShards("root", nil),
 	}
+	c.shards = newShards("root", controllers.Informers{
+		LogicalClusters: c.logicalClusters, Shards: controllertest.Informer(t, controllertest.NewSource[*corev1alpha1.Shard](), nil),
+	}, c.others)
+	return c
 }

@@ -286,6 +286,7 @@ func TestTablesHaveKubectlsColumns(t *testing.T) {
 		"coordination.k8s.io/v1beta1 leasecandidates": "Name LeaseName BinaryVersion EmulationVersion Strategy Age",
 		"tenancy.kcp.io/v1alpha1 workspaces":          "Name Type Region Phase URL Age",
 		"core.kcp.io/v1alpha1 logicalclusters":        "Name Phase URL Age",
+		"core.kcp.io/v1alpha1 shards":                 "Name,Region,URL,External URL,Cordoned,Age",
 	}
 	expectLines(t, s.served(t), columns, "columns")
 	for resource, want := range columns {
@@ -413,7 +414,7 @@ func TestDiscoveryNamesAreKubectls(t *testing.T) {
 	shortNames := map[string]string{
 		"v1 namespaces": "ns", "v1 configmaps": "cm", "v1 secrets": "", "v1 events": "ev", "events.k8s.io/v1 events": "ev",
 		"coordination.k8s.io/v1 leases": "", "coordination.k8s.io/v1beta1 leasecandidates": "",
-		"tenancy.kcp.io/v1alpha1 workspaces": "ws", "core.kcp.io/v1alpha1 logicalclusters": "",
+		"tenancy.kcp.io/v1alpha1 workspaces": "ws", "core.kcp.io/v1alpha1 logicalclusters": "", "core.kcp.io/v1alpha1 shards": "",
 	}
 	expectLines(t, got, shortNames, "short names")
 	for key, short := range shortNames {

@@ -28,6 +28,7 @@ func TestResourcesAreCalledAsTheirPublishersCallThem(t *testing.T) {
 	for kind, gvr := range map[string]schema.GroupVersionResource{
 		"Workspace":      tenancyv1alpha1.SchemeGroupVersion.WithResource("workspaces"),
 		"LogicalCluster": corev1alpha1.SchemeGroupVersion.WithResource("logicalclusters"),
+		"Shard":          corev1alpha1.SchemeGroupVersion.WithResource("shards"),
 	} {
 		published[gvr.GroupVersion().WithKind(kind)] = resource.Resource{GVR: gvr, Kind: kind}
 	}

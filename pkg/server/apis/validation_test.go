@@ -116,6 +116,16 @@ var validationCases = map[string][]validationCase{
 		{name: "initializer", create: "{metadata: {name: cluster}, spec: {initializers: [A]}}", want: "spec.initializers[0]"},
 		{name: "sound, and then its owner changed", create: "{metadata: {name: cluster}, spec: {initializers: ['root:universal', 'system:x'], owner: {apiVersion: a/b, resource: r, name: nn, cluster: c, uid: u}}}", update: "{spec: {owner: {name: other}}}", want: "owner is immutable"},
 	},
+	"core.kcp.io/v1alpha1 shards": {
+		{name: "sound", create: "{metadata: {name: s1, annotations: {regent.dev/replicas: 'https://a:1, https://b:2/'}}, spec: {baseURL: 'https://a:1'}}"},
+		{name: "no URL", create: "{metadata: {name: s2}}", want: "spec.baseURL"},
+		{name: "not encrypted", create: "{metadata: {name: s3}, spec: {baseURL: 'http://a:1'}}", want: "spec.baseURL"},
+		{name: "a cluster's URL", create: "{metadata: {name: s4}, spec: {baseURL: 'https://a:1/clusters/root'}}", want: "spec.baseURL"},
+		{name: "external URL", create: "{metadata: {name: s5}, spec: {baseURL: 'https://a:1', externalURL: 'a:1'}}", want: "spec.externalURL"},
+		{name: "a replica", create: "{metadata: {name: s6, annotations: {regent.dev/replicas: 'https://a:1,b:2'}}, spec: {baseURL: 'https://a:1'}}", want: "regent.dev/replicas"},
+		{name: "a name that fits in no label", create: "{metadata: {name: 'a.b'}, spec: {baseURL: 'https://a:1'}}", want: "metadata.name"},
+		{name: "its URL changed", create: "{metadata: {name: s7}, spec: {baseURL: 'https://a:1'}}", update: "{spec: {baseURL: 'https://b:1'}}"},
+	},
 }
 
 const newEvent = "eventTime: '2026-01-01T00:00:00.000000Z', reportingController: a, reportingInstance: i, action: a, reason: r, regarding: {namespace: default}"

@@ -26,17 +26,21 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	utilsnet "k8s.io/utils/net"
 
+	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/election/detect"
 	"github.com/regent-project/regent/pkg/server"
 	"github.com/regent-project/regent/pkg/server/etcd"
+	"github.com/regent-project/regent/pkg/server/pki"
 )
 
 // Options are the values of the flags of `start`.
 type Options struct {
 	RootDirectory    string
 	ShardName        string
+	Membership       string
+	ShardCapacity    int64
 	AdvertiseAddress string
 	ExternalHostname string
 	ShardBaseURL     string
@@ -81,7 +85,8 @@ func New() *Options {
 	serving.CipherSuites = defaultCipherSuites()
 	return &Options{
 		RootDirectory: ".regent",
-		ShardName:     "root",
+		ShardName:     defaultShardName,
+		ShardCapacity: clusters.DefaultCapacity,
 		Limits:        server.DefaultLimits(),
 		Serving:       serving,
 		Etcd:          EtcdOptions{Prefix: "/registry", EmbeddedQuota: etcd.DefaultQuota},
@@ -116,6 +121,9 @@ func (o *Options) Validate() error {
 	}
 	if msgs := validation.IsDNS1123Label(o.ShardName); len(msgs) > 0 {
 		bad("--shard-name %q is no DNS label: %s", o.ShardName, strings.Join(msgs, "; "))
+	}
+	if o.ShardCapacity < 1 {
+		bad("--shard-capacity %d must be at least 1; to take no new logical clusters, use regent shard cordon", o.ShardCapacity)
 	}
 	if o.AdvertiseAddress != "" {
 		if ip := utilsnet.ParseIPSloppy(o.AdvertiseAddress); ip == nil || ip.IsUnspecified() {
@@ -321,8 +329,14 @@ func (o *Options) Config(registry *controllers.Registry) (server.Config, error) 
 	if err != nil {
 		return server.Config{}, err
 	}
+	shard, membership, err := o.joins()
+	if err != nil {
+		return server.Config{}, err
+	}
 	cfg := server.Config{
-		Shard:                o.ShardName,
+		Shard:                shard,
+		Membership:           membership,
+		Capacity:             o.ShardCapacity,
 		RootDirectory:        root,
 		Host:                 host,
 		Advertise:            advertised,
@@ -358,6 +372,28 @@ func (o *Options) Config(registry *controllers.Registry) (server.Config, error) 
 		}
 	}
 	return cfg, nil
+}
+
+// defaultShardName is the name of a shard that is alone.
+const defaultShardName = "root"
+
+// joins returns the name of the shard, and the membership with which it joins an installation, if it does.
+func (o *Options) joins() (shard string, membership *pki.Membership, err error) {
+	if o.Membership == "" {
+		return o.ShardName, nil, nil
+	}
+	membership, err = pki.ReadMembership(o.Membership)
+	if err != nil {
+		return "", nil, fmt.Errorf("--membership: %w", err)
+	}
+	if membership.Member.Kind != pki.KindShard {
+		return "", nil, fmt.Errorf("--membership: %s is for a %s, and this is a shard", o.Membership, membership.Member.Kind)
+	}
+	if o.ShardName != defaultShardName && o.ShardName != membership.Member.Name {
+		return "", nil, fmt.Errorf("--membership: %s is for shard %s, and --shard-name is %s: leave --shard-name out, or have a membership made for that name",
+			o.Membership, membership.Member.Name, o.ShardName)
+	}
+	return membership.Member.Name, membership, nil
 }
 
 // policies returns what happens when one of registry's controllers fails.

@@ -33,6 +33,9 @@ const (
 	AdminKeyFile  = "admin.key"
 )
 
+// ErrNoKey says that something can be signed only where the key of the authority is.
+var ErrNoKey = errors.New("the key of the certificate authority is elsewhere")
+
 // Bundle is the content of the directory.
 type Bundle struct {
 	// CAPEM is the authority's certificate.
@@ -42,7 +45,8 @@ type Bundle struct {
 
 	directory string
 	ca        *x509.Certificate
-	caKey     crypto.Signer // nil if the operator keeps the key elsewhere
+	caKey     crypto.Signer // nil if the operator keeps the key elsewhere, and on all shards but the root shard
+	authority *Authority    // nil unless Join has made this a member's directory
 }
 
 // Ensure returns what the directory holds, and makes what is missing. Operators may put files of their own there before the
@@ -63,6 +67,12 @@ func Ensure(directory string) (*Bundle, error) {
 	if err := b.ensureCA(); err != nil {
 		return nil, err
 	}
+	if err := b.loadAuthority(); err != nil {
+		return nil, err
+	}
+	if b.authority != nil && !exists(b.file(AdminCertFile)) {
+		return b, nil // the installation's administrators are this shard's, too
+	}
 	if err := b.ensureAdmin(); err != nil {
 		return nil, err
 	}
@@ -71,6 +81,9 @@ func Ensure(directory string) (*Bundle, error) {
 
 // ServingCert issues a certificate for a server that clients reach under the given names and addresses.
 func (b *Bundle) ServingCert(names []string, addresses []net.IP) (certPEM, keyPEM []byte, err error) {
+	if b.authority != nil {
+		return b.authority.Serve(names, addresses)
+	}
 	if b.caKey == nil {
 		return nil, nil, b.noKeyError("a serving certificate", "give --tls-cert-file and --tls-private-key-file")
 	}
@@ -153,10 +166,52 @@ func (b *Bundle) ensureAdmin() error {
 	return nil
 }
 
+// CA returns the authority's certificate.
+func (b *Bundle) CA() *x509.Certificate { return b.ca }
+
+// loadAuthority reads what Join has written, if it has.
+func (b *Bundle) loadAuthority() error {
+	certPEM, err := os.ReadFile(b.file(MemberCertFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cannot read the certificate of a member: %w", err)
+	}
+	keyPEM, err := readKey(b.file(MemberKeyFile))
+	if err != nil {
+		return fmt.Errorf("cannot read the key of a member: %w", err)
+	}
+	if b.authority, err = LoadAuthority(certPEM, keyPEM); err != nil {
+		return fmt.Errorf("%s and %s: give the membership again, and they are made anew: %w", b.file(MemberCertFile), b.file(MemberKeyFile), err)
+	}
+	if err := b.authority.certificate.CheckSignatureFrom(b.ca); err != nil {
+		return fmt.Errorf("%s is not signed by %s, give the membership again: %w", b.file(MemberCertFile), b.file(CACertFile), err)
+	}
+	return nil
+}
+
+// Authority returns the authority of the shard with which it calls other members. If the directory is that of no member, the key of the
+// installation's authority signs a new one, which is never on disk: every process of the root shard has its own.
+func (b *Bundle) Authority(shard string) (*Authority, error) {
+	if b.authority != nil {
+		if b.authority.Member != (Member{KindShard, shard}) {
+			return nil, fmt.Errorf("%s is that of %s, and not of shard %s: give --shard-name=%s, or another --root-directory",
+				b.file(MemberCertFile), b.authority.Member, shard, b.authority.Member.Name)
+		}
+		return b.authority, nil
+	}
+	certPEM, keyPEM, err := b.NewAuthority(Member{KindShard, shard})
+	if err != nil {
+		return nil, err
+	}
+	return LoadAuthority(certPEM, keyPEM)
+}
+
 func (b *Bundle) file(name string) string { return filepath.Join(b.directory, name) }
 
 func (b *Bundle) noKeyError(what, advice string) error {
-	return fmt.Errorf("cannot sign %s without %s: %s", what, b.file(CAKeyFile), advice)
+	return fmt.Errorf("%w: cannot sign %s without %s: %s", ErrNoKey, what, b.file(CAKeyFile), advice)
 }
 
 // lock waits until no other process holds the lock.

@@ -61,7 +61,7 @@ func owned(lc *corev1alpha1.LogicalCluster, cluster logicalcluster.Name, name st
 func newDirectory(s *stored) *Directory {
 	return &Directory{
 		Workspaces:      clusters.NewInformer[*tenancyv1alpha1.Workspace](nil, nil),
-		LogicalClusters: clusters.NewInformer[*corev1alpha1.LogicalCluster](nil, nil),
+		LogicalClusters: clusters.NewInformer(nil, clusters.AssignedIndexers()),
 		Live:            s,
 	}
 }

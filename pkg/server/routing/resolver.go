@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 
 	"github.com/kcp-dev/logicalcluster/v3"
@@ -35,25 +36,56 @@ type Live interface {
 // Directory resolves paths with the process's informers. On a miss it reads once from storage. So it finds a cluster at once
 // that another replica has just made, and a cluster that is gone costs one read instead of a wait.
 type Directory struct {
-	Workspaces      *clusters.Informer[*tenancyv1alpha1.Workspace]
-	LogicalClusters *clusters.Informer[*corev1alpha1.LogicalCluster]
-	Live            Live
+	// Shard is the name of this shard, RootShard that of the shard that has cluster root.
+	Shard, RootShard string
+	Workspaces       *clusters.Informer[*tenancyv1alpha1.Workspace]
+	LogicalClusters  *clusters.Informer[*corev1alpha1.LogicalCluster]
+	Live             Live
 }
 
 // Resolve implements Resolver. A path is the name of a cluster followed by names of workspaces, each in the cluster that the
-// path before it leads to.
+// path before it leads to. If it begins in another shard or leads there, it goes on at the last of its clusters that was assigned to this
+// shard.
 func (d *Directory) Resolve(ctx context.Context, path logicalcluster.Path, mayRead func() error) (logicalcluster.Name, error) {
 	segments := splitSegments(path)
 	name, err := d.first(ctx, segments[0], mayRead)
-	if err != nil {
-		return "", err
+	if err == nil {
+		name, err = d.descend(ctx, name, segments[1:], path, mayRead)
 	}
-	for _, segment := range segments[1:] {
-		if name, err = d.child(ctx, name, segment, path, mayRead); err != nil {
+	if err == nil || len(segments) == 1 || errors.Is(err, errMayNotRead) {
+		return name, err
+	}
+	for n := len(segments); n > 1; n-- {
+		if name, ok := d.assigned(strings.Join(segments[:n], ":")); ok {
+			return d.descend(ctx, name, segments[n:], path, mayRead)
+		}
+	}
+	return "", err
+}
+
+// descend returns the cluster to which the names of workspaces lead from a cluster on.
+func (d *Directory) descend(ctx context.Context, from logicalcluster.Name, workspaces []string, path logicalcluster.Path, mayRead func() error) (_ logicalcluster.Name, err error) {
+	for _, workspace := range workspaces {
+		if from, err = d.child(ctx, from, workspace, path, mayRead); err != nil {
 			return "", err
 		}
 	}
-	return name, nil
+	return from, nil
+}
+
+// assigned returns the cluster at path that another shard has assigned to this one. A cluster that is being deleted gives way to a new one
+// at its path.
+func (d *Directory) assigned(path string) (logicalcluster.Name, bool) {
+	var found *corev1alpha1.LogicalCluster
+	for _, lc := range d.LogicalClusters.ByIndex(clusters.ByPath, path) {
+		if found == nil || found.DeletionTimestamp != nil && lc.DeletionTimestamp == nil {
+			found = lc
+		}
+	}
+	if found == nil {
+		return "", false
+	}
+	return clusters.KeyOf(found).Cluster, true
 }
 
 // LogicalCluster returns the LogicalCluster of a cluster, or NotFound.
@@ -84,6 +116,8 @@ func (d *Directory) first(ctx context.Context, segment string, mayRead func() er
 	switch {
 	case err == nil: // in any phase: a phase that somebody wrote must not lock out those who can mend it
 		return name, nil
+	case name == clusters.Root && d.RootShard != d.Shard:
+		return "", misdirected(name.Path(), d.RootShard)
 	case name == clusters.Root && apierrors.IsNotFound(err):
 		return "", errBootstrapping()
 	case apierrors.IsNotFound(err):
@@ -109,6 +143,9 @@ func (d *Directory) child(ctx context.Context, parent logicalcluster.Name, segme
 	if ws.Spec.Cluster == "" {
 		return "", notFound(path)
 	}
+	if shard := clusters.ShardOf(ws, clusters.ShardLabel, d.Shard); shard != d.Shard {
+		return "", misdirected(path, shard)
+	}
 	// spec.cluster alone proves nothing: it may be forged or restored from a backup. The cluster must name this workspace as
 	// its owner.
 	name := logicalcluster.Name(ws.Spec.Cluster)
@@ -132,6 +169,14 @@ func splitSegments(path logicalcluster.Path) []string {
 
 func notFound(path logicalcluster.Path) error {
 	return newNotFound(fmt.Sprintf("logical cluster %q not found", path))
+}
+
+// misdirected is the answer to requests for a cluster of another shard.
+func misdirected(path logicalcluster.Path, shard string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusMisdirectedRequest, Reason: "MisdirectedRequest",
+		Message: fmt.Sprintf("logical cluster %q is on shard %s: ask a front, or that shard", path, shard),
+	}}
 }
 
 func readError(path logicalcluster.Path, err error) error {

@@ -34,7 +34,7 @@ func (p *TenancyProtection) Handles(op admission.Operation) bool {
 }
 
 // Validate implements admission.ValidationInterface.
-func (p *TenancyProtection) Validate(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (p *TenancyProtection) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if a.GetUserInfo() != nil && a.GetUserInfo().GetName() == p.Leader {
 		return nil
 	}
@@ -47,8 +47,19 @@ func (p *TenancyProtection) Validate(_ context.Context, a admission.Attributes, 
 			return admission.NewForbidden(a, errors.New("only the shard's controllers create LogicalClusters: create a Workspace, and they create one for it"))
 		}
 		return validate(a, nil, ofLogicalClusters, clusters.ContentFinalizer)
+	case corev1alpha1.Resource("shards"):
+		return validateShard(ctx, a)
 	}
 	return nil
+}
+
+// validateShard allows users to say who is a member in cluster root. What else they create would have no effect, and copies are the
+// leader's.
+func validateShard(ctx context.Context, a admission.Attributes) error {
+	if cluster, _ := clusters.From(ctx); cluster == clusters.Root {
+		return nil
+	}
+	return admission.NewForbidden(a, errors.New("Shard objects are in cluster root of the root shard, and only the shards' controllers copy them elsewhere: change the one there"))
 }
 
 // protected is a field that only the leader may write, and with mastersToo also members of system:masters.
@@ -64,6 +75,7 @@ var ofWorkspaces = []protected[*tenancyv1alpha1.Workspace]{
 	{path: field.NewPath("status", "phase"), value: func(w *tenancyv1alpha1.Workspace) string { return string(w.Status.Phase) }},
 	// The new cluster takes this annotation for the user who owns the workspace.
 	annotation[*tenancyv1alpha1.Workspace](tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey, true),
+	label[*tenancyv1alpha1.Workspace](clusters.ShardLabel),
 }
 
 // The owner of a LogicalCluster is not listed, because nobody can change it (see package kcpcore).
@@ -74,6 +86,7 @@ var ofLogicalClusters = []protected[*corev1alpha1.LogicalCluster]{
 	annotation[*corev1alpha1.LogicalCluster](core.LogicalClusterPathAnnotationKey, false),
 	annotation[*corev1alpha1.LogicalCluster](tenancyv1alpha1.LogicalClusterTypeAnnotationKey, false),
 	annotation[*corev1alpha1.LogicalCluster](tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey, false),
+	label[*corev1alpha1.LogicalCluster](clusters.OwnerShardLabel),
 }
 
 func annotation[T metav1.Object](key string, mastersToo bool) protected[T] {
@@ -82,6 +95,10 @@ func annotation[T metav1.Object](key string, mastersToo bool) protected[T] {
 		value:      func(obj T) string { return obj.GetAnnotations()[key] },
 		mastersToo: mastersToo,
 	}
+}
+
+func label[T metav1.Object](key string) protected[T] {
+	return protected[T]{path: field.NewPath("metadata", "labels").Key(key), value: func(obj T) string { return obj.GetLabels()[key] }}
 }
 
 // validate compares an updated object with its old state, and a new one with created, an object in which nothing is set.

@@ -1,4 +1,4 @@
-// Package kcpcore describes core.kcp.io/v1alpha1: logical clusters.
+// Package kcpcore describes core.kcp.io/v1alpha1: logical clusters, and shards.
 package kcpcore
 
 import (
@@ -17,7 +17,7 @@ import (
 var apiVersion = regexp.MustCompile(`^([^/]+/)?[^/]+$`)
 
 // Resources are the resources of the group.
-var Resources = []resource.Described{logicalClusters}
+var Resources = []resource.Described{logicalClusters, shards}
 
 type logicalCluster = *corev1alpha1.LogicalCluster
 

@@ -1,0 +1,246 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/regent-project/regent/pkg/server/installation"
+	"github.com/regent-project/regent/pkg/server/pki"
+)
+
+// shardTimeout is how long a command about shards may take.
+const shardTimeout = time.Minute
+
+// shardFlags are of all commands about shards.
+type shardFlags struct {
+	kubeconfig, kubecontext, output string
+}
+
+func newShard() *cobra.Command {
+	f := &shardFlags{}
+	cmd := &cobra.Command{
+		Use:   "shard",
+		Short: "Add, list, cordon and remove the shards of an installation",
+		Long: `Add, list, cordon and remove the shards of an installation: several shards with one tree of workspaces. A shard that is started alone
+is the root shard of an installation as soon as another one is added.`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usageError{fmt.Errorf("unknown command %q: see %s --help", args[0], cmd.CommandPath())}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.PersistentFlags().StringVar(&f.kubeconfig, "kubeconfig", "", "The admin's kubeconfig of the root shard. Default: $KUBECONFIG, or "+defaultKubeconfig+".")
+	cmd.PersistentFlags().StringVar(&f.kubecontext, "context", "root", "The kubeconfig's context.")
+	cmd.AddCommand(newShardAdd(f), newShardList(f), newShardSet(f), newShardCordon(f, "cordon", true), newShardCordon(f, "uncordon", false), newShardRemove(f), newShardOrphans(f))
+	return cmd
+}
+
+// run calls do with the installation's administrator.
+func (f *shardFlags) run(cmd *cobra.Command, do func(context.Context, *installation.Admin) error) error {
+	config, err := adminConfig(f.kubeconfig, f.kubecontext)
+	if err != nil {
+		return err
+	}
+	admin, err := installation.New(config)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), shardTimeout)
+	defer cancel()
+	return do(ctx, admin)
+}
+
+// oneShard takes the name of one shard as its argument.
+func oneShard(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 || args[0] == "" {
+		return usageError{fmt.Errorf("%s takes the name of one shard, got %q: see %s --help", cmd.CommandPath(), args, cmd.CommandPath())}
+	}
+	return nil
+}
+
+func newShardAdd(f *shardFlags) *cobra.Command {
+	add, keys := installation.Addition{}, ".regent/pki"
+	cmd := &cobra.Command{
+		Use:   "add <shard>",
+		Short: "Make a shard a member, and print the membership with which its replicas join",
+		Long: `Make a shard a member of the installation, and print the membership with which its replicas join: regent start --membership=<file>. The file
+has a key with which the shard shows who it is: keep it as a secret. It is made where the key of the installation's certificate authority is.`,
+		Example: `  regent shard add eu1 --replica=https://10.0.1.1:6443 --replica=https://10.0.1.2:6443 --label=region=eu > eu1.yaml`,
+		Args:    oneShard,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			add.Name = args[0]
+			bundle, err := pki.Ensure(keys)
+			if err != nil {
+				return err
+			}
+			return f.run(cmd, func(ctx context.Context, admin *installation.Admin) error {
+				membership, err := admin.Add(ctx, bundle, add)
+				if err != nil {
+					return err
+				}
+				content, err := membership.Encode()
+				if err != nil {
+					return err
+				}
+				_, err = cmd.OutOrStdout().Write(content)
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringArrayVar(&add.Replicas, "replica", nil, "URL of a replica of the shard, as other shards and fronts reach it. Once for each replica.")
+	cmd.Flags().StringToStringVar(&add.Labels, "label", nil, "Labels of the shard, as in region=eu: workspaces select shards by them.")
+	cmd.Flags().BoolVar(&add.Renew, "renew", false, "Print a new membership of a shard that is a member. The one before is refused from now on.")
+	cmd.Flags().StringVar(&keys, "pki-directory", keys, "Directory with the key of the installation's certificate authority: pki/ of the root shard.")
+	return cmd
+}
+
+func newShardSet(f *shardFlags) *cobra.Command {
+	var replicas []string
+	var labels map[string]string
+	cmd := &cobra.Command{
+		Use:     "set <shard>",
+		Short:   "Change the URLs of a shard's replicas, or its labels",
+		Example: `  regent shard set root --replica=https://10.0.0.1:6443 --replica=https://10.0.0.2:6443`,
+		Args:    oneShard,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(replicas) == 0 && len(labels) == 0 {
+				return usageError{errors.New("give --replica or --label: see regent shard set --help")}
+			}
+			return f.run(cmd, func(ctx context.Context, admin *installation.Admin) error {
+				return told(cmd, admin.Set(ctx, args[0], replicas, labels), "shard %s is changed\n", args[0])
+			})
+		},
+	}
+	cmd.Flags().StringArrayVar(&replicas, "replica", nil, "URL of a replica of the shard, as other shards and fronts reach it. Once for each replica; they replace all earlier ones.")
+	cmd.Flags().StringToStringVar(&labels, "label", nil, "Labels to set, as in region=eu. An empty value removes the label.")
+	return cmd
+}
+
+func newShardCordon(f *shardFlags, name string, cordoned bool) *cobra.Command {
+	short, done := "Let a shard take no new logical clusters", "shard %s takes no new logical clusters\n"
+	if !cordoned {
+		short, done = "Let a shard take new logical clusters again", "shard %s takes new logical clusters\n"
+	}
+	return &cobra.Command{
+		Use: name + " <shard>", Short: short, Args: oneShard,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.run(cmd, func(ctx context.Context, admin *installation.Admin) error {
+				return told(cmd, admin.Cordon(ctx, args[0], cordoned), done, args[0])
+			})
+		},
+	}
+}
+
+func newShardRemove(f *shardFlags) *cobra.Command {
+	return &cobra.Command{
+		Use: "remove <shard>", Short: "Take a shard without logical clusters out of the installation", Args: oneShard,
+		Long: `Take a shard out of the installation. The command cordons the shard, and refuses to go on while the shard has logical clusters. From then on no
+other shard reads from it, and it may read from none. Its name is not used again.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.run(cmd, func(ctx context.Context, admin *installation.Admin) error {
+				return told(cmd, admin.Remove(ctx, args[0]), "shard %s is removed: stop its replicas\n", args[0])
+			})
+		},
+	}
+}
+
+// told prints what was done, unless it failed.
+func told(cmd *cobra.Command, err error, format string, args ...any) error {
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), format, args...)
+	return err
+}
+
+func newShardList(f *shardFlags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "list", Short: "List the shards of the installation", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.run(cmd, func(ctx context.Context, admin *installation.Admin) error {
+				shards, err := admin.List(ctx)
+				if err != nil {
+					return err
+				}
+				return f.print(cmd, shards, "NAME\tCLUSTERS\tCAPACITY\tSTATE\tREPLICAS", func(w io.Writer) {
+					for _, s := range shards {
+						_, _ = fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\n", s.Name, s.Clusters, s.Capacity, stateOf(s), strings.Join(s.Replicas, ","))
+					}
+				})
+			})
+		},
+	}
+	f.addOutput(cmd)
+	return cmd
+}
+
+// stateOf returns the state of a shard in a word or two.
+func stateOf(s installation.Shard) string {
+	var words []string
+	if s.Root {
+		words = append(words, "root")
+	}
+	if s.Cordoned {
+		words = append(words, "cordoned")
+	}
+	if s.Fault != "" {
+		words = append(words, "does not answer")
+	}
+	if len(words) == 0 {
+		return "ok"
+	}
+	return strings.Join(words, ", ")
+}
+
+func newShardOrphans(f *shardFlags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "orphans", Short: "List logical clusters that have lost their Workspace", Args: noArgs,
+		Long: `List logical clusters whose Workspace is absent on another shard, though nobody has deleted it: that shard was restored from a backup. They
+are kept, and serve. Restore the Workspace, or delete the LogicalCluster.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.run(cmd, func(ctx context.Context, admin *installation.Admin) error {
+				orphans, err := admin.Orphans(ctx)
+				if err != nil {
+					return err
+				}
+				return f.print(cmd, orphans, "SHARD\tCLUSTER\tPATH\tWORKSPACE\tOF SHARD", func(w io.Writer) {
+					for _, o := range orphans {
+						_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", o.Shard, o.Cluster, o.Path, o.Workspace, o.Owner)
+					}
+				})
+			})
+		},
+	}
+	f.addOutput(cmd)
+	return cmd
+}
+
+func (f *shardFlags) addOutput(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&f.output, "output", "o", "table", "Format of the output: table or json.")
+}
+
+// print prints a value in the wanted format.
+func (f *shardFlags) print(cmd *cobra.Command, value any, head string, rows func(io.Writer)) error {
+	switch f.output {
+	case "json":
+		out := json.NewEncoder(cmd.OutOrStdout())
+		out.SetIndent("", "  ")
+		return out.Encode(value)
+	case "table":
+		w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 3, ' ', 0)
+		_, _ = fmt.Fprintln(w, head)
+		rows(w)
+		return w.Flush()
+	}
+	return usageError{fmt.Errorf("-o %q: give table or json", f.output)}
+}

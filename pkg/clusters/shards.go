@@ -1,0 +1,106 @@
+package clusters
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+	"github.com/kcp-dev/sdk/apis/core"
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
+	conditionsv1alpha1 "github.com/kcp-dev/sdk/apis/third_party/conditions/apis/conditions/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// SystemShards is the logical cluster, one in each shard, that has copies of all Shard objects of the installation. The shard writes the
+// status of its own one.
+const SystemShards logicalcluster.Name = "system:shards"
+
+const (
+	// ShardLabel is on a Workspace: the name of the shard that has its logical cluster. It is permanent. Without it the shard of the Workspace
+	// itself has the cluster.
+	ShardLabel = "regent.dev/shard"
+	// OwnerShardLabel is on a LogicalCluster: the name of the shard that has its Workspace. It is permanent. Without it that is the
+	// cluster's own shard.
+	OwnerShardLabel = "regent.dev/owner-shard"
+	// ReplicasAnnotation is on a Shard: the URLs of its replicas, separated by commas. Without it there is one: spec.baseURL.
+	ReplicasAnnotation = "regent.dev/replicas"
+	// AuthorityAnnotation is on a Shard: the fingerprint of the authority that signs its certificates.
+	AuthorityAnnotation = "regent.dev/authority"
+	// PlacementAnnotation is on a Workspace: why its cluster is on that shard.
+	PlacementAnnotation = "regent.dev/placement"
+	// RemovedAnnotation is on a Shard that was removed from the installation. The Shard stays: its name is not used again.
+	RemovedAnnotation = "regent.dev/removed"
+	// CordonAnnotation is on a Shard that takes no new logical clusters. It is kcp's.
+	CordonAnnotation = "experimental.core.kcp.io/unschedulable"
+)
+
+// What a Shard tells of itself, in status.capacity.
+const (
+	// CapacityClusters is how many logical clusters the shard can have, UsedClusters how many it has.
+	CapacityClusters corev1.ResourceName = "clusters"
+	UsedClusters     corev1.ResourceName = "used-clusters"
+)
+
+// ConditionOrphaned is true on a LogicalCluster whose Workspace is absent on another shard, though nobody has seen its deletion.
+const ConditionOrphaned conditionsv1alpha1.ConditionType = "Orphaned"
+
+// DefaultCapacity is how many logical clusters a shard can have unless its replicas are told otherwise: as many as were measured.
+const DefaultCapacity = 100_000
+
+// IsRemoved reports whether a Shard was removed from the installation.
+func IsRemoved(shard *corev1alpha1.Shard) bool { return shard.Annotations[RemovedAnnotation] != "" }
+
+// IsCordoned reports whether a Shard takes no new logical clusters.
+func IsCordoned(shard *corev1alpha1.Shard) bool {
+	value, ok := shard.Annotations[CordonAnnotation]
+	return ok && value != "false"
+}
+
+// ReplicasOf returns the URLs of a Shard's replicas, without slashes at their ends.
+func ReplicasOf(shard *corev1alpha1.Shard) []string {
+	list := shard.Annotations[ReplicasAnnotation]
+	if list == "" {
+		list = shard.Spec.BaseURL
+	}
+	var urls []string
+	for url := range strings.SplitSeq(list, ",") {
+		if url = strings.TrimSuffix(strings.TrimSpace(url), "/"); url != "" && !slices.Contains(urls, url) {
+			urls = append(urls, url)
+		}
+	}
+	return urls
+}
+
+// ShardOf returns the name of the shard that has the cluster of a Workspace, or that has the Workspace of a LogicalCluster, by the given
+// label. own is the name of the object's own shard.
+func ShardOf(obj metav1.Object, label, own string) string {
+	if name := obj.GetLabels()[label]; name != "" {
+		return name
+	}
+	return own
+}
+
+// Indexes of LogicalClusters that other shards have assigned to this one. The others are in neither: they need no memory for it.
+const (
+	// ByOwnerShard has them by the shard of their Workspace.
+	ByOwnerShard = "owner-shard"
+	// ByPath has them by their path.
+	ByPath = "path"
+)
+
+// AssignedIndexers are the indexers of ByOwnerShard and ByPath.
+func AssignedIndexers() map[string]func(*corev1alpha1.LogicalCluster) []string {
+	assigned := func(lc *corev1alpha1.LogicalCluster, value string) []string {
+		if lc.Labels[OwnerShardLabel] == "" || value == "" {
+			return nil
+		}
+		return []string{value}
+	}
+	return map[string]func(*corev1alpha1.LogicalCluster) []string{
+		ByOwnerShard: func(lc *corev1alpha1.LogicalCluster) []string { return assigned(lc, lc.Labels[OwnerShardLabel]) },
+		ByPath: func(lc *corev1alpha1.LogicalCluster) []string {
+			return assigned(lc, lc.Annotations[core.LogicalClusterPathAnnotationKey])
+		},
+	}
+}

@@ -1,0 +1,95 @@
+package controllers
+
+import (
+	"context"
+	"sync"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
+	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
+
+	"github.com/regent-project/regent/pkg/clusters"
+)
+
+// Shards are the other shards of the installation, as this process reads them. Nobody writes to another shard (I9): whoever owns an
+// object pulls what it depends on. The caches live as long as the process, and may be stale for as long as a shard is not heard.
+type Shards struct {
+	// Root is the name of the root shard, whose cluster root says who is a member. It may be this shard's own.
+	Root string
+	// Workspaces are those that other shards have assigned to this one.
+	Workspaces *clusters.Foreign[*tenancyv1alpha1.Workspace]
+	// LogicalClusters are the clusters that other shards have made for this shard's Workspaces.
+	LogicalClusters *clusters.Foreign[*corev1alpha1.LogicalCluster]
+	// Members are the Shard objects of each shard: its copies of all of them, and on the root shard those that say who is a member.
+	Members *clusters.Foreign[*corev1alpha1.Shard]
+	// Contact says which shards are heard.
+	Contact *Contact
+	// Live reads single objects of other shards. It may be nil if there are none.
+	Live ShardReader
+}
+
+// ShardReader reads single objects of another shard, as they are now. The error for an object that does not exist is a NotFound of
+// k8s.io/apimachinery/pkg/api/errors.
+type ShardReader interface {
+	Workspace(ctx context.Context, shard string, key clusters.Key) (*tenancyv1alpha1.Workspace, error)
+	LogicalCluster(ctx context.Context, shard string, cluster logicalcluster.Name) (*corev1alpha1.LogicalCluster, error)
+}
+
+// NewShards returns Shards without any, for a shard of which root is the root shard.
+func NewShards(root string, live ShardReader) *Shards {
+	return &Shards{
+		Root:            root,
+		Workspaces:      clusters.NewForeign[*tenancyv1alpha1.Workspace](),
+		LogicalClusters: clusters.NewForeign[*corev1alpha1.LogicalCluster](),
+		Members:         clusters.NewForeign[*corev1alpha1.Shard](),
+		Contact:         &Contact{},
+		Live:            live,
+	}
+}
+
+// Contact says which other shards are heard: there are watches of theirs that have not broken. It is ready for use. All methods may be
+// called at any time on any goroutine.
+type Contact struct {
+	mu        sync.Mutex
+	heard     map[string]bool
+	followers map[*func(string)]struct{}
+}
+
+// Set records whether a shard is heard, and calls the followers if that has changed.
+func (c *Contact) Set(shard string, heard bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.heard[shard] == heard {
+		return
+	}
+	if c.heard == nil {
+		c.heard = map[string]bool{}
+	}
+	c.heard[shard] = heard
+	for f := range c.followers {
+		(*f)(shard)
+	}
+}
+
+// Heard reports whether a shard is heard.
+func (c *Contact) Heard(shard string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.heard[shard]
+}
+
+// Follow calls h with the name of each shard that begins or ceases to be heard, until remove is called. h must return at once, and call
+// nothing of Contact. When remove returns, h is not running and is not called again.
+func (c *Contact) Follow(h func(shard string)) (remove func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.followers == nil {
+		c.followers = map[*func(string)]struct{}{}
+	}
+	c.followers[&h] = struct{}{}
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.followers, &h)
+	}
+}

@@ -1,0 +1,396 @@
+package server
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
+	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
+	"github.com/kcp-dev/sdk/apis/third_party/conditions/util/conditions"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+
+	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/server/pki"
+)
+
+// installation is several shards in this process, of one replica each, with an etcd prefix for each.
+type installation struct {
+	*testing.T
+	etcd   storagebackend.TransportConfig
+	shards map[string]*operator
+	cfgs   map[string]Config
+}
+
+// install starts shard root, and further shards that join it.
+func install(t *testing.T, others ...string) *installation {
+	t.Helper()
+	i := &installation{T: t, etcd: startEtcd(t), shards: map[string]*operator{}, cfgs: map[string]Config{}}
+	i.cfgs["root"] = i.config("root")
+	i.start("root")
+	root := i.shards["root"]
+	root.until("root is Ready", root.rootIsReady)
+	bundle, err := pki.Ensure(filepath.Join(i.cfgs["root"].RootDirectory, pkiDirectory))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range others {
+		cfg := i.config(name)
+		cfg.Membership, err = bundle.NewMembership(pki.Member{Kind: pki.KindShard, Name: name}, pki.RootShard{Name: "root", URLs: []string{root.at.url}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		authority, err := cfg.Membership.Authority()
+		if err != nil {
+			t.Fatal(err)
+		}
+		shard := &corev1alpha1.Shard{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"region": name}, Annotations: map[string]string{clusters.AuthorityAnnotation: authority.Fingerprint()}},
+			Spec:       corev1alpha1.ShardSpec{BaseURL: cfg.BaseURL},
+		}
+		must(root.at.shard.Clients.Shards.Create(in(root, "root"), shard, metav1.CreateOptions{}))(root)
+		i.cfgs[name] = cfg
+		i.start(name)
+	}
+	for _, own := range append(others, "root") {
+		for _, other := range append(others, "root") {
+			i.until(own, own+" hears "+other, func() bool { return own == other || i.shards[own].at.shard.Shards.Contact.Heard(other) })
+		}
+	}
+	return i
+}
+
+func (i *installation) config(name string) Config {
+	cfg := withController(i.T, config(i.T, i.TempDir()), nil)
+	cfg.Shard, cfg.EmbeddedEtcd, cfg.Etcd, cfg.EtcdPrefix = name, nil, i.etcd, "/of-"+name
+	return cfg
+}
+
+func (i *installation) start(name string) {
+	i.Helper()
+	at := catalogue(i.T, i.cfgs[name])
+	at.root = i.cfgs["root"].RootDirectory // the installation's administrators are those of each shard
+	i.shards[name] = &operator{i.T, at}
+}
+
+// again starts a shard that was stopped, at its old address.
+func (i *installation) again(name string) {
+	i.Helper()
+	cfg, before := i.config(name), i.cfgs[name]
+	_ = cfg.Serving.Listener.Close()
+	var err error
+	if cfg.Serving.Listener, err = net.Listen("tcp", strings.TrimPrefix(before.BaseURL, "https://")); err != nil {
+		i.Fatal(err)
+	}
+	cfg.Membership, cfg.RootDirectory, cfg.BaseURL = before.Membership, before.RootDirectory, before.BaseURL
+	i.cfgs[name] = cfg
+	i.start(name)
+}
+
+func (i *installation) until(shard, what string, so func() bool) {
+	i.Helper()
+	i.shards[shard].until(what, so)
+}
+
+// cordon makes a shard take no new clusters.
+func (i *installation) cordon(name string) {
+	i.Helper()
+	root := i.shards["root"]
+	must(root.at.shard.Clients.Shards.Patch(in(root, "root"), name, types.MergePatchType,
+		[]byte(`{"metadata":{"annotations":{"`+clusters.CordonAnnotation+`":"true"}}}`), metav1.PatchOptions{}))(root)
+	for own := range i.shards {
+		i.until(own, own+" knows that "+name+" is cordoned", func() bool {
+			shard, ok := i.shards[own].at.shard.Informers.Shards.Get(clusters.Key{Cluster: clusters.SystemShards, Name: name})
+			return ok && clusters.IsCordoned(shard)
+		})
+	}
+}
+
+// cluster returns the LogicalCluster that a shard has of a workspace, or nil.
+func (i *installation) cluster(shard string, ws *tenancyv1alpha1.Workspace) *corev1alpha1.LogicalCluster {
+	i.Helper()
+	u := i.shards[shard]
+	lc, err := u.at.shard.Clients.LogicalClusters.Get(in(u, ws.Spec.Cluster), "cluster", metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		i.Fatal(err)
+	}
+	return lc
+}
+
+func TestAWorkspacesClusterMayBeOnAnotherShard(t *testing.T) {
+	i := install(t, "eu1")
+	i.cordon("root")
+	root, eu1 := i.shards["root"], i.shards["eu1"]
+	root.create("a")
+	cluster := root.ready("a")
+	ws := root.get("a")
+	if got := ws.Labels[clusters.ShardLabel]; got != "eu1" {
+		t.Fatalf("it is on shard %q", got)
+	}
+	if scheduled := conditions.Get(ws, tenancyv1alpha1.WorkspaceScheduled); scheduled == nil || !strings.Contains(scheduled.Message, "root is cordoned") {
+		t.Errorf("condition %+v", scheduled)
+	}
+	lc := i.cluster("eu1", ws)
+	if lc == nil || lc.Labels[clusters.OwnerShardLabel] != "root" || lc.Annotations["kcp.io/path"] != "root:a" {
+		t.Fatalf("eu1 has %+v", lc)
+	}
+	if i.cluster("root", ws) != nil {
+		t.Error("the root shard has the cluster, too")
+	}
+	admin := func(u *operator, path string) int {
+		t.Helper()
+		status := 0
+		u.at.adminIn(t, "").CoreV1().RESTClient().Get().AbsPath("/clusters/" + path + "/api/v1/namespaces").Do(t.Context()).StatusCode(&status)
+		return status
+	}
+	for path, want := range map[string][2]int{
+		"root:a": {http.StatusMisdirectedRequest, http.StatusOK}, cluster: {http.StatusNotFound, http.StatusOK}, "root:b": {http.StatusNotFound, http.StatusMisdirectedRequest},
+	} {
+		if got := [2]int{admin(root, path), admin(eu1, path)}; got != want {
+			t.Errorf("%s: %v at root and at eu1, want %v", path, got, want)
+		}
+	}
+
+	// Workspaces nest, and go with what is around them.
+	within := in(eu1, cluster)
+	must(eu1.at.shard.Clients.Workspaces.Create(within, &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: "inner"}}, metav1.CreateOptions{}))(eu1)
+	var inner *tenancyv1alpha1.Workspace
+	i.until("eu1", "the inner one is Ready", func() bool {
+		inner = must(eu1.at.shard.Clients.Workspaces.Get(within, "inner", metav1.GetOptions{}))(eu1)
+		return inner.Status.Phase == corev1alpha1.LogicalClusterPhaseReady
+	})
+	if got := admin(eu1, "root:a:inner"); got != http.StatusOK {
+		t.Errorf("root:a:inner: %d", got)
+	}
+	root.delete("a")
+	for _, gone := range []*tenancyv1alpha1.Workspace{ws, inner} {
+		if i.cluster("eu1", gone) != nil {
+			t.Errorf("the cluster of %s is left", gone.Name)
+		}
+	}
+}
+
+func TestAClusterThatIsDeletedOnItsShardTakesItsWorkspaceAlong(t *testing.T) {
+	i := install(t, "eu1")
+	i.cordon("root")
+	root, eu1 := i.shards["root"], i.shards["eu1"]
+	root.create("a")
+	cluster := root.ready("a")
+	must(0, eu1.at.shard.Clients.LogicalClusters.Delete(in(eu1, cluster), "cluster", metav1.DeleteOptions{}))(eu1)
+	i.until("root", "the workspace has gone", func() bool {
+		_, err := root.at.shard.Clients.Workspaces.Get(in(root, "root"), "a", metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	})
+}
+
+func TestWhatWaitsForAShardGoesOnWhenThatIsBack(t *testing.T) {
+	i := install(t, "eu1")
+	i.cordon("root")
+	root := i.shards["root"]
+	root.create("old")
+	root.ready("old")
+	if err := i.shards["eu1"].at.stop(t); err != nil {
+		t.Fatal(err)
+	}
+	i.until("root", "root does not hear eu1", func() bool { return !root.at.shard.Shards.Contact.Heard("eu1") })
+	root.create("new")
+	i.until("root", "the new one says what it waits for", func() bool {
+		scheduled := conditions.Get(root.get("new"), tenancyv1alpha1.WorkspaceScheduled)
+		return scheduled != nil && strings.Contains(scheduled.Message, "eu1 is not heard")
+	})
+	must(0, root.at.shard.Clients.Workspaces.Delete(in(root, "root"), "old", metav1.DeleteOptions{}))(root)
+	i.until("root", "the old one says what it waits for", func() bool {
+		deleted := conditions.Get(root.get("old"), tenancyv1alpha1.WorkspaceContentDeleted)
+		return deleted != nil && strings.Contains(deleted.Message, "eu1, which has the logical cluster, is not heard")
+	})
+	i.again("eu1")
+	root.ready("new")
+	i.until("root", "the old one has gone", func() bool {
+		_, err := root.at.shard.Clients.Workspaces.Get(in(root, "root"), "old", metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	})
+}
+
+// I10: the shard of the Workspaces was restored from a backup. It does not know its youngest ones any more.
+func TestAClusterOutlivesItsWorkspaceThatNobodyHasDeletedI10(t *testing.T) {
+	i := install(t, "eu1")
+	i.cordon("root")
+	root := i.shards["root"]
+	root.create("young", "old")
+	young, old := root.ready("young"), root.ready("old")
+	lost := root.get("young")
+	if err := root.at.stop(t); err != nil {
+		t.Fatal(err)
+	}
+	key := "/of-root/tenancy.kcp.io/workspaces/root/young"
+	client := etcdClient(t, i.etcd)
+	stored, err := client.Get(t.Context(), key)
+	if err != nil || stored.Count != 1 {
+		t.Fatalf("%d of %s (%v)", stored.Count, key, err)
+	}
+	if _, err := client.Delete(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	i.again("root")
+	orphaned := func(cluster string) bool {
+		eu1 := i.shards["eu1"]
+		lc := must(eu1.at.shard.Clients.LogicalClusters.Get(in(eu1, cluster), "cluster", metav1.GetOptions{}))(eu1)
+		if lc.DeletionTimestamp != nil {
+			t.Fatalf("cluster %s is being deleted", cluster)
+		}
+		return conditions.IsTrue(lc, clusters.ConditionOrphaned)
+	}
+	i.until("eu1", "the cluster says that it is orphaned", func() bool { return orphaned(young) })
+	if orphaned(old) {
+		t.Error("so does one that is not")
+	}
+	// The backup's owner finds the Workspace after all.
+	if _, err := client.Put(t.Context(), key, string(stored.Kvs[0].Value)); err != nil {
+		t.Fatal(err)
+	}
+	i.until("eu1", "the cluster is an orphan no longer", func() bool { return !orphaned(young) })
+	if i.cluster("eu1", lost) == nil {
+		t.Error("the cluster has gone")
+	}
+}
+
+// callAs returns a client with a certificate of a shard's authority.
+func (i *installation) callAs(shard string) *http.Client {
+	i.Helper()
+	server := i.shards[shard].at.server
+	certPEM, keyPEM, err := server.authority.Call(time.Hour)
+	if err != nil {
+		i.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair(certPEM, keyPEM)
+	if err != nil {
+		i.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(server.bundle.CAPEM)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}}, ForceAttemptHTTP2: true}
+	i.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}
+
+// I9: whatever a shard tries at another one, it can only read what it needs.
+func TestNoShardWritesToAnotherOneI9(t *testing.T) {
+	i := install(t, "eu1")
+	root := i.shards["root"]
+	root.create("a")
+	cluster := root.ready("a")
+	for _, way := range [][2]string{{"root", "eu1"}, {"eu1", "root"}} {
+		t.Run(way[0]+" at "+way[1], func(t *testing.T) {
+			client, at := i.callAs(way[0]), i.shards[way[1]].at
+			ask := func(method, path string, headers ...string) int {
+				t.Helper()
+				req, err := http.NewRequestWithContext(t.Context(), method, at.url+path, strings.NewReader("{}"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				req.Header.Set("Content-Type", "application/json")
+				for n := 0; n < len(headers); n += 2 {
+					req.Header.Set(headers[n], headers[n+1])
+				}
+				resp, err := client.Do(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_ = resp.Body.Close()
+				return resp.StatusCode
+			}
+			read := 0
+			_, lists, err := at.adminIn(t, clusters.SystemAdmin).Discovery().ServerGroupsAndResources() // every shard has that cluster
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, list := range lists {
+				prefix := "/apis/" + list.GroupVersion
+				if !strings.Contains(list.GroupVersion, "/") {
+					prefix = "/api/" + list.GroupVersion
+				}
+				for _, resource := range list.APIResources {
+					name, subresource, _ := strings.Cut(resource.Name, "/")
+					namespace := ""
+					if resource.Namespaced {
+						namespace = "/namespaces/default"
+					}
+					for _, in := range []string{"root", "system:admin", "system:shards", cluster, "nowhere0000000000"} {
+						collection := "/clusters/" + in + prefix + namespace + "/" + name
+						object := collection + "/cluster"
+						if subresource != "" {
+							object += "/" + subresource
+						}
+						for _, write := range [][2]string{
+							{http.MethodPost, collection}, {http.MethodPut, object}, {http.MethodPatch, object}, {http.MethodDelete, object}, {http.MethodDelete, collection},
+							{http.MethodPost, object},
+						} {
+							if got := ask(write[0], write[1]); got != http.StatusForbidden {
+								t.Errorf("%s %s: %d, want 403", write[0], write[1], got)
+							}
+						}
+						_, mayRead := readable[name]
+						got := ask(http.MethodGet, collection)
+						if mayRead == (got == http.StatusForbidden) {
+							t.Errorf("GET %s: %d", collection, got)
+						}
+						if got == http.StatusOK {
+							read++
+						}
+					}
+				}
+			}
+			if read == 0 {
+				t.Error("nothing could be read")
+			}
+			for path, want := range map[string]int{
+				"/clusters/*/api/v1/secrets": http.StatusForbidden, "/clusters/*/apis/tenancy.kcp.io/v1alpha1/workspaces": http.StatusOK,
+				"/metrics": http.StatusForbidden, "/readyz": http.StatusOK, "/clusters/root/api": http.StatusForbidden,
+			} {
+				if got := ask(http.MethodGet, path); got != want {
+					t.Errorf("GET %s: %d, want %d", path, got, want)
+				}
+			}
+			if got := ask(http.MethodPost, "/election/step-down"); got != http.StatusForbidden {
+				t.Errorf("step-down: %d", got)
+			}
+			if got := ask(http.MethodGet, "/clusters/root/api/v1/secrets", "Impersonate-User", "admin", "Impersonate-Group", "system:masters"); got != http.StatusForbidden {
+				t.Errorf("as an administrator: %d", got)
+			}
+		})
+	}
+}
+
+func TestWhoIsNoMemberAnyMoreIsRefused(t *testing.T) {
+	i := install(t, "eu1")
+	root := i.shards["root"]
+	ask := func(client *http.Client) int {
+		resp, err := client.Get(root.at.url + "/clusters/*/apis/core.kcp.io/v1alpha1/shards")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		return resp.StatusCode
+	}
+	if got := ask(i.callAs("eu1")); got != http.StatusOK {
+		t.Fatalf("a member is answered %d", got)
+	}
+	change := func(patch string) {
+		t.Helper()
+		must(root.at.shard.Clients.Shards.Patch(in(root, "root"), "eu1", types.MergePatchType, []byte(patch), metav1.PatchOptions{}))(root)
+		i.until("root", "it is refused", func() bool { return ask(i.callAs("eu1")) == http.StatusUnauthorized })
+	}
+	change(`{"metadata":{"annotations":{"` + clusters.AuthorityAnnotation + `":"another"}}}`)
+	change(`{"metadata":{"annotations":{"` + clusters.AuthorityAnnotation + `":null,"` + clusters.RemovedAnnotation + `":"now"}}}`)
+}

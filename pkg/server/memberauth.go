@@ -1,0 +1,125 @@
+package server
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync/atomic"
+
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	x509request "k8s.io/apiserver/pkg/authentication/request/x509"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/server/pki"
+)
+
+// membersGate says who the other members of the installation are, and what they may do here: shards may read what they need to find their
+// part of the work, and write nothing (I9).
+type membersGate struct {
+	ca   *x509.Certificate // the installation's
+	root string            // the name of the root shard
+	// shards has the Shard objects. It is set before the server serves.
+	shards atomic.Pointer[clusters.Informer[*corev1alpha1.Shard]]
+}
+
+// memberUser is a member that has shown a certificate of its authority. Its type tells it from a user of the same name that somebody
+// impersonates.
+type memberUser struct {
+	user.DefaultInfo
+}
+
+func isMember(who user.Info) bool {
+	_, ok := who.(*memberUser)
+	return ok
+}
+
+// authenticator accepts the certificates of members, and of nobody else.
+func (g *membersGate) authenticator() authenticator.Request {
+	trust := x509.NewCertPool()
+	trust.AddCert(g.ca)
+	of := x509request.DefaultVerifyOptions()
+	of.Roots = trust
+	return &memberRequests{x509request.New(of, x509request.UserConversionFunc(func(chain []*x509.Certificate) (*authenticator.Response, bool, error) {
+		member, authority, err := pki.MemberOf(chain)
+		if errors.Is(err, pki.ErrNoMember) {
+			return nil, false, nil
+		}
+		if err == nil {
+			err = g.check(member, authority)
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		return &authenticator.Response{User: &memberUser{user.DefaultInfo{Name: member.User(), UID: member.User(), Groups: []string{member.Group(), user.AllAuthenticated}}}}, true, nil
+	}))}
+}
+
+// memberRequests are requests of members. Certificates that the installation's authority has not signed are others' business.
+type memberRequests struct{ authenticator.Request }
+
+// AuthenticateRequest implements authenticator.Request.
+func (m *memberRequests) AuthenticateRequest(req *http.Request) (*authenticator.Response, bool, error) {
+	resp, ok, err := m.Request.AuthenticateRequest(req)
+	if unknown := new(x509.UnknownAuthorityError); errors.As(err, unknown) {
+		return nil, false, nil
+	}
+	return resp, ok, err
+}
+
+// check refuses members that were removed, or have a newer membership.
+func (g *membersGate) check(member pki.Member, authority *x509.Certificate) error {
+	if member.Kind != pki.KindShard {
+		return fmt.Errorf("%s: this shard knows no members of that kind", member)
+	}
+	shards := g.shards.Load()
+	if shards == nil {
+		return errors.New("this replica does not know the members of its installation yet")
+	}
+	// The root shard's own list is never behind. All other shards have copies of it.
+	shard, ok := shards.Get(clusters.Key{Cluster: clusters.Root, Name: member.Name})
+	if !ok {
+		shard, ok = shards.Get(clusters.Key{Cluster: clusters.SystemShards, Name: member.Name})
+	}
+	switch {
+	case !ok && member.Name == g.root: // it is the first that a new shard hears of
+		return nil
+	case !ok:
+		return fmt.Errorf("%s is no member of the installation, as far as this shard knows: see regent shard list", member)
+	case clusters.IsRemoved(shard):
+		return fmt.Errorf("%s was removed from the installation", member)
+	case shard.Annotations[clusters.AuthorityAnnotation] != "" && shard.Annotations[clusters.AuthorityAnnotation] != pki.Fingerprint(authority):
+		return fmt.Errorf("%s shows a membership that was replaced: give its replicas the latest one", member)
+	}
+	return nil
+}
+
+// noMembers converts certificates of users. It refuses those that a member has signed: a member must not name anybody else.
+func (g *membersGate) noMembers(chain []*x509.Certificate) (*authenticator.Response, bool, error) {
+	if last := chain[len(chain)-1]; last.Equal(g.ca) {
+		if _, _, err := pki.MemberOf(chain); !errors.Is(err, pki.ErrNoMember) {
+			return nil, false, errors.Join(errors.New("a member of the installation has signed this certificate: it is for nobody else"), err)
+		}
+	}
+	return x509request.CommonNameUserConversion.User(chain)
+}
+
+// readable are the resources that shards read of each other.
+var readable = map[string]string{"workspaces": "tenancy.kcp.io", "logicalclusters": "core.kcp.io", "shards": "core.kcp.io"}
+
+// memberRights lets shards read what they read of each other.
+func memberRights(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	if !isMember(a.GetUser()) || !slices.Contains(a.GetUser().GetGroups(), pki.Member{Kind: pki.KindShard}.Group()) {
+		return authorizer.DecisionNoOpinion, "", nil
+	}
+	group, ok := readable[a.GetResource()]
+	if ok && a.IsResourceRequest() && a.GetAPIGroup() == group && a.GetSubresource() == "" && slices.Contains([]string{"get", "list", "watch"}, a.GetVerb()) {
+		return authorizer.DecisionAllow, "", nil
+	}
+	return authorizer.DecisionNoOpinion, "shards read workspaces, logicalclusters and shards of each other, and nothing else", nil
+}

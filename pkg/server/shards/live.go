@@ -1,0 +1,52 @@
+package shards
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
+	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/controllers"
+)
+
+// liveTimeout is how long a read of another shard may take.
+const liveTimeout = 5 * time.Second
+
+// Workspace implements controllers.ShardReader.
+func (r *Reader) Workspace(ctx context.Context, shard string, key clusters.Key) (*tenancyv1alpha1.Workspace, error) {
+	p, err := r.peer(shard)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
+	defer cancel()
+	return p.clients.Workspaces.Get(clusters.With(ctx, key.Cluster), key.Name, metav1.GetOptions{})
+}
+
+// LogicalCluster implements controllers.ShardReader.
+func (r *Reader) LogicalCluster(ctx context.Context, shard string, cluster logicalcluster.Name) (*corev1alpha1.LogicalCluster, error) {
+	p, err := r.peer(shard)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
+	defer cancel()
+	return p.clients.LogicalClusters.Get(clusters.With(ctx, cluster), corev1alpha1.LogicalClusterName, metav1.GetOptions{})
+}
+
+func (r *Reader) peer(shard string) (*peer, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p, ok := r.peers[shard]
+	if !ok {
+		return nil, fmt.Errorf("shard %s is no member of the installation that this replica reads from", shard)
+	}
+	return p, nil
+}
+
+var _ controllers.ShardReader = (*Reader)(nil)

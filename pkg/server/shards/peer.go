@@ -1,0 +1,126 @@
+package shards
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
+	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/controllers"
+)
+
+// unheardAfter is how long a watch may be broken until the shard counts as not heard: servers end watches every few minutes, and clients
+// begin them again at once.
+const unheardAfter = time.Second
+
+// peer reads one other shard.
+type peer struct {
+	member    member
+	transport *failover
+	http      *http.Client
+	clients   controllers.Clients
+
+	workspaces      *clusters.Informer[*tenancyv1alpha1.Workspace]
+	logicalClusters *clusters.Informer[*corev1alpha1.LogicalCluster]
+	shards          *clusters.Informer[*corev1alpha1.Shard]
+}
+
+func newPeer(cfg Config, m member) (*peer, error) {
+	transport, err := newFailover(cfg, m)
+	if err != nil {
+		return nil, err
+	}
+	p := &peer{member: m, transport: transport, http: &http.Client{Transport: clusters.Transport(transport)}}
+	p.clients, err = controllers.NewClients(&rest.Config{Host: m.urls[0], QPS: -1, UserAgent: rest.DefaultKubernetesUserAgent()}, p.http)
+	if err != nil {
+		return nil, err
+	}
+	p.workspaces = clusters.NewForeignInformer[*tenancyv1alpha1.Workspace](labelled(clusters.ListWatch(p.clients.Workspaces), clusters.ShardLabel+"="+cfg.Own))
+	p.logicalClusters = clusters.NewForeignInformer[*corev1alpha1.LogicalCluster](labelled(clusters.ListWatch(p.clients.LogicalClusters), clusters.OwnerShardLabel+"="+cfg.Own))
+	p.shards = clusters.NewForeignInformer[*corev1alpha1.Shard](clusters.ListWatch(p.clients.Shards))
+	return p, nil
+}
+
+// labelled lists and watches the objects with a label only.
+func labelled(lw cache.ListerWatcherWithContext, selector string) cache.ListerWatcherWithContext {
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+			opts.LabelSelector = selector
+			return lw.ListWithContext(ctx, opts)
+		},
+		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+			opts.LabelSelector = selector
+			return lw.WatchWithContext(ctx, opts)
+		},
+	}
+}
+
+// run reads until ctx ends.
+func (p *peer) run(ctx context.Context, into *controllers.Shards) {
+	defer p.transport.close()
+	defer into.Workspaces.Add(p.member.name, p.workspaces)()
+	defer into.LogicalClusters.Add(p.member.name, p.logicalClusters)()
+	defer into.Members.Add(p.member.name, p.shards)()
+	var informers sync.WaitGroup
+	defer informers.Wait()
+	informers.Go(func() { _ = p.workspaces.Run(ctx) })
+	informers.Go(func() { _ = p.logicalClusters.Run(ctx) })
+	informers.Go(func() { _ = p.shards.Run(ctx) })
+	p.tellContact(ctx, into.Contact)
+}
+
+// tellContact says whether the shard is heard, until ctx ends: its caches are filled, and all of their watches are open.
+func (p *peer) tellContact(ctx context.Context, contact *controllers.Contact) {
+	defer contact.Set(p.member.name, false)
+	log := klog.FromContext(ctx)
+	heard, told := false, false
+	for {
+		synced := p.synced()
+		open, changed := p.transport.watches()
+		all := synced == nil && open >= watches
+		var late <-chan time.Time
+		switch {
+		case all && !heard:
+			heard, told = true, false
+			contact.Set(p.member.name, true)
+			log.Info("Another shard is heard", "replicas", p.member.urls)
+		case !all && (heard || !told):
+			late = time.After(unheardAfter)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		case <-synced:
+		case <-late:
+			heard, told = false, true
+			contact.Set(p.member.name, false)
+			log.Error(p.transport.lastFault(), "Another shard is not heard: it gets no new logical clusters, and what waits for it goes on when it is heard", "replicas", p.member.urls)
+		}
+	}
+}
+
+// watches is how many watches run needs.
+const watches = 3
+
+// synced returns a channel that is closed when one more cache is filled, and nil if all are.
+func (p *peer) synced() <-chan struct{} {
+	for _, one := range []<-chan struct{}{p.workspaces.Synced(), p.logicalClusters.Synced(), p.shards.Synced()} {
+		select {
+		case <-one:
+		default:
+			return one
+		}
+	}
+	return nil
+}
