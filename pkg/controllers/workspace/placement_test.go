@@ -1,0 +1,53 @@
+package workspace
+
+import (
+	"strings"
+	"testing"
+
+	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+func TestAClusterGoesWhereThereIsMostRoom(t *testing.T) {
+	own := candidate{name: "root", own: true, heard: true, clusters: 5, capacity: 100}
+	eu1 := candidate{name: "eu1", heard: true, clusters: 10, capacity: 1000, labels: labels.Set{"region": "eu"}}
+	with := func(c candidate, change func(*candidate)) candidate {
+		change(&c)
+		return c
+	}
+	cordoned, unheard := func(c *candidate) { c.cordoned = true }, func(c *candidate) { c.heard = false }
+	full := func(c *candidate) { c.clusters = c.capacity }
+	in := func(region string) func(*tenancyv1alpha1.Workspace) {
+		return func(ws *tenancyv1alpha1.Workspace) {
+			ws.Spec.Location = &tenancyv1alpha1.WorkspaceLocation{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"region": region}}}
+		}
+	}
+	for name, tc := range map[string]struct {
+		workspace  *tenancyv1alpha1.Workspace
+		candidates []candidate
+		want       string
+		why        string // what it says; empty: nothing
+	}{
+		"alone":                       {fresh(), []candidate{own}, "root", ""},
+		"alone, and cordoned":         {fresh(), []candidate{with(own, cordoned)}, "", "no shard fits: root is cordoned"},
+		"alone, and elsewhere wanted": {fresh(in("us")), []candidate{own}, "", "root does not match the selector region=us"},
+		"fewest for its capacity":     {fresh(), []candidate{own, eu1}, "eu1", "eu1 has 10 clusters of 1000; root has 5 of 100"},
+		"cordoned":                    {fresh(), []candidate{own, with(eu1, cordoned)}, "root", "eu1 is cordoned"},
+		"not heard":                   {fresh(), []candidate{own, with(eu1, unheard)}, "root", "eu1 is not heard"},
+		"full":                        {fresh(), []candidate{with(own, full), eu1}, "eu1", "root is full, with 100 clusters"},
+		"selected":                    {fresh(in("eu")), []candidate{with(own, func(c *candidate) { c.clusters = 0 }), eu1}, "eu1", "root does not match"},
+		"selected, and not heard":     {fresh(in("eu")), []candidate{own, with(eu1, unheard)}, "", "no shard fits: eu1 is not heard; root does not match"},
+		"as full, by name":            {fresh(), []candidate{with(eu1, func(c *candidate) { c.name = "eu2" }), eu1}, "eu1", "eu2 has 10 of 1000"},
+		"a selector of no use": {fresh(func(ws *tenancyv1alpha1.Workspace) {
+			ws.Spec.Location = &tenancyv1alpha1.WorkspaceLocation{Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}}}}
+		}), []candidate{own}, "", "spec.location.selector cannot be used"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := place(tc.workspace, tc.candidates)
+			if got.shard != tc.want || !strings.Contains(got.why, tc.why) || tc.why == "" && got.why != "" {
+				t.Errorf("on %q because %q; want %q because %q", got.shard, got.why, tc.want, tc.why)
+			}
+		})
+	}
+}
