@@ -82,6 +82,9 @@ func (p *peer) run(ctx context.Context, into *controllers.Shards) {
 // tellContact says whether the shard is heard, until ctx ends: its caches are filled, and all of their watches are open.
 func (p *peer) tellContact(ctx context.Context, contact *controllers.Contact) {
 	defer contact.Set(p.member.name, false)
+	metric := shardHeard.WithLabelValues(p.member.name)
+	metric.Set(0)
+	defer shardHeard.DeleteLabelValues(p.member.name)
 	log := klog.FromContext(ctx)
 	heard, told := false, false
 	for {
@@ -93,6 +96,7 @@ func (p *peer) tellContact(ctx context.Context, contact *controllers.Contact) {
 		case all && !heard:
 			heard, told = true, false
 			contact.Set(p.member.name, true)
+			metric.Set(1)
 			log.Info("Another shard is heard", "replicas", p.member.urls)
 		case !all && (heard || !told):
 			late = time.After(unheardAfter)
@@ -104,6 +108,7 @@ func (p *peer) tellContact(ctx context.Context, contact *controllers.Contact) {
 		case <-synced:
 		case <-late:
 			heard, told = false, true
+			metric.Set(0)
 			contact.Set(p.member.name, false)
 			log.Error(p.transport.lastFault(), "Another shard is not heard: it gets no new logical clusters, and what waits for it goes on when it is heard", "replicas", p.member.urls)
 		}

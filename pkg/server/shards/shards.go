@@ -40,6 +40,7 @@ type Reader struct {
 
 // New returns a reader. It reads nothing until Run runs.
 func New(cfg Config) *Reader {
+	registerMetrics()
 	r := &Reader{cfg: cfg, peers: map[string]*peer{}}
 	r.shards = controllers.NewShards(cfg.Root, r)
 	return r

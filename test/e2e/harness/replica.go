@@ -77,7 +77,7 @@ func (r *Replica) WaitReady() {
 
 // Config is the admin's, for a logical cluster, by path or name. It has no rate limit.
 func (r *Replica) Config(cluster string) *rest.Config {
-	pki := filepath.Join(r.Root, "pki")
+	pki := filepath.Join(r.adminRoot(), "pki")
 	return &rest.Config{
 		Host: r.URL + "/clusters/" + cluster,
 		QPS:  -1,
@@ -85,6 +85,14 @@ func (r *Replica) Config(cluster string) *rest.Config {
 			CAFile: filepath.Join(pki, "ca.crt"), CertFile: filepath.Join(pki, "admin.crt"), KeyFile: filepath.Join(pki, "admin.key"),
 		},
 	}
+}
+
+// adminRoot is the root directory with the administrator's credentials.
+func (r *Replica) adminRoot() string {
+	if r.shard.admin != "" {
+		return r.shard.admin
+	}
+	return r.Root
 }
 
 // Kube is a client for a logical cluster, and Dynamic another.
@@ -248,6 +256,6 @@ func (r *Replica) TryKubectl(cluster, stdin string, args ...string) (string, err
 // KubectlCommand is a kubectl that has not been started.
 func (r *Replica) KubectlCommand(cluster string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(r.t.Context(), Binary("kubectl"), append([]string{"--server=" + r.URL + "/clusters/" + cluster}, args...)...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(r.Root, "admin.kubeconfig"), "HOME="+r.Root)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(r.adminRoot(), "admin.kubeconfig"), "HOME="+r.Root)
 	return cmd
 }

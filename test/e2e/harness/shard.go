@@ -36,6 +36,8 @@ type Shard struct {
 	Args []string
 
 	root string // the first replica's
+	// admin is the root directory whose administrator is that of the shard. Empty: each replica's own.
+	admin string
 }
 
 // DefaultMode is the mode of election of shards that name none.
@@ -73,12 +75,21 @@ func (s *Shard) Start(t testing.TB, name string, args ...string) *Replica {
 // Launch is Start, but does not wait.
 func (s *Shard) Launch(t testing.TB, name string, args ...string) *Replica {
 	t.Helper()
+	r := s.prepare(t, name, args...)
+	r.Again()
+	return r
+}
+
+// prepare is Launch, but starts no process.
+func (s *Shard) prepare(t testing.TB, name string, args ...string) *Replica {
+	t.Helper()
 	r := &Replica{t: t, shard: s, name: name, Root: filepath.Join(t.TempDir(), name), args: args}
 	switch {
 	case s.root == "":
 		s.root = r.Root
 	case s.OneMachine:
 		r.Root = s.root
+	case s.admin != "": // it gets its keys by its membership
 	default:
 		if err := copyKeys(filepath.Join(r.Root, "pki"), filepath.Join(s.root, "pki")); err != nil {
 			t.Fatal(err)
@@ -86,7 +97,6 @@ func (s *Shard) Launch(t testing.TB, name string, args ...string) *Replica {
 	}
 	r.port = FreePorts(t, 1)[0]
 	r.URL = fmt.Sprintf("https://127.0.0.1:%d", r.port)
-	r.Again()
 	return r
 }
 
