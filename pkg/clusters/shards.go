@@ -25,6 +25,9 @@ const (
 	OwnerShardLabel = "regent.dev/owner-shard"
 	// ReplicasAnnotation is on a Shard: the URLs of its replicas, separated by commas. Without it there is one: spec.baseURL.
 	ReplicasAnnotation = "regent.dev/replicas"
+	// FrontAnnotationPrefix begins annotations of the root shard's Shard: the name of a front follows, and the value is the fingerprint of
+	// the authority that signs its certificates.
+	FrontAnnotationPrefix = "front.regent.dev/"
 	// AuthorityAnnotation is on a Shard: the fingerprint of the authority that signs its certificates.
 	AuthorityAnnotation = "regent.dev/authority"
 	// PlacementAnnotation is on a Workspace: why its cluster is on that shard.
@@ -33,6 +36,14 @@ const (
 	RemovedAnnotation = "regent.dev/removed"
 	// CordonAnnotation is on a Shard that takes no new logical clusters. It is kcp's.
 	CordonAnnotation = "experimental.core.kcp.io/unschedulable"
+)
+
+// Headers with which a front tells a shard for whom it asks. They are Kubernetes' usual ones. A shard believes them of fronts only.
+const (
+	RemoteUserHeader  = "X-Remote-User"
+	RemoteUIDHeader   = "X-Remote-Uid"
+	RemoteGroupHeader = "X-Remote-Group"
+	RemoteExtraPrefix = "X-Remote-Extra-"
 )
 
 // What a Shard tells of itself, in status.capacity.

@@ -145,7 +145,11 @@ func newAuthenticator(p inProcess, members *membersGate, clientCA dynamiccertifi
 	for _, p := range publicPaths {
 		conditions = append(conditions, apiserver.AnonymousAuthCondition{Path: p})
 	}
-	known := union.New(members.authenticator(), group.NewAuthenticatedGroupAdder(union.New(methods...)))
+	ofMembers, err := members.authenticator()
+	if err != nil {
+		return nil, err
+	}
+	known := union.New(ofMembers, group.NewAuthenticatedGroupAdder(union.New(methods...)))
 	return union.NewFailOnError(known, anonymous.NewAuthenticator(conditions)), nil
 }
 

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/client-go/rest"
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/server/pki"
@@ -268,8 +269,13 @@ func TestAClusterOutlivesItsWorkspaceThatNobodyHasDeletedI10(t *testing.T) {
 // callAs returns a client with a certificate of a shard's authority.
 func (i *installation) callAs(shard string) *http.Client {
 	i.Helper()
-	server := i.shards[shard].at.server
-	certPEM, keyPEM, err := server.authority.Call(time.Hour)
+	return i.callWith(i.shards[shard].at.server.authority)
+}
+
+// callWith returns a client with a certificate of a member's authority.
+func (i *installation) callWith(authority *pki.Authority) *http.Client {
+	i.Helper()
+	certPEM, keyPEM, err := authority.Call(time.Hour)
 	if err != nil {
 		i.Fatal(err)
 	}
@@ -278,7 +284,7 @@ func (i *installation) callAs(shard string) *http.Client {
 		i.Fatal(err)
 	}
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(server.bundle.CAPEM)
+	roots.AppendCertsFromPEM(i.shards["root"].at.server.bundle.CAPEM)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}}, ForceAttemptHTTP2: true}
 	i.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport}
@@ -393,4 +399,77 @@ func TestWhoIsNoMemberAnyMoreIsRefused(t *testing.T) {
 	}
 	change(`{"metadata":{"annotations":{"` + clusters.AuthorityAnnotation + `":"another"}}}`)
 	change(`{"metadata":{"annotations":{"` + clusters.AuthorityAnnotation + `":null,"` + clusters.RemovedAnnotation + `":"now"}}}`)
+}
+
+func TestAFrontTellsForWhomItAsksAndNobodyElseDoes(t *testing.T) {
+	i := install(t, "eu1")
+	root := i.shards["root"]
+	certPEM, keyPEM, err := root.at.server.bundle.NewAuthority(pki.Member{Kind: pki.KindFront, Name: "f"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	authority, err := pki.LoadAuthority(certPEM, keyPEM)
+	if err != nil {
+		t.Fatal(err)
+	}
+	front, shard := i.callWith(authority), i.callAs("eu1")
+	admin, err := rest.HTTPClientFor(root.at.adminConfig(t, ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const secrets, found = "/clusters/root/api/v1/secrets", "/clusters/*/apis/core.kcp.io/v1alpha1/logicalclusters"
+	ask := func(client *http.Client, path string, headers ...string) int {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, root.at.url+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n := 0; n < len(headers); n += 2 {
+			req.Header.Add(headers[n], headers[n+1])
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		return resp.StatusCode
+	}
+	if got := ask(front, found); got != http.StatusUnauthorized {
+		t.Errorf("a front that is no member yet: %d", got)
+	}
+	member := func(fingerprint string) {
+		t.Helper()
+		must(root.at.shard.Clients.Shards.Patch(in(root, "root"), "root", types.MergePatchType,
+			[]byte(`{"metadata":{"annotations":{"`+clusters.FrontAnnotationPrefix+`f":"`+fingerprint+`"}}}`), metav1.PatchOptions{}))(root)
+	}
+	member(authority.Fingerprint())
+	i.until("root", "the front is a member", func() bool { return ask(front, found) == http.StatusOK })
+
+	const user, group, masters = clusters.RemoteUserHeader, clusters.RemoteGroupHeader, "system:masters"
+	for name, tc := range map[string]struct {
+		client  *http.Client
+		path    string
+		headers []string
+		want    int
+	}{
+		"a front, for an administrator":               {front, secrets, []string{user, "ann", group, "dev", group, masters}, http.StatusOK},
+		"a front, for somebody":                       {front, secrets, []string{user, "joe", group, "dev"}, http.StatusForbidden},
+		"a front, for somebody, what fronts may read": {front, found, []string{user, "joe"}, http.StatusForbidden},
+		"a front, for nobody":                         {front, secrets, []string{user, "system:anonymous", group, "system:unauthenticated"}, http.StatusForbidden},
+		"a front, for the leader":                     {front, secrets, []string{user, leaderUser, group, masters}, http.StatusUnauthorized},
+		"a front, for another shard's group":          {front, found, []string{user, "joe", group, "system:regent:shards"}, http.StatusUnauthorized},
+		"a front, with a token":                       {front, secrets, []string{"Authorization", "Bearer t-root"}, http.StatusUnauthorized}, // which nobody knows
+		"a front, for itself":                         {front, secrets, nil, http.StatusForbidden},
+		"a front, for itself, what it may read":       {front, found, nil, http.StatusOK},
+		"a shard, for an administrator":               {shard, secrets, []string{user, "ann", group, masters}, http.StatusForbidden},
+		"an administrator, for somebody":              {admin, secrets, []string{user, "joe"}, http.StatusOK},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := ask(tc.client, tc.path, tc.headers...); got != tc.want {
+				t.Errorf("%d, want %d", got, tc.want)
+			}
+		})
+	}
+	member("another")
+	i.until("root", "an old membership is refused", func() bool { return ask(front, found) == http.StatusUnauthorized })
 }

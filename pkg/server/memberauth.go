@@ -9,8 +9,10 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/kcp-dev/logicalcluster/v3"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
 	x509request "k8s.io/apiserver/pkg/authentication/request/x509"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -19,8 +21,8 @@ import (
 	"github.com/regent-project/regent/pkg/server/pki"
 )
 
-// membersGate says who the other members of the installation are, and what they may do here: shards may read what they need to find their
-// part of the work, and write nothing (I9).
+// membersGate says who the other members of the installation are, and what they may do here. Shards may read what they need to find their
+// part of the work, and write nothing (I9). Fronts may read what they need to find clusters, and tell for whom they ask.
 type membersGate struct {
 	ca   *x509.Certificate // the installation's
 	root string            // the name of the root shard
@@ -32,6 +34,7 @@ type membersGate struct {
 // impersonates.
 type memberUser struct {
 	user.DefaultInfo
+	kind pki.Kind
 }
 
 func isMember(who user.Info) bool {
@@ -39,13 +42,17 @@ func isMember(who user.Info) bool {
 	return ok
 }
 
-// authenticator accepts the certificates of members, and of nobody else.
-func (g *membersGate) authenticator() authenticator.Request {
+// authenticator accepts the certificates of members, and of nobody else. A request that a front forwards is its user's.
+func (g *membersGate) authenticator() (authenticator.Request, error) {
+	told, err := headerrequest.New([]string{clusters.RemoteUserHeader}, []string{clusters.RemoteUIDHeader}, []string{clusters.RemoteGroupHeader}, []string{clusters.RemoteExtraPrefix})
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the headers of fronts: %w", err)
+	}
 	trust := x509.NewCertPool()
 	trust.AddCert(g.ca)
 	of := x509request.DefaultVerifyOptions()
 	of.Roots = trust
-	return &memberRequests{x509request.New(of, x509request.UserConversionFunc(func(chain []*x509.Certificate) (*authenticator.Response, bool, error) {
+	return &memberRequests{told: told, certificates: x509request.New(of, x509request.UserConversionFunc(func(chain []*x509.Certificate) (*authenticator.Response, bool, error) {
 		member, authority, err := pki.MemberOf(chain)
 		if errors.Is(err, pki.ErrNoMember) {
 			return nil, false, nil
@@ -56,16 +63,36 @@ func (g *membersGate) authenticator() authenticator.Request {
 		if err != nil {
 			return nil, false, err
 		}
-		return &authenticator.Response{User: &memberUser{user.DefaultInfo{Name: member.User(), UID: member.User(), Groups: []string{member.Group(), user.AllAuthenticated}}}}, true, nil
-	}))}
+		info := user.DefaultInfo{Name: member.User(), UID: member.User(), Groups: []string{member.Group(), user.AllAuthenticated}}
+		return &authenticator.Response{User: &memberUser{info, member.Kind}}, true, nil
+	}))}, nil
 }
 
 // memberRequests are requests of members. Certificates that the installation's authority has not signed are others' business.
-type memberRequests struct{ authenticator.Request }
+type memberRequests struct{ certificates, told authenticator.Request }
 
-// AuthenticateRequest implements authenticator.Request.
+// AuthenticateRequest implements authenticator.Request. A front says who its user is, or sends the user's token along. It does neither
+// when it asks for itself, and says so of users who are anonymous.
 func (m *memberRequests) AuthenticateRequest(req *http.Request) (*authenticator.Response, bool, error) {
-	resp, ok, err := m.Request.AuthenticateRequest(req)
+	resp, ok, err := m.certificate(req)
+	if err != nil || !ok || resp.User.(*memberUser).kind != pki.KindFront {
+		return resp, ok, err
+	}
+	switch told, ok, err := m.told.AuthenticateRequest(req); {
+	case err != nil:
+		return nil, false, err
+	case ok && isReserved(told.User):
+		return nil, false, fmt.Errorf("%s says that it asks for user %q of %q: names that begin with %s are the servers' own", resp.User.GetName(), told.User.GetName(), told.User.GetGroups(), reservedPrefix)
+	case ok:
+		return told, true, nil
+	case req.Header.Get("Authorization") != "":
+		return nil, false, nil // whoever knows the token says whose it is
+	}
+	return resp, true, nil
+}
+
+func (m *memberRequests) certificate(req *http.Request) (*authenticator.Response, bool, error) {
+	resp, ok, err := m.certificates.AuthenticateRequest(req)
 	if unknown := new(x509.UnknownAuthorityError); errors.As(err, unknown) {
 		return nil, false, nil
 	}
@@ -74,12 +101,12 @@ func (m *memberRequests) AuthenticateRequest(req *http.Request) (*authenticator.
 
 // check refuses members that were removed, or have a newer membership.
 func (g *membersGate) check(member pki.Member, authority *x509.Certificate) error {
-	if member.Kind != pki.KindShard {
-		return fmt.Errorf("%s: this shard knows no members of that kind", member)
-	}
 	shards := g.shards.Load()
 	if shards == nil {
 		return errors.New("this replica does not know the members of its installation yet")
+	}
+	if member.Kind == pki.KindFront {
+		return g.checkFront(shards, member, pki.Fingerprint(authority))
 	}
 	// The root shard's own list is never behind. All other shards have copies of it.
 	shard, ok := shards.Get(clusters.Key{Cluster: clusters.Root, Name: member.Name})
@@ -99,6 +126,23 @@ func (g *membersGate) check(member pki.Member, authority *x509.Certificate) erro
 	return nil
 }
 
+// checkFront refuses fronts that the root shard's Shard object does not list.
+func (g *membersGate) checkFront(shards *clusters.Informer[*corev1alpha1.Shard], member pki.Member, fingerprint string) error {
+	for _, cluster := range []logicalcluster.Name{clusters.Root, clusters.SystemShards} {
+		if root, ok := shards.Get(clusters.Key{Cluster: cluster, Name: g.root}); ok {
+			switch root.Annotations[clusters.FrontAnnotationPrefix+member.Name] {
+			case fingerprint:
+				return nil
+			case "":
+				return fmt.Errorf("%s is no member of the installation, as far as this shard knows", member)
+			default:
+				return fmt.Errorf("%s shows a membership that was replaced: give it the latest one", member)
+			}
+		}
+	}
+	return errors.New("this shard does not know the members of its installation yet")
+}
+
 // noMembers converts certificates of users. It refuses those that a member has signed: a member must not name anybody else.
 func (g *membersGate) noMembers(chain []*x509.Certificate) (*authenticator.Response, bool, error) {
 	if last := chain[len(chain)-1]; last.Equal(g.ca) {
@@ -109,17 +153,17 @@ func (g *membersGate) noMembers(chain []*x509.Certificate) (*authenticator.Respo
 	return x509request.CommonNameUserConversion.User(chain)
 }
 
-// readable are the resources that shards read of each other.
+// readable are the resources that members read.
 var readable = map[string]string{"workspaces": "tenancy.kcp.io", "logicalclusters": "core.kcp.io", "shards": "core.kcp.io"}
 
-// memberRights lets shards read what they read of each other.
+// memberRights lets members read what they need.
 func memberRights(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-	if !isMember(a.GetUser()) || !slices.Contains(a.GetUser().GetGroups(), pki.Member{Kind: pki.KindShard}.Group()) {
+	if !isMember(a.GetUser()) {
 		return authorizer.DecisionNoOpinion, "", nil
 	}
 	group, ok := readable[a.GetResource()]
 	if ok && a.IsResourceRequest() && a.GetAPIGroup() == group && a.GetSubresource() == "" && slices.Contains([]string{"get", "list", "watch"}, a.GetVerb()) {
 		return authorizer.DecisionAllow, "", nil
 	}
-	return authorizer.DecisionNoOpinion, "shards read workspaces, logicalclusters and shards of each other, and nothing else", nil
+	return authorizer.DecisionNoOpinion, "shards and fronts read workspaces, logicalclusters and shards, and nothing else", nil
 }
