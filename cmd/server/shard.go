@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/regent-project/regent/pkg/server/installation"
 	"github.com/regent-project/regent/pkg/server/pki"
@@ -39,10 +40,14 @@ is the root shard of an installation as soon as another one is added.`,
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.PersistentFlags().StringVar(&f.kubeconfig, "kubeconfig", "", "The admin's kubeconfig of the root shard. Default: $KUBECONFIG, or "+defaultKubeconfig+".")
-	cmd.PersistentFlags().StringVar(&f.kubecontext, "context", "root", "The kubeconfig's context.")
+	f.addTo(cmd.PersistentFlags())
 	cmd.AddCommand(newShardAdd(f), newShardList(f), newShardSet(f), newShardCordon(f, "cordon", true), newShardCordon(f, "uncordon", false), newShardRemove(f), newShardOrphans(f))
 	return cmd
+}
+
+func (f *shardFlags) addTo(flags *pflag.FlagSet) {
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "The admin's kubeconfig of the root shard. Default: $KUBECONFIG, or "+defaultKubeconfig+".")
+	flags.StringVar(&f.kubecontext, "context", "root", "The kubeconfig's context.")
 }
 
 // run calls do with the installation's administrator.
@@ -79,7 +84,7 @@ has a key with which the shard shows who it is: keep it as a secret. It is made 
 		Args:    oneShard,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			add.Name = args[0]
-			bundle, err := pki.Ensure(keys)
+			bundle, err := pki.Open(keys)
 			if err != nil {
 				return err
 			}
@@ -88,12 +93,7 @@ has a key with which the shard shows who it is: keep it as a secret. It is made 
 				if err != nil {
 					return err
 				}
-				content, err := membership.Encode()
-				if err != nil {
-					return err
-				}
-				_, err = cmd.OutOrStdout().Write(content)
-				return err
+				return printMembership(cmd, membership)
 			})
 		},
 	}
@@ -102,6 +102,15 @@ has a key with which the shard shows who it is: keep it as a secret. It is made 
 	cmd.Flags().BoolVar(&add.Renew, "renew", false, "Print a new membership of a shard that is a member. The one before is refused from now on.")
 	cmd.Flags().StringVar(&keys, "pki-directory", keys, "Directory with the key of the installation's certificate authority: pki/ of the root shard.")
 	return cmd
+}
+
+func printMembership(cmd *cobra.Command, membership *pki.Membership) error {
+	content, err := membership.Encode()
+	if err != nil {
+		return err
+	}
+	_, err = cmd.OutOrStdout().Write(content)
+	return err
 }
 
 func newShardSet(f *shardFlags) *cobra.Command {

@@ -3,6 +3,7 @@
 package installation
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -21,6 +22,7 @@ import (
 	"github.com/kcp-dev/sdk/apis/third_party/conditions/util/conditions"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 
@@ -73,7 +75,7 @@ func (a *Admin) Add(ctx context.Context, bundle *pki.Bundle, add Addition) (*pki
 	if err != nil {
 		return nil, err
 	}
-	authority, err := membership.Authority()
+	authority, err := a.accept(bundle, membership)
 	if err != nil {
 		return nil, err
 	}
@@ -102,6 +104,57 @@ func (a *Admin) Add(ctx context.Context, bundle *pki.Bundle, add Addition) (*pki
 		return nil, fmt.Errorf("cannot make shard %s a member: %w", add.Name, err)
 	}
 	return membership, nil
+}
+
+// AddFront makes a front a member, and returns its membership. A front that is a member gets a new one, and the old one is worth nothing any
+// more. The keys of the installation's authority are in bundle.
+func (a *Admin) AddFront(ctx context.Context, bundle *pki.Bundle, name string) (*pki.Membership, error) {
+	if faults := validation.IsDNS1123Label(name); len(faults) > 0 {
+		return nil, fmt.Errorf("front %q: the name is no DNS label: %s", name, strings.Join(faults, "; "))
+	}
+	root, err := a.root(ctx)
+	if err != nil {
+		return nil, err
+	}
+	membership, err := bundle.NewMembership(pki.Member{Kind: pki.KindFront, Name: name}, pki.RootShard{Name: root.Name, URLs: clusters.ReplicasOf(root)})
+	if err != nil {
+		return nil, err
+	}
+	authority, err := a.accept(bundle, membership)
+	if err != nil {
+		return nil, err
+	}
+	return membership, a.change(ctx, root.Name, func(s *corev1alpha1.Shard) error {
+		metav1.SetMetaDataAnnotation(&s.ObjectMeta, clusters.FrontAnnotationPrefix+name, authority.Fingerprint())
+		return nil
+	})
+}
+
+// RemoveFront makes all shards refuse a front.
+func (a *Admin) RemoveFront(ctx context.Context, name string) error {
+	root, err := a.root(ctx)
+	if err != nil {
+		return err
+	}
+	return a.change(ctx, root.Name, func(s *corev1alpha1.Shard) error {
+		if s.Annotations[clusters.FrontAnnotationPrefix+name] == "" {
+			return fmt.Errorf("there is no front %s", name)
+		}
+		delete(s.Annotations, clusters.FrontAnnotationPrefix+name)
+		return nil
+	})
+}
+
+// accept returns the authority of a membership. It refuses keys of another installation than that to which the kubeconfig leads.
+func (a *Admin) accept(bundle *pki.Bundle, membership *pki.Membership) (*pki.Authority, error) {
+	config := rest.CopyConfig(a.config)
+	if err := rest.LoadTLSFiles(config); err != nil {
+		return nil, fmt.Errorf("cannot use the kubeconfig: %w", err)
+	}
+	if ca := bytes.TrimSpace(config.CAData); len(ca) > 0 && !bytes.Equal(ca, bytes.TrimSpace(bundle.CAPEM)) {
+		return nil, errors.New("the certificate authority in --pki-directory is another one than that of the shard to which the kubeconfig leads: give the directory pki/ of that shard")
+	}
+	return membership.Authority()
 }
 
 // Set changes the URLs of a shard's replicas, and its labels. A label with an empty value is removed.

@@ -33,6 +33,14 @@ const (
 	AdminKeyFile  = "admin.key"
 )
 
+// Open reads the directory, which must have the key of an authority. Unlike Ensure it makes nothing.
+func Open(directory string) (*Bundle, error) {
+	if key := filepath.Join(directory, CAKeyFile); !exists(key) {
+		return nil, fmt.Errorf("there is no %s: give --pki-directory, the directory pki/ of the root shard", key)
+	}
+	return Ensure(directory)
+}
+
 // ErrNoKey says that something can be signed only where the key of the authority is.
 var ErrNoKey = errors.New("the key of the certificate authority is elsewhere")
 

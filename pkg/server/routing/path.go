@@ -19,6 +19,9 @@ var (
 	errBadEncoding = errors.New("the URL path must not contain encoded slashes, empty or dot segments")
 )
 
+// Split splits the URL of a request as a shard does: see splitPath.
+func Split(u *url.URL) (cluster logicalcluster.Path, rest string, err error) { return splitPath(u) }
+
 // splitPath splits a request's URL into the logical cluster that it names and the path within it, which begins with a slash.
 // That path is decoded. It has no segments that another decoding or cleaning could turn into a path of another cluster.
 func splitPath(u *url.URL) (cluster logicalcluster.Path, rest string, err error) {

@@ -89,7 +89,7 @@ func (p *peer) tellContact(ctx context.Context, contact *controllers.Contact) {
 	heard, told := false, false
 	for {
 		synced := p.synced()
-		open, changed := p.transport.watches()
+		open, changed := p.transport.open.Count()
 		all := synced == nil && open >= watches
 		var late <-chan time.Time
 		switch {

@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -33,13 +32,13 @@ type failover struct {
 
 	mu        sync.Mutex
 	preferred int
-	fault     error         // of the last request, nil if it was answered
-	open      int           // how many watches are open
-	changed   chan struct{} // closed when open changes
+	fault     error // of the last request, nil if it was answered
+
+	open OpenWatches
 }
 
 func newFailover(cfg Config, m member) (*failover, error) {
-	f := &failover{member: m, changed: make(chan struct{})}
+	f := &failover{member: m}
 	for _, text := range m.urls {
 		u, err := url.Parse(text)
 		if err != nil {
@@ -50,23 +49,31 @@ func newFailover(cfg Config, m member) (*failover, error) {
 	if len(f.urls) == 0 {
 		return nil, fmt.Errorf("shard %s has no URL: set spec.baseURL of its Shard object", m.name)
 	}
+	var err error
+	f.next, err = NewTransport(cfg.CA, cfg.Authority, m.name, m.authority)
+	return f, err
+}
+
+// NewTransport returns a transport for requests to one shard, whatever their address. ca is the certificate of the installation's authority, in
+// PEM, and authority signs the certificates with which this process calls. fingerprint is that of the shard's authority, if it is known.
+func NewTransport(ca []byte, authority *pki.Authority, shard, fingerprint string) (*http.Transport, error) {
 	trust := x509.NewCertPool()
-	if !trust.AppendCertsFromPEM(cfg.CA) {
+	if !trust.AppendCertsFromPEM(ca) {
 		return nil, errors.New("the installation's authority has no certificate")
 	}
-	f.next = &http.Transport{
+	out := &http.Transport{
 		DialContext: (&net.Dialer{Timeout: dialTimeout, KeepAlive: -1}).DialContext, // pings replace TCP's keep-alive
 		TLSClientConfig: &tls.Config{
 			MinVersion: tls.VersionTLS13, RootCAs: trust, ServerName: pki.ServerName,
-			VerifyConnection:     m.verify,
-			GetClientCertificate: (&caller{authority: cfg.Authority}).certificate,
+			VerifyConnection:     member{name: shard, authority: fingerprint}.verify,
+			GetClientCertificate: (&caller{authority: authority}).certificate,
 		},
 		TLSHandshakeTimeout: dialTimeout,
 		Protocols:           new(http.Protocols),
 		HTTP2:               &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
 	}
-	f.next.Protocols.SetHTTP2(true)
-	return f, nil
+	out.Protocols.SetHTTP2(true)
+	return out, nil
 }
 
 // verify refuses whoever is not the shard, though the installation's authority trusts it.
@@ -154,10 +161,7 @@ func (f *failover) try(req *http.Request) (*http.Response, error) {
 			continue
 		}
 		f.prefer(at)
-		if req.URL.Query().Get("watch") != "" && resp.StatusCode == http.StatusOK {
-			f.count(1)
-			resp.Body = &watched{ReadCloser: resp.Body, over: sync.OnceFunc(func() { f.count(-1) })}
-		}
+		f.open.Track(req, resp)
 		return resp, nil
 	}
 	return nil, errors.Join(errs...)
@@ -181,40 +185,6 @@ func (f *failover) prefer(n int) {
 	f.preferred = n
 }
 
-func (f *failover) count(n int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.open += n
-	close(f.changed)
-	f.changed = make(chan struct{})
-}
-
-// watches returns how many watches are open, and a channel that is closed when that changes.
-func (f *failover) watches() (open int, changed <-chan struct{}) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.open, f.changed
-}
-
 func (f *failover) close() { f.next.CloseIdleConnections() }
-
-// watched is the body of a watch. It tells when it is over.
-type watched struct {
-	io.ReadCloser
-	over func()
-}
-
-func (w *watched) Read(p []byte) (int, error) {
-	n, err := w.ReadCloser.Read(p)
-	if err != nil {
-		w.over()
-	}
-	return n, err
-}
-
-func (w *watched) Close() error {
-	w.over()
-	return w.ReadCloser.Close()
-}
 
 var _ http.RoundTripper = (*failover)(nil)

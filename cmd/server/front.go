@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/component-base/logs"
+	"k8s.io/klog/v2"
+
+	"github.com/regent-project/regent/cmd/server/dev"
+	"github.com/regent-project/regent/pkg/server/front"
+	"github.com/regent-project/regent/pkg/server/installation"
+	"github.com/regent-project/regent/pkg/server/pki"
+)
+
+// frontOptions are the values of the flags of front.
+type frontOptions struct {
+	membership, bindAddress string
+	port                    int
+	names                   []string
+	shutdownTimeout         time.Duration
+}
+
+func newFront() *cobra.Command {
+	o := &frontOptions{}
+	cmd := &cobra.Command{
+		Use:   "front",
+		Short: "Run a front: the entrance of an installation of several shards",
+		Long: `Run a front, until SIGTERM or SIGINT: it knows which shard has which logical cluster, and forwards requests there. Any number of fronts may run
+beside each other. Each needs a membership of its own, which regent front add prints.`,
+		Example: `  regent front add f1 > f1.yaml
+  regent front --membership=f1.yaml --bind-address=0.0.0.0 --external-hostname=regent.example`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usageError{fmt.Errorf("unknown command %q: see %s --help", args[0], cmd.CommandPath())}
+			}
+			return nil
+		},
+		RunE: func(*cobra.Command, []string) error { return o.run() },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.membership, "membership", "", "File that regent front add has printed.")
+	flags.StringVar(&o.bindAddress, "bind-address", "127.0.0.1", "Address on which the front listens.")
+	flags.IntVar(&o.port, "secure-port", 6443, "Port on which the front listens.")
+	flags.StringArrayVar(&o.names, "external-hostname", nil, "Name or address under which clients reach the front, for its certificate. Once for each. It is always valid for localhost and --bind-address.")
+	flags.DurationVar(&o.shutdownTimeout, "shutdown-timeout", 10*time.Second, "How long requests may take to finish after SIGTERM.")
+	cmd.AddCommand(newFrontAdd(), newFrontRemove())
+	return cmd
+}
+
+// run runs a front until SIGTERM or SIGINT.
+func (o *frontOptions) run() error {
+	if o.membership == "" {
+		return usageError{errors.New("give --membership: regent front add prints one")}
+	}
+	ip := net.ParseIP(o.bindAddress)
+	if ip == nil {
+		return usageError{fmt.Errorf("--bind-address %q is no IP address", o.bindAddress)}
+	}
+	if o.shutdownTimeout < 0 {
+		return usageError{fmt.Errorf("--shutdown-timeout %v must not be negative", o.shutdownTimeout)}
+	}
+	membership, err := pki.ReadMembership(o.membership)
+	if err != nil {
+		return usageError{fmt.Errorf("--membership: %w", err)}
+	}
+	cfg := front.Config{Membership: membership, ShutdownTimeout: o.shutdownTimeout}
+	for _, name := range append(o.names, "localhost", "127.0.0.1", "::1", o.bindAddress) {
+		if address := net.ParseIP(name); address != nil {
+			cfg.Addresses = append(cfg.Addresses, address)
+		} else {
+			cfg.Names = append(cfg.Names, name)
+		}
+	}
+	quieten()
+	defer logs.FlushLogs()
+	parentEnded := make(chan struct{})
+	if err := dev.UntilParentEnds(func() { close(parentEnded) }); err != nil {
+		return usageError{err}
+	}
+	ctx, stop := untilSignal(context.Background(), parentEnded)
+	defer stop()
+	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithValues("front", membership.Member.Name))
+	address := net.JoinHostPort(o.bindAddress, strconv.Itoa(o.port))
+	if cfg.Listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", address); err != nil {
+		return fmt.Errorf("cannot listen on %s (--bind-address, --secure-port): %w", address, err)
+	}
+	f, err := front.New(cfg)
+	if err != nil {
+		_ = cfg.Listener.Close()
+		return err
+	}
+	klog.FromContext(ctx).Info("Serving", "address", address)
+	if err := f.Run(ctx); err != nil {
+		return err
+	}
+	klog.FromContext(ctx).Info("Stopped")
+	return nil
+}
+
+// oneFront takes the name of one front as its argument.
+func oneFront(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 || args[0] == "" {
+		return usageError{fmt.Errorf("%s takes the name of one front, got %q: see %s --help", cmd.CommandPath(), args, cmd.CommandPath())}
+	}
+	return nil
+}
+
+func newFrontAdd() *cobra.Command {
+	f, keys := &shardFlags{}, ".regent/pki"
+	cmd := &cobra.Command{
+		Use:   "add <front>",
+		Short: "Make a front a member, and print its membership",
+		Long: `Make a front a member of the installation, and print its membership: regent front --membership=<file>. All shards believe a front when it tells for
+whom it asks: keep the file as a secret. For a front that is a member this is a new one, and the one before is refused from now on.`,
+		Args: oneFront,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			bundle, err := pki.Open(keys)
+			if err != nil {
+				return err
+			}
+			return f.run(cmd, func(ctx context.Context, admin *installation.Admin) error {
+				membership, err := admin.AddFront(ctx, bundle, args[0])
+				if err != nil {
+					return err
+				}
+				return printMembership(cmd, membership)
+			})
+		},
+	}
+	f.addTo(cmd.Flags())
+	cmd.Flags().StringVar(&keys, "pki-directory", keys, "Directory with the key of the installation's certificate authority: pki/ of the root shard.")
+	return cmd
+}
+
+func newFrontRemove() *cobra.Command {
+	f := &shardFlags{}
+	cmd := &cobra.Command{
+		Use: "remove <front>", Short: "Make all shards refuse a front", Args: oneFront,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.run(cmd, func(ctx context.Context, admin *installation.Admin) error {
+				return told(cmd, admin.RemoveFront(ctx, args[0]), "front %s is removed: stop it\n", args[0])
+			})
+		},
+	}
+	f.addTo(cmd.Flags())
+	return cmd
+}

@@ -1,0 +1,103 @@
+package front
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+)
+
+// place is where a logical cluster is.
+type place struct {
+	shard   string
+	cluster logicalcluster.Name
+}
+
+// index knows which shard has which logical cluster, by name and by path. It is filled from what each shard says that it has. All methods may
+// be called at any time on any goroutine.
+type index struct {
+	mu     sync.RWMutex
+	byName map[logicalcluster.Name]entry
+	byPath map[string][]logicalcluster.Name // most have one
+}
+
+type entry struct {
+	shard string
+	path  string
+	// going: the cluster is being deleted. It gives way to a new one at its path.
+	going bool
+}
+
+func newIndex() *index {
+	return &index{byName: map[logicalcluster.Name]entry{}, byPath: map[string][]logicalcluster.Name{}}
+}
+
+// set records a cluster of a shard. A cluster stays with the shard that had it first: names are not used twice.
+func (x *index) set(name logicalcluster.Name, e entry) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	old, ok := x.byName[name]
+	if ok && old.shard != e.shard {
+		return
+	}
+	e.path = strings.Clone(e.path)
+	if ok && old.path != e.path {
+		x.unlist(old.path, name)
+	}
+	if e.path != "" && !slices.Contains(x.byPath[e.path], name) {
+		x.byPath[e.path] = append(x.byPath[e.path], name)
+	}
+	x.byName[name] = e
+}
+
+// unset removes a cluster that the shard has no longer.
+func (x *index) unset(name logicalcluster.Name, shard string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if old, ok := x.byName[name]; ok && old.shard == shard {
+		delete(x.byName, name)
+		x.unlist(old.path, name)
+	}
+}
+
+// forget removes all clusters of a shard.
+func (x *index) forget(shard string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for name, e := range x.byName {
+		if e.shard == shard {
+			delete(x.byName, name)
+			x.unlist(e.path, name)
+		}
+	}
+}
+
+// unlist takes a cluster off a path. The caller holds mu.
+func (x *index) unlist(path string, name logicalcluster.Name) {
+	left := slices.DeleteFunc(x.byPath[path], func(n logicalcluster.Name) bool { return n == name })
+	if len(left) == 0 {
+		delete(x.byPath, path)
+		return
+	}
+	x.byPath[path] = left
+}
+
+// find returns where the cluster at a path is, or that of a name.
+func (x *index) find(path logicalcluster.Path) (place, bool) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	if e, ok := x.byName[logicalcluster.Name(path.String())]; ok {
+		return place{e.shard, logicalcluster.Name(path.String())}, true
+	}
+	var found logicalcluster.Name
+	for _, name := range x.byPath[path.String()] {
+		if found == "" || x.byName[found].going && !x.byName[name].going {
+			found = name
+		}
+	}
+	if found == "" {
+		return place{}, false
+	}
+	return place{x.byName[found].shard, found}, true
+}

@@ -1,0 +1,169 @@
+package front
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kcp-dev/sdk/apis/core"
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+
+	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/server/shards"
+)
+
+// shard is a shard, as the front sees it.
+type shard struct {
+	name      string
+	transport *http.Transport
+	clients   controllers.Clients
+
+	clusters *clusters.Informer[*metav1.PartialObjectMetadata]
+	members  *clusters.Informer[*corev1alpha1.Shard]
+	open     shards.OpenWatches
+
+	mu       sync.Mutex
+	replicas []string // of host:port, in the order in which they are tried
+	heard    atomic.Bool
+}
+
+// host is the host of all URLs of shards. The transport dials whichever replica accepts.
+const host = "shard.regent.internal"
+
+func newShard(cfg Config, name, fingerprint string, urls []string) (*shard, error) {
+	s := &shard{name: name}
+	if err := s.move(urls); err != nil {
+		return nil, err
+	}
+	var err error
+	if s.transport, err = shards.NewTransport([]byte(cfg.Membership.CertificateAuthority), cfg.authority, name, fingerprint); err != nil {
+		return nil, err
+	}
+	s.transport.DialContext = s.dial
+	reading := &http.Client{Transport: clusters.Transport(roundTrip(func(req *http.Request) (*http.Response, error) {
+		resp, err := s.transport.RoundTrip(req)
+		if err == nil {
+			s.open.Track(req, resp)
+		}
+		return resp, err
+	}))}
+	config := &rest.Config{Host: "https://" + host, QPS: -1, UserAgent: "regent-front"}
+	if s.clients, err = controllers.NewClients(config, reading); err != nil {
+		return nil, err
+	}
+	logicalClusters := s.clients.Metadata.Resource(corev1alpha1.SchemeGroupVersion.WithResource("logicalclusters"))
+	s.clusters = clusters.NewForeignInformer[*metav1.PartialObjectMetadata](clusters.ListWatch[*metav1.PartialObjectMetadataList](metadata.ResourceInterface(logicalClusters)))
+	s.members = clusters.NewForeignInformer[*corev1alpha1.Shard](clusters.ListWatch(s.clients.Shards))
+	return s, nil
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+// move sets the URLs of the shard's replicas.
+func (s *shard) move(urls []string) error {
+	var replicas []string
+	for _, text := range urls {
+		u, err := url.Parse(text)
+		if err != nil {
+			return fmt.Errorf("shard %s: its Shard object has a faulty URL: %w", s.name, err)
+		}
+		port := u.Port()
+		if port == "" {
+			port = "443"
+		}
+		replicas = append(replicas, net.JoinHostPort(u.Hostname(), port))
+	}
+	if len(replicas) == 0 {
+		return fmt.Errorf("shard %s has no URL: give it one with regent shard set %s --replica=...", s.name, s.name)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.replicas = replicas
+	return nil
+}
+
+// dialTimeout is how long a replica may take to accept a connection. Then the next one is tried.
+const dialTimeout = time.Second
+
+// dial connects to the first replica that accepts. The one that accepted last is tried first.
+func (s *shard) dial(ctx context.Context, network, _ string) (net.Conn, error) {
+	s.mu.Lock()
+	replicas := s.replicas
+	s.mu.Unlock()
+	var last error
+	for n, replica := range replicas {
+		conn, err := (&net.Dialer{Timeout: dialTimeout, KeepAlive: -1}).DialContext(ctx, network, replica)
+		if err == nil {
+			s.prefer(replicas, n)
+			return conn, nil
+		}
+		if last = err; ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, last
+}
+
+// prefer puts the n-th of replicas first, unless the replicas have changed.
+func (s *shard) prefer(replicas []string, n int) {
+	if n == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.replicas) == len(replicas) && &s.replicas[0] == &replicas[0] {
+		s.replicas = append(append([]string{}, replicas[n:]...), replicas[:n]...)
+	}
+}
+
+// run keeps the index up to date with the shard's clusters until ctx ends.
+func (s *shard) run(ctx context.Context, x *index) {
+	defer s.transport.CloseIdleConnections()
+	defer s.heard.Store(false)
+	remove := s.clusters.AddHandler(func(old, new *metav1.PartialObjectMetadata) {
+		if new == nil {
+			x.unset(clusters.KeyOf(old).Cluster, s.name)
+			return
+		}
+		x.set(clusters.KeyOf(new).Cluster, entry{shard: s.name, path: new.Annotations[core.LogicalClusterPathAnnotationKey], going: new.DeletionTimestamp != nil})
+	})
+	defer remove()
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() { _ = s.clusters.Run(ctx) })
+	running.Go(func() { _ = s.members.Run(ctx) })
+	for {
+		open, changed := s.open.Count()
+		const watches = 2
+		if now := open >= watches; now != s.heard.Swap(now) {
+			klog.FromContext(ctx).Info("A shard is heard, or no longer", "peer", s.name, "heard", now)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+	}
+}
+
+// known reports whether the index has all clusters of the shard.
+func (s *shard) known() bool {
+	select {
+	case <-s.clusters.Synced():
+		return s.heard.Load()
+	default:
+		return false
+	}
+}

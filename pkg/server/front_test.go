@@ -1,0 +1,210 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/server/front"
+	"github.com/regent-project/regent/pkg/server/pki"
+)
+
+// entrance is a front of an installation, in this process.
+type entrance struct {
+	*installation
+	url   string
+	admin *http.Client
+}
+
+// open starts a front.
+func (i *installation) open(name string) *entrance {
+	i.Helper()
+	root := i.shards["root"]
+	membership, err := root.at.server.bundle.NewMembership(pki.Member{Kind: pki.KindFront, Name: name}, pki.RootShard{Name: "root", URLs: []string{root.at.url}})
+	if err != nil {
+		i.Fatal(err)
+	}
+	authority, err := membership.Authority()
+	if err != nil {
+		i.Fatal(err)
+	}
+	must(root.at.shard.Clients.Shards.Patch(in(root, "root"), "root", types.MergePatchType,
+		[]byte(`{"metadata":{"annotations":{"`+clusters.FrontAnnotationPrefix+name+`":"`+authority.Fingerprint()+`"}}}`), metav1.PatchOptions{}))(root)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		i.Fatal(err)
+	}
+	f, err := front.New(front.Config{Membership: membership, Listener: listener, Addresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ShutdownTimeout: time.Second})
+	if err != nil {
+		i.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(i.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- f.Run(ctx) }()
+	i.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			i.Errorf("the front ended with %v", err)
+		}
+	})
+	e := &entrance{installation: i, url: "https://" + listener.Addr().String()}
+	config := root.at.adminConfig(i, "")
+	config.Host = e.url
+	if e.admin, err = rest.HTTPClientFor(config); err != nil {
+		i.Fatal(err)
+	}
+	i.Cleanup(e.admin.CloseIdleConnections)
+	i.until("root", "the front is ready and finds root", func() bool {
+		ready, _ := e.ask(e.admin, "/readyz")
+		found, _ := e.ask(e.admin, "/clusters/root/api/v1/namespaces")
+		return ready == http.StatusOK && found == http.StatusOK
+	})
+	return e
+}
+
+// ask sends a GET.
+func (e *entrance) ask(client *http.Client, path string, headers ...string) (status int, body string) {
+	e.Helper()
+	req, err := http.NewRequestWithContext(e.Context(), http.MethodGet, e.url+path, nil)
+	if err != nil {
+		e.Fatal(err)
+	}
+	for n := 0; n < len(headers); n += 2 {
+		req.Header.Add(headers[n], headers[n+1])
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer func() { _ = resp.Body.Close() }()
+	content, err := io.ReadAll(resp.Body)
+	if err != nil {
+		e.Fatal(err)
+	}
+	return resp.StatusCode, string(content)
+}
+
+func TestAFrontLeadsToEveryClusterAndSaysWhatItDoesNotKnow(t *testing.T) {
+	i := install(t, "eu1")
+	e := i.open("f")
+	i.cordon("root")
+	root := i.shards["root"]
+
+	// Through the front: a workspace, and what is in its cluster, from the moment that it is Ready.
+	config := root.at.adminConfig(t, "")
+	config.Host = e.url
+	config.Wrap(clusters.Transport)
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients, err := controllers.NewClients(&rest.Config{Host: e.url, QPS: -1}, client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		must(clients.Workspaces.Create(in(root, "root"), &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))(root)
+		root.ready(name)
+		if status, body := e.ask(e.admin, "/clusters/root:"+name+"/api/v1/namespaces"); status != http.StatusOK {
+			t.Errorf("%s is Ready, and the front answers %d: %s", name, status, body)
+		}
+	}
+	cluster := root.get("a").Spec.Cluster
+
+	stranger := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: root.at.client.Transport.(*http.Transport).TLSClientConfig.RootCAs}}}
+	defer stranger.CloseIdleConnections()
+	shard := i.callAs("eu1")
+	for name, tc := range map[string]struct {
+		client  *http.Client
+		path    string
+		headers []string
+		want    int
+		says    string
+	}{
+		"by name":                       {e.admin, "/clusters/" + cluster + "/api/v1/namespaces", nil, 200, ""},
+		"one shard's system cluster":    {e.admin, "/shards/eu1/clusters/system:admin/api/v1/namespaces", nil, 200, ""},
+		"all clusters of one shard":     {e.admin, "/shards/eu1/clusters/*/apis/core.kcp.io/v1alpha1/logicalclusters", nil, 200, ""},
+		"all clusters of all":           {e.admin, "/clusters/*/api/v1/namespaces", nil, 400, "/shards/<name>/clusters/*"},
+		"a system cluster of none":      {e.admin, "/clusters/system:admin/api/v1/namespaces", nil, 400, "/shards/<name>/clusters/system:admin"},
+		"no shard":                      {e.admin, "/shards/us1/clusters/root/api", nil, 404, "us1"},
+		"no workspace":                  {e.admin, "/clusters/root:nowhere/api/v1/namespaces", nil, 404, "root:nowhere"},
+		"no workspace on the other":     {e.admin, "/clusters/root:a:nowhere/api/v1/namespaces", nil, 404, "root:a:nowhere"},
+		"no cluster":                    {e.admin, "/clusters/nowhere0000000000/api/v1/namespaces", nil, 404, "not found"},
+		"no path":                       {e.admin, "/clusters/root/../x", nil, 400, ""},
+		"a stranger":                    {stranger, "/clusters/root/api/v1/namespaces", nil, 403, ""},
+		"a stranger who forges":         {stranger, "/clusters/root/api/v1/namespaces", []string{"X-Remote-User", "admin", "X-Remote-Group", "system:masters"}, 403, ""},
+		"a stranger, what is not there": {stranger, "/clusters/root:nowhere/api", nil, 404, ""},
+		"a token that nobody knows":     {stranger, "/clusters/root/api/v1/namespaces", []string{"Authorization", "Bearer x"}, 401, ""},
+		"an administrator who forges":   {e.admin, "/clusters/root/api/v1/namespaces", []string{"X-Remote-User", "nobody"}, 200, ""},
+		"a shard":                       {shard, "/clusters/root/api/v1/namespaces", nil, 401, "not through a front"},
+		"the front's own endpoints":     {stranger, "/livez", nil, 200, "ok"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, body := e.ask(tc.client, tc.path, tc.headers...)
+			if status != tc.want || !strings.Contains(body, tc.says) {
+				t.Errorf("%d %s; want %d with %q", status, body, tc.want, tc.says)
+			}
+		})
+	}
+
+	// A watch streams.
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, e.url+"/clusters/root:a/api/v1/configmaps?watch=1", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := e.admin.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	eu1 := i.shards["eu1"]
+	must(eu1.at.shard.Clients.Kube.CoreV1().Namespaces().Create(in(eu1, cluster), namespaceNamed("n"), metav1.CreateOptions{}))(eu1)
+	must(eu1.at.shard.Clients.Kube.CoreV1().ConfigMaps("n").Create(in(eu1, cluster), configMapNamed("watched"), metav1.CreateOptions{}))(eu1)
+	if line, err := bufio.NewReader(resp.Body).ReadString('\n'); err != nil || !strings.Contains(line, `"watched"`) {
+		t.Errorf("the watch says %q (%v)", line, err)
+	}
+
+	// The shard is down: its clusters are unavailable, and it is named. All others are as they were.
+	if err := eu1.at.stop(t); err != nil {
+		t.Fatal(err)
+	}
+	if status, body := e.ask(e.admin, "/clusters/root:a/api/v1/namespaces"); status != http.StatusServiceUnavailable || !strings.Contains(body, "eu1") {
+		t.Errorf("a cluster of a shard that is down: %d %s", status, body)
+	}
+	for path, want := range map[string]int{"root": http.StatusOK, "root:nowhere": http.StatusNotFound} {
+		if status, body := e.ask(e.admin, "/clusters/"+path+"/api/v1/namespaces"); status != want {
+			t.Errorf("%s, while eu1 is down: %d %s", path, status, body)
+		}
+	}
+	i.until("root", "an unknown name may be on the shard that is down", func() bool {
+		status, body := e.ask(e.admin, "/clusters/nowhere0000000000/api")
+		return status == http.StatusServiceUnavailable && strings.Contains(body, "eu1")
+	})
+	i.again("eu1")
+	i.until("root", "its clusters are back", func() bool {
+		status, _ := e.ask(e.admin, "/clusters/root:a/api/v1/namespaces")
+		return status == http.StatusOK
+	})
+}
+
+func namespaceNamed(name string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+func configMapNamed(name string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}

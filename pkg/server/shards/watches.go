@@ -1,0 +1,63 @@
+package shards
+
+import (
+	"io"
+	"net/http"
+	"sync"
+)
+
+// OpenWatches counts the watches that are open through a transport. It is ready for use. All methods may be called at any time on any
+// goroutine.
+type OpenWatches struct {
+	mu      sync.Mutex
+	open    int
+	changed chan struct{} // closed when open changes; nil: nobody has asked
+}
+
+// Track counts the watch that resp is, if it is one, until it breaks or is closed.
+func (o *OpenWatches) Track(req *http.Request, resp *http.Response) {
+	if req.URL.Query().Get("watch") == "" || resp.StatusCode != http.StatusOK {
+		return
+	}
+	o.count(1)
+	resp.Body = &watched{ReadCloser: resp.Body, over: sync.OnceFunc(func() { o.count(-1) })}
+}
+
+// Count returns how many watches are open, and a channel that is closed when that changes.
+func (o *OpenWatches) Count() (open int, changed <-chan struct{}) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.changed == nil {
+		o.changed = make(chan struct{})
+	}
+	return o.open, o.changed
+}
+
+func (o *OpenWatches) count(n int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.open += n
+	if o.changed != nil {
+		close(o.changed)
+		o.changed = nil
+	}
+}
+
+// watched is the body of a watch. It tells when it is over.
+type watched struct {
+	io.ReadCloser
+	over func()
+}
+
+func (w *watched) Read(p []byte) (int, error) {
+	n, err := w.ReadCloser.Read(p)
+	if err != nil {
+		w.over()
+	}
+	return n, err
+}
+
+func (w *watched) Close() error {
+	w.over()
+	return w.ReadCloser.Close()
+}
