@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -131,7 +132,7 @@ func TestAShardGoesOnWithoutTheRootShardI11(t *testing.T) {
 	t.Parallel()
 	i := harness.Install(t, "eu1")
 	eu1 := i.Others[0]
-	if _, err := i.TryShard("cordon", "root"); err != nil {
+	if _, err := i.TryRegent("shard", "cordon", "root"); err != nil {
 		t.Fatal(err)
 	}
 	create(t, i.Root.Replicas, "root", "team")
@@ -182,7 +183,60 @@ func TestAShardGoesOnWithoutTheRootShardI11(t *testing.T) {
 		t.Fatal(err)
 	}
 	harness.Eventually(t, "nothing is left of it", func() bool { return len(logicalClusters(t, eu1)) == 0 })
-	if _, err := i.TryShard("remove", "eu1"); err != nil {
+	if _, err := i.TryRegent("shard", "remove", "eu1"); err != nil {
 		t.Error(err)
+	}
+}
+
+// I11, at the entrance: with any one shard down, users of all others notice nothing, and those of its clusters are told which it is.
+func TestAFrontServesWhicheverShardIsDownI11(t *testing.T) {
+	t.Parallel()
+	const writes = 4 // through each front, to each shard
+	i := harness.Install(t, "eu1", "us1")
+	fronts := []*harness.Front{i.StartFront(), i.StartFront()}
+	// A cluster on each shard, and users who write to it through either front.
+	on := map[string]string{"root": "root"}
+	for n := 0; len(on) < len(i.All()); n++ {
+		name := fmt.Sprintf("ws-%d", n)
+		create(t, i.Root.Replicas, "root", name)
+		if _, shard := awaitReady(t, i.Root.Replicas, "root", name); on[shard] == "" {
+			on[shard] = "root:" + name
+		}
+	}
+	write := func(f *harness.Front, shard string) error {
+		_, err := f.Kube(on[shard]).CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "written-"}}, metav1.CreateOptions{})
+		return err
+	}
+	for _, down := range i.All() {
+		for _, r := range down.Replicas {
+			r.Signal(syscall.SIGKILL)
+			r.Wait()
+		}
+		down.Etcd.Kill()
+		for _, f := range fronts {
+			if status, body := f.Get("/clusters/" + on[down.Name] + "/api/v1/namespaces"); status != http.StatusServiceUnavailable || !strings.Contains(body, "shard "+down.Name) {
+				t.Errorf("%s is down, and its users are told %d %s", down.Name, status, body)
+			}
+			for _, m := range i.All() {
+				for range writes {
+					if m == down {
+						break
+					}
+					if err := write(f, m.Name); err != nil {
+						t.Errorf("%s is down, and users of %s notice: %v", down.Name, m.Name, err)
+					}
+				}
+			}
+		}
+		down.Etcd.Start(t)
+		for _, r := range down.Replicas {
+			r.Again()
+		}
+		for _, m := range i.All() {
+			m.WaitHeard(t, len(i.Others))
+		}
+		for _, f := range fronts {
+			harness.Eventually(t, "users of "+down.Name+" are served again", func() bool { return write(f, down.Name) == nil })
+		}
 	}
 }

@@ -37,7 +37,7 @@ type Admin struct {
 	clients controllers.Clients // of the root shard
 }
 
-// New returns an Admin. config must lead to the root shard, to any of its logical clusters.
+// New returns an Admin. config must lead to the root shard, or to a front, to any logical cluster.
 func New(config *rest.Config) (*Admin, error) {
 	config = rest.CopyConfig(config)
 	config.Host, _, _ = strings.Cut(config.Host, "/clusters/")
@@ -210,7 +210,7 @@ func (a *Admin) Remove(ctx context.Context, name string) error {
 	}
 	var left []string
 	for _, shard := range all {
-		clients, err := a.of(shard, root)
+		clients, err := a.of(shard)
 		if err != nil {
 			return err
 		}
@@ -296,7 +296,7 @@ func (a *Admin) List(ctx context.Context) ([]Shard, error) {
 	out := []Shard{}
 	for _, member := range all {
 		s := Shard{Name: member.Name, Root: member.Name == root.Name, Replicas: clusters.ReplicasOf(member), Labels: maps.Clone(member.Labels), Cordoned: clusters.IsCordoned(member)}
-		home, err := a.home(ctx, member, root)
+		home, err := a.home(ctx, member)
 		if err != nil {
 			s.Fault = err.Error()
 		} else {
@@ -309,8 +309,8 @@ func (a *Admin) List(ctx context.Context) ([]Shard, error) {
 }
 
 // home returns what a shard says of itself.
-func (a *Admin) home(ctx context.Context, member, root *corev1alpha1.Shard) (*corev1alpha1.Shard, error) {
-	clients, err := a.of(member, root)
+func (a *Admin) home(ctx context.Context, member *corev1alpha1.Shard) (*corev1alpha1.Shard, error) {
+	clients, err := a.of(member)
 	if err != nil {
 		return nil, err
 	}
@@ -328,17 +328,13 @@ type Orphan struct {
 
 // Orphans returns the logical clusters of all shards that have lost their Workspace.
 func (a *Admin) Orphans(ctx context.Context) ([]Orphan, error) {
-	root, err := a.root(ctx)
-	if err != nil {
-		return nil, err
-	}
 	all, err := a.members(ctx)
 	if err != nil {
 		return nil, err
 	}
 	out := []Orphan{}
 	for _, member := range all {
-		clients, err := a.of(member, root)
+		clients, err := a.of(member)
 		if err != nil {
 			return nil, err
 		}
@@ -412,11 +408,8 @@ func (a *Admin) change(ctx context.Context, name string, change func(*corev1alph
 
 func inRoot(ctx context.Context) context.Context { return clusters.With(ctx, clusters.Root) }
 
-// of returns clients of a shard. The root shard is asked where the kubeconfig leads. All others are known by their authority, wherever they are.
-func (a *Admin) of(member, root *corev1alpha1.Shard) (controllers.Clients, error) {
-	if member.Name == root.Name {
-		return a.clients, nil
-	}
+// of returns clients of a shard, which ask one of its replicas. The shard is known by its authority, wherever it is.
+func (a *Admin) of(member *corev1alpha1.Shard) (controllers.Clients, error) {
 	config := rest.CopyConfig(a.config)
 	config.Host = clusters.ReplicasOf(member)[0]
 	config.ServerName = pki.ServerName
