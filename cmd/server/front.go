@@ -24,6 +24,8 @@ type frontOptions struct {
 	port                    int
 	names                   []string
 	shutdownTimeout         time.Duration
+	snapshot                string
+	snapshotAge             time.Duration
 }
 
 func newFront() *cobra.Command {
@@ -49,6 +51,8 @@ beside each other. Each needs a membership of its own, which regent front add pr
 	flags.IntVar(&o.port, "secure-port", 6443, "Port on which the front listens.")
 	flags.StringArrayVar(&o.names, "external-hostname", nil, "Name or address under which clients reach the front, for its certificate. Once for each. It is always valid for localhost and --bind-address.")
 	flags.DurationVar(&o.shutdownTimeout, "shutdown-timeout", 10*time.Second, "How long requests may take to finish after SIGTERM.")
+	flags.StringVar(&o.snapshot, "snapshot-file", "", "File in which the front keeps what it knows, for its next start. Without one a front that starts while a shard is down does not know that shard's clusters, and none while the root shard is down.")
+	flags.DurationVar(&o.snapshotAge, "snapshot-max-age", 24*time.Hour, "How old a snapshot may be with which the front is ready before it has heard the root shard.")
 	cmd.AddCommand(newFrontAdd(), newFrontRemove())
 	return cmd
 }
@@ -69,7 +73,7 @@ func (o *frontOptions) run() error {
 	if err != nil {
 		return usageError{fmt.Errorf("--membership: %w", err)}
 	}
-	cfg := front.Config{Membership: membership, ShutdownTimeout: o.shutdownTimeout}
+	cfg := front.Config{Membership: membership, ShutdownTimeout: o.shutdownTimeout, SnapshotFile: o.snapshot, SnapshotAge: o.snapshotAge}
 	for _, name := range append(o.names, "localhost", "127.0.0.1", "::1", o.bindAddress) {
 		if address := net.ParseIP(name); address != nil {
 			cfg.Addresses = append(cfg.Addresses, address)

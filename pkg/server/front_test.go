@@ -7,7 +7,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -26,11 +28,14 @@ import (
 // entrance is a front of an installation, in this process.
 type entrance struct {
 	*installation
-	url   string
-	admin *http.Client
+	url        string
+	admin      *http.Client
+	membership *pki.Membership
+	snapshot   string
+	stop       func()
 }
 
-// open starts a front.
+// open starts a new front, and returns when it finds root.
 func (i *installation) open(name string) *entrance {
 	i.Helper()
 	root := i.shards["root"]
@@ -44,35 +49,47 @@ func (i *installation) open(name string) *entrance {
 	}
 	must(root.at.shard.Clients.Shards.Patch(in(root, "root"), "root", types.MergePatchType,
 		[]byte(`{"metadata":{"annotations":{"`+clusters.FrontAnnotationPrefix+name+`":"`+authority.Fingerprint()+`"}}}`), metav1.PatchOptions{}))(root)
+	e := i.enter(membership, filepath.Join(i.TempDir(), "snapshot"))
+	i.until("root", "the front is ready and finds root", func() bool {
+		ready, _ := e.ask(e.admin, "/readyz")
+		found, _ := e.ask(e.admin, "/clusters/root/api/v1/namespaces")
+		return ready == http.StatusOK && found == http.StatusOK
+	})
+	return e
+}
+
+// enter starts a front.
+func (i *installation) enter(membership *pki.Membership, snapshot string) *entrance {
+	i.Helper()
+	root := i.shards["root"]
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		i.Fatal(err)
 	}
-	f, err := front.New(front.Config{Membership: membership, Listener: listener, Addresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ShutdownTimeout: time.Second})
+	f, err := front.New(front.Config{
+		Membership: membership, Listener: listener, Addresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ShutdownTimeout: time.Second,
+		SnapshotFile: snapshot, SnapshotAge: time.Hour,
+	})
 	if err != nil {
 		i.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(i.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- f.Run(ctx) }()
-	i.Cleanup(func() {
+	e := &entrance{installation: i, url: "https://" + listener.Addr().String(), membership: membership, snapshot: snapshot}
+	e.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			i.Errorf("the front ended with %v", err)
 		}
 	})
-	e := &entrance{installation: i, url: "https://" + listener.Addr().String()}
+	i.Cleanup(e.stop)
 	config := root.at.adminConfig(i, "")
 	config.Host = e.url
 	if e.admin, err = rest.HTTPClientFor(config); err != nil {
 		i.Fatal(err)
 	}
 	i.Cleanup(e.admin.CloseIdleConnections)
-	i.until("root", "the front is ready and finds root", func() bool {
-		ready, _ := e.ask(e.admin, "/readyz")
-		found, _ := e.ask(e.admin, "/clusters/root/api/v1/namespaces")
-		return ready == http.StatusOK && found == http.StatusOK
-	})
 	return e
 }
 
@@ -207,4 +224,46 @@ func namespaceNamed(name string) *corev1.Namespace {
 
 func configMapNamed(name string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+// I11: the front was restarted while the root shard is down.
+func TestAFrontBeginsWithWhatItKnewI11(t *testing.T) {
+	i := install(t, "eu1")
+	e := i.open("f")
+	i.cordon("root")
+	root := i.shards["root"]
+	root.create("a", "gone")
+	cluster := root.ready("a")
+	root.ready("gone")
+	i.until("root", "the front finds both", func() bool {
+		a, _ := e.ask(e.admin, "/clusters/root:a/api/v1/namespaces")
+		gone, _ := e.ask(e.admin, "/clusters/root:gone/api/v1/namespaces")
+		return a == http.StatusOK && gone == http.StatusOK
+	})
+	e.stop()
+	root.delete("gone")
+	if err := root.at.stop(t); err != nil {
+		t.Fatal(err)
+	}
+
+	e = i.enter(e.membership, e.snapshot)
+	i.until("eu1", "the front is ready, and has heard eu1", func() bool {
+		status, _ := e.ask(e.admin, "/readyz")
+		gone, _ := e.ask(e.admin, "/clusters/root:gone/api/v1/namespaces")
+		return status == http.StatusOK && gone == http.StatusServiceUnavailable // the root shard may know more of it
+	})
+	for _, path := range []string{"root:a", cluster} {
+		if status, body := e.ask(e.admin, "/clusters/"+path+"/api/v1/namespaces"); status != http.StatusOK {
+			t.Errorf("%s: %d %s", path, status, body)
+		}
+	}
+	if status, body := e.ask(e.admin, "/clusters/root/api/v1/namespaces"); status != http.StatusServiceUnavailable || !strings.Contains(body, "shard root") {
+		t.Errorf("root: %d %s", status, body)
+	}
+	i.again("root")
+	i.until("eu1", "root is back", func() bool {
+		status, _ := e.ask(e.admin, "/clusters/root/api/v1/namespaces")
+		gone, _ := e.ask(e.admin, "/clusters/root:gone/api/v1/namespaces")
+		return status == http.StatusOK && gone == http.StatusNotFound
+	})
 }

@@ -35,6 +35,10 @@ type Config struct {
 	Addresses []net.IP
 	// ShutdownTimeout is how long requests may take to finish after Run was asked to end. Watches are ended at once after it.
 	ShutdownTimeout time.Duration
+	// SnapshotFile is where the front keeps what it knows, for its next start. Empty: nowhere. A snapshot that is older than SnapshotAge does
+	// not make the front ready.
+	SnapshotFile string
+	SnapshotAge  time.Duration
 
 	authority *pki.Authority
 }
@@ -48,7 +52,8 @@ type Front struct {
 
 	mu     sync.RWMutex
 	shards map[string]*shard
-	listed bool // the root shard has said who is a member
+	listed bool // the root shard has said who is a member, or a snapshot that is young enough
+	saved  []savedShard
 }
 
 // New makes a front. Run serves.
@@ -72,12 +77,29 @@ func New(cfg Config) (*Front, error) {
 	if !f.trust.AppendCertsFromPEM([]byte(cfg.Membership.CertificateAuthority)) {
 		return nil, errors.New("the membership has no certificate of the installation's authority")
 	}
+	if err := f.restore(); err != nil {
+		return nil, err
+	}
 	f.tls = &tls.Config{
 		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"},
 		// Certificates of others are no error: a client that shows one may have a token, too.
 		ClientAuth: tls.RequestClientCert, ClientCAs: f.trust,
 	}
 	return f, nil
+}
+
+// restore begins with what the snapshot knows, if there is one.
+func (f *Front) restore() error {
+	if f.cfg.SnapshotFile == "" {
+		return nil
+	}
+	s, err := readSnapshot(f.cfg.SnapshotFile, f.cfg.authority)
+	if err != nil || s == nil {
+		return err
+	}
+	s.fill(f.index)
+	f.saved, f.listed = s.Shards, time.Since(s.At) <= f.cfg.SnapshotAge
+	return nil
 }
 
 // readHeaderTimeout is how long a client may take to send the header of a request, idleTimeout how long a connection may be idle.
@@ -94,6 +116,7 @@ func (f *Front) Run(ctx context.Context) error {
 	defer running.Wait()
 	defer stop()
 	running.Go(func() { f.read(reading) })
+	running.Go(func() { f.keepSnapshots(reading) })
 	served := make(chan error, 1)
 	running.Go(func() { served <- server.ServeTLS(f.cfg.Listener, "", "") })
 	select {
@@ -113,10 +136,8 @@ func (f *Front) Run(ctx context.Context) error {
 // running is a shard that is read.
 type running struct {
 	*shard
-	fingerprint string
-	urls        []string
-	stop        context.CancelFunc
-	ended       chan struct{}
+	stop  context.CancelFunc
+	ended chan struct{}
 }
 
 // read keeps the shards as the root shard lists them, and the index as the shards say, until ctx ends.
@@ -130,7 +151,12 @@ func (f *Front) read(ctx context.Context) {
 		}
 	}()
 	root := f.cfg.Membership.Root
-	f.start(ctx, now, changed, root.Name, "", root.URLs)
+	for _, saved := range f.saved {
+		f.start(ctx, now, changed, saved.Name, saved.Authority, f.urlsOf(saved.Name, saved.URLs))
+	}
+	if now[root.Name] == nil {
+		f.start(ctx, now, changed, root.Name, "", root.URLs)
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -149,7 +175,7 @@ func (f *Front) start(ctx context.Context, now map[string]*running, changed chan
 		return
 	}
 	ctx, stop := context.WithCancel(ctx)
-	r := &running{shard: s, fingerprint: fingerprint, urls: urls, stop: stop, ended: make(chan struct{})}
+	r := &running{shard: s, stop: stop, ended: make(chan struct{})}
 	now[name] = r
 	f.mu.Lock()
 	f.shards[name] = s
@@ -190,8 +216,10 @@ func (f *Front) adjust(ctx context.Context, now map[string]*running, changed cha
 			delete(f.shards, name)
 			f.mu.Unlock()
 			f.index.forget(name)
-		case s != nil && !slices.Equal(clusters.ReplicasOf(s), r.urls):
-			r.urls = clusters.ReplicasOf(s)
+		case s != nil && !slices.Equal(f.urlsOf(name, clusters.ReplicasOf(s)), r.urls):
+			f.mu.Lock()
+			r.urls = f.urlsOf(name, clusters.ReplicasOf(s))
+			f.mu.Unlock()
 			if err := r.move(r.urls); err != nil {
 				klog.FromContext(ctx).Error(err, "A shard stays where it was", "peer", name)
 			}
@@ -205,6 +233,21 @@ func (f *Front) adjust(ctx context.Context, now map[string]*running, changed cha
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.listed = len(wanted) > 0
+}
+
+// urlsOf returns the URLs of a shard's replicas. For the root shard those of the membership come last: if it has moved, a new membership says
+// where to.
+func (f *Front) urlsOf(name string, urls []string) []string {
+	urls = slices.Clone(urls)
+	if name != f.cfg.Membership.Root.Name {
+		return urls
+	}
+	for _, url := range f.cfg.Membership.Root.URLs {
+		if !slices.Contains(urls, url) {
+			urls = append(urls, url)
+		}
+	}
+	return urls
 }
 
 // shard returns a shard by name.

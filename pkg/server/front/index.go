@@ -20,6 +20,8 @@ type index struct {
 	mu     sync.RWMutex
 	byName map[logicalcluster.Name]entry
 	byPath map[string][]logicalcluster.Name // most have one
+	// version counts the changes.
+	version uint64
 }
 
 type entry struct {
@@ -27,6 +29,8 @@ type entry struct {
 	path  string
 	// going: the cluster is being deleted. It gives way to a new one at its path.
 	going bool
+	// old: the cluster is from a snapshot, and its shard has not been heard since.
+	old bool
 }
 
 func newIndex() *index {
@@ -38,9 +42,10 @@ func (x *index) set(name logicalcluster.Name, e entry) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	old, ok := x.byName[name]
-	if ok && old.shard != e.shard {
+	if ok && old.shard != e.shard && !old.old {
 		return
 	}
+	x.version++
 	e.path = strings.Clone(e.path)
 	if ok && old.path != e.path {
 		x.unlist(old.path, name)
@@ -56,6 +61,7 @@ func (x *index) unset(name logicalcluster.Name, shard string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if old, ok := x.byName[name]; ok && old.shard == shard {
+		x.version++
 		delete(x.byName, name)
 		x.unlist(old.path, name)
 	}
@@ -63,14 +69,40 @@ func (x *index) unset(name logicalcluster.Name, shard string) {
 
 // forget removes all clusters of a shard.
 func (x *index) forget(shard string) {
+	x.remove(func(_ logicalcluster.Name, e entry) bool { return e.shard == shard })
+}
+
+// forgetOld removes what a snapshot has of a shard, and the shard does not have.
+func (x *index) forgetOld(shard string, has func(logicalcluster.Name) bool) {
+	x.remove(func(name logicalcluster.Name, e entry) bool { return e.shard == shard && e.old && !has(name) })
+}
+
+func (x *index) remove(which func(logicalcluster.Name, entry) bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	x.version++
 	for name, e := range x.byName {
-		if e.shard == shard {
+		if which(name, e) {
 			delete(x.byName, name)
 			x.unlist(e.path, name)
 		}
 	}
+}
+
+// each calls visit with all clusters.
+func (x *index) each(visit func(logicalcluster.Name, entry)) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	for name, e := range x.byName {
+		visit(name, e)
+	}
+}
+
+// changes returns a number that is another one after each change.
+func (x *index) changes() uint64 {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.version
 }
 
 // unlist takes a cluster off a path. The caller holds mu.

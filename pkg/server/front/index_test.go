@@ -50,3 +50,22 @@ func TestTheIndexFindsClustersByNameAndByPath(t *testing.T) {
 		t.Errorf("left: %v, %v", x.byName, x.byPath)
 	}
 }
+
+func TestWhatASnapshotHasIsReplacedByWhatTheShardSays(t *testing.T) {
+	x := newIndex()
+	saved := &snapshot{
+		Shards:   []savedShard{{Name: "eu1"}, {Name: "us1"}},
+		Clusters: []savedEntry{{0, "gone", "root:gone"}, {0, "kept", "root:kept"}, {0, "moved", "root:moved"}, {1, "unheard", "root:unheard"}},
+	}
+	saved.fill(x)
+	x.set("moved", entry{shard: "us1", path: "root:moved"}) // nobody has it but in the snapshot
+	x.set("kept", entry{shard: "eu1", path: "root:kept"})
+	x.forgetOld("eu1", func(name logicalcluster.Name) bool { return name == "kept" })
+	for path, want := range map[string]place{
+		"root:gone": {}, "root:kept": {"eu1", "kept"}, "root:moved": {"us1", "moved"}, "root:unheard": {"us1", "unheard"},
+	} {
+		if got, _ := x.find(logicalcluster.NewPath(path)); got != want {
+			t.Errorf("%s: %v, want %v", path, got, want)
+		}
+	}
+}

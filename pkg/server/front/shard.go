@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kcp-dev/logicalcluster/v3"
 	"github.com/kcp-dev/sdk/apis/core"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,7 +25,11 @@ import (
 
 // shard is a shard, as the front sees it.
 type shard struct {
-	name      string
+	name string
+	// fingerprint is that of the shard's authority. urls are its replicas'; Front.mu guards them.
+	fingerprint string
+	urls        []string
+
 	transport *http.Transport
 	clients   controllers.Clients
 
@@ -41,7 +46,7 @@ type shard struct {
 const host = "shard.regent.internal"
 
 func newShard(cfg Config, name, fingerprint string, urls []string) (*shard, error) {
-	s := &shard{name: name}
+	s := &shard{name: name, fingerprint: fingerprint, urls: urls}
 	if err := s.move(urls); err != nil {
 		return nil, err
 	}
@@ -144,6 +149,16 @@ func (s *shard) run(ctx context.Context, x *index) {
 	defer running.Wait()
 	running.Go(func() { _ = s.clusters.Run(ctx) })
 	running.Go(func() { _ = s.members.Run(ctx) })
+	running.Go(func() {
+		select {
+		case <-ctx.Done():
+		case <-s.clusters.Synced():
+			x.forgetOld(s.name, func(name logicalcluster.Name) bool {
+				_, ok := s.clusters.Get(clusters.Key{Cluster: name, Name: corev1alpha1.LogicalClusterName})
+				return ok
+			})
+		}
+	})
 	for {
 		open, changed := s.open.Count()
 		const watches = 2
