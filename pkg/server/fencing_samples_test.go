@@ -52,7 +52,7 @@ var samples = map[string]sample{
 	"tenancy.kcp.io/v1alpha1 workspaces/status":   {change: "{status: {phase: Initializing}}"},
 	"core.kcp.io/v1alpha1 logicalclusters":        {name: "cluster", body: "{spec: {initializers: ['system:x']}}"},
 	"core.kcp.io/v1alpha1 shards":                 {name: "a-shard", body: "{spec: {baseURL: 'https://a:1'}}"},
-	"core.kcp.io/v1alpha1 shards/status":          {change: "{status: {capacity: {clusters: 1}}}"},
+	"core.kcp.io/v1alpha1 shards/status":          {change: "{status: {capacity: {clusters: '1'}}}"},
 	"core.kcp.io/v1alpha1 logicalclusters/status": {change: "{status: {phase: Initializing}}"},
 }
 

@@ -105,8 +105,11 @@ func (i *installation) until(shard, what string, so func() bool) {
 func (i *installation) cordon(name string) {
 	i.Helper()
 	root := i.shards["root"]
-	must(root.at.shard.Clients.Shards.Patch(in(root, "root"), name, types.MergePatchType,
-		[]byte(`{"metadata":{"annotations":{"`+clusters.CordonAnnotation+`":"true"}}}`), metav1.PatchOptions{}))(root)
+	i.until("root", name+" is cordoned", func() bool { // its leader may not have listed itself yet
+		_, err := root.at.shard.Clients.Shards.Patch(in(root, "root"), name, types.MergePatchType,
+			[]byte(`{"metadata":{"annotations":{"`+clusters.CordonAnnotation+`":"true"}}}`), metav1.PatchOptions{})
+		return err == nil
+	})
 	for own := range i.shards {
 		i.until(own, own+" knows that "+name+" is cordoned", func() bool {
 			shard, ok := i.shards[own].at.shard.Informers.Shards.Get(clusters.Key{Cluster: clusters.SystemShards, Name: name})
@@ -472,4 +475,25 @@ func TestAFrontTellsForWhomItAsksAndNobodyElseDoes(t *testing.T) {
 	}
 	member("another")
 	i.until("root", "an old membership is refused", func() bool { return ask(front, found) == http.StatusUnauthorized })
+}
+
+// The status of what waits is written: nothing in the caches tells a new leader that there is something to do.
+func TestANewLeaderKnowsWhatWaits(t *testing.T) {
+	i := install(t)
+	i.cordon("root")
+	root := i.shards["root"]
+	root.create("waits")
+	i.until("root", "it says what it waits for", func() bool {
+		scheduled := conditions.Get(root.get("waits"), tenancyv1alpha1.WorkspaceScheduled)
+		return scheduled != nil && strings.Contains(scheduled.Message, "root is cordoned")
+	})
+	if err := root.at.stop(t); err != nil {
+		t.Fatal(err)
+	}
+	i.again("root")
+	root = i.shards["root"]
+	i.until("root", "the new leader has swept", func() bool { _, running := root.at.swept(); return !running })
+	must(root.at.shard.Clients.Shards.Patch(in(root, "root"), "root", types.MergePatchType,
+		[]byte(`{"metadata":{"annotations":{"`+clusters.CordonAnnotation+`":null}}}`), metav1.PatchOptions{}))(root)
+	root.ready("waits")
 }

@@ -85,6 +85,8 @@ func (m *memberRequests) AuthenticateRequest(req *http.Request) (*authenticator.
 		return nil, false, fmt.Errorf("%s says that it asks for user %q of %q: names that begin with %s are the servers' own", resp.User.GetName(), told.User.GetName(), told.User.GetGroups(), reservedPrefix)
 	case ok:
 		return told, true, nil
+	case len(req.Header.Values(clusters.RemoteUserHeader)) > 0:
+		return nil, false, fmt.Errorf("%s does not say for whom it asks", resp.User.GetName())
 	case req.Header.Get("Authorization") != "":
 		return nil, false, nil // whoever knows the token says whose it is
 	}
@@ -145,10 +147,8 @@ func (g *membersGate) checkFront(shards *clusters.Informer[*corev1alpha1.Shard],
 
 // noMembers converts certificates of users. It refuses those that a member has signed: a member must not name anybody else.
 func (g *membersGate) noMembers(chain []*x509.Certificate) (*authenticator.Response, bool, error) {
-	if last := chain[len(chain)-1]; last.Equal(g.ca) {
-		if _, _, err := pki.MemberOf(chain); !errors.Is(err, pki.ErrNoMember) {
-			return nil, false, errors.Join(errors.New("a member of the installation has signed this certificate: it is for nobody else"), err)
-		}
+	if _, _, err := pki.MemberOf(chain); !errors.Is(err, pki.ErrNoMember) {
+		return nil, false, errors.Join(errors.New("a member of the installation has signed this certificate: it is for nobody else"), err)
 	}
 	return x509request.CommonNameUserConversion.User(chain)
 }

@@ -5,6 +5,7 @@ package assignment
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -60,7 +61,7 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 	c.Loop = loop.New(name, workers, c.reconcile)
 	c.Needs(func(a assigned) bool { return decide(c.world(a)) != nothing })
 	loop.WatchForeign(c.Loop, c.others.Workspaces, func(shard string, ws *tenancyv1alpha1.Workspace) []assigned {
-		if ws.Spec.Cluster == "" || ws.Labels[clusters.ShardLabel] != c.own {
+		if ws.Labels[clusters.ShardLabel] != c.own || !assignable(ws) {
 			return nil
 		}
 		return []assigned{{shard, clusters.KeyOf(ws), logicalcluster.Name(ws.Spec.Cluster)}}
@@ -78,6 +79,13 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 	return c, nil
 }
 
+// assignable reports whether another shard may assign what a Workspace says: the cluster of a workspace, and a path that ends with its name.
+func assignable(ws *tenancyv1alpha1.Workspace) bool {
+	cluster := logicalcluster.Name(ws.Spec.Cluster)
+	return clusters.IsValidName(cluster) && !clusters.IsPermanent(cluster) && !clusters.IsSystem(clusters.KeyOf(ws).Cluster) &&
+		strings.HasSuffix(controllers.PathOf(ws), ":"+ws.Name)
+}
+
 // owned returns lc with the Workspace of another shard that owns it, if one does.
 func (c *controller) owned(lc *corev1alpha1.LogicalCluster) []assigned {
 	shard, owner := lc.Labels[clusters.OwnerShardLabel], lc.Spec.Owner
@@ -90,7 +98,7 @@ func (c *controller) owned(lc *corev1alpha1.LogicalCluster) []assigned {
 // world returns what the caches show.
 func (c *controller) world(a assigned) world {
 	w := world{shard: a.shard, heard: c.others.Contact.Heard(a.shard)}
-	if ws, ok := c.others.Workspaces.Get(a.shard, a.workspace); ok && ws.Spec.Cluster == a.cluster.String() && ws.Labels[clusters.ShardLabel] == c.own {
+	if ws, ok := c.others.Workspaces.Get(a.shard, a.workspace); ok && assignable(ws) && ws.Spec.Cluster == a.cluster.String() && ws.Labels[clusters.ShardLabel] == c.own {
 		w.workspace = ws
 	}
 	w.logicalCluster, _ = c.logicalClusters.Get(clusters.Key{Cluster: a.cluster, Name: corev1alpha1.LogicalClusterName})
@@ -145,7 +153,7 @@ func (c *controller) create(ctx context.Context, a assigned, w world) error {
 	if err != nil {
 		return controllers.IgnoreNotFound(err)
 	}
-	if live.UID != w.workspace.UID || live.DeletionTimestamp != nil || live.Spec.Cluster != a.cluster.String() || controllers.HasBegun(live) {
+	if live.UID != w.workspace.UID || live.DeletionTimestamp != nil || live.Spec.Cluster != a.cluster.String() || live.Labels[clusters.ShardLabel] != c.own || !assignable(live) || controllers.HasBegun(live) {
 		return nil // its event comes
 	}
 	_, err = c.client.Create(ctx, controllers.NewLogicalCluster(live, a.shard), metav1.CreateOptions{FieldManager: name})

@@ -71,10 +71,16 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 	for _, inf := range deps.Informers.Metadata {
 		loop.Follow(c.Loop, inf, c.dying)
 	}
+	loop.WatchForeign(c.Loop, c.others.Workspaces, func(_ string, ws *tenancyv1alpha1.Workspace) []logicalcluster.Name {
+		if ws.Spec.Cluster == "" {
+			return nil
+		}
+		return []logicalcluster.Name{logicalcluster.Name(ws.Spec.Cluster)}
+	})
 	c.On(deps.Informers.LogicalClusters.Synced(), func() (remove func()) {
 		return c.others.Contact.Follow(func(shard string) { // new clusters of its Workspaces may wait for it
 			for _, lc := range c.informers.LogicalClusters.ByIndex(clusters.ByOwnerShard, shard) {
-				if !c.owned(lc) {
+				if !c.owned(lc) || lc.DeletionTimestamp != nil {
 					c.Add(clusters.KeyOf(lc).Cluster)
 				}
 			}
@@ -222,7 +228,8 @@ func (c *controller) orphaned(ctx context.Context, lc *corev1alpha1.LogicalClust
 	if err != nil {
 		return false, err
 	}
-	return ws == nil || ws.UID != lc.Spec.Owner.UID, nil
+	// A Workspace of another shard that is being deleted takes a cluster that was just created along: nobody else may see that.
+	return ws == nil || ws.UID != lc.Spec.Owner.UID || c.elsewhere(lc) && ws.DeletionTimestamp != nil, nil
 }
 
 // owned reports whether lc belongs to no Workspace, or to one that the cache has.

@@ -63,6 +63,9 @@ func (c *controller) purge(ctx context.Context, lc *corev1alpha1.LogicalCluster)
 	if err := c.deleteOwner(ctx, lc); err != nil {
 		return "", "", err
 	}
+	if follows, err := c.ownerFollows(ctx, lc); err != nil || !follows {
+		return "OwnerRemains", "Waiting for the Workspace on shard " + lc.Labels[clusters.OwnerShardLabel] + " to be deleted by that shard", err
+	}
 	if len(lc.Status.Terminators) > 0 {
 		return "TerminatorExists", fmt.Sprintf("Some terminators remain: %v", lc.Status.Terminators), nil
 	}
@@ -163,6 +166,20 @@ func (c *controller) deleteChildren(ctx context.Context, key clusters.Key, held 
 		}
 	}
 	return len(children), nil
+}
+
+// ownerFollows reports whether the Workspace of lc, if another shard has it, is being deleted, too. That shard deletes it when it sees that lc is
+// being deleted. If lc went before, it would only see that its cluster is missing.
+func (c *controller) ownerFollows(ctx context.Context, lc *corev1alpha1.LogicalCluster) (bool, error) {
+	key, ok := ownerOf(lc)
+	if !ok || !c.elsewhere(lc) {
+		return true, nil
+	}
+	ws, err := c.owner(ctx, lc, key)
+	if err != nil {
+		return false, err
+	}
+	return ws == nil || ws.UID != lc.Spec.Owner.UID || ws.Spec.Cluster != clusters.KeyOf(lc).Cluster.String() || ws.DeletionTimestamp != nil, nil
 }
 
 // deleteNamespaces deletes and finalizes the cluster's namespaces, which are empty by now. The namespace controller leaves them

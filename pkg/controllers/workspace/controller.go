@@ -71,7 +71,11 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 	c.Loop = loop.New(name, workers, c.reconcile)
 	c.Needs(func(key clusters.Key) bool {
 		w, ok := c.world(key)
-		return ok && decide(w) != nothing
+		if !ok {
+			return false
+		}
+		_, waits := w.waits() // a new leader has to know who waits
+		return waits || decide(w) != nothing
 	})
 	loop.Watch(c.Loop, c.workspaces, func(ws *tenancyv1alpha1.Workspace) []clusters.Key {
 		return []clusters.Key{clusters.KeyOf(ws)}

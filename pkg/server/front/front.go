@@ -54,6 +54,8 @@ type Front struct {
 	shards map[string]*shard
 	listed bool // the root shard has said who is a member, or a snapshot that is young enough
 	saved  []savedShard
+	// heardRoot is when the root shard was last heard, as the snapshot says. Only keepSnapshots uses it once Run runs.
+	heardRoot time.Time
 }
 
 // New makes a front. Run serves.
@@ -73,12 +75,9 @@ func New(cfg Config) (*Front, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the front's certificate is not usable: %w", err)
 	}
-	f := &Front{cfg: cfg, index: newIndex(), shards: map[string]*shard{}, trust: x509.NewCertPool()}
+	f := &Front{cfg: cfg, index: newIndex(cfg.Membership.Root.Name), shards: map[string]*shard{}, trust: x509.NewCertPool()}
 	if !f.trust.AppendCertsFromPEM([]byte(cfg.Membership.CertificateAuthority)) {
 		return nil, errors.New("the membership has no certificate of the installation's authority")
-	}
-	if err := f.restore(); err != nil {
-		return nil, err
 	}
 	f.tls = &tls.Config{
 		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"},
@@ -89,17 +88,19 @@ func New(cfg Config) (*Front, error) {
 }
 
 // restore begins with what the snapshot knows, if there is one.
-func (f *Front) restore() error {
+func (f *Front) restore(ctx context.Context) {
 	if f.cfg.SnapshotFile == "" {
-		return nil
+		return
 	}
 	s, err := readSnapshot(f.cfg.SnapshotFile, f.cfg.authority)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "The front begins without a snapshot: it is not ready before it has heard the root shard")
+	}
 	if err != nil || s == nil {
-		return err
+		return
 	}
 	s.fill(f.index)
-	f.saved, f.listed = s.Shards, time.Since(s.At) <= f.cfg.SnapshotAge
-	return nil
+	f.saved, f.heardRoot, f.listed = s.Shards, s.At, time.Since(s.At) <= f.cfg.SnapshotAge
 }
 
 // readHeaderTimeout is how long a client may take to send the header of a request, idleTimeout how long a connection may be idle.
@@ -111,6 +112,7 @@ func (f *Front) Run(ctx context.Context) error {
 		Handler: f, TLSConfig: f.tls, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: 1 << 20,
 		ErrorLog: log.New(io.Discard, "", 0), // nobody can act on what strangers send
 	}
+	f.restore(ctx)
 	reading, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -231,8 +233,15 @@ func (f *Front) adjust(ctx context.Context, now map[string]*running, changed cha
 		}
 	}
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	f.listed = len(wanted) > 0
+	f.mu.Unlock()
+	f.index.touch() // the next snapshot lists the shards as they are now
+}
+
+// hearsRoot reports whether the root shard is heard.
+func (f *Front) hearsRoot() bool {
+	s, ok := f.shard(f.cfg.Membership.Root.Name)
+	return ok && s.known()
 }
 
 // urlsOf returns the URLs of a shard's replicas. For the root shard those of the membership come last: if it has moved, a new membership says
@@ -258,8 +267,8 @@ func (f *Front) shard(name string) (*shard, bool) {
 	return s, ok
 }
 
-// unheard returns the names of the shards whose clusters the front may not all know.
-func (f *Front) unheard() (names []string) {
+// unheard returns the names of the shards whose clusters the front may not all know, and how many shards there are.
+func (f *Front) unheard() (names []string, all int) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	for name, s := range f.shards {
@@ -268,5 +277,5 @@ func (f *Front) unheard() (names []string) {
 		}
 	}
 	slices.Sort(names)
-	return names
+	return names, len(f.shards)
 }

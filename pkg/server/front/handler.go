@@ -14,12 +14,15 @@ import (
 	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
+	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/server/pki"
 	"github.com/regent-project/regent/pkg/server/routing"
 )
@@ -42,7 +45,11 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		refuse(w, apierrors.NewUnauthorized(err.Error()))
 		return
 	}
-	to, path, err := f.target(req, who != nil || req.Header.Get("Authorization") != "")
+	if who == nil && req.Header.Get("Authorization") == "" {
+		refuse(w, apierrors.NewUnauthorized("give a client certificate or a token")) // strangers do not learn which clusters exist
+		return
+	}
+	to, path, err := f.target(req, who != nil)
 	if err != nil {
 		refuse(w, err)
 		return
@@ -59,14 +66,15 @@ func (f *Front) serveReady(w http.ResponseWriter) {
 		http.Error(w, "the root shard has not said yet which shards there are", http.StatusServiceUnavailable)
 		return
 	}
-	if unheard := f.unheard(); len(unheard) == len(f.shards) {
+	if unheard, all := f.unheard(); len(unheard) == all {
 		http.Error(w, fmt.Sprintf("no shard is heard: %q", unheard), http.StatusServiceUnavailable)
 		return
 	}
 	_, _ = w.Write([]byte("ok"))
 }
 
-// target returns the shard to which a request goes, and the path of its URL there. Without credentials nothing is read to find it.
+// target returns the shard to which a request goes, and the path of its URL there. For a user who is not known, nothing is read to find it: the
+// shard that has the nearest cluster around it knows the user's token, and answers.
 func (f *Front) target(req *http.Request, known bool) (*shard, string, error) {
 	if after, ok := strings.CutPrefix(req.URL.Path, shardPrefix); ok {
 		name, rest, _ := strings.Cut(after, "/")
@@ -74,7 +82,16 @@ func (f *Front) target(req *http.Request, known bool) (*shard, string, error) {
 		if !ok {
 			return nil, "", f.unknown(fmt.Sprintf("there is no shard %q", name), !f.isListed())
 		}
-		return s, "/" + rest, nil
+		inner := *req.URL
+		if inner.Path = "/" + rest; strings.HasPrefix(inner.Path, "/clusters/") {
+			if _, _, err := routing.Split(&inner); err != nil {
+				return nil, "", apierrors.NewBadRequest(err.Error())
+			}
+		}
+		if inner.RawPath != "" && inner.RawPath != req.URL.Path {
+			return nil, "", apierrors.NewBadRequest("the URL path must not have encoded characters")
+		}
+		return s, inner.Path, nil
 	}
 	path, rest, err := routing.Split(req.URL)
 	if err != nil {
@@ -85,6 +102,11 @@ func (f *Front) target(req *http.Request, known bool) (*shard, string, error) {
 		return nil, "", apierrors.NewBadRequest(fmt.Sprintf("every shard has clusters %s of its own: ask one shard, as /shards/<name>/clusters/%s", name, name))
 	}
 	at, err := f.resolve(req.Context(), path, known)
+	if at, ok := f.around(path); err != nil && !known && ok {
+		if s, ok := f.shard(at.shard); ok {
+			return s, "/clusters/" + path.String() + rest, nil
+		}
+	}
 	if err != nil {
 		return nil, "", err
 	}
@@ -112,7 +134,7 @@ func (f *Front) resolve(ctx context.Context, path logicalcluster.Path, mayRead b
 	}
 	parent, name := path.Split()
 	if parent.Empty() || !mayRead {
-		if unheard := f.unheard(); len(unheard) > 0 || !f.isListed() {
+		if unheard, _ := f.unheard(); len(unheard) > 0 || !f.isListed() {
 			return place{}, f.unknown(fmt.Sprintf("logical cluster %q may be on a shard that is not heard: %s", path, strings.Join(unheard, ", ")), true)
 		}
 		return place{}, f.unknown(fmt.Sprintf("logical cluster %q not found", path), false)
@@ -134,7 +156,39 @@ func (f *Front) resolve(ctx context.Context, path logicalcluster.Path, mayRead b
 	case err != nil:
 		return place{}, f.unknown(fmt.Sprintf("shard %s does not answer, which knows where logical cluster %q is: %v", at.shard, path, err), true)
 	}
-	return place{clusters.ShardOf(ws, clusters.ShardLabel, at.shard), logicalcluster.Name(ws.Spec.Cluster)}, nil
+	return f.confirm(ctx, path, ws, clusters.ShardOf(ws, clusters.ShardLabel, at.shard))
+}
+
+// confirm returns where the cluster of a Workspace is, if the cluster itself names the Workspace as its owner. A Workspace alone proves nothing: a shard
+// could send users of its workspaces to clusters of others.
+func (f *Front) confirm(ctx context.Context, path logicalcluster.Path, ws *tenancyv1alpha1.Workspace, shard string) (place, error) {
+	cluster := logicalcluster.Name(ws.Spec.Cluster)
+	notFound := f.unknown(fmt.Sprintf("logical cluster %q not found", path), false)
+	if !clusters.IsValidName(cluster) || clusters.IsPermanent(cluster) {
+		return place{}, notFound
+	}
+	s, ok := f.shard(shard)
+	if !ok {
+		return place{}, f.unknown(fmt.Sprintf("logical cluster %q is on shard %s, which this front does not know", path, shard), true)
+	}
+	lc, err := s.clients.LogicalClusters.Get(clusters.With(ctx, cluster), corev1alpha1.LogicalClusterName, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err), err == nil && !controllers.Owns(ws, lc):
+		return place{}, notFound
+	case err != nil:
+		return place{}, f.unknown(fmt.Sprintf("shard %s does not answer, which has logical cluster %q: %v", shard, path, err), true)
+	}
+	return place{shard, cluster}, nil
+}
+
+// around returns where the nearest cluster is in which a path goes on.
+func (f *Front) around(path logicalcluster.Path) (place, bool) {
+	for parent, more := path.Parent(); more && !parent.Empty(); parent, more = parent.Parent() {
+		if at, ok := f.index.find(parent); ok {
+			return at, true
+		}
+	}
+	return place{}, false
 }
 
 // unknown returns the answer to a request for something that is not there, or of which the front does not know whether it is there.
@@ -185,11 +239,19 @@ func (f *Front) authenticate(req *http.Request) (user.Info, error) {
 	}
 	leaf := req.TLS.PeerCertificates[0]
 	chains, err := leaf.Verify(x509.VerifyOptions{Roots: f.trust, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	if err != nil && req.Header.Get("Authorization") != "" {
+		return nil, nil // the token counts
+	}
 	if err != nil {
 		return nil, fmt.Errorf("the client certificate is not of this installation: %w", err)
 	}
-	if _, _, err := pki.MemberOf(chains[0]); !errors.Is(err, pki.ErrNoMember) {
-		return nil, errors.New("a shard or front has signed this certificate: members ask each other directly, and not through a front")
+	for _, chain := range chains {
+		if _, _, err := pki.MemberOf(chain); !errors.Is(err, pki.ErrNoMember) {
+			return nil, errors.New("a shard or front has signed this certificate: members ask each other directly, and not through a front")
+		}
+	}
+	if leaf.Subject.CommonName == "" {
+		return nil, errors.New("the client certificate names nobody: its common name is empty")
 	}
 	return &user.DefaultInfo{Name: leaf.Subject.CommonName, Groups: append(leaf.Subject.Organization, user.AllAuthenticated)}, nil
 }

@@ -6,6 +6,8 @@ import (
 	"sync"
 
 	"github.com/kcp-dev/logicalcluster/v3"
+
+	"github.com/regent-project/regent/pkg/clusters"
 )
 
 // place is where a logical cluster is.
@@ -17,6 +19,7 @@ type place struct {
 // index knows which shard has which logical cluster, by name and by path. It is filled from what each shard says that it has. All methods may
 // be called at any time on any goroutine.
 type index struct {
+	root   string // the name of the root shard
 	mu     sync.RWMutex
 	byName map[logicalcluster.Name]entry
 	byPath map[string][]logicalcluster.Name // most have one
@@ -33,12 +36,16 @@ type entry struct {
 	old bool
 }
 
-func newIndex() *index {
-	return &index{byName: map[logicalcluster.Name]entry{}, byPath: map[string][]logicalcluster.Name{}}
+func newIndex(root string) *index {
+	return &index{root: root, byName: map[logicalcluster.Name]entry{}, byPath: map[string][]logicalcluster.Name{}}
 }
 
-// set records a cluster of a shard. A cluster stays with the shard that had it first: names are not used twice.
+// set records a cluster of a shard. A cluster stays with the shard that had it first: names are not used twice. No shard but the root shard has
+// cluster root, and system clusters are in no index.
 func (x *index) set(name logicalcluster.Name, e entry) {
+	if name == clusters.Root && e.shard != x.root || clusters.IsSystem(name) {
+		return
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	old, ok := x.byName[name]
@@ -115,7 +122,15 @@ func (x *index) unlist(path string, name logicalcluster.Name) {
 	x.byPath[path] = left
 }
 
-// find returns where the cluster at a path is, or that of a name.
+// touch counts as a change.
+func (x *index) touch() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.version++
+}
+
+// find returns where the cluster at a path is, or that of a name. If several live ones say that they are at the path, it does not know: one may
+// have lost its Workspace.
 func (x *index) find(path logicalcluster.Path) (place, bool) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -123,12 +138,16 @@ func (x *index) find(path logicalcluster.Path) (place, bool) {
 		return place{e.shard, logicalcluster.Name(path.String())}, true
 	}
 	var found logicalcluster.Name
+	live := 0
 	for _, name := range x.byPath[path.String()] {
+		if !x.byName[name].going {
+			live++
+		}
 		if found == "" || x.byName[found].going && !x.byName[name].going {
 			found = name
 		}
 	}
-	if found == "" {
+	if found == "" || live > 1 {
 		return place{}, false
 	}
 	return place{x.byName[found].shard, found}, true

@@ -7,7 +7,7 @@ import (
 )
 
 func TestTheIndexFindsClustersByNameAndByPath(t *testing.T) {
-	x := newIndex()
+	x := newIndex("root")
 	find := func(path string) place {
 		p, _ := x.find(logicalcluster.NewPath(path))
 		return p
@@ -38,6 +38,17 @@ func TestTheIndexFindsClustersByNameAndByPath(t *testing.T) {
 	if got := find("root:a"); got != (place{"eu1", "c1"}) {
 		t.Errorf("a cluster that goes is not found: %v", got)
 	}
+	x.set("c5", entry{shard: "us1", path: "root:b"})
+	if got := find("root:b"); got != (place{}) {
+		t.Errorf("of two clusters at a path one is preferred: %v", got)
+	}
+	x.set("root", entry{shard: "us1", path: "root"})
+	x.unset("root", "root")
+	x.set("root", entry{shard: "us1", path: "root"})
+	x.set("system:admin", entry{shard: "us1"})
+	if got := [2]place{find("root"), find("system:admin")}; got != [2]place{} {
+		t.Errorf("a shard that is not the root shard has %v", got)
+	}
 	x.set("c1", entry{shard: "eu1", path: "root:moved"})
 	if got := find("root:a"); got != (place{}) {
 		t.Errorf("it is at its old path: %v", got)
@@ -52,7 +63,7 @@ func TestTheIndexFindsClustersByNameAndByPath(t *testing.T) {
 }
 
 func TestWhatASnapshotHasIsReplacedByWhatTheShardSays(t *testing.T) {
-	x := newIndex()
+	x := newIndex("root")
 	saved := &snapshot{
 		Shards:   []savedShard{{Name: "eu1"}, {Name: "us1"}},
 		Clusters: []savedEntry{{0, "gone", "root:gone"}, {0, "kept", "root:kept"}, {0, "moved", "root:moved"}, {1, "unheard", "root:unheard"}},

@@ -40,6 +40,9 @@ type savedEntry struct {
 // snapshotPeriod is the time between two snapshots, if something has changed.
 const snapshotPeriod = 5 * time.Second
 
+// snapshotsInAge is how many snapshots are written in the time after which one is too old, also if nothing changes.
+const snapshotsInAge = 8
+
 // readSnapshot reads a snapshot. There is none if the file is not there, or another membership's.
 func readSnapshot(file string, authority *pki.Authority) (*snapshot, error) {
 	content, err := os.ReadFile(filepath.Clean(file))
@@ -78,10 +81,10 @@ func (f *Front) keepSnapshots(ctx context.Context) {
 	}
 	ticker := time.NewTicker(snapshotPeriod)
 	defer ticker.Stop()
-	written, failed := uint64(0), false
+	written, failed, at := uint64(0), false, time.Time{}
 	write := func() {
 		version := f.index.changes()
-		if version == written {
+		if version == written && (time.Since(at) < f.cfg.SnapshotAge/snapshotsInAge || !f.hearsRoot()) {
 			return
 		}
 		err := f.writeSnapshot()
@@ -89,7 +92,7 @@ func (f *Front) keepSnapshots(ctx context.Context) {
 			klog.FromContext(ctx).Error(err, "The front keeps no snapshot: if it restarts while a shard is down, it does not know that shard's clusters")
 		}
 		if failed = err != nil; !failed {
-			written = version
+			written, at = version, time.Now()
 		}
 	}
 	for {
@@ -105,7 +108,10 @@ func (f *Front) keepSnapshots(ctx context.Context) {
 
 // writeSnapshot replaces the file by rename, so that a front that is killed leaves the old one or the new one.
 func (f *Front) writeSnapshot() (err error) {
-	s := snapshot{Authority: f.cfg.authority.Fingerprint(), At: time.Now().UTC()}
+	if f.hearsRoot() {
+		f.heardRoot = time.Now().UTC()
+	}
+	s := snapshot{Authority: f.cfg.authority.Fingerprint(), At: f.heardRoot}
 	place := map[string]int{}
 	f.mu.RLock()
 	for name, shard := range f.shards {
@@ -123,11 +129,20 @@ func (f *Front) writeSnapshot() (err error) {
 		return fmt.Errorf("cannot encode the snapshot: %w", err)
 	}
 	temporary := f.cfg.SnapshotFile + ".new"
-	if err := os.WriteFile(temporary, content, 0o600); err != nil {
+	if err := writeSynced(temporary, content); err != nil {
 		return fmt.Errorf("cannot write the snapshot: %w", err)
 	}
 	if err := os.Rename(temporary, f.cfg.SnapshotFile); err != nil {
 		return fmt.Errorf("cannot write the snapshot: %w", err)
 	}
 	return nil
+}
+
+func writeSynced(name string, content []byte) error {
+	file, err := os.OpenFile(filepath.Clean(name), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(content)
+	return errors.Join(err, file.Sync(), file.Close())
 }

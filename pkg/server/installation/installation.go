@@ -23,6 +23,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 
@@ -208,6 +209,9 @@ func (a *Admin) Remove(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	if err := a.awaitCordon(ctx, all, name); err != nil {
+		return err
+	}
 	var left []string
 	for _, shard := range all {
 		clients, err := a.of(shard)
@@ -228,6 +232,32 @@ func (a *Admin) Remove(ctx context.Context, name string) error {
 		metav1.SetMetaDataAnnotation(&s.ObjectMeta, clusters.RemovedAnnotation, "true")
 		return nil
 	})
+}
+
+// cordonGrace is how long a leader may still assign by what it has just read, once its shard's copy of the Shard is cordoned.
+const cordonGrace = 2 * time.Second
+
+// awaitCordon waits until every shard knows that a shard is cordoned, so that none assigns anything to it any more.
+func (a *Admin) awaitCordon(ctx context.Context, all []*corev1alpha1.Shard, name string) error {
+	for _, shard := range all {
+		clients, err := a.of(shard)
+		if err != nil {
+			return err
+		}
+		err = wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+			copied, err := clients.Shards.Get(clusters.With(ctx, clusters.SystemShards), name, metav1.GetOptions{})
+			return err == nil && clusters.IsCordoned(copied), err
+		})
+		if err != nil {
+			return fmt.Errorf("shard %s does not say that it knows that %s is cordoned, and may still assign clusters to it: %w", shard.Name, name, err)
+		}
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(cordonGrace):
+		return nil
+	}
 }
 
 // heldBy returns what a shard knows of clusters that the shard called name has: those that it has assigned there, or if it is that shard, its own.
@@ -361,10 +391,18 @@ func (a *Admin) root(ctx context.Context) (*corev1alpha1.Shard, error) {
 	if err != nil {
 		return nil, err
 	}
+	var root *corev1alpha1.Shard
 	for _, s := range all {
-		if s.Annotations[clusters.AuthorityAnnotation] == "" {
-			return s, nil
+		switch {
+		case s.Annotations[clusters.AuthorityAnnotation] != "":
+		case root != nil:
+			return nil, fmt.Errorf("shards %s and %s have no membership, and one of them is not the root shard: delete the Shard object that was made by hand", root.Name, s.Name)
+		default:
+			root = s
 		}
+	}
+	if root != nil {
+		return root, nil
 	}
 	return nil, errors.New("the root shard has no Shard object yet: its leader makes it, try again in a moment")
 }
@@ -417,7 +455,7 @@ func (a *Admin) of(member *corev1alpha1.Shard) (controllers.Clients, error) {
 	if err != nil {
 		return controllers.Clients{}, fmt.Errorf("cannot use the kubeconfig for shard %s: %w", member.Name, err)
 	}
-	tlsConfig.VerifyConnection = func(state tls.ConnectionState) error { return isShard(member.Name, state.VerifiedChains) }
+	tlsConfig.VerifyConnection = func(state tls.ConnectionState) error { return isShard(member, state.VerifiedChains) }
 	transport, err := rest.HTTPWrappersForConfig(config, &http.Transport{
 		DialContext: toAny(clusters.ReplicasOf(member)), TLSClientConfig: tlsConfig, ForceAttemptHTTP2: true, DisableKeepAlives: true,
 	})
@@ -453,17 +491,22 @@ func toAny(replicas []string) func(context.Context, string, string) (net.Conn, e
 	}
 }
 
-// isShard refuses whoever is not the shard of that name.
-func isShard(name string, chains [][]*x509.Certificate) error {
+// isShard refuses whoever is not that shard.
+func isShard(shard *corev1alpha1.Shard, chains [][]*x509.Certificate) error {
 	if len(chains) == 0 {
 		return errors.New("the connection is not verified")
 	}
-	who, _, err := pki.MemberOf(chains[0])
-	if err == nil && who != (pki.Member{Kind: pki.KindShard, Name: name}) {
+	who, authority, err := pki.MemberOf(chains[0])
+	wanted := shard.Annotations[clusters.AuthorityAnnotation]
+	switch {
+	case err != nil:
+	case who != (pki.Member{Kind: pki.KindShard, Name: shard.Name}):
 		err = fmt.Errorf("%s answers", who)
+	case wanted != "" && wanted != pki.Fingerprint(authority):
+		return fmt.Errorf("shard %s answers with a membership that was replaced: give its replicas the latest one", shard.Name)
 	}
 	if err != nil {
-		return fmt.Errorf("at the address of shard %s: %w: correct it with regent shard set %s --replica=...", name, err, name)
+		return fmt.Errorf("at the address of shard %s: %w: correct it with regent shard set %s --replica=...", shard.Name, err, shard.Name)
 	}
 	return nil
 }

@@ -120,19 +120,21 @@ func (a *Authority) Fingerprint() string { return Fingerprint(a.certificate) }
 // certificate.
 var ErrNoMember = errors.New("the certificate is not signed by the authority of a shard or front")
 
-// MemberOf returns the member to which a verified chain of certificates belongs, which begins with the leaf and ends with the
-// installation's authority, and the certificate of its authority. The leaf's own names do not count: a member can sign what it likes.
-// The error wraps ErrNoMember if there is no member in the chain.
+// MemberOf returns the member to which a verified chain of certificates belongs, which begins with the leaf, and the certificate of its
+// authority. The leaf's own names do not count: a member can sign what it likes. The error is ErrNoMember if no member has signed anything in
+// the chain. The caller knows whether the last certificate is that of the installation's authority.
 func MemberOf(chain []*x509.Certificate) (Member, *x509.Certificate, error) {
-	switch len(chain) {
-	case 0, 1, 2:
-		return Member{}, nil, ErrNoMember
-	case 3:
-		m, err := memberOf(chain[1])
-		return m, chain[1], err
-	default:
-		return Member{}, nil, fmt.Errorf("a chain of %d certificates: a member's authority signs no further authorities", len(chain))
+	for n, c := range chain {
+		m, err := memberOf(c)
+		switch {
+		case err != nil:
+			continue
+		case n != 1 || len(chain) != 3:
+			return Member{}, nil, fmt.Errorf("the authority of %s is at place %d of %d in the chain of certificates: it signs no further authorities, and shows itself to nobody", m, n+1, len(chain))
+		}
+		return m, c, nil
 	}
+	return Member{}, nil, ErrNoMember
 }
 
 // memberOf returns the member whose authority a certificate is of.

@@ -10,6 +10,7 @@ import (
 	"github.com/kcp-dev/logicalcluster/v3"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
+	"github.com/kcp-dev/sdk/apis/third_party/conditions/util/conditions"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -48,29 +49,32 @@ type Directory struct {
 // shard.
 func (d *Directory) Resolve(ctx context.Context, path logicalcluster.Path, mayRead func() error) (logicalcluster.Name, error) {
 	segments := splitSegments(path)
+	here := 0 // how many segments lead to clusters of this shard, which nobody else decides about
 	name, err := d.first(ctx, segments[0], mayRead)
 	if err == nil {
-		name, err = d.descend(ctx, name, segments[1:], path, mayRead)
+		name, here, err = d.descend(ctx, name, segments[1:], path, mayRead)
+		here++
 	}
-	if err == nil || len(segments) == 1 || errors.Is(err, errMayNotRead) {
+	if err == nil || here > 0 && !isMisdirected(err) || errors.Is(err, errMayNotRead) {
 		return name, err
 	}
-	for n := len(segments); n > 1; n-- {
+	for n := len(segments); n > max(here, 1); n-- {
 		if name, ok := d.assigned(strings.Join(segments[:n], ":")); ok {
-			return d.descend(ctx, name, segments[n:], path, mayRead)
+			name, _, err := d.descend(ctx, name, segments[n:], path, mayRead)
+			return name, err
 		}
 	}
 	return "", err
 }
 
-// descend returns the cluster to which the names of workspaces lead from a cluster on.
-func (d *Directory) descend(ctx context.Context, from logicalcluster.Name, workspaces []string, path logicalcluster.Path, mayRead func() error) (_ logicalcluster.Name, err error) {
-	for _, workspace := range workspaces {
+// descend returns the cluster to which the names of workspaces lead from a cluster on, or an error and how many of them were found.
+func (d *Directory) descend(ctx context.Context, from logicalcluster.Name, workspaces []string, path logicalcluster.Path, mayRead func() error) (_ logicalcluster.Name, found int, err error) {
+	for n, workspace := range workspaces {
 		if from, err = d.child(ctx, from, workspace, path, mayRead); err != nil {
-			return "", err
+			return "", n, err
 		}
 	}
-	return from, nil
+	return from, len(workspaces), nil
 }
 
 // assigned returns the cluster at path that another shard has assigned to this one. A cluster that is being deleted gives way to a new one
@@ -78,6 +82,9 @@ func (d *Directory) descend(ctx context.Context, from logicalcluster.Name, works
 func (d *Directory) assigned(path string) (logicalcluster.Name, bool) {
 	var found *corev1alpha1.LogicalCluster
 	for _, lc := range d.LogicalClusters.ByIndex(clusters.ByPath, path) {
+		if conditions.IsTrue(lc, clusters.ConditionOrphaned) {
+			continue // there may be another one at its path on another shard
+		}
 		if found == nil || found.DeletionTimestamp != nil && lc.DeletionTimestamp == nil {
 			found = lc
 		}
@@ -169,6 +176,11 @@ func splitSegments(path logicalcluster.Path) []string {
 
 func notFound(path logicalcluster.Path) error {
 	return newNotFound(fmt.Sprintf("logical cluster %q not found", path))
+}
+
+func isMisdirected(err error) bool {
+	status := apierrors.APIStatus(nil)
+	return errors.As(err, &status) && status.Status().Code == http.StatusMisdirectedRequest
 }
 
 // misdirected is the answer to requests for a cluster of another shard.

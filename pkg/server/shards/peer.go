@@ -87,18 +87,21 @@ func (p *peer) tellContact(ctx context.Context, contact *controllers.Contact) {
 	defer shardHeard.DeleteLabelValues(p.member.name)
 	log := klog.FromContext(ctx)
 	heard, told := false, false
+	var late <-chan time.Time // set while watches are not all open
 	for {
 		synced := p.synced()
 		open, changed := p.transport.open.Count()
 		all := synced == nil && open >= watches
-		var late <-chan time.Time
+		if all {
+			late = nil
+		}
 		switch {
 		case all && !heard:
 			heard, told = true, false
 			contact.Set(p.member.name, true)
 			metric.Set(1)
 			log.Info("Another shard is heard", "replicas", p.member.urls)
-		case !all && (heard || !told):
+		case !all && late == nil && (heard || !told):
 			late = time.After(unheardAfter)
 		}
 		select {
@@ -107,7 +110,7 @@ func (p *peer) tellContact(ctx context.Context, contact *controllers.Contact) {
 		case <-changed:
 		case <-synced:
 		case <-late:
-			heard, told = false, true
+			heard, told, late = false, true, nil
 			metric.Set(0)
 			contact.Set(p.member.name, false)
 			log.Error(p.transport.lastFault(), "Another shard is not heard: it gets no new logical clusters, and what waits for it goes on when it is heard", "replicas", p.member.urls)

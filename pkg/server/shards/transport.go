@@ -155,7 +155,7 @@ func (f *failover) try(req *http.Request) (*http.Response, error) {
 		case err != nil:
 			errs = append(errs, err)
 			continue
-		case resp.StatusCode >= http.StatusInternalServerError && !last:
+		case (resp.StatusCode >= http.StatusInternalServerError || resp.StatusCode == http.StatusUnauthorized) && !last: // it may be behind
 			_ = resp.Body.Close()
 			errs = append(errs, fmt.Errorf("%s: %s", f.urls[at].Host, resp.Status))
 			continue
