@@ -327,6 +327,11 @@ func (a *Admin) List(ctx context.Context) ([]Shard, error) {
 	for _, member := range all {
 		s := Shard{Name: member.Name, Root: member.Name == root.Name, Replicas: clusters.ReplicasOf(member), Labels: maps.Clone(member.Labels), Cordoned: clusters.IsCordoned(member)}
 		home, err := a.home(ctx, member)
+		if err != nil && s.Root { // its Shard object may name few of its replicas
+			if through, fault := homeOf(ctx, a.clients, member); fault == nil {
+				home, err = through, nil
+			}
+		}
 		if err != nil {
 			s.Fault = err.Error()
 		} else {
@@ -344,6 +349,10 @@ func (a *Admin) home(ctx context.Context, member *corev1alpha1.Shard) (*corev1al
 	if err != nil {
 		return nil, err
 	}
+	return homeOf(ctx, clients, member)
+}
+
+func homeOf(ctx context.Context, clients controllers.Clients, member *corev1alpha1.Shard) (*corev1alpha1.Shard, error) {
 	return clients.Shards.Get(clusters.With(ctx, clusters.SystemShards), member.Name, metav1.GetOptions{})
 }
 
