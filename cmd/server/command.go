@@ -46,13 +46,8 @@ func newCommand() *cobra.Command {
 		Short:         "An API server for logical clusters, with exactly one leader among its replicas",
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usageError{fmt.Errorf("unknown command %q: see regent --help", args[0])}
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args:          noCommand,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())}
@@ -71,6 +66,24 @@ func newVersion() *cobra.Command {
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "regent %s (commit %s, built %s, %s, %s)\n", info.GitVersion, info.GitCommit, info.BuildDate, info.GoVersion, info.Platform)
 			return err
 		},
+	}
+}
+
+// noCommand is for commands that have commands of their own.
+func noCommand(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usageError{fmt.Errorf("unknown command %q: see %s --help", args[0], cmd.CommandPath())}
+	}
+	return nil
+}
+
+// oneName is for commands whose argument is the name of one thing.
+func oneName(of string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != 1 || args[0] == "" {
+			return usageError{fmt.Errorf("%s takes the name of one %s, got %q: see %s --help", cmd.CommandPath(), of, args, cmd.CommandPath())}
+		}
+		return nil
 	}
 }
 

@@ -30,12 +30,7 @@ it when the replica's machine is lost, or cut off for too long. A replica that d
 command. The name of the replica is in the Event, on the Lease, and in the log of the replicas that wait. The command does
 not check whether the replica is dead: if it still leads, its term ends and its writes are refused.`,
 		Example: `  regent forget-replica host-b_1a2b3c4d --kubeconfig=.regent/admin.kubeconfig`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 || args[0] == "" {
-				return usageError{fmt.Errorf("forget-replica takes the name of one replica, got %q: see regent forget-replica --help", args)}
-			}
-			return nil
-		},
+		Args:    oneName("replica"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			config, err := adminConfig(kubeconfig, kubecontext)
 			if err != nil {

@@ -9,10 +9,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/component-base/logs"
 	"k8s.io/klog/v2"
 
-	"github.com/regent-project/regent/cmd/server/dev"
 	"github.com/regent-project/regent/pkg/server/front"
 	"github.com/regent-project/regent/pkg/server/installation"
 	"github.com/regent-project/regent/pkg/server/pki"
@@ -37,12 +35,7 @@ func newFront() *cobra.Command {
 beside each other. Each needs a membership of its own, which regent front add prints.`,
 		Example: `  regent front add f1 > f1.yaml
   regent front --membership=f1.yaml --bind-address=0.0.0.0 --external-hostname=regent.example`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usageError{fmt.Errorf("unknown command %q: see %s --help", args[0], cmd.CommandPath())}
-			}
-			return nil
-		},
+		Args: noCommand,
 		RunE: func(*cobra.Command, []string) error { return o.run() },
 	}
 	flags := cmd.Flags()
@@ -81,38 +74,20 @@ func (o *frontOptions) run() error {
 			cfg.Names = append(cfg.Names, name)
 		}
 	}
-	quieten()
-	defer logs.FlushLogs()
-	parentEnded := make(chan struct{})
-	if err := dev.UntilParentEnds(func() { close(parentEnded) }); err != nil {
-		return usageError{err}
-	}
-	ctx, stop := untilSignal(context.Background(), parentEnded)
-	defer stop()
-	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithValues("front", membership.Member.Name))
-	address := net.JoinHostPort(o.bindAddress, strconv.Itoa(o.port))
-	if cfg.Listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", address); err != nil {
-		return fmt.Errorf("cannot listen on %s (--bind-address, --secure-port): %w", address, err)
-	}
-	f, err := front.New(cfg)
-	if err != nil {
-		_ = cfg.Listener.Close()
-		return err
-	}
-	klog.FromContext(ctx).Info("Serving", "address", address)
-	if err := f.Run(ctx); err != nil {
-		return err
-	}
-	klog.FromContext(ctx).Info("Stopped")
-	return nil
-}
-
-// oneFront takes the name of one front as its argument.
-func oneFront(cmd *cobra.Command, args []string) error {
-	if len(args) != 1 || args[0] == "" {
-		return usageError{fmt.Errorf("%s takes the name of one front, got %q: see %s --help", cmd.CommandPath(), args, cmd.CommandPath())}
-	}
-	return nil
+	return serve(func(ctx context.Context) error {
+		ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithValues("front", membership.Member.Name))
+		address := net.JoinHostPort(o.bindAddress, strconv.Itoa(o.port))
+		if cfg.Listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", address); err != nil {
+			return fmt.Errorf("cannot listen on %s (--bind-address, --secure-port): %w", address, err)
+		}
+		f, err := front.New(cfg)
+		if err != nil {
+			_ = cfg.Listener.Close()
+			return err
+		}
+		klog.FromContext(ctx).Info("Serving", "address", address)
+		return f.Run(ctx)
+	})
 }
 
 func newFrontAdd() *cobra.Command {
@@ -122,7 +97,7 @@ func newFrontAdd() *cobra.Command {
 		Short: "Make a front a member, and print its membership",
 		Long: `Make a front a member of the installation, and print its membership: regent front --membership=<file>. All shards believe a front when it tells for
 whom it asks: keep the file as a secret. For a front that is a member this is a new one, and the one before is refused from now on.`,
-		Args: oneFront,
+		Args: oneName("front"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			bundle, err := pki.Open(keys)
 			if err != nil {
@@ -145,7 +120,7 @@ whom it asks: keep the file as a secret. For a front that is a member this is a 
 func newFrontRemove() *cobra.Command {
 	f := &shardFlags{}
 	cmd := &cobra.Command{
-		Use: "remove <front>", Short: "Make all shards refuse a front", Args: oneFront,
+		Use: "remove <front>", Short: "Make all shards refuse a front", Args: oneName("front"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.run(cmd, func(ctx context.Context, admin *installation.Admin) error {
 				return told(cmd, admin.RemoveFront(ctx, args[0]), "front %s is removed: stop it\n", args[0])

@@ -32,12 +32,7 @@ func newShard() *cobra.Command {
 		Short: "Add, list, cordon and remove the shards of an installation",
 		Long: `Add, list, cordon and remove the shards of an installation: several shards with one tree of workspaces. A shard that is started alone
 is the root shard of an installation as soon as another one is added.`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usageError{fmt.Errorf("unknown command %q: see %s --help", args[0], cmd.CommandPath())}
-			}
-			return nil
-		},
+		Args: noCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	f.addTo(cmd.PersistentFlags())
@@ -65,14 +60,6 @@ func (f *shardFlags) run(cmd *cobra.Command, do func(context.Context, *installat
 	return do(ctx, admin)
 }
 
-// oneShard takes the name of one shard as its argument.
-func oneShard(cmd *cobra.Command, args []string) error {
-	if len(args) != 1 || args[0] == "" {
-		return usageError{fmt.Errorf("%s takes the name of one shard, got %q: see %s --help", cmd.CommandPath(), args, cmd.CommandPath())}
-	}
-	return nil
-}
-
 func newShardAdd(f *shardFlags) *cobra.Command {
 	add, keys := installation.Addition{}, ".regent/pki"
 	cmd := &cobra.Command{
@@ -81,7 +68,7 @@ func newShardAdd(f *shardFlags) *cobra.Command {
 		Long: `Make a shard a member of the installation, and print the membership with which its replicas join: regent start --membership=<file>. The file
 has a key with which the shard shows who it is: keep it as a secret. It is made where the key of the installation's certificate authority is.`,
 		Example: `  regent shard add eu1 --replica=https://10.0.1.1:6443 --replica=https://10.0.1.2:6443 --label=region=eu > eu1.yaml`,
-		Args:    oneShard,
+		Args:    oneName("shard"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			add.Name = args[0]
 			bundle, err := pki.Open(keys)
@@ -120,7 +107,7 @@ func newShardSet(f *shardFlags) *cobra.Command {
 		Use:     "set <shard>",
 		Short:   "Change the URLs of a shard's replicas, or its labels",
 		Example: `  regent shard set root --replica=https://10.0.0.1:6443 --replica=https://10.0.0.2:6443`,
-		Args:    oneShard,
+		Args:    oneName("shard"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(replicas) == 0 && len(labels) == 0 {
 				return usageError{errors.New("give --replica or --label: see regent shard set --help")}
@@ -141,7 +128,7 @@ func newShardCordon(f *shardFlags, name string, cordoned bool) *cobra.Command {
 		short, done = "Let a shard take new logical clusters again", "shard %s takes new logical clusters\n"
 	}
 	return &cobra.Command{
-		Use: name + " <shard>", Short: short, Args: oneShard,
+		Use: name + " <shard>", Short: short, Args: oneName("shard"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.run(cmd, func(ctx context.Context, admin *installation.Admin) error {
 				return told(cmd, admin.Cordon(ctx, args[0], cordoned), done, args[0])
@@ -152,7 +139,7 @@ func newShardCordon(f *shardFlags, name string, cordoned bool) *cobra.Command {
 
 func newShardRemove(f *shardFlags) *cobra.Command {
 	return &cobra.Command{
-		Use: "remove <shard>", Short: "Take a shard without logical clusters out of the installation", Args: oneShard,
+		Use: "remove <shard>", Short: "Take a shard without logical clusters out of the installation", Args: oneName("shard"),
 		Long: `Take a shard out of the installation. The command cordons the shard, and refuses to go on while the shard has logical clusters. From then on no
 other shard reads from it, and it may read from none. Its name is not used again.`,
 		RunE: func(cmd *cobra.Command, args []string) error {

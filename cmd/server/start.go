@@ -68,20 +68,26 @@ func start(opts *options.Options) error {
 	if err := logsapi.ValidateAndApply(opts.Logs, utilfeature.DefaultFeatureGate); err != nil {
 		return usageError{err}
 	}
+	return serve(func(ctx context.Context) error {
+		s, err := server.New(ctx, cfg)
+		if err != nil {
+			return err
+		}
+		return s.Run(ctx)
+	})
+}
+
+// serve calls run with a context that ends at a signal, or with the parent process, and logs the end. It is the whole life of the process.
+func serve(run func(context.Context) error) error {
 	quieten()
 	defer logs.FlushLogs()
-
 	parentEnded := make(chan struct{})
 	if err := dev.UntilParentEnds(func() { close(parentEnded) }); err != nil {
 		return usageError{err}
 	}
 	ctx, stop := untilSignal(context.Background(), parentEnded)
 	defer stop()
-	s, err := server.New(ctx, cfg)
-	if err != nil {
-		return err
-	}
-	if err := s.Run(ctx); err != nil {
+	if err := run(ctx); err != nil {
 		return err
 	}
 	klog.FromContext(ctx).Info("Stopped")

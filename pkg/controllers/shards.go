@@ -52,7 +52,7 @@ func NewShards(root string, live ShardReader) *Shards {
 type Contact struct {
 	mu        sync.Mutex
 	heard     map[string]bool
-	followers map[*func(string)]struct{}
+	followers map[*func(string, bool)]struct{}
 }
 
 // Set records whether a shard is heard, and calls the followers if that has changed.
@@ -67,7 +67,7 @@ func (c *Contact) Set(shard string, heard bool) {
 	}
 	c.heard[shard] = heard
 	for f := range c.followers {
-		(*f)(shard)
+		(*f)(shard, heard)
 	}
 }
 
@@ -78,13 +78,13 @@ func (c *Contact) Heard(shard string) bool {
 	return c.heard[shard]
 }
 
-// Follow calls h with the name of each shard that begins or ceases to be heard, until remove is called. h must return at once, and call
+// Follow calls h with the name of each shard that begins or ceases to be heard, until remove is called. h must be quick, and call
 // nothing of Contact. When remove returns, h is not running and is not called again.
-func (c *Contact) Follow(h func(shard string)) (remove func()) {
+func (c *Contact) Follow(h func(shard string, heard bool)) (remove func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.followers == nil {
-		c.followers = map[*func(string)]struct{}{}
+		c.followers = map[*func(string, bool)]struct{}{}
 	}
 	c.followers[&h] = struct{}{}
 	return func() {

@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 )
@@ -8,7 +9,7 @@ import (
 func TestContactTellsOfChanges(t *testing.T) {
 	var c Contact
 	var told []string
-	remove := c.Follow(func(shard string) { told = append(told, shard) })
+	remove := c.Follow(func(shard string, heard bool) { told = append(told, fmt.Sprint(shard, heard)) })
 	c.Set("eu1", false) // as it was
 	c.Set("eu1", true)
 	c.Set("eu1", true)
@@ -19,7 +20,7 @@ func TestContactTellsOfChanges(t *testing.T) {
 	c.Set("eu1", false)
 	remove()
 	c.Set("us1", false)
-	if want := []string{"eu1", "us1", "eu1"}; !slices.Equal(told, want) {
+	if want := []string{"eu1true", "us1true", "eu1false"}; !slices.Equal(told, want) {
 		t.Errorf("told of %q, want %q", told, want)
 	}
 }

@@ -68,7 +68,11 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 	})
 	loop.Watch(c.Loop, c.logicalClusters, c.owned)
 	c.On(c.logicalClusters.Synced(), func() (remove func()) {
-		return c.others.Contact.Follow(func(shard string) { // a cluster may have lost its Workspace while the shard was not heard
+		return c.others.Contact.Follow(func(shard string, heard bool) {
+			if !heard {
+				return
+			}
+			// A cluster may have lost its Workspace while the shard was not heard.
 			for _, lc := range c.logicalClusters.ByIndex(clusters.ByOwnerShard, shard) {
 				for _, a := range c.owned(lc) {
 					c.Add(a)

@@ -78,7 +78,11 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 		return []logicalcluster.Name{logicalcluster.Name(ws.Spec.Cluster)}
 	})
 	c.On(deps.Informers.LogicalClusters.Synced(), func() (remove func()) {
-		return c.others.Contact.Follow(func(shard string) { // new clusters of its Workspaces may wait for it
+		return c.others.Contact.Follow(func(shard string, heard bool) {
+			if !heard {
+				return
+			}
+			// New clusters of its Workspaces may wait for it, and those that are deleted.
 			for _, lc := range c.informers.LogicalClusters.ByIndex(clusters.ByOwnerShard, shard) {
 				if !c.owned(lc) || lc.DeletionTimestamp != nil {
 					c.Add(clusters.KeyOf(lc).Cluster)

@@ -92,7 +92,7 @@ func (c *controller) followShards(members clusters.Cache[*corev1alpha1.Shard]) {
 	loop.Follow(c.Loop, members, all)
 	loop.WatchForeign(c.Loop, c.others.Members, func(_ string, s *corev1alpha1.Shard) []clusters.Key { return all(s) })
 	c.On(members.Synced(), func() (remove func()) {
-		return c.others.Contact.Follow(func(shard string) {
+		return c.others.Contact.Follow(func(shard string, _ bool) {
 			for _, key := range append(c.waiting.take(shard), c.waiting.take("")...) {
 				c.Add(key)
 			}
