@@ -18,7 +18,6 @@ import (
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/regent-project/regent/pkg/clusters"
@@ -80,7 +79,11 @@ func (f *Front) target(req *http.Request, known bool) (*shard, string, error) {
 		name, rest, _ := strings.Cut(after, "/")
 		s, ok := f.shard(name)
 		if !ok {
-			return nil, "", f.unknown(fmt.Sprintf("there is no shard %q", name), !f.isListed())
+			message := fmt.Sprintf("there is no shard %q", name)
+			if !f.isListed() {
+				return nil, "", routing.NewUnavailable(message + " that this front knows yet")
+			}
+			return nil, "", routing.NewNotFound(message)
 		}
 		inner := *req.URL
 		if inner.Path = "/" + rest; strings.HasPrefix(inner.Path, "/clusters/") {
@@ -112,7 +115,7 @@ func (f *Front) target(req *http.Request, known bool) (*shard, string, error) {
 	}
 	s, ok := f.shard(at.shard)
 	if !ok {
-		return nil, "", f.unknown(fmt.Sprintf("logical cluster %q is on shard %s, which this front does not know", path, at.shard), true)
+		return nil, "", routing.NewUnavailable(fmt.Sprintf("logical cluster %q is on shard %s, which this front does not know", path, at.shard))
 	}
 	return s, clusters.RequestPath(at.cluster) + rest, nil
 }
@@ -135,9 +138,9 @@ func (f *Front) resolve(ctx context.Context, path logicalcluster.Path, mayRead b
 	parent, name := path.Split()
 	if parent.Empty() || !mayRead {
 		if unheard, _ := f.unheard(); len(unheard) > 0 || !f.isListed() {
-			return place{}, f.unknown(fmt.Sprintf("logical cluster %q may be on a shard that is not heard: %s", path, strings.Join(unheard, ", ")), true)
+			return place{}, routing.NewUnavailable(fmt.Sprintf("logical cluster %q may be on a shard that is not heard: %s", path, strings.Join(unheard, ", ")))
 		}
-		return place{}, f.unknown(fmt.Sprintf("logical cluster %q not found", path), false)
+		return place{}, routing.NewNotFound(fmt.Sprintf("logical cluster %q not found", path))
 	}
 	at, err := f.resolve(ctx, parent, mayRead)
 	if err != nil {
@@ -145,16 +148,16 @@ func (f *Front) resolve(ctx context.Context, path logicalcluster.Path, mayRead b
 	}
 	s, ok := f.shard(at.shard)
 	if !ok {
-		return place{}, f.unknown(fmt.Sprintf("shard %s, which has logical cluster %q, is not known", at.shard, parent), true)
+		return place{}, routing.NewUnavailable(fmt.Sprintf("shard %s, which has logical cluster %q, is not known", at.shard, parent))
 	}
 	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
 	defer cancel()
 	ws, err := s.clients.Workspaces.Get(clusters.With(ctx, at.cluster), name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err), err == nil && ws.Spec.Cluster == "":
-		return place{}, f.unknown(fmt.Sprintf("logical cluster %q not found", path), false)
+		return place{}, routing.NewNotFound(fmt.Sprintf("logical cluster %q not found", path))
 	case err != nil:
-		return place{}, f.unknown(fmt.Sprintf("shard %s does not answer, which knows where logical cluster %q is: %v", at.shard, path, err), true)
+		return place{}, routing.NewUnavailable(fmt.Sprintf("shard %s does not answer, which knows where logical cluster %q is: %v", at.shard, path, err))
 	}
 	return f.confirm(ctx, path, ws, clusters.ShardOf(ws, clusters.ShardLabel, at.shard))
 }
@@ -163,20 +166,20 @@ func (f *Front) resolve(ctx context.Context, path logicalcluster.Path, mayRead b
 // could send users of its workspaces to clusters of others.
 func (f *Front) confirm(ctx context.Context, path logicalcluster.Path, ws *tenancyv1alpha1.Workspace, shard string) (place, error) {
 	cluster := logicalcluster.Name(ws.Spec.Cluster)
-	notFound := f.unknown(fmt.Sprintf("logical cluster %q not found", path), false)
+	absent := routing.NewNotFound(fmt.Sprintf("logical cluster %q not found", path))
 	if !clusters.IsValidName(cluster) || clusters.IsPermanent(cluster) {
-		return place{}, notFound
+		return place{}, absent
 	}
 	s, ok := f.shard(shard)
 	if !ok {
-		return place{}, f.unknown(fmt.Sprintf("logical cluster %q is on shard %s, which this front does not know", path, shard), true)
+		return place{}, routing.NewUnavailable(fmt.Sprintf("logical cluster %q is on shard %s, which this front does not know", path, shard))
 	}
 	lc, err := s.clients.LogicalClusters.Get(clusters.With(ctx, cluster), corev1alpha1.LogicalClusterName, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err), err == nil && !controllers.Owns(ws, lc):
-		return place{}, notFound
+		return place{}, absent
 	case err != nil:
-		return place{}, f.unknown(fmt.Sprintf("shard %s does not answer, which has logical cluster %q: %v", shard, path, err), true)
+		return place{}, routing.NewUnavailable(fmt.Sprintf("shard %s does not answer, which has logical cluster %q: %v", shard, path, err))
 	}
 	return place{shard, cluster}, nil
 }
@@ -189,25 +192,6 @@ func (f *Front) around(path logicalcluster.Path) (place, bool) {
 		}
 	}
 	return place{}, false
-}
-
-// unknown returns the answer to a request for something that is not there, or of which the front does not know whether it is there.
-func (f *Front) unknown(message string, perhaps bool) error {
-	if perhaps {
-		return unavailable(message)
-	}
-	err := apierrors.NewNotFound(schema.GroupResource{Resource: "clusters"}, "")
-	err.ErrStatus.Message = message
-	return err
-}
-
-// retryAfterSeconds is how long clients are told to wait.
-const retryAfterSeconds = 1
-
-func unavailable(message string) error {
-	err := apierrors.NewServiceUnavailable(message)
-	err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: retryAfterSeconds}
-	return err
 }
 
 // refuse answers a request with an error.
@@ -273,7 +257,7 @@ func (f *Front) forward(w http.ResponseWriter, req *http.Request, to *shard, pat
 			}
 			message := fmt.Sprintf("shard %s does not answer: %v", to.name, err)
 			if open := (*net.OpError)(nil); errors.As(err, &open) && open.Op == "dial" || readOnly(req.Method) {
-				refuse(w, unavailable(message))
+				refuse(w, routing.NewUnavailable(message))
 				return
 			}
 			refuse(w, &apierrors.StatusError{ErrStatus: metav1.Status{

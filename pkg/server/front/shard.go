@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
@@ -39,7 +38,6 @@ type shard struct {
 
 	mu       sync.Mutex
 	replicas []string // of host:port, in the order in which they are tried
-	heard    atomic.Bool
 }
 
 // host is the host of all URLs of shards. The transport dials whichever replica accepts.
@@ -136,7 +134,6 @@ func (s *shard) prefer(replicas []string, n int) {
 // run keeps the index up to date with the shard's clusters until ctx ends.
 func (s *shard) run(ctx context.Context, x *index) {
 	defer s.transport.CloseIdleConnections()
-	defer s.heard.Store(false)
 	remove := s.clusters.AddHandler(func(old, new *metav1.PartialObjectMetadata) {
 		if new == nil {
 			x.unset(clusters.KeyOf(old).Cluster, s.name)
@@ -159,16 +156,35 @@ func (s *shard) run(ctx context.Context, x *index) {
 			})
 		}
 	})
+	s.tellContact(ctx)
+}
+
+// watches is how many watches run needs.
+const watches = 2
+
+// tellContact logs when the shard begins to be heard, and when it has not been for a while: a watch that ends is begun again at once. It returns
+// when ctx ends.
+func (s *shard) tellContact(ctx context.Context) {
+	log := klog.FromContext(ctx).WithValues("peer", s.name)
+	heard, late := false, time.After(shards.UnheardAfter)
 	for {
 		open, changed := s.open.Count()
-		const watches = 2
-		if now := open >= watches; now != s.heard.Swap(now) {
-			klog.FromContext(ctx).Info("A shard is heard, or no longer", "peer", s.name, "heard", now)
+		switch all := open >= watches; {
+		case all && !heard:
+			heard, late = true, nil
+			log.Info("A shard is heard")
+		case all:
+			late = nil
+		case heard && late == nil:
+			late = time.After(shards.UnheardAfter)
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-changed:
+		case <-late:
+			heard, late = false, nil
+			log.Error(nil, "A shard is not heard: requests go to its clusters as the front last knew them, and names the front does not know are answered with 503")
 		}
 	}
 }
@@ -177,7 +193,8 @@ func (s *shard) run(ctx context.Context, x *index) {
 func (s *shard) known() bool {
 	select {
 	case <-s.clusters.Synced():
-		return s.heard.Load()
+		open, _ := s.open.Count()
+		return open >= watches
 	default:
 		return false
 	}

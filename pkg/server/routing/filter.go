@@ -147,13 +147,13 @@ func within(req *http.Request, rest string) *http.Request {
 // urlFault returns the answer to a URL that splitPath refuses.
 func urlFault(err error) error {
 	if errors.Is(err, errNoCluster) {
-		return newNotFound(err.Error())
+		return NewNotFound(err.Error())
 	}
 	return apierrors.NewBadRequest(err.Error())
 }
 
-// newNotFound returns a 404 with a message of its own. Upstream's constructors would say that a resource was not found.
-func newNotFound(message string) error {
+// NewNotFound returns a 404 with a message of its own. Upstream's constructors would say that a resource was not found.
+func NewNotFound(message string) error {
 	err := apierrors.NewNotFound(schema.GroupResource{Resource: "clusters"}, "")
 	err.ErrStatus.Message = message
 	return err

@@ -28,7 +28,7 @@ func (k known) Resolve(_ context.Context, path logicalcluster.Path, _ func() err
 		return logicalcluster.Name(path.String()), nil
 	}
 	if path == clusters.Root.Path() && k["root"] == "" {
-		return "", newUnavailable("not yet")
+		return "", NewUnavailable("not yet")
 	}
 	if name, ok := k[path.String()]; ok {
 		return name, nil

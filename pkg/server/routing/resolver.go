@@ -25,7 +25,7 @@ type Resolver interface {
 	Resolve(ctx context.Context, path logicalcluster.Path, mayRead func() error) (logicalcluster.Name, error)
 }
 
-// retryAfterSeconds is how long clients are told to wait while the shard is being bootstrapped.
+// retryAfterSeconds is how long clients are told to wait when the answer is not known at the moment.
 const retryAfterSeconds = 1
 
 // Live reads single objects from storage. The error for a missing object is a NotFound of k8s.io/apimachinery/pkg/api/errors.
@@ -175,7 +175,7 @@ func splitSegments(path logicalcluster.Path) []string {
 }
 
 func notFound(path logicalcluster.Path) error {
-	return newNotFound(fmt.Sprintf("logical cluster %q not found", path))
+	return NewNotFound(fmt.Sprintf("logical cluster %q not found", path))
 }
 
 func isMisdirected(err error) bool {
@@ -195,16 +195,16 @@ func readError(path logicalcluster.Path, err error) error {
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) || errors.Is(err, errMayNotRead) {
 		return err
 	}
-	return newUnavailable(fmt.Sprintf("cannot find logical cluster %q at the moment: %v", path, err))
+	return NewUnavailable(fmt.Sprintf("cannot find logical cluster %q at the moment: %v", path, err))
 }
 
 // errBootstrapping is the answer to requests for root until the shard's first leader has made it Ready.
 func errBootstrapping() error {
-	return newUnavailable("the shard is being bootstrapped: try again in a moment; if this lasts, no replica leads")
+	return NewUnavailable("the shard is being bootstrapped: try again in a moment; if this lasts, no replica leads")
 }
 
-// newUnavailable returns a 503 that tells clients when to try again.
-func newUnavailable(message string) error {
+// NewUnavailable returns a 503 that tells clients when to try again.
+func NewUnavailable(message string) error {
 	err := apierrors.NewServiceUnavailable(message)
 	err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: retryAfterSeconds}
 	return err

@@ -19,9 +19,9 @@ import (
 	"github.com/regent-project/regent/pkg/controllers"
 )
 
-// unheardAfter is how long a watch may be broken until the shard counts as not heard: servers end watches every few minutes, and clients
+// UnheardAfter is how long a watch may be broken until the shard counts as not heard: servers end watches every few minutes, and clients
 // begin them again at once.
-const unheardAfter = time.Second
+const UnheardAfter = time.Second
 
 // peer reads one other shard.
 type peer struct {
@@ -102,7 +102,7 @@ func (p *peer) tellContact(ctx context.Context, contact *controllers.Contact) {
 			metric.Set(1)
 			log.Info("Another shard is heard", "replicas", p.member.urls)
 		case !all && late == nil && (heard || !told):
-			late = time.After(unheardAfter)
+			late = time.After(UnheardAfter)
 		}
 		select {
 		case <-ctx.Done():
