@@ -28,7 +28,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
-run: build ## run a whole shard on this machine: two replicas, one etcd (more: make run ARGS="--replicas=3")
+run: build ## run a whole shard on this machine: two replicas, one etcd (an installation of several shards: make run ARGS="--shards=3")
 	@bin/regent dev $(ARGS)
 
 .PHONY: test
@@ -104,6 +104,9 @@ chaos: ## run the long forms: many random scripts, fuzzing, the scenarios again 
 	$(GO) test ./pkg/server/pki -run '^$$' -fuzz FuzzKubeconfig -fuzztime $(or $(CHAOS),1)m
 	$(GO) test $(RACE) -count=1 -timeout 30m ./pkg/server/storage -run 'TheirTermsOnly' -rapid.checks=3000
 	$(GO) test -v -count=1 -timeout 30m ./test/e2e -run 'TermsNeverGoBack' -chaos=10m
+	$(GO) test -v -count=1 -timeout 30m ./test/e2e -run 'AnInstallationUnderRandomFaults' -chaos=10m
+	$(GO) test -v -count=1 -timeout 30m ./test/e2e -run 'WorkspacesLandOnAllShards' -workspaces=300
+	$(GO) test -v -count=1 -timeout 30m ./test/e2e -run 'AFrontServesWhicheverShardIsDown' -shard-down=60s
 	$(GO) test -v -count=1 -timeout 30m ./test/e2e -run 'PausedLeader' -rounds=1000
 	$(GO) test -v -count=1 -timeout 30m ./test/e2e -run 'SomebodyLeadsSoon' -outages=60s,125s,200s,480s
 	$(GO) test -v -count=1 -timeout 30m -parallel 4 ./test/e2e -mode=coordinated

@@ -21,13 +21,14 @@ func newDev() *cobra.Command {
 	opts := dev.NewOptions()
 	cmd := &cobra.Command{
 		Use:   "dev [flags] [-- flags of start for every replica]",
-		Short: "Run a whole shard on this machine: etcd, replicas, and a front that forwards to a ready replica",
-		Long: `Run a whole shard on this machine, until SIGTERM or SIGINT: an etcd and a front in this process, and replicas in
-processes of their own. Kill any replica: etcd, the front and kubectl go on. Enter restarts the replicas that have ended.
+		Short: "Run a whole shard on this machine, or an installation of several shards",
+		Long: `Run a whole shard on this machine, until SIGTERM or SIGINT: an etcd and a balancer in this process, and replicas in
+processes of their own. Kill any replica: etcd, the balancer and kubectl go on. Enter restarts what has ended.
 
-The front and admin.kubeconfig are the first shard's. Each further shard has a front of its own, and its root directory
-and admin.kubeconfig in <root-directory>/shard-<n>.`,
+With --shards it is an installation of several shards, each with an etcd of its own, and two fronts. The balancer leads to
+the fronts, and admin.kubeconfig to the balancer. Each further shard has its root directory in <root-directory>/shard-<n>.`,
 		Example: `  regent dev --replicas=3
+  regent dev --shards=3
   regent dev -- --leader-election-lease-duration=3s --leader-election-renew-deadline=2s --leader-election-retry-period=500ms`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() != 0 && len(args) > 0 {

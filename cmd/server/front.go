@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/regent-project/regent/pkg/server/front"
@@ -21,19 +25,23 @@ type frontOptions struct {
 	membership, bindAddress string
 	port                    int
 	names                   []string
+	shutdownDelay           time.Duration
 	shutdownTimeout         time.Duration
 	snapshot                string
 	snapshotAge             time.Duration
+	limits                  front.Limits
+	accessLog               bool
+	logs                    *logsapi.LoggingConfiguration
 }
 
 func newFront() *cobra.Command {
-	o := &frontOptions{}
+	o := &frontOptions{limits: front.DefaultLimits(), logs: logsapi.NewLoggingConfiguration()}
 	cmd := &cobra.Command{
 		Use:   "front",
 		Short: "Run a front: the entrance of an installation of several shards",
 		Long: `Run a front, until SIGTERM or SIGINT: it knows which shard has which logical cluster, and forwards requests there. Any number of fronts may run
 beside each other. Each needs a membership of its own, which regent front add prints.`,
-		Example: `  regent front add f1 > f1.yaml
+		Example: `  (umask 077; regent front add f1 > f1.yaml)
   regent front --membership=f1.yaml --bind-address=0.0.0.0 --external-hostname=regent.example`,
 		Args: noCommand,
 		RunE: func(*cobra.Command, []string) error { return o.run() },
@@ -43,9 +51,17 @@ beside each other. Each needs a membership of its own, which regent front add pr
 	flags.StringVar(&o.bindAddress, "bind-address", "127.0.0.1", "Address on which the front listens.")
 	flags.IntVar(&o.port, "secure-port", 6443, "Port on which the front listens.")
 	flags.StringArrayVar(&o.names, "external-hostname", nil, "Name or address under which clients reach the front, for its certificate. Once for each. It is always valid for localhost and --bind-address.")
-	flags.DurationVar(&o.shutdownTimeout, "shutdown-timeout", 10*time.Second, "How long requests may take to finish after SIGTERM.")
+	flags.DurationVar(&o.shutdownDelay, "shutdown-delay-duration", 0, "How long the front goes on serving after SIGTERM, not ready: load balancers need it to stop sending requests.")
+	flags.DurationVar(&o.shutdownTimeout, "shutdown-timeout", 10*time.Second, "How long requests may take to finish after that. Watches are ended meanwhile, one by one.")
 	flags.StringVar(&o.snapshot, "snapshot-file", "", "File in which the front keeps what it knows, for its next start. Without one a front that starts while a shard is down does not know that shard's clusters, and none while the root shard is down.")
 	flags.DurationVar(&o.snapshotAge, "snapshot-max-age", 24*time.Hour, "How old a snapshot may be with which the front is ready before it has heard the root shard.")
+	flags.IntVar(&o.limits.Connections.Total, "max-connections", o.limits.Connections.Total, "How many connections may be open. Further ones are closed at once. 0: three quarters of the file descriptors that the process may open, which is the upper limit in any case.")
+	flags.IntVar(&o.limits.Connections.PerClient, "max-connections-per-client", o.limits.Connections.PerClient, "How many connections one IP address (IPv6: one /64 network) may have open. 0: half of --max-connections. Give the same as --max-connections if all clients come through one load balancer that does not pass on their addresses.")
+	flags.IntVar(&o.limits.Requests, "max-requests", o.limits.Requests, "How many requests, without watches, may be under way. Further ones are answered with 429. 0: no limit.")
+	flags.IntVar(&o.limits.RequestsPerClient, "max-requests-per-client", o.limits.RequestsPerClient, "The same for one client: the user whom a certificate names, or whoever shows the same token. 0: no limit.")
+	flags.IntVar(&o.limits.WatchesPerClient, "max-watches-per-client", o.limits.WatchesPerClient, "How many watches one client may have open. Further ones are answered with 429. 0: no limit.")
+	flags.BoolVar(&o.accessLog, "access-log", false, "Log each request: who, what, which shard, the status, how long it took, and how much of that the front added.")
+	logsapi.AddFlags(o.logs, flags)
 	cmd.AddCommand(newFrontAdd(), newFrontRemove())
 	return cmd
 }
@@ -59,14 +75,20 @@ func (o *frontOptions) run() error {
 	if ip == nil {
 		return usageError{fmt.Errorf("--bind-address %q is no IP address", o.bindAddress)}
 	}
-	if o.shutdownTimeout < 0 {
-		return usageError{fmt.Errorf("--shutdown-timeout %v must not be negative", o.shutdownTimeout)}
+	if err := o.validate(); err != nil {
+		return usageError{err}
 	}
 	membership, err := pki.ReadMembership(o.membership)
 	if err != nil {
 		return usageError{fmt.Errorf("--membership: %w", err)}
 	}
-	cfg := front.Config{Membership: membership, ShutdownTimeout: o.shutdownTimeout, SnapshotFile: o.snapshot, SnapshotAge: o.snapshotAge}
+	if err := logsapi.ValidateAndApply(o.logs, utilfeature.DefaultFeatureGate); err != nil {
+		return usageError{err}
+	}
+	cfg := front.Config{
+		Membership: membership, ShutdownDelay: o.shutdownDelay, ShutdownTimeout: o.shutdownTimeout, SnapshotFile: o.snapshot, SnapshotAge: o.snapshotAge,
+		Limits: o.limits, AccessLog: o.accessLog,
+	}
 	for _, name := range append(o.names, "localhost", "127.0.0.1", "::1", o.bindAddress) {
 		if address := net.ParseIP(name); address != nil {
 			cfg.Addresses = append(cfg.Addresses, address)
@@ -88,6 +110,26 @@ func (o *frontOptions) run() error {
 		klog.FromContext(ctx).Info("Serving", "address", address)
 		return f.Run(ctx)
 	})
+}
+
+// validate returns all faults, one line each.
+func (o *frontOptions) validate() error {
+	durations := map[string]time.Duration{"--shutdown-delay-duration": o.shutdownDelay, "--shutdown-timeout": o.shutdownTimeout, "--snapshot-max-age": o.snapshotAge}
+	counts := map[string]int{
+		"--max-connections": o.limits.Connections.Total, "--max-connections-per-client": o.limits.Connections.PerClient,
+		"--max-requests": o.limits.Requests, "--max-requests-per-client": o.limits.RequestsPerClient, "--max-watches-per-client": o.limits.WatchesPerClient,
+	}
+	return errors.Join(append(negative(durations), negative(counts)...)...)
+}
+
+// negative returns an error for each flag whose value is negative, always in the same order.
+func negative[T int | time.Duration](flags map[string]T) (errs []error) {
+	for _, flag := range slices.Sorted(maps.Keys(flags)) {
+		if flags[flag] < 0 {
+			errs = append(errs, fmt.Errorf("%s %v must not be negative", flag, flags[flag]))
+		}
+	}
+	return errs
 }
 
 func newFrontAdd() *cobra.Command {

@@ -22,7 +22,8 @@ const shardTimeout = time.Minute
 
 // shardFlags are of all commands about shards.
 type shardFlags struct {
-	kubeconfig, kubecontext, output string
+	admin  adminFlags
+	output string
 }
 
 func newShard() *cobra.Command {
@@ -41,13 +42,12 @@ is the root shard of an installation as soon as another one is added.`,
 }
 
 func (f *shardFlags) addTo(flags *pflag.FlagSet) {
-	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "The admin's kubeconfig of the root shard. Default: $KUBECONFIG, or "+defaultKubeconfig+".")
-	flags.StringVar(&f.kubecontext, "context", "root", "The kubeconfig's context.")
+	f.admin.addTo(flags, "root", "The kubeconfig's context.")
 }
 
 // run calls do with the installation's administrator.
 func (f *shardFlags) run(cmd *cobra.Command, do func(context.Context, *installation.Admin) error) error {
-	config, err := adminConfig(f.kubeconfig, f.kubecontext)
+	config, err := f.admin.config()
 	if err != nil {
 		return err
 	}
@@ -170,7 +170,14 @@ func newShardList(f *shardFlags) *cobra.Command {
 				}
 				return f.print(cmd, shards, "NAME\tCLUSTERS\tCAPACITY\tSTATE\tREPLICAS", func(w io.Writer) {
 					for _, s := range shards {
-						_, _ = fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\n", s.Name, s.Clusters, s.Capacity, stateOf(s), strings.Join(s.Replicas, ","))
+						clusters, capacity := fmt.Sprint(s.Clusters), fmt.Sprint(s.Capacity)
+						if s.Fault != "" {
+							clusters, capacity = "-", "-"
+						}
+						_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", s.Name, clusters, capacity, stateOf(s), strings.Join(s.Replicas, ","))
+						if s.Fault != "" {
+							_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "shard %s does not answer: %s\n", s.Name, s.Fault)
+						}
 					}
 				})
 			})
@@ -196,29 +203,6 @@ func stateOf(s installation.Shard) string {
 		return "ok"
 	}
 	return strings.Join(words, ", ")
-}
-
-func newShardOrphans(f *shardFlags) *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "orphans", Short: "List logical clusters that have lost their Workspace", Args: noArgs,
-		Long: `List logical clusters whose Workspace is absent on another shard, though nobody has deleted it: that shard was restored from a backup. They
-are kept, and serve. Restore the Workspace, or delete the LogicalCluster.`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.run(cmd, func(ctx context.Context, admin *installation.Admin) error {
-				orphans, err := admin.Orphans(ctx)
-				if err != nil {
-					return err
-				}
-				return f.print(cmd, orphans, "SHARD\tCLUSTER\tPATH\tWORKSPACE\tOF SHARD", func(w io.Writer) {
-					for _, o := range orphans {
-						_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", o.Shard, o.Cluster, o.Path, o.Workspace, o.Owner)
-					}
-				})
-			})
-		},
-	}
-	f.addOutput(cmd)
-	return cmd
 }
 
 func (f *shardFlags) addOutput(cmd *cobra.Command) {

@@ -90,20 +90,24 @@ func (i *Informer[T]) Run(ctx context.Context) error {
 	if i.ran.Swap(true) {
 		return errors.New("informer has run already: construct a new one")
 	}
-	typ := reflect.TypeFor[T]()
 	logger := klog.FromContext(ctx)
 	if i.quiet {
 		logger = logr.Discard()
 		ctx = klog.NewContext(ctx, logger)
 	}
-	reflector := cache.NewReflectorWithOptions(i.source, reflect.New(typ.Elem()).Interface(), &intake[T]{i, logger}, cache.ReflectorOptions{
+	run[T](ctx, i.source, &intake[T]{i, logger}, i.backoff)
+	return nil
+}
+
+// run fills a store from a source until ctx ends.
+func run[T Object](ctx context.Context, from *source, to cache.ReflectorStore, backoff *wait.Backoff) {
+	typ, logger := reflect.TypeFor[T](), klog.FromContext(ctx)
+	cache.NewReflectorWithOptions(from, reflect.New(typ.Elem()).Interface(), to, cache.ReflectorOptions{
 		Logger:  &logger,
 		Name:    "clusters.Informer[" + typ.String() + "]",
-		Backoff: i.backoff,
-	})
-	reflector.RunWithContext(ctx)
-	i.source.close()
-	return nil
+		Backoff: backoff,
+	}).RunWithContext(ctx)
+	from.close()
 }
 
 // Synced returns a channel that is closed when the cache holds a first complete list. It stays closed.

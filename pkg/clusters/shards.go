@@ -32,6 +32,9 @@ const (
 	AuthorityAnnotation = "regent.dev/authority"
 	// PlacementAnnotation is on a Workspace: why its cluster is on that shard.
 	PlacementAnnotation = "regent.dev/placement"
+	// AdoptAnnotation is on a Workspace that gets a logical cluster that has lost its Workspace, instead of a new one: <shard>/<cluster>. Only
+	// administrators set it, when they create the Workspace.
+	AdoptAnnotation = "regent.dev/adopt"
 	// RemovedAnnotation is on a Shard that was removed from the installation. The Shard stays: its name is not used again.
 	RemovedAnnotation = "regent.dev/removed"
 	// CordonAnnotation is on a Shard that takes no new logical clusters. It is kcp's.

@@ -47,18 +47,26 @@ func NewShards(root string, live ShardReader) *Shards {
 	}
 }
 
-// Contact says which other shards are heard: there are watches of theirs that have not broken. It is ready for use. All methods may be
-// called at any time on any goroutine.
+// Contact says which other shards are heard: there are watches of theirs that have not been broken for long. It is ready for use. All methods
+// may be called at any time on any goroutine.
 type Contact struct {
 	mu        sync.Mutex
 	heard     map[string]bool
+	wavering  map[string]bool
 	followers map[*func(string, bool)]struct{}
+	steady    map[*func()]struct{}
 }
 
-// Set records whether a shard is heard, and calls the followers if that has changed.
+// Set records whether a shard is heard, and calls the followers if that has changed. It ends what Waver has begun.
 func (c *Contact) Set(shard string, heard bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.wavering[shard] {
+		delete(c.wavering, shard)
+		for f := range c.steady {
+			(*f)()
+		}
+	}
 	if c.heard[shard] == heard {
 		return
 	}
@@ -68,6 +76,40 @@ func (c *Contact) Set(shard string, heard bool) {
 	c.heard[shard] = heard
 	for f := range c.followers {
 		(*f)(shard, heard)
+	}
+}
+
+// Waver records that a watch of a shard has just broken. It still counts as heard: most watches are open again at once. But it may be dead, and
+// what is assigned to it now would wait for its return.
+func (c *Contact) Waver(shard string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.wavering == nil {
+		c.wavering = map[string]bool{}
+	}
+	c.wavering[shard] = true
+}
+
+// Steady reports whether a shard is heard, and none of its watches has just broken.
+func (c *Contact) Steady(shard string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.heard[shard] && !c.wavering[shard]
+}
+
+// FollowSteady calls h when what Waver has begun ends, until remove is called. The rules are those of Follow, whose handlers do not get these calls:
+// watches break every few minutes, and those handlers look at all clusters of a shard.
+func (c *Contact) FollowSteady(h func()) (remove func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.steady == nil {
+		c.steady = map[*func()]struct{}{}
+	}
+	c.steady[&h] = struct{}{}
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.steady, &h)
 	}
 }
 

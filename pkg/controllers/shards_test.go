@@ -24,3 +24,28 @@ func TestContactTellsOfChanges(t *testing.T) {
 		t.Errorf("told of %q, want %q", told, want)
 	}
 }
+
+func TestAShardIsNotSteadyWhileItsWatchesAreBroken(t *testing.T) {
+	var c Contact
+	ended := 0
+	remove := c.FollowSteady(func() { ended++ })
+	c.Set("eu1", true)
+	c.Waver("eu1")
+	if c.Steady("eu1") || !c.Heard("eu1") {
+		t.Error("a shard whose watch has just broken is steady, or not heard")
+	}
+	c.Set("eu1", true)
+	if !c.Steady("eu1") || ended != 1 {
+		t.Errorf("its watch is open again: steady %t, told %d times", c.Steady("eu1"), ended)
+	}
+	c.Waver("eu1")
+	c.Set("eu1", false)
+	if c.Steady("eu1") || ended != 2 {
+		t.Errorf("it is gone: steady %t, told %d times", c.Steady("eu1"), ended)
+	}
+	remove()
+	c.Waver("eu1")
+	if c.Set("eu1", true); ended != 2 || !c.Steady("eu1") {
+		t.Errorf("told %d times, steady %t", ended, c.Steady("eu1"))
+	}
+}

@@ -3,11 +3,13 @@ package controllers
 import (
 	"strings"
 
+	"github.com/kcp-dev/logicalcluster/v3"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kcp-dev/sdk/apis/core"
+	"github.com/kcp-dev/sdk/apis/third_party/conditions/util/conditions"
 
 	"github.com/regent-project/regent/pkg/clusters"
 )
@@ -52,6 +54,33 @@ func NewLogicalCluster(ws *tenancyv1alpha1.Workspace, ownerShard string) *corev1
 		out.Labels = map[string]string{clusters.OwnerShardLabel: ownerShard}
 	}
 	return out
+}
+
+// Adoption returns the logical cluster that a Workspace is to adopt, and its shard. cluster is empty if it is to get a new one.
+func Adoption(ws *tenancyv1alpha1.Workspace) (shard string, cluster logicalcluster.Name) {
+	shard, name, _ := strings.Cut(ws.Annotations[clusters.AdoptAnnotation], "/")
+	return shard, logicalcluster.Name(name)
+}
+
+// Adopts reports whether a Workspace has been assigned the logical cluster that it is to adopt.
+func Adopts(ws *tenancyv1alpha1.Workspace) bool {
+	_, cluster := Adoption(ws)
+	return !cluster.Empty() && cluster.String() == ws.Spec.Cluster
+}
+
+// AgainstAdoption returns why a Workspace of shard owner must not adopt a LogicalCluster, and nothing if it may: the LogicalCluster is an
+// orphan, and names the Workspace as its owner, by shard, logical cluster and name. The uid differs, because the Workspace is a new one.
+func AgainstAdoption(ws *tenancyv1alpha1.Workspace, owner string, lc *corev1alpha1.LogicalCluster) string {
+	key, was := clusters.KeyOf(ws), lc.Spec.Owner
+	switch {
+	case lc.DeletionTimestamp != nil:
+		return "it is being deleted"
+	case was == nil || lc.Labels[clusters.OwnerShardLabel] != owner || was.Resource != "workspaces" || was.Cluster != key.Cluster.String() || was.Name != key.Name:
+		return "it was the cluster of another workspace"
+	case !conditions.IsTrue(lc, clusters.ConditionOrphaned):
+		return "it is no orphan"
+	}
+	return ""
 }
 
 // Owns reports whether a LogicalCluster was created for a Workspace.

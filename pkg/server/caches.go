@@ -16,6 +16,7 @@ import (
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/server/apis"
 	"github.com/regent-project/regent/pkg/server/loopback"
+	"github.com/regent-project/regent/pkg/server/pki"
 	"github.com/regent-project/regent/pkg/server/routing"
 	"github.com/regent-project/regent/pkg/server/shards"
 )
@@ -50,9 +51,9 @@ func (r *run) newCaches() (*caches, error) {
 	c.informers = controllers.NewInformers(source, c.resources)
 	r.members.shards.Store(c.informers.Shards)
 	if r.authority != nil {
-		cfg := shards.Config{Own: r.cfg.Shard, Root: r.cfg.rootShard(), CA: r.bundle.CAPEM, Authority: r.authority, Members: c.informers.Shards}
+		cfg := shards.Config{Own: r.cfg.Shard, Root: pki.RootShard{Name: r.cfg.rootShard()}, CA: r.bundle.CAPEM, Authority: r.authority, Members: c.informers.Shards}
 		if r.cfg.Membership != nil {
-			cfg.RootURLs = r.cfg.Membership.Root.URLs
+			cfg.Root.URLs = r.cfg.Membership.Root.URLs
 		}
 		c.others = shards.New(cfg)
 	}

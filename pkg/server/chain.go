@@ -7,6 +7,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
+	"github.com/regent-project/regent/pkg/server/connections"
 	"github.com/regent-project/regent/pkg/server/routing"
 )
 
@@ -21,6 +22,7 @@ import (
 //	held         keeps back answers that need no rights until the request has left its place
 //	upstream     401 without credentials, audit, impersonation, 429 beyond the limits on requests in flight
 //	Authorizer   looks the cluster up; 403 without rights, whether the cluster exists or not
+//	hold         503 until etcd is known to be this shard's
 //	Admit        400, 404, 405 and 503 for URLs that lead to no cluster
 //	watches      429 if too many watches are open or begin at once; ends watches whose clients read nothing
 //	tokens       412 for writes of a term that is over
@@ -28,7 +30,7 @@ import (
 //
 // Upstream's chain is wrapped and not rebuilt: it uses signals that upstream does not export, and a copy would miss the filters
 // that upstream adds later.
-func (r *run) handlerChain(directory routing.Resolver, tokens *tokenFilter) func(http.Handler, *genericapiserver.Config) http.Handler {
+func (r *run) handlerChain(directory routing.Resolver, tokens *tokenFilter, shard *shardCheck) func(http.Handler, *genericapiserver.Config) http.Handler {
 	return func(apis http.Handler, c *genericapiserver.Config) http.Handler {
 		filter := &routing.Filter{
 			Resolver: directory, InProcess: isOwn, RequestInfo: c.RequestInfoResolver, Serializer: c.Serializer,
@@ -37,7 +39,7 @@ func (r *run) handlerChain(directory routing.Resolver, tokens *tokenFilter) func
 		users.Authorization.Authorizer = filter.Authorizer(&reservedNames{c.Authorization.Authorizer})
 		own := users
 		own.MaxRequestsInFlight, own.MaxMutatingRequestsInFlight, own.GoawayChance = 0, 0, 0
-		inner := filter.Admit(newWatches(r.cfg.Limits.Watches, c.RequestTimeout, c.Serializer).wrap(tokens.wrap(apis)))
+		inner := shard.hold(filter.Admit(newWatches(r.cfg.Limits.Watches, c.RequestTimeout, c.Serializer).wrap(tokens.wrap(apis))), c.Serializer)
 		public := users // each chain counts its own requests
 		outer := r.tokens.split(
 			filter.Parse(genericapiserver.DefaultBuildHandlerChain(inner, &own)),
@@ -46,7 +48,7 @@ func (r *run) handlerChain(directory routing.Resolver, tokens *tokenFilter) func
 				withAnswersHeld(errorsOnly, genericapiserver.DefaultBuildHandlerChain(inner, &users)),
 			)),
 		)
-		return withAnswerDeadline(c.RequestTimeout, withBodyDeadline(c.RequestTimeout, outer))
+		return withAnswerDeadline(c.RequestTimeout, connections.WithBodyDeadline(c.RequestTimeout, outer))
 	}
 }
 

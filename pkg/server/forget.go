@@ -23,7 +23,7 @@ func ForgetReplica(ctx context.Context, config *rest.Config, namespace, replica 
 	}
 	err = election.Forget(ctx, client.CoordinationV1().Leases(namespace), replica)
 	if err != nil && !errors.Is(err, election.ErrNoReplica) {
-		return fmt.Errorf("%w (if that replica does not serve, give a kubeconfig with the address of one that does)", err)
+		return fmt.Errorf("%w (if that replica does not serve, give --server=https://<host>:<port> of one that does)", err)
 	}
 	return err
 }

@@ -47,8 +47,11 @@ func (i *installation) open(name string) *entrance {
 	if err != nil {
 		i.Fatal(err)
 	}
-	must(root.at.shard.Clients.Shards.Patch(in(root, "root"), "root", types.MergePatchType,
-		[]byte(`{"metadata":{"annotations":{"`+clusters.FrontAnnotationPrefix+name+`":"`+authority.Fingerprint()+`"}}}`), metav1.PatchOptions{}))(root)
+	i.until("root", "the front is a member", func() bool { // the leader may not have listed its shard yet
+		_, err := root.at.shard.Clients.Shards.Patch(in(root, "root"), "root", types.MergePatchType,
+			[]byte(`{"metadata":{"annotations":{"`+clusters.FrontAnnotationPrefix+name+`":"`+authority.Fingerprint()+`"}}}`), metav1.PatchOptions{})
+		return err == nil
+	})
 	e := i.enter(membership, filepath.Join(i.TempDir(), "snapshot"))
 	i.until("root", "the front is ready and finds root", func() bool {
 		ready, _ := e.ask(e.admin, "/readyz")
@@ -59,17 +62,21 @@ func (i *installation) open(name string) *entrance {
 }
 
 // enter starts a front.
-func (i *installation) enter(membership *pki.Membership, snapshot string) *entrance {
+func (i *installation) enter(membership *pki.Membership, snapshot string, changes ...func(*front.Config)) *entrance {
 	i.Helper()
 	root := i.shards["root"]
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		i.Fatal(err)
 	}
-	f, err := front.New(front.Config{
-		Membership: membership, Listener: listener, Addresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ShutdownTimeout: time.Second,
-		SnapshotFile: snapshot, SnapshotAge: time.Hour,
-	})
+	cfg := front.Config{
+		Membership: membership, Listener: listener, Addresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ShutdownTimeout: 10 * time.Second,
+		SnapshotFile: snapshot, SnapshotAge: time.Hour, Limits: front.DefaultLimits(), AccessLog: true,
+	}
+	for _, change := range changes {
+		change(&cfg)
+	}
+	f, err := front.New(cfg)
 	if err != nil {
 		i.Fatal(err)
 	}
@@ -115,6 +122,28 @@ func (e *entrance) ask(client *http.Client, path string, headers ...string) (sta
 	return resp.StatusCode, string(content)
 }
 
+// watch begins to watch the ConfigMaps of a cluster, until the test ends.
+func (e *entrance) watch(cluster string) *http.Response {
+	e.Helper()
+	resp, err := e.admin.Get(e.url + "/clusters/" + cluster + "/api/v1/configmaps?watch=1") //nolint:bodyclose // in the end
+	if err != nil {
+		e.Fatal(err)
+	}
+	e.Cleanup(func() { _ = resp.Body.Close() })
+	return resp
+}
+
+// warning returns the warning in the answer to a GET.
+func (e *entrance) warning(path string) string {
+	e.Helper()
+	resp, err := e.admin.Get(e.url + path)
+	if err != nil {
+		e.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	return resp.Header.Get("Warning")
+}
+
 func TestAFrontLeadsToEveryClusterAndSaysWhatItDoesNotKnow(t *testing.T) {
 	i := install(t, "eu1")
 	e := i.open("f")
@@ -136,8 +165,10 @@ func TestAFrontLeadsToEveryClusterAndSaysWhatItDoesNotKnow(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
 		must(clients.Workspaces.Create(in(root, "root"), &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))(root)
 		root.ready(name)
-		if status, body := e.ask(e.admin, "/clusters/root:"+name+"/api/v1/namespaces"); status != http.StatusOK {
-			t.Errorf("%s is Ready, and the front answers %d: %s", name, status, body)
+		for _, path := range []string{root.get(name).Spec.Cluster, "root:" + name} {
+			if status, body := e.ask(e.admin, "/clusters/"+path+"/api/v1/namespaces"); status != http.StatusOK {
+				t.Errorf("%s is Ready, and the front answers %d at %s: %s", name, status, path, body)
+			}
 		}
 	}
 	cluster := root.get("a").Spec.Cluster
@@ -162,6 +193,7 @@ func TestAFrontLeadsToEveryClusterAndSaysWhatItDoesNotKnow(t *testing.T) {
 		"no workspace on the other":      {e.admin, "/clusters/root:a:nowhere/api/v1/namespaces", nil, 404, "root:a:nowhere"},
 		"no cluster":                     {e.admin, "/clusters/nowhere0000000000/api/v1/namespaces", nil, 404, "not found"},
 		"no path":                        {e.admin, "/clusters/root/../x", nil, 400, ""},
+		"no cluster named":               {e.admin, "/api/v1/namespaces", nil, 404, "/clusters/<path or name>"},
 		"a stranger":                     {stranger, "/clusters/root/api/v1/namespaces", nil, 401, ""},
 		"a stranger who forges":          {stranger, "/clusters/root/api/v1/namespaces", []string{"X-Remote-User", "admin", "X-Remote-Group", "system:masters"}, 401, ""},
 		"a stranger, what is not there":  {stranger, "/clusters/root:nowhere/api", nil, 401, ""},
@@ -171,6 +203,9 @@ func TestAFrontLeadsToEveryClusterAndSaysWhatItDoesNotKnow(t *testing.T) {
 		"an administrator who forges":    {e.admin, "/clusters/root/api/v1/namespaces", []string{"X-Remote-User", "nobody"}, 200, ""},
 		"a shard":                        {shard, "/clusters/root/api/v1/namespaces", nil, 401, "not through a front"},
 		"the front's own endpoints":      {stranger, "/livez", nil, 200, "ok"},
+		"the front's metrics":            {e.admin, "/metrics", nil, 200, `regent_front_shard_heard{shard="eu1"} 1`},
+		"its metrics, with a token":      {stranger, "/metrics", []string{"Authorization", "Bearer x"}, 403, "system:masters"},
+		"metrics of a shard":             {e.admin, "/shards/eu1/metrics", nil, 200, "leader_election_master_status"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status, body := e.ask(tc.client, tc.path, tc.headers...)
@@ -180,16 +215,21 @@ func TestAFrontLeadsToEveryClusterAndSaysWhatItDoesNotKnow(t *testing.T) {
 		})
 	}
 
+	// kubectl does not read what refuses its discovery. It shows warnings.
+	for path, want := range map[string]string{
+		"/clusters/root:nowhere/api":      `logical cluster \"root:nowhere\" not found`,
+		"/api":                            "the request names no logical cluster",
+		"/shards/us1/clusters/root/apis":  `there is no shard \"us1\"`,
+		"/clusters/root/apis":             "",
+		"/clusters/root:nowhere/api/v1/x": "",
+	} {
+		if warning := e.warning(path); !strings.Contains(warning, want) || want == "" && warning != "" {
+			t.Errorf("%s: warning %q, want %q", path, warning, want)
+		}
+	}
+
 	// A watch streams.
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, e.url+"/clusters/root:a/api/v1/configmaps?watch=1", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := e.admin.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
+	resp := e.watch("root:a")
 	eu1 := i.shards["eu1"]
 	must(eu1.at.shard.Clients.Kube.CoreV1().Namespaces().Create(in(eu1, cluster), namespaceNamed("n"), metav1.CreateOptions{}))(eu1)
 	must(eu1.at.shard.Clients.Kube.CoreV1().ConfigMaps("n").Create(in(eu1, cluster), configMapNamed("watched"), metav1.CreateOptions{}))(eu1)
@@ -197,12 +237,25 @@ func TestAFrontLeadsToEveryClusterAndSaysWhatItDoesNotKnow(t *testing.T) {
 		t.Errorf("the watch says %q (%v)", line, err)
 	}
 
-	// The shard is down: its clusters are unavailable, and it is named. All others are as they were.
+	for _, want := range []string{`regent_front_index_clusters{shard="eu1"} 3`, `regent_front_index_age_seconds{shard="eu1"} 0`,
+		`regent_front_requests_inflight{kind="watches"} 1`, `regent_front_requests_total{code="404",shard="-"}`, `regent_front_added_seconds_count{shard="eu1"}`} {
+		if _, body := e.ask(e.admin, "/metrics"); !strings.Contains(body, want) {
+			t.Errorf("its metrics do not say %s", want)
+		}
+	}
+
+	// The shard is down: its watches end, its clusters are unavailable, and it is named. All others are as they were.
 	if err := eu1.at.stop(t); err != nil {
 		t.Fatal(err)
 	}
 	if status, body := e.ask(e.admin, "/clusters/root:a/api/v1/namespaces"); status != http.StatusServiceUnavailable || !strings.Contains(body, "eu1") {
 		t.Errorf("a cluster of a shard that is down: %d %s", status, body)
+	}
+	if warning := e.warning("/clusters/root:a/apis"); !strings.Contains(warning, "shard eu1 does not answer") {
+		t.Errorf("kubectl is told %q", warning)
+	}
+	if rest, err := io.ReadAll(resp.Body); err != nil {
+		t.Errorf("the watch ends with %q, %v", rest, err)
 	}
 	for path, want := range map[string]int{"root": http.StatusOK, "root:nowhere": http.StatusNotFound} {
 		if status, body := e.ask(e.admin, "/clusters/"+path+"/api/v1/namespaces"); status != want {
@@ -218,6 +271,72 @@ func TestAFrontLeadsToEveryClusterAndSaysWhatItDoesNotKnow(t *testing.T) {
 		status, _ := e.ask(e.admin, "/clusters/root:a/api/v1/namespaces")
 		return status == http.StatusOK
 	})
+}
+
+// A front that is asked to stop ends watches as the server would, finishes requests, and tells load balancers before that.
+func TestAFrontStopsWithoutAnErrorForItsClients(t *testing.T) {
+	i := install(t)
+	e := i.open("f")
+	e.stop()
+	e = i.enter(e.membership, e.snapshot, func(cfg *front.Config) { cfg.ShutdownDelay = 5 * time.Second }) // also for a busy machine
+	i.until("root", "the front is ready", func() bool {
+		status, _ := e.ask(e.admin, "/readyz")
+		return status == http.StatusOK
+	})
+	resp := e.watch("root")
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		e.stop()
+	}()
+	i.until("root", "the front says that it stops", func() bool {
+		status, body := e.ask(e.admin, "/readyz")
+		return status == http.StatusServiceUnavailable && strings.Contains(body, "stops")
+	})
+	if status, body := e.ask(e.admin, "/clusters/root/api/v1/namespaces"); status != http.StatusOK {
+		t.Errorf("it refuses requests already: %d %s", status, body)
+	}
+	if rest, err := io.ReadAll(resp.Body); err != nil {
+		t.Errorf("the watch ends with %q, %v", rest, err)
+	}
+	<-stopped
+}
+
+// A front that was removed tells load balancers, as soon as the root shard has told it.
+func TestAFrontThatIsRemovedIsNotReady(t *testing.T) {
+	i := install(t)
+	e := i.open("f")
+	root := i.shards["root"]
+	must(root.at.shard.Clients.Shards.Patch(in(root, "root"), "root", types.MergePatchType,
+		[]byte(`{"metadata":{"annotations":{"`+clusters.FrontAnnotationPrefix+`f":null}}}`), metav1.PatchOptions{}))(root)
+	i.until("root", "the front says that it was removed", func() bool {
+		status, body := e.ask(e.admin, "/readyz")
+		return status == http.StatusServiceUnavailable && strings.Contains(body, "no member")
+	})
+	i.until("root", "its requests are refused", func() bool {
+		status, body := e.ask(e.admin, "/clusters/root/api/v1/namespaces")
+		return status == http.StatusServiceUnavailable && strings.Contains(body, "does not accept this front")
+	})
+}
+
+func TestAFrontRefusesAClientThatAsksTooMuch(t *testing.T) {
+	i := install(t)
+	e := i.open("f")
+	e.stop()
+	e = i.enter(e.membership, e.snapshot, func(cfg *front.Config) { cfg.Limits = front.Limits{WatchesPerClient: 1} })
+	i.until("root", "the front is ready", func() bool {
+		status, _ := e.ask(e.admin, "/readyz")
+		return status == http.StatusOK
+	})
+	for _, want := range []int{http.StatusOK, http.StatusTooManyRequests} {
+		resp := e.watch("root")
+		if resp.StatusCode != want || want == http.StatusTooManyRequests && resp.Header.Get("Retry-After") != "1" {
+			t.Errorf("%d, retry after %q; want %d", resp.StatusCode, resp.Header.Get("Retry-After"), want)
+		}
+	}
+	if status, body := e.ask(e.admin, "/clusters/root/api/v1/configmaps"); status != http.StatusOK {
+		t.Errorf("a list beside it: %d %s", status, body)
+	}
 }
 
 func namespaceNamed(name string) *corev1.Namespace {

@@ -17,6 +17,7 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/workqueue"
 
 	"github.com/regent-project/regent/pkg/server/apis"
+	"github.com/regent-project/regent/pkg/server/connections"
 	"github.com/regent-project/regent/pkg/server/pki"
 )
 
@@ -49,7 +50,7 @@ func (s *Server) newGenericConfig(ctx context.Context) (*genericapiserver.Config
 		_ = c.SecureServing.Listener.Close()
 		return nil, err
 	}
-	c.SecureServing.Listener = newConnections(ctx, c.SecureServing.Listener, s.cfg.Limits)
+	c.SecureServing.Listener = connections.Limit(ctx, c.SecureServing.Listener, s.cfg.Limits.connections())
 	c.ExternalAddress = net.JoinHostPort(s.cfg.Host, strconv.Itoa(s.cfg.Serving.BindPort))
 	if err := s.cfg.Tracing.ApplyTo(nil, c); err != nil {
 		_ = c.SecureServing.Listener.Close()

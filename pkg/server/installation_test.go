@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/regent-project/regent/pkg/clusters"
+	administration "github.com/regent-project/regent/pkg/server/installation"
 	"github.com/regent-project/regent/pkg/server/pki"
 )
 
@@ -266,6 +267,103 @@ func TestAClusterOutlivesItsWorkspaceThatNobodyHasDeletedI10(t *testing.T) {
 	i.until("eu1", "the cluster is an orphan no longer", func() bool { return !orphaned(young) })
 	if i.cluster("eu1", lost) == nil {
 		t.Error("the cluster has gone")
+	}
+}
+
+// I10: what a restore has left is decided by an administrator, and nobody else.
+func TestAnOrphanIsAdoptedOrDeletedByAnAdministratorI10(t *testing.T) {
+	i := install(t, "eu1")
+	i.cordon("root")
+	root, eu1 := i.shards["root"], i.shards["eu1"]
+	names := []string{"adopted", "deleted", "replaced"}
+	root.create(names...)
+	lost := map[string]string{} // clusters by the name of their Workspace
+	for _, name := range names {
+		lost[name] = root.ready(name)
+	}
+	must(eu1.at.shard.Clients.Kube.CoreV1().ConfigMaps("default").Create(in(eu1, lost["adopted"]), configMapNamed("kept"), metav1.CreateOptions{}))(eu1)
+	if err := root.at.stop(t); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if resp, err := etcdClient(t, i.etcd).Delete(t.Context(), "/of-root/tenancy.kcp.io/workspaces/root/"+name); err != nil || resp.Deleted != 1 {
+			t.Fatalf("%d of %s (%v)", resp.Deleted, name, err)
+		}
+	}
+	i.again("root")
+	root = i.shards["root"]
+	admin, err := administration.New(root.at.adminConfig(t, "root"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	i.until("eu1", "all are listed as orphans", func() bool {
+		orphans, err := admin.Orphans(t.Context())
+		return err == nil && len(orphans) == len(names)
+	})
+	refused := func(err error, says string) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, want an error with %q", err, says)
+		}
+	}
+
+	// Adopted: the same cluster, with what is in it.
+	if _, err := admin.Adopt(t.Context(), lost["adopted"], ""); err != nil {
+		t.Fatal(err)
+	}
+	if got := root.ready("adopted"); got != lost["adopted"] {
+		t.Errorf("the Workspace has cluster %s, and not %s", got, lost["adopted"])
+	}
+	must(eu1.at.shard.Clients.Kube.CoreV1().ConfigMaps("default").Get(in(eu1, lost["adopted"]), "kept", metav1.GetOptions{}))(eu1)
+	i.until("eu1", "its path leads to it", func() bool {
+		status := 0
+		eu1.at.adminIn(t, "").CoreV1().RESTClient().Get().AbsPath("/clusters/root:adopted/api/v1/namespaces").Do(t.Context()).StatusCode(&status)
+		return status == http.StatusOK
+	})
+	_, err = admin.Adopt(t.Context(), lost["adopted"], "")
+	refused(err, "is no orphan")
+	_, err = admin.DeleteOrphan(t.Context(), lost["adopted"], "")
+	refused(err, "is no orphan")
+
+	// Deleted: its shard empties it.
+	if _, err := admin.DeleteOrphan(t.Context(), lost["deleted"], "eu1"); err != nil {
+		t.Fatal(err)
+	}
+	gone := func(cluster string) func() bool {
+		return func() bool {
+			return i.cluster("eu1", &tenancyv1alpha1.Workspace{Spec: tenancyv1alpha1.WorkspaceSpec{Cluster: cluster}}) == nil
+		}
+	}
+	i.until("eu1", "the deleted one has gone", gone(lost["deleted"]))
+
+	// Its name is another's now.
+	root.create("replaced")
+	now := root.ready("replaced")
+	_, err = admin.Adopt(t.Context(), lost["replaced"], "")
+	refused(err, "there is another Workspace root|replaced")
+	if _, err := admin.DeleteOrphan(t.Context(), lost["replaced"], ""); err != nil {
+		t.Fatal(err)
+	}
+	i.until("eu1", "the replaced one has gone", gone(lost["replaced"]))
+	if gone(now)() {
+		t.Error("the one in its place has gone, too")
+	}
+
+	events := must(eu1.at.shard.Clients.Kube.CoreV1().Events("default").List(in(eu1, "system:admin"), metav1.ListOptions{}))(eu1)
+	for name, cluster := range lost {
+		told := 0
+		for _, e := range events.Items {
+			if e.Reason == "Orphaned" && e.Type == "Warning" && strings.Contains(e.Message, cluster) && strings.Contains(e.Message, "root|"+name) {
+				told++
+			}
+		}
+		if told != 1 {
+			t.Errorf("%d Events tell that %s is an orphan", told, name)
+		}
+	}
+	root.delete("adopted") // whoever is adopted goes with its new Workspace
+	if !gone(lost["adopted"])() {
+		t.Error("the adopted cluster is left")
 	}
 }
 

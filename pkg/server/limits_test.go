@@ -25,6 +25,7 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/server/apis"
+	"github.com/regent-project/regent/pkg/server/connections"
 )
 
 // All places for requests and all connections but our own are taken, and the term goes on, with writes of its controllers.
@@ -217,7 +218,7 @@ func TestABodyThatNeverEndsEndsItsConnection(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := httptest.NewServer(withBodyDeadline(200*time.Millisecond, handler))
+			server := httptest.NewServer(connections.WithBodyDeadline(200*time.Millisecond, handler))
 			defer server.Close()
 			if answer, closed := trickle(t, server.Listener.Addr().String(), 20*time.Second); !closed {
 				t.Errorf("the connection stays open; the answer is %q", answer)
@@ -229,7 +230,7 @@ func TestABodyThatNeverEndsEndsItsConnection(t *testing.T) {
 // A deadline that stayed would end the connection, and with it the request, of who has sent all.
 func TestARequestMayTakeLongerThanItsBody(t *testing.T) {
 	const deadline = 100 * time.Millisecond
-	server := httptest.NewServer(withBodyDeadline(deadline, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+	server := httptest.NewServer(connections.WithBodyDeadline(deadline, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if _, err := io.Copy(io.Discard, req.Body); err != nil {
 			t.Error(err)
 		}

@@ -13,10 +13,15 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/klog/v2"
 
 	"github.com/regent-project/regent/pkg/server/pki"
+	"github.com/regent-project/regent/pkg/server/routing"
 )
 
 // shardRecord identifies a shard. The first replica writes it into etcd; all others compare theirs with it. Two shards on one
@@ -145,6 +150,20 @@ func (c *shardCheck) compare(theirs shardRecord) error {
 			errOtherShard, filepath.Join(c.directory, "{"+pki.CACertFile+","+pki.CAKeyFile+","+pki.AdminCertFile+","+pki.AdminKeyFile+"}"), pki.CACertFile, c.record.CA, theirs.CA)
 	}
 	return nil
+}
+
+// hold returns a handler that answers 503 to requests for objects until the prefix is known to be this shard's. Until then the objects may be
+// another shard's: other shards and fronts would take what is missing among them for deleted.
+func (c *shardCheck) hold(next http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if info, ok := request.RequestInfoFrom(req.Context()); ok && info.IsResourceRequest && !isOwn(req) {
+			if err := c.Check(req); err != nil {
+				responsewriters.ErrorNegotiated(routing.NewUnavailable(err.Error()), serializer, schema.GroupVersion{Version: "v1"}, w, req)
+				return
+			}
+		}
+		next.ServeHTTP(w, req)
+	})
 }
 
 // Name implements healthz.HealthChecker.

@@ -1,12 +1,17 @@
 package server
 
 import (
+	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 
+	"github.com/regent-project/regent/pkg/server/apis"
 	"github.com/regent-project/regent/pkg/server/pki"
 )
 
@@ -46,5 +51,35 @@ func TestAPrefixBelongsToOneShardAndOneAuthority(t *testing.T) {
 		if check.Check(nil) == nil {
 			t.Errorf("%s: ready", c.name)
 		}
+	}
+}
+
+// What a replica has in another shard's etcd is nobody's business: other shards would take what it lacks for deleted.
+func TestNoObjectIsServedBeforeTheShardIsKnown(t *testing.T) {
+	c := &shardCheck{known: make(chan struct{})}
+	held := c.hold(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), apis.Codecs)
+	ask := func(info request.RequestInfo, own bool) int {
+		req := httptest.NewRequest(http.MethodGet, "/", nil)
+		ctx := request.WithRequestInfo(req.Context(), &info)
+		if own {
+			ctx = context.WithValue(ctx, ownKey{}, true)
+		}
+		w := httptest.NewRecorder()
+		held.ServeHTTP(w, req.WithContext(ctx))
+		return w.Code
+	}
+	objects := request.RequestInfo{IsResourceRequest: true, Verb: "list", Resource: "workspaces"}
+	if got := ask(objects, false); got != http.StatusServiceUnavailable {
+		t.Errorf("objects are served with %d before the shard is known", got)
+	}
+	if got := ask(objects, true); got != http.StatusOK {
+		t.Errorf("the process's own requests are answered with %d", got)
+	}
+	if got := ask(request.RequestInfo{Path: "/metrics"}, false); got != http.StatusOK {
+		t.Errorf("metrics are answered with %d", got)
+	}
+	close(c.known)
+	if got := ask(objects, false); got != http.StatusOK {
+		t.Errorf("objects are answered with %d once the shard is known", got)
 	}
 }

@@ -70,8 +70,9 @@ var layers = []struct {
 	{"pkg/server/etcd", []string{"pkg/server/pki"}},
 	{"pkg/server/pki", []string{"pkg/clusters"}},
 	{"pkg/server/loopback", []string{"pkg/controllers", "pkg/clusters"}},
-	{"pkg/server/installation", []string{"pkg/controllers", "pkg/clusters", "pkg/server/pki"}},
-	{"pkg/server/front", []string{"pkg/controllers", "pkg/clusters", "pkg/server/pki", "pkg/server/routing", "pkg/server/shards"}},
+	{"pkg/server/installation", []string{"pkg/controllers", "pkg/clusters", "pkg/server/pki", "pkg/server/shards"}},
+	{"pkg/server/front", []string{"pkg/controllers", "pkg/clusters", "pkg/server/connections", "pkg/server/pki", "pkg/server/routing", "pkg/server/shards"}},
+	{"pkg/server/connections", nil},
 	{"pkg/server/shards", []string{"pkg/controllers", "pkg/clusters", "pkg/server/pki"}},
 	{"pkg/server/terms", []string{"pkg/controllers", "pkg/controllers/supervisor", "pkg/election", "pkg/election/fence", "pkg/server/loopback"}},
 
@@ -89,7 +90,7 @@ var layers = []struct {
 	{"pkg/server", []string{"pkg/election", "pkg/election/detect", "pkg/election/fence", "pkg/controllers", "pkg/controllers/supervisor", "pkg/clusters", "pkg/server/*"}},
 	{"pkg/server/options", []string{"pkg/controllers", "pkg/election", "pkg/election/detect", "pkg/server", "pkg/server/etcd", "pkg/server/pki", "pkg/clusters"}},
 	{"cmd/server", []string{"cmd/server/*", "pkg/controllers/catalog", "pkg/server", "pkg/server/front", "pkg/server/installation", "pkg/server/options", "pkg/server/pki"}},
-	{"cmd/server/*", []string{"cmd/server/*", "pkg/election", "pkg/server/etcd", "pkg/server/pki", "pkg/clusters", "pkg/server/options"}},
+	{"cmd/server/*", []string{"cmd/server/*", "pkg/election", "pkg/server/etcd", "pkg/server/installation", "pkg/server/pki", "pkg/clusters", "pkg/server/options"}},
 	{"examples/*", []string{"pkg/election/fence"}},
 	{"test/*", []string{"pkg/*", "test/*"}},
 }

@@ -1,6 +1,7 @@
 package conventions
 
 import (
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -55,10 +56,10 @@ func TestTheManifestsAreSound(t *testing.T) {
 // What is documented of metrics and Events exists: each name is in the code.
 func TestDocumentedMetricsAndEventsExist(t *testing.T) {
 	var code strings.Builder
-	for _, file := range []string{"election/metrics.go", "election/notice.go", "election/detect/metrics.go", "server/terms/timeline.go", "controllers/supervisor/metrics.go", "server/recorder.go", "server/fencing.go", "server/connections.go", "server/storage/metrics.go", "server/shards/metrics.go"} {
+	for _, file := range []string{"election/metrics.go", "election/notice.go", "election/detect/metrics.go", "server/terms/timeline.go", "controllers/supervisor/metrics.go", "server/recorder.go", "server/fencing.go", "server/connections/listener.go", "server/front/metrics.go", "server/storage/metrics.go", "server/shards/metrics.go", "controllers/assignment/event.go"} {
 		code.Write(readFile(t, "../../pkg/"+file))
 	}
-	operations := string(readFile(t, "../../docs/OPERATIONS.md"))
+	operations := string(readFile(t, "../../docs/OPERATIONS.md")) + string(readFile(t, "../../docs/SHARDS.md"))
 	metrics := regexp.MustCompile("`((?:regent|leader)_[a-z_]+)").FindAllStringSubmatch(operations, -1)
 	events := regexp.MustCompile("(?m)^\\| `([A-Z][A-Za-z]+)`").FindAllStringSubmatch(operations, -1)
 	if len(metrics) < 10 || len(events) < 5 {
@@ -87,6 +88,38 @@ func TestEveryLimitIsDocumented(t *testing.T) {
 	for _, name := range append(names, "shutdown-delay-duration", "strict-transport-security-directives") {
 		if !strings.Contains(operations, "`--"+name) {
 			t.Errorf("--%s is not in docs/OPERATIONS.md", name)
+		}
+	}
+}
+
+// Each line of the table of failures in docs/SHARDS.md names the scenarios that run it, and they exist.
+func TestEachLineOfTheTableOfFailuresIsHeldByATest(t *testing.T) {
+	var tests strings.Builder
+	for _, pattern := range []string{"../e2e/*_test.go", "../../pkg/server/*_test.go"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %d files, %v", pattern, len(files), err)
+		}
+		for _, file := range files {
+			tests.Write(readFile(t, file))
+		}
+	}
+	_, table, found := strings.Cut(string(readFile(t, "../../docs/SHARDS.md")), "| down | goes on | waits | held by |\n|---|---|---|---|\n")
+	table, _, ended := strings.Cut(table, "\n\n")
+	lines := strings.Split(table, "\n")
+	if !found || !ended || len(lines) < 7 {
+		t.Fatalf("the table has %d lines", len(lines))
+	}
+	for _, line := range lines {
+		cells := strings.Split(strings.Trim(line, "| "), " | ")
+		if len(cells) != 4 {
+			t.Errorf("%q has %d cells", line, len(cells))
+			continue
+		}
+		for name := range strings.SplitSeq(cells[3], ", ") {
+			if !strings.Contains(tests.String(), "func Test"+name) {
+				t.Errorf("%s: there is no test %s", cells[0], name)
+			}
 		}
 	}
 }

@@ -23,6 +23,7 @@ type devShard struct {
 	cmd   *exec.Cmd
 	enter io.WriteCloser
 	root  string
+	flags []string
 	ended chan struct{}
 
 	mu     sync.Mutex
@@ -41,30 +42,21 @@ func (d *devShard) said() string {
 	return d.output.String()
 }
 
-// startDev runs `regent dev` with two replicas and waits for what it says to try.
-func startDev(t *testing.T) *devShard {
+// startDev runs `regent dev`, which needs so many ports in a row, and waits for what it says to try.
+func startDev(t *testing.T, ports int, flags ...string) *devShard {
 	t.Helper()
-	// The replicas' ports follow the front's: a row of three must be free.
 	var port int
-	harness.Eventually(t, "three free ports in a row", func() bool {
+	harness.Eventually(t, "free ports in a row", func() bool {
 		port = harness.FreePorts(t, 1)[0]
-		return port+2 <= 65535 && harness.PortFree(port+1) && harness.PortFree(port+2)
+		for n := 1; n < ports; n++ {
+			if port+n > 65535 || !harness.PortFree(port+n) {
+				return false
+			}
+		}
+		return true
 	})
-	d := &devShard{t: t, root: filepath.Join(t.TempDir(), "root"), ended: make(chan struct{})}
-	d.cmd = exec.Command(harness.Binary("regent"), "dev", "--root-directory="+d.root, fmt.Sprintf("--secure-port=%d", port))
-	d.cmd.Stdout, d.cmd.Stderr = d, d
-	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	var err error
-	if d.enter, err = d.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		defer close(d.ended)
-		_ = d.cmd.Wait()
-	}()
+	d := &devShard{t: t, root: filepath.Join(t.TempDir(), "root"), flags: append(flags, fmt.Sprintf("--secure-port=%d", port))}
+	d.start()
 	t.Cleanup(func() {
 		_ = d.cmd.Process.Kill()
 		<-d.ended
@@ -72,21 +64,74 @@ func startDev(t *testing.T) *devShard {
 			t.Logf("---- regent dev said:\n%s", d.said())
 		}
 	})
-	harness.Eventually(t, "dev says what to try", func() bool { return strings.Contains(d.said(), "\n  kill -9 ") })
 	return d
+}
+
+// start starts the process, and waits for what it says to try. A process before it must have ended.
+func (d *devShard) start() {
+	d.t.Helper()
+	d.mu.Lock()
+	d.output.Reset()
+	d.mu.Unlock()
+	d.ended = make(chan struct{})
+	d.cmd = exec.Command(harness.Binary("regent"), append([]string{"dev", "--root-directory=" + d.root}, d.flags...)...)
+	d.cmd.Stdout, d.cmd.Stderr = d, d
+	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	var err error
+	if d.enter, err = d.cmd.StdinPipe(); err != nil {
+		d.t.Fatal(err)
+	}
+	if err := d.cmd.Start(); err != nil {
+		d.t.Fatal(err)
+	}
+	go func() {
+		defer close(d.ended)
+		_ = d.cmd.Wait()
+	}()
+	harness.Eventually(d.t, "dev says what to try", func() bool { return strings.Contains(d.said(), "\n  kill -9 ") })
+}
+
+// stop presses Ctrl-C, and waits until dev and all its processes have ended.
+func (d *devShard) stop() {
+	d.t.Helper()
+	if err := d.cmd.Process.Signal(syscall.SIGINT); err != nil {
+		d.t.Fatal(err)
+	}
+	harness.Eventually(d.t, "dev has stopped", func() bool {
+		select {
+		case <-d.ended:
+			return true
+		default:
+			return false
+		}
+	})
+	if code := d.cmd.ProcessState.ExitCode(); code != 0 {
+		d.t.Errorf("exit code %d", code)
+	}
+	for name, pid := range d.pids() {
+		if alive(pid) {
+			d.t.Errorf("%s (pid %d) has outlived dev", name, pid)
+		}
+	}
 }
 
 // kubectl runs kubectl as the user was told to.
 func (d *devShard) kubectl(stdin string, args ...string) string {
 	d.t.Helper()
-	cmd := exec.CommandContext(d.t.Context(), harness.Binary("kubectl"), args...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(d.root, "admin.kubeconfig"), "HOME="+d.root)
-	cmd.Stdin = strings.NewReader(stdin)
-	out, err := cmd.CombinedOutput()
+	out, err := d.run("kubectl", stdin, args...)
 	if err != nil {
 		d.t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
-	return string(out)
+	return out
+}
+
+// run runs a program with the kubeconfig that dev has written.
+func (d *devShard) run(program, stdin string, args ...string) (string, error) {
+	cmd := exec.CommandContext(d.t.Context(), harness.Binary(program), args...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(d.root, "admin.kubeconfig"), "HOME="+d.root)
+	cmd.Stdin = strings.NewReader(stdin)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
 }
 
 func (d *devShard) createWorkspace(name string) {
@@ -98,7 +143,7 @@ func (d *devShard) createWorkspace(name string) {
 // pids of the replicas, as dev told them.
 func (d *devShard) pids() map[string]int {
 	pids := map[string]int{}
-	for _, match := range regexp.MustCompile(`(?m)^  (replica-\d+) +pid (\d+)`).FindAllStringSubmatch(d.said(), -1) {
+	for _, match := range regexp.MustCompile(`(?m)^  (\S*(?:replica|front)-\d+) +pid (\d+)`).FindAllStringSubmatch(d.said(), -1) {
 		pids[match[1]], _ = strconv.Atoi(match[2])
 	}
 	return pids
@@ -117,7 +162,7 @@ func (d *devShard) leader() (name string, pid int) {
 func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
 
 func TestDevSurvivesTheDeathOfItsLeader(t *testing.T) {
-	d := startDev(t)
+	d := startDev(t, 3)
 	if len(d.pids()) != 2 {
 		t.Fatalf("replicas %v", d.pids())
 	}
@@ -135,37 +180,63 @@ func TestDevSurvivesTheDeathOfItsLeader(t *testing.T) {
 		t.Fatal(err)
 	}
 	harness.Eventually(t, first+" is back in the same place", func() bool {
-		cmd := exec.CommandContext(t.Context(), harness.Binary("kubectl"), "--context="+first, "get", "workspace", "after")
-		cmd.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(d.root, "admin.kubeconfig"), "HOME="+d.root)
-		return cmd.Run() == nil
+		_, err := d.run("kubectl", "", "--context="+first, "get", "workspace", "after")
+		return err == nil
 	})
-	if err := d.cmd.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
-	harness.Eventually(t, "dev has stopped", func() bool {
-		select {
-		case <-d.ended:
-			return true
-		default:
-			return false
-		}
-	})
-	if code := d.cmd.ProcessState.ExitCode(); code != 0 {
-		t.Errorf("exit code %d", code)
-	}
-	for name, pid := range d.pids() {
-		if alive(pid) {
-			t.Errorf("%s (pid %d) has outlived dev", name, pid)
-		}
-	}
+	d.stop()
 }
 
 func TestReplicasEndWithADevThatIsKilled(t *testing.T) {
-	d := startDev(t)
+	d := startDev(t, 3)
 	if err := d.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	for name, pid := range d.pids() {
 		harness.Eventually(t, name+" has ended", func() bool { return !alive(pid) })
 	}
+}
+
+// Several shards are one installation: one kubeconfig, one tree, and a shard or a front that is killed takes nothing else along. The installation is the same
+// after a restart.
+func TestDevRunsAnInstallation(t *testing.T) {
+	t.Parallel()
+	d := startDev(t, 5, "--shards=2", "--replicas=1")
+	if got := d.pids(); len(got) != 4 {
+		t.Fatalf("processes %v", got)
+	}
+	on := map[string]string{} // the URL of a workspace on each shard
+	for n := range 4 {
+		d.createWorkspace(fmt.Sprintf("ws-%d", n))
+	}
+	for line := range strings.Lines(d.kubectl("", "get", "workspaces", "-o", `jsonpath={range .items[*]}{.metadata.labels.regent\.dev/shard} {.spec.URL}{"\n"}{end}`)) {
+		shard, url, _ := strings.Cut(strings.TrimSpace(line), " ")
+		on[shard] = url
+	}
+	if on["root"] == "" || on["shard-1"] == "" {
+		t.Fatalf("workspaces are on %v", on)
+	}
+	d.kubectl("", "--server="+on["shard-1"], "create", "configmap", "first")
+	d.kubectl("", "--context=shard-1/system:admin", "get", "lease", "-n", "kube-system", "regent-controllers")
+	if out, err := d.run("regent", "", "shard", "list"); err != nil || !strings.Contains(out, "shard-1") {
+		t.Errorf("regent shard list: %v\n%s", err, out)
+	}
+	for _, name := range []string{"root/replica-0", "front-0"} {
+		if err := syscall.Kill(d.pids()[name], syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.kubectl("", "--server="+on["shard-1"], "create", "configmap", "without-root")
+	harness.Eventually(t, "dev tells of both deaths", func() bool { return strings.Count(d.said(), "has ended: signal: killed") == 2 })
+	if _, err := io.WriteString(d.enter, "\n"); err != nil {
+		t.Fatal(err)
+	}
+	d.kubectl("", "--server="+on["root"], "create", "configmap", "root-is-back")
+	d.stop()
+
+	d.start()
+	for shard, name := range map[string]string{"shard-1": "without-root", "root": "root-is-back"} {
+		d.kubectl("", "--server="+on[shard], "get", "configmap", name)
+	}
+	d.createWorkspace("after")
+	d.stop()
 }

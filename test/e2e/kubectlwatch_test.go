@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -14,13 +15,18 @@ import (
 type kubectlWatch struct {
 	output lockedBuffer
 	ended  chan error
+	status error // once mustEnd has returned
 }
 
 // startKubectl returns when its output contains shown.
 func startKubectl(t *testing.T, k kubectl, shown string, args ...string) *kubectlWatch {
 	t.Helper()
+	return startWatch(t, k.KubectlCommand(k.cluster, args...), shown)
+}
+
+func startWatch(t *testing.T, cmd *exec.Cmd, shown string) *kubectlWatch {
+	t.Helper()
 	w := &kubectlWatch{ended: make(chan error, 1)}
-	cmd := k.KubectlCommand(k.cluster, args...)
 	cmd.Stdout, cmd.Stderr = &w.output, &w.output
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -41,7 +47,7 @@ func startKubectl(t *testing.T, k kubectl, shown string, args ...string) *kubect
 func (w *kubectlWatch) mustEnd(t *testing.T) {
 	t.Helper()
 	select {
-	case <-w.ended:
+	case w.status = <-w.ended:
 	case <-time.After(harness.Patience):
 		t.Errorf("kubectl goes on, it said: %s", w.output.String())
 	}

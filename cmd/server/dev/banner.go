@@ -2,48 +2,124 @@ package dev
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
-// banner returns what the user sees once the shard is up: the replicas, and commands that can be pasted as they are.
-func (s *shard) banner(kubectl string) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var b strings.Builder
-	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-
-	p("")
-	p("Shard %s is up at %s", s.name, s.url)
-	p("")
-	for _, c := range s.children {
-		leads := ""
-		if c == s.leader {
-			leads = fmt.Sprintf("   leads, epoch %d", s.epoch)
-		}
-		p("  %-12s pid %-8d %s%s", c.name, c.running(), c.url, leads)
+// banner returns what the user sees once everything is up: the processes, and commands that can be pasted as they are.
+func (s *system) banner(kubectl string) string {
+	b := &text{}
+	b.line("")
+	if s.isInstallation() {
+		b.line("%d shards are one installation, at %s", len(s.present()), s.url)
+	} else {
+		b.line("Shard %s is up at %s", s.shards[0].name, s.url)
 	}
-	p("")
-	p("In another terminal:")
-	p("")
-	p("  export KUBECONFIG=%s", quoted(s.kubeconfig))
+	b.line("")
+	s.listChildren(b)
+	b.line("In another terminal:")
+	b.line("")
+	b.line("  export KUBECONFIG=%s", quoted(s.kubeconfig))
 	if kubectl != "kubectl" {
-		p("  alias kubectl=%s", quoted(kubectl))
+		b.line("  alias kubectl=%s", quoted(kubectl))
 	}
-	p("  echo '%s' | kubectl create -f -", workspace)
-	p("  kubectl get workspaces")
-	p("")
-	p("Who leads:")
-	p("")
-	p("  kubectl --context system:admin get lease -n kube-system regent-controllers")
-	p("")
-	if pid := s.leader.running(); pid != 0 { // 0: the leader has ended since
-		p("Kill the leader, and go on as if nothing had happened; then press Enter here to start it again:")
-		p("")
-		p("  kill -9 %d", pid)
-		p("")
+	if s.isInstallation() {
+		s.tryInstallation(b)
+	} else {
+		s.tryShard(b)
 	}
 	return b.String()
 }
 
-// workspace is the smallest valid Workspace.
-const workspace = `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"name":"demo"}}`
+// text is written line by line.
+type text struct{ strings.Builder }
+
+func (b *text) line(format string, args ...any) { _, _ = fmt.Fprintf(b, format+"\n", args...) }
+
+func (s *system) listChildren(b *text) {
+	width := len("replica-00")
+	for _, c := range s.children() {
+		width = max(width, len(c.name))
+	}
+	list := func(c *child, more string) {
+		b.line("  %-*s   pid %-8d %s%s", width, c.name, c.running(), c.url, more)
+	}
+	for _, c := range s.fronts {
+		list(c, "")
+	}
+	for _, shard := range s.present() {
+		leader, epoch := shard.leading()
+		for _, c := range shard.children {
+			if c == leader {
+				list(c, fmt.Sprintf("   leads, epoch %d", epoch))
+			} else {
+				list(c, "")
+			}
+		}
+	}
+	b.line("")
+}
+
+// tryShard says what to try with a lone shard.
+func (s *system) tryShard(b *text) {
+	b.line("  echo '%s' | kubectl create -f -", fmt.Sprintf(workspace, "demo"))
+	b.line("  kubectl get workspaces")
+	b.line("")
+	b.line("Who leads:")
+	b.line("")
+	b.line("  kubectl --context system:admin get lease -n kube-system regent-controllers")
+	b.line("")
+	leader, _ := s.shards[0].leading()
+	if pid := leader.running(); pid != 0 { // 0: the leader has ended since
+		b.line("Kill the leader, and go on as if nothing had happened; then press Enter here to start it again:")
+		b.line("")
+		b.line("  kill -9 %d", pid)
+		b.line("")
+	}
+}
+
+// tryInstallation says what to try with several shards.
+func (s *system) tryInstallation(b *text) {
+	shards := s.present()
+	last, second := shards[len(shards)-1], shards[min(1, len(shards)-1)]
+	b.line("  for n in 1 2 3 4 5 6; do echo '%s'; done | kubectl create -f -", fmt.Sprintf(workspace, `demo-'$n'`))
+	b.line("  kubectl get workspaces --label-columns=regent.dev/shard")
+	b.line("  %s shard list", quoted(beside("regent")))
+	b.line("")
+	b.line("Who leads %s (and so on, for each shard):", last.name)
+	b.line("")
+	b.line("  kubectl --context %s/system:admin get lease -n kube-system regent-controllers", last.name)
+	b.line("")
+	b.line("Kill all of %s. Its workspaces are answered with 503 that names it, which kubectl tries for 10 s. All others go on, and new ones are on other shards:", last.name)
+	b.line("")
+	b.line("  on() { kubectl get workspaces --selector=regent.dev/shard=$1 --output=jsonpath='{.items[0].spec.URL}'; }")
+	b.line("  url=$(on %s)", last.name)
+	b.line("  kubectl --server $url create configmap written")
+	b.line("  kubectl --server $url get configmaps")
+	b.line("  kill -9%s", pids(last.children))
+	b.line("  kubectl --server $url get configmaps")
+	b.line("  kubectl --server $(on %s) create configmap written-meanwhile", shards[max(0, len(shards)-2)].name)
+	b.line("")
+	b.line("Press Enter here to start it again. Then kill shard root and a front. What is on other shards goes on:")
+	b.line("")
+	b.line("  url=$(on %s)", second.name)
+	b.line("  kill -9%s%s", pids(s.shards[0].children), pids(s.fronts[:1]))
+	b.line("  kubectl --server $url create configmap written-without-root")
+	b.line("  echo '%s' | kubectl --server $url create -f -", fmt.Sprintf(workspace, "below"))
+	b.line("  kubectl --server $url get workspaces")
+	b.line("")
+}
+
+// pids returns the children's pids, each after a space.
+func pids(children []*child) string {
+	var b strings.Builder
+	for _, c := range children {
+		if pid := c.running(); pid != 0 {
+			b.WriteString(" " + strconv.Itoa(pid))
+		}
+	}
+	return b.String()
+}
+
+// workspace is the smallest valid Workspace of a name.
+const workspace = `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"name":"%s"}}`

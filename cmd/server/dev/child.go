@@ -17,24 +17,25 @@ import (
 	"time"
 )
 
-// parentPipe is the environment variable that tells a replica which of its file descriptors is a pipe from its parent. The pipe
-// ends when the parent ends, however the parent dies. The replica must then stop.
+// parentPipe is the environment variable that tells a child which of its file descriptors is a pipe from its parent. The pipe
+// ends when the parent ends, however the parent dies. The child must then stop.
 const parentPipe = "REGENT_PARENT_PIPE"
 
 // parentPipeFD is the first file descriptor after stdin, stdout and stderr.
 const parentPipeFD = 3
 
-// stopTimeout is how long a replica may take to stop. It is longer than a replica's own shutdown timeout at default timings.
+// stopTimeout is how long a child may take to stop. It is longer than a replica's own shutdown timeout at default timings.
 const stopTimeout = 45 * time.Second
 
-// exitUsage is the exit code of a replica whose flags are invalid.
+// exitUsage is the exit code of a child whose flags are invalid.
 const exitUsage = 2
 
-// child is one replica of the shard. It has at most one process at a time.
+// child is a replica or a front. It has at most one process at a time.
 type child struct {
 	name, url string
 	args      []string
 	out       *output
+	fail      context.CancelCauseFunc
 	leads     func(c *child, epoch int)
 	again     chan struct{} // capacity 1: a request to restart
 	deaf      *atomic.Bool  // set when standard input has ended: nobody can ask for a restart
@@ -62,7 +63,29 @@ func (c *child) startAgain() {
 	}
 }
 
-// howToStart tells the user how to start a replica whose process has ended.
+// keep starts the process, and starts it again on each request after it has ended, until ctx ends.
+func (c *child) keep(ctx context.Context) {
+	for ctx.Err() == nil {
+		state, err := c.run(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			c.fail(&fault{err})
+			return
+		case state.ExitCode() == exitUsage:
+			c.fail(&fault{fmt.Errorf("%s was given an invalid flag, its last line says which: %w", c.name, ErrUsage)})
+			return
+		}
+		c.out.say("%s (pid %d) has ended: %v. %s", c.name, state.Pid(), state, c.howToStart())
+		select {
+		case <-ctx.Done():
+		case <-c.again:
+		}
+	}
+}
+
+// howToStart tells the user how to start a child whose process has ended.
 func (c *child) howToStart() string {
 	if !c.deaf.Load() {
 		return "Press Enter to start it again"
@@ -103,7 +126,7 @@ func (c *child) run(ctx context.Context) (*os.ProcessState, error) {
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), self, c.args...)
 	cmd.Env = append(os.Environ(), parentPipe+"="+strconv.Itoa(parentPipeFD))
 	cmd.ExtraFiles = []*os.File{read}
-	// The replica gets a process group of its own, so that a Ctrl-C in the terminal reaches only the parent.
+	// The child gets a process group of its own, so that a Ctrl-C in the terminal reaches only the parent.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	lines := c.out.prefixed(c.name, c.watchLog)
 	defer lines.flush()
@@ -163,9 +186,9 @@ var leadingLine = regexp.MustCompile(`"Leading".*\bepoch"?[=:]"?(\d+)`)
 // shard's leader.
 var electionsLease = []byte("/regent-elections")
 
-// watchLog looks for leadingLine in a line of the replica's log.
+// watchLog looks for leadingLine in a line of a replica's log. A front has no leads.
 func (c *child) watchLog(line []byte) {
-	if bytes.Contains(line, electionsLease) {
+	if c.leads == nil || bytes.Contains(line, electionsLease) {
 		return
 	}
 	if match := leadingLine.FindSubmatch(line); match != nil {

@@ -1,5 +1,6 @@
-// Package dev runs a whole shard on one machine: an etcd, several replicas, and a front that forwards clients to a ready
-// replica. It is for trying Regent and for developing it: etcd, the front and kubectl go on when a replica is killed.
+// Package dev runs a whole shard on one machine: an etcd, several replicas, and a balancer that leads clients to a ready replica. Or an
+// installation of several shards, each with an etcd of its own, and fronts. It is for trying Regent and for developing it: etcd, the balancer and kubectl go on
+// when a replica or a front is killed.
 package dev
 
 import (
@@ -9,7 +10,6 @@ import (
 	"io"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 
 	"github.com/regent-project/regent/pkg/server/etcd"
 )
@@ -28,7 +28,7 @@ type Config struct {
 	Again <-chan struct{}
 }
 
-// Run runs the shard until ctx ends. It returns when the replicas, then the fronts, then etcd have stopped. cfg.Options must be
+// Run runs the shards until ctx ends. It returns when the processes, then the balancer, then the etcds have stopped. cfg.Options must be
 // valid.
 func Run(ctx context.Context, cfg Config) error {
 	ctx, fail := context.WithCancelCause(ctx)
@@ -40,55 +40,42 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return fmt.Errorf("cannot find --root-directory %q: %w", cfg.RootDirectory, err)
 	}
-	cfg.Options = &Options{RootDirectory: root, SecurePort: cfg.SecurePort, Replicas: cfg.Replicas, Shards: cfg.Shards, Start: cfg.Start}
+	options := *cfg.Options
+	options.RootDirectory, cfg.Options = root, &options
 
-	store, err := etcd.Start(ctx, etcd.Config{Directory: filepath.Join(root, "etcd")})
+	stores, stop, err := startStores(ctx, cfg.Options)
+	defer stop()
 	if err != nil {
-		if inUse := (&etcd.InUseError{}); errors.As(err, &inUse) {
-			return fmt.Errorf("another `regent dev` or `regent start` runs in %s: end it first, or give another --root-directory: %w", root, err)
-		}
 		return err
 	}
-	defer store.Close()
-
 	out := &output{to: cfg.Stdout, colour: cfg.Colour}
-	deaf := &atomic.Bool{}
-	shards := make([]*shard, cfg.Shards)
-	for i := range shards {
-		if shards[i], err = newShard(cfg, i, store.Transport(), out, deaf, fail); err != nil {
-			for _, s := range shards[:i] {
-				s.close()
-			}
-			return err
-		}
+	s, err := newSystem(cfg, stores, out, fail)
+	if err != nil {
+		return err
 	}
-	// The fronts end after the replicas, so that clients see their connections end in an orderly way.
-	frontCtx, stopFronts := context.WithCancel(context.WithoutCancel(ctx))
-	var fronts, replicas sync.WaitGroup
-	defer fronts.Wait()
-	defer stopFronts()
-	for _, s := range shards {
-		fronts.Go(func() {
-			if err := s.front.run(frontCtx, s.client); err != nil {
-				fail(&fault{err})
+	// The balancer ends after the processes, so that clients see their connections end in an orderly way.
+	balancing, stopBalancer := context.WithCancel(context.WithoutCancel(ctx))
+	var balancer, all sync.WaitGroup
+	defer balancer.Wait()
+	defer stopBalancer()
+	balancer.Go(func() {
+		if err := s.balancer.run(balancing, s.client); err != nil {
+			fail(&fault{err})
+		}
+	})
+	for _, store := range stores {
+		all.Go(func() {
+			select {
+			case <-ctx.Done():
+			case err := <-store.Failed():
+				fail(&fault{fmt.Errorf("etcd has stopped: %w", err)})
 			}
 		})
-		replicas.Go(func() { s.run(ctx) })
 	}
-	replicas.Go(func() {
-		restart(ctx, cfg.Again, shards)
-		deaf.Store(true)
-	})
-	replicas.Go(func() {
-		select {
-		case <-ctx.Done():
-		case err := <-store.Failed():
-			fail(&fault{fmt.Errorf("etcd has stopped: %w", err)})
-		}
-	})
+	all.Go(func() { s.run(ctx) })
 	<-ctx.Done()
-	out.say("Stopping %d replicas", cfg.Replicas*cfg.Shards)
-	replicas.Wait()
+	out.say("Stopping %d processes", len(s.children()))
+	all.Wait()
 
 	var f *fault
 	if errors.As(context.Cause(ctx), &f) {
@@ -97,26 +84,28 @@ func Run(ctx context.Context, cfg Config) error {
 	return nil
 }
 
+// startStores starts an etcd for each shard. The caller must call stop, also after an error.
+func startStores(ctx context.Context, o *Options) (stores []*etcd.Server, stop func(), err error) {
+	stop = func() {
+		for _, store := range stores {
+			store.Close()
+		}
+	}
+	for n := range o.Shards {
+		directory := o.shardDirectory(n)
+		store, err := etcd.Start(ctx, etcd.Config{Directory: filepath.Join(directory, "etcd")})
+		if inUse := (&etcd.InUseError{}); errors.As(err, &inUse) {
+			err = fmt.Errorf("another `regent dev` or `regent start` runs in %s: end it first, or give another --root-directory: %w", directory, err)
+		}
+		if err != nil {
+			return stores, stop, err
+		}
+		stores = append(stores, store)
+	}
+	return stores, stop, nil
+}
+
 // fault is an error that makes dev stop by itself.
 type fault struct{ error }
 
 func (f *fault) Unwrap() error { return f.error }
-
-// restart asks the replicas to restart at each value of again. It returns when ctx ends or again is closed.
-func restart(ctx context.Context, again <-chan struct{}, shards []*shard) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case _, more := <-again:
-			if !more {
-				return
-			}
-		}
-		for _, s := range shards {
-			for _, c := range s.children {
-				c.startAgain()
-			}
-		}
-	}
-}

@@ -22,8 +22,8 @@ func TestMain(m *testing.M) {
 	if os.Getenv(parentPipe) != "" {
 		os.Exit(asChild())
 	}
-	if backend := os.Getenv(frontTo); backend != "" {
-		os.Exit(asFront(backend))
+	if backend := os.Getenv(balancerTo); backend != "" {
+		os.Exit(asBalancer(backend))
 	}
 	goleak.VerifyTestMain(m,
 		// Started by packages' init functions, for the life of the process.
@@ -63,17 +63,20 @@ func TestFaultyOptionsAreRefusedByTheNameOfTheirFlag(t *testing.T) {
 }
 
 func TestPortsDoNotOverlap(t *testing.T) {
-	o := &Options{SecurePort: 6443, Replicas: 3, Shards: 2}
-	var ports []int
-	for s := range o.Shards {
-		ports = append(ports, o.front(s))
-		for r := range o.Replicas {
-			ports = append(ports, o.replica(s, r))
+	for _, o := range []*Options{{SecurePort: 6443, Replicas: 3, Shards: 1}, {SecurePort: 6443, Replicas: 2, Shards: 3}} {
+		ports := []int{o.SecurePort}
+		for n := range o.fronts() {
+			ports = append(ports, o.front(n))
 		}
-	}
-	for i, port := range ports {
-		if port != o.SecurePort+i {
-			t.Fatalf("ports %v, want them in a row", ports)
+		for s := range o.Shards {
+			for r := range o.Replicas {
+				ports = append(ports, o.replica(s, r))
+			}
+		}
+		for i, port := range append(ports, o.afterLast()) {
+			if port != o.SecurePort+i {
+				t.Fatalf("ports %v, want them in a row", ports)
+			}
 		}
 	}
 }
@@ -110,12 +113,12 @@ func startBackend(t *testing.T, name string, ready *atomic.Bool) *httptest.Serve
 	return s
 }
 
-func TestTheFrontLeadsOnlyToReplicasThatAreReady(t *testing.T) {
+func TestTheBalancerLeadsOnlyToReplicasThatAreReady(t *testing.T) {
 	var readyA, readyB atomic.Bool
 	a, b := startBackend(t, "a", &readyA), startBackend(t, "b", &readyB)
 	defer a.Close()
 	defer b.Close()
-	f, err := newFront("127.0.0.1:0", 100, t.Logf, a.Listener.Addr().String(), b.Listener.Addr().String())
+	f, err := newBalancer("127.0.0.1:0", 100, t.Logf, a.Listener.Addr().String(), b.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,29 +242,47 @@ func TestOnlyDevSetsAParentsPipe(t *testing.T) {
 }
 
 func TestTheBannersCommandsCanBePasted(t *testing.T) {
-	leader := &child{name: "replica-1", url: "https://127.0.0.1:6445", pid: 42}
-	s := &shard{name: "root", url: "https://127.0.0.1:6443", kubeconfig: "/tmp/x/admin.kubeconfig", leader: leader, epoch: 3,
-		children: []*child{{name: "replica-0", url: "https://127.0.0.1:6444", pid: 41}, leader}}
-	got := s.banner("kubectl")
-	for _, want := range []string{
-		"  replica-0    pid 41       https://127.0.0.1:6444\n",
-		"  replica-1    pid 42       https://127.0.0.1:6445   leads, epoch 3\n",
-		"  export KUBECONFIG=/tmp/x/admin.kubeconfig\n",
-		"  kill -9 42\n",
+	newChild := func(name string, port, pid int) *child { return &child{name: name, url: url(port), pid: pid} }
+	leader := newChild("replica-1", 6445, 42)
+	alone := &shard{name: "root", leader: leader, epoch: 3, children: []*child{newChild("replica-0", 6444, 41), leader}}
+	root := &shard{name: "root", leader: leader, epoch: 3, children: []*child{newChild("root/replica-0", 6446, 51)}}
+	other := &shard{name: "shard-1", children: []*child{newChild("shard-1/replica-0", 6447, 61), newChild("shard-1/replica-1", 6448, 62)}}
+	for name, tc := range map[string]struct {
+		system *system
+		want   []string
+	}{
+		"a lone shard": {&system{shards: []*shard{alone}}, []string{
+			"  replica-0    pid 41       https://127.0.0.1:6444\n",
+			"  replica-1    pid 42       https://127.0.0.1:6445   leads, epoch 3\n",
+			"  kill -9 42\n",
+		}},
+		"an installation": {&system{shards: []*shard{root, other}, fronts: []*child{newChild("front-0", 6444, 31), newChild("front-1", 6445, 32)}}, []string{
+			"2 shards are one installation, at https://127.0.0.1:6443\n",
+			"  front-0             pid 31       https://127.0.0.1:6444\n",
+			"  shard-1/replica-1   pid 62       https://127.0.0.1:6448\n",
+			"regent shard list\n", "  kubectl --context shard-1/system:admin get lease",
+			"  kill -9 61 62\n", "  kill -9 51 31\n",
+		}},
 	} {
-		if !strings.Contains(got, want) {
-			t.Errorf("the banner does not say %q:\n%s", want, got)
-		}
-	}
-	if strings.Contains(got, "alias") {
-		t.Error("an alias of kubectl for kubectl")
+		t.Run(name, func(t *testing.T) {
+			tc.system.url, tc.system.kubeconfig = url(6443), "root/admin.kubeconfig"
+			got := tc.system.banner("kubectl")
+			for _, want := range append(tc.want, "  export KUBECONFIG=root/admin.kubeconfig\n") {
+				if !strings.Contains(got, want) {
+					t.Errorf("the banner does not say %q:\n%s", want, got)
+				}
+			}
+			if strings.Contains(got, "alias") {
+				t.Error("an alias of kubectl for kubectl")
+			}
+		})
 	}
 }
 
 func TestAWordIsQuotedForTheShell(t *testing.T) {
 	for text, want := range map[string]string{
 		"--etcd-servers=http://127.0.0.1:2379": "--etcd-servers=http://127.0.0.1:2379",
-		"/tmp/with space":                      "'/tmp/with space'",
+		"with space/x":                         "'with space/x'",
 		"it's":                                 `'it'\''s'`,
 	} {
 		if got := quoted(text); got != want {

@@ -14,7 +14,7 @@ import (
 type Options struct {
 	// RootDirectory holds everything: keys, kubeconfig and etcd's data.
 	RootDirectory string
-	// SecurePort is the first front's port. The ports of the replicas and of the other shards follow it.
+	// SecurePort is the balancer's port. The ports of the fronts and replicas follow it.
 	SecurePort int
 	// Replicas is the number of replicas of each shard, Shards the number of shards.
 	Replicas, Shards int
@@ -29,15 +29,15 @@ func NewOptions() *Options {
 
 // Own are the flags of `start` that dev sets for each replica.
 var Own = []string{
-	"root-directory", "shard-name", "secure-port", "shard-base-url", "etcd-servers", "etcd-cafile", "etcd-certfile", "etcd-keyfile", "etcd-prefix", "enable-leader-election", "bind-address",
+	"root-directory", "membership", "shard-name", "secure-port", "shard-base-url", "etcd-servers", "etcd-cafile", "etcd-certfile", "etcd-keyfile", "etcd-prefix", "enable-leader-election", "bind-address",
 }
 
 // AddFlags adds the flags that set o.
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.RootDirectory, "root-directory", o.RootDirectory, "Directory for keys, admin.kubeconfig and etcd's data. Shards after the first have theirs below it.")
-	flags.IntVar(&o.SecurePort, "secure-port", o.SecurePort, "Loopback port of the front, which forwards to ready replicas. The ports after it are the replicas'; then come the front and the replicas of the next shard.")
+	flags.StringVar(&o.RootDirectory, "root-directory", o.RootDirectory, "Directory for keys, admin.kubeconfig and etcd's data. Shards after the first have a directory of their own below it.")
+	flags.IntVar(&o.SecurePort, "secure-port", o.SecurePort, "Loopback port under which users reach everything. The ports after it are those of the fronts, if there are several shards, and of the replicas.")
 	flags.IntVar(&o.Replicas, "replicas", o.Replicas, "Replicas of each shard.")
-	flags.IntVar(&o.Shards, "shards", o.Shards, "Shards. They share one etcd, each below a prefix of its own.")
+	flags.IntVar(&o.Shards, "shards", o.Shards, "Shards. Several are one installation: each has an etcd of its own, and two fronts lead to them.")
 }
 
 // most is how many replicas or shards make sense on one machine.
@@ -58,16 +58,27 @@ func (o *Options) Validate() error {
 		}
 	}
 	if len(errs) == 0 {
-		if last := o.front(o.Shards) - 1; o.SecurePort < 1 || last > 65535 {
+		if last := o.afterLast() - 1; o.SecurePort < 1 || last > 65535 {
 			errs = append(errs, fmt.Errorf("--secure-port %d: the ports up to %d are needed, and must be between 1 and 65535", o.SecurePort, last))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// The ports of a shard are consecutive: first the front's, then the replicas'.
-func (o *Options) front(shard int) int            { return o.SecurePort + shard*(o.Replicas+1) }
-func (o *Options) replica(shard, replica int) int { return o.front(shard) + 1 + replica }
+// fronts is how many `regent front` an installation has on this machine. A lone shard needs none.
+func (o *Options) fronts() int {
+	if o.Shards > 1 {
+		return 2
+	}
+	return 0
+}
+
+// The ports are consecutive: the balancer's, then the fronts', then the replicas'.
+func (o *Options) front(n int) int { return o.SecurePort + 1 + n }
+func (o *Options) replica(shard, replica int) int {
+	return o.front(o.fronts()) + shard*o.Replicas + replica
+}
+func (o *Options) afterLast() int { return o.replica(o.Shards, 0) }
 
 // shardName returns the name of a shard. The first one is root.
 func shardName(shard int) string {
@@ -77,20 +88,12 @@ func shardName(shard int) string {
 	return fmt.Sprintf("shard-%d", shard)
 }
 
-// shardDirectory returns the root directory of a shard's replicas.
+// shardDirectory returns the root directory of a shard's replicas. Its etcd is there, too.
 func (o *Options) shardDirectory(shard int) string {
 	if shard == 0 {
 		return o.RootDirectory
 	}
 	return filepath.Join(o.RootDirectory, shardName(shard))
-}
-
-// etcdPrefix returns the prefix of a shard's keys.
-func etcdPrefix(shard int) string {
-	if shard == 0 {
-		return "/registry"
-	}
-	return "/registry-" + shardName(shard)
 }
 
 func url(port int) string { return "https://" + address(port) }
@@ -100,7 +103,7 @@ func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Ito
 // portsFree returns an error if another process listens on one of the ports that dev needs.
 func (o *Options) portsFree() error {
 	var errs []error
-	for port := o.SecurePort; port < o.front(o.Shards); port++ {
+	for port := o.SecurePort; port < o.afterLast(); port++ {
 		listener, err := net.Listen("tcp", address(port))
 		if err != nil {
 			errs = append(errs, fmt.Errorf("port %d is not free: end what listens on it, or give another --secure-port: %w", port, err))

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/kcp-dev/logicalcluster/v3"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
@@ -44,20 +45,29 @@ func (a assigned) String() string {
 
 type logicalClusterClient interface {
 	Create(ctx context.Context, obj *corev1alpha1.LogicalCluster, opts metav1.CreateOptions) (*corev1alpha1.LogicalCluster, error)
+	Update(ctx context.Context, obj *corev1alpha1.LogicalCluster, opts metav1.UpdateOptions) (*corev1alpha1.LogicalCluster, error)
 	UpdateStatus(ctx context.Context, obj *corev1alpha1.LogicalCluster, opts metav1.UpdateOptions) (*corev1alpha1.LogicalCluster, error)
 	Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error
 }
 
+type eventClient interface {
+	Create(ctx context.Context, obj *corev1.Event, opts metav1.CreateOptions) (*corev1.Event, error)
+}
+
 type controller struct {
 	*loop.Loop[assigned]
-	own             string
+	own, replica    string
 	others          *controllers.Shards
 	logicalClusters *clusters.Informer[*corev1alpha1.LogicalCluster]
 	client          logicalClusterClient
+	events          eventClient // in namespace default
 }
 
 func construct(_ context.Context, deps controllers.Deps) (controllers.Controller, error) {
-	c := &controller{own: deps.Shard, others: deps.Others(), logicalClusters: deps.Informers.LogicalClusters, client: deps.Clients.LogicalClusters}
+	c := &controller{
+		own: deps.Shard, replica: deps.Replica, others: deps.Others(), logicalClusters: deps.Informers.LogicalClusters,
+		client: deps.Clients.LogicalClusters, events: deps.Clients.Kube.CoreV1().Events(metav1.NamespaceDefault),
+	}
 	c.Loop = loop.New(name, workers, c.reconcile)
 	c.Needs(func(a assigned) bool { return decide(c.world(a)) != nothing })
 	loop.WatchForeign(c.Loop, c.others.Workspaces, func(shard string, ws *tenancyv1alpha1.Workspace) []assigned {
@@ -90,6 +100,11 @@ func assignable(ws *tenancyv1alpha1.Workspace) bool {
 		strings.HasSuffix(controllers.PathOf(ws), ":"+ws.Name)
 }
 
+// isAssigned reports whether a Workspace assigns the cluster of a to this shard.
+func (c *controller) isAssigned(ws *tenancyv1alpha1.Workspace, a assigned) bool {
+	return ws.Spec.Cluster == a.cluster.String() && ws.Labels[clusters.ShardLabel] == c.own && assignable(ws)
+}
+
 // owned returns lc with the Workspace of another shard that owns it, if one does.
 func (c *controller) owned(lc *corev1alpha1.LogicalCluster) []assigned {
 	shard, owner := lc.Labels[clusters.OwnerShardLabel], lc.Spec.Owner
@@ -102,7 +117,7 @@ func (c *controller) owned(lc *corev1alpha1.LogicalCluster) []assigned {
 // world returns what the caches show.
 func (c *controller) world(a assigned) world {
 	w := world{shard: a.shard, heard: c.others.Contact.Heard(a.shard)}
-	if ws, ok := c.others.Workspaces.Get(a.shard, a.workspace); ok && assignable(ws) && ws.Spec.Cluster == a.cluster.String() && ws.Labels[clusters.ShardLabel] == c.own {
+	if ws, ok := c.others.Workspaces.Get(a.shard, a.workspace); ok && c.isAssigned(ws, a) {
 		w.workspace = ws
 	}
 	w.logicalCluster, _ = c.logicalClusters.Get(clusters.Key{Cluster: a.cluster, Name: corev1alpha1.LogicalClusterName})
@@ -135,17 +150,37 @@ func (c *controller) take(ctx context.Context, s step, a assigned, w world) erro
 			Preconditions: &metav1.Preconditions{UID: &lc.UID, ResourceVersion: &lc.ResourceVersion},
 		}))
 	case ask:
+		return c.ask(ctx, a, w)
+	case adopt:
 		live, err := c.others.Live.Workspace(ctx, a.shard, a.workspace)
-		if controllers.IgnoreNotFound(err) != nil || err == nil && live.Spec.Cluster == a.cluster.String() && controllers.Owns(live, w.logicalCluster) {
-			return err // the cache is late
+		if err != nil || live.UID != w.workspace.UID || live.Spec.Cluster != a.cluster.String() || !mayAdopt(live, a.shard, w.logicalCluster) {
+			return controllers.IgnoreNotFound(err) // its event comes
 		}
-		klog.FromContext(ctx).Info("A logical cluster has lost its Workspace, and stays: regent shard orphans lists such clusters", "cluster", a.cluster,
-			"workspace", a.workspace, "of", a.shard)
-		_, err = c.client.UpdateStatus(ctx, orphaned(w.logicalCluster, a), metav1.UpdateOptions{FieldManager: name})
+		klog.FromContext(ctx).Info("A logical cluster has a Workspace again, which adopts it", "cluster", a.cluster, "workspace", a.workspace, "of", a.shard)
+		_, err = c.client.Update(ctx, adopted(w.logicalCluster, live), metav1.UpdateOptions{FieldManager: name})
 		return controllers.IgnoreNotFound(err)
 	case found:
 		_, err := c.client.UpdateStatus(ctx, unmarked(w.logicalCluster), metav1.UpdateOptions{FieldManager: name})
 		return controllers.IgnoreNotFound(err)
+	}
+	return nil
+}
+
+// ask marks a cluster as an orphan, unless its Workspace is there after all.
+func (c *controller) ask(ctx context.Context, a assigned, w world) error {
+	live, err := c.others.Live.Workspace(ctx, a.shard, a.workspace)
+	if controllers.IgnoreNotFound(err) != nil || err == nil && live.Spec.Cluster == a.cluster.String() && controllers.Owns(live, w.logicalCluster) {
+		return err // the cache is late
+	}
+	marked, err := c.client.UpdateStatus(ctx, orphaned(w.logicalCluster, a), metav1.UpdateOptions{FieldManager: name})
+	if err != nil {
+		return controllers.IgnoreNotFound(err)
+	}
+	klog.FromContext(ctx).Info("A logical cluster has lost its Workspace, and stays: regent shard orphans lists such clusters", "cluster", a.cluster,
+		"workspace", a.workspace, "of", a.shard)
+	event := orphanedEvent(marked, a, c.replica)
+	if _, err := c.events.Create(clusters.With(ctx, clusters.SystemAdmin), event, metav1.CreateOptions{FieldManager: name}); err != nil {
+		klog.FromContext(ctx).V(2).Info("Event not written", "reason", event.Reason, "err", err)
 	}
 	return nil
 }
@@ -157,7 +192,7 @@ func (c *controller) create(ctx context.Context, a assigned, w world) error {
 	if err != nil {
 		return controllers.IgnoreNotFound(err)
 	}
-	if live.UID != w.workspace.UID || live.DeletionTimestamp != nil || live.Spec.Cluster != a.cluster.String() || live.Labels[clusters.ShardLabel] != c.own || !assignable(live) || controllers.HasBegun(live) {
+	if live.UID != w.workspace.UID || live.DeletionTimestamp != nil || !c.isAssigned(live, a) || controllers.HasBegun(live) || controllers.Adopts(live) {
 		return nil // its event comes
 	}
 	_, err = c.client.Create(ctx, controllers.NewLogicalCluster(live, a.shard), metav1.CreateOptions{FieldManager: name})

@@ -20,6 +20,7 @@ import (
 //	Workspace deleted -> remove
 //	Workspace absent, though its shard is heard -> ask that shard, and mark the cluster if it is so; never delete it (I10)
 //	Workspace back -> found: take the mark away
+//	a new Workspace in its place, which an administrator has told to adopt the cluster -> adopt it as the owner, and then as above
 type step string
 
 const (
@@ -28,6 +29,7 @@ const (
 	remove  step = "remove"
 	ask     step = "ask for the owner of"
 	found   step = "find the owner of"
+	adopt   step = "give a new owner to"
 )
 
 // world is everything that a decision depends on.
@@ -45,12 +47,14 @@ type world struct {
 func decide(w world) step {
 	ws, lc := w.workspace, w.logicalCluster
 	switch {
-	case lc == nil && (ws == nil || ws.DeletionTimestamp != nil || controllers.HasBegun(ws)):
+	case lc == nil && (ws == nil || ws.DeletionTimestamp != nil || controllers.HasBegun(ws) || controllers.Adopts(ws)):
 		return nothing
 	case lc == nil:
 		return create
 	case lc.DeletionTimestamp != nil, lc.Labels[clusters.OwnerShardLabel] != w.shard:
 		return nothing
+	case ws != nil && !controllers.Owns(ws, lc) && mayAdopt(ws, w.shard, lc):
+		return adopt
 	case ws != nil && !controllers.Owns(ws, lc): // the shard of the Workspace tells of it
 		return nothing
 	case ws != nil && ws.DeletionTimestamp != nil:
@@ -66,12 +70,23 @@ func decide(w world) step {
 	}
 }
 
+func mayAdopt(ws *tenancyv1alpha1.Workspace, shard string, lc *corev1alpha1.LogicalCluster) bool {
+	return ws.DeletionTimestamp == nil && controllers.Adopts(ws) && controllers.AgainstAdoption(ws, shard, lc) == ""
+}
+
+// adopted returns lc with a new Workspace as its owner.
+func adopted(lc *corev1alpha1.LogicalCluster, by *tenancyv1alpha1.Workspace) *corev1alpha1.LogicalCluster {
+	out := lc.DeepCopy()
+	out.Spec.Owner.UID = by.UID
+	return out
+}
+
 // orphaned returns lc with the mark.
 func orphaned(lc *corev1alpha1.LogicalCluster, a assigned) *corev1alpha1.LogicalCluster {
 	out := lc.DeepCopy()
 	conditions.Set(out, &v1alpha1.Condition{
 		Type: clusters.ConditionOrphaned, Status: corev1.ConditionTrue, Reason: "WorkspaceAbsent",
-		Message: fmt.Sprintf("shard %s has no Workspace %s with this cluster, and nobody has seen its deletion: adopt the cluster, or delete it", a.shard, a.workspace),
+		Message: fmt.Sprintf("shard %s has no Workspace %s with this cluster, and nobody has seen its deletion: regent shard orphans adopts or deletes it", a.shard, a.workspace),
 	})
 	return out
 }

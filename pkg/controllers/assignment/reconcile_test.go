@@ -26,7 +26,22 @@ func assignedTo(shard string, edits ...func(*tenancyv1alpha1.Workspace)) *tenanc
 
 func deleted(ws *tenancyv1alpha1.Workspace) { ws.DeletionTimestamp = &deletedAt }
 func begun(ws *tenancyv1alpha1.Workspace)   { ws.Status.Phase = corev1alpha1.LogicalClusterPhaseReady }
-func reborn(ws *tenancyv1alpha1.Workspace)  { ws.UID = "another" }
+func called(name string) func(*tenancyv1alpha1.Workspace) {
+	return func(ws *tenancyv1alpha1.Workspace) { ws.Name = name }
+}
+
+func in(cluster string) func(*tenancyv1alpha1.Workspace) {
+	return func(ws *tenancyv1alpha1.Workspace) { ws.Annotations["kcp.io/cluster"] = cluster }
+}
+
+func reborn(ws *tenancyv1alpha1.Workspace) { ws.UID = "another" }
+
+func adopting(cluster string) func(*tenancyv1alpha1.Workspace) {
+	return func(ws *tenancyv1alpha1.Workspace) {
+		reborn(ws)
+		ws.Annotations[clusters.AdoptAnnotation] = "eu1/" + cluster
+	}
+}
 
 func clusterOf(phase corev1alpha1.LogicalClusterPhaseType, edits ...func(*corev1alpha1.LogicalCluster)) *corev1alpha1.LogicalCluster {
 	lc := controllers.NewLogicalCluster(assignedTo("eu1"), "root")
@@ -63,6 +78,17 @@ func TestEachStateHasOneNextStepI10(t *testing.T) {
 		"absent, and the cluster is just made": {world{logicalCluster: clusterOf("Scheduling"), heard: true}, nothing},
 		"absent, and marked":                   {world{logicalCluster: clusterOf("Ready", marked), heard: true}, nothing},
 		"back, and marked":                     {world{workspace: assignedTo("eu1"), logicalCluster: clusterOf("Ready", marked), heard: true}, found},
+		"to be adopted":                        {world{workspace: assignedTo("eu1", adopting("x7")), logicalCluster: clusterOf("Ready", marked), heard: true}, adopt},
+		"to be adopted, and no orphan":         {world{workspace: assignedTo("eu1", adopting("x7")), logicalCluster: clusterOf("Ready"), heard: true}, nothing},
+		"to be adopted, and going":             {world{workspace: assignedTo("eu1", adopting("x7")), logicalCluster: clusterOf("Ready", marked, going), heard: true}, nothing},
+		"to be adopted, and gone":              {world{workspace: assignedTo("eu1", adopting("x7")), heard: true}, nothing},
+		"to be adopted, by one that goes":      {world{workspace: assignedTo("eu1", adopting("x7"), deleted), logicalCluster: clusterOf("Ready", marked), heard: true}, nothing},
+		"to be adopted, but another shard's":   {world{workspace: assignedTo("eu1", adopting("x7")), logicalCluster: clusterOf("Ready", marked, ofAnother), heard: true}, nothing},
+		"to be adopted, but another's":         {world{workspace: assignedTo("eu1", adopting("x7"), called("b")), logicalCluster: clusterOf("Ready", marked), heard: true}, nothing},
+		"to be adopted, but elsewhere":         {world{workspace: assignedTo("eu1", adopting("x7"), in("c2")), logicalCluster: clusterOf("Ready", marked), heard: true}, nothing},
+		"another is to be adopted":             {world{workspace: assignedTo("eu1", adopting("x8")), logicalCluster: clusterOf("Ready", marked), heard: true}, nothing},
+		"in its place, and adopting nothing":   {world{workspace: assignedTo("eu1", reborn), logicalCluster: clusterOf("Ready", marked), heard: true}, nothing},
+		"adopted, and still marked":            {world{workspace: assignedTo("eu1", adopting("x7")), logicalCluster: adopted(clusterOf("Ready", marked), assignedTo("eu1", reborn)), heard: true}, found},
 		"nothing":                              {world{heard: true}, nothing},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -56,6 +57,7 @@ type controller struct {
 	others          *controllers.Shards
 	shards          *shards
 	waiting         waiting
+	awaited         awaited
 }
 
 func construct(_ context.Context, deps controllers.Deps) (controllers.Controller, error) {
@@ -75,7 +77,7 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 			return false
 		}
 		_, waits := w.waits() // a new leader has to know who waits
-		return waits || decide(w) != nothing
+		return waits || w.awaited() || decide(w) != nothing
 	})
 	loop.Watch(c.Loop, c.workspaces, func(ws *tenancyv1alpha1.Workspace) []clusters.Key {
 		return []clusters.Key{clusters.KeyOf(ws)}
@@ -91,12 +93,16 @@ func (c *controller) followShards(members clusters.Cache[*corev1alpha1.Shard]) {
 	all := func(*corev1alpha1.Shard) []clusters.Key { return c.waiting.take("") }
 	loop.Follow(c.Loop, members, all)
 	loop.WatchForeign(c.Loop, c.others.Members, func(_ string, s *corev1alpha1.Shard) []clusters.Key { return all(s) })
+	again := func(waiting []clusters.Key) {
+		for _, key := range waiting {
+			c.Add(key)
+		}
+	}
 	c.On(members.Synced(), func() (remove func()) {
-		return c.others.Contact.Follow(func(shard string, _ bool) {
-			for _, key := range append(c.waiting.take(shard), c.waiting.take("")...) {
-				c.Add(key)
-			}
-		})
+		return c.others.Contact.Follow(func(shard string, _ bool) { again(append(c.waiting.take(shard), c.waiting.take("")...)) })
+	})
+	c.On(members.Synced(), func() (remove func()) {
+		return c.others.Contact.FollowSteady(func() { again(c.waiting.take("")) })
 	})
 }
 
@@ -127,6 +133,35 @@ func (w *waiting) take(shard string) []clusters.Key {
 	return keys
 }
 
+// overdueAfter is how long another shard may take to begin before its workspaces tell of it. Most begin within milliseconds, and to tell costs a
+// write.
+const overdueAfter = 5 * time.Second
+
+// awaited knows since when other shards are awaited, by the Workspace.
+type awaited struct {
+	mu    sync.Mutex
+	since map[clusters.Key]time.Time
+}
+
+// overdue records whether a shard is awaited, and reports whether it has been for long.
+func (a *awaited) overdue(key clusters.Key, awaited bool) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !awaited {
+		delete(a.since, key)
+		return false
+	}
+	since, ok := a.since[key]
+	if !ok {
+		if a.since == nil {
+			a.since = map[clusters.Key]time.Time{}
+		}
+		since = time.Now()
+		a.since[key] = since
+	}
+	return time.Since(since) >= overdueAfter
+}
+
 // affected returns the Workspace that owns lc, and the Workspaces in lc's cluster that have no cluster yet because they need lc
 // first.
 func (c *controller) affected(lc *corev1alpha1.LogicalCluster) []clusters.Key {
@@ -153,7 +188,11 @@ func (c *controller) reconcile(ctx context.Context, key clusters.Key) error {
 	ctx = clusters.With(ctx, key.Cluster)
 	w, ok := c.world(key)
 	if !ok {
+		c.awaited.overdue(key, false)
 		return nil
+	}
+	if w.awaited() && !w.overdue {
+		c.AddAfter(key, overdueAfter)
 	}
 	for last := nothing; ; {
 		step := decide(w)
@@ -187,7 +226,7 @@ func (c *controller) world(key clusters.Key) (world, bool) {
 	if !ok {
 		return world{}, false
 	}
-	w := world{workspace: ws, parent: c.cached(key.Cluster), shard: clusters.ShardOf(ws, clusters.ShardLabel, c.shards.own)}
+	w := world{workspace: ws, parent: c.cached(key.Cluster), own: c.shards.own, shard: clusters.ShardOf(ws, clusters.ShardLabel, c.shards.own)}
 	cluster := logicalcluster.Name(ws.Spec.Cluster)
 	if w.elsewhere = w.shard != c.shards.own; w.elsewhere {
 		w.heard = c.others.Contact.Heard(w.shard)
@@ -195,10 +234,21 @@ func (c *controller) world(key clusters.Key) (world, bool) {
 	} else {
 		w.logicalCluster = c.cached(cluster)
 	}
+	w.overdue = c.awaited.overdue(key, w.awaited())
 	if cluster == "" && ws.DeletionTimestamp == nil && ws.Spec.Mount == nil {
-		w.placement = place(ws, c.shards.candidates())
+		w.placement = c.placement(w)
 	}
 	return w, true
+}
+
+// placement returns where the cluster of a Workspace goes that has none, by the caches.
+func (c *controller) placement(w world) placement {
+	shard, cluster := controllers.Adoption(w.workspace)
+	if cluster.Empty() {
+		return place(w.workspace, c.shards.candidates())
+	}
+	lc, _ := c.others.LogicalClusters.Get(shard, clusters.Key{Cluster: cluster, Name: corev1alpha1.LogicalClusterName})
+	return adoption(w.workspace, c.shards.own, childPath(w), c.others.Contact.Heard(shard), lc)
 }
 
 // take takes a step and returns the world after it, or nil if the next step has to wait for an event.
@@ -232,7 +282,14 @@ func (c *controller) take(ctx context.Context, s step, w world) (*world, error) 
 	}
 }
 
+// schedule assigns a cluster. One that there is already is read first: the cache may be late.
 func (c *controller) schedule(ctx context.Context, w world) (*world, error) {
+	if adopted := w.placement.adopted; !adopted.Empty() {
+		live, err := c.others.Live.LogicalCluster(ctx, w.placement.shard, adopted)
+		if err != nil || adoption(w.workspace, c.shards.own, childPath(w), true, live).adopted.Empty() {
+			return nil, controllers.IgnoreNotFound(err) // its event comes
+		}
+	}
 	updated, err := c.workspace.Update(ctx, scheduled(w, c.baseURL, newClusterName().String()), metav1.UpdateOptions{FieldManager: name})
 	if err != nil {
 		return nil, controllers.IgnoreNotFound(err)

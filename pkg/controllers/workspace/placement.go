@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/kcp-dev/logicalcluster/v3"
+	"github.com/kcp-dev/sdk/apis/core"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
@@ -33,6 +35,29 @@ type placement struct {
 	shard string
 	// why says what spoke for the shard, and what against the others. It is empty in a shard that is alone.
 	why string
+	// adopted is the cluster that the Workspace adopts. Empty: it gets a new one.
+	adopted logicalcluster.Name
+}
+
+// adoption returns the placement of a Workspace that adopts a cluster. heard says whether the cluster's shard is heard. lc is the cluster's
+// LogicalCluster, nil if that shard shows none. path is the path that a cluster of the Workspace has.
+func adoption(ws *tenancyv1alpha1.Workspace, own, path string, heard bool, lc *corev1alpha1.LogicalCluster) placement {
+	shard, cluster := controllers.Adoption(ws)
+	var against string
+	switch {
+	case !heard:
+		against = "that shard is not heard"
+	case lc == nil:
+		against = "that shard has no such cluster of this one's workspaces"
+	case lc.Annotations[core.LogicalClusterPathAnnotationKey] != path:
+		against = fmt.Sprintf("its path is %s, for ever, and not %s", lc.Annotations[core.LogicalClusterPathAnnotationKey], path)
+	default:
+		against = controllers.AgainstAdoption(ws, own, lc)
+	}
+	if against != "" {
+		return placement{why: fmt.Sprintf("it cannot adopt logical cluster %s of shard %s: %s", cluster, shard, against)}
+	}
+	return placement{shard: shard, why: fmt.Sprintf("it adopts logical cluster %s, which %s has", cluster, shard), adopted: cluster}
 }
 
 // place returns the shard for a Workspace: of those that fit the one with the fewest clusters for its capacity.
@@ -127,7 +152,7 @@ func (s *shards) candidates() []candidate {
 
 // other returns a shard by what it says of itself in its own copy.
 func (s *shards) other(member *corev1alpha1.Shard) candidate {
-	c := candidate{name: member.Name, labels: member.Labels, cordoned: clusters.IsCordoned(member), heard: s.others.Contact.Heard(member.Name)}
+	c := candidate{name: member.Name, labels: member.Labels, cordoned: clusters.IsCordoned(member), heard: s.others.Contact.Steady(member.Name)}
 	home, ok := s.others.Members.Get(member.Name, clusters.Key{Cluster: clusters.SystemShards, Name: member.Name})
 	if !ok {
 		c.heard = false

@@ -4,9 +4,16 @@ import (
 	"strings"
 	"testing"
 
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/controllers/controllertest"
 )
 
 func TestAClusterGoesWhereThereIsMostRoom(t *testing.T) {
@@ -49,5 +56,36 @@ func TestAClusterGoesWhereThereIsMostRoom(t *testing.T) {
 				t.Errorf("on %q because %q; want %q because %q", got.shard, got.why, tc.want, tc.why)
 			}
 		})
+	}
+}
+
+// What is assigned to a shard that has just died waits for its return, however long that takes: no workspace is assigned twice.
+func TestNothingIsAssignedToAShardWhoseWatchesHaveJustBroken(t *testing.T) {
+	member := func(in, name string) *corev1alpha1.Shard {
+		s := &corev1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: "1", Annotations: map[string]string{"kcp.io/cluster": in}}}
+		s.Status.Capacity = corev1.ResourceList{clusters.CapacityClusters: resource.MustParse("10")}
+		return s
+	}
+	others := controllers.NewShards("here", nil)
+	others.Members.Add("there", controllertest.Informer(t, controllertest.NewSource(member("system:shards", "there")), nil))
+	s := newShards("here", controllers.Informers{
+		Shards: controllertest.Informer(t, controllertest.NewSource(member("system:shards", "here"), member("system:shards", "there")), nil),
+		LogicalClusters: controllertest.Informer(t, controllertest.NewSource(&corev1alpha1.LogicalCluster{
+			ObjectMeta: metav1.ObjectMeta{Name: "cluster", Annotations: map[string]string{"kcp.io/cluster": "root"}},
+		}), nil),
+	}, others)
+	for _, step := range []struct {
+		what string
+		do   func()
+		want string
+	}{
+		{"it is not heard yet", func() {}, "here"},
+		{"it is heard", func() { others.Contact.Set("there", true) }, "there"},
+		{"a watch has broken", func() { others.Contact.Waver("there") }, "here"},
+		{"the watch is open again", func() { others.Contact.Set("there", true) }, "there"},
+	} {
+		if step.do(); place(&tenancyv1alpha1.Workspace{}, s.candidates()).shard != step.want {
+			t.Errorf("%s: %+v", step.what, place(&tenancyv1alpha1.Workspace{}, s.candidates()))
+		}
 	}
 }

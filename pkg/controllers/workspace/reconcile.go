@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"cmp"
 	"crypto/rand"
 	"slices"
 	"strings"
@@ -28,6 +29,8 @@ import (
 // If another shard has the cluster, it creates and removes the LogicalCluster itself: it watches the Workspace. This shard watches the
 // LogicalCluster in turn, and follows if that is deleted by itself.
 //
+// An administrator may tell a Workspace to adopt a cluster that has lost its own. Then schedule assigns that one, and its shard gives it its new owner.
+//
 // What lasts is reported meanwhile: initializers that are left, content that cannot be deleted.
 type step string
 
@@ -53,6 +56,10 @@ type world struct {
 	// this one hears it.
 	shard            string
 	elsewhere, heard bool
+	// overdue says that the other shard, though it is heard, has not begun for a while with what it is awaited for.
+	overdue bool
+	// own is the name of this shard.
+	own string
 	// placement is where the cluster of a Workspace goes that has none.
 	placement placement
 	// confirmed says that the server has been asked for logicalCluster, or for parent if spec.cluster is empty. Until then they
@@ -77,7 +84,7 @@ func decide(w world) step {
 	case ws.DeletionTimestamp != nil && !w.owned():
 		return release
 	case ws.DeletionTimestamp != nil && w.logicalCluster.DeletionTimestamp == nil && w.elsewhere:
-		return nothing // its shard sees the deletion
+		return w.await() // its shard sees the deletion
 	case ws.DeletionTimestamp != nil && w.logicalCluster.DeletionTimestamp == nil:
 		return remove
 	case w.elsewhere && w.owned() && w.logicalCluster.DeletionTimestamp != nil && ws.DeletionTimestamp == nil && !w.confirmed:
@@ -94,8 +101,12 @@ func decide(w world) step {
 		return w.report()
 	case ws.Spec.Cluster == "", ws.Spec.URL == "", !managed:
 		return schedule
-	case w.logicalCluster == nil && !controllers.HasBegun(ws) && w.elsewhere:
+	case controllers.Adopts(ws) && w.logicalCluster != nil && controllers.AgainstAdoption(ws, w.own, w.logicalCluster) == "":
 		return nothing // its shard sees the Workspace
+	case controllers.Adopts(ws):
+		return w.report()
+	case w.logicalCluster == nil && !controllers.HasBegun(ws) && w.elsewhere:
+		return w.await() // its shard sees the Workspace
 	case w.logicalCluster == nil && !controllers.HasBegun(ws):
 		return create
 	default:
@@ -110,6 +121,28 @@ func (w world) unheard() step {
 		return nothing
 	}
 	return report
+}
+
+// awaited reports whether the next step is that of another shard, which is heard: to make the cluster, or to delete it. That shard may not hear
+// this one.
+func (w world) awaited() bool {
+	ws := w.workspace
+	switch {
+	case !w.elsewhere || !w.heard || !slices.Contains(ws.Finalizers, clusters.WorkspaceFinalizer):
+		return false
+	case ws.DeletionTimestamp != nil:
+		return w.owned() && w.logicalCluster.DeletionTimestamp == nil
+	default:
+		return w.logicalCluster == nil && !controllers.HasBegun(ws) && !controllers.Adopts(w.workspace)
+	}
+}
+
+// await returns the next step while another shard is awaited.
+func (w world) await() step {
+	if !w.overdue {
+		return nothing
+	}
+	return w.report()
 }
 
 // waits reports whether the Workspace waits for another shard to be heard, or for any that fits (""). The events of its objects do not tell.
@@ -167,8 +200,8 @@ func scheduled(w world, baseURL, clusterName string) *tenancyv1alpha1.Workspace 
 		out.Finalizers = append(out.Finalizers, clusters.WorkspaceFinalizer)
 	}
 	if out.Spec.Cluster == "" {
-		out.Spec.Cluster = clusterName
 		place := w.placement
+		out.Spec.Cluster = cmp.Or(place.adopted.String(), clusterName)
 		if place.why != "" {
 			metav1.SetMetaDataLabel(&out.ObjectMeta, clusters.ShardLabel, place.shard)
 			metav1.SetMetaDataAnnotation(&out.ObjectMeta, clusters.PlacementAnnotation, place.why)
@@ -204,6 +237,8 @@ func reported(w world) *tenancyv1alpha1.Workspace {
 	switch {
 	case w.elsewhere && !w.heard:
 		reportUnheard(out, w.shard)
+	case w.overdue && w.awaited():
+		reportOverdue(out, w.shard)
 	case out.DeletionTimestamp != nil:
 		out.Status.Phase = corev1alpha1.LogicalClusterPhaseDeleting
 		reportDeletion(out, lc)
@@ -238,8 +273,24 @@ func reportUnheard(ws *tenancyv1alpha1.Workspace, shard string) {
 	}
 }
 
-// shardNotHeard is the reason of conditions that wait for another shard.
-const shardNotHeard = "ShardNotHeard"
+// reportOverdue tells which shard has not begun.
+func reportOverdue(ws *tenancyv1alpha1.Workspace, shard string) {
+	if ws.DeletionTimestamp != nil {
+		ws.Status.Phase = corev1alpha1.LogicalClusterPhaseDeleting
+		conditions.MarkFalse(ws, tenancyv1alpha1.WorkspaceContentDeleted, shardNotBegun,
+			v1alpha1.ConditionSeverityWarning, "shard %s is heard, and has not begun to delete the logical cluster: it may not hear this shard, see regent_shards_heard there", shard)
+		return
+	}
+	placed(ws)
+	conditions.MarkFalse(ws, tenancyv1alpha1.WorkspaceInitialized, shardNotBegun,
+		v1alpha1.ConditionSeverityWarning, "shard %s is heard, and has not made the logical cluster yet: it may not hear this shard, see regent_shards_heard there", shard)
+}
+
+// The reasons of conditions that wait for another shard.
+const (
+	shardNotHeard = "ShardNotHeard"
+	shardNotBegun = "ShardHasNotBegun"
+)
 
 func unschedulable(ws *tenancyv1alpha1.Workspace, format string, args ...any) {
 	conditions.MarkFalse(ws, tenancyv1alpha1.WorkspaceScheduled, tenancyv1alpha1.WorkspaceReasonUnschedulable,

@@ -2,7 +2,10 @@ package workspace
 
 import (
 	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -73,6 +76,11 @@ func parent(path string) *corev1alpha1.LogicalCluster {
 	}}
 }
 
+func overdue(w world) world {
+	w.overdue = true
+	return w
+}
+
 // elsewhere is what a shard knows of a Workspace whose cluster is on another one, which it hears.
 func elsewhere(ws *tenancyv1alpha1.Workspace, lc *corev1alpha1.LogicalCluster) world {
 	metav1.SetMetaDataLabel(&ws.ObjectMeta, clusters.ShardLabel, "eu1")
@@ -90,8 +98,8 @@ func unheard(w world) world {
 }
 
 func TestEachStateHasOneNextStep(t *testing.T) {
-	going, blocked, initialized := ours("Ready"), ours("Deleting"), ours("Scheduling")
-	going.DeletionTimestamp, blocked.DeletionTimestamp = &deletedAt, &deletedAt
+	leaving, blocked, initialized := ours("Ready"), ours("Deleting"), ours("Scheduling")
+	leaving.DeletionTimestamp, blocked.DeletionTimestamp = &deletedAt, &deletedAt
 	initialized.Spec.Initializers = []corev1alpha1.LogicalClusterInitializer{"root:i"}
 	for name, tc := range map[string]struct {
 		world world
@@ -113,7 +121,7 @@ func TestEachStateHasOneNextStep(t *testing.T) {
 		"cluster vanished":                      {world{workspace: fresh(bound, in("Ready")), confirmed: true}, report},
 		"deleted before it was bound":           {world{workspace: fresh(deleted, func(ws *tenancyv1alpha1.Workspace) { ws.Finalizers = []string{clusters.WorkspaceFinalizer} })}, release},
 		"deleted":                               {world{workspace: fresh(bound, deleted), logicalCluster: ours("Ready")}, remove},
-		"deleted, cluster going":                {world{workspace: fresh(bound, deleted), logicalCluster: going, confirmed: true}, nothing},
+		"deleted, cluster going":                {world{workspace: fresh(bound, deleted), logicalCluster: leaving, confirmed: true}, nothing},
 		"deleted, cluster waits to go":          {world{workspace: fresh(bound, deleted), logicalCluster: blocked, confirmed: true}, report},
 		"cluster just created":                  {world{workspace: fresh(bound), logicalCluster: ours("Scheduling"), confirmed: true}, nothing},
 		"cluster to be initialized":             {world{workspace: fresh(bound), logicalCluster: initialized, confirmed: true}, report},
@@ -125,19 +133,36 @@ func TestEachStateHasOneNextStep(t *testing.T) {
 		"new, and no shard fits":                {world{workspace: fresh(), parent: parent("root"), placement: placement{why: "no shard fits"}}, confirm},
 		"new, and no shard fits indeed":         {world{workspace: fresh(), parent: parent("root"), placement: placement{why: "no shard fits"}, confirmed: true}, report},
 		"elsewhere, not created yet":            {elsewhere(fresh(bound), nil), nothing},
+		"elsewhere, not created for long":       {overdue(elsewhere(fresh(bound), nil)), confirm},
+		"elsewhere, not created indeed":         {confirmed(overdue(elsewhere(fresh(bound), nil))), report},
+		"elsewhere, told that it is late":       {overdue(elsewhere(reported(overdue(elsewhere(fresh(bound), nil))), nil)), nothing},
+		"elsewhere, late, and vanished":         {overdue(elsewhere(fresh(bound, in("Ready")), nil)), confirm},
+		"elsewhere, deleted, and late":          {overdue(elsewhere(fresh(bound, deleted), ours("Ready"))), confirm},
+		"elsewhere, deleted, and late indeed":   {confirmed(overdue(elsewhere(fresh(bound, deleted), ours("Ready")))), report},
 		"elsewhere, Scheduling":                 {elsewhere(fresh(bound), ours("Scheduling")), nothing},
 		"elsewhere, Ready":                      {elsewhere(fresh(bound), ours("Ready")), confirm},
 		"elsewhere, and deleted":                {elsewhere(fresh(bound, deleted), ours("Ready")), nothing},
-		"elsewhere, deleted and going":          {elsewhere(fresh(bound, deleted), going), nothing},
+		"elsewhere, deleted and going":          {elsewhere(fresh(bound, deleted), leaving), nothing},
 		"elsewhere, deleted and gone":           {elsewhere(fresh(bound, deleted), nil), confirm},
 		"elsewhere, deleted and gone indeed":    {confirmed(elsewhere(fresh(bound, deleted), nil)), release},
-		"elsewhere, deleted there":              {elsewhere(fresh(bound, in("Ready")), going), confirm},
-		"elsewhere, deleted there indeed":       {confirmed(elsewhere(fresh(bound, in("Ready")), going)), follow},
+		"elsewhere, deleted there":              {elsewhere(fresh(bound, in("Ready")), leaving), confirm},
+		"elsewhere, deleted there indeed":       {confirmed(elsewhere(fresh(bound, in("Ready")), leaving)), follow},
 		"elsewhere, vanished from the cache":    {elsewhere(fresh(bound, in("Ready")), nil), confirm},
 		"elsewhere, not created nor heard":      {unheard(elsewhere(fresh(bound), nil)), report},
 		"elsewhere, Ready, not heard":           {unheard(elsewhere(fresh(bound, in("Ready")), nil)), nothing},
-		"elsewhere, going, not heard":           {unheard(elsewhere(fresh(bound, in("Ready")), going)), nothing},
+		"elsewhere, going, not heard":           {unheard(elsewhere(fresh(bound, in("Ready")), leaving)), nothing},
 		"elsewhere, deleted, not heard":         {unheard(elsewhere(fresh(bound, deleted), nil)), report},
+		"to adopt, and it may not":              {world{workspace: fresh(adopting), parent: parent("root"), placement: placement{why: "it cannot adopt"}, confirmed: true}, report},
+		"to adopt, and it may":                  {world{workspace: fresh(adopting), parent: parent("root"), placement: placement{shard: "eu1", adopted: "x7"}}, schedule},
+		"adopting, its new shard has not seen":  {adoptive(elsewhere(fresh(bound, adopting), orphan())), nothing},
+		"adopting, its new shard is half done":  {adoptive(elsewhere(fresh(bound, adopting), orphan(adoptedByUs))), nothing},
+		"adopting, and adopted":                 {adoptive(elsewhere(fresh(bound, adopting), orphan(adoptedByUs, found))), confirm},
+		"adopting, and it has gone":             {adoptive(elsewhere(fresh(bound, adopting), nil)), confirm},
+		"adopting, and it has gone indeed":      {confirmed(adoptive(elsewhere(fresh(bound, adopting), nil))), report},
+		"adopting, and it goes":                 {adoptive(elsewhere(fresh(bound, adopting), orphan(going))), confirm},
+		"adopting, and deleted":                 {adoptive(elsewhere(fresh(bound, adopting, deleted), orphan())), confirm},
+		"adopting, and deleted indeed":          {confirmed(adoptive(elsewhere(fresh(bound, adopting, deleted), orphan()))), release},
+		"adopting, and not heard":               {unheard(adoptive(elsewhere(fresh(bound, adopting), nil))), report},
 		"deleted, of the same uid in a cluster": {world{workspace: fresh(bound, deleted, func(ws *tenancyv1alpha1.Workspace) { ws.Annotations[annotation] = "other" }), logicalCluster: ours("Ready"), confirmed: true}, release},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -256,4 +281,39 @@ func TestClusterNamesAreValidAndDoNotRepeat(t *testing.T) {
 		}
 		seen[name.String()] = true
 	}
+}
+
+func TestAWorkspaceNamesTheShardThatItAwaitsForLong(t *testing.T) {
+	for condition, w := range map[v1alpha1.ConditionType]world{
+		tenancyv1alpha1.WorkspaceInitialized:    overdue(elsewhere(fresh(bound), nil)),
+		tenancyv1alpha1.WorkspaceContentDeleted: overdue(elsewhere(fresh(bound, deleted), ours("Ready"))),
+	} {
+		got := conditions.Get(reported(w), condition)
+		if got == nil || got.Status != corev1.ConditionFalse || got.Reason != shardNotBegun || !strings.Contains(got.Message, "shard eu1 is heard") {
+			t.Errorf("%s: %+v", condition, got)
+		}
+	}
+	if ws := reported(overdue(elsewhere(fresh(bound), nil))); controllers.HasBegun(ws) {
+		t.Error("its shard would take the cluster for one that has disappeared")
+	}
+}
+
+func TestOnlyWhatIsAwaitedAllTheWhileIsOverdue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var a awaited
+		key := clusters.Key{Cluster: "root", Name: "a"}
+		if a.overdue(key, true) {
+			t.Error("overdue at once")
+		}
+		time.Sleep(overdueAfter)
+		if !a.overdue(key, true) {
+			t.Error("not overdue")
+		}
+		if a.overdue(key, false) || a.overdue(key, true) {
+			t.Error("overdue though it had begun")
+		}
+		if a.overdue(key, false); len(a.since) > 0 {
+			t.Error("it is remembered for ever")
+		}
+	})
 }

@@ -98,6 +98,8 @@ var validationCases = map[string][]validationCase{
 		{name: "the root cluster", create: "{metadata: {name: x}, spec: {cluster: root}}", want: "spec.cluster"},
 		{name: "no cluster's name", create: "{metadata: {name: x}, spec: {cluster: Bad_Name}}", want: "spec.cluster"},
 		{name: "a path", create: "{metadata: {name: x}, spec: {cluster: 'root:a'}}", want: "spec.cluster"},
+		{name: "to adopt no cluster", create: "{metadata: {name: x, annotations: {regent.dev/adopt: x7}}, spec: {}}", want: "regent.dev/adopt"},
+		{name: "to adopt a cluster", create: "{metadata: {name: ad, annotations: {regent.dev/adopt: eu1/x7}}, spec: {}}"},
 		{name: "cluster set", create: "{metadata: {name: c1}, spec: {}}", update: "{spec: {cluster: cc}}"},
 		{name: "cluster changed", create: "{metadata: {name: c2}, spec: {cluster: cc}}", update: "{spec: {cluster: dd}}", want: "cluster is immutable"},
 		{name: "cluster unset", create: "{metadata: {name: c3}, spec: {cluster: cc}}", update: "{spec: {cluster: ''}}", want: "cluster cannot be unset"},

@@ -8,8 +8,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
-	"log"
 	"maps"
 	"net"
 	"net/http"
@@ -21,6 +19,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/server/connections"
 	"github.com/regent-project/regent/pkg/server/pki"
 )
 
@@ -28,17 +27,21 @@ import (
 type Config struct {
 	// Membership is that of a front.
 	Membership *pki.Membership
-	// Listener accepts connections. New takes it over.
+	// Listener accepts connections. Run closes it. If New fails, the caller does.
 	Listener net.Listener
 	// Names and Addresses are those under which clients reach the front, for its certificate.
 	Names     []string
 	Addresses []net.IP
-	// ShutdownTimeout is how long requests may take to finish after Run was asked to end. Watches are ended at once after it.
-	ShutdownTimeout time.Duration
+	// ShutdownDelay is how long the front goes on serving, not ready, after Run was asked to end: load balancers need it to stop sending requests.
+	// ShutdownTimeout is how long requests may take to finish after that. Watches are ended meanwhile, one by one.
+	ShutdownDelay, ShutdownTimeout time.Duration
 	// SnapshotFile is where the front keeps what it knows, for its next start. Empty: nowhere. A snapshot that is older than SnapshotAge does
 	// not make the front ready.
 	SnapshotFile string
 	SnapshotAge  time.Duration
+	Limits       Limits
+	// AccessLog makes the front log each request.
+	AccessLog bool
 
 	authority *pki.Authority
 }
@@ -50,10 +53,23 @@ type Front struct {
 	tls   *tls.Config
 	trust *x509.CertPool
 
+	inflight *inflight
+	tokens   tokens
+	// searches has one element for each search that is under way.
+	searches chan struct{}
+	streams  streams
+	// stopping is closed when Run was asked to end. Each handler holds serving for reading.
+	stopping chan struct{}
+	serving  sync.RWMutex
+	// bodyTimeout and answerTimeout are the constants, except in tests.
+	bodyTimeout, answerTimeout time.Duration
+
 	mu     sync.RWMutex
 	shards map[string]*shard
 	listed bool // the root shard has said who is a member, or a snapshot that is young enough
-	saved  []savedShard
+	// removed: the root shard has said that this front is no member.
+	removed bool
+	saved   []savedShard
 	// heardRoot is when the root shard was last heard, as the snapshot says. Only keepSnapshots uses it once Run runs.
 	heardRoot time.Time
 }
@@ -75,7 +91,10 @@ func New(cfg Config) (*Front, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the front's certificate is not usable: %w", err)
 	}
-	f := &Front{cfg: cfg, index: newIndex(cfg.Membership.Root.Name), shards: map[string]*shard{}, trust: x509.NewCertPool()}
+	f := &Front{
+		cfg: cfg, index: newIndex(cfg.Membership.Root.Name), shards: map[string]*shard{}, trust: x509.NewCertPool(), inflight: newInflight(cfg.Limits),
+		stopping: make(chan struct{}), searches: make(chan struct{}, maxSearches), bodyTimeout: bodyTimeout, answerTimeout: answerTimeout,
+	}
 	if !f.trust.AppendCertsFromPEM([]byte(cfg.Membership.CertificateAuthority)) {
 		return nil, errors.New("the membership has no certificate of the installation's authority")
 	}
@@ -106,33 +125,62 @@ func (f *Front) restore(ctx context.Context) {
 // readHeaderTimeout is how long a client may take to send the header of a request, idleTimeout how long a connection may be idle.
 const readHeaderTimeout, idleTimeout = 30 * time.Second, 90 * time.Second
 
+// bodyTimeout is how long the body of a request may take. Shards take as long by default for a whole request.
+const bodyTimeout = time.Minute
+
 // Run serves until ctx ends, and returns when everything has ended. Call it once.
 func (f *Front) Run(ctx context.Context) error {
+	registerMetrics()
 	server := &http.Server{
-		Handler: f, TLSConfig: f.tls, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: 1 << 20,
-		ErrorLog: log.New(io.Discard, "", 0), // nobody can act on what strangers send
+		Handler: connections.WithBodyDeadline(f.bodyTimeout, f), TLSConfig: f.tls, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: 1 << 20,
+		ErrorLog: silent, ConnContext: withIdentity, BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 	}
 	f.restore(ctx)
-	reading, stop := context.WithCancel(context.WithoutCancel(ctx))
-	var running sync.WaitGroup
-	defer running.Wait()
-	defer stop()
-	running.Go(func() { f.read(reading) })
-	running.Go(func() { f.keepSnapshots(reading) })
+	reading, stopReading := context.WithCancel(context.WithoutCancel(ctx))
+	keeping, stopKeeping := context.WithCancel(context.WithoutCancel(ctx))
+	var readers, running sync.WaitGroup
+	defer readers.Wait()
+	defer stopReading()
+	defer running.Wait() // the last snapshot is written while the shards are still heard
+	defer stopKeeping()
+	readers.Go(func() { f.read(reading) })
+	running.Go(func() { f.keepSnapshots(keeping) })
 	served := make(chan error, 1)
-	running.Go(func() { served <- server.ServeTLS(f.cfg.Listener, "", "") })
+	listener := connections.Limit(ctx, f.cfg.Listener, f.cfg.Limits.Connections)
+	running.Go(func() { served <- server.ServeTLS(listener, "", "") })
 	select {
 	case err := <-served:
+		f.cutOff(server)
 		return fmt.Errorf("the front accepts no connections any more: %w", err)
 	case <-ctx.Done():
 	}
-	finishing, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.cfg.ShutdownTimeout)
-	defer cancel()
-	if err := server.Shutdown(finishing); err != nil {
-		klog.FromContext(ctx).Info("Requests are cut off", "after", f.cfg.ShutdownTimeout)
-		_ = server.Close()
-	}
+	f.drain(context.WithoutCancel(ctx), server)
 	return nil
+}
+
+// watchGrace is how long watches may go on at most after the front has begun to refuse connections.
+const watchGrace = 5 * time.Second
+
+// drain lets requests finish and ends watches, and returns when nothing is served any more.
+func (f *Front) drain(ctx context.Context, server *http.Server) {
+	close(f.stopping)
+	<-time.After(f.cfg.ShutdownDelay) // a second signal ends the process
+	ctx, cancel := context.WithTimeout(ctx, f.cfg.ShutdownTimeout)
+	defer cancel()
+	var ending sync.WaitGroup
+	defer ending.Wait()
+	ending.Go(func() { f.streams.endAll(ctx, min(watchGrace, f.cfg.ShutdownTimeout/2)) })
+	if err := server.Shutdown(ctx); err != nil {
+		klog.FromContext(ctx).Info("Requests are cut off", "after", f.cfg.ShutdownTimeout)
+		f.cutOff(server)
+	}
+	cancel()
+}
+
+// cutOff closes all connections, and returns when the handlers have ended. Later ones do not begin.
+func (f *Front) cutOff(server *http.Server) {
+	_ = server.Close()
+	f.serving.Lock()
 }
 
 // running is a shard that is read.
@@ -142,121 +190,145 @@ type running struct {
 	ended chan struct{}
 }
 
+// reader reads the shards that the root shard lists. Only read uses it.
+type reader struct {
+	*Front
+	root pki.RootShard
+	now  map[string]*running
+	// changed gets a value when the root shard lists others. Its capacity is 1.
+	changed chan struct{}
+}
+
 // read keeps the shards as the root shard lists them, and the index as the shards say, until ctx ends.
 func (f *Front) read(ctx context.Context) {
-	now := map[string]*running{}
-	changed := make(chan struct{}, 1)
+	r := &reader{Front: f, root: f.cfg.Membership.Root, now: map[string]*running{}, changed: make(chan struct{}, 1)}
 	defer func() {
-		for _, r := range now {
-			r.stop()
-			<-r.ended
+		for _, one := range r.now {
+			one.stop()
+			<-one.ended
 		}
 	}()
-	root := f.cfg.Membership.Root
 	for _, saved := range f.saved {
-		f.start(ctx, now, changed, saved.Name, saved.Authority, f.urlsOf(saved.Name, saved.URLs))
+		r.start(ctx, saved.Name, saved.Authority, saved.URLs)
 	}
-	if now[root.Name] == nil {
-		f.start(ctx, now, changed, root.Name, "", root.URLs)
+	if r.now[r.root.Name] == nil {
+		r.start(ctx, r.root.Name, "", r.root.URLs)
 	}
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-changed:
-			f.adjust(ctx, now, changed)
+		case <-r.changed:
+			r.adjust(ctx)
 		}
 	}
 }
 
 // start begins to read a shard.
-func (f *Front) start(ctx context.Context, now map[string]*running, changed chan struct{}, name, fingerprint string, urls []string) {
-	s, err := newShard(f.cfg, name, fingerprint, urls)
+func (r *reader) start(ctx context.Context, name, fingerprint string, urls []string) {
+	s, err := newShard(r.cfg, name, fingerprint, r.root.ReplicasOf(name, urls))
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "A shard cannot be reached until its Shard object changes", "peer", name)
 		return
 	}
 	ctx, stop := context.WithCancel(ctx)
-	r := &running{shard: s, stop: stop, ended: make(chan struct{})}
-	now[name] = r
-	f.mu.Lock()
-	f.shards[name] = s
-	f.mu.Unlock()
+	one := &running{shard: s, stop: stop, ended: make(chan struct{})}
+	r.now[name] = one
+	r.mu.Lock()
+	r.shards[name] = s
+	r.mu.Unlock()
 	remove := func() {}
-	if name == f.cfg.Membership.Root.Name {
+	if name == r.root.Name {
 		remove = s.members.AddHandler(func(_, _ *corev1alpha1.Shard) {
 			select {
-			case changed <- struct{}{}:
+			case r.changed <- struct{}{}:
 			default:
 			}
 		})
 	}
 	go func() {
-		defer close(r.ended)
+		defer close(one.ended)
 		defer remove()
-		s.run(ctx, f.index)
+		s.run(ctx, r.index)
 	}()
 }
 
-// adjust reads those shards that the root shard lists, and no others.
-func (f *Front) adjust(ctx context.Context, now map[string]*running, changed chan struct{}) {
-	rootName := f.cfg.Membership.Root.Name
+// end ends the reading of a shard, and forgets its clusters.
+func (r *reader) end(name string) {
+	one := r.now[name]
+	one.stop()
+	<-one.ended
+	delete(r.now, name)
+	r.mu.Lock()
+	delete(r.shards, name)
+	unmeasure(name)
+	r.mu.Unlock()
+	r.index.forget(name)
+}
+
+// move makes requests to a shard go to other URLs.
+func (r *reader) move(ctx context.Context, one *running, urls []string) {
+	r.mu.Lock()
+	one.urls = urls
+	r.mu.Unlock()
+	if err := one.replicas.move(urls); err != nil {
+		klog.FromContext(ctx).Error(err, "A shard stays where it was", "peer", one.name)
+	}
+}
+
+// tellMembership keeps in mind whether the root shard says that this front, with this membership, is a member. Shards refuse it if it is not.
+func (r *reader) tellMembership(ctx context.Context, member bool) {
+	r.mu.Lock()
+	changed := r.removed == member
+	r.removed = !member
+	r.mu.Unlock()
+	if !member && changed {
+		klog.FromContext(ctx).Error(nil, "This front is no member of the installation any more: stop it, or give it a new membership (regent front add)")
+	}
+}
+
+// adjust reads those shards that the root shard lists, and no others. It goes on reading the root shard, which says who they are.
+func (r *reader) adjust(ctx context.Context) {
+	root := r.now[r.root.Name]
+	if root == nil {
+		return // start has said why
+	}
 	wanted := map[string]*corev1alpha1.Shard{}
-	for _, s := range now[rootName].members.List(clusters.Root) {
+	for _, s := range root.members.List(clusters.Root) {
 		if !clusters.IsRemoved(s) {
 			wanted[s.Name] = s
 		}
 	}
-	for name, r := range now {
+	for name, one := range r.now {
 		s := wanted[name]
 		switch {
-		case s == nil && name != rootName, s != nil && s.Annotations[clusters.AuthorityAnnotation] != r.fingerprint:
-			r.stop()
-			<-r.ended
-			delete(now, name)
-			f.mu.Lock()
-			delete(f.shards, name)
-			f.mu.Unlock()
-			f.index.forget(name)
-		case s != nil && !slices.Equal(f.urlsOf(name, clusters.ReplicasOf(s)), r.urls):
-			f.mu.Lock()
-			r.urls = f.urlsOf(name, clusters.ReplicasOf(s))
-			f.mu.Unlock()
-			if err := r.move(r.urls); err != nil {
-				klog.FromContext(ctx).Error(err, "A shard stays where it was", "peer", name)
+		case s == nil && name == r.root.Name:
+		case s == nil, s.Annotations[clusters.AuthorityAnnotation] != one.fingerprint:
+			r.end(name)
+		default:
+			if urls := r.root.ReplicasOf(name, clusters.ReplicasOf(s)); !slices.Equal(urls, one.urls) {
+				r.move(ctx, one, urls)
 			}
 		}
 	}
+	if own := wanted[r.root.Name]; own != nil {
+		r.tellMembership(ctx, own.Annotations[clusters.FrontAnnotationPrefix+r.cfg.Membership.Member.Name] == r.cfg.authority.Fingerprint())
+	}
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
-		if now[name] == nil {
-			f.start(ctx, now, changed, name, wanted[name].Annotations[clusters.AuthorityAnnotation], clusters.ReplicasOf(wanted[name]))
+		if r.now[name] == nil {
+			r.start(ctx, name, wanted[name].Annotations[clusters.AuthorityAnnotation], clusters.ReplicasOf(wanted[name]))
 		}
 	}
-	f.mu.Lock()
-	f.listed = len(wanted) > 0
-	f.mu.Unlock()
-	f.index.touch() // the next snapshot lists the shards as they are now
+	r.mu.Lock()
+	r.listed = len(wanted) > 0
+	r.mu.Unlock()
+	r.index.touch() // the next snapshot lists the shards as they are now
 }
 
 // hearsRoot reports whether the root shard is heard.
 func (f *Front) hearsRoot() bool {
 	s, ok := f.shard(f.cfg.Membership.Root.Name)
 	return ok && s.known()
-}
-
-// urlsOf returns the URLs of a shard's replicas. For the root shard those of the membership come last: if it has moved, a new membership says
-// where to.
-func (f *Front) urlsOf(name string, urls []string) []string {
-	urls = slices.Clone(urls)
-	if name != f.cfg.Membership.Root.Name {
-		return urls
-	}
-	for _, url := range f.cfg.Membership.Root.URLs {
-		if !slices.Contains(urls, url) {
-			urls = append(urls, url)
-		}
-	}
-	return urls
 }
 
 // shard returns a shard by name.

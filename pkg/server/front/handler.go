@@ -1,66 +1,128 @@
 package front
 
 import (
-	"context"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
-	"net/http/httputil"
+	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/kcp-dev/logicalcluster/v3"
-	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
-	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/klog/v2"
 
-	"github.com/regent-project/regent/pkg/clusters"
-	"github.com/regent-project/regent/pkg/controllers"
-	"github.com/regent-project/regent/pkg/server/pki"
 	"github.com/regent-project/regent/pkg/server/routing"
 )
 
-// shardPrefix begins the URL paths with which administrators ask one shard: /shards/<name>/clusters/...
-const shardPrefix = "/shards/"
-
 // ServeHTTP implements http.Handler.
 func (f *Front) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if !f.serving.TryRLock() {
+		return // its connection is closed already
+	}
+	defer f.serving.RUnlock()
 	switch req.URL.Path {
 	case "/livez", "/healthz":
 		_, _ = w.Write([]byte("ok"))
-		return
 	case "/readyz":
 		f.serveReady(w)
+	default:
+		x := &exchange{ResponseWriter: w, path: req.URL.Path, began: time.Now()}
+		f.limitAnswer(x, isWatch(req))
+		defer f.finish(x, req)
+		f.serve(x, req)
+	}
+}
+
+// finish counts and logs an exchange. It logs a panic, too: net/http's own message about it goes to silent.
+func (f *Front) finish(x *exchange, req *http.Request) {
+	if x.count(); f.cfg.AccessLog {
+		x.log(req)
+	}
+	fault := recover()
+	if fault == nil {
 		return
 	}
-	who, err := f.authenticate(req)
+	if fault != http.ErrAbortHandler { //nolint:errorlint // net/http compares it so, too
+		klog.FromContext(req.Context()).Error(nil, "A request made the front panic: report this fault of the front",
+			"method", req.Method, "uri", clip(req.URL.RequestURI()), "panic", fault, "stack", string(debug.Stack()))
+	}
+	panic(http.ErrAbortHandler) // the client sees that its connection breaks
+}
+
+// answerTimeout is how long an answer may take until the client has read it; of a watch, an event. Shards take as long by default.
+const answerTimeout = 2 * bodyTimeout
+
+// limitAnswer makes writes of the answer fail after some time: a client that reads nothing must not keep a place for ever.
+func (f *Front) limitAnswer(x *exchange, watch bool) {
+	until := time.Now().Add(f.answerTimeout)
+	if watch {
+		x.patience, until = f.answerTimeout, time.Time{} // HTTP/1 has the deadline of the connection's last request
+	}
+	_ = http.NewResponseController(x.ResponseWriter).SetWriteDeadline(until)
+}
+
+// serve answers a request for which credentials are needed.
+func (f *Front) serve(x *exchange, req *http.Request) {
+	var err error
+	if x.who, err = f.authenticate(req); err == nil && x.who == nil && req.Header.Get("Authorization") == "" {
+		err = errors.New("give a client certificate or a token") // strangers do not learn which clusters exist
+	}
 	if err != nil {
-		refuse(w, apierrors.NewUnauthorized(err.Error()))
+		refuse(x, apierrors.NewUnauthorized(err.Error()))
 		return
 	}
-	if who == nil && req.Header.Get("Authorization") == "" {
-		refuse(w, apierrors.NewUnauthorized("give a client certificate or a token")) // strangers do not learn which clusters exist
+	client := clientOf(req, x.who)
+	leave, limit := f.inflight.enter(f.tokens.account(client, req, x.who), isWatch(req))
+	if limit != "" {
+		refused.WithLabelValues(limit).Inc()
+		refuse(x, apierrors.NewTooManyRequests("the front has reached its limit of "+limit+": try again, or raise --max-"+limit, 1))
 		return
 	}
-	to, path, err := f.target(req, who != nil)
+	defer leave()
+	if req.URL.Path == "/metrics" {
+		f.serveMetrics(x, req)
+		return
+	}
+	to, path, err := f.target(req, x.who != nil || f.tokens.isAccepted(client))
 	if err != nil {
-		refuse(w, err)
+		refuse(x, err)
 		return
 	}
-	f.forward(w, req, to, path, who)
+	f.forward(x, req, to, path, client)
+}
+
+// serveMetrics serves the front's own metrics to administrators. Those of a shard's replica are at /shards/<name>/metrics.
+func (f *Front) serveMetrics(x *exchange, req *http.Request) {
+	if x.who == nil || !slices.Contains(x.who.GetGroups(), user.SystemPrivilegedGroup) {
+		refuse(x, apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("the front's metrics are for client certificates of "+user.SystemPrivilegedGroup)))
+		return
+	}
+	f.measure()
+	legacyregistry.Handler().ServeHTTP(x, req)
 }
 
 // serveReady says whether the front knows the clusters of all shards, or which it does not know.
 func (f *Front) serveReady(w http.ResponseWriter) {
+	select {
+	case <-f.stopping:
+		http.Error(w, "the front stops", http.StatusServiceUnavailable)
+		return
+	default:
+	}
 	f.mu.RLock()
-	listed := f.listed
+	listed, removed := f.listed, f.removed
 	f.mu.RUnlock()
+	if removed {
+		http.Error(w, "this front is no member of the installation: stop it, or give it a new membership (regent front add)", http.StatusServiceUnavailable)
+		return
+	}
 	if !listed {
 		http.Error(w, "the root shard has not said yet which shards there are", http.StatusServiceUnavailable)
 		return
@@ -72,236 +134,34 @@ func (f *Front) serveReady(w http.ResponseWriter) {
 	_, _ = w.Write([]byte("ok"))
 }
 
-// target returns the shard to which a request goes, and the path of its URL there. For a user who is not known, nothing is read to find it: the
-// shard that has the nearest cluster around it knows the user's token, and answers.
-func (f *Front) target(req *http.Request, known bool) (*shard, string, error) {
-	if after, ok := strings.CutPrefix(req.URL.Path, shardPrefix); ok {
-		name, rest, _ := strings.Cut(after, "/")
-		s, ok := f.shard(name)
-		if !ok {
-			message := fmt.Sprintf("there is no shard %q", name)
-			if !f.isListed() {
-				return nil, "", routing.NewUnavailable(message + " that this front knows yet")
-			}
-			return nil, "", routing.NewNotFound(message)
-		}
-		inner := *req.URL
-		if inner.Path = "/" + rest; strings.HasPrefix(inner.Path, "/clusters/") {
-			if _, _, err := routing.Split(&inner); err != nil {
-				return nil, "", apierrors.NewBadRequest(err.Error())
-			}
-		}
-		if inner.RawPath != "" && inner.RawPath != req.URL.Path {
-			return nil, "", apierrors.NewBadRequest("the URL path must not have encoded characters")
-		}
-		return s, inner.Path, nil
-	}
-	path, rest, err := routing.Split(req.URL)
-	if err != nil {
-		return nil, "", apierrors.NewBadRequest(err.Error())
-	}
-	name := logicalcluster.Name(path.String())
-	if name == clusters.Wildcard || clusters.IsSystem(name) {
-		return nil, "", apierrors.NewBadRequest(fmt.Sprintf("every shard has clusters %s of its own: ask one shard, as /shards/<name>/clusters/%s", name, name))
-	}
-	at, err := f.resolve(req.Context(), path, known)
-	if at, ok := f.around(path); err != nil && !known && ok {
-		if s, ok := f.shard(at.shard); ok {
-			return s, "/clusters/" + path.String() + rest, nil
-		}
-	}
-	if err != nil {
-		return nil, "", err
-	}
-	s, ok := f.shard(at.shard)
-	if !ok {
-		return nil, "", routing.NewUnavailable(fmt.Sprintf("logical cluster %q is on shard %s, which this front does not know", path, at.shard))
-	}
-	return s, clusters.RequestPath(at.cluster) + rest, nil
-}
-
-func (f *Front) isListed() bool {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	return f.listed
-}
-
-// liveTimeout is how long a read that finds a cluster may take.
-const liveTimeout = 5 * time.Second
-
-// resolve returns where the cluster at a path is. If the index does not have it, the Workspace is read from the shard that has its parent: it may
-// have been created just now. So a 404 is never a guess.
-func (f *Front) resolve(ctx context.Context, path logicalcluster.Path, mayRead bool) (place, error) {
-	if at, ok := f.index.find(path); ok {
-		return at, nil
-	}
-	parent, name := path.Split()
-	if parent.Empty() || !mayRead {
-		if unheard, _ := f.unheard(); len(unheard) > 0 || !f.isListed() {
-			return place{}, routing.NewUnavailable(fmt.Sprintf("logical cluster %q may be on a shard that is not heard: %s", path, strings.Join(unheard, ", ")))
-		}
-		return place{}, routing.NewNotFound(fmt.Sprintf("logical cluster %q not found", path))
-	}
-	at, err := f.resolve(ctx, parent, mayRead)
-	if err != nil {
-		return place{}, err
-	}
-	s, ok := f.shard(at.shard)
-	if !ok {
-		return place{}, routing.NewUnavailable(fmt.Sprintf("shard %s, which has logical cluster %q, is not known", at.shard, parent))
-	}
-	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
-	defer cancel()
-	ws, err := s.clients.Workspaces.Get(clusters.With(ctx, at.cluster), name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err), err == nil && ws.Spec.Cluster == "":
-		return place{}, routing.NewNotFound(fmt.Sprintf("logical cluster %q not found", path))
-	case err != nil:
-		return place{}, routing.NewUnavailable(fmt.Sprintf("shard %s does not answer, which knows where logical cluster %q is: %v", at.shard, path, err))
-	}
-	return f.confirm(ctx, path, ws, clusters.ShardOf(ws, clusters.ShardLabel, at.shard))
-}
-
-// confirm returns where the cluster of a Workspace is, if the cluster itself names the Workspace as its owner. A Workspace alone proves nothing: a shard
-// could send users of its workspaces to clusters of others.
-func (f *Front) confirm(ctx context.Context, path logicalcluster.Path, ws *tenancyv1alpha1.Workspace, shard string) (place, error) {
-	cluster := logicalcluster.Name(ws.Spec.Cluster)
-	absent := routing.NewNotFound(fmt.Sprintf("logical cluster %q not found", path))
-	if !clusters.IsValidName(cluster) || clusters.IsPermanent(cluster) {
-		return place{}, absent
-	}
-	s, ok := f.shard(shard)
-	if !ok {
-		return place{}, routing.NewUnavailable(fmt.Sprintf("logical cluster %q is on shard %s, which this front does not know", path, shard))
-	}
-	lc, err := s.clients.LogicalClusters.Get(clusters.With(ctx, cluster), corev1alpha1.LogicalClusterName, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err), err == nil && !controllers.Owns(ws, lc):
-		return place{}, absent
-	case err != nil:
-		return place{}, routing.NewUnavailable(fmt.Sprintf("shard %s does not answer, which has logical cluster %q: %v", shard, path, err))
-	}
-	return place{shard, cluster}, nil
-}
-
-// around returns where the nearest cluster is in which a path goes on.
-func (f *Front) around(path logicalcluster.Path) (place, bool) {
-	for parent, more := path.Parent(); more && !parent.Empty(); parent, more = parent.Parent() {
-		if at, ok := f.index.find(parent); ok {
-			return at, true
-		}
-	}
-	return place{}, false
-}
-
-// refuse answers a request with an error.
-func refuse(w http.ResponseWriter, err error) {
+// refuse answers a request with an error, always as JSON, which all clients understand: upstream's writer of errors would need the types of an API.
+func refuse(x *exchange, err error) {
 	status := apierrors.APIStatus(nil)
 	if !errors.As(err, &status) {
 		status = apierrors.NewInternalError(err)
 	}
 	out := status.Status()
+	out.Message = clip(out.Message)
 	out.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
-		w.Header().Set("Retry-After", strconv.Itoa(seconds))
+		x.Header().Set("Retry-After", strconv.Itoa(seconds))
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(int(out.Code))
-	encoder := json.NewEncoder(w)
+	routing.Explain(x.Header(), x.path, errors.New(out.Message))
+	x.Header().Set("Content-Type", "application/json")
+	x.WriteHeader(int(out.Code))
+	encoder := json.NewEncoder(x)
 	encoder.SetEscapeHTML(false)
 	_ = encoder.Encode(out)
 }
 
-// authenticate returns the user whom a client certificate names, and nil if there is none.
-func (f *Front) authenticate(req *http.Request) (user.Info, error) {
-	if req.TLS == nil || len(req.TLS.PeerCertificates) == 0 {
-		return nil, nil
+// maxMessage is how many bytes of what clients and shards say are repeated, in an answer or a log line. Escaped, they may be five times as many.
+const maxMessage = 4 << 10
+
+func clip(text string) string {
+	if len(text) <= maxMessage {
+		return text
 	}
-	between := x509.NewCertPool()
-	for _, c := range req.TLS.PeerCertificates[1:] {
-		between.AddCert(c)
-	}
-	leaf := req.TLS.PeerCertificates[0]
-	chains, err := leaf.Verify(x509.VerifyOptions{Roots: f.trust, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
-	if err != nil && req.Header.Get("Authorization") != "" {
-		return nil, nil // the token counts
-	}
-	if err != nil {
-		return nil, fmt.Errorf("the client certificate is not of this installation: %w", err)
-	}
-	for _, chain := range chains {
-		if _, _, err := pki.MemberOf(chain); !errors.Is(err, pki.ErrNoMember) {
-			return nil, errors.New("a shard or front has signed this certificate: members ask each other directly, and not through a front")
-		}
-	}
-	if leaf.Subject.CommonName == "" {
-		return nil, errors.New("the client certificate names nobody: its common name is empty")
-	}
-	return &user.DefaultInfo{Name: leaf.Subject.CommonName, Groups: append(leaf.Subject.Organization, user.AllAuthenticated)}, nil
+	return strings.ToValidUTF8(text[:maxMessage], "") + "..."
 }
 
-// forward sends a request to a shard.
-func (f *Front) forward(w http.ResponseWriter, req *http.Request, to *shard, path string, who user.Info) {
-	proxy := &httputil.ReverseProxy{
-		Rewrite: func(r *httputil.ProxyRequest) {
-			r.Out.URL.Scheme, r.Out.URL.Host, r.Out.URL.Path, r.Out.URL.RawPath = "https", host, path, ""
-			r.Out.Host = ""
-			r.SetXForwarded()
-			identify(r.Out.Header, who)
-		},
-		Transport:     to.again(),
-		FlushInterval: -1, // watches
-		ErrorHandler: func(w http.ResponseWriter, req *http.Request, err error) {
-			if req.Context().Err() != nil {
-				return
-			}
-			message := fmt.Sprintf("shard %s does not answer: %v", to.name, err)
-			if open := (*net.OpError)(nil); errors.As(err, &open) && open.Op == "dial" || readOnly(req.Method) {
-				refuse(w, routing.NewUnavailable(message))
-				return
-			}
-			refuse(w, &apierrors.StatusError{ErrStatus: metav1.Status{
-				Status: metav1.StatusFailure, Code: http.StatusGatewayTimeout, Reason: metav1.StatusReasonTimeout, Message: message + "; the request may have been carried out",
-			}})
-		},
-	}
-	proxy.ServeHTTP(w, req)
-}
-
-// identify replaces what a client says of itself by what the front knows. Tokens pass as they are: the shard knows whose they are.
-func identify(header http.Header, who user.Info) {
-	for key := range header {
-		if strings.HasPrefix(http.CanonicalHeaderKey(key), "X-Remote-") {
-			delete(header, key)
-		}
-	}
-	if who == nil && header.Get("Authorization") != "" {
-		return
-	}
-	if who == nil {
-		who = &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}
-	}
-	header.Del("Authorization")
-	header.Set(clusters.RemoteUserHeader, who.GetName())
-	for _, group := range who.GetGroups() {
-		header.Add(clusters.RemoteGroupHeader, group)
-	}
-}
-
-func readOnly(method string) bool { return method == http.MethodGet || method == http.MethodHead }
-
-// again returns a transport that sends a request that only reads once more if the connection breaks: a replica has died, and another one
-// answers.
-func (s *shard) again() http.RoundTripper {
-	return roundTrip(func(req *http.Request) (*http.Response, error) {
-		resp, err := s.transport.RoundTrip(req)
-		if err != nil && readOnly(req.Method) && req.Context().Err() == nil {
-			return s.transport.RoundTrip(req.Clone(req.Context()))
-		}
-		return resp, err
-	})
-}
-
-var (
-	_ http.Handler = (*Front)(nil)
-)
+var _ http.Handler = (*Front)(nil)

@@ -30,17 +30,18 @@ type index struct {
 type entry struct {
 	shard string
 	path  string
-	// going: the cluster is being deleted. It gives way to a new one at its path.
-	going bool
-	// old: the cluster is from a snapshot, and its shard has not been heard since.
-	old bool
+	// deleting: the cluster is being deleted. It gives way to a new one at its path.
+	deleting bool
+	// confirmed: the Workspace at its path has the cluster, its parent's shard has said.
+	confirmed bool
 }
 
 func newIndex(root string) *index {
 	return &index{root: root, byName: map[logicalcluster.Name]entry{}, byPath: map[string][]logicalcluster.Name{}}
 }
 
-// set records a cluster of a shard. A cluster stays with the shard that had it first: names are not used twice. No shard but the root shard has
+// set records a cluster of a shard. A cluster stays with the shard that had it first, also if only
+// a snapshot says so: names are not used twice, and a shard that is down must not lose its users to one that claims its clusters. No shard but the root shard has
 // cluster root, and system clusters are in no index.
 func (x *index) set(name logicalcluster.Name, e entry) {
 	if name == clusters.Root && e.shard != x.root || clusters.IsSystem(name) {
@@ -49,7 +50,7 @@ func (x *index) set(name logicalcluster.Name, e entry) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	old, ok := x.byName[name]
-	if ok && old.shard != e.shard && !old.old {
+	if ok && old.shard != e.shard {
 		return
 	}
 	x.version++
@@ -57,10 +58,28 @@ func (x *index) set(name logicalcluster.Name, e entry) {
 	if ok && old.path != e.path {
 		x.unlist(old.path, name)
 	}
+	e.confirmed = ok && old.confirmed && old.path == e.path
 	if e.path != "" && !slices.Contains(x.byPath[e.path], name) {
 		x.byPath[e.path] = append(x.byPath[e.path], name)
 	}
 	x.byName[name] = e
+}
+
+// confirm records that the Workspace at a path has the cluster that is there.
+func (x *index) confirm(at place, path logicalcluster.Path) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if e, ok := x.byName[at.cluster]; ok && e.shard == at.shard && e.path == path.String() {
+		e.confirmed = true
+		x.byName[at.cluster] = e
+	}
+}
+
+// isConfirmed reports whether confirm was called for a cluster at its path.
+func (x *index) isConfirmed(name logicalcluster.Name) bool {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.byName[name].confirmed
 }
 
 // unset removes a cluster that the shard has no longer.
@@ -79,29 +98,55 @@ func (x *index) forget(shard string) {
 	x.remove(func(_ logicalcluster.Name, e entry) bool { return e.shard == shard })
 }
 
-// forgetOld removes what a snapshot has of a shard, and the shard does not have.
-func (x *index) forgetOld(shard string, has func(logicalcluster.Name) bool) {
-	x.remove(func(name logicalcluster.Name, e entry) bool { return e.shard == shard && e.old && !has(name) })
+// replace makes a shard's clusters those. What a snapshot has of the shard, and the shard does not have, goes.
+func (x *index) replace(shard string, all map[logicalcluster.Name]entry) {
+	x.remove(func(name logicalcluster.Name, e entry) bool {
+		_, ok := all[name]
+		return e.shard == shard && !ok
+	})
+	for name, e := range all {
+		x.set(name, e)
+	}
 }
+
+// counts returns how many clusters each shard has.
+func (x *index) counts() map[string]int {
+	counts := map[string]int{}
+	x.each(func(_ logicalcluster.Name, e entry) { counts[e.shard]++ })
+	return counts
+}
+
+// atOnce is how many clusters are looked at before requests and news get their turn.
+const atOnce = 1000
 
 func (x *index) remove(which func(logicalcluster.Name, entry) bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.version++
+	n := 0
 	for name, e := range x.byName {
 		if which(name, e) {
 			delete(x.byName, name)
 			x.unlist(e.path, name)
 		}
+		if n++; n%atOnce == 0 { // Go allows changes while a map is ranged over
+			x.mu.Unlock()
+			x.mu.Lock()
+		}
 	}
 }
 
-// each calls visit with all clusters.
+// each calls visit with all clusters that are there all the time, and perhaps with others.
 func (x *index) each(visit func(logicalcluster.Name, entry)) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
+	n := 0
 	for name, e := range x.byName {
 		visit(name, e)
+		if n++; n%atOnce == 0 {
+			x.mu.RUnlock()
+			x.mu.RLock()
+		}
 	}
 }
 
@@ -140,10 +185,10 @@ func (x *index) find(path logicalcluster.Path) (place, bool) {
 	var found logicalcluster.Name
 	live := 0
 	for _, name := range x.byPath[path.String()] {
-		if !x.byName[name].going {
+		if !x.byName[name].deleting {
 			live++
 		}
-		if found == "" || x.byName[found].going && !x.byName[name].going {
+		if found == "" || x.byName[found].deleting && !x.byName[name].deleting {
 			found = name
 		}
 	}

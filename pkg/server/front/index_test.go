@@ -1,6 +1,8 @@
 package front
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/kcp-dev/logicalcluster/v3"
@@ -29,7 +31,7 @@ func TestTheIndexFindsClustersByNameAndByPath(t *testing.T) {
 		t.Errorf("another shard takes a cluster away: %v", got)
 	}
 
-	x.set("c1", entry{shard: "eu1", path: "root:a", going: true})
+	x.set("c1", entry{shard: "eu1", path: "root:a", deleting: true})
 	x.set("c4", entry{shard: "us1", path: "root:a"})
 	if got := find("root:a"); got != (place{"us1", "c4"}) {
 		t.Errorf("a cluster that goes does not give way: %v", got)
@@ -69,14 +71,40 @@ func TestWhatASnapshotHasIsReplacedByWhatTheShardSays(t *testing.T) {
 		Clusters: []savedEntry{{0, "gone", "root:gone"}, {0, "kept", "root:kept"}, {0, "moved", "root:moved"}, {1, "unheard", "root:unheard"}},
 	}
 	saved.fill(x)
-	x.set("moved", entry{shard: "us1", path: "root:moved"}) // nobody has it but in the snapshot
-	x.set("kept", entry{shard: "eu1", path: "root:kept"})
-	x.forgetOld("eu1", func(name logicalcluster.Name) bool { return name == "kept" })
+	x.set("unheard", entry{shard: "eu1", path: "root:mine"}) // a shard that is down does not lose its users to one that claims its clusters
+	x.set("moved", entry{shard: "us1", path: "root:moved"})
+	x.replace("eu1", map[logicalcluster.Name]entry{"kept": {shard: "eu1", path: "root:kept"}})
 	for path, want := range map[string]place{
-		"root:gone": {}, "root:kept": {"eu1", "kept"}, "root:moved": {"us1", "moved"}, "root:unheard": {"us1", "unheard"},
+		"root:gone": {}, "root:kept": {"eu1", "kept"}, "root:moved": {}, "root:mine": {}, "root:unheard": {"us1", "unheard"},
 	} {
 		if got, _ := x.find(logicalcluster.NewPath(path)); got != want {
 			t.Errorf("%s: %v, want %v", path, got, want)
 		}
+	}
+}
+
+// Whoever looks at all clusters lets news and requests through meanwhile, and misses none that is there all the time.
+func TestTheIndexIsUsableWhileAllOfItIsLookedAt(t *testing.T) {
+	x := newIndex("root")
+	for n := range 5 * atOnce {
+		x.set(logicalcluster.Name(fmt.Sprintf("c%d", n)), entry{shard: "eu1", path: fmt.Sprintf("root:%d", n)})
+	}
+	seen, changes := 0, 0
+	x.each(func(name logicalcluster.Name, _ entry) {
+		if !strings.HasPrefix(name.String(), "c") {
+			return
+		}
+		if seen++; seen%atOnce == atOnce/2 { // its turn comes while the others are looked at
+			done, added := make(chan struct{}), logicalcluster.Name(fmt.Sprintf("new%d", seen))
+			go func() {
+				defer close(done)
+				x.set(added, entry{shard: "eu1"})
+			}()
+			changes++
+			t.Cleanup(func() { <-done })
+		}
+	})
+	if seen != 5*atOnce || changes != 5 {
+		t.Errorf("%d of %d clusters seen, %d changes", seen, 5*atOnce, changes)
 	}
 }

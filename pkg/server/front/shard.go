@@ -2,10 +2,8 @@ package front
 
 import (
 	"context"
-	"fmt"
-	"net"
+	"hash/maphash"
 	"net/http"
-	"net/url"
 	"sync"
 	"time"
 
@@ -29,134 +27,86 @@ type shard struct {
 	fingerprint string
 	urls        []string
 
-	transport *http.Transport
-	clients   controllers.Clients
-
-	clusters *clusters.Informer[*metav1.PartialObjectMetadata]
+	replicas *replicas
+	clients  controllers.Clients
+	clusters metadata.Getter
 	members  *clusters.Informer[*corev1alpha1.Shard]
 	open     shards.OpenWatches
 
-	mu       sync.Mutex
-	replicas []string // of host:port, in the order in which they are tried
+	mu     sync.Mutex
+	synced bool // the index has had all clusters
+	// last is when the shard was last heard, unless it is now.
+	last time.Time
 }
 
-// host is the host of all URLs of shards. The transport dials whichever replica accepts.
+// host is the host of all URLs that the clients ask. replicas sends the requests to one that answers.
 const host = "shard.regent.internal"
 
 func newShard(cfg Config, name, fingerprint string, urls []string) (*shard, error) {
 	s := &shard{name: name, fingerprint: fingerprint, urls: urls}
-	if err := s.move(urls); err != nil {
-		return nil, err
-	}
 	var err error
-	if s.transport, err = shards.NewTransport([]byte(cfg.Membership.CertificateAuthority), cfg.authority, name, fingerprint); err != nil {
+	if s.replicas, err = newReplicas(cfg, name, fingerprint, urls); err != nil {
 		return nil, err
 	}
-	s.transport.DialContext = s.dial
-	reading := &http.Client{Transport: clusters.Transport(roundTrip(func(req *http.Request) (*http.Response, error) {
-		resp, err := s.transport.RoundTrip(req)
-		if err == nil {
-			s.open.Track(req, resp)
-		}
-		return resp, err
-	}))}
-	config := &rest.Config{Host: "https://" + host, QPS: -1, UserAgent: "regent-front"}
-	if s.clients, err = controllers.NewClients(config, reading); err != nil {
+	asking := roundTrip(func(req *http.Request) (*http.Response, error) { return s.replicas.send(req, ownReads) })
+	reading := &http.Client{Transport: clusters.Transport(s.open.Over(shards.Bounded(name, asking)))}
+	if s.clients, err = controllers.NewClients(&rest.Config{Host: "https://" + host, QPS: -1, UserAgent: "regent-front"}, reading); err != nil {
 		return nil, err
 	}
-	logicalClusters := s.clients.Metadata.Resource(corev1alpha1.SchemeGroupVersion.WithResource("logicalclusters"))
-	s.clusters = clusters.NewForeignInformer[*metav1.PartialObjectMetadata](clusters.ListWatch[*metav1.PartialObjectMetadataList](metadata.ResourceInterface(logicalClusters)))
-	s.members = clusters.NewForeignInformer[*corev1alpha1.Shard](clusters.ListWatch(s.clients.Shards))
+	s.clusters = s.clients.Metadata.Resource(corev1alpha1.SchemeGroupVersion.WithResource("logicalclusters"))
+	s.members = clusters.NewForeignInformer[*corev1alpha1.Shard](shards.InOneHistory(clusters.ListWatch(s.clients.Shards)))
 	return s, nil
 }
 
-type roundTrip func(*http.Request) (*http.Response, error)
+// clientSeed makes clients of different fronts begin with different replicas. ownReads stands for the front itself.
+var clientSeed = maphash.MakeSeed()
 
-func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
-
-// move sets the URLs of the shard's replicas.
-func (s *shard) move(urls []string) error {
-	var replicas []string
-	for _, text := range urls {
-		u, err := url.Parse(text)
-		if err != nil {
-			return fmt.Errorf("shard %s: its Shard object has a faulty URL: %w", s.name, err)
-		}
-		port := u.Port()
-		if port == "" {
-			port = "443"
-		}
-		replicas = append(replicas, net.JoinHostPort(u.Hostname(), port))
-	}
-	if len(replicas) == 0 {
-		return fmt.Errorf("shard %s has no URL: give it one with regent shard set %s --replica=...", s.name, s.name)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.replicas = replicas
-	return nil
-}
-
-// dialTimeout is how long a replica may take to accept a connection. Then the next one is tried.
-const dialTimeout = time.Second
-
-// dial connects to the first replica that accepts. The one that accepted last is tried first.
-func (s *shard) dial(ctx context.Context, network, _ string) (net.Conn, error) {
-	s.mu.Lock()
-	replicas := s.replicas
-	s.mu.Unlock()
-	var last error
-	for n, replica := range replicas {
-		conn, err := (&net.Dialer{Timeout: dialTimeout, KeepAlive: -1}).DialContext(ctx, network, replica)
-		if err == nil {
-			s.prefer(replicas, n)
-			return conn, nil
-		}
-		if last = err; ctx.Err() != nil {
-			break
-		}
-	}
-	return nil, last
-}
-
-// prefer puts the n-th of replicas first, unless the replicas have changed.
-func (s *shard) prefer(replicas []string, n int) {
-	if n == 0 {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.replicas) == len(replicas) && &s.replicas[0] == &replicas[0] {
-		s.replicas = append(append([]string{}, replicas[n:]...), replicas[:n]...)
-	}
-}
+var ownReads = maphash.String(clientSeed, "front")
 
 // run keeps the index up to date with the shard's clusters until ctx ends.
 func (s *shard) run(ctx context.Context, x *index) {
-	defer s.transport.CloseIdleConnections()
-	remove := s.clusters.AddHandler(func(old, new *metav1.PartialObjectMetadata) {
-		if new == nil {
-			x.unset(clusters.KeyOf(old).Cluster, s.name)
-			return
-		}
-		x.set(clusters.KeyOf(new).Cluster, entry{shard: s.name, path: new.Annotations[core.LogicalClusterPathAnnotationKey], going: new.DeletionTimestamp != nil})
-	})
-	defer remove()
+	defer s.replicas.close()
 	var running sync.WaitGroup
 	defer running.Wait()
-	running.Go(func() { _ = s.clusters.Run(ctx) })
-	running.Go(func() { _ = s.members.Run(ctx) })
 	running.Go(func() {
-		select {
-		case <-ctx.Done():
-		case <-s.clusters.Synced():
-			x.forgetOld(s.name, func(name logicalcluster.Name) bool {
-				_, ok := s.clusters.Get(clusters.Key{Cluster: name, Name: corev1alpha1.LogicalClusterName})
-				return ok
-			})
-		}
+		lw := shards.InOneHistory(clusters.ListWatch[*metav1.PartialObjectMetadataList](metadata.ResourceInterface(s.clusters)))
+		clusters.Mirror[*metav1.PartialObjectMetadata](ctx, lw, &intake{shard: s, index: x})
 	})
+	running.Go(func() { _ = s.members.Run(ctx) })
+	running.Go(func() { s.replicas.watch(ctx) })
 	s.tellContact(ctx)
+}
+
+// intake puts a shard's clusters into the index.
+type intake struct {
+	shard *shard
+	index *index
+}
+
+// Set implements clusters.Store.
+func (in *intake) Set(obj *metav1.PartialObjectMetadata) {
+	in.index.set(clusters.KeyOf(obj).Cluster, in.entry(obj))
+}
+
+// Unset implements clusters.Store.
+func (in *intake) Unset(obj *metav1.PartialObjectMetadata) {
+	in.index.unset(clusters.KeyOf(obj).Cluster, in.shard.name)
+}
+
+// Replace implements clusters.Store.
+func (in *intake) Replace(all []*metav1.PartialObjectMetadata) {
+	entries := make(map[logicalcluster.Name]entry, len(all))
+	for _, obj := range all {
+		entries[clusters.KeyOf(obj).Cluster] = in.entry(obj)
+	}
+	in.index.replace(in.shard.name, entries)
+	in.shard.mu.Lock()
+	defer in.shard.mu.Unlock()
+	in.shard.synced = true
+}
+
+func (in *intake) entry(obj *metav1.PartialObjectMetadata) entry {
+	return entry{shard: in.shard.name, path: obj.Annotations[core.LogicalClusterPathAnnotationKey], deleting: obj.DeletionTimestamp != nil}
 }
 
 // watches is how many watches run needs.
@@ -176,6 +126,7 @@ func (s *shard) tellContact(ctx context.Context) {
 		case all:
 			late = nil
 		case heard && late == nil:
+			s.wasHeard()
 			late = time.After(shards.UnheardAfter)
 		}
 		select {
@@ -191,11 +142,21 @@ func (s *shard) tellContact(ctx context.Context) {
 
 // known reports whether the index has all clusters of the shard.
 func (s *shard) known() bool {
-	select {
-	case <-s.clusters.Synced():
-		open, _ := s.open.Count()
-		return open >= watches
-	default:
-		return false
-	}
+	open, _ := s.open.Count()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.synced && open >= watches
+}
+
+// lastHeard returns when the shard was last heard. It is zero if that has not been yet, and is of no meaning while the shard is heard.
+func (s *shard) lastHeard() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last
+}
+
+func (s *shard) wasHeard() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = time.Now()
 }

@@ -37,8 +37,12 @@ type savedEntry struct {
 	Path    string `json:"p,omitempty"`
 }
 
-// snapshotPeriod is the time between two snapshots, if something has changed.
-const snapshotPeriod = 5 * time.Second
+// snapshotPeriod is the least time between two snapshots, if something has changed. The pause after one is also snapshotShare times as long as it took:
+// one of millions of clusters takes seconds.
+const (
+	snapshotPeriod = 5 * time.Second
+	snapshotShare  = 20
+)
 
 // snapshotsInAge is how many snapshots are written in the time after which one is too old, also if nothing changes.
 const snapshotsInAge = 8
@@ -70,7 +74,7 @@ func readSnapshot(file string, authority *pki.Authority) (*snapshot, error) {
 // fill puts the clusters of a snapshot into the index.
 func (s *snapshot) fill(x *index) {
 	for _, e := range s.Clusters {
-		x.set(logicalcluster.Name(e.Cluster), entry{shard: s.Shards[e.Shard].Name, path: e.Path, old: true})
+		x.set(logicalcluster.Name(e.Cluster), entry{shard: s.Shards[e.Shard].Name, path: e.Path})
 	}
 }
 
@@ -79,8 +83,6 @@ func (f *Front) keepSnapshots(ctx context.Context) {
 	if f.cfg.SnapshotFile == "" {
 		return
 	}
-	ticker := time.NewTicker(snapshotPeriod)
-	defer ticker.Stop()
 	written, failed, at := uint64(0), false, time.Time{}
 	write := func() {
 		version := f.index.changes()
@@ -95,14 +97,16 @@ func (f *Front) keepSnapshots(ctx context.Context) {
 			written, at = version, time.Now()
 		}
 	}
-	for {
+	for pause := snapshotPeriod; ; {
 		select {
 		case <-ctx.Done():
 			write()
 			return
-		case <-ticker.C:
-			write()
+		case <-time.After(pause):
 		}
+		began := time.Now()
+		write()
+		pause = max(snapshotPeriod, snapshotShare*time.Since(began))
 	}
 }
 
@@ -120,7 +124,7 @@ func (f *Front) writeSnapshot() (err error) {
 	}
 	f.mu.RUnlock()
 	f.index.each(func(name logicalcluster.Name, e entry) {
-		if n, ok := place[e.shard]; ok && !e.going {
+		if n, ok := place[e.shard]; ok && !e.deleting {
 			s.Clusters = append(s.Clusters, savedEntry{Shard: n, Cluster: name.String(), Path: e.path})
 		}
 	})

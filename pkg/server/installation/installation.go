@@ -5,31 +5,22 @@ package installation
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"maps"
-	"net"
 	"net/http"
-	"net/url"
-	"slices"
 	"strings"
-	"time"
 
-	"github.com/kcp-dev/sdk/apis/core"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
-	"github.com/kcp-dev/sdk/apis/third_party/conditions/util/conditions"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/server/pki"
+	"github.com/regent-project/regent/pkg/server/shards"
 )
 
 // Admin acts with an administrator's credentials.
@@ -55,6 +46,9 @@ func clientsOf(config *rest.Config, client *http.Client) (controllers.Clients, e
 	return controllers.NewClients(&rest.Config{Host: config.Host, QPS: -1}, &http.Client{Transport: clusters.Transport(client.Transport)})
 }
 
+// ErrRemoved says that a shard was a member.
+var ErrRemoved = errors.New("it was removed from the installation")
+
 // Addition is a new shard, or one that gets a new membership.
 type Addition struct {
 	Name string
@@ -62,7 +56,7 @@ type Addition struct {
 	Replicas []string
 	// Labels are what Workspaces select shards by.
 	Labels map[string]string
-	// Renew gives a shard that is a member a new membership. The old one is worth nothing any more.
+	// Renew gives a shard that is a member a new membership. The old one is worth nothing any more. Replicas and labels are then changed as by Set.
 	Renew bool
 }
 
@@ -87,6 +81,7 @@ func (a *Admin) Add(ctx context.Context, bundle *pki.Bundle, add Addition) (*pki
 			}
 			metav1.SetMetaDataAnnotation(&s.ObjectMeta, clusters.AuthorityAnnotation, authority.Fingerprint())
 			setReplicas(s, add.Replicas)
+			setLabels(s, add.Labels)
 			return nil
 		})
 	}
@@ -99,6 +94,9 @@ func (a *Admin) Add(ctx context.Context, bundle *pki.Bundle, add Addition) (*pki
 	setReplicas(shard, add.Replicas)
 	_, err = a.clients.Shards.Create(inRoot(ctx), shard, metav1.CreateOptions{FieldManager: "regent-shard"})
 	if apierrors.IsAlreadyExists(err) {
+		if there, err := a.clients.Shards.Get(inRoot(ctx), add.Name, metav1.GetOptions{}); err == nil && clusters.IsRemoved(there) {
+			return nil, fmt.Errorf("shard %s: %w, and its name is not used again: choose another name, with an empty root directory and etcd", add.Name, ErrRemoved)
+		}
 		return nil, fmt.Errorf("there is a shard %s, or there was one: choose another name, or give --renew for a new membership of the same shard", add.Name)
 	}
 	if err != nil {
@@ -137,10 +135,10 @@ func (a *Admin) RemoveFront(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	if root.Annotations[clusters.FrontAnnotationPrefix+name] == "" {
+		return fmt.Errorf("there is no front %s", name)
+	}
 	return a.change(ctx, root.Name, func(s *corev1alpha1.Shard) error {
-		if s.Annotations[clusters.FrontAnnotationPrefix+name] == "" {
-			return fmt.Errorf("there is no front %s", name)
-		}
 		delete(s.Annotations, clusters.FrontAnnotationPrefix+name)
 		return nil
 	})
@@ -162,15 +160,19 @@ func (a *Admin) accept(bundle *pki.Bundle, membership *pki.Membership) (*pki.Aut
 func (a *Admin) Set(ctx context.Context, name string, replicas []string, labels map[string]string) error {
 	return a.change(ctx, name, func(s *corev1alpha1.Shard) error {
 		setReplicas(s, replicas)
-		for key, value := range labels {
-			if value == "" {
-				delete(s.Labels, key)
-			} else {
-				metav1.SetMetaDataLabel(&s.ObjectMeta, key, value)
-			}
-		}
+		setLabels(s, labels)
 		return nil
 	})
+}
+
+func setLabels(s *corev1alpha1.Shard, labels map[string]string) {
+	for key, value := range labels {
+		if value == "" {
+			delete(s.Labels, key)
+		} else {
+			metav1.SetMetaDataLabel(&s.ObjectMeta, key, value)
+		}
+	}
 }
 
 func setReplicas(s *corev1alpha1.Shard, replicas []string) {
@@ -190,208 +192,6 @@ func (a *Admin) Cordon(ctx context.Context, name string, cordoned bool) error {
 		}
 		return nil
 	})
-}
-
-// Remove takes a shard out of the installation. It cordons the shard first, and refuses to go on while the shard has logical clusters, or Workspaces
-// are assigned to it. The shard's name is not used again.
-func (a *Admin) Remove(ctx context.Context, name string) error {
-	root, err := a.root(ctx)
-	if err != nil {
-		return err
-	}
-	if name == root.Name {
-		return fmt.Errorf("%s is the root shard: without it there is no installation", name)
-	}
-	if err := a.Cordon(ctx, name, true); err != nil {
-		return err
-	}
-	all, err := a.members(ctx)
-	if err != nil {
-		return err
-	}
-	if err := a.awaitCordon(ctx, all, name); err != nil {
-		return err
-	}
-	var left []string
-	for _, shard := range all {
-		clients, err := a.of(shard)
-		if err != nil {
-			return err
-		}
-		held, err := heldBy(ctx, clients, shard, name)
-		if err != nil {
-			return fmt.Errorf("shard %s does not say what it has, and so %s may still have clusters: %w", shard.Name, name, err)
-		}
-		left = append(left, held...)
-	}
-	if len(left) > 0 {
-		return fmt.Errorf("%s takes no new logical clusters any more, and cannot be removed yet, for it still has %d: %s. Delete their Workspaces, and try again",
-			name, len(left), shortened(left))
-	}
-	return a.change(ctx, name, func(s *corev1alpha1.Shard) error {
-		metav1.SetMetaDataAnnotation(&s.ObjectMeta, clusters.RemovedAnnotation, "true")
-		return nil
-	})
-}
-
-// cordonGrace is how long a leader may still assign by what it has just read, once its shard's copy of the Shard is cordoned.
-const cordonGrace = 2 * time.Second
-
-// awaitCordon waits until every shard knows that a shard is cordoned, so that none assigns anything to it any more.
-func (a *Admin) awaitCordon(ctx context.Context, all []*corev1alpha1.Shard, name string) error {
-	for _, shard := range all {
-		clients, err := a.of(shard)
-		if err != nil {
-			return err
-		}
-		err = wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-			copied, err := clients.Shards.Get(clusters.With(ctx, clusters.SystemShards), name, metav1.GetOptions{})
-			return err == nil && clusters.IsCordoned(copied), err
-		})
-		if err != nil {
-			return fmt.Errorf("shard %s does not say that it knows that %s is cordoned, and may still assign clusters to it: %w", shard.Name, name, err)
-		}
-	}
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(cordonGrace):
-		return nil
-	}
-}
-
-// heldBy returns what a shard knows of clusters that the shard called name has: those that it has assigned there, or if it is that shard, its own.
-func heldBy(ctx context.Context, clients controllers.Clients, shard *corev1alpha1.Shard, name string) (held []string, err error) {
-	everywhere := clusters.With(ctx, clusters.Wildcard)
-	if shard.Name == name {
-		list, err := clients.LogicalClusters.List(everywhere, metav1.ListOptions{})
-		if err != nil {
-			return nil, err
-		}
-		for i := range list.Items {
-			held = append(held, pathOf(&list.Items[i]))
-		}
-		return held, nil
-	}
-	list, err := clients.Workspaces.List(everywhere, metav1.ListOptions{LabelSelector: clusters.ShardLabel + "=" + name})
-	if err != nil {
-		return nil, err
-	}
-	for i := range list.Items {
-		held = append(held, "workspace "+clusters.KeyOf(&list.Items[i]).String())
-	}
-	return held, nil
-}
-
-func pathOf(lc *corev1alpha1.LogicalCluster) string {
-	if path := lc.Annotations[core.LogicalClusterPathAnnotationKey]; path != "" {
-		return path
-	}
-	return clusters.KeyOf(lc).Cluster.String()
-}
-
-// shortened returns the first few of names.
-func shortened(names []string) string {
-	const most = 10
-	slices.Sort(names)
-	if len(names) > most {
-		return strings.Join(names[:most], ", ") + " and more"
-	}
-	return strings.Join(names, ", ")
-}
-
-// Shard is what is known of a member.
-type Shard struct {
-	Name     string            `json:"name"`
-	Root     bool              `json:"root,omitempty"`
-	Replicas []string          `json:"replicas"`
-	Labels   map[string]string `json:"labels,omitempty"`
-	Cordoned bool              `json:"cordoned"`
-	// Clusters is how many logical clusters it has, Capacity how many it can have. Both are 0 if it cannot be asked; then Fault says why.
-	Clusters int64  `json:"clusters"`
-	Capacity int64  `json:"capacity"`
-	Fault    string `json:"fault,omitempty"`
-}
-
-// List returns all members.
-func (a *Admin) List(ctx context.Context) ([]Shard, error) {
-	root, err := a.root(ctx)
-	if err != nil {
-		return nil, err
-	}
-	all, err := a.members(ctx)
-	if err != nil {
-		return nil, err
-	}
-	out := []Shard{}
-	for _, member := range all {
-		s := Shard{Name: member.Name, Root: member.Name == root.Name, Replicas: clusters.ReplicasOf(member), Labels: maps.Clone(member.Labels), Cordoned: clusters.IsCordoned(member)}
-		home, err := a.home(ctx, member)
-		if err != nil && s.Root { // its Shard object may name few of its replicas
-			if through, fault := homeOf(ctx, a.clients, member); fault == nil {
-				home, err = through, nil
-			}
-		}
-		if err != nil {
-			s.Fault = err.Error()
-		} else {
-			capacity, used := home.Status.Capacity[clusters.CapacityClusters], home.Status.Capacity[clusters.UsedClusters]
-			s.Capacity, s.Clusters = capacity.Value(), used.Value()
-		}
-		out = append(out, s)
-	}
-	return out, nil
-}
-
-// home returns what a shard says of itself.
-func (a *Admin) home(ctx context.Context, member *corev1alpha1.Shard) (*corev1alpha1.Shard, error) {
-	clients, err := a.of(member)
-	if err != nil {
-		return nil, err
-	}
-	return homeOf(ctx, clients, member)
-}
-
-func homeOf(ctx context.Context, clients controllers.Clients, member *corev1alpha1.Shard) (*corev1alpha1.Shard, error) {
-	return clients.Shards.Get(clusters.With(ctx, clusters.SystemShards), member.Name, metav1.GetOptions{})
-}
-
-// Orphan is a logical cluster that has lost its Workspace.
-type Orphan struct {
-	Shard     string `json:"shard"`
-	Cluster   string `json:"cluster"`
-	Path      string `json:"path"`
-	Workspace string `json:"workspace"`
-	Owner     string `json:"ownerShard"`
-}
-
-// Orphans returns the logical clusters of all shards that have lost their Workspace.
-func (a *Admin) Orphans(ctx context.Context) ([]Orphan, error) {
-	all, err := a.members(ctx)
-	if err != nil {
-		return nil, err
-	}
-	out := []Orphan{}
-	for _, member := range all {
-		clients, err := a.of(member)
-		if err != nil {
-			return nil, err
-		}
-		list, err := clients.LogicalClusters.List(clusters.With(ctx, clusters.Wildcard), metav1.ListOptions{LabelSelector: clusters.OwnerShardLabel})
-		if err != nil {
-			return nil, fmt.Errorf("shard %s does not say which of its clusters are orphans: %w", member.Name, err)
-		}
-		for i := range list.Items {
-			lc := &list.Items[i]
-			if owner := lc.Spec.Owner; owner != nil && conditions.IsTrue(lc, clusters.ConditionOrphaned) {
-				out = append(out, Orphan{
-					Shard: member.Name, Cluster: clusters.KeyOf(lc).Cluster.String(), Path: pathOf(lc), Workspace: owner.Cluster + "|" + owner.Name,
-					Owner: lc.Labels[clusters.OwnerShardLabel],
-				})
-			}
-		}
-	}
-	return out, nil
 }
 
 // root returns the root shard: the one that needs no membership.
@@ -439,7 +239,7 @@ func (a *Admin) change(ctx context.Context, name string, change func(*corev1alph
 			return err
 		}
 		if clusters.IsRemoved(s) {
-			return fmt.Errorf("it was removed from the installation")
+			return ErrRemoved
 		}
 		if err := change(s); err != nil {
 			return err
@@ -458,64 +258,22 @@ func inRoot(ctx context.Context) context.Context { return clusters.With(ctx, clu
 // of returns clients of a shard, which ask one of its replicas. The shard is known by its authority, wherever it is.
 func (a *Admin) of(member *corev1alpha1.Shard) (controllers.Clients, error) {
 	config := rest.CopyConfig(a.config)
-	config.Host = clusters.ReplicasOf(member)[0]
+	config.Host = "https://" + pki.ServerName // the dialer knows where
 	config.ServerName = pki.ServerName
 	tlsConfig, err := rest.TLSConfigFor(config)
 	if err != nil {
 		return controllers.Clients{}, fmt.Errorf("cannot use the kubeconfig for shard %s: %w", member.Name, err)
 	}
-	tlsConfig.VerifyConnection = func(state tls.ConnectionState) error { return isShard(member, state.VerifiedChains) }
-	transport, err := rest.HTTPWrappersForConfig(config, &http.Transport{
-		DialContext: toAny(clusters.ReplicasOf(member)), TLSClientConfig: tlsConfig, ForceAttemptHTTP2: true, DisableKeepAlives: true,
-	})
+	tlsConfig.VerifyConnection = shards.Verify(member.Name, member.Annotations[clusters.AuthorityAnnotation])
+	dialer, err := shards.NewDialer(member.Name, clusters.ReplicasOf(member), tlsConfig)
+	if err != nil {
+		return controllers.Clients{}, err
+	}
+	transport := dialer.Transport()
+	transport.DisableKeepAlives = true
+	wrapped, err := rest.HTTPWrappersForConfig(config, shards.Bounded(member.Name, transport))
 	if err != nil {
 		return controllers.Clients{}, fmt.Errorf("cannot use the kubeconfig for shard %s: %w", member.Name, err)
 	}
-	return clientsOf(config, &http.Client{Transport: transport})
-}
-
-// dialTimeout is how long a replica may take to accept a connection.
-const dialTimeout = 2 * time.Second
-
-// toAny returns a dialer that connects to the first of a shard's replicas that accepts.
-func toAny(replicas []string) func(context.Context, string, string) (net.Conn, error) {
-	return func(ctx context.Context, network, _ string) (net.Conn, error) {
-		var errs []error
-		for _, replica := range replicas {
-			u, err := url.Parse(replica)
-			if err != nil {
-				return nil, err
-			}
-			port := u.Port()
-			if port == "" {
-				port = "443"
-			}
-			conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, network, net.JoinHostPort(u.Hostname(), port))
-			if err == nil {
-				return conn, nil
-			}
-			errs = append(errs, err)
-		}
-		return nil, errors.Join(errs...)
-	}
-}
-
-// isShard refuses whoever is not that shard.
-func isShard(shard *corev1alpha1.Shard, chains [][]*x509.Certificate) error {
-	if len(chains) == 0 {
-		return errors.New("the connection is not verified")
-	}
-	who, authority, err := pki.MemberOf(chains[0])
-	wanted := shard.Annotations[clusters.AuthorityAnnotation]
-	switch {
-	case err != nil:
-	case who != (pki.Member{Kind: pki.KindShard, Name: shard.Name}):
-		err = fmt.Errorf("%s answers", who)
-	case wanted != "" && wanted != pki.Fingerprint(authority):
-		return fmt.Errorf("shard %s answers with a membership that was replaced: give its replicas the latest one", shard.Name)
-	}
-	if err != nil {
-		return fmt.Errorf("at the address of shard %s: %w: correct it with regent shard set %s --replica=...", shard.Name, err, shard.Name)
-	}
-	return nil
+	return clientsOf(config, &http.Client{Transport: wrapped})
 }

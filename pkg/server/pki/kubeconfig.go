@@ -13,11 +13,11 @@ import (
 
 // Kubeconfig says what the admin's kubeconfig contains.
 type Kubeconfig struct {
-	// BaseURL is the URL under which clients reach the shard, without /clusters. The contexts `root` and `system:admin` lead
-	// there.
+	// BaseURL is the URL under which clients reach the shard, or the installation, without /clusters. The contexts `root` and
+	// `system:admin` lead there.
 	BaseURL string
-	// Direct has further contexts by name, each with the base URL of one replica. They lead to the replica's root cluster.
-	Direct map[string]string
+	// Contexts has further contexts by name, each with its server's URL. One of them may be `system:admin`.
+	Contexts map[string]string
 	// Replace says whether to rewrite a file that names another shard URL or another authority. Otherwise an existing file is
 	// kept.
 	Replace bool
@@ -34,7 +34,7 @@ func (b *Bundle) WriteKubeconfig(name string, cfg Kubeconfig) (baseURL string, e
 	if exists(name) {
 		existing, ca := b.readKubeconfig(name)
 		same := existing == cfg.BaseURL && bytes.Equal(ca, b.CAPEM)
-		if !cfg.Replace || (same && len(cfg.Direct) == 0) {
+		if !cfg.Replace || (same && len(cfg.Contexts) == 0) {
 			return existing, nil
 		}
 	}
@@ -63,8 +63,8 @@ func (b *Bundle) kubeconfig(cfg Kubeconfig) clientcmdapi.Config {
 	root, systemAdmin := clusters.Root.String(), clusters.SystemAdmin.String()
 	add(root, cfg.BaseURL+clusters.RequestPath(clusters.Root))
 	add(systemAdmin, cfg.BaseURL+clusters.RequestPath(clusters.SystemAdmin))
-	for name, url := range cfg.Direct {
-		add(name, url+clusters.RequestPath(clusters.Root))
+	for name, url := range cfg.Contexts {
+		add(name, url)
 	}
 	out.CurrentContext = root
 	return out

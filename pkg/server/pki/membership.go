@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/yaml"
@@ -37,6 +38,21 @@ type RootShard struct {
 	Name string `json:"name"`
 	// URLs are those of its replicas. One that answers is enough.
 	URLs []string `json:"urls"`
+}
+
+// ReplicasOf returns the URLs of the replicas of any shard. urls are those in its Shard object. For the root shard those of the membership come
+// last: if it has moved, a new membership says where to.
+func (r RootShard) ReplicasOf(shard string, urls []string) []string {
+	urls = slices.Clone(urls)
+	if shard != r.Name {
+		return urls
+	}
+	for _, u := range r.URLs {
+		if !slices.Contains(urls, u) {
+			urls = append(urls, u)
+		}
+	}
+	return urls
 }
 
 // MemberName is a Member in a file.

@@ -3,6 +3,7 @@ package pki
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -127,3 +128,22 @@ func changed(m *Membership, change func(*Membership)) *Membership {
 }
 
 func newMembershipKey(t *testing.T, b *Bundle) string { return newMembership(t, b, eu1).Key }
+
+func TestTheRootShardIsFoundWhereverItsMembershipOrItsShardObjectSays(t *testing.T) {
+	root := RootShard{Name: "root", URLs: []string{"https://a", "https://b"}}
+	for name, tc := range map[string]struct {
+		shard      string
+		urls, want []string
+	}{
+		"the root shard, as it was":     {"root", []string{"https://b"}, []string{"https://b", "https://a"}},
+		"the root shard, which moved":   {"root", []string{"https://c"}, []string{"https://c", "https://a", "https://b"}},
+		"the root shard, nothing known": {"root", nil, []string{"https://a", "https://b"}},
+		"another shard":                 {"eu1", []string{"https://c"}, []string{"https://c"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := root.ReplicasOf(tc.shard, tc.urls); !slices.Equal(got, tc.want) {
+				t.Errorf("%v, want %v", got, tc.want)
+			}
+		})
+	}
+}

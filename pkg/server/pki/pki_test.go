@@ -185,7 +185,7 @@ func TestTheKubeconfigIsRewrittenOnlyWhenAskedToAndDifferent(t *testing.T) {
 			t.Fatalf("WriteKubeconfig(%+v) = %q, %v; want %q", cfg, got, err, want)
 		}
 	}
-	write(Kubeconfig{BaseURL: "https://a:1", Direct: map[string]string{"replica-0": "https://r:2"}}, "https://a:1")
+	write(Kubeconfig{BaseURL: "https://a:1", Contexts: map[string]string{"replica-0": "https://r:2/clusters/root"}}, "https://a:1")
 	write(Kubeconfig{BaseURL: "https://b:1"}, "https://a:1")
 	write(Kubeconfig{BaseURL: "https://a:1", Replace: true}, "https://a:1")
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -108,9 +107,7 @@ func (f *Filter) Admit(next http.Handler) http.Handler {
 }
 
 func (f *Filter) refuse(w http.ResponseWriter, req *http.Request, err error) {
-	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
-		w.Header().Set("Retry-After", strconv.Itoa(seconds))
-	}
+	Explain(w.Header(), req.URL.Path, err)
 	responsewriters.ErrorNegotiated(err, f.Serializer, schema.GroupVersion{Version: "v1"}, w, req)
 }
 

@@ -19,8 +19,13 @@ var (
 	errBadEncoding = errors.New("the URL path must not contain encoded slashes, empty or dot segments")
 )
 
-// Split splits the URL of a request as a shard does: see splitPath.
-func Split(u *url.URL) (cluster logicalcluster.Path, rest string, err error) { return splitPath(u) }
+// Split splits the URL of a request as a shard does: see splitPath. The error is the answer of a shard.
+func Split(u *url.URL) (cluster logicalcluster.Path, rest string, err error) {
+	if cluster, rest, err = splitPath(u); err != nil {
+		return logicalcluster.Path{}, "", urlFault(err)
+	}
+	return cluster, rest, nil
+}
 
 // splitPath splits a request's URL into the logical cluster that it names and the path within it, which begins with a slash.
 // That path is decoded. It has no segments that another decoding or cleaning could turn into a path of another cluster.

@@ -27,7 +27,7 @@ const UnheardAfter = time.Second
 type peer struct {
 	member    member
 	transport *failover
-	http      *http.Client
+	open      OpenWatches
 	clients   controllers.Clients
 
 	workspaces      *clusters.Informer[*tenancyv1alpha1.Workspace]
@@ -40,14 +40,15 @@ func newPeer(cfg Config, m member) (*peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &peer{member: m, transport: transport, http: &http.Client{Transport: clusters.Transport(transport)}}
-	p.clients, err = controllers.NewClients(&rest.Config{Host: m.urls[0], QPS: -1, UserAgent: rest.DefaultKubernetesUserAgent()}, p.http)
+	p := &peer{member: m, transport: transport}
+	client := &http.Client{Transport: clusters.Transport(p.open.Over(transport))}
+	p.clients, err = controllers.NewClients(&rest.Config{Host: m.urls[0], QPS: -1, UserAgent: rest.DefaultKubernetesUserAgent()}, client)
 	if err != nil {
 		return nil, err
 	}
-	p.workspaces = clusters.NewForeignInformer[*tenancyv1alpha1.Workspace](labelled(clusters.ListWatch(p.clients.Workspaces), clusters.ShardLabel+"="+cfg.Own))
-	p.logicalClusters = clusters.NewForeignInformer[*corev1alpha1.LogicalCluster](labelled(clusters.ListWatch(p.clients.LogicalClusters), clusters.OwnerShardLabel+"="+cfg.Own))
-	p.shards = clusters.NewForeignInformer[*corev1alpha1.Shard](clusters.ListWatch(p.clients.Shards))
+	p.workspaces = clusters.NewForeignInformer[*tenancyv1alpha1.Workspace](InOneHistory(labelled(clusters.ListWatch(p.clients.Workspaces), clusters.ShardLabel+"="+cfg.Own)))
+	p.logicalClusters = clusters.NewForeignInformer[*corev1alpha1.LogicalCluster](InOneHistory(labelled(clusters.ListWatch(p.clients.LogicalClusters), clusters.OwnerShardLabel+"="+cfg.Own)))
+	p.shards = clusters.NewForeignInformer[*corev1alpha1.Shard](InOneHistory(clusters.ListWatch(p.clients.Shards)))
 	return p, nil
 }
 
@@ -90,7 +91,7 @@ func (p *peer) tellContact(ctx context.Context, contact *controllers.Contact) {
 	var late <-chan time.Time // set while watches are not all open
 	for {
 		synced := p.synced()
-		open, changed := p.transport.open.Count()
+		open, changed := p.open.Count()
 		all := synced == nil && open >= watches
 		if all {
 			late = nil
@@ -101,7 +102,10 @@ func (p *peer) tellContact(ctx context.Context, contact *controllers.Contact) {
 			contact.Set(p.member.name, true)
 			metric.Set(1)
 			log.Info("Another shard is heard", "replicas", p.member.urls)
-		case !all && late == nil && (heard || !told):
+		case all:
+			contact.Set(p.member.name, true) // the end of a Waver
+		case late == nil && (heard || !told):
+			contact.Waver(p.member.name)
 			late = time.After(UnheardAfter)
 		}
 		select {

@@ -18,10 +18,10 @@ import (
 
 // Config says which shard reads, and how it finds the others.
 type Config struct {
-	// Own is the name of this shard, Root that of the root shard.
-	Own, Root string
-	// RootURLs are the URLs of the root shard's replicas, until Members tells of others. Empty on the root shard.
-	RootURLs []string
+	// Own is the name of this shard.
+	Own string
+	// Root is the root shard. It has no URLs on the root shard itself.
+	Root pki.RootShard
 	// CA is the certificate of the installation's authority, in PEM. Authority signs the certificates with which this shard calls.
 	CA        []byte
 	Authority *pki.Authority
@@ -42,7 +42,7 @@ type Reader struct {
 func New(cfg Config) *Reader {
 	registerMetrics()
 	r := &Reader{cfg: cfg, peers: map[string]*peer{}}
-	r.shards = controllers.NewShards(cfg.Root, r)
+	r.shards = controllers.NewShards(cfg.Root.Name, r)
 	return r
 }
 
@@ -141,29 +141,14 @@ func (m member) equal(other member) bool {
 // members returns the other shards, by name.
 func (r *Reader) members() map[string]member {
 	out := map[string]member{}
-	if r.cfg.Root != r.cfg.Own {
-		out[r.cfg.Root] = member{name: r.cfg.Root, urls: r.cfg.RootURLs}
+	if root := r.cfg.Root; root.Name != r.cfg.Own {
+		out[root.Name] = member{name: root.Name, urls: root.URLs}
 	}
 	for _, shard := range r.cfg.Members.List(clusters.SystemShards) {
 		if shard.Name == r.cfg.Own || clusters.IsRemoved(shard) {
 			continue
 		}
-		out[shard.Name] = member{name: shard.Name, urls: r.replicas(shard), authority: shard.Annotations[clusters.AuthorityAnnotation]}
+		out[shard.Name] = member{name: shard.Name, urls: r.cfg.Root.ReplicasOf(shard.Name, clusters.ReplicasOf(shard)), authority: shard.Annotations[clusters.AuthorityAnnotation]}
 	}
 	return out
-}
-
-// replicas returns the URLs of a shard's replicas. For the root shard those of the membership come last: if it has moved, a new membership
-// says where to.
-func (r *Reader) replicas(shard *corev1alpha1.Shard) []string {
-	urls := clusters.ReplicasOf(shard)
-	if shard.Name != r.cfg.Root {
-		return urls
-	}
-	for _, url := range r.cfg.RootURLs {
-		if !slices.Contains(urls, url) {
-			urls = append(urls, url)
-		}
-	}
-	return urls
 }

@@ -14,13 +14,38 @@ type OpenWatches struct {
 	changed chan struct{} // closed when open changes; nil: nobody has asked
 }
 
-// Track counts the watch that resp is, if it is one, until it breaks or is closed.
-func (o *OpenWatches) Track(req *http.Request, resp *http.Response) {
-	if req.URL.Query().Get("watch") == "" || resp.StatusCode != http.StatusOK {
-		return
+// Over returns a transport through next that counts the watches, and refuses those that cannot go on (InOneHistory).
+func (o *OpenWatches) Over(next http.RoundTripper) http.RoundTripper { return &tracked{o, next} }
+
+type tracked struct {
+	open *OpenWatches
+	next http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *tracked) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := t.next.RoundTrip(req)
+	if err == nil {
+		err = t.open.track(req, resp)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return resp, nil
+}
+
+// track counts the watch that resp is, if it is one, until it breaks or is closed. If it returns an error, it has closed resp.
+func (o *OpenWatches) track(req *http.Request, resp *http.Response) error {
+	if err := check(req, resp); err != nil {
+		_ = resp.Body.Close()
+		return err
+	}
+	if !isWatch(req) || resp.StatusCode != http.StatusOK {
+		return nil
 	}
 	o.count(1)
 	resp.Body = &watched{ReadCloser: resp.Body, over: sync.OnceFunc(func() { o.count(-1) })}
+	return nil
 }
 
 // Count returns how many watches are open, and a channel that is closed when that changes.
@@ -61,3 +86,5 @@ func (w *watched) Close() error {
 	w.over()
 	return w.ReadCloser.Close()
 }
+
+var _ http.RoundTripper = (*tracked)(nil)

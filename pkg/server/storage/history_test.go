@@ -17,6 +17,7 @@ import (
 
 // A store that goes back makes what was seen of terms worthless: revisions that come twice stand for two things.
 func TestAnEtcdThatGoesBackIsNoticed(t *testing.T) {
+	t.Parallel() // most of it is waiting: an etcd that closes cuts streams after some seconds
 	for name, restore := range map[string]func(t *testing.T, backup, directory string){
 		"restored": func(t *testing.T, backup, directory string) {
 			if err := os.CopyFS(directory, os.DirFS(backup)); err != nil {
@@ -26,6 +27,7 @@ func TestAnEtcdThatGoesBackIsNoticed(t *testing.T) {
 		"replaced": func(*testing.T, string, string) {}, // by one without data
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			directory, backup := filepath.Join(t.TempDir(), "etcd"), t.TempDir()
 			port := 0
 			start := func() *etcd.Server {

@@ -13,6 +13,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/regent-project/regent/test/e2e/proxy"
 )
 
 // Installation is several shards that are one system, each with an etcd and replicas of its own.
@@ -21,7 +23,10 @@ type Installation struct {
 	// Root is the first shard. Others are all others.
 	Root   *ShardMember
 	Others []*ShardMember
-	fronts int
+
+	fronts  int
+	port    int      // of the first front, under which users know the installation
+	network *network // nil: shards reach each other directly
 }
 
 // ShardMember is a shard of an installation.
@@ -31,24 +36,38 @@ type ShardMember struct {
 	Replicas []*Replica
 }
 
-// Install starts shard root and others, of two replicas each, and returns when all are ready and hear each other.
+// Install starts shard root and others, of two replicas each, and returns when all are ready and hear each other. The URLs of workspaces, and in the
+// administrator's kubeconfig, are the first front's, which StartFront starts.
 func Install(t testing.TB, others ...string) *Installation {
 	t.Helper()
-	i := &Installation{t: t}
+	return install(t, &Installation{t: t}, others)
+}
+
+// InstallApart is Install with a network between each two shards, which can be cut (Between). Fronts and users are not behind it.
+func InstallApart(t testing.TB, others ...string) *Installation {
+	t.Helper()
+	return install(t, &Installation{t: t, network: &network{ways: map[way]*proxy.Proxy{}}}, others)
+}
+
+func install(t testing.TB, i *Installation, others []string) *Installation {
+	t.Helper()
+	i.port = FreePorts(t, 1)[0]
+	url := fmt.Sprintf("--shard-base-url=https://127.0.0.1:%d", i.port)
 	i.Root = newShardMember(t, "root")
+	i.Root.Args = []string{url}
 	for _, replica := range []string{"a", "b"} {
 		i.Root.Replicas = append(i.Root.Replicas, i.Root.Start(t, "root-"+replica))
 	}
 	i.Root.Replicas[0].WaitRoot()
-	i.regent(append([]string{"shard", "set", "root"}, i.Root.urls()...)...)
+	i.regent(append([]string{"shard", "set", "root"}, i.urls(i.Root)...)...)
 	for _, name := range others {
 		membership := filepath.Join(t.TempDir(), name+".yaml")
 		m := newShardMember(t, name)
-		m.Args, m.admin = []string{"--membership=" + membership}, i.Root.Replicas[0].Root
+		m.Args, m.admin = []string{"--membership=" + membership, url}, i.Root.Replicas[0].Root
 		for _, replica := range []string{"a", "b"} { // others must know their URLs before they start
 			m.Replicas = append(m.Replicas, m.prepare(t, name+"-"+replica))
 		}
-		add := append([]string{"shard", "add", name, "--pki-directory=" + filepath.Join(i.Root.Replicas[0].Root, "pki")}, m.urls()...)
+		add := append([]string{"shard", "add", name, "--pki-directory=" + filepath.Join(i.Root.Replicas[0].Root, "pki")}, i.urls(m)...)
 		if err := os.WriteFile(membership, []byte(i.regent(add...)), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -71,12 +90,42 @@ func newShardMember(t testing.TB, name string) *ShardMember {
 	return m
 }
 
-// urls are the flags that name the replicas.
-func (m *ShardMember) urls() (flags []string) {
+// urls are the flags that name a shard's replicas, as others reach them.
+func (i *Installation) urls(m *ShardMember) (flags []string) {
+	i.t.Helper()
+	if i.network != nil {
+		i.network.join(i.t, m)
+	}
 	for _, r := range m.Replicas {
-		flags = append(flags, "--replica="+r.URL)
+		url := r.URL
+		if i.network != nil {
+			url = i.network.door(i.t, r)
+		}
+		flags = append(flags, "--replica="+url)
 	}
 	return flags
+}
+
+// Kill ends the shard, its replicas and its etcd, by SIGKILL.
+func (m *ShardMember) Kill() {
+	m.KillReplicas()
+	m.Etcd.Kill()
+}
+
+// KillReplicas ends the replicas by SIGKILL.
+func (m *ShardMember) KillReplicas() {
+	for _, r := range m.Replicas {
+		r.Kill()
+	}
+}
+
+// Again starts what Kill has ended, and does not wait for the replicas.
+func (m *ShardMember) Again(t testing.TB) {
+	t.Helper()
+	m.Etcd.Start(t)
+	for _, r := range m.Replicas {
+		r.Again()
+	}
 }
 
 // All are all shards.
@@ -94,8 +143,8 @@ func (i *Installation) regent(args ...string) string {
 
 // TryRegent runs a command as the root shard's administrator. The error has what it says.
 func (i *Installation) TryRegent(args ...string) (string, error) {
-	cmd := exec.CommandContext(i.t.Context(), Binary("regent"), args...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(i.Root.Replicas[0].Root, "admin.kubeconfig"))
+	cmd := exec.CommandContext(i.t.Context(), Binary("regent"), append(args, "--server="+i.Root.Replicas[0].URL)...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+i.Kubeconfig())
 	var said strings.Builder
 	cmd.Stderr = &said
 	out, err := cmd.Output()
@@ -103,6 +152,11 @@ func (i *Installation) TryRegent(args ...string) (string, error) {
 		return string(out), &commandError{err, said.String()}
 	}
 	return string(out), nil
+}
+
+// Kubeconfig is the administrator's. It leads to the first front.
+func (i *Installation) Kubeconfig() string {
+	return filepath.Join(i.Root.Replicas[0].Root, "admin.kubeconfig")
 }
 
 type commandError struct {
@@ -126,13 +180,18 @@ func (m *ShardMember) Leader(t testing.TB) (leader *Replica) {
 	return leader
 }
 
-// Front is a front's process.
+// Front is a front's process. It keeps a snapshot, and knows how to be started again on its port.
 type Front struct {
 	*Process
 	URL string
 
 	t     testing.TB
 	admin string // root directory with the administrator's credentials
+	name  string
+	args  []string
+	n     int
+
+	snapshot string
 }
 
 // StartFront starts a front, and returns when it is ready.
@@ -140,20 +199,49 @@ func (i *Installation) StartFront() *Front {
 	i.t.Helper()
 	i.fronts++
 	name := fmt.Sprintf("front-%d", i.fronts)
-	root := i.Root.Replicas[0].Root
-	membership := filepath.Join(i.t.TempDir(), name+".yaml")
+	root, directory := i.Root.Replicas[0].Root, i.t.TempDir()
+	membership := filepath.Join(directory, name+".yaml")
 	if err := os.WriteFile(membership, []byte(i.regent("front", "add", name, "--pki-directory="+filepath.Join(root, "pki"))), 0o600); err != nil {
 		i.t.Fatal(err)
 	}
-	port := FreePorts(i.t, 1)[0]
-	f := &Front{t: i.t, URL: fmt.Sprintf("https://127.0.0.1:%d", port), admin: root}
-	f.Process = Start(i.t, name, Binary("regent"), "front", "--membership="+membership, fmt.Sprintf("--secure-port=%d", port))
-	Eventually(i.t, name+" is ready", func() bool {
+	port := i.port
+	if i.fronts > 1 {
+		port = FreePorts(i.t, 1)[0]
+	}
+	f := &Front{t: i.t, URL: fmt.Sprintf("https://127.0.0.1:%d", port), admin: root, name: name, snapshot: filepath.Join(directory, name+".json")}
+	f.args = []string{"front", "--membership=" + membership, fmt.Sprintf("--secure-port=%d", port), "--snapshot-file=" + f.snapshot}
+	f.Again()
+	f.WaitReady()
+	return f
+}
+
+// Again starts it anew, after it has ended, and does not wait.
+func (f *Front) Again() {
+	f.t.Helper()
+	f.n++
+	f.Process = Start(f.t, fmt.Sprintf("%s-%d", f.name, f.n), Binary("regent"), f.args...)
+}
+
+// WaitReady waits for /readyz.
+func (f *Front) WaitReady() {
+	f.t.Helper()
+	Eventually(f.t, f.name+" is ready", func() bool {
 		status, _ := f.Get("/readyz")
 		return status == http.StatusOK
 	})
-	return f
 }
+
+// WaitSnapshot waits for the first snapshot.
+func (f *Front) WaitSnapshot() {
+	f.t.Helper()
+	Eventually(f.t, f.name+" has a snapshot", func() bool {
+		_, err := os.Stat(f.snapshot)
+		return err == nil
+	})
+}
+
+// Name is the front's.
+func (f *Front) Name() string { return f.name }
 
 // Get reads a path as the administrator, once. The status is 0 if there was no answer.
 func (f *Front) Get(path string) (status int, body string) {

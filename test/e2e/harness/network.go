@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -70,13 +71,18 @@ func (e *Etcd) putNetworksBetween(t testing.TB) {
 			from.peers, to.peers = append(from.peers, between), append(to.peers, between)
 			ways[from] = between.Addr()
 		}
-		door, err := proxy.Route(func(from net.Addr) (string, error) {
+		door, err := proxy.Route(func(from, to net.Addr) (string, error) {
+			of, pids := map[int]string{}, []int{}
 			for member, way := range ways {
-				if pid := member.pid.Load(); pid != 0 && opened(int(pid), from) {
-					return way, nil
+				if pid := int(member.pid.Load()); pid != 0 {
+					of[pid], pids = way, append(pids, pid)
 				}
 			}
-			return "", fmt.Errorf("no other member has opened %v", from)
+			pid, err := opener(from, to, pids...)
+			if err == nil && pid == 0 {
+				err = fmt.Errorf("no other member has opened %v", from)
+			}
+			return of[pid], err
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -96,39 +102,52 @@ func startProxy(t testing.TB, target string) *proxy.Proxy {
 	return p
 }
 
-// opened reports whether a process has a TCP connection from a loopback address: the kernel knows its socket's inode by
-// the address, and the process's descriptors by their inodes.
-func opened(pid int, from net.Addr) bool {
+// opener returns which of some processes has opened a TCP connection between two loopback addresses, 0 if another one has: the kernel knows its
+// socket's inode by the addresses, and a process's descriptors by their inodes.
+func opener(from, to net.Addr, pids ...int) (int, error) {
 	table, err := os.ReadFile("/proc/net/tcp")
 	if err != nil {
-		return false
+		return 0, err
 	}
-	inode := inodeOf(string(table), from.(*net.TCPAddr))
+	inode := inodeOf(string(table), from.String(), to.String())
 	if inode == "" {
-		return false
+		return 0, fmt.Errorf("nobody has the connection from %v to %v any more", from, to)
 	}
-	descriptors, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
-	if err != nil {
-		return false
-	}
-	for _, d := range descriptors {
-		if to, err := os.Readlink(d); err == nil && to == "socket:["+inode+"]" {
-			return true
+	for _, pid := range pids {
+		descriptors, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+		if err != nil {
+			return 0, err
+		}
+		for _, d := range descriptors {
+			if link, err := os.Readlink(d); err == nil && link == "socket:["+inode+"]" {
+				return pid, nil
+			}
 		}
 	}
-	return false
+	return 0, nil
 }
 
-// inodeOf finds the socket with a local address in the kernel's table: the address is its second field, in hexadecimal and
-// the machine's byte order, the inode its tenth.
-func inodeOf(table string, local *net.TCPAddr) string {
-	port := fmt.Sprintf(":%04X", local.Port)
+// inodeOf finds the socket with a local and a remote address in the kernel's table: they are its second and third field, in hexadecimal and
+// the machine's byte order, the inode its tenth. Connections to different addresses may share a local port.
+func inodeOf(table, local, remote string) string {
+	localPort, remotePort := inHex(local), inHex(remote)
 	for line := range strings.Lines(table) {
-		if fields := strings.Fields(line); len(fields) > 9 && strings.HasSuffix(fields[1], port) && fields[3] == established {
+		if !strings.Contains(line, localPort) { // most lines: there are thousands after a while
+			continue
+		}
+		fields := strings.Fields(line)
+		if len(fields) > 9 && strings.HasSuffix(fields[1], localPort) && strings.HasSuffix(fields[2], remotePort) && fields[3] == established {
 			return fields[9]
 		}
 	}
 	return ""
+}
+
+// inHex is the port of an address, as the kernel's table ends addresses.
+func inHex(address string) string {
+	_, port, _ := net.SplitHostPort(address)
+	n, _ := strconv.Atoi(port)
+	return fmt.Sprintf(":%04X", n)
 }
 
 // established is that state of a connection in the kernel's table.

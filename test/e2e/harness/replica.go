@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,6 +40,7 @@ type Replica struct {
 	port  int
 	n     int
 	admin *http.Client
+	pid   atomic.Int64 // of the process now; 0 before the first
 }
 
 // Name is the one it was started with.
@@ -62,6 +64,7 @@ func (r *Replica) Again() {
 	r.t.Helper()
 	r.n++
 	r.Process = Start(r.t, fmt.Sprintf("%s-%d", r.name, r.n), r.shard.Binary, append(r.shard.flags(r.Root, r.port), r.args...)...)
+	r.pid.Store(int64(r.PID()))
 }
 
 // WaitReady waits for /readyz.

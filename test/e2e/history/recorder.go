@@ -27,6 +27,8 @@ type Event struct {
 	Term, Value string
 	// Shows is what the Lease shows since; of Leases only, nil when it was deleted.
 	Shows *fence.Token
+	// Object is what a Workspace or a LogicalCluster is since, in JSON; nil when it was deleted.
+	Object []byte
 	// Sent is when the Lease says it was written, if it does.
 	Sent time.Time
 	// lease is whether the key is a Lease's.
@@ -102,6 +104,9 @@ func read(e *clientv3.Event, now time.Time) (Event, error) {
 	event := Event{Revision: e.Kv.ModRevision, Key: string(e.Kv.Key), Deleted: e.Type == clientv3.EventTypeDelete, At: now}
 	event.Term = ownerOf(event.Key)
 	event.lease = strings.Contains(event.Key, "/coordination.k8s.io/leases/")
+	if strings.Contains(event.Key, workspaceKeys) || strings.Contains(event.Key, logicalClusterKeys) {
+		event.Object = e.Kv.Value
+	}
 	if event.Deleted || !event.lease && !strings.Contains(event.Key, "/core/configmaps/") {
 		return event, nil
 	}

@@ -10,7 +10,7 @@ import (
 // Proxy forwards connections. All methods may be called at any time, by anybody.
 type Proxy struct {
 	listener net.Listener
-	target   func(from net.Addr) (string, error)
+	target   func(from, to net.Addr) (string, error)
 	serving  sync.WaitGroup
 
 	mu     sync.Mutex
@@ -32,19 +32,19 @@ func Start(target string) (*Proxy, error) { return StartAt("127.0.0.1:0", target
 
 // StartAt is Start with a listener of the caller's choice.
 func StartAt(address, target string) (*Proxy, error) {
-	p, err := start(address, func(net.Addr) (string, error) { return target, nil })
+	p, err := start(address, func(_, _ net.Addr) (string, error) { return target, nil })
 	if err != nil {
 		return nil, fmt.Errorf("proxy to %s: %w", target, err)
 	}
 	return p, nil
 }
 
-// Route is Start with a target that depends on who has opened the connection. One without a target is closed.
-func Route(target func(from net.Addr) (string, error)) (*Proxy, error) {
+// Route is Start with a target that depends on who has opened the connection, and to where. One without a target is closed.
+func Route(target func(from, to net.Addr) (string, error)) (*Proxy, error) {
 	return start("127.0.0.1:0", target)
 }
 
-func start(address string, target func(net.Addr) (string, error)) (*Proxy, error) {
+func start(address string, target func(from, to net.Addr) (string, error)) (*Proxy, error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, err
@@ -148,7 +148,7 @@ func (p *Proxy) serve(client net.Conn) {
 	if !p.pass(requests) || !p.pass(answers) {
 		return
 	}
-	target, err := p.target(client.RemoteAddr())
+	target, err := p.target(client.RemoteAddr(), client.LocalAddr())
 	if err != nil {
 		return
 	}

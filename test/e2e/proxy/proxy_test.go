@@ -66,7 +66,7 @@ func TestWhatIsStalledArrivesLaterAndWhatIsCutIsGone(t *testing.T) {
 func TestAConnectionGoesWhereItsOpenerIsSent(t *testing.T) {
 	target := echo(t)
 	known := make(chan string, 1)
-	p, err := proxy.Route(func(from net.Addr) (string, error) {
+	p, err := proxy.Route(func(from, _ net.Addr) (string, error) {
 		if from.String() != <-known {
 			return "", errors.New("a stranger")
 		}

@@ -76,10 +76,18 @@ var ofWorkspaces = []protected[*tenancyv1alpha1.Workspace]{
 	// The new cluster takes this annotation for the user who owns the workspace.
 	annotation[*tenancyv1alpha1.Workspace](tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey, true),
 	label[*tenancyv1alpha1.Workspace](clusters.ShardLabel),
+	// Whoever adopts a cluster gets everything that is in it.
+	annotation[*tenancyv1alpha1.Workspace](clusters.AdoptAnnotation, true),
 }
 
-// The owner of a LogicalCluster is not listed, because nobody can change it (see package kcpcore).
+// Only the uid of a LogicalCluster's owner is listed, because nobody can change anything else of the owner (see package kcpcore).
 var ofLogicalClusters = []protected[*corev1alpha1.LogicalCluster]{
+	{path: field.NewPath("spec", "owner", "uid"), value: func(l *corev1alpha1.LogicalCluster) string {
+		if l.Spec.Owner == nil {
+			return ""
+		}
+		return string(l.Spec.Owner.UID)
+	}},
 	{path: field.NewPath("status", "phase"), value: func(l *corev1alpha1.LogicalCluster) string { return string(l.Status.Phase) }},
 	{path: field.NewPath("status", "URL"), value: func(l *corev1alpha1.LogicalCluster) string { return l.Status.URL }},
 	// The paths and URLs of all workspaces in the cluster begin with this path.

@@ -70,6 +70,9 @@ var writesOfWorkspaces = []tenancy{
 	{name: "made for somebody", obj: workspace(func(w *tenancyv1alpha1.Workspace) {
 		w.Annotations = map[string]string{"experimental.tenancy.kcp.io/owner": "{}"}
 	}), refused: "metadata.annotations[experimental.tenancy.kcp.io/owner]", masters: true},
+	{name: "made to adopt a cluster", obj: workspace(func(w *tenancyv1alpha1.Workspace) {
+		w.Annotations = map[string]string{"regent.dev/adopt": "eu1/x7"}
+	}), refused: "metadata.annotations[regent.dev/adopt]", masters: true},
 	{name: "bound", old: workspace(), obj: workspace(bound), refused: "spec.cluster"},
 	{name: "moved", old: workspace(bound), obj: workspace(bound, func(w *tenancyv1alpha1.Workspace) { w.Spec.Cluster = "x8" }), refused: "spec.cluster"},
 	{name: "led elsewhere", old: workspace(bound), obj: workspace(bound, func(w *tenancyv1alpha1.Workspace) { w.Spec.URL = "https://elsewhere" }), refused: "spec.URL"},
@@ -98,6 +101,11 @@ var writesOfLogicalClusters = []tenancy{
 	{name: "owned by somebody", old: logicalCluster(), obj: logicalCluster(func(l *corev1alpha1.LogicalCluster) {
 		l.Annotations["experimental.tenancy.kcp.io/owner"] = "{}"
 	}), refused: "metadata.annotations[experimental.tenancy.kcp.io/owner]"},
+	{name: "given to another Workspace", old: logicalCluster(func(l *corev1alpha1.LogicalCluster) {
+		l.Spec.Owner = &corev1alpha1.LogicalClusterOwner{UID: "lost"}
+	}), obj: logicalCluster(func(l *corev1alpha1.LogicalCluster) {
+		l.Spec.Owner = &corev1alpha1.LogicalClusterOwner{UID: "another"}
+	}), refused: "spec.owner.uid"},
 	{name: "let go", old: logicalCluster(), obj: logicalCluster(func(l *corev1alpha1.LogicalCluster) { l.Finalizers = nil }), refused: "regent.dev/content"},
 	{name: "let go for another finalizer", old: logicalCluster(), obj: logicalCluster(func(l *corev1alpha1.LogicalCluster) { l.Finalizers = []string{"example.com/mine"} }), refused: "regent.dev/content"},
 	{name: "written as it stands", old: logicalCluster(), obj: logicalCluster()},

@@ -7,10 +7,12 @@ import (
 
 	"github.com/kcp-dev/sdk/apis/core"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
+	"github.com/kcp-dev/sdk/apis/third_party/conditions/util/conditions"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
+	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/server/apis/resource"
 )
 
@@ -74,16 +76,26 @@ func validateLogicalCluster(l logicalCluster) field.ErrorList {
 }
 
 // validateLogicalClusterUpdate refuses changes of the owner, which decides whether the cluster may live, and of the path, with
-// which the paths of all clusters below it begin.
+// which the paths of all clusters below it begin. A cluster that has lost its Workspace may get a new one of the same name.
 func validateLogicalClusterUpdate(l, old logicalCluster) field.ErrorList {
 	var errs field.ErrorList
-	if !equality.Semantic.DeepEqual(l.Spec.Owner, old.Spec.Owner) {
+	if !equality.Semantic.DeepEqual(l.Spec.Owner, old.Spec.Owner) && !isAdopted(l, old) {
 		errs = append(errs, field.Forbidden(field.NewPath("spec", "owner"), "owner is immutable"))
 	}
 	if path := old.Annotations[core.LogicalClusterPathAnnotationKey]; path != "" && l.Annotations[core.LogicalClusterPathAnnotationKey] != path {
 		errs = append(errs, field.Forbidden(field.NewPath("metadata", "annotations").Key(core.LogicalClusterPathAnnotationKey), "the path is immutable"))
 	}
 	return errs
+}
+
+// isAdopted reports whether an orphan gets another owner that differs by its uid only.
+func isAdopted(l, old logicalCluster) bool {
+	if l.Spec.Owner == nil || old.Spec.Owner == nil || !conditions.IsTrue(old, clusters.ConditionOrphaned) {
+		return false
+	}
+	now := *l.Spec.Owner
+	now.UID = old.Spec.Owner.UID
+	return now == *old.Spec.Owner
 }
 
 func validateOwner(o *corev1alpha1.LogicalClusterOwner, path *field.Path) field.ErrorList {

@@ -28,6 +28,7 @@ const (
 
 var (
 	typeName = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
+	adoption = regexp.MustCompile(`^[a-z0-9-]+/[a-z0-9-]+$`)
 	typePath = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(:[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 )
 
@@ -92,6 +93,9 @@ func validateWorkspace(w workspace) field.ErrorList {
 	errs := validateType(w.Spec.Type, spec.Child("type"))
 	if name := logicalcluster.Name(w.Spec.Cluster); name != "" && (!clusters.IsValidName(name) || name == clusters.Root || strings.Contains(w.Spec.Cluster, ":")) {
 		errs = append(errs, field.Invalid(spec.Child("cluster"), w.Spec.Cluster, "must be the name of a workspace's logical cluster: leave it out, it is chosen for you"))
+	}
+	if adopt, ok := w.Annotations[clusters.AdoptAnnotation]; ok && !adoption.MatchString(adopt) {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations").Key(clusters.AdoptAnnotation), adopt, "must be <shard>/<logical cluster>: regent shard orphans adopt writes it"))
 	}
 	if w.Spec.URL != "" {
 		if u, err := url.Parse(w.Spec.URL); err != nil || !u.IsAbs() || u.Host == "" {

@@ -1,4 +1,4 @@
-package server
+package connections
 
 import (
 	"errors"
@@ -7,14 +7,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
+	"go.uber.org/goleak"
 	"k8s.io/component-base/metrics/testutil"
+	"k8s.io/klog/v2"
 )
 
 // dialled connects from a loopback address and reports whether the connection is let in.
-func dialled(t *testing.T, listener net.Listener, from string) (conn net.Conn, in bool) {
+func dialled(t *testing.T, at net.Listener, from string) (conn net.Conn, in bool) {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
-	conn, err := dialer.DialContext(t.Context(), "tcp", listener.Addr().String())
+	conn, err := dialer.DialContext(t.Context(), "tcp", at.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,13 +40,13 @@ func isIn(t *testing.T, conn net.Conn) bool {
 }
 
 // greeting accepts connections, greets them, and closes them when their clients do.
-func greeting(t *testing.T, limits Limits) *connections {
+func greeting(t *testing.T, limits Limits) net.Listener {
 	t.Helper()
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := newConnections(t.Context(), inner, limits)
+	c := Limit(t.Context(), inner, limits)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -67,7 +70,7 @@ func greeting(t *testing.T, limits Limits) *connections {
 }
 
 func TestConnectionsAreCappedInAllAndPerClient(t *testing.T) {
-	c := greeting(t, Limits{Connections: 3, ConnectionsPerClient: 2})
+	c := greeting(t, Limits{Total: 3, PerClient: 2})
 	refused := func(limit string) float64 {
 		n, err := testutil.GetCounterMetricValue(refusedConnections.WithLabelValues(limit))
 		if err != nil {
@@ -124,3 +127,18 @@ type remoteAt struct {
 }
 
 func (r remoteAt) RemoteAddr() net.Addr { return r.remote }
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("k8s.io/klog/v2.(*flushDaemon).run.func1")) // started by klog's init, for the life of the process
+}
+
+func TestOnlyALimitThatSomebodyHasSetIsToldAsTooHigh(t *testing.T) {
+	for total, want := range map[int]bool{0: false, 1: false, 1 << 30: descriptors() > 0} {
+		told := false
+		log := funcr.New(func(_, _ string) { told = true }, funcr.Options{})
+		Limit(klog.NewContext(t.Context(), log), nil, Limits{Total: total})
+		if told != want {
+			t.Errorf("limit %d: told is %v", total, told)
+		}
+	}
+}

@@ -1,4 +1,5 @@
-package server
+// Package connections limits how many connections a server accepts.
+package connections
 
 import (
 	"context"
@@ -20,9 +21,17 @@ const (
 	refusalReminder = time.Minute
 )
 
-// connections is the API's listener. It closes connections beyond the limits as soon as it has accepted them, because clients
-// in a queue would wait for others that do not leave. This process itself needs none: see package loopback.
-type connections struct {
+// Limits are how many connections may be open.
+type Limits struct {
+	// Total is how many there may be at all. 0: three quarters of the file descriptors that the process may open, which is the upper limit in any case.
+	Total int
+	// PerClient is the same for one IP address (IPv6: one /64 network). 0: half of Total.
+	PerClient int
+}
+
+// listener closes connections beyond the limits as soon as it has accepted them, because clients in a queue would wait for others
+// that do not leave.
+type listener struct {
 	net.Listener
 	log              klog.Logger
 	total, perClient int
@@ -36,19 +45,22 @@ type connections struct {
 	told    time.Time
 }
 
-func newConnections(ctx context.Context, listener net.Listener, limits Limits) *connections {
-	registerConnectionMetrics()
+// Limit returns a listener that lets in no more connections than that. It logs who is refused.
+func Limit(ctx context.Context, inner net.Listener, limits Limits) net.Listener {
+	registerMetrics()
 	log := klog.FromContext(ctx)
-	total, perClient := limits.Connections, limits.ConnectionsPerClient
+	total, perClient := limits.Total, limits.PerClient
 	if possible := descriptors() / 4 * 3; possible > 0 && (total == 0 || possible < total) {
-		log.Info("The limit of open files allows fewer connections than configured: raise it (ulimit -n) if this replica needs more",
-			"connections", possible, "max-connections", total)
+		if total != 0 {
+			log.Info("The limit of open files allows fewer connections than configured: raise it (ulimit -n) if this process needs more",
+				"connections", possible, "max-connections", total)
+		}
 		total = possible
 	}
 	if perClient == 0 {
 		perClient = total / 2
 	}
-	return &connections{Listener: listener, log: log, total: total, perClient: perClient, clients: map[netip.Prefix]int{}}
+	return &listener{Listener: inner, log: log, total: total, perClient: perClient, clients: map[netip.Prefix]int{}}
 }
 
 // descriptors returns how many files and sockets the process may open, or 0 if that is unknown.
@@ -61,7 +73,7 @@ func descriptors() int {
 }
 
 // Accept implements net.Listener.
-func (c *connections) Accept() (net.Conn, error) {
+func (c *listener) Accept() (net.Conn, error) {
 	for {
 		conn, err := c.Listener.Accept()
 		if err != nil {
@@ -78,7 +90,7 @@ func (c *connections) Accept() (net.Conn, error) {
 }
 
 // admit counts a connection. leave must be called when the connection closes. ok is false if a limit is reached.
-func (c *connections) admit(conn net.Conn) (leave func(), ok bool) {
+func (c *listener) admit(conn net.Conn) (leave func(), ok bool) {
 	client := clientOf(conn)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,7 +108,7 @@ func (c *connections) admit(conn net.Conn) (leave func(), ok bool) {
 	return func() { c.leave(client) }, true
 }
 
-func (c *connections) leave(client netip.Prefix) {
+func (c *listener) leave(client netip.Prefix) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.open--
@@ -107,7 +119,7 @@ func (c *connections) leave(client netip.Prefix) {
 }
 
 // refuse counts a refusal, and logs it if the last log line is old enough. The caller holds mu.
-func (c *connections) refuse(limit string, client netip.Prefix) {
+func (c *listener) refuse(limit string, client netip.Prefix) {
 	refusedConnections.WithLabelValues(limit).Inc()
 	c.refused++
 	if time.Since(c.told) < refusalReminder {
@@ -118,13 +130,18 @@ func (c *connections) refuse(limit string, client netip.Prefix) {
 	c.refused, c.told = 0, time.Now()
 }
 
-// clientOf returns the client that a connection counts for. For IPv6 that is the /64 network.
+// clientOf returns the client that a connection counts for.
 func clientOf(conn net.Conn) netip.Prefix {
 	tcp, ok := conn.RemoteAddr().(*net.TCPAddr)
 	if !ok {
 		return netip.Prefix{}
 	}
-	address := tcp.AddrPort().Addr().Unmap().WithZone("")
+	return NetworkOf(tcp.AddrPort().Addr())
+}
+
+// NetworkOf returns what counts as one client of those that are at an address: the address, or for IPv6 its /64 network.
+func NetworkOf(address netip.Addr) netip.Prefix {
+	address = address.Unmap().WithZone("")
 	bits := 64
 	if address.Is4() {
 		bits = 32
@@ -155,11 +172,11 @@ var (
 	}, []string{"limit"})
 )
 
-var registerConnectionMetrics = sync.OnceFunc(func() {
+var registerMetrics = sync.OnceFunc(func() {
 	legacyregistry.MustRegister(openConnections, refusedConnections)
 	for _, limit := range []string{"total", "client"} {
 		refusedConnections.WithLabelValues(limit).Add(0)
 	}
 })
 
-var _ net.Listener = (*connections)(nil)
+var _ net.Listener = (*listener)(nil)

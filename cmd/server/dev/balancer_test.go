@@ -47,12 +47,12 @@ func (l *outOfDescriptors) Addr() net.Addr {
 	return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 6443}
 }
 
-func TestTheFrontOutlivesAWantOfDescriptorsAndDoesNotSpin(t *testing.T) {
+func TestTheBalancerOutlivesAWantOfDescriptorsAndDoesNotSpin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		user, accepted := net.Pipe()
 		listener := &outOfDescriptors{until: time.Now().Add(time.Minute), client: accepted, closed: make(chan struct{})}
 		var said []string
-		f := &front{listener: listener, slots: make(chan struct{}, 2), say: func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }}
+		f := &balancer{listener: listener, slots: make(chan struct{}, 2), say: func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- f.run(ctx, http.DefaultClient) }()
@@ -74,22 +74,22 @@ func TestTheFrontOutlivesAWantOfDescriptorsAndDoesNotSpin(t *testing.T) {
 
 func TestDescriptorsAreLeftForEtcd(t *testing.T) {
 	for _, c := range []struct {
-		descriptors  uint64
-		fronts, want int
-	}{{256, 1, 64}, {1024, 1, 384}, {1024, 4, 96}, {1 << 20, 1, mostConnections}, {^uint64(0), 16, mostConnections}, {3, 16, 1}} {
-		if got := share(c.descriptors, c.fronts); got != c.want {
-			t.Errorf("%d descriptors, %d fronts: %d connections each, want %d", c.descriptors, c.fronts, got, c.want)
+		descriptors uint64
+		etcds, want int
+	}{{256, 1, 64}, {1024, 1, 384}, {4096, 3, 1664}, {1024, 16, 256}, {1 << 20, 1, mostConnections}, {^uint64(0), 16, mostConnections}, {3, 16, 1}} {
+		if got := share(c.descriptors, c.etcds); got != c.want {
+			t.Errorf("%d descriptors, %d etcds: %d connections, want %d", c.descriptors, c.etcds, got, c.want)
 		}
 	}
 }
 
-// frontTo, if set in the environment, makes this binary a front to that replica, under fewDescriptors, until its input ends.
+// balancerTo, if set in the environment, makes this binary a balancer before that replica, under fewDescriptors, until its input ends.
 const (
-	frontTo        = "REGENT_TEST_FRONT_TO"
+	balancerTo     = "REGENT_TEST_BALANCER_TO"
 	fewDescriptors = 256
 )
 
-func asFront(backend string) int {
+func asBalancer(backend string) int {
 	say := func(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: fewDescriptors, Max: fewDescriptors}); err != nil {
 		say("%v", err)
@@ -100,7 +100,7 @@ func asFront(backend string) int {
 		say("%v", err)
 		return 1
 	}
-	f, err := newFront("127.0.0.1:0", most, say, backend)
+	f, err := newBalancer("127.0.0.1:0", most, say, backend)
 	if err != nil {
 		say("%v", err)
 		return 1
@@ -125,7 +125,7 @@ func TestMoreClientsThanDescriptorsWaitForEachOther(t *testing.T) {
 	ready.Store(true)
 	replica := startBackend(t, "a", &ready)
 	defer replica.Close()
-	address, said, end := startFront(t, replica.Listener.Addr().String())
+	address, said, end := startBalancer(t, replica.Listener.Addr().String())
 	client := replica.Client()
 	ask := func() error {
 		client.CloseIdleConnections()
@@ -138,7 +138,7 @@ func TestMoreClientsThanDescriptorsWaitForEachOther(t *testing.T) {
 	}
 	for deadline := time.Now().Add(30 * time.Second); ask() != nil; {
 		if time.Now().After(deadline) {
-			t.Fatal("the front never served")
+			t.Fatal("the balancer never served")
 		}
 	}
 	var crowd []net.Conn
@@ -162,19 +162,19 @@ func TestMoreClientsThanDescriptorsWaitForEachOther(t *testing.T) {
 	}
 	client.CloseIdleConnections()
 	if err := end(); err != nil {
-		t.Errorf("the front ended with %v", err)
+		t.Errorf("the balancer ended with %v", err)
 	}
 }
 
-// startFront starts a front in a process of its own. said is what it says after its address; end ends it.
-func startFront(t *testing.T, backend string) (address string, said <-chan string, end func() error) {
+// startBalancer starts a balancer in a process of its own. said is what it says after its address; end ends it.
+func startBalancer(t *testing.T, backend string) (address string, said <-chan string, end func() error) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), frontTo+"="+backend)
+	cmd.Env = append(os.Environ(), balancerTo+"="+backend)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -203,13 +203,9 @@ func startFront(t *testing.T, backend string) (address string, said <-chan strin
 	return <-lines, lines, end
 }
 
-func TestAReplicaServesOnUntilTheFrontHasNoticedThatItStops(t *testing.T) {
+func TestAReplicaServesOnUntilTheBalancerHasNoticedThatItStops(t *testing.T) {
 	cfg := Config{Options: &Options{RootDirectory: t.TempDir(), Replicas: 2, Shards: 1, Start: []string{"--shutdown-delay-duration=9s"}}}
-	s, err := newShard(cfg, 0, storagebackend.TransportConfig{}, &output{to: io.Discard}, new(atomic.Bool), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.close()
+	s := (&system{cfg: cfg, out: &output{to: io.Discard}}).newShard(0, storagebackend.TransportConfig{})
 	for _, c := range s.children {
 		var given []string
 		for _, arg := range c.args {
@@ -222,7 +218,7 @@ func TestAReplicaServesOnUntilTheFrontHasNoticedThatItStops(t *testing.T) {
 			t.Fatalf("%s: the delay is given as %q, want dev's and then the user's", c.name, given)
 		}
 		if delay, err := time.ParseDuration(given[0]); err != nil || delay <= readyPeriod {
-			t.Errorf("%s serves on for %q, %v: the front asks every %v only", c.name, given[0], err, readyPeriod)
+			t.Errorf("%s serves on for %q, %v: the balancer asks every %v only", c.name, given[0], err, readyPeriod)
 		}
 	}
 }

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// defaultKubeconfig is the file that a replica with the default root directory writes.
+const defaultKubeconfig = ".regent/admin.kubeconfig"
+
+// adminFlags say how a command reaches a server as its administrator.
+type adminFlags struct {
+	kubeconfig, context, server string
+}
+
+// addTo adds the flags, with a default context and what that is for.
+func (f *adminFlags) addTo(flags *pflag.FlagSet, context, usage string) {
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "The admin's kubeconfig. Default: $KUBECONFIG, or "+defaultKubeconfig+".")
+	flags.StringVar(&f.context, "context", context, usage)
+	flags.StringVar(&f.server, "server", "", "URL of the replica to ask, such as https://10.0.0.1:6443, if the server that the kubeconfig names does not run: a front, for example.")
+}
+
+// config returns how to reach the server.
+func (f *adminFlags) config() (*rest.Config, error) {
+	to, err := url.Parse(f.server)
+	if f.server != "" && (err != nil || to.Scheme != "https" || to.Host == "" || strings.Trim(to.Path, "/") != "") {
+		return nil, usageError{fmt.Errorf("--server %q is no URL of a replica: give https://<host>:<port>", f.server)}
+	}
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	if rules.ExplicitPath = f.kubeconfig; f.kubeconfig == "" && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" {
+		rules.ExplicitPath = defaultKubeconfig
+	}
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.context}).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the admin's kubeconfig, give --kubeconfig: %w", err)
+	}
+	if f.server == "" {
+		return config, nil
+	}
+	from, err := url.Parse(config.Host)
+	if err != nil {
+		return nil, fmt.Errorf("the server that the kubeconfig names is no URL: %w", err)
+	}
+	config.Host = to.JoinPath(from.Path).String()
+	return config, nil
+}

@@ -1,0 +1,247 @@
+package dev
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/server/etcd"
+	"github.com/regent-project/regent/pkg/server/pki"
+)
+
+// system is what dev runs beside the etcds: one shard, or an installation of several with fronts before them; and the balancer before the replicas
+// of the one, or the fronts of the other.
+type system struct {
+	cfg             Config
+	bundle          *pki.Bundle // of the first shard
+	url, kubeconfig string
+	out             *output
+	fail            context.CancelCauseFunc
+	deaf            *atomic.Bool
+
+	balancer *balancer
+	client   *http.Client // with the administrator's certificate
+	shards   []*shard
+	fronts   []*child
+	members  []*member // all but the first shard
+}
+
+// newSystem opens the balancer, and writes the keys and the kubeconfig. It starts no process.
+func newSystem(cfg Config, stores []*etcd.Server, out *output, fail context.CancelCauseFunc) (*system, error) {
+	bundle, err := pki.Ensure(filepath.Join(cfg.RootDirectory, "pki"))
+	if err != nil {
+		return nil, err
+	}
+	s := &system{
+		cfg: cfg, bundle: bundle, url: url(cfg.SecurePort), kubeconfig: filepath.Join(cfg.RootDirectory, "admin.kubeconfig"), out: out, fail: fail, deaf: &atomic.Bool{},
+	}
+	s.addShards(stores)
+	s.addFronts()
+	if err := s.writeKubeconfig(); err != nil {
+		return nil, err
+	}
+	config, err := adminTLS(bundle)
+	if err != nil {
+		return nil, err
+	}
+	s.client = newClient(config)
+	most, err := connections(len(stores))
+	if err != nil {
+		return nil, err
+	}
+	var backends []string
+	for _, c := range s.entrances() {
+		backends = append(backends, strings.TrimPrefix(c.url, "https://"))
+	}
+	s.balancer, err = newBalancer(address(cfg.SecurePort), most, out.say, backends...)
+	return s, err
+}
+
+func (s *system) addShards(stores []*etcd.Server) {
+	for n, store := range stores {
+		if n == 0 {
+			s.shards = append(s.shards, s.newShard(n, store.Transport()))
+			continue
+		}
+		file := filepath.Join(s.cfg.RootDirectory, shardName(n)+".membership")
+		shard := s.newShard(n, store.Transport(), "--membership="+file)
+		s.shards = append(s.shards, shard)
+		s.members = append(s.members, &member{name: shard.name, file: file, urls: shard.urls(), children: shard.children})
+	}
+}
+
+func (s *system) addFronts() {
+	for n := range s.cfg.fronts() {
+		name, port := fmt.Sprintf("front-%d", n), s.cfg.front(n)
+		file := filepath.Join(s.cfg.RootDirectory, name+".membership")
+		c := s.newChild(name, url(port), "front", "--membership="+file, fmt.Sprintf("--secure-port=%d", port),
+			"--snapshot-file="+filepath.Join(s.cfg.RootDirectory, name+".snapshot"), "--shutdown-delay-duration="+balancerNotices.String())
+		s.fronts = append(s.fronts, c)
+		s.members = append(s.members, &member{name: name, file: file, children: []*child{c}})
+	}
+}
+
+func (s *system) newChild(name, url string, args ...string) *child {
+	return &child{name: name, url: url, args: args, out: s.out, fail: s.fail, again: make(chan struct{}, 1), deaf: s.deaf}
+}
+
+// entrances are what the balancer leads to.
+func (s *system) entrances() []*child {
+	if len(s.fronts) > 0 {
+		return s.fronts
+	}
+	return s.shards[0].children
+}
+
+// children are all processes.
+func (s *system) children() []*child {
+	all := append([]*child{}, s.fronts...)
+	for _, shard := range s.shards {
+		all = append(all, shard.children...)
+	}
+	return all
+}
+
+func (s *system) isInstallation() bool { return len(s.shards) > 1 }
+
+// writeKubeconfig writes the administrator's kubeconfig. Fronts have no system clusters: it leads to each shard's through them.
+func (s *system) writeKubeconfig() error {
+	contexts := map[string]string{}
+	for _, shard := range s.shards {
+		for _, c := range shard.children {
+			contexts[c.name] = c.url + clusters.RequestPath(clusters.Root)
+		}
+		if s.isInstallation() {
+			contexts[shard.name+"/system:admin"] = s.ofShard(shard) + clusters.RequestPath(clusters.SystemAdmin)
+		}
+	}
+	if s.isInstallation() {
+		contexts[clusters.SystemAdmin.String()] = contexts[s.shards[0].name+"/system:admin"]
+	}
+	_, err := s.bundle.WriteKubeconfig(s.kubeconfig, pki.Kubeconfig{BaseURL: s.url, Contexts: contexts, Replace: true})
+	return err
+}
+
+// ofShard returns the URL under which the fronts lead to one shard.
+func (s *system) ofShard(shard *shard) string { return s.url + "/shards/" + shard.name }
+
+// adminTLS returns the TLS configuration of the administrator.
+func adminTLS(bundle *pki.Bundle) (*tls.Config, error) {
+	pair, err := tls.X509KeyPair(bundle.AdminCertPEM, bundle.AdminKeyPEM)
+	if err != nil {
+		return nil, fmt.Errorf("the admin's certificate is not usable: %w", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(bundle.CAPEM) {
+		return nil, errors.New("the certificate authority is not usable")
+	}
+	return &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}}, nil
+}
+
+// run runs all processes until ctx ends, and returns when they have stopped.
+func (s *system) run(ctx context.Context) {
+	var all sync.WaitGroup
+	defer s.client.CloseIdleConnections()
+	defer all.Wait()
+	keep := func(ctx context.Context, children []*child) {
+		for _, c := range children {
+			all.Go(func() { c.keep(ctx) })
+		}
+	}
+	keep(ctx, s.shards[0].children)
+	if s.isInstallation() {
+		all.Go(func() { s.join(ctx, keep) })
+	}
+	all.Go(func() { s.announce(ctx) })
+	all.Go(func() {
+		s.restart(ctx)
+		s.deaf.Store(true)
+	})
+}
+
+// restart starts the processes that have ended again at each value of cfg.Again. It returns when ctx ends or the channel is closed.
+func (s *system) restart(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case _, more := <-s.cfg.Again:
+			if !more {
+				return
+			}
+		}
+		for _, c := range s.children() {
+			c.startAgain()
+		}
+	}
+}
+
+// announcePeriod is the pause between two looks whether the system can be used.
+const announcePeriod = 200 * time.Millisecond
+
+// announce shows the banner once the system can be used.
+func (s *system) announce(ctx context.Context) {
+	tick := time.NewTicker(announcePeriod)
+	defer tick.Stop()
+	for !s.usable(ctx) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+	s.out.block(s.banner(beside("kubectl")))
+}
+
+// present are the shards that were not removed from the installation.
+func (s *system) present() []*shard {
+	return slices.DeleteFunc(slices.Clone(s.shards), func(one *shard) bool {
+		return slices.ContainsFunc(s.members, func(m *member) bool { return m.name == one.name && m.out.Load() })
+	})
+}
+
+// usable reports whether every shard is led and ready, and logical cluster root can be used.
+func (s *system) usable(ctx context.Context) bool {
+	for _, shard := range s.present() {
+		if leader, _ := shard.leading(); leader == nil || s.isInstallation() && !s.answers(ctx, s.ofShard(shard)+"/readyz") {
+			return false
+		}
+	}
+	return s.answers(ctx, s.url+clusters.RequestPath(clusters.Root)+"/api/v1/namespaces/default")
+}
+
+// answers reports whether a GET of a URL succeeds.
+func (s *system) answers(ctx context.Context, url string) bool {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return false
+	}
+	resp, err := s.client.Do(req)
+	if err != nil {
+		return false
+	}
+	_ = resp.Body.Close()
+	return resp.StatusCode == http.StatusOK
+}
+
+// beside returns the file of that name beside this program, or just the name if there is none.
+func beside(name string) string {
+	if self, err := os.Executable(); err == nil {
+		file := filepath.Join(filepath.Dir(self), name)
+		if _, err := os.Stat(file); err == nil {
+			return file
+		}
+	}
+	return name
+}

@@ -1,0 +1,102 @@
+package front
+
+import (
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httputil"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/regent-project/regent/pkg/server/routing"
+)
+
+// forward sends a request to a shard, and its answer to the client.
+func (f *Front) forward(x *exchange, req *http.Request, to *shard, path, client string) {
+	x.shard = to.name
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.URL.Scheme, r.Out.URL.Host, r.Out.URL.Path, r.Out.URL.RawPath = "https", host, path, ""
+			r.Out.Host = ""
+			r.SetXForwarded()
+			identify(r.Out.Header, x.who)
+		},
+		Transport: roundTrip(func(req *http.Request) (*http.Response, error) {
+			defer func(began time.Time) { x.waited += time.Since(began) }(time.Now())
+			return to.replicas.send(req, maphash.String(clientSeed, client))
+		}),
+		ModifyResponse: func(resp *http.Response) error {
+			if resp.StatusCode < http.StatusOK || resp.StatusCode > maxStatus {
+				return fmt.Errorf("its answer has status %d, which is none: another server is at its address, or it is broken", resp.StatusCode)
+			}
+			if x.who == nil {
+				f.tokens.answered(client, resp.StatusCode)
+			} else if resp.StatusCode == http.StatusUnauthorized {
+				return errNotAccepted
+			}
+			if resp.StatusCode == http.StatusOK && isWatch(req) {
+				resp.Body = f.streams.add(resp.Body)
+			}
+			return nil
+		},
+		BufferPool: buffers{},
+		ErrorLog:   silent,
+		ErrorHandler: func(_ http.ResponseWriter, req *http.Request, err error) {
+			if req.Context().Err() == nil { // otherwise the client has gone
+				refuse(x, unanswered(to.name, req.Method, err))
+			}
+		},
+	}
+	if isWatch(req) {
+		proxy.FlushInterval = -1 // each event at once
+	}
+	// ReverseProxy would drop what Connection lists, so that a client could take Impersonate-User or Authorization out of a request. It would also pass
+	// an upgrade on, which HTTP/2 does not have. Shards ignore both.
+	req.Header.Del("Connection")
+	proxy.ServeHTTP(x, req)
+}
+
+// maxStatus is the last status that HTTP has. Another one would be a label of metrics, and net/http panics when it shall send it.
+const maxStatus = 599
+
+// errNotAccepted says that a shard does not believe the front whom it asks for.
+var errNotAccepted = errors.New("it does not accept this front: was the front removed, or does it have an old membership? regent front add makes a new one")
+
+// unanswered returns the error for a request that a shard has not answered.
+func unanswered(shard, method string, err error) error {
+	message := fmt.Sprintf("shard %s does not answer: %s", shard, strings.ReplaceAll(err.Error(), "\n", "; "))
+	if wasNotSent(err) || errors.Is(err, errNotAccepted) || readOnly(method) {
+		return routing.NewUnavailable(message)
+	}
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusGatewayTimeout, Reason: metav1.StatusReasonTimeout, Message: message + "; the request may have been carried out",
+	}}
+}
+
+func readOnly(method string) bool { return method == http.MethodGet || method == http.MethodHead }
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+// silent is for messages about clients that nobody can act on.
+var silent = log.New(io.Discard, "", 0)
+
+// buffers are those through which answers are copied.
+type buffers struct{}
+
+const bufferSize = 32 << 10 // bytes, as ReverseProxy's own
+
+var bufferPool = sync.Pool{New: func() any { return new([bufferSize]byte) }}
+
+func (buffers) Get() []byte  { return bufferPool.Get().(*[bufferSize]byte)[:] }
+func (buffers) Put(b []byte) { bufferPool.Put((*[bufferSize]byte)(b)) }
+
+var _ httputil.BufferPool = buffers{}

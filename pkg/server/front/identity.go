@@ -1,0 +1,109 @@
+package front
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/server/pki"
+)
+
+// identity is the user whom the certificate of a connection names. It is verified again every identityAge: a certificate may expire meanwhile.
+type identity struct {
+	mu  sync.Mutex
+	at  time.Time
+	who user.Info
+	err error
+}
+
+const identityAge = time.Minute
+
+type identityKey struct{}
+
+// withIdentity is for http.Server.ConnContext.
+func withIdentity(ctx context.Context, _ net.Conn) context.Context {
+	return context.WithValue(ctx, identityKey{}, &identity{})
+}
+
+// authenticate returns the user whom a client certificate names, and nil if there is none.
+func (f *Front) authenticate(req *http.Request) (user.Info, error) {
+	if req.TLS == nil || len(req.TLS.PeerCertificates) == 0 {
+		return nil, nil
+	}
+	id, ok := req.Context().Value(identityKey{}).(*identity)
+	if !ok {
+		return nil, errors.New("the connection is not known: report this fault of the front")
+	}
+	who, err := id.verify(req.TLS, f.trust)
+	if errors.Is(err, errForeign) && req.Header.Get("Authorization") != "" {
+		return nil, nil // the token counts
+	}
+	return who, err
+}
+
+// errForeign says that a certificate is not of this installation.
+var errForeign = errors.New("the client certificate is not of this installation")
+
+func (i *identity) verify(state *tls.ConnectionState, trust *x509.CertPool) (user.Info, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.at.IsZero() || time.Since(i.at) >= identityAge {
+		i.who, i.err = verify(state.PeerCertificates, trust)
+		i.at = time.Now()
+	}
+	return i.who, i.err
+}
+
+// verify returns the user whom a client's certificate names.
+func verify(shown []*x509.Certificate, trust *x509.CertPool) (user.Info, error) {
+	between := x509.NewCertPool()
+	for _, c := range shown[1:] {
+		between.AddCert(c)
+	}
+	leaf := shown[0]
+	chains, err := leaf.Verify(x509.VerifyOptions{Roots: trust, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errForeign, err)
+	}
+	for _, chain := range chains {
+		if _, _, err := pki.MemberOf(chain); !errors.Is(err, pki.ErrNoMember) {
+			return nil, errors.New("a shard or front has signed this certificate: members ask each other directly, and not through a front")
+		}
+	}
+	if leaf.Subject.CommonName == "" {
+		return nil, errors.New("the client certificate names nobody: its common name is empty")
+	}
+	return &user.DefaultInfo{Name: leaf.Subject.CommonName, Groups: slices.Concat(leaf.Subject.Organization, []string{user.AllAuthenticated})}, nil
+}
+
+// identify replaces what a client says of itself by what the front knows. Tokens pass as they are: the shard knows whose they are. Without either the
+// client is nobody: serve has refused it, and should that ever change, shards must not take the front's own rights for the client's.
+func identify(header http.Header, who user.Info) {
+	for key := range header {
+		if strings.HasPrefix(http.CanonicalHeaderKey(key), "X-Remote-") {
+			delete(header, key)
+		}
+	}
+	if who == nil && header.Get("Authorization") != "" {
+		return
+	}
+	if who == nil {
+		who = &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}
+	}
+	header.Del("Authorization")
+	header.Set(clusters.RemoteUserHeader, who.GetName())
+	for _, group := range who.GetGroups() {
+		header.Add(clusters.RemoteGroupHeader, group)
+	}
+}

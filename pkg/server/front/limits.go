@@ -1,0 +1,161 @@
+package front
+
+import (
+	"hash/maphash"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"sync"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/regent-project/regent/pkg/server/connections"
+)
+
+// Limits are the limits on clients. A client is the user whom a certificate names, or whoever shows the same token; tokens that no shard has accepted
+// count for their sender's address. Requests beyond a limit are
+// answered with 429. They do not reach a shard.
+type Limits struct {
+	Connections connections.Limits
+	// Requests is how many requests, without watches, may be under way. RequestsPerClient is the same for one client. 0: no limit.
+	Requests, RequestsPerClient int
+	// WatchesPerClient is how many watches a client may have open. 0: no limit.
+	WatchesPerClient int
+}
+
+// DefaultLimits returns limits that only an attack or a fault should reach.
+func DefaultLimits() Limits {
+	return Limits{Connections: connections.Limits{Total: 10_000}, Requests: 4_000, RequestsPerClient: 400, WatchesPerClient: 10_000}
+}
+
+// Limits that a request can reach, as metrics and messages name them.
+const (
+	limitRequests          = "requests"
+	limitRequestsPerClient = "requests-per-client"
+	limitWatchesPerClient  = "watches-per-client"
+)
+
+// inflight counts what is under way. All methods may be called at any time on any goroutine.
+type inflight struct {
+	limits Limits
+
+	mu       sync.Mutex
+	requests int
+	clients  map[string]use // those that have anything under way
+}
+
+type use struct{ requests, watches int }
+
+func newInflight(limits Limits) *inflight {
+	return &inflight{limits: limits, clients: map[string]use{}}
+}
+
+// enter counts a request. If a limit is reached, it returns which. Otherwise leave must be called at the end of the request.
+func (p *inflight) enter(client string, watch bool) (leave func(), limit string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	has := p.clients[client]
+	beyond := func(n, most int) bool { return most > 0 && n >= most }
+	switch {
+	case watch && beyond(has.watches, p.limits.WatchesPerClient):
+		return nil, limitWatchesPerClient
+	case !watch && beyond(p.requests, p.limits.Requests):
+		return nil, limitRequests
+	case !watch && beyond(has.requests, p.limits.RequestsPerClient):
+		return nil, limitRequestsPerClient
+	}
+	p.add(client, watch, 1)
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.add(client, watch, -1)
+	}, ""
+}
+
+// add counts n more requests or watches. The caller holds mu.
+func (p *inflight) add(client string, watch bool, n int) {
+	has := p.clients[client]
+	if watch {
+		has.watches += n
+	} else {
+		has.requests += n
+		p.requests += n
+	}
+	if has == (use{}) {
+		delete(p.clients, client)
+		return
+	}
+	p.clients[client] = has
+}
+
+// underWay returns how many requests and watches are under way.
+func (p *inflight) underWay() (requests, watches int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, has := range p.clients {
+		watches += has.watches
+	}
+	return p.requests, watches
+}
+
+// tokens are the clients whose tokens a shard has accepted. It is ready for use. All methods may be called at any time on any goroutine.
+type tokens struct {
+	mu       sync.Mutex
+	accepted map[string]struct{}
+}
+
+// maxTokens is how many accepted tokens are kept in mind. Beyond it all are forgotten, and accepted anew.
+const maxTokens = 1 << 16
+
+// answered learns from a shard's answer to a request with a token.
+func (t *tokens) answered(client string, code int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case code == http.StatusUnauthorized:
+		delete(t.accepted, client)
+	case code < http.StatusMultipleChoices || code == http.StatusForbidden: // others may come before the shard has looked at the token
+		if t.accepted == nil || len(t.accepted) >= maxTokens {
+			t.accepted = map[string]struct{}{}
+		}
+		t.accepted[client] = struct{}{}
+	}
+}
+
+// isAccepted reports whether a shard has accepted the token of a client.
+func (t *tokens) isAccepted(client string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, ok := t.accepted[client]
+	return ok
+}
+
+// account returns for whom a client's requests count. A token that no shard has accepted counts for its sender's address: whoever makes up tokens
+// must not take everybody's places.
+func (t *tokens) account(client string, req *http.Request, who user.Info) string {
+	if who != nil || t.isAccepted(client) {
+		return client
+	}
+	return addressOf(req)
+}
+
+var tokenSeed = maphash.MakeSeed()
+
+// clientOf returns the client of a request. Tokens are not kept.
+func clientOf(req *http.Request, who user.Info) string {
+	if who != nil {
+		return "user " + who.GetName()
+	}
+	if token := req.Header.Get("Authorization"); token != "" {
+		return "token " + strconv.FormatUint(maphash.String(tokenSeed, token), 16)
+	}
+	return addressOf(req)
+}
+
+func addressOf(req *http.Request) string {
+	at, err := netip.ParseAddrPort(req.RemoteAddr)
+	if err != nil {
+		return "address " + req.RemoteAddr
+	}
+	return "address " + connections.NetworkOf(at.Addr()).String()
+}

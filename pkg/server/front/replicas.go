@@ -1,0 +1,184 @@
+package front
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/regent-project/regent/pkg/server/shards"
+)
+
+// replicas are those of one shard, for the requests of clients. A shard that reads another one (shards.failover) asks the replica that served last,
+// and repeats all that it sends. The front must not: writes may not be repeated, and each client stays with one replica. All methods may be called at any time on any goroutine.
+type replicas struct {
+	shard string
+	tls   *tls.Config
+
+	mu  sync.Mutex
+	all []*replica
+}
+
+// replica is a replica of a shard.
+type replica struct {
+	url       string
+	transport *http.Transport
+	// unready: it is asked only if all others do not answer.
+	unready atomic.Bool
+}
+
+func newReplicas(cfg Config, shard, fingerprint string, urls []string) (*replicas, error) {
+	config, err := shards.ClientTLS([]byte(cfg.Membership.CertificateAuthority), cfg.authority, shard, fingerprint)
+	if err != nil {
+		return nil, err
+	}
+	r := &replicas{shard: shard, tls: config}
+	return r, r.move(urls)
+}
+
+// maxUnread is how much of an answer that a client does not read the front keeps, in bytes.
+const maxUnread = 256 << 10
+
+func (r *replicas) newReplica(url string) (*replica, error) {
+	dialer, err := shards.NewDialer(r.shard, []string{url}, r.tls)
+	if err != nil {
+		return nil, err
+	}
+	transport := dialer.Transport()
+	transport.HTTP2.MaxReceiveBufferPerStream = maxUnread
+	return &replica{url: url, transport: transport}, nil
+}
+
+// move sets the URLs. It changes nothing if they are faulty.
+func (r *replicas) move(urls []string) error {
+	if len(urls) == 0 {
+		return fmt.Errorf("shard %s has no URL: give it one with regent shard set %s --replica=https://<host>:<port>", r.shard, r.shard)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var all []*replica
+	for _, url := range urls {
+		if n := slices.IndexFunc(r.all, func(old *replica) bool { return old.url == url }); n >= 0 {
+			all = append(all, r.all[n])
+			continue
+		}
+		one, err := r.newReplica(url)
+		if err != nil {
+			return err
+		}
+		all = append(all, one)
+	}
+	gone := r.all
+	r.all = all
+	for _, old := range gone {
+		if !slices.Contains(all, old) {
+			old.transport.CloseIdleConnections()
+		}
+	}
+	return nil
+}
+
+// order returns the replicas in the order in which a client asks them: the ready ones first. The same client begins with the same one as long as that is
+// ready, so that it does not see older states than it has seen; different clients begin with different ones.
+func (r *replicas) order(client uint64) []*replica {
+	r.mu.Lock()
+	all := r.all
+	r.mu.Unlock()
+	ready, unready := make([]*replica, 0, len(all)), []*replica(nil)
+	for n := range uint64(len(all)) {
+		if one := all[(client%uint64(len(all))+n)%uint64(len(all))]; one.unready.Load() {
+			unready = append(unready, one)
+		} else {
+			ready = append(ready, one)
+		}
+	}
+	return append(ready, unready...)
+}
+
+// send sends a request to a replica. If that does not accept a connection, or breaks it during a request that only reads, the next one gets the
+// request.
+func (r *replicas) send(req *http.Request, client uint64) (*http.Response, error) {
+	var faults []error
+	for _, one := range r.order(client) {
+		out := req.Clone(req.Context())
+		if out.Body != nil { // the transport closes it also if nothing was sent
+			out.Body = io.NopCloser(out.Body)
+		}
+		resp, err := one.transport.RoundTrip(out)
+		if err == nil {
+			return resp, nil
+		}
+		if req.Context().Err() != nil {
+			return nil, err
+		}
+		// The fault may be this request's own, or its client's. Others go elsewhere only if the replica is of no use to them.
+		if !one.unready.Load() && (wasNotSent(err) || !one.isReady(req.Context())) {
+			one.unready.Store(true)
+		}
+		if !wasNotSent(err) && (!readOnly(req.Method) || req.Body != nil) {
+			return nil, err // it may have been carried out
+		}
+		faults = append(faults, err)
+	}
+	return nil, errors.Join(faults...)
+}
+
+// wasNotSent reports whether a request failed because there was no connection.
+func wasNotSent(err error) bool {
+	dial := (*net.OpError)(nil)
+	return errors.As(err, &dial) && dial.Op == "dial"
+}
+
+// readyPeriod is how often a replica is asked whether it is ready, and how long it may take to answer.
+const readyPeriod = time.Second
+
+// watch keeps in mind which replicas are ready, until ctx ends. A replica may accept connections and be of no use: its etcd may be down.
+func (r *replicas) watch(ctx context.Context) {
+	tick := time.NewTicker(readyPeriod)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		r.look(ctx)
+	}
+}
+
+// look asks all replicas whether they are ready.
+func (r *replicas) look(ctx context.Context) {
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	for _, one := range r.order(0) {
+		asking.Go(func() { one.unready.Store(!one.isReady(ctx)) })
+	}
+}
+
+func (r *replica) isReady(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, readyPeriod)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+host+"/readyz", nil)
+	if err != nil {
+		return false
+	}
+	resp, err := r.transport.RoundTrip(req)
+	if err != nil {
+		return false
+	}
+	_ = resp.Body.Close()
+	return resp.StatusCode == http.StatusOK
+}
+
+func (r *replicas) close() {
+	for _, one := range r.order(0) {
+		one.transport.CloseIdleConnections()
+	}
+}

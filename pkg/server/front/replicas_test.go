@@ -1,0 +1,245 @@
+package front
+
+import (
+	"crypto/tls"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/regent-project/regent/pkg/server/pki"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		// Started by packages' init functions, for the life of the process.
+		goleak.IgnoreAnyFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"),
+		goleak.IgnoreAnyFunction("go.opencensus.io/stats/view.(*worker).start"),
+	)
+}
+
+// members makes an installation's keys.
+type members struct {
+	testing.TB
+	bundle *pki.Bundle
+	cfg    Config
+}
+
+func newMembers(t testing.TB) *members {
+	t.Helper()
+	bundle, err := pki.Ensure(filepath.Join(t.TempDir(), "pki"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	membership, err := bundle.NewMembership(pki.Member{Kind: pki.KindFront, Name: "f"}, pki.RootShard{Name: "root", URLs: []string{"https://127.0.0.1:1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &members{TB: t, bundle: bundle, cfg: Config{Membership: membership}}
+	if m.cfg.authority, err = membership.Authority(); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// serve starts a replica of eu1.
+func (m *members) serve(handler http.HandlerFunc, configure ...func(*http.Server)) *httptest.Server {
+	m.Helper()
+	return m.serveAs("eu1", handler, configure...)
+}
+
+// serveAs starts a replica of a shard.
+func (m *members) serveAs(shard string, handler http.HandlerFunc, configure ...func(*http.Server)) *httptest.Server {
+	m.Helper()
+	certPEM, keyPEM, err := m.bundle.NewAuthority(pki.Member{Kind: pki.KindShard, Name: shard})
+	if err != nil {
+		m.Fatal(err)
+	}
+	authority, err := pki.LoadAuthority(certPEM, keyPEM)
+	if err != nil {
+		m.Fatal(err)
+	}
+	if certPEM, keyPEM, err = authority.Serve(nil, nil); err != nil {
+		m.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair(certPEM, keyPEM)
+	if err != nil {
+		m.Fatal(err)
+	}
+	s := httptest.NewUnstartedServer(handler)
+	s.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS13}
+	s.EnableHTTP2 = true
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	for _, set := range configure {
+		set(s.Config)
+	}
+	s.StartTLS()
+	m.Cleanup(s.Close)
+	return s
+}
+
+// down returns the URL of a replica that accepts no connection.
+func (m *members) down() string {
+	m.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		m.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	return "https://" + listener.Addr().String()
+}
+
+func (m *members) replicas(urls ...string) *replicas {
+	m.Helper()
+	r, err := newReplicas(m.cfg, "eu1", "", urls)
+	if err != nil {
+		m.Fatal(err)
+	}
+	m.Cleanup(r.close)
+	return r
+}
+
+// ask sends a request to eu1 and returns what it answers.
+func (m *members) ask(r *replicas, method, body string, client uint64) (string, error) {
+	m.Helper()
+	req, err := http.NewRequestWithContext(m.Context(), method, "https://"+host+"/", strings.NewReader(body))
+	if err != nil {
+		m.Fatal(err)
+	}
+	if body == "" {
+		req.Body = nil
+	}
+	resp, err := r.send(req, client)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	got, err := io.ReadAll(resp.Body)
+	return string(got), err
+}
+
+func TestAReplicasDeathCostsNoRequestThatCanBeRepeated(t *testing.T) {
+	m := newMembers(t)
+	var broken atomic.Int64
+	breaking := m.serve(func(_ http.ResponseWriter, req *http.Request) {
+		_, _ = io.Copy(io.Discard, req.Body)
+		if req.URL.Path != "/readyz" {
+			broken.Add(1)
+		}
+		panic(http.ErrAbortHandler)
+	})
+	good := m.serve(func(w http.ResponseWriter, req *http.Request) {
+		got, _ := io.ReadAll(req.Body)
+		_, _ = io.WriteString(w, "eu1 got "+string(got))
+	})
+	for name, tc := range map[string]struct {
+		first, method, body string
+		want                string // empty: an error
+		notSent             bool
+	}{
+		"a read, of one that is down":      {m.down(), http.MethodGet, "", "eu1 got ", false},
+		"a read, of one that breaks it":    {breaking.URL, http.MethodGet, "", "eu1 got ", false},
+		"a write, to one that is down":     {m.down(), http.MethodPost, "x", "eu1 got x", false},
+		"a write, to one that breaks it":   {breaking.URL, http.MethodPost, "x", "", false},
+		"a write without a body, the same": {breaking.URL, http.MethodDelete, "", "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := broken.Load()
+			got, err := m.ask(m.replicas(tc.first, good.URL), tc.method, tc.body, 0)
+			if got != tc.want || (err == nil) != (tc.want != "") {
+				t.Errorf("%q, %v; want %q", got, err, tc.want)
+			}
+			if err != nil && wasNotSent(err) {
+				t.Errorf("it was sent: %v", err)
+			}
+			if tc.first == breaking.URL && broken.Load() != before+1 {
+				t.Errorf("the first replica got it %d times", broken.Load()-before)
+			}
+		})
+	}
+	if _, err := m.ask(m.replicas(m.down(), m.down()), http.MethodPost, "x", 0); err == nil || !wasNotSent(err) {
+		t.Errorf("nobody is there: %v", err)
+	}
+	// One that is down first, then one that breaks it: it was sent.
+	if _, err := m.ask(m.replicas(m.down(), breaking.URL), http.MethodPost, "x", 0); err == nil || wasNotSent(err) {
+		t.Errorf("the second one got it: %v", err)
+	}
+}
+
+func TestClientsStayWithTheirReplicaWhileItIsReady(t *testing.T) {
+	m := newMembers(t)
+	var ready [2]atomic.Bool
+	replica := func(n int) string {
+		ready[n].Store(true)
+		return m.serve(func(w http.ResponseWriter, req *http.Request) {
+			if req.URL.Path == "/readyz" && !ready[n].Load() {
+				w.WriteHeader(http.StatusInternalServerError)
+			}
+			_, _ = io.WriteString(w, []string{"a", "b"}[n])
+		}).URL
+	}
+	r := m.replicas(replica(0), replica(1))
+	who := func(client uint64) string {
+		got, err := m.ask(r, http.MethodGet, "", client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	for range 3 {
+		if a, b := who(0), who(1); a == b {
+			t.Errorf("both clients ask %s", a)
+		}
+		if who(0) != who(2) {
+			t.Error("a client changes")
+		}
+	}
+	first := who(0)
+	n := strings.Index("ab", first)
+	ready[n].Store(false) // it still answers
+	r.look(t.Context())
+	if who(0) == first || who(1) == first {
+		t.Errorf("%s is asked although it is not ready", first)
+	}
+	ready[n].Store(true)
+	r.look(t.Context())
+	if who(0) != first {
+		t.Errorf("%s is ready, and its client does not come back", first)
+	}
+}
+
+func TestReplicasMove(t *testing.T) {
+	m := newMembers(t)
+	at := func(name string) string {
+		return m.serve(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, name) }).URL
+	}
+	old, kept, moved := at("old"), at("kept"), at("moved")
+	r := m.replicas(old, kept)
+	before := r.all[1]
+	if err := r.move([]string{kept, moved}); err != nil {
+		t.Fatal(err)
+	}
+	if r.all[0] != before {
+		t.Error("a replica that stays gets new connections")
+	}
+	for client := range uint64(4) {
+		if got, err := m.ask(r, http.MethodGet, "", client); err != nil || got == "old" {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+	for _, faulty := range [][]string{nil, {"http://x"}, {kept, "::"}} {
+		if err := r.move(faulty); err == nil || !strings.Contains(err.Error(), "regent shard set eu1") {
+			t.Errorf("%q: %v", faulty, err)
+		}
+	}
+	if got, err := m.ask(r, http.MethodGet, "", 0); err != nil || got != "kept" {
+		t.Errorf("after faulty URLs: %q, %v", got, err)
+	}
+}

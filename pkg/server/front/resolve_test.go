@@ -1,0 +1,117 @@
+package front
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/regent-project/regent/pkg/clusters"
+)
+
+// resolving is a front, and shards root, eu1 and us1. Workspace a of root is on us1, in cluster real.
+type resolving struct {
+	*members
+	front *Front
+	// reads counts those of Workspaces.
+	reads atomic.Int64
+}
+
+func newResolving(t *testing.T) *resolving {
+	t.Helper()
+	r := &resolving{members: newMembers(t)}
+	var err error
+	if r.front, err = New(r.cfg); err != nil {
+		t.Fatal(err)
+	}
+	r.front.listed = true
+	objects := map[string]string{
+		"root/clusters/root/apis/tenancy.kcp.io/v1alpha1/workspaces/a": `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"name":"a","uid":"u",
+			"annotations":{"kcp.io/cluster":"root"},"labels":{"regent.dev/shard":"us1"}},"spec":{"cluster":"real"}}`,
+		"us1/clusters/real/apis/core.kcp.io/v1alpha1/logicalclusters/cluster": `{"apiVersion":"core.kcp.io/v1alpha1","kind":"LogicalCluster","metadata":{"name":"cluster",
+			"annotations":{"kcp.io/cluster":"real"}},"spec":{"owner":{"apiVersion":"tenancy.kcp.io/v1alpha1","resource":"workspaces","name":"a","cluster":"root","uid":"u"}}}`,
+	}
+	for _, name := range []string{"root", "eu1", "us1"} {
+		server := r.serveAs(name, func(w http.ResponseWriter, req *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			if req.URL.Query().Get("watch") != "" {
+				_ = http.NewResponseController(w).Flush()
+				<-req.Context().Done()
+				return
+			}
+			if strings.Contains(req.URL.Path, "/workspaces/") {
+				r.reads.Add(1)
+			}
+			object, ok := objects[name+req.URL.Path]
+			if !ok {
+				w.WriteHeader(http.StatusNotFound)
+				object = `{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"NotFound","code":404}`
+			}
+			_, _ = fmt.Fprint(w, object)
+		})
+		s, err := newShard(r.front.cfg, name, "", []string{server.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.replicas.close)
+		for range watches {
+			w, err := s.clients.Shards.Watch(clusters.With(t.Context(), clusters.Root), metav1.ListOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				w.Stop()
+				for range w.ResultChan() {
+				}
+			})
+		}
+		s.synced = true
+		r.front.shards[name] = s
+	}
+	r.front.index.set("root", entry{shard: "root", path: "root"})
+	return r
+}
+
+// A shard may say of its clusters that they are at any path. A Workspace that is there decides.
+func TestAWorkspaceDecidesWhereItsPathLeads(t *testing.T) {
+	for name, tc := range map[string]struct {
+		path    string
+		has     map[logicalcluster.Name]entry
+		unheard string
+		mayRead bool
+		want    place
+		reads   int64 // of two requests
+	}{
+		"the cluster of the Workspace":             {"root:a", map[logicalcluster.Name]entry{"real": {shard: "us1", path: "root:a"}}, "", true, place{"us1", "real"}, 1},
+		"another shard claims its path":            {"root:a", map[logicalcluster.Name]entry{"claim": {shard: "eu1", path: "root:a"}}, "", true, place{"us1", "real"}, 2},
+		"both":                                     {"root:a", map[logicalcluster.Name]entry{"real": {shard: "us1", path: "root:a"}, "claim": {shard: "eu1", path: "root:a"}}, "", true, place{"us1", "real"}, 2},
+		"nothing is known":                         {"root:a", nil, "", true, place{"us1", "real"}, 2},
+		"an orphan":                                {"root:o", map[logicalcluster.Name]entry{"orphan": {shard: "eu1", path: "root:o"}}, "", true, place{"eu1", "orphan"}, 2},
+		"its parent's shard is not heard":          {"root:a", map[logicalcluster.Name]entry{"real": {shard: "us1", path: "root:a"}}, "root", true, place{"us1", "real"}, 0},
+		"nothing may be read for whoever asks":     {"root:a", map[logicalcluster.Name]entry{"real": {shard: "us1", path: "root:a"}}, "", false, place{"us1", "real"}, 0},
+		"a path below one that was not looked at":  {"root:a:b", map[logicalcluster.Name]entry{"real": {shard: "us1", path: "root:a"}, "below": {shard: "eu1", path: "root:a:b"}}, "", true, place{"eu1", "below"}, 3},
+		"by name, whatever anybody says of a path": {"claim", map[logicalcluster.Name]entry{"claim": {shard: "eu1", path: "root:a"}}, "", true, place{"eu1", "claim"}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newResolving(t)
+			for cluster, e := range tc.has {
+				r.front.index.set(cluster, e)
+			}
+			if tc.unheard != "" {
+				r.front.shards[tc.unheard].synced = false
+			}
+			for range 2 {
+				if got, err := r.front.resolve(t.Context(), logicalcluster.NewPath(tc.path), tc.mayRead); got != tc.want || err != nil {
+					t.Errorf("%v, %v; want %v", got, err, tc.want)
+				}
+			}
+			if got := r.reads.Load(); got != tc.reads {
+				t.Errorf("%d Workspaces were read, want %d", got, tc.reads)
+			}
+		})
+	}
+}

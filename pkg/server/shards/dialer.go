@@ -1,0 +1,86 @@
+package shards
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+const (
+	// acceptTimeout is how long a replica may take to accept a connection, TLS included: one that is paused accepts, but does not go on. A
+	// replica that vanishes is noticed after pingAfter and pingTimeout: it is silent for the one, and does not answer for the other.
+	acceptTimeout          = time.Second
+	pingAfter, pingTimeout = time.Second, 2 * time.Second
+	// idleTimeout is how long a connection may have no request.
+	idleTimeout = 90 * time.Second
+	// maxHeader is how many bytes the header of an answer may have.
+	maxHeader = 1 << 20
+)
+
+// Dialer connects to whichever replica of one shard accepts. The one that accepted last is tried first. A request that was sent is never sent
+// again, so that a Dialer is also for writes. Make it with NewDialer. All methods may be called at any time on any goroutine.
+type Dialer struct {
+	tls      *tls.Config
+	replicas replicas
+}
+
+// NewDialer returns a dialer for the replicas at urls. A replica accepts when it has shown what config verifies: see ClientTLS and Verify.
+func NewDialer(shard string, urls []string, config *tls.Config) (*Dialer, error) {
+	d := &Dialer{tls: config}
+	return d, d.replicas.set(shard, urls)
+}
+
+// Transport returns a transport for HTTP/2 through the dialer. It does not look at the hosts of requests. Use one for each dialer.
+func (d *Dialer) Transport() *http.Transport { return newTransport(d.dial) }
+
+// dial connects. Its error is a *net.OpError of a dial: nothing of a request was sent.
+func (d *Dialer) dial(ctx context.Context, network, _ string) (conn net.Conn, err error) {
+	err = d.replicas.try(ctx, func(replica *url.URL) (err error) {
+		conn, err = accepted(ctx, network, addressOf(replica), d.tls)
+		return err
+	})
+	if err != nil {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: err}
+	}
+	return conn, nil
+}
+
+func addressOf(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = "443"
+	}
+	return net.JoinHostPort(u.Hostname(), port)
+}
+
+// accepted returns a connection over which TLS is spoken.
+func accepted(ctx context.Context, network, address string, config *tls.Config) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, acceptTimeout)
+	defer cancel()
+	config = config.Clone()
+	config.NextProtos = []string{"h2"}
+	dialer := &tls.Dialer{NetDialer: &net.Dialer{KeepAlive: -1}, Config: config} // pings replace TCP's keep-alive
+	conn, err := dialer.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", address, err)
+	}
+	return conn, nil
+}
+
+// newTransport returns a transport for HTTP/2 over connections that dial makes.
+func newTransport(dial func(ctx context.Context, network, address string) (net.Conn, error)) *http.Transport {
+	out := &http.Transport{
+		DialTLSContext: dial,
+		Protocols:      new(http.Protocols),
+		HTTP2:          &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
+		// A connection that has requests when its replica is given up would stay for ever.
+		IdleConnTimeout:        idleTimeout,
+		MaxResponseHeaderBytes: maxHeader,
+	}
+	out.Protocols.SetHTTP2(true)
+	return out
+}
