@@ -34,11 +34,11 @@ run: build ## run a whole shard on this machine: two replicas, one etcd (an inst
 .PHONY: test
 test: bin/regent bin/etcd bin/kubectl ## run all tests, with the race detector if there is a C compiler
 	@echo "the scenarios in test/e2e and the server go first, beside all others: nothing is printed until they are done, in some nine minutes"
-	$(GO) test $(RACE) -timeout 20m -parallel 4 ./test/e2e ./pkg/server ./...
+	$(GO) test $(RACE) -timeout 40m -parallel 4 ./test/e2e ./pkg/server ./...
 
 .PHONY: e2e
 e2e: ## run the scenarios with real processes only (one, in a mode of election, on an etcd of three members: make e2e RUN=TestName MODE=for-life ETCD=3)
-	$(GO) test -v -count=1 -timeout 20m -parallel 4 ./test/e2e $(if $(RUN),-run '$(RUN)') $(if $(MODE),-mode=$(MODE)) $(if $(ETCD),-etcd=$(ETCD))
+	$(GO) test -v -count=1 -timeout 40m -parallel 4 ./test/e2e $(if $(RUN),-run '$(RUN)') $(if $(MODE),-mode=$(MODE)) $(if $(ETCD),-etcd=$(ETCD))
 
 .PHONY: check
 check: lint generated tidy ## check style, generated code and module files

@@ -127,7 +127,7 @@ func (d *devShard) kubectl(stdin string, args ...string) string {
 
 // run runs a program with the kubeconfig that dev has written.
 func (d *devShard) run(program, stdin string, args ...string) (string, error) {
-	cmd := exec.CommandContext(d.t.Context(), harness.Binary(program), args...)
+	cmd := harness.Command(d.t, program, args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(d.root, "admin.kubeconfig"), "HOME="+d.root)
 	cmd.Stdin = strings.NewReader(stdin)
 	out, err := cmd.CombinedOutput()

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -107,7 +106,7 @@ func TestALeaderForLifeThatIsCutOffIsWaitedForUntilAnOperatorForgetsIt(t *testin
 		t.Fatalf("a %s about %s says %q", told.Type, told.InvolvedObject.Name, told.Message)
 	}
 	forget := func(args ...string) (string, error) {
-		cmd := exec.CommandContext(t.Context(), harness.Binary("regent"), args...)
+		cmd := harness.Command(t, "regent", args...)
 		cmd.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(b.Root, "admin.kubeconfig")) // as README has it exported
 		out, err := cmd.CombinedOutput()
 		return string(out), err

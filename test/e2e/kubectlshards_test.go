@@ -34,7 +34,7 @@ func openShell(t *testing.T, i *harness.Installation) *shell {
 }
 
 func (s *shell) command(args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(s.t.Context(), harness.Binary("kubectl"), args...)
+	cmd := harness.Command(s.t, "kubectl", args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+s.kubeconfig, "HOME="+s.home)
 	return cmd
 }

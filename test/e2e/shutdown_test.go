@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -205,7 +204,7 @@ func TestBadFlagsStartNothing(t *testing.T) {
 		t.Run(c.args[0], func(t *testing.T) {
 			directory := t.TempDir()
 			root := filepath.Join(directory, "root")
-			cmd := exec.CommandContext(t.Context(), harness.Binary("regent"), append([]string{"start", "--root-directory=" + root}, c.args...)...)
+			cmd := harness.Command(t, "regent", append([]string{"start", "--root-directory=" + root}, c.args...)...)
 			cmd.Dir = directory
 			var stderr strings.Builder
 			cmd.Stderr = &stderr

@@ -1,11 +1,14 @@
 package harness
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"testing"
+	"time"
 )
 
 // root is the repository.
@@ -37,4 +40,15 @@ func BuildGo(directory, pkg string, flags ...string) (string, error) {
 		return "", fmt.Errorf("cannot build %s: %w", pkg, err)
 	}
 	return binary, nil
+}
+
+// commandTime is how long a command may take. Only a hang is longer.
+const commandTime = 5 * time.Minute
+
+// Command is exec.Command for bin/<name>. A command that hangs is killed, so that its scenario fails and says what it waited for.
+func Command(t testing.TB, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), commandTime)
+	t.Cleanup(cancel)
+	return exec.CommandContext(ctx, Binary(name), args...)
 }

@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -143,7 +142,7 @@ func (i *Installation) regent(args ...string) string {
 
 // TryRegent runs a command as the root shard's administrator. The error has what it says.
 func (i *Installation) TryRegent(args ...string) (string, error) {
-	cmd := exec.CommandContext(i.t.Context(), Binary("regent"), append(args, "--server="+i.Root.Replicas[0].URL)...)
+	cmd := Command(i.t, "regent", append(args, "--server="+i.Root.Replicas[0].URL)...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+i.Kubeconfig())
 	var said strings.Builder
 	cmd.Stderr = &said

@@ -3,9 +3,6 @@ package harness
 import (
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -101,54 +98,3 @@ func startProxy(t testing.TB, target string) *proxy.Proxy {
 	t.Cleanup(p.Close)
 	return p
 }
-
-// opener returns which of some processes has opened a TCP connection between two loopback addresses, 0 if another one has: the kernel knows its
-// socket's inode by the addresses, and a process's descriptors by their inodes.
-func opener(from, to net.Addr, pids ...int) (int, error) {
-	table, err := os.ReadFile("/proc/net/tcp")
-	if err != nil {
-		return 0, err
-	}
-	inode := inodeOf(string(table), from.String(), to.String())
-	if inode == "" {
-		return 0, fmt.Errorf("nobody has the connection from %v to %v any more", from, to)
-	}
-	for _, pid := range pids {
-		descriptors, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
-		if err != nil {
-			return 0, err
-		}
-		for _, d := range descriptors {
-			if link, err := os.Readlink(d); err == nil && link == "socket:["+inode+"]" {
-				return pid, nil
-			}
-		}
-	}
-	return 0, nil
-}
-
-// inodeOf finds the socket with a local and a remote address in the kernel's table: they are its second and third field, in hexadecimal and
-// the machine's byte order, the inode its tenth. Connections to different addresses may share a local port.
-func inodeOf(table, local, remote string) string {
-	localPort, remotePort := inHex(local), inHex(remote)
-	for line := range strings.Lines(table) {
-		if !strings.Contains(line, localPort) { // most lines: there are thousands after a while
-			continue
-		}
-		fields := strings.Fields(line)
-		if len(fields) > 9 && strings.HasSuffix(fields[1], localPort) && strings.HasSuffix(fields[2], remotePort) && fields[3] == established {
-			return fields[9]
-		}
-	}
-	return ""
-}
-
-// inHex is the port of an address, as the kernel's table ends addresses.
-func inHex(address string) string {
-	_, port, _ := net.SplitHostPort(address)
-	n, _ := strconv.Atoi(port)
-	return fmt.Sprintf(":%04X", n)
-}
-
-// established is that state of a connection in the kernel's table.
-const established = "01"

@@ -258,7 +258,7 @@ func (r *Replica) TryKubectl(cluster, stdin string, args ...string) (string, err
 
 // KubectlCommand is a kubectl that has not been started.
 func (r *Replica) KubectlCommand(cluster string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(r.t.Context(), Binary("kubectl"), append([]string{"--server=" + r.URL + "/clusters/" + cluster}, args...)...)
+	cmd := Command(r.t, "kubectl", append([]string{"--server=" + r.URL + "/clusters/" + cluster}, args...)...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(r.adminRoot(), "admin.kubeconfig"), "HOME="+r.Root)
 	return cmd
 }
