@@ -28,7 +28,7 @@ func (r *run) newAPI(store *store, caches *caches, elections *elections, terms *
 	openapi.Configure(c, apis.Scheme)
 	c.AdmissionControl = r.admission(store, caches)
 	c.BuildHandlerChainFunc = r.handlerChain(caches.directory,
-		newTokenFilter(r.cfg.EnableLeaderElection, r.cfg.Fencing, store.CheckToken, c.Authorization.Authorizer, c.Serializer), store.shard)
+		newTokenFilter(r.cfg.EnableLeaderElection, r.cfg.Fencing, store.CheckToken, c.Authorization.Authorizer, c.Serializer), store.shard, store.Client)
 	c.AddReadyzChecks(unhurried{store.etcd}, store.shard, informersCheck(caches.informers), historyCheck(store.Client))
 	c.AddReadyzChecks(store.keys...)
 	c.AddHealthChecks(supervisorCheck(terms))

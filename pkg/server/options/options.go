@@ -194,6 +194,7 @@ func (o *Options) limitFaults() []error {
 	}{
 		{"--max-requests-inflight", l.RequestsInFlight},
 		{"--max-mutating-requests-inflight", l.MutatingRequestsInFlight},
+		{"--max-requests-inflight-per-cpu", l.RequestsPerCPU},
 		{"--max-connections", l.Connections},
 		{"--max-connections-per-client", l.ConnectionsPerClient},
 		{"--max-watches", l.Watches},
