@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
@@ -27,7 +28,15 @@ type Control struct {
 	Cost func(ctx context.Context, who flowcontrol.RequestDigest) int
 
 	told throttle
+	held atomic.Int64
 }
+
+// What is refused at once is answered late: a client that asks again at once would keep a CPU busy with refusals. Clients are told
+// to wait for as long. So many may be held back at a time.
+const (
+	holdFor = time.Second
+	maxHeld = 2048
+)
 
 // Handle implements flowcontrol.Interface.
 func (c *Control) Handle(
@@ -41,6 +50,7 @@ func (c *Control) Handle(
 	request.TrackAPFQueueWaitLatency(ctx, time.Since(began))
 	if err != nil {
 		c.refused(ctx, flow, err)
+		c.holdBack(ctx, err)
 		return
 	}
 	waited.Observe(time.Since(began).Seconds())
@@ -57,6 +67,20 @@ func (c *Control) refused(ctx context.Context, flow Flow, err error) {
 	if since, ok := c.told.now(time.Now()); ok {
 		klog.FromContext(ctx).Info("Requests are refused with 429 because their tenant has too many: this one is an example",
 			"tenant", flow.Tenant, "user", flow.User, "why", err, "refusedSinceTheLastMessage", since)
+	}
+}
+
+// holdBack returns when the refusal may be sent.
+func (c *Control) holdBack(ctx context.Context, err error) {
+	defer c.held.Add(-1)
+	if c.held.Add(1) > maxHeld || !errors.Is(err, ErrFull) {
+		return
+	}
+	timer := time.NewTimer(holdFor)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
 	}
 }
 
