@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/kcp-dev/logicalcluster/v3"
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	"k8s.io/apiserver/pkg/admission"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
@@ -57,6 +59,17 @@ func (r *run) admission(store *store, caches *caches) admission.Interface {
 		&apisadmission.NamespaceLifecycle{Namespaces: namespaces{caches.informers.Namespaces, caches.live}},
 		&apisadmission.TenancyProtection{Leader: leaderUser},
 		&routing.Gate{Directory: caches.directory},
+		&apisadmission.Quota{
+			Default: apisadmission.QuotaLimits{Objects: r.cfg.Limits.ObjectsPerCluster, Bytes: r.cfg.Limits.BytesPerCluster},
+			Exempt:  []string{leaderUser, replicaUser},
+			Stored: func(cluster logicalcluster.Name) (objects, bytes int64) {
+				has := store.StoredIn(cluster)
+				return has.Objects, has.Bytes
+			},
+			LogicalCluster: func(cluster logicalcluster.Name) (*corev1alpha1.LogicalCluster, bool) {
+				return caches.informers.LogicalClusters.Get(clusters.Key{Cluster: cluster, Name: corev1alpha1.LogicalClusterName})
+			},
+		},
 		&electionLease{cluster: clusters.SystemAdmin, namespace: r.cfg.Election.Namespace, name: r.cfg.Election.Name},
 		&electionLease{cluster: clusters.SystemAdmin, namespace: r.cfg.Election.Namespace, name: ElectionsLease},
 		&dryRunFence{check: store.CheckToken},

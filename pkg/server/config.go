@@ -42,6 +42,9 @@ type Limits struct {
 	// Watches is how many watches may be open. Further ones are answered with 429. One user may have half of them; that
 	// includes members of system:masters. One tenant may have as many as are free. 0: no limit.
 	Watches int
+	// ObjectsPerCluster and BytesPerCluster are how much each logical cluster may store, unless its LogicalCluster says something else
+	// (clusters.MaxObjectsAnnotation). Writes beyond are answered with 403. System clusters and permanent ones have no such limit. 0: no limit.
+	ObjectsPerCluster, BytesPerCluster int64
 	// GoawayChance is the share of HTTP/2 requests, from 0 to 1, after which the client is told to reconnect.
 	GoawayChance float64
 	// HSTS are the directives of the header Strict-Transport-Security. Empty: the header is not sent.
