@@ -35,6 +35,8 @@ type Limits struct {
 	// RequestsPerCPU limits the places, too: to so many for each CPU that the process may use. Requests that are handled share the
 	// CPUs, so a replica with more of them is not faster, but each of them is slower. 0: no such limit.
 	RequestsPerCPU int
+	// CPUs is how many CPUs the process may use. 0 stands for GOMAXPROCS.
+	CPUs int
 	// Connections is how many connections may be open. Further ones are closed. 0: three quarters of the file descriptors that
 	// the process may open, which is the upper limit in any case. ConnectionsPerClient is the same for one IP address (IPv6:
 	// one /64 network). 0 stands for half of Connections.
@@ -54,7 +56,7 @@ type Limits struct {
 // DefaultLimits returns Kubernetes' defaults, places that keep the CPUs of a replica busy, and limits on connections and watches that only an attack or a fault should
 // reach.
 func DefaultLimits() Limits {
-	return Limits{RequestTimeout: defaultRequestTimeout, RequestsInFlight: 400, MutatingRequestsInFlight: 200, RequestsPerCPU: 16, Connections: 10_000, Watches: 20_000}
+	return Limits{RequestTimeout: defaultRequestTimeout, RequestsInFlight: 400, MutatingRequestsInFlight: 200, RequestsPerCPU: 12, Connections: 10_000, Watches: 20_000}
 }
 
 // defaultRequestTimeout is upstream's default.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"runtime"
 
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -23,13 +24,13 @@ func (l Limits) connections() connections.Limits {
 }
 
 // maxWaiting is how many requests of clients may wait for a place. One tenant alone may have half of them wait. Each takes some
-// 40 KiB of memory.
+// tens of KiB of memory.
 const maxWaiting = 2048
 
 // places returns how many places for requests there are, or 0 for no limit.
 func (l Limits) places() int {
 	most := l.RequestsInFlight + l.MutatingRequestsInFlight
-	perCPU := l.RequestsPerCPU * runtime.GOMAXPROCS(0)
+	perCPU := l.RequestsPerCPU * cmp.Or(l.CPUs, runtime.GOMAXPROCS(0))
 	if most == 0 || perCPU == 0 {
 		return max(most, perCPU)
 	}

@@ -46,13 +46,13 @@ func TestAFloodOfOneTenantFailsNoRequestOfAnother(t *testing.T) {
 // lower priority than the server's, because both share the machine; the first case is what it costs that the machine is busy.
 func BenchmarkFlood(b *testing.B) {
 	busy := floodCase{"nothing is asked for, and the CPU is busy", floodArgs{burn: true, nice: 19}}
-	tenfold := floodCase{"320 requests under way, ten for each place of two CPUs", floodArgs{requests: 320, nice: 19}}
+	tenfold := floodCase{"240 requests under way, ten for each place of two CPUs", floodArgs{requests: 240, nice: 19}}
 	b.Run("shared", func(b *testing.B) {
 		startFloods(b).compare(b, busy, tenfold,
 			floodCase{"1,000 requests under way, refused ones again after 0.1 s", floodArgs{requests: 1000, pause: 100 * time.Millisecond, nice: 19}},
 			floodCase{"1,000 requests under way, refused ones again at once", floodArgs{requests: 1000, nice: 19}},
-			floodCase{"320 requests under way, and 500 watches", floodArgs{requests: 320, watches: 500, nice: 19}},
-			floodCase{"320 requests under way, by a load of the same priority", floodArgs{requests: 320}},
+			floodCase{"240 requests under way, and 500 watches", floodArgs{requests: 240, watches: 500, nice: 19}},
+			floodCase{"240 requests under way, by a load of the same priority", floodArgs{requests: 240}},
 		)
 	})
 	b.Run("without-limits", func(b *testing.B) {

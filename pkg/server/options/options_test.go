@@ -130,7 +130,7 @@ func TestTheDefaultsAreTheContracts(t *testing.T) {
 		"leader-election-name": "regent-controllers", "leader-election-lease-duration": "15s",
 		"leader-election-renew-deadline": "10s", "leader-election-retry-period": "2s", "controller-drain-timeout": "*",
 		"profiling": "false", "feature-gates": "*", "audit-policy-file": "", "tracing-config-file": "", "v": "0",
-		"request-timeout": "1m0s", "max-requests-inflight": "400", "max-mutating-requests-inflight": "200", "max-requests-inflight-per-cpu": "16",
+		"request-timeout": "1m0s", "max-requests-inflight": "400", "max-mutating-requests-inflight": "200", "max-requests-inflight-per-cpu": "12",
 		"max-connections": "10000", "max-connections-per-client": "0", "max-watches": "20000", "max-objects-per-cluster": "0", "max-bytes-per-cluster": "0", "goaway-chance": "0", "shutdown-delay-duration": "0s",
 		"strict-transport-security-directives": "[]", "tls-min-version": "", "tls-cipher-suites": "*",
 		"tls-cert-file": "", "etcd-cafile": "", "etcd-certfile": "", "etcd-keyfile": "",
