@@ -14,6 +14,7 @@ import (
 	"k8s.io/component-base/logs"
 
 	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/server/access"
 	"github.com/regent-project/regent/pkg/server/apis"
 	apisadmission "github.com/regent-project/regent/pkg/server/apis/admission"
 	"github.com/regent-project/regent/pkg/server/apis/openapi"
@@ -26,7 +27,9 @@ import (
 func (r *run) newAPI(store *store, caches *caches, elections *elections, terms *terms.Runner) (*genericapiserver.GenericAPIServer, error) {
 	c := r.generic
 	openapi.Configure(c, apis.Scheme)
-	c.AdmissionControl = r.admission(store, caches)
+	policies := &policies{live: caches.live, logicalClusters: caches.informers.LogicalClusters}
+	r.rbac.Policy, r.rbac.Fresh = access.NewCached(caches.informers), policies.fresh
+	c.AdmissionControl = r.admission(store, caches, &access.Escalation{Stored: policies.stored, Authorizer: c.Authorization.Authorizer})
 	c.BuildHandlerChainFunc = r.handlerChain(caches.directory,
 		newTokenFilter(r.cfg.EnableLeaderElection, r.cfg.Fencing, store.CheckToken, c.Authorization.Authorizer, c.Serializer), store.shard)
 	c.AddReadyzChecks(unhurried{store.etcd}, store.shard, informersCheck(caches.informers), historyCheck(store.Client))
@@ -52,10 +55,12 @@ func (r *run) newAPI(store *store, caches *caches, elections *elections, terms *
 }
 
 // admission returns the admission plugins that every write passes.
-func (r *run) admission(store *store, caches *caches) admission.Interface {
+func (r *run) admission(store *store, caches *caches, escalation *access.Escalation) admission.Interface {
 	return admission.NewChainHandler(
 		&apisadmission.NamespaceLifecycle{Namespaces: namespaces{caches.informers.Namespaces, caches.live}},
+		apisadmission.Creator{},
 		&apisadmission.TenancyProtection{Leader: leaderUser},
+		escalation,
 		&routing.Gate{Directory: caches.directory},
 		&electionLease{cluster: clusters.SystemAdmin, namespace: r.cfg.Election.Namespace, name: r.cfg.Election.Name},
 		&electionLease{cluster: clusters.SystemAdmin, namespace: r.cfg.Election.Namespace, name: ElectionsLease},

@@ -153,16 +153,28 @@ func newAuthenticator(p inProcess, members *membersGate, clientCA dynamiccertifi
 	return union.NewFailOnError(known, anonymous.NewAuthenticator(conditions)), nil
 }
 
-// newAuthorizer lets members of system:masters do everything, other shards read what they need, and everyone read the public paths. Other
-// users may do nothing.
-func newAuthorizer() (authorizer.Authorizer, error) {
+// newAuthorizer decides who may do what, in this order: members of system:masters everything, everyone the public paths, other members of the
+// installation what they need to read, and users what rbac allows. Who is in system:masters is nobody's decision but the operator's: only its members
+// may impersonate it.
+func newAuthorizer(rbac authorizer.Authorizer) (authorizer.Authorizer, error) {
 	public, err := path.NewAuthorizer(publicPaths)
 	if err != nil {
 		return nil, fmt.Errorf("cannot authorize the public paths: %w", err)
 	}
 	return authorizerunion.New(
 		authorizerunion.NamedAuthorizer{AuthorizerName: "masters", Authorizer: authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)},
+		authorizerunion.NamedAuthorizer{AuthorizerName: "not-to-masters", Authorizer: authorizer.AuthorizerFunc(nobodyBecomesMaster)},
 		authorizerunion.NamedAuthorizer{AuthorizerName: "members", Authorizer: authorizer.AuthorizerFunc(memberRights)},
 		authorizerunion.NamedAuthorizer{AuthorizerName: "public-paths", Authorizer: public},
+		authorizerunion.NamedAuthorizer{AuthorizerName: "rbac", Authorizer: rbac},
 	)
+}
+
+// nobodyBecomesMaster refuses to let users impersonate system:masters. In its own cluster an administrator may impersonate anybody, and
+// members of that group may do everything in all clusters.
+func nobodyBecomesMaster(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	if strings.HasPrefix(a.GetVerb(), "impersonate") && a.GetResource() == "groups" && a.GetName() == user.SystemPrivilegedGroup {
+		return authorizer.DecisionDeny, "only members of " + user.SystemPrivilegedGroup + " may impersonate it", nil
+	}
+	return authorizer.DecisionNoOpinion, "", nil
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/util/cert"
 
+	"github.com/regent-project/regent/pkg/server/access"
 	"github.com/regent-project/regent/pkg/server/pki"
 )
 
@@ -131,7 +132,7 @@ func TestOnlyThisProcessMadeItsRequests(t *testing.T) {
 }
 
 func TestMastersMayDoAllAndOthersReadThePublicPaths(t *testing.T) {
-	a, err := newAuthorizer()
+	a, err := newAuthorizer(&access.Authorizer{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/apiserver/pkg/util/compatibility"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/rest"
 
 	// Metrics of the clients and queues in this process, on /metrics.
@@ -29,6 +30,7 @@ func (s *Server) newGenericConfig(ctx context.Context) (*genericapiserver.Config
 	c.APIServerID = "regent-" + s.name
 	// Upstream's profiling also makes DELETE /metrics reset all metrics, including gauges that are set only once.
 	c.EnableProfiling = false
+	c.FeatureGate = withoutConstrainedImpersonation{utilfeature.DefaultFeatureGate}
 	c.ShutdownWatchTerminationGracePeriod = watchGrace
 	c.ShutdownDelayDuration = s.cfg.ShutdownDelay
 	s.cfg.Limits.applyTo(c)
@@ -93,6 +95,6 @@ func (s *Server) authenticate(c *genericapiserver.Config) error {
 	if c.Authentication.Authenticator, err = newAuthenticator(s.tokens, s.members, s.clientCA, s.cfg.TokenFile); err != nil {
 		return err
 	}
-	c.Authorization.Authorizer, err = newAuthorizer()
+	c.Authorization.Authorizer, err = newAuthorizer(s.rbac)
 	return err
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/klog/v2"
 
+	"github.com/regent-project/regent/pkg/server/access"
 	"github.com/regent-project/regent/pkg/server/loopback"
 	"github.com/regent-project/regent/pkg/server/pki"
 )
@@ -37,7 +38,9 @@ type Server struct {
 	// alone, and the key of its authority is elsewhere. members knows who the others are.
 	authority *pki.Authority
 	members   *membersGate
-	generic   *genericapiserver.Config
+	// rbac decides about users. Its policy is set before the server serves.
+	rbac    *access.Authorizer
+	generic *genericapiserver.Config
 	// api answers this process's own requests.
 	api loopback.Server
 }
@@ -64,7 +67,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, name: name, bundle: bundle, tokens: newInProcess(), members: &membersGate{ca: bundle.CA(), root: cfg.rootShard()}}
+	s := &Server{cfg: cfg, name: name, bundle: bundle, tokens: newInProcess(), members: &membersGate{ca: bundle.CA(), root: cfg.rootShard()}, rbac: &access.Authorizer{}}
 	if s.authority, err = bundle.Authority(cfg.Shard); err != nil && (cfg.Membership != nil || !errors.Is(err, pki.ErrNoKey)) {
 		return nil, err
 	}

@@ -66,6 +66,8 @@ var layers = []struct {
 	{"pkg/server/apis", []string{"pkg/clusters", "pkg/server/storage", "pkg/server/apis/*"}},
 	{"pkg/server/apis/resource", []string{"pkg/election/fence", "pkg/clusters", "pkg/server/storage"}},
 	{"pkg/server/apis/openapi", nil},
+	{"pkg/server/apis/rbac", []string{"pkg/clusters", "pkg/server/access", "pkg/server/apis/resource"}},
+	{"pkg/server/access", []string{"pkg/clusters", "pkg/controllers"}},
 	{"pkg/server/apis/*", []string{"pkg/election/fence", "pkg/clusters", "pkg/server/apis/*"}},
 	{"pkg/server/etcd", []string{"pkg/server/pki"}},
 	{"pkg/server/pki", []string{"pkg/clusters"}},

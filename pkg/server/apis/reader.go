@@ -29,6 +29,9 @@ type Reader struct {
 
 // add makes the reader use the storage of a resource.
 func (r *Reader) add(of resource.Described, storage rest.Storage) error {
+	if layered, ok := storage.(resource.Layered); ok {
+		storage = layered.Below()
+	}
 	readable, ok := storage.(readable)
 	if !ok {
 		return fmt.Errorf("%s cannot be read, listed and watched: informers need that", of.Resource().GVR)
@@ -81,6 +84,27 @@ func (r *Reader) Holds(ctx context.Context, resource schema.GroupVersionResource
 		return false, err
 	}
 	return meta.LenList(list) > 0, nil
+}
+
+// List reads all objects of a resource in the logical cluster of the context, in all namespaces.
+func List[T runtime.Object](ctx context.Context, r *Reader, resource schema.GroupVersionResource) ([]T, error) {
+	s, err := r.storage(resource)
+	if err != nil {
+		return nil, err
+	}
+	list, err := s.List(ctx, &internalversion.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	var out []T
+	return out, meta.EachListItem(list, func(obj runtime.Object) error {
+		typed, ok := obj.(T)
+		if !ok {
+			return fmt.Errorf("storage holds a %T among %s", obj, resource)
+		}
+		out = append(out, typed)
+		return nil
+	})
 }
 
 // storage returns the storage of a resource.

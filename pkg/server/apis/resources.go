@@ -16,6 +16,7 @@ import (
 	"github.com/regent-project/regent/pkg/server/apis/coordination"
 	"github.com/regent-project/regent/pkg/server/apis/core"
 	"github.com/regent-project/regent/pkg/server/apis/kcpcore"
+	"github.com/regent-project/regent/pkg/server/apis/rbac"
 	"github.com/regent-project/regent/pkg/server/apis/resource"
 	"github.com/regent-project/regent/pkg/server/apis/tenancy"
 	"github.com/regent-project/regent/pkg/server/storage"
@@ -23,7 +24,7 @@ import (
 
 // described returns all resources that are served.
 func described() []resource.Described {
-	return slices.Concat(core.Resources, coordination.Resources, tenancy.Resources, kcpcore.Resources)
+	return slices.Concat(core.Resources, coordination.Resources, rbac.Resources, tenancy.Resources, kcpcore.Resources)
 }
 
 // Resources returns all resources that the shard stores, each once.

@@ -40,8 +40,7 @@ func (p *TenancyProtection) Validate(ctx context.Context, a admission.Attributes
 	}
 	switch a.GetResource().GroupResource() {
 	case tenancyv1alpha1.Resource("workspaces"):
-		created := &tenancyv1alpha1.Workspace{Status: tenancyv1alpha1.WorkspaceStatus{Phase: corev1alpha1.LogicalClusterPhaseScheduling}}
-		return validate(a, created, ofWorkspaces, clusters.WorkspaceFinalizer)
+		return validate(a, created(a), ofWorkspaces, clusters.WorkspaceFinalizer)
 	case corev1alpha1.Resource("logicalclusters"):
 		if a.GetOperation() == admission.Create {
 			return admission.NewForbidden(a, errors.New("only the shard's controllers create LogicalClusters: create a Workspace, and they create one for it"))
@@ -51,6 +50,16 @@ func (p *TenancyProtection) Validate(ctx context.Context, a admission.Attributes
 		return validateShard(ctx, a)
 	}
 	return nil
+}
+
+// created returns a new Workspace as a user may create it: with nothing set but himself as its creator.
+func created(a admission.Attributes) *tenancyv1alpha1.Workspace {
+	out := &tenancyv1alpha1.Workspace{Status: tenancyv1alpha1.WorkspaceStatus{Phase: corev1alpha1.LogicalClusterPhaseScheduling}}
+	who := recorded(a.GetUserInfo())
+	if ws, ok := a.GetObject().(*tenancyv1alpha1.Workspace); ok && who != "" && ws.Annotations[tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey] == who {
+		out.Annotations = map[string]string{tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey: who}
+	}
+	return out
 }
 
 // validateShard allows users to say who is a member in cluster root. What else they create would have no effect, and copies are the
@@ -73,7 +82,7 @@ var ofWorkspaces = []protected[*tenancyv1alpha1.Workspace]{
 	{path: field.NewPath("spec", "cluster"), value: func(w *tenancyv1alpha1.Workspace) string { return w.Spec.Cluster }},
 	{path: field.NewPath("spec", "URL"), value: func(w *tenancyv1alpha1.Workspace) string { return w.Spec.URL }},
 	{path: field.NewPath("status", "phase"), value: func(w *tenancyv1alpha1.Workspace) string { return string(w.Status.Phase) }},
-	// The new cluster takes this annotation for the user who owns the workspace.
+	// Whom this annotation names becomes the administrator of the new cluster (see Creator).
 	annotation[*tenancyv1alpha1.Workspace](tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey, true),
 	label[*tenancyv1alpha1.Workspace](clusters.ShardLabel),
 	// Whoever adopts a cluster gets everything that is in it.
