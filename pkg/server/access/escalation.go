@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -148,6 +148,6 @@ func grantOf(obj any) *grant {
 	return nil
 }
 
-func (g *grant) same(as *grant) bool { return equality.Semantic.DeepEqual(*g, *as) }
+func (g *grant) same(as *grant) bool { return reflect.DeepEqual(*g, *as) }
 
 var _ admission.ValidationInterface = (*Escalation)(nil)
