@@ -18,6 +18,7 @@ import (
 	"github.com/regent-project/regent/pkg/server/access"
 	"github.com/regent-project/regent/pkg/server/loopback"
 	"github.com/regent-project/regent/pkg/server/pki"
+	"github.com/regent-project/regent/pkg/server/serviceaccounts"
 )
 
 // Files and directories below the root directory.
@@ -41,6 +42,9 @@ type Server struct {
 	// rbac decides about users. Its policy is set before the server serves.
 	rbac    *access.Authorizer
 	generic *genericapiserver.Config
+	// tokenIssuer signs the tokens of service accounts. boundObjects finds what they are bound to.
+	tokenIssuer  *serviceaccounts.Issuer
+	boundObjects *boundObjects
 	// api answers this process's own requests.
 	api loopback.Server
 }
@@ -67,7 +71,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, name: name, bundle: bundle, tokens: newInProcess(), members: &membersGate{ca: bundle.CA(), root: cfg.rootShard()}, rbac: &access.Authorizer{}}
+	s := &Server{cfg: cfg, name: name, bundle: bundle, tokens: newInProcess(), members: &membersGate{ca: bundle.CA(), root: cfg.rootShard()}, rbac: &access.Authorizer{}, boundObjects: &boundObjects{}}
 	if s.authority, err = bundle.Authority(cfg.Shard); err != nil && (cfg.Membership != nil || !errors.Is(err, pki.ErrNoKey)) {
 		return nil, err
 	}

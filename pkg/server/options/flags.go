@@ -52,6 +52,10 @@ func (o *Options) Flags() (flags cliflag.NamedFlagSets) {
 	authentication := flags.FlagSet("authentication")
 	authentication.StringVar(&o.ClientCAFile, "client-ca-file", o.ClientCAFile, "Further certificate authorities for client certificates. The one in <root-directory>/pki is always trusted. The common name is the user, the organisations are the groups.")
 	authentication.StringVar(&o.TokenFile, "token-auth-file", o.TokenFile, "CSV file of bearer tokens: token,user,uid and optionally \"group1,group2\".")
+	authentication.StringVar(&o.ServiceAccounts.SigningKeyFile, "service-account-signing-key-file", o.ServiceAccounts.SigningKeyFile, "Private key in PEM that signs tokens of service accounts: ECDSA, or RSA of at least 2048 bits. If empty, <root-directory>/pki/serviceaccount.key, which is made at the first start. All replicas of a shard need the same.")
+	authentication.StringArrayVar(&o.ServiceAccounts.KeyFiles, "service-account-key-file", o.ServiceAccounts.KeyFiles, "Further key in PEM, public or private, whose tokens of service accounts are accepted: that of before a change of the signing key, or the next one. May be given several times.")
+	authentication.StringVar(&o.ServiceAccounts.Issuer, "service-account-issuer", o.ServiceAccounts.Issuer, "Issuer of tokens of service accounts, and their audience unless another one is asked for. If empty, regent.dev/shards/<shard name>. A change ends all tokens.")
+	authentication.DurationVar(&o.ServiceAccounts.MaxTokenLifetime, "service-account-max-token-expiration", o.ServiceAccounts.MaxTokenLifetime, "How long tokens of service accounts are valid at most. Requests for longer ones get that.")
 
 	addElectionFlags(&o.Election, flags.FlagSet("leader election"))
 	o.Detect.AddFlags(flags.FlagSet("leader election"))
