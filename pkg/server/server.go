@@ -45,6 +45,8 @@ type Server struct {
 	// tokenIssuer signs the tokens of service accounts. boundObjects finds what they are bound to.
 	tokenIssuer  *serviceaccounts.Issuer
 	boundObjects *boundObjects
+	// rootCA is what the controllers publish in each namespace. Empty: nothing.
+	rootCA string
 	// api answers this process's own requests.
 	api loopback.Server
 }
@@ -73,6 +75,9 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, name: name, bundle: bundle, tokens: newInProcess(), members: &membersGate{ca: bundle.CA(), root: cfg.rootShard()}, rbac: &access.Authorizer{}, boundObjects: &boundObjects{}}
 	if s.authority, err = bundle.Authority(cfg.Shard); err != nil && (cfg.Membership != nil || !errors.Is(err, pki.ErrNoKey)) {
+		return nil, err
+	}
+	if s.rootCA, err = cfg.readRootCA(bundle.CAPEM); err != nil {
 		return nil, err
 	}
 	if err := s.writeKubeconfig(ctx); err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
 
 	"github.com/regent-project/regent/pkg/clusters"
@@ -41,6 +43,30 @@ type ServiceAccounts struct {
 	Issuer string
 	// MaxTokenLifetime is how long tokens are valid at most. 0 stands for DefaultMaxTokenLifetime.
 	MaxTokenLifetime time.Duration
+	// RootCAFile names a file with the authorities by which clients know the API, in PEM: they are in ConfigMap kube-root-ca.crt of each
+	// namespace. Empty: the shard's own.
+	RootCAFile string
+	// WithoutDefaults says that namespaces get neither that ConfigMap nor the service account default.
+	WithoutDefaults bool
+}
+
+// readRootCA returns the authorities that the controllers publish, and nothing if they are not to.
+func (c Config) readRootCA(own []byte) (string, error) {
+	name := c.ServiceAccounts.RootCAFile
+	switch {
+	case c.ServiceAccounts.WithoutDefaults:
+		return "", nil
+	case name == "":
+		return string(own), nil
+	}
+	given, err := os.ReadFile(name)
+	if err != nil {
+		return "", fmt.Errorf("--root-ca-file: %w", err)
+	}
+	if _, err := cert.ParseCertsPEM(given); err != nil {
+		return "", fmt.Errorf("--root-ca-file: %s holds no certificates: %w", name, err)
+	}
+	return string(given), nil
 }
 
 // newTokenIssuer reads the keys, and makes the signing one if there is none.

@@ -55,6 +55,8 @@ type Options struct {
 	TokenFile    string
 	// ServiceAccounts says how tokens of service accounts are made and checked.
 	ServiceAccounts server.ServiceAccounts
+	// DefaultServiceAccounts says whether namespaces get the service account default, and the ConfigMap kube-root-ca.crt.
+	DefaultServiceAccounts bool
 	// EncryptionConfigFile names a file with an EncryptionConfiguration. Empty: objects are stored unencrypted.
 	EncryptionConfigFile string
 	Election             ElectionOptions
@@ -86,19 +88,20 @@ func New() *Options {
 	serving.ServerCert.CertDirectory = ""
 	serving.CipherSuites = defaultCipherSuites()
 	return &Options{
-		RootDirectory:   ".regent",
-		ShardName:       defaultShardName,
-		ShardCapacity:   clusters.DefaultCapacity,
-		Limits:          server.DefaultLimits(),
-		ServiceAccounts: server.ServiceAccounts{MaxTokenLifetime: server.DefaultMaxTokenLifetime},
-		Serving:         serving,
-		Etcd:            EtcdOptions{Prefix: "/registry", EmbeddedQuota: etcd.DefaultQuota},
-		Election:        defaultElection(),
-		Detect:          detect.DefaultConfig(),
-		Fencing:         string(server.FencingEnforce),
-		Audit:           genericoptions.NewAuditOptions(),
-		Tracing:         genericoptions.NewTracingOptions(),
-		Logs:            logsapi.NewLoggingConfiguration(),
+		RootDirectory:          ".regent",
+		ShardName:              defaultShardName,
+		ShardCapacity:          clusters.DefaultCapacity,
+		Limits:                 server.DefaultLimits(),
+		ServiceAccounts:        server.ServiceAccounts{MaxTokenLifetime: server.DefaultMaxTokenLifetime},
+		DefaultServiceAccounts: true,
+		Serving:                serving,
+		Etcd:                   EtcdOptions{Prefix: "/registry", EmbeddedQuota: etcd.DefaultQuota},
+		Election:               defaultElection(),
+		Detect:                 detect.DefaultConfig(),
+		Fencing:                string(server.FencingEnforce),
+		Audit:                  genericoptions.NewAuditOptions(),
+		Tracing:                genericoptions.NewTracingOptions(),
+		Logs:                   logsapi.NewLoggingConfiguration(),
 	}
 }
 
@@ -263,6 +266,7 @@ func (o *Options) missingFiles() []error {
 		{"--etcd-keyfile", o.Etcd.Transport.KeyFile},
 		{"--client-ca-file", o.ClientCAFile},
 		{"--token-auth-file", o.TokenFile},
+		{"--root-ca-file", o.ServiceAccounts.RootCAFile},
 		{"--service-account-signing-key-file", o.ServiceAccounts.SigningKeyFile},
 		{"--audit-policy-file", o.Audit.PolicyFile},
 		{"--encryption-provider-config", o.EncryptionConfigFile},
@@ -343,6 +347,8 @@ func (o *Options) Config(registry *controllers.Registry) (server.Config, error) 
 	if err != nil {
 		return server.Config{}, err
 	}
+	accounts := o.ServiceAccounts
+	accounts.WithoutDefaults = !o.DefaultServiceAccounts
 	cfg := server.Config{
 		Shard:                shard,
 		Membership:           membership,
@@ -357,7 +363,7 @@ func (o *Options) Config(registry *controllers.Registry) (server.Config, error) 
 		ShutdownDelay:        o.ShutdownDelay,
 		ClientCAFile:         o.ClientCAFile,
 		TokenFile:            o.TokenFile,
-		ServiceAccounts:      o.ServiceAccounts,
+		ServiceAccounts:      accounts,
 		Etcd:                 o.Etcd.Transport,
 		EtcdPrefix:           o.Etcd.Prefix,
 		EncryptionConfigFile: o.EncryptionConfigFile,
