@@ -233,8 +233,10 @@ func TestAFrontLeadsToEveryClusterAndSaysWhatItDoesNotKnow(t *testing.T) {
 	eu1 := i.shards["eu1"]
 	must(eu1.at.shard.Clients.Kube.CoreV1().Namespaces().Create(in(eu1, cluster), namespaceNamed("n"), metav1.CreateOptions{}))(eu1)
 	must(eu1.at.shard.Clients.Kube.CoreV1().ConfigMaps("n").Create(in(eu1, cluster), configMapNamed("watched"), metav1.CreateOptions{}))(eu1)
-	if line, err := bufio.NewReader(resp.Body).ReadString('\n'); err != nil || !strings.Contains(line, `"watched"`) {
-		t.Errorf("the watch says %q (%v)", line, err)
+	for events, line := bufio.NewReader(resp.Body), ""; !strings.Contains(line, `"watched"`); {
+		if line, err = events.ReadString('\n'); err != nil {
+			t.Fatalf("the watch does not tell of a new object: %v", err)
+		}
 	}
 
 	for _, want := range []string{`regent_front_index_clusters{shard="eu1"} 3`, `regent_front_index_age_seconds{shard="eu1"} 0`,

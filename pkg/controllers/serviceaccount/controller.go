@@ -23,8 +23,9 @@ import (
 )
 
 const (
-	name    = "serviceaccount"
-	workers = 8
+	name = "serviceaccount"
+	// workers are few: while many workspaces are made, what makes them Ready comes first.
+	workers = 2
 	// refusedPause is how long a namespace waits in which nothing can be created: its cluster is being deleted, and the cache does not
 	// show it yet.
 	refusedPause = time.Second

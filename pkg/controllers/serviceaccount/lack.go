@@ -12,9 +12,6 @@ const (
 	rootCAs        = "kube-root-ca.crt"
 	// rootCAKey is the key of the authorities, in PEM, in the ConfigMap. It has no other.
 	rootCAKey = "ca.crt"
-	// description tells users what the ConfigMap is for. The annotation is upstream's.
-	descriptionAnnotation = "kubernetes.io/description"
-	description           = "The certificate authorities by which clients know this API. Controllers keep it as it is."
 )
 
 // lack is what a namespace lacks.
@@ -45,7 +42,6 @@ func lackOf(namespace *corev1.Namespace, hasAccount bool, published *corev1.Conf
 	switch {
 	case published == nil:
 		l.create = &corev1.ConfigMap{ObjectMeta: meta(rootCAs), Data: data}
-		l.create.Annotations = map[string]string{descriptionAnnotation: description}
 	case published.DeletionTimestamp != nil: // it is made again when it has gone
 	case maps.Equal(published.Data, data) && len(published.BinaryData) == 0:
 	case published.Immutable != nil && *published.Immutable:

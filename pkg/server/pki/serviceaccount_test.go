@@ -1,6 +1,7 @@
 package pki
 
 import (
+	"crypto"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,11 +9,80 @@ import (
 	"testing"
 )
 
+// Replicas on other machines have copies of what was there before there was this key, or nothing but a membership.
+func TestReplicasDeriveTheSameKeyOfTokens(t *testing.T) {
+	keyIn := func(directory string) crypto.PublicKey {
+		t.Helper()
+		key, err := EnsureServiceAccountKey(directory)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return key.Public()
+	}
+	first := newDirectory(t)
+	bundle := ensure(t, first)
+	copied := newDirectory(t)
+	if err := os.CopyFS(copied, os.DirFS(first)); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{CAKeyFile, AdminKeyFile} {
+		if err := os.Chmod(filepath.Join(copied, name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	key := keyIn(first)
+	if !samePublicKey(key, keyIn(copied)) {
+		t.Error("two copies of a directory have different keys")
+	}
+	if samePublicKey(key, bundle.caKey.Public()) || samePublicKey(key, keyIn(withBundle(t))) {
+		t.Error("the key is another one's, too")
+	}
+	// Once it is there it stays, whatever becomes of the one from which it was derived.
+	if err := os.Remove(filepath.Join(first, CAKeyFile)); err != nil {
+		t.Fatal(err)
+	}
+	if !samePublicKey(key, keyIn(first)) {
+		t.Error("the key has changed with the authority's")
+	}
+	if err := os.Remove(filepath.Join(first, ServiceAccountKeyFile)); err != nil {
+		t.Fatal(err)
+	}
+	if samePublicKey(key, keyIn(first)) {
+		t.Error("the admin's key and the authority's lead to the same")
+	}
+
+	membership, err := bundle.NewMembership(eu1, RootShard{Name: "root", URLs: []string{"https://r:1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var members []crypto.PublicKey
+	for range 2 {
+		directory := newDirectory(t)
+		if err := Join(directory, membership); err != nil {
+			t.Fatal(err)
+		}
+		members = append(members, keyIn(directory))
+	}
+	if !samePublicKey(members[0], members[1]) || samePublicKey(members[0], key) {
+		t.Error("two replicas of a member have different keys, or those of the root shard")
+	}
+	if _, err := EnsureServiceAccountKey(newDirectory(t)); err == nil || !strings.Contains(err.Error(), "--service-account-signing-key-file") {
+		t.Errorf("a directory without keys: %v", err)
+	}
+}
+
+func withBundle(t *testing.T) string {
+	t.Helper()
+	directory := newDirectory(t)
+	ensure(t, directory)
+	return directory
+}
+
 func TestReplicasThatStartTogetherShareTheKeyOfTokens(t *testing.T) {
-	directory := filepath.Join(t.TempDir(), "pki")
+	directory := withBundle(t)
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	var first any
+	var first crypto.PublicKey
 	for range 16 {
 		wg.Go(func() {
 			key, err := EnsureServiceAccountKey(directory)
@@ -48,7 +118,7 @@ func TestAKeyOfTokensThatIsNoneIsRefused(t *testing.T) {
 			t.Errorf("%q: %v, want that it %s", content, err, want)
 		}
 	}
-	directory := newDirectory(t)
+	directory := withBundle(t)
 	if _, err := EnsureServiceAccountKey(directory); err != nil {
 		t.Fatal(err)
 	}
