@@ -41,7 +41,7 @@ func TestAServiceAccountLogsInByKubectl(t *testing.T) {
 		bots = append(bots, newBearer(t, r, "root:team", token, ca))
 	}
 	for _, bot := range bots { // by whichever replica: at the other one perhaps before its cache shows the account
-		bot.refused("system:serviceaccount:default:bot", "get", "secrets")
+		bot.refused("system:serviceaccount:default:bot", "get", "--raw="+secretsOfDefault)
 	}
 	refused := `tokens of service accounts are not kept in Secrets here`
 	admin.refused(t, refused, "{apiVersion: v1, kind: Secret, metadata: {name: old, annotations: {kubernetes.io/service-account.name: bot}}, type: kubernetes.io/service-account-token}", "create", "-f", "-")
@@ -51,7 +51,7 @@ func TestAServiceAccountLogsInByKubectl(t *testing.T) {
 	admin.run("create", "secret", "generic", "bond")
 	short := strings.TrimSpace(admin.run("create", "token", "bot", "--bound-object-kind=Secret", "--bound-object-name=bond"))
 	held := newBearer(t, replicas[1], "root:team", short, ca)
-	held.refused("system:serviceaccount:default:bot", "get", "secrets")
+	held.refused("system:serviceaccount:default:bot", "get", "--raw="+secretsOfDefault)
 	admin.run("delete", "secret", "bond")
 	held.untilNobody("its secret was deleted")
 	admin.run("delete", "serviceaccount", "bot")
@@ -60,9 +60,15 @@ func TestAServiceAccountLogsInByKubectl(t *testing.T) {
 	}
 	admin.run("create", "serviceaccount", "bot")
 	for _, bot := range bots {
-		bot.refused("Unauthorized", "get", "secrets")
+		bot.refused(unauthorized, "get", "--raw="+secretsOfDefault)
 	}
 }
+
+// unauthorized is how kubectl says 401.
+const unauthorized = "You must be logged in to the server"
+
+// secretsOfDefault is what the accounts here have no right to read.
+const secretsOfDefault = "/clusters/root:team/api/v1/namespaces/default/secrets"
 
 // bearer is a user with a bearer token and nothing else, in a kubeconfig of its own.
 type bearer struct {
@@ -108,8 +114,8 @@ func (b bearer) untilNobody(why string) {
 	b.t.Helper()
 	began := time.Now()
 	harness.Eventually(b.t, "nobody has the token after "+why, func() bool {
-		out, err := b.try("get", "secrets")
-		return err != nil && strings.Contains(out, "Unauthorized")
+		out, err := b.try("get", "--raw="+secretsOfDefault)
+		return err != nil && strings.Contains(out, unauthorized)
 	})
-	b.t.Logf("kubectl was Unauthorized %v after %s", time.Since(began).Round(time.Millisecond), why)
+	b.t.Logf("kubectl was told to log in %v after %s", time.Since(began).Round(time.Millisecond), why)
 }
