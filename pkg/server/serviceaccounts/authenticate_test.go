@@ -75,7 +75,7 @@ func deleting(uid types.UID) *metav1.ObjectMeta {
 	return &metav1.ObjectMeta{UID: uid, DeletionTimestamp: &now}
 }
 
-func newECDSA(t *testing.T, curve elliptic.Curve) *ecdsa.PrivateKey {
+func newECDSA(t testing.TB, curve elliptic.Curve) *ecdsa.PrivateKey {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(curve, rand.Reader)
 	if err != nil {
@@ -84,7 +84,7 @@ func newECDSA(t *testing.T, curve elliptic.Curve) *ecdsa.PrivateKey {
 	return key
 }
 
-func newIssuer(t *testing.T, signing crypto.Signer, further ...crypto.PublicKey) *Issuer {
+func newIssuer(t testing.TB, signing crypto.Signer, further ...crypto.PublicKey) *Issuer {
 	t.Helper()
 	keys, err := NewKeys(signing, further...)
 	if err != nil {
@@ -100,7 +100,7 @@ func grant() Grant {
 	}
 }
 
-func issue(t *testing.T, i *Issuer, change func(*Grant)) string {
+func issue(t testing.TB, i *Issuer, change func(*Grant)) string {
 	t.Helper()
 	g := grant()
 	if change != nil {

@@ -18,10 +18,10 @@ func TestRootCAsShareTheirText(t *testing.T) {
 		}
 		return unsafe.StringData(c.Data["ca.crt"])
 	}
-	if of("kube-root-ca.crt") != of("kube-root-ca.crt") {
+	if first, second := of("kube-root-ca.crt"), of("kube-root-ca.crt"); first != second {
 		t.Error("two of the ConfigMaps hold two copies")
 	}
-	if of("mine") == of("mine") {
+	if first, second := of("mine"), of("mine"); first == second {
 		t.Error("others share what may be secret, or never equal")
 	}
 }
