@@ -30,6 +30,7 @@ type Informers struct {
 	Workspaces      *clusters.Informer[*tenancyv1alpha1.Workspace]
 	LogicalClusters *clusters.Informer[*corev1alpha1.LogicalCluster]
 	Shards          *clusters.Informer[*corev1alpha1.Shard]
+	ConfigMaps      *clusters.Informer[*corev1.ConfigMap]
 	Leases          *clusters.Informer[*coordinationv1.Lease]
 	LeaseCandidates *clusters.Informer[*coordinationv1beta1.LeaseCandidate]
 	// What RBAC says of each logical cluster.
@@ -67,6 +68,7 @@ func NewInformers(source Source, resources []Resource) Informers {
 		Workspaces:      newInformer(source, tenancyv1alpha1.SchemeGroupVersion.WithResource("workspaces"), OwnerIndexers[*tenancyv1alpha1.Workspace]()),
 		LogicalClusters: newInformer(source, corev1alpha1.SchemeGroupVersion.WithResource("logicalclusters"), logicalClusterIndexers()),
 		Shards:          newInformer(source, corev1alpha1.SchemeGroupVersion.WithResource("shards"), OwnerIndexers[*corev1alpha1.Shard]()),
+		ConfigMaps:      newInformer(source, corev1.SchemeGroupVersion.WithResource("configmaps"), OwnerIndexers[*corev1.ConfigMap]()),
 		Leases:          newInformer(source, coordinationv1.SchemeGroupVersion.WithResource("leases"), OwnerIndexers[*coordinationv1.Lease]()),
 		LeaseCandidates: newInformer(source, coordinationv1beta1.SchemeGroupVersion.WithResource("leasecandidates"), CandidateIndexers()),
 
@@ -80,6 +82,7 @@ func NewInformers(source Source, resources []Resource) Informers {
 		tenancyv1alpha1.Resource("workspaces"):          clusters.MetadataOf(out.Workspaces),
 		corev1alpha1.Resource("logicalclusters"):        clusters.MetadataOf(out.LogicalClusters),
 		corev1alpha1.Resource("shards"):                 clusters.MetadataOf(out.Shards),
+		corev1.Resource("configmaps"):                   clusters.MetadataOf(out.ConfigMaps),
 		coordinationv1.Resource("leases"):               clusters.MetadataOf(out.Leases),
 		coordinationv1beta1.Resource("leasecandidates"): clusters.MetadataOf(out.LeaseCandidates),
 		rbacv1.Resource("roles"):                        clusters.MetadataOf(out.Roles),

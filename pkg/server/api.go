@@ -39,7 +39,7 @@ func (r *run) newAPI(store *store, caches *caches, elections *elections, terms *
 	if err != nil {
 		return nil, fmt.Errorf("cannot make the API server: %w", err)
 	}
-	if err := apis.Install(api, apis.NewRESTOptionsGetter(store.Client), caches.live.reader); err != nil {
+	if err := apis.Install(api, apis.NewRESTOptionsGetter(store.Client), caches.live.reader, r.virtual(caches)...); err != nil {
 		return nil, err
 	}
 	api.Handler.NonGoRestfulMux.Handle(routing.StepDownPath, &stepDown{

@@ -93,7 +93,7 @@ func isReserved(who user.Info) bool {
 	return reserved(who.GetName()) || slices.ContainsFunc(who.GetGroups(), reserved)
 }
 
-// notReserved refuses users with reserved names that another authenticator has authenticated.
+// notReserved refuses users with reserved names, and service accounts, that another authenticator has authenticated than theirs.
 type notReserved struct{ authenticator.Request }
 
 // AuthenticateRequest implements authenticator.Request.
@@ -102,6 +102,9 @@ func (n notReserved) AuthenticateRequest(req *http.Request) (*authenticator.Resp
 	if err == nil && ok && isReserved(resp.User) {
 		return nil, false, fmt.Errorf("user %q of %q: names that begin with %s are the server's own: give this user another name and other groups",
 			resp.User.GetName(), resp.User.GetGroups(), reservedPrefix)
+	}
+	if err == nil && ok && isServiceAccount(resp.User) {
+		return nil, false, serviceAccountFault(resp.User)
 	}
 	return resp, ok, err
 }
@@ -127,11 +130,12 @@ func (r *reservedNames) ConditionsAwareAuthorize(ctx context.Context, a authoriz
 	return r.Authorizer.ConditionsAwareAuthorize(ctx, a)
 }
 
-// newAuthenticator accepts in-process users, other members of the installation, client certificates, and bearer tokens from the operator's
-// file. Everyone else is anonymous on the public paths, and unauthenticated elsewhere.
-func newAuthenticator(p inProcess, members *membersGate, clientCA dynamiccertificates.CAContentProvider, tokenFile string) (authenticator.Request, error) {
+// newAuthenticator accepts in-process users, other members of the installation, client certificates, tokens of service accounts, and
+// bearer tokens from the operator's file. Everyone else is anonymous on the public paths, and unauthenticated elsewhere.
+func newAuthenticator(p inProcess, members *membersGate, clientCA dynamiccertificates.CAContentProvider, accounts authenticator.Token, tokenFile string) (authenticator.Request, error) {
 	methods := []authenticator.Request{
 		p.authenticator(),
+		bearertoken.New(accounts),
 		notReserved{x509.NewDynamic(clientCA.VerifyOptions, x509.UserConversionFunc(members.noMembers))},
 	}
 	if tokenFile != "" {

@@ -78,6 +78,8 @@ type Config struct {
 	// ClientCAFile names a file with further authorities for client certificates, TokenFile one with bearer tokens. Both may be
 	// empty.
 	ClientCAFile, TokenFile string
+	// ServiceAccounts says how tokens of service accounts are made and checked.
+	ServiceAccounts ServiceAccounts
 
 	// Limits are the limits on requests and connections.
 	Limits Limits

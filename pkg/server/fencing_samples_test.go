@@ -32,12 +32,20 @@ type sample struct {
 	putCreates bool
 }
 
+// questions are what is created and not stored, by API version and name: an object of each.
+var questions = map[string]string{
+	"v1 serviceaccounts/token":                    "{apiVersion: authentication.k8s.io/v1, kind: TokenRequest}",
+	"authentication.k8s.io/v1 tokenreviews":       "{apiVersion: authentication.k8s.io/v1, kind: TokenReview, spec: {token: t}}",
+	"authentication.k8s.io/v1 selfsubjectreviews": "{apiVersion: authentication.k8s.io/v1, kind: SelfSubjectReview}",
+}
+
 // samples are by API version and name. A resource that is not among them is written as an empty object; a subresource must be.
 var samples = map[string]sample{
 	"v1 namespaces/status":   {change: "{status: {conditions: [{type: Sampled, status: 'True'}]}}"},
 	"v1 namespaces/finalize": {change: "{spec: {finalizers: [kubernetes, example.com/more]}}"},
 	"v1 configmaps":          {body: "{data: {a: x}}"},
 	"v1 secrets":             {body: "{data: {a: AAAA}}"},
+	"v1 serviceaccounts":     {body: "{automountServiceAccountToken: false}"},
 	"v1 events":              {body: "{involvedObject: {namespace: default, name: x}}", putCreates: true},
 	"events.k8s.io/v1 events": {
 		body: "{eventTime: '2026-01-01T00:00:00.000000Z', reportingController: a, reportingInstance: i, action: a, reason: r, " +
@@ -167,6 +175,9 @@ func (s *fencedShard) discover(t *testing.T) []writable {
 				r.subresources = []string{subresource}
 			}
 			key := list.GroupVersion + " " + api.Name
+			if _, ok := questions[key]; ok {
+				continue // TestQuestionsWriteNothing
+			}
 			known[key] = true
 			r.whole = samples[list.GroupVersion+" "+resource]
 			part, ok := samples[key]

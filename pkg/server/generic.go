@@ -20,6 +20,7 @@ import (
 	"github.com/regent-project/regent/pkg/server/apis"
 	"github.com/regent-project/regent/pkg/server/connections"
 	"github.com/regent-project/regent/pkg/server/pki"
+	"github.com/regent-project/regent/pkg/server/serviceaccounts"
 )
 
 // newGenericConfig returns the part of upstream's configuration that needs no storage. It opens the listener.
@@ -92,7 +93,11 @@ func (s *Server) authenticate(c *genericapiserver.Config) error {
 		}
 		s.clientCA = dynamiccertificates.NewUnionCAContentProvider(ca, further)
 	}
-	if c.Authentication.Authenticator, err = newAuthenticator(s.tokens, s.members, s.clientCA, s.cfg.TokenFile); err != nil {
+	if s.tokenIssuer, err = s.cfg.newTokenIssuer(); err != nil {
+		return err
+	}
+	accounts := serviceaccounts.NewAuthenticator(s.tokenIssuer, s.boundObjects)
+	if c.Authentication.Authenticator, err = newAuthenticator(s.tokens, s.members, s.clientCA, accounts, s.cfg.TokenFile); err != nil {
 		return err
 	}
 	c.Authorization.Authorizer, err = newAuthorizer(s.rbac)

@@ -559,6 +559,9 @@ func TestAFrontTellsForWhomItAsksAndNobodyElseDoes(t *testing.T) {
 		"a front, for nobody":                         {front, secrets, []string{user, "system:anonymous", group, "system:unauthenticated"}, http.StatusForbidden},
 		"a front, for the leader":                     {front, secrets, []string{user, leaderUser, group, masters}, http.StatusUnauthorized},
 		"a front, for another shard's group":          {front, found, []string{user, "joe", group, "system:regent:shards"}, http.StatusUnauthorized},
+		"a front, for a service account":              {front, secrets, []string{user, "system:serviceaccount:default:bot"}, http.StatusUnauthorized},
+		"a front, for all service accounts":           {front, secrets, []string{user, "joe", group, "system:serviceaccounts"}, http.StatusUnauthorized},
+		"a front, for somebody of a cluster":          {front, secrets, []string{user, "joe", clusters.RemoteExtraPrefix + "Authentication.kcp.io%2fcluster-Name", "root"}, http.StatusUnauthorized},
 		"a front, with a token":                       {front, secrets, []string{"Authorization", "Bearer t-root"}, http.StatusUnauthorized}, // which nobody knows
 		"a front, for itself":                         {front, secrets, nil, http.StatusForbidden},
 		"a front, for itself, what it may read":       {front, found, nil, http.StatusOK},

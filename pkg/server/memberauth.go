@@ -83,6 +83,8 @@ func (m *memberRequests) AuthenticateRequest(req *http.Request) (*authenticator.
 		return nil, false, err
 	case ok && isReserved(told.User):
 		return nil, false, fmt.Errorf("%s says that it asks for user %q of %q: names that begin with %s are the servers' own", resp.User.GetName(), told.User.GetName(), told.User.GetGroups(), reservedPrefix)
+	case ok && isServiceAccount(told.User):
+		return nil, false, fmt.Errorf("%s says that it asks for a service account: %w", resp.User.GetName(), serviceAccountFault(told.User))
 	case ok:
 		return told, true, nil
 	case len(req.Header.Values(clusters.RemoteUserHeader)) > 0:

@@ -18,6 +18,7 @@ import (
 	"github.com/regent-project/regent/pkg/server/access"
 	"github.com/regent-project/regent/pkg/server/loopback"
 	"github.com/regent-project/regent/pkg/server/pki"
+	"github.com/regent-project/regent/pkg/server/serviceaccounts"
 )
 
 // Files and directories below the root directory.
@@ -41,6 +42,11 @@ type Server struct {
 	// rbac decides about users. Its policy is set before the server serves.
 	rbac    *access.Authorizer
 	generic *genericapiserver.Config
+	// tokenIssuer signs the tokens of service accounts. boundObjects finds what they are bound to.
+	tokenIssuer  *serviceaccounts.Issuer
+	boundObjects *boundObjects
+	// rootCA is what the controllers publish in each namespace. Empty: nothing.
+	rootCA string
 	// api answers this process's own requests.
 	api loopback.Server
 }
@@ -67,8 +73,11 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, name: name, bundle: bundle, tokens: newInProcess(), members: &membersGate{ca: bundle.CA(), root: cfg.rootShard()}, rbac: &access.Authorizer{}}
+	s := &Server{cfg: cfg, name: name, bundle: bundle, tokens: newInProcess(), members: &membersGate{ca: bundle.CA(), root: cfg.rootShard()}, rbac: &access.Authorizer{}, boundObjects: &boundObjects{}}
 	if s.authority, err = bundle.Authority(cfg.Shard); err != nil && (cfg.Membership != nil || !errors.Is(err, pki.ErrNoKey)) {
+		return nil, err
+	}
+	if s.rootCA, err = cfg.readRootCA(bundle.CAPEM); err != nil {
 		return nil, err
 	}
 	if err := s.writeKubeconfig(ctx); err != nil {

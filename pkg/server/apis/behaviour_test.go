@@ -280,6 +280,7 @@ func TestTablesHaveKubectlsColumns(t *testing.T) {
 		"v1 namespaces":                 "Name Status Age",
 		"v1 configmaps":                 "Name Data Age",
 		"v1 secrets":                    "Name Type Data Age",
+		"v1 serviceaccounts":            "Name Secrets Age",
 		"v1 events":                     "Last Seen,Type,Reason,Object,Message",
 		"events.k8s.io/v1 events":       "Last Seen,Type,Reason,Object,Message",
 		"coordination.k8s.io/v1 leases": "Name Holder Age",
@@ -416,7 +417,7 @@ func TestDiscoveryNamesAreKubectls(t *testing.T) {
 	s := startShard(t, startEtcd(t), nil)
 	got := s.served(t)
 	shortNames := map[string]string{
-		"v1 namespaces": "ns", "v1 configmaps": "cm", "v1 secrets": "", "v1 events": "ev", "events.k8s.io/v1 events": "ev",
+		"v1 namespaces": "ns", "v1 configmaps": "cm", "v1 secrets": "", "v1 serviceaccounts": "sa", "v1 events": "ev", "events.k8s.io/v1 events": "ev",
 		"coordination.k8s.io/v1 leases": "", "coordination.k8s.io/v1beta1 leasecandidates": "",
 		"rbac.authorization.k8s.io/v1 roles": "", "rbac.authorization.k8s.io/v1 clusterroles": "",
 		"rbac.authorization.k8s.io/v1 rolebindings": "", "rbac.authorization.k8s.io/v1 clusterrolebindings": "",

@@ -50,7 +50,13 @@ var validationCases = map[string][]validationCase{
 		{name: "basic-auth", create: "{metadata: {name: x}, type: kubernetes.io/basic-auth}", want: "data[username]: Required"},
 		{name: "ssh-auth", create: "{metadata: {name: x}, type: kubernetes.io/ssh-auth}", want: "data[ssh-privatekey]: Required"},
 		{name: "docker config", create: "{metadata: {name: x}, type: kubernetes.io/dockerconfigjson, stringData: {.dockerconfigjson: nojson}}", want: "redacted"},
+		{name: "service account's token", create: "{metadata: {name: x, annotations: {kubernetes.io/service-account.name: bot}}, type: kubernetes.io/service-account-token}", want: "kubectl create token bot"},
 		{name: "service account token", create: "{metadata: {name: x}, type: kubernetes.io/service-account-token}", want: "metadata.annotations[kubernetes.io/service-account.name]"},
+	},
+	"v1 serviceaccounts": {
+		{name: "sound", create: "{metadata: {name: a.b}, secrets: [{name: s}], imagePullSecrets: [{name: s}], automountServiceAccountToken: true}"},
+		{name: "upper-case name", create: "{metadata: {name: A}}", want: "metadata.name"},
+		{name: "changed", create: "{metadata: {name: c}}", update: "{secrets: [{name: t}]}"},
 	},
 	"v1 events": {
 		{name: "sound", create: "{metadata: {name: e}, involvedObject: {namespace: default, name: x}}"},

@@ -53,6 +53,10 @@ type Options struct {
 	Etcd         EtcdOptions
 	ClientCAFile string
 	TokenFile    string
+	// ServiceAccounts says how tokens of service accounts are made and checked.
+	ServiceAccounts server.ServiceAccounts
+	// DefaultServiceAccounts says whether namespaces get the service account default, and the ConfigMap kube-root-ca.crt.
+	DefaultServiceAccounts bool
 	// EncryptionConfigFile names a file with an EncryptionConfiguration. Empty: objects are stored unencrypted.
 	EncryptionConfigFile string
 	Election             ElectionOptions
@@ -84,18 +88,20 @@ func New() *Options {
 	serving.ServerCert.CertDirectory = ""
 	serving.CipherSuites = defaultCipherSuites()
 	return &Options{
-		RootDirectory: ".regent",
-		ShardName:     defaultShardName,
-		ShardCapacity: clusters.DefaultCapacity,
-		Limits:        server.DefaultLimits(),
-		Serving:       serving,
-		Etcd:          EtcdOptions{Prefix: "/registry", EmbeddedQuota: etcd.DefaultQuota},
-		Election:      defaultElection(),
-		Detect:        detect.DefaultConfig(),
-		Fencing:       string(server.FencingEnforce),
-		Audit:         genericoptions.NewAuditOptions(),
-		Tracing:       genericoptions.NewTracingOptions(),
-		Logs:          logsapi.NewLoggingConfiguration(),
+		RootDirectory:          ".regent",
+		ShardName:              defaultShardName,
+		ShardCapacity:          clusters.DefaultCapacity,
+		Limits:                 server.DefaultLimits(),
+		ServiceAccounts:        server.ServiceAccounts{MaxTokenLifetime: server.DefaultMaxTokenLifetime},
+		DefaultServiceAccounts: true,
+		Serving:                serving,
+		Etcd:                   EtcdOptions{Prefix: "/registry", EmbeddedQuota: etcd.DefaultQuota},
+		Election:               defaultElection(),
+		Detect:                 detect.DefaultConfig(),
+		Fencing:                string(server.FencingEnforce),
+		Audit:                  genericoptions.NewAuditOptions(),
+		Tracing:                genericoptions.NewTracingOptions(),
+		Logs:                   logsapi.NewLoggingConfiguration(),
 	}
 }
 
@@ -145,6 +151,7 @@ func (o *Options) Validate() error {
 	errs = append(errs, o.servingFaults()...)
 	errs = append(errs, o.portFaults()...)
 	errs = append(errs, o.missingFiles()...)
+	errs = append(errs, serviceAccountFaults(o.ServiceAccounts)...)
 	errs = append(errs, o.Etcd.faults()...)
 	errs = append(errs, o.Audit.Validate()...)
 	errs = append(errs, o.Tracing.Validate()...)
@@ -250,7 +257,8 @@ func (o *Options) portFaults() []error {
 // missingFiles returns an error for each file that a flag names and that cannot be read.
 func (o *Options) missingFiles() []error {
 	var errs []error
-	for _, f := range []struct{ flag, name string }{
+	type named struct{ flag, name string }
+	files := []named{
 		{"--tls-cert-file", o.Serving.ServerCert.CertKey.CertFile},
 		{"--tls-private-key-file", o.Serving.ServerCert.CertKey.KeyFile},
 		{"--etcd-cafile", o.Etcd.Transport.TrustedCAFile},
@@ -258,9 +266,15 @@ func (o *Options) missingFiles() []error {
 		{"--etcd-keyfile", o.Etcd.Transport.KeyFile},
 		{"--client-ca-file", o.ClientCAFile},
 		{"--token-auth-file", o.TokenFile},
+		{"--root-ca-file", o.ServiceAccounts.RootCAFile},
+		{"--service-account-signing-key-file", o.ServiceAccounts.SigningKeyFile},
 		{"--audit-policy-file", o.Audit.PolicyFile},
 		{"--encryption-provider-config", o.EncryptionConfigFile},
-	} {
+	}
+	for _, name := range o.ServiceAccounts.KeyFiles {
+		files = append(files, named{"--service-account-key-file", name})
+	}
+	for _, f := range files {
 		if f.name == "" {
 			continue
 		}
@@ -333,6 +347,8 @@ func (o *Options) Config(registry *controllers.Registry) (server.Config, error) 
 	if err != nil {
 		return server.Config{}, err
 	}
+	accounts := o.ServiceAccounts
+	accounts.WithoutDefaults = !o.DefaultServiceAccounts
 	cfg := server.Config{
 		Shard:                shard,
 		Membership:           membership,
@@ -347,6 +363,7 @@ func (o *Options) Config(registry *controllers.Registry) (server.Config, error) 
 		ShutdownDelay:        o.ShutdownDelay,
 		ClientCAFile:         o.ClientCAFile,
 		TokenFile:            o.TokenFile,
+		ServiceAccounts:      accounts,
 		Etcd:                 o.Etcd.Transport,
 		EtcdPrefix:           o.Etcd.Prefix,
 		EncryptionConfigFile: o.EncryptionConfigFile,
