@@ -115,7 +115,8 @@ func (r *run) virtual(caches *caches) []resource.Virtual {
 		Authenticator: r.generic.Authentication.Authenticator, Audiences: r.tokenIssuer.Audiences,
 		Hidden: func(who user.Info) bool { return isReserved(who) || isMember(who) },
 	}
-	return []resource.Virtual{tokens.Subresource(), reviews.Reviews(), review.Self()}
+	access := review.Access{Authorizer: r.generic.Authorization.Authorizer, Rights: r.rbac.Rights}
+	return append(access.Reviews(), tokens.Subresource(), reviews.Reviews(), review.Self())
 }
 
 // boundObjects finds what tokens are bound to. The caches are set before the server serves.
@@ -148,7 +149,8 @@ func (b *boundObjects) Live(ctx context.Context, resource schema.GroupVersionRes
 func isServiceAccount(who user.Info) bool {
 	_, bound := who.GetExtra()[clusters.IdentityClusterExtra]
 	return bound || strings.HasPrefix(who.GetName(), serviceaccount.ServiceAccountUsernamePrefix) || slices.ContainsFunc(who.GetGroups(), func(group string) bool {
-		return group == serviceaccount.AllServiceAccountsGroup || strings.HasPrefix(group, serviceaccount.ServiceAccountGroupPrefix)
+		return group == serviceaccount.AllServiceAccountsGroup || strings.HasPrefix(group, serviceaccount.ServiceAccountGroupPrefix) ||
+			strings.HasPrefix(group, clusters.IdentityGroupPrefix)
 	})
 }
 

@@ -33,10 +33,12 @@ type Virtual struct {
 	Storage rest.Storage
 }
 
-// Review answers objects of type T, which are in no namespace. It is the Storage of a Virtual.
+// Review answers objects of type T. It is the Storage of a Virtual.
 type Review[T Object] struct {
 	// Singular is the resource's name in the singular.
 	Singular string
+	// Namespaced says that clients create the objects in a namespace.
+	Namespaced bool
 	// Empty returns an empty object.
 	Empty func() T
 	// Answer returns obj with its status. Errors are those of the API. It may change obj.
@@ -50,7 +52,7 @@ func (r Review[T]) New() runtime.Object { return r.Empty() }
 func (r Review[T]) Destroy() {}
 
 // NamespaceScoped implements rest.Scoper.
-func (r Review[T]) NamespaceScoped() bool { return false }
+func (r Review[T]) NamespaceScoped() bool { return r.Namespaced }
 
 // GetSingularName implements rest.SingularNameProvider.
 func (r Review[T]) GetSingularName() string { return r.Singular }
