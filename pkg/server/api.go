@@ -49,6 +49,7 @@ func (r *run) newAPI(store *store, caches *caches, elections *elections, terms *
 		lease: r.cfg.Election.Namespace + "/" + r.cfg.Election.Name,
 	})
 	r.api.Serve(api.Handler)
+	api.Handler.NonGoRestfulMux.Handle("/readyz/certificates", r.keys)
 	if store.keys != nil {
 		api.Handler.NonGoRestfulMux.Handle("/readyz/encryption-config", store.keys)
 	}

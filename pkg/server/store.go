@@ -47,7 +47,7 @@ func (r *run) openStore() (*store, error) {
 		return nil, err
 	}
 	s.etcd = newEtcdCheck(s.Etcd(), r.cfg.EtcdPrefix)
-	s.shard = newShardCheck(s.Etcd(), r.cfg, r.bundle, secrets)
+	s.shard = newShardCheck(s.Etcd(), r.cfg, r.keys.held.Load().bundle, secrets)
 	return s, nil
 }
 

@@ -239,6 +239,9 @@ func (b *Bundle) checkSigned(c *x509.Certificate) (err error) {
 	return err
 }
 
+// Trusted returns the authorities whose certificates are accepted: the one that signs, and the other one while one is rolled.
+func (b *Bundle) Trusted() []*x509.Certificate { return b.trusted }
+
 // CA returns the certificate of the authority that signs.
 func (b *Bundle) CA() *x509.Certificate { return b.ca }
 
