@@ -198,8 +198,3 @@ func (lb *balancer) forward(ctx context.Context, client net.Conn) {
 	both.Go(func() { copyTo(client, server) })
 	both.Wait()
 }
-
-// newClient returns an HTTP client with connections of its own.
-func newClient(config *tls.Config) *http.Client {
-	return &http.Client{Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}}
-}
