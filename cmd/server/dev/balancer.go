@@ -2,7 +2,6 @@ package dev
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
