@@ -33,7 +33,9 @@ func (r *run) newAPI(store *store, caches *caches, elections *elections, terms *
 	c.BuildHandlerChainFunc = r.handlerChain(caches.directory,
 		newTokenFilter(r.cfg.EnableLeaderElection, r.cfg.Fencing, store.CheckToken, c.Authorization.Authorizer, c.Serializer), store.shard)
 	c.AddReadyzChecks(unhurried{store.etcd}, store.shard, informersCheck(caches.informers), historyCheck(store.Client))
-	c.AddReadyzChecks(store.keys...)
+	if store.keys != nil {
+		c.AddReadyzChecks(store.keys.Plugins())
+	}
 	c.AddHealthChecks(supervisorCheck(terms))
 	api, err := c.Complete(nil).New("regent", genericapiserver.NewEmptyDelegate())
 	if err != nil {
@@ -47,6 +49,10 @@ func (r *run) newAPI(store *store, caches *caches, elections *elections, terms *
 		lease: r.cfg.Election.Namespace + "/" + r.cfg.Election.Name,
 	})
 	r.api.Serve(api.Handler)
+	api.Handler.NonGoRestfulMux.Handle("/readyz/certificates", r.keys)
+	if store.keys != nil {
+		api.Handler.NonGoRestfulMux.Handle("/readyz/encryption-config", store.keys)
+	}
 	if r.cfg.Profiling {
 		installProfiling(api.Handler.NonGoRestfulMux)
 	}

@@ -40,7 +40,7 @@ func TestWhoIsWho(t *testing.T) {
 		t.Fatal(err)
 	}
 	tokens := newInProcess()
-	who, err := newAuthenticator(tokens, &membersGate{ca: bundle.CA(), root: "root"}, ca, noAccounts{}, tokenFile)
+	who, err := newAuthenticator(tokens, &membersGate{verify: ca.VerifyOptions, root: "root"}, ca, noAccounts{}, tokenFile)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -89,8 +89,8 @@ type Config struct {
 	Etcd         storagebackend.TransportConfig
 	// EtcdPrefix begins all keys.
 	EtcdPrefix string
-	// EncryptionConfigFile names a file with an EncryptionConfiguration (apiserver.config.k8s.io/v1). It is read at the start.
-	// Empty: objects are stored unencrypted.
+	// EncryptionConfigFile names a file with an EncryptionConfiguration (apiserver.config.k8s.io/v1). It is read again when it
+	// changes. Empty: objects are stored unencrypted.
 	EncryptionConfigFile string
 
 	// EnableLeaderElection makes this replica a candidate. Otherwise it runs the controllers whenever nobody holds the Lease, and

@@ -19,7 +19,6 @@ import (
 
 	"github.com/regent-project/regent/pkg/server/apis"
 	"github.com/regent-project/regent/pkg/server/connections"
-	"github.com/regent-project/regent/pkg/server/pki"
 	"github.com/regent-project/regent/pkg/server/serviceaccounts"
 )
 
@@ -49,9 +48,8 @@ func (s *Server) newGenericConfig(ctx context.Context) (*genericapiserver.Config
 	// Upstream demands a configuration for clients in this process. They do without: see package loopback.
 	c.LoopbackClientConfig = &rest.Config{}
 	c.SecureServing.ClientCA = s.clientCA
-	if err := s.showMembers(c.SecureServing); err != nil {
-		_ = c.SecureServing.Listener.Close()
-		return nil, err
+	if s.keys.members != nil {
+		c.SecureServing.SNICerts = append(c.SecureServing.SNICerts, s.keys.members)
 	}
 	c.SecureServing.Listener = connections.Limit(ctx, c.SecureServing.Listener, s.cfg.Limits.connections())
 	c.ExternalAddress = net.JoinHostPort(s.cfg.Host, strconv.Itoa(s.cfg.Serving.BindPort))
@@ -62,37 +60,17 @@ func (s *Server) newGenericConfig(ctx context.Context) (*genericapiserver.Config
 	return c, nil
 }
 
-// showMembers gives the listener the certificate that other members of the installation want to see.
-func (s *Server) showMembers(serving *genericapiserver.SecureServingInfo) error {
-	if s.authority == nil {
-		return nil
-	}
-	certPEM, keyPEM, err := s.authority.Serve(nil, nil)
-	if err != nil {
-		return err
-	}
-	shown, err := dynamiccertificates.NewStaticSNICertKeyContent("members", certPEM, keyPEM, pki.ServerName)
-	if err != nil {
-		return fmt.Errorf("the certificate for other members is not usable: %w", err)
-	}
-	serving.SNICerts = append(serving.SNICerts, shown)
-	return nil
-}
-
 // authenticate sets the authenticator and the authorizer.
 func (s *Server) authenticate(c *genericapiserver.Config) error {
-	ca, err := dynamiccertificates.NewStaticCAContent("client-ca", s.bundle.CAPEM)
-	if err != nil {
-		return fmt.Errorf("the shard's certificate authority is not usable: %w", err)
-	}
-	s.clientCA = ca
+	s.clientCA = &s.keys.clients
 	if s.cfg.ClientCAFile != "" {
 		further, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca-file", s.cfg.ClientCAFile)
 		if err != nil {
 			return fmt.Errorf("cannot read --client-ca-file: %w", err)
 		}
-		s.clientCA = dynamiccertificates.NewUnionCAContentProvider(ca, further)
+		s.clientCA = dynamiccertificates.NewUnionCAContentProvider(&s.keys.clients, further)
 	}
+	var err error
 	if s.tokenIssuer, err = s.cfg.newTokenIssuer(); err != nil {
 		return err
 	}

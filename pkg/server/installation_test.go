@@ -370,7 +370,7 @@ func TestAnOrphanIsAdoptedOrDeletedByAnAdministratorI10(t *testing.T) {
 // callAs returns a client with a certificate of a shard's authority.
 func (i *installation) callAs(shard string) *http.Client {
 	i.Helper()
-	return i.callWith(i.shards[shard].at.server.authority)
+	return i.callWith(i.shards[shard].at.server.keys.held.Load().authority)
 }
 
 // callWith returns a client with a certificate of a member's authority.
@@ -385,7 +385,7 @@ func (i *installation) callWith(authority *pki.Authority) *http.Client {
 		i.Fatal(err)
 	}
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(i.shards["root"].at.server.bundle.CAPEM)
+	roots.AppendCertsFromPEM(i.shards["root"].at.server.keys.held.Load().bundle.CAPEM)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}}, ForceAttemptHTTP2: true}
 	i.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport}
@@ -505,7 +505,7 @@ func TestWhoIsNoMemberAnyMoreIsRefused(t *testing.T) {
 func TestAFrontTellsForWhomItAsksAndNobodyElseDoes(t *testing.T) {
 	i := install(t, "eu1")
 	root := i.shards["root"]
-	certPEM, keyPEM, err := root.at.server.bundle.NewAuthority(pki.Member{Kind: pki.KindFront, Name: "f"})
+	certPEM, keyPEM, err := root.at.server.keys.held.Load().bundle.NewAuthority(pki.Member{Kind: pki.KindFront, Name: "f"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -76,6 +76,7 @@ var layers = []struct {
 	{"pkg/server/installation", []string{"pkg/controllers", "pkg/clusters", "pkg/server/pki", "pkg/server/shards"}},
 	{"pkg/server/front", []string{"pkg/controllers", "pkg/clusters", "pkg/server/connections", "pkg/server/pki", "pkg/server/routing", "pkg/server/shards"}},
 	{"pkg/server/connections", nil},
+	{"pkg/server/encryption", nil},
 	{"pkg/server/shards", []string{"pkg/controllers", "pkg/clusters", "pkg/server/pki"}},
 	{"pkg/server/terms", []string{"pkg/controllers", "pkg/controllers/supervisor", "pkg/election", "pkg/election/fence", "pkg/server/loopback"}},
 

@@ -45,7 +45,7 @@ func (o *Options) Flags() (flags cliflag.NamedFlagSets) {
 	etcd.StringVar(&o.Etcd.Transport.TrustedCAFile, "etcd-cafile", o.Etcd.Transport.TrustedCAFile, "Certificate authority of the etcd servers.")
 	etcd.StringVar(&o.Etcd.Transport.CertFile, "etcd-certfile", o.Etcd.Transport.CertFile, "Client certificate for the etcd servers.")
 	etcd.StringVar(&o.Etcd.Transport.KeyFile, "etcd-keyfile", o.Etcd.Transport.KeyFile, "Key of the client certificate for the etcd servers.")
-	etcd.StringVar(&o.EncryptionConfigFile, "encryption-provider-config", o.EncryptionConfigFile, "File with an EncryptionConfiguration (apiserver.config.k8s.io/v1) that says how objects are encrypted in etcd. Read at the start: all replicas of a shard need the same keys.")
+	etcd.StringVar(&o.EncryptionConfigFile, "encryption-provider-config", o.EncryptionConfigFile, "File with an EncryptionConfiguration (apiserver.config.k8s.io/v1) that says how objects are encrypted in etcd. Loaded anew when it changes: all replicas of a shard need the same keys.")
 	etcd.IntVar(&o.Etcd.EmbeddedClientPort, "embedded-etcd-client-port", o.Etcd.EmbeddedClientPort, "Loopback port of the embedded etcd; 0 is any free port.")
 	etcd.Int64Var(&o.Etcd.EmbeddedQuota, "embedded-etcd-quota-bytes", o.Etcd.EmbeddedQuota, "Size at which the embedded etcd refuses writes.")
 
