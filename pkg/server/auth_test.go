@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/util/cert"
 
 	"github.com/regent-project/regent/pkg/server/access"
+	"github.com/regent-project/regent/pkg/server/authentication"
 	"github.com/regent-project/regent/pkg/server/pki"
 )
 
@@ -38,7 +39,11 @@ func TestWhoIsWho(t *testing.T) {
 		t.Fatal(err)
 	}
 	tokens := newInProcess()
-	authenticator, err := newAuthenticator(tokens, &membersGate{ca: bundle.CA(), root: "root"}, ca, tokenFile)
+	configured, err := authentication.New(authentication.Config{PublicPaths: publicPaths})
+	if err != nil {
+		t.Fatal(err)
+	}
+	authenticator, err := newAuthenticator(tokens, &membersGate{ca: bundle.CA(), root: "root"}, ca, tokenFile, configured)
 	if err != nil {
 		t.Fatal(err)
 	}

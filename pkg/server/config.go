@@ -13,6 +13,7 @@ import (
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/election/detect"
+	"github.com/regent-project/regent/pkg/server/authentication"
 	"github.com/regent-project/regent/pkg/server/etcd"
 	"github.com/regent-project/regent/pkg/server/pki"
 )
@@ -78,6 +79,10 @@ type Config struct {
 	// ClientCAFile names a file with further authorities for client certificates, TokenFile one with bearer tokens. Both may be
 	// empty.
 	ClientCAFile, TokenFile string
+	// AuthenticationConfigFile names a file with an AuthenticationConfiguration (apiserver.config.k8s.io/v1), that is read again when it
+	// changes. It may be empty. TokenWebhook says whom to ask about tokens that nobody else knows.
+	AuthenticationConfigFile string
+	TokenWebhook             authentication.Webhook
 
 	// Limits are the limits on requests and connections.
 	Limits Limits

@@ -18,6 +18,7 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/workqueue"
 
 	"github.com/regent-project/regent/pkg/server/apis"
+	"github.com/regent-project/regent/pkg/server/authentication"
 	"github.com/regent-project/regent/pkg/server/connections"
 	"github.com/regent-project/regent/pkg/server/pki"
 )
@@ -92,7 +93,12 @@ func (s *Server) authenticate(c *genericapiserver.Config) error {
 		}
 		s.clientCA = dynamiccertificates.NewUnionCAContentProvider(ca, further)
 	}
-	if c.Authentication.Authenticator, err = newAuthenticator(s.tokens, s.members, s.clientCA, s.cfg.TokenFile); err != nil {
+	if s.authentication, err = authentication.New(authentication.Config{
+		File: s.cfg.AuthenticationConfigFile, PublicPaths: publicPaths, Webhook: s.cfg.TokenWebhook, Replica: c.APIServerID,
+	}); err != nil {
+		return err
+	}
+	if c.Authentication.Authenticator, err = newAuthenticator(s.tokens, s.members, s.clientCA, s.cfg.TokenFile, s.authentication); err != nil {
 		return err
 	}
 	c.Authorization.Authorizer, err = newAuthorizer(s.rbac)

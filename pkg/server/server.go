@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/regent-project/regent/pkg/server/access"
+	"github.com/regent-project/regent/pkg/server/authentication"
 	"github.com/regent-project/regent/pkg/server/loopback"
 	"github.com/regent-project/regent/pkg/server/pki"
 )
@@ -39,8 +40,10 @@ type Server struct {
 	authority *pki.Authority
 	members   *membersGate
 	// rbac decides about users. Its policy is set before the server serves.
-	rbac    *access.Authorizer
-	generic *genericapiserver.Config
+	rbac *access.Authorizer
+	// authentication asks others than this server who users are.
+	authentication *authentication.Authentication
+	generic        *genericapiserver.Config
 	// api answers this process's own requests.
 	api loopback.Server
 }

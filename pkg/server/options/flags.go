@@ -52,6 +52,10 @@ func (o *Options) Flags() (flags cliflag.NamedFlagSets) {
 	authentication := flags.FlagSet("authentication")
 	authentication.StringVar(&o.ClientCAFile, "client-ca-file", o.ClientCAFile, "Further certificate authorities for client certificates. The one in <root-directory>/pki is always trusted. The common name is the user, the organisations are the groups.")
 	authentication.StringVar(&o.TokenFile, "token-auth-file", o.TokenFile, "CSV file of bearer tokens: token,user,uid and optionally \"group1,group2\".")
+	authentication.StringVar(&o.AuthenticationConfigFile, "authentication-config", o.AuthenticationConfigFile, "File with an AuthenticationConfiguration (apiserver.config.k8s.io/v1): issuers of OpenID Connect tokens, and how their claims become users. Read again when it changes; a faulty file changes nothing. Its anonymous users may have the public paths and no others. All replicas of all shards of an installation need the same.")
+	authentication.StringVar(&o.TokenWebhook.File, "authentication-token-webhook-config-file", o.TokenWebhook.File, "Kubeconfig that leads to a webhook, which says whose tokens are that nobody else knows (TokenReview). Read at the start.")
+	authentication.StringVar(&o.TokenWebhook.Version, "authentication-token-webhook-version", o.TokenWebhook.Version, "Version of TokenReview (authentication.k8s.io) to send to the webhook: v1 or v1beta1.")
+	authentication.DurationVar(&o.TokenWebhook.TTL, "authentication-token-webhook-cache-ttl", o.TokenWebhook.TTL, "How long the webhook's answers are remembered, and so how long a token works that was withdrawn.")
 
 	addElectionFlags(&o.Election, flags.FlagSet("leader election"))
 	o.Detect.AddFlags(flags.FlagSet("leader election"))

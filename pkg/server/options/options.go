@@ -31,6 +31,7 @@ import (
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/election/detect"
 	"github.com/regent-project/regent/pkg/server"
+	"github.com/regent-project/regent/pkg/server/authentication"
 	"github.com/regent-project/regent/pkg/server/etcd"
 	"github.com/regent-project/regent/pkg/server/pki"
 )
@@ -53,6 +54,9 @@ type Options struct {
 	Etcd         EtcdOptions
 	ClientCAFile string
 	TokenFile    string
+	// AuthenticationConfigFile names a file with an AuthenticationConfiguration. Empty: there are no issuers of tokens.
+	AuthenticationConfigFile string
+	TokenWebhook             authentication.Webhook
 	// EncryptionConfigFile names a file with an EncryptionConfiguration. Empty: objects are stored unencrypted.
 	EncryptionConfigFile string
 	Election             ElectionOptions
@@ -93,6 +97,7 @@ func New() *Options {
 		Election:      defaultElection(),
 		Detect:        detect.DefaultConfig(),
 		Fencing:       string(server.FencingEnforce),
+		TokenWebhook:  authentication.Webhook{Version: "v1", TTL: 2 * time.Minute},
 		Audit:         genericoptions.NewAuditOptions(),
 		Tracing:       genericoptions.NewTracingOptions(),
 		Logs:          logsapi.NewLoggingConfiguration(),
@@ -145,6 +150,7 @@ func (o *Options) Validate() error {
 	errs = append(errs, o.servingFaults()...)
 	errs = append(errs, o.portFaults()...)
 	errs = append(errs, o.missingFiles()...)
+	errs = append(errs, o.webhookFaults()...)
 	errs = append(errs, o.Etcd.faults()...)
 	errs = append(errs, o.Audit.Validate()...)
 	errs = append(errs, o.Tracing.Validate()...)
@@ -258,6 +264,8 @@ func (o *Options) missingFiles() []error {
 		{"--etcd-keyfile", o.Etcd.Transport.KeyFile},
 		{"--client-ca-file", o.ClientCAFile},
 		{"--token-auth-file", o.TokenFile},
+		{"--authentication-config", o.AuthenticationConfigFile},
+		{"--authentication-token-webhook-config-file", o.TokenWebhook.File},
 		{"--audit-policy-file", o.Audit.PolicyFile},
 		{"--encryption-provider-config", o.EncryptionConfigFile},
 	} {
@@ -270,6 +278,17 @@ func (o *Options) missingFiles() []error {
 			continue
 		}
 		_ = file.Close()
+	}
+	return errs
+}
+
+func (o *Options) webhookFaults() []error {
+	var errs []error
+	if known := []string{"v1", "v1beta1"}; !slices.Contains(known, o.TokenWebhook.Version) {
+		errs = append(errs, fmt.Errorf("--authentication-token-webhook-version %q must be one of %q", o.TokenWebhook.Version, known))
+	}
+	if o.TokenWebhook.TTL < 0 {
+		errs = append(errs, fmt.Errorf("--authentication-token-webhook-cache-ttl %v must not be negative; 0 turns the cache off", o.TokenWebhook.TTL))
 	}
 	return errs
 }
@@ -334,19 +353,23 @@ func (o *Options) Config(registry *controllers.Registry) (server.Config, error) 
 		return server.Config{}, err
 	}
 	cfg := server.Config{
-		Shard:                shard,
-		Membership:           membership,
-		Capacity:             o.ShardCapacity,
-		RootDirectory:        root,
-		Host:                 host,
-		Advertise:            advertised,
-		BaseURL:              o.ShardBaseURL,
-		FixedBaseURL:         o.ShardBaseURL != "",
-		Serving:              o.Serving,
-		Limits:               o.Limits,
-		ShutdownDelay:        o.ShutdownDelay,
-		ClientCAFile:         o.ClientCAFile,
-		TokenFile:            o.TokenFile,
+		Shard:         shard,
+		Membership:    membership,
+		Capacity:      o.ShardCapacity,
+		RootDirectory: root,
+		Host:          host,
+		Advertise:     advertised,
+		BaseURL:       o.ShardBaseURL,
+		FixedBaseURL:  o.ShardBaseURL != "",
+		Serving:       o.Serving,
+		Limits:        o.Limits,
+		ShutdownDelay: o.ShutdownDelay,
+		ClientCAFile:  o.ClientCAFile,
+		TokenFile:     o.TokenFile,
+
+		AuthenticationConfigFile: o.AuthenticationConfigFile,
+		TokenWebhook:             o.TokenWebhook,
+
 		Etcd:                 o.Etcd.Transport,
 		EtcdPrefix:           o.Etcd.Prefix,
 		EncryptionConfigFile: o.EncryptionConfigFile,
