@@ -154,9 +154,14 @@ func newAuthenticator(
 	return union.NewFailOnError(known, configured.Anonymous()), nil
 }
 
+// noWebhook reports whether webhooks have no say about a user: masters may do everything, and members of the installation what they need.
+func noWebhook(who user.Info) bool {
+	return isMember(who) || isReserved(who) || slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup)
+}
+
 // newAuthorizer decides who may do what, in this order: members of system:masters everything, everyone the public paths, other members of the
-// installation what they need to read, and users what rbac allows. Who is in system:masters is nobody's decision but the operator's: only its members
-// may impersonate it.
+// installation what they need to read, and users what rbac allows, with the operator's webhooks around it. Who is in system:masters is nobody's
+// decision but the operator's: only its members may impersonate it.
 func newAuthorizer(rbac authorizer.Authorizer) (authorizer.Authorizer, error) {
 	public, err := path.NewAuthorizer(publicPaths)
 	if err != nil {

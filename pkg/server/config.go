@@ -83,6 +83,9 @@ type Config struct {
 	// changes. It may be empty. TokenWebhook says whom to ask about tokens that nobody else knows.
 	AuthenticationConfigFile string
 	TokenWebhook             authentication.Webhook
+	// AuthorizationConfigFile names a file with an AuthorizationConfiguration (apiserver.config.k8s.io/v1): webhooks to ask what users may
+	// do. It is read again when it changes. It may be empty.
+	AuthorizationConfigFile string
 
 	// Limits are the limits on requests and connections.
 	Limits Limits

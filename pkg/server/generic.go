@@ -19,6 +19,7 @@ import (
 
 	"github.com/regent-project/regent/pkg/server/apis"
 	"github.com/regent-project/regent/pkg/server/authentication"
+	"github.com/regent-project/regent/pkg/server/authorization"
 	"github.com/regent-project/regent/pkg/server/connections"
 	"github.com/regent-project/regent/pkg/server/pki"
 )
@@ -101,6 +102,10 @@ func (s *Server) authenticate(c *genericapiserver.Config) error {
 	if c.Authentication.Authenticator, err = newAuthenticator(s.tokens, s.members, s.clientCA, s.cfg.TokenFile, s.authentication); err != nil {
 		return err
 	}
-	c.Authorization.Authorizer, err = newAuthorizer(s.rbac)
+	s.authorization, err = authorization.New(authorization.Config{File: s.cfg.AuthorizationConfigFile, Never: noWebhook, Replica: c.APIServerID})
+	if err != nil {
+		return err
+	}
+	c.Authorization.Authorizer, err = newAuthorizer(s.authorization.Around(s.rbac))
 	return err
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/regent-project/regent/pkg/server/access"
 	"github.com/regent-project/regent/pkg/server/authentication"
+	"github.com/regent-project/regent/pkg/server/authorization"
 	"github.com/regent-project/regent/pkg/server/loopback"
 	"github.com/regent-project/regent/pkg/server/pki"
 )
@@ -41,8 +42,9 @@ type Server struct {
 	members   *membersGate
 	// rbac decides about users. Its policy is set before the server serves.
 	rbac *access.Authorizer
-	// authentication asks others than this server who users are.
+	// authentication asks others than this server who users are, authorization what they may do.
 	authentication *authentication.Authentication
+	authorization  *authorization.Authorization
 	generic        *genericapiserver.Config
 	// api answers this process's own requests.
 	api loopback.Server

@@ -77,6 +77,7 @@ var layers = []struct {
 	{"pkg/server/connections", nil},
 	{"pkg/server/reload", nil},
 	{"pkg/server/webhooks", nil},
+	{"pkg/server/authorization", []string{"pkg/clusters", "pkg/server/reload", "pkg/server/webhooks"}},
 	{"pkg/server/authentication/issuertest", nil},
 	{"pkg/server/authentication", []string{"pkg/server/reload", "pkg/server/webhooks"}},
 	{"pkg/server/shards", []string{"pkg/controllers", "pkg/clusters", "pkg/server/pki"}},

@@ -57,6 +57,8 @@ func (o *Options) Flags() (flags cliflag.NamedFlagSets) {
 	authentication.StringVar(&o.TokenWebhook.Version, "authentication-token-webhook-version", o.TokenWebhook.Version, "Version of TokenReview (authentication.k8s.io) to send to the webhook: v1 or v1beta1.")
 	authentication.DurationVar(&o.TokenWebhook.TTL, "authentication-token-webhook-cache-ttl", o.TokenWebhook.TTL, "How long the webhook's answers are remembered, and so how long a token works that was withdrawn.")
 
+	flags.FlagSet("authorization").StringVar(&o.AuthorizationConfigFile, "authorization-config", o.AuthorizationConfigFile, "File with an AuthorizationConfiguration (apiserver.config.k8s.io/v1): webhooks that are asked what users may do (SubjectAccessReview), and the place of RBAC among them. Read again when it changes; a faulty file changes nothing. Webhooks are not asked about members of system:masters.")
+
 	addElectionFlags(&o.Election, flags.FlagSet("leader election"))
 	o.Detect.AddFlags(flags.FlagSet("leader election"))
 	flags.FlagSet("leader election").StringVar(&o.Fencing, "fencing", o.Fencing, "What happens to writes by the leader's controllers that carry no fencing token: enforce refuses them, warn lets them through and logs the first of each kind. A token that is there is always checked. Without --enable-leader-election no token is required. See docs/FENCING.md.")

@@ -57,6 +57,8 @@ type Options struct {
 	// AuthenticationConfigFile names a file with an AuthenticationConfiguration. Empty: there are no issuers of tokens.
 	AuthenticationConfigFile string
 	TokenWebhook             authentication.Webhook
+	// AuthorizationConfigFile names a file with an AuthorizationConfiguration. Empty: no webhook is asked.
+	AuthorizationConfigFile string
 	// EncryptionConfigFile names a file with an EncryptionConfiguration. Empty: objects are stored unencrypted.
 	EncryptionConfigFile string
 	Election             ElectionOptions
@@ -266,6 +268,7 @@ func (o *Options) missingFiles() []error {
 		{"--token-auth-file", o.TokenFile},
 		{"--authentication-config", o.AuthenticationConfigFile},
 		{"--authentication-token-webhook-config-file", o.TokenWebhook.File},
+		{"--authorization-config", o.AuthorizationConfigFile},
 		{"--audit-policy-file", o.Audit.PolicyFile},
 		{"--encryption-provider-config", o.EncryptionConfigFile},
 	} {
@@ -369,6 +372,7 @@ func (o *Options) Config(registry *controllers.Registry) (server.Config, error) 
 
 		AuthenticationConfigFile: o.AuthenticationConfigFile,
 		TokenWebhook:             o.TokenWebhook,
+		AuthorizationConfigFile:  o.AuthorizationConfigFile,
 
 		Etcd:                 o.Etcd.Transport,
 		EtcdPrefix:           o.Etcd.Prefix,
