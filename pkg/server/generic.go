@@ -39,6 +39,9 @@ func (s *Server) newGenericConfig(ctx context.Context) (*genericapiserver.Config
 	if err := s.cfg.Audit.ApplyTo(c); err != nil {
 		return nil, fmt.Errorf("cannot set up auditing: %w", err)
 	}
+	if c.AuditBackend != nil {
+		c.AuditBackend = &auditStamp{c.AuditBackend, s.cfg.Shard, s.name}
+	}
 	if err := s.authenticate(c); err != nil {
 		return nil, err
 	}
