@@ -13,7 +13,7 @@ import (
 )
 
 // callTimeout is how long the webhook may take to say whose a token is, all tries included.
-const callTimeout = 10 * time.Second
+const callTimeout = 5 * time.Second
 
 // webhook asks a webhook whose a token is.
 type webhook struct {
