@@ -2,6 +2,7 @@ package authentication
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	jose "gopkg.in/go-jose/go-jose.v2"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/lru"
 )
 
 const (
@@ -32,9 +34,10 @@ type keySet struct {
 	// groups is the claim with the user's groups. Tokens must hold it themselves. Empty: no claim.
 	groups string
 
-	known atomic.Pointer[[]jose.JSONWebKey] // nil: none were fetched yet
-	asked chan struct{}                     // holds an element if keys are wanted at once
-	ended chan struct{}                     // closed when Run has returned
+	known    atomic.Pointer[[]jose.JSONWebKey] // nil: none were fetched yet
+	verified *lru.Cache                        // signed, by the token's hash
+	asked    chan struct{}                     // holds an element if keys are wanted at once
+	ended    chan struct{}                     // closed when Run has returned
 
 	mu      sync.Mutex
 	next    chan struct{} // closed when the next fetch has ended
@@ -46,7 +49,7 @@ func newKeySet(of issuer, groups string) (*keySet, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &keySet{issuer: of, client: client, groups: groups, asked: make(chan struct{}, 1), ended: make(chan struct{}), next: make(chan struct{})}, nil
+	return &keySet{issuer: of, client: client, groups: groups, verified: lru.New(rememberedTokens), asked: make(chan struct{}, 1), ended: make(chan struct{}), next: make(chan struct{})}, nil
 }
 
 // Run keeps the keys up to date until ctx ends.
@@ -104,31 +107,54 @@ func (k *keySet) update(ctx context.Context, complaint string) string {
 
 // VerifySignature implements go-oidc's KeySet. If nobody knows the key, it waits for the issuer to be asked.
 func (k *keySet) VerifySignature(ctx context.Context, token string) ([]byte, error) {
+	hash := sha256.Sum256([]byte(token))
+	if found, ok := k.verified.Get(hash); ok && found.(signed).by == k.known.Load() {
+		return found.(signed).payload, nil
+	}
+	payload, by, err := k.verifySignature(ctx, token)
+	if err == nil {
+		k.verified.Add(hash, signed{payload, by})
+	}
+	return payload, err
+}
+
+// rememberedTokens is how many tokens of an issuer are remembered.
+const rememberedTokens = 1024
+
+// signed is the payload of a token that one of the keys has signed. It counts for as long as these are the keys that are known. When the
+// token expires, and what its claims are worth, is found out with each request.
+type signed struct {
+	payload []byte
+	by      *[]jose.JSONWebKey
+}
+
+func (k *keySet) verifySignature(ctx context.Context, token string) (payload []byte, by *[]jose.JSONWebKey, _ error) {
 	signed, err := jose.ParseSigned(token)
 	if err != nil {
-		return nil, fmt.Errorf("malformed token: %w", err)
+		return nil, nil, fmt.Errorf("malformed token: %w", err)
 	}
 	if len(signed.Signatures) != 1 {
-		return nil, errors.New("the token must have one signature")
+		return nil, nil, errors.New("the token must have one signature")
 	}
-	payload, err := k.verify(signed)
+	by = k.known.Load()
+	payload, err = verify(signed, by)
 	if errors.Is(err, errNoKey) {
 		if err := k.await(ctx); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		payload, err = k.verify(signed)
+		by = k.known.Load()
+		payload, err = verify(signed, by)
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return payload, k.checkClaims(payload)
+	return payload, by, k.checkClaims(payload)
 }
 
 var errNoKey = errors.New("the issuer has no key that has signed this token")
 
 // verify returns the payload of a token that one of the keys has signed. Without a key's id in the token any may have.
-func (k *keySet) verify(signed *jose.JSONWebSignature) ([]byte, error) {
-	known := k.known.Load()
+func verify(signed *jose.JSONWebSignature, known *[]jose.JSONWebKey) ([]byte, error) {
 	if known == nil {
 		return nil, errNoKey
 	}

@@ -48,7 +48,7 @@ func failures(t *testing.T) (n int) {
 	return n
 }
 
-// What a token costs is paid with each request: answers are not remembered, so that a key or an issuer that goes takes its tokens along.
+// What a token costs with each request: of earlier ones only the signature is remembered, and only for as long as the keys are the same.
 func BenchmarkToken(b *testing.B) {
 	issuer := serveIssuer(b)
 	a, stop := start(b, Config{}, header+"jwt:\n"+issuer.jwt(""))
