@@ -49,7 +49,10 @@ func newKeySet(of issuer, groups string) (*keySet, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &keySet{issuer: of, client: client, groups: groups, verified: lru.New(rememberedTokens), asked: make(chan struct{}, 1), ended: make(chan struct{}), next: make(chan struct{})}, nil
+	return &keySet{
+		issuer: of, client: client, groups: groups, verified: lru.New(rememberedTokens),
+		asked: make(chan struct{}, 1), ended: make(chan struct{}), next: make(chan struct{}),
+	}, nil
 }
 
 // Run keeps the keys up to date until ctx ends.
