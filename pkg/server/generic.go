@@ -42,7 +42,7 @@ func (s *Server) newGenericConfig(ctx context.Context) (*genericapiserver.Config
 	if c.AuditBackend != nil {
 		c.AuditBackend = &auditStamp{c.AuditBackend, s.cfg.Shard, s.name}
 	}
-	if err := s.authenticate(c); err != nil {
+	if err := s.authenticate(c); err != nil { //nolint:contextcheck // it starts nothing that a context would have to end
 		return nil, err
 	}
 	// Upstream's error does not name the port when it cannot listen.

@@ -148,7 +148,7 @@ func (b *bearer) kubectl(token, cluster string, args ...string) (string, error) 
 func (b *bearer) status(token, cluster string) int {
 	req, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, b.url+"/clusters/"+cluster+"/api/v1/namespaces", nil)
 	if err != nil {
-		b.t.Fatal(err)
+		return 0
 	}
 	req.Header.Set("Authorization", "Bearer "+token)
 	resp, err := b.client.Do(req)

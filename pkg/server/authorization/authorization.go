@@ -106,12 +106,11 @@ func (a *Authorization) Around(rbac authorizer.Authorizer) authorizer.Authorizer
 		var reasons []string
 		var errs []error
 		for _, webhook := range now.entries {
-			decision, reason, err := authorizer.DecisionNoOpinion, "", error(nil)
-			if webhook == nil {
-				decision, reason, err = rbac.Authorize(ctx, attributes)
-			} else {
-				decision, reason, err = webhook.authorize(ctx, asked)
+			ask := func() (authorizer.Decision, string, error) { return rbac.Authorize(ctx, attributes) }
+			if webhook != nil {
+				ask = func() (authorizer.Decision, string, error) { return webhook.authorize(ctx, asked) }
 			}
+			decision, reason, err := ask()
 			if decision != authorizer.DecisionNoOpinion {
 				return decision, reason, err
 			}
