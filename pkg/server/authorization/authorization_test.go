@@ -130,6 +130,11 @@ var (
 	owner = &user.DefaultInfo{Name: "owner"}
 )
 
+// robot is a service account of a cluster.
+func robot(home ...string) user.Info {
+	return &user.DefaultInfo{Name: "system:serviceaccount:default:robot", Extra: map[string][]string{clusters.IdentityClusterExtra: home}}
+}
+
 func allowAll(authorizationv1.SubjectAccessReviewSpec) authorizationv1.SubjectAccessReviewStatus {
 	return authorizationv1.SubjectAccessReviewStatus{Allowed: true}
 }
@@ -154,6 +159,10 @@ func TestAWebhookIsToldTheClusterAndAskedAboutNoOtherThings(t *testing.T) {
 		{clusters.Wildcard, ann, authorizer.DecisionNoOpinion, 0},
 		{clusters.SystemAdmin, ann, authorizer.DecisionNoOpinion, 0},
 		{"mine", &user.DefaultInfo{Name: "system:regent:shard:a"}, authorizer.DecisionNoOpinion, 0},
+		{"mine", robot("mine"), authorizer.DecisionAllow, 1},
+		{"mine", robot("yours"), authorizer.DecisionNoOpinion, 0}, // somebody else of the same name
+		{"mine", robot("mine", "yours"), authorizer.DecisionNoOpinion, 0},
+		{"mine", &user.DefaultInfo{Name: "ann", Extra: map[string][]string{"authentication.kcp.io/scopes": {"cluster:yours"}}}, authorizer.DecisionNoOpinion, 0},
 	} {
 		before := h.asked.Load()
 		got, err := ask(t, a, c.cluster, c.who, "get")
