@@ -9,11 +9,9 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
 	"k8s.io/apiserver/pkg/authentication/group"
-	"k8s.io/apiserver/pkg/authentication/request/anonymous"
 	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
 	"k8s.io/apiserver/pkg/authentication/request/union"
 	"k8s.io/apiserver/pkg/authentication/request/x509"
@@ -24,6 +22,8 @@ import (
 	"k8s.io/apiserver/pkg/authorization/path"
 	authorizerunion "k8s.io/apiserver/pkg/authorization/union"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+
+	"github.com/regent-project/regent/pkg/server/authentication"
 )
 
 // reservedPrefix begins the names of this process's own users. Nobody else may have such a user name or such a group, because
@@ -130,9 +130,13 @@ func (r *reservedNames) ConditionsAwareAuthorize(ctx context.Context, a authoriz
 	return r.Authorizer.ConditionsAwareAuthorize(ctx, a)
 }
 
-// newAuthenticator accepts in-process users, other members of the installation, client certificates, tokens of service accounts, and
-// bearer tokens from the operator's file. Everyone else is anonymous on the public paths, and unauthenticated elsewhere.
-func newAuthenticator(p inProcess, members *membersGate, clientCA dynamiccertificates.CAContentProvider, accounts authenticator.Token, tokenFile string) (authenticator.Request, error) {
+// newAuthenticator accepts in-process users, other members of the installation, client certificates, tokens of service accounts, bearer
+// tokens from the operator's file, and those that configured knows. Everyone else is anonymous on the public paths, and unauthenticated
+// elsewhere.
+func newAuthenticator(
+	p inProcess, members *membersGate, clientCA dynamiccertificates.CAContentProvider, accounts authenticator.Token, tokenFile string,
+	configured *authentication.Authentication,
+) (authenticator.Request, error) {
 	methods := []authenticator.Request{
 		p.authenticator(),
 		bearertoken.New(accounts),
@@ -145,21 +149,25 @@ func newAuthenticator(p inProcess, members *membersGate, clientCA dynamiccertifi
 		}
 		methods = append(methods, notReserved{bearertoken.New(tokens)})
 	}
-	var conditions []apiserver.AnonymousAuthCondition
-	for _, p := range publicPaths {
-		conditions = append(conditions, apiserver.AnonymousAuthCondition{Path: p})
+	for _, method := range configured.Methods() { // last, because a webhook is told tokens that nobody knows
+		methods = append(methods, notReserved{method})
 	}
 	ofMembers, err := members.authenticator()
 	if err != nil {
 		return nil, err
 	}
 	known := union.New(ofMembers, group.NewAuthenticatedGroupAdder(union.New(methods...)))
-	return union.NewFailOnError(known, anonymous.NewAuthenticator(conditions)), nil
+	return union.NewFailOnError(known, configured.Anonymous()), nil
+}
+
+// noWebhook reports whether webhooks have no say about a user: masters may do everything, and members of the installation what they need.
+func noWebhook(who user.Info) bool {
+	return isMember(who) || isReserved(who) || slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup)
 }
 
 // newAuthorizer decides who may do what, in this order: members of system:masters everything, everyone the public paths, other members of the
-// installation what they need to read, and users what rbac allows. Who is in system:masters is nobody's decision but the operator's: only its members
-// may impersonate it.
+// installation what they need to read, and users what rbac allows, with the operator's webhooks around it. Who is in system:masters is nobody's
+// decision but the operator's: only its members may impersonate it.
 func newAuthorizer(rbac authorizer.Authorizer) (authorizer.Authorizer, error) {
 	public, err := path.NewAuthorizer(publicPaths)
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/util/cert"
 
 	"github.com/regent-project/regent/pkg/server/access"
+	"github.com/regent-project/regent/pkg/server/authentication"
 	"github.com/regent-project/regent/pkg/server/pki"
 )
 
@@ -40,7 +41,11 @@ func TestWhoIsWho(t *testing.T) {
 		t.Fatal(err)
 	}
 	tokens := newInProcess()
-	who, err := newAuthenticator(tokens, &membersGate{verify: ca.VerifyOptions, root: "root"}, ca, noAccounts{}, tokenFile)
+	configured, err := authentication.New(authentication.Config{PublicPaths: publicPaths})
+	if err != nil {
+		t.Fatal(err)
+	}
+	who, err := newAuthenticator(tokens, &membersGate{verify: ca.VerifyOptions, root: "root"}, ca, noAccounts{}, tokenFile, configured)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/election/detect"
+	"github.com/regent-project/regent/pkg/server/authentication"
 	"github.com/regent-project/regent/pkg/server/etcd"
 	"github.com/regent-project/regent/pkg/server/pki"
 )
@@ -80,6 +81,13 @@ type Config struct {
 	ClientCAFile, TokenFile string
 	// ServiceAccounts says how tokens of service accounts are made and checked.
 	ServiceAccounts ServiceAccounts
+	// AuthenticationConfigFile names a file with an AuthenticationConfiguration (apiserver.config.k8s.io/v1), that is read again when it
+	// changes. It may be empty. TokenWebhook says whom to ask about tokens that nobody else knows.
+	AuthenticationConfigFile string
+	TokenWebhook             authentication.Webhook
+	// AuthorizationConfigFile names a file with an AuthorizationConfiguration (apiserver.config.k8s.io/v1): webhooks to ask what users may
+	// do. It is read again when it changes. It may be empty.
+	AuthorizationConfigFile string
 
 	// Limits are the limits on requests and connections.
 	Limits Limits

@@ -18,6 +18,8 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/workqueue"
 
 	"github.com/regent-project/regent/pkg/server/apis"
+	"github.com/regent-project/regent/pkg/server/authentication"
+	"github.com/regent-project/regent/pkg/server/authorization"
 	"github.com/regent-project/regent/pkg/server/connections"
 	"github.com/regent-project/regent/pkg/server/serviceaccounts"
 )
@@ -37,7 +39,10 @@ func (s *Server) newGenericConfig(ctx context.Context) (*genericapiserver.Config
 	if err := s.cfg.Audit.ApplyTo(c); err != nil {
 		return nil, fmt.Errorf("cannot set up auditing: %w", err)
 	}
-	if err := s.authenticate(c); err != nil {
+	if c.AuditBackend != nil {
+		c.AuditBackend = &auditStamp{c.AuditBackend, s.cfg.Shard, s.name}
+	}
+	if err := s.authenticate(c); err != nil { //nolint:contextcheck // it starts nothing that a context would have to end
 		return nil, err
 	}
 	// Upstream's error does not name the port when it cannot listen.
@@ -75,9 +80,18 @@ func (s *Server) authenticate(c *genericapiserver.Config) error {
 		return err
 	}
 	accounts := serviceaccounts.NewAuthenticator(s.tokenIssuer, s.boundObjects)
-	if c.Authentication.Authenticator, err = newAuthenticator(s.tokens, s.members, s.clientCA, accounts, s.cfg.TokenFile); err != nil {
+	if s.authentication, err = authentication.New(authentication.Config{
+		File: s.cfg.AuthenticationConfigFile, PublicPaths: publicPaths, Webhook: s.cfg.TokenWebhook, Replica: c.APIServerID,
+	}); err != nil {
 		return err
 	}
-	c.Authorization.Authorizer, err = newAuthorizer(s.rbac)
+	if c.Authentication.Authenticator, err = newAuthenticator(s.tokens, s.members, s.clientCA, accounts, s.cfg.TokenFile, s.authentication); err != nil {
+		return err
+	}
+	s.authorization, err = authorization.New(authorization.Config{File: s.cfg.AuthorizationConfigFile, Never: noWebhook, Replica: c.APIServerID})
+	if err != nil {
+		return err
+	}
+	c.Authorization.Authorizer, err = newAuthorizer(s.authorization.Around(s.rbac))
 	return err
 }

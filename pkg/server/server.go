@@ -16,6 +16,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/regent-project/regent/pkg/server/access"
+	"github.com/regent-project/regent/pkg/server/authentication"
+	"github.com/regent-project/regent/pkg/server/authorization"
 	"github.com/regent-project/regent/pkg/server/loopback"
 	"github.com/regent-project/regent/pkg/server/pki"
 	"github.com/regent-project/regent/pkg/server/serviceaccounts"
@@ -37,8 +39,11 @@ type Server struct {
 	tokens   inProcess
 	members  *membersGate // knows who the other members of the installation are
 	// rbac decides about users. Its policy is set before the server serves.
-	rbac    *access.Authorizer
-	generic *genericapiserver.Config
+	rbac *access.Authorizer
+	// authentication asks others than this server who users are, authorization what they may do.
+	authentication *authentication.Authentication
+	authorization  *authorization.Authorization
+	generic        *genericapiserver.Config
 	// tokenIssuer signs the tokens of service accounts. boundObjects finds what they are bound to.
 	tokenIssuer  *serviceaccounts.Issuer
 	boundObjects *boundObjects

@@ -56,6 +56,12 @@ func (o *Options) Flags() (flags cliflag.NamedFlagSets) {
 	authentication.StringArrayVar(&o.ServiceAccounts.KeyFiles, "service-account-key-file", o.ServiceAccounts.KeyFiles, "Further key in PEM, public or private, whose tokens of service accounts are accepted: that of before a change of the signing key, or the next one. May be given several times.")
 	authentication.StringVar(&o.ServiceAccounts.Issuer, "service-account-issuer", o.ServiceAccounts.Issuer, "Issuer of tokens of service accounts, and their audience unless another one is asked for. If empty, regent.dev/shards/<shard name>. A change ends all tokens.")
 	authentication.DurationVar(&o.ServiceAccounts.MaxTokenLifetime, "service-account-max-token-expiration", o.ServiceAccounts.MaxTokenLifetime, "How long tokens of service accounts are valid at most. Requests for longer ones get that.")
+	authentication.StringVar(&o.AuthenticationConfigFile, "authentication-config", o.AuthenticationConfigFile, "File with an AuthenticationConfiguration (apiserver.config.k8s.io/v1): issuers of OpenID Connect tokens, and how their claims become users. Read again when it changes; a faulty file changes nothing. Its anonymous users may have the public paths and no others. All replicas of all shards of an installation need the same.")
+	authentication.StringVar(&o.TokenWebhook.File, "authentication-token-webhook-config-file", o.TokenWebhook.File, "Kubeconfig that leads to a webhook, which says whose tokens are that nobody else knows (TokenReview). Read at the start.")
+	authentication.StringVar(&o.TokenWebhook.Version, "authentication-token-webhook-version", o.TokenWebhook.Version, "Version of TokenReview (authentication.k8s.io) to send to the webhook: v1 or v1beta1.")
+	authentication.DurationVar(&o.TokenWebhook.TTL, "authentication-token-webhook-cache-ttl", o.TokenWebhook.TTL, "How long the webhook's answers are remembered, and so how long a token works that was withdrawn.")
+
+	flags.FlagSet("authorization").StringVar(&o.AuthorizationConfigFile, "authorization-config", o.AuthorizationConfigFile, "File with an AuthorizationConfiguration (apiserver.config.k8s.io/v1): webhooks that are asked what users may do (SubjectAccessReview), and the place of RBAC among them. Read again when it changes; a faulty file changes nothing. Webhooks are not asked about members of system:masters.")
 
 	addElectionFlags(&o.Election, flags.FlagSet("leader election"))
 	o.Detect.AddFlags(flags.FlagSet("leader election"))

@@ -31,6 +31,7 @@ import (
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/election/detect"
 	"github.com/regent-project/regent/pkg/server"
+	"github.com/regent-project/regent/pkg/server/authentication"
 	"github.com/regent-project/regent/pkg/server/etcd"
 	"github.com/regent-project/regent/pkg/server/pki"
 )
@@ -57,6 +58,11 @@ type Options struct {
 	ServiceAccounts server.ServiceAccounts
 	// DefaultServiceAccounts says whether namespaces get the service account default, and the ConfigMap kube-root-ca.crt.
 	DefaultServiceAccounts bool
+	// AuthenticationConfigFile names a file with an AuthenticationConfiguration. Empty: there are no issuers of tokens.
+	AuthenticationConfigFile string
+	TokenWebhook             authentication.Webhook
+	// AuthorizationConfigFile names a file with an AuthorizationConfiguration. Empty: no webhook is asked.
+	AuthorizationConfigFile string
 	// EncryptionConfigFile names a file with an EncryptionConfiguration. Empty: objects are stored unencrypted.
 	EncryptionConfigFile string
 	Election             ElectionOptions
@@ -99,6 +105,7 @@ func New() *Options {
 		Election:               defaultElection(),
 		Detect:                 detect.DefaultConfig(),
 		Fencing:                string(server.FencingEnforce),
+		TokenWebhook:           authentication.Webhook{Version: "v1", TTL: 2 * time.Minute},
 		Audit:                  genericoptions.NewAuditOptions(),
 		Tracing:                genericoptions.NewTracingOptions(),
 		Logs:                   logsapi.NewLoggingConfiguration(),
@@ -152,6 +159,7 @@ func (o *Options) Validate() error {
 	errs = append(errs, o.portFaults()...)
 	errs = append(errs, o.missingFiles()...)
 	errs = append(errs, serviceAccountFaults(o.ServiceAccounts)...)
+	errs = append(errs, o.webhookFaults()...)
 	errs = append(errs, o.Etcd.faults()...)
 	errs = append(errs, o.Audit.Validate()...)
 	errs = append(errs, o.Tracing.Validate()...)
@@ -268,6 +276,9 @@ func (o *Options) missingFiles() []error {
 		{"--token-auth-file", o.TokenFile},
 		{"--root-ca-file", o.ServiceAccounts.RootCAFile},
 		{"--service-account-signing-key-file", o.ServiceAccounts.SigningKeyFile},
+		{"--authentication-config", o.AuthenticationConfigFile},
+		{"--authentication-token-webhook-config-file", o.TokenWebhook.File},
+		{"--authorization-config", o.AuthorizationConfigFile},
 		{"--audit-policy-file", o.Audit.PolicyFile},
 		{"--encryption-provider-config", o.EncryptionConfigFile},
 	}
@@ -284,6 +295,17 @@ func (o *Options) missingFiles() []error {
 			continue
 		}
 		_ = file.Close()
+	}
+	return errs
+}
+
+func (o *Options) webhookFaults() []error {
+	var errs []error
+	if known := []string{"v1", "v1beta1"}; !slices.Contains(known, o.TokenWebhook.Version) {
+		errs = append(errs, fmt.Errorf("--authentication-token-webhook-version %q must be one of %q", o.TokenWebhook.Version, known))
+	}
+	if o.TokenWebhook.TTL < 0 {
+		errs = append(errs, fmt.Errorf("--authentication-token-webhook-cache-ttl %v must not be negative; 0 turns the cache off", o.TokenWebhook.TTL))
 	}
 	return errs
 }
@@ -350,20 +372,25 @@ func (o *Options) Config(registry *controllers.Registry) (server.Config, error) 
 	accounts := o.ServiceAccounts
 	accounts.WithoutDefaults = !o.DefaultServiceAccounts
 	cfg := server.Config{
-		Shard:                shard,
-		Membership:           membership,
-		Capacity:             o.ShardCapacity,
-		RootDirectory:        root,
-		Host:                 host,
-		Advertise:            advertised,
-		BaseURL:              o.ShardBaseURL,
-		FixedBaseURL:         o.ShardBaseURL != "",
-		Serving:              o.Serving,
-		Limits:               o.Limits,
-		ShutdownDelay:        o.ShutdownDelay,
-		ClientCAFile:         o.ClientCAFile,
-		TokenFile:            o.TokenFile,
-		ServiceAccounts:      accounts,
+		Shard:           shard,
+		Membership:      membership,
+		Capacity:        o.ShardCapacity,
+		RootDirectory:   root,
+		Host:            host,
+		Advertise:       advertised,
+		BaseURL:         o.ShardBaseURL,
+		FixedBaseURL:    o.ShardBaseURL != "",
+		Serving:         o.Serving,
+		Limits:          o.Limits,
+		ShutdownDelay:   o.ShutdownDelay,
+		ClientCAFile:    o.ClientCAFile,
+		TokenFile:       o.TokenFile,
+		ServiceAccounts: accounts,
+
+		AuthenticationConfigFile: o.AuthenticationConfigFile,
+		TokenWebhook:             o.TokenWebhook,
+		AuthorizationConfigFile:  o.AuthorizationConfigFile,
+
 		Etcd:                 o.Etcd.Transport,
 		EtcdPrefix:           o.Etcd.Prefix,
 		EncryptionConfigFile: o.EncryptionConfigFile,
