@@ -68,6 +68,7 @@ func start(opts *options.Options) error {
 	if err := logsapi.ValidateAndApply(opts.Logs, utilfeature.DefaultFeatureGate); err != nil {
 		return usageError{err}
 	}
+	cfg.Limits.CPUs = shareCPUs()
 	return serve(func(ctx context.Context) error {
 		s, err := server.New(ctx, cfg)
 		if err != nil {

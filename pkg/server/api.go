@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/kcp-dev/logicalcluster/v3"
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	"k8s.io/apiserver/pkg/admission"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
@@ -31,7 +33,7 @@ func (r *run) newAPI(store *store, caches *caches, elections *elections, terms *
 	r.rbac.Policy, r.rbac.Fresh = access.NewCached(caches.informers), policies.fresh
 	c.AdmissionControl = r.admission(store, caches, &access.Escalation{Stored: policies.stored, Authorizer: c.Authorization.Authorizer})
 	c.BuildHandlerChainFunc = r.handlerChain(caches.directory,
-		newTokenFilter(r.cfg.EnableLeaderElection, r.cfg.Fencing, store.CheckToken, c.Authorization.Authorizer, c.Serializer), store.shard)
+		newTokenFilter(r.cfg.EnableLeaderElection, r.cfg.Fencing, store.CheckToken, c.Authorization.Authorizer, c.Serializer), store.shard, store.Client)
 	c.AddReadyzChecks(unhurried{store.etcd}, store.shard, informersCheck(caches.informers), historyCheck(store.Client))
 	if store.keys != nil {
 		c.AddReadyzChecks(store.keys.Plugins())
@@ -68,6 +70,17 @@ func (r *run) admission(store *store, caches *caches, escalation *access.Escalat
 		&apisadmission.TenancyProtection{Leader: leaderUser},
 		escalation,
 		&routing.Gate{Directory: caches.directory},
+		&apisadmission.Quota{
+			Default: apisadmission.QuotaLimits{Objects: r.cfg.Limits.ObjectsPerCluster, Bytes: r.cfg.Limits.BytesPerCluster},
+			Exempt:  []string{leaderUser, replicaUser},
+			Stored: func(cluster logicalcluster.Name) (objects, bytes int64) {
+				has := store.StoredIn(cluster)
+				return has.Objects, has.Bytes
+			},
+			LogicalCluster: func(cluster logicalcluster.Name) (*corev1alpha1.LogicalCluster, bool) {
+				return caches.informers.LogicalClusters.Get(clusters.Key{Cluster: cluster, Name: corev1alpha1.LogicalClusterName})
+			},
+		},
 		&electionLease{cluster: clusters.SystemAdmin, namespace: r.cfg.Election.Namespace, name: r.cfg.Election.Name},
 		&electionLease{cluster: clusters.SystemAdmin, namespace: r.cfg.Election.Namespace, name: ElectionsLease},
 		&dryRunFence{check: store.CheckToken},

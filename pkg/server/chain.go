@@ -8,6 +8,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
 	"github.com/regent-project/regent/pkg/server/connections"
+	"github.com/regent-project/regent/pkg/server/fairness"
 	"github.com/regent-project/regent/pkg/server/routing"
 )
 
@@ -20,7 +21,9 @@ import (
 //	Parse        takes the logical cluster off the URL; answers nobody
 //	public       public paths get a chain of their own, with limits of the same size but counted apart
 //	held         keeps back answers that need no rights until the request has left its place
-//	upstream     401 without credentials, audit, impersonation, 429 beyond the limits on requests in flight
+//	WithQuery    what a list asks for, for fairness
+//	upstream     401 without credentials, audit, impersonation
+//	fairness     a place among those of the request's tenant, or 429
 //	Authorizer   looks the cluster up; 403 without rights, whether the cluster exists or not
 //	hold         503 until etcd is known to be this shard's
 //	Admit        400, 404, 405 and 503 for URLs that lead to no cluster
@@ -30,7 +33,7 @@ import (
 //
 // Upstream's chain is wrapped and not rebuilt: it uses signals that upstream does not export, and a copy would miss the filters
 // that upstream adds later.
-func (r *run) handlerChain(directory routing.Resolver, tokens *tokenFilter, shard *shardCheck) func(http.Handler, *genericapiserver.Config) http.Handler {
+func (r *run) handlerChain(directory routing.Resolver, tokens *tokenFilter, shard *shardCheck, usage usage) func(http.Handler, *genericapiserver.Config) http.Handler {
 	return func(apis http.Handler, c *genericapiserver.Config) http.Handler {
 		filter := &routing.Filter{
 			Resolver: directory, InProcess: isOwn, RequestInfo: c.RequestInfoResolver, Serializer: c.Serializer,
@@ -39,13 +42,17 @@ func (r *run) handlerChain(directory routing.Resolver, tokens *tokenFilter, shar
 		users.Authorization.Authorizer = filter.Authorizer(&reservedNames{c.Authorization.Authorizer})
 		own := users
 		own.MaxRequestsInFlight, own.MaxMutatingRequestsInFlight, own.GoawayChance = 0, 0, 0
-		inner := shard.hold(filter.Admit(newWatches(r.cfg.Limits.Watches, c.RequestTimeout, c.Serializer).wrap(tokens.wrap(apis))), c.Serializer)
+		flows := &flows{filter}
+		inner := shard.hold(filter.Admit(newWatches(r.cfg.Limits.Watches, c.RequestTimeout, flows.tenantOf, c.Serializer).wrap(tokens.wrap(apis))), c.Serializer)
 		public := users // each chain counts its own requests
+		if places := r.cfg.Limits.places(); places > 0 {
+			users.FlowControl = &fairness.Control{Limiter: fairness.New(places, maxWaiting), Flow: flows.ofRequest, Cost: cost(filter, usage)}
+		}
 		outer := r.tokens.split(
 			filter.Parse(genericapiserver.DefaultBuildHandlerChain(inner, &own)),
 			filter.Parse(publicOrNot(
 				withAnswersHeld(allAnswers, genericapiserver.DefaultBuildHandlerChain(inner, &public)),
-				withAnswersHeld(errorsOnly, genericapiserver.DefaultBuildHandlerChain(inner, &users)),
+				withAnswersHeld(errorsOnly, fairness.WithQuery(genericapiserver.DefaultBuildHandlerChain(inner, &users))),
 			)),
 		)
 		return withAnswerDeadline(c.RequestTimeout, connections.WithBodyDeadline(c.RequestTimeout, outer))

@@ -29,26 +29,35 @@ const watchGrace = 5 * time.Second
 type Limits struct {
 	// RequestTimeout is how long a request other than a watch may take, its body included. 0 stands for 60 s.
 	RequestTimeout time.Duration
-	// RequestsInFlight and MutatingRequestsInFlight limit how many reading and how many changing requests are handled at once.
-	// Further ones are answered with 429. Members of system:masters are never refused. Watches are not counted. 0: no limit.
+	// RequestsInFlight and MutatingRequestsInFlight are, together, how many places there are for requests that are handled, as with
+	// upstream's priority and fairness. Further ones wait, and then are answered with 429: see package fairness. Watches take a
+	// place only while they begin. Public paths have places of their own, and own requests need none. Both 0: no such limit.
 	RequestsInFlight, MutatingRequestsInFlight int
+	// RequestsPerCPU limits the places, too: to so many for each CPU that the process may use. Requests that are handled share the
+	// CPUs, so a replica with more of them is not faster, but each of them is slower. 0: no such limit.
+	RequestsPerCPU int
+	// CPUs is how many CPUs the process may use. 0 stands for GOMAXPROCS.
+	CPUs int
 	// Connections is how many connections may be open. Further ones are closed. 0: three quarters of the file descriptors that
 	// the process may open, which is the upper limit in any case. ConnectionsPerClient is the same for one IP address (IPv6:
 	// one /64 network). 0 stands for half of Connections.
 	Connections, ConnectionsPerClient int
 	// Watches is how many watches may be open. Further ones are answered with 429. One user may have half of them; that
-	// includes members of system:masters. 0: no limit.
+	// includes members of system:masters. One tenant may have as many as are free. 0: no limit.
 	Watches int
+	// ObjectsPerCluster and BytesPerCluster are how much each logical cluster may store, unless its LogicalCluster says something else
+	// (clusters.MaxObjectsAnnotation). Writes beyond are answered with 403. System clusters and permanent ones have no such limit. 0: no limit.
+	ObjectsPerCluster, BytesPerCluster int64
 	// GoawayChance is the share of HTTP/2 requests, from 0 to 1, after which the client is told to reconnect.
 	GoawayChance float64
 	// HSTS are the directives of the header Strict-Transport-Security. Empty: the header is not sent.
 	HSTS []string
 }
 
-// DefaultLimits returns Kubernetes' defaults, and limits on connections and watches that only an attack or a fault should
+// DefaultLimits returns Kubernetes' defaults, places that keep the CPUs of a replica busy, and limits on connections and watches that only an attack or a fault should
 // reach.
 func DefaultLimits() Limits {
-	return Limits{RequestTimeout: defaultRequestTimeout, RequestsInFlight: 400, MutatingRequestsInFlight: 200, Connections: 10_000, Watches: 20_000}
+	return Limits{RequestTimeout: defaultRequestTimeout, RequestsInFlight: 400, MutatingRequestsInFlight: 200, RequestsPerCPU: 12, Connections: 10_000, Watches: 20_000}
 }
 
 // defaultRequestTimeout is upstream's default.

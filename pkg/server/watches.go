@@ -35,10 +35,13 @@ type watches struct {
 	// long its client may read nothing.
 	patience, timeout time.Duration
 	serializer        runtime.NegotiatedSerializer
+	// tenantOf returns the tenant for whom the watch in ctx counts.
+	tenantOf func(context.Context) string
 
-	mu    sync.Mutex
-	open  int
-	users map[string]*watcher // users with open watches, by name
+	mu      sync.Mutex
+	open    int
+	users   map[string]*watcher // users with open watches, by name
+	tenants map[string]int      // how many watches tenants have open
 }
 
 // watcher is a user with open watches.
@@ -47,10 +50,10 @@ type watcher struct {
 	starts chan struct{}
 }
 
-func newWatches(limit int, requestTimeout time.Duration, s runtime.NegotiatedSerializer) *watches {
+func newWatches(limit int, requestTimeout time.Duration, tenantOf func(context.Context) string, s runtime.NegotiatedSerializer) *watches {
 	return &watches{
 		limit: limit, starts: make(chan struct{}, maxWatchStarts), patience: requestTimeout / 4, timeout: requestTimeout, serializer: s,
-		users: map[string]*watcher{},
+		tenantOf: tenantOf, users: map[string]*watcher{}, tenants: map[string]int{},
 	}
 }
 
@@ -70,9 +73,9 @@ func (s *watches) wrap(next http.Handler) http.Handler {
 }
 
 func (s *watches) serve(next http.Handler, w http.ResponseWriter, req *http.Request) {
-	who, leave := s.enter(nameOf(req.Context()))
+	who, leave := s.enter(nameOf(req.Context()), s.tenantOf(req.Context()))
 	if who == nil {
-		s.refuse(w, req, "too many watches are open, or more than half of them are of this user: close some, or raise --max-watches")
+		s.refuse(w, req, "too many watches are open, or too many of them are of this user or logical cluster: close some, or raise --max-watches")
 		return
 	}
 	defer leave()
@@ -92,6 +95,7 @@ func (s *watches) serve(next http.Handler, w http.ResponseWriter, req *http.Requ
 	begun := watchBegun(sync.OnceFunc(func() {
 		late.Stop()
 		leaveStart()
+		flowcontrol.WatchInitialized(req.Context()) // the watch leaves its places among requests
 	}))
 	defer begun.Signal()
 	stall := newStall(s.timeout, a.end)
@@ -112,12 +116,12 @@ func nameOf(ctx context.Context) string {
 	return ""
 }
 
-// enter counts a watch of a user until leave is called. It returns nil if a limit is reached.
-func (s *watches) enter(name string) (who *watcher, leave func()) {
+// enter counts a watch of a user and a tenant until leave is called. It returns nil if a limit is reached.
+func (s *watches) enter(name, tenant string) (who *watcher, leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	who = s.users[name]
-	if s.limit > 0 && (s.open >= s.limit || who != nil && who.open >= max(1, s.limit/2)) {
+	if s.limit > 0 && (s.open >= s.limit || who != nil && who.open >= max(1, s.limit/2) || s.tenants[tenant] > 0 && s.tenants[tenant] >= s.limit-s.open) {
 		return nil, nil
 	}
 	if who == nil {
@@ -126,12 +130,16 @@ func (s *watches) enter(name string) (who *watcher, leave func()) {
 	}
 	s.open++
 	who.open++
+	s.tenants[tenant]++
 	return who, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.open--
 		if who.open--; who.open == 0 {
 			delete(s.users, name)
+		}
+		if s.tenants[tenant]--; s.tenants[tenant] == 0 {
+			delete(s.tenants, tenant)
 		}
 	}
 }

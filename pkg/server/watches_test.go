@@ -6,6 +6,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,9 +40,54 @@ func watching(ctx context.Context, s *watches, who string, begun <-chan struct{}
 	return recorder.Code
 }
 
+var tenantsMade atomic.Int64
+
+// tenantOfAll makes each watch one of a tenant of its own.
+func tenantOfAll(context.Context) string { return fmt.Sprint("tenant", tenantsMade.Add(1)) }
+
+// Who makes many users in his cluster does not get more watches, and any other cluster still gets some.
+func TestWatchesOfOneClusterLeaveAsManyToOthersAsItHas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 8
+		var tenant string
+		s := newWatches(limit, time.Minute, func(context.Context) string { return tenant }, apis.Codecs)
+		begun := make(chan struct{})
+		close(begun)
+		ctx, cancel := context.WithCancel(t.Context())
+		var open sync.WaitGroup
+		got := map[string]int{}
+		for _, c := range []struct {
+			tenant string
+			want   int
+		}{{"greedy", limit / 2}, {"next", limit / 4}, {"third", 1}} {
+			tenant = c.tenant
+			refused := false
+			for n := range limit {
+				status := make(chan int, 1)
+				open.Go(func() { status <- watching(ctx, s, fmt.Sprint(c.tenant, "'s user ", n), begun) })
+				synctest.Wait()
+				select {
+				case code := <-status:
+					refused = code == http.StatusTooManyRequests
+				default:
+					got[c.tenant]++
+				}
+			}
+			if got[c.tenant] != c.want || !refused {
+				t.Errorf("%s has %d watches, want %d; refused %t", c.tenant, got[c.tenant], c.want, refused)
+			}
+		}
+		cancel()
+		open.Wait()
+		if len(s.tenants) != 0 || s.open != 0 {
+			t.Errorf("%v are counted, %d in all, though none is open", s.tenants, s.open)
+		}
+	})
+}
+
 func TestOnlySoManyWatchesBeginAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newWatches(0, time.Minute, apis.Codecs)
+		s := newWatches(0, time.Minute, tenantOfAll, apis.Codecs)
 		ctx, cancel := context.WithCancel(t.Context())
 		begun := make(chan struct{})
 		statuses := make(chan int, 3*maxWatchStarts)
@@ -67,7 +114,7 @@ func TestOnlySoManyWatchesBeginAtOnce(t *testing.T) {
 
 func TestAWatchThatDoesNotBeginGivesItsPlaceUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newWatches(0, time.Minute, apis.Codecs)
+		s := newWatches(0, time.Minute, tenantOfAll, apis.Codecs)
 		statuses := make(chan int, maxWatchStarts+1)
 		for i := range maxWatchStarts {
 			go func() { statuses <- watching(t.Context(), s, fmt.Sprint("user", i%2), nil) }()
@@ -92,7 +139,7 @@ func TestAWatchThatDoesNotBeginGivesItsPlaceUp(t *testing.T) {
 // Not even a member of system:masters takes all places for watches that begin.
 func TestOneUsersWatchesLetOthersBegin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newWatches(0, time.Minute, apis.Codecs)
+		s := newWatches(0, time.Minute, tenantOfAll, apis.Codecs)
 		ctx, cancel := context.WithCancel(t.Context())
 		const tries = 2 * maxWatchStarts
 		statuses := make(chan int, tries+1)
@@ -116,7 +163,7 @@ func TestOneUsersWatchesLetOthersBegin(t *testing.T) {
 
 func TestWatchesAreCappedInAllAndPerUser(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newWatches(4, time.Minute, apis.Codecs)
+		s := newWatches(4, time.Minute, tenantOfAll, apis.Codecs)
 		begun := make(chan struct{})
 		close(begun)
 		ends := map[string]context.CancelFunc{}
@@ -186,7 +233,7 @@ func TestAWatchWhoseClientTakesNothingEnds(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newWatches(0, timeout, apis.Codecs)
+			s := newWatches(0, timeout, tenantOfAll, apis.Codecs)
 			ended := make(chan struct{})
 			watch := s.wrap(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { c.handler(t, w, req) }))
 			server := httptest.NewUnstartedServer(withAnswerDeadline(timeout, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

@@ -96,7 +96,7 @@ func startTLSEtcd(t *testing.T, a *authority) (url string) {
 	return client
 }
 
-func write(t *testing.T, name, content string) string {
+func write(t testing.TB, name, content string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), name)
 	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {

@@ -95,12 +95,26 @@ func (f *Front) serve(x *exchange, req *http.Request) {
 		refuse(x, err)
 		return
 	}
+	if cluster := clusterOf(path); cluster != "" && !isWatch(req) && !isAdministrator(x.who) {
+		leave, ok := f.inflight.enterCluster(cluster)
+		if !ok {
+			refused.WithLabelValues(limitCluster).Inc()
+			refuse(x, apierrors.NewTooManyRequests("too many requests for this logical cluster are under way: try again", 1))
+			return
+		}
+		defer leave()
+	}
 	f.forward(x, req, to, path, client)
+}
+
+// isAdministrator reports whether a certificate names an administrator.
+func isAdministrator(who user.Info) bool {
+	return who != nil && slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup)
 }
 
 // serveMetrics serves the front's own metrics to administrators. Those of a shard's replica are at /shards/<name>/metrics.
 func (f *Front) serveMetrics(x *exchange, req *http.Request) {
-	if x.who == nil || !slices.Contains(x.who.GetGroups(), user.SystemPrivilegedGroup) {
+	if !isAdministrator(x.who) {
 		refuse(x, apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("the front's metrics are for client certificates of "+user.SystemPrivilegedGroup)))
 		return
 	}

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strconv"
+	"strings"
 	"sync"
 
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -33,6 +34,7 @@ const (
 	limitRequests          = "requests"
 	limitRequestsPerClient = "requests-per-client"
 	limitWatchesPerClient  = "watches-per-client"
+	limitCluster           = "requests-of-one-cluster"
 )
 
 // inflight counts what is under way. All methods may be called at any time on any goroutine.
@@ -42,12 +44,13 @@ type inflight struct {
 	mu       sync.Mutex
 	requests int
 	clients  map[string]use // those that have anything under way
+	clusters map[string]int // requests by logical cluster
 }
 
 type use struct{ requests, watches int }
 
 func newInflight(limits Limits) *inflight {
-	return &inflight{limits: limits, clients: map[string]use{}}
+	return &inflight{limits: limits, clients: map[string]use{}, clusters: map[string]int{}}
 }
 
 // enter counts a request. If a limit is reached, it returns which. Otherwise leave must be called at the end of the request.
@@ -70,6 +73,34 @@ func (p *inflight) enter(client string, watch bool) (leave func(), limit string)
 		defer p.mu.Unlock()
 		p.add(client, watch, -1)
 	}, ""
+}
+
+// enterCluster counts a request, which has entered, for its logical cluster, until leave is called. It returns false if the cluster has more requests under way
+// than are free. So whoever has many users in one cluster does not take the places of others.
+func (p *inflight) enterCluster(cluster string) (leave func(), ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if has := p.clusters[cluster]; p.limits.Requests > 0 && has > 0 && has > p.limits.Requests-p.requests {
+		return nil, false
+	}
+	p.clusters[cluster]++
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.clusters[cluster]--; p.clusters[cluster] == 0 {
+			delete(p.clusters, cluster)
+		}
+	}, true
+}
+
+// clusterOf returns the logical cluster of a path as shards are asked for it, or nothing.
+func clusterOf(path string) string {
+	after, _ := strings.CutPrefix(path, "/clusters/")
+	if after == path {
+		return ""
+	}
+	name, _, _ := strings.Cut(after, "/")
+	return name
 }
 
 // add counts n more requests or watches. The caller holds mu.

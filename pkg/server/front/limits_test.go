@@ -3,6 +3,7 @@ package front
 import (
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"testing"
 
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -36,6 +37,46 @@ func TestAClientHasItsOwnPlaces(t *testing.T) {
 	}
 	if len(p.clients) != 0 || p.requests != 0 {
 		t.Errorf("left: %v, %d", p.clients, p.requests)
+	}
+}
+
+func TestManyClientsOfOneClusterLeavePlacesToOthers(t *testing.T) {
+	p := newInflight(Limits{Requests: 12, RequestsPerClient: 1})
+	var leaves []func()
+	begin := func(n int, cluster string) (begun int) {
+		for i := range n {
+			leave, limit := p.enter(cluster+strconv.Itoa(i), false)
+			if limit != "" {
+				t.Fatalf("request %d for %s: limit %s", i, cluster, limit)
+			}
+			leaveCluster, ok := p.enterCluster(cluster)
+			if !ok {
+				leave()
+				continue
+			}
+			begun++
+			leaves = append(leaves, leave, leaveCluster)
+		}
+		return begun
+	}
+	for _, c := range []struct {
+		cluster string
+		want    int
+	}{{"x1", 6}, {"x2", 3}, {"x3", 2}} {
+		if got := begin(12, c.cluster); got != c.want {
+			t.Errorf("%s has %d of 12 places, want %d", c.cluster, got, c.want)
+		}
+	}
+	for _, leave := range leaves {
+		leave()
+	}
+	if len(p.clusters) != 0 || p.requests != 0 {
+		t.Errorf("left: %v, %d", p.clusters, p.requests)
+	}
+	for path, want := range map[string]string{"/clusters/x1/api": "x1", "/clusters/x1": "x1", "/metrics": "", "/": ""} {
+		if got := clusterOf(path); got != want {
+			t.Errorf("%s is for cluster %q, want %q", path, got, want)
+		}
 	}
 }
 

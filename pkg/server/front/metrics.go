@@ -37,13 +37,13 @@ var (
 	}, []string{"kind"})
 	refused = metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "regent_front_refused_total", StabilityLevel: metrics.ALPHA,
-		Help: "Requests that were answered with 429, by the limit: requests, requests-per-client or watches-per-client.",
+		Help: "Requests that were answered with 429, by the limit: requests, requests-per-client, watches-per-client or requests-of-one-cluster.",
 	}, []string{"limit"})
 )
 
 var registerMetrics = sync.OnceFunc(func() {
 	legacyregistry.MustRegister(shardHeard, indexAge, indexClusters, requests, added, underWay, refused)
-	for _, limit := range []string{limitRequests, limitRequestsPerClient, limitWatchesPerClient} {
+	for _, limit := range []string{limitRequests, limitRequestsPerClient, limitWatchesPerClient, limitCluster} {
 		refused.WithLabelValues(limit).Add(0)
 	}
 })

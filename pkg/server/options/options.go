@@ -205,13 +205,16 @@ func (o *Options) limitFaults() []error {
 	}
 	for _, limit := range []struct {
 		flag  string
-		value int
+		value int64
 	}{
-		{"--max-requests-inflight", l.RequestsInFlight},
-		{"--max-mutating-requests-inflight", l.MutatingRequestsInFlight},
-		{"--max-connections", l.Connections},
-		{"--max-connections-per-client", l.ConnectionsPerClient},
-		{"--max-watches", l.Watches},
+		{"--max-requests-inflight", int64(l.RequestsInFlight)},
+		{"--max-mutating-requests-inflight", int64(l.MutatingRequestsInFlight)},
+		{"--max-requests-inflight-per-cpu", int64(l.RequestsPerCPU)},
+		{"--max-connections", int64(l.Connections)},
+		{"--max-connections-per-client", int64(l.ConnectionsPerClient)},
+		{"--max-watches", int64(l.Watches)},
+		{"--max-objects-per-cluster", l.ObjectsPerCluster},
+		{"--max-bytes-per-cluster", l.BytesPerCluster},
 	} {
 		if limit.value < 0 {
 			bad("%s %d must not be negative", limit.flag, limit.value)

@@ -52,6 +52,20 @@ func destinationFrom(ctx context.Context) (*destination, bool) {
 	return d, ok
 }
 
+// Cached returns the logical cluster of the request in ctx, if the caches know it or it was looked up already. It reads nothing from
+// storage. The name is empty if the cluster is not known, or if there is none. Requests for the endpoints of the process are in no cluster.
+func (f *Filter) Cached(ctx context.Context) (name logicalcluster.Name, inCluster bool) {
+	d, ok := destinationFrom(ctx)
+	if !ok {
+		return "", false
+	}
+	name, err := d.resolve(ctx, f.Resolver, func() error { return errMayNotRead })
+	if err != nil {
+		return "", true
+	}
+	return name, true
+}
+
 // Authorizer returns an authorizer that looks up the logical cluster of the request in its context, and then asks next with a
 // context that carries the cluster (see clusters.From). If there is no such cluster, the context carries none. Then next must
 // allow only what it allows in every cluster, so that users do not learn which clusters exist.

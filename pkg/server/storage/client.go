@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/storage/etcd3"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/value"
@@ -57,6 +58,7 @@ type Client struct {
 	guard     *guard
 	history   *history
 	members   *members
+	tallies   *tallies
 	compactor interface {
 		etcd3.Compactor
 		Stop()
@@ -78,6 +80,8 @@ func NewClient(config Config) (*Client, error) {
 	keeper := &guard{next: inFlight, kv: etcd.KV, terms: newTerms()}
 	past.onWentBack = keeper.terms.forget
 	etcd.Kubernetes = keeper
+	counting := &tallies{of: map[schema.GroupResource]*tally{}}
+	counting.feed(etcd)
 	registerMetrics()
 	return &Client{
 		config:    config,
@@ -86,6 +90,7 @@ func NewClient(config Config) (*Client, error) {
 		guard:     keeper,
 		history:   past,
 		members:   members,
+		tallies:   counting,
 		compactor: etcd3.NewCompactor(etcd.Client, storagebackend.DefaultCompactInterval, clock.RealClock{}, nil),
 	}, nil
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/kcp-dev/logicalcluster/v3"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -82,3 +84,33 @@ func (m Members) Avoids(endpoint string) bool { return m.avoids(m.at(endpoint)) 
 
 // Dial opens a connection to a member.
 var Dial = dial
+
+// Tally is what is counted of a resource.
+type Tally struct{ t *tally }
+
+// NewTally returns one that has counted nothing.
+func NewTally(prefix string) Tally { return Tally{newTally(prefix)} }
+
+// List counts a list of everything, in pages.
+func (t Tally) List(revision int64, pages ...[]*mvccpb.KeyValue) {
+	t.t.begin()
+	for _, page := range pages {
+		t.t.list(page)
+	}
+	t.t.end(revision)
+}
+
+// ListInterrupted counts a list that fails.
+func (t Tally) ListInterrupted(page []*mvccpb.KeyValue) {
+	t.t.begin()
+	t.t.list(page)
+}
+
+// Watch counts changes.
+func (t Tally) Watch(events []*clientv3.Event) { t.t.watch(events) }
+
+// In returns what a cluster has.
+func (t Tally) In(cluster logicalcluster.Name) Amount { return t.t.in(cluster) }
+
+// Clusters returns how many clusters are known to have anything.
+func (t Tally) Clusters() int { return len(t.t.counts.of) }

@@ -133,7 +133,7 @@ func (o *restOptions) decorator(encoding Encoding) generic.StorageDecorator {
 			return &router{Interface: stamped, prefix: prefix}, sync.OnceFunc(store.Close), nil
 		}
 		cached, err := cacher.NewCacherFromConfig(cacher.Config{
-			Storage:             stamped,
+			Storage:             &tallied{stamped, o.client.tallies.add(config.GroupResource, config.Prefix+prefix)},
 			Versioner:           versioner,
 			GroupResource:       config.GroupResource,
 			EventsHistoryWindow: config.EventsHistoryWindow,

@@ -124,6 +124,8 @@ var ofLogicalClusters = []protected[*corev1alpha1.LogicalCluster]{
 	annotation[*corev1alpha1.LogicalCluster](tenancyv1alpha1.LogicalClusterTypeAnnotationKey, false),
 	annotation[*corev1alpha1.LogicalCluster](tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey, false),
 	label[*corev1alpha1.LogicalCluster](clusters.OwnerShardLabel),
+	annotation[*corev1alpha1.LogicalCluster](clusters.MaxObjectsAnnotation, true),
+	annotation[*corev1alpha1.LogicalCluster](clusters.MaxBytesAnnotation, true),
 }
 
 func annotation[T metav1.Object](key string, mastersToo bool) protected[T] {

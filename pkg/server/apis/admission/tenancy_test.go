@@ -106,6 +106,12 @@ var writesOfLogicalClusters = []tenancy{
 	}), obj: logicalCluster(func(l *corev1alpha1.LogicalCluster) {
 		l.Spec.Owner = &corev1alpha1.LogicalClusterOwner{UID: "another"}
 	}), refused: "spec.owner.uid"},
+	{name: "allowed more objects", masters: true, old: logicalCluster(), obj: logicalCluster(func(l *corev1alpha1.LogicalCluster) {
+		l.Annotations["quota.regent.dev/max-objects"] = "1M"
+	}), refused: "metadata.annotations[quota.regent.dev/max-objects]"},
+	{name: "allowed any number of bytes", masters: true, old: logicalCluster(func(l *corev1alpha1.LogicalCluster) {
+		l.Annotations["quota.regent.dev/max-bytes"] = "1Mi"
+	}), obj: logicalCluster(), refused: "metadata.annotations[quota.regent.dev/max-bytes]"},
 	{name: "let go", old: logicalCluster(), obj: logicalCluster(func(l *corev1alpha1.LogicalCluster) { l.Finalizers = nil }), refused: "regent.dev/content"},
 	{name: "let go for another finalizer", old: logicalCluster(), obj: logicalCluster(func(l *corev1alpha1.LogicalCluster) { l.Finalizers = []string{"example.com/mine"} }), refused: "regent.dev/content"},
 	{name: "written as it stands", old: logicalCluster(), obj: logicalCluster()},

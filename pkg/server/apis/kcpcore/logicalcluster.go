@@ -67,6 +67,13 @@ var logicalClusterStatus = resource.Subresource[logicalCluster]{
 func validateLogicalCluster(l logicalCluster) field.ErrorList {
 	spec, status := field.NewPath("spec"), field.NewPath("status")
 	errs := validateOwner(l.Spec.Owner, spec.Child("owner"))
+	for _, key := range []string{clusters.MaxObjectsAnnotation, clusters.MaxBytesAnnotation} {
+		if value, ok := l.Annotations[key]; ok {
+			if _, err := clusters.ParseQuota(value); err != nil {
+				errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations").Key(key), value, err.Error()))
+			}
+		}
+	}
 	errs = append(errs, ValidateNames(l.Spec.Initializers, spec.Child("initializers"))...)
 	errs = append(errs, ValidateNames(l.Spec.Terminators, spec.Child("terminators"))...)
 	errs = append(errs, ValidatePhase(l.Status.Phase, status.Child("phase"))...)

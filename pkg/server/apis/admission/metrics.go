@@ -1,0 +1,25 @@
+package admission
+
+import (
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+)
+
+// The limits that a write can reach.
+const (
+	limitObjects = "objects"
+	limitBytes   = "bytes"
+)
+
+// The cluster is no label: there may be 100,000.
+var quotaRefused = metrics.NewCounterVec(&metrics.CounterOpts{
+	Name: "regent_quota_refused_total", StabilityLevel: metrics.ALPHA,
+	Help: "Writes that were refused because their logical cluster would have stored more than it may, by the limit: objects or bytes.",
+}, []string{"limit"})
+
+func init() {
+	legacyregistry.MustRegister(quotaRefused)
+	for _, limit := range []string{limitObjects, limitBytes} {
+		quotaRefused.WithLabelValues(limit).Add(0)
+	}
+}

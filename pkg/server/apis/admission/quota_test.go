@@ -1,0 +1,116 @@
+package admission_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
+	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	upstream "k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/server/apis/admission"
+)
+
+// configMap has so many bytes of data.
+func configMap(bytes int) runtime.Object {
+	return &corev1.ConfigMap{Data: map[string]string{"a": strings.Repeat("x", bytes)}}
+}
+
+func TestAQuotaRefusesWhatWouldStoreMoreAndNothingElse(t *testing.T) {
+	const mib = 1 << 20
+	limited := map[string]string{clusters.MaxObjectsAnnotation: "7", clusters.MaxBytesAnnotation: "2Mi"}
+	large := workspace(func(w *tenancyv1alpha1.Workspace) {
+		w.Annotations = map[string]string{"a": strings.Repeat("x", 2000)}
+	})
+	for name, c := range map[string]struct {
+		defaults       admission.QuotaLimits
+		annotations    map[string]string
+		cluster        logicalcluster.Name // x7 if empty
+		who            user.Info           // tenant if nil
+		objects, bytes int64               // stored
+		old, obj       runtime.Object
+		subresource    string
+		refused        string
+	}{
+		"no limits":                            {objects: 1e9, bytes: 1e15, obj: configMap(1)},
+		"below the number":                     {defaults: admission.QuotaLimits{Objects: 10}, objects: 9, obj: configMap(1)},
+		"at the number":                        {defaults: admission.QuotaLimits{Objects: 10}, objects: 10, obj: configMap(1), refused: "stores 10 objects, and may store 10"},
+		"an administrator at the number":       {defaults: admission.QuotaLimits{Objects: 10}, who: master, objects: 10, obj: configMap(1), refused: "objects"},
+		"the leader at the number":             {defaults: admission.QuotaLimits{Objects: 10}, who: leader, objects: 10, obj: configMap(1)},
+		"an update at the number":              {defaults: admission.QuotaLimits{Objects: 10}, objects: 10, old: configMap(1), obj: configMap(2)},
+		"a subresource at the number":          {defaults: admission.QuotaLimits{Objects: 10, Bytes: 1}, objects: 10, obj: configMap(1), subresource: "token"},
+		"below the bytes":                      {defaults: admission.QuotaLimits{Bytes: mib}, bytes: mib - 2000, obj: configMap(1900)},
+		"beyond the bytes":                     {defaults: admission.QuotaLimits{Bytes: mib}, bytes: mib - 2000, obj: configMap(2000), refused: "bytes"},
+		"beyond the bytes, in JSON":            {defaults: admission.QuotaLimits{Bytes: mib}, bytes: mib - 2000, obj: large, refused: "bytes"},
+		"far from the bytes":                   {defaults: admission.QuotaLimits{Bytes: 100 * mib}, bytes: mib, obj: configMap(2000)},
+		"growing beyond the bytes":             {defaults: admission.QuotaLimits{Bytes: mib}, bytes: mib - 10, old: configMap(1000), obj: configMap(1100), refused: "would add 100"},
+		"a status that grows beyond the bytes": {defaults: admission.QuotaLimits{Bytes: mib}, bytes: mib - 10, old: configMap(1000), obj: configMap(1100), subresource: "status", refused: "bytes"},
+		"shrinking beyond the bytes":           {defaults: admission.QuotaLimits{Bytes: mib}, bytes: 2 * mib, old: configMap(1000), obj: configMap(999)},
+		"as large as before, beyond the bytes": {defaults: admission.QuotaLimits{Bytes: mib}, bytes: 2 * mib, old: configMap(1000), obj: configMap(1000)},
+		"its own number":                       {defaults: admission.QuotaLimits{Objects: 10}, annotations: limited, objects: 7, obj: configMap(1), refused: "may store 7"},
+		"its own bytes":                        {annotations: limited, bytes: 2 * mib, obj: configMap(1), refused: "may store 2097152"},
+		"its own number, which is none":        {defaults: admission.QuotaLimits{Objects: 10}, annotations: map[string]string{clusters.MaxObjectsAnnotation: "0"}, objects: 1000, obj: configMap(1)},
+		"a number that cannot be read":         {defaults: admission.QuotaLimits{Objects: 10}, annotations: map[string]string{clusters.MaxObjectsAnnotation: "many"}, objects: 10, obj: configMap(1), refused: "may store 10"},
+		"root":                                 {defaults: admission.QuotaLimits{Objects: 10}, cluster: clusters.Root, objects: 1000, obj: configMap(1)},
+		"root, if it is said":                  {annotations: limited, cluster: clusters.Root, objects: 1000, obj: configMap(1), refused: "may store 7"},
+		"a system cluster":                     {defaults: admission.QuotaLimits{Objects: 10}, cluster: clusters.SystemAdmin, objects: 1000, obj: configMap(1)},
+		"what carries the limits":              {defaults: admission.QuotaLimits{Objects: 1, Bytes: 1}, who: master, objects: 10, bytes: mib, old: logicalCluster(), obj: logicalCluster(func(l *corev1alpha1.LogicalCluster) { l.Annotations["a"] = "b" })},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.cluster == "" {
+				c.cluster = "x7"
+			}
+			if c.who == nil {
+				c.who = tenant
+			}
+			plugin := &admission.Quota{
+				Default: c.defaults, Exempt: []string{leader.Name},
+				Stored: func(of logicalcluster.Name) (objects, bytes int64) {
+					if of != c.cluster {
+						t.Errorf("asked for %q", of)
+					}
+					return c.objects, c.bytes
+				},
+				LogicalCluster: func(logicalcluster.Name) (*corev1alpha1.LogicalCluster, bool) {
+					lc := &corev1alpha1.LogicalCluster{}
+					lc.Annotations = c.annotations
+					return lc, c.annotations != nil
+				},
+			}
+			operation, resource := upstream.Create, corev1.SchemeGroupVersion.WithResource("configmaps")
+			if c.old != nil {
+				operation = upstream.Update
+			}
+			if _, ok := c.obj.(*corev1alpha1.LogicalCluster); ok {
+				resource = corev1alpha1.SchemeGroupVersion.WithResource("logicalclusters")
+			}
+			a := upstream.NewAttributesRecord(c.obj, c.old, resource.GroupVersion().WithKind("Any"), "default", "n", resource, c.subresource, operation, nil, false, c.who)
+			err := plugin.Validate(clusters.With(t.Context(), c.cluster), a, nil)
+			if c.refused == "" && err != nil || c.refused != "" && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), c.refused) || !strings.Contains(err.Error(), "delete what is not needed")) {
+				t.Errorf("got %v, want %q", err, c.refused)
+			}
+		})
+	}
+	if (&admission.Quota{}).Handles(upstream.Delete) {
+		t.Error("deletions are judged")
+	}
+}
+
+func TestQuotasAreQuantities(t *testing.T) {
+	for value, want := range map[string]int64{"0": 0, "20000": 20_000, "20k": 20_000, "1Mi": 1 << 20} {
+		if got, err := clusters.ParseQuota(value); err != nil || got != want {
+			t.Errorf("%s: %d, %v", value, got, err)
+		}
+	}
+	for _, value := range []string{"", "many", "-1", "0.5", "1e30"} {
+		if got, err := clusters.ParseQuota(value); err == nil {
+			t.Errorf("%q is %d", value, got)
+		}
+	}
+}

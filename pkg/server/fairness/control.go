@@ -1,0 +1,114 @@
+package fairness
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/server/mux"
+	"k8s.io/apiserver/pkg/util/flowcontrol"
+	fq "k8s.io/apiserver/pkg/util/flowcontrol/fairqueuing"
+	fcrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
+	"k8s.io/klog/v2"
+)
+
+// Control has upstream's chain of handlers ask a Limiter, at the place where upstream's priority and fairness would be: behind
+// authentication and impersonation, and in front of authorization. Upstream's filter then does what else there is to do: it answers 429 with
+// Retry-After, ends the wait in time, and lets a watch leave its places when it has begun.
+type Control struct {
+	// Limiter shares the places.
+	Limiter *Limiter
+	// Flow says for whom the request in ctx counts, and Cost how many places it takes.
+	Flow func(ctx context.Context, who flowcontrol.RequestDigest) Flow
+	Cost func(ctx context.Context, who flowcontrol.RequestDigest) int
+
+	told throttle
+	held atomic.Int64
+}
+
+// What is refused at once is answered late: a client that asks again at once would keep a CPU busy with refusals. Clients are told
+// to wait for as long. So many may be held back at a time.
+const (
+	holdFor = time.Second
+	maxHeld = 2048
+)
+
+// Handle implements flowcontrol.Interface.
+func (c *Control) Handle(
+	ctx context.Context, digest flowcontrol.RequestDigest,
+	note func(*flowcontrolv1.FlowSchema, *flowcontrolv1.PriorityLevelConfiguration, string),
+	_ func() fcrequest.WorkEstimate, _ fq.QueueNoteFn, execute func(),
+) {
+	note(&schema, &level, "")
+	flow, began := c.Flow(ctx, digest), time.Now()
+	leave, err := c.Limiter.Enter(ctx, flow, c.Cost(ctx, digest))
+	request.TrackAPFQueueWaitLatency(ctx, time.Since(began))
+	if err != nil {
+		c.refused(ctx, flow, err)
+		c.holdBack(ctx, err)
+		return
+	}
+	waited.Observe(time.Since(began).Seconds())
+	defer leave()
+	execute()
+}
+
+func (c *Control) refused(ctx context.Context, flow Flow, err error) {
+	reason := reasonFull
+	if errors.Is(err, ErrWaited) {
+		reason = reasonWaited
+	}
+	refused.WithLabelValues(reason).Inc()
+	if since, ok := c.told.now(time.Now()); ok {
+		klog.FromContext(ctx).Info("Requests are refused with 429 because their tenant has too many: this one is an example",
+			"tenant", flow.Tenant, "user", flow.User, "why", err, "refusedSinceTheLastMessage", since)
+	}
+}
+
+// holdBack returns when the refusal may be sent.
+func (c *Control) holdBack(ctx context.Context, err error) {
+	defer c.held.Add(-1)
+	if c.held.Add(1) > maxHeld || !errors.Is(err, ErrFull) {
+		return
+	}
+	timer := time.NewTimer(holdFor)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// What upstream's filter says of each answer, in two headers. There is nothing to say.
+var (
+	schema = flowcontrolv1.FlowSchema{ObjectMeta: metav1.ObjectMeta{Name: "fairness", UID: "fairness"}}
+	level  = flowcontrolv1.PriorityLevelConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "fairness", UID: "fairness"}}
+)
+
+// Run implements flowcontrol.Interface. There is nothing to run.
+func (c *Control) Run(<-chan struct{}) error { return nil }
+
+// Install implements flowcontrol.Interface.
+func (c *Control) Install(*mux.PathRecorderMux) {}
+
+// RegisterWatch implements flowcontrol.WatchTracker. Who watches does not count: a write costs the watchers of its own cluster only.
+func (c *Control) RegisterWatch(*http.Request) flowcontrol.ForgetWatchFunc { return nil }
+
+// GetInterestedWatchCount implements flowcontrol.WatchTracker.
+func (c *Control) GetInterestedWatchCount(*request.RequestInfo) int { return 0 }
+
+// GetMaxSeats implements flowcontrol.MaxSeatsTracker. Upstream's estimate is not asked for: it takes what all clusters have.
+func (c *Control) GetMaxSeats(string) uint64 { return 0 }
+
+// SetMaxSeats implements flowcontrol.MaxSeatsTracker.
+func (c *Control) SetMaxSeats(string, uint64) {}
+
+// ForgetPriorityLevel implements flowcontrol.MaxSeatsTracker.
+func (c *Control) ForgetPriorityLevel(string) {}
+
+var _ flowcontrol.Interface = (*Control)(nil)

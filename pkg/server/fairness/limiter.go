@@ -1,0 +1,251 @@
+// Package fairness shares a replica's capacity among those who ask it for work. One tenant's flood makes that tenant wait, and
+// nobody else.
+//
+// A request that is handled takes places, the more the larger its answer is expected to be. Each tenant, which is mostly a logical
+// cluster, may take places as long as it has no more than are free. So a tenant alone gets half of all places, two get a third
+// each, and who comes next need not wait until requests of others end. Requests beyond that wait, and requests beyond those that may
+// wait are refused. When places get free, the request goes on whose tenant has the fewest, and within a tenant the one whose user has
+// the fewest.
+//
+// docs/access-parts/fairness.md says why upstream's priority and fairness does not do.
+package fairness
+
+import (
+	"cmp"
+	"container/list"
+	"context"
+	"errors"
+	"sync"
+)
+
+// The reasons for which a request is refused.
+var (
+	// ErrFull says that as many requests of the tenant, or of its user, wait as may.
+	ErrFull = errors.New("too many requests wait already")
+	// ErrWaited says that the request's context ended while it waited.
+	ErrWaited = errors.New("the request has waited too long")
+)
+
+// Flow says for whom a request counts.
+type Flow struct {
+	// Tenant is who shares with all other tenants. User shares with the other users of the tenant.
+	Tenant, User string
+	// Privileged tenants need no free place: they get in while all places are taken. They may take half of all, too.
+	Privileged bool
+}
+
+// Limiter shares places. Make it with New. All methods may be called at any time on any goroutine.
+type Limiter struct {
+	mu sync.Mutex
+	// handled are the places for requests that are handled, waiting those of requests that wait.
+	handled, waiting room
+	tenants          map[string]*tenant // those that have or want places
+	turns            uint64             // how many requests have got their places
+}
+
+// tenant is a Flow.Tenant that has or wants places.
+type tenant struct {
+	party
+	users map[string]*member
+}
+
+// member is a user of a tenant that has or wants places.
+type member struct {
+	party
+	queue list.List // of *ticket, the oldest first
+}
+
+// party is what a tenant or a user has.
+type party struct {
+	handled, waiting int
+	lastTurn         uint64 // when it got places last, in turns
+}
+
+// ticket is a request that waits.
+type ticket struct {
+	flow   Flow
+	places int
+	gotIn  chan struct{} // closed when the request has its places
+}
+
+// New returns a limiter with so many places for requests that are handled, and for requests that wait. Both must be greater than 0.
+func New(places, waiting int) *Limiter {
+	registerMetrics()
+	return &Limiter{handled: room{size: places}, waiting: room{size: waiting}, tenants: map[string]*tenant{}}
+}
+
+// Enter returns when the request may be handled. leave must be called once when it has been. places are what it takes; it takes
+// at least one and at most a quarter of all. If err is not nil, the request is refused: the error wraps ErrFull, or ErrWaited if ctx ended.
+func (l *Limiter) Enter(ctx context.Context, flow Flow, places int) (leave func(), err error) {
+	t := &ticket{flow: flow, places: min(max(1, places), max(1, l.handled.size/4))}
+	at, err := l.arrive(t)
+	if err != nil {
+		return nil, err
+	}
+	if at != nil {
+		select {
+		case <-t.gotIn:
+		case <-ctx.Done():
+			if l.giveUp(t, at) {
+				return nil, ErrWaited
+			}
+		}
+	}
+	return func() { l.leave(t) }, nil
+}
+
+// arrive gives the request its places and returns nil, or puts it into a queue and returns where.
+func (l *Limiter) arrive(t *ticket) (*list.Element, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	of, user := l.get(t.flow)
+	if of.waiting == 0 && l.fits(t, of, user) {
+		l.take(t, of, user)
+		return nil, nil
+	}
+	if !l.waiting.admits(of.waiting, 1) || !within(userShare(l.waiting.size), user.waiting, 1) {
+		l.drop(t.flow, of, user)
+		return nil, ErrFull
+	}
+	t.gotIn = make(chan struct{})
+	l.wait(of, user, 1)
+	at := user.queue.PushBack(t)
+	l.letIn() // perhaps this one: those that wait may have more than it
+	return at, nil
+}
+
+// giveUp takes a request out of its queue. It returns false if the request has got its places meanwhile.
+func (l *Limiter) giveUp(t *ticket, at *list.Element) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case <-t.gotIn:
+		return false
+	default:
+	}
+	of, user := l.get(t.flow)
+	user.queue.Remove(at)
+	l.wait(of, user, -1)
+	l.drop(t.flow, of, user)
+	l.letIn() // a smaller one may have been behind it
+	return true
+}
+
+func (l *Limiter) leave(t *ticket) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	of, user := l.get(t.flow)
+	l.give(of, user, -t.places)
+	l.drop(t.flow, of, user)
+	l.letIn()
+}
+
+// letIn gives places to requests that wait, until the next one does not fit. The caller holds mu.
+func (l *Limiter) letIn() {
+	for l.waiting.taken > 0 {
+		of, user, t := l.next()
+		if t == nil {
+			return
+		}
+		user.queue.Remove(user.queue.Front())
+		l.wait(of, user, -1)
+		l.take(t, of, user)
+		close(t.gotIn)
+	}
+}
+
+// next returns the request that goes on next, or nil. The caller holds mu.
+func (l *Limiter) next() (*tenant, *member, *ticket) {
+	var of *tenant
+	var user *member
+	var first *ticket
+	for _, candidate := range l.tenants {
+		if candidate.waiting == 0 || of != nil && !candidate.before(&of.party) {
+			continue
+		}
+		// If this one does not fit, no other of its tenant goes on instead: else a large request would wait for ever.
+		u := candidate.next()
+		if t, ok := u.queue.Front().Value.(*ticket); ok && l.fits(t, candidate, u) {
+			of, user, first = candidate, u, t
+		}
+	}
+	return of, user, first
+}
+
+// next returns the user of the tenant whose request goes on next. One waits.
+func (t *tenant) next() *member {
+	var next *member
+	for _, u := range t.users {
+		if u.waiting > 0 && (next == nil || u.before(&next.party)) {
+			next = u
+		}
+	}
+	return next
+}
+
+// before reports whether p is served before other: because it has fewer places, or because its last turn was earlier.
+func (p *party) before(other *party) bool {
+	return cmp.Or(cmp.Compare(p.handled, other.handled), cmp.Compare(p.lastTurn, other.lastTurn)) < 0
+}
+
+// fits reports whether a request may take its places. The caller holds mu.
+func (l *Limiter) fits(t *ticket, of *tenant, user *member) bool {
+	if t.flow.Privileged {
+		return within(l.handled.size/2, of.handled, t.places)
+	}
+	return within(userShare(l.handled.size), user.handled, t.places) && l.handled.admits(of.handled, t.places)
+}
+
+// take gives a request its places. The caller holds mu.
+func (l *Limiter) take(t *ticket, of *tenant, user *member) {
+	l.turns++
+	of.lastTurn, user.lastTurn = l.turns, l.turns
+	l.give(of, user, t.places)
+}
+
+// give counts n more places of requests that are handled. The caller holds mu.
+func (l *Limiter) give(of *tenant, user *member, n int) {
+	of.handled += n
+	user.handled += n
+	l.handled.taken += n
+	placesTaken.Add(float64(n))
+}
+
+// wait counts n more requests that wait. The caller holds mu.
+func (l *Limiter) wait(of *tenant, user *member, n int) {
+	if of.waiting == 0 {
+		tenantsWaiting.Inc()
+	}
+	of.waiting += n
+	user.waiting += n
+	l.waiting.taken += n
+	if of.waiting == 0 {
+		tenantsWaiting.Dec()
+	}
+	requestsWaiting.Add(float64(n))
+}
+
+// get returns who asks. The caller holds mu, and calls drop if it gives them nothing.
+func (l *Limiter) get(flow Flow) (*tenant, *member) {
+	of := l.tenants[flow.Tenant]
+	if of == nil {
+		of = &tenant{users: map[string]*member{}}
+		l.tenants[flow.Tenant] = of
+	}
+	user := of.users[flow.User]
+	if user == nil {
+		user = &member{}
+		of.users[flow.User] = user
+	}
+	return of, user
+}
+
+// drop forgets who neither has nor wants a place. The caller holds mu.
+func (l *Limiter) drop(flow Flow, of *tenant, user *member) {
+	if user.handled == 0 && user.waiting == 0 {
+		delete(of.users, flow.User)
+	}
+	if len(of.users) == 0 {
+		delete(l.tenants, flow.Tenant)
+	}
+}

@@ -1,0 +1,106 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/client-go/rest"
+)
+
+// letting allows everything. Requests for /hold wait until the channel is closed.
+type letting struct {
+	authorizer.Authorizer
+	hold <-chan struct{}
+	held atomic.Int32
+}
+
+func (l *letting) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	if a.GetPath() == "/hold" {
+		l.held.Add(1)
+		<-l.hold
+	}
+	return authorizer.DecisionAllow, "", nil
+}
+
+// One user of a cluster holds all that he can get, for as long as he likes. Who else is there gets in, and so does who is in another cluster.
+func TestAFloodInOneClusterKeepsNobodyElseOut(t *testing.T) {
+	root := t.TempDir()
+	cfg := config(t, root)
+	cfg.TokenFile = write(t, filepath.Join(root, "tokens.csv"), "t-ann,ann,1\nt-ben,ben,2\n")
+	cfg.Limits = Limits{RequestsInFlight: 16}
+	hold := make(chan struct{})
+	everybody := &letting{hold: hold}
+	r := startReplica(t, cfg, func(s *Server) {
+		everybody.Authorizer = s.generic.Authorization.Authorizer
+		s.generic.Authorization.Authorizer = everybody
+	})
+	r.createCluster(t, "flooded")
+	r.createCluster(t, "quiet")
+	var flood sync.WaitGroup
+	for range 50 {
+		flood.Go(func() { r.ask(t, http.MethodGet, "/clusters/flooded/hold", "t-ann") })
+	}
+	for deadline := time.Now().Add(20 * time.Second); everybody.held.Load() < 6; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d requests are handled, want six", everybody.held.Load())
+		}
+	}
+	for _, c := range []struct{ bearer, cluster string }{{"t-ben", "flooded"}, {"t-ben", "quiet"}, {"t-ann", "quiet"}} {
+		began := time.Now()
+		if got := r.ask(t, http.MethodGet, "/clusters/"+c.cluster+"/api/v1/namespaces/default/configmaps", c.bearer); got.status != http.StatusOK {
+			t.Errorf("%s in %s: %d %s after %v", c.bearer, c.cluster, got.status, got.body, time.Since(began))
+		}
+	}
+	if held := everybody.held.Load(); held != 6 {
+		t.Errorf("one user has %d of 16 places, want three quarters of half of them", held)
+	}
+	close(hold)
+	flood.Wait()
+	if err := r.stop(t); err != nil {
+		t.Error(err)
+	}
+}
+
+// A watch has a place until it has sent what there is, or else a few watches would keep their tenant out for as long as they are open.
+func TestAnOpenWatchHasNoPlace(t *testing.T) {
+	root := t.TempDir()
+	cfg := config(t, root)
+	cfg.TokenFile = write(t, filepath.Join(root, "tokens.csv"), tokensOfUsers)
+	cfg.Limits = Limits{RequestsInFlight: 4, RequestTimeout: 20 * time.Second}
+	r := startReplica(t, cfg)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	client, err := rest.HTTPClientFor(r.configOf(t, "t-root", "system:admin"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 10 {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+"/clusters/system:admin/api/v1/namespaces?watch=true&n="+strconv.Itoa(n), http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer t-root")
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = resp.Body.Close() }()
+		if resp.StatusCode != http.StatusOK {
+			t.Fatalf("watch %d: %s", n, resp.Status)
+		}
+	}
+	if got := r.ask(t, http.MethodGet, "/clusters/system:admin/api/v1/namespaces", "t-root"); got.status != http.StatusOK {
+		t.Errorf("a request beside ten watches: %d %s", got.status, got.body)
+	}
+	cancel()
+	if err := r.stop(t); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,80 @@
+package server
+
+import (
+	"context"
+	"slices"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/util/flowcontrol"
+
+	"github.com/regent-project/regent/pkg/server/fairness"
+	"github.com/regent-project/regent/pkg/server/routing"
+	"github.com/regent-project/regent/pkg/server/storage"
+)
+
+// flows says for whom requests count.
+//
+// A tenant is a logical cluster, by its name: its paths are many. So whoever makes many users in a cluster has no larger share than
+// others. A member of system:masters, and a member of the installation, is a tenant by himself, in all clusters together: he gets into
+// a cluster whose users flood it, and a script of his does not shut out its users.
+//
+// Requests for clusters that no cache knows share one tenant: everybody can make up as many names as he likes.
+type flows struct{ clusters *routing.Filter }
+
+// The tenants that are no clusters. No cluster has such a name.
+const (
+	tenantUnknown = "(unknown clusters)"
+	tenantProcess = "(the process)"
+)
+
+// ofRequest returns for whom the request in ctx counts.
+func (f *flows) ofRequest(ctx context.Context, who flowcontrol.RequestDigest) fairness.Flow {
+	return f.of(ctx, who.User)
+}
+
+// tenantOf returns the tenant for which the request in ctx counts.
+func (f *flows) tenantOf(ctx context.Context) string {
+	who, _ := request.UserFrom(ctx)
+	return f.of(ctx, who).Tenant
+}
+
+func (f *flows) of(ctx context.Context, who user.Info) fairness.Flow {
+	if who == nil {
+		who = &user.DefaultInfo{}
+	}
+	flow := fairness.Flow{User: who.GetName()}
+	cluster, inCluster := f.clusters.Cached(ctx)
+	switch {
+	case slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup):
+		flow.Tenant, flow.Privileged = "(administrator) "+who.GetName(), true
+	case isMember(who):
+		flow.Tenant = "(member) " + who.GetName()
+	case !inCluster:
+		flow.Tenant = tenantProcess
+	case cluster == "":
+		flow.Tenant = tenantUnknown
+	default:
+		flow.Tenant = cluster.String()
+	}
+	return flow
+}
+
+// usage says how much of a resource a logical cluster has, or all clusters together with clusters.Wildcard.
+type usage interface {
+	Stored(cluster logicalcluster.Name, resource schema.GroupResource) storage.Amount
+}
+
+// cost returns a function that says how many places a request takes.
+func cost(clusters *routing.Filter, usage usage) func(context.Context, flowcontrol.RequestDigest) int {
+	return func(ctx context.Context, digest flowcontrol.RequestDigest) int {
+		info := digest.RequestInfo
+		return fairness.Places(info, fairness.QueryFrom(ctx), func() (objects, bytes int64) {
+			cluster, _ := clusters.Cached(ctx)
+			has := usage.Stored(cluster, schema.GroupResource{Group: info.APIGroup, Resource: info.Resource})
+			return has.Objects, has.Bytes
+		})
+	}
+}

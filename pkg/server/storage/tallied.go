@@ -1,0 +1,181 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/kubernetes"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/storage"
+)
+
+// tallied is what a resource's watch cache lists and watches. It tells the client below to count on the way.
+type tallied struct {
+	storage.Interface
+	tally *tally
+}
+
+type tallyKey struct{}
+
+func tallyFrom(ctx context.Context) *tally {
+	t, _ := ctx.Value(tallyKey{}).(*tally)
+	return t
+}
+
+// GetList lists a page of all objects. The watch cache asks for nothing else.
+func (t *tallied) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
+	ctx, cancel := context.WithCancel(context.WithValue(ctx, tallyKey{}, t.tally))
+	defer cancel() // ends a stream that was not read to its end
+	if opts.Predicate.Continue == "" {
+		t.tally.begin()
+	}
+	if err := t.Interface.GetList(ctx, key, opts, list); err != nil {
+		return err
+	}
+	of, err := meta.ListAccessor(list)
+	if err != nil {
+		return fmt.Errorf("a list of %T: %w", list, err)
+	}
+	if of.GetContinue() != "" {
+		return nil
+	}
+	revision, err := strconv.ParseInt(of.GetResourceVersion(), 10, 64)
+	if err != nil {
+		return fmt.Errorf("the revision of a list of %T: %w", list, err)
+	}
+	t.tally.end(revision)
+	return nil
+}
+
+// Watch watches all objects.
+func (t *tallied) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	return t.Interface.Watch(context.WithValue(ctx, tallyKey{}, t.tally), key, opts)
+}
+
+// IsWatchListSemanticsUnSupported is that of stamp, whose name the embedded interface hides.
+func (t *tallied) IsWatchListSemanticsUnSupported() bool { return true }
+
+// tallies are the tallies of all resources that have a watch cache, and the layers of the client that feed them.
+type tallies struct {
+	mu sync.RWMutex
+	of map[schema.GroupResource]*tally
+
+	forwarding sync.WaitGroup
+}
+
+// add makes a tally for a resource.
+func (t *tallies) add(resource schema.GroupResource, prefix string) *tally {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	made := newTally(prefix)
+	t.of[resource] = made
+	return made
+}
+
+// Stored returns how much of a resource a logical cluster has, or all clusters together with clusters.Wildcard. It lags behind etcd by as
+// much as the watch of the resource. Of resources without a watch cache it knows nothing.
+func (c *Client) Stored(cluster logicalcluster.Name, resource schema.GroupResource) Amount {
+	c.tallies.mu.RLock()
+	of := c.tallies.of[resource]
+	c.tallies.mu.RUnlock()
+	if of == nil {
+		return Amount{}
+	}
+	return of.in(cluster)
+}
+
+// StoredIn returns how much of all resources a logical cluster has, or all clusters together with clusters.Wildcard, as Stored does.
+func (c *Client) StoredIn(cluster logicalcluster.Name) (sum Amount) {
+	c.tallies.mu.RLock()
+	defer c.tallies.mu.RUnlock()
+	for _, of := range c.tallies.of {
+		sum = sum.plus(of.in(cluster))
+	}
+	return sum
+}
+
+// feed puts the layers that count into a client of etcd.
+func (t *tallies) feed(etcd *kubernetes.Client) {
+	etcd.Kubernetes = &countedPages{etcd.Kubernetes}
+	etcd.KV = &countedStreams{etcd.KV, t}
+	etcd.Watcher = &countedWatches{etcd.Watcher, t}
+}
+
+// countedPages counts lists that are read page by page.
+type countedPages struct{ kubernetes.Interface }
+
+// List implements kubernetes.Interface.
+func (c *countedPages) List(ctx context.Context, prefix string, opts kubernetes.ListOptions) (kubernetes.ListResponse, error) {
+	page, err := c.Interface.List(ctx, prefix, opts)
+	if t := tallyFrom(ctx); t != nil && err == nil {
+		t.list(page.Kvs)
+	}
+	return page, err
+}
+
+// countedStreams counts lists that are read as one stream.
+type countedStreams struct {
+	clientv3.KV
+	tallies *tallies
+}
+
+// GetStream implements clientv3.KV.
+func (c *countedStreams) GetStream(ctx context.Context, key string, opts ...clientv3.OpOption) (clientv3.GetStreamChan, error) {
+	chunks, err := c.KV.GetStream(ctx, key, opts...)
+	t := tallyFrom(ctx)
+	if t == nil || err != nil {
+		return chunks, err
+	}
+	return forward(ctx, &c.tallies.forwarding, chunks, func(chunk clientv3.RangeStreamResponse) {
+		if chunk.Err() == nil && chunk.RangeResponse != nil {
+			t.list(chunk.Kvs)
+		}
+	}), nil
+}
+
+// countedWatches counts changes.
+type countedWatches struct {
+	clientv3.Watcher
+	tallies *tallies
+}
+
+// Watch implements clientv3.Watcher.
+func (c *countedWatches) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
+	responses := c.Watcher.Watch(ctx, key, opts...)
+	t := tallyFrom(ctx)
+	if t == nil {
+		return responses
+	}
+	return forward(ctx, &c.tallies.forwarding, responses, func(r clientv3.WatchResponse) { t.watch(r.Events) })
+}
+
+// Close implements clientv3.Watcher. It returns when nothing is forwarded any more.
+func (c *countedWatches) Close() error {
+	err := c.Watcher.Close()
+	c.tallies.forwarding.Wait()
+	return err
+}
+
+// forward returns a channel with what comes from another one, after visit has seen it. It ends with the other one, or with ctx.
+func forward[T any](ctx context.Context, running *sync.WaitGroup, from <-chan T, visit func(T)) <-chan T {
+	to := make(chan T)
+	running.Go(func() {
+		defer close(to)
+		for v := range from {
+			visit(v)
+			select {
+			case to <- v:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return to
+}
