@@ -43,6 +43,17 @@ func TestAServiceAccountLogsInByKubectl(t *testing.T) {
 	for _, bot := range bots { // by whichever replica: at the other one perhaps before its cache shows the account
 		bot.refused("system:serviceaccount:default:bot", "get", "--raw="+secretsOfDefault)
 	}
+	admin.run("create", "clusterrolebinding", "bots-view", "--clusterrole=view", "--serviceaccount=default:bot")
+	admin.run("create", "clusterrolebinding", "bots-enter", "--clusterrole=system:kcp:workspace:access", "--serviceaccount=default:bot")
+	for _, bot := range bots {
+		harness.Eventually(t, "the account may read", func() bool {
+			out, err := bot.try("get", "configmap", "kube-root-ca.crt", "-o", "name")
+			return err == nil && strings.Contains(out, "configmap/kube-root-ca.crt")
+		})
+		if out, err := bot.try("auth", "whoami"); err != nil || !strings.Contains(out, "system:serviceaccount:default:bot") || !strings.Contains(out, "authentication.kcp.io/cluster-name") {
+			t.Errorf("kubectl auth whoami: %v\n%s", err, out)
+		}
+	}
 	refused := `tokens of service accounts are not kept in Secrets here`
 	admin.refused(t, refused, "{apiVersion: v1, kind: Secret, metadata: {name: old, annotations: {kubernetes.io/service-account.name: bot}}, type: kubernetes.io/service-account-token}", "create", "-f", "-")
 	admin.refused(t, "may not specify a duration less than 10 minutes", "", "create", "token", "bot", "--duration=1m")
