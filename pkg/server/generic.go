@@ -82,6 +82,7 @@ func (s *Server) authenticate(c *genericapiserver.Config) error {
 	accounts := serviceaccounts.NewAuthenticator(s.tokenIssuer, s.boundObjects)
 	if s.authentication, err = authentication.New(authentication.Config{
 		File: s.cfg.AuthenticationConfigFile, PublicPaths: publicPaths, Webhook: s.cfg.TokenWebhook, Replica: c.APIServerID,
+		OwnIssuers: []string{s.tokenIssuer.Name},
 	}); err != nil {
 		return err
 	}

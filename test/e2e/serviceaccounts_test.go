@@ -36,9 +36,9 @@ func TestAServiceAccountLogsInByKubectl(t *testing.T) {
 	admin.run("create", "serviceaccount", "bot")
 	mustContain(t, admin.run("get", "sa"), "NAME", "SECRETS", "AGE", "bot", "default")
 	token := strings.TrimSpace(admin.run("create", "token", "bot", "--duration=20m"))
-	var bots []bearer
+	var bots []account
 	for _, r := range replicas {
-		bots = append(bots, newBearer(t, r, "root:team", token, ca))
+		bots = append(bots, newAccount(t, r, "root:team", token, ca))
 	}
 	for _, bot := range bots { // by whichever replica: at the other one perhaps before its cache shows the account
 		bot.refused("system:serviceaccount:default:bot", "get", "--raw="+secretsOfDefault)
@@ -61,7 +61,7 @@ func TestAServiceAccountLogsInByKubectl(t *testing.T) {
 
 	admin.run("create", "secret", "generic", "bond")
 	short := strings.TrimSpace(admin.run("create", "token", "bot", "--bound-object-kind=Secret", "--bound-object-name=bond"))
-	held := newBearer(t, replicas[1], "root:team", short, ca)
+	held := newAccount(t, replicas[1], "root:team", short, ca)
 	held.refused("system:serviceaccount:default:bot", "get", "--raw="+secretsOfDefault)
 	admin.run("delete", "secret", "bond")
 	held.untilNobody("its secret was deleted")
@@ -81,14 +81,14 @@ const unauthorized = "You must be logged in to the server"
 // secretsOfDefault is what the accounts here have no right to read.
 const secretsOfDefault = "/clusters/root:team/api/v1/namespaces/default/secrets"
 
-// bearer is a user with a bearer token and nothing else, in a kubeconfig of its own.
-type bearer struct {
+// account is a user with a account token and nothing else, in a kubeconfig of its own.
+type account struct {
 	kubectl
 	t    *testing.T
 	file string
 }
 
-func newBearer(t *testing.T, r *harness.Replica, cluster, token, ca string) bearer {
+func newAccount(t *testing.T, r *harness.Replica, cluster, token, ca string) account {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	content := fmt.Sprintf(`
@@ -102,10 +102,10 @@ current-context: x
 	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return bearer{kubectl{r, cluster}, t, file}
+	return account{kubectl{r, cluster}, t, file}
 }
 
-func (b bearer) try(args ...string) (string, error) {
+func (b account) try(args ...string) (string, error) {
 	cmd := b.KubectlCommand(b.cluster, args...)
 	cmd.Env = append(cmd.Env, "KUBECONFIG="+b.file)
 	out, err := cmd.CombinedOutput()
@@ -113,7 +113,7 @@ func (b bearer) try(args ...string) (string, error) {
 }
 
 // refused runs kubectl, which must fail and say so.
-func (b bearer) refused(want string, args ...string) {
+func (b account) refused(want string, args ...string) {
 	b.t.Helper()
 	if out, err := b.try(args...); err == nil || !strings.Contains(out, want) {
 		b.t.Errorf("kubectl %s: want a failure with %q, got %v:\n%s", strings.Join(args, " "), want, err, out)
@@ -121,7 +121,7 @@ func (b bearer) refused(want string, args ...string) {
 }
 
 // untilNobody waits until the token is nobody's.
-func (b bearer) untilNobody(why string) {
+func (b account) untilNobody(why string) {
 	b.t.Helper()
 	began := time.Now()
 	harness.Eventually(b.t, "nobody has the token after "+why, func() bool {

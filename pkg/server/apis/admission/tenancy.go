@@ -43,7 +43,7 @@ func (p *TenancyProtection) Validate(ctx context.Context, a admission.Attributes
 	}
 	switch a.GetResource().GroupResource() {
 	case tenancyv1alpha1.Resource("workspaces"):
-		return validate(a, created(a), ofWorkspaces, clusters.WorkspaceFinalizer)
+		return validate(a, asCreated(a), ofWorkspaces, clusters.WorkspaceFinalizer)
 	case corev1alpha1.Resource("logicalclusters"):
 		if a.GetOperation() == admission.Create {
 			return admission.NewForbidden(a, errors.New("only the shard's controllers create LogicalClusters: create a Workspace, and they create one for it"))
@@ -55,8 +55,8 @@ func (p *TenancyProtection) Validate(ctx context.Context, a admission.Attributes
 	return nil
 }
 
-// created returns a new Workspace as a user may create it: with nothing set but himself as its creator.
-func created(a admission.Attributes) *tenancyv1alpha1.Workspace {
+// asCreated returns a new Workspace as a user may create it: with nothing set but himself as its creator.
+func asCreated(a admission.Attributes) *tenancyv1alpha1.Workspace {
 	out := &tenancyv1alpha1.Workspace{Status: tenancyv1alpha1.WorkspaceStatus{Phase: corev1alpha1.LogicalClusterPhaseScheduling}}
 	who := recorded(a.GetUserInfo())
 	if ws, ok := a.GetObject().(*tenancyv1alpha1.Workspace); ok && who != "" && ws.Annotations[tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey] == who {
