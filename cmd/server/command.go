@@ -52,7 +52,7 @@ func newCommand() *cobra.Command {
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())}
 	})
-	cmd.AddCommand(newStart(), newDev(), newShard(), newFront(), newForgetReplica(), newVersion())
+	cmd.AddCommand(newStart(), newDev(), newShard(), newFront(), newPKI(), newForgetReplica(), newVersion())
 	return cmd
 }
 

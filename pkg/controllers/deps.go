@@ -19,6 +19,9 @@ type Deps struct {
 	ReplicaURL string
 	// Capacity is how many logical clusters the shard can have.
 	Capacity int64
+	// RootCA has the certificates of the authorities by which clients know the API, in PEM. Empty: namespaces get neither that nor a
+	// service account.
+	RootCA string
 	// Token names the term. It is zero without leader election and for EveryReplica controllers. Clients send it already: a
 	// controller needs it only for effects outside of the shard.
 	Token     fence.Token

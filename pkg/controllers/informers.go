@@ -9,6 +9,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
@@ -29,8 +30,14 @@ type Informers struct {
 	Workspaces      *clusters.Informer[*tenancyv1alpha1.Workspace]
 	LogicalClusters *clusters.Informer[*corev1alpha1.LogicalCluster]
 	Shards          *clusters.Informer[*corev1alpha1.Shard]
+	ConfigMaps      *clusters.Informer[*corev1.ConfigMap]
 	Leases          *clusters.Informer[*coordinationv1.Lease]
 	LeaseCandidates *clusters.Informer[*coordinationv1beta1.LeaseCandidate]
+	// What RBAC says of each logical cluster.
+	Roles               *clusters.Informer[*rbacv1.Role]
+	RoleBindings        *clusters.Informer[*rbacv1.RoleBinding]
+	ClusterRoles        *clusters.Informer[*rbacv1.ClusterRole]
+	ClusterRoleBindings *clusters.Informer[*rbacv1.ClusterRoleBinding]
 	// Metadata has the metadata of each of Deps.Resources: a view of the informer above, if there is one, or an informer. All have
 	// the index ByOwner.
 	Metadata map[schema.GroupVersionResource]clusters.Cache[*metav1.PartialObjectMetadata]
@@ -61,16 +68,27 @@ func NewInformers(source Source, resources []Resource) Informers {
 		Workspaces:      newInformer(source, tenancyv1alpha1.SchemeGroupVersion.WithResource("workspaces"), OwnerIndexers[*tenancyv1alpha1.Workspace]()),
 		LogicalClusters: newInformer(source, corev1alpha1.SchemeGroupVersion.WithResource("logicalclusters"), logicalClusterIndexers()),
 		Shards:          newInformer(source, corev1alpha1.SchemeGroupVersion.WithResource("shards"), OwnerIndexers[*corev1alpha1.Shard]()),
+		ConfigMaps:      newInformer(source, corev1.SchemeGroupVersion.WithResource("configmaps"), OwnerIndexers[*corev1.ConfigMap]()),
 		Leases:          newInformer(source, coordinationv1.SchemeGroupVersion.WithResource("leases"), OwnerIndexers[*coordinationv1.Lease]()),
 		LeaseCandidates: newInformer(source, coordinationv1beta1.SchemeGroupVersion.WithResource("leasecandidates"), CandidateIndexers()),
+
+		Roles:               newInformer(source, rbacv1.SchemeGroupVersion.WithResource("roles"), OwnerIndexers[*rbacv1.Role]()),
+		RoleBindings:        newInformer(source, rbacv1.SchemeGroupVersion.WithResource("rolebindings"), OwnerIndexers[*rbacv1.RoleBinding]()),
+		ClusterRoles:        newInformer(source, rbacv1.SchemeGroupVersion.WithResource("clusterroles"), clusterRoleIndexers()),
+		ClusterRoleBindings: newInformer(source, rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings"), OwnerIndexers[*rbacv1.ClusterRoleBinding]()),
 	}
 	views := map[schema.GroupResource]clusters.Cache[*metav1.PartialObjectMetadata]{
 		corev1.Resource("namespaces"):                   clusters.MetadataOf(out.Namespaces),
 		tenancyv1alpha1.Resource("workspaces"):          clusters.MetadataOf(out.Workspaces),
 		corev1alpha1.Resource("logicalclusters"):        clusters.MetadataOf(out.LogicalClusters),
 		corev1alpha1.Resource("shards"):                 clusters.MetadataOf(out.Shards),
+		corev1.Resource("configmaps"):                   clusters.MetadataOf(out.ConfigMaps),
 		coordinationv1.Resource("leases"):               clusters.MetadataOf(out.Leases),
 		coordinationv1beta1.Resource("leasecandidates"): clusters.MetadataOf(out.LeaseCandidates),
+		rbacv1.Resource("roles"):                        clusters.MetadataOf(out.Roles),
+		rbacv1.Resource("rolebindings"):                 clusters.MetadataOf(out.RoleBindings),
+		rbacv1.Resource("clusterroles"):                 clusters.MetadataOf(out.ClusterRoles),
+		rbacv1.Resource("clusterrolebindings"):          clusters.MetadataOf(out.ClusterRoleBindings),
 	}
 	out.Metadata = map[schema.GroupVersionResource]clusters.Cache[*metav1.PartialObjectMetadata]{}
 	for _, r := range resources {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/component-base/logs"
 
 	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/server/access"
 	"github.com/regent-project/regent/pkg/server/apis"
 	apisadmission "github.com/regent-project/regent/pkg/server/apis/admission"
 	"github.com/regent-project/regent/pkg/server/apis/openapi"
@@ -28,17 +29,21 @@ import (
 func (r *run) newAPI(store *store, caches *caches, elections *elections, terms *terms.Runner) (*genericapiserver.GenericAPIServer, error) {
 	c := r.generic
 	openapi.Configure(c, apis.Scheme)
-	c.AdmissionControl = r.admission(store, caches)
+	policies := &policies{live: caches.live, logicalClusters: caches.informers.LogicalClusters}
+	r.rbac.Policy, r.rbac.Fresh = access.NewCached(caches.informers), policies.fresh
+	c.AdmissionControl = r.admission(store, caches, &access.Escalation{Stored: policies.stored, Authorizer: c.Authorization.Authorizer})
 	c.BuildHandlerChainFunc = r.handlerChain(caches.directory,
 		newTokenFilter(r.cfg.EnableLeaderElection, r.cfg.Fencing, store.CheckToken, c.Authorization.Authorizer, c.Serializer), store.shard, store.Client)
 	c.AddReadyzChecks(unhurried{store.etcd}, store.shard, informersCheck(caches.informers), historyCheck(store.Client))
-	c.AddReadyzChecks(store.keys...)
+	if store.keys != nil {
+		c.AddReadyzChecks(store.keys.Plugins())
+	}
 	c.AddHealthChecks(supervisorCheck(terms))
 	api, err := c.Complete(nil).New("regent", genericapiserver.NewEmptyDelegate())
 	if err != nil {
 		return nil, fmt.Errorf("cannot make the API server: %w", err)
 	}
-	if err := apis.Install(api, apis.NewRESTOptionsGetter(store.Client), caches.live.reader); err != nil {
+	if err := apis.Install(api, apis.NewRESTOptionsGetter(store.Client), caches.live.reader, r.virtual(caches)...); err != nil {
 		return nil, err
 	}
 	api.Handler.NonGoRestfulMux.Handle(routing.StepDownPath, &stepDown{
@@ -46,6 +51,10 @@ func (r *run) newAPI(store *store, caches *caches, elections *elections, terms *
 		lease: r.cfg.Election.Namespace + "/" + r.cfg.Election.Name,
 	})
 	r.api.Serve(api.Handler)
+	api.Handler.NonGoRestfulMux.Handle("/readyz/certificates", r.keys)
+	if store.keys != nil {
+		api.Handler.NonGoRestfulMux.Handle("/readyz/encryption-config", store.keys)
+	}
 	if r.cfg.Profiling {
 		installProfiling(api.Handler.NonGoRestfulMux)
 	}
@@ -54,10 +63,12 @@ func (r *run) newAPI(store *store, caches *caches, elections *elections, terms *
 }
 
 // admission returns the admission plugins that every write passes.
-func (r *run) admission(store *store, caches *caches) admission.Interface {
+func (r *run) admission(store *store, caches *caches, escalation *access.Escalation) admission.Interface {
 	return admission.NewChainHandler(
 		&apisadmission.NamespaceLifecycle{Namespaces: namespaces{caches.informers.Namespaces, caches.live}},
+		apisadmission.Creator{},
 		&apisadmission.TenancyProtection{Leader: leaderUser},
+		escalation,
 		&routing.Gate{Directory: caches.directory},
 		&apisadmission.Quota{
 			Default: apisadmission.QuotaLimits{Objects: r.cfg.Limits.ObjectsPerCluster, Bytes: r.cfg.Limits.BytesPerCluster},

@@ -9,11 +9,9 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
 	"k8s.io/apiserver/pkg/authentication/group"
-	"k8s.io/apiserver/pkg/authentication/request/anonymous"
 	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
 	"k8s.io/apiserver/pkg/authentication/request/union"
 	"k8s.io/apiserver/pkg/authentication/request/x509"
@@ -24,6 +22,8 @@ import (
 	"k8s.io/apiserver/pkg/authorization/path"
 	authorizerunion "k8s.io/apiserver/pkg/authorization/union"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+
+	"github.com/regent-project/regent/pkg/server/authentication"
 )
 
 // reservedPrefix begins the names of this process's own users. Nobody else may have such a user name or such a group, because
@@ -93,7 +93,7 @@ func isReserved(who user.Info) bool {
 	return reserved(who.GetName()) || slices.ContainsFunc(who.GetGroups(), reserved)
 }
 
-// notReserved refuses users with reserved names that another authenticator has authenticated.
+// notReserved refuses users with reserved names, and service accounts, that another authenticator has authenticated than theirs.
 type notReserved struct{ authenticator.Request }
 
 // AuthenticateRequest implements authenticator.Request.
@@ -102,6 +102,9 @@ func (n notReserved) AuthenticateRequest(req *http.Request) (*authenticator.Resp
 	if err == nil && ok && isReserved(resp.User) {
 		return nil, false, fmt.Errorf("user %q of %q: names that begin with %s are the server's own: give this user another name and other groups",
 			resp.User.GetName(), resp.User.GetGroups(), reservedPrefix)
+	}
+	if err == nil && ok && isServiceAccount(resp.User) {
+		return nil, false, serviceAccountFault(resp.User)
 	}
 	return resp, ok, err
 }
@@ -127,11 +130,16 @@ func (r *reservedNames) ConditionsAwareAuthorize(ctx context.Context, a authoriz
 	return r.Authorizer.ConditionsAwareAuthorize(ctx, a)
 }
 
-// newAuthenticator accepts in-process users, other members of the installation, client certificates, and bearer tokens from the operator's
-// file. Everyone else is anonymous on the public paths, and unauthenticated elsewhere.
-func newAuthenticator(p inProcess, members *membersGate, clientCA dynamiccertificates.CAContentProvider, tokenFile string) (authenticator.Request, error) {
+// newAuthenticator accepts in-process users, other members of the installation, client certificates, tokens of service accounts, bearer
+// tokens from the operator's file, and those that configured knows. Everyone else is anonymous on the public paths, and unauthenticated
+// elsewhere.
+func newAuthenticator(
+	p inProcess, members *membersGate, clientCA dynamiccertificates.CAContentProvider, accounts authenticator.Token, tokenFile string,
+	configured *authentication.Authentication,
+) (authenticator.Request, error) {
 	methods := []authenticator.Request{
 		p.authenticator(),
+		bearertoken.New(accounts),
 		notReserved{x509.NewDynamic(clientCA.VerifyOptions, x509.UserConversionFunc(members.noMembers))},
 	}
 	if tokenFile != "" {
@@ -141,28 +149,44 @@ func newAuthenticator(p inProcess, members *membersGate, clientCA dynamiccertifi
 		}
 		methods = append(methods, notReserved{bearertoken.New(tokens)})
 	}
-	var conditions []apiserver.AnonymousAuthCondition
-	for _, p := range publicPaths {
-		conditions = append(conditions, apiserver.AnonymousAuthCondition{Path: p})
+	for _, method := range configured.Methods() { // last, because a webhook is told tokens that nobody knows
+		methods = append(methods, notReserved{method})
 	}
 	ofMembers, err := members.authenticator()
 	if err != nil {
 		return nil, err
 	}
 	known := union.New(ofMembers, group.NewAuthenticatedGroupAdder(union.New(methods...)))
-	return union.NewFailOnError(known, anonymous.NewAuthenticator(conditions)), nil
+	return union.NewFailOnError(known, configured.Anonymous()), nil
 }
 
-// newAuthorizer lets members of system:masters do everything, other shards read what they need, and everyone read the public paths. Other
-// users may do nothing.
-func newAuthorizer() (authorizer.Authorizer, error) {
+// noWebhook reports whether webhooks have no say about a user: masters may do everything, and members of the installation what they need.
+func noWebhook(who user.Info) bool {
+	return isMember(who) || isReserved(who) || slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup)
+}
+
+// newAuthorizer decides who may do what, in this order: members of system:masters everything, everyone the public paths, other members of the
+// installation what they need to read, and users what rbac allows, with the operator's webhooks around it. Who is in system:masters is nobody's
+// decision but the operator's: only its members may impersonate it.
+func newAuthorizer(rbac authorizer.Authorizer) (authorizer.Authorizer, error) {
 	public, err := path.NewAuthorizer(publicPaths)
 	if err != nil {
 		return nil, fmt.Errorf("cannot authorize the public paths: %w", err)
 	}
 	return authorizerunion.New(
 		authorizerunion.NamedAuthorizer{AuthorizerName: "masters", Authorizer: authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)},
+		authorizerunion.NamedAuthorizer{AuthorizerName: "not-to-masters", Authorizer: authorizer.AuthorizerFunc(nobodyBecomesMaster)},
 		authorizerunion.NamedAuthorizer{AuthorizerName: "members", Authorizer: authorizer.AuthorizerFunc(memberRights)},
 		authorizerunion.NamedAuthorizer{AuthorizerName: "public-paths", Authorizer: public},
+		authorizerunion.NamedAuthorizer{AuthorizerName: "rbac", Authorizer: rbac},
 	)
+}
+
+// nobodyBecomesMaster refuses to let users impersonate system:masters. In its own cluster an administrator may impersonate anybody, and
+// members of that group may do everything in all clusters.
+func nobodyBecomesMaster(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	if strings.HasPrefix(a.GetVerb(), "impersonate") && a.GetResource() == "groups" && a.GetName() == user.SystemPrivilegedGroup {
+		return authorizer.DecisionDeny, "only members of " + user.SystemPrivilegedGroup + " may impersonate it", nil
+	}
+	return authorizer.DecisionNoOpinion, "", nil
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
@@ -14,11 +15,14 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/util/cert"
 
+	"github.com/regent-project/regent/pkg/server/access"
+	"github.com/regent-project/regent/pkg/server/authentication"
 	"github.com/regent-project/regent/pkg/server/pki"
 )
 
@@ -33,11 +37,15 @@ func TestWhoIsWho(t *testing.T) {
 		t.Fatal(err)
 	}
 	tokenFile := filepath.Join(directory, "tokens.csv")
-	if err := os.WriteFile(tokenFile, []byte("t0ken,ann,1,\"dev,ops\"\nf0rged,system:regent:leader,2,system:masters\nj0ined,joe,3,\"dev,system:regent:any\"\n"), 0o600); err != nil {
+	if err := os.WriteFile(tokenFile, []byte("b0t,system:serviceaccount:n:bot,4,\nb0ts,bob,5,system:serviceaccounts\nn0ts,bob,6,system:serviceaccounts:n\nt0ken,ann,1,\"dev,ops\"\nf0rged,system:regent:leader,2,system:masters\nj0ined,joe,3,\"dev,system:regent:any\"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	tokens := newInProcess()
-	authenticator, err := newAuthenticator(tokens, &membersGate{ca: bundle.CA(), root: "root"}, ca, tokenFile)
+	configured, err := authentication.New(authentication.Config{PublicPaths: publicPaths})
+	if err != nil {
+		t.Fatal(err)
+	}
+	who, err := newAuthenticator(tokens, &membersGate{verify: ca.VerifyOptions, root: "root"}, ca, noAccounts{}, tokenFile, configured)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,6 +58,7 @@ func TestWhoIsWho(t *testing.T) {
 		path, bearer string
 		certificate  bool
 		forged       bool   // a certificate of the shard's authority, in the leader's name
+		forgedName   string // or in another one
 		user, group  string // no user: refused
 	}{
 		"admin's certificate":                   {path: "/api", certificate: true, user: "admin", group: user.SystemPrivilegedGroup},
@@ -63,6 +72,10 @@ func TestWhoIsWho(t *testing.T) {
 		"reserved name of an operator's token":  {path: "/api", bearer: "f0rged"},
 		"reserved group of an operator's token": {path: "/api", bearer: "j0ined"},
 		"reserved name of a certificate":        {path: "/api", forged: true},
+		"a service account's name of a token":   {path: "/api", bearer: "b0t"},
+		"service accounts' group of a token":    {path: "/api", bearer: "b0ts"},
+		"a namespace's group of a token":        {path: "/api", bearer: "n0ts"},
+		"a service account's certificate":       {path: "/api", forgedName: "system:serviceaccount:n:bot"},
 		"another process's leader's token":      {path: "/api", bearer: newInProcess().leader},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -73,10 +86,13 @@ func TestWhoIsWho(t *testing.T) {
 			if c.forged {
 				req.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{forged}}
 			}
+			if c.forgedName != "" {
+				req.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{forge(t, filepath.Join(directory, "pki"), c.forgedName)}}
+			}
 			if c.certificate {
 				req.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{admin[0]}}
 			}
-			resp, ok, err := authenticator.AuthenticateRequest(req)
+			resp, ok, err := who.AuthenticateRequest(req)
 			if c.user == "" {
 				if ok && err == nil {
 					t.Fatalf("let in as %v", resp.User)
@@ -91,6 +107,13 @@ func TestWhoIsWho(t *testing.T) {
 			}
 		})
 	}
+}
+
+// noAccounts are no service accounts.
+type noAccounts struct{}
+
+func (noAccounts) AuthenticateToken(context.Context, string) (*authenticator.Response, bool, error) {
+	return nil, false, nil
 }
 
 // forge returns a client certificate that whoever has the authority's key can make.
@@ -131,7 +154,7 @@ func TestOnlyThisProcessMadeItsRequests(t *testing.T) {
 }
 
 func TestMastersMayDoAllAndOthersReadThePublicPaths(t *testing.T) {
-	a, err := newAuthorizer()
+	a, err := newAuthorizer(&access.Authorizer{})
 	if err != nil {
 		t.Fatal(err)
 	}

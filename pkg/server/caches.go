@@ -50,8 +50,9 @@ func (r *run) newCaches() (*caches, error) {
 	}
 	c.informers = controllers.NewInformers(source, c.resources)
 	r.members.shards.Store(c.informers.Shards)
-	if r.authority != nil {
-		cfg := shards.Config{Own: r.cfg.Shard, Root: pki.RootShard{Name: r.cfg.rootShard()}, CA: r.bundle.CAPEM, Authority: r.authority, Members: c.informers.Shards}
+	r.boundObjects.caches.Store(c)
+	if r.keys.members != nil {
+		cfg := shards.Config{Own: r.cfg.Shard, Root: pki.RootShard{Name: r.cfg.rootShard()}, Keys: r.keys.keys, Members: c.informers.Shards}
 		if r.cfg.Membership != nil {
 			cfg.Root.URLs = r.cfg.Membership.Root.URLs
 		}

@@ -143,20 +143,24 @@ func startAudited(t *testing.T) (r *replica, events func() []auditv1.Event) {
 	cfg.TokenFile = write(t, filepath.Join(root, "tokens.csv"), tokensOfUsers)
 	cfg.Audit.PolicyFile = write(t, filepath.Join(root, "policy.yaml"), "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n")
 	cfg.Audit.LogOptions.Path = filepath.Join(root, "audit.log")
-	return startReplica(t, cfg), func() (all []auditv1.Event) {
-		content, err := os.ReadFile(cfg.Audit.LogOptions.Path)
-		if err != nil {
+	return startReplica(t, cfg), func() []auditv1.Event { return eventsOf(t, cfg.Audit.LogOptions.Path) }
+}
+
+// eventsOf returns what an audit log has.
+func eventsOf(t *testing.T, log string) (all []auditv1.Event) {
+	t.Helper()
+	content, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for decoder := json.NewDecoder(bytes.NewReader(content)); decoder.More(); {
+		var event auditv1.Event
+		if err := decoder.Decode(&event); err != nil {
 			t.Fatal(err)
 		}
-		for decoder := json.NewDecoder(bytes.NewReader(content)); decoder.More(); {
-			var event auditv1.Event
-			if err := decoder.Decode(&event); err != nil {
-				t.Fatal(err)
-			}
-			all = append(all, event)
-		}
-		return all
+		all = append(all, event)
 	}
+	return all
 }
 
 func write(t *testing.T, name, content string) string {

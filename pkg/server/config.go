@@ -13,6 +13,7 @@ import (
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/election/detect"
+	"github.com/regent-project/regent/pkg/server/authentication"
 	"github.com/regent-project/regent/pkg/server/etcd"
 	"github.com/regent-project/regent/pkg/server/pki"
 )
@@ -87,6 +88,15 @@ type Config struct {
 	// ClientCAFile names a file with further authorities for client certificates, TokenFile one with bearer tokens. Both may be
 	// empty.
 	ClientCAFile, TokenFile string
+	// ServiceAccounts says how tokens of service accounts are made and checked.
+	ServiceAccounts ServiceAccounts
+	// AuthenticationConfigFile names a file with an AuthenticationConfiguration (apiserver.config.k8s.io/v1), that is read again when it
+	// changes. It may be empty. TokenWebhook says whom to ask about tokens that nobody else knows.
+	AuthenticationConfigFile string
+	TokenWebhook             authentication.Webhook
+	// AuthorizationConfigFile names a file with an AuthorizationConfiguration (apiserver.config.k8s.io/v1): webhooks to ask what users may
+	// do. It is read again when it changes. It may be empty.
+	AuthorizationConfigFile string
 
 	// Limits are the limits on requests and connections.
 	Limits Limits
@@ -96,8 +106,8 @@ type Config struct {
 	Etcd         storagebackend.TransportConfig
 	// EtcdPrefix begins all keys.
 	EtcdPrefix string
-	// EncryptionConfigFile names a file with an EncryptionConfiguration (apiserver.config.k8s.io/v1). It is read at the start.
-	// Empty: objects are stored unencrypted.
+	// EncryptionConfigFile names a file with an EncryptionConfiguration (apiserver.config.k8s.io/v1). It is read again when it
+	// changes. Empty: objects are stored unencrypted.
 	EncryptionConfigFile string
 
 	// EnableLeaderElection makes this replica a candidate. Otherwise it runs the controllers whenever nobody holds the Lease, and

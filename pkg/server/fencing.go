@@ -129,6 +129,9 @@ func (f *tokenFilter) admit(req *http.Request) (*http.Request, error) {
 		}
 		return req, f.withoutToken(req.Context(), info)
 	}
+	if changes {
+		auditToken(req.Context(), token)
+	}
 	ctx := storage.WithDisclosure(fence.With(req.Context(), token), f.mayGet)
 	if changes && info.Verb == "deletecollection" { // an empty collection causes no write in storage
 		err = f.check.answer(ctx)

@@ -32,12 +32,24 @@ type sample struct {
 	putCreates bool
 }
 
+// questions are what is created and not stored, by API version and name: an object of each.
+var questions = map[string]string{
+	"v1 serviceaccounts/token":                          "{apiVersion: authentication.k8s.io/v1, kind: TokenRequest}",
+	"authentication.k8s.io/v1 tokenreviews":             "{apiVersion: authentication.k8s.io/v1, kind: TokenReview, spec: {token: t}}",
+	"authorization.k8s.io/v1 subjectaccessreviews":      "{apiVersion: authorization.k8s.io/v1, kind: SubjectAccessReview, spec: {user: ann, nonResourceAttributes: {verb: get, path: /}}}",
+	"authorization.k8s.io/v1 localsubjectaccessreviews": "{apiVersion: authorization.k8s.io/v1, kind: LocalSubjectAccessReview, metadata: {namespace: default}, spec: {user: ann, resourceAttributes: {verb: get, resource: secrets, namespace: default}}}",
+	"authorization.k8s.io/v1 selfsubjectaccessreviews":  "{apiVersion: authorization.k8s.io/v1, kind: SelfSubjectAccessReview, spec: {nonResourceAttributes: {verb: get, path: /}}}",
+	"authorization.k8s.io/v1 selfsubjectrulesreviews":   "{apiVersion: authorization.k8s.io/v1, kind: SelfSubjectRulesReview, spec: {namespace: default}}",
+	"authentication.k8s.io/v1 selfsubjectreviews":       "{apiVersion: authentication.k8s.io/v1, kind: SelfSubjectReview}",
+}
+
 // samples are by API version and name. A resource that is not among them is written as an empty object; a subresource must be.
 var samples = map[string]sample{
 	"v1 namespaces/status":   {change: "{status: {conditions: [{type: Sampled, status: 'True'}]}}"},
 	"v1 namespaces/finalize": {change: "{spec: {finalizers: [kubernetes, example.com/more]}}"},
 	"v1 configmaps":          {body: "{data: {a: x}}"},
 	"v1 secrets":             {body: "{data: {a: AAAA}}"},
+	"v1 serviceaccounts":     {body: "{automountServiceAccountToken: false}"},
 	"v1 events":              {body: "{involvedObject: {namespace: default, name: x}}", putCreates: true},
 	"events.k8s.io/v1 events": {
 		body: "{eventTime: '2026-01-01T00:00:00.000000Z', reportingController: a, reportingInstance: i, action: a, reason: r, " +
@@ -48,12 +60,16 @@ var samples = map[string]sample{
 	"coordination.k8s.io/v1beta1 leasecandidates": {
 		body: "{spec: {leaseName: l, binaryVersion: 1.2.0, strategy: example.com/Newest}}", putCreates: true,
 	},
-	"tenancy.kcp.io/v1alpha1 workspaces":          {body: "{spec: {type: {name: universal, path: root}}}"},
-	"tenancy.kcp.io/v1alpha1 workspaces/status":   {change: "{status: {phase: Initializing}}"},
-	"core.kcp.io/v1alpha1 logicalclusters":        {name: "cluster", body: "{spec: {initializers: ['system:x']}}"},
-	"core.kcp.io/v1alpha1 shards":                 {name: "a-shard", body: "{spec: {baseURL: 'https://a:1'}}"},
-	"core.kcp.io/v1alpha1 shards/status":          {change: "{status: {capacity: {clusters: '1'}}}"},
-	"core.kcp.io/v1alpha1 logicalclusters/status": {change: "{status: {phase: Initializing}}"},
+	"rbac.authorization.k8s.io/v1 roles":               {body: "{rules: [{verbs: [get], apiGroups: [''], resources: [configmaps]}]}", putCreates: true},
+	"rbac.authorization.k8s.io/v1 clusterroles":        {body: "{rules: [{verbs: [get], nonResourceURLs: [/metrics]}]}", putCreates: true},
+	"rbac.authorization.k8s.io/v1 rolebindings":        {body: "{roleRef: {kind: Role, name: r}}", putCreates: true},
+	"rbac.authorization.k8s.io/v1 clusterrolebindings": {body: "{roleRef: {kind: ClusterRole, name: r}}", putCreates: true},
+	"tenancy.kcp.io/v1alpha1 workspaces":               {body: "{spec: {type: {name: universal, path: root}}}"},
+	"tenancy.kcp.io/v1alpha1 workspaces/status":        {change: "{status: {phase: Initializing}}"},
+	"core.kcp.io/v1alpha1 logicalclusters":             {name: "cluster", body: "{spec: {initializers: ['system:x']}}"},
+	"core.kcp.io/v1alpha1 shards":                      {name: "a-shard", body: "{spec: {baseURL: 'https://a:1'}}"},
+	"core.kcp.io/v1alpha1 shards/status":               {change: "{status: {capacity: {clusters: '1'}}}"},
+	"core.kcp.io/v1alpha1 logicalclusters/status":      {change: "{status: {phase: Initializing}}"},
 }
 
 func (s sample) nameOr(other string) string {
@@ -167,6 +183,9 @@ func (s *fencedShard) discover(t *testing.T) []writable {
 				r.subresources = []string{subresource}
 			}
 			key := list.GroupVersion + " " + api.Name
+			if _, ok := questions[key]; ok {
+				continue // TestQuestionsWriteNothing
+			}
 			known[key] = true
 			r.whole = samples[list.GroupVersion+" "+resource]
 			part, ok := samples[key]

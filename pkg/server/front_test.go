@@ -14,6 +14,7 @@ import (
 	"time"
 
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -39,7 +40,7 @@ type entrance struct {
 func (i *installation) open(name string) *entrance {
 	i.Helper()
 	root := i.shards["root"]
-	membership, err := root.at.server.bundle.NewMembership(pki.Member{Kind: pki.KindFront, Name: name}, pki.RootShard{Name: "root", URLs: []string{root.at.url}})
+	membership, err := root.at.server.keys.held.Load().bundle.NewMembership(pki.Member{Kind: pki.KindFront, Name: name}, pki.RootShard{Name: "root", URLs: []string{root.at.url}})
 	if err != nil {
 		i.Fatal(err)
 	}
@@ -176,6 +177,15 @@ func TestAFrontLeadsToEveryClusterAndSaysWhatItDoesNotKnow(t *testing.T) {
 	stranger := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: root.at.client.Transport.(*http.Transport).TLSClientConfig.RootCAs}}}
 	defer stranger.CloseIdleConnections()
 	shard := i.callAs("eu1")
+	var bot string // a service account's token, of a cluster of eu1
+	on := i.shards["eu1"]
+	i.until("eu1", "the cluster has its service account", func() bool {
+		token, err := on.at.shard.Clients.Kube.CoreV1().ServiceAccounts("default").CreateToken(in(on, cluster), "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+		if err == nil {
+			bot = token.Status.Token
+		}
+		return err == nil
+	})
 	for name, tc := range map[string]struct {
 		client  *http.Client
 		path    string
@@ -199,6 +209,8 @@ func TestAFrontLeadsToEveryClusterAndSaysWhatItDoesNotKnow(t *testing.T) {
 		"a stranger, what is not there":  {stranger, "/clusters/root:nowhere/api", nil, 401, ""},
 		"a token that nobody knows":      {stranger, "/clusters/root/api/v1/namespaces", []string{"Authorization", "Bearer x"}, 401, ""},
 		"a token, and what is not there": {stranger, "/clusters/root:nowhere/api/v1/namespaces", []string{"Authorization", "Bearer x"}, 401, ""},
+		"a service account":              {stranger, "/clusters/" + cluster + "/api/v1/namespaces", []string{"Authorization", "Bearer " + bot}, 403, "system:serviceaccount:default:default"},
+		"a service account, elsewhere":   {stranger, "/clusters/root/api/v1/namespaces", []string{"Authorization", "Bearer " + bot}, 401, ""},
 		"an encoded way out":             {e.admin, "/shards/eu1/clusters/root%2f..%2fx/api", nil, 400, ""},
 		"an administrator who forges":    {e.admin, "/clusters/root/api/v1/namespaces", []string{"X-Remote-User", "nobody"}, 200, ""},
 		"a shard":                        {shard, "/clusters/root/api/v1/namespaces", nil, 401, "not through a front"},
@@ -233,8 +245,10 @@ func TestAFrontLeadsToEveryClusterAndSaysWhatItDoesNotKnow(t *testing.T) {
 	eu1 := i.shards["eu1"]
 	must(eu1.at.shard.Clients.Kube.CoreV1().Namespaces().Create(in(eu1, cluster), namespaceNamed("n"), metav1.CreateOptions{}))(eu1)
 	must(eu1.at.shard.Clients.Kube.CoreV1().ConfigMaps("n").Create(in(eu1, cluster), configMapNamed("watched"), metav1.CreateOptions{}))(eu1)
-	if line, err := bufio.NewReader(resp.Body).ReadString('\n'); err != nil || !strings.Contains(line, `"watched"`) {
-		t.Errorf("the watch says %q (%v)", line, err)
+	for events, line := bufio.NewReader(resp.Body), ""; !strings.Contains(line, `"watched"`); {
+		if line, err = events.ReadString('\n'); err != nil {
+			t.Fatalf("the watch does not tell of a new object: %v", err)
+		}
 	}
 
 	for _, want := range []string{`regent_front_index_clusters{shard="eu1"} 3`, `regent_front_index_age_seconds{shard="eu1"} 0`,

@@ -9,6 +9,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/apiserver/pkg/util/compatibility"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/rest"
 
 	// Metrics of the clients and queues in this process, on /metrics.
@@ -17,8 +18,10 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/workqueue"
 
 	"github.com/regent-project/regent/pkg/server/apis"
+	"github.com/regent-project/regent/pkg/server/authentication"
+	"github.com/regent-project/regent/pkg/server/authorization"
 	"github.com/regent-project/regent/pkg/server/connections"
-	"github.com/regent-project/regent/pkg/server/pki"
+	"github.com/regent-project/regent/pkg/server/serviceaccounts"
 )
 
 // newGenericConfig returns the part of upstream's configuration that needs no storage. It opens the listener.
@@ -29,13 +32,17 @@ func (s *Server) newGenericConfig(ctx context.Context) (*genericapiserver.Config
 	c.APIServerID = "regent-" + s.name
 	// Upstream's profiling also makes DELETE /metrics reset all metrics, including gauges that are set only once.
 	c.EnableProfiling = false
+	c.FeatureGate = withoutConstrainedImpersonation{utilfeature.DefaultFeatureGate}
 	c.ShutdownWatchTerminationGracePeriod = watchGrace
 	c.ShutdownDelayDuration = s.cfg.ShutdownDelay
 	s.cfg.Limits.applyTo(c)
 	if err := s.cfg.Audit.ApplyTo(c); err != nil {
 		return nil, fmt.Errorf("cannot set up auditing: %w", err)
 	}
-	if err := s.authenticate(c); err != nil {
+	if c.AuditBackend != nil {
+		c.AuditBackend = &auditStamp{c.AuditBackend, s.cfg.Shard, s.name}
+	}
+	if err := s.authenticate(c); err != nil { //nolint:contextcheck // it starts nothing that a context would have to end
 		return nil, err
 	}
 	// Upstream's error does not name the port when it cannot listen.
@@ -46,9 +53,8 @@ func (s *Server) newGenericConfig(ctx context.Context) (*genericapiserver.Config
 	// Upstream demands a configuration for clients in this process. They do without: see package loopback.
 	c.LoopbackClientConfig = &rest.Config{}
 	c.SecureServing.ClientCA = s.clientCA
-	if err := s.showMembers(c.SecureServing); err != nil {
-		_ = c.SecureServing.Listener.Close()
-		return nil, err
+	if s.keys.members != nil {
+		c.SecureServing.SNICerts = append(c.SecureServing.SNICerts, s.keys.members)
 	}
 	c.SecureServing.Listener = connections.Limit(ctx, c.SecureServing.Listener, s.cfg.Limits.connections())
 	c.ExternalAddress = net.JoinHostPort(s.cfg.Host, strconv.Itoa(s.cfg.Serving.BindPort))
@@ -59,40 +65,34 @@ func (s *Server) newGenericConfig(ctx context.Context) (*genericapiserver.Config
 	return c, nil
 }
 
-// showMembers gives the listener the certificate that other members of the installation want to see.
-func (s *Server) showMembers(serving *genericapiserver.SecureServingInfo) error {
-	if s.authority == nil {
-		return nil
-	}
-	certPEM, keyPEM, err := s.authority.Serve(nil, nil)
-	if err != nil {
-		return err
-	}
-	shown, err := dynamiccertificates.NewStaticSNICertKeyContent("members", certPEM, keyPEM, pki.ServerName)
-	if err != nil {
-		return fmt.Errorf("the certificate for other members is not usable: %w", err)
-	}
-	serving.SNICerts = append(serving.SNICerts, shown)
-	return nil
-}
-
 // authenticate sets the authenticator and the authorizer.
 func (s *Server) authenticate(c *genericapiserver.Config) error {
-	ca, err := dynamiccertificates.NewStaticCAContent("client-ca", s.bundle.CAPEM)
-	if err != nil {
-		return fmt.Errorf("the shard's certificate authority is not usable: %w", err)
-	}
-	s.clientCA = ca
+	s.clientCA = &s.keys.clients
 	if s.cfg.ClientCAFile != "" {
 		further, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca-file", s.cfg.ClientCAFile)
 		if err != nil {
 			return fmt.Errorf("cannot read --client-ca-file: %w", err)
 		}
-		s.clientCA = dynamiccertificates.NewUnionCAContentProvider(ca, further)
+		s.clientCA = dynamiccertificates.NewUnionCAContentProvider(&s.keys.clients, further)
 	}
-	if c.Authentication.Authenticator, err = newAuthenticator(s.tokens, s.members, s.clientCA, s.cfg.TokenFile); err != nil {
+	var err error
+	if s.tokenIssuer, err = s.cfg.newTokenIssuer(); err != nil {
 		return err
 	}
-	c.Authorization.Authorizer, err = newAuthorizer()
+	accounts := serviceaccounts.NewAuthenticator(s.tokenIssuer, s.boundObjects)
+	if s.authentication, err = authentication.New(authentication.Config{
+		File: s.cfg.AuthenticationConfigFile, PublicPaths: publicPaths, Webhook: s.cfg.TokenWebhook, Replica: c.APIServerID,
+		OwnIssuers: []string{s.tokenIssuer.Name},
+	}); err != nil {
+		return err
+	}
+	if c.Authentication.Authenticator, err = newAuthenticator(s.tokens, s.members, s.clientCA, accounts, s.cfg.TokenFile, s.authentication); err != nil {
+		return err
+	}
+	s.authorization, err = authorization.New(authorization.Config{File: s.cfg.AuthorizationConfigFile, Never: noWebhook, Replica: c.APIServerID})
+	if err != nil {
+		return err
+	}
+	c.Authorization.Authorizer, err = newAuthorizer(s.authorization.Around(s.rbac))
 	return err
 }

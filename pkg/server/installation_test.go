@@ -370,7 +370,7 @@ func TestAnOrphanIsAdoptedOrDeletedByAnAdministratorI10(t *testing.T) {
 // callAs returns a client with a certificate of a shard's authority.
 func (i *installation) callAs(shard string) *http.Client {
 	i.Helper()
-	return i.callWith(i.shards[shard].at.server.authority)
+	return i.callWith(i.shards[shard].at.server.keys.held.Load().authority)
 }
 
 // callWith returns a client with a certificate of a member's authority.
@@ -385,7 +385,7 @@ func (i *installation) callWith(authority *pki.Authority) *http.Client {
 		i.Fatal(err)
 	}
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(i.shards["root"].at.server.bundle.CAPEM)
+	roots.AppendCertsFromPEM(i.shards["root"].at.server.keys.held.Load().bundle.CAPEM)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}}, ForceAttemptHTTP2: true}
 	i.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport}
@@ -505,7 +505,7 @@ func TestWhoIsNoMemberAnyMoreIsRefused(t *testing.T) {
 func TestAFrontTellsForWhomItAsksAndNobodyElseDoes(t *testing.T) {
 	i := install(t, "eu1")
 	root := i.shards["root"]
-	certPEM, keyPEM, err := root.at.server.bundle.NewAuthority(pki.Member{Kind: pki.KindFront, Name: "f"})
+	certPEM, keyPEM, err := root.at.server.keys.held.Load().bundle.NewAuthority(pki.Member{Kind: pki.KindFront, Name: "f"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -559,6 +559,9 @@ func TestAFrontTellsForWhomItAsksAndNobodyElseDoes(t *testing.T) {
 		"a front, for nobody":                         {front, secrets, []string{user, "system:anonymous", group, "system:unauthenticated"}, http.StatusForbidden},
 		"a front, for the leader":                     {front, secrets, []string{user, leaderUser, group, masters}, http.StatusUnauthorized},
 		"a front, for another shard's group":          {front, found, []string{user, "joe", group, "system:regent:shards"}, http.StatusUnauthorized},
+		"a front, for a service account":              {front, secrets, []string{user, "system:serviceaccount:default:bot"}, http.StatusUnauthorized},
+		"a front, for all service accounts":           {front, secrets, []string{user, "joe", group, "system:serviceaccounts"}, http.StatusUnauthorized},
+		"a front, for somebody of a cluster":          {front, secrets, []string{user, "joe", clusters.RemoteExtraPrefix + "Authentication.kcp.io%2fcluster-Name", "root"}, http.StatusUnauthorized},
 		"a front, with a token":                       {front, secrets, []string{"Authorization", "Bearer t-root"}, http.StatusUnauthorized}, // which nobody knows
 		"a front, for itself":                         {front, secrets, nil, http.StatusForbidden},
 		"a front, for itself, what it may read":       {front, found, nil, http.StatusOK},

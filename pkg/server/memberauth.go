@@ -24,8 +24,8 @@ import (
 // membersGate says who the other members of the installation are, and what they may do here. Shards may read what they need to find their
 // part of the work, and write nothing (I9). Fronts may read what they need to find clusters, and tell for whom they ask.
 type membersGate struct {
-	ca   *x509.Certificate // the installation's
-	root string            // the name of the root shard
+	verify x509request.VerifyOptionFunc // trusts the installation's authority
+	root   string                       // the name of the root shard
 	// shards has the Shard objects. It is set before the server serves.
 	shards atomic.Pointer[clusters.Informer[*corev1alpha1.Shard]]
 }
@@ -48,11 +48,7 @@ func (g *membersGate) authenticator() (authenticator.Request, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the headers of fronts: %w", err)
 	}
-	trust := x509.NewCertPool()
-	trust.AddCert(g.ca)
-	of := x509request.DefaultVerifyOptions()
-	of.Roots = trust
-	return &memberRequests{told: told, certificates: x509request.New(of, x509request.UserConversionFunc(func(chain []*x509.Certificate) (*authenticator.Response, bool, error) {
+	return &memberRequests{told: told, certificates: x509request.NewDynamic(g.verify, x509request.UserConversionFunc(func(chain []*x509.Certificate) (*authenticator.Response, bool, error) {
 		member, authority, err := pki.MemberOf(chain)
 		if errors.Is(err, pki.ErrNoMember) {
 			return nil, false, nil
@@ -83,6 +79,8 @@ func (m *memberRequests) AuthenticateRequest(req *http.Request) (*authenticator.
 		return nil, false, err
 	case ok && isReserved(told.User):
 		return nil, false, fmt.Errorf("%s says that it asks for user %q of %q: names that begin with %s are the servers' own", resp.User.GetName(), told.User.GetName(), told.User.GetGroups(), reservedPrefix)
+	case ok && isServiceAccount(told.User):
+		return nil, false, fmt.Errorf("%s says that it asks for a service account: %w", resp.User.GetName(), serviceAccountFault(told.User))
 	case ok:
 		return told, true, nil
 	case len(req.Header.Values(clusters.RemoteUserHeader)) > 0:

@@ -55,6 +55,23 @@ func (p *probeSecret) read(ctx context.Context) ([]byte, error) {
 	return secret, nil
 }
 
+// encryptAnew stores the secret anew if it is not encrypted with the first of the keys in use. Another replica may do so at the same time.
+func (p *probeSecret) encryptAnew(ctx context.Context) error {
+	resp, err := p.client.Get(ctx, p.key)
+	if err != nil {
+		return fmt.Errorf("etcd does not answer: %w", err)
+	}
+	if len(resp.Kvs) == 0 {
+		return nil // whoever makes it uses the keys of that moment
+	}
+	secret, stale, err := p.decrypt(ctx, resp.Kvs[0].Value)
+	if err != nil || !stale {
+		return err
+	}
+	_, err = p.write(ctx, secret, resp.Kvs[0].ModRevision)
+	return err
+}
+
 // decrypt returns the secret, and whether it must be stored anew. A secret without encryption is always accepted, even if the
 // configuration has no provider for unencrypted values: shards that were upgraded may have one.
 func (p *probeSecret) decrypt(ctx context.Context, stored []byte) (secret []byte, stale bool, err error) {

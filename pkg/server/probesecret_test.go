@@ -15,10 +15,10 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apiserver/pkg/server/options/encryptionconfig"
 	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 
+	"github.com/regent-project/regent/pkg/server/encryption"
 	"github.com/regent-project/regent/pkg/server/pki"
 )
 
@@ -45,11 +45,12 @@ func secretsBy(t *testing.T, providers ...string) value.Transformer {
 	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	encryption, err := readEncryption(t.Context(), file, "test")
+	keys, err := encryption.Load(t.Context(), file, "test")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return encryptionconfig.StaticTransformers(encryption.Transformers).TransformerForResource(corev1.Resource("secrets"))
+	t.Cleanup(keys.Close)
+	return keys.TransformerForResource(corev1.Resource("secrets"))
 }
 
 // A shard's replicas are restarted one by one with another configuration, each step of a way that operators go. All of them

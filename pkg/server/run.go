@@ -53,6 +53,8 @@ func (r *run) all() error {
 	defer func() { _ = r.generic.SecureServing.Listener.Close() }()
 	defer r.stop(nil)
 	defer r.process.end(nil) // a phase that fails may have started goroutines
+	defer r.authentication.Close()
+	defer r.authorization.Close()
 
 	store, err := r.openStore()
 	if err != nil && r.ctx.Err() != nil {
@@ -98,9 +100,13 @@ func (r *run) all() error {
 func (r *run) start(store *store, caches *caches, elections *elections, terms *terms.Runner) {
 	r.process.Go("embedded etcd", func() error { return store.watchEmbedded(r.process.ctx) })
 	r.process.Go("etcd's members", func() error { return store.WatchMembers(r.process.ctx) })
+	r.process.Keep("authentication", r.authentication.Run)
+	r.process.Keep("authorization", r.authorization.Run)
 	r.process.Keep("etcd's observer", func(ctx context.Context) { tellOfEtcd(ctx, store.etcd.observe) })
 	r.process.Keep("etcd's history", func(ctx context.Context) { r.watchHistory(ctx, store) })
 	r.process.Go("shard record", func() error { return store.shard.Run(r.process.ctx) })
+	r.process.Keep("encryption keys", store.watchKeys)
+	r.process.Keep("certificates", func(ctx context.Context) { r.watchCredentials(ctx, store) })
 	r.process.Keep("recorder of events", elections.leaderRecorder.run)
 	if elections.electing != nil {
 		r.process.Keep("recorder of events about elections", elections.electingRecorder.run)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kcp-dev/logicalcluster/v3"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/regent-project/regent/pkg/clusters"
@@ -22,6 +23,9 @@ func TestAShardOfTwoThousandWorkspacesIsLedLikeOneOfOne(t *testing.T) {
 	u.until("root is Ready", func() bool { return first.phase("root") == "Ready" })
 	u.create("model-0000")
 	cluster := u.ready("model-0000")
+	u.until("its namespaces have all that they get", func() bool {
+		return len(first.shard.Informers.ConfigMaps.List(logicalcluster.Name(cluster))) == 2
+	})
 	with := leastFootprint(t).goroutines
 	uid := string(u.get("model-0000").UID)
 	if err := first.stop(t); err != nil {
@@ -34,14 +38,14 @@ func TestAShardOfTwoThousandWorkspacesIsLedLikeOneOfOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var writes int64 // of etcd, for one workspace: three of it, two of its cluster, and its namespaces
+	var writes int64 // of etcd, for one workspace: three of it, two of its cluster, and its namespaces with two objects each
 	for _, kv := range stored.Kvs {
 		if key := string(kv.Key); strings.Contains(key, cluster) || strings.HasSuffix(key, "/workspaces/root/model-0000") {
 			writes += kv.Version
 		}
 	}
-	if writes > 7 {
-		t.Errorf("a workspace has cost %d writes, want 7", writes)
+	if writes > 11 {
+		t.Errorf("a workspace has cost %d writes, want 11", writes)
 	}
 	var lacks []string // clusters without a namespace
 	for n := 1; n <= many; n++ {
@@ -62,8 +66,8 @@ func TestAShardOfTwoThousandWorkspacesIsLedLikeOneOfOne(t *testing.T) {
 		if _, err := etcd.Txn(t.Context()).Then(puts...).Commit(); err != nil {
 			t.Fatal(err)
 		}
-		if n == 1 && (len(puts) != 3 || !bytes.Contains(puts[0].ValueBytes(), []byte(copied))) {
-			t.Fatalf("%d objects of a workspace without a namespace were copied, want 3", len(puts))
+		if n == 1 && (len(puts) != 7 || !bytes.Contains(puts[0].ValueBytes(), []byte(copied))) {
+			t.Fatalf("%d objects of a workspace without a namespace were copied, want 7", len(puts))
 		}
 	}
 
@@ -78,7 +82,7 @@ func TestAShardOfTwoThousandWorkspacesIsLedLikeOneOfOne(t *testing.T) {
 	if n := len(second.shard.Informers.Workspaces.List(clusters.Root)); n != many+2 {
 		t.Errorf("%d workspaces, want %d", n, many+2)
 	}
-	if swept, _ := second.swept(); swept["logicalcluster"] < lacking/2 || swept["logicalcluster"] > 2*lacking || swept["workspace"] > lacking || swept["namespace"]+swept["garbagecollector"] > lacking {
+	if swept, _ := second.swept(); swept["logicalcluster"] < lacking/2 || swept["logicalcluster"] > 2*lacking || swept["workspace"] > lacking || swept["namespace"]+swept["garbagecollector"]+swept["serviceaccount"] > lacking {
 		t.Errorf("the sweep worked on %v, and %d clusters lacked a namespace", swept, lacking)
 	}
 	if now := leastFootprint(t).goroutines; now > with+10 {

@@ -15,8 +15,12 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/klog/v2"
 
+	"github.com/regent-project/regent/pkg/server/access"
+	"github.com/regent-project/regent/pkg/server/authentication"
+	"github.com/regent-project/regent/pkg/server/authorization"
 	"github.com/regent-project/regent/pkg/server/loopback"
 	"github.com/regent-project/regent/pkg/server/pki"
+	"github.com/regent-project/regent/pkg/server/serviceaccounts"
 )
 
 // Files and directories below the root directory.
@@ -30,14 +34,21 @@ const (
 type Server struct {
 	cfg      Config
 	name     string
-	bundle   *pki.Bundle
+	keys     *credentials
 	clientCA dynamiccertificates.CAContentProvider
 	tokens   inProcess
-	// authority signs the certificates with which this process calls other members of the installation. It is nil if the shard is
-	// alone, and the key of its authority is elsewhere. members knows who the others are.
-	authority *pki.Authority
-	members   *membersGate
-	generic   *genericapiserver.Config
+	members  *membersGate // knows who the other members of the installation are
+	// rbac decides about users. Its policy is set before the server serves.
+	rbac *access.Authorizer
+	// authentication asks others than this server who users are, authorization what they may do.
+	authentication *authentication.Authentication
+	authorization  *authorization.Authorization
+	generic        *genericapiserver.Config
+	// tokenIssuer signs the tokens of service accounts. boundObjects finds what they are bound to.
+	tokenIssuer  *serviceaccounts.Issuer
+	boundObjects *boundObjects
+	// rootCA is what the controllers publish in each namespace. Empty: nothing.
+	rootCA string
 	// api answers this process's own requests.
 	api loopback.Server
 }
@@ -56,7 +67,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 			return nil, err
 		}
 	}
-	bundle, err := pki.Ensure(filepath.Join(cfg.RootDirectory, pkiDirectory))
+	keys, err := newCredentials(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -64,8 +75,8 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, name: name, bundle: bundle, tokens: newInProcess(), members: &membersGate{ca: bundle.CA(), root: cfg.rootShard()}}
-	if s.authority, err = bundle.Authority(cfg.Shard); err != nil && (cfg.Membership != nil || !errors.Is(err, pki.ErrNoKey)) {
+	s := &Server{cfg: cfg, name: name, keys: keys, tokens: newInProcess(), members: &membersGate{verify: keys.clients.VerifyOptions, root: cfg.rootShard()}, rbac: &access.Authorizer{}, boundObjects: &boundObjects{}}
+	if s.rootCA, err = cfg.readRootCA(keys.held.Load().bundle.CAPEM); err != nil {
 		return nil, err
 	}
 	if err := s.writeKubeconfig(ctx); err != nil {
@@ -107,7 +118,7 @@ func (s *Server) writeKubeconfig(ctx context.Context) error {
 		return nil // the root shard's leads to all shards
 	}
 	name := filepath.Join(s.cfg.RootDirectory, kubeconfigFile)
-	baseURL, err := s.bundle.WriteKubeconfig(name, pki.Kubeconfig{BaseURL: s.cfg.BaseURL, Replace: s.cfg.FixedBaseURL})
+	baseURL, err := s.keys.held.Load().bundle.WriteKubeconfig(name, pki.Kubeconfig{BaseURL: s.cfg.BaseURL, Replace: s.cfg.FixedBaseURL})
 	if err != nil {
 		return err
 	}
@@ -118,21 +129,17 @@ func (s *Server) writeKubeconfig(ctx context.Context) error {
 	return nil
 }
 
-// certify gives the listener a certificate signed by the shard's authority, unless the operator has given one. The key stays in
-// this process.
+// certify gives the listener a certificate signed by the shard's authority, unless the operator has given one.
 func (s *Server) certify() error {
 	pair := &s.cfg.Serving.ServerCert
 	if pair.CertKey.CertFile != "" || pair.GeneratedCert != nil {
 		return nil
 	}
-	names, addresses := s.servingNames()
-	certPEM, keyPEM, err := s.bundle.ServingCert(names, addresses)
+	shown, err := s.keys.serveAs(s.servingNames())
 	if err != nil {
 		return err
 	}
-	if pair.GeneratedCert, err = dynamiccertificates.NewStaticCertKeyContent("serving", certPEM, keyPEM); err != nil {
-		return fmt.Errorf("the serving certificate is not usable: %w", err)
-	}
+	pair.GeneratedCert = shown
 	return nil
 }
 

@@ -1,9 +1,7 @@
 package server
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -42,8 +40,10 @@ var errOtherShard = errors.New("this etcd prefix belongs to another shard or ano
 type shardCheck struct {
 	client    *clientv3.Client
 	key       string
-	record    shardRecord
+	shard     string
 	directory string
+	// authority is the one of which the record is. It changes when the authority is rolled.
+	authority atomic.Pointer[pki.Bundle]
 	// known is closed when the prefix is known to be this shard's.
 	known chan struct{}
 	// fault is the error of the last attempt, nil before the first.
@@ -56,15 +56,16 @@ type shardCheck struct {
 
 // newShardCheck returns a check that encrypts the probe secret as Secrets are encrypted.
 func newShardCheck(client *clientv3.Client, cfg Config, bundle *pki.Bundle, secrets value.Transformer) *shardCheck {
-	sum := sha256.Sum256(bytes.TrimSpace(bundle.CAPEM))
-	return &shardCheck{
+	c := &shardCheck{
 		client:    client,
 		key:       shardKey(cfg.EtcdPrefix),
-		record:    shardRecord{Shard: cfg.Shard, CA: fmt.Sprintf("%x", sum)},
+		shard:     cfg.Shard,
 		directory: filepath.Join(cfg.RootDirectory, pkiDirectory),
 		known:     make(chan struct{}),
 		probe:     probeSecret{client: client, key: secretKey(cfg.EtcdPrefix), encrypt: secrets},
 	}
+	c.authority.Store(bundle)
+	return c
 }
 
 // Run tries until etcd has answered, and returns nil once the prefix is known to be this shard's. On a mismatch it returns an
@@ -98,11 +99,32 @@ func (c *shardCheck) Run(ctx context.Context) error {
 func (c *shardCheck) try(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	ours, err := json.Marshal(c.record)
+	err := c.compare(ctx, c.authority.Load())
+	if err != nil {
+		return err
+	}
+	c.secret, err = c.probe.read(ctx)
+	return err
+}
+
+// follow compares an authority that is new to this replica with the record, which follows it if the recorded authority has named it as its
+// successor. Nothing else ever changes the record: whoever has the files of another shard, or those from before the roll, is refused.
+func (c *shardCheck) follow(ctx context.Context, bundle *pki.Bundle) error {
+	err := c.compare(ctx, bundle)
+	if err == nil {
+		c.authority.Store(bundle)
+	}
+	return err
+}
+
+// compare records the shard, or compares it with the recorded one.
+func (c *shardCheck) compare(ctx context.Context, bundle *pki.Bundle) error {
+	record := shardRecord{Shard: c.shard, CA: bundle.Identity()}
+	ours, err := json.Marshal(record)
 	if err != nil {
 		return fmt.Errorf("cannot encode the shard's record: %w", err)
 	}
-	stored, err := c.agree(ctx, c.key, ours)
+	stored, revision, err := c.agree(ctx, c.key, ours)
 	if err != nil {
 		return err
 	}
@@ -110,22 +132,38 @@ func (c *shardCheck) try(ctx context.Context) error {
 	if err := json.Unmarshal(stored, &theirs); err != nil {
 		return fmt.Errorf("%w: the record at %s is not readable: %w", errOtherShard, c.key, err)
 	}
-	if err := c.compare(theirs); err != nil {
-		return err
+	same := theirs.Shard == record.Shard
+	switch {
+	case same && (theirs.CA == record.CA || bundle.Precedes(theirs.CA)):
+		return nil
+	case same && bundle.Succeeds(theirs.CA):
+		return c.succeed(ctx, ours, revision)
 	}
-	c.secret, err = c.probe.read(ctx)
-	return err
+	return c.mismatch(record, theirs)
 }
 
-// agree stores ours under key if the key is absent, and returns what the key then holds. It reads first, because an etcd that
-// is out of space refuses transactions that may write.
-func (c *shardCheck) agree(ctx context.Context, key string, ours []byte) ([]byte, error) {
+// succeed replaces the record of the authority that has named ours as its successor. revision is that at which it was read.
+func (c *shardCheck) succeed(ctx context.Context, ours []byte, revision int64) error {
+	resp, err := c.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(c.key), "=", revision)).Then(clientv3.OpPut(c.key, string(ours))).Commit()
+	if err != nil {
+		return fmt.Errorf("etcd does not answer: %w", err)
+	}
+	if !resp.Succeeded {
+		return errors.New("another replica has changed the shard's record at the same time")
+	}
+	klog.FromContext(ctx).Info("The shard's record names the new certificate authority now", "key", c.key)
+	return nil
+}
+
+// agree stores ours under key if the key is absent, and returns what the key then holds, and since which revision (0: ours). It reads first,
+// because an etcd that is out of space refuses transactions that may write.
+func (c *shardCheck) agree(ctx context.Context, key string, ours []byte) (stored []byte, revision int64, err error) {
 	existing, err := c.client.Get(ctx, key)
 	if err != nil {
-		return nil, fmt.Errorf("etcd does not answer: %w", err)
+		return nil, 0, fmt.Errorf("etcd does not answer: %w", err)
 	}
 	if len(existing.Kvs) > 0 {
-		return existing.Kvs[0].Value, nil
+		return existing.Kvs[0].Value, existing.Kvs[0].ModRevision, nil
 	}
 	resp, err := c.client.Txn(ctx).
 		If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
@@ -133,23 +171,22 @@ func (c *shardCheck) agree(ctx context.Context, key string, ours []byte) ([]byte
 		Else(clientv3.OpGet(key)).
 		Commit()
 	if err != nil {
-		return nil, fmt.Errorf("etcd does not answer: %w", err)
+		return nil, 0, fmt.Errorf("etcd does not answer: %w", err)
 	}
 	if resp.Succeeded {
-		return ours, nil
+		return ours, 0, nil
 	}
-	return resp.Responses[0].GetResponseRange().Kvs[0].Value, nil
+	there := resp.Responses[0].GetResponseRange().Kvs[0]
+	return there.Value, there.ModRevision, nil
 }
 
-func (c *shardCheck) compare(theirs shardRecord) error {
-	if theirs.Shard != c.record.Shard {
-		return fmt.Errorf("%w: it holds shard %q, this replica is of shard %q: give another --etcd-prefix or --shard-name=%s", errOtherShard, theirs.Shard, c.record.Shard, theirs.Shard)
+// mismatch says what to do about a record that is not ours.
+func (c *shardCheck) mismatch(ours, theirs shardRecord) error {
+	if theirs.Shard != ours.Shard {
+		return fmt.Errorf("%w: it holds shard %q, this replica is of shard %q: give another --etcd-prefix or --shard-name=%s", errOtherShard, theirs.Shard, ours.Shard, theirs.Shard)
 	}
-	if theirs.CA != c.record.CA {
-		return fmt.Errorf("%w: replace %s by the files of a replica of this shard (its %s has another fingerprint, %.12s and not %.12s)",
-			errOtherShard, filepath.Join(c.directory, "{"+pki.CACertFile+","+pki.CAKeyFile+","+pki.AdminCertFile+","+pki.AdminKeyFile+"}"), pki.CACertFile, c.record.CA, theirs.CA)
-	}
-	return nil
+	return fmt.Errorf("%w: replace %s by the files of a replica of this shard (its %s has another fingerprint, %.12s and not %.12s)",
+		errOtherShard, filepath.Join(c.directory, "{"+pki.CACertFile+","+pki.CAKeyFile+","+pki.AdminCertFile+","+pki.AdminKeyFile+","+pki.RollFile+"}"), pki.CACertFile, ours.CA, theirs.CA)
 }
 
 // hold returns a handler that answers 503 to requests for objects until the prefix is known to be this shard's. Until then the objects may be

@@ -2,12 +2,12 @@ package server
 
 import (
 	"context"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apiserver/pkg/server/healthz"
-	"k8s.io/apiserver/pkg/server/options/encryptionconfig"
+	"k8s.io/apiserver/pkg/storage/value"
+	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 
+	"github.com/regent-project/regent/pkg/server/encryption"
 	"github.com/regent-project/regent/pkg/server/etcd"
 	"github.com/regent-project/regent/pkg/server/storage"
 )
@@ -17,8 +17,8 @@ type store struct {
 	*storage.Client
 	// embedded is the etcd that this process runs, or nil.
 	embedded *etcd.Server
-	// keys are the health checks of the encryption providers.
-	keys []healthz.HealthChecker
+	// keys encrypt what is stored. Nil: it is stored unencrypted.
+	keys *encryption.Keys
 	// etcd checks that etcd answers, shard that its prefix belongs to this shard.
 	etcd  *etcdCheck
 	shard *shardCheck
@@ -26,39 +26,59 @@ type store struct {
 
 // openStore starts the embedded etcd, if configured, and waits for it. It does not wait for an external etcd.
 func (r *run) openStore() (*store, error) {
-	encryption, err := readEncryption(r.process.ctx, r.cfg.EncryptionConfigFile, r.generic.APIServerID)
+	s := &store{}
+	stored := storage.Config{Transport: r.cfg.Etcd, Prefix: r.cfg.EtcdPrefix}
+	secrets, err := s.readKeys(r.ctx, r.cfg.EncryptionConfigFile, r.generic.APIServerID)
 	if err != nil {
 		return nil, err
 	}
-	s := &store{}
-	stored := storage.Config{Transport: r.cfg.Etcd, Prefix: r.cfg.EtcdPrefix}
+	if s.keys != nil {
+		stored.Transformers = s.keys
+	}
 	if r.cfg.EmbeddedEtcd != nil {
 		if s.embedded, err = etcd.Start(r.ctx, *r.cfg.EmbeddedEtcd); err != nil {
+			s.close()
 			return nil, err
 		}
 		stored.Transport = s.embedded.Transport()
-	}
-	transformers := encryptionconfig.StaticTransformers{}
-	if encryption != nil {
-		transformers, s.keys = encryption.Transformers, encryption.HealthChecks
-		stored.Transformers = transformers
 	}
 	if s.Client, err = storage.NewClient(stored); err != nil {
 		s.close()
 		return nil, err
 	}
 	s.etcd = newEtcdCheck(s.Etcd(), r.cfg.EtcdPrefix)
-	s.shard = newShardCheck(s.Etcd(), r.cfg, r.bundle, transformers.TransformerForResource(corev1.Resource("secrets")))
+	s.shard = newShardCheck(s.Etcd(), r.cfg, r.keys.held.Load().bundle, secrets)
 	return s, nil
 }
 
-// close closes the client and stops the embedded etcd. The API server must have destroyed its stores before.
+// readKeys reads how objects are encrypted in etcd, if they are, and returns what encrypts Secrets.
+func (s *store) readKeys(ctx context.Context, file, apiServerID string) (secrets value.Transformer, err error) {
+	if file == "" {
+		return identity.NewEncryptCheckTransformer(), nil
+	}
+	if s.keys, err = encryption.Load(ctx, file, apiServerID); err != nil {
+		return nil, err
+	}
+	return s.keys.TransformerForResource(corev1.Resource("secrets")), nil
+}
+
+// watchKeys loads the encryption keys anew when their file changes, until ctx ends. The probe secret is then encrypted anew, too.
+func (s *store) watchKeys(ctx context.Context) {
+	if s.keys != nil {
+		s.keys.Run(ctx, s.shard.probe.encryptAnew)
+	}
+}
+
+// close closes the client, stops the embedded etcd and ends the connections to KMS plugins. The API server must have destroyed its stores before.
 func (s *store) close() {
 	if s.Client != nil {
 		_ = s.Close()
 	}
 	if s.embedded != nil {
 		s.embedded.Close()
+	}
+	if s.keys != nil {
+		s.keys.Close()
 	}
 }
 
@@ -73,17 +93,4 @@ func (s *store) watchEmbedded(ctx context.Context) error {
 	case err := <-s.embedded.Failed():
 		return err
 	}
-}
-
-// readEncryption reads how objects are encrypted in etcd. It returns nil if they are not. What it starts for keys in a KMS ends
-// with ctx.
-func readEncryption(ctx context.Context, file, apiServerID string) (*encryptionconfig.EncryptionConfiguration, error) {
-	if file == "" {
-		return nil, nil
-	}
-	encryption, err := encryptionconfig.LoadEncryptionConfig(ctx, file, false, apiServerID)
-	if err != nil {
-		return nil, fmt.Errorf("--encryption-provider-config: cannot use %s: %w", file, err)
-	}
-	return encryption, nil
 }

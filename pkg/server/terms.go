@@ -31,7 +31,8 @@ func (r *run) newTerms(store *store, caches *caches, elections *elections) (*ter
 		},
 		Deps: controllers.Deps{
 			Shard: r.cfg.Shard, Replica: r.name, BaseURL: r.cfg.BaseURL, Informers: caches.informers, Resources: caches.resources,
-			Holds: caches.live.reader.Holds, Shards: others, ReplicaURL: r.replicaURL(), Capacity: cmp.Or(r.cfg.Capacity, clusters.DefaultCapacity),
+			RootCA: r.rootCA,
+			Holds:  caches.live.reader.Holds, Shards: others, ReplicaURL: r.replicaURL(), Capacity: cmp.Or(r.cfg.Capacity, clusters.DefaultCapacity),
 		},
 		API:         &r.api,
 		LeaderToken: r.tokens.leader, ReplicaToken: r.tokens.replica,

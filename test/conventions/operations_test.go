@@ -1,6 +1,7 @@
 package conventions
 
 import (
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -13,6 +14,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	cliflag "k8s.io/component-base/cli/flag"
 
+	"github.com/regent-project/regent/pkg/server/authentication"
+	"github.com/regent-project/regent/pkg/server/authorization"
 	"github.com/regent-project/regent/pkg/server/options"
 )
 
@@ -56,7 +59,7 @@ func TestTheManifestsAreSound(t *testing.T) {
 // What is documented of metrics and Events exists: each name is in the code.
 func TestDocumentedMetricsAndEventsExist(t *testing.T) {
 	var code strings.Builder
-	for _, file := range []string{"election/metrics.go", "election/notice.go", "election/detect/metrics.go", "server/terms/timeline.go", "controllers/supervisor/metrics.go", "server/recorder.go", "server/fencing.go", "server/connections/listener.go", "server/fairness/metrics.go", "server/apis/admission/metrics.go", "server/front/metrics.go", "server/storage/metrics.go", "server/shards/metrics.go", "controllers/assignment/event.go"} {
+	for _, file := range []string{"election/metrics.go", "election/notice.go", "election/detect/metrics.go", "server/terms/timeline.go", "controllers/supervisor/metrics.go", "server/recorder.go", "server/fencing.go", "server/authentication/metrics.go", "server/credentialmetrics.go", "server/encryption/metrics.go", "server/connections/listener.go", "server/fairness/metrics.go", "server/apis/admission/metrics.go", "server/front/metrics.go", "server/storage/metrics.go", "server/shards/metrics.go", "controllers/assignment/event.go"} {
 		code.Write(readFile(t, "../../pkg/"+file))
 	}
 	operations := string(readFile(t, "../../docs/OPERATIONS.md")) + string(readFile(t, "../../docs/SHARDS.md"))
@@ -74,6 +77,47 @@ func TestDocumentedMetricsAndEventsExist(t *testing.T) {
 		if !strings.Contains(operations, name[1]) {
 			t.Errorf("%s is not documented", name[1])
 		}
+	}
+}
+
+// The files for --authentication-config and --authorization-config that the docs show are read as they stand.
+func TestTheDocumentedFilesOfAccessAreSound(t *testing.T) {
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts, err := filepath.Glob("../../docs/*/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig := filepath.Join(t.TempDir(), "policy.kubeconfig")
+	write := func(name, content string) string {
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	write(kubeconfig, "{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: a}}], clusters: [{name: a, cluster: {server: 'https://127.0.0.1:1'}}]}")
+	found := map[string]bool{}
+	for _, page := range append(pages, parts...) {
+		for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(readFile(t, page)), -1) {
+			file := write(filepath.Join(t.TempDir(), "file.yaml"), strings.ReplaceAll(block[1], "/etc/regent/policy.kubeconfig", kubeconfig))
+			switch {
+			case strings.Contains(block[1], "kind: AuthenticationConfiguration\n"):
+				_, err = authentication.New(authentication.Config{File: file})
+			case strings.Contains(block[1], "kind: AuthorizationConfiguration\n"):
+				_, err = authorization.New(authorization.Config{File: file})
+			default:
+				continue
+			}
+			found[block[1]] = true
+			if err != nil {
+				t.Errorf("%s: %v", page, err)
+			}
+		}
+	}
+	if len(found) < 2 {
+		t.Errorf("only %d files in the docs", len(found))
 	}
 }
 

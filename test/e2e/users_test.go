@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,6 +39,9 @@ type users struct {
 	latest   string          // of these
 }
 
+// groupsOfUsers counts them: those of several groups write different names.
+var groupsOfUsers atomic.Int64
+
 // request is one of theirs.
 type request struct {
 	what  string
@@ -51,11 +55,12 @@ func startUsers(t *testing.T, replicas ...*harness.Replica) *users {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	u := &users{t: t, stop: stop, written: map[string]bool{}}
+	group := groupsOfUsers.Add(1)
 	for _, r := range replicas {
 		client := r.Kube("root")
 		u.clients = append(u.clients, client)
 		u.every(ctx, func(n int) {
-			name := fmt.Sprintf("written-%s-%d", r.Name(), n)
+			name := fmt.Sprintf("written-%s%d-%d", r.Name(), group, n)
 			u.asking.Go(func() { u.write(client.CoreV1().RESTClient(), name) })
 		})
 		u.every(ctx, func(n int) {

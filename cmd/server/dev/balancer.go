@@ -2,7 +2,6 @@ package dev
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -197,9 +196,4 @@ func (lb *balancer) forward(ctx context.Context, client net.Conn) {
 	both.Go(func() { copyTo(server, client) })
 	both.Go(func() { copyTo(client, server) })
 	both.Wait()
-}
-
-// newClient returns an HTTP client with connections of its own.
-func newClient(config *tls.Config) *http.Client {
-	return &http.Client{Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}}
 }

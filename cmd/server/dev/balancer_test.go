@@ -111,7 +111,7 @@ func asBalancer(backend string) int {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		cancel()
 	}()
-	client := newClient(&tls.Config{InsecureSkipVerify: true}) //nolint:gosec // a test's replica
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}} //nolint:gosec // a test's replica
 	if err := f.run(ctx, client); err != nil {
 		say("%v", err)
 		return 1

@@ -51,11 +51,11 @@ func newSystem(cfg Config, stores []*etcd.Server, out *output, fail context.Canc
 	if err := s.writeKubeconfig(); err != nil {
 		return nil, err
 	}
-	config, err := adminTLS(bundle)
+	transport, err := newAdminTransport(filepath.Join(cfg.RootDirectory, "pki"), bundle)
 	if err != nil {
 		return nil, err
 	}
-	s.client = newClient(config)
+	s.client = &http.Client{Transport: transport}
 	most, err := connections(len(stores))
 	if err != nil {
 		return nil, err

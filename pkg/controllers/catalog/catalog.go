@@ -10,6 +10,7 @@ import (
 	"github.com/regent-project/regent/pkg/controllers/logicalcluster"
 	"github.com/regent-project/regent/pkg/controllers/members"
 	"github.com/regent-project/regent/pkg/controllers/namespace"
+	"github.com/regent-project/regent/pkg/controllers/serviceaccount"
 	"github.com/regent-project/regent/pkg/controllers/workspace"
 )
 
@@ -23,6 +24,7 @@ func Registry() (*controllers.Registry, error) {
 		assignment.Descriptor(),
 		logicalcluster.Descriptor(),
 		namespace.Descriptor(),
+		serviceaccount.Descriptor(),
 		garbagecollector.Descriptor(),
 		leasecandidate.Descriptor(),
 	)

@@ -125,6 +125,7 @@ func TestBootstrapIsNotReadyWhileTheStoreCannotBeReached(t *testing.T) {
 func unreachable(t *testing.T) controllers.Deps {
 	namespaces := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 	secrets := schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+	accounts := schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}
 	now := metav1.Unix(1000, 0)
 	in := func(cluster, name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Name: name, Annotations: map[string]string{"kcp.io/cluster": cluster}}
@@ -145,20 +146,21 @@ func unreachable(t *testing.T) controllers.Deps {
 	}), nil))
 	others.Contact.Set("there", true)
 	return controllers.Deps{
-		Shard: "here", Shards: others,
+		Shard: "here", Shards: others, RootCA: "some authority",
 		Clients: new(controllertest.Server).Clients(t, fence.Token{}),
 		Informers: controllers.Informers{
 			Namespaces: controllertest.Informer(t, controllertest.NewSource(&corev1.Namespace{
 				ObjectMeta: terminating, Spec: corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{corev1.FinalizerKubernetes}},
-			}), nil),
+			}, &corev1.Namespace{ObjectMeta: in("root", "living")}), nil),
 			Workspaces: controllertest.Informer(t, controllertest.NewSource(&tenancyv1alpha1.Workspace{
 				ObjectMeta: in("root", "a"), Spec: tenancyv1alpha1.WorkspaceSpec{Cluster: "y7"},
 			}), nil),
 			LogicalClusters: controllertest.Informer(t, controllertest.NewSource(
 				&corev1alpha1.LogicalCluster{ObjectMeta: going}, &corev1alpha1.LogicalCluster{ObjectMeta: in("z7", "cluster")},
 			), clusters.AssignedIndexers()),
-			Shards: controllertest.Informer(t, controllertest.NewSource(&corev1alpha1.Shard{ObjectMeta: in("root", "new")}), nil),
-			Leases: controllertest.Informer(t, controllertest.NewSource[*coordinationv1.Lease](), nil),
+			Shards:     controllertest.Informer(t, controllertest.NewSource(&corev1alpha1.Shard{ObjectMeta: in("root", "new")}), nil),
+			ConfigMaps: controllertest.Informer(t, controllertest.NewSource[*corev1.ConfigMap](), nil),
+			Leases:     controllertest.Informer(t, controllertest.NewSource[*coordinationv1.Lease](), nil),
 			LeaseCandidates: controllertest.Informer(t, controllertest.NewSource(&coordinationv1beta1.LeaseCandidate{
 				ObjectMeta: wanting, Spec: coordinationv1beta1.LeaseCandidateSpec{
 					LeaseName: "work", BinaryVersion: "1.37.0", EmulationVersion: "1.37.0", Strategy: coordinationv1.OldestEmulationVersion,
@@ -166,6 +168,7 @@ func unreachable(t *testing.T) controllers.Deps {
 			}), controllers.CandidateIndexers()),
 			Metadata: map[schema.GroupVersionResource]clusters.Cache[*metav1.PartialObjectMetadata]{
 				namespaces: controllertest.Informer(t, controllertest.NewSource(&metav1.PartialObjectMetadata{ObjectMeta: terminating}), controllers.OwnerIndexers[*metav1.PartialObjectMetadata]()),
+				accounts:   controllertest.Informer(t, controllertest.NewSource[*metav1.PartialObjectMetadata](), controllers.OwnerIndexers[*metav1.PartialObjectMetadata]()),
 				secrets:    controllertest.Informer(t, controllertest.NewSource(&metav1.PartialObjectMetadata{ObjectMeta: orphaned}), controllers.OwnerIndexers[*metav1.PartialObjectMetadata]()),
 			},
 		},

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
 
+	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
 )
 
@@ -95,7 +96,7 @@ func Find(ctx context.Context, client metadata.Interface, resources []controller
 	return remaining, nil
 }
 
-// Each calls visit with every object of a live list, page by page.
+// Each calls visit with every stored object of a live list, page by page.
 func Each(ctx context.Context, client metadata.ResourceInterface, visit func(*metav1.PartialObjectMetadata)) error {
 	return eachPage(ctx, client, func(page []metav1.PartialObjectMetadata) error {
 		for i := range page {
@@ -113,7 +114,8 @@ func eachPage(ctx context.Context, client metadata.ResourceInterface, visit func
 		if err != nil {
 			return fmt.Errorf("list: %w", err)
 		}
-		if err := visit(list.Items); err != nil || list.Continue == "" {
+		stored := slices.DeleteFunc(list.Items, func(obj metav1.PartialObjectMetadata) bool { return clusters.IsBuiltIn(&obj) })
+		if err := visit(stored); err != nil || list.Continue == "" {
 			return err
 		}
 		options.Continue = list.Continue

@@ -197,6 +197,9 @@ func (c *controller) provide(ctx context.Context, cached *corev1alpha1.LogicalCl
 		if err := c.createNamespaces(ctx, missing); err != nil {
 			return err
 		}
+		if err := c.bindCreator(ctx, lc); err != nil {
+			return err
+		}
 	}
 }
 

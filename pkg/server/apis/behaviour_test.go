@@ -280,13 +280,18 @@ func TestTablesHaveKubectlsColumns(t *testing.T) {
 		"v1 namespaces":                 "Name Status Age",
 		"v1 configmaps":                 "Name Data Age",
 		"v1 secrets":                    "Name Type Data Age",
+		"v1 serviceaccounts":            "Name Secrets Age",
 		"v1 events":                     "Last Seen,Type,Reason,Object,Message",
 		"events.k8s.io/v1 events":       "Last Seen,Type,Reason,Object,Message",
 		"coordination.k8s.io/v1 leases": "Name Holder Age",
-		"coordination.k8s.io/v1beta1 leasecandidates": "Name LeaseName BinaryVersion EmulationVersion Strategy Age",
-		"tenancy.kcp.io/v1alpha1 workspaces":          "Name Type Region Phase URL Age",
-		"core.kcp.io/v1alpha1 logicalclusters":        "Name Phase URL Age",
-		"core.kcp.io/v1alpha1 shards":                 "Name,Region,URL,External URL,Cordoned,Age",
+		"coordination.k8s.io/v1beta1 leasecandidates":      "Name LeaseName BinaryVersion EmulationVersion Strategy Age",
+		"rbac.authorization.k8s.io/v1 roles":               "Name,Created At",
+		"rbac.authorization.k8s.io/v1 clusterroles":        "Name,Created At",
+		"rbac.authorization.k8s.io/v1 rolebindings":        "Name Role Age",
+		"rbac.authorization.k8s.io/v1 clusterrolebindings": "Name Role Age",
+		"tenancy.kcp.io/v1alpha1 workspaces":               "Name Type Region Phase URL Age",
+		"core.kcp.io/v1alpha1 logicalclusters":             "Name Phase URL Age",
+		"core.kcp.io/v1alpha1 shards":                      "Name,Region,URL,External URL,Cordoned,Age",
 	}
 	expectLines(t, s.served(t), columns, "columns")
 	for resource, want := range columns {
@@ -412,8 +417,10 @@ func TestDiscoveryNamesAreKubectls(t *testing.T) {
 	s := startShard(t, startEtcd(t), nil)
 	got := s.served(t)
 	shortNames := map[string]string{
-		"v1 namespaces": "ns", "v1 configmaps": "cm", "v1 secrets": "", "v1 events": "ev", "events.k8s.io/v1 events": "ev",
+		"v1 namespaces": "ns", "v1 configmaps": "cm", "v1 secrets": "", "v1 serviceaccounts": "sa", "v1 events": "ev", "events.k8s.io/v1 events": "ev",
 		"coordination.k8s.io/v1 leases": "", "coordination.k8s.io/v1beta1 leasecandidates": "",
+		"rbac.authorization.k8s.io/v1 roles": "", "rbac.authorization.k8s.io/v1 clusterroles": "",
+		"rbac.authorization.k8s.io/v1 rolebindings": "", "rbac.authorization.k8s.io/v1 clusterrolebindings": "",
 		"tenancy.kcp.io/v1alpha1 workspaces": "ws", "core.kcp.io/v1alpha1 logicalclusters": "", "core.kcp.io/v1alpha1 shards": "",
 	}
 	expectLines(t, got, shortNames, "short names")

@@ -13,8 +13,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 
+	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/server/apis/resource"
 )
 
@@ -29,6 +31,9 @@ type Reader struct {
 
 // add makes the reader use the storage of a resource.
 func (r *Reader) add(of resource.Described, storage rest.Storage) error {
+	if layered, ok := storage.(resource.Layered); ok {
+		storage = layered.Below()
+	}
 	readable, ok := storage.(readable)
 	if !ok {
 		return fmt.Errorf("%s cannot be read, listed and watched: informers need that", of.Resource().GVR)
@@ -70,6 +75,21 @@ func (r *Reader) LogicalCluster(ctx context.Context) (*corev1alpha1.LogicalClust
 	return read[*corev1alpha1.LogicalCluster](ctx, r.logicalClusters, corev1alpha1.LogicalClusterName)
 }
 
+// ServiceAccount reads a service account in the logical cluster and the namespace of the context.
+func (r *Reader) ServiceAccount(ctx context.Context, name string) (*corev1.ServiceAccount, error) {
+	return readOf[*corev1.ServiceAccount](ctx, r, corev1.SchemeGroupVersion.WithResource("serviceaccounts"), name)
+}
+
+// Secret reads a Secret in the logical cluster and the namespace of the context.
+func (r *Reader) Secret(ctx context.Context, name string) (*corev1.Secret, error) {
+	return readOf[*corev1.Secret](ctx, r, corev1.SchemeGroupVersion.WithResource("secrets"), name)
+}
+
+// Object reads an object of any resource in the logical cluster and the namespace of the context.
+func (r *Reader) Object(ctx context.Context, resource schema.GroupVersionResource, name string) (metav1.Object, error) {
+	return readOf[clusters.Object](ctx, r, resource, name)
+}
+
 // Holds implements controllers.Deps.Holds.
 func (r *Reader) Holds(ctx context.Context, resource schema.GroupVersionResource) (bool, error) {
 	s, err := r.storage(resource)
@@ -83,6 +103,27 @@ func (r *Reader) Holds(ctx context.Context, resource schema.GroupVersionResource
 	return meta.LenList(list) > 0, nil
 }
 
+// List reads all objects of a resource in the logical cluster of the context, in all namespaces.
+func List[T runtime.Object](ctx context.Context, r *Reader, resource schema.GroupVersionResource) ([]T, error) {
+	s, err := r.storage(resource)
+	if err != nil {
+		return nil, err
+	}
+	list, err := s.List(ctx, &internalversion.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	var out []T
+	return out, meta.EachListItem(list, func(obj runtime.Object) error {
+		typed, ok := obj.(T)
+		if !ok {
+			return fmt.Errorf("storage holds a %T among %s", obj, resource)
+		}
+		out = append(out, typed)
+		return nil
+	})
+}
+
 // storage returns the storage of a resource.
 func (r *Reader) storage(resource schema.GroupVersionResource) (stored, error) {
 	s, ok := r.stored[resource]
@@ -90,6 +131,17 @@ func (r *Reader) storage(resource schema.GroupVersionResource) (stored, error) {
 		return stored{}, fmt.Errorf("%s is not stored here: give one of apis.Resources", resource)
 	}
 	return s, nil
+}
+
+func readOf[T runtime.Object](ctx context.Context, r *Reader, resource schema.GroupVersionResource, name string) (T, error) {
+	from, err := r.storage(resource)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	// Errors name the resource of the request, which may be another one.
+	of := &request.RequestInfo{IsResourceRequest: true, APIGroup: resource.Group, APIVersion: resource.Version, Resource: resource.Resource}
+	return read[T](request.WithRequestInfo(ctx, of), from, name)
 }
 
 func read[T runtime.Object](ctx context.Context, from rest.Getter, name string) (T, error) {

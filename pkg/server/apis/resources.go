@@ -16,15 +16,20 @@ import (
 	"github.com/regent-project/regent/pkg/server/apis/coordination"
 	"github.com/regent-project/regent/pkg/server/apis/core"
 	"github.com/regent-project/regent/pkg/server/apis/kcpcore"
+	"github.com/regent-project/regent/pkg/server/apis/rbac"
 	"github.com/regent-project/regent/pkg/server/apis/resource"
+	"github.com/regent-project/regent/pkg/server/apis/review"
 	"github.com/regent-project/regent/pkg/server/apis/tenancy"
 	"github.com/regent-project/regent/pkg/server/storage"
 )
 
 // described returns all resources that are served.
 func described() []resource.Described {
-	return slices.Concat(core.Resources, coordination.Resources, tenancy.Resources, kcpcore.Resources)
+	return slices.Concat(core.Resources, coordination.Resources, rbac.Resources, tenancy.Resources, kcpcore.Resources)
 }
+
+// virtualKinds returns the types of what is served and not stored.
+func virtualKinds() []resource.Kinds { return append(slices.Clone(review.Kinds), core.TokenKinds) }
 
 // Resources returns all resources that the shard stores, each once.
 func Resources() []resource.Resource {
@@ -40,6 +45,9 @@ func Types() []runtime.Object {
 	var out []runtime.Object
 	for _, d := range described() {
 		out = append(out, d.Types()...)
+	}
+	for _, k := range virtualKinds() {
+		out = append(out, k.Objects...)
 	}
 	return out
 }

@@ -29,6 +29,11 @@ func newScheme() *runtime.Scheme {
 		gv := d.Resource().GVR.GroupVersion()
 		versions[gv.Group] = append(versions[gv.Group], gv)
 	}
+	for _, k := range virtualKinds() {
+		k.AddToScheme(scheme)
+		metav1.AddToGroupVersion(scheme, k.GroupVersion)
+		versions[k.GroupVersion.Group] = append(versions[k.GroupVersion.Group], k.GroupVersion)
+	}
 	for group, all := range versions {
 		if err := scheme.SetVersionPriority(preferredFirst(all)...); err != nil {
 			panic(fmt.Errorf("versions of %s: %w", group, err))

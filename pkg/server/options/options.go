@@ -31,6 +31,7 @@ import (
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/election/detect"
 	"github.com/regent-project/regent/pkg/server"
+	"github.com/regent-project/regent/pkg/server/authentication"
 	"github.com/regent-project/regent/pkg/server/etcd"
 	"github.com/regent-project/regent/pkg/server/pki"
 )
@@ -53,6 +54,15 @@ type Options struct {
 	Etcd         EtcdOptions
 	ClientCAFile string
 	TokenFile    string
+	// ServiceAccounts says how tokens of service accounts are made and checked.
+	ServiceAccounts server.ServiceAccounts
+	// DefaultServiceAccounts says whether namespaces get the service account default, and the ConfigMap kube-root-ca.crt.
+	DefaultServiceAccounts bool
+	// AuthenticationConfigFile names a file with an AuthenticationConfiguration. Empty: there are no issuers of tokens.
+	AuthenticationConfigFile string
+	TokenWebhook             authentication.Webhook
+	// AuthorizationConfigFile names a file with an AuthorizationConfiguration. Empty: no webhook is asked.
+	AuthorizationConfigFile string
 	// EncryptionConfigFile names a file with an EncryptionConfiguration. Empty: objects are stored unencrypted.
 	EncryptionConfigFile string
 	Election             ElectionOptions
@@ -84,18 +94,21 @@ func New() *Options {
 	serving.ServerCert.CertDirectory = ""
 	serving.CipherSuites = defaultCipherSuites()
 	return &Options{
-		RootDirectory: ".regent",
-		ShardName:     defaultShardName,
-		ShardCapacity: clusters.DefaultCapacity,
-		Limits:        server.DefaultLimits(),
-		Serving:       serving,
-		Etcd:          EtcdOptions{Prefix: "/registry", EmbeddedQuota: etcd.DefaultQuota},
-		Election:      defaultElection(),
-		Detect:        detect.DefaultConfig(),
-		Fencing:       string(server.FencingEnforce),
-		Audit:         genericoptions.NewAuditOptions(),
-		Tracing:       genericoptions.NewTracingOptions(),
-		Logs:          logsapi.NewLoggingConfiguration(),
+		RootDirectory:          ".regent",
+		ShardName:              defaultShardName,
+		ShardCapacity:          clusters.DefaultCapacity,
+		Limits:                 server.DefaultLimits(),
+		ServiceAccounts:        server.ServiceAccounts{MaxTokenLifetime: server.DefaultMaxTokenLifetime},
+		DefaultServiceAccounts: true,
+		Serving:                serving,
+		Etcd:                   EtcdOptions{Prefix: "/registry", EmbeddedQuota: etcd.DefaultQuota},
+		Election:               defaultElection(),
+		Detect:                 detect.DefaultConfig(),
+		Fencing:                string(server.FencingEnforce),
+		TokenWebhook:           authentication.Webhook{Version: "v1", TTL: 2 * time.Minute},
+		Audit:                  genericoptions.NewAuditOptions(),
+		Tracing:                genericoptions.NewTracingOptions(),
+		Logs:                   logsapi.NewLoggingConfiguration(),
 	}
 }
 
@@ -145,6 +158,8 @@ func (o *Options) Validate() error {
 	errs = append(errs, o.servingFaults()...)
 	errs = append(errs, o.portFaults()...)
 	errs = append(errs, o.missingFiles()...)
+	errs = append(errs, serviceAccountFaults(o.ServiceAccounts)...)
+	errs = append(errs, o.webhookFaults()...)
 	errs = append(errs, o.Etcd.faults()...)
 	errs = append(errs, o.Audit.Validate()...)
 	errs = append(errs, o.Tracing.Validate()...)
@@ -253,7 +268,8 @@ func (o *Options) portFaults() []error {
 // missingFiles returns an error for each file that a flag names and that cannot be read.
 func (o *Options) missingFiles() []error {
 	var errs []error
-	for _, f := range []struct{ flag, name string }{
+	type named struct{ flag, name string }
+	files := []named{
 		{"--tls-cert-file", o.Serving.ServerCert.CertKey.CertFile},
 		{"--tls-private-key-file", o.Serving.ServerCert.CertKey.KeyFile},
 		{"--etcd-cafile", o.Etcd.Transport.TrustedCAFile},
@@ -261,9 +277,18 @@ func (o *Options) missingFiles() []error {
 		{"--etcd-keyfile", o.Etcd.Transport.KeyFile},
 		{"--client-ca-file", o.ClientCAFile},
 		{"--token-auth-file", o.TokenFile},
+		{"--root-ca-file", o.ServiceAccounts.RootCAFile},
+		{"--service-account-signing-key-file", o.ServiceAccounts.SigningKeyFile},
+		{"--authentication-config", o.AuthenticationConfigFile},
+		{"--authentication-token-webhook-config-file", o.TokenWebhook.File},
+		{"--authorization-config", o.AuthorizationConfigFile},
 		{"--audit-policy-file", o.Audit.PolicyFile},
 		{"--encryption-provider-config", o.EncryptionConfigFile},
-	} {
+	}
+	for _, name := range o.ServiceAccounts.KeyFiles {
+		files = append(files, named{"--service-account-key-file", name})
+	}
+	for _, f := range files {
 		if f.name == "" {
 			continue
 		}
@@ -273,6 +298,17 @@ func (o *Options) missingFiles() []error {
 			continue
 		}
 		_ = file.Close()
+	}
+	return errs
+}
+
+func (o *Options) webhookFaults() []error {
+	var errs []error
+	if known := []string{"v1", "v1beta1"}; !slices.Contains(known, o.TokenWebhook.Version) {
+		errs = append(errs, fmt.Errorf("--authentication-token-webhook-version %q must be one of %q", o.TokenWebhook.Version, known))
+	}
+	if o.TokenWebhook.TTL < 0 {
+		errs = append(errs, fmt.Errorf("--authentication-token-webhook-cache-ttl %v must not be negative; 0 turns the cache off", o.TokenWebhook.TTL))
 	}
 	return errs
 }
@@ -336,20 +372,28 @@ func (o *Options) Config(registry *controllers.Registry) (server.Config, error) 
 	if err != nil {
 		return server.Config{}, err
 	}
+	accounts := o.ServiceAccounts
+	accounts.WithoutDefaults = !o.DefaultServiceAccounts
 	cfg := server.Config{
-		Shard:                shard,
-		Membership:           membership,
-		Capacity:             o.ShardCapacity,
-		RootDirectory:        root,
-		Host:                 host,
-		Advertise:            advertised,
-		BaseURL:              o.ShardBaseURL,
-		FixedBaseURL:         o.ShardBaseURL != "",
-		Serving:              o.Serving,
-		Limits:               o.Limits,
-		ShutdownDelay:        o.ShutdownDelay,
-		ClientCAFile:         o.ClientCAFile,
-		TokenFile:            o.TokenFile,
+		Shard:           shard,
+		Membership:      membership,
+		Capacity:        o.ShardCapacity,
+		RootDirectory:   root,
+		Host:            host,
+		Advertise:       advertised,
+		BaseURL:         o.ShardBaseURL,
+		FixedBaseURL:    o.ShardBaseURL != "",
+		Serving:         o.Serving,
+		Limits:          o.Limits,
+		ShutdownDelay:   o.ShutdownDelay,
+		ClientCAFile:    o.ClientCAFile,
+		TokenFile:       o.TokenFile,
+		ServiceAccounts: accounts,
+
+		AuthenticationConfigFile: o.AuthenticationConfigFile,
+		TokenWebhook:             o.TokenWebhook,
+		AuthorizationConfigFile:  o.AuthorizationConfigFile,
+
 		Etcd:                 o.Etcd.Transport,
 		EtcdPrefix:           o.Etcd.Prefix,
 		EncryptionConfigFile: o.EncryptionConfigFile,

@@ -61,6 +61,10 @@ func TestEachBadValueIsOneLineThatNamesItsFlag(t *testing.T) {
 			o.Etcd.EmbeddedClientPort = 2379
 		}, "--embedded-etcd-client-port"},
 		{func(o *Options) { o.EncryptionConfigFile = "/nonexistent" }, "--encryption-provider-config"},
+		{func(o *Options) { o.ServiceAccounts.MaxTokenLifetime = time.Minute }, "--service-account-max-token-expiration"},
+		{func(o *Options) { o.ServiceAccounts.Issuer = "a:b" }, "--service-account-issuer"},
+		{func(o *Options) { o.ServiceAccounts.SigningKeyFile = "/nonexistent" }, "--service-account-signing-key-file"},
+		{func(o *Options) { o.ServiceAccounts.KeyFiles = []string{"/nonexistent"} }, "--service-account-key-file"},
 		{func(o *Options) { o.Fencing = "off" }, "--fencing"},
 		{func(o *Options) { o.Etcd.EmbeddedQuota = -1 }, "--embedded-etcd-quota-bytes"},
 		{func(o *Options) { o.Election.LeaseDuration = 1500 * time.Millisecond }, "--leader-election-lease-duration"},
@@ -129,6 +133,7 @@ func TestTheDefaultsAreTheContracts(t *testing.T) {
 		"enable-leader-election": "false", "leader-election-namespace": "kube-system",
 		"leader-election-name": "regent-controllers", "leader-election-lease-duration": "15s",
 		"leader-election-renew-deadline": "10s", "leader-election-retry-period": "2s", "controller-drain-timeout": "*",
+		"service-account-issuer": "", "service-account-max-token-expiration": "24h0m0s", "service-account-key-file": "[]",
 		"profiling": "false", "feature-gates": "*", "audit-policy-file": "", "tracing-config-file": "", "v": "0",
 		"request-timeout": "1m0s", "max-requests-inflight": "400", "max-mutating-requests-inflight": "200", "max-requests-inflight-per-cpu": "12",
 		"max-connections": "10000", "max-connections-per-client": "0", "max-watches": "20000", "max-objects-per-cluster": "0", "max-bytes-per-cluster": "0", "goaway-chance": "0", "shutdown-delay-duration": "0s",

@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// validity is how long certificates in files are valid. Nothing renews them, and the shard would be offline when they expire,
-// so they must outlive it.
+// validity is how long certificates in files are valid. Nothing renews them by itself, and the shard would be offline when they expire,
+// so they should outlive it. Renew and Roll renew them.
 const validity = 10 * 365 * 24 * time.Hour
 
 var (
@@ -29,12 +29,14 @@ var (
 	noEnd = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 )
 
-func newAuthority() (certPEM, keyPEM []byte, err error) {
+func newAuthority() (certPEM, keyPEM []byte, err error) { return selfSigned(authorityTemplate()) }
+
+func authorityTemplate() *x509.Certificate {
 	template := newTemplate("regent-ca")
 	template.IsCA = true
 	template.BasicConstraintsValid = true
 	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
-	return selfSigned(template)
+	return template
 }
 
 // selfSigned makes a key, and a certificate that the key itself signs.
@@ -56,20 +58,27 @@ func issue(ca *x509.Certificate, caKey crypto.Signer, template *x509.Certificate
 }
 
 func sign(template, parent *x509.Certificate, key *ecdsa.PrivateKey, parentKey crypto.Signer) (certPEM, keyPEM []byte, err error) {
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), parentKey)
-	if err != nil {
-		return nil, nil, fmt.Errorf("cannot sign the certificate of %s: %w", template.Subject, err)
+	if certPEM, err = endorse(template, parent, key.Public(), parentKey); err != nil {
+		return nil, nil, err
 	}
 	keyPEM, err = keyutil.MarshalPrivateKeyToPEM(key)
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot encode the key of %s: %w", template.Subject, err)
 	}
+	return certPEM, keyPEM, nil
+}
+
+// endorse signs a certificate for a key.
+func endorse(template, parent *x509.Certificate, key crypto.PublicKey, parentKey crypto.Signer) (certPEM []byte, err error) {
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key, parentKey)
+	if err != nil {
+		return nil, fmt.Errorf("cannot sign the certificate of %s: %w", template.Subject, err)
+	}
 	parsed, err := x509.ParseCertificate(der)
 	if err != nil {
-		return nil, nil, fmt.Errorf("cannot parse the certificate of %s: %w", template.Subject, err)
+		return nil, fmt.Errorf("cannot parse the certificate of %s: %w", template.Subject, err)
 	}
-	certPEM, err = cert.EncodeCertificates(parsed)
-	return certPEM, keyPEM, err
+	return cert.EncodeCertificates(parsed)
 }
 
 func adminTemplate() *x509.Certificate {

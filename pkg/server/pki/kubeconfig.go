@@ -86,3 +86,26 @@ func (b *Bundle) readKubeconfig(name string) (baseURL string, ca []byte) {
 	}
 	return string(url), cluster.CertificateAuthorityData
 }
+
+// rewriteKubeconfig returns a kubeconfig in which next's credentials stand wherever b's stood. Everything else is as it was.
+func (b *Bundle) rewriteKubeconfig(name string, next *Bundle) ([]byte, error) {
+	existing, err := clientcmd.LoadFromFile(filepath.Clean(name))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the admin's kubeconfig, remove it to have it made again at the next start: %w", err)
+	}
+	for _, who := range existing.AuthInfos {
+		if bytes.Equal(who.ClientCertificateData, b.AdminCertPEM) {
+			who.ClientCertificateData, who.ClientKeyData = next.AdminCertPEM, next.AdminKeyPEM
+		}
+	}
+	for _, cluster := range existing.Clusters {
+		if bytes.Equal(cluster.CertificateAuthorityData, b.CAPEM) {
+			cluster.CertificateAuthorityData = next.CAPEM
+		}
+	}
+	content, err := clientcmd.Write(*existing)
+	if err != nil {
+		return nil, fmt.Errorf("cannot encode the admin's kubeconfig: %w", err)
+	}
+	return content, nil
+}

@@ -68,6 +68,9 @@ const (
 
 // NewMembership makes a membership, with a new authority for the member. It needs the key of the installation's authority.
 func (b *Bundle) NewMembership(m Member, root RootShard) (*Membership, error) {
+	if b.isRolling() {
+		return nil, errors.New("the authority is being rolled, and the new member would not get to know the next step: finish that first, regent pki roll")
+	}
 	certPEM, keyPEM, err := b.NewAuthority(m)
 	if err != nil {
 		return nil, err

@@ -53,8 +53,10 @@ type Bundle struct {
 
 	directory string
 	ca        *x509.Certificate
-	caKey     crypto.Signer // nil if the operator keeps the key elsewhere, and on all shards but the root shard
-	authority *Authority    // nil unless Join has made this a member's directory
+	caKey     crypto.Signer       // nil if the operator keeps the key elsewhere, and on all shards but the root shard
+	authority *Authority          // nil unless Join has made this a member's directory
+	trusted   []*x509.Certificate // ca, and the other authority while one is rolled
+	roll      *roll               // nil if the authority was never rolled
 }
 
 // Ensure returns what the directory holds, and makes what is missing. Operators may put files of their own there before the
@@ -71,8 +73,14 @@ func Ensure(directory string) (*Bundle, error) {
 		return nil, err
 	}
 	defer unlock()
+	if err := finishReplacing(directory); err != nil {
+		return nil, err
+	}
 	b := &Bundle{directory: directory}
-	if err := b.ensureCA(); err != nil {
+	if err := b.makeCA(); err != nil {
+		return nil, err
+	}
+	if err := b.readCA(); err != nil {
 		return nil, err
 	}
 	if err := b.loadAuthority(); err != nil {
@@ -81,10 +89,37 @@ func Ensure(directory string) (*Bundle, error) {
 	if b.authority != nil && !exists(b.file(AdminCertFile)) {
 		return b, nil // the installation's administrators are this shard's, too
 	}
-	if err := b.ensureAdmin(); err != nil {
+	if err := b.makeAdmin(); err != nil {
 		return nil, err
 	}
+	return b, b.readAdmin()
+}
+
+// Read returns what the directory holds. Unlike Ensure it makes nothing: a directory in which something is missing is just being copied.
+func Read(directory string) (*Bundle, error) {
+	b, unlock, err := openLocked(directory)
+	if err != nil {
+		return nil, err
+	}
+	unlock()
 	return b, nil
+}
+
+// read reads everything. The caller holds the directory's lock.
+func (b *Bundle) read() error {
+	if err := finishReplacing(b.directory); err != nil {
+		return err
+	}
+	if err := b.readCA(); err != nil {
+		return err
+	}
+	if err := b.loadAuthority(); err != nil {
+		return err
+	}
+	if b.authority != nil && !exists(b.file(AdminCertFile)) {
+		return nil
+	}
+	return b.readAdmin()
 }
 
 // ServingCert issues a certificate for a server that clients reach under the given names and addresses.
@@ -98,9 +133,9 @@ func (b *Bundle) ServingCert(names []string, addresses []net.IP) (certPEM, keyPE
 	return issue(b.ca, b.caKey, servingTemplate(names, addresses))
 }
 
-// ensureCA loads the authority or makes it. It writes the certificate last: a key without one is left over from a start that
+// makeCA makes the authority if there is none. It writes the certificate last: a key without one is left over from a start that
 // was cut short.
-func (b *Bundle) ensureCA() error {
+func (b *Bundle) makeCA() error {
 	certFile, keyFile := b.file(CACertFile), b.file(CAKeyFile)
 	if !exists(certFile) {
 		if admin := b.file(AdminCertFile); exists(admin) {
@@ -110,10 +145,14 @@ func (b *Bundle) ensureCA() error {
 		if err != nil {
 			return err
 		}
-		if err := writeAll(file{keyFile, keyPEM}, file{certFile, certPEM}); err != nil {
-			return err
-		}
+		return writeAll(file{keyFile, keyPEM}, file{certFile, certPEM})
 	}
+	return nil
+}
+
+// readCA reads the authority, and how far it is rolled.
+func (b *Bundle) readCA() error {
+	certFile := b.file(CACertFile)
 	var err error
 	if b.CAPEM, err = os.ReadFile(certFile); err != nil {
 		return fmt.Errorf("cannot read the certificate authority: %w", err)
@@ -122,7 +161,19 @@ func (b *Bundle) ensureCA() error {
 	if err != nil {
 		return fmt.Errorf("%s holds no certificate, restore it from another replica: %w", certFile, err)
 	}
-	b.ca = certs[0]
+	b.ca, b.trusted = certs[0], certs[:1]
+	if err := b.readRoll(); err != nil {
+		return err
+	}
+	if b.isRolling() {
+		b.trusted = certs
+	}
+	return b.readCAKey()
+}
+
+// readCAKey reads the key of the authority, if it is here.
+func (b *Bundle) readCAKey() error {
+	certFile, keyFile := b.file(CACertFile), b.file(CAKeyFile)
 	keyPEM, err := readKey(keyFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -142,8 +193,8 @@ func (b *Bundle) ensureCA() error {
 	return nil
 }
 
-// ensureAdmin loads the admin's certificate or makes it. It writes the certificate last, as ensureCA does.
-func (b *Bundle) ensureAdmin() error {
+// makeAdmin makes the admin's certificate if there is none. It writes the certificate last, as makeCA does.
+func (b *Bundle) makeAdmin() error {
 	certFile, keyFile := b.file(AdminCertFile), b.file(AdminKeyFile)
 	if !exists(certFile) {
 		if b.caKey == nil {
@@ -153,10 +204,14 @@ func (b *Bundle) ensureAdmin() error {
 		if err != nil {
 			return err
 		}
-		if err := writeAll(file{keyFile, keyPEM}, file{certFile, certPEM}); err != nil {
-			return err
-		}
+		return writeAll(file{keyFile, keyPEM}, file{certFile, certPEM})
 	}
+	return nil
+}
+
+// readAdmin reads the admin's certificate, which an authority that is trusted here has signed.
+func (b *Bundle) readAdmin() error {
+	certFile, keyFile := b.file(AdminCertFile), b.file(AdminKeyFile)
 	var err error
 	if b.AdminCertPEM, err = os.ReadFile(certFile); err != nil {
 		return fmt.Errorf("cannot read the admin's certificate: %w", err)
@@ -168,13 +223,26 @@ func (b *Bundle) ensureAdmin() error {
 	if err != nil {
 		return fmt.Errorf("%s holds no certificate, remove it and its key to have them made again: %w", certFile, err)
 	}
-	if err := certs[0].CheckSignatureFrom(b.ca); err != nil {
+	if err := b.checkSigned(certs[0]); err != nil {
 		return fmt.Errorf("%s is not signed by %s, remove it and its key to have them made again: %w", certFile, b.file(CACertFile), err)
 	}
 	return nil
 }
 
-// CA returns the authority's certificate.
+// checkSigned returns an error if no authority that is trusted here has signed a certificate.
+func (b *Bundle) checkSigned(c *x509.Certificate) (err error) {
+	for _, ca := range b.trusted {
+		if err = c.CheckSignatureFrom(ca); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// Trusted returns the authorities whose certificates are accepted: the one that signs, and the other one while one is rolled.
+func (b *Bundle) Trusted() []*x509.Certificate { return b.trusted }
+
+// CA returns the certificate of the authority that signs.
 func (b *Bundle) CA() *x509.Certificate { return b.ca }
 
 // loadAuthority reads what Join has written, if it has.

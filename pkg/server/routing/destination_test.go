@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	"k8s.io/apiserver/pkg/audit"
@@ -78,6 +80,52 @@ func TestWhoHasNoRightsLearnsNothingAndReadsNothing(t *testing.T) {
 	}
 	if h.reads > 0 {
 		t.Errorf("%d reads of storage for somebody without rights", h.reads)
+	}
+}
+
+// A user's first request for a new cluster may come to a replica that does not know it yet.
+func TestStorageIsReadForUsersAFewTimesASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &half{}
+		f := newFilter(h)
+		authorize := f.Authorizer(&rights{})
+		ask := func(who, url string) authorizer.Decision {
+			decision := authorizer.DecisionDeny
+			f.Parse(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+				who := &user.DefaultInfo{Name: who, Groups: []string{user.AllAuthenticated}}
+				decision, _, _ = authorize.Authorize(req.Context(), authorizer.AttributesRecord{User: who})
+			})).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, url, nil))
+			return decision
+		}
+		if ask("tenant", "/clusters/stored/api") != authorizer.DecisionAllow {
+			t.Error("a new cluster's user is refused")
+		}
+		h.reads = 0
+		for range 10 * lookupsAtOnce {
+			ask("guesser", "/clusters/nowhere/api")
+		}
+		if h.reads != lookupsAtOnce {
+			t.Errorf("%d reads for a user who guesses, want %d", h.reads, lookupsAtOnce)
+		}
+		if ask("tenant", "/clusters/stored/api") != authorizer.DecisionAllow {
+			t.Error("another user is refused meanwhile")
+		}
+		time.Sleep(time.Second)
+		h.reads = 0
+		for range 10 * lookupsAtOnce {
+			ask("guesser", "/clusters/nowhere/api")
+		}
+		if h.reads != lookupsPerSecond {
+			t.Errorf("%d reads a second later, want %d", h.reads, lookupsPerSecond)
+		}
+	})
+}
+
+func TestEndpointsOfTheProcessAreOfTheShardAsAWhole(t *testing.T) {
+	r := &rights{}
+	through(newFilter(&half{}), r, "tenant", "/metrics")
+	if r.asked != clusters.Wildcard {
+		t.Errorf("authorized in %q", r.asked)
 	}
 }
 

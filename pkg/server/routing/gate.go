@@ -7,6 +7,8 @@ import (
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -35,7 +37,7 @@ func (g *Gate) Validate(ctx context.Context, a admission.Attributes, _ admission
 		return admission.NewForbidden(a, clusters.ErrNoCluster)
 	}
 	creates := a.GetOperation() == admission.Create && a.GetSubresource() == ""
-	if clusters.IsSystem(cluster) || creates && a.GetResource().GroupResource() == corev1alpha1.Resource("logicalclusters") {
+	if clusters.IsSystem(cluster) || storedNowhere(a) || creates && a.GetResource().GroupResource() == corev1alpha1.Resource("logicalclusters") {
 		return nil
 	}
 	if creates {
@@ -49,6 +51,11 @@ func (g *Gate) Validate(ctx context.Context, a admission.Attributes, _ admission
 		return readError(cluster.Path(), err)
 	}
 	return g.checkReady(lc, cluster, a)
+}
+
+// storedNowhere reports whether what is created is a question that is only answered. It may be asked in any state of a cluster.
+func storedNowhere(a admission.Attributes) bool {
+	return slices.Contains([]string{authenticationv1.GroupName, authorizationv1.GroupName}, a.GetResource().Group)
 }
 
 func (g *Gate) validateCreate(ctx context.Context, cluster logicalcluster.Name, a admission.Attributes) error {

@@ -44,6 +44,11 @@ func (i *installation) authority(m pki.Member) *pki.Authority {
 	return i.members[m]
 }
 
+// keys are those with which a shard calls.
+func (i *installation) keys(shard string) func() ([]byte, *pki.Authority) {
+	return func() ([]byte, *pki.Authority) { return i.bundle.CAPEM, i.authority(shardNamed(shard)) }
+}
+
 func (i *installation) newAuthority(m pki.Member) *pki.Authority {
 	i.Helper()
 	certPEM, keyPEM, err := i.bundle.NewAuthority(m)

@@ -22,9 +22,9 @@ type Config struct {
 	Own string
 	// Root is the root shard. It has no URLs on the root shard itself.
 	Root pki.RootShard
-	// CA is the certificate of the installation's authority, in PEM. Authority signs the certificates with which this shard calls.
-	CA        []byte
-	Authority *pki.Authority
+	// Keys returns the certificate of the installation's authority, in PEM, and what signs the certificates with which this shard calls. It is
+	// called for each shard that becomes known.
+	Keys func() (ca []byte, authority *pki.Authority)
 	// Members has this shard's copies of the Shard objects.
 	Members *clusters.Informer[*corev1alpha1.Shard]
 }

@@ -25,7 +25,8 @@ func newFailover(cfg Config, m member) (*failover, error) {
 	if err := f.replicas.set(m.name, m.urls); err != nil {
 		return nil, err
 	}
-	config, err := ClientTLS(cfg.CA, cfg.Authority, m.name, m.authority)
+	ca, authority := cfg.Keys()
+	config, err := ClientTLS(ca, authority, m.name, m.authority)
 	if err != nil {
 		return nil, err
 	}

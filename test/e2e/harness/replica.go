@@ -40,7 +40,9 @@ type Replica struct {
 	port  int
 	n     int
 	admin *http.Client
-	pid   atomic.Int64 // of the process now; 0 before the first
+	// byContent has configurations hold the credentials themselves, and not the names of their files.
+	byContent bool
+	pid       atomic.Int64 // of the process now; 0 before the first
 }
 
 // Name is the one it was started with.
@@ -81,13 +83,20 @@ func (r *Replica) WaitReady() {
 // Config is the admin's, for a logical cluster, by path or name. It has no rate limit.
 func (r *Replica) Config(cluster string) *rest.Config {
 	pki := filepath.Join(r.adminRoot(), "pki")
-	return &rest.Config{
+	config := &rest.Config{
 		Host: r.URL + "/clusters/" + cluster,
 		QPS:  -1,
 		TLSClientConfig: rest.TLSClientConfig{
 			CAFile: filepath.Join(pki, "ca.crt"), CertFile: filepath.Join(pki, "admin.crt"), KeyFile: filepath.Join(pki, "admin.key"),
 		},
 	}
+	if r.byContent {
+		if err := rest.LoadTLSFiles(config); err != nil {
+			r.t.Fatal(err)
+		}
+		config.CAFile, config.CertFile, config.KeyFile = "", "", ""
+	}
+	return config
 }
 
 // adminRoot is the root directory with the administrator's credentials.
@@ -144,6 +153,10 @@ func (r *Replica) Get(path string) (status int, body string) {
 	}
 	return resp.StatusCode, string(b)
 }
+
+// ReadKeysAgain has Get, and clients from now on, use the credentials that are in the files now. client-go would go on with connections that it
+// has opened with those before.
+func (r *Replica) ReadKeysAgain() { r.admin, r.byContent = nil, true }
 
 // Status is Get's.
 func (r *Replica) Status(path string) int {

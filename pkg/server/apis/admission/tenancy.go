@@ -9,8 +9,11 @@ import (
 	"github.com/kcp-dev/sdk/apis/core"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -40,8 +43,7 @@ func (p *TenancyProtection) Validate(ctx context.Context, a admission.Attributes
 	}
 	switch a.GetResource().GroupResource() {
 	case tenancyv1alpha1.Resource("workspaces"):
-		created := &tenancyv1alpha1.Workspace{Status: tenancyv1alpha1.WorkspaceStatus{Phase: corev1alpha1.LogicalClusterPhaseScheduling}}
-		return validate(a, created, ofWorkspaces, clusters.WorkspaceFinalizer)
+		return validate(a, asCreated(a), ofWorkspaces, clusters.WorkspaceFinalizer)
 	case corev1alpha1.Resource("logicalclusters"):
 		if a.GetOperation() == admission.Create {
 			return admission.NewForbidden(a, errors.New("only the shard's controllers create LogicalClusters: create a Workspace, and they create one for it"))
@@ -53,13 +55,40 @@ func (p *TenancyProtection) Validate(ctx context.Context, a admission.Attributes
 	return nil
 }
 
+// asCreated returns a new Workspace as a user may create it: with nothing set but himself as its creator.
+func asCreated(a admission.Attributes) *tenancyv1alpha1.Workspace {
+	out := &tenancyv1alpha1.Workspace{Status: tenancyv1alpha1.WorkspaceStatus{Phase: corev1alpha1.LogicalClusterPhaseScheduling}}
+	who := recorded(a.GetUserInfo())
+	if ws, ok := a.GetObject().(*tenancyv1alpha1.Workspace); ok && who != "" && ws.Annotations[tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey] == who {
+		out.Annotations = map[string]string{tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey: who}
+	}
+	return out
+}
+
 // validateShard allows users to say who is a member in cluster root. What else they create would have no effect, and copies are the
 // leader's.
 func validateShard(ctx context.Context, a admission.Attributes) error {
-	if cluster, _ := clusters.From(ctx); cluster == clusters.Root {
+	if cluster, _ := clusters.From(ctx); cluster == clusters.Root || isUnchanged(a) {
 		return nil
 	}
 	return admission.NewForbidden(a, errors.New("Shard objects are in cluster root of the root shard, and only the shards' controllers copy them elsewhere: change the one there"))
+}
+
+// isUnchanged reports whether an update leaves an object as it is. Whoever rotates an encryption key has all objects written anew in this way.
+func isUnchanged(a admission.Attributes) bool {
+	if a.GetOperation() != admission.Update || a.GetObject() == nil || a.GetOldObject() == nil {
+		return false
+	}
+	return equality.Semantic.DeepEqual(withoutFields(a.GetObject()), withoutFields(a.GetOldObject()))
+}
+
+// withoutFields returns a copy of an object that does not say who has set which field.
+func withoutFields(obj runtime.Object) runtime.Object {
+	obj = obj.DeepCopyObject()
+	if described, err := meta.Accessor(obj); err == nil {
+		described.SetManagedFields(nil)
+	}
+	return obj
 }
 
 // protected is a field that only the leader may write, and with mastersToo also members of system:masters.
@@ -73,7 +102,7 @@ var ofWorkspaces = []protected[*tenancyv1alpha1.Workspace]{
 	{path: field.NewPath("spec", "cluster"), value: func(w *tenancyv1alpha1.Workspace) string { return w.Spec.Cluster }},
 	{path: field.NewPath("spec", "URL"), value: func(w *tenancyv1alpha1.Workspace) string { return w.Spec.URL }},
 	{path: field.NewPath("status", "phase"), value: func(w *tenancyv1alpha1.Workspace) string { return string(w.Status.Phase) }},
-	// The new cluster takes this annotation for the user who owns the workspace.
+	// Whom this annotation names becomes the administrator of the new cluster (see Creator).
 	annotation[*tenancyv1alpha1.Workspace](tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey, true),
 	label[*tenancyv1alpha1.Workspace](clusters.ShardLabel),
 	// Whoever adopts a cluster gets everything that is in it.

@@ -2,6 +2,7 @@ package core
 
 import (
 	"encoding/json"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -27,6 +28,7 @@ var secrets = resource.Definition[*corev1.Secret]{
 		setSecretDefaults(s)
 	},
 	Validate:       validateSecret,
+	ValidateCreate: validateNewSecret,
 	ValidateUpdate: validateSecretUpdate,
 	Fields:         func(s *corev1.Secret) fields.Set { return fields.Set{"type": string(s.Type)} },
 	Columns: []resource.Column[*corev1.Secret]{
@@ -93,6 +95,16 @@ func validateSecretType(s *corev1.Secret, data *field.Path) field.ErrorList {
 		return append(require(s, corev1.TLSCertKey, data), require(s, corev1.TLSPrivateKeyKey, data)...)
 	}
 	return nil
+}
+
+// validateNewSecret refuses Secrets that wait for a token. Nothing here fills them, and such a token would never end.
+func validateNewSecret(s *corev1.Secret) field.ErrorList {
+	if s.Type != corev1.SecretTypeServiceAccountToken {
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(field.NewPath("type"), fmt.Sprintf(
+		"tokens of service accounts are not kept in Secrets here: run kubectl create token %s; to end one before its time, bind it to a Secret of another type (--bound-object-kind=Secret) and delete that",
+		s.Annotations[corev1.ServiceAccountNameKey]))}
 }
 
 func require(s *corev1.Secret, key string, data *field.Path) field.ErrorList {

@@ -83,6 +83,8 @@ type Definition[T Object] struct {
 	// Validate checks an object, new or changed, except for its metadata. ValidateUpdate also checks the change.
 	Validate       func(obj T) field.ErrorList
 	ValidateUpdate func(obj, old T) field.ErrorList
+	// ValidateCreate checks a new object, in addition to Validate.
+	ValidateCreate func(obj T) field.ErrorList
 	// CreateOnUpdate says that a PUT may create an object.
 	CreateOnUpdate bool
 	// Unconditional says that an update needs no resourceVersion.

@@ -19,6 +19,9 @@ type Store struct {
 	shortNames, categories []string
 }
 
+// Layered is storage that shows more than is stored. The server itself reads what is below.
+type Layered interface{ Below() *Store }
+
 // ShortNames implements rest.ShortNamesProvider.
 func (s *Store) ShortNames() []string { return s.shortNames }
 

@@ -53,6 +53,9 @@ func mark(ctx context.Context, obj Object) {
 
 func (s *strategy[T]) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
 	errs := s.validate(obj.(T))
+	if s.def.ValidateCreate != nil {
+		errs = append(errs, s.def.ValidateCreate(obj.(T))...)
+	}
 	if s.view != nil {
 		errs = append(errs, s.view.ValidateCreate(obj.(T))...)
 	}

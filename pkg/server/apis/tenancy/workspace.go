@@ -11,6 +11,7 @@ import (
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
@@ -25,6 +26,9 @@ const (
 	defaultType     = "universal"
 	defaultTypePath = "root"
 )
+
+// creatorKey is the annotation that says who has created a workspace.
+const creatorKey = tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey
 
 var (
 	typeName = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
@@ -58,6 +62,9 @@ var workspaces = resource.Definition[workspace]{
 	},
 	PrepareUpdate: func(w, old workspace) {
 		w.Status = old.Status
+		if creator := old.Annotations[creatorKey]; creator != "" && w.Annotations[creatorKey] == "" {
+			metav1.SetMetaDataAnnotation(&w.ObjectMeta, creatorKey, creator) // whoever replaces the object need not know it
+		}
 		if w.Spec.Type == nil {
 			w.Spec.Type = old.Spec.Type
 		}
@@ -96,6 +103,11 @@ func validateWorkspace(w workspace) field.ErrorList {
 	}
 	if adopt, ok := w.Annotations[clusters.AdoptAnnotation]; ok && !adoption.MatchString(adopt) {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations").Key(clusters.AdoptAnnotation), adopt, "must be <shard>/<logical cluster>: regent shard orphans adopt writes it"))
+	}
+	if creator := w.Annotations[creatorKey]; creator != "" {
+		if _, err := clusters.CreatorOf(creator); err != nil {
+			errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations").Key(creatorKey), creator, err.Error()))
+		}
 	}
 	if w.Spec.URL != "" {
 		if u, err := url.Parse(w.Spec.URL); err != nil || !u.IsAbs() || u.Host == "" {

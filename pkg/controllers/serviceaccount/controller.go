@@ -1,0 +1,138 @@
+// Package serviceaccount keeps in each namespace what programs expect there, as upstream does: the service account default, and the
+// ConfigMap kube-root-ca.crt with the authorities by which clients know the API. Both are made again when somebody deletes them, and
+// the ConfigMap's content is restored.
+package serviceaccount
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
+
+	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/controllers/bootstrap"
+	"github.com/regent-project/regent/pkg/controllers/loop"
+)
+
+const (
+	name = "serviceaccount"
+	// workers are few: while many workspaces are made, what makes them Ready comes first.
+	workers = 2
+	// refusedPause is how long a namespace waits in which nothing can be created: its cluster is being deleted, and the cache does not
+	// show it yet.
+	refusedPause = time.Second
+)
+
+// Descriptor describes the controller to a registry.
+func Descriptor() controllers.Descriptor {
+	return controllers.Descriptor{Name: name, Needs: []string{bootstrap.Name}, New: construct}
+}
+
+// controller reconciles namespaces.
+type controller struct {
+	*loop.Loop[clusters.Key]
+	namespaces      *clusters.Informer[*corev1.Namespace]
+	logicalClusters *clusters.Informer[*corev1alpha1.LogicalCluster]
+	configMaps      *clusters.Informer[*corev1.ConfigMap]
+	accounts        clusters.Cache[*metav1.PartialObjectMetadata]
+	kube            kubernetes.Interface
+	rootCA          string
+}
+
+func construct(_ context.Context, deps controllers.Deps) (controllers.Controller, error) {
+	if deps.RootCA == "" {
+		return nil, controllers.ErrDisabled
+	}
+	c := &controller{
+		namespaces:      deps.Informers.Namespaces,
+		logicalClusters: deps.Informers.LogicalClusters,
+		configMaps:      deps.Informers.ConfigMaps,
+		accounts:        deps.Informers.Metadata[corev1.SchemeGroupVersion.WithResource("serviceaccounts")],
+		kube:            deps.Clients.Kube,
+		rootCA:          deps.RootCA,
+	}
+	if c.accounts == nil {
+		return nil, fmt.Errorf("serviceaccounts have no metadata informer: the server must run one for each resource it stores")
+	}
+	c.Loop = loop.New(name, workers, c.reconcile)
+	c.Needs(func(key clusters.Key) bool { return c.lacks(key).any() })
+	loop.Watch(c.Loop, c.namespaces, func(n *corev1.Namespace) []clusters.Key { return []clusters.Key{clusters.KeyOf(n)} })
+	loop.Follow(c.Loop, c.accounts, func(a *metav1.PartialObjectMetadata) []clusters.Key { return namespaceOf(a, defaultAccount) })
+	loop.Follow(c.Loop, c.configMaps, func(m *corev1.ConfigMap) []clusters.Key { return namespaceOf(m, rootCAs) })
+	return c, nil
+}
+
+// namespaceOf returns the key of an object's namespace, if the object has the name.
+func namespaceOf(obj metav1.Object, name string) []clusters.Key {
+	if obj.GetName() != name {
+		return nil
+	}
+	key := clusters.KeyOf(obj)
+	return []clusters.Key{{Cluster: key.Cluster, Name: key.Namespace}}
+}
+
+// lacks returns what a namespace lacks, by what the caches show.
+func (c *controller) lacks(key clusters.Key) lack {
+	namespace, ok := c.namespaces.Get(key)
+	if !ok {
+		return lack{}
+	}
+	lc, ok := c.logicalClusters.Get(clusters.Key{Cluster: key.Cluster, Name: corev1alpha1.LogicalClusterName})
+	if ok && lc.DeletionTimestamp != nil && !clusters.IsPermanent(key.Cluster) {
+		return lack{}
+	}
+	in := func(name string) clusters.Key {
+		return clusters.Key{Cluster: key.Cluster, Namespace: key.Name, Name: name}
+	}
+	_, has := c.accounts.Get(in(defaultAccount))
+	cached, _ := c.configMaps.Get(in(rootCAs))
+	return lackOf(namespace, has, cached, c.rootCA)
+}
+
+func (c *controller) reconcile(ctx context.Context, key clusters.Key) error {
+	err := c.provide(clusters.With(ctx, key.Cluster), c.lacks(key))
+	switch {
+	case apierrors.IsAlreadyExists(err), apierrors.IsConflict(err), apierrors.IsNotFound(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return nil // the informers have delivered the change, or will, and queue the key again
+	case apierrors.IsForbidden(err):
+		klog.FromContext(ctx).V(2).Info("Nothing can be created in a namespace", "namespace", key, "err", err)
+		c.AddAfter(key, refusedPause)
+		return nil
+	case err != nil:
+		return fmt.Errorf("provide for namespace %s: %w", key, err)
+	}
+	return nil
+}
+
+// provide makes what a namespace lacks. What exists already, though the caches do not show it, is left as it is.
+func (c *controller) provide(ctx context.Context, l lack) error {
+	if l.account != nil {
+		_, err := c.kube.CoreV1().ServiceAccounts(l.account.Namespace).Create(ctx, l.account, metav1.CreateOptions{FieldManager: name})
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+	}
+	if l.remove != nil {
+		this := &metav1.Preconditions{UID: &l.remove.UID, ResourceVersion: &l.remove.ResourceVersion}
+		return c.kube.CoreV1().ConfigMaps(l.remove.Namespace).Delete(ctx, l.remove.Name, metav1.DeleteOptions{Preconditions: this})
+	}
+	if l.create != nil {
+		_, err := c.kube.CoreV1().ConfigMaps(l.create.Namespace).Create(ctx, l.create, metav1.CreateOptions{FieldManager: name})
+		return err
+	}
+	if l.update != nil {
+		_, err := c.kube.CoreV1().ConfigMaps(l.update.Namespace).Update(ctx, l.update, metav1.UpdateOptions{FieldManager: name})
+		return err
+	}
+	return nil
+}
+
+var _ controllers.Reporter = (*controller)(nil)

@@ -1,0 +1,111 @@
+package access
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/regent-project/regent/pkg/clusters"
+)
+
+// Authorizer allows what the RBAC of the context's logical cluster allows, and has no opinion on anything else:
+//
+//   - In a cluster of workspaces a user must first have the access gate: verb access on the non-resource URL "/", which covers discovery,
+//     too. The cluster's own service accounts need no gate.
+//   - In system clusters it allows nothing: they are for members of system:masters.
+//   - With clusters.Wildcard it decides on the shard as a whole: reads over all clusters, and endpoints of the process such as /metrics. The
+//     ClusterRoleBindings of cluster system:admin say who may do that. The built-in bindings do not count, so it is a right of its own.
+//   - Without a cluster in the context it allows nothing: the cluster does not exist, which strangers do not learn.
+type Authorizer struct {
+	// Policy is in memory. It may be a little behind.
+	Policy Policy
+	// Fresh reads the policy of a cluster from storage, and returns nil if Policy must have it by now. It is asked before a denial. Nil: never.
+	Fresh func(ctx context.Context, cluster logicalcluster.Name) (Policy, error)
+}
+
+// The right to enter a cluster.
+const (
+	accessVerb = "access"
+	accessURL  = "/"
+)
+
+// Reasons of denials. The first is the same for clusters that do not exist.
+const (
+	outside  = "there is no such logical cluster, or you may not enter it: its administrators let you in by a ClusterRoleBinding to " + AccessRole
+	inSystem = "system clusters are for members of " + user.SystemPrivilegedGroup
+)
+
+// Authorize implements authorizer.Authorizer.
+func (a *Authorizer) Authorize(ctx context.Context, attr authorizer.Attributes) (authorizer.Decision, string, error) {
+	cluster, ok := clusters.From(ctx)
+	if !ok {
+		return authorizer.DecisionNoOpinion, outside, nil
+	}
+	if extra, ok := limited(attr.GetUser()); ok {
+		return authorizer.DecisionDeny, fmt.Sprintf("the identity is limited by its extra %s, which this server cannot honour", extra), nil
+	}
+	if clusters.IsSystem(cluster) {
+		return authorizer.DecisionNoOpinion, inSystem, nil
+	}
+	decision, reason := a.decide(cluster, a.Policy, attr)
+	if decision == authorizer.DecisionAllow || a.Fresh == nil || cluster == clusters.Wildcard {
+		return decision, reason, nil
+	}
+	fresh, err := a.Fresh(ctx, cluster)
+	if err != nil {
+		return authorizer.DecisionNoOpinion, reason, fmt.Errorf("cannot read the roles and bindings of the logical cluster: %w", err)
+	}
+	if fresh != nil {
+		decision, reason = a.decide(cluster, fresh, attr)
+	}
+	return decision, reason, nil
+}
+
+func (a *Authorizer) decide(cluster logicalcluster.Name, policy Policy, attr authorizer.Attributes) (authorizer.Decision, string) {
+	who := in(cluster, attr.GetUser())
+	entered := who.local
+	v := view{Policy: policy, cluster: cluster}
+	namespace := attr.GetNamespace()
+	if cluster == clusters.Wildcard {
+		v, who, entered, namespace = view{policy, clusters.SystemAdmin, true}, in(clusters.SystemAdmin, attr.GetUser()), true, ""
+	}
+	allowed, missing := false, []error(nil)
+	v.visit(who, namespace, func(rule *rbacv1.PolicyRule, err error) bool {
+		if err != nil {
+			missing = append(missing, err)
+			return true
+		}
+		entered = entered || matches(rule, entering)
+		allowed = allowed || matches(rule, attr)
+		return !entered || !allowed
+	})
+	switch {
+	case !entered:
+		return authorizer.DecisionNoOpinion, outside
+	case allowed:
+		return authorizer.DecisionAllow, ""
+	case len(missing) > 0:
+		return authorizer.DecisionNoOpinion, "no role allows it, and some that are bound are missing: " + errors.Join(missing...).Error()
+	}
+	return authorizer.DecisionNoOpinion, ""
+}
+
+// entering is the request that the gate stands for.
+var entering authorizer.Attributes = &authorizer.AttributesRecord{Verb: accessVerb, Path: accessURL}
+
+// ConditionsAwareAuthorize implements authorizer.Authorizer.
+func (a *Authorizer) ConditionsAwareAuthorize(ctx context.Context, attr authorizer.Attributes) authorizer.ConditionsAwareDecision {
+	return authorizer.ConditionsAwareDecisionFromParts(a.Authorize(ctx, attr))
+}
+
+// EvaluateConditions implements authorizer.Authorizer. There are no conditions.
+func (a *Authorizer) EvaluateConditions(context.Context, authorizer.ConditionsAwareDecision, authorizer.ConditionsData) (authorizer.Decision, string, error) {
+	return authorizer.DecisionDeny, "", authorizer.ErrorConditionEvaluationNotSupported
+}
+
+var _ authorizer.Authorizer = (*Authorizer)(nil)

@@ -1,0 +1,34 @@
+package access
+
+import (
+	"github.com/kcp-dev/logicalcluster/v3"
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/controllers"
+)
+
+// NewCached returns the policy that informers have.
+func NewCached(i controllers.Informers) Policy { return cached{i} }
+
+type cached struct{ informers controllers.Informers }
+
+func (c cached) ClusterRole(cluster logicalcluster.Name, name string) (*rbacv1.ClusterRole, bool) {
+	return c.informers.ClusterRoles.Get(clusters.Key{Cluster: cluster, Name: name})
+}
+
+func (c cached) Role(cluster logicalcluster.Name, namespace, name string) (*rbacv1.Role, bool) {
+	return c.informers.Roles.Get(clusters.Key{Cluster: cluster, Namespace: namespace, Name: name})
+}
+
+func (c cached) ClusterRoleBindings(cluster logicalcluster.Name) []*rbacv1.ClusterRoleBinding {
+	return c.informers.ClusterRoleBindings.List(cluster)
+}
+
+func (c cached) RoleBindings(cluster logicalcluster.Name, namespace string) []*rbacv1.RoleBinding {
+	return c.informers.RoleBindings.ListIn(cluster, namespace)
+}
+
+func (c cached) AggregatedTo(cluster logicalcluster.Name, role string) []*rbacv1.ClusterRole {
+	return c.informers.ClusterRoles.ByIndex(controllers.ByAggregation, controllers.AggregationValue(cluster, role))
+}

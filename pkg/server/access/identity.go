@@ -1,0 +1,80 @@
+package access
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/regent-project/regent/pkg/clusters"
+)
+
+// Extras of identities that are limited to less than their user's rights. This server cannot honour them yet, and so refuses whoever
+// has one: to ignore them would grant more than was meant.
+var limiting = []string{"authentication.kcp.io/scopes", "authorization.kcp.io/warrant"}
+
+// identity is who a user is in one logical cluster.
+type identity struct {
+	name   string
+	groups []string
+	// local says that the cluster itself has the user: a service account of its own, which needs nobody's leave to enter.
+	local bool
+}
+
+// in returns who a user is in a cluster. A service account is known in its own cluster only. In all others it is anonymous, and has
+// the groups of its cluster and of itself, to which those clusters can bind roles.
+//
+// A service account without a cluster is one that somebody impersonates in this cluster: no authenticator names such a user.
+func in(cluster logicalcluster.Name, u user.Info) *identity {
+	account := strings.HasPrefix(u.GetName(), serviceaccount.ServiceAccountUsernamePrefix)
+	home := u.GetExtra()[clusters.IdentityClusterExtra]
+	if len(home) == 0 || slices.Equal(home, []string{cluster.String()}) {
+		return &identity{u.GetName(), u.GetGroups(), account}
+	}
+	out := &identity{name: user.Anonymous, groups: []string{user.AllAuthenticated}}
+	if namespace, name, err := serviceaccount.SplitUsername(u.GetName()); err == nil && len(home) == 1 {
+		of := clusters.IdentityGroupPrefix + home[0]
+		out.groups = append(out.groups, of, of+":"+namespace+":"+name)
+	}
+	return out
+}
+
+// limited returns the extra that limits an identity, if there is one.
+func limited(u user.Info) (extra string, ok bool) {
+	for _, key := range limiting {
+		if len(u.GetExtra()[key]) > 0 {
+			return key, true
+		}
+	}
+	return "", false
+}
+
+// isOneOf reports whether the user is among the subjects of a binding. namespace is the binding's.
+func (i *identity) isOneOf(subjects []rbacv1.Subject, namespace string) bool {
+	for n := range subjects {
+		s := &subjects[n]
+		switch s.Kind {
+		case rbacv1.UserKind:
+			if s.Name == i.name {
+				return true
+			}
+		case rbacv1.GroupKind:
+			if slices.Contains(i.groups, s.Name) {
+				return true
+			}
+		case rbacv1.ServiceAccountKind:
+			if of := s.Namespace; of != "" || namespace != "" {
+				if of == "" {
+					of = namespace
+				}
+				if serviceaccount.MatchesUsername(of, s.Name, i.name) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,44 @@
+package access
+
+import (
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+)
+
+// matches reports whether a rule allows a request. The meaning of rules is Kubernetes': see "Using RBAC Authorization" in its
+// documentation.
+func matches(rule *rbacv1.PolicyRule, a authorizer.Attributes) bool {
+	if !oneOf(rule.Verbs, a.GetVerb()) {
+		return false
+	}
+	if !a.IsResourceRequest() {
+		return slices.ContainsFunc(rule.NonResourceURLs, func(pattern string) bool { return matchesURL(pattern, a.GetPath()) })
+	}
+	return oneOf(rule.APIGroups, a.GetAPIGroup()) &&
+		matchesResource(rule.Resources, a.GetResource(), a.GetSubresource()) &&
+		(len(rule.ResourceNames) == 0 || slices.Contains(rule.ResourceNames, a.GetName()))
+}
+
+// matchesResource takes "*" for everything, "pods" for pods without their subresources, "pods/log" for one of those, and "*/scale" for
+// a subresource of all resources.
+func matchesResource(resources []string, resource, subresource string) bool {
+	return slices.ContainsFunc(resources, func(r string) bool {
+		if r == rbacv1.ResourceAll || subresource == "" {
+			return r == rbacv1.ResourceAll || r == resource
+		}
+		of, ok := strings.CutSuffix(r, subresource)
+		return ok && (of == "*/" || len(of) == len(resource)+1 && of[len(resource)] == '/' && of[:len(resource)] == resource)
+	})
+}
+
+// matchesURL takes a path, or the beginning of one with "*" behind it.
+func matchesURL(pattern, path string) bool {
+	return pattern == path || strings.HasSuffix(pattern, "*") && strings.HasPrefix(path, strings.TrimRight(pattern, "*"))
+}
+
+func oneOf(set []string, value string) bool {
+	return slices.Contains(set, "*") || slices.Contains(set, value)
+}

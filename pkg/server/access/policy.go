@@ -1,0 +1,97 @@
+// Package access says who may do what in a logical cluster, by Kubernetes' RBAC: the roles and bindings of that cluster, and a
+// policy that is built into all clusters and stored in none (I14).
+package access
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+// Policy has the stored roles and bindings of logical clusters. Callers must not change what it returns.
+type Policy interface {
+	ClusterRole(cluster logicalcluster.Name, name string) (*rbacv1.ClusterRole, bool)
+	Role(cluster logicalcluster.Name, namespace, name string) (*rbacv1.Role, bool)
+	ClusterRoleBindings(cluster logicalcluster.Name) []*rbacv1.ClusterRoleBinding
+	RoleBindings(cluster logicalcluster.Name, namespace string) []*rbacv1.RoleBinding
+	// AggregatedTo returns the ClusterRoles that have the label rbac.authorization.k8s.io/aggregate-to-<role> with the value "true".
+	AggregatedTo(cluster logicalcluster.Name, role string) []*rbacv1.ClusterRole
+}
+
+// view is what one logical cluster says.
+type view struct {
+	Policy
+	cluster logicalcluster.Name
+	// stored says that only stored bindings count, and not the built-in ones.
+	stored bool
+}
+
+// rulesOf returns the rules of a role. namespace is that of the binding, and empty for a ClusterRoleBinding. The names of
+// built-in roles are reserved, so a stored role never hides one.
+func (v view) rulesOf(ref rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRule, error) {
+	switch ref.Kind {
+	case "ClusterRole":
+		if role, ok := builtIn.roles[ref.Name]; ok {
+			return v.withAggregated(role), nil
+		}
+		if role, ok := v.ClusterRole(v.cluster, ref.Name); ok {
+			return role.Rules, nil
+		}
+	case "Role":
+		if role, ok := v.Role(v.cluster, namespace, ref.Name); ok && namespace != "" {
+			return role.Rules, nil
+		}
+	}
+	return nil, fmt.Errorf("%s %q not found", ref.Kind, ref.Name)
+}
+
+// withAggregated returns the rules of a built-in role, and those of the cluster's own ClusterRoles that say by their label that they
+// belong to it.
+func (v view) withAggregated(role *rbacv1.ClusterRole) []rbacv1.PolicyRule {
+	rules := role.Rules
+	for _, to := range aggregates[role.Name] {
+		for _, part := range v.AggregatedTo(v.cluster, to) {
+			rules = append(slices.Clip(rules), part.Rules...)
+		}
+	}
+	return rules
+}
+
+// visit calls do with each rule that a user has in a namespace, or in the whole cluster if namespace is empty, until do returns
+// false. It calls do with an error for a role that does not exist.
+func (v view) visit(who *identity, namespace string, do func(*rbacv1.PolicyRule, error) bool) {
+	each := func(ref rbacv1.RoleRef, namespace string) bool {
+		rules, err := v.rulesOf(ref, namespace)
+		if err != nil {
+			return do(nil, err)
+		}
+		for i := range rules {
+			if !do(&rules[i], nil) {
+				return false
+			}
+		}
+		return true
+	}
+	if !v.stored {
+		for _, b := range builtIn.bindings {
+			if who.isOneOf(b.Subjects, "") && !each(b.RoleRef, "") {
+				return
+			}
+		}
+	}
+	for _, b := range v.ClusterRoleBindings(v.cluster) {
+		if who.isOneOf(b.Subjects, "") && !each(b.RoleRef, "") {
+			return
+		}
+	}
+	if namespace == "" {
+		return
+	}
+	for _, b := range v.RoleBindings(v.cluster, namespace) {
+		if who.isOneOf(b.Subjects, namespace) && !each(b.RoleRef, namespace) {
+			return
+		}
+	}
+}

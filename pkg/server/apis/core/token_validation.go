@@ -1,0 +1,52 @@
+package core
+
+import (
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+const (
+	// MinimumTokenLifetime is the shortest lifetime of a token that can be asked for, and so of all.
+	MinimumTokenLifetime = 10 * time.Minute
+	// defaultLifetime is that of tokens for which none is asked for.
+	defaultLifetime = time.Hour
+	// maximumAsked is upstream's limit on what can be asked for, in seconds.
+	maximumAsked = 1 << 32
+)
+
+func validateTokenRequest(r *authenticationv1.TokenRequest) field.ErrorList {
+	spec := field.NewPath("spec")
+	var errs field.ErrorList
+	seconds := *r.Spec.ExpirationSeconds
+	if least := int64(MinimumTokenLifetime.Seconds()); seconds < least {
+		errs = append(errs, field.Invalid(spec.Child("expirationSeconds"), seconds, "may not specify a duration less than 10 minutes"))
+	}
+	if seconds > maximumAsked {
+		errs = append(errs, field.Invalid(spec.Child("expirationSeconds"), seconds, "may not specify a duration larger than 2^32 seconds"))
+	}
+	for n, audience := range r.Spec.Audiences {
+		if audience == "" {
+			errs = append(errs, field.Required(spec.Child("audiences").Index(n), "an audience must not be empty"))
+		}
+	}
+	if len(r.Spec.Attestations) > 0 {
+		errs = append(errs, field.Forbidden(spec.Child("attestations"), "this server attests to nothing: leave them out"))
+	}
+	return append(errs, validateBound(r.Spec.BoundObjectRef, spec.Child("boundObjectRef"))...)
+}
+
+// validateBound refuses references to what is not served here, or cannot be watched over.
+func validateBound(to *authenticationv1.BoundObjectReference, path *field.Path) field.ErrorList {
+	if to == nil {
+		return nil
+	}
+	if to.Kind != "Secret" || to.APIVersion != "v1" {
+		return field.ErrorList{field.NotSupported(path.Child("kind"), to.APIVersion+" "+to.Kind, []string{"v1 Secret"})}
+	}
+	if to.Name == "" {
+		return field.ErrorList{field.Required(path.Child("name"), "")}
+	}
+	return nil
+}

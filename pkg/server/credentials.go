@@ -1,0 +1,123 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"path/filepath"
+	"sync/atomic"
+
+	"github.com/regent-project/regent/pkg/server/pki"
+)
+
+// credentials are what this process has from pki/ now: whom it trusts, and what it shows to clients and other members.
+// watchCredentials exchanges them when the files change. Nothing is ever taken back: connections and requests go on.
+type credentials struct {
+	directory, shard string
+	// names and addresses are those of the serving certificate.
+	names     []string
+	addresses []net.IP
+
+	held atomic.Pointer[held]
+	// clients has the authorities for client certificates.
+	clients trust
+	// serving is nil if the operator has given a certificate. members is nil without an authority to sign it.
+	serving, members *shownPair
+	// fault says why what is in the files is not what is used. Nil: it is.
+	fault atomic.Pointer[error]
+}
+
+// held is one state of the files. authority signs the certificates with which this process calls other members of the installation. It is nil if
+// the shard is alone, and the key of its authority is elsewhere.
+type held struct {
+	bundle    *pki.Bundle
+	authority *pki.Authority
+}
+
+// newCredentials makes what is missing in pki/.
+func newCredentials(cfg Config) (*credentials, error) {
+	directory := filepath.Join(cfg.RootDirectory, pkiDirectory)
+	bundle, err := pki.Ensure(directory)
+	if err != nil {
+		return nil, err
+	}
+	c := &credentials{directory: directory, shard: cfg.Shard}
+	authority, err := bundle.Authority(cfg.Shard)
+	if err != nil && (cfg.Membership != nil || !errors.Is(err, pki.ErrNoKey)) {
+		return nil, err
+	}
+	if authority != nil {
+		c.members = &shownPair{name: "members", names: []string{pki.ServerName}}
+	}
+	return c, c.use(&held{bundle, authority})
+}
+
+// serveAs has the listener show a certificate for names and addresses. The key stays in this process.
+func (c *credentials) serveAs(names []string, addresses []net.IP) (*shownPair, error) {
+	c.names, c.addresses, c.serving = names, addresses, &shownPair{name: "serving"}
+	return c.serving, c.sign(c.held.Load())
+}
+
+// use makes a state of the files the one in use. What can fail comes first.
+func (c *credentials) use(h *held) error {
+	if err := c.sign(h); err != nil {
+		return err
+	}
+	if err := c.clients.set(h.bundle.CAPEM); err != nil {
+		return err
+	}
+	c.held.Store(h)
+	tellAuthorities(h.bundle, c.serving)
+	return nil
+}
+
+// sign makes the certificates anew that this process shows. Connections that are open keep the old ones.
+func (c *credentials) sign(h *held) error {
+	if c.serving != nil {
+		certPEM, keyPEM, err := h.bundle.ServingCert(c.names, c.addresses)
+		if err != nil {
+			return err
+		}
+		if err := c.serving.set(certPEM, keyPEM); err != nil {
+			return err
+		}
+	}
+	if c.members == nil || h.authority == nil {
+		return nil
+	}
+	certPEM, keyPEM, err := h.authority.Serve(nil, nil)
+	if err != nil {
+		return err
+	}
+	return c.members.set(certPEM, keyPEM)
+}
+
+// renewed returns what the files hold now, with an authority that the authority that signs now has signed.
+func (c *credentials) renewed(bundle *pki.Bundle) (*held, error) {
+	before := c.held.Load()
+	h := &held{bundle, before.authority}
+	if before.authority == nil || bundle.CA().Equal(before.bundle.CA()) {
+		return h, nil
+	}
+	var err error
+	if h.authority, err = bundle.Authority(c.shard); err != nil {
+		return nil, fmt.Errorf("cannot sign for calls to other members: %w", err)
+	}
+	return h, nil
+}
+
+// keys returns what this process needs to call other members.
+func (c *credentials) keys() (ca []byte, authority *pki.Authority) {
+	h := c.held.Load()
+	return h.bundle.CAPEM, h.authority
+}
+
+// ServeHTTP answers whether what is in the files is in use. It is no part of /readyz: the replica serves as before.
+func (c *credentials) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	if fault := c.fault.Load(); fault != nil {
+		http.Error(w, (*fault).Error(), http.StatusInternalServerError)
+		return
+	}
+	_, _ = fmt.Fprintln(w, "ok")
+}

@@ -1,0 +1,72 @@
+package installation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/regent-project/regent/pkg/clusters"
+)
+
+// Others returns the members beside the root shard, in words: those of an installation that a lone shard does not have.
+func (a *Admin) Others(ctx context.Context) ([]string, error) {
+	root, err := a.root(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all, err := a.members(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var others []string
+	for _, member := range all {
+		if member.Name != root.Name {
+			others = append(others, "shard "+member.Name)
+		}
+	}
+	for key := range root.Annotations {
+		if name, ok := strings.CutPrefix(key, clusters.FrontAnnotationPrefix); ok {
+			others = append(others, "front "+name)
+		}
+	}
+	return others, nil
+}
+
+// ErrRefused says that a server does not accept the credentials.
+var ErrRefused = errors.New("it does not accept the certificate")
+
+// acceptsTimeout is how long a server may take to answer.
+const acceptsTimeout = 10 * time.Second
+
+// Accepts returns an error unless the server that config names is trusted by config, and accepts its credentials (else ErrRefused).
+func Accepts(ctx context.Context, config *rest.Config) error {
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return fmt.Errorf("cannot use the kubeconfig: %w", err)
+	}
+	defer client.CloseIdleConnections()
+	host, _, _ := strings.Cut(config.Host, "/clusters/")
+	ctx, cancel := context.WithTimeout(ctx, acceptsTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, host+clusters.RequestPath(clusters.Root)+"/api", nil)
+	if err != nil {
+		return fmt.Errorf("cannot ask %s: %w", host, err)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return fmt.Errorf("cannot ask %s: %w", host, err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode == http.StatusUnauthorized {
+		return fmt.Errorf("%s: %w", host, ErrRefused)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s", host, resp.Status)
+	}
+	return nil
+}

@@ -1,0 +1,65 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
+	"golang.org/x/sync/singleflight"
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/server/access"
+	"github.com/regent-project/regent/pkg/server/apis"
+)
+
+// policies reads the roles and bindings of logical clusters from storage.
+type policies struct {
+	live            *live
+	logicalClusters *clusters.Informer[*corev1alpha1.LogicalCluster]
+	reads           singleflight.Group
+}
+
+// young is how long after a cluster was created its policy is read from storage before somebody is refused. Whoever is told that a new
+// workspace is Ready may use it at once through any replica, and this one's caches may be behind.
+const young = 30 * time.Second
+
+// fresh implements access.Authorizer.Fresh.
+func (p *policies) fresh(ctx context.Context, cluster logicalcluster.Name) (access.Policy, error) {
+	lc, ok := p.logicalClusters.Get(clusters.Key{Cluster: cluster, Name: corev1alpha1.LogicalClusterName})
+	if ok && time.Since(lc.CreationTimestamp.Time) > young {
+		return nil, nil //nolint:nilnil // the interface says what nil stands for
+	}
+	read, err, _ := p.reads.Do(cluster.String(), func() (any, error) { return p.stored(context.WithoutCancel(ctx), cluster) })
+	if err != nil {
+		return nil, err
+	}
+	return read.(access.Policy), nil
+}
+
+// storedTimeout is how long a read of a policy may take.
+const storedTimeout = 5 * time.Second
+
+// stored reads the policy of a cluster.
+func (p *policies) stored(ctx context.Context, cluster logicalcluster.Name) (access.Policy, error) {
+	ctx, cancel := context.WithTimeout(inCluster(ctx, cluster), storedTimeout)
+	defer cancel()
+	out := &access.Snapshot{}
+	reader := p.live.reader
+	var err error
+	if out.ClusterRoleList, err = apis.List[*rbacv1.ClusterRole](ctx, reader, rbacv1.SchemeGroupVersion.WithResource("clusterroles")); err != nil {
+		return nil, fmt.Errorf("read cluster roles: %w", err)
+	}
+	if out.RoleList, err = apis.List[*rbacv1.Role](ctx, reader, rbacv1.SchemeGroupVersion.WithResource("roles")); err != nil {
+		return nil, fmt.Errorf("read roles: %w", err)
+	}
+	if out.ClusterRoleBindingList, err = apis.List[*rbacv1.ClusterRoleBinding](ctx, reader, rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings")); err != nil {
+		return nil, fmt.Errorf("read cluster role bindings: %w", err)
+	}
+	if out.RoleBindingList, err = apis.List[*rbacv1.RoleBinding](ctx, reader, rbacv1.SchemeGroupVersion.WithResource("rolebindings")); err != nil {
+		return nil, fmt.Errorf("read role bindings: %w", err)
+	}
+	return out, nil
+}

@@ -1,0 +1,46 @@
+package routing
+
+import (
+	"slices"
+	"sync"
+
+	"golang.org/x/time/rate"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/utils/lru"
+)
+
+// A cluster that this replica does not know may have been made through another one just now. So storage is read also for users of whom
+// nothing else says that they may enter it: so many times a second for one user, and after a pause as many at once as follow.
+const (
+	lookupsPerSecond = 50
+	lookupsAtOnce    = 100
+	// lookupUsers is how many users are told apart. Whoever was seen longest ago begins anew.
+	lookupUsers = 4096
+)
+
+// lookups limits how often users make the server look in storage for clusters that may not exist.
+type lookups struct {
+	mu    sync.Mutex
+	users *lru.Cache // rate limiters by user name
+}
+
+func newLookups() *lookups { return &lookups{users: lru.New(lookupUsers)} }
+
+// allow reports whether storage may be read for a user now. Strangers never make the server read.
+func (l *lookups) allow(who user.Info) bool {
+	if who == nil || !slices.Contains(who.GetGroups(), user.AllAuthenticated) {
+		return false
+	}
+	return l.of(who.GetName()).Allow()
+}
+
+func (l *lookups) of(name string) *rate.Limiter {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if found, ok := l.users.Get(name); ok {
+		return found.(*rate.Limiter)
+	}
+	fresh := rate.NewLimiter(lookupsPerSecond, lookupsAtOnce)
+	l.users.Add(name, fresh)
+	return fresh
+}
