@@ -1,11 +1,13 @@
 package server
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/regent-project/regent/pkg/clusters"
 )
@@ -67,6 +69,7 @@ func seen(t *testing.T, in target, want ...target) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	list.Items = slices.DeleteFunc(list.Items, func(obj unstructured.Unstructured) bool { return clusters.IsBuiltIn(&obj) })
 	if len(list.Items) != len(want) {
 		t.Fatalf("a list shows %d objects, want %d", len(list.Items), len(want))
 	}

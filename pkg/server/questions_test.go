@@ -43,7 +43,7 @@ func TestQuestionsWriteNothing(t *testing.T) {
 			obj.SetName("x")
 			_, err = s.free.Resource(gv.WithResource(resource)).Namespace(aNamespace).Create(ctx, obj, metav1.CreateOptions{}, subresource)
 		} else {
-			_, err = s.free.Resource(gv.WithResource(resource)).Create(ctx, obj, metav1.CreateOptions{})
+			_, err = s.free.Resource(gv.WithResource(resource)).Namespace(obj.GetNamespace()).Create(ctx, obj, metav1.CreateOptions{})
 		}
 		if err != nil {
 			t.Errorf("%s: %v", key, err)

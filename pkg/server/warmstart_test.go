@@ -250,12 +250,15 @@ func (c *catalogued) idle(held int) bool {
 	pending := 0
 	for name, r := range c.latest {
 		health := r.Report()
-		if pending += health.Pending; health.Returned == 0 && name != "assignment" { // which has something to do in an installation only
+		if pending += health.Pending; health.Returned == 0 && !mayIdle[name] {
 			return false
 		}
 	}
 	return pending == held && len(c.latest) == c.controllers
 }
+
+// mayIdle are controllers that may have nothing to do: the one has something in an installation only, the other in new namespaces.
+var mayIdle = map[string]bool{"assignment": true, "serviceaccount": true}
 
 // operator does what users of a shard do, through a replica.
 type operator struct {

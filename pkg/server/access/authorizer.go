@@ -7,7 +7,6 @@ import (
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/regent-project/regent/pkg/clusters"
@@ -34,11 +33,8 @@ const (
 	accessURL  = "/"
 )
 
-// Reasons of denials. The first is the same for clusters that do not exist.
-const (
-	outside  = "there is no such logical cluster, or you may not enter it: its administrators let you in by a ClusterRoleBinding to " + AccessRole
-	inSystem = "system clusters are for members of " + user.SystemPrivilegedGroup
-)
+// outside is why somebody is refused who has not been let in. It is the same for clusters that do not exist, and for system clusters.
+const outside = "there is no such logical cluster, or you may not enter it: its administrators let you in by a ClusterRoleBinding to " + AccessRole
 
 // Authorize implements authorizer.Authorizer.
 func (a *Authorizer) Authorize(ctx context.Context, attr authorizer.Attributes) (authorizer.Decision, string, error) {
@@ -50,7 +46,7 @@ func (a *Authorizer) Authorize(ctx context.Context, attr authorizer.Attributes) 
 		return authorizer.DecisionDeny, fmt.Sprintf("the identity is limited by its extra %s, which this server cannot honour", extra), nil
 	}
 	if clusters.IsSystem(cluster) {
-		return authorizer.DecisionNoOpinion, inSystem, nil
+		return authorizer.DecisionNoOpinion, outside, nil
 	}
 	decision, reason := a.decide(cluster, a.Policy, attr)
 	if decision == authorizer.DecisionAllow || a.Fresh == nil || cluster == clusters.Wildcard {
