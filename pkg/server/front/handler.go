@@ -90,7 +90,7 @@ func (f *Front) serve(x *exchange, req *http.Request) {
 		f.serveMetrics(x, req)
 		return
 	}
-	to, path, err := f.target(req, x.who != nil || f.tokens.isAccepted(client))
+	to, path, err := f.target(req, x.who, f.tokens.isAccepted(client))
 	if err != nil {
 		refuse(x, err)
 		return
@@ -109,6 +109,10 @@ func (f *Front) serve(x *exchange, req *http.Request) {
 
 // isAdministrator reports whether a certificate names an administrator.
 func isAdministrator(who user.Info) bool {
+	return who != nil && slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup)
+}
+
+func isMaster(who user.Info) bool {
 	return who != nil && slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup)
 }
 

@@ -15,6 +15,7 @@ import (
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
@@ -24,9 +25,12 @@ import (
 // shardPrefix begins the URL paths with which administrators ask one shard: /shards/<name>/clusters/...
 const shardPrefix = "/shards/"
 
-// target returns the shard to which a request goes, and the path of its URL there. For a user who is not known, nothing is read to find it: the
-// shard that has the nearest cluster around it knows the user's token, and answers.
-func (f *Front) target(req *http.Request, known bool) (*shard, string, error) {
+// target returns the shard to which a request goes, and the path of its URL there. who is nil if the request has a token; accepted says that a
+// shard has accepted that. For a token that none has accepted, nothing is read to find the cluster.
+//
+// Only members of system:masters are told here that there is no such cluster. All others are sent to the shard that has the nearest cluster around it:
+// it says the same of clusters that they may not enter.
+func (f *Front) target(req *http.Request, who user.Info, accepted bool) (*shard, string, error) {
 	if after, ok := strings.CutPrefix(req.URL.Path, shardPrefix); ok {
 		name, rest, _ := strings.Cut(after, "/")
 		s, ok := f.shard(name)
@@ -56,9 +60,10 @@ func (f *Front) target(req *http.Request, known bool) (*shard, string, error) {
 	if name == clusters.Wildcard || clusters.IsSystem(name) {
 		return nil, "", apierrors.NewBadRequest(fmt.Sprintf("every shard has clusters %s of its own: ask one shard, as /shards/<name>/clusters/%s", name, name))
 	}
+	known := who != nil || accepted
 	at, err := f.resolve(req.Context(), path, known)
-	if at, ok := f.around(path); err != nil && !known && ok {
-		if s, ok := f.shard(at.shard); ok {
+	if err != nil && (!known || !isMaster(who) && apierrors.IsNotFound(err)) {
+		if s, ok := f.nearest(path); ok {
 			return s, "/clusters/" + path.String() + rest, nil
 		}
 	}
@@ -70,6 +75,14 @@ func (f *Front) target(req *http.Request, known bool) (*shard, string, error) {
 		return nil, "", routing.NewUnavailable(fmt.Sprintf("logical cluster %q is on shard %s, which this front does not know", path, at.shard))
 	}
 	return s, clusters.RequestPath(at.cluster) + rest, nil
+}
+
+// nearest returns the shard that has the nearest cluster around a path that leads nowhere, or the root shard if there is none.
+func (f *Front) nearest(path logicalcluster.Path) (*shard, bool) {
+	if at, ok := f.around(path); ok {
+		return f.shard(at.shard)
+	}
+	return f.shard(f.cfg.Membership.Root.Name)
 }
 
 func (f *Front) isListed() bool {

@@ -3,12 +3,15 @@ package front
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/kcp-dev/logicalcluster/v3"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/regent-project/regent/pkg/clusters"
 )
@@ -111,6 +114,44 @@ func TestAWorkspaceDecidesWhereItsPathLeads(t *testing.T) {
 			}
 			if got := r.reads.Load(); got != tc.reads {
 				t.Errorf("%d Workspaces were read, want %d", got, tc.reads)
+			}
+		})
+	}
+}
+
+// Who may not enter a cluster learns no more than of one that does not exist: the same shard answers.
+func TestOnlyMastersAreToldThatThereIsNoCluster(t *testing.T) {
+	ann := &user.DefaultInfo{Name: "ann", Groups: []string{user.AllAuthenticated}}
+	admin := &user.DefaultInfo{Name: "admin", Groups: []string{user.SystemPrivilegedGroup}}
+	for name, tc := range map[string]struct {
+		url      string
+		who      user.Info
+		accepted bool
+		shard    string // empty: 404
+		path     string
+	}{
+		"a user, below root":            {"/clusters/root:none/api", ann, false, "root", "/clusters/root:none/api"},
+		"a user, below another cluster": {"/clusters/root:a:none/api", ann, false, "us1", "/clusters/root:a:none/api"},
+		"a user, by name":               {"/clusters/unknown/api", ann, false, "root", "/clusters/unknown/api"},
+		"a token":                       {"/clusters/root:none/api", nil, true, "root", "/clusters/root:none/api"},
+		"a token that nobody knows":     {"/clusters/unknown/api", nil, false, "root", "/clusters/unknown/api"},
+		"an administrator":              {"/clusters/root:none/api", admin, false, "", ""},
+		"an administrator, by name":     {"/clusters/unknown/api", admin, false, "", ""},
+		"what is there":                 {"/clusters/root:a/api", ann, false, "us1", "/clusters/real/api"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newResolving(t)
+			r.front.index.set("real", entry{shard: "us1", path: "root:a"})
+			to, path, err := r.front.target(httptest.NewRequest(http.MethodGet, tc.url, nil), tc.who, tc.accepted)
+			switch {
+			case tc.shard == "":
+				if !apierrors.IsNotFound(err) {
+					t.Errorf("%v, want 404", err)
+				}
+			case err != nil:
+				t.Error(err)
+			case to.name != tc.shard || path != tc.path:
+				t.Errorf("%s is asked for %s, want %s for %s", to.name, path, tc.shard, tc.path)
 			}
 		})
 	}
