@@ -95,7 +95,7 @@ func (s *watches) serve(next http.Handler, w http.ResponseWriter, req *http.Requ
 	begun := watchBegun(sync.OnceFunc(func() {
 		late.Stop()
 		leaveStart()
-		flowcontrol.WatchInitialized(req.Context()) // the watch leaves its places among requests
+		flowcontrol.WatchInitialized(ctx) // the watch leaves its places among requests
 	}))
 	defer begun.Signal()
 	stall := newStall(s.timeout, a.end)

@@ -47,7 +47,7 @@ func Load(ctx context.Context, file, replica string) (*Keys, error) {
 	registerMetrics()
 	k := &Keys{file: file, replica: replica, times: defaultTimes}
 	k.plugins, k.end = context.WithCancel(context.WithoutCancel(ctx))
-	first, err := k.load()
+	first, err := k.load() //nolint:contextcheck // plugins live as long as the keys
 	if err != nil {
 		k.end()
 		return nil, err

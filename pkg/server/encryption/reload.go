@@ -107,7 +107,7 @@ func (w *watch) reload(ctx context.Context, now time.Time) {
 		return
 	}
 	w.again = time.Time{}
-	next, err := k.load()
+	next, err := k.load() //nolint:contextcheck // plugins live as long as the keys
 	if err != nil {
 		w.refuse(ctx, hash, err)
 		return

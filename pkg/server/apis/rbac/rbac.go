@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/validation/path"
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/regent-project/regent/pkg/server/access"
@@ -20,7 +19,7 @@ var roles = resource.Definition[*rbacv1.Role]{
 	GVR:            rbacv1.SchemeGroupVersion.WithResource("roles"),
 	Namespaced:     true,
 	List:           &rbacv1.RoleList{},
-	Name:           path.ValidatePathSegmentName,
+	Name:           pathSegment,
 	CreateOnUpdate: true,
 	Unconditional:  true,
 	Validate:       validateRole,
@@ -30,7 +29,7 @@ var roles = resource.Definition[*rbacv1.Role]{
 var clusterRoles = resource.Definition[*rbacv1.ClusterRole]{
 	GVR:            rbacv1.SchemeGroupVersion.WithResource("clusterroles"),
 	List:           &rbacv1.ClusterRoleList{},
-	Name:           path.ValidatePathSegmentName,
+	Name:           pathSegment,
 	CreateOnUpdate: true,
 	Unconditional:  true,
 	Validate:       validateClusterRole,
@@ -44,7 +43,7 @@ var roleBindings = resource.Definition[*rbacv1.RoleBinding]{
 	GVR:            rbacv1.SchemeGroupVersion.WithResource("rolebindings"),
 	Namespaced:     true,
 	List:           &rbacv1.RoleBindingList{},
-	Name:           path.ValidatePathSegmentName,
+	Name:           pathSegment,
 	CreateOnUpdate: true,
 	Unconditional:  true,
 	Default:        func(b *rbacv1.RoleBinding) { setBindingDefaults(&b.RoleRef, b.Subjects) },
@@ -58,7 +57,7 @@ var roleBindings = resource.Definition[*rbacv1.RoleBinding]{
 var clusterRoleBindings = resource.Definition[*rbacv1.ClusterRoleBinding]{
 	GVR:            rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings"),
 	List:           &rbacv1.ClusterRoleBindingList{},
-	Name:           path.ValidatePathSegmentName,
+	Name:           pathSegment,
 	CreateOnUpdate: true,
 	Unconditional:  true,
 	Default:        func(b *rbacv1.ClusterRoleBinding) { setBindingDefaults(&b.RoleRef, b.Subjects) },

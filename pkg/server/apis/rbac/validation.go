@@ -3,8 +3,8 @@ package rbac
 import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -80,7 +80,7 @@ func validateRoleRef(ref rbacv1.RoleRef, kinds ...string) field.ErrorList {
 	if !known {
 		errs = append(errs, field.NotSupported(at.Child("kind"), ref.Kind, kinds))
 	}
-	return append(errs, validateName(ref.Name, at.Child("name"), path.ValidatePathSegmentName)...)
+	return append(errs, validateName(ref.Name, at.Child("name"), pathSegment)...)
 }
 
 func validateName(name string, at *field.Path, rule validation.ValidateNameFunc) field.ErrorList {
@@ -140,4 +140,12 @@ func validateSameRole(ref, old rbacv1.RoleRef) field.ErrorList {
 		return field.ErrorList{field.Invalid(field.NewPath("roleRef"), ref, "cannot change roleRef")}
 	}
 	return nil
+}
+
+// pathSegment accepts names that can be a part of a URL: unlike other names, those of roles and bindings may have colons.
+func pathSegment(name string, prefix bool) []string {
+	if prefix {
+		return content.IsPathSegmentPrefix(name)
+	}
+	return content.IsPathSegmentName(name)
 }
