@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
@@ -115,8 +117,17 @@ func (r *run) virtual(caches *caches) []resource.Virtual {
 		Authenticator: r.generic.Authentication.Authenticator, Audiences: r.tokenIssuer.Audiences,
 		Hidden: func(who user.Info) bool { return isReserved(who) || isMember(who) },
 	}
-	access := review.Access{Authorizer: r.generic.Authorization.Authorizer, Rights: r.rbac.Rights}
+	access := review.Access{Authorizer: r.generic.Authorization.Authorizer, Rights: r.rights}
 	return append(access.Reviews(), tokens.Subresource(), reviews.Reviews(), review.Self())
+}
+
+// rights returns the rules that a user has by RBAC. What webhooks say of him is known only for one request at a time.
+func (r *run) rights(ctx context.Context, who user.Info, namespace string) ([]rbacv1.PolicyRule, error) {
+	rules, incomplete := r.rbac.Rights(ctx, who, namespace)
+	if r.cfg.AuthorizationConfigFile != "" && !noWebhook(who) {
+		incomplete = errors.Join(incomplete, errors.New("webhooks may allow more, or less: ask about what you want to do, as kubectl auth can-i <verb> <resource>"))
+	}
+	return rules, incomplete
 }
 
 // boundObjects finds what tokens are bound to. The caches are set before the server serves.

@@ -267,6 +267,8 @@ func kubectlDiscovers(t *testing.T, k kubectl) {
 	want := []string{
 		"events.events.k8s.io",                                                           // shows the events of core
 		"selfsubjectreviews.authentication.k8s.io", "tokenreviews.authentication.k8s.io", // are stored nowhere
+		"localsubjectaccessreviews.authorization.k8s.io", "selfsubjectaccessreviews.authorization.k8s.io",
+		"selfsubjectrulesreviews.authorization.k8s.io", "subjectaccessreviews.authorization.k8s.io",
 	}
 	for _, r := range apis.Resources() {
 		want = append(want, r.GVR.GroupResource().String())
