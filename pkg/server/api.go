@@ -69,6 +69,7 @@ func (r *run) admission(store *store, caches *caches, escalation *access.Escalat
 		apisadmission.Creator{},
 		&apisadmission.TenancyProtection{Leader: leaderUser},
 		escalation,
+		&apisadmission.Owners{Authorizer: escalation.Authorizer},
 		&routing.Gate{Directory: caches.directory},
 		&apisadmission.Quota{
 			Default: apisadmission.QuotaLimits{Objects: r.cfg.Limits.ObjectsPerCluster, Bytes: r.cfg.Limits.BytesPerCluster},

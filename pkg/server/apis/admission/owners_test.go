@@ -1,0 +1,56 @@
+package admission_test
+
+import (
+	"context"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	upstream "k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/regent-project/regent/pkg/server/apis/admission"
+)
+
+// Who may patch an object and not delete it could give it an owner that does not exist: garbage collection would delete it for him.
+func TestOnlyWhoMayDeleteAnObjectChangesItsOwners(t *testing.T) {
+	deletes := authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+		if a.GetUser().GetName() == "deleter" && a.GetVerb() == "delete" && a.GetResource() == "configmaps" && a.GetNamespace() == "default" && a.GetName() == "c" {
+			return authorizer.DecisionAllow, "", nil
+		}
+		return authorizer.DecisionNoOpinion, "", nil
+	})
+	owned := func(by ...string) runtime.Object {
+		out := &corev1.ConfigMap{}
+		for _, name := range by {
+			out.OwnerReferences = append(out.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "Secret", Name: name, UID: "u"})
+		}
+		return out
+	}
+	plugin := &admission.Owners{Authorizer: deletes}
+	if plugin.Handles(upstream.Create) {
+		t.Error("it judges creations: these may have any owners")
+	}
+	for name, c := range map[string]struct {
+		who      user.Info
+		old, obj runtime.Object
+		refused  bool
+	}{
+		"a new owner, by an editor":       {&user.DefaultInfo{Name: "editor"}, owned(), owned("x"), true},
+		"another owner, by an editor":     {&user.DefaultInfo{Name: "editor"}, owned("x"), owned("y"), true},
+		"no owner any more, by an editor": {&user.DefaultInfo{Name: "editor"}, owned("x"), owned(), true},
+		"the same owner, by an editor":    {&user.DefaultInfo{Name: "editor"}, owned("x"), owned("x"), false},
+		"a new owner, by a deleter":       {&user.DefaultInfo{Name: "deleter"}, owned(), owned("x"), false},
+		"a new owner, by a master":        {&user.DefaultInfo{Name: "m", Groups: []string{user.SystemPrivilegedGroup}}, owned(), owned("x"), false},
+	} {
+		gvr := corev1.SchemeGroupVersion.WithResource("configmaps")
+		a := upstream.NewAttributesRecord(c.obj, c.old, schema.GroupVersionKind{}, "default", "c", gvr, "", upstream.Update, nil, false, c.who)
+		if err := plugin.Validate(t.Context(), a, nil); apierrors.IsForbidden(err) != c.refused || !c.refused && err != nil {
+			t.Errorf("%s: %v, want refused: %t", name, err, c.refused)
+		}
+	}
+}
