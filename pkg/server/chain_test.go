@@ -165,7 +165,7 @@ func eventsOf(t *testing.T, log string) (all []auditv1.Event) {
 	return all
 }
 
-func write(t *testing.T, name, content string) string {
+func write(t testing.TB, name, content string) string {
 	t.Helper()
 	if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
@@ -186,12 +186,12 @@ func (a answer) equal(b answer) bool {
 	})
 }
 
-func (r *replica) ask(t *testing.T, method, path, bearer string) answer {
+func (r *replica) ask(t testing.TB, method, path, bearer string) answer {
 	t.Helper()
 	return r.askWith(t, method, path, bearer, http.Header{})
 }
 
-func (r *replica) askWith(t *testing.T, method, path, bearer string, header http.Header) answer {
+func (r *replica) askWith(t testing.TB, method, path, bearer string, header http.Header) answer {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, r.url+path, http.NoBody)
 	if err != nil {
@@ -204,7 +204,7 @@ func (r *replica) askWith(t *testing.T, method, path, bearer string, header http
 	return r.do(t, req)
 }
 
-func (r *replica) do(t *testing.T, req *http.Request) answer {
+func (r *replica) do(t testing.TB, req *http.Request) answer {
 	t.Helper()
 	resp, err := r.client.Do(req)
 	if err != nil {
@@ -222,7 +222,7 @@ func (r *replica) do(t *testing.T, req *http.Request) answer {
 }
 
 // createCluster makes a logical cluster, as the leader does, and waits until the replica's caches know it.
-func (r *replica) createCluster(t *testing.T, name string) {
+func (r *replica) createCluster(t testing.TB, name string) {
 	t.Helper()
 	object := `{"apiVersion":"core.kcp.io/v1alpha1","kind":"LogicalCluster","metadata":{"name":"cluster"}}`
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+"/clusters/"+name+"/apis/core.kcp.io/v1alpha1/logicalclusters", strings.NewReader(object))
@@ -250,7 +250,7 @@ func (r *replica) createCluster(t *testing.T, name string) {
 var readsOfClusters = regexp.MustCompile(`(?m)^etcd_requests_total\{[^}]*operation="get"[^}]*resource="(?:logicalclusters|workspaces)[^}]*\} (\S+)$`)
 
 // reads is how often single workspaces and logical clusters were read from etcd.
-func (r *replica) reads(t *testing.T) (sum float64) {
+func (r *replica) reads(t testing.TB) (sum float64) {
 	t.Helper()
 	raw, err := r.admin(t).Get().AbsPath("/metrics").DoRaw(t.Context())
 	if err != nil {
