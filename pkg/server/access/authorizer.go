@@ -2,7 +2,6 @@ package access
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/kcp-dev/logicalcluster/v3"
@@ -86,7 +85,7 @@ func (a *Authorizer) decide(cluster logicalcluster.Name, policy Policy, attr aut
 	case allowed:
 		return authorizer.DecisionAllow, ""
 	case len(missing) > 0:
-		return authorizer.DecisionNoOpinion, "no role allows it, and some that are bound are missing: " + errors.Join(missing...).Error()
+		return authorizer.DecisionNoOpinion, "no role allows it, and some that are bound are missing: " + some(missing).Error()
 	}
 	return authorizer.DecisionNoOpinion, ""
 }

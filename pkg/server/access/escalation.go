@@ -93,14 +93,18 @@ func (e *Escalation) judge(a admission.Attributes, policy Policy, cluster logica
 	rules := g.rules
 	switch {
 	case g.ref != nil:
-		var err error
-		if rules, err = (view{Policy: policy, cluster: cluster}).rulesOf(*g.ref, a.GetNamespace()); err != nil {
+		parts, err := (view{Policy: policy, cluster: cluster}).rulesOf(*g.ref, a.GetNamespace())
+		if err != nil {
 			return apierrors.NewNotFound(rbacv1.Resource(map[bool]string{true: "roles", false: "clusterroles"}[g.ref.Kind == "Role"]), g.ref.Name)
 		}
+		rules = slices.Concat(parts...)
 	case g.aggregates: // it may get any rules later
 		rules = builtIn.roles[AdminRole].Rules
 	}
-	lacking := exceeding(policy, cluster, a.GetUserInfo(), a.GetNamespace(), rules)
+	lacking, err := exceeding(policy, cluster, a.GetUserInfo(), a.GetNamespace(), rules)
+	if err != nil {
+		return admission.NewForbidden(a, err)
+	}
 	if len(lacking) == 0 {
 		return nil
 	}
@@ -108,19 +112,23 @@ func (e *Escalation) judge(a admission.Attributes, policy Policy, cluster logica
 	return admission.NewForbidden(a, fmt.Errorf("user %q (groups=%q) is attempting to grant RBAC permissions not currently held:%s", who.GetName(), who.GetGroups(), describe(lacking)))
 }
 
-// maxDescribed is how many rules a refusal names.
+// maxDescribed is how many rules, or missing roles, a refusal names.
 const maxDescribed = 20
 
 func describe(rules []rbacv1.PolicyRule) string {
-	var out error
+	errs := make([]error, 0, len(rules))
 	for n := range rules {
-		if n == maxDescribed {
-			out = errors.Join(out, fmt.Errorf("and %d more", len(rules)-n))
-			break
-		}
-		out = errors.Join(out, errors.New(rules[n].String()))
+		errs = append(errs, errors.New(rules[n].String()))
 	}
-	return "\n" + out.Error()
+	return "\n" + some(errs).Error()
+}
+
+// some joins the first of some errors, and says how many more there are. It returns nil if there are none.
+func some(errs []error) error {
+	if more := len(errs) - maxDescribed; more > 0 {
+		errs = append(slices.Clone(errs[:maxDescribed]), fmt.Errorf("and %d more", more))
+	}
+	return errors.Join(errs...)
 }
 
 // grant is what a role or a binding gives.

@@ -28,48 +28,54 @@ type view struct {
 	stored bool
 }
 
-// rulesOf returns the rules of a role. namespace is that of the binding, and empty for a ClusterRoleBinding. The names of
-// built-in roles are reserved, so a stored role never hides one.
-func (v view) rulesOf(ref rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRule, error) {
+// rulesOf returns the rules of a role, in parts that are not copied: the role's own, and those of the cluster's own ClusterRoles that say by
+// their label that they belong to it. namespace is that of the binding, and empty for a ClusterRoleBinding. The names of built-in roles are
+// reserved, so a stored role never hides one.
+func (v view) rulesOf(ref rbacv1.RoleRef, namespace string) ([][]rbacv1.PolicyRule, error) {
 	switch ref.Kind {
 	case "ClusterRole":
 		if role, ok := builtIn.roles[ref.Name]; ok {
 			return v.withAggregated(role), nil
 		}
 		if role, ok := v.ClusterRole(v.cluster, ref.Name); ok {
-			return role.Rules, nil
+			return [][]rbacv1.PolicyRule{role.Rules}, nil
 		}
 	case "Role":
 		if role, ok := v.Role(v.cluster, namespace, ref.Name); ok && namespace != "" {
-			return role.Rules, nil
+			return [][]rbacv1.PolicyRule{role.Rules}, nil
 		}
 	}
 	return nil, fmt.Errorf("%s %q not found", ref.Kind, ref.Name)
 }
 
-// withAggregated returns the rules of a built-in role, and those of the cluster's own ClusterRoles that say by their label that they
-// belong to it.
-func (v view) withAggregated(role *rbacv1.ClusterRole) []rbacv1.PolicyRule {
-	rules := role.Rules
+func (v view) withAggregated(role *rbacv1.ClusterRole) [][]rbacv1.PolicyRule {
+	parts := [][]rbacv1.PolicyRule{role.Rules}
 	for _, to := range aggregates[role.Name] {
 		for _, part := range v.AggregatedTo(v.cluster, to) {
-			rules = append(slices.Clip(rules), part.Rules...)
+			parts = append(parts, part.Rules)
 		}
 	}
-	return rules
+	return parts
 }
 
 // visit calls do with each rule that a user has in a namespace, or in the whole cluster if namespace is empty, until do returns
-// false. It calls do with an error for a role that does not exist.
+// false. It calls do with an error for a role that does not exist. Each role is visited once, however many bindings name it: otherwise
+// whoever may write bindings could make one request cost as much as he likes.
 func (v view) visit(who *identity, namespace string, do func(*rbacv1.PolicyRule, error) bool) {
+	var visited roleSet
 	each := func(ref rbacv1.RoleRef, namespace string) bool {
-		rules, err := v.rulesOf(ref, namespace)
+		if !visited.add(ref) {
+			return true
+		}
+		parts, err := v.rulesOf(ref, namespace)
 		if err != nil {
 			return do(nil, err)
 		}
-		for i := range rules {
-			if !do(&rules[i], nil) {
-				return false
+		for _, rules := range parts {
+			for i := range rules {
+				if !do(&rules[i], nil) {
+					return false
+				}
 			}
 		}
 		return true
@@ -94,4 +100,35 @@ func (v view) visit(who *identity, namespace string, do func(*rbacv1.PolicyRule,
 			return
 		}
 	}
+}
+
+// roleSet is a set of roles. A few, as most users have, need no map.
+type roleSet struct {
+	few  []rbacv1.RoleRef
+	many map[rbacv1.RoleRef]bool
+}
+
+// fewRoles is up to how many roles a search is cheaper than a map.
+const fewRoles = 16
+
+// add reports whether the role is new.
+func (s *roleSet) add(ref rbacv1.RoleRef) bool {
+	ref.APIGroup = "" // all are of one
+	if s.many != nil {
+		if s.many[ref] {
+			return false
+		}
+		s.many[ref] = true
+		return true
+	}
+	if slices.Contains(s.few, ref) {
+		return false
+	}
+	if s.few = append(s.few, ref); len(s.few) > fewRoles {
+		s.many = make(map[rbacv1.RoleRef]bool, 2*fewRoles)
+		for _, ref := range s.few {
+			s.many[ref] = true
+		}
+	}
+	return true
 }

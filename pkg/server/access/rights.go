@@ -3,6 +3,7 @@ package access
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/kcp-dev/logicalcluster/v3"
@@ -27,14 +28,47 @@ func Rights(policy Policy, cluster logicalcluster.Name, who user.Info, namespace
 	return rules, missing
 }
 
-// exceeding returns what of the granted rules a user does not have.
-func exceeding(policy Policy, cluster logicalcluster.Name, who user.Info, namespace string, granted []rbacv1.PolicyRule) []rbacv1.PolicyRule {
+// errTooMuch is why rights are not compared.
+var errTooMuch = errors.New("these are too many rules to compare with those that you have: grant fewer at a time, or have somebody do it who may " +
+	"escalate roles, or bind them")
+
+// maxComparisons bounds how many words of rules are compared, which takes about a second. What rules grant is the product of their verbs, groups,
+// resources and names: one object of a megabyte can grant more than fits into memory.
+const maxComparisons = 10_000_000
+
+// exceeding returns what of the granted rules a user does not have, and errTooMuch if that takes too long to find out.
+func exceeding(policy Policy, cluster logicalcluster.Name, who user.Info, namespace string, granted []rbacv1.PolicyRule) ([]rbacv1.PolicyRule, error) {
 	own, _ := Rights(policy, cluster, who, namespace)
-	if covered, lacking := validation.Covers(own, granted); !covered {
-		return lacking
+	if single(granted)*float64(1+words(own)) > maxComparisons {
+		return nil, errTooMuch
 	}
-	return nil
+	if covered, lacking := validation.Covers(own, granted); !covered {
+		return lacking, nil
+	}
+	return nil, nil
 }
+
+// single returns how many rights rules grant. It may be more than an integer holds.
+func single(rules []rbacv1.PolicyRule) (n float64) {
+	for i := range rules {
+		r := &rules[i]
+		n += float64(len(r.APIGroups))*float64(len(r.Resources))*float64(len(r.Verbs))*float64(max(1, len(r.ResourceNames))) +
+			float64(len(r.NonResourceURLs))*float64(len(r.Verbs))
+	}
+	return n
+}
+
+// words returns how many words rules have.
+func words(rules []rbacv1.PolicyRule) (n int) {
+	for i := range rules {
+		r := &rules[i]
+		n += 1 + len(r.Verbs) + len(r.APIGroups) + len(r.Resources) + len(r.ResourceNames) + len(r.NonResourceURLs)
+	}
+	return n
+}
+
+// maxReviewed is how many rules somebody is shown of what he may do.
+const maxReviewed = 10_000
 
 // Rights returns the rules that a user has in a namespace of the context's logical cluster, and why these may not be all. Of members of
 // system:masters, who need no rules, it returns those of cluster-admin.
@@ -47,5 +81,8 @@ func (a *Authorizer) Rights(ctx context.Context, who user.Info, namespace string
 		return nil, nil
 	}
 	rules, missing := Rights(a.Policy, cluster, who, namespace)
-	return rules, errors.Join(missing...)
+	if len(rules) > maxReviewed {
+		rules, missing = rules[:maxReviewed], append(missing, fmt.Errorf("these are %d of %d rules", maxReviewed, len(rules)))
+	}
+	return rules, some(missing)
 }

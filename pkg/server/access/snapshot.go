@@ -2,6 +2,7 @@ package access
 
 import (
 	"slices"
+	"sync"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -15,16 +16,29 @@ type Snapshot struct {
 	RoleList               []*rbacv1.Role
 	ClusterRoleBindingList []*rbacv1.ClusterRoleBinding
 	RoleBindingList        []*rbacv1.RoleBinding
+
+	// The roles by their keys, once one is looked for. A user may have as many roles as the cluster has.
+	indexed      sync.Once
+	clusterRoles map[clusters.Key]*rbacv1.ClusterRole
+	roles        map[clusters.Key]*rbacv1.Role
+}
+
+func (s *Snapshot) index() {
+	s.indexed.Do(func() { s.clusterRoles, s.roles = byKey(s.ClusterRoleList), byKey(s.RoleList) })
 }
 
 // ClusterRole implements Policy.
 func (s *Snapshot) ClusterRole(cluster logicalcluster.Name, name string) (*rbacv1.ClusterRole, bool) {
-	return find(s.ClusterRoleList, clusters.Key{Cluster: cluster, Name: name})
+	s.index()
+	role, ok := s.clusterRoles[clusters.Key{Cluster: cluster, Name: name}]
+	return role, ok
 }
 
 // Role implements Policy.
 func (s *Snapshot) Role(cluster logicalcluster.Name, namespace, name string) (*rbacv1.Role, bool) {
-	return find(s.RoleList, clusters.Key{Cluster: cluster, Namespace: namespace, Name: name})
+	s.index()
+	role, ok := s.roles[clusters.Key{Cluster: cluster, Namespace: namespace, Name: name}]
+	return role, ok
 }
 
 // ClusterRoleBindings implements Policy.
@@ -39,19 +53,18 @@ func (s *Snapshot) RoleBindings(cluster logicalcluster.Name, namespace string) [
 
 // AggregatedTo implements Policy.
 func (s *Snapshot) AggregatedTo(cluster logicalcluster.Name, role string) []*rbacv1.ClusterRole {
+	label := AggregationLabel(role)
 	return slices.DeleteFunc(of(s.ClusterRoleList, cluster, ""), func(r *rbacv1.ClusterRole) bool {
-		return r.Labels[AggregationLabel(role)] != "true"
+		return r.Labels[label] != "true"
 	})
 }
 
-func find[T clusters.Object](objects []T, k clusters.Key) (T, bool) {
+func byKey[T clusters.Object](objects []T) map[clusters.Key]T {
+	out := make(map[clusters.Key]T, len(objects))
 	for _, obj := range objects {
-		if clusters.KeyOf(obj) == k {
-			return obj, true
-		}
+		out[clusters.KeyOf(obj)] = obj
 	}
-	var none T
-	return none, false
+	return out
 }
 
 func of[T clusters.Object](objects []T, cluster logicalcluster.Name, namespace string) (out []T) {
