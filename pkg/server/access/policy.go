@@ -59,16 +59,24 @@ func (v view) withAggregated(role *rbacv1.ClusterRole) []rbacv1.PolicyRule {
 	return rules
 }
 
+// held is a rule that a user has.
+type held struct {
+	*rbacv1.PolicyRule
+	// everywhere says that a ClusterRoleBinding gives it. What a RoleBinding gives is good for resources of its namespace only, whatever
+	// the rule says of non-resource URLs.
+	everywhere bool
+}
+
 // visit calls do with each rule that a user has in a namespace, or in the whole cluster if namespace is empty, until do returns
 // false. It calls do with an error for a role that does not exist.
-func (v view) visit(who *identity, namespace string, do func(*rbacv1.PolicyRule, error) bool) {
+func (v view) visit(who *identity, namespace string, do func(held, error) bool) {
 	each := func(ref rbacv1.RoleRef, namespace string) bool {
 		rules, err := v.rulesOf(ref, namespace)
 		if err != nil {
-			return do(nil, err)
+			return do(held{}, err)
 		}
 		for i := range rules {
-			if !do(&rules[i], nil) {
+			if !do(held{&rules[i], namespace == ""}, nil) {
 				return false
 			}
 		}
