@@ -5,7 +5,9 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,7 +42,8 @@ func (d document) add(s *access.Snapshot) {
 	if cluster == "" {
 		cluster = "c"
 	}
-	for name, rules := range d.Roles {
+	for _, name := range slices.Sorted(maps.Keys(d.Roles)) { // in an order that a seed makes again
+		rules := d.Roles[name]
 		meta := metaOf(cluster, name)
 		if meta.Namespace != "" {
 			s.RoleList = append(s.RoleList, &rbacv1.Role{ObjectMeta: meta, Rules: rules})
@@ -49,7 +52,8 @@ func (d document) add(s *access.Snapshot) {
 		meta.Labels = d.Labels[name]
 		s.ClusterRoleList = append(s.ClusterRoleList, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules})
 	}
-	for name, b := range d.Bindings {
+	for _, name := range slices.Sorted(maps.Keys(d.Bindings)) {
+		b := d.Bindings[name]
 		kind, role, _ := strings.Cut(b.Role, "/")
 		meta, ref := metaOf(cluster, name), rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: role}
 		if meta.Namespace != "" {
