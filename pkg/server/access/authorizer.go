@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/kcp-dev/logicalcluster/v3"
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/warning"
 
@@ -80,13 +79,13 @@ func (a *Authorizer) decide(cluster logicalcluster.Name, policy Policy, attr aut
 		v, who, entered, namespace = view{policy, clusters.SystemAdmin, true}, in(clusters.SystemAdmin, attr.GetUser()), true, ""
 	}
 	allowed, missing := false, []error(nil)
-	v.visit(who, namespace, func(rule *rbacv1.PolicyRule, err error) bool {
+	v.visit(who, namespace, func(rule held, err error) bool {
 		if err != nil {
 			missing = append(missing, err)
 			return true
 		}
-		entered = entered || matches(rule, entering)
-		allowed = allowed || matches(rule, attr)
+		entered = entered || rule.allows(entering)
+		allowed = allowed || rule.allows(attr)
 		return !entered || !allowed
 	})
 	switch {

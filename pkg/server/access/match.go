@@ -8,6 +8,11 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
+// allows reports whether the rule allows a request in the namespace that it was looked up for.
+func (h held) allows(a authorizer.Attributes) bool {
+	return (h.everywhere || a.IsResourceRequest()) && matches(h.PolicyRule, a)
+}
+
 // matches reports whether a rule allows a request. The meaning of rules is Kubernetes': see "Using RBAC Authorization" in its
 // documentation.
 func matches(rule *rbacv1.PolicyRule, a authorizer.Attributes) bool {

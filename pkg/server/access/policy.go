@@ -58,10 +58,18 @@ func (v view) withAggregated(role *rbacv1.ClusterRole) [][]rbacv1.PolicyRule {
 	return parts
 }
 
+// held is a rule that a user has.
+type held struct {
+	*rbacv1.PolicyRule
+	// everywhere says that a ClusterRoleBinding gives it. What a RoleBinding gives is good for resources of its namespace only, whatever
+	// the rule says of non-resource URLs.
+	everywhere bool
+}
+
 // visit calls do with each rule that a user has in a namespace, or in the whole cluster if namespace is empty, until do returns
 // false. It calls do with an error for a role that does not exist. Each role is visited once, however many bindings name it: otherwise
 // whoever may write bindings could make one request cost as much as he likes.
-func (v view) visit(who *identity, namespace string, do func(*rbacv1.PolicyRule, error) bool) {
+func (v view) visit(who *identity, namespace string, do func(held, error) bool) {
 	var visited roleSet
 	each := func(ref rbacv1.RoleRef, namespace string) bool {
 		if !visited.add(ref) {
@@ -69,11 +77,11 @@ func (v view) visit(who *identity, namespace string, do func(*rbacv1.PolicyRule,
 		}
 		parts, err := v.rulesOf(ref, namespace)
 		if err != nil {
-			return do(nil, err)
+			return do(held{}, err)
 		}
 		for _, rules := range parts {
 			for i := range rules {
-				if !do(&rules[i], nil) {
+				if !do(held{&rules[i], namespace == ""}, nil) {
 					return false
 				}
 			}

@@ -17,12 +17,12 @@ import (
 // Rights returns the rules that a user has in a namespace of a logical cluster, or in the whole cluster if namespace is empty, by a
 // policy. missing are roles that are bound and do not exist.
 func Rights(policy Policy, cluster logicalcluster.Name, who user.Info, namespace string) (rules []rbacv1.PolicyRule, missing []error) {
-	view{Policy: policy, cluster: cluster}.visit(in(cluster, who), namespace, func(rule *rbacv1.PolicyRule, err error) bool {
+	view{Policy: policy, cluster: cluster}.visit(in(cluster, who), namespace, func(rule held, err error) bool {
 		if err != nil {
 			missing = append(missing, err)
 			return true
 		}
-		rules = append(rules, *rule)
+		rules = append(rules, *rule.PolicyRule)
 		return true
 	})
 	return rules, missing
