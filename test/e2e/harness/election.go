@@ -122,7 +122,7 @@ func (r *Replica) CreateWorkspace(name string) {
 
 // TryCreateWorkspace is CreateWorkspace that returns its error.
 func (r *Replica) TryCreateWorkspace(ctx context.Context, name string) error {
-	_, err := r.Dynamic("root").Resource(Workspaces).Create(ctx, NewWorkspace(name), metav1.CreateOptions{})
+	_, err := r.Dynamic("root").Resource(Workspaces).Create(ctx, NewWorkspace(name), metav1.CreateOptions{}) //nolint:contextcheck // the user is let in for the whole test
 	return err
 }
 
