@@ -3,10 +3,12 @@ package access
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/warning"
 
 	"github.com/regent-project/regent/pkg/clusters"
 )
@@ -37,6 +39,14 @@ const outside = "there is no such logical cluster, or you may not enter it: its 
 
 // Authorize implements authorizer.Authorizer.
 func (a *Authorizer) Authorize(ctx context.Context, attr authorizer.Attributes) (authorizer.Decision, string, error) {
+	decision, reason, err := a.authorize(ctx, attr)
+	if reason == outside && !attr.IsResourceRequest() && strings.HasPrefix(attr.GetPath(), "/api") {
+		warning.AddWarning(ctx, "", outside) // client-go does not show why discovery is refused: "unknown" is all that kubectl would say
+	}
+	return decision, reason, err
+}
+
+func (a *Authorizer) authorize(ctx context.Context, attr authorizer.Attributes) (authorizer.Decision, string, error) {
 	cluster, ok := clusters.From(ctx)
 	if !ok {
 		return authorizer.DecisionNoOpinion, outside, nil

@@ -7,7 +7,7 @@
 // wait are refused. When places get free, the request goes on whose tenant has the fewest, and within a tenant the one whose user has
 // the fewest.
 //
-// docs/access-parts/fairness.md says why upstream's priority and fairness does not do.
+// docs/ACCESS.md says why upstream's priority and fairness does not do.
 package fairness
 
 import (
