@@ -1,0 +1,149 @@
+package e2e
+
+import (
+	"crypto/tls"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/regent-project/regent/test/e2e/harness"
+)
+
+// person is a user with a certificate and nothing else.
+type person struct {
+	*testing.T
+	at        *harness.Replica
+	cert, key string
+	client    *http.Client
+}
+
+// newPerson issues a certificate to a user.
+func newPerson(t *testing.T, at *harness.Replica, by *authority, name string, groups ...string) *person {
+	t.Helper()
+	p := &person{T: t, at: at}
+	p.cert, p.key = by.issue(name, groups...)
+	pair, err := tls.LoadX509KeyPair(p.cert, p.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.client = newBearer(t, filepath.Join(at.Root, "pki", "ca.crt"), at.URL).client
+	transport := p.client.Transport.(*http.Transport).Clone()
+	transport.TLSClientConfig.Certificates = []tls.Certificate{pair}
+	p.client.Transport = transport
+	return p
+}
+
+// kubectl runs kubectl in a cluster.
+func (p *person) kubectl(cluster string, args ...string) (string, error) {
+	cmd := exec.CommandContext(p.Context(), harness.Binary("kubectl"), append([]string{
+		"--server=" + p.at.URL + "/clusters/" + cluster, "--certificate-authority=" + filepath.Join(p.at.Root, "pki", "ca.crt"),
+		"--client-certificate=" + p.cert, "--client-key=" + p.key,
+	}, args...)...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG=/dev/null", "HOME="+p.TempDir())
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// until asks, on a connection that stays open, until the status is as wanted, and returns how long that took.
+func (p *person) until(cluster string, want int) time.Duration {
+	p.Helper()
+	began := time.Now()
+	for time.Since(began) < 30*time.Second {
+		if p.status(cluster) == want {
+			return time.Since(began)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	p.Fatalf("no status %d in %s", want, cluster)
+	return 0
+}
+
+func (p *person) status(cluster string) int {
+	req, err := http.NewRequestWithContext(p.Context(), http.MethodGet, p.at.URL+"/clusters/"+cluster+"/api/v1/namespaces/default/configmaps", nil)
+	if err != nil {
+		p.Fatal(err)
+	}
+	resp, err := p.client.Do(req)
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = resp.Body.Close() }()
+	_, _ = io.Copy(io.Discard, resp.Body)
+	return resp.StatusCode
+}
+
+// A user of an authority of --client-ca-file works until his bindings are deleted, or his authority is taken out of the file.
+func TestACertificateWorksUntilItIsRevokedI14(t *testing.T) {
+	staff, guests := newAuthority(t, "staff-ca"), newAuthority(t, "guests-ca")
+	file := filepath.Join(t.TempDir(), "clients.crt")
+	trust := func(all ...*authority) {
+		t.Helper()
+		var content []byte
+		for _, a := range all {
+			one, err := os.ReadFile(a.file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			content = append(content, one...)
+		}
+		if err := os.WriteFile(file+".new", content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(file+".new", file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	trust(staff, guests)
+	shard := harness.NewShard(harness.StartEtcd(t).URL)
+	shard.Args = []string{"--client-ca-file=" + file}
+	r := shard.Start(t, "a")
+	r.WaitRoot()
+	r.CreateWorkspace("team")
+	r.WaitWorkspace("team")
+	owner := kubectl{r, "root:team"}
+	ann, gus := newPerson(t, r, staff, "ann", "team"), newPerson(t, r, guests, "gus", "team")
+	if out, err := ann.kubectl("root:team", "get", "configmaps"); err == nil || !strings.Contains(out, "you may not enter it") {
+		t.Errorf("kubectl of somebody who was not let in: %v\n%s", err, out)
+	}
+	let := func() {
+		t.Helper()
+		owner.run("create", "clusterrolebinding", "team-enters", "--clusterrole=system:kcp:workspace:access", "--group=team")
+		owner.run("create", "clusterrolebinding", "team-edits", "--clusterrole=edit", "--group=team")
+		t.Logf("whoever was let in could work %v after kubectl had said so", ann.until("root:team", http.StatusOK).Round(time.Millisecond))
+		gus.until("root:team", http.StatusOK)
+	}
+	let()
+	for _, p := range []*person{ann, gus} {
+		for _, args := range [][]string{{"get", "configmaps"}, {"auth", "whoami"}, {"auth", "can-i", "create", "configmaps"}} {
+			if out, err := p.kubectl("root:team", args...); err != nil {
+				t.Errorf("kubectl %v: %v\n%s", args, err, out)
+			}
+		}
+	}
+	began := time.Now()
+	if err := r.Kube("root:team").RbacV1().ClusterRoleBindings().Delete(t.Context(), "team-enters", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	ann.until("root:team", http.StatusForbidden)
+	t.Logf("a user whose binding was deleted was refused %v after that had been asked for", time.Since(began).Round(time.Millisecond))
+	owner.run("delete", "clusterrolebinding", "team-edits")
+	let()
+
+	began = time.Now()
+	trust(staff)
+	gus.until("root:team", http.StatusUnauthorized)
+	t.Logf("certificates of an authority that was taken out of the file were refused after %v, on open connections, too", time.Since(began).Round(time.Millisecond))
+	if out, err := gus.kubectl("root:team", "get", "configmaps"); err == nil || !strings.Contains(out, unauthorized) {
+		t.Errorf("kubectl with a certificate of an authority that is not trusted: %v\n%s", err, out)
+	}
+	if out, err := ann.kubectl("root:team", "get", "configmaps"); err != nil {
+		t.Errorf("kubectl with a certificate of the other authority: %v\n%s", err, out)
+	}
+}
