@@ -294,7 +294,7 @@ func kubectlWorkspaces(t *testing.T, k kubectl) {
 	}
 	mustContain(t, nested.run("get", "logicalcluster", "cluster", "-o", "wide"), "Ready")
 	mustContain(t, k.run("delete", "workspace", "nested"), "deleted") // waits
-	nested.refused(t, "not found", "", "get", "namespaces")
+	nested.refused(t, "there is no such logical cluster, or you may not enter it", "", "get", "namespaces")
 }
 
 func kubectlEvents(t *testing.T, k kubectl) {

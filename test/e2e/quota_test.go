@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/regent-project/regent/test/e2e/harness"
 )
@@ -95,10 +96,14 @@ func TestAClusterStoresNoMoreThanItMay(t *testing.T) {
 	})
 }
 
-// allow sets annotations of a cluster's LogicalCluster.
+// allow sets annotations of a cluster's LogicalCluster, as the administrator.
 func allow(t *testing.T, r *harness.Replica, cluster, annotations string) error {
 	t.Helper()
-	_, err := r.Dynamic(cluster).Resource(schema.GroupVersionResource{Group: "core.kcp.io", Version: "v1alpha1", Resource: "logicalclusters"}).
+	client, err := dynamic.NewForConfig(r.AdminConfig(cluster))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = client.Resource(schema.GroupVersionResource{Group: "core.kcp.io", Version: "v1alpha1", Resource: "logicalclusters"}).
 		Patch(t.Context(), "cluster", types.MergePatchType, []byte(`{"metadata":{"annotations":`+annotations+`}}`), metav1.PatchOptions{})
 	return err
 }

@@ -78,7 +78,17 @@ func authorityOf(t *testing.T, r *harness.Replica, n int) string {
 // keysOf returns a client's configuration with the credentials of this moment, and connections of its own.
 func keysOf(r *harness.Replica) *rest.Config {
 	r.ReadKeysAgain()
-	return r.Config("root")
+	return r.AdminConfig("root")
+}
+
+// asAdmin runs kubectl in root with the administrator's credentials of this moment. It must succeed.
+func asAdmin(t *testing.T, r *harness.Replica, args ...string) string {
+	t.Helper()
+	out, err := r.AdminKubectl("root", args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
 }
 
 func reads(t *testing.T, config *rest.Config) error {
@@ -147,7 +157,7 @@ func TestTheAuthorityIsRolledWithClientsConnected(t *testing.T) {
 	copyPKI(t, a, b)
 	uses(t, newAuthority, 1, b)
 	all = append(all, startUsers(t, a, b))
-	b.Kubectl("root", "create", "namespace", "after-the-roll")
+	asAdmin(t, b, "create", "namespace", "after-the-roll")
 	for _, w := range watches {
 		harness.Eventually(t, "the watches go on", func() bool { return strings.Contains(w.output.String(), "after-the-roll") })
 	}
@@ -231,7 +241,7 @@ func TestTheAdministratorsCertificateIsRenewed(t *testing.T) {
 			t.Errorf("the %s certificate: %v", name, err)
 		}
 	}
-	if out := r.Kubectl("root", "get", "namespaces"); !strings.Contains(out, "default") {
+	if out := asAdmin(t, r, "get", "namespaces"); !strings.Contains(out, "default") {
 		t.Errorf("kubectl says %s", out)
 	}
 	if status := r.Status("/readyz/certificates"); status != http.StatusOK {

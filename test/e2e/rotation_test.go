@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/regent-project/regent/test/e2e/harness"
 )
@@ -140,7 +141,10 @@ func rewrite(t *testing.T, r *harness.Replica, resource schema.GroupVersionResou
 		t.Fatal(err)
 	}
 	for _, object := range all.Items {
-		client := r.Dynamic(object.GetAnnotations()["kcp.io/cluster"])
+		client, err := dynamic.NewForConfig(r.AdminConfig(object.GetAnnotations()["kcp.io/cluster"]))
+		if err != nil {
+			t.Fatal(err)
+		}
 		if _, err := client.Resource(resource).Namespace(object.GetNamespace()).Patch(t.Context(), object.GetName(), types.MergePatchType, []byte("{}"), metav1.PatchOptions{}); err != nil {
 			t.Errorf("%s %s: %v", resource.Resource, object.GetName(), err)
 		}

@@ -26,7 +26,7 @@ func TestAServiceAccountLogsInByKubectl(t *testing.T) {
 		t.Fatal(err)
 	}
 	leader.WaitWorkspace("team")
-	mustContain(t, admin.run("auth", "whoami"), "Username", "admin", "system:masters")
+	mustContain(t, admin.run("auth", "whoami"), "Username", harness.Ordinary)
 	harness.Eventually(t, "the namespace has what all have", func() bool {
 		_, err := admin.TryKubectl(admin.cluster, "", "get", "serviceaccount/default", "configmap/kube-root-ca.crt")
 		return err == nil

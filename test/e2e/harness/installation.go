@@ -266,8 +266,11 @@ func (f *Front) Get(path string) (status int, body string) {
 	return resp.StatusCode, string(content)
 }
 
-// Config is the administrator's, for a logical cluster.
+// Config is that of the ordinary user, for a logical cluster; the administrator's for what is in no cluster of users.
 func (f *Front) Config(cluster string) *rest.Config {
+	if ofUsers(cluster) {
+		return credentialsIn(f.t, f.admin).config(f.URL, cluster)
+	}
 	pki := filepath.Join(f.admin, "pki")
 	return &rest.Config{Host: f.URL + "/clusters/" + cluster, QPS: -1, TLSClientConfig: rest.TLSClientConfig{
 		CAFile: filepath.Join(pki, "ca.crt"), CertFile: filepath.Join(pki, "admin.crt"), KeyFile: filepath.Join(pki, "admin.key"),

@@ -80,8 +80,18 @@ func (r *Replica) WaitReady() {
 	})
 }
 
-// Config is the admin's, for a logical cluster, by path or name. It has no rate limit.
+// Config is that of the ordinary user, for a logical cluster, by path or name; the admin's for what is in no cluster of users. It has no rate
+// limit.
 func (r *Replica) Config(cluster string) *rest.Config {
+	if !ofUsers(cluster) || r.byContent {
+		return r.AdminConfig(cluster)
+	}
+	r.letIn()
+	return credentialsIn(r.t, r.adminRoot()).config(r.URL, cluster)
+}
+
+// AdminConfig is the admin's, for any cluster.
+func (r *Replica) AdminConfig(cluster string) *rest.Config {
 	pki := filepath.Join(r.adminRoot(), "pki")
 	config := &rest.Config{
 		Host: r.URL + "/clusters/" + cluster,
@@ -107,7 +117,7 @@ func (r *Replica) adminRoot() string {
 	return r.Root
 }
 
-// Kube is a client for a logical cluster, and Dynamic another.
+// Kube is a client for a logical cluster, and Dynamic another. They have Config's credentials.
 func (r *Replica) Kube(cluster string) kubernetes.Interface {
 	r.t.Helper()
 	client, err := kubernetes.NewForConfig(r.Config(cluster))
@@ -154,7 +164,7 @@ func (r *Replica) Get(path string) (status int, body string) {
 	return resp.StatusCode, string(b)
 }
 
-// ReadKeysAgain has Get, and clients from now on, use the credentials that are in the files now. client-go would go on with connections that it
+// ReadKeysAgain has Get, and clients from now on, use the administrator's credentials that are in the files now. client-go would go on with connections that it
 // has opened with those before.
 func (r *Replica) ReadKeysAgain() { r.admin, r.byContent = nil, true }
 
@@ -250,7 +260,7 @@ func (r *Replica) SaveProfile(name, path string) error {
 	return os.WriteFile(path, []byte(body), 0o600)
 }
 
-// Kubectl runs kubectl as the admin in a logical cluster and returns its output. A failure fails the test.
+// Kubectl runs kubectl in a logical cluster, as the user of Config, and returns its output. A failure fails the test.
 func (r *Replica) Kubectl(cluster string, args ...string) string {
 	r.t.Helper()
 	out, err := r.TryKubectl(cluster, "", args...)
@@ -271,7 +281,20 @@ func (r *Replica) TryKubectl(cluster, stdin string, args ...string) (string, err
 
 // KubectlCommand is a kubectl that has not been started.
 func (r *Replica) KubectlCommand(cluster string, args ...string) *exec.Cmd {
+	if !ofUsers(cluster) {
+		return r.AdminKubectl(cluster, args...)
+	}
+	r.letIn()
+	return r.kubectl(credentialsIn(r.t, r.adminRoot()).kubeconfig(), cluster, args)
+}
+
+// AdminKubectl is KubectlCommand as the admin.
+func (r *Replica) AdminKubectl(cluster string, args ...string) *exec.Cmd {
+	return r.kubectl(filepath.Join(r.adminRoot(), "admin.kubeconfig"), cluster, args)
+}
+
+func (r *Replica) kubectl(kubeconfig, cluster string, args []string) *exec.Cmd {
 	cmd := Command(r.t, "kubectl", append([]string{"--server=" + r.URL + "/clusters/" + cluster}, args...)...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(r.adminRoot(), "admin.kubeconfig"), "HOME="+r.Root)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "HOME="+r.Root)
 	return cmd
 }

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 )
@@ -38,6 +39,7 @@ type Shard struct {
 	root string // the first replica's
 	// admin is the root directory whose administrator is that of the shard. Empty: each replica's own.
 	admin string
+	letIn sync.Once // the ordinary user
 }
 
 // DefaultMode is the mode of election of shards that name none.
