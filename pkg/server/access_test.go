@@ -145,6 +145,12 @@ func TestWhoCreatesAWorkspaceDecidesWhoElseMayEnterItI14(t *testing.T) {
 	}
 	_, err = bob.Discovery().ServerResourcesForGroupVersion("v1")
 	s.refused("a stranger discovers", err)
+	// client-go does not show the body of such a refusal, but warnings.
+	var said strings.Builder
+	warned := s.as("bob", team, func(c *rest.Config) { c.WarningHandler = rest.NewWarningWriter(&said, rest.WarningWriterOptions{}) })
+	if _, err := warned.Discovery().ServerGroups(); err == nil || !strings.Contains(said.String(), "you may not enter it") {
+		t.Errorf("a stranger who discovers is not told why he is refused: %v, %q", err, said.String())
+	}
 
 	ann := s.as("ann", team).RbacV1()
 	view := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "b"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "view"}, Subjects: []rbacv1.Subject{{Kind: "User", Name: "bob"}}}

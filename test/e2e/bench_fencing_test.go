@@ -71,9 +71,9 @@ func startFencingBench(b *testing.B) *fencingBench {
 	server := shard.Start(b, "a")
 	harness.Leader(b, server)
 	server.WaitRoot()
-	bench := &fencingBench{server: server, unfenced: newVariant(b, server.Config("root")), other: newVariant(b, server.Config("root"))}
+	bench := &fencingBench{server: server, unfenced: newVariant(b, server.AdminConfig("root")), other: newVariant(b, server.AdminConfig("root"))}
 	bench.lease = holdLease(b, server)
-	config := server.Config("root")
+	config := server.AdminConfig("root")
 	config.Wrap(fence.Transport(fence.Of(bench.lease.token)))
 	bench.fenced = newVariant(b, config)
 	return bench

@@ -171,7 +171,7 @@ func (u *user) check(fronts []*harness.Front) {
 			parent, name := o.split()
 			if o.deleted {
 				_, err := f.Dynamic(parent).Resource(harness.Workspaces).Get(u.Context(), name, metav1.GetOptions{})
-				if !apierrors.IsNotFound(err) {
+				if !apierrors.IsNotFound(err) && !(u.left(parent) && apierrors.IsForbidden(err)) {
 					u.Errorf("%s was deleted, and through %s: %v", o.path, f.Name(), err)
 				}
 				continue
@@ -181,6 +181,16 @@ func (u *user) check(fronts []*harness.Front) {
 			}
 		}
 	}
+}
+
+// left reports whether a cluster is one of the user's that was deleted, or may have been. Of such he is told what strangers are told.
+func (u *user) left(path string) bool {
+	for _, o := range u.mine {
+		if o.path == path && (o.deleted || o.unknown) {
+			return true
+		}
+	}
+	return false
 }
 
 func (u *user) has(f *harness.Front, o *owned) {

@@ -29,7 +29,7 @@ import (
 //   - rotation_test.go: an administrator writes all objects of all clusters anew, in root, too
 //   - quota_test.go: limits are the administrator's to set; who fills the cluster is the ordinary user
 //   - kubectlshards_test.go: kubectl with the administrator's kubeconfig, which leads to the front
-//   - bench_*_test.go: so that their figures can be compared with earlier ones
+//   - bench_fencing_test.go, and the requests that bench_installation_test.go measures: their figures are compared with earlier ones
 const Ordinary = "ordinary"
 
 // ofUsers reports whether users can be let into a cluster.
