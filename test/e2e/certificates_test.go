@@ -24,11 +24,11 @@ type person struct {
 	client    *http.Client
 }
 
-// newPerson issues a certificate to a user.
-func newPerson(t *testing.T, at *harness.Replica, by *authority, name string, groups ...string) *person {
+// newPerson returns a user to whom an authority has issued a certificate. It expires at end; zero: in an hour.
+func newPerson(t *testing.T, at *harness.Replica, by *authority, end time.Time, name string, groups ...string) *person {
 	t.Helper()
 	p := &person{T: t, at: at}
-	p.cert, p.key = by.issue(name, groups...)
+	p.cert, p.key = by.issueUntil(end, name, groups...)
 	pair, err := tls.LoadX509KeyPair(p.cert, p.key)
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +108,7 @@ func TestACertificateWorksUntilItIsRevokedI14(t *testing.T) {
 	r.CreateWorkspace("team")
 	r.WaitWorkspace("team")
 	owner := kubectl{r, "root:team"}
-	ann, gus := newPerson(t, r, staff, "ann", "team"), newPerson(t, r, guests, "gus", "team")
+	ann, gus := newPerson(t, r, staff, time.Time{}, "ann", "team"), newPerson(t, r, guests, time.Time{}, "gus", "team")
 	if out, err := ann.kubectl("root:team", "get", "configmaps"); err == nil || !strings.Contains(out, "you may not enter it") {
 		t.Errorf("kubectl of somebody who was not let in: %v\n%s", err, out)
 	}
@@ -135,6 +135,16 @@ func TestACertificateWorksUntilItIsRevokedI14(t *testing.T) {
 	t.Logf("a user whose binding was deleted was refused %v after that had been asked for", time.Since(began).Round(time.Millisecond))
 	owner.run("delete", "clusterrolebinding", "team-edits")
 	let()
+
+	expires := time.Now().Add(4 * time.Second).Truncate(time.Second) // certificates know seconds
+	short := newPerson(t, r, staff, expires, "sue", "team")
+	short.until("root:team", http.StatusOK)
+	short.until("root:team", http.StatusUnauthorized)
+	late := time.Since(expires)
+	t.Logf("a certificate was refused %v after the second in which it expired had begun, on an open connection", late.Round(10*time.Millisecond))
+	if late < 0 {
+		t.Errorf("a certificate was refused %v before it expired", -late)
+	}
 
 	began = time.Now()
 	trust(staff)

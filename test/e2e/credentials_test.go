@@ -42,7 +42,13 @@ func newAuthority(t *testing.T, name string) *authority {
 
 // issue makes a certificate for loopback and for a client, and returns its files.
 func (a *authority) issue(name string, groups ...string) (cert, key string) {
+	return a.issueUntil(time.Time{}, name, groups...)
+}
+
+// issueUntil is issue with the moment when the certificate expires. Zero: in an hour.
+func (a *authority) issueUntil(end time.Time, name string, groups ...string) (cert, key string) {
 	return a.sign(&x509.Certificate{
+		NotAfter:    end,
 		Subject:     pkix.Name{CommonName: name, Organization: groups},
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		KeyUsage:    x509.KeyUsageDigitalSignature,
@@ -61,7 +67,10 @@ func (a *authority) sign(template *x509.Certificate, file string) (cert, key str
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(err)
 	template.SerialNumber = big.NewInt(time.Now().UnixNano())
-	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	template.NotBefore = time.Now().Add(-time.Hour)
+	if template.NotAfter.IsZero() {
+		template.NotAfter = time.Now().Add(time.Hour)
+	}
 	parent, signer := a.cert, a.key
 	if parent == nil {
 		parent, signer = template, private
