@@ -123,8 +123,12 @@ func (a *attacked) settle(name string, on *harness.ShardMember) *tenant {
 // letFound lets a user create workspaces in root, and nothing else.
 func (a *attacked) letFound(name string) {
 	a.Helper()
-	admin := a.front.Kube("root").RbacV1()
-	_, err := admin.ClusterRoles().Create(a.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "founder"}, Rules: []rbacv1.PolicyRule{
+	client, err := kubernetes.NewForConfig(a.front.AdminConfig("root"))
+	if err != nil {
+		a.Fatal(err)
+	}
+	admin := client.RbacV1()
+	_, err = admin.ClusterRoles().Create(a.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "founder"}, Rules: []rbacv1.PolicyRule{
 		{Verbs: []string{"create", "get"}, APIGroups: []string{"tenancy.kcp.io"}, Resources: []string{"workspaces"}},
 		{Verbs: []string{"access"}, NonResourceURLs: []string{"/"}},
 	}}, metav1.CreateOptions{})

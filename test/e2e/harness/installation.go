@@ -271,6 +271,11 @@ func (f *Front) Config(cluster string) *rest.Config {
 	if ofUsers(cluster) {
 		return credentialsIn(f.t, f.admin).config(f.URL, cluster)
 	}
+	return f.AdminConfig(cluster)
+}
+
+// AdminConfig is the administrator's, for any cluster.
+func (f *Front) AdminConfig(cluster string) *rest.Config {
 	pki := filepath.Join(f.admin, "pki")
 	return &rest.Config{Host: f.URL + "/clusters/" + cluster, QPS: -1, TLSClientConfig: rest.TLSClientConfig{
 		CAFile: filepath.Join(pki, "ca.crt"), CertFile: filepath.Join(pki, "admin.crt"), KeyFile: filepath.Join(pki, "admin.key"),

@@ -27,6 +27,7 @@ import (
 //   - credentials_test.go: it is about who the administrator is
 //   - roll_test.go: clients follow the administrator's certificate from one authority to the next (AdminConfig, ReadKeysAgain)
 //   - rotation_test.go: an administrator writes all objects of all clusters anew, in root, too
+//   - attack_test.go: lets its tenants, who are users of their own, into root
 //   - quota_test.go: limits are the administrator's to set; who fills the cluster is the ordinary user
 //   - kubectlshards_test.go: kubectl with the administrator's kubeconfig, which leads to the front
 //   - bench_fencing_test.go, and the requests that bench_installation_test.go measures: their figures are compared with earlier ones
