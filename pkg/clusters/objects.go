@@ -126,23 +126,48 @@ func (o *objects[T]) indexed(index, value string) []T {
 	if !ok {
 		panic(fmt.Sprintf("informer has no index %q: name it in NewInformer (has %v)", index, slices.Sorted(maps.Keys(o.byIndex))))
 	}
-	return slices.Collect(maps.Values(values[value]))
+	return values[value].all()
 }
 
 // groups are objects by a value of an index.
-type groups[T any] map[string]map[Key]T
+type groups[T any] map[string]group[T]
 
-func (g groups[T]) put(group string, k Key, obj T) {
-	if g[group] == nil {
-		g[group] = map[Key]T{}
+// group are the objects with one value. Most have one object, for which a map would take four times the memory.
+type group[T any] struct {
+	key Key
+	obj T
+	// more has all objects of the group, if it has had several. Then key and obj are not used.
+	more map[Key]T
+}
+
+func (g groups[T]) put(value string, k Key, obj T) {
+	of, ok := g[value]
+	switch {
+	case of.more != nil:
+		of.more[k] = obj
+	case !ok || of.key == k:
+		g[value] = group[T]{key: k, obj: obj}
+	default:
+		g[value] = group[T]{more: map[Key]T{of.key: of.obj, k: obj}}
 	}
-	g[group][k] = obj
 }
 
 // drop also removes an empty group, because most values of an index never come back.
-func (g groups[T]) drop(group string, k Key) {
-	delete(g[group], k)
-	if len(g[group]) == 0 {
-		delete(g, group)
+func (g groups[T]) drop(value string, k Key) {
+	of, ok := g[value]
+	delete(of.more, k)
+	if ok && len(of.more) == 0 && (of.more != nil || of.key == k) {
+		delete(g, value)
 	}
+}
+
+// all returns the objects of the group. The zero group has none.
+func (g group[T]) all() []T {
+	switch {
+	case g.more != nil:
+		return slices.Collect(maps.Values(g.more))
+	case g.key == Key{}:
+		return nil
+	}
+	return []T{g.obj}
 }

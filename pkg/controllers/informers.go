@@ -73,9 +73,9 @@ func NewInformers(source Source, resources []Resource) Informers {
 		LeaseCandidates: newInformer(source, coordinationv1beta1.SchemeGroupVersion.WithResource("leasecandidates"), CandidateIndexers()),
 
 		Roles:               newInformer(source, rbacv1.SchemeGroupVersion.WithResource("roles"), OwnerIndexers[*rbacv1.Role]()),
-		RoleBindings:        newInformer(source, rbacv1.SchemeGroupVersion.WithResource("rolebindings"), OwnerIndexers[*rbacv1.RoleBinding]()),
+		RoleBindings:        newInformer(source, rbacv1.SchemeGroupVersion.WithResource("rolebindings"), roleBindingIndexers()),
 		ClusterRoles:        newInformer(source, rbacv1.SchemeGroupVersion.WithResource("clusterroles"), clusterRoleIndexers()),
-		ClusterRoleBindings: newInformer(source, rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings"), OwnerIndexers[*rbacv1.ClusterRoleBinding]()),
+		ClusterRoleBindings: newInformer(source, rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings"), clusterRoleBindingIndexers()),
 	}
 	views := map[schema.GroupResource]clusters.Cache[*metav1.PartialObjectMetadata]{
 		corev1.Resource("namespaces"):                   clusters.MetadataOf(out.Namespaces),

@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/kcp-dev/logicalcluster/v3"
@@ -15,6 +16,43 @@ const (
 	ByAggregation = "aggregation"
 	ByAggregating = "aggregating"
 )
+
+// BySubject is the index of Informers.RoleBindings and of ClusterRoleBindings by the users, groups and service accounts that they are
+// about. Its values are SubjectValue.
+const BySubject = "subject"
+
+// SubjectValue returns the value of a subject of bindings in the index BySubject. namespace is that of the bindings, and empty for
+// ClusterRoleBindings. Those of a service account have its namespace and name.
+func SubjectValue(cluster logicalcluster.Name, namespace, kind, name string) string {
+	return cluster.String() + "|" + namespace + "|" + kind + "|" + name
+}
+
+// ServiceAccountName returns the name of a service account for SubjectValue.
+func ServiceAccountName(namespace, name string) string { return namespace + "/" + name }
+
+func subjectValues(binding clusters.Object, subjects []rbacv1.Subject) (values []string) {
+	key := clusters.KeyOf(binding)
+	for _, s := range subjects {
+		name := s.Name
+		if s.Kind == rbacv1.ServiceAccountKind {
+			name = ServiceAccountName(cmp.Or(s.Namespace, key.Namespace), name)
+		}
+		values = append(values, SubjectValue(key.Cluster, key.Namespace, s.Kind, name))
+	}
+	return values
+}
+
+func roleBindingIndexers() map[string]func(*rbacv1.RoleBinding) []string {
+	indexers := OwnerIndexers[*rbacv1.RoleBinding]()
+	indexers[BySubject] = func(b *rbacv1.RoleBinding) []string { return subjectValues(b, b.Subjects) }
+	return indexers
+}
+
+func clusterRoleBindingIndexers() map[string]func(*rbacv1.ClusterRoleBinding) []string {
+	indexers := OwnerIndexers[*rbacv1.ClusterRoleBinding]()
+	indexers[BySubject] = func(b *rbacv1.ClusterRoleBinding) []string { return subjectValues(b, b.Subjects) }
+	return indexers
+}
 
 // aggregationPrefix begins the labels that say to which built-in role a ClusterRole's rules belong, too. They are Kubernetes'.
 const aggregationPrefix = rbacv1.GroupName + "/aggregate-to-"

@@ -48,19 +48,29 @@ func NewSource[T clusters.Object](objs ...T) *Source[T] {
 func Informer[T clusters.Object](t testing.TB, source *Source[T], indexers map[string]func(T) []string) *clusters.Informer[T] {
 	t.Helper()
 	inf := clusters.NewInformer[T](source, indexers)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = inf.Run(ctx)
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-ended
-	})
-	<-inf.Synced()
+	Run(t, inf)
 	<-source.watched
 	return inf
+}
+
+// Run runs informers until the test ends. They are synced when it returns.
+func Run(t testing.TB, informers ...interface {
+	Run(ctx context.Context) error
+	Synced() <-chan struct{}
+}) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	for _, inf := range informers {
+		running.Go(func() { _ = inf.Run(ctx) })
+	}
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	for _, inf := range informers {
+		<-inf.Synced()
+	}
 }
 
 // Set creates or replaces an object. The object gets the next resource version. A new object without a uid gets one.

@@ -21,12 +21,25 @@ func (c cached) Role(cluster logicalcluster.Name, namespace, name string) (*rbac
 	return c.informers.Roles.Get(clusters.Key{Cluster: cluster, Namespace: namespace, Name: name})
 }
 
-func (c cached) ClusterRoleBindings(cluster logicalcluster.Name) []*rbacv1.ClusterRoleBinding {
-	return c.informers.ClusterRoleBindings.List(cluster)
+func (c cached) ClusterRoleBindings(cluster logicalcluster.Name, of []Subject) []*rbacv1.ClusterRoleBinding {
+	return about(c.informers.ClusterRoleBindings, cluster, "", of)
 }
 
-func (c cached) RoleBindings(cluster logicalcluster.Name, namespace string) []*rbacv1.RoleBinding {
-	return c.informers.RoleBindings.ListIn(cluster, namespace)
+func (c cached) RoleBindings(cluster logicalcluster.Name, namespace string, of []Subject) []*rbacv1.RoleBinding {
+	return about(c.informers.RoleBindings, cluster, namespace, of)
+}
+
+// about finds bindings by an index, because a cluster may have thousands.
+func about[T clusters.Object](in *clusters.Informer[T], cluster logicalcluster.Name, namespace string, of []Subject) (out []T) {
+	for _, s := range of {
+		found := in.ByIndex(controllers.BySubject, controllers.SubjectValue(cluster, namespace, s.Kind, s.Name))
+		if out == nil {
+			out = found
+			continue
+		}
+		out = append(out, found...)
+	}
+	return out
 }
 
 func (c cached) AggregatedTo(cluster logicalcluster.Name, role string) []*rbacv1.ClusterRole {

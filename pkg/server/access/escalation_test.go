@@ -3,6 +3,7 @@ package access_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -49,8 +50,11 @@ func townAlphabet() alphabet {
 
 func newTown(t *rapid.T, counts *counts) *town {
 	d := drawDocument(t, "c")
-	for name := range d.Roles {
+	for _, name := range slices.Sorted(maps.Keys(d.Roles)) {
 		d.Roles[name] = townRules(t, strings.Contains(name, "/"))
+		if rapid.Bool().Draw(t, "can be taken in") {
+			d.Labels[name] = map[string]string{"x": "1"}
+		}
 	}
 	d.Bindings["open"] = binding{"ClusterRole/" + access.AccessRole, []string{"Group/system:authenticated"}}
 	d.Bindings["writer"] = binding{"ClusterRole/r", []string{"User/bob"}}

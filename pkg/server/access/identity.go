@@ -10,6 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/controllers"
 )
 
 // Extras of identities that are limited to less than their user's rights. This server cannot honour them yet, and so refuses whoever
@@ -38,6 +39,19 @@ func in(cluster logicalcluster.Name, u user.Info) *identity {
 	if namespace, name, err := serviceaccount.SplitUsername(u.GetName()); err == nil && len(home) == 1 {
 		of := clusters.IdentityGroupPrefix + home[0]
 		out.groups = append(out.groups, of, of+":"+namespace+":"+name)
+	}
+	return out
+}
+
+// subjects returns what bindings may call the user.
+func (i *identity) subjects() []Subject {
+	out := make([]Subject, 0, len(i.groups)+2)
+	out = append(out, Subject{rbacv1.UserKind, i.name})
+	for _, g := range i.groups {
+		out = append(out, Subject{rbacv1.GroupKind, g})
+	}
+	if namespace, name, err := serviceaccount.SplitUsername(i.name); err == nil {
+		out = append(out, Subject{rbacv1.ServiceAccountKind, controllers.ServiceAccountName(namespace, name)})
 	}
 	return out
 }

@@ -14,10 +14,19 @@ import (
 type Policy interface {
 	ClusterRole(cluster logicalcluster.Name, name string) (*rbacv1.ClusterRole, bool)
 	Role(cluster logicalcluster.Name, namespace, name string) (*rbacv1.Role, bool)
-	ClusterRoleBindings(cluster logicalcluster.Name) []*rbacv1.ClusterRoleBinding
-	RoleBindings(cluster logicalcluster.Name, namespace string) []*rbacv1.RoleBinding
+	// ClusterRoleBindings and RoleBindings return the bindings that have one of the subjects. They may return one twice, and others.
+	ClusterRoleBindings(cluster logicalcluster.Name, of []Subject) []*rbacv1.ClusterRoleBinding
+	RoleBindings(cluster logicalcluster.Name, namespace string, of []Subject) []*rbacv1.RoleBinding
 	// AggregatedTo returns the ClusterRoles that have the label rbac.authorization.k8s.io/aggregate-to-<role> with the value "true".
 	AggregatedTo(cluster logicalcluster.Name, role string) []*rbacv1.ClusterRole
+}
+
+// Subject is a user, a group, or a service account, as bindings name it.
+type Subject struct {
+	// Kind is one of rbacv1.UserKind, GroupKind and ServiceAccountKind.
+	Kind string
+	// Name of a service account is that of controllers.ServiceAccountName.
+	Name string
 }
 
 // view is what one logical cluster says.
@@ -95,7 +104,7 @@ func (v view) visit(who *identity, namespace string, do func(held, error) bool) 
 			}
 		}
 	}
-	for _, b := range v.ClusterRoleBindings(v.cluster) {
+	for _, b := range v.ClusterRoleBindings(v.cluster, who.subjects()) {
 		if who.isOneOf(b.Subjects, "") && !each(b.RoleRef, "") {
 			return
 		}
@@ -103,7 +112,7 @@ func (v view) visit(who *identity, namespace string, do func(held, error) bool) 
 	if namespace == "" {
 		return
 	}
-	for _, b := range v.RoleBindings(v.cluster, namespace) {
+	for _, b := range v.RoleBindings(v.cluster, namespace, who.subjects()) {
 		if who.isOneOf(b.Subjects, namespace) && !each(b.RoleRef, namespace) {
 			return
 		}

@@ -17,6 +17,7 @@ func TestAPolicyAllowsWhatKubernetesDocuments(t *testing.T) {
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			s := parseScript(t, file)
+			inInformers := cached(t, s.policy)
 			all, models := alphabetOf(s), map[string]model{}
 			for _, q := range s.questions {
 				total++
@@ -25,6 +26,9 @@ func TestAPolicyAllowsWhatKubernetesDocuments(t *testing.T) {
 				}
 				if got := ask(t, s.policy, q.cluster, q.attr); got != q.want {
 					t.Errorf("%s:%d: %s in %q: %s is allowed: %t", file, q.line, q.text, q.cluster, q.attr.Verb, got)
+				}
+				if got := ask(t, inInformers, q.cluster, q.attr); got != q.want {
+					t.Errorf("%s:%d: %s in %q: %s is allowed by the caches: %t", file, q.line, q.text, q.cluster, q.attr.Verb, got)
 				}
 				who := q.cluster + " " + strings.Fields(q.text)[0]
 				if _, ok := models[who]; !ok {

@@ -42,12 +42,12 @@ func (s *Snapshot) Role(cluster logicalcluster.Name, namespace, name string) (*r
 }
 
 // ClusterRoleBindings implements Policy.
-func (s *Snapshot) ClusterRoleBindings(cluster logicalcluster.Name) []*rbacv1.ClusterRoleBinding {
+func (s *Snapshot) ClusterRoleBindings(cluster logicalcluster.Name, _ []Subject) []*rbacv1.ClusterRoleBinding {
 	return of(s.ClusterRoleBindingList, cluster, "")
 }
 
 // RoleBindings implements Policy.
-func (s *Snapshot) RoleBindings(cluster logicalcluster.Name, namespace string) []*rbacv1.RoleBinding {
+func (s *Snapshot) RoleBindings(cluster logicalcluster.Name, namespace string, _ []Subject) []*rbacv1.RoleBinding {
 	return of(s.RoleBindingList, cluster, namespace)
 }
 
