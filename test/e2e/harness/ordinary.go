@@ -29,7 +29,6 @@ import (
 //   - rotation_test.go: an administrator writes all objects of all clusters anew, in root, too
 //   - attack_test.go: lets its tenants, who are users of their own, into root
 //   - quota_test.go: limits are the administrator's to set; who fills the cluster is the ordinary user
-//   - attack_test.go: an administrator lets both users create workspaces in root
 //   - kubectlshards_test.go: kubectl with the administrator's kubeconfig, which leads to the front
 //   - bench_fencing_test.go, and the requests that bench_installation_test.go measures: their figures are compared with earlier ones
 const Ordinary = "ordinary"
