@@ -33,7 +33,7 @@ func viewer(t *testing.T, in kubernetes.Interface, who string) (bindings []strin
 	return bindings
 }
 
-// A right that was taken away ends at each replica within moments, and a watch that is open goes on: docs/access-parts/ends.md says what to do. Who had a
+// A right that was taken away ends at each replica within moments, and a watch that is open goes on: docs/ACCESS.md says what to do. Who had a
 // workspace has nothing in another one that is made under its path later.
 func TestWhatWasTakenAwayEndsAtEachReplica(t *testing.T) {
 	shard := harness.NewShard(harness.StartEtcd(t).URL)
@@ -81,7 +81,7 @@ func TestWhatWasTakenAwayEndsAtEachReplica(t *testing.T) {
 			select {
 			case name = <-seen:
 			case <-time.After(10 * time.Second):
-				t.Fatalf("a watch that was open at %s has ended: say so in docs/access-parts/ends.md", r.Name())
+				t.Fatalf("a watch that was open at %s has ended: say so in docs/ACCESS.md", r.Name())
 			}
 		}
 	}
