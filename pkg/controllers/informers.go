@@ -74,7 +74,7 @@ func NewInformers(source Source, resources []Resource) Informers {
 
 		Roles:               newInformer(source, rbacv1.SchemeGroupVersion.WithResource("roles"), OwnerIndexers[*rbacv1.Role]()),
 		RoleBindings:        newInformer(source, rbacv1.SchemeGroupVersion.WithResource("rolebindings"), roleBindingIndexers()),
-		ClusterRoles:        newInformer(source, rbacv1.SchemeGroupVersion.WithResource("clusterroles"), clusterRoleIndexers()),
+		ClusterRoles:        newInformer(source, rbacv1.SchemeGroupVersion.WithResource("clusterroles"), ClusterRoleIndexers()),
 		ClusterRoleBindings: newInformer(source, rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings"), clusterRoleBindingIndexers()),
 	}
 	views := map[schema.GroupResource]clusters.Cache[*metav1.PartialObjectMetadata]{

@@ -62,7 +62,8 @@ func AggregationValue(cluster logicalcluster.Name, role string) string {
 	return cluster.String() + "|" + role
 }
 
-func clusterRoleIndexers() map[string]func(*rbacv1.ClusterRole) []string {
+// ClusterRoleIndexers are the indexers of Informers.ClusterRoles.
+func ClusterRoleIndexers() map[string]func(*rbacv1.ClusterRole) []string {
 	indexers := OwnerIndexers[*rbacv1.ClusterRole]()
 	indexers[ByAggregation] = func(r *rbacv1.ClusterRole) (values []string) {
 		for label, value := range r.Labels {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -407,4 +409,42 @@ func TestUsersAskWhatTheyMayDo(t *testing.T) {
 	if err != nil || who.Status.UserInfo.Username != "bob" {
 		t.Errorf("bob is %+v (%v)", who.Status, err)
 	}
+}
+
+// A role with an aggregation rule is filled, and a user's own rules in it do not stay.
+func TestAnAggregatedRoleFollowsThoseThatItSelects(t *testing.T) {
+	s := startSociety(t)
+	ann := s.as("ann", s.founds("ann", "team")).RbacV1().ClusterRoles()
+	x := map[string]string{"x": "1"}
+	rules := func(resource string) []rbacv1.PolicyRule {
+		return []rbacv1.PolicyRule{{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{resource}}}
+	}
+	for _, role := range []*rbacv1.ClusterRole{
+		{ObjectMeta: metav1.ObjectMeta{Name: "all"}, AggregationRule: &rbacv1.AggregationRule{ClusterRoleSelectors: []metav1.LabelSelector{{MatchLabels: x}}}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "part", Labels: x}, Rules: rules("secrets")},
+		{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Rules: rules("events")},
+	} {
+		if _, err := ann.Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	has := func(what string, want []rbacv1.PolicyRule) {
+		t.Helper()
+		s.eventually(what, func(ctx context.Context) error {
+			all, err := ann.Get(ctx, "all", metav1.GetOptions{})
+			if err == nil && !equality.Semantic.DeepEqual(all.Rules, want) {
+				err = fmt.Errorf("its rules are %v, want %v", all.Rules, want)
+			}
+			return err
+		})
+	}
+	has("what was made after it is taken in", rules("secrets"))
+	if _, err := ann.Patch(t.Context(), "all", "application/merge-patch+json", []byte(`{"rules":[{"verbs":["get"],"apiGroups":[""],"resources":["pods"]}]}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	has("what a user wrote is overwritten", rules("secrets"))
+	if _, err := ann.Patch(t.Context(), "part", "application/merge-patch+json", []byte(`{"metadata":{"labels":{"x":null}}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	has("what is not selected any more goes", nil)
 }

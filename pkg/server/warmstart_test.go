@@ -257,8 +257,9 @@ func (c *catalogued) idle(held int) bool {
 	return pending == held && len(c.latest) == c.controllers
 }
 
-// mayIdle are controllers that may have nothing to do: the one has something in an installation only, the other in new namespaces.
-var mayIdle = map[string]bool{"assignment": true, "serviceaccount": true}
+// mayIdle are controllers that may have nothing to do: one has something in an installation only, the others in new namespaces, and where
+// there are aggregated roles.
+var mayIdle = map[string]bool{"assignment": true, "serviceaccount": true, "aggregation": true}
 
 // operator does what users of a shard do, through a replica.
 type operator struct {

@@ -93,6 +93,7 @@ var layers = []struct {
 	{"pkg/controllers/content", []string{"pkg/controllers", "pkg/clusters"}},
 	{"pkg/controllers/catalog", []string{"pkg/controllers", "pkg/controllers/*"}},
 	{"pkg/controllers/namespace", []string{"pkg/controllers", "pkg/controllers/loop", "pkg/controllers/bootstrap", "pkg/controllers/content", "pkg/clusters"}},
+	{"pkg/controllers/aggregation", []string{"pkg/controllers", "pkg/controllers/loop", "pkg/controllers/bootstrap", "pkg/clusters"}},
 	{"pkg/controllers/garbagecollector", []string{"pkg/controllers", "pkg/controllers/loop", "pkg/controllers/bootstrap", "pkg/controllers/content", "pkg/clusters"}},
 	{"pkg/controllers/logicalcluster", []string{"pkg/controllers", "pkg/controllers/loop", "pkg/controllers/bootstrap", "pkg/controllers/content", "pkg/clusters"}},
 	{"pkg/controllers/*", []string{"pkg/controllers", "pkg/controllers/loop", "pkg/controllers/bootstrap", "pkg/clusters"}},

@@ -3,6 +3,7 @@ package catalog
 
 import (
 	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/controllers/aggregation"
 	"github.com/regent-project/regent/pkg/controllers/assignment"
 	"github.com/regent-project/regent/pkg/controllers/bootstrap"
 	"github.com/regent-project/regent/pkg/controllers/garbagecollector"
@@ -25,6 +26,7 @@ func Registry() (*controllers.Registry, error) {
 		logicalcluster.Descriptor(),
 		namespace.Descriptor(),
 		serviceaccount.Descriptor(),
+		aggregation.Descriptor(),
 		garbagecollector.Descriptor(),
 		leasecandidate.Descriptor(),
 	)

@@ -15,6 +15,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -158,7 +159,10 @@ func unreachable(t *testing.T) controllers.Deps {
 			LogicalClusters: controllertest.Informer(t, controllertest.NewSource(
 				&corev1alpha1.LogicalCluster{ObjectMeta: going}, &corev1alpha1.LogicalCluster{ObjectMeta: in("z7", "cluster")},
 			), clusters.AssignedIndexers()),
-			Shards:     controllertest.Informer(t, controllertest.NewSource(&corev1alpha1.Shard{ObjectMeta: in("root", "new")}), nil),
+			Shards: controllertest.Informer(t, controllertest.NewSource(&corev1alpha1.Shard{ObjectMeta: in("root", "new")}), nil),
+			ClusterRoles: controllertest.Informer(t, controllertest.NewSource(&rbacv1.ClusterRole{
+				ObjectMeta: in("root", "all"), AggregationRule: &rbacv1.AggregationRule{ClusterRoleSelectors: []metav1.LabelSelector{{}}},
+			}, &rbacv1.ClusterRole{ObjectMeta: in("root", "part"), Rules: []rbacv1.PolicyRule{{Verbs: []string{"get"}, NonResourceURLs: []string{"/x"}}}}), controllers.ClusterRoleIndexers()),
 			ConfigMaps: controllertest.Informer(t, controllertest.NewSource[*corev1.ConfigMap](), nil),
 			Leases:     controllertest.Informer(t, controllertest.NewSource[*coordinationv1.Lease](), nil),
 			LeaseCandidates: controllertest.Informer(t, controllertest.NewSource(&coordinationv1beta1.LeaseCandidate{
