@@ -30,6 +30,7 @@ type frontOptions struct {
 	snapshot                string
 	snapshotAge             time.Duration
 	limits                  front.Limits
+	clientCAFile            string
 	accessLog               bool
 	logs                    *logsapi.LoggingConfiguration
 }
@@ -60,6 +61,7 @@ beside each other. Each needs a membership of its own, which regent front add pr
 	flags.IntVar(&o.limits.Requests, "max-requests", o.limits.Requests, "How many requests, without watches, may be under way. Further ones are answered with 429. 0: no limit.")
 	flags.IntVar(&o.limits.RequestsPerClient, "max-requests-per-client", o.limits.RequestsPerClient, "The same for one client: the user whom a certificate names, or whoever shows the same token. 0: no limit.")
 	flags.IntVar(&o.limits.WatchesPerClient, "max-watches-per-client", o.limits.WatchesPerClient, "How many watches one client may have open. Further ones are answered with 429. 0: no limit.")
+	flags.StringVar(&o.clientCAFile, "client-ca-file", "", "Further certificate authorities for users' certificates, as shards have them. Read again for new connections, and each minute for open ones. The common name is the user, the organisations are the groups.")
 	flags.BoolVar(&o.accessLog, "access-log", false, "Log each request: who, what, which shard, the status, how long it took, and how much of that the front added.")
 	logsapi.AddFlags(o.logs, flags)
 	cmd.AddCommand(newFrontAdd(), newFrontRemove())
@@ -87,7 +89,7 @@ func (o *frontOptions) run() error {
 	}
 	cfg := front.Config{
 		Membership: membership, ShutdownDelay: o.shutdownDelay, ShutdownTimeout: o.shutdownTimeout, SnapshotFile: o.snapshot, SnapshotAge: o.snapshotAge,
-		Limits: o.limits, AccessLog: o.accessLog,
+		Limits: o.limits, AccessLog: o.accessLog, ClientCAFile: o.clientCAFile,
 	}
 	for _, name := range append(o.names, "localhost", "127.0.0.1", "::1", o.bindAddress) {
 		if address := net.ParseIP(name); address != nil {

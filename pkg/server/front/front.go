@@ -5,7 +5,6 @@ package front
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"maps"
@@ -40,6 +39,9 @@ type Config struct {
 	SnapshotFile string
 	SnapshotAge  time.Duration
 	Limits       Limits
+	// ClientCAFile names a file with further authorities for users' certificates. It is read again for new connections, and each minute for open
+	// ones. It may be empty: only the installation's authority is trusted.
+	ClientCAFile string
 	// AccessLog makes the front log each request.
 	AccessLog bool
 
@@ -51,7 +53,7 @@ type Front struct {
 	cfg   Config
 	index *index
 	tls   *tls.Config
-	trust *x509.CertPool
+	trust *trust
 
 	inflight *inflight
 	tokens   tokens
@@ -92,17 +94,17 @@ func New(cfg Config) (*Front, error) {
 		return nil, fmt.Errorf("the front's certificate is not usable: %w", err)
 	}
 	f := &Front{
-		cfg: cfg, index: newIndex(cfg.Membership.Root.Name), shards: map[string]*shard{}, trust: x509.NewCertPool(), inflight: newInflight(cfg.Limits),
+		cfg: cfg, index: newIndex(cfg.Membership.Root.Name), shards: map[string]*shard{}, inflight: newInflight(cfg.Limits),
 		stopping: make(chan struct{}), searches: make(chan struct{}, maxSearches), bodyTimeout: bodyTimeout, answerTimeout: answerTimeout,
 	}
-	if !f.trust.AppendCertsFromPEM([]byte(cfg.Membership.CertificateAuthority)) {
-		return nil, errors.New("the membership has no certificate of the installation's authority")
+	if f.trust, err = newTrust([]byte(cfg.Membership.CertificateAuthority), cfg.ClientCAFile); err != nil {
+		return nil, err
 	}
-	f.tls = &tls.Config{
+	f.tls = f.trust.config(&tls.Config{
 		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"},
 		// Certificates of others are no error: a client that shows one may have a token, too.
-		ClientAuth: tls.RequestClientCert, ClientCAs: f.trust,
-	}
+		ClientAuth: tls.RequestClientCert,
+	})
 	return f, nil
 }
 
