@@ -26,9 +26,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// withPeople makes a server know users without rights, by tokens that are their names.
+// withPeople makes a server know users without rights, and a boss in system:masters, by tokens that are their names.
 func withPeople(s *Server) {
-	people := map[string]*user.DefaultInfo{}
+	people := map[string]*user.DefaultInfo{"boss": {Name: "boss", Groups: []string{user.AllAuthenticated, user.SystemPrivilegedGroup}}}
 	for _, name := range []string{"ann", "bob", "eve"} {
 		people[name] = &user.DefaultInfo{Name: name, Groups: []string{user.AllAuthenticated, name + "s-friends"}}
 	}
