@@ -104,7 +104,7 @@ func (o *frontOptions) run() error {
 		if cfg.Listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", address); err != nil {
 			return fmt.Errorf("cannot listen on %s (--bind-address, --secure-port): %w", address, err)
 		}
-		f, err := front.New(cfg)
+		f, err := front.New(cfg) //nolint:contextcheck // each connection has its own
 		if err != nil {
 			_ = cfg.Listener.Close()
 			return err

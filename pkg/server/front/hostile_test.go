@@ -85,17 +85,22 @@ func (e *entrance) send(conn net.Conn, head ...string) {
 // awaitUnderWay waits until so many requests and watches are under way.
 func (e *entrance) awaitUnderWay(wanted int) {
 	e.Helper()
+	e.await(fmt.Sprintf("%d requests and watches are under way", wanted), func() bool {
+		requests, watches := e.front.inflight.underWay()
+		return requests+watches == wanted
+	})
+}
+
+// await waits until what is so.
+func (e *entrance) await(what string, so func() bool) {
+	e.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.After(20 * time.Second); ; {
-		requests, watches := e.front.inflight.underWay()
-		if requests+watches == wanted {
-			return
-		}
+	for deadline := time.After(20 * time.Second); !so(); {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			e.Fatalf("%d requests and watches are under way, want %d", requests+watches, wanted)
+			e.Fatalf("in vain: %s", what)
 		}
 	}
 }
@@ -261,6 +266,7 @@ func TestNamesThatDoNotExistTakeFewPlacesOfShards(t *testing.T) {
 	e.front.mu.Lock()
 	e.front.listed = true
 	e.front.mu.Unlock()
+	e.await("the root shard is known", func() bool { _, ok := e.front.shard("root"); return ok })
 	var conns []net.Conn
 	for n := range 2 * maxSearches {
 		conns = append(conns, e.dial(true))

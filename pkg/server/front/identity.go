@@ -45,7 +45,7 @@ func (f *Front) authenticate(req *http.Request) (user.Info, error) {
 	if !ok {
 		return nil, errors.New("the connection is not known: report this fault of the front")
 	}
-	who, err := id.verify(req.TLS, func() *x509.CertPool { return f.trust.now(req.Context()) })
+	who, err := id.verify(req.Context(), req.TLS, f.trust)
 	if errors.Is(err, errForeign) && req.Header.Get("Authorization") != "" {
 		return nil, nil // the token counts
 	}
@@ -55,11 +55,11 @@ func (f *Front) authenticate(req *http.Request) (user.Info, error) {
 // errForeign says that a certificate is not of this installation.
 var errForeign = errors.New("nobody whom this front trusts has signed the client certificate (the installation's authority, and those in --client-ca-file)")
 
-func (i *identity) verify(state *tls.ConnectionState, trust func() *x509.CertPool) (user.Info, error) {
+func (i *identity) verify(ctx context.Context, state *tls.ConnectionState, trust *trust) (user.Info, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.at.IsZero() || time.Since(i.at) >= identityAge {
-		i.who, i.err = verify(state.PeerCertificates, trust())
+		i.who, i.err = verify(state.PeerCertificates, trust.now(ctx))
 		i.at = time.Now()
 	}
 	return i.who, i.err

@@ -67,7 +67,7 @@ type tallies struct {
 	mu sync.RWMutex
 	of map[schema.GroupResource]*tally
 
-	forwarding sync.WaitGroup
+	forwarding forwarding
 }
 
 // add makes a tally for a resource.
@@ -159,14 +159,40 @@ func (c *countedWatches) Watch(ctx context.Context, key string, opts ...clientv3
 // Close implements clientv3.Watcher. It returns when nothing is forwarded any more.
 func (c *countedWatches) Close() error {
 	err := c.Watcher.Close()
-	c.tallies.forwarding.Wait()
+	c.tallies.forwarding.close()
 	return err
 }
 
-// forward returns a channel with what comes from another one, after visit has seen it. It ends with the other one, or with ctx.
-func forward[T any](ctx context.Context, running *sync.WaitGroup, from <-chan T, visit func(T)) <-chan T {
+// forwarding is what runs for forward. It is ready for use.
+type forwarding struct {
+	mu      sync.Mutex
+	closed  bool
+	running sync.WaitGroup
+}
+
+// start runs do on a goroutine and returns true, or false if everything is closed.
+func (f *forwarding) start(do func()) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.closed {
+		f.running.Go(do)
+	}
+	return !f.closed
+}
+
+// close returns when nothing runs any more. Upstream may begin a watch while the client is closed: nothing is started for that.
+func (f *forwarding) close() {
+	f.mu.Lock()
+	f.closed = true
+	f.mu.Unlock()
+	f.running.Wait()
+}
+
+// forward returns a channel with what comes from another one, after visit has seen it. It ends with the other one, or with ctx. Of a
+// client that is closed nothing comes, and the other one is returned.
+func forward[T any](ctx context.Context, running *forwarding, from <-chan T, visit func(T)) <-chan T {
 	to := make(chan T)
-	running.Go(func() {
+	started := running.start(func() {
 		defer close(to)
 		for v := range from {
 			visit(v)
@@ -177,5 +203,8 @@ func forward[T any](ctx context.Context, running *sync.WaitGroup, from <-chan T,
 			}
 		}
 	})
+	if !started {
+		return from
+	}
 	return to
 }
