@@ -112,7 +112,7 @@ func (w *town) settle() {
 
 // rules draws rules to write: any, or those that the writer has, a bit narrower or wider.
 func (w *town) rules(namespace string) []rbacv1.PolicyRule {
-	own, _ := access.Rights(w.policy, "c", w.writer, namespace)
+	own, _ := access.Rights(w.read(), "c", w.writer, namespace)
 	if namespace != "" { // stored roles of namespaces have no such rules
 		own = slices.DeleteFunc(own, func(r rbacv1.PolicyRule) bool { return len(r.NonResourceURLs) > 0 })
 	}
@@ -209,8 +209,8 @@ func put[T clusters.Object](w *town, list *[]T, obj T, resource string, ref *rba
 		a = admission.NewAttributesRecord(obj, old, rbacv1.SchemeGroupVersion.WithKind(""), obj.GetNamespace(), obj.GetName(), rbacv1.SchemeGroupVersion.WithResource(resource), "", op, nil, false, w.writer)
 	}
 	e := &access.Escalation{
-		Stored:     func(context.Context, logicalcluster.Name) (access.Policy, error) { return w.policy, nil },
-		Authorizer: &access.Authorizer{Policy: w.policy},
+		Stored:     func(context.Context, logicalcluster.Name) (access.Policy, error) { return w.read(), nil },
+		Authorizer: &access.Authorizer{Policy: w.read()},
 	}
 	anyway := w.mayAnyway(obj.GetNamespace(), obj.GetName(), resource, ref)
 	if err := e.Validate(clusters.With(w.Context(), "c"), a, nil); err != nil {
@@ -291,5 +291,13 @@ func TestNoSequenceOfAllowedWritesGivesARightThatTheWriterDidNotHaveI14(t *testi
 	t.Logf("%+v", *counts)
 	if counts.allowed < 100 || counts.refused < 100 || counts.anyway < 10 {
 		t.Errorf("%+v: the writes try too little", *counts)
+	}
+}
+
+// read returns what is stored now. A Snapshot must not change once it is used.
+func (w *town) read() *access.Snapshot {
+	return &access.Snapshot{
+		ClusterRoleList: w.policy.ClusterRoleList, RoleList: w.policy.RoleList,
+		ClusterRoleBindingList: w.policy.ClusterRoleBindingList, RoleBindingList: w.policy.RoleBindingList,
 	}
 }
