@@ -83,6 +83,7 @@ var layers = []struct {
 	{"pkg/server/authentication/issuertest", nil},
 	{"pkg/server/authentication", []string{"pkg/server/reload", "pkg/server/webhooks"}},
 	{"pkg/server/fairness", nil},
+	{"pkg/server/status", nil},
 	{"pkg/server/shards", []string{"pkg/controllers", "pkg/clusters", "pkg/server/pki"}},
 	{"pkg/server/terms", []string{"pkg/controllers", "pkg/controllers/supervisor", "pkg/election", "pkg/election/fence", "pkg/server/loopback"}},
 

@@ -1,0 +1,210 @@
+// Package status says how a replica, a shard and an installation are doing: who leads, since when and why, what each replica does, what is
+// wrong, and what to do about it. Replicas serve it (Paths), `regent status` and the page show it. Programs may rely on the JSON:
+// fields are added, never renamed or removed.
+package status
+
+import "time"
+
+// The paths at which a replica answers GET with JSON. Who may read /metrics by a ClusterRoleBinding in system:admin may be given these, too.
+const (
+	// ReplicaPath answers with the Replica that was asked, and asks nobody else.
+	ReplicaPath = "/regent/v1/replica"
+	// ShardPath answers with the Shard: all its replicas, as far as they answer.
+	ShardPath = "/regent/v1/shard"
+	// InstallationPath answers with the Installation: all shards, as far as they answer. A lone shard is an installation of one.
+	InstallationPath = "/regent/v1/installation"
+	// TermsPath answers with Terms, the latest first, of this shard.
+	TermsPath = "/regent/v1/terms"
+)
+
+// Installation is a tree of workspaces on one or more shards.
+type Installation struct {
+	// Observed is when the answer was made, by the clock of the replica that made it (By).
+	Observed time.Time `json:"observed"`
+	By       string    `json:"by"`
+	// Root is the name of the root shard.
+	Root   string  `json:"root"`
+	Shards []Shard `json:"shards"`
+	Fronts []Front `json:"fronts,omitempty"`
+	// Problems are all that Diagnose finds, the worst first.
+	Problems []Problem `json:"problems,omitempty"`
+}
+
+// Shard is one etcd keyspace and the replicas that serve it.
+type Shard struct {
+	Name string `json:"name"`
+	// Fault says why nothing is known of the shard. The other fields below are empty then.
+	Fault string `json:"fault,omitempty"`
+	// Cordoned: it takes no new logical clusters. Clusters counts those that it has; Capacity is its limit, 0 if there is none.
+	Cordoned bool `json:"cordoned,omitempty"`
+	Clusters int  `json:"clusters"`
+	Capacity int  `json:"capacity,omitempty"`
+	// Leader is the name of the replica that leads; empty if none is known to lead.
+	Leader   string    `json:"leader,omitempty"`
+	Replicas []Replica `json:"replicas"`
+}
+
+// Front is a `regent front` that asks this installation's shards.
+type Front struct {
+	Name string `json:"name"`
+	// Heard is when a replica that was asked for this answer last had a request of it.
+	Heard time.Time `json:"heard,omitzero"`
+}
+
+// Replica is one server process of a shard.
+type Replica struct {
+	Shard string `json:"shard"`
+	Name  string `json:"name"`
+	// URL is where others reach this replica: https://<host>:<port>.
+	URL string `json:"url,omitempty"`
+	// Fault says why the replica could not be asked. Then only Name and URL are known besides.
+	Fault   string    `json:"fault,omitempty"`
+	Version string    `json:"version,omitempty"`
+	Started time.Time `json:"started,omitzero"`
+	// Observed is when the replica answered, by its own clock.
+	Observed time.Time `json:"observed,omitzero"`
+	// NotReady are the checks of /readyz that fail, with their errors.
+	NotReady []Check `json:"notReady,omitempty"`
+	// Election is about the shard's Lease. Electing is about the Lease of those who elect the leader, in mode coordinated.
+	Election Election  `json:"election"`
+	Electing *Election `json:"electing,omitempty"`
+	// Controllers are those of the registry, in its order.
+	Controllers []Controller `json:"controllers,omitempty"`
+	// Etcd are the members that this replica knows by --etcd-servers.
+	Etcd []Member `json:"etcd,omitempty"`
+	// Peers are the other shards of which this replica reads.
+	Peers []Peer `json:"peers,omitempty"`
+	// Certificates are those that this replica shows or trusts, and that expire.
+	Certificates []Certificate `json:"certificates,omitempty"`
+}
+
+// Check is a check of /readyz that fails.
+type Check struct {
+	Name  string `json:"name"`
+	Error string `json:"error"`
+}
+
+// Election is what a replica knows of a Lease, and what it does about it.
+type Election struct {
+	// Lease is <namespace>/<name>. Empty: the replica runs without leader election.
+	Lease string `json:"lease,omitempty"`
+	// Mode is lease, coordinated or for-life.
+	Mode string `json:"mode,omitempty"`
+	// State is standing by, campaigning, leading, draining or quarantined.
+	State string `json:"state"`
+	// Epoch is the number of the term that the Lease shows, Holder its holder identity, and Leader the replica that holds it. Holder is
+	// empty if nobody holds the lease, Leader if the holder does not say which replica it is.
+	Epoch  int64  `json:"epoch"`
+	Holder string `json:"holder,omitempty"`
+	Leader string `json:"leader,omitempty"`
+	// Since is when the term began, Renewed when it was last renewed, both by the holder's clock. Duration is the lease duration in seconds.
+	Since    time.Time `json:"since,omitzero"`
+	Renewed  time.Time `json:"renewed,omitzero"`
+	Duration int32     `json:"leaseDurationSeconds,omitempty"`
+	// Leaderless is for how many seconds the replica has known no leader.
+	Leaderless float64 `json:"leaderlessSeconds,omitempty"`
+	// LastStepDown says why a holder last gave the lease up.
+	LastStepDown string `json:"lastStepDown,omitempty"`
+	// Unaccounted: the holder may be dead, and an operator has to say so. OtherMode: leaders lead in another mode than this replica's.
+	Unaccounted bool `json:"unaccounted,omitempty"`
+	OtherMode   bool `json:"otherMode,omitempty"`
+	// Priority is this replica's.
+	Priority int32 `json:"priority,omitempty"`
+	// Contact is a standby's contact with the leader's process. Nil on the leader, and without failure detection.
+	Contact *Contact `json:"contact,omitempty"`
+	// Standbys are the replicas that follow this one, which leads.
+	Standbys []Standby `json:"standbys,omitempty"`
+}
+
+// Contact is a standby's contact with the leader's process.
+type Contact struct {
+	// State is one of the states of regent_failure_detection_contact: alive, connecting, silent, dead, absent, unreachable, refused,
+	// untrusted or unauthorized.
+	State string `json:"state"`
+	// Heard is when the leader's last beat came. AllowedSilence is how many seconds it may be silent before it is suspected.
+	Heard          time.Time `json:"heard,omitzero"`
+	AllowedSilence float64   `json:"allowedSilenceSeconds,omitempty"`
+}
+
+// Standby is a replica that follows a leader.
+type Standby struct {
+	Replica  string `json:"replica"`
+	URL      string `json:"url,omitempty"`
+	Mode     string `json:"mode,omitempty"`
+	Priority int32  `json:"priority,omitempty"`
+}
+
+// Controller is a controller of a replica.
+type Controller struct {
+	Name string `json:"name"`
+	// Scope is leader, electing or every-replica.
+	Scope string `json:"scope"`
+	// State is one of the states of regent_controller_state, Since when it was entered.
+	State string    `json:"state"`
+	Since time.Time `json:"since,omitzero"`
+	// Restarts, Panics and Stalls count since the process started.
+	Restarts int `json:"restarts,omitempty"`
+	Panics   int `json:"panics,omitempty"`
+	Stalls   int `json:"stalls,omitempty"`
+	// LastError is why it last failed, at Failed, and Effect what the supervisor did about it, in the words of docs/SUPERVISION.md.
+	LastError string    `json:"lastError,omitempty"`
+	Failed    time.Time `json:"failed,omitzero"`
+	Effect    string    `json:"effect,omitempty"`
+	// Tolerated: its failure does not end the term, because other replicas could not run it either.
+	Tolerated bool `json:"tolerated,omitempty"`
+	// Users is the queue of what changes, Sweep that of the pass over all objects with which the controller begins.
+	Users Lane `json:"users"`
+	Sweep Lane `json:"sweep"`
+	// Stacks are those of its goroutines. Only a replica that is asked for them (?stacks=<controller>) tells them.
+	Stacks string `json:"stacks,omitempty"`
+}
+
+// Lane is one of a controller's two queues.
+type Lane struct {
+	// Running: the sweep is not over. A users' lane always runs while the controller does.
+	Running bool `json:"running,omitempty"`
+	// Pending are items that are due or being worked on, Returned how many were worked on since the controller started.
+	Pending  int    `json:"pending"`
+	Returned uint64 `json:"returned"`
+}
+
+// Member is a member of etcd.
+type Member struct {
+	Endpoint string `json:"endpoint"`
+	// Serves is false for a member that does not answer this replica while another one does.
+	Serves bool `json:"serves"`
+}
+
+// Peer is another shard, as a replica hears it.
+type Peer struct {
+	Shard string `json:"shard"`
+	Heard bool   `json:"heard"`
+}
+
+// Certificate is one that expires.
+type Certificate struct {
+	// Name says what it is for, as in "serving" or "authority".
+	Name    string    `json:"name"`
+	Expires time.Time `json:"expires"`
+}
+
+// Problem is something that is wrong.
+type Problem struct {
+	Severity Severity `json:"severity"`
+	Shard    string   `json:"shard,omitempty"`
+	Replica  string   `json:"replica,omitempty"`
+	// Kind is a word for programs, as in "no-leader". What says what is wrong, Remedy what to do about it.
+	Kind   string `json:"kind"`
+	What   string `json:"what"`
+	Remedy string `json:"remedy"`
+}
+
+// Severity says how bad a problem is.
+type Severity string
+
+// Critical: nobody leads, or users are refused. Warning: the next failure will hurt. Notice: look at it some day.
+const (
+	Critical Severity = "critical"
+	Warning  Severity = "warning"
+	Notice   Severity = "notice"
+)
