@@ -84,6 +84,7 @@ var layers = []struct {
 	{"pkg/server/authentication", []string{"pkg/server/reload", "pkg/server/webhooks"}},
 	{"pkg/server/fairness", nil},
 	{"pkg/server/status", nil},
+	{"pkg/server/status/statustest", []string{"pkg/server/status"}},
 	{"pkg/server/shards", []string{"pkg/controllers", "pkg/clusters", "pkg/server/pki"}},
 	{"pkg/server/terms", []string{"pkg/controllers", "pkg/controllers/supervisor", "pkg/election", "pkg/election/fence", "pkg/server/loopback"}},
 
@@ -108,7 +109,7 @@ var layers = []struct {
 }
 
 // onlyForTests are packages that no product code may import.
-var onlyForTests = []string{"pkg/election/electiontest", "pkg/controllers/controllertest", "pkg/server/authentication/issuertest"}
+var onlyForTests = []string{"pkg/election/electiontest", "pkg/controllers/controllertest", "pkg/server/authentication/issuertest", "pkg/server/status/statustest"}
 
 // upstream are packages of others that nothing here may link in.
 var upstream = map[string]string{
