@@ -50,6 +50,7 @@ func (r *run) newAPI(store *store, caches *caches, elections *elections, terms *
 		elector: elections.leader, check: store.CheckToken, serializer: c.Serializer, replica: r.name,
 		lease: r.cfg.Election.Namespace + "/" + r.cfg.Election.Name,
 	})
+	api.Handler.NonGoRestfulMux.Handle(configzPath, r.shownConfig())
 	r.api.Serve(api.Handler)
 	api.Handler.NonGoRestfulMux.Handle("/readyz/certificates", r.keys)
 	if store.keys != nil {

@@ -33,6 +33,7 @@ func (s *Server) newGenericConfig(ctx context.Context) (*genericapiserver.Config
 	c.EffectiveVersion = effectiveVersion{compatibility.DefaultBuildEffectiveVersion()}
 	// Upstream's default is a hash of the host's name, which replicas on one machine share.
 	c.APIServerID = "regent-" + s.name
+	c.Flagz = s.cfg.Flags
 	// Upstream's profiling also makes DELETE /metrics reset all metrics, including gauges that are set only once.
 	c.EnableProfiling = false
 	c.FeatureGate = withoutConstrainedImpersonation{utilfeature.DefaultFeatureGate}

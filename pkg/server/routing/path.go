@@ -75,7 +75,7 @@ const StepDownPath = "/election/step-down"
 // ofTheProcess reports whether a path is one of the replica's own endpoints, which belong to the process and not to a logical
 // cluster.
 func ofTheProcess(path string) bool {
-	for _, p := range []string{"/livez", "/readyz", "/healthz", "/metrics", "/version", "/debug", "/statusz", "/flagz", StepDownPath} {
+	for _, p := range []string{"/livez", "/readyz", "/healthz", "/metrics", "/version", "/debug", "/statusz", "/flagz", "/configz", StepDownPath} {
 		if path == p || strings.HasPrefix(path, p+"/") {
 			return true
 		}
