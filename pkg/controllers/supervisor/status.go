@@ -104,6 +104,9 @@ func (r *record) stalled(err error) {
 	r.failed(err, "")
 }
 
+// Stopped is the Status.State of a controller that does not run, because its replica does not lead, for example.
+const Stopped = string(stateStopped)
+
 // longestStacks is how long the stacks of a controller may be, in bytes.
 const longestStacks = 1 << 20
 
