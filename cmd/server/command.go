@@ -7,7 +7,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/component-base/version"
+
+	"github.com/regent-project/regent/pkg/server/build"
 )
 
 // Exit codes.
@@ -62,7 +63,7 @@ func newVersion() *cobra.Command {
 		Short: "Print the version",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			info := version.Get()
+			info := build.Info()
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "regent %s (commit %s, built %s, %s, %s)\n", info.GitVersion, info.GitCommit, info.BuildDate, info.GoVersion, info.Platform)
 			return err
 		},

@@ -35,9 +35,9 @@ func newStart() *cobra.Command {
 Several replicas may share an etcd if each is given --enable-leader-election. Without that flag the replica runs the
 controllers as if it were alone; two replicas without the flag do not detect each other.`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return start(opts) },
 	}
 	flags := startFlags(opts)
+	cmd.RunE = func(*cobra.Command, []string) error { return start(opts, flags) }
 	for _, set := range flags.FlagSets {
 		cmd.Flags().AddFlagSet(set)
 	}
@@ -53,7 +53,7 @@ func startFlags(opts *options.Options) cliflag.NamedFlagSets {
 }
 
 // start runs a replica until SIGTERM or SIGINT.
-func start(opts *options.Options) error {
+func start(opts *options.Options, flags cliflag.NamedFlagSets) error {
 	if err := opts.Validate(); err != nil {
 		return usageError{err}
 	}
@@ -68,7 +68,7 @@ func start(opts *options.Options) error {
 	if err := logsapi.ValidateAndApply(opts.Logs, utilfeature.DefaultFeatureGate); err != nil {
 		return usageError{err}
 	}
-	cfg.Limits.CPUs = shareCPUs()
+	cfg.Limits.CPUs, cfg.Flags = shareCPUs(), options.Shown{FlagSets: flags}
 	return serve(func(ctx context.Context) error {
 		s, err := server.New(ctx, cfg)
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"time"
 
+	"k8s.io/apiserver/pkg/server/flagz"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/client-go/transport"
@@ -132,6 +133,8 @@ type Config struct {
 	Audit     *genericoptions.AuditOptions
 	Tracing   *genericoptions.TracingOptions
 	Profiling bool
+	// Flags are what /flagz shows. Nil: there is no /flagz.
+	Flags flagz.Reader
 
 	// ShutdownDelay is how long the server goes on serving, not ready, after its context has ended. Load balancers need it to
 	// stop sending requests. The term does not wait for it.

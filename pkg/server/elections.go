@@ -9,13 +9,13 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
-	"k8s.io/component-base/version"
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/election/detect"
 	"github.com/regent-project/regent/pkg/election/fence"
+	"github.com/regent-project/regent/pkg/server/build"
 	"github.com/regent-project/regent/pkg/server/loopback"
 	"github.com/regent-project/regent/pkg/server/terms"
 )
@@ -92,7 +92,7 @@ func (r *run) electionConfig(client *loopback.Client) (election.Config, error) {
 	cfg.Client = clients.Kube.CoordinationV1().Leases(cfg.Namespace)
 	cfg.Candidates = clients.Kube.CoordinationV1beta1().LeaseCandidates(cfg.Namespace)
 	cfg.Fenced = r.cfg.Fencing != FencingWarn
-	cfg.Replica = r.name
+	cfg.Replica, cfg.URL = r.name, r.replicaURL()
 	cfg.ForgetCommand = forgetCommand
 	return cfg, nil
 }
@@ -133,9 +133,6 @@ func (r *run) newProbe(e election.Config) (*detect.Detector, error) {
 
 // BuildVersion returns the version with which this build stands in elections: major, minor and patch of `regent version`.
 func BuildVersion() string {
-	v, err := utilversion.ParseSemantic(version.Get().GitVersion)
-	if err != nil {
-		return "0.0.0" // a build without a version
-	}
+	v := utilversion.MustParseSemantic(build.Info().GitVersion)
 	return fmt.Sprintf("%d.%d.%d", v.Major(), v.Minor(), v.Patch())
 }

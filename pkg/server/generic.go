@@ -6,11 +6,13 @@ import (
 	"net"
 	"strconv"
 
+	apiversion "k8s.io/apimachinery/pkg/version"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/apiserver/pkg/util/compatibility"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/rest"
+	basecompatibility "k8s.io/component-base/compatibility"
 
 	// Metrics of the clients and queues in this process, on /metrics.
 	_ "k8s.io/component-base/metrics/prometheus/restclient"
@@ -20,6 +22,7 @@ import (
 	"github.com/regent-project/regent/pkg/server/apis"
 	"github.com/regent-project/regent/pkg/server/authentication"
 	"github.com/regent-project/regent/pkg/server/authorization"
+	"github.com/regent-project/regent/pkg/server/build"
 	"github.com/regent-project/regent/pkg/server/connections"
 	"github.com/regent-project/regent/pkg/server/serviceaccounts"
 )
@@ -27,9 +30,10 @@ import (
 // newGenericConfig returns the part of upstream's configuration that needs no storage. It opens the listener.
 func (s *Server) newGenericConfig(ctx context.Context) (*genericapiserver.Config, error) {
 	c := genericapiserver.NewConfig(apis.Codecs)
-	c.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
+	c.EffectiveVersion = effectiveVersion{compatibility.DefaultBuildEffectiveVersion()}
 	// Upstream's default is a hash of the host's name, which replicas on one machine share.
 	c.APIServerID = "regent-" + s.name
+	c.Flagz = s.cfg.Flags
 	// Upstream's profiling also makes DELETE /metrics reset all metrics, including gauges that are set only once.
 	c.EnableProfiling = false
 	c.FeatureGate = withoutConstrainedImpersonation{utilfeature.DefaultFeatureGate}
@@ -65,6 +69,18 @@ func (s *Server) newGenericConfig(ctx context.Context) (*genericapiserver.Config
 	return c, nil
 }
 
+// effectiveVersion is upstream's, which shows a placeholder as the version of a build for which the linker was given none.
+type effectiveVersion struct {
+	basecompatibility.EffectiveVersion
+}
+
+// Info implements EffectiveVersion: /version shows it.
+func (v effectiveVersion) Info() *apiversion.Info {
+	info, ours := v.EffectiveVersion.Info(), build.Info()
+	info.GitVersion, info.GitCommit, info.GitTreeState, info.BuildDate = ours.GitVersion, ours.GitCommit, ours.GitTreeState, ours.BuildDate
+	return info
+}
+
 // authenticate sets the authenticator and the authorizer.
 func (s *Server) authenticate(c *genericapiserver.Config) error {
 	s.clientCA = &s.keys.clients
@@ -73,6 +89,7 @@ func (s *Server) authenticate(c *genericapiserver.Config) error {
 		if err != nil {
 			return fmt.Errorf("cannot read --client-ca-file: %w", err)
 		}
+		s.furtherCA = further
 		s.clientCA = dynamiccertificates.NewUnionCAContentProvider(&s.keys.clients, further)
 	}
 	var err error
@@ -93,6 +110,6 @@ func (s *Server) authenticate(c *genericapiserver.Config) error {
 	if err != nil {
 		return err
 	}
-	c.Authorization.Authorizer, err = newAuthorizer(s.authorization.Around(s.rbac))
+	c.Authorization.Authorizer, err = newAuthorizer(s.members, s.authorization.Around(s.rbac))
 	return err
 }

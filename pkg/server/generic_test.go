@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/discovery"
 )
 
 type pingFunc func(context.Context) error
@@ -53,6 +55,19 @@ func TestDeletingTheMetricsRemovesNone(t *testing.T) {
 	}
 	if got := r.ask(t, http.MethodGet, "/debug/pprof/goroutine", ""); got.status != http.StatusUnauthorized {
 		t.Errorf("profiles, to nobody: %d, want 401", got.status)
+	}
+}
+
+// kubectl refuses a server whose version it cannot parse. Tests are built without make, and so without a version by the linker.
+func TestABuildWithoutMakeHasAVersionForClients(t *testing.T) {
+	r := startReplica(t, config(t, t.TempDir()))
+	defer func() { _ = r.stop(t) }()
+	got, err := discovery.NewDiscoveryClient(r.admin(t)).ServerVersion()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, err := utilversion.ParseSemantic(got.GitVersion); err != nil || v.Minor() < 37 || !strings.Contains(got.GitVersion, "+regent.") {
+		t.Errorf("/version says %s: %v", got.GitVersion, err)
 	}
 }
 
