@@ -2,11 +2,14 @@ package ask
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -130,17 +133,32 @@ func (p Place) do(ctx context.Context, method, path string, body []byte, into an
 
 // client returns an HTTP client of its own, so that its connections end with it.
 func (p Place) client() (*http.Client, error) {
-	config := rest.CopyConfig(p.Config)
-	config.Proxy = nil
-	tls, err := rest.TLSConfigFor(config)
+	config, err := p.tls()
 	if err != nil {
-		return nil, fmt.Errorf("the kubeconfig's credentials for %s cannot be used: %w", config.Host, err)
+		return nil, err
 	}
-	next, err := rest.HTTPWrappersForConfig(config, &http.Transport{TLSClientConfig: tls, ForceAttemptHTTP2: true, Proxy: http.ProxyFromEnvironment})
+	next, err := rest.HTTPWrappersForConfig(p.Config, &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true, Proxy: http.ProxyFromEnvironment})
 	if err != nil {
-		return nil, fmt.Errorf("the kubeconfig's credentials for %s cannot be used: %w", config.Host, err)
+		return nil, fmt.Errorf("the kubeconfig's credentials for %s cannot be used: %w", p.Config.Host, err)
 	}
 	return &http.Client{Transport: next}, nil
+}
+
+func (p Place) tls() (*tls.Config, error) {
+	config, err := rest.TLSConfigFor(p.Config)
+	if err != nil {
+		return nil, fmt.Errorf("the kubeconfig's credentials for %s cannot be used: %w", p.Config.Host, err)
+	}
+	return config, nil
+}
+
+// address is what to dial.
+func (p Place) address() string {
+	at, err := url.Parse(p.Config.Host)
+	if err != nil {
+		return ""
+	}
+	return net.JoinHostPort(at.Hostname(), cmp.Or(at.Port(), "443"))
 }
 
 func (p Place) send(ctx context.Context, client *http.Client, method, path string, body []byte, into any) error {
