@@ -21,7 +21,7 @@ func somebodyLeads(s *shardView) {
 	}
 	what += "."
 	if last != "" {
-		what += fmt.Sprintf(" The last leader gave the lease up: %s.", last)
+		what += fmt.Sprintf(" Why a leader last gave the lease up: %s.", last)
 	}
 	s.add(Critical, "", kindNoLeader, what+" Controllers do not work; users' reads and writes go on.",
 		"If this lasts for longer than twice the lease duration, see why the replicas do not take the lease: the other problems listed here, and the Events.",

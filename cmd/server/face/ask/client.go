@@ -51,6 +51,8 @@ type Error struct {
 func (e *Error) Error() string {
 	text := fmt.Sprintf("%s answers %d %s: %s", e.Server, e.Code, http.StatusText(e.Code), e.Message)
 	switch e.Code {
+	case http.StatusNotFound:
+		text += ": it may be no replica, or one of an older version"
 	case http.StatusUnauthorized:
 		text += ": the kubeconfig's credentials are not this server's"
 	case http.StatusForbidden:
@@ -209,6 +211,10 @@ func message(content []byte) string {
 		return answer.Message
 	}
 	const longest = 300
+	var index struct{ Paths []string }
+	if err := json.Unmarshal(content, &index); err == nil && len(index.Paths) > 0 {
+		return "no such path"
+	}
 	text := strings.Join(strings.Fields(string(content)), " ")
 	return text[:min(len(text), longest)]
 }

@@ -30,7 +30,7 @@ func latency(x *examination) {
 		return
 	}
 	median := x.Seen.Latencies[len(x.Seen.Latencies)/2]
-	if !x.check("latency of the API", median < slowAnswer, "median of %d: %s", len(x.Seen.Latencies), median.Round(100*time.Microsecond)) {
+	if !x.check("latency of the API", median < slowAnswer, "median of %d: %.1fms", len(x.Seen.Latencies), median.Seconds()*1000) {
 		x.found(status.Warning, "api-slow", fmt.Sprintf("Replica %s takes %s for a small answer.", x.Name, median.Round(time.Millisecond)),
 			"Either the way there is slow, or its CPUs are busy:", "$ regent top --sort=cpu")
 	}

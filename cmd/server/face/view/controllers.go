@@ -14,9 +14,9 @@ func Controllers(w io.Writer, look Look, replicas []status.Replica) error {
 		return Encode(w, look.Format, replicas)
 	}
 	p := &page{Look: look}
-	head := []string{"SHARD", "REPLICA", "CONTROLLER", "STATE", "SINCE", "QUEUE", "DONE", "SWEEP", "RESTARTS", "LAST ERROR"}
+	head := []string{"SHARD", "REPLICA", "CONTROLLER", "STATE", "SINCE", "QUEUE", "DONE", "SWEEP", "RESTARTS"}
 	if look.wide() {
-		head = append(head[:9], "PANICS", "STALLS", "SCOPE", "FAILED", "LAST ERROR")
+		head = append(head, "PANICS", "STALLS", "SCOPE", "FAILED", "LAST ERROR")
 	}
 	rows := [][]string{head}
 	for _, r := range replicas {
@@ -29,6 +29,9 @@ func Controllers(w io.Writer, look Look, replicas []status.Replica) error {
 	if len(rows) > 1 {
 		p.table("", rows)
 	}
+	if !look.wide() {
+		p.errors(replicas)
+	}
 	p.unasked(replicas)
 	return p.flush(w)
 }
@@ -38,12 +41,18 @@ func (p *page) controller(r status.Replica, c status.Controller) []string {
 	if p.wide() {
 		return append(row, fmt.Sprint(c.Panics), fmt.Sprint(c.Stalls), c.Scope, p.ago(c.Failed), orDash(oneLine(c.LastError)))
 	}
-	const longest = 40
-	text := oneLine(c.LastError)
-	if len(text) > longest {
-		text = text[:longest-3] + "..."
+	return row
+}
+
+// errors writes why controllers have failed last.
+func (p *page) errors(replicas []status.Replica) {
+	for _, r := range replicas {
+		for _, c := range r.Controllers {
+			if c.LastError != "" {
+				p.wrap("", fmt.Sprintf("%s of %s/%s failed %s: %s", c.Name, r.Shard, r.Name, p.ago(c.Failed), oneLine(c.LastError)))
+			}
+		}
 	}
-	return append(row, orDash(text))
 }
 
 func lane(sweep status.Lane) string {
@@ -78,12 +87,20 @@ func Controller(w io.Writer, look Look, replicas []status.Replica) error {
 	return p.flush(w)
 }
 
+// since says in which state a controller is, and since when if that is known.
+func (p *page) since(c status.Controller) string {
+	if c.Since.IsZero() {
+		return c.State
+	}
+	return c.State + ", since " + p.ago(c.Since)
+}
+
 func (p *page) details(r status.Replica, c status.Controller) {
 	if p.text.Len() > 0 {
 		p.line("")
 	}
 	p.line("%s of %s/%s (%s)", c.Name, r.Shard, r.Name, orElse(r.Election.State, "no election"))
-	rows := [][]string{{"state:", c.State + ", since " + p.ago(c.Since)}, {"scope:", c.Scope}}
+	rows := [][]string{{"state:", p.since(c)}, {"scope:", c.Scope}}
 	if c.Tolerated {
 		rows = append(rows, []string{"tolerated:", "its failure does not end the term, because other replicas could not run it either"})
 	}

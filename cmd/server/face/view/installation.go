@@ -86,6 +86,9 @@ func (p *page) leadership(s status.Shard) string {
 		return text
 	}
 	text := fmt.Sprintf("%s leads", s.Leader)
+	if silent(s, s.Leader) {
+		text = fmt.Sprintf("%s holds the lease, and %s; it has led", s.Leader, p.bad("does not answer"))
+	}
 	if e.Since.IsZero() {
 		return text + ", without an election"
 	}
@@ -99,13 +102,14 @@ func (p *page) leadership(s status.Shard) string {
 			}
 		}
 	}
-	if why == "" && e.LastStepDown != "" {
-		why = "the leader before gave the lease up (" + e.LastStepDown + ")"
-	}
 	if why != "" {
 		text += ": " + why
 	}
 	return text
+}
+
+func silent(s status.Shard, replica string) bool {
+	return slices.ContainsFunc(s.Replicas, func(r status.Replica) bool { return r.Name == replica && r.Fault != "" })
 }
 
 func endReason(terms []status.Term, i int) string {
@@ -156,11 +160,10 @@ func ready(r status.Replica) string {
 	if len(r.NotReady) == 0 {
 		return "yes"
 	}
-	var names []string
-	for _, c := range r.NotReady {
-		names = append(names, c.Name)
+	if n := len(r.NotReady); n > 1 {
+		return fmt.Sprintf("no: %d checks", n)
 	}
-	return "no: " + strings.Join(names, ",")
+	return "no: " + r.NotReady[0].Name
 }
 
 // contact says in which state a standby's contact with the leader is, and of a leader how many follow it.

@@ -36,11 +36,11 @@ func Terms(w io.Writer, look Look, terms status.Terms) error {
 func (p *page) term(t status.Term, latest bool) []string {
 	began := []string{fmt.Sprint(t.Epoch), t.Replica, p.ago(t.Began)}
 	ended := orDash(t.EndCause)
-	if t.EndReason != "" {
-		ended += ": " + oneLine(t.EndReason)
-	}
 	if !p.wide() {
 		return append(began, p.lasted(t, latest), orDash(t.Trigger), gap(t), phase(t, "first_write"), ended)
+	}
+	if t.EndReason != "" {
+		ended += ": " + oneLine(t.EndReason)
 	}
 	row := append(began[:2], stamp(t.Began), stamp(t.Ended), p.lasted(t, latest), orDash(t.Trigger), gap(t))
 	for _, name := range phases {

@@ -135,7 +135,7 @@ func span(d time.Duration) string {
 	case d < 0:
 		return "0s"
 	case d < time.Millisecond:
-		return d.Round(time.Microsecond).String()
+		return fmt.Sprintf("%.1fms", float64(d)/float64(time.Millisecond))
 	case d < time.Second:
 		return d.Round(time.Millisecond).String()
 	case d < 10*time.Second:

@@ -13,7 +13,7 @@ func surroundings() []Fault {
 		change(&f.Of)
 		return f
 	}
-	standbyAway := Fault{"a standby does not answer", []string{"no-standbys", "replica-silent"}, Lone()}
+	standbyAway := Fault{"a standby does not answer", []string{"replica-silent"}, Lone()}
 	away(&standbyAway.Of, 1, "connection refused")
 	standbyAway.Of.Shards[0].Replicas[0].Election.Standbys = nil
 	return []Fault{
