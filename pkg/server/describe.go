@@ -18,6 +18,7 @@ import (
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/controllers/supervisor"
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/server/build"
 	"github.com/regent-project/regent/pkg/server/status"
@@ -188,7 +189,7 @@ func controllerOf(s terms.Status) status.Controller {
 	out := status.Controller{
 		Name: s.Controller, Scope: scopes[s.Scope], State: s.State, Since: s.Since, Restarts: s.Restarts, Panics: s.Panics, Stalls: s.Stalls,
 		Failed: s.Failed, Effect: s.Effect, Tolerated: s.Tolerated,
-		Users: status.Lane{Running: h != controllers.Health{}, Pending: h.Pending - h.Sweep.Pending, Returned: h.Returned - h.Sweep.Returned},
+		Users: status.Lane{Running: s.State == supervisor.Running || s.State == supervisor.Stalled, Pending: h.Pending - h.Sweep.Pending, Returned: h.Returned - h.Sweep.Returned},
 		Sweep: status.Lane{Running: h.Sweep.Running, Pending: h.Sweep.Pending, Returned: h.Sweep.Returned},
 	}
 	if s.LastError != nil {

@@ -608,7 +608,7 @@ func TestEachShardTellsOfAllOfThem(t *testing.T) {
 	i.cordon("eu1")
 	for _, at := range []string{"root", "eu1"} {
 		whole := untilAnswered(t, i.shards[at].at.replica, status.InstallationPath, "both shards tell what they have", func(all status.Installation) bool {
-			return len(all.Shards) == 2 && all.Shards[0].Leader != "" && all.Shards[1].Leader != "" && all.Shards[0].Clusters > 0 && all.Shards[0].Cordoned
+			return len(all.Shards) == 2 && all.Shards[0].Leader != "" && all.Shards[1].Leader != "" && all.Shards[1].Clusters > 0 && all.Shards[0].Cordoned
 		})
 		for n, name := range []string{"eu1", "root"} {
 			shard, server := whole.Shards[n], i.shards[name].at.server
