@@ -213,6 +213,37 @@ func TestAReplicaTakesThePlaceOfTheOneThatHadItsAddress(t *testing.T) {
 	}
 }
 
+// After a roll nobody has the addresses of the old replicas, and on many networks nobody refuses connections there.
+func TestOldReplicasThatHangDoNotHoldUpTheAnswer(t *testing.T) {
+	h := newHouse(t)
+	wake := make(chan struct{})
+	defer close(wake)
+	hangs := h.serve(h.authority, func(http.ResponseWriter, *http.Request) { <-wake })
+	good := h.serve(h.authority, saying(following("good", "")))
+	self := status.Replica{Shard: "root", Name: "self", Election: status.Election{Leader: "self", Standbys: []status.Standby{{Replica: "good", URL: good}}}}
+	s := h.survey(self)
+	var old []status.Standby
+	for n := range 2 * mostAtOnce {
+		old = append(old, status.Standby{Replica: fmt.Sprint("old", n), URL: hangs})
+	}
+	s.roster.note(time.Now().Add(-time.Minute), status.Replica{Name: "self", Election: status.Election{Standbys: old}})
+	began := time.Now()
+	got := s.Shard(t.Context())
+	if took := time.Since(began); took > whole {
+		t.Errorf("it took %v", took)
+	}
+	said := faults(got)
+	faulty := 0
+	for _, fault := range said {
+		if strings.Contains(fault, "within 250ms") || strings.Contains(fault, "no time") {
+			faulty++
+		}
+	}
+	if len(said) != 2+len(old) || said["good"]+said["self"] != "" || faulty != len(old) {
+		t.Errorf("%+v", said)
+	}
+}
+
 func TestWhoWasKnownIsRememberedForSomeTime(t *testing.T) {
 	var r roster
 	now := time.Now()
