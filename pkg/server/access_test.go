@@ -24,6 +24,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
+
+	"github.com/regent-project/regent/pkg/server/status"
 )
 
 // withPeople makes a server know users without rights, and a boss in system:masters, by tokens that are their names.
@@ -325,14 +327,19 @@ func TestReadsOverAllClustersAreARightOfTheirOwn(t *testing.T) {
 	metrics := func(ctx context.Context) error {
 		return s.as("eve", "").Discovery().RESTClient().Get().AbsPath("/metrics").Do(ctx).Error()
 	}
+	doing := func(ctx context.Context) error {
+		return s.as("eve", "").Discovery().RESTClient().Get().AbsPath(status.InstallationPath).Do(ctx).Error()
+	}
 	s.refused("eve reads metrics", metrics(t.Context()))
-	if _, err := admin.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "scraper"}, Rules: []rbacv1.PolicyRule{{Verbs: []string{"get"}, NonResourceURLs: []string{"/metrics"}}}}, metav1.CreateOptions{}); err != nil {
+	s.refused("eve reads how the installation is doing", doing(t.Context()))
+	if _, err := admin.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "scraper"}, Rules: []rbacv1.PolicyRule{{Verbs: []string{"get"}, NonResourceURLs: []string{"/metrics", "/regent/v1/*"}}}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := admin.ClusterRoleBindings().Create(t.Context(), toUser("eve", "scraper", "eve"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	s.eventually("eve reads metrics", metrics)
+	s.eventually("eve reads how the installation is doing", doing)
 	if err := s.as("eve", "").Discovery().RESTClient().Get().AbsPath("/debug/pprof/").Do(t.Context()).Error(); !apierrors.IsForbidden(err) && !strings.Contains(err.Error(), "could not find") {
 		t.Errorf("eve reads profiles: %v", err)
 	}

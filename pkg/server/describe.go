@@ -15,11 +15,12 @@ import (
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/client-go/util/cert"
-	"k8s.io/component-base/version"
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/controllers/supervisor"
 	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/server/build"
 	"github.com/regent-project/regent/pkg/server/status"
 	"github.com/regent-project/regent/pkg/server/survey"
 	"github.com/regent-project/regent/pkg/server/terms"
@@ -61,7 +62,7 @@ func (d *describer) outline() status.Replica {
 // replica returns how this replica is doing.
 func (d *describer) replica(ctx context.Context) status.Replica {
 	out := d.outline()
-	out.Version, out.Started, out.Observed = version.Get().GitVersion, d.started, time.Now()
+	out.Version, out.Started, out.Observed = build.Info().GitVersion, d.started, time.Now()
 	out.NotReady, out.Certificates = d.notReady(ctx), d.certificates()
 	for _, s := range d.terms.Status() {
 		out.Controllers = append(out.Controllers, controllerOf(s))
@@ -188,7 +189,7 @@ func controllerOf(s terms.Status) status.Controller {
 	out := status.Controller{
 		Name: s.Controller, Scope: scopes[s.Scope], State: s.State, Since: s.Since, Restarts: s.Restarts, Panics: s.Panics, Stalls: s.Stalls,
 		Failed: s.Failed, Effect: s.Effect, Tolerated: s.Tolerated,
-		Users: status.Lane{Running: h != controllers.Health{}, Pending: h.Pending - h.Sweep.Pending, Returned: h.Returned - h.Sweep.Returned},
+		Users: status.Lane{Running: s.State == supervisor.Running || s.State == supervisor.Stalled, Pending: h.Pending - h.Sweep.Pending, Returned: h.Returned - h.Sweep.Returned},
 		Sweep: status.Lane{Running: h.Sweep.Running, Pending: h.Sweep.Pending, Returned: h.Sweep.Returned},
 	}
 	if s.LastError != nil {

@@ -104,8 +104,12 @@ func (r *record) stalled(err error) {
 	r.failed(err, "")
 }
 
-// Stopped is the Status.State of a controller that does not run, because its replica does not lead, for example.
-const Stopped = string(stateStopped)
+// Some values of Status.State. Stopped is also that of a controller that has never run.
+const (
+	Stopped = string(stateStopped)
+	Running = string(stateRunning)
+	Stalled = string(stateStalled)
+)
 
 // longestStacks is how long the stacks of a controller may be, in bytes.
 const longestStacks = 1 << 20

@@ -30,14 +30,15 @@ type census struct {
 	faults map[string]status.Replica // those that were named, but not found at their address
 	open   int
 	answer chan answer
-	places chan struct{}
+	// places limits the open questions. Replicas that were not seen for some time have places of their own: they may all hang.
+	places, oldPlaces chan struct{}
 }
 
 // askReplicas asks all replicas that this one knows, and those that they know. It returns when all have answered or ctx has ended.
 func (s *Survey) askReplicas(ctx context.Context) status.Shard {
 	self := s.Replica(ctx)
 	c := &census{
-		Survey: s, now: time.Now(), self: self, asked: map[target]bool{}, answer: make(chan answer), places: make(chan struct{}, mostAtOnce),
+		Survey: s, now: time.Now(), self: self, asked: map[target]bool{}, answer: make(chan answer), places: make(chan struct{}, mostAtOnce/2), oldPlaces: make(chan struct{}, mostAtOnce/2),
 		found: map[string]status.Replica{self.Name: self}, faults: map[string]status.Replica{},
 	}
 	s.roster.note(c.now, self)
@@ -58,21 +59,35 @@ func (c *census) ask(ctx context.Context, targets []target) {
 		}
 		c.asked[key] = true
 		c.open++
+		patience, places := shardPatience, c.places
+		if c.now.Sub(t.seen) > recent {
+			patience, places = hasty, c.oldPlaces
+		}
 		go func() {
 			a := answer{target: t}
 			select {
-			case c.places <- struct{}{}:
-				a.Replica, a.err = c.askReplica(ctx, t)
-				<-c.places
+			case places <- struct{}{}:
+				a.Replica, a.err = c.askWithin(ctx, patience, t)
+				<-places
 			case <-ctx.Done():
-				a.err = ctx.Err()
+				a.err = errors.New("there was no time to ask it: many others do not answer")
 			}
 			c.answer <- a
 		}()
 	}
 }
 
-// askReplica asks one replica for itself.
+// askWithin asks one replica for itself, and gives up after a time.
+func (s *Survey) askWithin(ctx context.Context, patience time.Duration, t target) (status.Replica, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	out, err := s.askReplica(ctx, t)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("it has not answered within %v", patience)
+	}
+	return out, err
+}
+
 func (s *Survey) askReplica(ctx context.Context, t target) (out status.Replica, err error) {
 	body, err := s.lines.ask(ctx, t.url, status.ReplicaPath)
 	if err != nil {
@@ -92,9 +107,6 @@ func (s *Survey) askReplica(ctx context.Context, t target) (out status.Replica, 
 func (c *census) take(ctx context.Context, a answer) {
 	c.open--
 	if a.err != nil {
-		if errors.Is(a.err, context.DeadlineExceeded) {
-			a.err = fmt.Errorf("it has not answered within %v", shardPatience)
-		}
 		c.missing(a.target, oneLine(a.err))
 		return
 	}

@@ -1,6 +1,7 @@
 package survey
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -19,6 +20,10 @@ type target struct {
 	name, url string
 	seen      time.Time
 }
+
+// recent is for how long a replica counts as seen now: nobody who knows it looks less often. hasty is how long one may take to answer that was
+// seen longer ago. On many networks nothing refuses a connection to an address that nobody has any more.
+const recent, hasty = 3 * lookEvery, 250 * time.Millisecond
 
 // roster is the list of the replicas of this shard. The zero value is empty. Any goroutine may call its methods at any time.
 type roster struct {
@@ -76,6 +81,7 @@ func (r *roster) forget(name string) {
 	delete(r.byName, name)
 }
 
+// list returns the replicas, those that were seen last first.
 func (r *roster) list() []target {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -83,5 +89,6 @@ func (r *roster) list() []target {
 	for _, t := range r.byName {
 		out = append(out, t)
 	}
+	slices.SortFunc(out, func(a, b target) int { return b.seen.Compare(a.seen) })
 	return out
 }

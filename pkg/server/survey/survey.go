@@ -144,6 +144,9 @@ func (s *Survey) askShard(ctx context.Context, name string) status.Shard {
 		return status.Shard{Name: name, Fault: oneLine(err), Replicas: []status.Replica{}}
 	}
 	out.Fault = ""
+	if out.Replicas == nil {
+		out.Replicas = []status.Replica{}
+	}
 	for n := range out.Replicas {
 		out.Replicas[n].Shard = name
 	}
