@@ -42,11 +42,16 @@ func etcdServes(s *shardView) {
 	}
 }
 
+// peersAreHeard leaves out shards that do not answer at all: shardAnswers tells of them.
 func peersAreHeard(s *shardView) {
 	var silent by
+	gone := map[string]bool{}
+	for _, other := range s.of.Shards {
+		gone[other.Name] = other.Fault != ""
+	}
 	for _, r := range s.answered {
 		for _, p := range r.Peers {
-			if !p.Heard {
+			if !p.Heard && !gone[p.Shard] {
 				silent.add(p.Shard, r.Name)
 			}
 		}

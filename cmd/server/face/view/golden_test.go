@@ -219,6 +219,9 @@ func TestTop(t *testing.T) {
 			t.Fatal(err)
 		}
 		golden(t, name, text.String())
+		if format == view.Table {
+			narrow(t, name, text.String())
+		}
 	}
 	var text bytes.Buffer
 	if err := view.Top(&text, look(view.Table), []metrics.Row{{Resource: "workspaces.tenancy.kcp.io", Requests: 12, Writes: 3.25, P99: 0.05}}, true); err != nil {

@@ -13,11 +13,11 @@ func Top(w io.Writer, look Look, rows []metrics.Row, resources bool) error {
 		return Encode(w, look.Format, rows)
 	}
 	p := &page{Look: look}
-	head := []string{"REPLICA", "STATE", "REQ/S", "WRITES/S", "REFUSED/S", "FAILED/S", "P99", "NOW", "WATCHES", "CPU", "MEMORY"}
+	head := []string{"REPLICA", "STATE", "REQ/S", "WRITES/S", "REFUSED/S", "FAILED/S", "P99", "NOW", "CPU", "MEMORY"}
 	if resources {
 		head = []string{"RESOURCE", "REQ/S", "WRITES/S", "REFUSED/S", "FAILED/S", "P99"}
 	} else if look.wide() {
-		head = append(head, "429/S", "FENCED/S", "ETCD/S", "CONNECTIONS")
+		head = append(head, "WATCHES", "429/S", "FENCED/S", "ETCD/S", "CONNECTIONS")
 	}
 	table := [][]string{head}
 	for _, r := range rows {
@@ -27,7 +27,7 @@ func Top(w io.Writer, look Look, rows []metrics.Row, resources bool) error {
 			table = append(table, p.replicaRow(r))
 		}
 	}
-	p.table("", table)
+	p.columns("", 2, table)
 	for _, r := range rows {
 		if r.Fault != "" {
 			p.wrap("", fmt.Sprintf("%s/%s cannot be asked: %s", r.Shard, r.Replica, r.Fault))
@@ -46,9 +46,9 @@ func (p *page) replicaRow(r metrics.Row) []string {
 		return []string{name, orDash(r.State), "-"}
 	}
 	row := append([]string{name, orDash(r.State)}, asked(r)...)
-	row = append(row, fmt.Sprint(r.Now), fmt.Sprint(r.Watches), fmt.Sprintf("%.2f", r.CPU), fmt.Sprintf("%d MiB", r.Memory>>20))
+	row = append(row, fmt.Sprint(r.Now), fmt.Sprintf("%.2f", r.CPU), fmt.Sprintf("%dMi", r.Memory>>20))
 	if p.wide() {
-		row = append(row, rate(r.TooMany), rate(r.Fenced), rate(r.Etcd), fmt.Sprint(r.Connections))
+		row = append(row, fmt.Sprint(r.Watches), rate(r.TooMany), rate(r.Fenced), rate(r.Etcd), fmt.Sprint(r.Connections))
 	}
 	return row
 }

@@ -73,9 +73,12 @@ type page struct {
 func (p *page) line(format string, args ...any) { _, _ = fmt.Fprintf(&p.text, format+"\n", args...) }
 
 // table writes rows of cells in columns, each line after an indentation.
-func (p *page) table(indent string, rows [][]string) {
+func (p *page) table(indent string, rows [][]string) { p.columns(indent, 3, rows) }
+
+// columns writes rows with so many blanks between columns.
+func (p *page) columns(indent string, blanks int, rows [][]string) {
 	var text strings.Builder
-	w := tabwriter.NewWriter(&text, 0, 0, 3, ' ', 0)
+	w := tabwriter.NewWriter(&text, 0, 0, blanks, ' ', 0)
 	for _, row := range rows {
 		_, _ = fmt.Fprintln(w, strings.Join(row, "\t"))
 	}

@@ -18,7 +18,7 @@ func surroundings() []Fault {
 	standbyAway.Of.Shards[0].Replicas[0].Election.Standbys = nil
 	return []Fault{
 		standbyAway,
-		three("a shard does not answer", []string{"shard-silent", "peer-silent", "peer-silent"}, func(i *status.Installation) {
+		three("a shard does not answer", []string{"shard-silent"}, func(i *status.Installation) {
 			i.Shards[1] = status.Shard{Name: "eu1", Fault: "none of its replicas answers: dial tcp 10.0.1.1:6443: connection refused"}
 			for _, s := range []int{0, 2} {
 				for r := range i.Shards[s].Replicas {
@@ -28,6 +28,9 @@ func surroundings() []Fault {
 					}
 				}
 			}
+		}),
+		three("a shard does not hear another one", []string{"peer-silent"}, func(i *status.Installation) {
+			i.Shards[2].Replicas[0].Peers[1].Heard, i.Shards[2].Replicas[1].Peers[1].Heard = false, false
 		}),
 		three("no replica of a shard answers", []string{"replica-silent", "replica-silent"}, func(i *status.Installation) {
 			for r := range i.Shards[2].Replicas {
