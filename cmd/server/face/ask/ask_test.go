@@ -1,0 +1,166 @@
+package ask_test
+
+import (
+	"encoding/json"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"k8s.io/client-go/rest"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/regent-project/regent/cmd/server/face/ask"
+	"github.com/regent-project/regent/pkg/server/routing"
+	"github.com/regent-project/regent/pkg/server/status"
+	"github.com/regent-project/regent/pkg/server/status/statustest"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		// Started by packages' init functions, for the life of the process.
+		goleak.IgnoreAnyFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"),
+		goleak.IgnoreAnyFunction("go.opencensus.io/stats/view.(*worker).start"),
+	)
+}
+
+func TestWhoIsAsked(t *testing.T) {
+	file := clientcmdapi.NewConfig()
+	file.AuthInfos["admin"], file.AuthInfos["other"] = &clientcmdapi.AuthInfo{Token: "a"}, &clientcmdapi.AuthInfo{Token: "b"}
+	add := func(name, url, user, authority string) {
+		file.Clusters[name] = &clientcmdapi.Cluster{Server: url, CertificateAuthorityData: []byte(authority)}
+		file.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: user}
+	}
+	add("system:admin", "https://front/shards/root/clusters/system:admin", "admin", "ca")
+	add("root", "https://front/clusters/root", "admin", "ca")
+	add("root/replica-0", "https://a/clusters/root", "admin", "ca")
+	add("eu1/replica-1", "https://b/clusters/root", "admin", "ca")
+	add("replica-2", "https://stranger", "other", "ca")
+	add("replica-3", "https://elsewhere", "admin", "another ca")
+	for _, c := range []struct {
+		context, server string
+		want            []string
+	}{
+		{"system:admin", "", []string{"https://front/shards/root", "https://b", "https://a"}},
+		{"root/replica-0", "", []string{"https://a", "https://b"}},
+		{"system:admin", "https://c:1/", []string{"https://c:1", "https://c:1/shards/root"}},
+		{"root", "https://c:1", []string{"https://c:1"}},
+	} {
+		places, err := ask.Places(*file, c.context, c.server)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, p := range places {
+			got = append(got, p.Config.Host)
+		}
+		if !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s, %q: asks %q, want %q", c.context, c.server, got, c.want)
+		}
+	}
+	if _, err := ask.Places(*file, "none", ""); err == nil {
+		t.Error("a context that is not there was found")
+	}
+}
+
+// serve starts a server that answers by path, and returns a client of it.
+func serve(t *testing.T, answer http.HandlerFunc) (*ask.Client, *httptest.Server) {
+	t.Helper()
+	server := httptest.NewUnstartedServer(answer)
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	return ask.New([]ask.Place{{Config: &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}}}), server
+}
+
+// A balancer may lead to a standby, which answers 409: it is asked again until it leads to the leader.
+func TestStepDownGetsToTheLeaderThroughABalancer(t *testing.T) {
+	of, asked := statustest.Lone(), 0
+	client, _ := serve(t, func(w http.ResponseWriter, req *http.Request) {
+		switch {
+		case req.URL.Path == routing.StepDownPath && asked < 3:
+			asked++
+			http.Error(w, "replica b does not lead", http.StatusConflict)
+		case req.URL.Path == routing.StepDownPath:
+			_ = json.NewEncoder(w).Encode(map[string]any{"replica": statustest.A, "epoch": 5})
+		case req.URL.Path == status.InstallationPath:
+			after := statustest.Lone()
+			after.Shards[0].Replicas[1].Election.State, after.Shards[0].Replicas[1].Election.Epoch = "leading", 6
+			_ = json.NewEncoder(w).Encode(after)
+		}
+	})
+	for i := range of.Shards[0].Replicas {
+		of.Shards[0].Replicas[i].URL = "" // no replica can be reached from here
+	}
+	change, err := client.StepDown(t.Context(), of, of.Shards[0], "test", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if change, err = client.Succeeded(t.Context(), of, change, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if change.From != statustest.A || change.To != statustest.B || change.After != 6 || asked != 3 {
+		t.Errorf("%+v, asked %d times", change, asked)
+	}
+}
+
+func TestARefusalSaysWhoRefusesAndWhy(t *testing.T) {
+	of := statustest.Lone()
+	for code, want := range map[int]string{
+		http.StatusForbidden:    "docs/ACCESS.md",
+		http.StatusUnauthorized: "credentials",
+		http.StatusNotFound:     "older version",
+	} {
+		client, server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(code)
+			_, _ = io.WriteString(w, `{"kind":"Status","message":"no way"}`)
+		})
+		_, err := client.Installation(t.Context())
+		if err == nil || !strings.Contains(err.Error(), server.URL) || !strings.Contains(err.Error(), "no way") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%d: %v", code, err)
+		}
+		of.Shards[0].Replicas[0].URL = server.URL
+		if code != http.StatusNotFound {
+			continue
+		}
+		if _, err := client.StepDown(t.Context(), of, of.Shards[0], "", "nobody"); err == nil || !strings.Contains(err.Error(), "no way") {
+			t.Errorf("step down: %v", err)
+		}
+	}
+}
+
+func TestAShardIsNamedIfThereAreSeveral(t *testing.T) {
+	for _, c := range []struct {
+		of         status.Installation
+		name, want string
+	}{
+		{statustest.Lone(), "", "root"}, {statustest.Three(), "eu1", "eu1"}, {statustest.Three(), "", ""}, {statustest.Lone(), "eu1", ""},
+	} {
+		s, err := ask.OneShard(c.of, c.name)
+		if s.Name != c.want || (err != nil) != (c.want == "") {
+			t.Errorf("%q: %q, %v", c.name, s.Name, err)
+		}
+	}
+}
+
+func TestAReplicaIsMeasuredByWhatItAnswers(t *testing.T) {
+	client, server := serve(t, func(w http.ResponseWriter, req *http.Request) {
+		if req.URL.Path == status.ReplicaPath {
+			_ = json.NewEncoder(w).Encode(status.Replica{Name: statustest.A, Observed: time.Now().Add(time.Hour)})
+		}
+	})
+	of := statustest.Lone()
+	of.Shards[0].Replicas[0].URL = server.URL
+	seen, err := client.Measure(t.Context(), of, of.Shards[0].Replicas[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if off := seen.Ahead - time.Hour; off.Abs() > time.Minute || len(seen.Latencies) != 5 || !seen.Expires.Equal(server.Certificate().NotAfter) {
+		t.Errorf("%+v", seen)
+	}
+}
