@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -136,9 +135,13 @@ func newBearer(t *testing.T, ca, url string) *bearer {
 // kubectl runs it in a logical cluster.
 func (b *bearer) kubectl(token, cluster string, args ...string) (string, error) {
 	b.t.Helper()
-	cmd := exec.CommandContext(b.t.Context(), harness.Binary("kubectl"), append([]string{
-		"--server=" + b.url + "/clusters/" + cluster, "--certificate-authority=" + b.ca, "--token=" + token,
-	}, args...)...)
+	return b.run(cluster, append([]string{"--token=" + token}, args...))
+}
+
+// run runs kubectl with nobody's kubeconfig: args say who asks.
+func (b *bearer) run(cluster string, args []string) (string, error) {
+	b.t.Helper()
+	cmd := harness.Command(b.t, "kubectl", append([]string{"--server=" + b.url + "/clusters/" + cluster, "--certificate-authority=" + b.ca}, args...)...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+os.DevNull, "HOME="+b.t.TempDir())
 	out, err := cmd.CombinedOutput()
 	return string(out), err
@@ -146,11 +149,18 @@ func (b *bearer) kubectl(token, cluster string, args ...string) (string, error) 
 
 // status is that of a list of namespaces in a logical cluster, 0 if there was no answer.
 func (b *bearer) status(token, cluster string) int {
-	req, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, b.url+"/clusters/"+cluster+"/api/v1/namespaces", nil)
+	return b.get(token, cluster+"/api/v1/namespaces")
+}
+
+// get returns the status of a read below /clusters/, 0 if there was no answer.
+func (b *bearer) get(token, path string) int {
+	req, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, b.url+"/clusters/"+path, nil)
 	if err != nil {
 		return 0
 	}
-	req.Header.Set("Authorization", "Bearer "+token)
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
 	resp, err := b.client.Do(req)
 	if err != nil {
 		return 0
@@ -163,8 +173,13 @@ func (b *bearer) status(token, cluster string) int {
 // until waits for a status, and returns how long it took.
 func (b *bearer) until(within time.Duration, token, cluster string, want int) time.Duration {
 	b.t.Helper()
+	return b.await(within, want, func() int { return b.status(token, cluster) })
+}
+
+func (b *bearer) await(within time.Duration, want int, status func() int) time.Duration {
+	b.t.Helper()
 	began := time.Now()
-	harness.EventuallyIn(b.t, within, fmt.Sprintf("status %d", want), func() bool { return b.status(token, cluster) == want })
+	harness.EventuallyIn(b.t, within, fmt.Sprintf("status %d", want), func() bool { return status() == want })
 	return time.Since(began)
 }
 
@@ -298,7 +313,9 @@ func TestWebhooksSayWhoUsersAreAndWhatTheyMay(t *testing.T) {
 	hook.must("known", map[string]any{})
 	t.Logf("a token that the webhook withdrew (TTL 2s) was refused after %v", b.until(10*time.Second, "t-ann", "root:team", http.StatusUnauthorized).Round(time.Millisecond))
 	hook.must("hangs", true)
-	go b.status("t-another", "root")
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	asking.Go(func() { b.status("t-another", "root") })
 	r.Signal(syscall.SIGTERM)
 	if code := r.Wait(); code != 0 {
 		t.Errorf("the replica ended with %d", code)

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -107,7 +106,10 @@ func startFloods(t testing.TB, flags ...string) *floods {
 	for name, cluster := range map[string]*string{"greedy": &f.greedy, "quiet": &f.quiet} {
 		f.shard.CreateWorkspace(name)
 		*cluster = f.shard.WaitWorkspace(name)
-		f.letIn(t, *cluster, map[string]string{"greedy": "flooder", "quiet": "quiet"}[name])
+		who := map[string]string{"greedy": "flooder", "quiet": "quiet"}[name]
+		if _, err := harness.Bind(t.Context(), f.shard.Kube(*cluster), harness.User(who), "system:kcp:workspace:access", "edit"); err != nil {
+			t.Fatal(err)
+		}
 		f.fill(t, *cluster)
 	}
 	config := &rest.Config{Host: f.shard.URL + "/clusters/" + f.quiet, BearerToken: "t-quiet", QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAFile: f.shard.Config("").CAFile}}
@@ -117,20 +119,6 @@ func startFloods(t testing.TB, flags ...string) *floods {
 	}
 	f.terms = len(f.shard.Terms())
 	return f
-}
-
-// letIn has the creator of a workspace let a user work in it.
-func (f *floods) letIn(t testing.TB, cluster, who string) {
-	t.Helper()
-	for _, role := range []string{"system:kcp:workspace:access", "edit"} {
-		binding := &rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{GenerateName: "tenant-"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: role},
-			Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: who}},
-		}
-		if _, err := f.shard.Kube(cluster).RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
 }
 
 // onlyOnce makes client-go try nothing again: a refused request is a failed one.
@@ -226,7 +214,7 @@ func (f *floods) others(t testing.TB, while time.Duration, args floodArgs) phase
 		<-tick.C
 		asking.Go(func() {
 			began := time.Now()
-			err := f.ask(n)
+			err := f.ask(t.Context(), n)
 			mu.Lock()
 			defer mu.Unlock()
 			p.took = append(p.took, time.Since(began))
@@ -242,8 +230,8 @@ func (f *floods) others(t testing.TB, while time.Duration, args floodArgs) phase
 }
 
 // ask makes one of the quiet tenant's requests.
-func (f *floods) ask(n int) error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+func (f *floods) ask(ctx context.Context, n int) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	configMaps := f.client.CoreV1().ConfigMaps("default")
 	switch n % 5 {

@@ -14,6 +14,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 )
@@ -110,14 +111,16 @@ func TestClientsAreToldWhoseCertificatesAreAccepted(t *testing.T) {
 	accepts := func() (acceptable [][]byte) {
 		t.Helper()
 		here, there := net.Pipe()
+		var talking sync.WaitGroup
+		defer talking.Wait()
 		defer here.Close()
 		done := make(chan error, 1)
-		go func() { done <- tls.Server(there, server).Handshake() }()
+		talking.Go(func() { done <- tls.Server(there, server).Handshake() })
 		client := tls.Client(here, &tls.Config{InsecureSkipVerify: true, GetClientCertificate: func(asked *tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			acceptable = asked.AcceptableCAs
 			return &tls.Certificate{}, nil
 		}})
-		go func() { _, _ = client.Read(make([]byte, 1)) }()
+		talking.Go(func() { _, _ = client.Read(make([]byte, 1)) })
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
