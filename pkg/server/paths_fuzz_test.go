@@ -37,6 +37,7 @@ func FuzzNobodyIsAnsweredOutsideOfHisCluster(f *testing.F) {
 	}
 	r := startWithNeighbours(f)
 	f.Fuzz(func(t *testing.T, method uint8, target, header, body string) {
+		t.Parallel() // watches are waited for
 		raw := fuzzedMethods[int(method)%len(fuzzedMethods)] + " " + target + " HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer t-eve\r\n" + header + "\r\n\r\n"
 		req, err := http.ReadRequest(bufio.NewReader(strings.NewReader(raw)))
 		if err != nil || knowsAPassword(req.Header) {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -278,11 +279,24 @@ func (r *replica) admin(t testing.TB) rest.Interface {
 	return r.adminIn(t, "").Discovery().RESTClient()
 }
 
+// closeIdle closes the connections of clients: a server that stops gives those of HTTP/2 a second to do so.
+func (r *replica) closeIdle(t testing.TB) {
+	t.Helper()
+	r.client.CloseIdleConnections()
+	for _, config := range []*rest.Config{r.adminConfig(t, ""), r.configOf(t, "anybody's", "")} { // client-go has one transport for all with the same certificates
+		through, err := rest.TransportFor(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		utilnet.CloseIdleConnectionsFor(through)
+	}
+}
+
 // stop asks the replica to stop and returns what Run returned. It may be called more than once.
 func (r *replica) stop(t testing.TB) error {
 	t.Helper()
 	r.stopped.Do(func() {
-		r.client.CloseIdleConnections()
+		r.closeIdle(t)
 		r.cancel()
 		r.result = <-r.ended
 	})

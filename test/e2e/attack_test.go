@@ -194,7 +194,7 @@ type hostile struct {
 }
 
 // stalls is how long an answer is read. Watches have no end.
-const stalls = 500 * time.Millisecond
+const stalls = 250 * time.Millisecond
 
 // send sends what no HTTP client would: the target and the headers are as the attempt says.
 func (a *attacked) send(door string, at *hostile, attacker, victim *tenant) (status int, answer string) {
@@ -283,6 +283,7 @@ func (a *attacked) kept(t *tenant) {
 
 // I14, "Must show" 2 of the issue about access: two tenants attack each other, through each replica of both shards and through the front.
 func TestTenantsDoNotGetAtEachOtherWhateverTheySendI14(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	a := startAttacked(t)
 	ann, bob := a.settle("ann", a.Root), a.settle("bob", a.Others[0])
 	sent, refused := 0, map[int]int{}

@@ -46,6 +46,7 @@ func (p *person) until(cluster string, want int) time.Duration {
 
 // A user of an authority of --client-ca-file works until his bindings are deleted, or his authority is taken out of the file.
 func TestACertificateWorksUntilItIsRevokedI14(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	staff, guests := newAuthority(t, "staff-ca"), newAuthority(t, "guests-ca")
 	file := filepath.Join(t.TempDir(), "clients.crt")
 	trust := func(all ...*authority) {

@@ -116,7 +116,9 @@ func uses(t *testing.T, authority string, trusted int, replicas ...*harness.Repl
 // with what each step has given them, write and read through both. Nothing fails, no watch ends, and the term goes on. In the end what the old
 // authority has signed is worth nothing, and nobody can go back by mistake.
 func TestTheAuthorityIsRolledWithClientsConnected(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	shard := harness.NewShard(harness.StartEtcd(t).URL)
+	shard.Timings = harness.Default
 	shard.OneMachine = false
 	a := shard.Start(t, "a")
 	b := shard.Start(t, "b")
