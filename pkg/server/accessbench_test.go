@@ -25,17 +25,7 @@ func BenchmarkAuthorizedUser(b *testing.B) {
 	cfg.Registry = registry
 	r := startReplica(b, cfg, withPeople)
 	admin := r.adminIn(b, "root")
-	eventually := func(what string, do func(context.Context) error) {
-		b.Helper()
-		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-			if err := do(b.Context()); err == nil {
-				return
-			} else if time.Now().After(deadline) {
-				b.Fatalf("%s: %v", what, err)
-			}
-		}
-	}
-	eventually("root has its namespace", func(ctx context.Context) error {
+	eventually(b, "root has its namespace", func(ctx context.Context) error {
 		_, err := admin.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Data: map[string]string{"a": "b"}}, metav1.CreateOptions{})
 		return err
 	})
@@ -65,7 +55,7 @@ func BenchmarkAuthorizedUser(b *testing.B) {
 		_, err := as.CoreV1().ConfigMaps("default").Patch(ctx, "c", "application/merge-patch+json", fmt.Appendf(nil, `{"data":{"a":"%d"}}`, time.Now().UnixNano()), metav1.PatchOptions{})
 		return err
 	}
-	eventually("the user may write", func(ctx context.Context) error { return update(ctx, ann) })
+	eventually(b, "the user may write", func(ctx context.Context) error { return update(ctx, ann) })
 	for name, do := range map[string]func(context.Context, kubernetes.Interface) error{"get": get, "patch": update} {
 		b.Run(name, func(b *testing.B) {
 			took := map[kubernetes.Interface][]time.Duration{}

@@ -247,8 +247,8 @@ func TestWhoWaitsTooLongIsRefusedAndForgotten(t *testing.T) {
 	})
 }
 
-// Whatever comes and goes: nothing is lost, the limits hold, nobody waits beside a place that he may have, and in the end nothing is left.
-func TestRandomFloods(t *testing.T) {
+// Whatever comes and goes: the limits hold, too, and in the end nothing is left.
+func TestNoFloodLosesPlacesOrLetsAnybodyWaitBesideAFreeOne(t *testing.T) {
 	type step struct {
 		flow         Flow
 		size, ending int // ending >= 0: instead, a request ends
