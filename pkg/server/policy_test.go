@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,12 +18,14 @@ import (
 func TestARequestIsNotJudgedByAReadThatBeganBeforeItCame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		before, after := &access.Snapshot{}, &access.Snapshot{}
-		stored, reads := before, 0
+		var stored atomic.Pointer[access.Snapshot]
+		var reads atomic.Int32
+		stored.Store(before)
 		p := &policies{
 			logicalClusters: clusters.NewInformer[*corev1alpha1.LogicalCluster](nil, nil),
 			stored: func(context.Context, logicalcluster.Name) (access.Policy, error) {
-				reads++
-				read := stored
+				reads.Add(1)
+				read := stored.Load()
 				time.Sleep(10 * time.Second)
 				return read, nil
 			},
@@ -40,7 +43,7 @@ func TestARequestIsNotJudgedByAReadThatBeganBeforeItCame(t *testing.T) {
 		}
 		early := ask()
 		time.Sleep(time.Second)
-		stored = after
+		stored.Store(after)
 		late, later := ask(), ask()
 		if <-early != before {
 			t.Error("the first request is not answered by its own read")
@@ -48,8 +51,8 @@ func TestARequestIsNotJudgedByAReadThatBeganBeforeItCame(t *testing.T) {
 		if <-late != after || <-later != after {
 			t.Error("a request does not see what was written before it came")
 		}
-		if reads != 2 {
-			t.Errorf("%d reads, want 2: requests share them", reads)
+		if n := reads.Load(); n != 2 {
+			t.Errorf("%d reads, want 2: requests share them", n)
 		}
 	})
 }
