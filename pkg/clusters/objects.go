@@ -97,18 +97,6 @@ func (o *objects[T]) list(cluster logicalcluster.Name) []T {
 	return all
 }
 
-func (o *objects[T]) listIn(cluster logicalcluster.Name, namespace string) []T {
-	var in []T
-	o.byKey.AscendGreaterOrEqual(entry[T]{key: Key{Cluster: cluster, Namespace: namespace}}, func(e entry[T]) bool {
-		if e.key.Cluster != cluster || e.key.Namespace != namespace {
-			return false
-		}
-		in = append(in, e.obj)
-		return true
-	})
-	return in
-}
-
 // page returns up to n objects with keys greater than after, in the order of their keys.
 func (o *objects[T]) page(after Key, n int) []T {
 	page := make([]T, 0, n)

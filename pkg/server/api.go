@@ -29,7 +29,7 @@ import (
 func (r *run) newAPI(store *store, caches *caches, elections *elections, terms *terms.Runner) (*genericapiserver.GenericAPIServer, error) {
 	c := r.generic
 	openapi.Configure(c, apis.Scheme)
-	policies := &policies{live: caches.live, logicalClusters: caches.informers.LogicalClusters}
+	policies := &policies{logicalClusters: caches.informers.LogicalClusters, stored: caches.live.policy}
 	r.rbac.Policy, r.rbac.Fresh = access.NewCached(caches.informers), policies.fresh
 	c.AdmissionControl = r.admission(store, caches, &access.Escalation{Stored: policies.stored, Authorizer: c.Authorization.Authorizer})
 	c.BuildHandlerChainFunc = r.handlerChain(caches.directory,

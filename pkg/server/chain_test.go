@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -236,16 +235,11 @@ func (r *replica) createCluster(t testing.TB, name string) {
 		t.Fatalf("cannot make logical cluster %s: %d %s", name, got.status, got.body)
 	}
 	// A master's request reads from storage what the caches do not know.
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	until(t, "logical cluster "+name+" is in the caches", func() bool {
 		before := r.reads(t)
 		r.ask(t, http.MethodGet, "/clusters/"+name+"/api", "t-root")
-		if r.reads(t) == before {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("logical cluster %s is in no cache", name)
-		}
-	}
+		return r.reads(t) == before
+	})
 }
 
 var readsOfClusters = regexp.MustCompile(`(?m)^etcd_requests_total\{[^}]*operation="get"[^}]*resource="(?:logicalclusters|workspaces)[^}]*\} (\S+)$`)

@@ -132,11 +132,9 @@ func startWithNeighbours(t testing.TB) *replica {
 		{"verbs":["access","get"],"nonResourceURLs":["*"]}, {"verbs":["get","list","watch","create","impersonate"],"apiGroups":["*"],"resources":["*"]},
 		{"verbs":["*"],"apiGroups":[""],"resources":["configmaps","secrets"]}]}`)
 	r.send(t, http.MethodPost, "own", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", `{"metadata":{"name":"eve"},"roleRef":{`+group+`,"kind":"ClusterRole","name":"eve"},"subjects":[{`+group+`,"kind":"User","name":"eve"}]}`)
-	for deadline := time.Now().Add(20 * time.Second); r.ask(t, http.MethodGet, "/clusters/own/api/v1/configmaps", "t-eve").status != http.StatusOK; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the user has no rights in her own cluster: nothing would be tested")
-		}
-	}
+	until(t, "the user has rights in her own cluster", func() bool {
+		return r.ask(t, http.MethodGet, "/clusters/own/api/v1/configmaps", "t-eve").status == http.StatusOK
+	})
 	return r
 }
 

@@ -123,11 +123,7 @@ func TestAReplicaGetsReadyWhenItsEtcdComes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer startEmbedded(t, embedded).Close()
-	for deadline := time.Now().Add(30 * time.Second); r.get(t, "/readyz") != http.StatusOK; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("not ready although etcd serves")
-		}
-	}
+	r.untilReady(t)
 	if err := r.stop(t); err != nil {
 		t.Errorf("Run returned %v", err)
 	}

@@ -20,7 +20,7 @@ const (
 // ReservedPrefix begins the names of further built-in roles and bindings, of this version or a later one.
 const ReservedPrefix = "system:regent:"
 
-// builtIn is the policy that is the same in all clusters, and stored in none. Who lets somebody into a cluster binds him to these roles.
+// builtIn is the policy that is the same in all clusters, and stored in none.
 var builtIn = newBuiltIn()
 
 // aggregates says by which labels further rules belong to a built-in role: who may edit may do what is aggregated to view, too.
@@ -29,12 +29,6 @@ var aggregates = map[string][]string{
 	"edit":  {"view", "edit"},
 	"admin": {"view", "edit", "admin"},
 }
-
-// AggregationLabel returns the label by which a ClusterRole's rules belong to one of the built-in roles admin, edit and view, too.
-func AggregationLabel(role string) string { return rbacv1.GroupName + "/aggregate-to-" + role }
-
-// AggregationRoles are the built-in roles to which others can be aggregated.
-func AggregationRoles() []string { return slices.Sorted(maps.Keys(aggregates)) }
 
 type policySet struct {
 	roles    map[string]*rbacv1.ClusterRole
@@ -104,7 +98,7 @@ func newBuiltIn() policySet {
 		set.bindings = append(set.bindings, &rbacv1.ClusterRoleBinding{
 			ObjectMeta: builtInMeta(role),
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: user.AllAuthenticated}},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kindClusterRole, Name: role},
 		})
 	}
 	return set

@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -13,8 +14,8 @@ import (
 	"github.com/regent-project/regent/pkg/controllers"
 )
 
-// Extras of identities that are limited to less than their user's rights. This server cannot honour them yet, and so refuses whoever
-// has one: to ignore them would grant more than was meant.
+// limiting are the extras of identities that have less than their user's rights. This server cannot honour them yet, and refuses whoever has
+// one: to ignore them would grant more than was meant.
 var limiting = []string{"authentication.kcp.io/scopes", "authorization.kcp.io/warrant"}
 
 // identity is who a user is in one logical cluster.
@@ -41,6 +42,11 @@ func in(cluster logicalcluster.Name, u user.Info) *identity {
 		out.groups = append(out.groups, of, of+":"+namespace+":"+name)
 	}
 	return out
+}
+
+// isMaster reports whether a user is a member of system:masters, who may do everything.
+func isMaster(who user.Info) bool {
+	return who != nil && slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup)
 }
 
 // subjects returns what bindings may call the user.
@@ -80,13 +86,8 @@ func (i *identity) isOneOf(subjects []rbacv1.Subject, namespace string) bool {
 				return true
 			}
 		case rbacv1.ServiceAccountKind:
-			if of := s.Namespace; of != "" || namespace != "" {
-				if of == "" {
-					of = namespace
-				}
-				if serviceaccount.MatchesUsername(of, s.Name, i.name) {
-					return true
-				}
+			if of := cmp.Or(s.Namespace, namespace); of != "" && serviceaccount.MatchesUsername(of, s.Name, i.name) {
+				return true
 			}
 		}
 	}

@@ -29,6 +29,12 @@ type Subject struct {
 	Name string
 }
 
+// The kinds of roles that bindings refer to.
+const (
+	kindRole        = "Role"
+	kindClusterRole = "ClusterRole"
+)
+
 // view is what one logical cluster says.
 type view struct {
 	Policy
@@ -42,14 +48,14 @@ type view struct {
 // reserved, so a stored role never hides one.
 func (v view) rulesOf(ref rbacv1.RoleRef, namespace string) ([][]rbacv1.PolicyRule, error) {
 	switch ref.Kind {
-	case "ClusterRole":
+	case kindClusterRole:
 		if role, ok := builtIn.roles[ref.Name]; ok {
 			return v.withAggregated(role), nil
 		}
 		if role, ok := v.ClusterRole(v.cluster, ref.Name); ok {
 			return [][]rbacv1.PolicyRule{role.Rules}, nil
 		}
-	case "Role":
+	case kindRole:
 		if role, ok := v.Role(v.cluster, namespace, ref.Name); ok && namespace != "" {
 			return [][]rbacv1.PolicyRule{role.Rules}, nil
 		}
@@ -77,7 +83,7 @@ type held struct {
 
 // visit calls do with each rule that a user has in a namespace, or in the whole cluster if namespace is empty, until do returns
 // false. It calls do with an error for a role that does not exist. Each role is visited once, however many bindings name it: otherwise
-// whoever may write bindings could make one request cost as much as he likes.
+// whoever may write bindings could make one request cost as much as they like.
 func (v view) visit(who *identity, namespace string, do func(held, error) bool) {
 	var visited roleSet
 	each := func(ref rbacv1.RoleRef, namespace string) bool {
@@ -104,7 +110,8 @@ func (v view) visit(who *identity, namespace string, do func(held, error) bool) 
 			}
 		}
 	}
-	for _, b := range v.ClusterRoleBindings(v.cluster, who.subjects()) {
+	subjects := who.subjects()
+	for _, b := range v.ClusterRoleBindings(v.cluster, subjects) {
 		if who.isOneOf(b.Subjects, "") && !each(b.RoleRef, "") {
 			return
 		}
@@ -112,7 +119,7 @@ func (v view) visit(who *identity, namespace string, do func(held, error) bool) 
 	if namespace == "" {
 		return
 	}
-	for _, b := range v.RoleBindings(v.cluster, namespace, who.subjects()) {
+	for _, b := range v.RoleBindings(v.cluster, namespace, subjects) {
 		if who.isOneOf(b.Subjects, namespace) && !each(b.RoleRef, namespace) {
 			return
 		}

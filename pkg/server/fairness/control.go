@@ -31,10 +31,11 @@ type Control struct {
 	held atomic.Int64
 }
 
-// What is refused at once is answered late: a client that asks again at once would keep a CPU busy with refusals. Clients are told
-// to wait for as long. So many may be held back at a time.
+// Refusals are held back: clients that ask again at once would keep a CPU busy with them.
 const (
+	// holdFor is how long a refusal is held back. Retry-After tells clients to wait as long once more.
 	holdFor = time.Second
+	// maxHeld is how many refusals are held back at a time. Further ones go out at once.
 	maxHeld = 2048
 )
 
@@ -70,7 +71,7 @@ func (c *Control) refused(ctx context.Context, flow Flow, err error) {
 	}
 }
 
-// holdBack returns when the refusal may be sent.
+// holdBack returns when the refusal may be sent. A request that has waited in vain is not held back any longer.
 func (c *Control) holdBack(ctx context.Context, err error) {
 	defer c.held.Add(-1)
 	if c.held.Add(1) > maxHeld || !errors.Is(err, ErrFull) {
@@ -84,7 +85,7 @@ func (c *Control) holdBack(ctx context.Context, err error) {
 	}
 }
 
-// What upstream's filter says of each answer, in two headers. There is nothing to say.
+// Upstream's filter names these two in headers of each answer. They stand for nothing.
 var (
 	schema = flowcontrolv1.FlowSchema{ObjectMeta: metav1.ObjectMeta{Name: "fairness", UID: "fairness"}}
 	level  = flowcontrolv1.PriorityLevelConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "fairness", UID: "fairness"}}

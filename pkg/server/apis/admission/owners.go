@@ -12,8 +12,8 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// Owners lets only those change the owners of an object who may delete it: garbage collection deletes what has an owner that does not
-// exist. Whoever creates an object may give it any owners, as Kubernetes' plugin OwnerReferencesPermissionEnforcement has it.
+// Owners allows only users who may delete an object to change its owners: garbage collection deletes what has an owner that does not exist.
+// Whoever creates an object may give it any owners, as with Kubernetes' plugin OwnerReferencesPermissionEnforcement.
 type Owners struct {
 	// Authorizer decides about the verb delete.
 	Authorizer authorizer.Authorizer
@@ -40,7 +40,7 @@ func (o *Owners) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	return nil
 }
 
-// ownersOf returns none of what has no metadata.
+// ownersOf returns nothing for an object without metadata.
 func ownersOf(obj any) []metav1.OwnerReference {
 	if of, err := meta.Accessor(obj); err == nil {
 		return of.GetOwnerReferences()

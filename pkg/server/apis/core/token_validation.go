@@ -8,22 +8,22 @@ import (
 )
 
 const (
-	// MinimumTokenLifetime is the shortest lifetime of a token that can be asked for, and so of all.
-	MinimumTokenLifetime = 10 * time.Minute
-	// defaultLifetime is that of tokens for which none is asked for.
+	// minLifetime is the shortest lifetime of a token that can be asked for.
+	minLifetime = 10 * time.Minute
+	// defaultLifetime is the lifetime of tokens for which none is asked for.
 	defaultLifetime = time.Hour
-	// maximumAsked is upstream's limit on what can be asked for, in seconds.
-	maximumAsked = 1 << 32
+	// maxAsked is upstream's limit on what can be asked for, in seconds. Tokens live no longer than Tokens.MaxLifetime anyway.
+	maxAsked = 1 << 32
 )
 
 func validateTokenRequest(r *authenticationv1.TokenRequest) field.ErrorList {
 	spec := field.NewPath("spec")
 	var errs field.ErrorList
 	seconds := *r.Spec.ExpirationSeconds
-	if least := int64(MinimumTokenLifetime.Seconds()); seconds < least {
+	if least := int64(minLifetime.Seconds()); seconds < least {
 		errs = append(errs, field.Invalid(spec.Child("expirationSeconds"), seconds, "may not specify a duration less than 10 minutes"))
 	}
-	if seconds > maximumAsked {
+	if seconds > maxAsked {
 		errs = append(errs, field.Invalid(spec.Child("expirationSeconds"), seconds, "may not specify a duration larger than 2^32 seconds"))
 	}
 	for n, audience := range r.Spec.Audiences {
