@@ -7,7 +7,6 @@ import (
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
-	"golang.org/x/sync/singleflight"
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/regent-project/regent/pkg/clusters"
@@ -19,7 +18,7 @@ import (
 type policies struct {
 	live            *live
 	logicalClusters *clusters.Informer[*corev1alpha1.LogicalCluster]
-	reads           singleflight.Group
+	reads           sharedReads
 }
 
 // young is how long after a cluster was created its policy is read from storage before somebody is refused. Whoever is told that a new
@@ -33,18 +32,19 @@ func (p *policies) fresh(ctx context.Context, cluster logicalcluster.Name) (acce
 	if ok && time.Since(lc.CreationTimestamp.Time).Abs() > young {
 		return nil, nil //nolint:nilnil // the interface says what nil stands for
 	}
-	read, err, _ := p.reads.Do(cluster.String(), func() (any, error) { return p.stored(context.WithoutCancel(ctx), cluster) })
-	if err != nil {
-		return nil, err
-	}
-	return read.(access.Policy), nil
+	return p.stored(ctx, cluster)
+}
+
+// stored returns the policy of a cluster as it is stored after the call has begun.
+func (p *policies) stored(ctx context.Context, cluster logicalcluster.Name) (access.Policy, error) {
+	return p.reads.do(ctx, cluster, func() (access.Policy, error) { return p.read(context.WithoutCancel(ctx), cluster) })
 }
 
 // storedTimeout is how long a read of a policy may take.
 const storedTimeout = 5 * time.Second
 
-// stored reads the policy of a cluster.
-func (p *policies) stored(ctx context.Context, cluster logicalcluster.Name) (access.Policy, error) {
+// read reads the policy of a cluster.
+func (p *policies) read(ctx context.Context, cluster logicalcluster.Name) (access.Policy, error) {
 	ctx, cancel := context.WithTimeout(inCluster(ctx, cluster), storedTimeout)
 	defer cancel()
 	out := &access.Snapshot{}
