@@ -48,6 +48,10 @@ type Limits struct {
 	// ObjectsPerCluster and BytesPerCluster are how much each logical cluster may store, unless its LogicalCluster says something else
 	// (clusters.MaxObjectsAnnotation). Writes beyond are answered with 403. System clusters and permanent ones have no such limit. 0: no limit.
 	ObjectsPerCluster, BytesPerCluster int64
+	// WorkspacesPerCluster is the same for the Workspaces in a cluster. WorkspaceDepth is how many workspaces deep a path below root may be:
+	// Workspaces beyond are refused with 403, whoever creates them. 0: no limit.
+	WorkspacesPerCluster int64
+	WorkspaceDepth       int
 	// GoawayChance is the share of HTTP/2 requests, from 0 to 1, after which the client is told to reconnect.
 	GoawayChance float64
 	// HSTS are the directives of the header Strict-Transport-Security. Empty: the header is not sent.

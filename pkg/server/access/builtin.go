@@ -68,11 +68,16 @@ func newBuiltIn() policySet {
 		rule([]string{"create", "patch", "update"}, "", "events"),
 		rule([]string{"create", "patch", "update"}, "events.k8s.io", "events"),
 		rule(slices.Concat(read, write), "coordination.k8s.io", "leases", "leasecandidates"),
+		// What somebody may delete, objects of his may keep from being deleted for a while.
+		rule([]string{"update"}, "", "configmaps/finalizers", "secrets/finalizers", "serviceaccounts/finalizers"),
+		rule([]string{"update"}, "coordination.k8s.io", "leases/finalizers", "leasecandidates/finalizers"),
 	})
 	admin := slices.Concat(edit, []rbacv1.PolicyRule{
 		rule(slices.Concat(read, write), rbacv1.GroupName, "roles", "rolebindings"),
 		rule([]string{"create"}, "authorization.k8s.io", "localsubjectaccessreviews"),
 		rule(write, "tenancy.kcp.io", "workspaces"),
+		rule([]string{"update"}, rbacv1.GroupName, "roles/finalizers", "rolebindings/finalizers"),
+		rule([]string{"update"}, "tenancy.kcp.io", "workspaces/finalizers"),
 	})
 	set := policySet{roles: map[string]*rbacv1.ClusterRole{}}
 	for name, rules := range map[string][]rbacv1.PolicyRule{

@@ -215,6 +215,8 @@ func (o *Options) limitFaults() []error {
 		{"--max-watches", int64(l.Watches)},
 		{"--max-objects-per-cluster", l.ObjectsPerCluster},
 		{"--max-bytes-per-cluster", l.BytesPerCluster},
+		{"--max-workspaces-per-cluster", l.WorkspacesPerCluster},
+		{"--max-workspace-depth", int64(l.WorkspaceDepth)},
 	} {
 		if limit.value < 0 {
 			bad("%s %d must not be negative", limit.flag, limit.value)

@@ -126,6 +126,7 @@ var ofLogicalClusters = []protected[*corev1alpha1.LogicalCluster]{
 	label[*corev1alpha1.LogicalCluster](clusters.OwnerShardLabel),
 	annotation[*corev1alpha1.LogicalCluster](clusters.MaxObjectsAnnotation, true),
 	annotation[*corev1alpha1.LogicalCluster](clusters.MaxBytesAnnotation, true),
+	annotation[*corev1alpha1.LogicalCluster](clusters.MaxWorkspacesAnnotation, true),
 }
 
 func annotation[T metav1.Object](key string, mastersToo bool) protected[T] {

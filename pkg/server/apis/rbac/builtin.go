@@ -152,7 +152,11 @@ func (s *store) Create(ctx context.Context, obj runtime.Object, validate rest.Va
 	if err != nil {
 		return nil, err
 	}
-	if err := s.refuse(ctx, of.GetName()+of.GetGenerateName()); err != nil {
+	name := of.GetName()
+	if name == "" {
+		name = of.GetGenerateName() // what is added to it makes no built-in name of it
+	}
+	if err := s.refuse(ctx, name); err != nil {
 		return nil, err
 	}
 	return s.Store.Create(ctx, obj, validate, opts)

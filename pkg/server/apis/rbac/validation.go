@@ -15,6 +15,10 @@ import (
 
 func validateRole(r *rbacv1.Role) field.ErrorList { return validateRules(r.Rules, true) }
 
+// maxSelectorTerms is how many selectors, labels and expressions an aggregation rule may have together. The leader compares them with all roles of
+// the cluster whenever one of these changes.
+const maxSelectorTerms = 30
+
 func validateClusterRole(r *rbacv1.ClusterRole) field.ErrorList {
 	errs := validateRules(r.Rules, false)
 	if r.AggregationRule == nil {
@@ -23,6 +27,14 @@ func validateClusterRole(r *rbacv1.ClusterRole) field.ErrorList {
 	selectors := field.NewPath("aggregationRule", "clusterRoleSelectors")
 	if len(r.AggregationRule.ClusterRoleSelectors) == 0 {
 		return append(errs, field.Required(selectors, "at least one clusterRoleSelector required if aggregationRule is non-nil"))
+	}
+	terms := 0
+	for n := range r.AggregationRule.ClusterRoleSelectors {
+		s := &r.AggregationRule.ClusterRoleSelectors[n]
+		terms += 1 + len(s.MatchLabels) + len(s.MatchExpressions)
+	}
+	if terms > maxSelectorTerms {
+		return append(errs, field.TooMany(selectors, terms, maxSelectorTerms))
 	}
 	for n := range r.AggregationRule.ClusterRoleSelectors {
 		selector := &r.AggregationRule.ClusterRoleSelectors[n]
