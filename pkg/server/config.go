@@ -73,6 +73,8 @@ type Config struct {
 	Shard string
 	// Membership is what this shard has joined an installation with. Nil: the shard is alone, or the root shard of an installation.
 	Membership *pki.Membership
+	// MembershipFile is the file that Membership was read from. What is in it counts as soon as it changes. Empty: it never does.
+	MembershipFile string
 	// Capacity is how many logical clusters the shard can have: other shards assign no more to it. 0 stands for
 	// clusters.DefaultCapacity.
 	Capacity int64

@@ -5,7 +5,6 @@ package front
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -24,8 +23,10 @@ import (
 
 // Config is what New needs.
 type Config struct {
-	// Membership is that of a front.
-	Membership *pki.Membership
+	// Membership is that of a front. MembershipFile is the file that it was read from: what is in it counts as soon as it changes. Empty: it never
+	// does.
+	Membership     *pki.Membership
+	MembershipFile string
 	// Listener accepts connections. Run closes it. If New fails, the caller does.
 	Listener net.Listener
 	// Names and Addresses are those under which clients reach the front, for its certificate.
@@ -45,7 +46,7 @@ type Config struct {
 	// AccessLog makes the front log each request.
 	AccessLog bool
 
-	authority *pki.Authority
+	keys *keys
 }
 
 // Front forwards requests.
@@ -78,30 +79,20 @@ type Front struct {
 
 // New makes a front. Run serves.
 func New(cfg Config) (*Front, error) {
-	if cfg.Membership == nil || cfg.Membership.Member.Kind != pki.KindFront {
-		return nil, errors.New("a front needs the membership of a front: have it made by regent front add")
-	}
 	var err error
-	if cfg.authority, err = cfg.Membership.Authority(); err != nil {
+	if cfg.keys, err = newKeys(cfg); err != nil {
 		return nil, err
-	}
-	certPEM, keyPEM, err := cfg.authority.Serve(cfg.Names, cfg.Addresses)
-	if err != nil {
-		return nil, err
-	}
-	pair, err := tls.X509KeyPair(certPEM, keyPEM)
-	if err != nil {
-		return nil, fmt.Errorf("the front's certificate is not usable: %w", err)
 	}
 	f := &Front{
 		cfg: cfg, index: newIndex(cfg.Membership.Root.Name), shards: map[string]*shard{}, inflight: newInflight(cfg.Limits),
 		stopping: make(chan struct{}), searches: make(chan struct{}, maxSearches), bodyTimeout: bodyTimeout, answerTimeout: answerTimeout,
 	}
-	if f.trust, err = newTrust([]byte(cfg.Membership.CertificateAuthority), cfg.ClientCAFile); err != nil {
+	if f.trust, err = newTrust(func() []byte { return cfg.keys.now().ca }, cfg.ClientCAFile); err != nil {
 		return nil, err
 	}
 	f.tls = f.trust.config(&tls.Config{
-		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"},
+		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return cfg.keys.now().shown, nil },
 		// Certificates of others are no error: a client that shows one may have a token, too.
 		ClientAuth: tls.RequestClientCert,
 	})
@@ -113,7 +104,7 @@ func (f *Front) restore(ctx context.Context) {
 	if f.cfg.SnapshotFile == "" {
 		return
 	}
-	s, err := readSnapshot(f.cfg.SnapshotFile, f.cfg.authority)
+	s, err := readSnapshot(f.cfg.SnapshotFile, f.cfg.keys.now().authority)
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "The front begins without a snapshot: it is not ready before it has heard the root shard")
 	}
@@ -145,6 +136,7 @@ func (f *Front) Run(ctx context.Context) error {
 	defer stopReading()
 	defer running.Wait() // the last snapshot is written while the shards are still heard
 	defer stopKeeping()
+	readers.Go(func() { f.cfg.keys.run(reading) })
 	readers.Go(func() { f.read(reading) })
 	running.Go(func() { f.keepSnapshots(keeping) })
 	served := make(chan error, 1)
@@ -195,15 +187,16 @@ type running struct {
 // reader reads the shards that the root shard lists. Only read uses it.
 type reader struct {
 	*Front
-	root pki.RootShard
-	now  map[string]*running
+	// by is the membership by which it reads: it has the root shard's URLs.
+	by  *standing
+	now map[string]*running
 	// changed gets a value when the root shard lists others. Its capacity is 1.
 	changed chan struct{}
 }
 
 // read keeps the shards as the root shard lists them, and the index as the shards say, until ctx ends.
 func (f *Front) read(ctx context.Context) {
-	r := &reader{Front: f, root: f.cfg.Membership.Root, now: map[string]*running{}, changed: make(chan struct{}, 1)}
+	r := &reader{Front: f, by: f.cfg.keys.now(), now: map[string]*running{}, changed: make(chan struct{}, 1)}
 	defer func() {
 		for _, one := range r.now {
 			one.stop()
@@ -213,8 +206,8 @@ func (f *Front) read(ctx context.Context) {
 	for _, saved := range f.saved {
 		r.start(ctx, saved.Name, saved.Authority, saved.URLs)
 	}
-	if r.now[r.root.Name] == nil {
-		r.start(ctx, r.root.Name, "", r.root.URLs)
+	if r.now[r.by.Root.Name] == nil {
+		r.start(ctx, r.by.Root.Name, "", r.by.Root.URLs)
 	}
 	for {
 		select {
@@ -222,13 +215,37 @@ func (f *Front) read(ctx context.Context) {
 			return
 		case <-r.changed:
 			r.adjust(ctx)
+		case by := <-f.cfg.keys.changed:
+			r.use(ctx, by)
 		}
+	}
+}
+
+// use reads by another membership.
+func (r *reader) use(ctx context.Context, by *standing) {
+	if by.n <= r.by.n {
+		return
+	}
+	moved := !slices.Equal(by.Root.URLs, r.by.Root.URLs)
+	r.by = by
+	root := r.now[by.Root.Name]
+	switch {
+	case root == nil:
+		r.start(ctx, by.Root.Name, "", by.Root.URLs)
+		return
+	case moved: // its Shard object says the rest, once it is heard
+		r.move(ctx, root, by.Root.URLs)
+	}
+	select {
+	case <-root.members.Synced():
+		r.adjust(ctx)
+	default:
 	}
 }
 
 // start begins to read a shard.
 func (r *reader) start(ctx context.Context, name, fingerprint string, urls []string) {
-	s, err := newShard(r.cfg, name, fingerprint, r.root.ReplicasOf(name, urls))
+	s, err := newShard(r.cfg, name, fingerprint, r.by.Root.ReplicasOf(name, urls))
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "A shard cannot be reached until its Shard object changes", "peer", name)
 		return
@@ -240,7 +257,7 @@ func (r *reader) start(ctx context.Context, name, fingerprint string, urls []str
 	r.shards[name] = s
 	r.mu.Unlock()
 	remove := func() {}
-	if name == r.root.Name {
+	if name == r.by.Root.Name {
 		remove = s.members.AddHandler(func(_, _ *corev1alpha1.Shard) {
 			select {
 			case r.changed <- struct{}{}:
@@ -291,7 +308,7 @@ func (r *reader) tellMembership(ctx context.Context, member bool) {
 
 // adjust reads those shards that the root shard lists, and no others. It goes on reading the root shard, which says who they are.
 func (r *reader) adjust(ctx context.Context) {
-	root := r.now[r.root.Name]
+	root := r.now[r.by.Root.Name]
 	if root == nil {
 		return // start has said why
 	}
@@ -304,17 +321,17 @@ func (r *reader) adjust(ctx context.Context) {
 	for name, one := range r.now {
 		s := wanted[name]
 		switch {
-		case s == nil && name == r.root.Name:
+		case s == nil && name == r.by.Root.Name:
 		case s == nil, s.Annotations[clusters.AuthorityAnnotation] != one.fingerprint:
 			r.end(name)
 		default:
-			if urls := r.root.ReplicasOf(name, clusters.ReplicasOf(s)); !slices.Equal(urls, one.urls) {
+			if urls := r.by.Root.ReplicasOf(name, clusters.ReplicasOf(s)); !slices.Equal(urls, one.urls) {
 				r.move(ctx, one, urls)
 			}
 		}
 	}
-	if own := wanted[r.root.Name]; own != nil {
-		r.tellMembership(ctx, own.Annotations[clusters.FrontAnnotationPrefix+r.cfg.Membership.Member.Name] == r.cfg.authority.Fingerprint())
+	if own := wanted[r.by.Root.Name]; own != nil {
+		r.tellMembership(ctx, r.by.authority.IsAuthority(own.Annotations[clusters.FrontAnnotationPrefix+r.by.Member.Name]))
 	}
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
 		if r.now[name] == nil {

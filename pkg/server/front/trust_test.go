@@ -64,7 +64,7 @@ func TestUsersOfFurtherAuthoritiesAreAcceptedWhileTheFileSaysSo(t *testing.T) {
 		}
 	}
 	write(ofUsers.pem())
-	trusted, err := newTrust(installation.pem(), file)
+	trusted, err := newTrust(installation.pem, file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestUsersOfFurtherAuthoritiesAreAcceptedWhileTheFileSaysSo(t *testing.T) {
 			t.Errorf("%s: the installation's own users are refused: %v", step.name, err)
 		}
 	}
-	if _, err := newTrust(installation.pem(), file+".none"); err == nil {
+	if _, err := newTrust(installation.pem, file+".none"); err == nil {
 		t.Error("a file that is not there is no error at the start")
 	}
 }
@@ -101,7 +101,7 @@ func TestClientsAreToldWhoseCertificatesAreAccepted(t *testing.T) {
 	if err := os.WriteFile(file, ofUsers.pem(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	trusted, err := newTrust(installation.pem(), file)
+	trusted, err := newTrust(installation.pem, file)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ func (o *Options) Flags() (flags cliflag.NamedFlagSets) {
 	generic := flags.FlagSet("generic")
 	generic.StringVar(&o.RootDirectory, "root-directory", o.RootDirectory, "Directory for generated keys, admin.kubeconfig and the embedded etcd's data.")
 	generic.StringVar(&o.ShardName, "shard-name", o.ShardName, "Name of the shard. All replicas of a shard have the same; it is recorded in etcd. With --membership the default is the name there.")
-	generic.StringVar(&o.Membership, "membership", o.Membership, "File with which the shard joins an installation: regent shard add prints it. All replicas of the shard need it at each start. Without it the shard is alone, or the root shard of an installation.")
+	generic.StringVar(&o.Membership, "membership", o.Membership, "File with which the shard joins an installation: regent shard add prints it. All replicas of the shard need it at each start. It is read again when it changes. Without it the shard is alone, or the root shard of an installation.")
 	generic.Int64Var(&o.ShardCapacity, "shard-capacity", o.ShardCapacity, "How many logical clusters the shard can have. Other shards of the installation assign no more to it.")
 	generic.StringVar(&o.AdvertiseAddress, "advertise-address", o.AdvertiseAddress, "IP address that peers dial. If empty, --bind-address; if that is unspecified, the host's default interface.")
 	generic.StringVar(&o.ExternalHostname, "external-hostname", o.ExternalHostname, "Host name under which clients reach this replica. If empty, the advertised address.")

@@ -379,6 +379,7 @@ func (o *Options) Config(registry *controllers.Registry) (server.Config, error) 
 	cfg := server.Config{
 		Shard:           shard,
 		Membership:      membership,
+		MembershipFile:  o.Membership,
 		Capacity:        o.ShardCapacity,
 		RootDirectory:   root,
 		Host:            host,

@@ -10,6 +10,7 @@
 package pki
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/x509"
 	"errors"
@@ -157,19 +158,41 @@ func (b *Bundle) readCA() error {
 	if b.CAPEM, err = os.ReadFile(certFile); err != nil {
 		return fmt.Errorf("cannot read the certificate authority: %w", err)
 	}
-	certs, err := cert.ParseCertsPEM(b.CAPEM)
+	r, err := b.readRoll()
 	if err != nil {
-		return fmt.Errorf("%s holds no certificate, restore it from another replica: %w", certFile, err)
-	}
-	b.ca, b.trusted = certs[0], certs[:1]
-	if err := b.readRoll(); err != nil {
 		return err
 	}
-	if b.isRolling() {
-		b.trusted = certs
+	if err := b.useCA(r); err != nil {
+		return fmt.Errorf("%s: %w: copy all files of the directory from the same replica", certFile, err)
 	}
 	return b.readCAKey()
 }
+
+// useCA sets what follows from the authority's certificates, and from how far it is rolled (nil: it never was).
+func (b *Bundle) useCA(r *roll) error {
+	certs, err := cert.ParseCertsPEM(b.CAPEM)
+	if err != nil {
+		return fmt.Errorf("it holds no certificate of the authority: %w", err)
+	}
+	b.ca, b.trusted = certs[0], certs[:1]
+	if r == nil {
+		return nil
+	}
+	if err := r.verify(); err != nil {
+		return fmt.Errorf("the authority is rolled: %w", err)
+	}
+	if !bytes.Equal(bytes.TrimSpace(b.CAPEM), bytes.TrimSpace(r.trusted())) {
+		return errors.New("the authorities and the proof of their roll are of different steps")
+	}
+	b.roll = r
+	if b.isRolling() {
+		b.trusted = certs
+	}
+	return nil
+}
+
+// IsMember reports whether Join has made this a member's directory.
+func (b *Bundle) IsMember() bool { return b.authority != nil }
 
 // readCAKey reads the key of the authority, if it is here.
 func (b *Bundle) readCAKey() error {
