@@ -276,15 +276,16 @@ func (r *replica) admin(t testing.TB) rest.Interface {
 }
 
 // closeIdle closes the connections of clients: a server that stops gives those of HTTP/2 a second to do so.
-func (r *replica) closeIdle(t testing.TB) {
-	t.Helper()
+func (r *replica) closeIdle() {
 	r.client.CloseIdleConnections()
-	for _, config := range []*rest.Config{r.adminConfig(t, ""), r.configOf(t, "anybody's", "")} { // client-go has one transport for all with the same certificates
-		through, err := rest.TransportFor(config)
-		if err != nil {
-			t.Fatal(err)
+	admin, err := clientcmd.BuildConfigFromFlags("", filepath.Join(r.root, kubeconfigFile))
+	if err != nil {
+		return // there were no such clients
+	}
+	for _, config := range []*rest.Config{admin, rest.AnonymousClientConfig(admin)} { // client-go has one transport for all with the same certificates
+		if through, err := rest.TransportFor(config); err == nil {
+			utilnet.CloseIdleConnectionsFor(through)
 		}
-		utilnet.CloseIdleConnectionsFor(through)
 	}
 }
 
@@ -292,7 +293,7 @@ func (r *replica) closeIdle(t testing.TB) {
 func (r *replica) stop(t testing.TB) error {
 	t.Helper()
 	r.stopped.Do(func() {
-		r.closeIdle(t)
+		r.closeIdle()
 		r.cancel()
 		r.result = <-r.ended
 	})

@@ -103,15 +103,7 @@ func startFloods(t testing.TB, flags ...string) *floods {
 	f := &floods{binary: binary, shard: shard.Start(t, "a")}
 	harness.Leader(t, f.shard)
 	f.shard.WaitRoot()
-	for name, cluster := range map[string]*string{"greedy": &f.greedy, "quiet": &f.quiet} {
-		f.shard.CreateWorkspace(name)
-		*cluster = f.shard.WaitWorkspace(name)
-		who := map[string]string{"greedy": "flooder", "quiet": "quiet"}[name]
-		if _, err := harness.Bind(t.Context(), f.shard.Kube(*cluster), harness.User(who), "system:kcp:workspace:access", "edit"); err != nil {
-			t.Fatal(err)
-		}
-		f.fill(t, *cluster)
-	}
+	f.greedy, f.quiet = f.tenant(t, "greedy", "flooder"), f.tenant(t, "quiet", "quiet")
 	config := &rest.Config{Host: f.shard.URL + "/clusters/" + f.quiet, BearerToken: "t-quiet", QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAFile: f.shard.Config("").CAFile}}
 	config.WrapTransport = func(next http.RoundTripper) http.RoundTripper { return onlyOnce{next} }
 	if f.client, err = kubernetes.NewForConfig(config); err != nil {
@@ -119,6 +111,18 @@ func startFloods(t testing.TB, flags ...string) *floods {
 	}
 	f.terms = len(f.shard.Terms())
 	return f
+}
+
+// tenant makes a workspace with much in it, and lets a user work there. It returns its cluster.
+func (f *floods) tenant(t testing.TB, workspace, user string) (cluster string) {
+	t.Helper()
+	f.shard.CreateWorkspace(workspace)
+	cluster = f.shard.WaitWorkspace(workspace)
+	if _, err := harness.Bind(t.Context(), f.shard.Kube(cluster), harness.User(user), "system:kcp:workspace:access", "edit"); err != nil {
+		t.Fatal(err)
+	}
+	f.fill(t, cluster)
+	return cluster
 }
 
 // onlyOnce makes client-go try nothing again: a refused request is a failed one.

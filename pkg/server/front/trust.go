@@ -64,7 +64,7 @@ func (t *trust) use(content string) error {
 
 // now returns whom the front trusts now. A file that cannot be used changes nothing, and is told of once.
 func (t *trust) now(ctx context.Context) *x509.CertPool {
-	t.mu.Lock()
+	t.mu.Lock() // also while the file is read: what was read first must not replace what was read later
 	defer t.mu.Unlock()
 	content, err := []byte(nil), error(nil)
 	if t.file != "" {

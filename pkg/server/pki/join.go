@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"k8s.io/client-go/util/cert"
 )
@@ -49,13 +48,7 @@ func joining(directory string, m *Membership) (next *Bundle, unlock func(), err 
 		return nil, nil, err
 	}
 	next.directory = directory
-	if err := os.MkdirAll(directory, 0o700); err != nil {
-		return nil, nil, fmt.Errorf("cannot create the directory for keys (below --root-directory): %w", err)
-	}
-	if err := refuseWritable(directory); err != nil {
-		return nil, nil, err
-	}
-	if unlock, err = lock(filepath.Join(directory, "lock")); err != nil {
+	if unlock, err = makeAndLock(directory); err != nil {
 		return nil, nil, err
 	}
 	if err = finishReplacing(directory); err == nil {

@@ -27,7 +27,7 @@ type Kubeconfig struct {
 // WriteKubeconfig writes the admin's kubeconfig if it is missing, or if it differs and cfg.Replace is set. It returns the base
 // URL that the file then names, or "" for a file that Regent did not write. Many replicas may call it at the same time.
 func (b *Bundle) WriteKubeconfig(name string, cfg Kubeconfig) (baseURL string, err error) {
-	unlock, err := lock(b.file("lock"))
+	unlock, err := lock(b.directory)
 	if err != nil {
 		return "", err
 	}

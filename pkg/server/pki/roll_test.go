@@ -204,7 +204,7 @@ func TestACrashLeavesNoHalfOfAPair(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, f := range all.Files[:replaced] {
-				if err := all.replace(before.file(f.Name), f.Content); err != nil {
+				if err := replaceOrRemove(before.file(f.Name), f.Content); err != nil {
 					t.Fatal(err)
 				}
 			}
