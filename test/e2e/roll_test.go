@@ -250,18 +250,3 @@ func TestTheAdministratorsCertificateIsRenewed(t *testing.T) {
 		t.Errorf("/readyz/certificates: %d", status)
 	}
 }
-
-// The authority of an installation has signed for members whom a roll would not reach: it is refused on the root shard and on a member, and
-// changes nothing.
-func TestTheAuthorityOfAnInstallationIsNotRolled(t *testing.T) {
-	i := harness.Install(t, "eu1")
-	for _, r := range []*harness.Replica{i.Root.Replicas[0], i.Others[0].Replicas[0]} {
-		out, err := regent(t, "pki", "roll", "begin", "--root-directory="+r.Root, "--server="+i.Root.Replicas[0].URL)
-		if err == nil || !strings.Contains(out, "authority of an installation cannot be rolled yet") {
-			t.Errorf("%s: %v, %s", r.Name(), err, out)
-		}
-		if _, err := os.Stat(filepath.Join(r.Root, "pki", "roll.json")); err == nil {
-			t.Errorf("%s: a roll has begun", r.Name())
-		}
-	}
-}

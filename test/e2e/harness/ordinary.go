@@ -26,7 +26,7 @@ import (
 // the commands regent shard, front and pki. Beyond that these act as the administrator, by AdminConfig and AdminKubectl:
 //
 //   - credentials_test.go: it is about who the administrator is
-//   - roll_test.go: clients follow the administrator's certificate from one authority to the next (AdminConfig, ReadKeysAgain)
+//   - roll_test.go, rollall_test.go: clients follow the administrator's certificate from one authority to the next (AdminConfig, ReadKeysAgain)
 //   - rotation_test.go: an administrator writes all objects of all clusters anew, in root, too
 //   - attack_test.go: lets its tenants, who are users of their own, into root
 //   - quota_test.go: limits are the administrator's to set; who fills the cluster is the ordinary user
