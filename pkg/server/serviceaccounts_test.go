@@ -74,7 +74,7 @@ func (r *replica) askForToken(t *testing.T, cluster logicalcluster.Name, spec au
 func (r *replica) warnedOf(t *testing.T, lifetime time.Duration) (warnings []string) {
 	t.Helper()
 	body := fmt.Sprintf(`{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{"expirationSeconds":%d}}`, int64(lifetime.Seconds()))
-	result := r.adminIn(t, "system:a").CoreV1().RESTClient().Post().AbsPath("/api/v1/namespaces/" + aNamespace + "/serviceaccounts/bot/token").
+	result := r.adminIn(t, "system:a").CoreV1().RESTClient().Post().AbsPath("/api/v1/namespaces/"+aNamespace+"/serviceaccounts/bot/token").
 		SetHeader("Content-Type", "application/json").Body([]byte(body)).Do(t.Context())
 	if err := result.Error(); err != nil {
 		t.Fatal(err)
