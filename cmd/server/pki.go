@@ -56,8 +56,11 @@ authority is rolled. Serving certificates are not in pki/: each replica makes it
 			return format.print(cmd, all, "CERTIFICATE\tOF\tEXPIRES\tACTION", func(w io.Writer) {
 				for _, c := range all {
 					action := c.Action
-					if c.Advice != "" {
+					switch {
+					case c.Advice != "":
 						action = c.Advice
+					case renewal.DryRun && c.Action == pki.Renewed:
+						action += " (dry run)" // as kubectl says it
 					}
 					_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", c.File, c.Subject, c.NotAfter.Format(time.RFC3339), action)
 				}

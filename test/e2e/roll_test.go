@@ -228,6 +228,9 @@ func TestTheAdministratorsCertificateIsRenewed(t *testing.T) {
 	if now := keysOf(r); string(now.CertData) != string(before.CertData) {
 		t.Error("a dry run has changed the certificate")
 	}
+	if said := mustRegent(t, "pki", "renew", "--root-directory="+r.Root, "--dry-run"); !strings.Contains(said, "renewed (dry run)\n") {
+		t.Errorf("a dry run says as if it had done it:\n%s", said)
+	}
 	if err := json.Unmarshal([]byte(mustRegent(t, "pki", "renew", "--root-directory="+r.Root, "-o=json")), &done); err != nil {
 		t.Fatal(err)
 	}

@@ -276,6 +276,8 @@ func TestAWebhookThatHangsKeepsFewRequestsWaiting(t *testing.T) {
 				got, err := ask(t, a, "mine", ann, fmt.Sprintf("verb-%d", i))
 				if err == nil || got != want {
 					t.Errorf("%v, %v; want %v", got, err, want)
+				} else if !strings.Contains(err.Error(), "webhook \"hook\"") || strings.Contains(err.Error(), "http") {
+					t.Errorf("users are told %q: want the webhook's name, and not where it is", err)
 				}
 				if time.Since(began) < 900*time.Millisecond {
 					soon.Add(1)

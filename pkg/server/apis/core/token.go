@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/token/jwt"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/warning"
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/server/apis/resource"
@@ -128,6 +129,10 @@ func (r *tokenRequests) grant(ctx context.Context, name string, asked *authentic
 		return serviceaccounts.Grant{}, apierrors.NewConflict(corev1.Resource("serviceaccounts"), name, errors.New("it is being deleted"))
 	}
 	seconds := min(*asked.Spec.ExpirationSeconds, int64(r.MaxLifetime.Seconds()))
+	if seconds < *asked.Spec.ExpirationSeconds { // kubectl prints the token only, and not the answer, which says it too
+		warning.AddWarning(ctx, "", fmt.Sprintf("the token is valid for %v, the longest lifetime here, and not for the %v that were asked for",
+			time.Duration(seconds)*time.Second, time.Duration(*asked.Spec.ExpirationSeconds)*time.Second))
+	}
 	asked.Spec.ExpirationSeconds = &seconds // what the client is told that it has got
 	grant := serviceaccounts.Grant{
 		Cluster: cluster, Account: account, Audiences: asked.Spec.Audiences, Lifetime: time.Duration(seconds) * time.Second,
