@@ -46,7 +46,9 @@ func (r *run) handlerChain(directory routing.Resolver, tokens *tokenFilter, shar
 		inner := shard.hold(filter.Admit(newWatches(r.cfg.Limits.Watches, c.RequestTimeout, flows.tenantOf, c.Serializer).wrap(tokens.wrap(apis))), c.Serializer)
 		public := users // each chain counts its own requests
 		if places := r.cfg.Limits.places(); places > 0 {
-			users.FlowControl = &fairness.Control{Limiter: fairness.New(places, maxWaiting), Flow: flows.ofRequest, Cost: cost(filter, usage)}
+			users.FlowControl = &fairness.Control{
+				Limiter: fairness.New(places, maxWaiting), Flow: flows.ofRequest, Cost: cost(filter, usage), Cluster: flows.clusterOf,
+			}
 		}
 		outer := r.tokens.split(
 			filter.Parse(genericapiserver.DefaultBuildHandlerChain(inner, &own)),
