@@ -20,7 +20,7 @@ import (
 	"github.com/regent-project/regent/pkg/server/access"
 )
 
-var sequencesFlag = flag.Int("sequences", 25, "sequences of writes in TestNobodyGetsARightThatNobodyHad; give -rapid.checks, too, for more than 100")
+var sequencesFlag = flag.Int("sequences", 15, "sequences of writes in TestNobodyGetsARightThatNobodyHad; give -rapid.checks, too, for more than 100")
 
 // conspiracy is a logical cluster in which bob may write all roles and bindings, and eve those of one namespace. Neither may escalate or bind, and
 // nobody else helps them. So whatever they write, as themselves, as each other or as service accounts, and whatever the server makes of it: none of

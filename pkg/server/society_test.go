@@ -31,9 +31,9 @@ type society struct {
 	at *catalogued
 }
 
-func startSociety(t *testing.T) *society {
+func startSociety(t *testing.T, prepare ...func(*Server)) *society {
 	t.Helper()
-	c := startCatalogued(t, t.TempDir(), startEtcd(t), withPeople)
+	c := startCatalogued(t, t.TempDir(), startEtcd(t), append(prepare, withPeople)...)
 	s := &society{&operator{t, c}, c}
 	s.until("root is Ready", s.rootIsReady)
 	return s
