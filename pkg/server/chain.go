@@ -49,7 +49,7 @@ func (r *run) handlerChain(directory routing.Resolver, tokens *tokenFilter, shar
 		public := users // each chain counts its own requests
 		if places := r.cfg.Limits.places(); places > 0 {
 			limiter := fairness.New(places, maxWaiting)
-			users.FlowControl = &fairness.Control{Limiter: limiter, Flow: flows.ofRequest, Cost: cost(filter, usage)}
+			users.FlowControl = &fairness.Control{Limiter: limiter, Flow: flows.ofRequest, Cost: cost(filter, usage), Cluster: flows.clusterOf}
 			users.Authorization.Authorizer = &placedImpersonation{users.Authorization.Authorizer, limiter, flows.of, c.RequestTimeout / 4}
 		}
 		outer := r.tokens.split(

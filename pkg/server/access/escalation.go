@@ -89,7 +89,7 @@ func (e *Escalation) judge(a admission.Attributes, policy Policy, cluster logica
 	rules := g.rules
 	switch {
 	case g.ref != nil:
-		parts, err := (view{Policy: policy, cluster: cluster}).rulesOf(*g.ref, a.GetNamespace())
+		parts, err := (view{Policy: policy, cluster: cluster}).rulesOf(g.ref, a.GetNamespace())
 		if err != nil {
 			return apierrors.NewNotFound(rbacv1.Resource(resourceOf(g.ref)), g.ref.Name)
 		}

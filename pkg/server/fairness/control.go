@@ -3,7 +3,6 @@ package fairness
 import (
 	"context"
 	"errors"
-	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -26,9 +25,12 @@ type Control struct {
 	// Flow says for whom the request in ctx counts, and Cost how many places it takes.
 	Flow func(ctx context.Context, who flowcontrol.RequestDigest) Flow
 	Cost func(ctx context.Context, who flowcontrol.RequestDigest) int
+	// Cluster says in which logical cluster the request in ctx is. A write takes more of a place if many watch there.
+	Cluster func(ctx context.Context) string
 
-	told throttle
-	held atomic.Int64
+	watchers watchers
+	told     throttle
+	held     atomic.Int64
 }
 
 // Refusals are held back: clients that ask again at once would keep a CPU busy with them.
@@ -55,7 +57,14 @@ func (c *Control) Handle(
 		return
 	}
 	waited.Observe(time.Since(began).Seconds())
-	defer leave()
+	defer func() {
+		// Who has written has his answer. To take the places back later needs nothing that could outlive the server.
+		if later := c.lingers(ctx, digest.RequestInfo); later > 0 {
+			time.AfterFunc(later, leave)
+			return
+		}
+		leave()
+	}()
 	execute()
 }
 
@@ -96,12 +105,6 @@ func (c *Control) Run(<-chan struct{}) error { return nil }
 
 // Install implements flowcontrol.Interface.
 func (c *Control) Install(*mux.PathRecorderMux) {}
-
-// RegisterWatch implements flowcontrol.WatchTracker. Who watches does not count: a write costs the watchers of its own cluster only.
-func (c *Control) RegisterWatch(*http.Request) flowcontrol.ForgetWatchFunc { return nil }
-
-// GetInterestedWatchCount implements flowcontrol.WatchTracker.
-func (c *Control) GetInterestedWatchCount(*request.RequestInfo) int { return 0 }
 
 // GetMaxSeats implements flowcontrol.MaxSeatsTracker. Upstream's estimate is not asked for: it takes what all clusters have.
 func (c *Control) GetMaxSeats(string) uint64 { return 0 }

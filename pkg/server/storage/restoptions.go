@@ -108,10 +108,11 @@ func (o *restOptions) decorator(encoding Encoding) generic.StorageDecorator {
 	) (storage.Interface, factory.DestroyFunc, error) {
 		versioner := storage.APIObjectVersioner{}
 		reading := seeing{versioner, o.client.history}
-		decoder, transformer := etcd3.NewDefaultDecoder(config.Codec, reading), o.transformer(config.GroupResource)
+		one, transformer := etcd3.NewDefaultDecoder(config.Codec, reading), o.transformer(config.GroupResource)
+		codec := sharing{config.Codec} // of watches
 		store, err := etcd3.New(
-			o.client.etcd, o.client.compactor, config.Codec, newFunc, newListFunc, config.Prefix, prefix, config.GroupResource,
-			transformer, config.LeaseManagerConfig, decoder, reading,
+			o.client.etcd, o.client.compactor, codec, newFunc, newListFunc, config.Prefix, prefix, config.GroupResource,
+			transformer, config.LeaseManagerConfig, decoder{one, etcd3.NewDefaultDecoder(codec, reading)}, reading,
 		)
 		if err != nil {
 			return nil, nil, fmt.Errorf("store of %s: %w", config.GroupResource, err)
@@ -123,7 +124,7 @@ func (o *restOptions) decorator(encoding Encoding) generic.StorageDecorator {
 					return nil, err
 				}
 				object := newFunc()
-				return object, decoder.Decode(data, object, kv.ModRevision)
+				return object, one.Decode(data, object, kv.ModRevision)
 			}
 			o.client.guard.terms.leases.Store(&leases{decode: decode, term: encoding.Term, prefix: prefix, root: config.Prefix})
 		}
@@ -141,7 +142,7 @@ func (o *restOptions) decorator(encoding Encoding) generic.StorageDecorator {
 			KeyFunc:             keyFunc(prefix, clusterless),
 			NewFunc:             newFunc,
 			NewListFunc:         newListFunc,
-			GetAttrsFunc:        withCluster(attrs),
+			GetAttrsFunc:        shareAttrs(attrs),
 			IndexerFuncs:        byCluster,
 			Indexers:            indexers,
 			Codec:               config.Codec,
