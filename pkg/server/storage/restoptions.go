@@ -33,10 +33,15 @@ import (
 const countInterval = time.Minute
 
 // With snapshots the watch cache keeps a version of its tree for each change of the last minutes, which was two fifths of the heap
-// (docs/BENCHMARKS.md). They serve the later pages of long lists, which etcd serves without them. --feature-gates can bring them
-// back.
+// (docs/BENCHMARKS.md). They serve the later pages of long lists, which etcd serves without them.
+//
+// The estimate of the sizes of lists keeps each key a second time. It is for upstream's priority and fairness, which is not used: what a list costs is
+// known by cluster (see tally).
+//
+// --feature-gates can bring both back.
 func init() {
 	utilruntime.Must(utilfeature.DefaultMutableFeatureGate.OverrideDefault(features.ListFromCacheSnapshot, false))
+	utilruntime.Must(utilfeature.DefaultMutableFeatureGate.OverrideDefault(features.SizeBasedListCostEstimate, false))
 }
 
 // Encoding says how a resource's objects are stored.
