@@ -24,15 +24,12 @@ func (f *rollFlags) ask(ctx context.Context, s pki.Step) error {
 	if err != nil {
 		return err
 	}
+	var faults []error
 	for _, config := range configs {
-		if err = ready(ctx, s, bundle, config); err != nil {
-			break
-		}
+		faults = append(faults, ready(ctx, s, bundle, config))
 	}
-	if err == nil {
-		err = f.askMembers(ctx, s, bundle, configs[0])
-	}
-	if err != nil {
+	faults = append(faults, f.askMembers(ctx, s, bundle, configs[0]))
+	if err := errors.Join(faults...); err != nil {
 		return fmt.Errorf("%w (to go on without asking, because nothing runs, give --offline)", err)
 	}
 	return nil
@@ -70,7 +67,7 @@ func question(s pki.Step, bundle *pki.Bundle) (q installation.Question, err erro
 		q.Cert, q.Key, err = bundle.Successor()
 	case pki.Finish.Does:
 		q.Lacks = "does not show what the new authority has signed yet"
-		q.CA, err = bundle.SignerPEM()
+		q.Signs = bundle.CA()
 	}
 	return q, err
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
@@ -240,7 +241,7 @@ func refusesCertificate(t *testing.T, old, now *rest.Config) bool {
 		t.Fatal(err)
 	}
 	_, err = client.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{})
-	return err != nil && (strings.Contains(err.Error(), "Unauthorized") || strings.Contains(err.Error(), "provide credentials"))
+	return apierrors.IsUnauthorized(err)
 }
 
 // mustStartAgain restarts a member and the front, which have in their files what they used, and gives a member what it had before the roll.

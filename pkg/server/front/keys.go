@@ -47,7 +47,7 @@ func newKeys(cfg Config) (*keys, error) {
 	k.file, err = reload.New(reload.Source[*standing]{
 		Flag: "--membership", File: cfg.MembershipFile,
 		Make: func(_ []byte, before *standing) (*standing, error) { return k.read(cfg, before) },
-		Work: k.tell,
+		Work: k.tell, Reloaded: func([]byte) { membershipRefused.Set(0) }, Refused: func() { membershipRefused.Set(1) },
 	})
 	return k, err
 }

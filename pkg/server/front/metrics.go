@@ -41,6 +41,10 @@ var (
 		Name: "regent_front_certificate_authority", StabilityLevel: metrics.ALPHA,
 		Help: "1 for each certificate authority of the installation that the front trusts, by the SHA-256 of its certificate. use is signs for the one that has signed the front's membership, else trusts.",
 	}, []string{"fingerprint", "use"})
+	membershipRefused = metrics.NewGauge(&metrics.GaugeOpts{
+		Name: "regent_front_membership_refused", StabilityLevel: metrics.ALPHA,
+		Help: "1 if what is in --membership cannot be used and what was read before stays in use, else 0.",
+	})
 	refused = metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "regent_front_refused_total", StabilityLevel: metrics.ALPHA,
 		Help: "Requests that were answered with 429, by the limit: requests, requests-per-client, watches-per-client or requests-of-one-cluster.",
@@ -48,7 +52,7 @@ var (
 )
 
 var registerMetrics = sync.OnceFunc(func() {
-	legacyregistry.MustRegister(shardHeard, indexAge, indexClusters, requests, added, underWay, authorities, refused)
+	legacyregistry.MustRegister(shardHeard, indexAge, indexClusters, requests, added, underWay, authorities, membershipRefused, refused)
 	for _, limit := range []string{limitRequests, limitRequestsPerClient, limitWatchesPerClient, limitCluster} {
 		refused.WithLabelValues(limit).Add(0)
 	}

@@ -21,8 +21,9 @@ import (
 
 // Question is what all processes of an installation are asked before a step of a roll: is one trusted who comes with this?
 type Question struct {
-	// CA has the authorities, in PEM, of which one must have signed what a process shows.
-	CA []byte
+	// CA has the authorities, in PEM, that are trusted. Signs is the one that must have signed what a process shows. Nil: any of them.
+	CA    []byte
+	Signs *x509.Certificate
 	// Cert and Key are those of an administrator, in PEM, which a process must accept.
 	Cert, Key []byte
 	// Lacks says in a few words what a process lacks that shows or accepts something else.
@@ -69,6 +70,9 @@ func frontsOf(root *corev1alpha1.Shard) map[string]string {
 	}
 	return out
 }
+
+// errOtherSigns says that a process shows a certificate of another authority than the wanted one.
+var errOtherSigns = errors.New("another authority has signed its certificate")
 
 // process is a replica of a shard, or a front.
 type process struct {
@@ -122,24 +126,25 @@ func (p *process) ask(ctx context.Context, as *rest.Config, q Question) error {
 	if err != nil {
 		return fmt.Errorf("cannot ask %s: %w", p, err)
 	}
-	tlsConfig.VerifyConnection = p.verify
+	tlsConfig.VerifyConnection = func(state tls.ConnectionState) error { return p.verify(state, q.Signs) }
 	transport := &http.Transport{TLSClientConfig: tlsConfig, DisableKeepAlives: true, TLSHandshakeTimeout: acceptsTimeout}
 	err = accepts(ctx, &http.Client{Transport: transport}, p.url+p.path)
-	switch unknown := new(x509.UnknownAuthorityError); {
+	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, ErrRefused), errors.As(err, unknown):
+	case errors.Is(err, ErrRefused), errors.Is(err, errOtherSigns):
 		return fmt.Errorf("%s %s: %s (%w)", p, q.Lacks, p.advice, err)
 	}
 	return fmt.Errorf("%s cannot be asked: %w", p, err)
 }
 
-// verify returns an error unless it is the wanted member that answers, or for a front any that is listed.
-func (p *process) verify(state tls.ConnectionState) error {
+// verify returns an error unless it is the wanted member that answers, or for a front any that is listed, and the wanted authority has signed for it.
+func (p *process) verify(state tls.ConnectionState, signs *x509.Certificate) error {
 	if len(state.VerifiedChains) == 0 {
 		return errors.New("the connection is not verified")
 	}
-	who, authority, err := pki.MemberOf(state.VerifiedChains[0])
+	chain := state.VerifiedChains[0]
+	who, authority, err := pki.MemberOf(chain)
 	if err != nil {
 		return err
 	}
@@ -151,6 +156,8 @@ func (p *process) verify(state tls.ConnectionState) error {
 		return fmt.Errorf("%s answers, which is no front of this installation", who)
 	}
 	switch p.who = who; {
+	case signs != nil && !chain[len(chain)-1].Equal(signs):
+		return errOtherSigns
 	case fingerprint == "" && who.Kind == pki.KindShard: // the root shard
 		return nil
 	case !pki.IsAuthority(fingerprint, authority):

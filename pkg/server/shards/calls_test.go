@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/regent-project/regent/pkg/server/pki"
 )
@@ -87,4 +89,29 @@ func TestARequestForWhichThereAreNoKeysWasNotSent(t *testing.T) {
 	if !errors.As(err, &dial) || dial.Op != "dial" || !strings.Contains(err.Error(), "shard eu1") {
 		t.Errorf("%v", err)
 	}
+}
+
+// A certificate is exchanged long before it expires.
+func TestACallerShowsANewCertificateInTime(t *testing.T) {
+	i := newInstallation(t)
+	synctest.Test(t, func(t *testing.T) {
+		caller := NewCaller(i.keys("us1"))
+		now := func() *call {
+			t.Helper()
+			with, err := caller.now()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return with
+		}
+		first := now()
+		time.Sleep(callRenewal - time.Second)
+		if now() != first {
+			t.Error("it is exchanged too soon")
+		}
+		time.Sleep(2 * time.Second)
+		if now() == first {
+			t.Error("it is not exchanged")
+		}
+	})
 }
