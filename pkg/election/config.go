@@ -70,6 +70,9 @@ type Config struct {
 	// Replica is what this process calls itself. It must be unique: a step down prefers a standby by this name, and Forget declares
 	// a process dead by it. Empty: the host name and a part of a random uuid, new with each start.
 	Replica string
+	// URL is where others reach this process, as https://<host>:<port>; empty: nowhere. The Lease and the Detector tell it. The
+	// election itself does not use it.
+	URL string
 	// Detector, if set, finds out that the holder's process has died, before the lease expires. Detection says which of its signs
 	// a standby acts on. Empty means the fastest that is safe: DetectSuspect if Fenced is set and the mode allows it, otherwise
 	// DetectCrash. If the holder's writes are not fenced, a standby acts on none of these signs. It only believes the holder's

@@ -31,6 +31,8 @@ type Standby struct {
 	Priority int32
 	// Led is the holder identity of its latest term; empty if it has led none.
 	Led string
+	// URL is that of its Config; empty if it has none, or runs an older version.
+	URL string
 }
 
 // Contact says how to reach a process, and how to recognise it. The zero Contact reaches nobody.

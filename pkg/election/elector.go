@@ -43,9 +43,12 @@ type Elector struct {
 	running     atomic.Bool
 	// standsBy is true while this process stands by, and so can succeed a leader.
 	standsBy atomic.Bool
-	born     time.Time
+	// otherMode and unaccounted are what the metrics of these names show.
+	otherMode, unaccounted atomic.Bool
+	born                   time.Time
 
-	mu sync.Mutex
+	mu    sync.Mutex
+	state state
 	// view and peer are made when Run begins, and stay until it ends.
 	view *lease.View
 	peer *peer
@@ -113,6 +116,7 @@ func New(cfg Config) (*Elector, error) {
 		api:         lease.API{Client: cfg.Client, Namespace: cfg.Namespace, Name: cfg.Name, Timeout: cfg.requestTimeout()},
 		identities:  newIdentities(cfg.Hostname, cfg.kind().objects),
 		processLock: process,
+		state:       stopped,
 		born:        time.Now(),
 	}
 	show(e)

@@ -2,6 +2,7 @@ package election
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/tools/leaderelection"
@@ -62,8 +63,8 @@ func show(e *Elector) {
 	name := e.cfg.Name
 	leading.WithLabelValues(name).Set(0)
 	quarantine.WithLabelValues(name).Set(0)
-	otherMode.WithLabelValues(name).Set(0)
-	unaccounted.WithLabelValues(name).Set(0)
+	e.showOtherMode(false)
+	e.showUnaccounted(false)
 	slowpath.WithLabelValues(name).Add(0)
 	termsStarted.WithLabelValues(name).Add(0)
 	for _, cause := range causes {
@@ -73,6 +74,19 @@ func show(e *Elector) {
 	shown.mu.Lock()
 	defer shown.mu.Unlock()
 	shown.electors[name] = e
+}
+
+// showOtherMode and showUnaccounted show what people were told of why this process does not lead.
+func (e *Elector) showOtherMode(so bool)   { showFlag(otherMode, &e.otherMode, e.cfg.Name, so) }
+func (e *Elector) showUnaccounted(so bool) { showFlag(unaccounted, &e.unaccounted, e.cfg.Name, so) }
+
+func showFlag(gauge *metrics.GaugeVec, flag *atomic.Bool, name string, so bool) {
+	flag.Store(so)
+	value := 0.0
+	if so {
+		value = 1
+	}
+	gauge.WithLabelValues(name).Set(value)
 }
 
 // shown has the latest Elector of each name in this process.

@@ -28,10 +28,10 @@ func (e *Elector) tell(ctx context.Context, s situation, remarks []remark) {
 
 func (e *Elector) tellOfMode(ctx context.Context, r remark, mode ModeName) {
 	if r == modeIsOurs {
-		otherMode.WithLabelValues(e.cfg.Name).Set(0)
+		e.showOtherMode(false)
 		return
 	}
-	otherMode.WithLabelValues(e.cfg.Name).Set(1)
+	e.showOtherMode(true)
 	e.notify(OtherMode, false, "stands by: leaders use mode %s, and this replica uses mode %s. It campaigns when the lease is free and no replica of mode %[1]s takes it", mode, e.cfg.Mode.Name())
 	klog.FromContext(ctx).Info("Standing by: leaders use another mode. This replica campaigns when the lease is free and no replica of that mode takes it",
 		"leaseMode", mode, "mode", e.cfg.Mode.Name())
@@ -48,13 +48,13 @@ func (e *Elector) tellOfHolder(ctx context.Context, r remark, s situation) {
 	leader := cmp.Or(s.seen.Presence().Replica, s.seen.Holder())
 	log := klog.FromContext(ctx).WithValues("leader", leader, "holder", s.seen.Holder())
 	if r != holderUnaccounted {
-		unaccounted.WithLabelValues(e.cfg.Name).Set(0)
+		e.showUnaccounted(false)
 		if r == holderHeard {
 			log.Info("The leader is heard again")
 		}
 		return
 	}
-	unaccounted.WithLabelValues(e.cfg.Name).Set(1)
+	e.showUnaccounted(true)
 	heard, _ := s.unaccounted(e.cfg)
 	command, silent, holds := e.forget(s.seen), s.now.Sub(heard).Round(time.Second), "for life"
 	if !s.seen.HeldForLife() {
@@ -69,8 +69,8 @@ func (e *Elector) tellOfHolder(ctx context.Context, r remark, s situation) {
 // tellNothing withdraws what people were told of why this process does not lead, because it leads now.
 func (r *run) tellNothing() {
 	r.memory.told = said{exhausted: r.memory.told.exhausted}
-	otherMode.WithLabelValues(r.cfg.Name).Set(0)
-	unaccounted.WithLabelValues(r.cfg.Name).Set(0)
+	r.showOtherMode(false)
+	r.showUnaccounted(false)
 }
 
 // forget returns the command by which an operator declares the holder's process dead.

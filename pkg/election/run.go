@@ -19,7 +19,6 @@ type run struct {
 	mode    mode
 
 	// Owned by the goroutine of Run.
-	state  state
 	pace   pace
 	memory memory
 	// candidate is, in mode coordinated, the holder identity of this process's LeaseCandidate and of its next term. Otherwise
@@ -48,8 +47,9 @@ func (r *run) loop(ctx context.Context, lead LeadFunc) error {
 
 // start starts what lasts as long as Run. It returns a function that ends and joins that.
 func (r *run) start(ctx context.Context) (stop func()) {
-	r.state, r.memory.told = standingBy, r.past.told
+	r.memory.told = r.past.told
 	r.mu.Lock()
+	r.state = standingBy
 	r.view, r.peer = lease.NewView(klog.FromContext(ctx), r.identities.ours), newPeer()
 	r.mu.Unlock()
 	r.watcher = lease.NewWatcher(r.api, r.view, r.cfg.RetryPeriod)
@@ -77,5 +77,8 @@ func (r *run) start(ctx context.Context) (stop func()) {
 		background.Wait()
 		r.processLock.leave(r.past.unsure)
 		r.past.told = r.memory.told
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.state = stopped
 	}
 }

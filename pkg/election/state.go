@@ -18,10 +18,14 @@ const (
 	leads       state = "leading"
 	draining    state = "draining"
 	quarantined state = "quarantined"
+	// stopped is the state of an Elector whose Run does not run.
+	stopped state = "stopped"
 )
 
 // become changes the state to next. It panics unless the current state is one of from: the diagram has no such move.
 func (r *run) become(next state, from ...state) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if !slices.Contains(from, r.state) {
 		panic(fmt.Sprintf("election: %s while %s", next, r.state))
 	}

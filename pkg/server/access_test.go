@@ -12,6 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/regent-project/regent/pkg/server/status"
 )
 
 // I14: a user sees and does in a cluster what its RBAC allows.
@@ -97,8 +99,12 @@ func TestReadsOverAllClustersAreARightOfTheirOwn(t *testing.T) {
 	metrics := func(ctx context.Context) error {
 		return s.as("eve", "").Discovery().RESTClient().Get().AbsPath("/metrics").Do(ctx).Error()
 	}
+	doing := func(ctx context.Context) error {
+		return s.as("eve", "").Discovery().RESTClient().Get().AbsPath(status.InstallationPath).Do(ctx).Error()
+	}
 	s.refused("eve reads metrics", metrics(t.Context()))
-	if _, err := admin.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "scraper"}, Rules: []rbacv1.PolicyRule{{Verbs: []string{"get"}, NonResourceURLs: []string{"/metrics"}}}}, metav1.CreateOptions{}); err != nil {
+	s.refused("eve reads how the installation is doing", doing(t.Context()))
+	if _, err := admin.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "scraper"}, Rules: []rbacv1.PolicyRule{{Verbs: []string{"get"}, NonResourceURLs: []string{"/metrics", "/regent/v1/*"}}}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := admin.ClusterRoleBindings().Create(t.Context(), toUser("eve", "scraper", "eve"), metav1.CreateOptions{}); err != nil {

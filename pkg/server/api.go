@@ -24,11 +24,12 @@ import (
 	"github.com/regent-project/regent/pkg/server/apis/openapi"
 	"github.com/regent-project/regent/pkg/server/routing"
 	"github.com/regent-project/regent/pkg/server/storage"
+	"github.com/regent-project/regent/pkg/server/survey"
 	"github.com/regent-project/regent/pkg/server/terms"
 )
 
 // newAPI returns upstream's API server with our resources, handler chain, admission and checks.
-func (r *run) newAPI(store *store, caches *caches, elections *elections, terms *terms.Runner) (*genericapiserver.GenericAPIServer, error) {
+func (r *run) newAPI(store *store, caches *caches, elections *elections, terms *terms.Runner, survey *survey.Survey) (*genericapiserver.GenericAPIServer, error) {
 	c := r.generic
 	openapi.Configure(c, apis.Scheme)
 	policies := &policies{live: caches.live, logicalClusters: caches.informers.LogicalClusters}
@@ -53,6 +54,9 @@ func (r *run) newAPI(store *store, caches *caches, elections *elections, terms *
 		lease: r.cfg.Election.Namespace + "/" + r.cfg.Election.Name,
 	})
 	api.Handler.NonGoRestfulMux.Handle(configzPath, r.shownConfig())
+	for path, describe := range descriptions(survey) {
+		api.Handler.NonGoRestfulMux.Handle(path, &statusEndpoint{describe, c.Serializer})
+	}
 	r.api.Serve(api.Handler)
 	api.Handler.NonGoRestfulMux.Handle("/readyz/certificates", r.keys)
 	if store.keys != nil {

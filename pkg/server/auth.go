@@ -169,7 +169,7 @@ func noWebhook(who user.Info) bool {
 // newAuthorizer decides who may do what, in this order: members of system:masters everything, everyone the public paths, other members of the
 // installation what they need to read, and users what rbac allows, with the operator's webhooks around it. Who is in system:masters is nobody's
 // decision but the operator's: only its members may impersonate it.
-func newAuthorizer(rbac authorizer.Authorizer) (authorizer.Authorizer, error) {
+func newAuthorizer(members *membersGate, rbac authorizer.Authorizer) (authorizer.Authorizer, error) {
 	public, err := path.NewAuthorizer(publicPaths)
 	if err != nil {
 		return nil, fmt.Errorf("cannot authorize the public paths: %w", err)
@@ -177,7 +177,7 @@ func newAuthorizer(rbac authorizer.Authorizer) (authorizer.Authorizer, error) {
 	return authorizerunion.New(
 		authorizerunion.NamedAuthorizer{AuthorizerName: "masters", Authorizer: authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)},
 		authorizerunion.NamedAuthorizer{AuthorizerName: "not-to-masters", Authorizer: authorizer.AuthorizerFunc(nobodyBecomesMaster)},
-		authorizerunion.NamedAuthorizer{AuthorizerName: "members", Authorizer: authorizer.AuthorizerFunc(memberRights)},
+		authorizerunion.NamedAuthorizer{AuthorizerName: "members", Authorizer: authorizer.AuthorizerFunc(members.rights)},
 		authorizerunion.NamedAuthorizer{AuthorizerName: "public-paths", Authorizer: public},
 		authorizerunion.NamedAuthorizer{AuthorizerName: "rbac", Authorizer: rbac},
 	)

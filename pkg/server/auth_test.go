@@ -166,7 +166,7 @@ func TestOnlyThisProcessMadeItsRequests(t *testing.T) {
 }
 
 func TestMastersMayDoAllAndOthersReadThePublicPaths(t *testing.T) {
-	a, err := newAuthorizer(&access.Authorizer{})
+	a, err := newAuthorizer(&membersGate{own: "root", root: "root"}, &access.Authorizer{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -92,7 +92,7 @@ func (r *run) electionConfig(client *loopback.Client) (election.Config, error) {
 	cfg.Client = clients.Kube.CoordinationV1().Leases(cfg.Namespace)
 	cfg.Candidates = clients.Kube.CoordinationV1beta1().LeaseCandidates(cfg.Namespace)
 	cfg.Fenced = r.cfg.Fencing != FencingWarn
-	cfg.Replica = r.name
+	cfg.Replica, cfg.URL = r.name, r.replicaURL()
 	cfg.ForgetCommand = forgetCommand
 	return cfg, nil
 }

@@ -32,6 +32,8 @@ type etcdCheck struct {
 	key    string
 	// answers is the result of the last observe, and true before the first.
 	answers atomic.Bool
+	// fault is its error; nil if etcd answered.
+	fault atomic.Pointer[error]
 }
 
 func newEtcdCheck(client *clientv3.Client, prefix string) *etcdCheck {
@@ -51,12 +53,22 @@ func (c *etcdCheck) observe(ctx context.Context) error {
 	err := c.ask(ctx)
 	c.answers.Store(err == nil)
 	if err == nil {
+		c.fault.Store(nil)
 		return nil
 	}
 	if reason := c.reason(ctx); reason != "" {
-		return fmt.Errorf("%w: %s", err, reason)
+		err = fmt.Errorf("%w: %s", err, reason)
 	}
+	c.fault.Store(&err)
 	return err
+}
+
+// latest returns what the last observe returned, and asks nobody.
+func (c *etcdCheck) latest() error {
+	if fault := c.fault.Load(); fault != nil {
+		return *fault
+	}
+	return nil
 }
 
 // reason returns what gRPC says of the connection: refused, or which certificate is not trusted. etcd's own client hides this:

@@ -65,7 +65,7 @@ func TestForWhomARequestCounts(t *testing.T) {
 		{"/metrics", ann, fairness.Flow{Tenant: tenantProcess, User: "ann"}},
 		{"/clusters/*/api/v1/namespaces", ann, fairness.Flow{Tenant: "*", User: "ann"}},
 		{"/clusters/x1/api", &user.DefaultInfo{Name: "rita", Groups: []string{user.SystemPrivilegedGroup}}, fairness.Flow{Tenant: "(administrator) rita", User: "rita", Privileged: true}},
-		{"/clusters/*/api", &memberUser{DefaultInfo: user.DefaultInfo{Name: "system:regent:shard:eu1"}, kind: pki.KindShard}, fairness.Flow{Tenant: "(member) system:regent:shard:eu1", User: "system:regent:shard:eu1"}},
+		{"/clusters/*/api", &memberUser{DefaultInfo: user.DefaultInfo{Name: "system:regent:shard:eu1"}, Member: pki.Member{Kind: pki.KindShard}}, fairness.Flow{Tenant: "(member) system:regent:shard:eu1", User: "system:regent:shard:eu1"}},
 	} {
 		through(t, c.url, func(ctx context.Context, filter *routing.Filter) {
 			if got := (&flows{filter}).ofRequest(ctx, flowcontrol.RequestDigest{User: c.who}); got != c.want {

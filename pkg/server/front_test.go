@@ -220,6 +220,10 @@ func TestAFrontLeadsToEveryClusterAndSaysWhatItDoesNotKnow(t *testing.T) {
 		"the front's own endpoints":      {stranger, "/livez", nil, 200, "ok"},
 		"the front's metrics":            {e.admin, "/metrics", nil, 200, `regent_front_shard_heard{shard="eu1"} 1`},
 		"its metrics, with a token":      {stranger, "/metrics", []string{"Authorization", "Bearer x"}, 403, "system:masters"},
+		"how the installation is doing":  {e.admin, "/regent/v1/installation", nil, 200, `"name":"eu1"`},
+		"how it is doing, to a stranger": {stranger, "/regent/v1/installation", nil, 401, ""},
+		"how it is doing, to a token":    {stranger, "/regent/v1/installation", []string{"Authorization", "Bearer " + bot}, 401, ""},
+		"out of how it is doing":         {e.admin, "/regent/v1/../../metrics", nil, 400, ""},
 		"metrics of a shard":             {e.admin, "/shards/eu1/metrics", nil, 200, "leader_election_master_status"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -89,6 +89,7 @@ func (s *Server) authenticate(c *genericapiserver.Config) error {
 		if err != nil {
 			return fmt.Errorf("cannot read --client-ca-file: %w", err)
 		}
+		s.furtherCA = further
 		s.clientCA = dynamiccertificates.NewUnionCAContentProvider(&s.keys.clients, further)
 	}
 	var err error
@@ -109,6 +110,6 @@ func (s *Server) authenticate(c *genericapiserver.Config) error {
 	if err != nil {
 		return err
 	}
-	c.Authorization.Authorizer, err = newAuthorizer(s.authorization.Around(s.rbac))
+	c.Authorization.Authorizer, err = newAuthorizer(s.members, s.authorization.Around(s.rbac))
 	return err
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 	administration "github.com/regent-project/regent/pkg/server/installation"
 	"github.com/regent-project/regent/pkg/server/pki"
+	"github.com/regent-project/regent/pkg/server/status"
 )
 
 // installation is several shards in this process, of one replica each, with an etcd prefix for each.
@@ -465,7 +466,9 @@ func TestNoShardWritesToAnotherOneI9(t *testing.T) {
 			}
 			for path, want := range map[string]int{
 				"/clusters/*/api/v1/secrets": http.StatusForbidden, "/clusters/*/apis/tenancy.kcp.io/v1alpha1/workspaces": http.StatusOK,
-				"/metrics": http.StatusForbidden, "/readyz": http.StatusOK, "/clusters/root/api": http.StatusForbidden,
+				status.ShardPath: http.StatusOK, status.ReplicaPath: http.StatusForbidden, status.InstallationPath: http.StatusForbidden,
+				"/clusters/root" + status.ReplicaPath: http.StatusForbidden,
+				"/metrics":                            http.StatusForbidden, "/readyz": http.StatusOK, "/clusters/root/api": http.StatusForbidden,
 			} {
 				if got := ask(http.MethodGet, path); got != want {
 					t.Errorf("GET %s: %d, want %d", path, got, want)
@@ -599,4 +602,39 @@ func TestANewLeaderKnowsWhatWaits(t *testing.T) {
 	must(root.at.shard.Clients.Shards.Patch(in(root, "root"), "root", types.MergePatchType,
 		[]byte(`{"metadata":{"annotations":{"`+clusters.CordonAnnotation+`":null}}}`), metav1.PatchOptions{}))(root)
 	root.ready("waits")
+}
+
+// What a shard says of itself is the same at another one. One that does not answer has a Fault, and costs the others nothing.
+func TestEachShardTellsOfAllOfThem(t *testing.T) {
+	i := install(t, "eu1")
+	i.cordon("eu1")
+	for _, at := range []string{"root", "eu1"} {
+		whole := untilAnswered(t, i.shards[at].at.replica, status.InstallationPath, "both shards tell what they have", func(all status.Installation) bool {
+			return len(all.Shards) == 2 && all.Shards[0].Leader != "" && all.Shards[1].Leader != "" && all.Shards[1].Clusters > 0 && all.Shards[0].Cordoned
+		})
+		for n, name := range []string{"eu1", "root"} {
+			shard, server := whole.Shards[n], i.shards[name].at.server
+			if shard.Name != name || shard.Fault != "" || shard.Leader != server.name || len(shard.Replicas) != 1 || shard.Cordoned != (name == "eu1") || shard.Capacity != clusters.DefaultCapacity {
+				t.Errorf("%s says of %s: %+v", at, name, shard)
+				continue
+			}
+			r := shard.Replicas[0]
+			if r.URL != i.shards[name].at.url || r.Election.Epoch != 1 || len(r.Peers) != 1 || !r.Peers[0].Heard || r.Peers[0].Shard == name {
+				t.Errorf("%s says of %s's replica: %+v", at, name, r)
+			}
+		}
+		if whole.Root != "root" {
+			t.Errorf("the root shard is %s", whole.Root)
+		}
+	}
+	if err := i.shards["eu1"].at.stop(t); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	untilAnswered(t, i.shards["root"].at.replica, status.InstallationPath, "eu1 has a fault", func(all status.Installation) bool {
+		return len(all.Shards) == 2 && all.Shards[0].Name == "eu1" && all.Shards[0].Fault != "" && all.Shards[1].Leader != ""
+	})
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("that took %v", took)
+	}
 }

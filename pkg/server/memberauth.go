@@ -25,7 +25,9 @@ import (
 // part of the work, and write nothing (I9). Fronts may read what they need to find clusters, and tell for whom they ask.
 type membersGate struct {
 	verify x509request.VerifyOptionFunc // trusts the installation's authority
+	own    string                       // the name of this shard
 	root   string                       // the name of the root shard
+	fronts heardFronts
 	// shards has the Shard objects. It is set before the server serves.
 	shards atomic.Pointer[clusters.Informer[*corev1alpha1.Shard]]
 }
@@ -34,7 +36,7 @@ type membersGate struct {
 // impersonates.
 type memberUser struct {
 	user.DefaultInfo
-	kind pki.Kind
+	pki.Member
 }
 
 func isMember(who user.Info) bool {
@@ -48,7 +50,7 @@ func (g *membersGate) authenticator() (authenticator.Request, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the headers of fronts: %w", err)
 	}
-	return &memberRequests{told: told, certificates: x509request.NewDynamic(g.verify, x509request.UserConversionFunc(func(chain []*x509.Certificate) (*authenticator.Response, bool, error) {
+	return &memberRequests{told: told, fronts: &g.fronts, certificates: x509request.NewDynamic(g.verify, x509request.UserConversionFunc(func(chain []*x509.Certificate) (*authenticator.Response, bool, error) {
 		member, authority, err := pki.MemberOf(chain)
 		if errors.Is(err, pki.ErrNoMember) {
 			return nil, false, nil
@@ -60,20 +62,24 @@ func (g *membersGate) authenticator() (authenticator.Request, error) {
 			return nil, false, err
 		}
 		info := user.DefaultInfo{Name: member.User(), UID: member.User(), Groups: []string{member.Group(), user.AllAuthenticated}}
-		return &authenticator.Response{User: &memberUser{info, member.Kind}}, true, nil
+		return &authenticator.Response{User: &memberUser{info, member}}, true, nil
 	}))}, nil
 }
 
 // memberRequests are requests of members. Certificates that the installation's authority has not signed are others' business.
-type memberRequests struct{ certificates, told authenticator.Request }
+type memberRequests struct {
+	certificates, told authenticator.Request
+	fronts             *heardFronts
+}
 
 // AuthenticateRequest implements authenticator.Request. A front says who its user is, or sends the user's token along. It does neither
 // when it asks for itself, and says so of users who are anonymous.
 func (m *memberRequests) AuthenticateRequest(req *http.Request) (*authenticator.Response, bool, error) {
 	resp, ok, err := m.certificate(req)
-	if err != nil || !ok || resp.User.(*memberUser).kind != pki.KindFront {
+	if err != nil || !ok || resp.User.(*memberUser).Kind != pki.KindFront {
 		return resp, ok, err
 	}
+	m.fronts.hear(resp.User.(*memberUser).Member.Name)
 	switch told, ok, err := m.told.AuthenticateRequest(req); {
 	case err != nil:
 		return nil, false, err
@@ -154,10 +160,14 @@ func (g *membersGate) noMembers(chain []*x509.Certificate) (*authenticator.Respo
 // readable are the resources that members read.
 var readable = map[string]string{"workspaces": "tenancy.kcp.io", "logicalclusters": "core.kcp.io", "shards": "core.kcp.io"}
 
-// memberRights lets members read what they need.
-func memberRights(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-	if !isMember(a.GetUser()) {
+// rights lets members read what they need.
+func (g *membersGate) rights(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	member, ok := a.GetUser().(*memberUser)
+	if !ok {
 		return authorizer.DecisionNoOpinion, "", nil
+	}
+	if !a.IsResourceRequest() && a.GetVerb() == "get" && g.mayAsk(member.Member, a.GetPath()) {
+		return authorizer.DecisionAllow, "", nil
 	}
 	group, ok := readable[a.GetResource()]
 	if ok && a.IsResourceRequest() && a.GetAPIGroup() == group && a.GetSubresource() == "" && slices.Contains([]string{"get", "list", "watch"}, a.GetVerb()) {

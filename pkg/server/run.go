@@ -78,7 +78,8 @@ func (r *run) all() error {
 	if err != nil {
 		return err
 	}
-	api, err := r.newAPI(store, caches, elections, terms)
+	survey := r.newSurvey(&describer{r, store, caches, elections, terms, time.Now()})
+	api, err := r.newAPI(store, caches, elections, terms, survey)
 	if err != nil {
 		return err
 	}
@@ -87,6 +88,7 @@ func (r *run) all() error {
 	}
 
 	r.start(store, caches, elections, terms)
+	r.process.Keep("survey", survey.Run)
 	if err := api.PrepareRun().RunWithContext(r.ctx); err != nil {
 		return errors.Join(r.fault(), fmt.Errorf("the API server stopped: %w", err))
 	}

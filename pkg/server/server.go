@@ -36,8 +36,10 @@ type Server struct {
 	name     string
 	keys     *credentials
 	clientCA dynamiccertificates.CAContentProvider
-	tokens   inProcess
-	members  *membersGate // knows who the other members of the installation are
+	// furtherCA is the part of clientCA that the operator has given; nil: none.
+	furtherCA dynamiccertificates.CAContentProvider
+	tokens    inProcess
+	members   *membersGate // knows who the other members of the installation are
 	// rbac decides about users. Its policy is set before the server serves.
 	rbac *access.Authorizer
 	// authentication asks others than this server who users are, authorization what they may do.
@@ -75,7 +77,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, name: name, keys: keys, tokens: newInProcess(), members: &membersGate{verify: keys.clients.VerifyOptions, root: cfg.rootShard()}, rbac: &access.Authorizer{}, boundObjects: &boundObjects{}}
+	s := &Server{cfg: cfg, name: name, keys: keys, tokens: newInProcess(), members: &membersGate{verify: keys.clients.VerifyOptions, own: cfg.Shard, root: cfg.rootShard()}, rbac: &access.Authorizer{}, boundObjects: &boundObjects{}}
 	if s.rootCA, err = cfg.readRootCA(keys.held.Load().bundle.CAPEM); err != nil {
 		return nil, err
 	}

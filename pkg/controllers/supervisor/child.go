@@ -54,6 +54,7 @@ type child struct {
 	stop context.CancelCauseFunc
 	progress
 	failures intensity
+	record   *record
 
 	mu        sync.Mutex
 	state     state
@@ -76,6 +77,7 @@ func (c *child) run() {
 		starts.WithLabelValues(c.Name).Inc()
 		if attempt > 0 {
 			restartsTotal.WithLabelValues(c.Name).Inc()
+			c.record.restarted()
 		}
 		again, pause := c.once()
 		if !again || !c.sleep(pause) {
@@ -284,6 +286,9 @@ func (c *child) judge(w *work, o outcome, m moment, err error) (again bool, paus
 		logger = logger.WithValues("pause", pause)
 	}
 	c.log(logger, o, m, err)
+	if m != draining {
+		c.record.failed(err, e)
+	}
 	if m != draining && e != leavesOut {
 		c.s.tell(Event{Type: ControllerFailed, Controller: c.Name, Effect: string(e), Err: err})
 	}
@@ -307,6 +312,7 @@ func (c *child) judge(w *work, o outcome, m moment, err error) (again bool, paus
 // overdue handles a controller that has not returned at the drain timeout.
 func (c *child) overdue() {
 	e := decide(late, draining, circumstances{policy: c.policy()})
+	c.record.failed(errLate, e)
 	c.s.tell(Event{Type: ControllerLate, Controller: c.Name, Effect: string(e), Err: errLate})
 	if e == endsProcess {
 		c.escalate(e, errLate)
@@ -329,9 +335,11 @@ func (c *child) log(logger klog.Logger, o outcome, m moment, err error) {
 	switch {
 	case isPanic:
 		panics.WithLabelValues(c.Name).Inc()
+		c.record.panicked()
 		logger.Error(err, "Controller panicked", "stack", string(p.Stack))
 	case o == panicked:
 		panics.WithLabelValues(c.Name).Inc()
+		c.record.panicked()
 		logger.Error(err, "Controller failed")
 	case m == draining && (o == returned || o == stalled):
 		logger.V(2).Info("Controller has stopped")
@@ -400,6 +408,7 @@ func (c *child) become(next state, from ...state) bool {
 	}
 	showState(c.Name, c.state, next)
 	c.state = next
+	c.record.became(next)
 	return true
 }
 

@@ -116,6 +116,7 @@ func (c *child) examine(elapsed time.Duration, reachable bool) {
 		i.clock.observe(health.Pending-sweep.Pending, health.Returned-sweep.Returned, elapsed, reachable),
 		i.sweep.observe(sweep.Pending, sweep.Returned, elapsed, reachable))
 	showSweep(c.Name, sweep)
+	c.record.reports(health)
 	if idle == 0 && reachable {
 		if i.worked += elapsed; i.worked >= c.failures.window {
 			c.recovered()
@@ -133,6 +134,7 @@ func (c *child) examine(elapsed time.Duration, reachable bool) {
 	case idle >= deadline:
 		if c.become(stateStalled, stateRunning, stateStarting) {
 			stalls.WithLabelValues(c.Name).Inc()
+			c.record.stalled(stall)
 			klog.FromContext(c.ctx).Error(stall, "Controller is stalled: it will be cancelled if this goes on", "stacks", goroutines([]string{c.Name})[c.Name])
 		}
 	case idle == 0:
@@ -205,6 +207,7 @@ func (c *child) recovered() {
 	if !was {
 		return
 	}
+	c.record.tolerates(false)
 	klog.FromContext(c.ctx).Info("Controller has recovered: if it fails again, the term can end", "worked", c.failures.window)
 	c.s.tell(Event{Type: ControllerRecovered, Controller: c.Name})
 }
@@ -212,14 +215,18 @@ func (c *child) recovered() {
 // errWedged says that the supervisor itself hangs.
 var errWedged = errors.New("the supervisor of the controllers does not answer: restart the process, and report its goroutines (/debug/pprof/goroutine?debug=2)")
 
-// Probe lets a health check reach the Run whose Config has it. One Probe serves one Run at a time.
+// Probe lets a health check reach the Run whose Config has it, and remembers how the controllers are doing. One Probe serves one Run
+// at a time.
 type Probe struct {
 	active chan *supervision
+
+	mu      sync.Mutex
+	records map[string]*record // by the name of the controller
 }
 
 // NewProbe returns a Probe.
 func NewProbe() *Probe {
-	p := &Probe{active: make(chan *supervision, 1)}
+	p := &Probe{active: make(chan *supervision, 1), records: map[string]*record{}}
 	p.active <- nil
 	return p
 }

@@ -169,7 +169,9 @@ func (s *supervision) adopt(set []controllers.Descriptor) error {
 			Descriptor: d, s: s, tolerated: slices.Contains(s.cfg.Tolerated, d.Name),
 			progress: progress{ready: make(chan struct{}), leftOut: make(chan struct{}), joined: make(chan struct{})},
 			failures: intensity{limit: limit, window: window}, state: stateStopped,
+			record: s.cfg.Probe.record(d.Name),
 		}
+		c.record.tolerates(c.tolerated)
 		c.ctx, c.stop = context.WithCancelCause(ctx)
 		s.children = append(s.children, c)
 		byName[d.Name] = c

@@ -3,6 +3,7 @@ package detect
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 
 	"github.com/regent-project/regent/pkg/election"
 )
@@ -16,8 +17,9 @@ func (d *Detector) For(lease string) election.Detector {
 }
 
 type alias struct {
-	of    *Detector
-	lease string
+	of        *Detector
+	lease     string
+	following atomic.Pointer[following]
 }
 
 // Contact returns that of the process's Detector.
@@ -27,9 +29,9 @@ func (a *alias) Contact() election.Contact { return a.of.Contact() }
 func (a *alias) Follow(ctx context.Context, leader election.Contact, f election.Follower) {
 	cfg := a.of.cfg
 	cfg.Name = a.lease
-	own := &Detector{cfg: cfg, handshake: a.of.handshake, secret: a.of.secret}
+	own := &Detector{cfg: cfg, handshake: a.of.handshake, secret: a.of.secret, following: &a.following}
 	own.Follow(ctx, leader, election.Follower{
-		Is: election.Standby{Led: f.Is.Led}, // no Mode: see Followers
+		Is: election.Standby{Led: f.Is.Led, URL: f.Is.URL}, // no Mode: see Followers
 		Report: func(news election.News) {
 			news.Said = election.Statement{} // it is about a term of another Lease
 			f.Report(news)
@@ -49,4 +51,10 @@ func (a *alias) Followers() []election.Standby {
 	return slices.DeleteFunc(a.of.Followers(), func(s election.Standby) bool { return s.Mode != "" })
 }
 
-var _ election.Detector = (*alias)(nil)
+// ContactState returns how the contact with the process of that Lease's leader is.
+func (a *alias) ContactState() *election.ContactState { return contactState(a.following.Load()) }
+
+var (
+	_ election.Detector        = (*alias)(nil)
+	_ election.ContactReporter = (*alias)(nil)
+)

@@ -29,6 +29,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode"
 
@@ -93,6 +94,8 @@ type Detector struct {
 	fingerprint   string
 	confirmations chan election.Confirmation
 	patience      patience
+	// following is the call of Follow that runs; nil: this process follows nobody.
+	following *atomic.Pointer[following]
 
 	// Set by Open.
 	secret   []byte
@@ -134,7 +137,7 @@ func New(cfg Config) (*Detector, error) {
 		// A leader needs only one answer, so further ones are dropped.
 		confirmations: make(chan election.Confirmation, 1),
 		spoke:         make(chan struct{}),
-		followers:     map[election.Standby]int{},
+		followers:     map[election.Standby]int{}, following: &atomic.Pointer[following]{},
 	}
 	show(cfg.Name)
 	return d, nil
@@ -148,4 +151,24 @@ func (d *Detector) Contact() election.Contact {
 	return election.Contact{Address: net.JoinHostPort(d.cfg.Advertise, portOf(d.listener)), Key: d.fingerprint}
 }
 
-var _ election.Detector = (*Detector)(nil)
+// ContactState returns how the contact with the leader's process is. Its State is one of regent_failure_detection_contact.
+func (d *Detector) ContactState() *election.ContactState { return contactState(d.following.Load()) }
+
+// contactState returns how the contact of a call of Follow is; nil if there is no such call.
+func contactState(f *following) *election.ContactState {
+	if f == nil {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := &election.ContactState{State: string(f.state), Heard: f.last}
+	if f.state != absent {
+		out.AllowedSilence = f.d.patience.allowed(time.Now(), f.d.cfg.silence())
+	}
+	return out
+}
+
+var (
+	_ election.Detector        = (*Detector)(nil)
+	_ election.ContactReporter = (*Detector)(nil)
+)

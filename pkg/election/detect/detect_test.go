@@ -292,7 +292,7 @@ func TestALeaderInTroubleLearnsWhoCouldWriteTheLease(t *testing.T) {
 
 func TestALeaderKnowsWhoFollowsIt(t *testing.T) {
 	leader := open(t, "leader", "127.0.0.1:0")
-	is := election.Standby{Replica: "standby", Mode: election.ForLife{}.Name(), Priority: -7, Led: "the holder of its last term"}
+	is := election.Standby{Replica: "standby", Mode: election.ForLife{}.Name(), Priority: -7, Led: "the holder of its last term", URL: "https://127.0.0.1:6443"}
 	f := follow(t, leader.Contact(), func(f *follower) { f.is = is })
 	f.next(t, sign(election.Alive))
 	if got := leader.Followers(); !slices.Equal(got, []election.Standby{is}) {

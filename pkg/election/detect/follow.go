@@ -22,10 +22,14 @@ func (d *Detector) Follow(ctx context.Context, leader election.Contact, follower
 	defer showPatience(d.cfg.Name, 0)
 	if leader == (election.Contact{}) {
 		setState(d.cfg.Name, absent)
+		d.following.Store(&following{d: d, state: absent})
+		defer d.following.Store(nil)
 		<-ctx.Done()
 		return
 	}
 	f := &following{d: d, leader: leader, follower: follower, asked: make(chan string, 1), quiet: quiet{pulse: d.cfg.Interval / pulses}}
+	d.following.Store(f)
+	defer d.following.Store(nil)
 	f.run(ctx)
 }
 
@@ -212,6 +216,9 @@ func (f *following) newRequest(ctx context.Context, address string, interval tim
 	req.Header.Set(priorityHeader, strconv.Itoa(int(f.follower.Is.Priority)))
 	if led := f.follower.Is.Led; !strings.ContainsFunc(led, unicode.IsControl) {
 		req.Header.Set(ledHeader, led)
+	}
+	if url := f.follower.Is.URL; url != "" && !strings.ContainsFunc(url, unicode.IsControl) {
+		req.Header.Set(urlHeader, url)
 	}
 	return req, nil
 }

@@ -166,6 +166,9 @@ func (d *Detector) serve(w http.ResponseWriter, req *http.Request) {
 	if priority, err := strconv.ParseInt(req.Header.Get(priorityHeader), 10, 32); err == nil {
 		standby.Priority = int32(priority) // older versions send none
 	}
+	if url := req.Header.Get(urlHeader); len(url) <= longestURL {
+		standby.URL = url // older versions send none
+	}
 	defer d.followedBy(standby)()
 	if d.witness != nil {
 		w.Header().Set(witnessHeader, portOf(d.witness))

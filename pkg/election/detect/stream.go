@@ -18,11 +18,13 @@ const (
 	modeHeader      = "Regent-Election-Mode"
 	priorityHeader  = "Regent-Election-Priority"
 	ledHeader       = "Regent-Election-Led"
+	urlHeader       = "Regent-Replica-Url"
 	witnessHeader   = "Regent-Witness-Port" // of the answer
 	bearer          = "Bearer "
 	longestLine     = 4 << 10 // bytes
 	longestReplica  = 256     // bytes
 	longestHolder   = 512     // bytes
+	longestURL      = 512     // bytes
 	maxHeaderLength = 8 << 10 // bytes
 )
 

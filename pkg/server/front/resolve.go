@@ -52,6 +52,9 @@ func (f *Front) target(req *http.Request, who user.Info, accepted bool) (*shard,
 		}
 		return s, inner.Path, nil
 	}
+	if strings.HasPrefix(req.URL.Path, routing.StatusPrefix+"/") {
+		return f.ofInstallation(req)
+	}
 	path, rest, err := routing.Split(req.URL)
 	if err != nil {
 		return nil, "", err
@@ -75,6 +78,18 @@ func (f *Front) target(req *http.Request, who user.Info, accepted bool) (*shard,
 		return nil, "", routing.NewUnavailable(fmt.Sprintf("logical cluster %q is on shard %s, which this front does not know", path, at.shard))
 	}
 	return s, clusters.RequestPath(at.cluster) + rest, nil
+}
+
+// ofInstallation returns the root shard for a request about how the installation is doing. Other shards are asked by their name.
+func (f *Front) ofInstallation(req *http.Request) (*shard, string, error) {
+	if req.URL.RawPath != "" || strings.Contains(req.URL.Path, "/.") || strings.Contains(req.URL.Path, "//") {
+		return nil, "", apierrors.NewBadRequest("the URL path must not have encoded characters, or empty or dot segments")
+	}
+	root, ok := f.shard(f.cfg.Membership.Root.Name)
+	if !ok {
+		return nil, "", routing.NewUnavailable("this front does not know the root shard yet")
+	}
+	return root, req.URL.Path, nil
 }
 
 // nearest returns the shard that has the nearest cluster around a path that leads nowhere, or the root shard if there is none.

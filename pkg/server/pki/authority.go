@@ -117,6 +117,9 @@ func (a *Authority) issue(template *x509.Certificate) (certPEM, keyPEM []byte, e
 	return slices.Concat(certPEM, a.certPEM), keyPEM, err
 }
 
+// Expires returns until when the authority's certificate is valid, and with it all that it signs.
+func (a *Authority) Expires() time.Time { return a.certificate.NotAfter }
+
 // Fingerprint returns what tells this authority from all others, also from another one of the same member. It stays the same when the
 // installation's authority signs the same key anew.
 func (a *Authority) Fingerprint() string { return keyFingerprint(a.certificate) }

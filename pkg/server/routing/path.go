@@ -72,10 +72,13 @@ func hasEncodedSlash(rawPath string) bool {
 // StepDownPath is the URL path of requests that ask a replica to end its term.
 const StepDownPath = "/election/step-down"
 
+// StatusPrefix begins the URL paths at which a replica says how it, its shard and its installation are doing.
+const StatusPrefix = "/regent/v1"
+
 // ofTheProcess reports whether a path is one of the replica's own endpoints, which belong to the process and not to a logical
 // cluster.
 func ofTheProcess(path string) bool {
-	for _, p := range []string{"/livez", "/readyz", "/healthz", "/metrics", "/version", "/debug", "/statusz", "/flagz", "/configz", StepDownPath} {
+	for _, p := range []string{"/livez", "/readyz", "/healthz", "/metrics", "/version", "/debug", "/statusz", "/flagz", "/configz", StatusPrefix, StepDownPath} {
 		if path == p || strings.HasPrefix(path, p+"/") {
 			return true
 		}

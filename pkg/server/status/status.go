@@ -90,13 +90,15 @@ type Election struct {
 	Lease string `json:"lease,omitempty"`
 	// Mode is lease, coordinated or for-life.
 	Mode string `json:"mode,omitempty"`
-	// State is standing by, campaigning, leading, draining or quarantined.
+	// State is standing by, campaigning, leading, draining or quarantined, or stopped while the replica starts or ends.
 	State string `json:"state"`
 	// Epoch is the number of the term that the Lease shows, Holder its holder identity, and Leader the replica that holds it. Holder is
 	// empty if nobody holds the lease, Leader if the holder does not say which replica it is.
 	Epoch  int64  `json:"epoch"`
 	Holder string `json:"holder,omitempty"`
 	Leader string `json:"leader,omitempty"`
+	// LeaderURL is where others reach the leader. Empty: it does not say.
+	LeaderURL string `json:"leaderURL,omitempty"`
 	// Since is when the term began, Renewed when it was last renewed, both by the holder's clock. Duration is the lease duration in seconds.
 	Since    time.Time `json:"since,omitzero"`
 	Renewed  time.Time `json:"renewed,omitzero"`

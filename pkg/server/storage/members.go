@@ -219,6 +219,26 @@ func (ms *members) dial(ctx context.Context, address string) (net.Conn, error) {
 	return mine, nil
 }
 
+// Member is a member of etcd, as this process knows it.
+type Member struct {
+	Endpoint string
+	// Serves is false for a member that does not answer this process while another one does.
+	Serves bool
+}
+
+// Members returns the members of etcd. Any goroutine may call it at any time. It asks nobody.
+func (c *Client) Members() []Member { return c.members.list() }
+
+func (ms *members) list() []Member {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	out := make([]Member, len(ms.all))
+	for n, m := range ms.all {
+		out[n] = Member{m.endpoint, !m.avoided}
+	}
+	return out
+}
+
 func (ms *members) avoids(m *member) bool {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()

@@ -27,8 +27,6 @@ type set struct {
 	// measure wraps all requests. Nil: they are not wrapped.
 	measure   transport.WrapperFunc
 	tolerated []string
-	// probe reaches the supervisor of the leader's controllers. Nil for all others.
-	probe *supervisor.Probe
 	// onEvent is called with each event, after the Runner has handled it. May be nil.
 	onEvent func(supervisor.Event)
 }
@@ -47,7 +45,7 @@ func (r *Runner) run(ctx context.Context, s set) error {
 		return err
 	}
 	cfg := r.cfg.Supervision
-	cfg.Tolerated, cfg.Probe = s.tolerated, s.probe
+	cfg.Tolerated, cfg.Probe = s.tolerated, r.probes[s.scope]
 	cfg.OnEvent = func(e supervisor.Event) {
 		r.take(s.scope, e)
 		if s.onEvent != nil {

@@ -49,7 +49,7 @@ type Config struct {
 // Runner runs controllers. At any time it runs at most one term of the leader and one of the electing controllers.
 type Runner struct {
 	cfg    Config
-	probe  *supervisor.Probe
+	probes map[controllers.Scope]*supervisor.Probe // of the sets of controllers that run
 	memory memory
 	late   lateControllers
 }
@@ -63,12 +63,16 @@ func New(cfg Config) (*Runner, error) {
 		return nil, fmt.Errorf("cannot register the metric of takeovers: %w", err)
 	}
 	supervisor.ShowMetrics(cfg.Registry)
-	return &Runner{cfg: cfg, probe: supervisor.NewProbe()}, nil
+	r := &Runner{cfg: cfg, probes: map[controllers.Scope]*supervisor.Probe{}}
+	for _, scope := range controllers.Scopes {
+		r.probes[scope] = supervisor.NewProbe()
+	}
+	return r, nil
 }
 
 // Ping returns nil if the supervisor of the leader's controllers answers, or if none runs. It returns an error if ctx ends
 // first.
-func (r *Runner) Ping(ctx context.Context) error { return r.probe.Ping(ctx) }
+func (r *Runner) Ping(ctx context.Context) error { return r.probes[controllers.LeaderOnly].Ping(ctx) }
 
 // Late names the controllers that still run although their drain timeout has passed.
 func (r *Runner) Late() []string { return r.late.names() }

@@ -37,6 +37,8 @@ type Presence struct {
 	BootID string `json:"bootID,omitempty"`
 	// Replica is the name of the holder's replica.
 	Replica string `json:"replica,omitempty"`
+	// URL is where others reach the holder's process; empty if it does not say.
+	URL string `json:"url,omitempty"`
 	// Fencing says whether the holder's writes are fenced.
 	Fencing string `json:"mode,omitempty"`
 	// ElectionMode is the mode in which the lease is held. A Lease without a holder keeps it.

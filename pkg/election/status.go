@@ -1,0 +1,101 @@
+package election
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+// Status is what an Elector knows of its Lease, and what it does about it: see Elector.Status. It is a copy.
+type Status struct {
+	// State is a state of the diagram at Elector, in its words, or "stopped" while Run does not run.
+	State string
+	// Mode is that of Config; empty for an Elector of NewUnelected. Priority is that of Config.
+	Mode     ModeName
+	Priority int32
+	// Epoch is the number of the term that the Lease shows; 0 if none was seen. Holder is its holder identity; empty if nobody
+	// holds the lease. Leader and LeaderURL are Config.Replica and Config.URL of the holder's process; empty if it does not say.
+	Epoch             int64
+	Holder            string
+	Leader, LeaderURL string
+	// Began is when the holder acquired the lease, Renewed when it last renewed it, both by the holder's clock. They are zero if
+	// nobody holds the lease. Duration is how long the lease lasts without a renewal; 0 if it does not expire.
+	Began, Renewed time.Time
+	Duration       time.Duration
+	// Leaderless is for how long there has been no holder with an unexpired lease that is accounted for; 0 while there is one.
+	Leaderless time.Duration
+	// LastStepDown says why a holder last gave the lease up.
+	LastStepDown string
+	// Unaccounted: the holder may be dead, and an operator has to say so (Notice Unaccounted). OtherMode: leaders use another mode
+	// than this Elector (Notice OtherMode).
+	Unaccounted, OtherMode bool
+	// Contact is what the Detector knows of the leader's process. It is nil on the leader, and for Detectors that do not say.
+	Contact *ContactState
+	// Standbys are the replicas that follow this process while it holds the lease, ordered by name.
+	Standbys []Standby
+}
+
+// ContactState is a standby's contact with the process of the leader.
+type ContactState struct {
+	// State says how the contact is, in the Detector's own words.
+	State string
+	// Heard is when the leader was last heard; zero if never. AllowedSilence is for how long it may be silent now.
+	Heard          time.Time
+	AllowedSilence time.Duration
+}
+
+// ContactReporter is a Detector that says how its contact with the leader's process is. Any goroutine may call ContactState at any
+// time. It returns nil while this process follows nobody, and must not block.
+type ContactReporter interface {
+	ContactState() *ContactState
+}
+
+// Status returns what the Elector knows and does now. It makes no request. Any goroutine may call it at any time.
+func (e *Elector) Status() Status {
+	epoch, leaderless := e.known(time.Now())
+	s := Status{
+		Epoch: epoch, Leaderless: leaderless, Mode: e.cfg.Mode.Name(), Priority: e.cfg.Priority,
+		Unaccounted: e.unaccounted.Load(), OtherMode: e.otherMode.Load(),
+	}
+	e.mu.Lock()
+	view, now := e.view, e.state
+	e.mu.Unlock()
+	s.State = string(now)
+	if view != nil {
+		seen, _ := view.Latest()
+		holder := seen.Presence()
+		s.Holder, s.Leader, s.LeaderURL, s.LastStepDown = seen.Holder(), holder.Replica, holder.URL, seen.Predecessor().LastStepDown
+		if s.Holder != "" {
+			spec := seen.Lease.Spec
+			s.Began, s.Renewed = ptr.Deref(spec.AcquireTime, metav1.MicroTime{}).Time, ptr.Deref(spec.RenewTime, metav1.MicroTime{}).Time
+			s.Duration = time.Duration(ptr.Deref(spec.LeaseDurationSeconds, 0)) * time.Second
+		}
+	}
+	if e.cfg.unelected {
+		s.Mode = ""
+		if s.Holder == "" && now == leads {
+			s.Leader, s.LeaderURL = e.cfg.Replica, e.cfg.URL
+		}
+	}
+	switch now {
+	case leads, draining, quarantined:
+		s.Standbys = perReplica(e.cfg.followers())
+	default:
+		if reporter, ok := e.cfg.Detector.(ContactReporter); ok {
+			s.Contact = reporter.ContactState()
+		}
+	}
+	return s
+}
+
+// perReplica returns each replica once, ordered by name. A replica follows a process for each of its Leases, and tells its mode for
+// one of them.
+func perReplica(standbys []Standby) []Standby {
+	sorted := slices.SortedFunc(slices.Values(standbys), func(a, b Standby) int {
+		return cmp.Or(cmp.Compare(a.Replica, b.Replica), -cmp.Compare(a.Mode, b.Mode))
+	})
+	return slices.CompactFunc(sorted, func(a, b Standby) bool { return a.Replica == b.Replica })
+}

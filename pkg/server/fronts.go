@@ -1,0 +1,58 @@
+package server
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/server/pki"
+	"github.com/regent-project/regent/pkg/server/status"
+)
+
+// heardFronts remembers when each front last sent a request to this replica.
+type heardFronts struct{ byName sync.Map } // of time.Time
+
+func (h *heardFronts) hear(front string) { h.byName.Store(front, time.Now()) }
+
+func (h *heardFronts) last(front string) time.Time {
+	at, _ := h.byName.Load(front)
+	when, _ := at.(time.Time)
+	return when
+}
+
+// list returns the fronts that are members of the installation, as the root shard's Shard object has them, ordered by name.
+func (g *membersGate) list() []status.Front {
+	shards := g.shards.Load()
+	if shards == nil {
+		return nil
+	}
+	root, ok := shards.Get(clusters.Key{Cluster: clusters.Root, Name: g.root})
+	if !ok {
+		root, ok = shards.Get(clusters.Key{Cluster: clusters.SystemShards, Name: g.root})
+	}
+	if !ok {
+		return nil
+	}
+	var out []status.Front
+	for annotation := range root.Annotations {
+		if name, ok := strings.CutPrefix(annotation, clusters.FrontAnnotationPrefix); ok {
+			out = append(out, status.Front{Name: name, Heard: g.fronts.last(name)})
+		}
+	}
+	slices.SortFunc(out, func(a, b status.Front) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// mayAsk reports whether a member may read how this replica is doing. A replica is asked for itself by its own shard, and for its shard by other
+// shards. So whoever answers one question of a member asks no further questions of the same kind.
+func (g *membersGate) mayAsk(member pki.Member, path string) bool {
+	if member.Kind != pki.KindShard {
+		return false
+	}
+	if member.Name == g.own {
+		return path == status.ReplicaPath
+	}
+	return path == status.ShardPath
+}

@@ -1,0 +1,86 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+
+	"github.com/regent-project/regent/pkg/controllers/supervisor"
+	"github.com/regent-project/regent/pkg/server/routing"
+	"github.com/regent-project/regent/pkg/server/status"
+	"github.com/regent-project/regent/pkg/server/survey"
+)
+
+// stacksParameter names, in a query for a Replica, the controller of which the stacks are wanted.
+const stacksParameter = "stacks"
+
+// description returns what an endpoint answers.
+type description func(*http.Request) (any, error)
+
+// descriptions returns the endpoints that say how this replica, its shard and its installation are doing, by path.
+func descriptions(s *survey.Survey) map[string]description {
+	return map[string]description{
+		status.ReplicaPath: func(req *http.Request) (any, error) {
+			return withStacks(s.Replica(req.Context()), req.URL.Query().Get(stacksParameter))
+		},
+		status.ShardPath:        func(req *http.Request) (any, error) { return s.Shard(req.Context()), nil },
+		status.InstallationPath: func(req *http.Request) (any, error) { return s.Installation(req.Context()), nil },
+	}
+}
+
+// withStacks returns a copy of a Replica that has the stacks of a controller; empty: of none.
+func withStacks(r status.Replica, controller string) (status.Replica, error) {
+	if controller == "" {
+		return r, nil
+	}
+	r.Controllers = slices.Clone(r.Controllers)
+	for n := range r.Controllers {
+		if r.Controllers[n].Name == controller {
+			r.Controllers[n].Stacks = supervisor.Stacks(controller)
+			return r, nil
+		}
+	}
+	return r, routing.NewNotFound(fmt.Sprintf("replica %s has no controller %q", r.Name, controller))
+}
+
+// statusEndpoint answers GET with JSON, for members of system:masters, for whom a ClusterRoleBinding in system:admin allows it, and for other
+// replicas as far as they need it (membersGate.mayAsk).
+type statusEndpoint struct {
+	describe   description
+	serializer runtime.NegotiatedSerializer
+}
+
+// ServeHTTP implements http.Handler.
+func (e *statusEndpoint) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	body, err := e.answer(req)
+	if err != nil {
+		responsewriters.ErrorNegotiated(err, e.serializer, schema.GroupVersion{Version: "v1"}, w, req)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	_, _ = w.Write(body) // on an error the client has gone
+}
+
+func (e *statusEndpoint) answer(req *http.Request) ([]byte, error) {
+	if req.Method != http.MethodGet {
+		return nil, apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "status"}, req.Method)
+	}
+	described, err := e.describe(req)
+	if err != nil {
+		return nil, err
+	}
+	body, err := json.Marshal(described)
+	if err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	return append(body, '\n'), nil
+}
+
+var _ http.Handler = (*statusEndpoint)(nil)

@@ -1,0 +1,99 @@
+package survey
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net/http"
+	"net/url"
+	"sync"
+
+	"github.com/regent-project/regent/pkg/server/shards"
+)
+
+// lines are the connections to the other replicas of this shard, which are called as other shards are.
+type lines struct {
+	cfg    Config
+	caller *shards.Caller
+
+	mu     sync.Mutex
+	byURL  map[string]line
+	closed bool
+}
+
+// line leads to one replica.
+type line struct {
+	*shards.Calls
+	expects string // the fingerprint of the replica's authority
+}
+
+// ask sends GET to a path of the replica at a URL.
+func (l *lines) ask(ctx context.Context, base, path string) ([]byte, error) {
+	if base == "" {
+		return nil, errors.New("it does not say where others reach it: it may run an older version")
+	}
+	transport, err := l.to(base)
+	if err != nil {
+		return nil, err
+	}
+	at, err := url.Parse(base)
+	if err != nil {
+		return nil, err
+	}
+	return shards.Ask(ctx, transport, at.JoinPath(path), maxAnswer)
+}
+
+// to returns the transport to a replica.
+func (l *lines) to(base string) (*shards.Calls, error) {
+	if _, authority := l.cfg.Keys(); authority == nil {
+		return nil, errors.New("the key of the shard's authority is not here, so this replica cannot ask others: ask that one itself")
+	}
+	expects := l.cfg.Authority()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil, errors.New("the replica that was asked stops")
+	}
+	if old, ok := l.byURL[base]; ok {
+		if old.expects == expects {
+			return old.Calls, nil
+		}
+		old.CloseIdleConnections()
+	}
+	calls, err := l.caller.Calls(l.cfg.Name, expects, func(config *tls.Config) (*http.Transport, error) {
+		dialer, err := shards.NewDialer(l.cfg.Name, []string{base}, config)
+		if err != nil {
+			return nil, err
+		}
+		return dialer.Transport(), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	l.byURL[base] = line{calls, expects}
+	return calls, nil
+}
+
+// keepOnly closes the connections to all but these.
+func (l *lines) keepOnly(targets []target) {
+	wanted := map[string]bool{}
+	for _, t := range targets {
+		wanted[t.url] = true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for base, one := range l.byURL {
+		if !wanted[base] {
+			one.CloseIdleConnections()
+			delete(l.byURL, base)
+		}
+	}
+}
+
+// close closes all connections that are not in use, and opens no more.
+func (l *lines) close() {
+	l.keepOnly(nil)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+}

@@ -1,0 +1,58 @@
+package survey
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// fresh is for how long an answer is given again. Many pages and scripts may ask at the same time, and cost one question together.
+const fresh = 250 * time.Millisecond
+
+// shared is an answer that all share who ask for it at about the same time. The zero value is ready.
+type shared[T any] struct {
+	mu      sync.Mutex
+	value   T
+	until   time.Time     // the value is fresh until then
+	running chan struct{} // closed when the question that is under way is answered; nil: none is
+}
+
+// get returns the answer of ask, or one that is fresh. Only one call of ask runs at a time, on the goroutine of whoever came first. It does not end
+// if that one goes away, but after a time (whole). Whoever goes away before gets the zero value.
+func (s *shared[T]) get(ctx context.Context, ask func(context.Context) T) (answer T) {
+	for {
+		s.mu.Lock()
+		if time.Now().Before(s.until) {
+			defer s.mu.Unlock()
+			return s.value
+		}
+		running := s.running
+		if running == nil {
+			s.running = make(chan struct{})
+			s.mu.Unlock()
+			return s.ask(ctx, ask)
+		}
+		s.mu.Unlock()
+		select {
+		case <-running:
+		case <-ctx.Done():
+			return answer
+		}
+	}
+}
+
+func (s *shared[T]) ask(ctx context.Context, ask func(context.Context) T) T {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), whole)
+	defer cancel()
+	defer func() { // also after a panic
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		close(s.running)
+		s.running = nil
+	}()
+	answer := ask(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.value, s.until = answer, time.Now().Add(fresh)
+	return answer
+}

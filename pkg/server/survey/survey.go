@@ -1,0 +1,168 @@
+// Package survey asks the replicas of a shard, and the other shards of an installation, how they are doing, and puts the answers together.
+// It asks only when somebody asks this replica, and never longer than two seconds.
+//
+//	a user ──> Installation ──> Shard of each other shard ──> Replica of each of its replicas
+//	                      └──> Shard of its own           ──> Replica of each of its replicas
+//
+// A question for a Replica leads to no further question, and one for a Shard to none for a Shard. So there are no loops, also if replicas lie
+// about their addresses. Whoever hangs, lies or is gone costs its own place in the answer only, which then has a Fault.
+package survey
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/regent-project/regent/pkg/server/shards"
+	"github.com/regent-project/regent/pkg/server/status"
+)
+
+const (
+	// whole is how long an answer may take in all, shardPatience how long all replicas of this shard together may take, and otherPatience how
+	// long one replica of another shard may take, which asks its own shard.
+	whole, shardPatience, otherPatience = 2 * time.Second, time.Second, 1300 * time.Millisecond
+	// maxAnswer is how long the answer of one process may be, in bytes.
+	maxAnswer = 4 << 20
+	// mostAtOnce is how many questions of one survey may be open.
+	mostAtOnce = 16
+)
+
+// Config says what a Survey knows without asking. All functions must be quick, and may be called on any goroutine.
+type Config struct {
+	// Name and Root are the names of this shard and of the root shard.
+	Name, Root string
+	// Replica returns how this replica is doing. It ends with its context. Outline returns only its name and its elections.
+	Replica func(context.Context) status.Replica
+	Outline func() status.Replica
+	// Shard returns what this replica knows of its shard: all but Leader and Replicas.
+	Shard func() status.Shard
+	// Fronts returns the fronts of the installation, as this replica heard them.
+	Fronts func() []status.Front
+	// Keys returns the certificate of the installation's authority, in PEM, and what signs the certificates with which this shard calls, which is
+	// nil if it cannot call. Authority is the fingerprint of the shard's authority; empty if any is good.
+	Keys      shards.Keys
+	Authority func() string
+	// Others returns the names of the other shards. Ask asks one of them for a path, one replica after the other.
+	Others func() []string
+	Ask    func(ctx context.Context, shard, path string, each time.Duration, limit int64) ([]byte, error)
+	// Diagnose returns what is wrong, the worst first; nil: nobody looks.
+	Diagnose func(of status.Installation, now time.Time) []status.Problem
+}
+
+// Survey answers how this replica, its shard and its installation are doing. Make it with New. Its answers may be shared, so callers must not change
+// them. Any goroutine may call its methods at any time.
+type Survey struct {
+	cfg          Config
+	roster       roster
+	lines        lines
+	replica      shared[status.Replica]
+	shard        shared[status.Shard]
+	installation shared[status.Installation]
+}
+
+// New returns a Survey that asks nobody yet.
+func New(cfg Config) *Survey {
+	return &Survey{cfg: cfg, lines: lines{cfg: cfg, caller: shards.NewCaller(cfg.Keys), byURL: map[string]line{}}}
+}
+
+// lookEvery is how often Run looks at which replicas this one knows.
+const lookEvery = 2 * time.Second
+
+// Run remembers which replicas the shard has, until ctx ends: one that was killed is told of by those that have known it. It sends nothing. At
+// its end it closes the connections to other replicas.
+func (s *Survey) Run(ctx context.Context) {
+	defer s.lines.close()
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			s.roster.note(now, s.cfg.Outline())
+		}
+	}
+}
+
+// Replica returns how this replica is doing.
+func (s *Survey) Replica(ctx context.Context) status.Replica {
+	return s.replica.get(ctx, s.cfg.Replica)
+}
+
+// Shard returns how the replicas of this shard are doing. It asks them.
+func (s *Survey) Shard(ctx context.Context) status.Shard {
+	return s.shard.get(ctx, func(ctx context.Context) status.Shard {
+		ctx, cancel := context.WithTimeout(ctx, shardPatience)
+		defer cancel()
+		return s.askReplicas(ctx)
+	})
+}
+
+// Installation returns how all shards are doing. It asks them.
+func (s *Survey) Installation(ctx context.Context) status.Installation {
+	return s.installation.get(ctx, s.askShards)
+}
+
+// askShards asks all shards, ordered by name.
+func (s *Survey) askShards(ctx context.Context) status.Installation {
+	names := slices.Sorted(slices.Values(append(s.cfg.Others(), s.cfg.Name)))
+	out := status.Installation{By: s.Replica(ctx).Name, Root: s.cfg.Root, Shards: make([]status.Shard, len(names)), Fronts: s.cfg.Fronts()}
+	places := make(chan struct{}, mostAtOnce)
+	var asking sync.WaitGroup
+	for n, name := range names {
+		if name == s.cfg.Name {
+			asking.Go(func() { out.Shards[n] = s.Shard(ctx) })
+			continue
+		}
+		places <- struct{}{}
+		asking.Go(func() {
+			defer func() { <-places }()
+			out.Shards[n] = s.askShard(ctx, name)
+		})
+	}
+	asking.Wait()
+	out.Observed = time.Now()
+	if s.cfg.Diagnose != nil {
+		out.Problems = s.cfg.Diagnose(out, out.Observed)
+	}
+	return out
+}
+
+// askShard asks another shard. What it says of others than itself does not count.
+func (s *Survey) askShard(ctx context.Context, name string) status.Shard {
+	body, err := s.cfg.Ask(ctx, name, status.ShardPath, otherPatience, maxAnswer)
+	var out status.Shard
+	if err == nil {
+		err = json.Unmarshal(body, &out)
+	}
+	if err == nil && out.Name != name {
+		err = fmt.Errorf("it answers as shard %q", out.Name)
+	}
+	if err != nil {
+		return status.Shard{Name: name, Fault: oneLine(err), Replicas: []status.Replica{}}
+	}
+	out.Fault = ""
+	if out.Replicas == nil {
+		out.Replicas = []status.Replica{}
+	}
+	for n := range out.Replicas {
+		out.Replicas[n].Shard = name
+	}
+	return out
+}
+
+// longestFault is how long a Fault may be, in bytes.
+const longestFault = 1 << 10
+
+// oneLine returns an error as a Fault.
+func oneLine(err error) string {
+	text := strings.Join(strings.Fields(err.Error()), " ")
+	if len(text) > longestFault {
+		text = strings.ToValidUTF8(text[:longestFault], "") + "..."
+	}
+	return text
+}

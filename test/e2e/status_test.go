@@ -1,0 +1,79 @@
+package e2e
+
+import (
+	"encoding/json"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/regent-project/regent/pkg/server/status"
+	"github.com/regent-project/regent/test/e2e/harness"
+)
+
+// shardAsToldBy returns what a replica says of its shard, and how long it took to say so.
+func shardAsToldBy(t *testing.T, r *harness.Replica) (shard status.Shard, took time.Duration) {
+	t.Helper()
+	began := time.Now()
+	body, err := r.Kube("system:admin").Discovery().RESTClient().Get().AbsPath(status.ShardPath).Do(t.Context()).Raw()
+	took = time.Since(began)
+	if err == nil {
+		err = json.Unmarshal(body, &shard)
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", r.Name(), err)
+	}
+	return shard, took
+}
+
+// faultOf returns what is wrong with a replica, and whether it is listed.
+func faultOf(shard status.Shard, replica string) (fault string, listed bool) {
+	n := slices.IndexFunc(shard.Replicas, func(r status.Replica) bool { return r.Name == replica })
+	if n < 0 {
+		return "", false
+	}
+	return shard.Replicas[n].Fault, true
+}
+
+// Whichever replica is asked tells of all: that one was killed, that another one hangs, and who leads. The answer does not wait for them.
+func TestOneReplicaTellsOfThoseThatWereKilledOrHang(t *testing.T) {
+	shard := harness.NewShard(harness.StartEtcd(t).URL)
+	shard.Mode = harness.Lease
+	leader, others := harness.Leader(t, shard.Start(t, "a"), shard.Start(t, "b"), shard.Start(t, "c"))
+	awaitContact(t, "alive", others...)
+	for _, at := range append(others, leader) {
+		harness.Eventually(t, at.Name()+" tells of three that answer", func() bool {
+			told, _ := shardAsToldBy(t, at)
+			return told.Leader == replicaOf(leader) && len(told.Replicas) == 3 &&
+				!slices.ContainsFunc(told.Replicas, func(r status.Replica) bool { return r.Fault != "" || r.URL == "" || len(r.NotReady) > 0 })
+		})
+	}
+
+	began := time.Now()
+	leader.Kill()
+	harness.Eventually(t, "the killed one has a fault, and another one leads", func() bool {
+		told, _ := shardAsToldBy(t, others[0])
+		fault, listed := faultOf(told, replicaOf(leader))
+		return listed && fault != "" && told.Leader != "" && told.Leader != replicaOf(leader)
+	})
+	t.Logf("kill -9 until it is told who leads: %v", time.Since(began).Round(time.Millisecond))
+
+	next, standby := harness.Leader(t, others...)
+	awaitContact(t, "alive", standby...)
+	told := func() string {
+		all, took := shardAsToldBy(t, next)
+		if took > 10*time.Second { // two, and what a busy machine takes
+			t.Errorf("the answer took %v", took)
+		}
+		fault, listed := faultOf(all, replicaOf(standby[0]))
+		if !listed {
+			return "not listed"
+		}
+		return fault
+	}
+	harness.Eventually(t, "the standby answers", func() bool { return told() == "" })
+	standby[0].Signal(syscall.SIGSTOP)
+	harness.Eventually(t, "the standby that hangs has a fault", func() bool { return told() != "" })
+	standby[0].Signal(syscall.SIGCONT)
+	harness.Eventually(t, "the standby answers again", func() bool { return told() == "" })
+}
