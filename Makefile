@@ -44,7 +44,8 @@ e2e: ## run the scenarios with real processes only (one, in a mode of election, 
 check: lint generated tidy ## check style, generated code and module files
 
 .PHONY: build
-build: bin/regent bin/kubectl ## build bin/regent, and a kubectl to talk to it
+build: bin/regent bin/kubectl ## build bin/regent, a kubectl to talk to it, and kubectl's plugin `kubectl regent`
+	@ln -sf regent bin/kubectl-regent && ln -sf regent bin/kubectl_complete-regent
 
 # Always asked, never stale: go build knows better than make what has changed.
 .PHONY: bin/regent bin/etcd bin/kubectl bin/golangci-lint

@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/regent-project/regent/cmd/server/face/ask"
 )
 
 // defaultKubeconfig is the file that a replica with the default root directory writes.
@@ -26,22 +28,39 @@ func (f *adminFlags) addTo(flags *pflag.FlagSet, context, usage string) {
 	flags.StringVar(&f.server, "server", "", "URL of the replica to ask, such as https://10.0.0.1:6443, if the server that the kubeconfig names does not run: a front, for example.")
 }
 
-// config returns how to reach the server.
-func (f *adminFlags) config() (*rest.Config, error) {
+// check returns what is wrong with the flags.
+func (f *adminFlags) check() error {
 	to, err := url.Parse(f.server)
 	if f.server != "" && (err != nil || to.Scheme != "https" || to.Host == "" || strings.Trim(to.Path, "/") != "") {
-		return nil, usageError{fmt.Errorf("--server %q is no URL of a replica: give https://<host>:<port>", f.server)}
+		return usageError{fmt.Errorf("--server %q is no URL of a replica: give https://<host>:<port>", f.server)}
 	}
+	return nil
+}
+
+// rules say where the kubeconfig is. As a plugin of kubectl this program looks where kubectl does.
+func (f *adminFlags) rules() *clientcmd.ClientConfigLoadingRules {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	if rules.ExplicitPath = f.kubeconfig; f.kubeconfig == "" && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" {
+	if rules.ExplicitPath = f.kubeconfig; f.kubeconfig == "" && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" && !isPlugin() {
 		rules.ExplicitPath = defaultKubeconfig
 	}
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.context}).ClientConfig()
+	return rules
+}
+
+// config returns how to reach the server.
+func (f *adminFlags) config() (*rest.Config, error) {
+	if err := f.check(); err != nil {
+		return nil, err
+	}
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(f.rules(), &clientcmd.ConfigOverrides{CurrentContext: f.context}).ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the admin's kubeconfig, give --kubeconfig: %w", err)
 	}
 	if f.server == "" {
 		return config, nil
+	}
+	to, err := url.Parse(f.server)
+	if err != nil {
+		return nil, err
 	}
 	from, err := url.Parse(config.Host)
 	if err != nil {
@@ -49,4 +68,21 @@ func (f *adminFlags) config() (*rest.Config, error) {
 	}
 	config.Host = to.JoinPath(from.Path).String()
 	return config, nil
+}
+
+// places returns whom to ask how an installation is doing. If the kubeconfig has no context of the default name, its current one is taken: what is
+// asked for belongs to no logical cluster.
+func (f *adminFlags) places(isDefault bool) ([]ask.Place, error) {
+	if err := f.check(); err != nil {
+		return nil, err
+	}
+	file, err := f.rules().Load()
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the admin's kubeconfig, give --kubeconfig: %w", err)
+	}
+	context := f.context
+	if file.Contexts[context] == nil && isDefault {
+		context = file.CurrentContext
+	}
+	return ask.Places(*file, context, f.server)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,9 @@ const (
 	exitOK      = 0
 	exitFailure = 1 // the command ran and failed
 	exitUsage   = 2 // the arguments are wrong: nothing was started
+	// What was asked for was printed, and it is not well.
+	exitWarning  = 3
+	exitCritical = 4
 )
 
 // usageError is a fault in what the user typed.
@@ -27,9 +31,12 @@ func run(args []string, stdout, stderr io.Writer) int {
 	cmd.SetArgs(args)
 	cmd.SetOut(stdout)
 	cmd.SetErr(stderr)
-	err := cmd.Execute()
+	err := cmd.ExecuteContext(context.Background())
 	if err == nil {
 		return exitOK
+	}
+	if problems := problemsFound(""); errors.As(err, &problems) {
+		return problems.exitCode()
 	}
 	for line := range strings.Lines(err.Error()) {
 		_, _ = fmt.Fprintf(stderr, "regent: %s\n", strings.TrimSpace(line))
@@ -48,12 +55,14 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          noCommand,
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: displayName()},
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())}
 	})
 	cmd.AddCommand(newStart(), newDev(), newShard(), newFront(), newPKI(), newForgetReplica(), newVersion())
+	cmd.AddCommand(newStatus(), newControllers(), newTerms(), newStepDown(), newDoctor(), newTop())
 	return cmd
 }
 

@@ -5,4 +5,4 @@ import (
 	"os"
 )
 
-func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+func main() { os.Exit(run(asPlugin(os.Args), os.Stdout, os.Stderr)) }

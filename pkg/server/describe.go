@@ -39,7 +39,7 @@ type describer struct {
 func (r *run) newSurvey(d *describer) *survey.Survey {
 	cfg := survey.Config{
 		Name: r.cfg.Shard, Root: r.cfg.rootShard(), Replica: d.replica, Outline: d.outline, Shard: d.shard, Fronts: r.members.list,
-		Keys: r.keys.keys, Authority: d.authority, Others: func() []string { return nil },
+		Keys: r.keys.keys, Authority: d.authority, Others: func() []string { return nil }, Diagnose: status.Diagnose,
 	}
 	if d.caches.others != nil {
 		cfg.Others = func() []string { return slices.Collect(maps.Keys(d.caches.others.Heard())) }

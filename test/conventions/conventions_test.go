@@ -84,6 +84,7 @@ var layers = []struct {
 	{"pkg/server/authentication", []string{"pkg/server/reload", "pkg/server/webhooks"}},
 	{"pkg/server/fairness", nil},
 	{"pkg/server/status", nil},
+	{"pkg/server/status/statustest", []string{"pkg/server/status"}},
 	{"pkg/server/build", nil},
 	{"pkg/server/survey", []string{"pkg/server/pki", "pkg/server/shards", "pkg/server/status"}},
 	{"pkg/server/shards", []string{"pkg/controllers", "pkg/clusters", "pkg/server/pki"}},
@@ -103,14 +104,16 @@ var layers = []struct {
 
 	{"pkg/server", []string{"pkg/election", "pkg/election/detect", "pkg/election/fence", "pkg/controllers", "pkg/controllers/supervisor", "pkg/clusters", "pkg/server/*"}},
 	{"pkg/server/options", []string{"pkg/controllers", "pkg/election", "pkg/election/detect", "pkg/server", "pkg/server/authentication", "pkg/server/etcd", "pkg/server/pki", "pkg/clusters"}},
-	{"cmd/server", []string{"cmd/server/*", "pkg/controllers/catalog", "pkg/server", "pkg/server/build", "pkg/server/front", "pkg/server/installation", "pkg/server/options", "pkg/server/pki"}},
+	{"cmd/server/face/ask", []string{"pkg/server/routing", "pkg/server/status"}},
+	{"cmd/server/face/*", []string{"cmd/server/face/*", "pkg/server/status"}},
+	{"cmd/server", []string{"cmd/server/*", "pkg/server/status", "pkg/controllers/catalog", "pkg/server", "pkg/server/build", "pkg/server/front", "pkg/server/installation", "pkg/server/options", "pkg/server/pki"}},
 	{"cmd/server/*", []string{"cmd/server/*", "pkg/election", "pkg/server/etcd", "pkg/server/installation", "pkg/server/pki", "pkg/clusters", "pkg/server/options"}},
 	{"examples/*", []string{"pkg/election/fence"}},
 	{"test/*", []string{"pkg/*", "test/*"}},
 }
 
 // onlyForTests are packages that no product code may import.
-var onlyForTests = []string{"pkg/election/electiontest", "pkg/controllers/controllertest", "pkg/server/authentication/issuertest"}
+var onlyForTests = []string{"pkg/election/electiontest", "pkg/controllers/controllertest", "pkg/server/authentication/issuertest", "pkg/server/status/statustest"}
 
 // upstream are packages of others that nothing here may link in.
 var upstream = map[string]string{

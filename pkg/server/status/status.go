@@ -42,6 +42,8 @@ type Shard struct {
 	// Leader is the name of the replica that leads; empty if none is known to lead.
 	Leader   string    `json:"leader,omitempty"`
 	Replicas []Replica `json:"replicas"`
+	// Terms are the latest terms, the latest first, ten at the most. TermsPath has more.
+	Terms []Term `json:"terms,omitempty"`
 }
 
 // Front is a `regent front` that asks this installation's shards.
@@ -195,7 +197,8 @@ type Problem struct {
 	Severity Severity `json:"severity"`
 	Shard    string   `json:"shard,omitempty"`
 	Replica  string   `json:"replica,omitempty"`
-	// Kind is a word for programs, as in "no-leader". What says what is wrong, Remedy what to do about it.
+	// Kind is a word for programs, as in "no-leader". What says what is wrong, Remedy what to do about it: a line for each step. Lines that
+	// begin with "$ " are commands, and the last one names a section of the docs.
 	Kind   string `json:"kind"`
 	What   string `json:"what"`
 	Remedy string `json:"remedy"`

@@ -1,0 +1,220 @@
+package ask
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+)
+
+const (
+	// patience is how long one server may take to answer. The server itself waits for others for two seconds.
+	patience = 6 * time.Second
+	// maxAnswer is how many bytes an answer may have.
+	maxAnswer = 64 << 20
+)
+
+// Client asks. It is for one goroutine at a time.
+type Client struct {
+	places []Place
+	// Say is told, once for each, which servers do not answer, and who was asked instead.
+	Say  func(line string)
+	told map[string]bool
+}
+
+// New returns a Client that asks the first of the places that answers.
+func New(places []Place) *Client {
+	return &Client{places: places, Say: func(string) {}, told: map[string]bool{}}
+}
+
+// Error is an answer that is a refusal.
+type Error struct {
+	// Server is who answered, Code with which HTTP status.
+	Server  string
+	Code    int
+	Message string
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	text := fmt.Sprintf("%s answers %d %s: %s", e.Server, e.Code, http.StatusText(e.Code), e.Message)
+	switch e.Code {
+	case http.StatusNotFound:
+		text += ": it may be no replica, or one of an older version"
+	case http.StatusUnauthorized:
+		text += ": the kubeconfig's credentials are not this server's"
+	case http.StatusForbidden:
+		text += ": docs/ACCESS.md says how to allow it"
+	}
+	return text
+}
+
+// isFinal reports whether another server would give the same answer.
+func isFinal(err error) bool {
+	var refusal *Error
+	return errors.As(err, &refusal) && (refusal.Code == http.StatusUnauthorized || refusal.Code == http.StatusForbidden || refusal.Code == http.StatusBadRequest)
+}
+
+// get asks the places one after the other, and decodes the first answer. The place that answered is asked first from then on.
+func (c *Client) get(ctx context.Context, path string, into any) error {
+	place, err := first(ctx, c.places, path, into, c.silent)
+	if err != nil {
+		return err
+	}
+	if host := place.Config.Host; host != c.places[0].Config.Host {
+		by := host
+		if place.Context != "" {
+			by += fmt.Sprintf(" (context %s of the kubeconfig)", place.Context)
+		}
+		c.tell(by, "asked %s instead", by)
+		others := []Place{place}
+		for _, p := range c.places {
+			if p.Config.Host != host {
+				others = append(others, p)
+			}
+		}
+		c.places = others
+	}
+	return nil
+}
+
+func (c *Client) silent(p Place, err error) { c.tell(p.Config.Host, "%v", err) }
+
+func (c *Client) tell(about, format string, args ...any) {
+	if !c.told[about] {
+		c.told[about] = true
+		c.Say(fmt.Sprintf(format, args...))
+	}
+}
+
+// first asks places one after the other until one answers, and returns it. silent is told of those that do not, if another one is asked.
+func first(ctx context.Context, places []Place, path string, into any, silent func(Place, error)) (Place, error) {
+	var faults []error
+	for i, place := range places {
+		err := place.do(ctx, http.MethodGet, path, nil, into)
+		if err == nil {
+			return place, nil
+		}
+		faults = append(faults, err)
+		if isFinal(err) || ctx.Err() != nil {
+			break
+		}
+		if i < len(places)-1 && silent != nil {
+			silent(place, err)
+		}
+	}
+	if len(faults) == 0 {
+		return Place{}, errors.New("there is no server to ask: none of them has told its URL")
+	}
+	return Place{}, errors.Join(faults...)
+}
+
+// do makes one request, and decodes the answer as JSON unless into is a *[]byte.
+func (p Place) do(ctx context.Context, method, path string, body []byte, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	client, err := p.client()
+	if err != nil {
+		return err
+	}
+	defer client.CloseIdleConnections()
+	return p.send(ctx, client, method, path, body, into)
+}
+
+// client returns an HTTP client of its own, so that its connections end with it.
+func (p Place) client() (*http.Client, error) {
+	config, err := p.tls()
+	if err != nil {
+		return nil, err
+	}
+	next, err := rest.HTTPWrappersForConfig(p.Config, &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true, Proxy: http.ProxyFromEnvironment})
+	if err != nil {
+		return nil, fmt.Errorf("the kubeconfig's credentials for %s cannot be used: %w", p.Config.Host, err)
+	}
+	return &http.Client{Transport: next}, nil
+}
+
+func (p Place) tls() (*tls.Config, error) {
+	config, err := rest.TLSConfigFor(p.Config)
+	if err != nil {
+		return nil, fmt.Errorf("the kubeconfig's credentials for %s cannot be used: %w", p.Config.Host, err)
+	}
+	return config, nil
+}
+
+// address is what to dial.
+func (p Place) address() string {
+	at, err := url.Parse(p.Config.Host)
+	if err != nil {
+		return ""
+	}
+	return net.JoinHostPort(at.Hostname(), cmp.Or(at.Port(), "443"))
+}
+
+func (p Place) send(ctx context.Context, client *http.Client, method, path string, body []byte, into any) error {
+	req, err := http.NewRequestWithContext(ctx, method, p.Config.Host+path, bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("cannot ask %s: %w", p.Config.Host, err)
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return fmt.Errorf("%s does not answer: %w", p.Config.Host, shorter(err))
+	}
+	defer func() { _ = resp.Body.Close() }()
+	content, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s breaks its answer off: %w", p.Config.Host, err)
+	case len(content) > maxAnswer:
+		return fmt.Errorf("%s answers more than %d bytes", p.Config.Host, maxAnswer)
+	case resp.StatusCode != http.StatusOK:
+		return &Error{Server: p.Config.Host, Code: resp.StatusCode, Message: message(content)}
+	}
+	if raw, ok := into.(*[]byte); ok {
+		*raw = content
+		return nil
+	}
+	if err := json.Unmarshal(content, into); err != nil {
+		return fmt.Errorf("%s%s answers no JSON that this version understands: %w", p.Config.Host, path, err)
+	}
+	return nil
+}
+
+// shorter leaves out the method and the URL, which the message says anyway.
+func shorter(err error) error {
+	var whole *url.Error
+	if errors.As(err, &whole) {
+		return whole.Err
+	}
+	return err
+}
+
+// message returns what a refusal says, of a Status or of plain text.
+func message(content []byte) string {
+	var answer metav1.Status
+	if err := json.Unmarshal(content, &answer); err == nil && answer.Message != "" {
+		return answer.Message
+	}
+	const longest = 300
+	var index struct{ Paths []string }
+	if err := json.Unmarshal(content, &index); err == nil && len(index.Paths) > 0 {
+		return "no such path"
+	}
+	text := strings.Join(strings.Fields(string(content)), " ")
+	return text[:min(len(text), longest)]
+}

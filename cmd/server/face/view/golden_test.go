@@ -1,0 +1,291 @@
+package view_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/regent-project/regent/cmd/server/face/ask"
+	"github.com/regent-project/regent/cmd/server/face/doctor"
+	"github.com/regent-project/regent/cmd/server/face/metrics"
+	"github.com/regent-project/regent/cmd/server/face/view"
+	"github.com/regent-project/regent/pkg/server/status"
+	"github.com/regent-project/regent/pkg/server/status/statustest"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// golden compares a text with a file, and holds what is true of all texts.
+func golden(t *testing.T, name, text string) {
+	t.Helper()
+	for i, c := range text {
+		if c >= 0x7f || c < ' ' && c != '\n' {
+			t.Errorf("%s: %q at byte %d is not plain ASCII", name, c, i)
+		}
+	}
+	for line := range strings.Lines(text) {
+		if strings.TrimRight(line, " \n") != strings.TrimRight(line, "\n") {
+			t.Errorf("%s: blanks at the end of %q", name, line)
+		}
+	}
+	file := filepath.Join("testdata", strings.NewReplacer(" ", "-", ",", "", ":", "", "'", "").Replace(name)+".golden")
+	if *update {
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(want) != text {
+		t.Errorf("%s differs: go test ./cmd/server/face/view -update writes it anew. Got:\n%s", file, text)
+	}
+}
+
+// narrow holds that people can read a text at 100 columns. Commands are never broken.
+func narrow(t *testing.T, name, text string) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		if len(line) > 101 && !strings.Contains(line, "$ ") {
+			t.Errorf("%s: %d columns: %s", name, len(line)-1, line)
+		}
+	}
+}
+
+func look(format string) view.Look { return view.Look{Format: format, Now: statustest.Now} }
+
+func diagnosed(of status.Installation) status.Installation {
+	of.Problems = status.Diagnose(of, statustest.Now)
+	return of
+}
+
+func TestTheOverviewOfEachFault(t *testing.T) {
+	all := append(statustest.Faults(), statustest.Fault{Name: "a lone shard", Of: statustest.Lone()}, statustest.Fault{Name: "three shards", Of: statustest.Three()})
+	for _, f := range all {
+		var text bytes.Buffer
+		if err := view.Installation(&text, look(view.Table), diagnosed(f.Of)); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, "status "+f.Name, text.String())
+		narrow(t, f.Name, text.String())
+		for _, kind := range f.Kinds {
+			if !strings.Contains(text.String(), kind) {
+				t.Errorf("%s: no %s", f.Name, kind)
+			}
+		}
+	}
+}
+
+func TestTheWideOverview(t *testing.T) {
+	var text bytes.Buffer
+	if err := view.Installation(&text, look(view.Wide), diagnosed(statustest.Three())); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "status wide", text.String())
+}
+
+// What programs read are the types, with nothing left out and nothing added.
+func TestProgramsReadTheTypes(t *testing.T) {
+	for _, f := range statustest.Faults() {
+		of := diagnosed(f.Of)
+		var asJSON, asYAML bytes.Buffer
+		if err := view.Installation(&asJSON, look(view.JSON), of); err != nil {
+			t.Fatal(err)
+		}
+		if err := view.Installation(&asYAML, look(view.YAML), of); err != nil {
+			t.Fatal(err)
+		}
+		for format, decode := range map[string]func(any) error{
+			"json": func(into any) error { return json.Unmarshal(asJSON.Bytes(), into) },
+			"yaml": func(into any) error { return yaml.UnmarshalStrict(asYAML.Bytes(), into) },
+		} {
+			var back status.Installation
+			if err := decode(&back); err != nil {
+				t.Fatal(err)
+			}
+			if !reflect.DeepEqual(back, of) {
+				t.Errorf("%s: %s is not what was given", f.Name, format)
+			}
+		}
+	}
+}
+
+func TestControllers(t *testing.T) {
+	for _, name := range []string{"a controller does not stop", "a controller fails again and again", "a controller stalls", "a standby does not answer"} {
+		for _, f := range statustest.Faults() {
+			if f.Name != name {
+				continue
+			}
+			var short, wide bytes.Buffer
+			replicas := f.Of.Shards[0].Replicas
+			if err := view.Controllers(&short, look(view.Table), replicas); err != nil {
+				t.Fatal(err)
+			}
+			if err := view.Controllers(&wide, look(view.Wide), replicas); err != nil {
+				t.Fatal(err)
+			}
+			narrow(t, name, short.String())
+			golden(t, "controllers "+name, short.String()+"\n"+wide.String())
+		}
+	}
+}
+
+func TestOneControllerHasItsStacks(t *testing.T) {
+	for _, f := range statustest.Faults() {
+		if f.Name != "a controller does not stop" && f.Name != "a controller fails on every replica" {
+			continue
+		}
+		replicas := f.Of.Shards[0].Replicas
+		for i := range replicas {
+			replicas[i].Controllers = replicas[i].Controllers[:1]
+		}
+		var text bytes.Buffer
+		if err := view.Controller(&text, look(view.Table), replicas); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, "controller, "+f.Name, text.String())
+		if f.Name == "a controller does not stop" && !strings.Contains(text.String(), "goroutine 118") {
+			t.Error("no stacks")
+		}
+	}
+}
+
+func TestTerms(t *testing.T) {
+	terms := statustest.Terms("root", statustest.A, statustest.B)
+	for _, format := range []string{view.Table, view.Wide, view.JSON} {
+		var text bytes.Buffer
+		if err := view.Terms(&text, look(format), terms); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, "terms "+format, text.String())
+	}
+	var text bytes.Buffer
+	if err := view.Terms(&text, look(view.Table), status.Terms{Shard: "root"}); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "terms none", text.String())
+}
+
+func TestChangesAreTheOnlyLinesOnAPipe(t *testing.T) {
+	var text strings.Builder
+	add := func(before, after []view.Fact) {
+		for _, line := range view.Changes(statustest.Now, before, after) {
+			text.WriteString(line + "\n")
+		}
+		text.WriteString("--\n")
+	}
+	well := view.Facts(statustest.Lone())
+	add(nil, well)
+	add(well, well)
+	var wrong []view.Fact
+	for _, f := range statustest.Faults() {
+		if f.Name == "the leader's process dies, whatever of" {
+			wrong = view.Facts(diagnosed(f.Of))
+		}
+	}
+	add(well, wrong)
+	add(wrong, well)
+	golden(t, "changes", text.String())
+}
+
+// Ages in the text of a problem are no change.
+func TestAProblemThatGetsOlderIsNoChange(t *testing.T) {
+	problem := status.Problem{Severity: status.Critical, Kind: "no-leader", Shard: "root", What: "Nobody leads, for 3s."}
+	before := view.Facts(status.Installation{Problems: []status.Problem{problem}})
+	problem.What = "Nobody leads, for 4s."
+	if lines := view.Changes(statustest.Now, before, view.Facts(status.Installation{Problems: []status.Problem{problem}})); len(lines) > 0 {
+		t.Errorf("%q", lines)
+	}
+}
+
+func TestTop(t *testing.T) {
+	rows := []metrics.Row{
+		{Shard: "root", Replica: statustest.A, State: "leading", Requests: 1234.5, Writes: 99.4, Refused: 0.5, Failed: 0, P99: 0.2, Now: 3, Watches: 120, Connections: 40, Etcd: 300, CPU: 1.25, Memory: 210 << 20, TooMany: 2, Fenced: 0},
+		{Shard: "root", Replica: statustest.B, State: "standing by", Fault: "https://10.0.0.2:6443 does not answer: connection refused"},
+	}
+	for name, format := range map[string]string{"top": view.Table, "top wide": view.Wide, "top json": view.JSON} {
+		var text bytes.Buffer
+		if err := view.Top(&text, look(format), rows, false); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, name, text.String())
+		if format == view.Table {
+			narrow(t, name, text.String())
+		}
+	}
+	var text bytes.Buffer
+	if err := view.Top(&text, look(view.Table), []metrics.Row{{Resource: "workspaces.tenancy.kcp.io", Requests: 12, Writes: 3.25, P99: 0.05}}, true); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "top resources", text.String())
+}
+
+func TestTheReportOfADoctor(t *testing.T) {
+	of := diagnosed(statustest.Lone())
+	before, after := reading(t, "before", statustest.Now.Add(-2*time.Second)), reading(t, "after", statustest.Now)
+	seen := ask.Measured{Latencies: []time.Duration{time.Millisecond, 2 * time.Millisecond, 600 * time.Millisecond}, Within: time.Millisecond, Expires: statustest.Now.AddDate(1, 0, 0)}
+	report := doctor.Examine(doctor.Evidence{
+		Of: of, Version: "v1.37.2+regent.1", Now: statustest.Now,
+		Replicas: []doctor.Replica{
+			{Shard: "root", Name: statustest.A, Metrics: metrics.Interval{Before: before, After: after}, Seen: seen},
+			{Shard: "root", Name: statustest.B, Fault: "https://10.0.0.2:6443 does not answer: connection refused"},
+		},
+	})
+	for name, format := range map[string]string{"doctor": view.Table, "doctor json": view.JSON} {
+		var text bytes.Buffer
+		if err := view.Report(&text, look(format), report); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, name, text.String())
+	}
+}
+
+func reading(t *testing.T, name string, at time.Time) metrics.Reading {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", name+".metrics"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := metrics.Read(text, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestColoursAreForTerminalsOnly(t *testing.T) {
+	of := diagnosed(statustest.Faults()[0].Of)
+	var plain, coloured bytes.Buffer
+	if err := view.Installation(&plain, look(view.Table), of); err != nil {
+		t.Fatal(err)
+	}
+	on := look(view.Table)
+	on.Colour = true
+	if err := view.Installation(&coloured, on, of); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(plain.String(), "\x1b") || !strings.Contains(coloured.String(), "\x1b[31mcritical\x1b[0m") {
+		t.Errorf("plain %q, coloured %q", plain.String(), coloured.String())
+	}
+}
+
+func TestUnknownFormatsAreRefused(t *testing.T) {
+	if err := view.CheckFormat("xml"); err == nil || !strings.Contains(err.Error(), "xml") {
+		t.Error(err)
+	}
+	for _, format := range view.Formats {
+		if err := view.CheckFormat(format); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package view
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/regent-project/regent/cmd/server/face/metrics"
+)
+
+// Top writes what replicas, or resources, were asked for in a second.
+func Top(w io.Writer, look Look, rows []metrics.Row, resources bool) error {
+	if !look.IsFor() {
+		return Encode(w, look.Format, rows)
+	}
+	p := &page{Look: look}
+	head := []string{"REPLICA", "STATE", "REQ/S", "WRITES/S", "REFUSED/S", "FAILED/S", "P99", "NOW", "CPU", "MEMORY"}
+	if resources {
+		head = []string{"RESOURCE", "REQ/S", "WRITES/S", "REFUSED/S", "FAILED/S", "P99"}
+	} else if look.wide() {
+		head = append(head, "WATCHES", "429/S", "FENCED/S", "ETCD/S", "CONNECTIONS")
+	}
+	table := [][]string{head}
+	for _, r := range rows {
+		if resources {
+			table = append(table, append([]string{r.Resource}, asked(r)...))
+		} else {
+			table = append(table, p.replicaRow(r))
+		}
+	}
+	p.columns("", 2, table)
+	for _, r := range rows {
+		if r.Fault != "" {
+			p.wrap("", fmt.Sprintf("%s/%s cannot be asked: %s", r.Shard, r.Replica, r.Fault))
+		}
+	}
+	return p.flush(w)
+}
+
+func asked(r metrics.Row) []string {
+	return []string{rate(r.Requests), rate(r.Writes), rate(r.Refused), rate(r.Failed), latency(r)}
+}
+
+func (p *page) replicaRow(r metrics.Row) []string {
+	name := r.Shard + "/" + r.Replica
+	if r.Fault != "" {
+		return []string{name, orDash(r.State), "-"}
+	}
+	row := append([]string{name, orDash(r.State)}, asked(r)...)
+	row = append(row, fmt.Sprint(r.Now), fmt.Sprintf("%.2f", r.CPU), fmt.Sprintf("%dMi", r.Memory>>20))
+	if p.wide() {
+		row = append(row, fmt.Sprint(r.Watches), rate(r.TooMany), rate(r.Fenced), rate(r.Etcd), fmt.Sprint(r.Connections))
+	}
+	return row
+}
+
+func rate(perSecond float64) string {
+	if perSecond == 0 {
+		return "0"
+	}
+	if perSecond < 10 {
+		return fmt.Sprintf("%.1f", perSecond)
+	}
+	return fmt.Sprintf("%.0f", perSecond)
+}
+
+func latency(r metrics.Row) string {
+	if r.P99 == 0 {
+		return "-"
+	}
+	return span(r.Latency())
+}

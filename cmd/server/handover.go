@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/regent-project/regent/cmd/server/face/ask"
+	"github.com/regent-project/regent/cmd/server/face/view"
+)
+
+func newStepDown() *cobra.Command {
+	f := &observerFlags{}
+	var reason, to string
+	timeout := 30 * time.Second
+	cmd := &cobra.Command{
+		Use:   "step-down",
+		Short: "Have the leader hand over to another replica",
+		Long: `Have the leader of a shard hand over: to any standby, or to the one that --to names. The command finds the leader itself, waits until another one
+leads, and says how long that took from here. The reason is written on the Lease, and in the history.
+
+Exit codes: 0 another one leads; 1 nobody could be asked, or nobody was seen to lead in time; 2 the arguments are wrong.`,
+		Example: `  regent step-down --reason='node maintenance'
+  regent step-down --shard=eu1 --to=host-b_1a2b3c4d`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client, err := f.client(cmd)
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			of, err := client.Installation(ctx)
+			if err != nil {
+				return err
+			}
+			shard, err := ask.OneShard(of, f.shard)
+			if err != nil {
+				return usageError{err}
+			}
+			began := time.Now()
+			change, err := client.StepDown(ctx, of, shard, reason, to)
+			if err != nil {
+				return err
+			}
+			change, err = client.Succeeded(ctx, of, change, began)
+			if err != nil {
+				return err
+			}
+			return printSuccession(cmd, f.output, change)
+		},
+	}
+	f.addTo(cmd)
+	cmd.Flags().StringVar(&to, "to", "", "The standby that should lead next. Default: any.")
+	cmd.Flags().StringVar(&reason, "reason", "", "Why, for the Lease and the history.")
+	cmd.Flags().DurationVar(&timeout, "timeout", timeout, "How long to wait until another one leads.")
+	complete(cmd, "to", f.standbyNames)
+	return cmd
+}
+
+func printSuccession(cmd *cobra.Command, format string, s ask.Succession) error {
+	if format == view.JSON || format == view.YAML {
+		return view.Encode(cmd.OutOrStdout(), format, s)
+	}
+	took := time.Duration(s.Took * float64(time.Second)).Round(time.Millisecond)
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s led shard %s in epoch %d; %s leads it in epoch %d, %s after the request\n", s.From, s.Shard, s.Before, s.To, s.After, took)
+	return err
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/regent-project/regent/cmd/server/face/ask"
+	"github.com/regent-project/regent/cmd/server/face/view"
+)
+
+func newTerms() *cobra.Command {
+	f := &observerFlags{}
+	cmd := &cobra.Command{
+		Use:   "terms",
+		Short: "List who led when, why each term ended, and for how long nobody led",
+		Long: `List the latest terms of a shard: who led, for how long, which event made it campaign (trigger), for how long nobody led before (gap), how long the
+first write took from then, and why the term ended. -o wide shows all phases of each takeover; docs/FAILOVER.md says what they are.
+
+Exit codes: 0 the history was printed; 1 nobody could be asked; 2 the arguments are wrong.`,
+		Example: `  regent terms
+  regent terms --shard=eu1 -o wide
+  regent terms --watch`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client, err := f.client(cmd)
+			if err != nil {
+				return err
+			}
+			return f.show(cmd, func(ctx context.Context) (shown, error) {
+				of, err := client.Installation(ctx)
+				if err != nil {
+					return shown{}, err
+				}
+				shard, err := ask.OneShard(of, f.shard)
+				if err != nil {
+					return shown{}, usageError{err}
+				}
+				terms, err := client.Terms(ctx, of, shard.Name)
+				if err != nil {
+					return shown{}, err
+				}
+				return shown{
+					print: func(w io.Writer, look view.Look) error { return view.Terms(w, look, terms) },
+					facts: view.FactsOfTerms(terms),
+				}, nil
+			})
+		},
+	}
+	f.addTo(cmd)
+	f.addWatchTo(cmd)
+	return cmd
+}

@@ -1,0 +1,90 @@
+package status
+
+import (
+	"fmt"
+	"strings"
+)
+
+func shardAnswers(s *shardView) {
+	if s.Fault == "" {
+		return
+	}
+	s.add(Critical, "", kindShardSilent, fmt.Sprintf("Shard %s does not answer: %s. Its users are refused.", s.Name, s.Fault),
+		"See whether its replicas run, and start them. Then ask one of them itself:",
+		"$ regent status --server=https://<replica>:<port>",
+		"If it answers, the way from the other shards is cut: its URLs are in `regent shard list`, and `regent shard set` changes them.",
+		"$ regent shard list")
+}
+
+func replicasAnswer(s *shardView) {
+	for _, r := range s.Replicas {
+		if r.Fault == "" {
+			continue
+		}
+		severity, what := Warning, fmt.Sprintf("Replica %s does not answer: %s.", r.Name, r.Fault)
+		if r.Name == s.Leader {
+			what += " It holds the lease."
+		}
+		remedy := []string{"See whether its process runs, and its log. Start it if it has ended, or end and start it if it hangs: another replica leads meanwhile.",
+			fmt.Sprintf("If it runs: can the others reach %s? Look at --advertise-address and network policies.", orElse(r.URL, "its URL"))}
+		if len(s.answered) == 0 {
+			severity = Critical
+			remedy = append(remedy, fmt.Sprintf("No replica of shard %s answers: start any of them first.", s.Name))
+		}
+		s.add(severity, r.Name, kindReplicaSilent, what, remedy...)
+	}
+}
+
+// checkRemedies are what to do about checks of /readyz, by name.
+var checkRemedies = map[string]string{
+	"etcd":              "Look after etcd: etcdctl endpoint status and alarm list, its log and its disk; then the way from this replica to it.",
+	"etcd-history":      "etcd's history has gone back, as after a restore: restart all replicas (docs/OPERATIONS.md#after-a-restore-of-etcd).",
+	"certificates":      "The files in pki/ cannot be used, and the replica goes on with what it has: mend them (docs/ACCESS.md#certificates).",
+	"encryption-config": "The file of --encryption-provider-config cannot be used: mend it (docs/OPERATIONS.md#encryption-at-rest).",
+	"informers":         "Its caches are not complete: etcd is slow, or the replica has just started. Wait a minute, then look at its log.",
+	"supervisor":        "The supervisor of its controllers hangs: restart the replica.",
+	"shard":             "What the shard keeps of itself in etcd is not this replica's: look at its log, --etcd-servers, --etcd-prefix and --shard-name.",
+}
+
+func replicasReady(s *shardView) {
+	unready := 0
+	for _, r := range s.answered {
+		if len(r.NotReady) > 0 {
+			unready++
+		}
+	}
+	severity := Warning
+	if unready == len(s.answered) {
+		severity = Critical // users are refused
+	}
+	for _, r := range s.answered {
+		if len(r.NotReady) == 0 {
+			continue
+		}
+		var faults, remedy []string
+		for _, check := range r.NotReady {
+			faults = append(faults, fmt.Sprintf("%s (%s)", check.Name, check.Error))
+			if more, ok := checkRemedies[check.Name]; ok {
+				remedy = append(remedy, more)
+			}
+		}
+		remedy = append(remedy, "More is at the replica itself, and in its log:", "$ "+raw(r, "/readyz?verbose"))
+		s.add(severity, r.Name, kindNotReady, fmt.Sprintf("Replica %s is not ready: %s.", r.Name, strings.Join(faults, "; ")), remedy...)
+	}
+}
+
+// raw returns a kubectl command that asks a replica itself.
+func raw(r Replica, path string) string {
+	context := "root"
+	if r.URL != "" {
+		context += " --server " + r.URL
+	}
+	return fmt.Sprintf("kubectl --context %s get --raw '%s'", context, path)
+}
+
+func orElse(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}

@@ -1,0 +1,201 @@
+package status_test
+
+import (
+	"encoding/json"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/regent-project/regent/pkg/server/status"
+	"github.com/regent-project/regent/pkg/server/status/statustest"
+)
+
+func TestNothingIsWrongWhereAllIsWell(t *testing.T) {
+	for _, of := range []status.Installation{statustest.Lone(), statustest.Three(), {}} {
+		if found := status.Diagnose(of, statustest.Now); len(found) > 0 {
+			t.Errorf("%+v", found)
+		}
+	}
+}
+
+// Each fault has exactly the problems that it should have: none is missed, and none is made up.
+func TestEachFaultIsNamed(t *testing.T) {
+	for _, f := range statustest.Faults() {
+		t.Run(f.Name, func(t *testing.T) {
+			var kinds []string
+			for _, p := range status.Diagnose(f.Of, statustest.Now) {
+				kinds = append(kinds, p.Kind)
+			}
+			if !slices.Equal(kinds, f.Kinds) {
+				t.Errorf("problems %q, want %q", kinds, f.Kinds)
+			}
+		})
+	}
+}
+
+func TestDiagnosingChangesNothing(t *testing.T) {
+	for _, f := range statustest.Faults() {
+		before, _ := json.Marshal(f.Of)
+		status.Diagnose(f.Of, statustest.Now)
+		if after, _ := json.Marshal(f.Of); string(before) != string(after) {
+			t.Errorf("%s: changed", f.Name)
+		}
+	}
+}
+
+func TestTheWorstComesFirst(t *testing.T) {
+	of := statustest.Lone()
+	replicas := of.Shards[0].Replicas
+	replicas[1].Version = "v0"
+	replicas[1].Election.Contact.State = "refused"
+	replicas[0].Certificates[0].Expires = statustest.Now
+	found := status.Diagnose(of, statustest.Now)
+	var severities []status.Severity
+	for _, p := range found {
+		severities = append(severities, p.Severity)
+	}
+	if want := []status.Severity{status.Critical, status.Warning, status.Notice}; !slices.Equal(severities, want) {
+		t.Errorf("%q", severities)
+	}
+	if got := status.Worst(found); got != status.Critical {
+		t.Errorf("the worst is %q", got)
+	}
+	if got := status.Worst(nil); got != "" {
+		t.Errorf("the worst of nothing is %q", got)
+	}
+}
+
+// The boundaries that operators are told of.
+func TestProblemsBeginWhereTheDocsSay(t *testing.T) {
+	now := statustest.Now
+	day := 24 * time.Hour
+	for _, c := range []struct {
+		name   string
+		change func(*status.Installation)
+		want   status.Severity
+	}{
+		{"a certificate of 31 days", expiring(31 * day), ""},
+		{"a certificate of 29 days", expiring(29 * day), status.Warning},
+		{"a certificate of 8 days", expiring(8 * day), status.Warning},
+		{"a certificate of 6 days", expiring(6 * day), status.Critical},
+		{"a clock that is 1 s ahead", clock(time.Second), ""},
+		{"a clock that is 1.1 s ahead", clock(1100 * time.Millisecond), status.Warning},
+		{"an answer that came 3 s before", clock(-3 * time.Second), ""},
+		{"a clock that is 3.1 s behind", clock(-3100 * time.Millisecond), status.Warning},
+		{"a renewal 5 s ago", renewed(5 * time.Second), ""},
+		{"a renewal 6 s ago", renewed(6 * time.Second), status.Warning},
+		{"a renewal 16 s ago", renewed(16 * time.Second), status.Critical},
+		{"a controller that starts for 2 minutes", starting(2 * time.Minute), ""},
+		{"a controller that starts for 3 minutes", starting(3 * time.Minute), status.Warning},
+	} {
+		of := statustest.Lone()
+		c.change(&of)
+		if got := status.Worst(status.Diagnose(of, now)); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+func expiring(in time.Duration) func(*status.Installation) {
+	return func(i *status.Installation) { i.Shards[0].Replicas[0].Certificates[0].Expires = statustest.Now.Add(in) }
+}
+
+func clock(ahead time.Duration) func(*status.Installation) {
+	return func(i *status.Installation) {
+		r := &i.Shards[0].Replicas[1]
+		r.Observed = r.Observed.Add(ahead)
+	}
+}
+
+func renewed(ago time.Duration) func(*status.Installation) {
+	return func(i *status.Installation) { i.Shards[0].Replicas[0].Election.Renewed = statustest.Now.Add(-ago) }
+}
+
+func starting(since time.Duration) func(*status.Installation) {
+	return func(i *status.Installation) {
+		c := &i.Shards[0].Replicas[0].Controllers[0]
+		c.State, c.Since = "starting", statustest.Now.Add(-since)
+	}
+}
+
+// Whatever docs/FAILOVER.md says that standbys act on, and each state of contact that needs somebody, has a fault of its name.
+func TestEachLineOfTheFailoverTableHasAFault(t *testing.T) {
+	page := read(t, "FAILOVER.md")
+	names := map[string]bool{}
+	for _, f := range statustest.Faults() {
+		names[f.Name] = true
+	}
+	lines := 0
+	section := page[strings.Index(page, "## What a standby acts on"):strings.Index(page, "## The probe")]
+	for _, row := range regexp.MustCompile(`(?m)^\| ([^|]+) \|`).FindAllStringSubmatch(section, -1) {
+		if row[1] == "what happens" {
+			continue
+		}
+		if lines++; !names[row[1]] {
+			t.Errorf("no fault %q", row[1])
+		}
+	}
+	section = page[strings.Index(page, "## Addresses that lie"):strings.Index(page, "## Handover")]
+	for _, row := range regexp.MustCompile("(?m)^\\| (`[^|]*`) \\|").FindAllStringSubmatch(section, -1) {
+		for _, state := range regexp.MustCompile("[a-z]+").FindAllString(row[1], -1) {
+			if lines++; state != "alive" && state != "idle" && !names["contact "+state] {
+				t.Errorf("no fault of contact %q", state)
+			}
+		}
+	}
+	if lines < 16 {
+		t.Errorf("only %d lines found", lines)
+	}
+}
+
+// A remedy has something to do, a section of the docs that exists, and its kind is in the table of docs/OPERATIONS.md.
+func TestEachRemedyCanBeActedOn(t *testing.T) {
+	table := read(t, "OPERATIONS.md")
+	seen := map[string]bool{}
+	for _, f := range statustest.Faults() {
+		for _, p := range status.Diagnose(f.Of, statustest.Now) {
+			seen[p.Kind] = true
+			lines := strings.Split(p.Remedy, "\n")
+			if len(lines) < 2 || !strings.HasPrefix(lines[len(lines)-1], "See docs/") {
+				t.Errorf("%s: remedy %q", p.Kind, p.Remedy)
+			}
+			for _, link := range regexp.MustCompile(`docs/([A-Z]+\.md)#([a-z0-9-]+)`).FindAllStringSubmatch(p.Remedy, -1) {
+				if !slices.Contains(anchors(read(t, link[1])), link[2]) {
+					t.Errorf("%s: no section %s", p.Kind, link[0])
+				}
+			}
+			if !strings.HasSuffix(p.What, ".") || strings.Contains(p.What, "\n") || strings.Contains(p.What, "%!") || strings.Contains(p.Remedy, "%!") {
+				t.Errorf("%s: what %q, remedy %q", p.Kind, p.What, p.Remedy)
+			}
+			if !strings.Contains(table, "| `"+p.Kind+"` |") {
+				t.Errorf("%s is not in docs/OPERATIONS.md", p.Kind)
+			}
+		}
+	}
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\| (?:critical|warning|notice)").FindAllStringSubmatch(table, -1) {
+		if !seen[row[1]] {
+			t.Errorf("%s is documented, and no fault has it", row[1])
+		}
+	}
+}
+
+// anchors are the links to a page's headings.
+func anchors(page string) (all []string) {
+	for _, heading := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(page, -1) {
+		plain := regexp.MustCompile(`[^a-z0-9 -]`).ReplaceAllString(strings.ToLower(heading[1]), "")
+		all = append(all, strings.ReplaceAll(plain, " ", "-"))
+	}
+	return all
+}
+
+func read(t *testing.T, page string) string {
+	t.Helper()
+	content, err := os.ReadFile("../../../docs/" + page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}

@@ -1,0 +1,164 @@
+package status
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+)
+
+func somebodyLeads(s *shardView) {
+	if len(s.leading) > 0 || len(s.answered) == 0 {
+		return
+	}
+	longest, last := leaderless(s.answered)
+	if s.Leader != "" && longest == 0 {
+		return // it leads, and does not answer: replicasAnswer says so
+	}
+	what := fmt.Sprintf("Nobody leads shard %s", s.Name)
+	if longest > 0 {
+		what += ", for " + lasting(longest)
+	}
+	what += "."
+	if last != "" {
+		what += fmt.Sprintf(" Why a leader last gave the lease up: %s.", last)
+	}
+	s.add(Critical, "", kindNoLeader, what+" Controllers do not work; users' reads and writes go on.",
+		"If this lasts for longer than twice the lease duration, see why the replicas do not take the lease: the other problems listed here, and the Events.",
+		s.onLease("describe", s.lease()),
+		"If no replica can write, look after etcd. If each steps down for its own controllers, see which one fails:",
+		"$ regent controllers"+s.onShard())
+}
+
+// leaderless returns for how long no leader has been known, and why the last one gave the lease up.
+func leaderless(replicas []Replica) (longest time.Duration, last string) {
+	for _, r := range replicas {
+		longest = max(longest, seconds(r.Election.Leaderless))
+		last = orElse(r.Election.LastStepDown, last)
+	}
+	return longest, last
+}
+
+func oneLeads(s *shardView) {
+	if len(s.leading) < 2 {
+		return
+	}
+	var who []string
+	lowest := s.leading[0]
+	for _, r := range s.leading {
+		if who = append(who, fmt.Sprintf("%s (epoch %d)", r.Name, r.Election.Epoch)); r.Election.Epoch < lowest.Election.Epoch {
+			lowest = r
+		}
+	}
+	if lowest.Election.Lease == "" {
+		s.add(Critical, "", kindTwoLeaders, fmt.Sprintf("%s all lead shard %s, because they run without leader election.", strings.Join(who, " and "), s.Name),
+			"Restart all but one, or restart all with --enable-leader-election.")
+		return
+	}
+	s.add(Critical, "", kindTwoLeaders, fmt.Sprintf("%s all say that they lead shard %s.", strings.Join(who, " and "), s.Name),
+		"Ask again: while leadership changes, two answers may be of different moments.",
+		"$ regent status"+s.onShard(),
+		fmt.Sprintf("If it stays so, restart %s, whose term is the older one. Its writes are refused, unless it runs with --fencing=warn.", lowest.Name))
+}
+
+func somebodyElects(s *shardView) {
+	var since time.Duration
+	for _, r := range s.answered {
+		if r.Electing == nil || leads(*r.Electing) {
+			return
+		}
+		since = max(since, seconds(r.Electing.Leaderless))
+	}
+	if since == 0 {
+		return
+	}
+	s.add(Warning, "", kindNoElector, fmt.Sprintf("Nobody has elected leaders of shard %s for %s. If its leader ends now, nobody succeeds it.", s.Name, lasting(since)),
+		"See why no replica takes the second Lease, and look after etcd:",
+		s.onLease("describe", s.answered[0].Electing.Lease))
+}
+
+// lateRenewals is which part of the lease duration may pass without a renewal. With the default timings it is two and a half retry periods.
+const lateRenewals = 3
+
+func leaseIsRenewed(s *shardView) {
+	for _, r := range s.leading {
+		e := r.Election
+		if e.Mode == modeForLife || e.Duration == 0 || e.Renewed.IsZero() || r.Observed.IsZero() {
+			continue
+		}
+		age, duration := r.Observed.Sub(e.Renewed), time.Duration(e.Duration)*time.Second
+		if age <= duration/lateRenewals {
+			continue
+		}
+		severity := Warning
+		if age > duration {
+			severity = Critical
+		}
+		s.add(severity, r.Name, kindRenewalLate, fmt.Sprintf("Leader %s last renewed its lease of %s %s ago.", r.Name, duration, lasting(age)),
+			"etcd or the replica's CPU is slow, or the way between them is cut. What the replica measures:",
+			"$ regent doctor"+s.onShard(),
+			"If only this replica is slow, hand over:",
+			"$ regent step-down"+s.onShard()+" --reason 'renewals are late'")
+	}
+}
+
+func holderIsAccountedFor(s *shardView) {
+	for _, r := range s.answered {
+		e := r.Election
+		if !e.Unaccounted {
+			continue
+		}
+		who := orElse(e.Leader, e.Holder)
+		remedy := []string{"Find out whether it lives, on its machine. If it does, mend what keeps it silent. If it is gone for good, say so:"}
+		if e.Leader != "" {
+			remedy = append(remedy, "$ regent forget-replica "+e.Leader)
+		} else {
+			remedy = append(remedy, s.onLease("patch", e.Lease)+` --type=merge --patch='{"spec":{"holderIdentity":""}}'`)
+		}
+		s.add(Critical, "", kindUnaccounted, fmt.Sprintf("The lease of shard %s is held by %s, who is silent and may be dead. Nobody else may take the lease.", s.Name, who), remedy...)
+		return
+	}
+}
+
+func epochsAreLeft(s *shardView) {
+	for _, r := range s.answered {
+		if r.Election.Epoch < math.MaxInt32 {
+			continue
+		}
+		s.add(Critical, "", kindNoEpochLeft, fmt.Sprintf("The Lease of shard %s has the highest epoch: no further term can begin. Somebody has edited the Lease.", s.Name),
+			"Delete the Lease. This ends the leader's term, if there is one; epochs begin again with 1:",
+			s.onLease("delete", r.Election.Lease))
+		return
+	}
+}
+
+func modesAgree(s *shardView) {
+	for _, r := range s.answered {
+		if r.Election.OtherMode {
+			s.add(Warning, r.Name, kindOtherMode, fmt.Sprintf("Replica %s stands by in mode %s, and leaders lead in another one: it cannot succeed them.", r.Name, r.Election.Mode),
+				"While the mode is changed by a roll this is as it should be. Otherwise give all replicas the same --leader-election-mode, and restart this one.")
+		}
+	}
+}
+
+// So many terms in so short a time are no roll of a few replicas.
+const (
+	flappingTerms  = 4
+	flappingPeriod = 10 * time.Minute
+)
+
+func leadersLast(s *shardView) {
+	var why []string
+	for _, t := range s.Terms {
+		if s.now.Sub(t.Began) < flappingPeriod {
+			why = append(why, fmt.Sprintf("%d (%s)", t.Epoch, t.Trigger))
+		}
+	}
+	if len(why) < flappingTerms {
+		return
+	}
+	s.add(Warning, "", kindFlapping, fmt.Sprintf("Shard %s has had %d leaders in the last %s: terms %s.", s.Name, len(why), flappingPeriod, strings.Join(why, ", ")),
+		"A roll of many replicas looks the same. Otherwise see why the terms ended:",
+		"$ regent terms"+s.onShard(),
+		"`failed`: a controller. `renew deadline` and `expiry`: etcd or the CPU is slow. `suspicion` and `death`: machines hang, or the network between them is cut.")
+}

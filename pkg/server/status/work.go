@@ -1,0 +1,133 @@
+package status
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// slowStart is how long a controller may wait or start before it is a problem.
+	slowStart = 2 * time.Minute
+	// recentFailure is how long a controller's failure is told after it works again.
+	recentFailure = time.Hour
+)
+
+func nobodyIsQuarantined(s *shardView) {
+	for _, r := range s.answered {
+		if r.Election.State != stateQuarantined && (r.Electing == nil || r.Electing.State != stateQuarantined) {
+			continue
+		}
+		what, remedy := fmt.Sprintf("Replica %s is quarantined: work of its last term does not stop. It serves, and does not campaign.", r.Name), []string(nil)
+		if late := inState(r, "late"); len(late) > 0 {
+			what += " Late: " + strings.Join(late, ", ") + "."
+			remedy = append(remedy, "Keep the stacks of what is late, for its author:", s.stacks(late[0]))
+		}
+		if r.Election.Mode == modeForLife && len(s.leading) == 0 {
+			what += " It holds the lease for life, so nobody leads until the work stops or the process ends."
+		}
+		s.add(Warning, r.Name, kindQuarantined, what, append(remedy, fmt.Sprintf("Restart %s: you may at any time. Another replica leads, or does when the lease has expired.", r.Name))...)
+	}
+}
+
+func (s *shardView) stacks(controller string) string {
+	return "$ regent controllers " + controller + s.onShard()
+}
+
+func inState(r Replica, state string) (names []string) {
+	for _, c := range r.Controllers {
+		if c.State == state {
+			names = append(names, c.Name)
+		}
+	}
+	return names
+}
+
+func controllersWork(s *shardView) {
+	for _, r := range s.answered {
+		for _, c := range r.Controllers {
+			s.controller(r, c)
+		}
+	}
+}
+
+func (s *shardView) controller(r Replica, c Controller) {
+	who := fmt.Sprintf("Controller %s of replica %s", c.Name, r.Name)
+	handOver := "$ regent step-down" + s.onShard() + " --reason 'controller " + c.Name + "'"
+	switch c.State {
+	case "late":
+		s.add(Warning, r.Name, kindControllerLate, fmt.Sprintf("%s does not stop%s.", who, s.since(r, c)),
+			"Its stacks say where it hangs:", s.stacks(c.Name), fmt.Sprintf("Restart %s, which ends it.", r.Name))
+	case "stalled":
+		s.add(Warning, r.Name, kindControllerStalls, fmt.Sprintf("%s holds work and finishes none of it%s. After twice its deadline it is started anew.%s", who, s.since(r, c), c.failure()),
+			"Its stacks say what it waits for:", s.stacks(c.Name),
+			"If that is this replica's fault, hand over:", handOver)
+	case "failed":
+		what, remedy := fmt.Sprintf("%s has failed%s.%s", who, s.since(r, c), c.failure()), []string{"Read why, and its log:", s.stacks(c.Name)}
+		if c.Tolerated {
+			what += " It is tolerated, because other replicas could not run it either, and is tried again each minute at most."
+		} else {
+			remedy = append(remedy, "If that is this replica's fault, hand over:", handOver)
+		}
+		s.add(Warning, r.Name, kindControllerFailed, what, remedy...)
+	case "restarting":
+		s.add(Warning, r.Name, kindControllerAgain, fmt.Sprintf("%s has failed and is started anew, for the %s time.%s", who, ordinal(c.Restarts+1), c.failure()),
+			"More than 5 failures in 5 minutes end the term. Read why, and its log:", s.stacks(c.Name))
+	case "waiting", "starting":
+		if s.lasted(r, c) > slowStart {
+			s.add(Warning, r.Name, kindControllerWaits, fmt.Sprintf("%s is %s%s.", who, c.State, s.since(r, c)),
+				"It waits for caches, or for a controller that it needs. See which one does not run, and whether etcd answers:", "$ regent controllers"+s.onShard())
+		}
+	case "running":
+		if !c.Failed.IsZero() && s.asked(r).Sub(c.Failed) < recentFailure {
+			s.add(Notice, r.Name, kindControllerAgain, fmt.Sprintf("%s works, and failed %s ago.%s", who, lasting(s.asked(r).Sub(c.Failed)), c.failure()),
+				"Read why, and its log:", s.stacks(c.Name))
+		}
+	}
+}
+
+// failure returns why a controller last failed, as a sentence.
+func (c Controller) failure() string {
+	if c.LastError == "" {
+		return ""
+	}
+	text := " Last error: " + strings.TrimSuffix(strings.TrimSpace(strings.ReplaceAll(c.LastError, "\n", " ")), ".")
+	if c.Effect != "" {
+		text += " (" + c.Effect + ")"
+	}
+	return text + "."
+}
+
+// asked is when a replica answered, by the clock by which it tells its times.
+func (s *shardView) asked(r Replica) time.Time {
+	if r.Observed.IsZero() {
+		return s.now
+	}
+	return r.Observed
+}
+
+func (s *shardView) lasted(r Replica, c Controller) time.Duration {
+	if c.Since.IsZero() {
+		return 0
+	}
+	return s.asked(r).Sub(c.Since)
+}
+
+func (s *shardView) since(r Replica, c Controller) string {
+	if c.Since.IsZero() {
+		return ""
+	}
+	return ", for " + lasting(s.lasted(r, c))
+}
+
+func ordinal(n int) string {
+	words := []string{"", "first", "second", "third"}
+	if n < len(words) {
+		return words[n]
+	}
+	if ends := map[int]string{1: "st", 2: "nd", 3: "rd"}; !slices.Contains([]int{11, 12, 13}, n%100) && ends[n%10] != "" {
+		return fmt.Sprint(n) + ends[n%10]
+	}
+	return fmt.Sprint(n) + "th"
+}
