@@ -93,6 +93,7 @@ bench: ## measure failover (beside others; in each mode of election; of leaders 
 chaos: ## run the long forms: many random scripts, fuzzing, the scenarios again and again (CHAOS=minutes of fuzzing a target)
 	$(GO) test $(RACE) -count=1 -timeout 30m ./pkg/election -run 'InAnySequenceOfFaults' -rapid.checks=5000
 	$(GO) test $(RACE) -count=1 -timeout 30m ./pkg/server/terms -run 'WhateverControllersDo' -rapid.checks=5000
+	$(GO) test $(RACE) -count=1 -timeout 60m ./pkg/server -run 'ARightThatNobodyHad' -sequences=2000 -rapid.checks=2000
 	$(GO) test ./pkg/election/fence -run '^$$' -fuzz FuzzParse -fuzztime $(or $(CHAOS),1)m
 	$(GO) test ./pkg/election -run '^$$' -fuzz FuzzPresence -fuzztime $(or $(CHAOS),1)m
 	$(GO) test ./pkg/election/detect -run '^$$' -fuzz FuzzWhatALeaderSends -fuzztime $(or $(CHAOS),1)m

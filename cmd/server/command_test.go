@@ -40,6 +40,7 @@ func TestBadInputIsOneLineAndExitCode2(t *testing.T) {
 		{[]string{"pki", "renew", "--before=0s"}, "--before"},
 		{[]string{"pki", "renew", "-o", "yaml"}, "-o"},
 		{[]string{"pki", "roll", "forward"}, "forward"},
+		{[]string{"pki", "certify"}, "memberships"},
 		{[]string{"pki", "roll", "begin", "now"}, "now"},
 		{[]string{"dev", "--replicas=0"}, "--replicas"},
 		{[]string{"dev", "extra"}, "extra"},

@@ -48,7 +48,7 @@ beside each other. Each needs a membership of its own, which regent front add pr
 		RunE: func(*cobra.Command, []string) error { return o.run() },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.membership, "membership", "", "File that regent front add has printed.")
+	flags.StringVar(&o.membership, "membership", "", "File that regent front add has printed. It is read again when it changes.")
 	flags.StringVar(&o.bindAddress, "bind-address", "127.0.0.1", "Address on which the front listens.")
 	flags.IntVar(&o.port, "secure-port", 6443, "Port on which the front listens.")
 	flags.StringArrayVar(&o.names, "external-hostname", nil, "Name or address under which clients reach the front, for its certificate. Once for each. It is always valid for localhost and --bind-address.")
@@ -88,7 +88,7 @@ func (o *frontOptions) run() error {
 		return usageError{err}
 	}
 	cfg := front.Config{
-		Membership: membership, ShutdownDelay: o.shutdownDelay, ShutdownTimeout: o.shutdownTimeout, SnapshotFile: o.snapshot, SnapshotAge: o.snapshotAge,
+		Membership: membership, MembershipFile: o.membership, ShutdownDelay: o.shutdownDelay, ShutdownTimeout: o.shutdownTimeout, SnapshotFile: o.snapshot, SnapshotAge: o.snapshotAge,
 		Limits: o.limits, AccessLog: o.accessLog, ClientCAFile: o.clientCAFile,
 	}
 	for _, name := range append(o.names, "localhost", "127.0.0.1", "::1", o.bindAddress) {

@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,7 +26,7 @@ a restart.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.PersistentFlags().StringVar(&f.root, "root-directory", f.root, "The replica's: it has pki/ and admin.kubeconfig.")
-	cmd.AddCommand(newPKIRenew(f), newPKIRoll(f))
+	cmd.AddCommand(newPKIRenew(f), newPKIRoll(f), newPKICertify(f))
 	return cmd
 }
 
@@ -58,8 +56,11 @@ authority is rolled. Serving certificates are not in pki/: each replica makes it
 			return format.print(cmd, all, "CERTIFICATE\tOF\tEXPIRES\tACTION", func(w io.Writer) {
 				for _, c := range all {
 					action := c.Action
-					if c.Advice != "" {
+					switch {
+					case c.Advice != "":
 						action = c.Advice
+					case renewal.DryRun && c.Action == pki.Renewed:
+						action += " (dry run)" // as kubectl says it
 					}
 					_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", c.File, c.Subject, c.NotAfter.Format(time.RFC3339), action)
 				}
@@ -76,36 +77,39 @@ authority is rolled. Serving certificates are not in pki/: each replica makes it
 type rollFlags struct {
 	*pkiFlags
 	servers []string
+	fronts  []string
 	offline bool
 }
 
 func newPKIRoll(keys *pkiFlags) *cobra.Command {
 	f := &rollFlags{pkiFlags: keys}
 	cmd := &cobra.Command{
-		Use: "roll", Short: "Exchange the certificate authority of a shard, with clients connected", Args: noCommand,
-		Long: `Exchange the certificate authority of a shard, step by step, with clients connected. After each step copy pki/ to the other replicas.
+		Use: "roll", Short: "Exchange the certificate authority of a shard or an installation, with clients connected", Args: noCommand,
+		Long: `Exchange the certificate authority of a shard, or of an installation, step by step, with clients connected. After each step copy pki/ to the
+other replicas, and give the members of an installation their memberships anew: regent pki certify.
 
   begin    makes a new authority. Both are trusted, and the old one signs. Give clients the new pki/ca.crt, which has both.
   switch   has the new authority sign. Both are trusted. Give clients new certificates.
   finish   drops the old authority: nobody trusts what it has signed.
   abort    drops the new authority instead, as long as it does not sign.
 
-A step asks the shard whether the step before has reached it.`,
+A step asks all replicas, and all fronts that --front names, whether the step before has reached them.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	f.addTo(cmd.PersistentFlags())
 	cmd.AddCommand(
-		f.step(pki.Begin, "Make a new authority, and trust it beside the old one", "both authorities are trusted, and the old one signs: copy pki/ to the other replicas and give clients pki/ca.crt, then run regent pki roll switch"),
-		f.step(pki.Switch, "Have the new authority sign", "the new authority signs, and both are trusted: copy pki/ to the other replicas and give clients new certificates, then run regent pki roll finish"),
-		f.step(pki.Finish, "Drop the old authority", "the old authority is trusted no more: copy pki/ to the other replicas"),
-		f.step(pki.Abort, "Drop the new authority, as long as it does not sign", "the roll is undone: copy pki/ to the other replicas, and remove roll.json there"),
+		f.step(pki.Begin, "Make a new authority, and trust it beside the old one", "both authorities are trusted, and the old one signs: copy pki/ to the other replicas, give members their memberships (regent pki certify) and clients pki/ca.crt, then run regent pki roll switch"),
+		f.step(pki.Switch, "Have the new authority sign", "the new authority signs, and both are trusted: copy pki/ to the other replicas, give members their memberships (regent pki certify) and clients new certificates, then run regent pki roll finish"),
+		f.step(pki.Finish, "Drop the old authority", "the old authority is trusted no more: copy pki/ to the other replicas, and give members their memberships (regent pki certify)"),
+		f.step(pki.Abort, "Drop the new authority, as long as it does not sign", "the roll is undone: copy pki/ to the other replicas, remove roll.json there, and give members their memberships (regent pki certify)"),
 	)
 	return cmd
 }
 
 func (f *rollFlags) addTo(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.servers, "server", nil, "URL of a replica to ask, such as https://10.0.0.1:6443. Once for each replica. Default: the server that admin.kubeconfig names.")
-	flags.BoolVar(&f.offline, "offline", false, "Do not ask the shard. Use it only if no replica runs, and the shard is no installation.")
+	flags.StringArrayVar(&f.fronts, "front", nil, "URL of a front to ask, such as https://10.0.0.1:6443. Once for each process. An installation's steps are refused until all fronts were asked.")
+	flags.BoolVar(&f.offline, "offline", false, "Do not ask anybody. Use it only if no replica and no front runs.")
 }
 
 func (f *rollFlags) step(s pki.Step, short, next string) *cobra.Command {
@@ -122,11 +126,4 @@ func (f *rollFlags) step(s pki.Step, short, next string) *cobra.Command {
 			return told(cmd, pki.Roll(f.directory(), f.kubeconfig(), s), "%s\n", next)
 		},
 	}
-}
-
-// errOthers says why the authority of an installation is not rolled.
-var errOthers = errors.New("the authority of an installation cannot be rolled yet: its members would go on with what the old one has signed. Remove them first, see docs/ACCESS.md")
-
-func othersError(others []string) error {
-	return fmt.Errorf("this is an installation with %s: %w", strings.Join(others, ", "), errOthers)
 }

@@ -14,7 +14,7 @@ import (
 const serviceAccountPrefix = "system:serviceaccount:"
 
 // EncodeCreator returns the value of kcp's annotation experimental.tenancy.kcp.io/owner of a Workspace: who has created it, and so
-// is to be the administrator of its logical cluster. Of a user's groups nothing is told: others read it.
+// is to be the administrator of its logical cluster. The user's groups are left out, because others can read the Workspace.
 func EncodeCreator(name string, extra map[string][]string) string {
 	who := authenticationv1.UserInfo{Username: name}
 	if home := extra[IdentityClusterExtra]; len(home) > 0 {
@@ -24,8 +24,8 @@ func EncodeCreator(name string, extra map[string][]string) string {
 	return string(out)
 }
 
-// CreatorOf returns for whom a binding in the new logical cluster must be, by the annotation's value. A service account is known in its own
-// cluster only: all others know it as a group.
+// CreatorOf reads the annotation's value. It returns the creator as bindings in the new logical cluster name him. A service account is a group
+// there, because only its own cluster knows it as an account.
 func CreatorOf(annotation string) (rbacv1.Subject, error) {
 	var who authenticationv1.UserInfo
 	if err := json.Unmarshal([]byte(annotation), &who); err != nil {

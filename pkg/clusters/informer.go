@@ -176,13 +176,6 @@ func (i *Informer[T]) List(cluster logicalcluster.Name) []T {
 	return i.objects.list(cluster)
 }
 
-// ListIn returns the objects of a namespace of a cluster, in the order of their names. An empty namespace has the objects without one.
-func (i *Informer[T]) ListIn(cluster logicalcluster.Name, namespace string) []T {
-	i.mu.RLock()
-	defer i.mu.RUnlock()
-	return i.objects.listIn(cluster, namespace)
-}
-
 // Page returns up to n objects of all clusters with keys greater than after, in the order of their keys. Whoever reads page after
 // page, from the zero Key on, sees each object that exists all the while.
 func (i *Informer[T]) Page(after Key, n int) []T {

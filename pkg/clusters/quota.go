@@ -11,7 +11,12 @@ import (
 const (
 	MaxObjectsAnnotation = "quota.regent.dev/max-objects"
 	MaxBytesAnnotation   = "quota.regent.dev/max-bytes"
+	// MaxWorkspacesAnnotation is about the Workspaces in the cluster, and not about those in clusters below it.
+	MaxWorkspacesAnnotation = "quota.regent.dev/max-workspaces"
 )
+
+// QuotaAnnotations are all of them.
+var QuotaAnnotations = []string{MaxObjectsAnnotation, MaxBytesAnnotation, MaxWorkspacesAnnotation}
 
 // ParseQuota returns the value of an annotation for quotas.
 func ParseQuota(value string) (int64, error) {

@@ -54,8 +54,8 @@ func clusterRoleBindingIndexers() map[string]func(*rbacv1.ClusterRoleBinding) []
 	return indexers
 }
 
-// aggregationPrefix begins the labels that say to which built-in role a ClusterRole's rules belong, too. They are Kubernetes'.
-const aggregationPrefix = rbacv1.GroupName + "/aggregate-to-"
+// AggregationPrefix begins the labels by which the rules of a ClusterRole belong to a built-in role, too. They are Kubernetes'.
+const AggregationPrefix = rbacv1.GroupName + "/aggregate-to-"
 
 // AggregationValue returns the value of a built-in role of a cluster in the index ByAggregation.
 func AggregationValue(cluster logicalcluster.Name, role string) string {
@@ -67,7 +67,7 @@ func ClusterRoleIndexers() map[string]func(*rbacv1.ClusterRole) []string {
 	indexers := OwnerIndexers[*rbacv1.ClusterRole]()
 	indexers[ByAggregation] = func(r *rbacv1.ClusterRole) (values []string) {
 		for label, value := range r.Labels {
-			if to, ok := strings.CutPrefix(label, aggregationPrefix); ok && value == "true" {
+			if to, ok := strings.CutPrefix(label, AggregationPrefix); ok && value == "true" {
 				values = append(values, AggregationValue(clusters.KeyOf(r).Cluster, to))
 			}
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
+	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
 	"k8s.io/apiserver/pkg/admission"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/component-base/logs"
 
 	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/server/access"
 	"github.com/regent-project/regent/pkg/server/apis"
 	apisadmission "github.com/regent-project/regent/pkg/server/apis/admission"
@@ -74,14 +76,21 @@ func (r *run) admission(store *store, caches *caches, escalation *access.Escalat
 		apisadmission.Creator{},
 		&apisadmission.TenancyProtection{Leader: leaderUser},
 		escalation,
-		&apisadmission.Owners{Authorizer: escalation.Authorizer},
+		&apisadmission.Aggregated{Count: func(cluster logicalcluster.Name) int {
+			return len(caches.informers.ClusterRoles.ByIndex(controllers.ByAggregating, cluster.String()))
+		}},
+		&apisadmission.Owners{Authorizer: escalation.Authorizer, Resource: apis.ResourceOf},
 		&routing.Gate{Directory: caches.directory},
+		&apisadmission.Depth{Max: r.cfg.Limits.WorkspaceDepth, LogicalCluster: caches.directory.LogicalCluster},
 		&apisadmission.Quota{
-			Default: apisadmission.QuotaLimits{Objects: r.cfg.Limits.ObjectsPerCluster, Bytes: r.cfg.Limits.BytesPerCluster},
+			Default: apisadmission.QuotaLimits{Objects: r.cfg.Limits.ObjectsPerCluster, Bytes: r.cfg.Limits.BytesPerCluster, Workspaces: r.cfg.Limits.WorkspacesPerCluster},
 			Exempt:  []string{leaderUser, replicaUser},
 			Stored: func(cluster logicalcluster.Name) (objects, bytes int64) {
 				has := store.StoredIn(cluster)
 				return has.Objects, has.Bytes
+			},
+			Workspaces: func(cluster logicalcluster.Name) int64 {
+				return store.Stored(cluster, tenancyv1alpha1.Resource("workspaces")).Objects
 			},
 			LogicalCluster: func(cluster logicalcluster.Name) (*corev1alpha1.LogicalCluster, bool) {
 				return caches.informers.LogicalClusters.Get(clusters.Key{Cluster: cluster, Name: corev1alpha1.LogicalClusterName})

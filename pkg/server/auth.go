@@ -139,8 +139,9 @@ func newAuthenticator(
 ) (authenticator.Request, error) {
 	methods := []authenticator.Request{
 		p.authenticator(),
-		bearertoken.New(accounts),
+		// Before all tokens, as in Kubernetes, and as at a front, which knows certificates only: one request is of one user, whichever way it takes.
 		notReserved{x509.NewDynamic(clientCA.VerifyOptions, x509.UserConversionFunc(members.noMembers))},
+		bearertoken.New(accounts),
 	}
 	if tokenFile != "" {
 		tokens, err := tokenfile.NewCSV(tokenFile)

@@ -45,7 +45,7 @@ func TestWhoIsWho(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	who, err := newAuthenticator(tokens, &membersGate{verify: ca.VerifyOptions, root: "root"}, ca, noAccounts{}, tokenFile, configured)
+	who, err := newAuthenticator(tokens, &membersGate{verify: ca.VerifyOptions, root: "root"}, ca, oneAccount{}, tokenFile, configured)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,6 +61,8 @@ func TestWhoIsWho(t *testing.T) {
 		forgedName   string // or in another one
 		user, group  string // no user: refused
 	}{
+		"a certificate counts before a token":   {path: "/api", certificate: true, bearer: "b0t-signed", user: "admin", group: user.SystemPrivilegedGroup},
+		"a service account's token":             {path: "/api", bearer: "b0t-signed", user: "system:serviceaccount:n:bot", group: user.AllAuthenticated},
 		"admin's certificate":                   {path: "/api", certificate: true, user: "admin", group: user.SystemPrivilegedGroup},
 		"operator's token":                      {path: "/api", bearer: "t0ken", user: "ann", group: "ops"},
 		"leader":                                {path: "/api", bearer: tokens.leader, user: leaderUser, group: user.SystemPrivilegedGroup},
@@ -114,6 +116,16 @@ type noAccounts struct{}
 
 func (noAccounts) AuthenticateToken(context.Context, string) (*authenticator.Response, bool, error) {
 	return nil, false, nil
+}
+
+// oneAccount is a service account and its token.
+type oneAccount struct{}
+
+func (oneAccount) AuthenticateToken(_ context.Context, token string) (*authenticator.Response, bool, error) {
+	if token != "b0t-signed" {
+		return nil, false, nil
+	}
+	return &authenticator.Response{User: &user.DefaultInfo{Name: "system:serviceaccount:n:bot"}}, true, nil
 }
 
 // forge returns a client certificate that whoever has the authority's key can make.

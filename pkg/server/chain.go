@@ -22,11 +22,12 @@ import (
 //	public       public paths get a chain of their own, with limits of the same size but counted apart
 //	held         keeps back answers that need no rights until the request has left its place
 //	WithQuery    what a list asks for, for fairness
-//	upstream     401 without credentials, audit, impersonation
+//	upstream     401 without credentials, audit, impersonation: each question who may impersonate whom takes a place
 //	fairness     a place among those of the request's tenant, or 429
 //	Authorizer   looks the cluster up; 403 without rights, whether the cluster exists or not
 //	hold         503 until etcd is known to be this shard's
 //	Admit        400, 404, 405 and 503 for URLs that lead to no cluster
+//	ShortHeads   414 for long queries, 431 for watches with long headers
 //	watches      429 if too many watches are open or begin at once; ends watches whose clients read nothing
 //	tokens       412 for writes of a term that is over
 //	upstream     the APIs
@@ -43,10 +44,13 @@ func (r *run) handlerChain(directory routing.Resolver, tokens *tokenFilter, shar
 		own := users
 		own.MaxRequestsInFlight, own.MaxMutatingRequestsInFlight, own.GoawayChance = 0, 0, 0
 		flows := &flows{filter}
-		inner := shard.hold(filter.Admit(newWatches(r.cfg.Limits.Watches, c.RequestTimeout, flows.tenantOf, c.Serializer).wrap(tokens.wrap(apis))), c.Serializer)
+		watches := newWatches(r.cfg.Limits.Watches, c.RequestTimeout, flows.tenantOf, c.Serializer)
+		inner := shard.hold(filter.Admit(withShortHeads(watches.wrap(tokens.wrap(apis)), c.Serializer)), c.Serializer)
 		public := users // each chain counts its own requests
 		if places := r.cfg.Limits.places(); places > 0 {
-			users.FlowControl = &fairness.Control{Limiter: fairness.New(places, maxWaiting), Flow: flows.ofRequest, Cost: cost(filter, usage)}
+			limiter := fairness.New(places, maxWaiting)
+			users.FlowControl = &fairness.Control{Limiter: limiter, Flow: flows.ofRequest, Cost: cost(filter, usage), Cluster: flows.clusterOf}
+			users.Authorization.Authorizer = &placedImpersonation{users.Authorization.Authorizer, limiter, flows.of, c.RequestTimeout / 4}
 		}
 		outer := r.tokens.split(
 			filter.Parse(genericapiserver.DefaultBuildHandlerChain(inner, &own)),

@@ -49,6 +49,10 @@ type Limits struct {
 	// ObjectsPerCluster and BytesPerCluster are how much each logical cluster may store, unless its LogicalCluster says something else
 	// (clusters.MaxObjectsAnnotation). Writes beyond are answered with 403. System clusters and permanent ones have no such limit. 0: no limit.
 	ObjectsPerCluster, BytesPerCluster int64
+	// WorkspacesPerCluster is the same for the Workspaces in a cluster. WorkspaceDepth is how many workspaces deep a path below root may be:
+	// Workspaces beyond are refused with 403, whoever creates them. 0: no limit.
+	WorkspacesPerCluster int64
+	WorkspaceDepth       int
 	// GoawayChance is the share of HTTP/2 requests, from 0 to 1, after which the client is told to reconnect.
 	GoawayChance float64
 	// HSTS are the directives of the header Strict-Transport-Security. Empty: the header is not sent.
@@ -70,6 +74,8 @@ type Config struct {
 	Shard string
 	// Membership is what this shard has joined an installation with. Nil: the shard is alone, or the root shard of an installation.
 	Membership *pki.Membership
+	// MembershipFile is the file that Membership was read from. What is in it counts as soon as it changes. Empty: it never does.
+	MembershipFile string
 	// Capacity is how many logical clusters the shard can have: other shards assign no more to it. 0 stands for
 	// clusters.DefaultCapacity.
 	Capacity int64

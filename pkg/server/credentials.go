@@ -97,7 +97,7 @@ func (c *credentials) sign(h *held) error {
 func (c *credentials) renewed(bundle *pki.Bundle) (*held, error) {
 	before := c.held.Load()
 	h := &held{bundle, before.authority}
-	if before.authority == nil || bundle.CA().Equal(before.bundle.CA()) {
+	if before.authority == nil || !bundle.IsMember() && bundle.CA().Equal(before.bundle.CA()) {
 		return h, nil
 	}
 	var err error

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/controllers/catalog"
+	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/server/status"
 )
 
@@ -209,6 +211,47 @@ func TestAControllerThatFailsOrDoesNotStopIsTold(t *testing.T) {
 	}
 	if c := controllerNamed(&got, "stubborn"); c.LastError == "" {
 		t.Errorf("the one that is late is %+v", c)
+	}
+}
+
+// In mode coordinated there is a second Lease, of who elects the leader.
+func TestWhoElectsTheLeaderIsTold(t *testing.T) {
+	all, err := catalog.Registry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	leader, standby := startTwo(t, untilDone, func(cfg *Config) {
+		cfg.Election.Mode = election.Coordinated{BinaryVersion: BuildVersion(), EmulationVersion: BuildVersion()}
+		if cfg.Registry, err = cfg.Registry.With(all.Scoped(controllers.Electing)...); err != nil {
+			t.Fatal(err)
+		}
+	})
+	for _, at := range []*replica{leader, standby} {
+		shard := untilAnswered(t, at, status.ShardPath, "one of two replicas elects, and the other one hears it", func(s status.Shard) bool {
+			elect, follow := 0, 0
+			for _, r := range s.Replicas {
+				if r.Electing != nil && r.Electing.State == "leading" {
+					elect++
+				} else if r.Electing != nil && r.Electing.Contact != nil && r.Electing.Contact.State == "alive" {
+					follow++
+				}
+			}
+			return elect == 1 && follow == 1 && s.Leader == leader.server.name
+		})
+		for _, r := range shard.Replicas {
+			elects := r.Electing.State == "leading"
+			if r.Election.Mode != "coordinated" || r.Electing.Mode != "lease" || r.Electing.Lease != "kube-system/"+ElectionsLease || r.Electing.LeaderURL == "" || elects != (r.Electing.Leader == r.Name) {
+				t.Errorf("the elections of %s are %+v and %+v", r.Name, r.Election, r.Electing)
+			}
+			for _, c := range r.Controllers {
+				if c.Scope == "electing" && (c.State == "running") != elects {
+					t.Errorf("controller %s of %s: %+v", c.Name, r.Name, c)
+				}
+			}
+			if elects && (len(r.Electing.Standbys) != 1 || r.Electing.Standbys[0].URL == "") {
+				t.Errorf("who elects is followed by %+v", r.Electing.Standbys)
+			}
+		}
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -266,9 +265,5 @@ func (r *replica) dynamic(t *testing.T, token fence.Token) dynamic.Interface {
 // untilReady waits until the replica is ready.
 func (r *replica) untilReady(t *testing.T) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); r.get(t, "/readyz") != http.StatusOK; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("not ready in a minute")
-		}
-	}
+	until(t, "the replica is ready", func() bool { return r.get(t, "/readyz") == http.StatusOK })
 }

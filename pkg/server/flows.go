@@ -41,6 +41,12 @@ func (f *flows) tenantOf(ctx context.Context) string {
 	return f.of(ctx, who).Tenant
 }
 
+// clusterOf returns the logical cluster of the request in ctx, or nothing if no cache knows it.
+func (f *flows) clusterOf(ctx context.Context) string {
+	cluster, _ := f.clusters.Cached(ctx)
+	return cluster.String()
+}
+
 func (f *flows) of(ctx context.Context, who user.Info) fairness.Flow {
 	if who == nil {
 		who = &user.DefaultInfo{}

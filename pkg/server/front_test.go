@@ -32,6 +32,7 @@ type entrance struct {
 	url        string
 	admin      *http.Client
 	membership *pki.Membership
+	file       string // with the membership
 	snapshot   string
 	stop       func()
 }
@@ -70,8 +71,10 @@ func (i *installation) enter(membership *pki.Membership, snapshot string, change
 	if err != nil {
 		i.Fatal(err)
 	}
+	file := filepath.Join(i.TempDir(), "front.yaml")
+	keepMembership(i.T, file, membership)
 	cfg := front.Config{
-		Membership: membership, Listener: listener, Addresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ShutdownTimeout: 10 * time.Second,
+		Membership: membership, MembershipFile: file, Listener: listener, Addresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ShutdownTimeout: 10 * time.Second,
 		SnapshotFile: snapshot, SnapshotAge: time.Hour, Limits: front.DefaultLimits(), AccessLog: true,
 	}
 	for _, change := range changes {
@@ -84,7 +87,7 @@ func (i *installation) enter(membership *pki.Membership, snapshot string, change
 	ctx, cancel := context.WithCancel(i.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- f.Run(ctx) }()
-	e := &entrance{installation: i, url: "https://" + listener.Addr().String(), membership: membership, snapshot: snapshot}
+	e := &entrance{installation: i, url: "https://" + listener.Addr().String(), membership: membership, file: file, snapshot: snapshot}
 	e.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {

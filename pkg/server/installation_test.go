@@ -51,6 +51,8 @@ func install(t *testing.T, others ...string) *installation {
 		if err != nil {
 			t.Fatal(err)
 		}
+		cfg.MembershipFile = filepath.Join(t.TempDir(), name+".yaml")
+		keepMembership(t, cfg.MembershipFile, cfg.Membership)
 		authority, err := cfg.Membership.Authority()
 		if err != nil {
 			t.Fatal(err)
@@ -93,7 +95,7 @@ func (i *installation) again(name string) {
 	if cfg.Serving.Listener, err = net.Listen("tcp", strings.TrimPrefix(before.BaseURL, "https://")); err != nil {
 		i.Fatal(err)
 	}
-	cfg.Membership, cfg.RootDirectory, cfg.BaseURL = before.Membership, before.RootDirectory, before.BaseURL
+	cfg.Membership, cfg.MembershipFile, cfg.RootDirectory, cfg.BaseURL = before.Membership, before.MembershipFile, before.RootDirectory, before.BaseURL
 	i.cfgs[name] = cfg
 	i.start(name)
 }

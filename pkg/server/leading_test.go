@@ -191,8 +191,10 @@ func TestATermsClientsStopWorkingWithIt(t *testing.T) {
 // I7, where every replica is poisoned: the shard has a leader all the same, which offers the lease from time to time.
 // Without election the replica is its own predecessor.
 func TestAPoisonedLoneReplicaLeadsOnWithoutWhatItCannotRun(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	for name, elected := range map[string]bool{"elected": true, "without election": false} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			cfg := withController(t, config(t, t.TempDir()), func(context.Context, controllers.Deps) error { return errors.New("poisoned") })
 			cfg.EnableLeaderElection = elected
 			var err error

@@ -112,7 +112,7 @@ func (g *membersGate) check(member pki.Member, authority *x509.Certificate) erro
 		return errors.New("this replica does not know the members of its installation yet")
 	}
 	if member.Kind == pki.KindFront {
-		return g.checkFront(shards, member, pki.Fingerprint(authority))
+		return g.checkFront(shards, member, authority)
 	}
 	// The root shard's own list is never behind. All other shards have copies of it.
 	shard, ok := shards.Get(clusters.Key{Cluster: clusters.Root, Name: member.Name})
@@ -126,20 +126,20 @@ func (g *membersGate) check(member pki.Member, authority *x509.Certificate) erro
 		return fmt.Errorf("%s is no member of the installation, as far as this shard knows: see regent shard list", member)
 	case clusters.IsRemoved(shard):
 		return fmt.Errorf("%s was removed from the installation", member)
-	case shard.Annotations[clusters.AuthorityAnnotation] != "" && shard.Annotations[clusters.AuthorityAnnotation] != pki.Fingerprint(authority):
+	case shard.Annotations[clusters.AuthorityAnnotation] != "" && !pki.IsAuthority(shard.Annotations[clusters.AuthorityAnnotation], authority):
 		return fmt.Errorf("%s shows a membership that was replaced: give its replicas the latest one", member)
 	}
 	return nil
 }
 
 // checkFront refuses fronts that the root shard's Shard object does not list.
-func (g *membersGate) checkFront(shards *clusters.Informer[*corev1alpha1.Shard], member pki.Member, fingerprint string) error {
+func (g *membersGate) checkFront(shards *clusters.Informer[*corev1alpha1.Shard], member pki.Member, authority *x509.Certificate) error {
 	for _, cluster := range []logicalcluster.Name{clusters.Root, clusters.SystemShards} {
 		if root, ok := shards.Get(clusters.Key{Cluster: cluster, Name: g.root}); ok {
-			switch root.Annotations[clusters.FrontAnnotationPrefix+member.Name] {
-			case fingerprint:
+			switch fingerprint := root.Annotations[clusters.FrontAnnotationPrefix+member.Name]; {
+			case pki.IsAuthority(fingerprint, authority):
 				return nil
-			case "":
+			case fingerprint == "":
 				return fmt.Errorf("%s is no member of the installation, as far as this shard knows", member)
 			default:
 				return fmt.Errorf("%s shows a membership that was replaced: give it the latest one", member)

@@ -37,6 +37,7 @@ func FuzzNobodyIsAnsweredOutsideOfHisCluster(f *testing.F) {
 	}
 	r := startWithNeighbours(f)
 	f.Fuzz(func(t *testing.T, method uint8, target, header, body string) {
+		t.Parallel() // watches are waited for
 		raw := fuzzedMethods[int(method)%len(fuzzedMethods)] + " " + target + " HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer t-eve\r\n" + header + "\r\n\r\n"
 		req, err := http.ReadRequest(bufio.NewReader(strings.NewReader(raw)))
 		if err != nil || knowsAPassword(req.Header) {
@@ -131,11 +132,9 @@ func startWithNeighbours(t testing.TB) *replica {
 		{"verbs":["access","get"],"nonResourceURLs":["*"]}, {"verbs":["get","list","watch","create","impersonate"],"apiGroups":["*"],"resources":["*"]},
 		{"verbs":["*"],"apiGroups":[""],"resources":["configmaps","secrets"]}]}`)
 	r.send(t, http.MethodPost, "own", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", `{"metadata":{"name":"eve"},"roleRef":{`+group+`,"kind":"ClusterRole","name":"eve"},"subjects":[{`+group+`,"kind":"User","name":"eve"}]}`)
-	for deadline := time.Now().Add(20 * time.Second); r.ask(t, http.MethodGet, "/clusters/own/api/v1/configmaps", "t-eve").status != http.StatusOK; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the user has no rights in her own cluster: nothing would be tested")
-		}
-	}
+	until(t, "the user has rights in her own cluster", func() bool {
+		return r.ask(t, http.MethodGet, "/clusters/own/api/v1/configmaps", "t-eve").status == http.StatusOK
+	})
 	return r
 }
 

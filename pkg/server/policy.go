@@ -1,14 +1,15 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
-	"golang.org/x/sync/singleflight"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/server/access"
@@ -19,7 +20,7 @@ import (
 type policies struct {
 	live            *live
 	logicalClusters *clusters.Informer[*corev1alpha1.LogicalCluster]
-	reads           singleflight.Group
+	reads           sharedReads
 }
 
 // young is how long after a cluster was created its policy is read from storage before somebody is refused. Whoever is told that a new
@@ -33,34 +34,35 @@ func (p *policies) fresh(ctx context.Context, cluster logicalcluster.Name) (acce
 	if ok && time.Since(lc.CreationTimestamp.Time).Abs() > young {
 		return nil, nil //nolint:nilnil // the interface says what nil stands for
 	}
-	read, err, _ := p.reads.Do(cluster.String(), func() (any, error) { return p.stored(context.WithoutCancel(ctx), cluster) })
-	if err != nil {
-		return nil, err
-	}
-	return read.(access.Policy), nil
+	return p.stored(ctx, cluster)
 }
 
-// storedTimeout is how long a read of a policy may take.
-const storedTimeout = 5 * time.Second
-
-// stored reads the policy of a cluster.
+// stored returns the policy of a cluster as it is stored after the call has begun.
 func (p *policies) stored(ctx context.Context, cluster logicalcluster.Name) (access.Policy, error) {
-	ctx, cancel := context.WithTimeout(inCluster(ctx, cluster), storedTimeout)
+	return p.reads.do(ctx, cluster, func() (access.Policy, error) { return p.read(context.WithoutCancel(ctx), cluster) })
+}
+
+// policyTimeout is how long a read of a policy may take.
+const policyTimeout = 5 * time.Second
+
+// read reads the policy of a cluster.
+func (p *policies) read(ctx context.Context, cluster logicalcluster.Name) (access.Policy, error) {
+	ctx, cancel := context.WithTimeout(inCluster(ctx, cluster), policyTimeout)
 	defer cancel()
 	out := &access.Snapshot{}
-	reader := p.live.reader
-	var err error
-	if out.ClusterRoleList, err = apis.List[*rbacv1.ClusterRole](ctx, reader, rbacv1.SchemeGroupVersion.WithResource("clusterroles")); err != nil {
-		return nil, fmt.Errorf("read cluster roles: %w", err)
+	return out, cmp.Or(
+		readAll(ctx, p.live.reader, "clusterroles", &out.ClusterRoleList),
+		readAll(ctx, p.live.reader, "roles", &out.RoleList),
+		readAll(ctx, p.live.reader, "clusterrolebindings", &out.ClusterRoleBindingList),
+		readAll(ctx, p.live.reader, "rolebindings", &out.RoleBindingList),
+	)
+}
+
+func readAll[T runtime.Object](ctx context.Context, reader *apis.Reader, resource string, into *[]T) error {
+	all, err := apis.List[T](ctx, reader, rbacv1.SchemeGroupVersion.WithResource(resource))
+	if err != nil {
+		return fmt.Errorf("read all %s: %w", resource, err)
 	}
-	if out.RoleList, err = apis.List[*rbacv1.Role](ctx, reader, rbacv1.SchemeGroupVersion.WithResource("roles")); err != nil {
-		return nil, fmt.Errorf("read roles: %w", err)
-	}
-	if out.ClusterRoleBindingList, err = apis.List[*rbacv1.ClusterRoleBinding](ctx, reader, rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings")); err != nil {
-		return nil, fmt.Errorf("read cluster role bindings: %w", err)
-	}
-	if out.RoleBindingList, err = apis.List[*rbacv1.RoleBinding](ctx, reader, rbacv1.SchemeGroupVersion.WithResource("rolebindings")); err != nil {
-		return nil, fmt.Errorf("read role bindings: %w", err)
-	}
-	return out, nil
+	*into = all
+	return nil
 }

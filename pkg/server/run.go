@@ -108,7 +108,7 @@ func (r *run) start(store *store, caches *caches, elections *elections, terms *t
 	r.process.Keep("etcd's history", func(ctx context.Context) { r.watchHistory(ctx, store) })
 	r.process.Go("shard record", func() error { return store.shard.Run(r.process.ctx) })
 	r.process.Keep("encryption keys", store.watchKeys)
-	r.process.Keep("certificates", func(ctx context.Context) { r.watchCredentials(ctx, store) })
+	r.process.Keep("certificates", func(ctx context.Context) { r.watchCredentials(ctx, store, caches) })
 	r.process.Keep("recorder of events", elections.leaderRecorder.run)
 	if elections.electing != nil {
 		r.process.Keep("recorder of events about elections", elections.electingRecorder.run)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -122,11 +123,7 @@ func TestAReplicaGetsReadyWhenItsEtcdComes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer startEmbedded(t, embedded).Close()
-	for deadline := time.Now().Add(30 * time.Second); r.get(t, "/readyz") != http.StatusOK; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("not ready although etcd serves")
-		}
-	}
+	r.untilReady(t)
 	if err := r.stop(t); err != nil {
 		t.Errorf("Run returned %v", err)
 	}
@@ -278,11 +275,25 @@ func (r *replica) admin(t testing.TB) rest.Interface {
 	return r.adminIn(t, "").Discovery().RESTClient()
 }
 
+// closeIdle closes the connections of clients: a server that stops gives those of HTTP/2 a second to do so.
+func (r *replica) closeIdle() {
+	r.client.CloseIdleConnections()
+	admin, err := clientcmd.BuildConfigFromFlags("", filepath.Join(r.root, kubeconfigFile))
+	if err != nil {
+		return // there were no such clients
+	}
+	for _, config := range []*rest.Config{admin, rest.AnonymousClientConfig(admin)} { // client-go has one transport for all with the same certificates
+		if through, err := rest.TransportFor(config); err == nil {
+			utilnet.CloseIdleConnectionsFor(through)
+		}
+	}
+}
+
 // stop asks the replica to stop and returns what Run returned. It may be called more than once.
 func (r *replica) stop(t testing.TB) error {
 	t.Helper()
 	r.stopped.Do(func() {
-		r.client.CloseIdleConnections()
+		r.closeIdle()
 		r.cancel()
 		r.result = <-r.ended
 	})

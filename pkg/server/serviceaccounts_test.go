@@ -70,6 +70,21 @@ func (r *replica) askForToken(t *testing.T, cluster logicalcluster.Name, spec au
 	return r.adminIn(t, cluster).CoreV1().ServiceAccounts(aNamespace).CreateToken(t.Context(), "bot", &authenticationv1.TokenRequest{Spec: spec}, metav1.CreateOptions{})
 }
 
+// warnedOf are the warnings of a request for a token of bot, in system:a, with a lifetime.
+func (r *replica) warnedOf(t *testing.T, lifetime time.Duration) (warnings []string) {
+	t.Helper()
+	body := fmt.Sprintf(`{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{"expirationSeconds":%d}}`, int64(lifetime.Seconds()))
+	result := r.adminIn(t, "system:a").CoreV1().RESTClient().Post().AbsPath("/api/v1/namespaces/"+aNamespace+"/serviceaccounts/bot/token").
+		SetHeader("Content-Type", "application/json").Body([]byte(body)).Do(t.Context())
+	if err := result.Error(); err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range result.Warnings() {
+		warnings = append(warnings, w.Text)
+	}
+	return warnings
+}
+
 // whoami returns who the client is.
 func whoami(t *testing.T, client kubernetes.Interface) (authenticationv1.UserInfo, error) {
 	t.Helper()
@@ -209,6 +224,12 @@ func TestWhatCanBeAskedOfATokenRequest(t *testing.T) {
 		if seconds := *got.Spec.ExpirationSeconds; seconds != int64(c.lifetime.Seconds()) {
 			t.Errorf("%s: the answer says %d s", name, seconds)
 		}
+	}
+	if got := r.warnedOf(t, 365*24*time.Hour); len(got) != 1 || !strings.Contains(got[0], "valid for 24h0m0s, the longest lifetime here, and not for the 8760h0m0s") {
+		t.Errorf("who asks for a year is warned %q", got)
+	}
+	if got := r.warnedOf(t, DefaultMaxTokenLifetime); len(got) != 0 {
+		t.Errorf("who gets what he asks for is warned %q", got)
 	}
 	if _, err := r.askForToken(t, "system:b", authenticationv1.TokenRequestSpec{}); !apierrors.IsNotFound(err) {
 		t.Errorf("a token of an account that another cluster has: %v", err)

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -56,6 +57,7 @@ func (r *replica) users(t *testing.T) map[string]dynamic.Interface {
 		"the admin": r.adminConfig(t, ""), "a master": r.configOf(t, "master", ""), "a tenant": r.configOf(t, "tenant", ""),
 	} {
 		config.Wrap(clusters.Transport)
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return onlyOnce{next} })
 		client, err := dynamic.NewForConfig(config)
 		if err != nil {
 			t.Fatal(err)
@@ -63,6 +65,18 @@ func (r *replica) users(t *testing.T) map[string]dynamic.Interface {
 		out[who] = client
 	}
 	return out
+}
+
+// onlyOnce keeps client-go from trying again what was refused: ten times, a second each.
+type onlyOnce struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (o onlyOnce) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := o.RoundTripper.RoundTrip(req)
+	if err == nil {
+		resp.Header.Del("Retry-After")
+	}
+	return resp, err
 }
 
 func (u *operator) rootIsReady() bool {

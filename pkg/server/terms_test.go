@@ -101,7 +101,7 @@ func (h *herd) footprint(t *testing.T) footprint {
 func leastFootprint(t *testing.T) footprint {
 	t.Helper()
 	least := footprint{goroutines: 1 << 30, descriptors: 1 << 30, heap: 1 << 60}
-	for range 20 {
+	for range 14 {
 		open, err := os.ReadDir("/proc/self/fd")
 		if err != nil {
 			t.Fatal(err)

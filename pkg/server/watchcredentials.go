@@ -27,24 +27,31 @@ const (
 // credentialsWatch is what watchCredentials knows.
 type credentialsWatch struct {
 	*credentials
+	// follow agrees with the other replicas on the authority.
 	follow func(context.Context, *pki.Bundle) error
+	// membership is that of a member. Only its file counts then, and what is in pki/ follows it. findRoot is told where the root shard is.
+	membership     *pki.Membership
+	membershipFile string
+	findRoot       func(urls []string)
 	// inUse is the state of the files that is in use, and refused one that will not be. latest is the state at the last look: files that are
 	// being copied are judged when they have stayed the same for one interval. told is what was logged of it.
 	inUse, refused, latest, told string
 	signed                       time.Time
-	fixed                        bool // nobody changes the files
 }
 
-// watchCredentials uses what is in pki/ when it changes, until ctx ends. A member gets what it has with its membership, at the start.
-func (r *run) watchCredentials(ctx context.Context, store *store) {
-	w := &credentialsWatch{credentials: r.keys, follow: store.shard.follow, fixed: r.cfg.Membership != nil}
+// watchCredentials uses what is in pki/, or in the membership, when it changes, until ctx ends.
+func (r *run) watchCredentials(ctx context.Context, store *store, caches *caches) {
+	w := &credentialsWatch{credentials: r.keys, follow: store.shard.follow, membership: r.cfg.Membership, membershipFile: r.cfg.MembershipFile}
+	if caches.others != nil {
+		w.findRoot = caches.others.FindRoot
+	}
 	w.run(ctx)
 }
 
-// run uses what is in pki/ when it changes, until ctx ends. follow agrees with the other replicas on the authority before anything of it is used:
-// what another shard's authority has signed must never be shown. Faulty files change nothing.
+// run uses what is in the files when it changes, until ctx ends. It follows the other replicas before anything of a new authority is used: what
+// another shard's authority has signed must never be shown. Faulty files change nothing.
 func (w *credentialsWatch) run(ctx context.Context) {
-	w.inUse, w.signed = w.state(), time.Now()
+	w.inUse, w.signed = w.began(), time.Now()
 	tick := time.NewTicker(credentialsInterval)
 	defer tick.Stop()
 	for {
@@ -67,7 +74,7 @@ func (w *credentialsWatch) look(ctx context.Context, now time.Time) {
 	}
 	state := w.state()
 	settled := state == w.latest
-	if w.latest = state; !settled || state == w.refused || w.fixed {
+	if w.latest = state; !settled || state == w.refused {
 		return
 	}
 	if state != w.inUse {
@@ -86,10 +93,18 @@ func (w *credentialsWatch) look(ctx context.Context, now time.Time) {
 
 // change uses what is in the files now.
 func (w *credentialsWatch) change(ctx context.Context) error {
+	if w.membership != nil {
+		return w.join(ctx)
+	}
 	bundle, err := pki.Read(w.directory)
 	if err != nil {
 		return err
 	}
+	return w.agree(ctx, bundle)
+}
+
+// agree uses what is in a bundle, if the other replicas agree.
+func (w *credentialsWatch) agree(ctx context.Context, bundle *pki.Bundle) error {
 	before := w.held.Load().bundle
 	within, cancel := context.WithTimeout(ctx, followTimeout)
 	defer cancel()
@@ -116,12 +131,19 @@ func (w *credentialsWatch) refuse(ctx context.Context, err error) {
 	w.reject(err)
 	if err.Error() != w.told {
 		w.told = err.Error()
+		if w.membership != nil {
+			klog.FromContext(ctx).Error(err, "The certificates stay as they are: correct --membership before this replica starts anew", "file", w.membershipFile)
+			return
+		}
 		klog.FromContext(ctx).Error(err, "The certificates stay as they are: correct pki/ before this replica starts anew", "directory", w.directory)
 	}
 }
 
 // state returns what tells the content of the files from any other.
 func (w *credentialsWatch) state() string {
+	if w.membership != nil {
+		return w.membershipState()
+	}
 	sum := sha256.New()
 	for _, name := range []string{pki.CACertFile, pki.CAKeyFile, pki.RollFile, pki.AdminCertFile, pki.AdminKeyFile} {
 		content, err := os.ReadFile(filepath.Join(w.directory, name))

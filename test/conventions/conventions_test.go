@@ -74,7 +74,7 @@ var layers = []struct {
 	{"pkg/server/pki", []string{"pkg/clusters"}},
 	{"pkg/server/loopback", []string{"pkg/controllers", "pkg/clusters"}},
 	{"pkg/server/installation", []string{"pkg/controllers", "pkg/clusters", "pkg/server/pki", "pkg/server/shards"}},
-	{"pkg/server/front", []string{"pkg/controllers", "pkg/clusters", "pkg/server/connections", "pkg/server/pki", "pkg/server/routing", "pkg/server/shards"}},
+	{"pkg/server/front", []string{"pkg/controllers", "pkg/clusters", "pkg/server/connections", "pkg/server/pki", "pkg/server/reload", "pkg/server/routing", "pkg/server/shards"}},
 	{"pkg/server/connections", nil},
 	{"pkg/server/encryption", nil},
 	{"pkg/server/reload", nil},

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -136,9 +135,13 @@ func newBearer(t *testing.T, ca, url string) *bearer {
 // kubectl runs it in a logical cluster.
 func (b *bearer) kubectl(token, cluster string, args ...string) (string, error) {
 	b.t.Helper()
-	cmd := exec.CommandContext(b.t.Context(), harness.Binary("kubectl"), append([]string{
-		"--server=" + b.url + "/clusters/" + cluster, "--certificate-authority=" + b.ca, "--token=" + token,
-	}, args...)...)
+	return b.run(cluster, append([]string{"--token=" + token}, args...))
+}
+
+// run runs kubectl with nobody's kubeconfig: args say who asks.
+func (b *bearer) run(cluster string, args []string) (string, error) {
+	b.t.Helper()
+	cmd := harness.Command(b.t, "kubectl", append([]string{"--server=" + b.url + "/clusters/" + cluster, "--certificate-authority=" + b.ca}, args...)...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+os.DevNull, "HOME="+b.t.TempDir())
 	out, err := cmd.CombinedOutput()
 	return string(out), err
@@ -146,11 +149,18 @@ func (b *bearer) kubectl(token, cluster string, args ...string) (string, error) 
 
 // status is that of a list of namespaces in a logical cluster, 0 if there was no answer.
 func (b *bearer) status(token, cluster string) int {
-	req, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, b.url+"/clusters/"+cluster+"/api/v1/namespaces", nil)
+	return b.get(token, cluster+"/api/v1/namespaces")
+}
+
+// get returns the status of a read below /clusters/, 0 if there was no answer.
+func (b *bearer) get(token, path string) int {
+	req, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, b.url+"/clusters/"+path, nil)
 	if err != nil {
 		return 0
 	}
-	req.Header.Set("Authorization", "Bearer "+token)
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
 	resp, err := b.client.Do(req)
 	if err != nil {
 		return 0
@@ -163,8 +173,13 @@ func (b *bearer) status(token, cluster string) int {
 // until waits for a status, and returns how long it took.
 func (b *bearer) until(within time.Duration, token, cluster string, want int) time.Duration {
 	b.t.Helper()
+	return b.await(within, want, func() int { return b.status(token, cluster) })
+}
+
+func (b *bearer) await(within time.Duration, want int, status func() int) time.Duration {
+	b.t.Helper()
 	began := time.Now()
-	harness.EventuallyIn(b.t, within, fmt.Sprintf("status %d", want), func() bool { return b.status(token, cluster) == want })
+	harness.EventuallyIn(b.t, within, fmt.Sprintf("status %d", want), func() bool { return status() == want })
 	return time.Since(began)
 }
 
@@ -233,6 +248,7 @@ func TestTokensOfAnIssuerWorkUntilTheyAreRevoked(t *testing.T) {
 }
 
 func TestWebhooksSayWhoUsersAreAndWhatTheyMay(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	hook := startStranger(t)
 	shard := harness.NewShard(harness.StartEtcd(t).URL)
 	const rights = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n- {type: RBAC, name: rbac}\n"
@@ -241,7 +257,7 @@ func TestWebhooksSayWhoUsersAreAndWhatTheyMay(t *testing.T) {
   webhook:
     authorizedTTL: 2s
     unauthorizedTTL: 1s
-    timeout: 1s
+    timeout: 3s
     subjectAccessReviewVersion: v1
     matchConditionSubjectAccessReviewVersion: v1
     failurePolicy: Deny
@@ -285,7 +301,7 @@ func TestWebhooksSayWhoUsersAreAndWhatTheyMay(t *testing.T) {
 	hook.must("hangs", true)
 	harness.Eventually(t, "what is remembered has expired", func() bool { return b.status("t-ann", "root:team") != http.StatusOK })
 	began := time.Now()
-	if got := admin(); got != http.StatusOK || time.Since(began) > time.Second {
+	if got := admin(); got != http.StatusOK || time.Since(began) > 2*time.Second {
 		t.Errorf("an administrator beside a webhook that hangs: %d after %v", got, time.Since(began))
 	}
 	hook.must("hangs", false)
@@ -298,7 +314,9 @@ func TestWebhooksSayWhoUsersAreAndWhatTheyMay(t *testing.T) {
 	hook.must("known", map[string]any{})
 	t.Logf("a token that the webhook withdrew (TTL 2s) was refused after %v", b.until(10*time.Second, "t-ann", "root:team", http.StatusUnauthorized).Round(time.Millisecond))
 	hook.must("hangs", true)
-	go b.status("t-another", "root")
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	asking.Go(func() { b.status("t-another", "root") })
 	r.Signal(syscall.SIGTERM)
 	if code := r.Wait(); code != 0 {
 		t.Errorf("the replica ended with %d", code)

@@ -2,10 +2,8 @@ package e2e
 
 import (
 	"crypto/tls"
-	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,69 +16,37 @@ import (
 
 // person is a user with a certificate and nothing else.
 type person struct {
-	*testing.T
-	at        *harness.Replica
+	*bearer
 	cert, key string
-	client    *http.Client
 }
 
 // newPerson returns a user to whom an authority has issued a certificate. It expires at end; zero: in an hour.
 func newPerson(t *testing.T, at *harness.Replica, by *authority, end time.Time, name string, groups ...string) *person {
 	t.Helper()
-	p := &person{T: t, at: at}
+	p := &person{bearer: newBearer(t, filepath.Join(at.Root, "pki", "ca.crt"), at.URL)}
 	p.cert, p.key = by.issueUntil(end, name, groups...)
 	pair, err := tls.LoadX509KeyPair(p.cert, p.key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.client = newBearer(t, filepath.Join(at.Root, "pki", "ca.crt"), at.URL).client
-	transport := p.client.Transport.(*http.Transport).Clone()
-	transport.TLSClientConfig.Certificates = []tls.Certificate{pair}
-	p.client.Transport = transport
+	p.client.Transport.(*http.Transport).TLSClientConfig.Certificates = []tls.Certificate{pair}
 	return p
 }
 
 // kubectl runs kubectl in a cluster.
 func (p *person) kubectl(cluster string, args ...string) (string, error) {
-	cmd := exec.CommandContext(p.Context(), harness.Binary("kubectl"), append([]string{
-		"--server=" + p.at.URL + "/clusters/" + cluster, "--certificate-authority=" + filepath.Join(p.at.Root, "pki", "ca.crt"),
-		"--client-certificate=" + p.cert, "--client-key=" + p.key,
-	}, args...)...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG=/dev/null", "HOME="+p.TempDir())
-	out, err := cmd.CombinedOutput()
-	return string(out), err
+	return p.run(cluster, append([]string{"--client-certificate=" + p.cert, "--client-key=" + p.key}, args...))
 }
 
 // until asks, on a connection that stays open, until the status is as wanted, and returns how long that took.
 func (p *person) until(cluster string, want int) time.Duration {
-	p.Helper()
-	began := time.Now()
-	for time.Since(began) < 30*time.Second {
-		if p.status(cluster) == want {
-			return time.Since(began)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	p.Fatalf("no status %d in %s", want, cluster)
-	return 0
-}
-
-func (p *person) status(cluster string) int {
-	req, err := http.NewRequestWithContext(p.Context(), http.MethodGet, p.at.URL+"/clusters/"+cluster+"/api/v1/namespaces/default/configmaps", nil)
-	if err != nil {
-		p.Fatal(err)
-	}
-	resp, err := p.client.Do(req)
-	if err != nil {
-		return 0
-	}
-	defer func() { _ = resp.Body.Close() }()
-	_, _ = io.Copy(io.Discard, resp.Body)
-	return resp.StatusCode
+	p.t.Helper()
+	return p.await(30*time.Second, want, func() int { return p.get("", cluster+"/api/v1/namespaces/default/configmaps") })
 }
 
 // A user of an authority of --client-ca-file works until his bindings are deleted, or his authority is taken out of the file.
 func TestACertificateWorksUntilItIsRevokedI14(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	staff, guests := newAuthority(t, "staff-ca"), newAuthority(t, "guests-ca")
 	file := filepath.Join(t.TempDir(), "clients.crt")
 	trust := func(all ...*authority) {

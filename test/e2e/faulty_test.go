@@ -346,6 +346,7 @@ func TestReplicasThatAreAllQuarantinedServeOnUntilOneIsWhole(t *testing.T) {
 
 // I6.
 func TestAReplicaThatIsAskedToStopWhileAControllerHangsNamesItAndFails(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	_, faulty, _ := startFaulty(t, "hangs", "--shutdown-timeout=5s")
 	harness.Leader(t, faulty)
 	faulty.WaitRoot()

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -104,12 +103,7 @@ func startFloods(t testing.TB, flags ...string) *floods {
 	f := &floods{binary: binary, shard: shard.Start(t, "a")}
 	harness.Leader(t, f.shard)
 	f.shard.WaitRoot()
-	for name, cluster := range map[string]*string{"greedy": &f.greedy, "quiet": &f.quiet} {
-		f.shard.CreateWorkspace(name)
-		*cluster = f.shard.WaitWorkspace(name)
-		f.letIn(t, *cluster, map[string]string{"greedy": "flooder", "quiet": "quiet"}[name])
-		f.fill(t, *cluster)
-	}
+	f.greedy, f.quiet = f.tenant(t, "greedy", "flooder"), f.tenant(t, "quiet", "quiet")
 	config := &rest.Config{Host: f.shard.URL + "/clusters/" + f.quiet, BearerToken: "t-quiet", QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAFile: f.shard.Config("").CAFile}}
 	config.WrapTransport = func(next http.RoundTripper) http.RoundTripper { return onlyOnce{next} }
 	if f.client, err = kubernetes.NewForConfig(config); err != nil {
@@ -119,18 +113,16 @@ func startFloods(t testing.TB, flags ...string) *floods {
 	return f
 }
 
-// letIn has the creator of a workspace let a user work in it.
-func (f *floods) letIn(t testing.TB, cluster, who string) {
+// tenant makes a workspace with much in it, and lets a user work there. It returns its cluster.
+func (f *floods) tenant(t testing.TB, workspace, user string) (cluster string) {
 	t.Helper()
-	for _, role := range []string{"system:kcp:workspace:access", "edit"} {
-		binding := &rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{GenerateName: "tenant-"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: role},
-			Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: who}},
-		}
-		if _, err := f.shard.Kube(cluster).RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+	f.shard.CreateWorkspace(workspace)
+	cluster = f.shard.WaitWorkspace(workspace)
+	if _, err := harness.Bind(t.Context(), f.shard.Kube(cluster), harness.User(user), "system:kcp:workspace:access", "edit"); err != nil {
+		t.Fatal(err)
 	}
+	f.fill(t, cluster)
+	return cluster
 }
 
 // onlyOnce makes client-go try nothing again: a refused request is a failed one.
@@ -226,7 +218,7 @@ func (f *floods) others(t testing.TB, while time.Duration, args floodArgs) phase
 		<-tick.C
 		asking.Go(func() {
 			began := time.Now()
-			err := f.ask(n)
+			err := f.ask(t.Context(), n)
 			mu.Lock()
 			defer mu.Unlock()
 			p.took = append(p.took, time.Since(began))
@@ -242,8 +234,8 @@ func (f *floods) others(t testing.TB, while time.Duration, args floodArgs) phase
 }
 
 // ask makes one of the quiet tenant's requests.
-func (f *floods) ask(n int) error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+func (f *floods) ask(ctx context.Context, n int) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	configMaps := f.client.CoreV1().ConfigMaps("default")
 	switch n % 5 {

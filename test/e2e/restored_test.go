@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -74,12 +75,41 @@ func (i *restored) restore(m *harness.ShardMember, backup string) {
 	i.Helper()
 	m.Kill()
 	m.Etcd.Restore(i.T, backup)
-	i.again(m)
+	m.Again(i.T)
+	if harness.DefaultMode == harness.ForLife {
+		i.forgetLeader(m)
+	}
+	i.heard()
+}
+
+// forgetLeader does what a replica's log says: the backup has a leader for life, and who succeeded it has removed the file that proves its death.
+func (i *restored) forgetLeader(m *harness.ShardMember) {
+	i.Helper()
+	r := m.Replicas[0]
+	r.WaitReady()
+	command := regexp.MustCompile(`command="regent (forget-replica \S+)"`)
+	var told []string
+	harness.Eventually(i.T, "the log says which replica to forget", func() bool {
+		for _, line := range r.Lines("regent forget-replica") {
+			told = command.FindStringSubmatch(line)
+		}
+		return told != nil
+	})
+	args := append(strings.Fields(told[1]), "--kubeconfig="+i.Kubeconfig(), "--server="+r.URL) // m's own: there is a Lease in each shard
+	if out, err := harness.Command(i.T, "regent", args...).CombinedOutput(); err != nil {
+		i.Fatalf("regent %s: %v\n%s", told[1], err, out)
+	}
 }
 
 func (i *restored) again(m *harness.ShardMember) {
 	i.Helper()
 	m.Again(i.T)
+	i.heard()
+}
+
+// heard waits until all shards hear each other.
+func (i *restored) heard() {
+	i.Helper()
 	for _, m := range i.All() {
 		m.WaitHeard(i.T, len(i.Others))
 	}

@@ -1,15 +1,14 @@
 package e2e
 
 import (
-	"context"
 	"net/http"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -21,14 +20,9 @@ import (
 // viewer lets a user into a cluster as a viewer.
 func viewer(t *testing.T, in kubernetes.Interface, who string) (bindings []string) {
 	t.Helper()
-	for _, role := range []string{"system:kcp:workspace:access", "view"} {
-		name := who + "-" + role
-		if _, err := in.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: role}, Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: who}},
-		}, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		bindings = append(bindings, name)
+	bindings, err := harness.Bind(t.Context(), in, harness.User(who), "system:kcp:workspace:access", "view")
+	if err != nil {
+		t.Fatal(err)
 	}
 	return bindings
 }
@@ -117,28 +111,25 @@ func TestWhatWasTakenAwayEndsAtEachReplica(t *testing.T) {
 // names tells the names of the ConfigMaps that a watch shows, from now until the test ends.
 func names(t *testing.T, client kubernetes.Interface) <-chan string {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	shown, err := client.CoreV1().ConfigMaps("default").Watch(ctx, metav1.ListOptions{})
+	shown, err := client.CoreV1().ConfigMaps("default").Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
-		cancel()
 		t.Fatal(err)
 	}
-	out, ended := make(chan string, 100), make(chan struct{})
-	go func() {
-		defer close(ended)
+	out := make(chan string, 100)
+	var reading sync.WaitGroup
+	reading.Go(func() {
 		for event := range shown.ResultChan() {
 			if cm, ok := event.Object.(*corev1.ConfigMap); ok {
 				select {
 				case out <- cm.Name:
-				case <-ctx.Done():
+				case <-t.Context().Done():
 				}
 			}
 		}
-	}()
+	})
 	t.Cleanup(func() {
-		cancel()
 		shown.Stop()
-		<-ended
+		reading.Wait()
 	})
 	return out
 }

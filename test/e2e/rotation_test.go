@@ -55,8 +55,10 @@ func encryptionBy(keys ...string) []byte {
 // A key is rotated in the four steps of docs/OPERATIONS.md, on one replica after the other, while users write, read and watch through both.
 // No request fails, the term goes on, and a stranger's mistake in a file is told and changes nothing.
 func TestAnEncryptionKeyIsRotatedUnderLoadWithoutARestart(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	etcd := harness.StartEtcd(t)
 	shard := harness.NewShard(etcd.URL)
+	shard.Timings = harness.Default
 	var replicas []*encryptedReplica
 	for _, name := range []string{"a", "b"} {
 		file := filepath.Join(t.TempDir(), "encryption.yaml")

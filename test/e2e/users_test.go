@@ -53,11 +53,17 @@ type request struct {
 // startUsers has users come, who go when the test ends, if not before.
 func startUsers(t *testing.T, replicas ...*harness.Replica) *users {
 	t.Helper()
+	return startUsersIn(t, "root", replicas...)
+}
+
+// startUsersIn is startUsers in any cluster, through replicas or fronts.
+func startUsersIn[E entrance](t *testing.T, cluster string, through ...E) *users {
+	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	u := &users{t: t, stop: stop, written: map[string]bool{}}
 	group := groupsOfUsers.Add(1)
-	for _, r := range replicas {
-		client := r.Kube("root")
+	for _, r := range through {
+		client := r.Kube(cluster)
 		u.clients = append(u.clients, client)
 		u.every(ctx, func(n int) {
 			name := fmt.Sprintf("written-%s%d-%d", r.Name(), group, n)

@@ -10,21 +10,14 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
+// most is how many bytes of rules an aggregated role takes in, those that it has already included. A role with more could not be stored, and whoever has
+// written it would have the leader compare what fills his whole quota, for ever.
+const most = 256 << 10
+
 // filled returns a copy of an aggregated role with the rules of those that it selects among the roles of its cluster, or nil if it has
-// them already. They are in the order of the roles' names, and none comes twice, so that a second look changes nothing.
+// them already. They are in the order of the roles' names, and none comes twice, so that a second look changes nothing. What is beyond most is left out.
 func filled(role *rbacv1.ClusterRole, all []*rbacv1.ClusterRole) *rbacv1.ClusterRole {
-	var rules []rbacv1.PolicyRule
-	sorted := slices.SortedFunc(slices.Values(all), func(a, b *rbacv1.ClusterRole) int { return cmp.Compare(a.Name, b.Name) })
-	for _, of := range sorted {
-		if of.Name == role.Name || !selects(role.AggregationRule, of) {
-			continue
-		}
-		for _, rule := range of.Rules {
-			if !slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool { return equality.Semantic.DeepEqual(r, rule) }) {
-				rules = append(rules, *rule.DeepCopy())
-			}
-		}
-	}
+	rules := distinct(selected(role, all))
 	if equality.Semantic.DeepEqual(role.Rules, rules) {
 		return nil
 	}
@@ -33,9 +26,41 @@ func filled(role *rbacv1.ClusterRole, all []*rbacv1.ClusterRole) *rbacv1.Cluster
 	return out
 }
 
-func selects(by *rbacv1.AggregationRule, role *rbacv1.ClusterRole) bool {
-	return slices.ContainsFunc(by.ClusterRoleSelectors, func(s metav1.LabelSelector) bool {
-		selector, err := metav1.LabelSelectorAsSelector(&s)
-		return err == nil && selector.Matches(labels.Set(role.Labels)) // validation refuses selectors that cannot be read
-	})
+// selected returns the roles that an aggregated role selects, by their names.
+func selected(role *rbacv1.ClusterRole, all []*rbacv1.ClusterRole) (out []*rbacv1.ClusterRole) {
+	var selectors []labels.Selector
+	for n := range role.AggregationRule.ClusterRoleSelectors {
+		if selector, err := metav1.LabelSelectorAsSelector(&role.AggregationRule.ClusterRoleSelectors[n]); err == nil { // validation refuses others
+			selectors = append(selectors, selector)
+		}
+	}
+	for _, of := range all {
+		if of.Name != role.Name && slices.ContainsFunc(selectors, func(s labels.Selector) bool { return s.Matches(labels.Set(of.Labels)) }) {
+			out = append(out, of)
+		}
+	}
+	slices.SortFunc(out, func(a, b *rbacv1.ClusterRole) int { return cmp.Compare(a.Name, b.Name) })
+	return out
+}
+
+// distinct returns copies of the rules of roles, each rule once.
+func distinct(roles []*rbacv1.ClusterRole) (rules []rbacv1.PolicyRule) {
+	has, looked := map[string]bool{}, 0
+	for _, of := range roles {
+		for n := range of.Rules {
+			rule := &of.Rules[n]
+			if looked += rule.Size(); looked > most {
+				return rules
+			}
+			data, err := rule.Marshal()
+			if err != nil {
+				continue // cannot be: it was read
+			}
+			if key := string(data); !has[key] {
+				has[key] = true
+				rules = append(rules, *rule.DeepCopy())
+			}
+		}
+	}
+	return rules
 }

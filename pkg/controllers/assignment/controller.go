@@ -152,13 +152,7 @@ func (c *controller) take(ctx context.Context, s step, a assigned, w world) erro
 	case ask:
 		return c.ask(ctx, a, w)
 	case adopt:
-		live, err := c.others.Live.Workspace(ctx, a.shard, a.workspace)
-		if err != nil || live.UID != w.workspace.UID || live.Spec.Cluster != a.cluster.String() || !mayAdopt(live, a.shard, w.logicalCluster) {
-			return controllers.IgnoreNotFound(err) // its event comes
-		}
-		klog.FromContext(ctx).Info("A logical cluster has a Workspace again, which adopts it", "cluster", a.cluster, "workspace", a.workspace, "of", a.shard)
-		_, err = c.client.Update(ctx, adopted(w.logicalCluster, live), metav1.UpdateOptions{FieldManager: name})
-		return controllers.IgnoreNotFound(err)
+		return c.adopt(ctx, a, w)
 	case found:
 		_, err := c.client.UpdateStatus(ctx, unmarked(w.logicalCluster), metav1.UpdateOptions{FieldManager: name})
 		return controllers.IgnoreNotFound(err)
@@ -169,8 +163,12 @@ func (c *controller) take(ctx context.Context, s step, a assigned, w world) erro
 // ask marks a cluster as an orphan, unless its Workspace is there after all.
 func (c *controller) ask(ctx context.Context, a assigned, w world) error {
 	live, err := c.others.Live.Workspace(ctx, a.shard, a.workspace)
-	if controllers.IgnoreNotFound(err) != nil || err == nil && live.Spec.Cluster == a.cluster.String() && controllers.Owns(live, w.logicalCluster) {
-		return err // the cache is late
+	switch {
+	case apierrors.IsNotFound(err):
+	case err != nil:
+		return err
+	case live.Spec.Cluster == a.cluster.String() && controllers.Owns(live, w.logicalCluster):
+		return nil // the cache is late
 	}
 	marked, err := c.client.UpdateStatus(ctx, orphaned(w.logicalCluster, a), metav1.UpdateOptions{FieldManager: name})
 	if err != nil {
@@ -183,6 +181,20 @@ func (c *controller) ask(ctx context.Context, a assigned, w world) error {
 		klog.FromContext(ctx).V(2).Info("Event not written", "reason", event.Reason, "err", err)
 	}
 	return nil
+}
+
+// adopt gives a cluster its new owner, unless the Workspace has changed meanwhile.
+func (c *controller) adopt(ctx context.Context, a assigned, w world) error {
+	live, err := c.others.Live.Workspace(ctx, a.shard, a.workspace)
+	if err != nil {
+		return controllers.IgnoreNotFound(err)
+	}
+	if live.UID != w.workspace.UID || live.Spec.Cluster != a.cluster.String() || !mayAdopt(live, a.shard, w.logicalCluster) {
+		return nil // its event comes
+	}
+	klog.FromContext(ctx).Info("A logical cluster has a Workspace again, which adopts it", "cluster", a.cluster, "workspace", a.workspace, "of", a.shard)
+	_, err = c.client.Update(ctx, adopted(w.logicalCluster, live), metav1.UpdateOptions{FieldManager: name})
+	return controllers.IgnoreNotFound(err)
 }
 
 // create first makes sure by a live read that the Workspace is as the cache shows it. The Workspace may go just after that. Therefore the

@@ -22,7 +22,7 @@ func orphanedEvent(lc *corev1alpha1.LogicalCluster, a assigned, replica string) 
 			APIVersion: corev1alpha1.SchemeGroupVersion.String(), Kind: "LogicalCluster", Name: lc.Name, UID: lc.UID,
 		},
 		Type: corev1.EventTypeWarning, Reason: reasonOrphaned,
-		Message: fmt.Sprintf("logical cluster %s has lost its Workspace %s of shard %s, and stays: regent shard orphans adopts or deletes it", a.cluster, a.workspace, a.shard),
+		Message: fmt.Sprintf("logical cluster %s has lost its Workspace %s of shard %s, and stays: adopt or delete it with regent shard orphans", a.cluster, a.workspace, a.shard),
 		Source:  corev1.EventSource{Component: "regent", Host: replica}, ReportingController: "regent", ReportingInstance: replica,
 		FirstTimestamp: now, LastTimestamp: now, Count: 1,
 	}

@@ -86,7 +86,7 @@ func orphaned(lc *corev1alpha1.LogicalCluster, a assigned) *corev1alpha1.Logical
 	out := lc.DeepCopy()
 	conditions.Set(out, &v1alpha1.Condition{
 		Type: clusters.ConditionOrphaned, Status: corev1.ConditionTrue, Reason: "WorkspaceAbsent",
-		Message: fmt.Sprintf("shard %s has no Workspace %s with this cluster, and nobody has seen its deletion: regent shard orphans adopts or deletes it", a.shard, a.workspace),
+		Message: fmt.Sprintf("shard %s has no Workspace %s with this cluster, and nobody has seen its deletion: adopt or delete it with regent shard orphans", a.shard, a.workspace),
 	})
 	return out
 }

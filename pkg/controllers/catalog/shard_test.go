@@ -43,6 +43,7 @@ type shard struct {
 	// leader are the clients of a term. The tests' own, in deps, may write as they like.
 	leader controllers.Clients
 	etcd   *clientv3.Client
+	url    string
 }
 
 func startShard(t *testing.T) *shard {
@@ -64,7 +65,7 @@ func startShard(t *testing.T) *shard {
 
 	connections := &http.Transport{MaxIdleConnsPerHost: 64}
 	t.Cleanup(connections.CloseIdleConnections)
-	s := &shard{etcd: client.Etcd()}
+	s := &shard{etcd: client.Etcd(), url: url}
 	s.deps = newDeps(t, &rest.Config{Host: url, QPS: -1}, &http.Client{Transport: clusters.Transport(connections)})
 	s.leader = newDeps(t, &rest.Config{Host: url, QPS: -1}, &http.Client{
 		Transport: controllertest.Decided(clusters.Transport(connections), func(err error) { t.Errorf("a write does not say what it was decided on: %v", err) }),

@@ -9,7 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-func TestWhatANamespaceLacks(t *testing.T) {
+func TestANamespaceGetsWhatItLacksAndNothingElse(t *testing.T) {
 	now := metav1.Unix(1000, 0)
 	living := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
 	deleted := living.DeepCopy()

@@ -5,10 +5,6 @@ package workspace
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
-	"sync"
-	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -106,62 +102,6 @@ func (c *controller) followShards(members clusters.Cache[*corev1alpha1.Shard]) {
 	})
 }
 
-// waiting are the Workspaces that wait for a shard, or with "" for any that fits.
-type waiting struct {
-	mu   sync.Mutex
-	keys map[string]map[clusters.Key]bool
-}
-
-func (w *waiting) add(shard string, key clusters.Key) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.keys == nil {
-		w.keys = map[string]map[clusters.Key]bool{}
-	}
-	if w.keys[shard] == nil {
-		w.keys[shard] = map[clusters.Key]bool{}
-	}
-	w.keys[shard][key] = true
-}
-
-// take returns those that wait for a shard, and forgets them.
-func (w *waiting) take(shard string) []clusters.Key {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	keys := slices.Collect(maps.Keys(w.keys[shard]))
-	delete(w.keys, shard)
-	return keys
-}
-
-// overdueAfter is how long another shard may take to begin before its workspaces tell of it. Most begin within milliseconds, and to tell costs a
-// write.
-const overdueAfter = 5 * time.Second
-
-// awaited knows since when other shards are awaited, by the Workspace.
-type awaited struct {
-	mu    sync.Mutex
-	since map[clusters.Key]time.Time
-}
-
-// overdue records whether a shard is awaited, and reports whether it has been for long.
-func (a *awaited) overdue(key clusters.Key, awaited bool) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !awaited {
-		delete(a.since, key)
-		return false
-	}
-	since, ok := a.since[key]
-	if !ok {
-		if a.since == nil {
-			a.since = map[clusters.Key]time.Time{}
-		}
-		since = time.Now()
-		a.since[key] = since
-	}
-	return time.Since(since) >= overdueAfter
-}
-
 // affected returns the Workspace that owns lc, and the Workspaces in lc's cluster that have no cluster yet because they need lc
 // first.
 func (c *controller) affected(lc *corev1alpha1.LogicalCluster) []clusters.Key {
@@ -188,7 +128,7 @@ func (c *controller) reconcile(ctx context.Context, key clusters.Key) error {
 	ctx = clusters.With(ctx, key.Cluster)
 	w, ok := c.world(key)
 	if !ok {
-		c.awaited.overdue(key, false)
+		c.awaited.forget(key)
 		return nil
 	}
 	if w.awaited() && !w.overdue {
@@ -234,7 +174,11 @@ func (c *controller) world(key clusters.Key) (world, bool) {
 	} else {
 		w.logicalCluster = c.cached(cluster)
 	}
-	w.overdue = c.awaited.overdue(key, w.awaited())
+	if w.awaited() {
+		w.overdue = c.awaited.overdue(key)
+	} else {
+		c.awaited.forget(key)
+	}
 	if cluster == "" && ws.DeletionTimestamp == nil && ws.Spec.Mount == nil {
 		w.placement = c.placement(w)
 	}

@@ -302,17 +302,17 @@ func TestOnlyWhatIsAwaitedAllTheWhileIsOverdue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a awaited
 		key := clusters.Key{Cluster: "root", Name: "a"}
-		if a.overdue(key, true) {
+		if a.overdue(key) {
 			t.Error("overdue at once")
 		}
 		time.Sleep(overdueAfter)
-		if !a.overdue(key, true) {
+		if !a.overdue(key) {
 			t.Error("not overdue")
 		}
-		if a.overdue(key, false) || a.overdue(key, true) {
+		if a.forget(key); a.overdue(key) {
 			t.Error("overdue though it had begun")
 		}
-		if a.overdue(key, false); len(a.since) > 0 {
+		if a.forget(key); len(a.since) > 0 {
 			t.Error("it is remembered for ever")
 		}
 	})

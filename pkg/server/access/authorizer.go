@@ -33,7 +33,7 @@ const (
 	accessURL  = "/"
 )
 
-// outside is why somebody is refused who has not been let in. It is the same for clusters that do not exist, and for system clusters.
+// outside is the reason for refusing whoever has not been let in. It is the same for clusters that do not exist, and for system clusters.
 const outside = "there is no such logical cluster, or you may not enter it: its administrators let you in by a ClusterRoleBinding to " + AccessRole
 
 // Authorize implements authorizer.Authorizer.
@@ -71,14 +71,13 @@ func (a *Authorizer) authorize(ctx context.Context, attr authorizer.Attributes) 
 }
 
 func (a *Authorizer) decide(cluster logicalcluster.Name, policy Policy, attr authorizer.Attributes) (authorizer.Decision, string) {
-	who := in(cluster, attr.GetUser())
-	entered := who.local
-	v := view{Policy: policy, cluster: cluster}
-	namespace := attr.GetNamespace()
+	v, namespace, gate := view{Policy: policy, cluster: cluster}, attr.GetNamespace(), true
 	if cluster == clusters.Wildcard {
-		v, who, entered, namespace = view{policy, clusters.SystemAdmin, true}, in(clusters.SystemAdmin, attr.GetUser()), true, ""
+		v, namespace, gate = view{Policy: policy, cluster: clusters.SystemAdmin, stored: true}, "", false
 	}
-	allowed, missing := false, []error(nil)
+	who := in(v.cluster, attr.GetUser())
+	entered, allowed := who.local || !gate, false
+	var missing []error
 	v.visit(who, namespace, func(rule held, err error) bool {
 		if err != nil {
 			missing = append(missing, err)
@@ -94,7 +93,7 @@ func (a *Authorizer) decide(cluster logicalcluster.Name, policy Policy, attr aut
 	case allowed:
 		return authorizer.DecisionAllow, ""
 	case len(missing) > 0:
-		return authorizer.DecisionNoOpinion, "no role allows it, and some that are bound are missing: " + some(missing).Error()
+		return authorizer.DecisionNoOpinion, "no role allows it, and some that are bound are missing: " + joinFirst(missing).Error()
 	}
 	return authorizer.DecisionNoOpinion, ""
 }

@@ -20,7 +20,7 @@ const (
 // ReservedPrefix begins the names of further built-in roles and bindings, of this version or a later one.
 const ReservedPrefix = "system:regent:"
 
-// builtIn is the policy that is the same in all clusters, and stored in none. Who lets somebody into a cluster binds him to these roles.
+// builtIn is the policy that is the same in all clusters, and stored in none.
 var builtIn = newBuiltIn()
 
 // aggregates says by which labels further rules belong to a built-in role: who may edit may do what is aggregated to view, too.
@@ -29,12 +29,6 @@ var aggregates = map[string][]string{
 	"edit":  {"view", "edit"},
 	"admin": {"view", "edit", "admin"},
 }
-
-// AggregationLabel returns the label by which a ClusterRole's rules belong to one of the built-in roles admin, edit and view, too.
-func AggregationLabel(role string) string { return rbacv1.GroupName + "/aggregate-to-" + role }
-
-// AggregationRoles are the built-in roles to which others can be aggregated.
-func AggregationRoles() []string { return slices.Sorted(maps.Keys(aggregates)) }
 
 type policySet struct {
 	roles    map[string]*rbacv1.ClusterRole
@@ -74,11 +68,16 @@ func newBuiltIn() policySet {
 		rule([]string{"create", "patch", "update"}, "", "events"),
 		rule([]string{"create", "patch", "update"}, "events.k8s.io", "events"),
 		rule(slices.Concat(read, write), "coordination.k8s.io", "leases", "leasecandidates"),
+		// What somebody may delete, objects of his may keep from being deleted for a while.
+		rule([]string{"update"}, "", "configmaps/finalizers", "secrets/finalizers", "serviceaccounts/finalizers"),
+		rule([]string{"update"}, "coordination.k8s.io", "leases/finalizers", "leasecandidates/finalizers"),
 	})
 	admin := slices.Concat(edit, []rbacv1.PolicyRule{
 		rule(slices.Concat(read, write), rbacv1.GroupName, "roles", "rolebindings"),
 		rule([]string{"create"}, "authorization.k8s.io", "localsubjectaccessreviews"),
 		rule(write, "tenancy.kcp.io", "workspaces"),
+		rule([]string{"update"}, rbacv1.GroupName, "roles/finalizers", "rolebindings/finalizers"),
+		rule([]string{"update"}, "tenancy.kcp.io", "workspaces/finalizers"),
 	})
 	set := policySet{roles: map[string]*rbacv1.ClusterRole{}}
 	for name, rules := range map[string][]rbacv1.PolicyRule{
@@ -104,7 +103,7 @@ func newBuiltIn() policySet {
 		set.bindings = append(set.bindings, &rbacv1.ClusterRoleBinding{
 			ObjectMeta: builtInMeta(role),
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: user.AllAuthenticated}},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kindClusterRole, Name: role},
 		})
 	}
 	return set

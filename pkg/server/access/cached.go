@@ -1,6 +1,8 @@
 package access
 
 import (
+	"slices"
+
 	"github.com/kcp-dev/logicalcluster/v3"
 	rbacv1 "k8s.io/api/rbac/v1"
 
@@ -29,10 +31,22 @@ func (c cached) RoleBindings(cluster logicalcluster.Name, namespace string, of [
 	return about(c.informers.RoleBindings, cluster, namespace, of)
 }
 
-// about finds bindings by an index, because a cluster may have thousands.
+// about finds bindings by an index, because a cluster may have thousands. If a user has many names, each binding is returned once: otherwise one that
+// names all of his groups would be looked through for each of them.
 func about[T clusters.Object](in *clusters.Informer[T], cluster logicalcluster.Name, namespace string, of []Subject) (out []T) {
+	var seen map[clusters.Key]struct{}
+	if len(of) > fewGroups {
+		seen = map[clusters.Key]struct{}{}
+	}
 	for _, s := range of {
 		found := in.ByIndex(controllers.BySubject, controllers.SubjectValue(cluster, namespace, s.Kind, s.Name))
+		if seen != nil {
+			found = slices.DeleteFunc(slices.Clone(found), func(b T) bool {
+				_, again := seen[clusters.KeyOf(b)]
+				seen[clusters.KeyOf(b)] = struct{}{}
+				return again
+			})
+		}
 		if out == nil {
 			out = found
 			continue

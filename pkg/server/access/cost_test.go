@@ -13,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/controllers"
 )
 
 var ann = &user.DefaultInfo{Name: "ann"}
@@ -53,7 +54,7 @@ func TestARoleIsVisitedOnceHoweverManyBindingsNameIt(t *testing.T) {
 		for n := range roles {
 			s.ClusterRoleList = append(s.ClusterRoleList, ruled(fmt.Sprint("role", n), 2))
 		}
-		rules, missing := Rights(s, "a", ann, "default")
+		rules, missing := rightsOf(s, "a", ann, "default")
 		if len(rules) != 2*roles || len(missing) > 0 {
 			t.Errorf("%d roles with two rules each: visited %d, missing %v", roles, len(rules), missing)
 		}
@@ -70,7 +71,7 @@ func TestRolesOfOneNameAreAllVisited(t *testing.T) {
 	binding := &rbacv1.RoleBinding{ObjectMeta: meta("b"), RoleRef: rbacv1.RoleRef{Kind: "Role", Name: "same"}, Subjects: []rbacv1.Subject{{Kind: "User", Name: "ann"}}}
 	binding.Namespace = "default"
 	s.RoleBindingList = []*rbacv1.RoleBinding{binding}
-	if rules, missing := Rights(s, "a", ann, "default"); len(rules) != 3 || len(missing) > 0 {
+	if rules, missing := rightsOf(s, "a", ann, "default"); len(rules) != 3 || len(missing) > 0 {
 		t.Errorf("visited %d rules, want 3; missing %v", len(rules), missing)
 	}
 }
@@ -122,7 +123,7 @@ func TestAggregatedRulesCostNoCopy(t *testing.T) {
 	s := bound(1, func(int) string { return "view" })
 	for n := range 1000 {
 		part := ruled(fmt.Sprint("part", n), 10)
-		part.Labels = map[string]string{AggregationLabel("view"): "true"}
+		part.Labels = map[string]string{controllers.AggregationPrefix + "view": "true"}
 		s.ClusterRoleList = append(s.ClusterRoleList, part)
 	}
 	a := &Authorizer{Policy: s}

@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +12,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/admission"
-	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/regent-project/regent/pkg/clusters"
@@ -40,12 +40,11 @@ func (e *Escalation) Validate(ctx context.Context, a admission.Attributes, _ adm
 	if a.GetResource().Group != rbacv1.GroupName {
 		return nil
 	}
-	who := a.GetUserInfo()
-	if who != nil && slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup) {
+	if isMaster(a.GetUserInfo()) {
 		return nil
 	}
 	cluster, ok := clusters.From(ctx)
-	if !ok || who == nil {
+	if !ok {
 		return admission.NewForbidden(a, clusters.ErrNoCluster)
 	}
 	g := grantOf(a.GetObject())
@@ -53,10 +52,10 @@ func (e *Escalation) Validate(ctx context.Context, a admission.Attributes, _ adm
 		return admission.NewForbidden(a, fmt.Errorf("a %T is neither a role nor a binding", a.GetObject()))
 	}
 	if old := grantOf(a.GetOldObject()); old != nil {
-		if g.same(old) {
+		if reflect.DeepEqual(g, old) {
 			return nil // only finalizers and the like have changed
 		}
-		g.aggregates = g.aggregates || old.aggregates
+		g.aggregation = cmp.Or(g.aggregation, old.aggregation)
 	}
 	allowed, err := e.mayAnyway(ctx, a, g)
 	if err != nil || allowed {
@@ -76,10 +75,7 @@ func (e *Escalation) mayAnyway(ctx context.Context, a admission.Attributes, g *g
 		Namespace: a.GetNamespace(), Resource: a.GetResource().Resource, Name: a.GetName(), ResourceRequest: true,
 	}
 	if g.ref != nil {
-		attr.Verb, attr.Resource, attr.Name = "bind", "clusterroles", g.ref.Name
-		if g.ref.Kind == "Role" {
-			attr.Resource = "roles"
-		}
+		attr.Verb, attr.Resource, attr.Name = "bind", resourceOf(g.ref), g.ref.Name
 	}
 	decision, _, err := e.Authorizer.Authorize(ctx, attr)
 	if err != nil {
@@ -93,12 +89,12 @@ func (e *Escalation) judge(a admission.Attributes, policy Policy, cluster logica
 	rules := g.rules
 	switch {
 	case g.ref != nil:
-		parts, err := (view{Policy: policy, cluster: cluster}).rulesOf(*g.ref, a.GetNamespace())
+		parts, err := (view{Policy: policy, cluster: cluster}).rulesOf(g.ref, a.GetNamespace())
 		if err != nil {
-			return apierrors.NewNotFound(rbacv1.Resource(map[bool]string{true: "roles", false: "clusterroles"}[g.ref.Kind == "Role"]), g.ref.Name)
+			return apierrors.NewNotFound(rbacv1.Resource(resourceOf(g.ref)), g.ref.Name)
 		}
 		rules = slices.Concat(parts...)
-	case g.aggregates: // it may get any rules later
+	case g.aggregation != nil: // it may get any rules later
 		rules = builtIn.roles[AdminRole].Rules
 	}
 	lacking, err := exceeding(policy, cluster, a.GetUserInfo(), a.GetNamespace(), rules)
@@ -109,22 +105,31 @@ func (e *Escalation) judge(a admission.Attributes, policy Policy, cluster logica
 		return nil
 	}
 	who := a.GetUserInfo()
-	return admission.NewForbidden(a, fmt.Errorf("user %q (groups=%q) is attempting to grant RBAC permissions not currently held:%s", who.GetName(), who.GetGroups(), describe(lacking)))
+	return admission.NewForbidden(a, fmt.Errorf("user %q (groups=%q) is attempting to grant RBAC permissions not currently held:\n%w",
+		who.GetName(), who.GetGroups(), joinFirst(described(lacking))))
+}
+
+// resourceOf returns the resource of the role that a binding refers to.
+func resourceOf(ref *rbacv1.RoleRef) string {
+	if ref.Kind == kindRole {
+		return "roles"
+	}
+	return "clusterroles"
 }
 
 // maxDescribed is how many rules, or missing roles, a refusal names.
 const maxDescribed = 20
 
-func describe(rules []rbacv1.PolicyRule) string {
+func described(rules []rbacv1.PolicyRule) []error {
 	errs := make([]error, 0, len(rules))
 	for n := range rules {
 		errs = append(errs, errors.New(rules[n].String()))
 	}
-	return "\n" + some(errs).Error()
+	return errs
 }
 
-// some joins the first of some errors, and says how many more there are. It returns nil if there are none.
-func some(errs []error) error {
+// joinFirst joins the first errors, and says how many more there are. It returns nil if there are none.
+func joinFirst(errs []error) error {
 	if more := len(errs) - maxDescribed; more > 0 {
 		errs = append(slices.Clone(errs[:maxDescribed]), fmt.Errorf("and %d more", more))
 	}
@@ -133,10 +138,9 @@ func some(errs []error) error {
 
 // grant is what a role or a binding gives.
 type grant struct {
-	rules      []rbacv1.PolicyRule
-	aggregates bool              // it takes in other roles
-	to         map[string]string // labels by which others may take it in
-	rule       *rbacv1.AggregationRule
+	rules       []rbacv1.PolicyRule
+	aggregation *rbacv1.AggregationRule // nil: it takes in no other roles
+	labels      map[string]string       // other roles may take it in by them
 
 	ref      *rbacv1.RoleRef // nil: a role
 	subjects []rbacv1.Subject
@@ -147,7 +151,7 @@ func grantOf(obj any) *grant {
 	case *rbacv1.Role:
 		return &grant{rules: o.Rules}
 	case *rbacv1.ClusterRole:
-		return &grant{rules: o.Rules, aggregates: o.AggregationRule != nil, rule: o.AggregationRule, to: o.Labels}
+		return &grant{rules: o.Rules, aggregation: o.AggregationRule, labels: o.Labels}
 	case *rbacv1.RoleBinding:
 		return &grant{ref: &o.RoleRef, subjects: o.Subjects}
 	case *rbacv1.ClusterRoleBinding:
@@ -155,7 +159,5 @@ func grantOf(obj any) *grant {
 	}
 	return nil
 }
-
-func (g *grant) same(as *grant) bool { return reflect.DeepEqual(*g, *as) }
 
 var _ admission.ValidationInterface = (*Escalation)(nil)

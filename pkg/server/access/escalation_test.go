@@ -18,6 +18,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/server/access"
 )
 
@@ -112,7 +113,7 @@ func (w *town) settle() {
 
 // rules draws rules to write: any, or those that the writer has, a bit narrower or wider.
 func (w *town) rules(namespace string) []rbacv1.PolicyRule {
-	own, _ := access.Rights(w.read(), "c", w.writer, namespace)
+	own, _ := access.RightsOf(w.read(), "c", w.writer, namespace)
 	if namespace != "" { // stored roles of namespaces have no such rules
 		own = slices.DeleteFunc(own, func(r rbacv1.PolicyRule) bool { return len(r.NonResourceURLs) > 0 })
 	}
@@ -159,7 +160,7 @@ func (w *town) write() {
 	switch isRole := rapid.Bool().Draw(w.T, "is a role"); {
 	case isRole && namespace == "":
 		role := &rbacv1.ClusterRole{ObjectMeta: meta, Rules: w.rules("")}
-		role.Labels = rapid.SampledFrom([]map[string]string{nil, nil, {"x": "1"}, {access.AggregationLabel("view"): "true"}, {access.AggregationLabel("admin"): "true", "x": "1"}}).Draw(w.T, "labels")
+		role.Labels = rapid.SampledFrom([]map[string]string{nil, nil, {"x": "1"}, {controllers.AggregationPrefix + "view": "true"}, {controllers.AggregationPrefix + "admin": "true", "x": "1"}}).Draw(w.T, "labels")
 		if rapid.IntRange(0, 4).Draw(w.T, "aggregates") == 0 {
 			role.AggregationRule = &rbacv1.AggregationRule{ClusterRoleSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{"x": "1"}}}}
 		}

@@ -31,11 +31,15 @@ func matches(rule *rbacv1.PolicyRule, a authorizer.Attributes) bool {
 // a subresource of all resources.
 func matchesResource(resources []string, resource, subresource string) bool {
 	return slices.ContainsFunc(resources, func(r string) bool {
-		if r == rbacv1.ResourceAll || subresource == "" {
-			return r == rbacv1.ResourceAll || r == resource
+		switch {
+		case r == rbacv1.ResourceAll:
+			return true
+		case subresource == "":
+			return r == resource
 		}
-		of, ok := strings.CutSuffix(r, subresource)
-		return ok && (of == "*/" || len(of) == len(resource)+1 && of[len(resource)] == '/' && of[:len(resource)] == resource)
+		of, isOf := strings.CutSuffix(r, subresource)
+		of, isPart := strings.CutSuffix(of, "/")
+		return isOf && isPart && (of == "*" || of == resource)
 	})
 }
 

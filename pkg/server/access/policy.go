@@ -29,6 +29,12 @@ type Subject struct {
 	Name string
 }
 
+// The kinds of roles that bindings refer to.
+const (
+	kindRole        = "Role"
+	kindClusterRole = "ClusterRole"
+)
+
 // view is what one logical cluster says.
 type view struct {
 	Policy
@@ -40,16 +46,16 @@ type view struct {
 // rulesOf returns the rules of a role, in parts that are not copied: the role's own, and those of the cluster's own ClusterRoles that say by
 // their label that they belong to it. namespace is that of the binding, and empty for a ClusterRoleBinding. The names of built-in roles are
 // reserved, so a stored role never hides one.
-func (v view) rulesOf(ref rbacv1.RoleRef, namespace string) ([][]rbacv1.PolicyRule, error) {
+func (v view) rulesOf(ref *rbacv1.RoleRef, namespace string) ([][]rbacv1.PolicyRule, error) {
 	switch ref.Kind {
-	case "ClusterRole":
+	case kindClusterRole:
 		if role, ok := builtIn.roles[ref.Name]; ok {
 			return v.withAggregated(role), nil
 		}
 		if role, ok := v.ClusterRole(v.cluster, ref.Name); ok {
 			return [][]rbacv1.PolicyRule{role.Rules}, nil
 		}
-	case "Role":
+	case kindRole:
 		if role, ok := v.Role(v.cluster, namespace, ref.Name); ok && namespace != "" {
 			return [][]rbacv1.PolicyRule{role.Rules}, nil
 		}
@@ -77,13 +83,15 @@ type held struct {
 
 // visit calls do with each rule that a user has in a namespace, or in the whole cluster if namespace is empty, until do returns
 // false. It calls do with an error for a role that does not exist. Each role is visited once, however many bindings name it: otherwise
-// whoever may write bindings could make one request cost as much as he likes.
+// whoever may write bindings could make one request cost as much as they like.
 func (v view) visit(who *identity, namespace string, do func(held, error) bool) {
 	var visited roleSet
-	each := func(ref rbacv1.RoleRef, namespace string) bool {
-		if !visited.add(ref) {
+	// each visits the role of a binding. Whether the role is new is asked first, because a user may have a hundred bindings to one role.
+	each := func(ref *rbacv1.RoleRef, subjects []rbacv1.Subject, namespace string) bool {
+		if visited.has(ref) || !who.isOneOf(subjects, namespace) {
 			return true
 		}
+		visited.add(ref)
 		parts, err := v.rulesOf(ref, namespace)
 		if err != nil {
 			return do(held{}, err)
@@ -99,53 +107,54 @@ func (v view) visit(who *identity, namespace string, do func(held, error) bool) 
 	}
 	if !v.stored {
 		for _, b := range builtIn.bindings {
-			if who.isOneOf(b.Subjects, "") && !each(b.RoleRef, "") {
+			if !each(&b.RoleRef, b.Subjects, "") {
 				return
 			}
 		}
 	}
-	for _, b := range v.ClusterRoleBindings(v.cluster, who.subjects()) {
-		if who.isOneOf(b.Subjects, "") && !each(b.RoleRef, "") {
+	subjects := who.subjects()
+	for _, b := range v.ClusterRoleBindings(v.cluster, subjects) {
+		if !each(&b.RoleRef, b.Subjects, "") {
 			return
 		}
 	}
 	if namespace == "" {
 		return
 	}
-	for _, b := range v.RoleBindings(v.cluster, namespace, who.subjects()) {
-		if who.isOneOf(b.Subjects, namespace) && !each(b.RoleRef, namespace) {
+	for _, b := range v.RoleBindings(v.cluster, namespace, subjects) {
+		if !each(&b.RoleRef, b.Subjects, namespace) {
 			return
 		}
 	}
 }
 
-// roleSet is a set of roles. A few, as most users have, need no map.
+// roleSet is a set of roles, by kind and name. A few, as most users have, need no map.
 type roleSet struct {
-	few  []rbacv1.RoleRef
-	many map[rbacv1.RoleRef]bool
+	few  []roleName
+	many map[roleName]bool
 }
+
+type roleName struct{ kind, name string }
 
 // fewRoles is up to how many roles a search is cheaper than a map.
 const fewRoles = 16
 
-// add reports whether the role is new.
-func (s *roleSet) add(ref rbacv1.RoleRef) bool {
-	ref.APIGroup = "" // all are of one
+func (s *roleSet) has(ref *rbacv1.RoleRef) bool {
+	role := roleName{ref.Kind, ref.Name}
+	return s.many[role] || s.many == nil && slices.Contains(s.few, role)
+}
+
+// add adds a role that it does not have.
+func (s *roleSet) add(ref *rbacv1.RoleRef) {
+	role := roleName{ref.Kind, ref.Name}
 	if s.many != nil {
-		if s.many[ref] {
-			return false
-		}
-		s.many[ref] = true
-		return true
+		s.many[role] = true
+		return
 	}
-	if slices.Contains(s.few, ref) {
-		return false
-	}
-	if s.few = append(s.few, ref); len(s.few) > fewRoles {
-		s.many = make(map[rbacv1.RoleRef]bool, 2*fewRoles)
-		for _, ref := range s.few {
-			s.many[ref] = true
+	if s.few = append(s.few, role); len(s.few) > fewRoles {
+		s.many = make(map[roleName]bool, 2*fewRoles)
+		for _, role := range s.few {
+			s.many[role] = true
 		}
 	}
-	return true
 }

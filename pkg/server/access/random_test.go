@@ -8,6 +8,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"pgregory.net/rapid"
 
+	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/server/access"
 )
 
@@ -92,7 +93,7 @@ func drawDocument(t *rapid.T, cluster string) document {
 			d.Roles[name] = drawRules(t, len(name) > 1)
 		}
 		if to := rapid.SampledFrom([]string{"", "view", "edit", "admin", "cluster-admin"}).Draw(t, "to"); to != "" {
-			d.Labels[name] = map[string]string{access.AggregationLabel(to): rapid.SampledFrom([]string{"true", "true", "false"}).Draw(t, "label")}
+			d.Labels[name] = map[string]string{controllers.AggregationPrefix + to: rapid.SampledFrom([]string{"true", "true", "false"}).Draw(t, "label")}
 		}
 	}
 	if rapid.IntRange(0, 3).Draw(t, "open") > 0 {

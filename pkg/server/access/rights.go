@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -14,9 +13,9 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// Rights returns the rules that a user has in a namespace of a logical cluster, or in the whole cluster if namespace is empty, by a
+// rightsOf returns the rules that a user has in a namespace of a logical cluster, or in the whole cluster if namespace is empty, by a
 // policy. missing are roles that are bound and do not exist.
-func Rights(policy Policy, cluster logicalcluster.Name, who user.Info, namespace string) (rules []rbacv1.PolicyRule, missing []error) {
+func rightsOf(policy Policy, cluster logicalcluster.Name, who user.Info, namespace string) (rules []rbacv1.PolicyRule, missing []error) {
 	view{Policy: policy, cluster: cluster}.visit(in(cluster, who), namespace, func(rule held, err error) bool {
 		if err != nil {
 			missing = append(missing, err)
@@ -28,7 +27,7 @@ func Rights(policy Policy, cluster logicalcluster.Name, who user.Info, namespace
 	return rules, missing
 }
 
-// errTooMuch is why rights are not compared.
+// errTooMuch refuses a comparison that would take too long.
 var errTooMuch = errors.New("these are too many rules to compare with those that you have: grant fewer at a time, or have somebody do it who may " +
 	"escalate roles, or bind them")
 
@@ -38,8 +37,8 @@ const maxComparisons = 10_000_000
 
 // exceeding returns what of the granted rules a user does not have, and errTooMuch if that takes too long to find out.
 func exceeding(policy Policy, cluster logicalcluster.Name, who user.Info, namespace string, granted []rbacv1.PolicyRule) ([]rbacv1.PolicyRule, error) {
-	own, _ := Rights(policy, cluster, who, namespace)
-	if single(granted)*float64(1+words(own)) > maxComparisons {
+	own, _ := rightsOf(policy, cluster, who, namespace)
+	if rightsIn(granted)*float64(1+words(own)) > maxComparisons {
 		return nil, errTooMuch
 	}
 	if covered, lacking := validation.Covers(own, granted); !covered {
@@ -48,8 +47,8 @@ func exceeding(policy Policy, cluster logicalcluster.Name, who user.Info, namesp
 	return nil, nil
 }
 
-// single returns how many rights rules grant. It may be more than an integer holds.
-func single(rules []rbacv1.PolicyRule) (n float64) {
+// rightsIn returns how many single rights rules grant. It may be more than an integer holds.
+func rightsIn(rules []rbacv1.PolicyRule) (n float64) {
 	for i := range rules {
 		r := &rules[i]
 		n += float64(len(r.APIGroups))*float64(len(r.Resources))*float64(len(r.Verbs))*float64(max(1, len(r.ResourceNames))) +
@@ -73,16 +72,16 @@ const maxReviewed = 10_000
 // Rights returns the rules that a user has in a namespace of the context's logical cluster, and why these may not be all. Of members of
 // system:masters, who need no rules, it returns those of cluster-admin.
 func (a *Authorizer) Rights(ctx context.Context, who user.Info, namespace string) (rules []rbacv1.PolicyRule, incomplete error) {
-	if slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup) {
+	if isMaster(who) {
 		return builtIn.roles[AdminRole].Rules, nil
 	}
 	cluster, ok := clusters.From(ctx)
 	if _, isLimited := limited(who); !ok || isLimited || clusters.IsSystem(cluster) || cluster == clusters.Wildcard {
 		return nil, nil
 	}
-	rules, missing := Rights(a.Policy, cluster, who, namespace)
+	rules, missing := rightsOf(a.Policy, cluster, who, namespace)
 	if len(rules) > maxReviewed {
 		rules, missing = rules[:maxReviewed], append(missing, fmt.Errorf("these are %d of %d rules", maxReviewed, len(rules)))
 	}
-	return rules, some(missing)
+	return rules, joinFirst(missing)
 }

@@ -184,9 +184,15 @@ func thing(text string) (a authorizer.AttributesRecord) {
 	return a
 }
 
+// asking is a test, or a check of rapid.
+type asking interface {
+	Context() context.Context
+	Fatal(...any)
+}
+
 // ask returns what an authorizer with a policy says.
-func ask(t interface{ Fatal(...any) }, policy access.Policy, cluster string, attr authorizer.Attributes) bool {
-	ctx := context.Background()
+func ask(t asking, policy access.Policy, cluster string, attr authorizer.Attributes) bool {
+	ctx := t.Context()
 	if cluster != "" {
 		ctx = clusters.With(ctx, logicalcluster.Name(cluster))
 	}

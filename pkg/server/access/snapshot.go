@@ -8,6 +8,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/controllers"
 )
 
 // Snapshot is a policy that was read at once, and must not change once it is used. Objects that the server has read carry their cluster.
@@ -53,7 +54,7 @@ func (s *Snapshot) RoleBindings(cluster logicalcluster.Name, namespace string, _
 
 // AggregatedTo implements Policy.
 func (s *Snapshot) AggregatedTo(cluster logicalcluster.Name, role string) []*rbacv1.ClusterRole {
-	label := AggregationLabel(role)
+	label := controllers.AggregationPrefix + role
 	return slices.DeleteFunc(of(s.ClusterRoleList, cluster, ""), func(r *rbacv1.ClusterRole) bool {
 		return r.Labels[label] != "true"
 	})

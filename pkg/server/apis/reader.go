@@ -2,7 +2,6 @@ package apis
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
@@ -25,8 +24,7 @@ import (
 //
 // Its errors are those of API requests: NotFound if there is no such object. It can read once Install has filled it.
 type Reader struct {
-	namespaces, workspaces, logicalClusters rest.Getter
-	stored                                  map[schema.GroupVersionResource]stored
+	stored map[schema.GroupVersionResource]stored
 }
 
 // add makes the reader use the storage of a resource.
@@ -42,52 +40,37 @@ func (r *Reader) add(of resource.Described, storage rest.Storage) error {
 		r.stored = map[schema.GroupVersionResource]stored{}
 	}
 	r.stored[of.Resource().GVR] = stored{readable, of.Encoding(Codecs).Uncached}
-	switch storage.New().(type) {
-	case *corev1.Namespace:
-		r.namespaces = readable
-	case *tenancyv1alpha1.Workspace:
-		r.workspaces = readable
-	case *corev1alpha1.LogicalCluster:
-		r.logicalClusters = readable
-	}
-	return nil
-}
-
-func (r *Reader) check() error {
-	if r.namespaces == nil || r.workspaces == nil || r.logicalClusters == nil {
-		return errors.New("namespaces, workspaces or logicalclusters are not served: the server cannot do without them")
-	}
 	return nil
 }
 
 // Namespace reads a namespace in the logical cluster of the context.
 func (r *Reader) Namespace(ctx context.Context, name string) (*corev1.Namespace, error) {
-	return read[*corev1.Namespace](ctx, r.namespaces, name)
+	return read[*corev1.Namespace](ctx, r, corev1.SchemeGroupVersion.WithResource("namespaces"), name)
 }
 
 // Workspace reads a workspace in the logical cluster of the context.
 func (r *Reader) Workspace(ctx context.Context, name string) (*tenancyv1alpha1.Workspace, error) {
-	return read[*tenancyv1alpha1.Workspace](ctx, r.workspaces, name)
+	return read[*tenancyv1alpha1.Workspace](ctx, r, tenancyv1alpha1.SchemeGroupVersion.WithResource("workspaces"), name)
 }
 
 // LogicalCluster reads the LogicalCluster of the logical cluster of the context.
 func (r *Reader) LogicalCluster(ctx context.Context) (*corev1alpha1.LogicalCluster, error) {
-	return read[*corev1alpha1.LogicalCluster](ctx, r.logicalClusters, corev1alpha1.LogicalClusterName)
+	return read[*corev1alpha1.LogicalCluster](ctx, r, corev1alpha1.SchemeGroupVersion.WithResource("logicalclusters"), corev1alpha1.LogicalClusterName)
 }
 
 // ServiceAccount reads a service account in the logical cluster and the namespace of the context.
 func (r *Reader) ServiceAccount(ctx context.Context, name string) (*corev1.ServiceAccount, error) {
-	return readOf[*corev1.ServiceAccount](ctx, r, corev1.SchemeGroupVersion.WithResource("serviceaccounts"), name)
+	return read[*corev1.ServiceAccount](ctx, r, corev1.SchemeGroupVersion.WithResource("serviceaccounts"), name)
 }
 
 // Secret reads a Secret in the logical cluster and the namespace of the context.
 func (r *Reader) Secret(ctx context.Context, name string) (*corev1.Secret, error) {
-	return readOf[*corev1.Secret](ctx, r, corev1.SchemeGroupVersion.WithResource("secrets"), name)
+	return read[*corev1.Secret](ctx, r, corev1.SchemeGroupVersion.WithResource("secrets"), name)
 }
 
 // Object reads an object of any resource in the logical cluster and the namespace of the context.
 func (r *Reader) Object(ctx context.Context, resource schema.GroupVersionResource, name string) (metav1.Object, error) {
-	return readOf[clusters.Object](ctx, r, resource, name)
+	return read[clusters.Object](ctx, r, resource, name)
 }
 
 // Holds implements controllers.Deps.Holds.
@@ -133,20 +116,14 @@ func (r *Reader) storage(resource schema.GroupVersionResource) (stored, error) {
 	return s, nil
 }
 
-func readOf[T runtime.Object](ctx context.Context, r *Reader, resource schema.GroupVersionResource, name string) (T, error) {
+func read[T runtime.Object](ctx context.Context, r *Reader, resource schema.GroupVersionResource, name string) (none T, err error) {
 	from, err := r.storage(resource)
 	if err != nil {
-		var none T
 		return none, err
 	}
 	// Errors name the resource of the request, which may be another one.
 	of := &request.RequestInfo{IsResourceRequest: true, APIGroup: resource.Group, APIVersion: resource.Version, Resource: resource.Resource}
-	return read[T](request.WithRequestInfo(ctx, of), from, name)
-}
-
-func read[T runtime.Object](ctx context.Context, from rest.Getter, name string) (T, error) {
-	var none T
-	object, err := from.Get(ctx, name, &metav1.GetOptions{})
+	object, err := from.Get(request.WithRequestInfo(ctx, of), name, &metav1.GetOptions{})
 	if err != nil {
 		return none, err
 	}

@@ -40,6 +40,16 @@ func Resources() []resource.Resource {
 	return out
 }
 
+// ResourceOf returns the resource that a kind is of, in the version that is stored, and whether its objects are in namespaces.
+func ResourceOf(kind schema.GroupKind) (resource schema.GroupVersionResource, namespaced, ok bool) {
+	for _, r := range Resources() {
+		if r.GVR.Group == kind.Group && r.Kind == kind.Kind {
+			return r.GVR, r.Namespaced, true
+		}
+	}
+	return schema.GroupVersionResource{}, false, false
+}
+
 // Types returns an empty value of each type that clients send or get: objects and lists of all API versions.
 func Types() []runtime.Object {
 	var out []runtime.Object

@@ -32,23 +32,21 @@ type Config struct {
 
 // Authentication lets in users by what Config names. Run does the work of it.
 type Authentication struct {
-	cfg     Config
-	issuers *reload.Value[*issuers] // nil: no file
-	static  *issuers                // used without a file
-	webhook *webhook                // nil: none
+	issuers   *reload.Value[*issuers] // nil: no file
+	anonymous authenticator.Request   // without a file
+	webhook   *webhook                // nil: none
 }
 
 // New reads the files that cfg names. It asks nobody yet.
 func New(cfg Config) (*Authentication, error) {
 	registerMetrics()
-	a := &Authentication{cfg: cfg}
+	a := &Authentication{anonymous: anonymousUsers(nil, cfg.PublicPaths)}
 	var err error
 	if a.webhook, err = newWebhook(cfg.Webhook); err != nil {
 		return nil, err
 	}
 	if cfg.File == "" {
-		a.static, err = newIssuers(nil, nil, cfg.PublicPaths, nil)
-		return a, err
+		return a, nil
 	}
 	compiler := authenticationcel.NewDefaultCompiler()
 	a.issuers, err = reload.New(reload.Source[*issuers]{
@@ -65,13 +63,10 @@ func New(cfg Config) (*Authentication, error) {
 			return made, err
 		},
 		Work: func(ctx context.Context, i *issuers) { i.work(ctx) },
-		Reloaded: func(content []byte, err error) {
-			if err != nil {
-				configmetrics.RecordAuthenticationConfigAutomaticReloadFailure(cfg.Replica)
-				return
-			}
+		Reloaded: func(content []byte) {
 			configmetrics.RecordAuthenticationConfigAutomaticReloadSuccess(cfg.Replica, string(content))
 		},
+		Refused: func() { configmetrics.RecordAuthenticationConfigAutomaticReloadFailure(cfg.Replica) },
 	})
 	return a, err
 }
@@ -113,10 +108,10 @@ func (a *Authentication) byIssuers(req *http.Request) (*authenticator.Response, 
 
 // Anonymous lets anybody in on the public paths, or on fewer if the file says so.
 func (a *Authentication) Anonymous() authenticator.Request {
+	if a.issuers == nil {
+		return a.anonymous
+	}
 	return authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
-		if a.issuers == nil {
-			return a.static.anonymous.AuthenticateRequest(req)
-		}
 		now, done := a.issuers.Use()
 		defer done()
 		return now.anonymous.AuthenticateRequest(req)

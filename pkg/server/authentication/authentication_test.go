@@ -1,6 +1,7 @@
 package authentication
 
 import (
+	"cmp"
 	"context"
 	"encoding/pem"
 	"fmt"
@@ -74,7 +75,7 @@ func writeFile(t testing.TB, name, content string) string {
 func start(t testing.TB, cfg Config, content string) (a *Authentication, stop func()) {
 	t.Helper()
 	if content != "" {
-		cfg.File = writeFile(t, filepath.Join(t.TempDir(), "authentication.yaml"), content)
+		cfg.File = writeFile(t, cmp.Or(cfg.File, filepath.Join(t.TempDir(), "authentication.yaml")), content)
 	}
 	cfg.PublicPaths = []string{"/readyz", "/version"}
 	a, err := New(cfg)
@@ -210,12 +211,13 @@ func TestANewKeyWorksAtOnceAndMadeUpKeysCostOneQuestionASecond(t *testing.T) {
 
 func TestAFileThatChangesIsInForceWithoutARestart(t *testing.T) {
 	issuer, other := serveIssuer(t), serveIssuer(t)
-	a, stop := start(t, Config{}, header+"jwt:\n"+issuer.jwt(""))
+	file := filepath.Join(t.TempDir(), "authentication.yaml")
+	a, stop := start(t, Config{File: file}, header+"jwt:\n"+issuer.jwt(""))
 	token, others := issuer.token(t, nil), other.token(t, nil)
 	a.mustBe(t, token, "oidc:ann")
 
-	writeFile(t, a.cfg.File, header+"jwt:\n- issuer: {}\n") // faulty
-	writeFile(t, a.cfg.File, header+"jwt:\n"+issuer.jwt("")+other.jwt(""))
+	writeFile(t, file, header+"jwt:\n- issuer: {}\n") // faulty
+	writeFile(t, file, header+"jwt:\n"+issuer.jwt("")+other.jwt(""))
 	within(t, 10*time.Second, "the second issuer", func() bool { _, _, err := a.who(others); return err == nil })
 	asked := issuer.Asked()
 	issuer.SetDown(true)
@@ -224,8 +226,8 @@ func TestAFileThatChangesIsInForceWithoutARestart(t *testing.T) {
 		t.Error("a token of an issuer that is still the same asked for its keys")
 	}
 
-	writeFile(t, a.cfg.File, header+"jwt: nonsense\n")
-	writeFile(t, a.cfg.File, header+"jwt:\n"+other.jwt(""))
+	writeFile(t, file, header+"jwt: nonsense\n")
+	writeFile(t, file, header+"jwt:\n"+other.jwt(""))
 	took := within(t, 10*time.Second, "the first issuer's end", func() bool { _, _, err := a.who(token); return err != nil })
 	t.Logf("an issuer that was taken out of the file is refused after %v", took)
 	a.mustBe(t, others, "oidc:ann")
@@ -236,10 +238,11 @@ func TestAFileThatChangesIsInForceWithoutARestart(t *testing.T) {
 
 func TestAFaultyFileKeepsWhatWasReadBefore(t *testing.T) {
 	issuer := serveIssuer(t)
-	a, _ := start(t, Config{}, header+"jwt:\n"+issuer.jwt(""))
+	file := filepath.Join(t.TempDir(), "authentication.yaml")
+	a, _ := start(t, Config{File: file}, header+"jwt:\n"+issuer.jwt(""))
 	token := issuer.token(t, nil)
 	before := failures(t)
-	writeFile(t, a.cfg.File, header+"jwt:\n- issuer: {}\n")
+	writeFile(t, file, header+"jwt:\n- issuer: {}\n")
 	within(t, 10*time.Second, "the failure in the metric", func() bool { return failures(t) > before })
 	a.mustBe(t, token, "oidc:ann")
 	if got := failures(t); got != before+1 {

@@ -22,16 +22,10 @@ type issuers struct {
 	keys              []*keySet
 }
 
-// newIssuers makes authenticators of a configuration, nil being an empty one. Keys that the previous one knows are taken over: a change
-// of the file makes no token wait whose issuer stays as it was.
+// newIssuers makes authenticators of a configuration. Keys that the previous one knows are taken over: a change of the file makes no token
+// wait whose issuer stays as it was.
 func newIssuers(config *apiserver.AuthenticationConfiguration, compiler authenticationcel.Compiler, public []string, previous *issuers) (*issuers, error) {
-	if config == nil {
-		config = &apiserver.AuthenticationConfiguration{}
-	}
-	made := &issuers{tokens: nobody, anonymous: nobody}
-	if where := conditions(config.Anonymous, public); len(where) > 0 {
-		made.anonymous = anonymous.NewAuthenticator(where)
-	}
+	made := &issuers{tokens: nobody, anonymous: anonymousUsers(config.Anonymous, public)}
 	var tokens []authenticator.Token
 	for i, jwt := range config.JWT {
 		keys, err := newKeySet(issuer{jwt.Issuer.URL, jwt.Issuer.DiscoveryURL, jwt.Issuer.CertificateAuthority}, jwt.ClaimMappings.Groups.Claim)
@@ -63,6 +57,15 @@ func (i *issuers) work(ctx context.Context) {
 	for _, keys := range i.keys {
 		running.Go(func() { keys.Run(ctx) })
 	}
+}
+
+// anonymousUsers lets anybody in where the file says so.
+func anonymousUsers(config *apiserver.AnonymousAuthConfig, public []string) authenticator.Request {
+	where := conditions(config, public)
+	if len(where) == 0 {
+		return nobody // upstream's would let in everywhere
+	}
+	return anonymous.NewAuthenticator(where)
 }
 
 // nobody lets nobody in.

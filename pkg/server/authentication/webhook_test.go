@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -101,10 +102,14 @@ func TestAWebhookThatHangsDoesNotOutliveTheServer(t *testing.T) {
 }
 
 func TestAWebhookThatCannotBeUsedIsAnErrorOfTheStart(t *testing.T) {
-	for content, version := range map[string]string{"nonsense": "v1", `{apiVersion: v1, kind: Config}`: "v1"} {
+	for _, content := range []string{"nonsense", `{apiVersion: v1, kind: Config}`} {
 		file := writeFile(t, filepath.Join(t.TempDir(), "k"), content)
-		if _, err := New(Config{Webhook: Webhook{File: file, Version: version}}); err == nil {
+		if _, err := New(Config{Webhook: Webhook{File: file, Version: "v1"}}); err == nil {
 			t.Errorf("%s: no error", content)
 		}
+	}
+	hook := startReviewer(t, authenticationv1.UserInfo{Username: "ann"})
+	if _, err := New(Config{Webhook: Webhook{File: hook.file, Version: "v2"}}); err == nil || !strings.Contains(err.Error(), "--authentication-token-webhook-version") {
+		t.Errorf("a version that there is not: %v", err)
 	}
 }

@@ -53,13 +53,10 @@ func New(cfg Config) (*Authorization, error) {
 			<-ctx.Done()
 			c.closeIdle()
 		},
-		Reloaded: func(content []byte, err error) {
-			if err != nil {
-				configmetrics.RecordAuthorizationConfigAutomaticReloadFailure(cfg.Replica)
-				return
-			}
+		Reloaded: func(content []byte) {
 			configmetrics.RecordAuthorizationConfigAutomaticReloadSuccess(cfg.Replica, string(content))
 		},
+		Refused: func() { configmetrics.RecordAuthorizationConfigAutomaticReloadFailure(cfg.Replica) },
 	})
 	return a, err
 }

@@ -126,7 +126,7 @@ func ask(t *testing.T, a authorizer.Authorizer, cluster logicalcluster.Name, who
 }
 
 var (
-	ann   = &user.DefaultInfo{Name: "ann", Groups: []string{"dev"}, Extra: map[string][]string{ClusterKey: {"forged"}, "team": {"a"}}}
+	ann   = &user.DefaultInfo{Name: "ann", Groups: []string{"dev"}, Extra: map[string][]string{clusterKey: {"forged"}, "team": {"a"}}}
 	owner = &user.DefaultInfo{Name: "owner"}
 )
 
@@ -143,7 +143,7 @@ func TestAWebhookIsToldTheClusterAndAskedAboutNoOtherThings(t *testing.T) {
 	var told sync.Map
 	h := startHook(t, func(spec authorizationv1.SubjectAccessReviewSpec) authorizationv1.SubjectAccessReviewStatus {
 		told.Store(spec.User, spec)
-		return authorizationv1.SubjectAccessReviewStatus{Allowed: slices.Equal(spec.Extra[ClusterKey], []string{"mine"})}
+		return authorizationv1.SubjectAccessReviewStatus{Allowed: slices.Equal(spec.Extra[clusterKey], []string{"mine"})}
 	})
 	a, _ := start(t, header+rbac+h.entry("hook", "Deny", ""))
 	for _, c := range []struct {
@@ -174,7 +174,7 @@ func TestAWebhookIsToldTheClusterAndAskedAboutNoOtherThings(t *testing.T) {
 	if got := spec.(authorizationv1.SubjectAccessReviewSpec); got.ResourceAttributes.Verb != "get" || !slices.Equal(got.Extra["team"], []string{"a"}) {
 		t.Errorf("told %v", got)
 	}
-	if len(ann.Extra[ClusterKey]) != 1 || ann.Extra[ClusterKey][0] != "forged" {
+	if len(ann.Extra[clusterKey]) != 1 || ann.Extra[clusterKey][0] != "forged" {
 		t.Error("the user was changed")
 	}
 }
@@ -276,6 +276,8 @@ func TestAWebhookThatHangsKeepsFewRequestsWaiting(t *testing.T) {
 				got, err := ask(t, a, "mine", ann, fmt.Sprintf("verb-%d", i))
 				if err == nil || got != want {
 					t.Errorf("%v, %v; want %v", got, err, want)
+				} else if !strings.Contains(err.Error(), "webhook \"hook\"") || strings.Contains(err.Error(), "http") {
+					t.Errorf("users are told %q: want the webhook's name, and not where it is", err)
 				}
 				if time.Since(began) < 900*time.Millisecond {
 					soon.Add(1)

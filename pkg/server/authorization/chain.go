@@ -13,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	authorizationcel "k8s.io/apiserver/pkg/authorization/cel"
 	authorizationwebhook "k8s.io/apiserver/plugin/pkg/authorizer/webhook"
+	"k8s.io/klog/v2"
 
 	"github.com/regent-project/regent/pkg/server/webhooks"
 )
@@ -82,6 +83,7 @@ func (c *chain) closeIdle() {
 
 // webhook is one that may be asked. Upstream's remembers its answers.
 type webhook struct {
+	name      string
 	asked     *authorizationwebhook.WebhookAuthorizer
 	timeout   time.Duration
 	closeIdle func()
@@ -110,12 +112,18 @@ func newWebhook(entry apiserver.AuthorizerConfiguration, compiler authorizationc
 	if err != nil {
 		return nil, err
 	}
-	return &webhook{asked, cfg.Timeout.Duration, closeIdle}, nil
+	return &webhook{entry.Name, asked, cfg.Timeout.Duration, closeIdle}, nil
 }
 
-// authorize gives all tries together the time that the file gives one.
+// authorize gives all tries together the time that the file gives one. Users who ask are told its error, and upstream's has the webhook's address: that
+// goes to the log only.
 func (w *webhook) authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
-	return w.asked.Authorize(ctx, attributes)
+	decision, reason, err := w.asked.Authorize(ctx, attributes)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "An authorization webhook has not answered", "webhook", w.name)
+		err = fmt.Errorf("the authorization webhook %q has not answered: try again, or ask an administrator of the shard to look into its log", w.name)
+	}
+	return decision, reason, err
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// ClusterKey is the key, in spec.extra of a SubjectAccessReview, under which a webhook finds the name of the request's logical cluster.
+// clusterKey is the key, in spec.extra of a SubjectAccessReview, under which a webhook finds the name of the request's logical cluster.
 // kcp has the same.
-const ClusterKey = "authorization.kcp.io/cluster-name"
+const clusterKey = "authorization.kcp.io/cluster-name"
 
 // inCluster returns the attributes with which to ask a webhook: the user has the request's logical cluster among the extra. It returns
 // false if webhooks are not asked about the request.
@@ -28,7 +28,7 @@ func inCluster(ctx context.Context, attributes authorizer.Attributes) (authorize
 	if extra == nil {
 		extra = map[string][]string{}
 	}
-	extra[ClusterKey] = []string{name.String()} // whatever the user's own extra says
+	extra[clusterKey] = []string{name.String()} // whatever the user's own extra says
 	return inside{attributes, &user.DefaultInfo{Name: who.GetName(), UID: who.GetUID(), Groups: who.GetGroups(), Extra: extra}}, true
 }
 

@@ -3,7 +3,6 @@ package fairness
 import (
 	"context"
 	"errors"
-	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -26,15 +25,19 @@ type Control struct {
 	// Flow says for whom the request in ctx counts, and Cost how many places it takes.
 	Flow func(ctx context.Context, who flowcontrol.RequestDigest) Flow
 	Cost func(ctx context.Context, who flowcontrol.RequestDigest) int
+	// Cluster says in which logical cluster the request in ctx is. A write takes more of a place if many watch there.
+	Cluster func(ctx context.Context) string
 
-	told throttle
-	held atomic.Int64
+	watchers watchers
+	told     throttle
+	held     atomic.Int64
 }
 
-// What is refused at once is answered late: a client that asks again at once would keep a CPU busy with refusals. Clients are told
-// to wait for as long. So many may be held back at a time.
+// Refusals are held back: clients that ask again at once would keep a CPU busy with them.
 const (
+	// holdFor is how long a refusal is held back. Retry-After tells clients to wait as long once more.
 	holdFor = time.Second
+	// maxHeld is how many refusals are held back at a time. Further ones go out at once.
 	maxHeld = 2048
 )
 
@@ -54,7 +57,14 @@ func (c *Control) Handle(
 		return
 	}
 	waited.Observe(time.Since(began).Seconds())
-	defer leave()
+	defer func() {
+		// Who has written has his answer. To take the places back later needs nothing that could outlive the server.
+		if later := c.lingers(ctx, digest.RequestInfo); later > 0 {
+			time.AfterFunc(later, leave)
+			return
+		}
+		leave()
+	}()
 	execute()
 }
 
@@ -70,7 +80,7 @@ func (c *Control) refused(ctx context.Context, flow Flow, err error) {
 	}
 }
 
-// holdBack returns when the refusal may be sent.
+// holdBack returns when the refusal may be sent. A request that has waited in vain is not held back any longer.
 func (c *Control) holdBack(ctx context.Context, err error) {
 	defer c.held.Add(-1)
 	if c.held.Add(1) > maxHeld || !errors.Is(err, ErrFull) {
@@ -84,7 +94,7 @@ func (c *Control) holdBack(ctx context.Context, err error) {
 	}
 }
 
-// What upstream's filter says of each answer, in two headers. There is nothing to say.
+// Upstream's filter names these two in headers of each answer. They stand for nothing.
 var (
 	schema = flowcontrolv1.FlowSchema{ObjectMeta: metav1.ObjectMeta{Name: "fairness", UID: "fairness"}}
 	level  = flowcontrolv1.PriorityLevelConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "fairness", UID: "fairness"}}
@@ -95,12 +105,6 @@ func (c *Control) Run(<-chan struct{}) error { return nil }
 
 // Install implements flowcontrol.Interface.
 func (c *Control) Install(*mux.PathRecorderMux) {}
-
-// RegisterWatch implements flowcontrol.WatchTracker. Who watches does not count: a write costs the watchers of its own cluster only.
-func (c *Control) RegisterWatch(*http.Request) flowcontrol.ForgetWatchFunc { return nil }
-
-// GetInterestedWatchCount implements flowcontrol.WatchTracker.
-func (c *Control) GetInterestedWatchCount(*request.RequestInfo) int { return 0 }
 
 // GetMaxSeats implements flowcontrol.MaxSeatsTracker. Upstream's estimate is not asked for: it takes what all clusters have.
 func (c *Control) GetMaxSeats(string) uint64 { return 0 }

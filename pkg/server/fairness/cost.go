@@ -9,8 +9,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// How much a list takes more than one place for, as upstream's priority and fairness has it. Most requests wait for etcd half of their
-// time, and a large list keeps a CPU busy for milliseconds, with its answer in memory.
+// A list takes one more place for each so many bytes and objects, as in upstream's priority and fairness. Most requests wait for etcd half of
+// their time, but a large list keeps a CPU busy for milliseconds, and its answer in memory.
 const (
 	bytesPerPlace   = 100_000
 	objectsPerPlace = 100

@@ -13,13 +13,12 @@ import (
 
 // scene has requests whose end the test decides.
 type scene struct {
-	t   *testing.T
-	l   *Limiter
-	ctx context.Context
+	t *testing.T
+	l *Limiter
 }
 
 func newScene(t *testing.T, places, waiting int) *scene {
-	return &scene{t, New(places, waiting), t.Context()}
+	return &scene{t, New(places, waiting)}
 }
 
 // asked is a request.
@@ -47,7 +46,7 @@ func (s *scene) ask(ctx context.Context, flow Flow, places int) *asked {
 
 func (s *scene) asks(n int, flow Flow) (all []*asked) {
 	for range n {
-		all = append(all, s.ask(s.ctx, flow, 1))
+		all = append(all, s.ask(s.t.Context(), flow, 1))
 	}
 	return all
 }
@@ -86,7 +85,7 @@ func TestATenantAloneGetsHalfOfThePlacesAndTwoGetAThirdEach(t *testing.T) {
 		a := Flow{Tenant: "a"}
 		users := func(n int, tenant string) (all []*asked) {
 			for i := range n {
-				all = append(all, s.ask(s.ctx, Flow{Tenant: tenant, User: fmt.Sprint(i)}, 1))
+				all = append(all, s.ask(s.t.Context(), Flow{Tenant: tenant, User: fmt.Sprint(i)}, 1))
 			}
 			return all
 		}
@@ -121,7 +120,7 @@ func TestANewcomerIsHandledAtOnceWhateverOthersHold(t *testing.T) {
 		for tenant := range 3 {
 			all = append(all, s.asks(100, Flow{Tenant: fmt.Sprint(tenant)})...)
 		}
-		newcomer := s.ask(s.ctx, Flow{Tenant: "newcomer"}, 1)
+		newcomer := s.ask(s.t.Context(), Flow{Tenant: "newcomer"}, 1)
 		if !newcomer.handled() {
 			t.Error("three tenants whose requests never end keep a fourth one out")
 		}
@@ -135,7 +134,7 @@ func TestAdministratorsGetInDuringAFlood(t *testing.T) {
 		s := newScene(t, 4, 1000)
 		var tenants []*asked
 		for n := range 8 {
-			tenants = append(tenants, s.ask(s.ctx, Flow{Tenant: fmt.Sprint(n)}, 1))
+			tenants = append(tenants, s.ask(s.t.Context(), Flow{Tenant: fmt.Sprint(n)}, 1))
 		}
 		if got := handled(tenants); got != 4 {
 			t.Fatalf("%d requests are handled, want all 4 places taken", got)
@@ -183,7 +182,7 @@ func TestALargeRequestIsNotPassedForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, 16, 1000)
 		small := append(s.asks(4, Flow{Tenant: "a", User: "small"}), s.asks(3, Flow{Tenant: "a", User: "other"})...)
-		large := s.ask(s.ctx, Flow{Tenant: "a", User: "large"}, 1000) // takes a quarter: 4
+		large := s.ask(s.t.Context(), Flow{Tenant: "a", User: "large"}, 1000) // takes a quarter: 4
 		if large.handled() {
 			t.Fatal("it fits at once")
 		}
@@ -247,8 +246,8 @@ func TestWhoWaitsTooLongIsRefusedAndForgotten(t *testing.T) {
 	})
 }
 
-// Whatever comes and goes: nothing is lost, the limits hold, nobody waits beside a place that he may have, and in the end nothing is left.
-func TestRandomFloods(t *testing.T) {
+// Whatever comes and goes: the limits hold, too, and in the end nothing is left.
+func TestNoFloodLosesPlacesOrLetsAnybodyWaitBesideAFreeOne(t *testing.T) {
 	type step struct {
 		flow         Flow
 		size, ending int // ending >= 0: instead, a request ends
@@ -272,7 +271,7 @@ func TestRandomFloods(t *testing.T) {
 					over(open[n])
 					open = append(open[:n], open[n+1:]...)
 				} else {
-					open = append(open, s.ask(s.ctx, step.flow, step.size))
+					open = append(open, s.ask(s.t.Context(), step.flow, step.size))
 				}
 				synctest.Wait()
 				if fault = check(s.l); fault != "" {

@@ -5,27 +5,25 @@ package front
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"net/http"
 	"slices"
 	"sync"
 	"time"
 
-	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	"k8s.io/klog/v2"
 
-	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/server/connections"
 	"github.com/regent-project/regent/pkg/server/pki"
 )
 
 // Config is what New needs.
 type Config struct {
-	// Membership is that of a front.
-	Membership *pki.Membership
+	// Membership is that of a front. MembershipFile is the file that it was read from: what is in it counts as soon as it changes. Empty: it never
+	// does.
+	Membership     *pki.Membership
+	MembershipFile string
 	// Listener accepts connections. Run closes it. If New fails, the caller does.
 	Listener net.Listener
 	// Names and Addresses are those under which clients reach the front, for its certificate.
@@ -45,7 +43,7 @@ type Config struct {
 	// AccessLog makes the front log each request.
 	AccessLog bool
 
-	authority *pki.Authority
+	keys *keys
 }
 
 // Front forwards requests.
@@ -78,30 +76,20 @@ type Front struct {
 
 // New makes a front. Run serves.
 func New(cfg Config) (*Front, error) {
-	if cfg.Membership == nil || cfg.Membership.Member.Kind != pki.KindFront {
-		return nil, errors.New("a front needs the membership of a front: have it made by regent front add")
-	}
 	var err error
-	if cfg.authority, err = cfg.Membership.Authority(); err != nil {
+	if cfg.keys, err = newKeys(cfg); err != nil {
 		return nil, err
-	}
-	certPEM, keyPEM, err := cfg.authority.Serve(cfg.Names, cfg.Addresses)
-	if err != nil {
-		return nil, err
-	}
-	pair, err := tls.X509KeyPair(certPEM, keyPEM)
-	if err != nil {
-		return nil, fmt.Errorf("the front's certificate is not usable: %w", err)
 	}
 	f := &Front{
 		cfg: cfg, index: newIndex(cfg.Membership.Root.Name), shards: map[string]*shard{}, inflight: newInflight(cfg.Limits),
 		stopping: make(chan struct{}), searches: make(chan struct{}, maxSearches), bodyTimeout: bodyTimeout, answerTimeout: answerTimeout,
 	}
-	if f.trust, err = newTrust([]byte(cfg.Membership.CertificateAuthority), cfg.ClientCAFile); err != nil {
+	if f.trust, err = newTrust(func() []byte { return cfg.keys.now().ca }, cfg.ClientCAFile); err != nil {
 		return nil, err
 	}
 	f.tls = f.trust.config(&tls.Config{
-		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"},
+		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return cfg.keys.now().shown, nil },
 		// Certificates of others are no error: a client that shows one may have a token, too.
 		ClientAuth: tls.RequestClientCert,
 	})
@@ -113,7 +101,7 @@ func (f *Front) restore(ctx context.Context) {
 	if f.cfg.SnapshotFile == "" {
 		return
 	}
-	s, err := readSnapshot(f.cfg.SnapshotFile, f.cfg.authority)
+	s, err := readSnapshot(f.cfg.SnapshotFile, f.cfg.keys.now().authority)
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "The front begins without a snapshot: it is not ready before it has heard the root shard")
 	}
@@ -145,6 +133,7 @@ func (f *Front) Run(ctx context.Context) error {
 	defer stopReading()
 	defer running.Wait() // the last snapshot is written while the shards are still heard
 	defer stopKeeping()
+	readers.Go(func() { f.cfg.keys.run(reading) })
 	readers.Go(func() { f.read(reading) })
 	running.Go(func() { f.keepSnapshots(keeping) })
 	served := make(chan error, 1)
@@ -183,148 +172,6 @@ func (f *Front) drain(ctx context.Context, server *http.Server) {
 func (f *Front) cutOff(server *http.Server) {
 	_ = server.Close()
 	f.serving.Lock()
-}
-
-// running is a shard that is read.
-type running struct {
-	*shard
-	stop  context.CancelFunc
-	ended chan struct{}
-}
-
-// reader reads the shards that the root shard lists. Only read uses it.
-type reader struct {
-	*Front
-	root pki.RootShard
-	now  map[string]*running
-	// changed gets a value when the root shard lists others. Its capacity is 1.
-	changed chan struct{}
-}
-
-// read keeps the shards as the root shard lists them, and the index as the shards say, until ctx ends.
-func (f *Front) read(ctx context.Context) {
-	r := &reader{Front: f, root: f.cfg.Membership.Root, now: map[string]*running{}, changed: make(chan struct{}, 1)}
-	defer func() {
-		for _, one := range r.now {
-			one.stop()
-			<-one.ended
-		}
-	}()
-	for _, saved := range f.saved {
-		r.start(ctx, saved.Name, saved.Authority, saved.URLs)
-	}
-	if r.now[r.root.Name] == nil {
-		r.start(ctx, r.root.Name, "", r.root.URLs)
-	}
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-r.changed:
-			r.adjust(ctx)
-		}
-	}
-}
-
-// start begins to read a shard.
-func (r *reader) start(ctx context.Context, name, fingerprint string, urls []string) {
-	s, err := newShard(r.cfg, name, fingerprint, r.root.ReplicasOf(name, urls))
-	if err != nil {
-		klog.FromContext(ctx).Error(err, "A shard cannot be reached until its Shard object changes", "peer", name)
-		return
-	}
-	ctx, stop := context.WithCancel(ctx)
-	one := &running{shard: s, stop: stop, ended: make(chan struct{})}
-	r.now[name] = one
-	r.mu.Lock()
-	r.shards[name] = s
-	r.mu.Unlock()
-	remove := func() {}
-	if name == r.root.Name {
-		remove = s.members.AddHandler(func(_, _ *corev1alpha1.Shard) {
-			select {
-			case r.changed <- struct{}{}:
-			default:
-			}
-		})
-	}
-	go func() {
-		defer close(one.ended)
-		defer remove()
-		s.run(ctx, r.index)
-	}()
-}
-
-// end ends the reading of a shard, and forgets its clusters.
-func (r *reader) end(name string) {
-	one := r.now[name]
-	one.stop()
-	<-one.ended
-	delete(r.now, name)
-	r.mu.Lock()
-	delete(r.shards, name)
-	unmeasure(name)
-	r.mu.Unlock()
-	r.index.forget(name)
-}
-
-// move makes requests to a shard go to other URLs.
-func (r *reader) move(ctx context.Context, one *running, urls []string) {
-	r.mu.Lock()
-	one.urls = urls
-	r.mu.Unlock()
-	if err := one.replicas.move(urls); err != nil {
-		klog.FromContext(ctx).Error(err, "A shard stays where it was", "peer", one.name)
-	}
-}
-
-// tellMembership keeps in mind whether the root shard says that this front, with this membership, is a member. Shards refuse it if it is not.
-func (r *reader) tellMembership(ctx context.Context, member bool) {
-	r.mu.Lock()
-	changed := r.removed == member
-	r.removed = !member
-	r.mu.Unlock()
-	if !member && changed {
-		klog.FromContext(ctx).Error(nil, "This front is no member of the installation any more: stop it, or give it a new membership (regent front add)")
-	}
-}
-
-// adjust reads those shards that the root shard lists, and no others. It goes on reading the root shard, which says who they are.
-func (r *reader) adjust(ctx context.Context) {
-	root := r.now[r.root.Name]
-	if root == nil {
-		return // start has said why
-	}
-	wanted := map[string]*corev1alpha1.Shard{}
-	for _, s := range root.members.List(clusters.Root) {
-		if !clusters.IsRemoved(s) {
-			wanted[s.Name] = s
-		}
-	}
-	for name, one := range r.now {
-		s := wanted[name]
-		switch {
-		case s == nil && name == r.root.Name:
-		case s == nil, s.Annotations[clusters.AuthorityAnnotation] != one.fingerprint:
-			r.end(name)
-		default:
-			if urls := r.root.ReplicasOf(name, clusters.ReplicasOf(s)); !slices.Equal(urls, one.urls) {
-				r.move(ctx, one, urls)
-			}
-		}
-	}
-	if own := wanted[r.root.Name]; own != nil {
-		r.tellMembership(ctx, own.Annotations[clusters.FrontAnnotationPrefix+r.cfg.Membership.Member.Name] == r.cfg.authority.Fingerprint())
-	}
-	for _, name := range slices.Sorted(maps.Keys(wanted)) {
-		if r.now[name] == nil {
-			r.start(ctx, name, wanted[name].Annotations[clusters.AuthorityAnnotation], clusters.ReplicasOf(wanted[name]))
-		}
-	}
-	r.mu.Lock()
-	r.listed = len(wanted) > 0
-	r.mu.Unlock()
-	r.index.touch() // the next snapshot lists the shards as they are now
 }
 
 // hearsRoot reports whether the root shard is heard.

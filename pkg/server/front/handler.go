@@ -112,10 +112,6 @@ func isAdministrator(who user.Info) bool {
 	return who != nil && slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup)
 }
 
-func isMaster(who user.Info) bool {
-	return who != nil && slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup)
-}
-
 // serveMetrics serves the front's own metrics to administrators. Those of a shard's replica are at /shards/<name>/metrics.
 func (f *Front) serveMetrics(x *exchange, req *http.Request) {
 	if !isAdministrator(x.who) {

@@ -340,7 +340,15 @@ func TestAConnectionThatNobodyUsesEnds(t *testing.T) {
 		}
 	})
 	r := m.replicas(replica.URL)
-	r.all[0].transport.IdleConnTimeout /= 90 // as many seconds; 0 is for ever
+	var err error
+	r.all[0].transport, err = r.caller.Calls(r.shard, r.fingerprint, func(config *tls.Config) (*http.Transport, error) {
+		transport, err := r.connect(replica.URL, config)
+		transport.IdleConnTimeout /= 90 // as many seconds; 0 is for ever
+		return transport, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	req := httptest.NewRequest(http.MethodGet, "https://"+host+"/", nil)
 	req.RequestURI = ""
 	resp, err := r.send(req.WithContext(t.Context()), 0)

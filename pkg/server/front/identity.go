@@ -1,6 +1,7 @@
 package front
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -19,10 +20,12 @@ import (
 	"github.com/regent-project/regent/pkg/server/pki"
 )
 
-// identity is the user whom the certificate of a connection names. It is verified again every identityAge: a certificate may expire meanwhile.
+// identity is the user whom the certificate of a connection names. It is verified again every identityAge: a certificate may expire meanwhile. So it is
+// when the installation's authority has changed.
 type identity struct {
 	mu  sync.Mutex
 	at  time.Time
+	by  []byte // the installation's authorities at that time
 	who user.Info
 	err error
 }
@@ -58,9 +61,9 @@ var errForeign = errors.New("nobody whom this front trusts has signed the client
 func (i *identity) verify(ctx context.Context, state *tls.ConnectionState, trust *trust) (user.Info, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.at.IsZero() || time.Since(i.at) >= identityAge {
+	if by := trust.authority(); i.at.IsZero() || time.Since(i.at) >= identityAge || !bytes.Equal(by, i.by) {
 		i.who, i.err = verify(state.PeerCertificates, trust.now(ctx))
-		i.at = time.Now()
+		i.at, i.by = time.Now(), by
 	}
 	return i.who, i.err
 }

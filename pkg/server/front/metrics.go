@@ -6,6 +6,8 @@ import (
 
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
+
+	"github.com/regent-project/regent/pkg/server/pki"
 )
 
 // noShard stands for the shard of a request that the front answers itself. No shard can have this name.
@@ -35,6 +37,14 @@ var (
 	underWay = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Name: "regent_front_requests_inflight", StabilityLevel: metrics.ALPHA, Help: "Requests and watches that are under way.",
 	}, []string{"kind"})
+	authorities = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Name: "regent_front_certificate_authority", StabilityLevel: metrics.ALPHA,
+		Help: "1 for each certificate authority of the installation that the front trusts, by the SHA-256 of its certificate. use is signs for the one that has signed the front's membership, else trusts.",
+	}, []string{"fingerprint", "use"})
+	membershipRefused = metrics.NewGauge(&metrics.GaugeOpts{
+		Name: "regent_front_membership_refused", StabilityLevel: metrics.ALPHA,
+		Help: "1 if what is in --membership cannot be used and what was read before stays in use, else 0.",
+	})
 	refused = metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "regent_front_refused_total", StabilityLevel: metrics.ALPHA,
 		Help: "Requests that were answered with 429, by the limit: requests, requests-per-client, watches-per-client or requests-of-one-cluster.",
@@ -42,7 +52,7 @@ var (
 )
 
 var registerMetrics = sync.OnceFunc(func() {
-	legacyregistry.MustRegister(shardHeard, indexAge, indexClusters, requests, added, underWay, refused)
+	legacyregistry.MustRegister(shardHeard, indexAge, indexClusters, requests, added, underWay, authorities, membershipRefused, refused)
 	for _, limit := range []string{limitRequests, limitRequestsPerClient, limitWatchesPerClient, limitCluster} {
 		refused.WithLabelValues(limit).Add(0)
 	}
@@ -52,6 +62,20 @@ var registerMetrics = sync.OnceFunc(func() {
 func unmeasure(shard string) {
 	for _, gauge := range []*metrics.GaugeVec{shardHeard, indexAge, indexClusters} {
 		gauge.DeleteLabelValues(shard)
+	}
+}
+
+// tellStanding sets the metrics of the membership that is in use.
+func tellStanding(s *standing) {
+	registerMetrics()
+	trusted := s.Trusted()
+	authorities.Reset()
+	for n, ca := range trusted {
+		use := "trusts"
+		if n == 0 {
+			use = "signs"
+		}
+		authorities.WithLabelValues(pki.Fingerprint(ca), use).Set(1)
 	}
 }
 

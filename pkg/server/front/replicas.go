@@ -19,8 +19,8 @@ import (
 // replicas are those of one shard, for the requests of clients. A shard that reads another one (shards.failover) asks the replica that served last,
 // and repeats all that it sends. The front must not: writes may not be repeated, and each client stays with one replica. All methods may be called at any time on any goroutine.
 type replicas struct {
-	shard string
-	tls   *tls.Config
+	shard, fingerprint string
+	caller             *shards.Caller
 
 	mu  sync.Mutex
 	all []*replica
@@ -29,17 +29,13 @@ type replicas struct {
 // replica is a replica of a shard.
 type replica struct {
 	url       string
-	transport *http.Transport
+	transport *shards.Calls
 	// unready: it is asked only if all others do not answer.
 	unready atomic.Bool
 }
 
 func newReplicas(cfg Config, shard, fingerprint string, urls []string) (*replicas, error) {
-	config, err := shards.ClientTLS([]byte(cfg.Membership.CertificateAuthority), cfg.authority, shard, fingerprint)
-	if err != nil {
-		return nil, err
-	}
-	r := &replicas{shard: shard, tls: config}
+	r := &replicas{shard: shard, fingerprint: fingerprint, caller: cfg.keys.caller}
 	return r, r.move(urls)
 }
 
@@ -47,13 +43,19 @@ func newReplicas(cfg Config, shard, fingerprint string, urls []string) (*replica
 const maxUnread = 256 << 10
 
 func (r *replicas) newReplica(url string) (*replica, error) {
-	dialer, err := shards.NewDialer(r.shard, []string{url}, r.tls)
+	transport, err := r.caller.Calls(r.shard, r.fingerprint, func(config *tls.Config) (*http.Transport, error) { return r.connect(url, config) })
+	return &replica{url: url, transport: transport}, err
+}
+
+// connect returns a transport to one replica.
+func (r *replicas) connect(url string, config *tls.Config) (*http.Transport, error) {
+	dialer, err := shards.NewDialer(r.shard, []string{url}, config)
 	if err != nil {
 		return nil, err
 	}
 	transport := dialer.Transport()
 	transport.HTTP2.MaxReceiveBufferPerStream = maxUnread
-	return &replica{url: url, transport: transport}, nil
+	return transport, nil
 }
 
 // move sets the URLs. It changes nothing if they are faulty.

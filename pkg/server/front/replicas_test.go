@@ -43,7 +43,7 @@ func newMembers(t testing.TB) *members {
 		t.Fatal(err)
 	}
 	m := &members{TB: t, bundle: bundle, cfg: Config{Membership: membership}}
-	if m.cfg.authority, err = membership.Authority(); err != nil {
+	if m.cfg.keys, err = newKeys(m.cfg); err != nil {
 		t.Fatal(err)
 	}
 	return m

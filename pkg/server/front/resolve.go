@@ -65,7 +65,7 @@ func (f *Front) target(req *http.Request, who user.Info, accepted bool) (*shard,
 	}
 	known := who != nil || accepted
 	at, err := f.resolve(req.Context(), path, known)
-	if err != nil && (!known || !isMaster(who) && apierrors.IsNotFound(err)) {
+	if err != nil && (!known || !isAdministrator(who) && apierrors.IsNotFound(err)) {
 		if s, ok := f.nearest(path); ok {
 			return s, "/clusters/" + path.String() + rest, nil
 		}

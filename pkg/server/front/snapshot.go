@@ -115,7 +115,7 @@ func (f *Front) writeSnapshot() (err error) {
 	if f.hearsRoot() {
 		f.heardRoot = time.Now().UTC()
 	}
-	s := snapshot{Authority: f.cfg.authority.Fingerprint(), At: f.heardRoot}
+	s := snapshot{Authority: f.cfg.keys.now().authority.Fingerprint(), At: f.heardRoot}
 	place := map[string]int{}
 	f.mu.RLock()
 	for name, shard := range f.shards {

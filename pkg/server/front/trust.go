@@ -1,6 +1,7 @@
 package front
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -16,16 +17,18 @@ import (
 // trust is whose client certificates a front accepts: the installation's authority's, and those of the operator's file. The file is read
 // for each new connection, and each minute for an open one. All methods may be called at any time on any goroutine.
 type trust struct {
-	authority []byte // in PEM
-	file      string // empty: none
+	authority func() []byte // the installation's, in PEM
+	file      string        // empty: none
 
-	mu      sync.Mutex
-	content string // of file, that pool has
+	mu sync.Mutex
+	// of and content are what authority and file had, that pool has.
+	of      []byte
+	content string
 	pool    *x509.CertPool
 	refused string // why the file cannot be used, as it was told
 }
 
-func newTrust(authority []byte, file string) (*trust, error) {
+func newTrust(authority func() []byte, file string) (*trust, error) {
 	t := &trust{authority: authority, file: file}
 	if file == "" {
 		return t, t.use("")
@@ -42,8 +45,8 @@ func newTrust(authority []byte, file string) (*trust, error) {
 
 // use trusts what the content of the file says. The caller holds mu, or is alone.
 func (t *trust) use(content string) error {
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(t.authority) {
+	pool, of := x509.NewCertPool(), t.authority()
+	if !pool.AppendCertsFromPEM(of) {
 		return errors.New("the membership has no certificate of the installation's authority")
 	}
 	if t.file != "" {
@@ -55,20 +58,23 @@ func (t *trust) use(content string) error {
 			pool.AddCert(c)
 		}
 	}
-	t.content, t.pool, t.refused = content, pool, ""
+	t.of, t.content, t.pool, t.refused = of, content, pool, ""
 	return nil
 }
 
 // now returns whom the front trusts now. A file that cannot be used changes nothing, and is told of once.
 func (t *trust) now(ctx context.Context) *x509.CertPool {
-	t.mu.Lock()
+	t.mu.Lock() // also while the file is read: what was read first must not replace what was read later
 	defer t.mu.Unlock()
-	if t.file == "" {
-		return t.pool
+	content, err := []byte(nil), error(nil)
+	if t.file != "" {
+		content, err = os.ReadFile(t.file)
 	}
-	content, err := os.ReadFile(t.file)
-	if err == nil && string(content) != t.content {
+	switch changed := !bytes.Equal(t.of, t.authority()); {
+	case err == nil && (changed || string(content) != t.content):
 		err = t.use(string(content))
+	case changed:
+		err = errors.Join(err, t.use(t.content))
 	}
 	if err != nil && err.Error() != t.refused {
 		t.refused = err.Error()

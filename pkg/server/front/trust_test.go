@@ -14,6 +14,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 )
@@ -63,7 +64,7 @@ func TestUsersOfFurtherAuthoritiesAreAcceptedWhileTheFileSaysSo(t *testing.T) {
 		}
 	}
 	write(ofUsers.pem())
-	trusted, err := newTrust(installation.pem(), file)
+	trusted, err := newTrust(installation.pem, file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +89,7 @@ func TestUsersOfFurtherAuthoritiesAreAcceptedWhileTheFileSaysSo(t *testing.T) {
 			t.Errorf("%s: the installation's own users are refused: %v", step.name, err)
 		}
 	}
-	if _, err := newTrust(installation.pem(), file+".none"); err == nil {
+	if _, err := newTrust(installation.pem, file+".none"); err == nil {
 		t.Error("a file that is not there is no error at the start")
 	}
 }
@@ -100,7 +101,7 @@ func TestClientsAreToldWhoseCertificatesAreAccepted(t *testing.T) {
 	if err := os.WriteFile(file, ofUsers.pem(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	trusted, err := newTrust(installation.pem(), file)
+	trusted, err := newTrust(installation.pem, file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,14 +111,16 @@ func TestClientsAreToldWhoseCertificatesAreAccepted(t *testing.T) {
 	accepts := func() (acceptable [][]byte) {
 		t.Helper()
 		here, there := net.Pipe()
+		var talking sync.WaitGroup
+		defer talking.Wait()
 		defer here.Close()
 		done := make(chan error, 1)
-		go func() { done <- tls.Server(there, server).Handshake() }()
+		talking.Go(func() { done <- tls.Server(there, server).Handshake() })
 		client := tls.Client(here, &tls.Config{InsecureSkipVerify: true, GetClientCertificate: func(asked *tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			acceptable = asked.AcceptableCAs
 			return &tls.Certificate{}, nil
 		}})
-		go func() { _, _ = client.Read(make([]byte, 1)) }()
+		talking.Go(func() { _, _ = client.Read(make([]byte, 1)) })
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}

@@ -2,6 +2,7 @@ package installation
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"io"
@@ -40,6 +41,8 @@ type fakeShard struct {
 	revision int
 	// instead answers, if it is set. before is called with each request that changes anything, reading with each other one.
 	instead http.HandlerFunc
+	// probe answers requests that are for no objects.
+	probe   http.HandlerFunc
 	reading func()
 	before  func(req *http.Request)
 	// changed is called with each object that was written.
@@ -116,10 +119,14 @@ func (f *fakeShard) put(path string, obj *unstructured.Unstructured) *unstructur
 // ServeHTTP implements http.Handler.
 func (f *fakeShard) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	f.mu.Lock()
-	instead, before, reading := f.instead, f.before, f.reading
+	instead, before, reading, probe := f.instead, f.before, f.reading, f.probe
 	f.mu.Unlock()
 	if instead != nil {
 		instead(w, req)
+		return
+	}
+	if probe != nil && strings.HasSuffix(req.URL.Path, "/api") {
+		probe(w, req)
 		return
 	}
 	switch {
@@ -230,7 +237,10 @@ func (f *fakeShard) list(req *http.Request, parts []string) (any, error) {
 // fakes are the shards of an installation, and its administrator.
 type fakes struct {
 	*testing.T
-	bundle *pki.Bundle
+	bundle    *pki.Bundle
+	directory string
+	// shown are the authorities of shards.
+	shown  map[string]*x509.Certificate
 	shards map[string]*fakeShard
 	admin  *Admin
 }
@@ -238,11 +248,12 @@ type fakes struct {
 // newFakes starts shard root, and others that are members of its installation. Each shard copies the Shard objects at once.
 func newFakes(t *testing.T, others ...string) *fakes {
 	t.Helper()
-	bundle, err := pki.Ensure(t.TempDir())
+	directory := t.TempDir()
+	bundle, err := pki.Ensure(directory)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fakes{T: t, bundle: bundle, shards: map[string]*fakeShard{}}
+	f := &fakes{T: t, bundle: bundle, directory: directory, shown: map[string]*x509.Certificate{}, shards: map[string]*fakeShard{}}
 	authority, err := bundle.Authority("root")
 	if err != nil {
 		t.Fatal(err)
@@ -304,6 +315,9 @@ func (f *fakes) start(name string, authority *pki.Authority) *fakeShard {
 	}
 	pair, err := tls.X509KeyPair(certPEM, keyPEM)
 	if err != nil {
+		f.Fatal(err)
+	}
+	if f.shown[name], err = x509.ParseCertificate(pair.Certificate[1]); err != nil {
 		f.Fatal(err)
 	}
 	shard := &fakeShard{objects: map[string]*unstructured.Unstructured{}}

@@ -3,11 +3,12 @@
 package installation
 
 import (
-	"bytes"
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
@@ -15,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/retry"
 
 	"github.com/regent-project/regent/pkg/clusters"
@@ -150,7 +152,8 @@ func (a *Admin) accept(bundle *pki.Bundle, membership *pki.Membership) (*pki.Aut
 	if err := rest.LoadTLSFiles(config); err != nil {
 		return nil, fmt.Errorf("cannot use the kubeconfig: %w", err)
 	}
-	if ca := bytes.TrimSpace(config.CAData); len(ca) > 0 && !bytes.Equal(ca, bytes.TrimSpace(bundle.CAPEM)) {
+	// Of a roll the two may know different steps.
+	if certs, err := cert.ParseCertsPEM(config.CAData); err == nil && !slices.ContainsFunc(certs, func(c *x509.Certificate) bool { return slices.ContainsFunc(bundle.Trusted(), c.Equal) }) {
 		return nil, errors.New("the certificate authority in --pki-directory is another one than that of the shard to which the kubeconfig leads: give the directory pki/ of that shard")
 	}
 	return membership.Authority()

@@ -29,10 +29,8 @@ func (a *Admin) Others(ctx context.Context) ([]string, error) {
 			others = append(others, "shard "+member.Name)
 		}
 	}
-	for key := range root.Annotations {
-		if name, ok := strings.CutPrefix(key, clusters.FrontAnnotationPrefix); ok {
-			others = append(others, "front "+name)
-		}
+	for name := range frontsOf(root) {
+		others = append(others, "front "+name)
 	}
 	return others, nil
 }
@@ -51,22 +49,27 @@ func Accepts(ctx context.Context, config *rest.Config) error {
 	}
 	defer client.CloseIdleConnections()
 	host, _, _ := strings.Cut(config.Host, "/clusters/")
+	return accepts(ctx, client, host+clusters.RequestPath(clusters.Root)+"/api")
+}
+
+// accepts returns an error unless a server is trusted, and answers (ErrRefused: it does not know the client).
+func accepts(ctx context.Context, client *http.Client, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, acceptsTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, host+clusters.RequestPath(clusters.Root)+"/api", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return fmt.Errorf("cannot ask %s: %w", host, err)
+		return fmt.Errorf("cannot ask for %s: %w", url, err)
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return fmt.Errorf("cannot ask %s: %w", host, err)
+		return fmt.Errorf("cannot ask: %w", err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode == http.StatusUnauthorized {
-		return fmt.Errorf("%s: %w", host, ErrRefused)
+		return fmt.Errorf("%s: %w", url, ErrRefused)
 	}
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %s", host, resp.Status)
+		return fmt.Errorf("%s answers %s", url, resp.Status)
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ func (o *Options) Flags() (flags cliflag.NamedFlagSets) {
 	generic := flags.FlagSet("generic")
 	generic.StringVar(&o.RootDirectory, "root-directory", o.RootDirectory, "Directory for generated keys, admin.kubeconfig and the embedded etcd's data.")
 	generic.StringVar(&o.ShardName, "shard-name", o.ShardName, "Name of the shard. All replicas of a shard have the same; it is recorded in etcd. With --membership the default is the name there.")
-	generic.StringVar(&o.Membership, "membership", o.Membership, "File with which the shard joins an installation: regent shard add prints it. All replicas of the shard need it at each start. Without it the shard is alone, or the root shard of an installation.")
+	generic.StringVar(&o.Membership, "membership", o.Membership, "File with which the shard joins an installation: regent shard add prints it. All replicas of the shard need it at each start. It is read again when it changes. Without it the shard is alone, or the root shard of an installation.")
 	generic.Int64Var(&o.ShardCapacity, "shard-capacity", o.ShardCapacity, "How many logical clusters the shard can have. Other shards of the installation assign no more to it.")
 	generic.StringVar(&o.AdvertiseAddress, "advertise-address", o.AdvertiseAddress, "IP address that peers dial. If empty, --bind-address; if that is unspecified, the host's default interface.")
 	generic.StringVar(&o.ExternalHostname, "external-hostname", o.ExternalHostname, "Host name under which clients reach this replica. If empty, the advertised address.")
@@ -35,6 +35,8 @@ func (o *Options) Flags() (flags cliflag.NamedFlagSets) {
 	limits.IntVar(&o.Limits.Watches, "max-watches", o.Limits.Watches, "How many watches may be open on this replica. One user may have half of them, one logical cluster as many as are free. Further ones are answered with 429. Each takes some 60 KiB of memory. 0: no limit.")
 	limits.Int64Var(&o.Limits.ObjectsPerCluster, "max-objects-per-cluster", o.Limits.ObjectsPerCluster, "How many objects a logical cluster may store, unless the annotation quota.regent.dev/max-objects of its LogicalCluster says something else. Creations beyond it are answered with 403. 0: no limit.")
 	limits.Int64Var(&o.Limits.BytesPerCluster, "max-bytes-per-cluster", o.Limits.BytesPerCluster, "How many bytes the objects of a logical cluster may have in etcd, otherwise as --max-objects-per-cluster. The annotation is quota.regent.dev/max-bytes.")
+	limits.Int64Var(&o.Limits.WorkspacesPerCluster, "max-workspaces-per-cluster", o.Limits.WorkspacesPerCluster, "How many workspaces may be in a logical cluster, not counting those below them, otherwise as --max-objects-per-cluster. The annotation is quota.regent.dev/max-workspaces.")
+	limits.IntVar(&o.Limits.WorkspaceDepth, "max-workspace-depth", o.Limits.WorkspaceDepth, "How many workspaces deep a path below root may be: with 2, root:a:b may be, and root:a:b:c is refused with 403. Without it whoever has a workspace can make as many as he likes, each with a quota of its own. 0: no limit.")
 	limits.Float64Var(&o.Limits.GoawayChance, "goaway-chance", o.Limits.GoawayChance, "The share of HTTP/2 requests after which the client is told to reconnect, so that clients spread over the replicas behind a load balancer. 0 is off, the maximum is 0.02; 0.001 is a good start.")
 
 	serving := flags.FlagSet("secure serving")

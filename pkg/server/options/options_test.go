@@ -34,6 +34,8 @@ func TestEachBadValueIsOneLineThatNamesItsFlag(t *testing.T) {
 		{func(o *Options) { o.Limits.RequestsPerCPU = -1 }, "--max-requests-inflight-per-cpu"},
 		{func(o *Options) { o.Limits.ObjectsPerCluster = -1 }, "--max-objects-per-cluster"},
 		{func(o *Options) { o.Limits.BytesPerCluster = -1 }, "--max-bytes-per-cluster"},
+		{func(o *Options) { o.Limits.WorkspacesPerCluster = -1 }, "--max-workspaces-per-cluster"},
+		{func(o *Options) { o.Limits.WorkspaceDepth = -1 }, "--max-workspace-depth"},
 		{func(o *Options) { o.Limits.Connections = -1 }, "--max-connections"},
 		{func(o *Options) { o.Limits.Watches = -1 }, "--max-watches"},
 		{func(o *Options) { o.Limits.ConnectionsPerClient = 20_000 }, "--max-connections-per-client"},
@@ -136,7 +138,7 @@ func TestTheDefaultsAreTheContracts(t *testing.T) {
 		"service-account-issuer": "", "service-account-max-token-expiration": "24h0m0s", "service-account-key-file": "[]",
 		"profiling": "false", "feature-gates": "*", "audit-policy-file": "", "tracing-config-file": "", "v": "0",
 		"request-timeout": "1m0s", "max-requests-inflight": "400", "max-mutating-requests-inflight": "200", "max-requests-inflight-per-cpu": "12",
-		"max-connections": "10000", "max-connections-per-client": "0", "max-watches": "20000", "max-objects-per-cluster": "0", "max-bytes-per-cluster": "0", "goaway-chance": "0", "shutdown-delay-duration": "0s",
+		"max-connections": "10000", "max-connections-per-client": "0", "max-watches": "20000", "max-objects-per-cluster": "0", "max-bytes-per-cluster": "0", "max-workspaces-per-cluster": "0", "max-workspace-depth": "0", "goaway-chance": "0", "shutdown-delay-duration": "0s",
 		"strict-transport-security-directives": "[]", "tls-min-version": "", "tls-cipher-suites": "*",
 		"tls-cert-file": "", "etcd-cafile": "", "etcd-certfile": "", "etcd-keyfile": "",
 	} {

@@ -56,6 +56,10 @@ func (b *Bundle) NewAuthority(m Member) (certPEM, keyPEM []byte, err error) {
 	if b.caKey == nil {
 		return nil, nil, b.noKeyError("the certificate of "+m.String(), "run this where that key is")
 	}
+	return issue(b.ca, b.caKey, memberTemplate(m))
+}
+
+func memberTemplate(m Member) *x509.Certificate {
 	template := newTemplate(m.User())
 	template.Subject.Organization = []string{m.Group()}
 	template.IsCA = true
@@ -63,7 +67,7 @@ func (b *Bundle) NewAuthority(m Member) (certPEM, keyPEM []byte, err error) {
 	template.MaxPathLenZero = true // it signs no further authorities
 	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}
-	return issue(b.ca, b.caKey, template)
+	return template
 }
 
 // LoadAuthority reads an authority that NewAuthority has made.
@@ -116,8 +120,25 @@ func (a *Authority) issue(template *x509.Certificate) (certPEM, keyPEM []byte, e
 // Expires returns until when the authority's certificate is valid, and with it all that it signs.
 func (a *Authority) Expires() time.Time { return a.certificate.NotAfter }
 
-// Fingerprint returns what tells this authority from all others, also from another one of the same member.
-func (a *Authority) Fingerprint() string { return Fingerprint(a.certificate) }
+// Fingerprint returns what tells this authority from all others, also from another one of the same member. It stays the same when the
+// installation's authority signs the same key anew.
+func (a *Authority) Fingerprint() string { return keyFingerprint(a.certificate) }
+
+// IsAuthority reports whether a fingerprint is that of a member's authority, given its certificate. Earlier versions wrote down the fingerprint of
+// the certificate.
+func IsAuthority(fingerprint string, authority *x509.Certificate) bool {
+	return fingerprint == keyFingerprint(authority) || fingerprint == Fingerprint(authority)
+}
+
+// IsAuthority reports whether a fingerprint is that of this authority.
+func (a *Authority) IsAuthority(fingerprint string) bool {
+	return IsAuthority(fingerprint, a.certificate)
+}
+
+// keyFingerprint returns the SHA-256 of a certificate's public key, in hexadecimal digits.
+func keyFingerprint(c *x509.Certificate) string {
+	return fmt.Sprintf("%x", sha256.Sum256(c.RawSubjectPublicKeyInfo))
+}
 
 // ErrNoMember says that a verified chain of certificates is that of no member: the installation's authority itself has signed its first
 // certificate.

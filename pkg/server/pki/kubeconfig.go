@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -18,27 +19,31 @@ type Kubeconfig struct {
 	BaseURL string
 	// Contexts has further contexts by name, each with its server's URL. One of them may be `system:admin`.
 	Contexts map[string]string
-	// Replace says whether to rewrite a file that names another shard URL or another authority. Otherwise an existing file is
-	// kept.
+	// Replace says whether to rewrite a file that names another shard URL or another authority. What users have added to it stays. Otherwise an
+	// existing file is kept as it is.
 	Replace bool
 }
 
 // WriteKubeconfig writes the admin's kubeconfig if it is missing, or if it differs and cfg.Replace is set. It returns the base
 // URL that the file then names, or "" for a file that Regent did not write. Many replicas may call it at the same time.
 func (b *Bundle) WriteKubeconfig(name string, cfg Kubeconfig) (baseURL string, err error) {
-	unlock, err := lock(b.file("lock"))
+	unlock, err := lock(b.directory)
 	if err != nil {
 		return "", err
 	}
 	defer unlock()
+	var existing *clientcmdapi.Config
 	if exists(name) {
-		existing, ca := b.readKubeconfig(name)
-		same := existing == cfg.BaseURL && bytes.Equal(ca, b.CAPEM)
+		existing, _ = clientcmd.LoadFromFile(filepath.Clean(name)) // nil: not a kubeconfig, nobody loses anything
+		url, ca := namedBy(existing)
+		same := url == cfg.BaseURL && bytes.Equal(ca, b.CAPEM)
 		if !cfg.Replace || (same && len(cfg.Contexts) == 0) {
-			return existing, nil
+			return url, nil
 		}
 	}
-	content, err := clientcmd.Write(b.kubeconfig(cfg))
+	config := b.kubeconfig(cfg)
+	keepUsers(&config, existing)
+	content, err := clientcmd.Write(config)
 	if err != nil {
 		return "", fmt.Errorf("cannot encode the admin's kubeconfig: %w", err)
 	}
@@ -70,21 +75,50 @@ func (b *Bundle) kubeconfig(cfg Kubeconfig) clientcmdapi.Config {
 	return out
 }
 
-// readKubeconfig returns the shard's base URL and authority that a kubeconfig names, or nothing if Regent did not write it.
-func (b *Bundle) readKubeconfig(name string) (baseURL string, ca []byte) {
-	existing, err := clientcmd.LoadFromFile(filepath.Clean(name))
-	if err != nil {
+// keepUsers adds to a new kubeconfig what users have added to the one before: docs/ACCESS.md has them do so. What Regent wrote itself, which may be
+// out of date, is not kept. It is known by its form: a context named as its cluster, with the administrator.
+func keepUsers(config, before *clientcmdapi.Config) {
+	if before == nil {
+		return
+	}
+	ours := func(name string) bool {
+		c := before.Contexts[name]
+		return c != nil && c.AuthInfo == adminUser && c.Cluster == name
+	}
+	for name, c := range before.Contexts {
+		if _, taken := config.Contexts[name]; !taken && c != nil && !ours(name) {
+			config.Contexts[name] = c
+		}
+	}
+	for name, c := range before.Clusters {
+		if _, taken := config.Clusters[name]; !taken && c != nil && !ours(name) {
+			config.Clusters[name] = c
+		}
+	}
+	for name, u := range before.AuthInfos {
+		if _, taken := config.AuthInfos[name]; !taken && u != nil {
+			config.AuthInfos[name] = u
+		}
+	}
+	if _, there := config.Contexts[before.CurrentContext]; there {
+		config.CurrentContext = before.CurrentContext
+	}
+}
+
+// namedBy returns the shard's base URL and authority that a kubeconfig names, or nothing if Regent did not write it.
+func namedBy(config *clientcmdapi.Config) (baseURL string, ca []byte) {
+	if config == nil {
 		return "", nil
 	}
-	cluster, ok := existing.Clusters[clusters.Root.String()]
+	cluster := config.Clusters[clusters.Root.String()]
+	if cluster == nil {
+		return "", nil
+	}
+	url, ok := strings.CutSuffix(cluster.Server, clusters.RequestPath(clusters.Root))
 	if !ok {
 		return "", nil
 	}
-	url, ok := bytes.CutSuffix([]byte(cluster.Server), []byte(clusters.RequestPath(clusters.Root)))
-	if !ok {
-		return "", nil
-	}
-	return string(url), cluster.CertificateAuthorityData
+	return url, cluster.CertificateAuthorityData
 }
 
 // rewriteKubeconfig returns a kubeconfig in which next's credentials stand wherever b's stood. Everything else is as it was.

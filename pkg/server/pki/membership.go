@@ -1,15 +1,12 @@
 package pki
 
 import (
-	"bytes"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
-	"path/filepath"
 	"slices"
 
-	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/yaml"
 )
 
@@ -27,10 +24,13 @@ type Membership struct {
 	Member MemberName `json:"member"`
 	// Root is the root shard.
 	Root RootShard `json:"root"`
-	// CertificateAuthority is the installation's. Certificate and Key are the member's authority. All are in PEM.
+	// CertificateAuthority is the installation's: two of them while it is rolled, of which the one that signs comes first. Certificate and Key are the
+	// member's authority. All are in PEM.
 	CertificateAuthority string `json:"certificateAuthority"`
 	Certificate          string `json:"certificate"`
 	Key                  string `json:"key"`
+	// Roll says how far the installation's authority is rolled, and proves it. Nil: it was never rolled.
+	Roll *roll `json:"roll,omitempty"`
 }
 
 // RootShard says where a member finds the root shard.
@@ -68,16 +68,13 @@ const (
 
 // NewMembership makes a membership, with a new authority for the member. It needs the key of the installation's authority.
 func (b *Bundle) NewMembership(m Member, root RootShard) (*Membership, error) {
-	if b.isRolling() {
-		return nil, errors.New("the authority is being rolled, and the new member would not get to know the next step: finish that first, regent pki roll")
-	}
 	certPEM, keyPEM, err := b.NewAuthority(m)
 	if err != nil {
 		return nil, err
 	}
 	return &Membership{
 		APIVersion: membershipVersion, Kind: membershipKind, Member: MemberName(m), Root: root,
-		CertificateAuthority: string(b.CAPEM), Certificate: string(certPEM), Key: string(keyPEM),
+		CertificateAuthority: string(b.CAPEM), Certificate: string(certPEM), Key: string(keyPEM), Roll: b.roll.shown(),
 	}, nil
 }
 
@@ -102,6 +99,25 @@ func ReadMembership(name string) (*Membership, error) {
 
 // Authority returns the member's authority. It fails if the parts of the membership do not fit each other.
 func (m *Membership) Authority() (*Authority, error) {
+	b, err := m.bundle()
+	if err != nil {
+		return nil, err
+	}
+	return b.authority, nil
+}
+
+// Trusted returns the installation's authorities whose certificates are accepted. The one that signs comes first. There are none if the parts of the
+// membership do not fit each other.
+func (m *Membership) Trusted() []*x509.Certificate {
+	b, err := m.bundle()
+	if err != nil {
+		return nil
+	}
+	return b.trusted
+}
+
+// bundle returns what a member has by its membership.
+func (m *Membership) bundle() (*Bundle, error) {
 	if m.APIVersion != membershipVersion || m.Kind != membershipKind {
 		return nil, fmt.Errorf("it is a %s of %s, and not a %s of %s: have it made by regent shard add of this version", m.Kind, m.APIVersion, membershipKind, membershipVersion)
 	}
@@ -113,9 +129,9 @@ func (m *Membership) Authority() (*Authority, error) {
 			return nil, fmt.Errorf("%q is no URL of the root shard: it must be as https://<host>:<port>", root)
 		}
 	}
-	cas, err := cert.ParseCertsPEM([]byte(m.CertificateAuthority))
-	if err != nil {
-		return nil, fmt.Errorf("it has no certificate of the installation's authority: %w", err)
+	b := &Bundle{CAPEM: []byte(m.CertificateAuthority)}
+	if err := b.useCA(m.Roll); err != nil {
+		return nil, err
 	}
 	a, err := LoadAuthority([]byte(m.Certificate), []byte(m.Key))
 	if err != nil {
@@ -124,52 +140,9 @@ func (m *Membership) Authority() (*Authority, error) {
 	if a.Member != Member(m.Member) {
 		return nil, fmt.Errorf("it is for %s, and its certificate for %s", Member(m.Member), a.Member)
 	}
-	if err := a.certificate.CheckSignatureFrom(cas[0]); err != nil {
+	if err := a.certificate.CheckSignatureFrom(b.ca); err != nil {
 		return nil, fmt.Errorf("the certificate of %s is not signed by the authority beside it: %w", a.Member, err)
 	}
-	return a, nil
-}
-
-// Join makes the directory that of a member of the installation: later Ensure needs nothing else. A newer membership of the same member
-// replaces the one that is there. Another installation's is refused.
-func Join(directory string, m *Membership) error {
-	if _, err := m.Authority(); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(directory, 0o700); err != nil {
-		return fmt.Errorf("cannot create the directory for keys (below --root-directory): %w", err)
-	}
-	if err := refuseWritable(directory); err != nil {
-		return err
-	}
-	unlock, err := lock(filepath.Join(directory, "lock"))
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	in := func(name string) string { return filepath.Join(directory, name) }
-	existing, err := os.ReadFile(in(CACertFile))
-	switch {
-	case err == nil && !bytes.Equal(bytes.TrimSpace(existing), bytes.TrimSpace([]byte(m.CertificateAuthority))):
-		return fmt.Errorf("%s is the authority of another installation, or of a shard that was started alone, and its logical clusters trust it: "+
-			"a shard joins with an empty --root-directory and an empty etcd; if this is the wrong membership, give this installation's", in(CACertFile))
-	case err == nil && exists(in(CAKeyFile)):
-		return fmt.Errorf("%s is here, so this is the installation's root shard: start it without a membership", in(CAKeyFile))
-	case err != nil && !errors.Is(err, os.ErrNotExist):
-		return fmt.Errorf("cannot read the certificate authority: %w", err)
-	}
-	if there, err := os.ReadFile(in(MemberCertFile)); err == nil {
-		certs, err := cert.ParseCertsPEM(there)
-		if err != nil {
-			return fmt.Errorf("%s holds no certificate: remove it, and it is made anew from the membership: %w", in(MemberCertFile), err)
-		}
-		if old, err := memberOf(certs[0]); err != nil || old != Member(m.Member) {
-			return fmt.Errorf("%s is that of %s, and the membership is for %s: give each member a --root-directory of its own", in(MemberCertFile), old, Member(m.Member))
-		}
-		if bytes.Equal(there, []byte(m.Certificate)) {
-			return nil
-		}
-	}
-	// The certificate is written after its key: a key without a certificate that fits is left over from a join that was cut short.
-	return writeAll(file{in(CACertFile), []byte(m.CertificateAuthority)}, file{in(MemberKeyFile), []byte(m.Key)}, file{in(MemberCertFile), []byte(m.Certificate)})
+	b.authority = a
+	return b, nil
 }

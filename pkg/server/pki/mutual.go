@@ -21,13 +21,7 @@ const (
 //
 // The shard's authority cannot serve this purpose: users with certificates signed by it must not bypass the API server.
 func EnsureMutual(directory string) (tls.Certificate, error) {
-	if err := os.MkdirAll(directory, 0o700); err != nil {
-		return tls.Certificate{}, fmt.Errorf("cannot create a directory for keys: %w", err)
-	}
-	if err := refuseWritable(directory); err != nil {
-		return tls.Certificate{}, err
-	}
-	unlock, err := lock(filepath.Join(directory, "lock"))
+	unlock, err := makeAndLock(directory)
 	if err != nil {
 		return tls.Certificate{}, err
 	}

@@ -10,16 +10,15 @@
 package pki
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
@@ -62,13 +61,7 @@ type Bundle struct {
 // Ensure returns what the directory holds, and makes what is missing. Operators may put files of their own there before the
 // first start. With a ca.crt and no ca.key, nothing can be signed here.
 func Ensure(directory string) (*Bundle, error) {
-	if err := os.MkdirAll(directory, 0o700); err != nil {
-		return nil, fmt.Errorf("cannot create the directory for keys (below --root-directory): %w", err)
-	}
-	if err := refuseWritable(directory); err != nil {
-		return nil, err
-	}
-	unlock, err := lock(filepath.Join(directory, "lock"))
+	unlock, err := makeAndLock(directory)
 	if err != nil {
 		return nil, err
 	}
@@ -157,19 +150,41 @@ func (b *Bundle) readCA() error {
 	if b.CAPEM, err = os.ReadFile(certFile); err != nil {
 		return fmt.Errorf("cannot read the certificate authority: %w", err)
 	}
-	certs, err := cert.ParseCertsPEM(b.CAPEM)
+	r, err := b.readRoll()
 	if err != nil {
-		return fmt.Errorf("%s holds no certificate, restore it from another replica: %w", certFile, err)
-	}
-	b.ca, b.trusted = certs[0], certs[:1]
-	if err := b.readRoll(); err != nil {
 		return err
 	}
-	if b.isRolling() {
-		b.trusted = certs
+	if err := b.useCA(r); err != nil {
+		return fmt.Errorf("%s: %w: copy all files of the directory from the same replica", certFile, err)
 	}
 	return b.readCAKey()
 }
+
+// useCA sets what follows from the authority's certificates, and from how far it is rolled (nil: it never was).
+func (b *Bundle) useCA(r *roll) error {
+	certs, err := cert.ParseCertsPEM(b.CAPEM)
+	if err != nil {
+		return fmt.Errorf("it holds no certificate of the authority: %w", err)
+	}
+	b.ca, b.trusted = certs[0], certs[:1]
+	if r == nil {
+		return nil
+	}
+	if err := r.verify(); err != nil {
+		return fmt.Errorf("the authority is rolled: %w", err)
+	}
+	if !bytes.Equal(bytes.TrimSpace(b.CAPEM), bytes.TrimSpace(r.trusted())) {
+		return errors.New("the authorities and the proof of their roll are of different steps")
+	}
+	b.roll = r
+	if b.isRolling() {
+		b.trusted = certs
+	}
+	return nil
+}
+
+// IsMember reports whether Join has made this a member's directory.
+func (b *Bundle) IsMember() bool { return b.authority != nil }
 
 // readCAKey reads the key of the authority, if it is here.
 func (b *Bundle) readCAKey() error {
@@ -288,64 +303,4 @@ func (b *Bundle) file(name string) string { return filepath.Join(b.directory, na
 
 func (b *Bundle) noKeyError(what, advice string) error {
 	return fmt.Errorf("%w: cannot sign %s without %s: %s", ErrNoKey, what, b.file(CAKeyFile), advice)
-}
-
-// lock waits until no other process holds the lock.
-func lock(name string) (unlock func(), err error) {
-	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("cannot open the lock file of the directory for keys: %w", err)
-	}
-	for {
-		err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX)
-		if !errors.Is(err, syscall.EINTR) {
-			break
-		}
-	}
-	if err != nil {
-		_ = file.Close()
-		return nil, fmt.Errorf("cannot lock %s: %w", name, err)
-	}
-	return func() { _ = file.Close() }, nil
-}
-
-// Bits of a file's mode.
-const (
-	othersMayWrite = 0o022
-	othersMayAny   = 0o077
-)
-
-// refuseWritable returns an error if other users may write to the directory, and could put keys of theirs there.
-func refuseWritable(directory string) error {
-	info, err := os.Stat(directory)
-	if err != nil {
-		return fmt.Errorf("cannot look at the directory for keys (below --root-directory): %w", err)
-	}
-	if mode := info.Mode().Perm(); mode&othersMayWrite != 0 {
-		return fmt.Errorf("others may write to %s (mode %04o), and who can exchange the keys there rules the shard: "+
-			"if you trust what is in it, run chmod 0700 %s, else remove it and have it made again", directory, mode, directory)
-	}
-	return nil
-}
-
-// readKey reads a file. It returns an error if other users may read or write it.
-func readKey(name string) ([]byte, error) {
-	file, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = file.Close() }()
-	info, err := file.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if mode := info.Mode().Perm(); mode&othersMayAny != 0 {
-		return nil, fmt.Errorf("others may use the key %s (mode %04o): run chmod 0600 %s; if others had access to this machine, have all keys made again", name, mode, name)
-	}
-	return io.ReadAll(file)
-}
-
-func exists(name string) bool {
-	_, err := os.Stat(name)
-	return err == nil
 }

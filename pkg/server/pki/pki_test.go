@@ -5,15 +5,18 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/cert"
 )
 
@@ -203,6 +206,57 @@ func TestTheKubeconfigIsRewrittenOnlyWhenAskedToAndDifferent(t *testing.T) {
 		}
 	}
 	write(Kubeconfig{BaseURL: "https://b:1", Replace: true}, "https://b:1")
+}
+
+// docs/ACCESS.md has users add themselves to the administrator's kubeconfig. make run writes it anew at each start.
+func TestTheKubeconfigKeepsWhatUsersHaveAdded(t *testing.T) {
+	directory := newDirectory(t)
+	b := ensure(t, directory)
+	name := filepath.Join(directory, "admin.kubeconfig")
+	write := func(url string, contexts map[string]string) *clientcmdapi.Config {
+		t.Helper()
+		if _, err := b.WriteKubeconfig(name, Kubeconfig{BaseURL: url, Contexts: contexts, Replace: true}); err != nil {
+			t.Fatal(err)
+		}
+		config, err := clientcmd.LoadFromFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return config
+	}
+	added := write("https://a:1", map[string]string{"replica-0": "https://r:2/clusters/root", "replica-1": "https://r:3/clusters/root"})
+	added.Clusters["team-a"] = &clientcmdapi.Cluster{Server: "https://a:1/clusters/root:team-a"}
+	added.AuthInfos["ann"] = &clientcmdapi.AuthInfo{Token: "secret"}
+	added.AuthInfos[adminUser].ClientKeyData = []byte("out of date")
+	added.Contexts["ann"] = &clientcmdapi.Context{Cluster: "team-a", AuthInfo: "ann", Namespace: "hers"}
+	added.Contexts["admin-team-a"] = &clientcmdapi.Context{Cluster: "team-a", AuthInfo: adminUser}
+	added.CurrentContext = "ann"
+	if err := clientcmd.WriteToFile(*added, name); err != nil {
+		t.Fatal(err)
+	}
+
+	again := write("https://b:1", map[string]string{"replica-0": "https://r:4/clusters/root"})
+	if got, want := slices.Sorted(maps.Keys(again.Contexts)), []string{"admin-team-a", "ann", "replica-0", "root", "system:admin"}; !slices.Equal(got, want) {
+		t.Errorf("contexts %q, want %q: replica-1 is gone", got, want)
+	}
+	if got, want := slices.Sorted(maps.Keys(again.Clusters)), []string{"replica-0", "root", "system:admin", "team-a"}; !slices.Equal(got, want) {
+		t.Errorf("clusters %q, want %q", got, want)
+	}
+	if again.AuthInfos["ann"] == nil || again.AuthInfos["ann"].Token != "secret" || again.Contexts["ann"].Namespace != "hers" || again.CurrentContext != "ann" {
+		t.Errorf("it says of ann: %+v, %+v, and %q is current", again.AuthInfos["ann"], again.Contexts["ann"], again.CurrentContext)
+	}
+	if !bytes.Equal(again.AuthInfos[adminUser].ClientKeyData, b.AdminKeyPEM) || again.Clusters["root"].Server != "https://b:1/clusters/root" ||
+		again.Clusters["replica-0"].Server != "https://r:4/clusters/root" {
+		t.Error("what is Regent's own was not replaced")
+	}
+
+	again.CurrentContext = "replica-0"
+	if err := clientcmd.WriteToFile(*again, name); err != nil {
+		t.Fatal(err)
+	}
+	if last := write("https://b:1", map[string]string{"other": "https://r:5/clusters/root"}); last.CurrentContext != "root" {
+		t.Errorf("the current context is %q, which is gone", last.CurrentContext)
+	}
 }
 
 // newDirectory is the owner's only, whatever the umask.

@@ -58,7 +58,7 @@ func finishReplacing(directory string) error {
 		return fmt.Errorf("%s is not readable: restore the directory from another replica or a backup: %w", name, err)
 	}
 	for _, f := range r.Files {
-		if err := r.replace(filepath.Join(directory, f.Name), f.Content); err != nil {
+		if err := replaceOrRemove(filepath.Join(directory, f.Name), f.Content); err != nil {
 			return err
 		}
 	}
@@ -68,7 +68,8 @@ func finishReplacing(directory string) error {
 	return syncDirectory(directory)
 }
 
-func (redo) replace(name string, content []byte) error {
+// replaceOrRemove replaces a file. Without content it removes it.
+func replaceOrRemove(name string, content []byte) error {
 	if len(content) > 0 {
 		return writeFile(name, content)
 	}

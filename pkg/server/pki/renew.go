@@ -83,10 +83,7 @@ func openLocked(directory string) (b *Bundle, unlock func(), err error) {
 	if !exists(filepath.Join(directory, CACertFile)) && !exists(filepath.Join(directory, redoFile)) {
 		return nil, nil, fmt.Errorf("there is no %s: give --root-directory of a replica that was started", filepath.Join(directory, CACertFile))
 	}
-	if err := refuseWritable(directory); err != nil {
-		return nil, nil, err
-	}
-	if unlock, err = lock(filepath.Join(directory, "lock")); err != nil {
+	if unlock, err = lock(directory); err != nil {
 		return nil, nil, err
 	}
 	b = &Bundle{directory: directory}

@@ -35,14 +35,14 @@ const (
 	PhaseFinished Phase = "finished"
 )
 
-// roll is the content of RollFile. Certificates and keys are in PEM.
+// roll is the content of RollFile, and in memberships. Certificates and keys are in PEM.
 type roll struct {
 	Phase Phase  `json:"phase"`
 	From  string `json:"from"`
 	To    string `json:"to"`
 	// Proof is a certificate for To's name and key that From has signed. It is shown to no client.
 	Proof string `json:"proof"`
-	// Key is To's. It is here in PhaseBegun, and in CAKeyFile from then on.
+	// Key is To's. In the directory with the authority's key it is here in PhaseBegun, and in CAKeyFile from then on. Members never get it.
 	Key string `json:"key,omitempty"`
 }
 
@@ -81,27 +81,30 @@ func (b *Bundle) Phase() Phase {
 // isRolling reports whether two authorities are trusted.
 func (b *Bundle) isRolling() bool { return b.Phase() == PhaseBegun || b.Phase() == PhaseSwitched }
 
-// readRoll reads RollFile, and refuses one without a proof, or that does not fit the authority.
-func (b *Bundle) readRoll() error {
+// readRoll reads RollFile. It returns nil if there is none.
+func (b *Bundle) readRoll() (*roll, error) {
 	content, err := readKey(b.file(RollFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return nil, nil
 	}
 	if err != nil {
-		return fmt.Errorf("cannot read how far the authority is rolled: %w", err)
+		return nil, fmt.Errorf("cannot read how far the authority is rolled: %w", err)
 	}
 	r := &roll{}
 	if err := json.Unmarshal(content, r); err != nil {
-		return fmt.Errorf("%s is not readable: copy the directory from another replica: %w", b.file(RollFile), err)
+		return nil, fmt.Errorf("%s is not readable: copy the directory from another replica: %w", b.file(RollFile), err)
 	}
-	if err := r.verify(); err != nil {
-		return fmt.Errorf("%s: %w: copy the directory from another replica", b.file(RollFile), err)
+	return r, nil
+}
+
+// shown returns what members get to know of a roll: all but the key.
+func (r *roll) shown() *roll {
+	if r == nil {
+		return nil
 	}
-	if want := r.trusted(); !bytes.Equal(bytes.TrimSpace(b.CAPEM), bytes.TrimSpace(want)) {
-		return fmt.Errorf("%s and %s are of different steps of a roll: copy all files of the directory from the same replica", b.file(CACertFile), b.file(RollFile))
-	}
-	b.roll = r
-	return nil
+	out := *r
+	out.Key = ""
+	return &out
 }
 
 // trusted returns what CACertFile holds in a phase: the authority that signs comes first.

@@ -8,14 +8,13 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"k8s.io/client-go/util/keyutil"
 )
 
-// ServiceAccountKeyFile is the name of the file that EnsureServiceAccountKey makes.
-const ServiceAccountKeyFile = "serviceaccount.key"
+// serviceAccountKeyFile is the name of the file that EnsureServiceAccountKey makes.
+const serviceAccountKeyFile = "serviceaccount.key"
 
 // EnsureServiceAccountKey returns the key that signs the tokens of a shard's service accounts. It makes one if there is none.
 //
@@ -23,18 +22,12 @@ const ServiceAccountKeyFile = "serviceaccount.key"
 // and directories were copied before there was this key. So a new key is derived from one that all replicas have: the authority's, the
 // member's or the admin's. It is written down, because those may be replaced: then replicas with new directories need a copy.
 func EnsureServiceAccountKey(directory string) (crypto.Signer, error) {
-	if err := os.MkdirAll(directory, 0o700); err != nil {
-		return nil, fmt.Errorf("cannot create the directory for keys (below --root-directory): %w", err)
-	}
-	if err := refuseWritable(directory); err != nil {
-		return nil, err
-	}
-	unlock, err := lock(filepath.Join(directory, "lock"))
+	unlock, err := makeAndLock(directory)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	name := filepath.Join(directory, ServiceAccountKeyFile)
+	name := filepath.Join(directory, serviceAccountKeyFile)
 	if !exists(name) {
 		keyPEM, err := derivedKey(directory)
 		if err != nil {
@@ -86,7 +79,7 @@ func sharedKey(directory string) (der []byte, err error) {
 			return der, nil
 		}
 	}
-	return nil, fmt.Errorf("%s has no key from which that of service accounts' tokens could be derived: copy %s from another replica, or give --service-account-signing-key-file", directory, ServiceAccountKeyFile)
+	return nil, fmt.Errorf("%s has no key from which that of service accounts' tokens could be derived: copy %s from another replica, or give --service-account-signing-key-file", directory, serviceAccountKeyFile)
 }
 
 // ReadSigner reads a private key in PEM. It fails if others may use the file.

@@ -44,7 +44,7 @@ func TestReplicasDeriveTheSameKeyOfTokens(t *testing.T) {
 	if !samePublicKey(key, keyIn(first)) {
 		t.Error("the key has changed with the authority's")
 	}
-	if err := os.Remove(filepath.Join(first, ServiceAccountKeyFile)); err != nil {
+	if err := os.Remove(filepath.Join(first, serviceAccountKeyFile)); err != nil {
 		t.Fatal(err)
 	}
 	if samePublicKey(key, keyIn(first)) {
@@ -101,7 +101,7 @@ func TestReplicasThatStartTogetherShareTheKeyOfTokens(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	info, err := os.Stat(filepath.Join(directory, ServiceAccountKeyFile))
+	info, err := os.Stat(filepath.Join(directory, serviceAccountKeyFile))
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v: want the mode 0600", info, err)
 	}
@@ -110,7 +110,7 @@ func TestReplicasThatStartTogetherShareTheKeyOfTokens(t *testing.T) {
 func TestAKeyOfTokensThatIsNoneIsRefused(t *testing.T) {
 	for content, want := range map[string]string{"": "holds no private key", "no key": "holds no private key"} {
 		directory := newDirectory(t)
-		name := filepath.Join(directory, ServiceAccountKeyFile)
+		name := filepath.Join(directory, serviceAccountKeyFile)
 		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -122,7 +122,7 @@ func TestAKeyOfTokensThatIsNoneIsRefused(t *testing.T) {
 	if _, err := EnsureServiceAccountKey(directory); err != nil {
 		t.Fatal(err)
 	}
-	name := filepath.Join(directory, ServiceAccountKeyFile)
+	name := filepath.Join(directory, serviceAccountKeyFile)
 	if err := os.Chmod(name, 0o644); err != nil {
 		t.Fatal(err)
 	}

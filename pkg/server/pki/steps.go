@@ -27,7 +27,7 @@ var (
 // Allowed returns an error if the step cannot be taken here, or not now.
 func (s Step) Allowed(b *Bundle) error {
 	if b.authority != nil {
-		return fmt.Errorf("%s is that of %s: the authority of an installation cannot be rolled yet, see docs/ACCESS.md", b.directory, b.authority.Member)
+		return fmt.Errorf("%s is that of %s: run this where the key of the installation's authority is, in pki/ of the root shard", b.directory, b.authority.Member)
 	}
 	if b.caKey == nil {
 		return b.noKeyError("for a new authority", "run this where the key is; an authority that is managed elsewhere is rolled there")

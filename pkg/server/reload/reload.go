@@ -19,8 +19,9 @@ type Source[T any] struct {
 	// Work does what a value needs done while it is in use. It returns when ctx has ended and nothing of it runs any more. It may be
 	// nil.
 	Work func(ctx context.Context, value T)
-	// Reloaded is called after each attempt to take a changed file, for metrics. It may be nil.
-	Reloaded func(content []byte, err error)
+	// Reloaded is called after a changed file was taken, and Refused after one that is faulty, for metrics.
+	Reloaded func(content []byte)
+	Refused  func()
 }
 
 // Value is what was made of a file. A file that is faulty leaves it as it is.
@@ -103,11 +104,10 @@ func (v *Value[T]) load() (*generation[T], error) {
 		v.seen = content
 		made, err = v.source.Make(content, v.current.value) // only Run, which calls this, sets current
 	}
-	if v.source.Reloaded != nil {
-		v.source.Reloaded(content, err)
-	}
 	if err != nil {
+		v.source.Refused()
 		return nil, err
 	}
+	v.source.Reloaded(content)
 	return newGeneration(made), nil
 }

@@ -44,11 +44,8 @@ func follow(t *testing.T) *followed {
 			<-ctx.Done()
 			f.retired.Store(value, true)
 		},
-		Reloaded: func(_ []byte, err error) {
-			if err != nil {
-				f.faults.Add(1)
-			}
-		},
+		Reloaded: func([]byte) {},
+		Refused:  func() { f.faults.Add(1) },
 	})
 	if err != nil {
 		t.Fatal(err)

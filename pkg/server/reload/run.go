@@ -25,28 +25,10 @@ func (v *Value[T]) Run(ctx context.Context) {
 	defer cancel()
 
 	changed := make(chan struct{}, 1)
-	running.Go(func() {
-		tell := func() {
-			select {
-			case changed <- struct{}{}:
-			default:
-			}
-		}
-		filesystem.WatchUntil(ctx, lookAgain, v.source.File, tell, func(err error) {
-			klog.FromContext(ctx).V(4).Info("The file is looked at only now and then", "flag", v.source.Flag, "every", lookAgain, "err", err)
-		})
-	})
+	running.Go(func() { v.watch(ctx, changed) })
 	end := v.work(ctx, &running, v.current)
 	complaint := ""
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-changed:
-		}
-		if !v.settles(ctx, changed) {
-			return
-		}
+	for settles(ctx, changed) {
 		next, err := v.load()
 		switch {
 		case err != nil:
@@ -57,21 +39,36 @@ func (v *Value[T]) Run(ctx context.Context) {
 		case next != nil:
 			complaint = ""
 			endNext := v.work(ctx, &running, next)
-			v.retire(ctx, &running, v.replace(next), end)
+			retire(ctx, &running, v.replace(next), end)
 			end = endNext
 			klog.FromContext(ctx).Info("The file has changed, and is in force", "flag", v.source.Flag, "file", v.source.File)
 		}
 	}
 }
 
-// settles waits until the file has been left alone for a moment. It returns false if ctx ends before.
-func (*Value[T]) settles(ctx context.Context, changed <-chan struct{}) bool {
+// watch tells of changes of the file until ctx ends.
+func (v *Value[T]) watch(ctx context.Context, changed chan<- struct{}) {
+	tell := func() {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	}
+	filesystem.WatchUntil(ctx, lookAgain, v.source.File, tell, func(err error) {
+		klog.FromContext(ctx).V(4).Info("The file is looked at only now and then", "flag", v.source.Flag, "every", lookAgain, "err", err)
+	})
+}
+
+// settles waits until the file has changed, and has been left alone for a moment. It returns false if ctx ends before.
+func settles(ctx context.Context, changed <-chan struct{}) bool {
+	var alone <-chan time.Time // nil until it has changed
 	for {
 		select {
 		case <-ctx.Done():
 			return false
 		case <-changed:
-		case <-time.After(settled):
+			alone = time.After(settled)
+		case <-alone:
 			return true
 		}
 	}
@@ -87,7 +84,7 @@ func (v *Value[T]) work(ctx context.Context, running *sync.WaitGroup, g *generat
 }
 
 // retire asks the work of an old generation to end when its last user has gone, or the server stops.
-func (*Value[T]) retire(ctx context.Context, running *sync.WaitGroup, old *generation[T], end context.CancelFunc) {
+func retire[T any](ctx context.Context, running *sync.WaitGroup, old *generation[T], end context.CancelFunc) {
 	running.Go(func() {
 		defer end()
 		select {

@@ -72,8 +72,8 @@ func (f *Filter) Cached(ctx context.Context) (name logicalcluster.Name, inCluste
 //
 // A request for an endpoint of the process is for no cluster, and the context carries clusters.Wildcard: it is about the shard as a whole.
 //
-// A cluster that is in no cache is read from storage if next allows the request without knowing the cluster, and for other users some
-// times a second. So users without rights cannot keep storage busy by guessing names.
+// A cluster that is in no cache is read from storage if next allows the request without knowing the cluster. Other users get a limited number of
+// such reads (see lookups), so that they cannot keep storage busy by guessing names.
 func (f *Filter) Authorizer(next authorizer.Authorizer) authorizer.Authorizer {
 	return &clusterAuthorizer{Authorizer: next, resolver: f.Resolver, lookups: newLookups()}
 }

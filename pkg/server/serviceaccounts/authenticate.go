@@ -23,8 +23,10 @@ import (
 const (
 	// skew is how far the clocks of two replicas may be apart: a token of one is valid at the other at once.
 	skew = time.Minute
-	// rememberedTokens is how many tokens' signatures are remembered. A token takes about 2 KiB.
+	// rememberedTokens is how many tokens' signatures are remembered. A token takes about 2 KiB, and never much more than maxTokenLength.
 	rememberedTokens = 2048
+	// maxTokenLength is how long tokens are at most. Whoever may ask for tokens decides about a part of what is in them.
+	maxTokenLength = 8 << 10
 )
 
 // Authenticator says whose a token is.
@@ -43,7 +45,7 @@ func NewAuthenticator(issuer *Issuer, objects Objects) *Authenticator {
 // AuthenticateToken implements authenticator.Token. It is not ok if the token is not of this issuer, and an error if it is and is not
 // valid, or not for an audience in the context.
 func (a *Authenticator) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
-	if !a.issued(token) {
+	if len(token) > maxTokenLength || !a.issued(token) {
 		return nil, false, nil
 	}
 	c, err := a.claimsOf(token)

@@ -16,11 +16,11 @@ import (
 // front returns how a front calls shard eu1.
 func (i *installation) front(fingerprint string) *tls.Config {
 	i.Helper()
-	config, err := ClientTLS(i.bundle.CAPEM, i.authority(pki.Member{Kind: pki.KindFront, Name: "f"}), "eu1", fingerprint)
+	with, err := newCall(i.bundle.CAPEM, i.authority(pki.Member{Kind: pki.KindFront, Name: "f"}))
 	if err != nil {
 		i.Fatal(err)
 	}
-	return config
+	return with.config("eu1", fingerprint)
 }
 
 // through returns a client that connects to replicas of eu1 for each request.

@@ -35,8 +35,8 @@ type peer struct {
 	shards          *clusters.Informer[*corev1alpha1.Shard]
 }
 
-func newPeer(cfg Config, m member) (*peer, error) {
-	transport, err := newFailover(cfg, m)
+func newPeer(own string, caller *Caller, m member) (*peer, error) {
+	transport, err := newFailover(caller, m)
 	if err != nil {
 		return nil, err
 	}
@@ -46,8 +46,8 @@ func newPeer(cfg Config, m member) (*peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.workspaces = clusters.NewForeignInformer[*tenancyv1alpha1.Workspace](InOneHistory(labelled(clusters.ListWatch(p.clients.Workspaces), clusters.ShardLabel+"="+cfg.Own)))
-	p.logicalClusters = clusters.NewForeignInformer[*corev1alpha1.LogicalCluster](InOneHistory(labelled(clusters.ListWatch(p.clients.LogicalClusters), clusters.OwnerShardLabel+"="+cfg.Own)))
+	p.workspaces = clusters.NewForeignInformer[*tenancyv1alpha1.Workspace](InOneHistory(labelled(clusters.ListWatch(p.clients.Workspaces), clusters.ShardLabel+"="+own)))
+	p.logicalClusters = clusters.NewForeignInformer[*corev1alpha1.LogicalCluster](InOneHistory(labelled(clusters.ListWatch(p.clients.LogicalClusters), clusters.OwnerShardLabel+"="+own)))
 	p.shards = clusters.NewForeignInformer[*corev1alpha1.Shard](InOneHistory(clusters.ListWatch(p.clients.Shards)))
 	return p, nil
 }

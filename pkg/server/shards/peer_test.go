@@ -80,7 +80,7 @@ func TestAShardThatSaysNonsenseIsNotHeard(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			there := i.serve(eu1, answering(200, body))
-			p, err := newPeer(Config{Own: "us1", Keys: i.keys("us1")}, member{name: "eu1", urls: []string{there.url}})
+			p, err := newPeer("us1", NewCaller(i.keys("us1")), member{name: "eu1", urls: []string{there.url}})
 			if err != nil {
 				t.Fatal(err)
 			}

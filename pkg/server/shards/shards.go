@@ -20,11 +20,10 @@ import (
 type Config struct {
 	// Own is the name of this shard.
 	Own string
-	// Root is the root shard. It has no URLs on the root shard itself.
+	// Root is the root shard. It has no URLs on the root shard itself. FindRoot tells of others.
 	Root pki.RootShard
-	// Keys returns the certificate of the installation's authority, in PEM, and what signs the certificates with which this shard calls. It is
-	// called for each shard that becomes known.
-	Keys func() (ca []byte, authority *pki.Authority)
+	// Keys returns what this shard calls others with. It is called with each request.
+	Keys Keys
 	// Members has this shard's copies of the Shard objects.
 	Members *clusters.Informer[*corev1alpha1.Shard]
 }
@@ -32,16 +31,20 @@ type Config struct {
 // Reader reads all other shards. Make it with New.
 type Reader struct {
 	cfg    Config
+	caller *Caller
 	shards *controllers.Shards
+	// changed gets a value when the members are others. Its capacity is 1.
+	changed chan struct{}
 
 	mu    sync.Mutex
+	root  pki.RootShard
 	peers map[string]*peer
 }
 
 // New returns a reader. It reads nothing until Run runs.
 func New(cfg Config) *Reader {
 	registerMetrics()
-	r := &Reader{cfg: cfg, peers: map[string]*peer{}}
+	r := &Reader{cfg: cfg, caller: NewCaller(cfg.Keys), changed: make(chan struct{}, 1), root: cfg.Root, peers: map[string]*peer{}}
 	r.shards = controllers.NewShards(cfg.Root.Name, r)
 	return r
 }
@@ -51,13 +54,7 @@ func (r *Reader) Shards() *controllers.Shards { return r.shards }
 
 // Run reads from each shard that is a member, as long as it is one, until ctx ends. It returns when all reading has ended. Call it once.
 func (r *Reader) Run(ctx context.Context) error {
-	changed := make(chan struct{}, 1)
-	remove := r.cfg.Members.AddHandler(func(_, _ *corev1alpha1.Shard) {
-		select {
-		case changed <- struct{}{}:
-		default:
-		}
-	})
+	remove := r.cfg.Members.AddHandler(func(_, _ *corev1alpha1.Shard) { r.touch() })
 	defer remove()
 	running := map[string]*running{}
 	defer func() {
@@ -73,9 +70,24 @@ func (r *Reader) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-changed:
+		case <-r.changed:
 		}
 	}
+}
+
+func (r *Reader) touch() {
+	select {
+	case r.changed <- struct{}{}:
+	default:
+	}
+}
+
+// FindRoot says under which URLs the root shard is from now on. It may be called at any time on any goroutine.
+func (r *Reader) FindRoot(urls []string) {
+	r.mu.Lock()
+	r.root.URLs = slices.Clone(urls)
+	r.mu.Unlock()
+	r.touch()
 }
 
 // running is a peer that is read.
@@ -99,7 +111,7 @@ func (r *Reader) adjust(ctx context.Context, now map[string]*running) {
 		if now[name] != nil {
 			continue
 		}
-		p, err := newPeer(r.cfg, wanted[name])
+		p, err := newPeer(r.cfg.Own, r.caller, wanted[name])
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "Cannot read from a shard: its clusters get no news until this replica restarts or its Shard object changes", "peer", name)
 			continue
@@ -141,14 +153,17 @@ func (m member) equal(other member) bool {
 // members returns the other shards, by name.
 func (r *Reader) members() map[string]member {
 	out := map[string]member{}
-	if root := r.cfg.Root; root.Name != r.cfg.Own {
+	r.mu.Lock()
+	root := r.root
+	r.mu.Unlock()
+	if root.Name != r.cfg.Own {
 		out[root.Name] = member{name: root.Name, urls: root.URLs}
 	}
 	for _, shard := range r.cfg.Members.List(clusters.SystemShards) {
 		if shard.Name == r.cfg.Own || clusters.IsRemoved(shard) {
 			continue
 		}
-		out[shard.Name] = member{name: shard.Name, urls: r.cfg.Root.ReplicasOf(shard.Name, clusters.ReplicasOf(shard)), authority: shard.Annotations[clusters.AuthorityAnnotation]}
+		out[shard.Name] = member{name: shard.Name, urls: root.ReplicasOf(shard.Name, clusters.ReplicasOf(shard)), authority: shard.Annotations[clusters.AuthorityAnnotation]}
 	}
 	return out
 }

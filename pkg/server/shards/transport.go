@@ -2,6 +2,7 @@ package shards
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/http"
@@ -14,26 +15,24 @@ import (
 type failover struct {
 	replicas replicas
 	bounds   bounds
-	next     *http.Transport
+	next     *Calls
 
 	mu    sync.Mutex
 	fault error // of the last request, nil if it was answered
 }
 
-func newFailover(cfg Config, m member) (*failover, error) {
+func newFailover(caller *Caller, m member) (*failover, error) {
 	f := &failover{bounds: boundsOf(m.name)}
 	if err := f.replicas.set(m.name, m.urls); err != nil {
 		return nil, err
 	}
-	ca, authority := cfg.Keys()
-	config, err := ClientTLS(ca, authority, m.name, m.authority)
-	if err != nil {
-		return nil, err
-	}
-	f.next = newTransport(func(ctx context.Context, network, address string) (net.Conn, error) {
-		return accepted(ctx, network, address, config)
+	var err error
+	f.next, err = caller.Calls(m.name, m.authority, func(config *tls.Config) (*http.Transport, error) {
+		return newTransport(func(ctx context.Context, network, address string) (net.Conn, error) {
+			return accepted(ctx, network, address, config)
+		}), nil
 	})
-	return f, nil
+	return f, err
 }
 
 // RoundTrip implements http.RoundTripper.

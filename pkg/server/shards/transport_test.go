@@ -18,7 +18,7 @@ func (i *installation) reader(replicas ...*replica) *failover {
 	for _, r := range replicas {
 		m.urls = append(m.urls, r.url)
 	}
-	f, err := newFailover(Config{Own: "us1", Keys: i.keys("us1")}, m)
+	f, err := newFailover(NewCaller(i.keys("us1")), m)
 	if err != nil {
 		i.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package shards
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -13,20 +14,6 @@ import (
 
 // A certificate with which a member calls others is used for callRenewal, and valid for callValidity.
 const callValidity, callRenewal = 24 * time.Hour, 12 * time.Hour
-
-// ClientTLS returns how a member calls one shard, whatever the address. ca is the certificate of the installation's authority, in PEM, and
-// authority signs the certificates with which the member calls. fingerprint is as for Verify.
-func ClientTLS(ca []byte, authority *pki.Authority, shard, fingerprint string) (*tls.Config, error) {
-	trust := x509.NewCertPool()
-	if !trust.AppendCertsFromPEM(ca) {
-		return nil, errors.New("the installation's authority has no certificate")
-	}
-	return &tls.Config{
-		MinVersion: tls.VersionTLS13, RootCAs: trust, ServerName: pki.ServerName,
-		VerifyConnection:     Verify(shard, fingerprint),
-		GetClientCertificate: (&caller{authority: authority}).certificate,
-	}, nil
-}
 
 // Verify returns a function for tls.Config.VerifyConnection that refuses whoever is not that shard, though the installation's authority trusts it.
 // fingerprint is that of the shard's authority, as its Shard object has it. Empty: the shard may have any membership.
@@ -42,29 +29,60 @@ func Verify(shard, fingerprint string) func(tls.ConnectionState) error {
 		if err != nil {
 			return fmt.Errorf("at the address of shard %s: %w: correct it with regent shard set %s --replica=...", shard, err, shard)
 		}
-		if fingerprint != "" && pki.Fingerprint(authority) != fingerprint {
+		if fingerprint != "" && !pki.IsAuthority(fingerprint, authority) {
 			return fmt.Errorf("shard %s answers with a membership that was replaced: give its replicas the latest one", shard)
 		}
 		return nil
 	}
 }
 
-// caller has the certificate with which this process calls others. It renews it.
-type caller struct {
-	authority *pki.Authority
+// Keys returns the certificates of the installation's authority, in PEM, and what signs the certificates with which this process calls other
+// members. They may be others with each call.
+type Keys func() (ca []byte, authority *pki.Authority)
 
-	mu   sync.Mutex
-	made time.Time
-	pair *tls.Certificate
+// Caller has what this process calls others with: whom it trusts, and the certificate that it shows. It renews the certificate in time, and when
+// the keys change. All methods may be called at any time on any goroutine.
+type Caller struct {
+	keys Keys
+
+	mu      sync.Mutex
+	current *call
 }
 
-func (c *caller) certificate(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+// call is what this process calls others with for a while. It is not changed.
+type call struct {
+	ca        []byte
+	authority *pki.Authority
+	made      time.Time
+	trust     *x509.CertPool
+	pair      *tls.Certificate
+}
+
+// NewCaller returns a Caller with what keys return.
+func NewCaller(keys Keys) *Caller { return &Caller{keys: keys} }
+
+// now returns what to call with now. It is another value whenever connections that were made with the one before are to be replaced.
+func (c *Caller) now() (*call, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.pair != nil && time.Since(c.made) < callRenewal {
-		return c.pair, nil
+	ca, authority := c.keys()
+	if in := c.current; in != nil && in.authority == authority && bytes.Equal(in.ca, ca) && time.Since(in.made) < callRenewal {
+		return in, nil
 	}
-	certPEM, keyPEM, err := c.authority.Call(callValidity)
+	next, err := newCall(ca, authority)
+	if err != nil {
+		return nil, err
+	}
+	c.current = next
+	return next, nil
+}
+
+func newCall(ca []byte, authority *pki.Authority) (*call, error) {
+	trust := x509.NewCertPool()
+	if !trust.AppendCertsFromPEM(ca) {
+		return nil, errors.New("the installation's authority has no certificate")
+	}
+	certPEM, keyPEM, err := authority.Call(callValidity)
 	if err != nil {
 		return nil, err
 	}
@@ -72,6 +90,13 @@ func (c *caller) certificate(*tls.CertificateRequestInfo) (*tls.Certificate, err
 	if err != nil {
 		return nil, fmt.Errorf("the certificate with which this process calls shards is not usable: %w", err)
 	}
-	c.pair, c.made = &pair, time.Now()
-	return c.pair, nil
+	return &call{ca: ca, authority: authority, made: time.Now(), trust: trust, pair: &pair}, nil
+}
+
+// config returns how to call one shard, whatever the address. fingerprint is as for Verify.
+func (c *call) config(shard, fingerprint string) *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13, RootCAs: c.trust, ServerName: pki.ServerName, VerifyConnection: Verify(shard, fingerprint),
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return c.pair, nil },
+	}
 }

@@ -6,7 +6,6 @@ import (
 	"github.com/kcp-dev/logicalcluster/v3"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
@@ -34,19 +33,24 @@ func clusterOf(obj runtime.Object) string {
 	return logicalcluster.From(accessor).String()
 }
 
-// withCluster adds the cluster to the fields by which objects are selected.
-func withCluster(attrs storage.AttrFunc) storage.AttrFunc {
-	return func(obj runtime.Object) (labels.Set, fields.Set, error) {
-		l, f, err := attrs(obj)
-		if err != nil {
-			return nil, nil, err
-		}
-		if f == nil {
-			f = fields.Set{}
-		}
-		f[clusterField] = clusterOf(obj)
-		return l, f, nil
+// inCluster is a selector that tells the watch cache the cluster. It selects what the embedded one selects: the watch's key holds the
+// cluster already. So the cache need not keep the cluster among the fields of each object.
+type inCluster struct {
+	fields.Selector
+	cluster string
+}
+
+// RequiresExactMatch implements fields.Selector.
+func (s inCluster) RequiresExactMatch(field string) (value string, found bool) {
+	if field == clusterField {
+		return s.cluster, true
 	}
+	return s.Selector.RequiresExactMatch(field)
+}
+
+// DeepCopySelector implements fields.Selector.
+func (s inCluster) DeepCopySelector() fields.Selector {
+	return inCluster{s.Selector.DeepCopySelector(), s.cluster}
 }
 
 // Watch adds the cluster to what the watch selects.
@@ -56,14 +60,10 @@ func (d *dispatch) Watch(ctx context.Context, key string, opts storage.ListOptio
 		return d.Interface.Watch(ctx, key, opts)
 	}
 	selected := &opts.Predicate
-	in := fields.OneTermEqualSelector(clusterField, cluster.String())
-	if selected.Field != nil && !selected.Field.Empty() {
-		in = fields.AndSelectors(selected.Field, in)
+	if selected.Field == nil {
+		selected.Field = fields.Everything()
 	}
-	selected.Field = in
+	selected.Field = inCluster{selected.Field, cluster.String()}
 	selected.IndexFields = append(selected.IndexFields[:len(selected.IndexFields):len(selected.IndexFields)], clusterField)
-	if selected.GetAttrs != nil {
-		selected.GetAttrs = withCluster(selected.GetAttrs)
-	}
 	return d.Interface.Watch(ctx, key, opts)
 }

@@ -33,10 +33,15 @@ import (
 const countInterval = time.Minute
 
 // With snapshots the watch cache keeps a version of its tree for each change of the last minutes, which was two fifths of the heap
-// (docs/BENCHMARKS.md). They serve the later pages of long lists, which etcd serves without them. --feature-gates can bring them
-// back.
+// (docs/BENCHMARKS.md). They serve the later pages of long lists, which etcd serves without them.
+//
+// The estimate of the sizes of lists keeps each key a second time. It is for upstream's priority and fairness, which is not used: what a list costs is
+// known by cluster (see tally).
+//
+// --feature-gates can bring both back.
 func init() {
 	utilruntime.Must(utilfeature.DefaultMutableFeatureGate.OverrideDefault(features.ListFromCacheSnapshot, false))
+	utilruntime.Must(utilfeature.DefaultMutableFeatureGate.OverrideDefault(features.SizeBasedListCostEstimate, false))
 }
 
 // Encoding says how a resource's objects are stored.
@@ -108,10 +113,11 @@ func (o *restOptions) decorator(encoding Encoding) generic.StorageDecorator {
 	) (storage.Interface, factory.DestroyFunc, error) {
 		versioner := storage.APIObjectVersioner{}
 		reading := seeing{versioner, o.client.history}
-		decoder, transformer := etcd3.NewDefaultDecoder(config.Codec, reading), o.transformer(config.GroupResource)
+		one, transformer := etcd3.NewDefaultDecoder(config.Codec, reading), o.transformer(config.GroupResource)
+		codec := sharing{config.Codec} // of watches
 		store, err := etcd3.New(
-			o.client.etcd, o.client.compactor, config.Codec, newFunc, newListFunc, config.Prefix, prefix, config.GroupResource,
-			transformer, config.LeaseManagerConfig, decoder, reading,
+			o.client.etcd, o.client.compactor, codec, newFunc, newListFunc, config.Prefix, prefix, config.GroupResource,
+			transformer, config.LeaseManagerConfig, decoder{one, etcd3.NewDefaultDecoder(codec, reading)}, reading,
 		)
 		if err != nil {
 			return nil, nil, fmt.Errorf("store of %s: %w", config.GroupResource, err)
@@ -123,7 +129,7 @@ func (o *restOptions) decorator(encoding Encoding) generic.StorageDecorator {
 					return nil, err
 				}
 				object := newFunc()
-				return object, decoder.Decode(data, object, kv.ModRevision)
+				return object, one.Decode(data, object, kv.ModRevision)
 			}
 			o.client.guard.terms.leases.Store(&leases{decode: decode, term: encoding.Term, prefix: prefix, root: config.Prefix})
 		}
@@ -141,7 +147,7 @@ func (o *restOptions) decorator(encoding Encoding) generic.StorageDecorator {
 			KeyFunc:             keyFunc(prefix, clusterless),
 			NewFunc:             newFunc,
 			NewListFunc:         newListFunc,
-			GetAttrsFunc:        withCluster(attrs),
+			GetAttrsFunc:        shareAttrs(attrs),
 			IndexerFuncs:        byCluster,
 			Indexers:            indexers,
 			Codec:               config.Codec,

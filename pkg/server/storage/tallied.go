@@ -140,7 +140,7 @@ func (c *countedStreams) GetStream(ctx context.Context, key string, opts ...clie
 	}), nil
 }
 
-// countedWatches counts changes.
+// countedWatches counts changes that are watched.
 type countedWatches struct {
 	clientv3.Watcher
 	tallies *tallies
@@ -161,50 +161,4 @@ func (c *countedWatches) Close() error {
 	err := c.Watcher.Close()
 	c.tallies.forwarding.close()
 	return err
-}
-
-// forwarding is what runs for forward. It is ready for use.
-type forwarding struct {
-	mu      sync.Mutex
-	closed  bool
-	running sync.WaitGroup
-}
-
-// start runs do on a goroutine and returns true, or false if everything is closed.
-func (f *forwarding) start(do func()) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if !f.closed {
-		f.running.Go(do)
-	}
-	return !f.closed
-}
-
-// close returns when nothing runs any more. Upstream may begin a watch while the client is closed: nothing is started for that.
-func (f *forwarding) close() {
-	f.mu.Lock()
-	f.closed = true
-	f.mu.Unlock()
-	f.running.Wait()
-}
-
-// forward returns a channel with what comes from another one, after visit has seen it. It ends with the other one, or with ctx. Of a
-// client that is closed nothing comes, and the other one is returned.
-func forward[T any](ctx context.Context, running *forwarding, from <-chan T, visit func(T)) <-chan T {
-	to := make(chan T)
-	started := running.start(func() {
-		defer close(to)
-		for v := range from {
-			visit(v)
-			select {
-			case to <- v:
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
-	if !started {
-		return from
-	}
-	return to
 }

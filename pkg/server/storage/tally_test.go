@@ -131,32 +131,41 @@ func TestWhatClustersStoreIsKnown(t *testing.T) {
 	}
 	for name, client := range map[string]*storage.Client{"watched": early, "listed": late} {
 		for _, cluster := range []logicalcluster.Name{"x1", "x2", "x3", clusters.Wildcard} {
-			var got, want storage.Amount
-			for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-				prefix := "/registry/core/configmaps/" + cluster.String() + "/"
-				if cluster == clusters.Wildcard {
-					prefix = "/registry/core/configmaps/"
+			want := amountIn(t, client, cluster)
+			again, over := time.NewTicker(time.Millisecond), time.After(10*time.Second)
+			for client.StoredIn(cluster) != want || client.Stored(cluster, corev1.Resource("configmaps")) != want {
+				select {
+				case <-again.C:
+					continue
+				case <-over:
 				}
-				resp, err := client.Etcd().Get(t.Context(), prefix, clientv3.WithPrefix())
-				if err != nil {
-					t.Fatal(err)
-				}
-				want = storage.Amount{Objects: resp.Count}
-				for _, kv := range resp.Kvs {
-					want.Bytes += int64(len(kv.Value))
-				}
-				if got = client.Stored(cluster, corev1.Resource("configmaps")); got == want {
-					break
-				}
+				t.Fatalf("%s: cluster %s has %+v, counted are %+v, and %+v of all resources", name, cluster, want,
+					client.Stored(cluster, corev1.Resource("configmaps")), client.StoredIn(cluster))
 			}
-			if got != want || client.StoredIn(cluster) != want {
-				t.Errorf("%s: cluster %s has %+v, counted are %+v, and %+v of all resources", name, cluster, want, got, client.StoredIn(cluster))
-			}
+			again.Stop()
 		}
 	}
 	if got := early.Stored("x1", corev1.Resource("secrets")); got != (storage.Amount{}) {
 		t.Errorf("of what is not stored there is %+v", got)
 	}
+}
+
+// amountIn reads how much a cluster has, or all with clusters.Wildcard.
+func amountIn(t *testing.T, client *storage.Client, cluster logicalcluster.Name) storage.Amount {
+	t.Helper()
+	prefix := "/registry/core/configmaps/" + cluster.String() + "/"
+	if cluster == clusters.Wildcard {
+		prefix = "/registry/core/configmaps/"
+	}
+	resp, err := client.Etcd().Get(t.Context(), prefix, clientv3.WithPrefix())
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := storage.Amount{Objects: resp.Count}
+	for _, kv := range resp.Kvs {
+		out.Bytes += int64(len(kv.Value))
+	}
+	return out
 }
 
 // BenchmarkTally is what a hundred thousand clusters cost.

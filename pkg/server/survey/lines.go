@@ -2,30 +2,29 @@ package survey
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net/http"
 	"net/url"
 	"sync"
 
-	"github.com/regent-project/regent/pkg/server/pki"
 	"github.com/regent-project/regent/pkg/server/shards"
 )
 
 // lines are the connections to the other replicas of this shard, which are called as other shards are.
 type lines struct {
-	cfg Config
+	cfg    Config
+	caller *shards.Caller
 
 	mu     sync.Mutex
-	byURL  map[string]*line
+	byURL  map[string]line
 	closed bool
 }
 
-// line leads to one replica, with the credentials that this process had when it was made.
+// line leads to one replica.
 type line struct {
-	transport *http.Transport
-	ca        string
-	authority *pki.Authority
-	expects   string // the fingerprint of the replica's authority
+	*shards.Calls
+	expects string // the fingerprint of the replica's authority
 }
 
 // ask sends GET to a path of the replica at a URL.
@@ -45,37 +44,34 @@ func (l *lines) ask(ctx context.Context, base, path string) ([]byte, error) {
 }
 
 // to returns the transport to a replica.
-func (l *lines) to(base string) (*http.Transport, error) {
-	ca, authority := l.cfg.Keys()
-	expects := l.cfg.Authority()
-	if authority == nil {
+func (l *lines) to(base string) (*shards.Calls, error) {
+	if _, authority := l.cfg.Keys(); authority == nil {
 		return nil, errors.New("the key of the shard's authority is not here, so this replica cannot ask others: ask that one itself")
 	}
+	expects := l.cfg.Authority()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		return nil, errors.New("the replica that was asked stops")
 	}
-	if old := l.byURL[base]; old != nil {
-		if old.ca == string(ca) && old.authority == authority && old.expects == expects {
-			return old.transport, nil
+	if old, ok := l.byURL[base]; ok {
+		if old.expects == expects {
+			return old.Calls, nil
 		}
-		old.transport.CloseIdleConnections()
+		old.CloseIdleConnections()
 	}
-	config, err := shards.ClientTLS(ca, authority, l.cfg.Name, expects)
+	calls, err := l.caller.Calls(l.cfg.Name, expects, func(config *tls.Config) (*http.Transport, error) {
+		dialer, err := shards.NewDialer(l.cfg.Name, []string{base}, config)
+		if err != nil {
+			return nil, err
+		}
+		return dialer.Transport(), nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	dialer, err := shards.NewDialer(l.cfg.Name, []string{base}, config)
-	if err != nil {
-		return nil, err
-	}
-	if l.byURL == nil {
-		l.byURL = map[string]*line{}
-	}
-	made := &line{dialer.Transport(), string(ca), authority, expects}
-	l.byURL[base] = made
-	return made.transport, nil
+	l.byURL[base] = line{calls, expects}
+	return calls, nil
 }
 
 // keepOnly closes the connections to all but these.
@@ -88,7 +84,7 @@ func (l *lines) keepOnly(targets []target) {
 	defer l.mu.Unlock()
 	for base, one := range l.byURL {
 		if !wanted[base] {
-			one.transport.CloseIdleConnections()
+			one.CloseIdleConnections()
 			delete(l.byURL, base)
 		}
 	}

@@ -17,7 +17,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/regent-project/regent/pkg/server/pki"
+	"github.com/regent-project/regent/pkg/server/shards"
 	"github.com/regent-project/regent/pkg/server/status"
 )
 
@@ -44,7 +44,7 @@ type Config struct {
 	Fronts func() []status.Front
 	// Keys returns the certificate of the installation's authority, in PEM, and what signs the certificates with which this shard calls, which is
 	// nil if it cannot call. Authority is the fingerprint of the shard's authority; empty if any is good.
-	Keys      func() (ca []byte, authority *pki.Authority)
+	Keys      shards.Keys
 	Authority func() string
 	// Others returns the names of the other shards. Ask asks one of them for a path, one replica after the other.
 	Others func() []string
@@ -65,7 +65,9 @@ type Survey struct {
 }
 
 // New returns a Survey that asks nobody yet.
-func New(cfg Config) *Survey { return &Survey{cfg: cfg, lines: lines{cfg: cfg}} }
+func New(cfg Config) *Survey {
+	return &Survey{cfg: cfg, lines: lines{cfg: cfg, caller: shards.NewCaller(cfg.Keys), byURL: map[string]line{}}}
+}
 
 // lookEvery is how often Run looks at which replicas this one knows.
 const lookEvery = 2 * time.Second

@@ -13,8 +13,8 @@ import (
 // Limit is how many calls of one webhook may be under way. A webhook that hangs keeps no more of the server's requests waiting than that.
 const Limit = 100
 
-// ErrTooMany says that a webhook is not called because too many calls of it are under way.
-var ErrTooMany = errors.New("too many calls of this webhook are under way")
+// errTooMany says that a webhook is not called because too many calls of it are under way.
+var errTooMany = errors.New("too many calls of this webhook are under way")
 
 // errClosed says that the server stops.
 var errClosed = errors.New("the server stops and calls no webhooks any more")
@@ -43,7 +43,7 @@ func (c *Calls) Begin(ctx context.Context) (_ context.Context, end func(), _ err
 	case c.closed:
 		return nil, nil, errClosed
 	case len(c.ends) >= Limit:
-		return nil, nil, fmt.Errorf("%w: %d", ErrTooMany, Limit)
+		return nil, nil, fmt.Errorf("%w: %d", errTooMany, Limit)
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	c.number++

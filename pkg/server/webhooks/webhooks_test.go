@@ -33,7 +33,7 @@ func TestNoMoreCallsThanTheLimitAndEachInItsTime(t *testing.T) {
 			}
 			ends = append(ends, end)
 		}
-		if _, _, err := calls.Begin(t.Context()); !errors.Is(err, ErrTooMany) {
+		if _, _, err := calls.Begin(t.Context()); !errors.Is(err, errTooMany) {
 			t.Errorf("one more call: %v", err)
 		}
 		<-first.Done()

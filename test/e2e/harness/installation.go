@@ -33,6 +33,8 @@ type ShardMember struct {
 	*Shard
 	Etcd     *Etcd
 	Replicas []*Replica
+	// Membership is the file with which its replicas join. The root shard has none.
+	Membership string
 }
 
 // Install starts shard root and others, of two replicas each, and returns when all are ready and hear each other. The URLs of workspaces, and in the
@@ -62,6 +64,7 @@ func install(t testing.TB, i *Installation, others []string) *Installation {
 	for _, name := range others {
 		membership := filepath.Join(t.TempDir(), name+".yaml")
 		m := newShardMember(t, name)
+		m.Membership = membership
 		m.Args, m.admin = []string{"--membership=" + membership, url}, i.Root.Replicas[0].Root
 		for _, replica := range []string{"a", "b"} { // others must know their URLs before they start
 			m.Replicas = append(m.Replicas, m.prepare(t, name+"-"+replica))
@@ -190,7 +193,11 @@ type Front struct {
 	args  []string
 	n     int
 
-	snapshot string
+	snapshot  string
+	byContent bool
+
+	// Membership is the file with which it joins.
+	Membership string
 }
 
 // StartFront starts a front, and returns when it is ready.
@@ -207,7 +214,7 @@ func (i *Installation) StartFront() *Front {
 	if i.fronts > 1 {
 		port = FreePorts(i.t, 1)[0]
 	}
-	f := &Front{t: i.t, URL: fmt.Sprintf("https://127.0.0.1:%d", port), admin: root, name: name, snapshot: filepath.Join(directory, name+".json")}
+	f := &Front{t: i.t, URL: fmt.Sprintf("https://127.0.0.1:%d", port), admin: root, name: name, snapshot: filepath.Join(directory, name+".json"), Membership: membership}
 	f.args = []string{"front", "--membership=" + membership, fmt.Sprintf("--secure-port=%d", port), "--snapshot-file=" + f.snapshot}
 	f.Again()
 	f.WaitReady()
@@ -268,18 +275,28 @@ func (f *Front) Get(path string) (status int, body string) {
 
 // Config is that of the ordinary user, for a logical cluster; the administrator's for what is in no cluster of users.
 func (f *Front) Config(cluster string) *rest.Config {
-	if ofUsers(cluster) {
+	if ofUsers(cluster) && !f.byContent {
 		return credentialsIn(f.t, f.admin).config(f.URL, cluster)
 	}
 	return f.AdminConfig(cluster)
 }
 
+// ReadKeysAgain is as a replica's.
+func (f *Front) ReadKeysAgain() { f.byContent = true }
+
 // AdminConfig is the administrator's, for any cluster.
 func (f *Front) AdminConfig(cluster string) *rest.Config {
 	pki := filepath.Join(f.admin, "pki")
-	return &rest.Config{Host: f.URL + "/clusters/" + cluster, QPS: -1, TLSClientConfig: rest.TLSClientConfig{
+	config := &rest.Config{Host: f.URL + "/clusters/" + cluster, QPS: -1, TLSClientConfig: rest.TLSClientConfig{
 		CAFile: filepath.Join(pki, "ca.crt"), CertFile: filepath.Join(pki, "admin.crt"), KeyFile: filepath.Join(pki, "admin.key"),
 	}}
+	if f.byContent {
+		if err := rest.LoadTLSFiles(config); err != nil {
+			f.t.Fatal(err)
+		}
+		config.CAFile, config.CertFile, config.KeyFile = "", "", ""
+	}
+	return config
 }
 
 // Kube is a client for a logical cluster.

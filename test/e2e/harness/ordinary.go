@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/tls"
 	"crypto/x509"
@@ -25,7 +26,7 @@ import (
 // the commands regent shard, front and pki. Beyond that these act as the administrator, by AdminConfig and AdminKubectl:
 //
 //   - credentials_test.go: it is about who the administrator is
-//   - roll_test.go: clients follow the administrator's certificate from one authority to the next (AdminConfig, ReadKeysAgain)
+//   - roll_test.go, rollall_test.go: clients follow the administrator's certificate from one authority to the next (AdminConfig, ReadKeysAgain)
 //   - rotation_test.go: an administrator writes all objects of all clusters anew, in root, too
 //   - attack_test.go: lets its tenants, who are users of their own, into root
 //   - quota_test.go: limits are the administrator's to set; who fills the cluster is the ordinary user
@@ -110,27 +111,37 @@ func (r *Replica) letIn() {
 		}
 		var last error
 		Eventually(r.t, Ordinary+" is let into root", func() bool {
-			last = bind(r.t, client)
+			last = bindOrdinary(r.t, client)
 			return last == nil
 		})
 	})
 }
 
-func bind(t testing.TB, admin kubernetes.Interface) error {
+func bindOrdinary(t testing.TB, admin kubernetes.Interface) error {
 	t.Helper()
-	rbac := admin.RbacV1()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: Ordinary}, Rules: inRoot}
-	if _, err := rbac.ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+	if _, err := admin.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	for name, role := range map[string]string{Ordinary: Ordinary, Ordinary + "-edits": "edit"} {
+	_, err := Bind(t.Context(), admin, User(Ordinary), Ordinary, "edit")
+	return err
+}
+
+// User is a user, as bindings name one.
+func User(name string) rbacv1.Subject {
+	return rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: name}
+}
+
+// Bind gives somebody ClusterRoles in a cluster, and returns the names of the bindings. It may be called again, if it has failed.
+func Bind(ctx context.Context, in kubernetes.Interface, who rbacv1.Subject, roles ...string) (bindings []string, err error) {
+	for _, role := range roles {
 		binding := &rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: role},
-			Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: Ordinary}},
+			ObjectMeta: metav1.ObjectMeta{Name: who.Name + "-" + role}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: role}, Subjects: []rbacv1.Subject{who},
 		}
-		if _, err := rbac.ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-			return err
+		if _, err := in.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+			return nil, err
 		}
+		bindings = append(bindings, binding.Name)
 	}
-	return nil
+	return bindings, nil
 }

@@ -5,17 +5,19 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
+	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// QuotaLimits are how much a logical cluster may store. 0: no limit.
-type QuotaLimits struct{ Objects, Bytes int64 }
+// QuotaLimits are how much a logical cluster may store. Workspaces are those in it, and not in clusters below. 0: no limit.
+type QuotaLimits struct{ Objects, Bytes, Workspaces int64 }
 
 // Quota refuses writes with which a logical cluster would store more than it may: creations, and updates that make an object larger. What makes
 // room is never refused: deletions, and updates that leave an object as large as it is. Nor is a write of this process's own users, or of the
@@ -30,6 +32,8 @@ type Quota struct {
 	Exempt []string
 	// Stored returns how much a cluster stores.
 	Stored func(logicalcluster.Name) (objects, bytes int64)
+	// Workspaces returns how many Workspaces a cluster stores.
+	Workspaces func(logicalcluster.Name) int64
 	// LogicalCluster returns the LogicalCluster of a cluster from memory, if there is one.
 	LogicalCluster func(logicalcluster.Name) (*corev1alpha1.LogicalCluster, bool)
 }
@@ -57,6 +61,12 @@ func (q *Quota) Validate(ctx context.Context, a admission.Attributes, _ admissio
 		quotaRefused.WithLabelValues(limitObjects).Inc()
 		return refusal(a, fmt.Errorf("logical cluster %q stores %d objects, and may store %d", cluster, objects, limits.Objects))
 	}
+	if isWorkspace := a.GetResource().GroupResource() == tenancyv1alpha1.Resource("workspaces"); isWorkspace && created(a) && limits.Workspaces > 0 {
+		if has := q.Workspaces(cluster); has >= limits.Workspaces {
+			quotaRefused.WithLabelValues(limitWorkspaces).Inc()
+			return refusal(a, fmt.Errorf("logical cluster %q has %d workspaces, and may have %d", cluster, has, limits.Workspaces))
+		}
+	}
 	if limits.Bytes == 0 || bytes+largest <= limits.Bytes {
 		return nil // whatever it is: it need not be measured
 	}
@@ -72,8 +82,8 @@ func (q *Quota) Validate(ctx context.Context, a admission.Attributes, _ admissio
 const largest = 8 << 20
 
 func refusal(a admission.Attributes, err error) error {
-	return admission.NewForbidden(a, fmt.Errorf("quota exceeded: %w: delete what is not needed, or ask an administrator of the shard for more (annotations %s and %s of LogicalCluster %q)",
-		err, clusters.MaxObjectsAnnotation, clusters.MaxBytesAnnotation, corev1alpha1.LogicalClusterName))
+	return admission.NewForbidden(a, fmt.Errorf("quota exceeded: %w: delete what is not needed, or ask an administrator of the shard for more (annotations %s of LogicalCluster %q)",
+		err, strings.Join(clusters.QuotaAnnotations, ", "), corev1alpha1.LogicalClusterName))
 }
 
 // limits returns what applies to a cluster.
@@ -86,7 +96,8 @@ func (q *Quota) limits(cluster logicalcluster.Name) QuotaLimits {
 	if !ok {
 		return limits
 	}
-	for key, limit := range map[string]*int64{clusters.MaxObjectsAnnotation: &limits.Objects, clusters.MaxBytesAnnotation: &limits.Bytes} {
+	for n, limit := range []*int64{&limits.Objects, &limits.Bytes, &limits.Workspaces} { // in the order of the annotations
+		key := clusters.QuotaAnnotations[n]
 		if value, said := lc.Annotations[key]; said {
 			if n, err := clusters.ParseQuota(value); err == nil { // a write with another value is refused
 				*limit = n

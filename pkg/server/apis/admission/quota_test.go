@@ -34,6 +34,7 @@ func TestAQuotaRefusesWhatWouldStoreMoreAndNothingElse(t *testing.T) {
 		cluster        logicalcluster.Name // x7 if empty
 		who            user.Info           // tenant if nil
 		objects, bytes int64               // stored
+		workspaces     int64               // among the objects
 		old, obj       runtime.Object
 		subresource    string
 		refused        string
@@ -56,6 +57,11 @@ func TestAQuotaRefusesWhatWouldStoreMoreAndNothingElse(t *testing.T) {
 		"its own number":                       {defaults: admission.QuotaLimits{Objects: 10}, annotations: limited, objects: 7, obj: configMap(1), refused: "may store 7"},
 		"its own bytes":                        {annotations: limited, bytes: 2 * mib, obj: configMap(1), refused: "may store 2097152"},
 		"its own number, which is none":        {defaults: admission.QuotaLimits{Objects: 10}, annotations: map[string]string{clusters.MaxObjectsAnnotation: "0"}, objects: 1000, obj: configMap(1)},
+		"at the number of workspaces":          {defaults: admission.QuotaLimits{Workspaces: 3}, workspaces: 3, obj: workspace(), refused: "has 3 workspaces, and may have 3"},
+		"below the number of workspaces":       {defaults: admission.QuotaLimits{Workspaces: 3}, workspaces: 2, obj: workspace()},
+		"others at the number of workspaces":   {defaults: admission.QuotaLimits{Workspaces: 3}, workspaces: 3, obj: configMap(1)},
+		"an update at that number":             {defaults: admission.QuotaLimits{Workspaces: 3}, workspaces: 3, old: workspace(), obj: workspace()},
+		"its own number of workspaces":         {annotations: map[string]string{clusters.MaxWorkspacesAnnotation: "1"}, workspaces: 1, obj: workspace(), refused: "may have 1"},
 		"a number that cannot be read":         {defaults: admission.QuotaLimits{Objects: 10}, annotations: map[string]string{clusters.MaxObjectsAnnotation: "many"}, objects: 10, obj: configMap(1), refused: "may store 10"},
 		"root":                                 {defaults: admission.QuotaLimits{Objects: 10}, cluster: clusters.Root, objects: 1000, obj: configMap(1)},
 		"root, if it is said":                  {annotations: limited, cluster: clusters.Root, objects: 1000, obj: configMap(1), refused: "may store 7"},
@@ -77,6 +83,7 @@ func TestAQuotaRefusesWhatWouldStoreMoreAndNothingElse(t *testing.T) {
 					}
 					return c.objects, c.bytes
 				},
+				Workspaces: func(logicalcluster.Name) int64 { return c.workspaces },
 				LogicalCluster: func(logicalcluster.Name) (*corev1alpha1.LogicalCluster, bool) {
 					lc := &corev1alpha1.LogicalCluster{}
 					lc.Annotations = c.annotations
@@ -87,8 +94,11 @@ func TestAQuotaRefusesWhatWouldStoreMoreAndNothingElse(t *testing.T) {
 			if c.old != nil {
 				operation = upstream.Update
 			}
-			if _, ok := c.obj.(*corev1alpha1.LogicalCluster); ok {
+			switch c.obj.(type) {
+			case *corev1alpha1.LogicalCluster:
 				resource = corev1alpha1.SchemeGroupVersion.WithResource("logicalclusters")
+			case *tenancyv1alpha1.Workspace:
+				resource = tenancyv1alpha1.SchemeGroupVersion.WithResource("workspaces")
 			}
 			a := upstream.NewAttributesRecord(c.obj, c.old, resource.GroupVersion().WithKind("Any"), "default", "n", resource, c.subresource, operation, nil, false, c.who)
 			err := plugin.Validate(clusters.With(t.Context(), c.cluster), a, nil)
@@ -99,18 +109,5 @@ func TestAQuotaRefusesWhatWouldStoreMoreAndNothingElse(t *testing.T) {
 	}
 	if (&admission.Quota{}).Handles(upstream.Delete) {
 		t.Error("deletions are judged")
-	}
-}
-
-func TestQuotasAreQuantities(t *testing.T) {
-	for value, want := range map[string]int64{"0": 0, "20000": 20_000, "20k": 20_000, "1Mi": 1 << 20} {
-		if got, err := clusters.ParseQuota(value); err != nil || got != want {
-			t.Errorf("%s: %d, %v", value, got, err)
-		}
-	}
-	for _, value := range []string{"", "many", "-1", "0.5", "1e30"} {
-		if got, err := clusters.ParseQuota(value); err == nil {
-			t.Errorf("%q is %d", value, got)
-		}
 	}
 }

@@ -55,7 +55,7 @@ func (p *TenancyProtection) Validate(ctx context.Context, a admission.Attributes
 	return nil
 }
 
-// asCreated returns a new Workspace as a user may create it: with nothing set but himself as its creator.
+// asCreated returns the Workspace that a user may create: nothing is set, except that the user may be named as its creator.
 func asCreated(a admission.Attributes) *tenancyv1alpha1.Workspace {
 	out := &tenancyv1alpha1.Workspace{Status: tenancyv1alpha1.WorkspaceStatus{Phase: corev1alpha1.LogicalClusterPhaseScheduling}}
 	who := recorded(a.GetUserInfo())
@@ -126,6 +126,7 @@ var ofLogicalClusters = []protected[*corev1alpha1.LogicalCluster]{
 	label[*corev1alpha1.LogicalCluster](clusters.OwnerShardLabel),
 	annotation[*corev1alpha1.LogicalCluster](clusters.MaxObjectsAnnotation, true),
 	annotation[*corev1alpha1.LogicalCluster](clusters.MaxBytesAnnotation, true),
+	annotation[*corev1alpha1.LogicalCluster](clusters.MaxWorkspacesAnnotation, true),
 }
 
 func annotation[T metav1.Object](key string, mastersToo bool) protected[T] {

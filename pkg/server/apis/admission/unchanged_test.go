@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"context"
 	"testing"
 
 	"github.com/kcp-dev/logicalcluster/v3"
@@ -38,7 +37,7 @@ func TestACopyOfAShardObjectMayBeWrittenAsItIs(t *testing.T) {
 		}
 		a := admission.NewAttributesRecord(c.obj, old, corev1alpha1.SchemeGroupVersion.WithKind("Shard"), "", "eu1",
 			corev1alpha1.SchemeGroupVersion.WithResource("shards"), "", c.op, nil, false, &user.DefaultInfo{Name: "admin"})
-		err := (&TenancyProtection{Leader: "leader"}).Validate(clusters.With(context.Background(), logicalcluster.Name(c.cluster)), a, nil)
+		err := (&TenancyProtection{Leader: "leader"}).Validate(clusters.With(t.Context(), logicalcluster.Name(c.cluster)), a, nil)
 		if apierrors.IsForbidden(err) != c.refused || err != nil && !c.refused {
 			t.Errorf("%s: %v", c.name, err)
 		}

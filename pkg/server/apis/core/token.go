@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/token/jwt"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/warning"
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/server/apis/resource"
@@ -57,7 +59,9 @@ func (r *tokenRequests) GroupVersionKind(schema.GroupVersion) schema.GroupVersio
 }
 
 // Create implements rest.NamedCreater.
-func (r *tokenRequests) Create(ctx context.Context, name string, obj runtime.Object, validate rest.ValidateObjectFunc, opts *metav1.CreateOptions) (runtime.Object, error) {
+func (r *tokenRequests) Create(
+	ctx context.Context, name string, obj runtime.Object, validate rest.ValidateObjectFunc, opts *metav1.CreateOptions,
+) (runtime.Object, error) {
 	asked, ok := obj.(*authenticationv1.TokenRequest)
 	if !ok {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("a %T is no TokenRequest", obj))
@@ -122,10 +126,14 @@ func (r *tokenRequests) grant(ctx context.Context, name string, asked *authentic
 		return serviceaccounts.Grant{}, err
 	}
 	if account.DeletionTimestamp != nil {
-		return serviceaccounts.Grant{}, apierrors.NewConflict(corev1.Resource("serviceaccounts"), name, fmt.Errorf("the service account is being deleted"))
+		return serviceaccounts.Grant{}, apierrors.NewConflict(corev1.Resource("serviceaccounts"), name, errors.New("it is being deleted"))
 	}
 	seconds := min(*asked.Spec.ExpirationSeconds, int64(r.MaxLifetime.Seconds()))
-	asked.Spec.ExpirationSeconds = &seconds
+	if seconds < *asked.Spec.ExpirationSeconds { // kubectl prints the token only, and not the answer, which says it too
+		warning.AddWarning(ctx, "", fmt.Sprintf("the token is valid for %v, the longest lifetime here, and not for the %v that were asked for",
+			time.Duration(seconds)*time.Second, time.Duration(*asked.Spec.ExpirationSeconds)*time.Second))
+	}
+	asked.Spec.ExpirationSeconds = &seconds // what the client is told that it has got
 	grant := serviceaccounts.Grant{
 		Cluster: cluster, Account: account, Audiences: asked.Spec.Audiences, Lifetime: time.Duration(seconds) * time.Second,
 	}
@@ -134,7 +142,8 @@ func (r *tokenRequests) grant(ctx context.Context, name string, asked *authentic
 			return serviceaccounts.Grant{}, err
 		}
 		if to.UID != "" && to.UID != grant.Secret.UID {
-			return serviceaccounts.Grant{}, apierrors.NewConflict(corev1.Resource("secrets"), to.Name, fmt.Errorf("the uid in the request is %s, that of the secret is %s", to.UID, grant.Secret.UID))
+			return serviceaccounts.Grant{}, apierrors.NewConflict(corev1.Resource("secrets"), to.Name,
+				fmt.Errorf("the uid in the request is %s, that of the secret is %s", to.UID, grant.Secret.UID))
 		}
 		to.UID = grant.Secret.UID
 	}

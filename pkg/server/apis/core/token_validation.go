@@ -8,28 +8,35 @@ import (
 )
 
 const (
-	// MinimumTokenLifetime is the shortest lifetime of a token that can be asked for, and so of all.
-	MinimumTokenLifetime = 10 * time.Minute
-	// defaultLifetime is that of tokens for which none is asked for.
+	// minLifetime is the shortest lifetime of a token that can be asked for.
+	minLifetime = 10 * time.Minute
+	// defaultLifetime is the lifetime of tokens for which none is asked for.
 	defaultLifetime = time.Hour
-	// maximumAsked is upstream's limit on what can be asked for, in seconds.
-	maximumAsked = 1 << 32
+	// maxAsked is upstream's limit on what can be asked for, in seconds. Tokens live no longer than Tokens.MaxLifetime anyway.
+	maxAsked = 1 << 32
+	// maxAudiences is how many bytes all audiences of a token may have together. A token must fit into a header, and replicas remember tokens.
+	maxAudiences = 2048
 )
 
 func validateTokenRequest(r *authenticationv1.TokenRequest) field.ErrorList {
 	spec := field.NewPath("spec")
 	var errs field.ErrorList
 	seconds := *r.Spec.ExpirationSeconds
-	if least := int64(MinimumTokenLifetime.Seconds()); seconds < least {
+	if least := int64(minLifetime.Seconds()); seconds < least {
 		errs = append(errs, field.Invalid(spec.Child("expirationSeconds"), seconds, "may not specify a duration less than 10 minutes"))
 	}
-	if seconds > maximumAsked {
+	if seconds > maxAsked {
 		errs = append(errs, field.Invalid(spec.Child("expirationSeconds"), seconds, "may not specify a duration larger than 2^32 seconds"))
 	}
+	bytes := 0
 	for n, audience := range r.Spec.Audiences {
+		bytes += len(audience)
 		if audience == "" {
 			errs = append(errs, field.Required(spec.Child("audiences").Index(n), "an audience must not be empty"))
 		}
+	}
+	if bytes > maxAudiences {
+		errs = append(errs, field.TooLong(spec.Child("audiences"), "", maxAudiences))
 	}
 	if len(r.Spec.Attestations) > 0 {
 		errs = append(errs, field.Forbidden(spec.Child("attestations"), "this server attests to nothing: leave them out"))

@@ -67,7 +67,7 @@ var logicalClusterStatus = resource.Subresource[logicalCluster]{
 func validateLogicalCluster(l logicalCluster) field.ErrorList {
 	spec, status := field.NewPath("spec"), field.NewPath("status")
 	errs := validateOwner(l.Spec.Owner, spec.Child("owner"))
-	for _, key := range []string{clusters.MaxObjectsAnnotation, clusters.MaxBytesAnnotation} {
+	for _, key := range clusters.QuotaAnnotations {
 		if value, ok := l.Annotations[key]; ok {
 			if _, err := clusters.ParseQuota(value); err != nil {
 				errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations").Key(key), value, err.Error()))

@@ -22,8 +22,8 @@ import (
 	"github.com/regent-project/regent/pkg/server/apis/resource"
 )
 
-// store serves the stored objects of a resource, and the built-in ones, which are the same in all clusters. The latter can be read in each
-// cluster, and neither changed nor deleted. Reads over all clusters see stored objects only.
+// store serves the stored objects of a resource, and built-in ones, which are the same in all clusters. Built-in objects can be read in each
+// cluster, but neither changed nor deleted. Reads over all clusters see stored objects only.
 type store struct {
 	*resource.Store
 	builtIn []resource.Object // by name
@@ -152,7 +152,11 @@ func (s *store) Create(ctx context.Context, obj runtime.Object, validate rest.Va
 	if err != nil {
 		return nil, err
 	}
-	if err := s.refuse(ctx, of.GetName()+of.GetGenerateName()); err != nil {
+	name := of.GetName()
+	if name == "" {
+		name = of.GetGenerateName() // what is added to it makes no built-in name of it
+	}
+	if err := s.refuse(ctx, name); err != nil {
 		return nil, err
 	}
 	return s.Store.Create(ctx, obj, validate, opts)
@@ -182,7 +186,8 @@ func (s *store) refuse(ctx context.Context, name string) error {
 	if _, ok := s.find(ctx, name); !ok && !strings.HasPrefix(name, access.ReservedPrefix) {
 		return nil
 	}
-	return apierrors.NewForbidden(s.DefaultQualifiedResource, name, fmt.Errorf("it is built into all logical clusters and cannot be changed: use another name (names that begin with %s are reserved)", access.ReservedPrefix))
+	return apierrors.NewForbidden(s.DefaultQualifiedResource, name,
+		fmt.Errorf("it is built into all logical clusters and cannot be changed: use another name (names that begin with %s are reserved)", access.ReservedPrefix))
 }
 
 var (

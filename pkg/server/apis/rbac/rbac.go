@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/regent-project/regent/pkg/server/access"
@@ -48,7 +49,7 @@ var roleBindings = resource.Definition[*rbacv1.RoleBinding]{
 	Unconditional:  true,
 	Default:        func(b *rbacv1.RoleBinding) { setBindingDefaults(&b.RoleRef, b.Subjects) },
 	Validate:       validateRoleBinding,
-	ValidateUpdate: validateRoleBindingUpdate,
+	ValidateUpdate: func(b, old *rbacv1.RoleBinding) field.ErrorList { return validateSameRole(b.RoleRef, old.RoleRef) },
 	Columns: bindingColumns(func(b *rbacv1.RoleBinding) (rbacv1.RoleRef, []rbacv1.Subject) {
 		return b.RoleRef, b.Subjects
 	}),
@@ -62,7 +63,9 @@ var clusterRoleBindings = resource.Definition[*rbacv1.ClusterRoleBinding]{
 	Unconditional:  true,
 	Default:        func(b *rbacv1.ClusterRoleBinding) { setBindingDefaults(&b.RoleRef, b.Subjects) },
 	Validate:       validateClusterRoleBinding,
-	ValidateUpdate: validateClusterRoleBindingUpdate,
+	ValidateUpdate: func(b, old *rbacv1.ClusterRoleBinding) field.ErrorList {
+		return validateSameRole(b.RoleRef, old.RoleRef)
+	},
 	Columns: bindingColumns(func(b *rbacv1.ClusterRoleBinding) (rbacv1.RoleRef, []rbacv1.Subject) {
 		return b.RoleRef, b.Subjects
 	}),

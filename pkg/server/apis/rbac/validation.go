@@ -1,6 +1,8 @@
 package rbac
 
 import (
+	"slices"
+
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validate/content"
@@ -13,6 +15,10 @@ import (
 
 func validateRole(r *rbacv1.Role) field.ErrorList { return validateRules(r.Rules, true) }
 
+// maxSelectorTerms is how many selectors, labels and expressions an aggregation rule may have together. The leader compares them with all roles of
+// the cluster whenever one of these changes.
+const maxSelectorTerms = 30
+
 func validateClusterRole(r *rbacv1.ClusterRole) field.ErrorList {
 	errs := validateRules(r.Rules, false)
 	if r.AggregationRule == nil {
@@ -22,8 +28,17 @@ func validateClusterRole(r *rbacv1.ClusterRole) field.ErrorList {
 	if len(r.AggregationRule.ClusterRoleSelectors) == 0 {
 		return append(errs, field.Required(selectors, "at least one clusterRoleSelector required if aggregationRule is non-nil"))
 	}
+	terms := 0
 	for n := range r.AggregationRule.ClusterRoleSelectors {
-		errs = append(errs, metav1validation.ValidateLabelSelector(&r.AggregationRule.ClusterRoleSelectors[n], metav1validation.LabelSelectorValidationOptions{}, selectors.Index(n))...)
+		s := &r.AggregationRule.ClusterRoleSelectors[n]
+		terms += 1 + len(s.MatchLabels) + len(s.MatchExpressions)
+	}
+	if terms > maxSelectorTerms {
+		return append(errs, field.TooMany(selectors, terms, maxSelectorTerms))
+	}
+	for n := range r.AggregationRule.ClusterRoleSelectors {
+		selector := &r.AggregationRule.ClusterRoleSelectors[n]
+		errs = append(errs, metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, selectors.Index(n))...)
 	}
 	return errs
 }
@@ -73,11 +88,7 @@ func validateRoleRef(ref rbacv1.RoleRef, kinds ...string) field.ErrorList {
 	if ref.APIGroup != rbacv1.GroupName {
 		errs = append(errs, field.NotSupported(at.Child("apiGroup"), ref.APIGroup, []string{rbacv1.GroupName}))
 	}
-	known := false
-	for _, kind := range kinds {
-		known = known || ref.Kind == kind
-	}
-	if !known {
+	if !slices.Contains(kinds, ref.Kind) {
 		errs = append(errs, field.NotSupported(at.Child("kind"), ref.Kind, kinds))
 	}
 	return append(errs, validateName(ref.Name, at.Child("name"), pathSegment)...)
@@ -124,14 +135,6 @@ func validateSubject(s rbacv1.Subject, namespaced bool, at *field.Path) field.Er
 		return errs
 	}
 	return field.ErrorList{field.NotSupported(at.Child("kind"), s.Kind, []string{rbacv1.ServiceAccountKind, rbacv1.UserKind, rbacv1.GroupKind})}
-}
-
-func validateRoleBindingUpdate(b, old *rbacv1.RoleBinding) field.ErrorList {
-	return validateSameRole(b.RoleRef, old.RoleRef)
-}
-
-func validateClusterRoleBindingUpdate(b, old *rbacv1.ClusterRoleBinding) field.ErrorList {
-	return validateSameRole(b.RoleRef, old.RoleRef)
 }
 
 // validateSameRole keeps a binding at its role: who may change subjects may not hand out another role.

@@ -7,12 +7,14 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// prefixed is a watch that begins with objects of its own. Its goroutine ends when the watch behind it has ended.
+// prefixed is a watch that begins with objects of its own, and goes on with another watch. Stop must be called, even if the watch has ended
+// by itself: an event may still wait to be taken.
 type prefixed struct {
-	behind watch.Interface
-	out    chan watch.Event
-	done   chan struct{}
-	stop   func()
+	behind  watch.Interface
+	out     chan watch.Event
+	done    chan struct{} // closed by Stop
+	passing sync.WaitGroup
+	stop    func()
 }
 
 func after(objects []runtime.Object, events watch.Interface) watch.Interface {
@@ -20,11 +22,13 @@ func after(objects []runtime.Object, events watch.Interface) watch.Interface {
 	p.stop = sync.OnceFunc(func() {
 		close(p.done)
 		events.Stop()
+		p.passing.Wait()
 	})
-	go p.pass(objects)
+	p.passing.Go(func() { p.pass(objects) })
 	return p
 }
 
+// pass sends until the watch behind has ended, or Stop is called.
 func (p *prefixed) pass(objects []runtime.Object) {
 	defer close(p.out)
 	for _, obj := range objects {
@@ -32,13 +36,19 @@ func (p *prefixed) pass(objects []runtime.Object) {
 			return
 		}
 	}
-	for event := range p.behind.ResultChan() {
-		if !p.send(event) {
+	for {
+		select {
+		case event, ok := <-p.behind.ResultChan():
+			if !ok || !p.send(event) {
+				return
+			}
+		case <-p.done: // not all watches close their channel when they are stopped
 			return
 		}
 	}
 }
 
+// send returns false if Stop was called before somebody took the event.
 func (p *prefixed) send(event watch.Event) bool {
 	select {
 	case p.out <- event:
@@ -48,7 +58,7 @@ func (p *prefixed) send(event watch.Event) bool {
 	}
 }
 
-// Stop implements watch.Interface.
+// Stop implements watch.Interface. It returns when nothing is passed on any more.
 func (p *prefixed) Stop() { p.stop() }
 
 // ResultChan implements watch.Interface.

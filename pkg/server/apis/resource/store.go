@@ -19,7 +19,7 @@ type Store struct {
 	shortNames, categories []string
 }
 
-// Layered is storage that shows more than is stored. The server itself reads what is below.
+// Layered is storage that shows clients more than is stored. The server itself reads Below.
 type Layered interface{ Below() *Store }
 
 // ShortNames implements rest.ShortNamesProvider.

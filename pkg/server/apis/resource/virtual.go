@@ -39,14 +39,14 @@ type Review[T Object] struct {
 	Singular string
 	// Namespaced says that clients create the objects in a namespace.
 	Namespaced bool
-	// Empty returns an empty object.
-	Empty func() T
+	// Empty is an empty object.
+	Empty T
 	// Answer returns obj with its status. Errors are those of the API. It may change obj.
 	Answer func(ctx context.Context, obj T) (T, error)
 }
 
 // New implements rest.Storage.
-func (r Review[T]) New() runtime.Object { return r.Empty() }
+func (r Review[T]) New() runtime.Object { return r.Empty.DeepCopyObject() }
 
 // Destroy implements rest.Storage.
 func (r Review[T]) Destroy() {}

@@ -2,7 +2,6 @@ package review
 
 import (
 	"context"
-	"errors"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -28,22 +27,22 @@ func (a Access) Reviews() []resource.Virtual {
 	return []resource.Virtual{
 		{GroupVersion: gv, Name: "subjectaccessreviews", Storage: resource.Review[*authorizationv1.SubjectAccessReview]{
 			Singular: "subjectaccessreview",
-			Empty:    func() *authorizationv1.SubjectAccessReview { return &authorizationv1.SubjectAccessReview{} },
+			Empty:    &authorizationv1.SubjectAccessReview{},
 			Answer:   a.subject,
 		}},
 		{GroupVersion: gv, Name: "localsubjectaccessreviews", Storage: resource.Review[*authorizationv1.LocalSubjectAccessReview]{
 			Singular: "localsubjectaccessreview", Namespaced: true,
-			Empty:  func() *authorizationv1.LocalSubjectAccessReview { return &authorizationv1.LocalSubjectAccessReview{} },
+			Empty:  &authorizationv1.LocalSubjectAccessReview{},
 			Answer: a.local,
 		}},
 		{GroupVersion: gv, Name: "selfsubjectaccessreviews", Storage: resource.Review[*authorizationv1.SelfSubjectAccessReview]{
 			Singular: "selfsubjectaccessreview",
-			Empty:    func() *authorizationv1.SelfSubjectAccessReview { return &authorizationv1.SelfSubjectAccessReview{} },
+			Empty:    &authorizationv1.SelfSubjectAccessReview{},
 			Answer:   a.self,
 		}},
 		{GroupVersion: gv, Name: "selfsubjectrulesreviews", Storage: resource.Review[*authorizationv1.SelfSubjectRulesReview]{
 			Singular: "selfsubjectrulesreview",
-			Empty:    func() *authorizationv1.SelfSubjectRulesReview { return &authorizationv1.SelfSubjectRulesReview{} },
+			Empty:    &authorizationv1.SelfSubjectRulesReview{},
 			Answer:   a.rules,
 		}},
 	}
@@ -66,9 +65,9 @@ func (a Access) local(ctx context.Context, asked *authorizationv1.LocalSubjectAc
 }
 
 func (a Access) self(ctx context.Context, asked *authorizationv1.SelfSubjectAccessReview) (*authorizationv1.SelfSubjectAccessReview, error) {
-	who, ok := request.UserFrom(ctx)
-	if !ok {
-		return nil, apierrors.NewInternalError(errors.New("the request has no user"))
+	who, err := userOf(ctx)
+	if err != nil {
+		return nil, err
 	}
 	attributes, err := attributesOf(who, asked.Spec.ResourceAttributes, asked.Spec.NonResourceAttributes)
 	if err != nil {
@@ -122,9 +121,9 @@ func (a Access) ask(ctx context.Context, attributes authorizer.Attributes) autho
 }
 
 func (a Access) rules(ctx context.Context, asked *authorizationv1.SelfSubjectRulesReview) (*authorizationv1.SelfSubjectRulesReview, error) {
-	who, ok := request.UserFrom(ctx)
-	if !ok {
-		return nil, apierrors.NewInternalError(errors.New("the request has no user"))
+	who, err := userOf(ctx)
+	if err != nil {
+		return nil, err
 	}
 	if asked.Spec.Namespace == "" {
 		return nil, apierrors.NewBadRequest("spec.namespace is empty: a SelfSubjectRulesReview is about a namespace")

@@ -18,7 +18,7 @@ import (
 	"github.com/regent-project/regent/pkg/server/apis/resource"
 )
 
-// Tokens says whose bearer tokens are.
+// Tokens tells whom a bearer token stands for.
 type Tokens struct {
 	// Authenticator is the server's.
 	Authenticator authenticator.Request
@@ -34,7 +34,7 @@ func (t Tokens) Reviews() resource.Virtual {
 		GroupVersion: authenticationv1.SchemeGroupVersion, Name: "tokenreviews",
 		Storage: resource.Review[*authenticationv1.TokenReview]{
 			Singular: "tokenreview",
-			Empty:    func() *authenticationv1.TokenReview { return &authenticationv1.TokenReview{} },
+			Empty:    &authenticationv1.TokenReview{},
 			Answer:   t.answer,
 		},
 	}
@@ -57,10 +57,10 @@ func (t Tokens) answer(ctx context.Context, asked *authenticationv1.TokenReview)
 	return asked, nil
 }
 
-// authenticate returns nil if the token is nobody's, as far as one may know in the logical cluster of the context. Otherwise it returns
-// whose it is, and for which of the audiences in question.
+// authenticate returns whose the token is, and for which of the audiences in question. The user is nil if the token is nobody's, or somebody's of
+// whom one may not know in the logical cluster of the context.
 func (t Tokens) authenticate(ctx context.Context, asked authenticationv1.TokenReviewSpec) (user.Info, authenticator.Audiences, error) {
-	// Of such a header only a part would be taken for the token, which could be somebody's.
+	// Only a part of a header with such a token would be taken for the token, and that part could be somebody's.
 	if strings.ContainsFunc(asked.Token, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
 		return nil, nil, nil
 	}
@@ -86,8 +86,8 @@ func (t Tokens) authenticate(ctx context.Context, asked authenticationv1.TokenRe
 	return resp.User, audiences, nil
 }
 
-// isNobody reports whether a user is none that one may know of in the logical cluster of the context: a service account of another
-// cluster, one of the server's own users, or somebody without credentials.
+// isNobody reports whether nobody may learn of a user in the logical cluster of the context: it is a service account of another cluster, one of
+// the server's own users, or has no credentials.
 func (t Tokens) isNobody(ctx context.Context, who user.Info) bool {
 	cluster, _ := clusters.From(ctx)
 	of, bound := who.GetExtra()[clusters.IdentityClusterExtra]

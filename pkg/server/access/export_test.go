@@ -1,0 +1,4 @@
+package access
+
+// RightsOf is rightsOf, for the tests that know the policies of scripts.
+var RightsOf = rightsOf

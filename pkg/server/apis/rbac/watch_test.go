@@ -1,0 +1,81 @@
+package rbac
+
+import (
+	"testing"
+	"testing/synctest"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// behind is a watch that, once it is stopped, neither ends nor sends.
+type behind struct {
+	events  chan watch.Event
+	stopped bool
+}
+
+func (b *behind) Stop() { b.stopped = true }
+
+func (b *behind) ResultChan() <-chan watch.Event { return b.events }
+
+func named(name string) runtime.Object {
+	return &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+// The bubble of a test ends only when all goroutines in it have ended.
+func TestAWatchThatIsStoppedHasEnded(t *testing.T) {
+	for name, use := range map[string]func(watch.Interface, *behind){
+		"before anything is read": func(watch.Interface, *behind) {},
+		"among its own objects":   func(w watch.Interface, _ *behind) { <-w.ResultChan() },
+		"behind its own objects": func(w watch.Interface, _ *behind) {
+			<-w.ResultChan()
+			<-w.ResultChan()
+		},
+		"with an event that nobody takes": func(w watch.Interface, b *behind) {
+			<-w.ResultChan()
+			<-w.ResultChan()
+			b.events <- watch.Event{Type: watch.Added, Object: named("c")}
+		},
+		"after it has ended": func(_ watch.Interface, b *behind) { close(b.events) },
+		"twice":              func(w watch.Interface, _ *behind) { w.Stop() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := &behind{events: make(chan watch.Event)}
+				w := after([]runtime.Object{named("a"), named("b")}, b)
+				use(w, b)
+				w.Stop()
+				select {
+				case event, open := <-w.ResultChan():
+					if open {
+						t.Errorf("%v is sent after the end", event)
+					}
+				default:
+					t.Error("it goes on")
+				}
+				if !b.stopped {
+					t.Error("the watch behind it goes on")
+				}
+			})
+		})
+	}
+}
+
+func TestAWatchEndsWithTheOneBehindIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &behind{events: make(chan watch.Event, 1)}
+		w := after([]runtime.Object{named("a")}, b)
+		b.events <- watch.Event{Type: watch.Deleted, Object: named("b")}
+		close(b.events)
+		var got []watch.EventType
+		for event := range w.ResultChan() { // forever, if it does not end
+			got = append(got, event.Type)
+		}
+		if len(got) != 2 || got[0] != watch.Added || got[1] != watch.Deleted {
+			t.Errorf("it has sent %v", got)
+		}
+		w.Stop()
+	})
+}

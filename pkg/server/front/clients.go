@@ -1,0 +1,75 @@
+package front
+
+import (
+	"hash/maphash"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"sync"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/regent-project/regent/pkg/server/connections"
+)
+
+// tokens are the clients whose tokens a shard has accepted. It is ready for use. All methods may be called at any time on any goroutine.
+type tokens struct {
+	mu       sync.Mutex
+	accepted map[string]struct{}
+}
+
+// maxTokens is how many accepted tokens are kept in mind. Beyond it all are forgotten, and accepted anew.
+const maxTokens = 1 << 16
+
+// answered learns from a shard's answer to a request with a token.
+func (t *tokens) answered(client string, code int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case code == http.StatusUnauthorized:
+		delete(t.accepted, client)
+	case code < http.StatusMultipleChoices || code == http.StatusForbidden: // others may come before the shard has looked at the token
+		if t.accepted == nil || len(t.accepted) >= maxTokens {
+			t.accepted = map[string]struct{}{}
+		}
+		t.accepted[client] = struct{}{}
+	}
+}
+
+// isAccepted reports whether a shard has accepted the token of a client.
+func (t *tokens) isAccepted(client string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, ok := t.accepted[client]
+	return ok
+}
+
+// account returns for whom a client's requests count. A token that no shard has accepted counts for its sender's address: whoever makes up tokens
+// must not take everybody's places.
+func (t *tokens) account(client string, req *http.Request, who user.Info) string {
+	if who != nil || t.isAccepted(client) {
+		return client
+	}
+	return addressOf(req)
+}
+
+var tokenSeed = maphash.MakeSeed()
+
+// clientOf returns the client of a request. Tokens are not kept.
+func clientOf(req *http.Request, who user.Info) string {
+	if who != nil {
+		return "user " + who.GetName()
+	}
+	if token := req.Header.Get("Authorization"); token != "" {
+		return "token " + strconv.FormatUint(maphash.String(tokenSeed, token), 16)
+	}
+	return addressOf(req)
+}
+
+func addressOf(req *http.Request) string {
+	at, err := netip.ParseAddrPort(req.RemoteAddr)
+	if err != nil {
+		return "address " + req.RemoteAddr
+	}
+	return "address " + connections.NetworkOf(at.Addr()).String()
+}

@@ -1,0 +1,70 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+
+	"k8s.io/klog/v2"
+
+	"github.com/regent-project/regent/pkg/server/pki"
+)
+
+// began returns the state of the files that is in use at the start.
+func (w *credentialsWatch) began() string {
+	if w.membership == nil {
+		return w.state()
+	}
+	content, err := w.membership.Encode()
+	if err != nil {
+		return "" // it is read once more
+	}
+	return string(content)
+}
+
+// membershipState returns what tells one membership from any other. What is no membership is told from others by its content.
+func (w *credentialsWatch) membershipState() string {
+	if w.membershipFile == "" {
+		return w.began()
+	}
+	m, err := pki.ReadMembership(w.membershipFile)
+	if err == nil {
+		var content []byte
+		if content, err = m.Encode(); err == nil {
+			return string(content)
+		}
+	}
+	content, _ := os.ReadFile(w.membershipFile)
+	return fmt.Sprintf("%v: %x", err, content)
+}
+
+// join uses what is in the membership now. The directory gets it when the other replicas have agreed.
+func (w *credentialsWatch) join(ctx context.Context) error {
+	m, err := pki.ReadMembership(w.membershipFile)
+	if err != nil {
+		return err
+	}
+	if m.Member != w.membership.Member || m.Root.Name != w.membership.Root.Name {
+		return fmt.Errorf("%s is for shard %s of the installation of shard %s, and this is shard %s of that of shard %s: give it the latest membership of its own",
+			w.membershipFile, m.Member.Name, m.Root.Name, w.membership.Member.Name, w.membership.Root.Name)
+	}
+	bundle, err := pki.Joined(w.directory, m)
+	if err != nil {
+		return err
+	}
+	if err := w.agree(ctx, bundle); err != nil {
+		return err
+	}
+	if err := pki.Join(w.directory, m); err != nil {
+		return fmt.Errorf("the membership is in use, and cannot be kept: %w", err)
+	}
+	if w.findRoot != nil && !slices.Equal(m.Root.URLs, w.membership.Root.URLs) {
+		w.findRoot(m.Root.URLs)
+	}
+	if m.Certificate != w.membership.Certificate {
+		klog.FromContext(ctx).Info("A new membership is in use", "file", w.membershipFile)
+	}
+	w.membership = m
+	return nil
+}
