@@ -1,0 +1,46 @@
+// What the page asks the server. All requests go to where the page came from.
+
+// Refused is an answer that is not 2xx. Its message is for people.
+export class Refused extends Error {
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+}
+
+async function ask(path, {method = 'GET', body, type = 'application/json', timeout = 5000} = {}) {
+  const answer = await fetch(path, {
+    method, body, cache: 'no-store', credentials: 'same-origin', redirect: 'error',
+    headers: body === undefined ? {Accept: 'application/json'} : {Accept: 'application/json', 'Content-Type': type},
+    signal: AbortSignal.timeout(timeout),
+  });
+  const text = await answer.text();
+  let value;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    value = undefined;
+  }
+  if (!answer.ok) throw new Refused(answer.status, value?.message || text.slice(0, 300) || answer.statusText);
+  if (value === undefined) throw new Refused(answer.status, `${path} was not answered with JSON: is this a Regent server?`);
+  return value;
+}
+
+export const installation = () => ask('/regent/v1/installation');
+export const terms = shard => ask(`/regent/v1/terms?shard=${encodeURIComponent(shard)}`);
+export const found = text => ask(`/regent/v1/workspaces?limit=50&search=${encodeURIComponent(text)}`);
+
+// workspaces returns a page of those below a path.
+export const workspaces = (path, from = '') =>
+  ask(`/clusters/${path}/apis/tenancy.kcp.io/v1alpha1/workspaces?limit=200&continue=${encodeURIComponent(from)}`, {timeout: 20000});
+
+// stepDown asks the shard's leader to end its term. to is the replica that should lead next, or empty.
+export const stepDown = (shard, to, reason) =>
+  ask(`/regent/v1/step-down?shard=${encodeURIComponent(shard)}`, {method: 'POST', body: JSON.stringify({to, reason})});
+
+// cordon lets a shard take no new logical clusters, or take them again.
+export const cordon = (shard, cordoned) =>
+  ask(`/clusters/root/apis/core.kcp.io/v1alpha1/shards/${encodeURIComponent(shard)}`, {
+    method: 'PATCH', type: 'application/merge-patch+json',
+    body: JSON.stringify({metadata: {annotations: {'experimental.core.kcp.io/unschedulable': cordoned ? 'true' : null}}}),
+  });

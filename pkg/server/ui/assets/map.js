@@ -1,0 +1,94 @@
+// The installation: its fronts, its shards, their replicas, and who follows whom.
+import {html} from './html.js';
+import {ago, count, lasting, secondsBetween} from './words.js';
+import * as api from './api.js';
+
+export function Map({installation, act}) {
+  return html`
+    <section aria-labelledby="map">
+      <h2 id="map">Shards and replicas</h2>
+      ${installation.fronts?.length > 0 && html`
+        <ul class="fronts" aria-label="Fronts">
+          ${installation.fronts.map(f => html`<li key=${f.name}>front <strong>${f.name}</strong> <span class="dim">${f.heard && `heard ${ago(f.heard, installation.observed)}`}</span></li>`)}
+        </ul>`}
+      <ul class="shards">
+        ${installation.shards.map(s => html`<${Shard} key=${s.name} shard=${s} root=${s.name === installation.root} act=${act} />`)}
+      </ul>
+    </section>`;
+}
+
+function Shard({shard, root, act}) {
+  const replicas = shard.replicas || [];
+  const leader = replicas.find(r => r.name === shard.leader);
+  const others = replicas.filter(r => r !== leader);
+  return html`
+    <li class=${shard.fault ? 'shard fault' : 'shard'}>
+      <h3>${shard.name} ${root && html`<span class="tag">root</span>`} ${shard.cordoned && html`<span class="tag">cordoned</span>`}</h3>
+      ${shard.fault ? html`<p class="fault">does not answer: ${shard.fault}</p>` : html`
+        <p class="dim">${count(shard.clusters, 'logical cluster')}${shard.capacity > 0 && ` of ${shard.capacity.toLocaleString()}`}</p>
+        ${leader ? html`<${Leader} replica=${leader} shard=${shard} act=${act} />` : html`<p class="nobody">nobody is known to lead</p>`}
+        <ul class="standbys" aria-label=${`Replicas of ${shard.name} that do not lead`}>
+          ${others.map(r => html`<${Standby} key=${r.name} replica=${r} shard=${shard} led=${!!leader} act=${act} />`)}
+        </ul>
+        <p class="acts">
+          <button type="button" onClick=${() => act(cordon(shard))}>${shard.cordoned ? 'Uncordon' : 'Cordon'} ${shard.name}</button>
+        </p>`}
+    </li>`;
+}
+
+function Leader({replica, shard, act}) {
+  const e = replica.election;
+  return html`
+    <div class="leader replica">
+      <p><span aria-hidden="true">♛</span> <strong>${replica.name}</strong> leads${e.lease && html`, epoch <strong>${e.epoch}</strong>`}${e.since && html`, since ${lasting(secondsBetween(e.since, replica.observed))}`}</p>
+      <p class="dim">${replica.url} ${replica.version}</p>
+      ${e.renewed && html`<p class="dim">${e.mode === 'for-life' ? 'holds the lease for life' : `renewed ${ago(e.renewed, replica.observed)}`}</p>`}
+      ${e.lastStepDown && html`<p class="dim">the term before: ${e.lastStepDown}</p>`}
+      <${NotReady} replica=${replica} />
+      ${e.lease && html`<p class="acts"><button type="button" onClick=${() => act(stepDown(shard, ''))}>Step down</button></p>`}
+    </div>`;
+}
+
+function Standby({replica, shard, led, act}) {
+  if (replica.fault) {
+    return html`<li class="replica fault"><p><strong>${replica.name}</strong> does not answer</p><p class="fault">${replica.fault}</p></li>`;
+  }
+  const e = replica.election;
+  const contact = e.contact;
+  const follows = contact?.state === 'alive';
+  return html`
+    <li class=${follows ? 'replica follows' : 'replica'}>
+      <p><strong>${replica.name}</strong> ${e.state === 'standing by' ? (follows ? `follows ${shard.leader || e.leader || 'the leader'}` : 'stands by') : e.state}</p>
+      ${contact && html`<p class=${follows ? 'dim' : 'fault'}>contact: ${contact.state}${contact.heard && `, last beat ${ago(contact.heard, replica.observed)}`}${contact.allowedSilenceSeconds > 0 && `, may be silent for ${lasting(contact.allowedSilenceSeconds)}`}</p>`}
+      <p class="dim">${replica.url} ${replica.version}</p>
+      <${NotReady} replica=${replica} />
+      ${led && follows && html`<p class="acts"><button type="button" onClick=${() => act(stepDown(shard, replica.name))}>Hand over to ${replica.name}</button></p>`}
+    </li>`;
+}
+
+function NotReady({replica}) {
+  return (replica.notReady || []).map(c => html`<p class="fault" key=${c.name}>not ready: ${c.name}: ${c.error}</p>`);
+}
+
+function stepDown(shard, to) {
+  return {
+    title: to ? `Hand over to ${to}` : `${shard.leader} steps down`,
+    text: `The term of ${shard.leader} ends: its controllers are stopped and joined. ${to ? `${to} leads next; the other standbys leave the lease to it.` : 'Another replica leads, usually within 50 ms.'} Users notice nothing.`,
+    run: async () => {
+      const ended = await api.stepDown(shard.name, to, 'by the page');
+      return `The term of ${ended.replica}, epoch ${ended.epoch}, ends.`;
+    },
+  };
+}
+
+function cordon(shard) {
+  const to = !shard.cordoned;
+  return {
+    title: `${to ? 'Cordon' : 'Uncordon'} shard ${shard.name}`,
+    text: to ? 'It takes no new logical clusters until it is uncordoned. Those that it has stay, and are served.' : 'It takes new logical clusters again.',
+    run: async () => {
+      await api.cordon(shard.name, to);
+      return `Shard ${shard.name} ${to ? 'takes no new logical clusters' : 'takes new logical clusters'}.`;
+    },
+  };
+}

@@ -1,0 +1,22 @@
+// What is wrong, and what to do about it.
+import {html} from './html.js';
+
+const marks = {critical: '✖', warning: '▲', notice: '●'};
+
+export function Problems({problems}) {
+  return html`
+    <section aria-labelledby="problems">
+      <h2 id="problems">What is wrong</h2>
+      ${problems.length === 0 ? html`<p class="well"><span aria-hidden="true">✔</span> Nothing that a replica knows of.</p>` : html`
+        <ul class="problems" aria-live="polite">
+          ${problems.map(p => html`
+            <li class=${p.severity} key=${[p.kind, p.shard, p.replica, p.what].join()}>
+              <span class="mark" aria-hidden="true">${marks[p.severity]}</span>
+              <div>
+                <p><strong>${p.severity}</strong>${p.shard && html`, shard ${p.shard}`}${p.replica && html`, ${p.replica}`}: ${p.what}</p>
+                <p class="remedy">${p.remedy}</p>
+              </div>
+            </li>`)}
+        </ul>`}
+    </section>`;
+}

@@ -1,0 +1,97 @@
+// Package ui has the page that shows an installation: who leads and who led, what is wrong, controllers and workspaces. Servers serve it at
+// Path to users whom they know, and `regent ui` on loopback with a kubeconfig's credentials. The page asks the server that it came from,
+// and nobody else. Its files are embedded; vendor/ has preact and htm as their projects publish them (docs/UI.md).
+package ui
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"io/fs"
+	"mime"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+)
+
+// Path is where the page is, below any server that serves it.
+const Path = "/ui/"
+
+// policy lets the page run its own files and ask its own server. There are no inline scripts or styles, and nobody may frame it.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+//go:embed assets
+var assets embed.FS
+
+// file is one of the page's files.
+type file struct {
+	content     []byte
+	contentType string
+	etag        string
+}
+
+// page serves the files by their paths below Path.
+type page map[string]file
+
+// Handler returns the page. It answers GET and HEAD below Path, with 404 for what is no file of the page.
+func Handler() http.Handler {
+	out := page{}
+	root, err := fs.Sub(assets, "assets")
+	if err != nil {
+		panic(err) // the directory is embedded
+	}
+	err = fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := fs.ReadFile(root, name)
+		sum := sha256.Sum256(content)
+		out[name] = file{content: content, contentType: typeOf(name), etag: `"` + hex.EncodeToString(sum[:16]) + `"`}
+		return err
+	})
+	if err != nil {
+		panic(err) // the files are embedded
+	}
+	out[""] = out["index.html"]
+	return out
+}
+
+// typeOf does not ask the machine, whose table may say something else.
+func typeOf(name string) string {
+	switch path.Ext(name) {
+	case ".js":
+		return "text/javascript; charset=utf-8"
+	case ".LICENSE":
+		return "text/plain; charset=utf-8"
+	}
+	return mime.TypeByExtension(path.Ext(name))
+}
+
+// ServeHTTP implements http.Handler.
+func (p page) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	f, ok := p[strings.TrimPrefix(req.URL.Path, Path)]
+	switch {
+	case req.URL.Path+"/" == Path:
+		http.Redirect(w, req, Path, http.StatusMovedPermanently)
+		return
+	case req.Method != http.MethodGet && req.Method != http.MethodHead:
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, "the page can only be read", http.StatusMethodNotAllowed)
+		return
+	case !ok || !strings.HasPrefix(req.URL.Path, Path):
+		http.NotFound(w, req)
+		return
+	}
+	header := w.Header()
+	header.Set("Content-Security-Policy", policy)
+	header.Set("Content-Type", f.contentType)
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Referrer-Policy", "no-referrer")
+	header.Set("Cross-Origin-Opener-Policy", "same-origin")
+	header.Set("Cross-Origin-Resource-Policy", "same-origin")
+	header.Set("Cache-Control", "no-cache") // the browser asks each time, by the ETag: another build may serve
+	header.Set("ETag", f.etag)
+	http.ServeContent(w, req, "", time.Time{}, bytes.NewReader(f.content))
+}
