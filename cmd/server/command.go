@@ -62,7 +62,7 @@ func newCommand() *cobra.Command {
 		return usageError{fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())}
 	})
 	cmd.AddCommand(newStart(), newDev(), newShard(), newFront(), newPKI(), newForgetReplica(), newVersion())
-	cmd.AddCommand(newStatus(), newControllers(), newTerms(), newStepDown(), newDoctor(), newTop())
+	cmd.AddCommand(newStatus(), newControllers(), newTerms(), newStepDown(), newDoctor(), newTop(), newUI())
 	return cmd
 }
 

@@ -26,6 +26,7 @@ import (
 	"github.com/regent-project/regent/pkg/server/storage"
 	"github.com/regent-project/regent/pkg/server/survey"
 	"github.com/regent-project/regent/pkg/server/terms"
+	"github.com/regent-project/regent/pkg/server/ui"
 )
 
 // newAPI returns upstream's API server with our resources, handler chain, admission and checks.
@@ -54,9 +55,10 @@ func (r *run) newAPI(store *store, caches *caches, elections *elections, terms *
 		lease: r.cfg.Election.Namespace + "/" + r.cfg.Election.Name,
 	})
 	api.Handler.NonGoRestfulMux.Handle(configzPath, r.shownConfig())
-	for path, describe := range descriptions(survey) {
+	for path, describe := range descriptions(survey, r.newSearch(caches)) {
 		api.Handler.NonGoRestfulMux.Handle(path, &statusEndpoint{describe, c.Serializer})
 	}
+	api.Handler.NonGoRestfulMux.HandlePrefix(ui.Path, ui.Handler())
 	r.api.Serve(api.Handler)
 	api.Handler.NonGoRestfulMux.Handle("/readyz/certificates", r.keys)
 	if store.keys != nil {

@@ -17,6 +17,7 @@ import (
 //
 //	answer       a deadline for clients to read the answer
 //	body         a deadline for clients to send the body
+//	sameOrigin   403 for writes that another site has a browser make
 //	split        requests of this process get a chain of their own, without limits
 //	Parse        takes the logical cluster off the URL; answers nobody
 //	public       public paths get a chain of their own, with limits of the same size but counted apart
@@ -59,7 +60,10 @@ func (r *run) handlerChain(directory routing.Resolver, tokens *tokenFilter, shar
 				withAnswersHeld(errorsOnly, fairness.WithQuery(genericapiserver.DefaultBuildHandlerChain(inner, &users))),
 			)),
 		)
-		return withAnswerDeadline(c.RequestTimeout, connections.WithBodyDeadline(c.RequestTimeout, outer))
+		// Browsers show a client certificate to whoever makes them ask. Other sites must not write with it.
+
+		sameOrigin := http.NewCrossOriginProtection()
+		return withAnswerDeadline(c.RequestTimeout, connections.WithBodyDeadline(c.RequestTimeout, sameOrigin.Handler(outer)))
 	}
 }
 

@@ -24,12 +24,13 @@ const stacksParameter = "stacks"
 type description func(*http.Request) (any, error)
 
 // descriptions returns the endpoints that say how this replica, its shard and its installation are doing, by path.
-func descriptions(s *survey.Survey) map[string]description {
+func descriptions(s *survey.Survey, workspaces *search) map[string]description {
 	return map[string]description{
 		status.ReplicaPath: func(req *http.Request) (any, error) {
 			return withStacks(s.Replica(req.Context()), req.URL.Query().Get(stacksParameter))
 		},
 		status.ShardPath:        func(req *http.Request) (any, error) { return s.Shard(req.Context()), nil },
+		status.WorkspacesPath:   workspaces.describe,
 		status.InstallationPath: func(req *http.Request) (any, error) { return s.Installation(req.Context()), nil },
 	}
 }

@@ -86,6 +86,7 @@ var layers = []struct {
 	{"pkg/server/status", nil},
 	{"pkg/server/status/statustest", []string{"pkg/server/status"}},
 	{"pkg/server/build", nil},
+	{"pkg/server/ui", nil},
 	{"pkg/server/survey", []string{"pkg/server/pki", "pkg/server/shards", "pkg/server/status"}},
 	{"pkg/server/shards", []string{"pkg/controllers", "pkg/clusters", "pkg/server/pki"}},
 	{"pkg/server/terms", []string{"pkg/controllers", "pkg/controllers/supervisor", "pkg/election", "pkg/election/fence", "pkg/server/loopback"}},
@@ -104,6 +105,7 @@ var layers = []struct {
 
 	{"pkg/server", []string{"pkg/election", "pkg/election/detect", "pkg/election/fence", "pkg/controllers", "pkg/controllers/supervisor", "pkg/clusters", "pkg/server/*"}},
 	{"pkg/server/options", []string{"pkg/controllers", "pkg/election", "pkg/election/detect", "pkg/server", "pkg/server/authentication", "pkg/server/etcd", "pkg/server/pki", "pkg/clusters"}},
+	{"cmd/server/face/page", []string{"cmd/server/face/ask", "pkg/server/routing", "pkg/server/status", "pkg/server/ui"}},
 	{"cmd/server/face/ask", []string{"pkg/server/routing", "pkg/server/status"}},
 	{"cmd/server/face/*", []string{"cmd/server/face/*", "pkg/server/status"}},
 	{"cmd/server", []string{"cmd/server/*", "pkg/server/status", "pkg/controllers/catalog", "pkg/server", "pkg/server/build", "pkg/server/front", "pkg/server/installation", "pkg/server/options", "pkg/server/pki"}},

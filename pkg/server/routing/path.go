@@ -78,7 +78,7 @@ const StatusPrefix = "/regent/v1"
 // ofTheProcess reports whether a path is one of the replica's own endpoints, which belong to the process and not to a logical
 // cluster.
 func ofTheProcess(path string) bool {
-	for _, p := range []string{"/livez", "/readyz", "/healthz", "/metrics", "/version", "/debug", "/statusz", "/flagz", "/configz", StatusPrefix, StepDownPath} {
+	for _, p := range []string{"/livez", "/readyz", "/healthz", "/metrics", "/version", "/debug", "/statusz", "/flagz", "/configz", "/ui", StatusPrefix, StepDownPath} {
 		if path == p || strings.HasPrefix(path, p+"/") {
 			return true
 		}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 )
 
@@ -36,7 +37,7 @@ func Ask(ctx context.Context, next http.RoundTripper, at *url.URL, limit int64) 
 	return body, nil
 }
 
-// Ask sends GET to a path at one replica of another shard after the other until one answers with 200, and returns the body. Each may take so long,
+// Ask sends GET to a path, perhaps with a query, at one replica of another shard after the other until one answers with 200, and returns the body. Each may take so long,
 // and answer with so many bytes. The credentials are those with which this shard reads.
 func (r *Reader) Ask(ctx context.Context, shard, path string, each time.Duration, limit int64) (body []byte, err error) {
 	p, err := r.peer(shard)
@@ -46,7 +47,10 @@ func (r *Reader) Ask(ctx context.Context, shard, path string, each time.Duration
 	err = p.transport.replicas.try(ctx, func(replica *url.URL) (err error) {
 		ctx, cancel := context.WithTimeout(ctx, each)
 		defer cancel()
-		if body, err = Ask(ctx, p.transport.next, replica.JoinPath(path), limit); err != nil {
+		path, query, _ := strings.Cut(path, "?")
+		at := replica.JoinPath(path)
+		at.RawQuery = query
+		if body, err = Ask(ctx, p.transport.next, at, limit); err != nil {
 			return fmt.Errorf("%s: %w", replica.Host, err)
 		}
 		return nil

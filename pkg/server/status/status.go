@@ -15,6 +15,8 @@ const (
 	InstallationPath = "/regent/v1/installation"
 	// TermsPath answers with Terms, the latest first, of this shard.
 	TermsPath = "/regent/v1/terms"
+	// WorkspacesPath answers with Workspaces: those whose path contains the text of ?search=, of the whole installation, as far as it answers.
+	WorkspacesPath = "/regent/v1/workspaces"
 )
 
 // Installation is a tree of workspaces on one or more shards.

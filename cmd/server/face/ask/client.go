@@ -125,7 +125,7 @@ func first(ctx context.Context, places []Place, path string, into any, silent fu
 func (p Place) do(ctx context.Context, method, path string, body []byte, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	client, err := p.client()
+	client, err := p.Client()
 	if err != nil {
 		return err
 	}
@@ -133,8 +133,8 @@ func (p Place) do(ctx context.Context, method, path string, body []byte, into an
 	return p.send(ctx, client, method, path, body, into)
 }
 
-// client returns an HTTP client of its own, so that its connections end with it.
-func (p Place) client() (*http.Client, error) {
+// Client returns an HTTP client of its own, so that its connections end with it.
+func (p Place) Client() (*http.Client, error) {
 	config, err := p.tls()
 	if err != nil {
 		return nil, err

@@ -31,7 +31,7 @@ func (c *Client) Measure(ctx context.Context, of status.Installation, r status.R
 	if len(places) == 0 {
 		return m, fmt.Errorf("replica %s has not told its URL", r.Name)
 	}
-	client, err := places[0].client()
+	client, err := places[0].Client()
 	if err != nil {
 		return m, err
 	}

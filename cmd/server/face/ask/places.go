@@ -93,8 +93,8 @@ func same(file clientcmdapi.Config, a, b string) bool {
 	return x != nil && y != nil && x.CertificateAuthority == y.CertificateAuthority && bytes.Equal(x.CertificateAuthorityData, y.CertificateAuthorityData)
 }
 
-// at returns the place of another URL, which is reached with the same credentials.
-func (p Place) at(url string) Place {
+// At returns the place of another URL, which is reached with the same credentials.
+func (p Place) At(url string) Place {
 	config := rest.CopyConfig(p.Config)
 	config.Host = strings.TrimRight(url, "/")
 	return Place{Config: config}
@@ -103,5 +103,5 @@ func (p Place) at(url string) Place {
 // ofShard returns the place at which a front leads to another shard, if this place is a front's.
 func (p Place) ofShard(shard string) (Place, bool) {
 	before, _, ok := strings.Cut(p.Config.Host, "/shards/")
-	return p.at(before + "/shards/" + shard), ok
+	return p.At(before + "/shards/" + shard), ok
 }

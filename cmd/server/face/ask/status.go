@@ -31,7 +31,7 @@ func (c *Client) Stacks(ctx context.Context, of status.Installation, shard, cont
 	var replicas []status.Replica
 	for _, r := range find(of, shard).Replicas {
 		var itself status.Replica
-		if r.URL != "" && r.Fault == "" && c.places[0].at(r.URL).do(ctx, "GET", status.ReplicaPath+query, nil, &itself) == nil {
+		if r.URL != "" && r.Fault == "" && c.places[0].At(r.URL).do(ctx, "GET", status.ReplicaPath+query, nil, &itself) == nil {
 			r = itself
 		}
 		replicas = append(replicas, r)
@@ -53,7 +53,7 @@ func (c *Client) Metrics(ctx context.Context, of status.Installation, r status.R
 // replica returns where a replica can be asked itself. That it is asked through a balancer is sure only if it is alone.
 func (c *Client) replica(of status.Installation, r status.Replica) (places []Place) {
 	if r.URL != "" {
-		places = append(places, c.places[0].at(r.URL))
+		places = append(places, c.places[0].At(r.URL))
 	}
 	if len(of.Shards) == 1 && len(of.Shards[0].Replicas) == 1 {
 		places = append(places, c.places[0])
@@ -72,7 +72,7 @@ func (c *Client) shard(of status.Installation, name string) (places []Place) {
 	for _, leads := range []bool{true, false} {
 		for _, r := range s.Replicas {
 			if r.URL != "" && (r.Name == s.Leader) == leads {
-				places = append(places, c.places[0].at(r.URL))
+				places = append(places, c.places[0].At(r.URL))
 			}
 		}
 	}

@@ -60,7 +60,7 @@ func (c *Client) StepDown(ctx context.Context, of status.Installation, shard sta
 func (c *Client) leader(of status.Installation, shard status.Shard) (places []Place) {
 	for _, r := range shard.Replicas {
 		if r.Name == shard.Leader && r.URL != "" {
-			places = append(places, c.places[0].at(r.URL))
+			places = append(places, c.places[0].At(r.URL))
 		}
 	}
 	if all := c.shard(of, shard.Name); len(all) > 0 {
@@ -111,7 +111,7 @@ func (c *Client) elections(ctx context.Context, of status.Installation, shard st
 			continue
 		}
 		asked.Go(func() {
-			if err := c.places[0].at(r.URL).do(soon, http.MethodGet, status.ReplicaPath, nil, &answers[i]); err != nil {
+			if err := c.places[0].At(r.URL).do(soon, http.MethodGet, status.ReplicaPath, nil, &answers[i]); err != nil {
 				answers[i] = status.Replica{Fault: err.Error()}
 			}
 		})

@@ -14,7 +14,7 @@ export function Problems({problems}) {
               <span class="mark" aria-hidden="true">${marks[p.severity]}</span>
               <div>
                 <p><strong>${p.severity}</strong>${p.shard && html`, shard ${p.shard}`}${p.replica && html`, ${p.replica}`}: ${p.what}</p>
-                <p class="remedy">${p.remedy}</p>
+                ${p.remedy.split('\n').map(line => html`<p class="remedy" key=${line}>${line.startsWith('$ ') ? html`<code>${line.slice(2)}</code>` : line}</p>`)}
               </div>
             </li>`)}
         </ul>`}

@@ -1,0 +1,185 @@
+// Package page serves the page of package ui on this machine, and asks the servers of a kubeconfig for it, with the kubeconfig's credentials.
+// Whoever knows the secret in the page's URL may do what the page does, and nobody else: other users of the machine, and other pages in the
+// same browser, do not know it.
+package page
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/regent-project/regent/cmd/server/face/ask"
+	"github.com/regent-project/regent/pkg/server/routing"
+	"github.com/regent-project/regent/pkg/server/status"
+	"github.com/regent-project/regent/pkg/server/ui"
+)
+
+const (
+	// cookie has the secret, once the browser has shown it in the URL.
+	cookie = "regent-ui"
+	// parameter is the one of the URL that has the secret.
+	parameter = "secret"
+	// patience is how long one server may take to answer. It may ask others for two seconds.
+	patience = 4 * time.Second
+	// maxBody and maxAnswer are how many bytes a request and an answer may have.
+	maxBody, maxAnswer = 64 << 10, 64 << 20
+)
+
+// allowed are the requests that the page makes.
+var allowed = []struct {
+	method string
+	path   *regexp.Regexp
+}{
+	{http.MethodGet, regexp.MustCompile(`^/regent/v1/[a-z]+$`)},
+	{http.MethodGet, regexp.MustCompile(`^/clusters/[a-z0-9:-]+/apis/tenancy\.kcp\.io/v1alpha1/workspaces$`)},
+	{http.MethodPatch, regexp.MustCompile(`^/clusters/root/apis/core\.kcp\.io/v1alpha1/shards/[a-z0-9-]+$`)},
+}
+
+// Page is a server for one browser. Make it with New.
+type Page struct {
+	places *places
+	secret string
+	files  http.Handler
+	host   string
+}
+
+// New returns a page whose questions go to the first of the servers that answers.
+func New(servers []ask.Place) *Page {
+	return &Page{places: newPlaces(servers), secret: rand.Text(), files: ui.Handler()}
+}
+
+// Serve serves on a listener of a loopback address until ctx ends. ready is called with the URL to open. It returns when all requests have ended.
+func (p *Page) Serve(ctx context.Context, listener net.Listener, ready func(url string)) error {
+	p.host = listener.Addr().String()
+	defer p.places.close()
+	server := &http.Server{
+		Handler: http.NewCrossOriginProtection().Handler(p), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute,
+		BaseContext: func(net.Listener) context.Context { return ctx },
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	ready(fmt.Sprintf("http://%s%s?%s=%s", p.host, ui.Path, parameter, p.secret))
+	select {
+	case err := <-ended:
+		return fmt.Errorf("the page cannot be served: %w", err)
+	case <-ctx.Done():
+	}
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience+time.Second)
+	defer cancel()
+	err := server.Shutdown(stopping)
+	if serving := <-ended; !errors.Is(serving, http.ErrServerClosed) {
+		err = errors.Join(err, serving)
+	}
+	return err
+}
+
+// ServeHTTP implements http.Handler.
+func (p *Page) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	// Another page could have its own name lead to this address, and ask as if this were its server.
+	if req.Host != p.host {
+		http.Error(w, "open the page at http://"+p.host, http.StatusMisdirectedRequest)
+		return
+	}
+	if given := req.URL.Query().Get(parameter); req.URL.Path == ui.Path && p.knows(given) {
+		http.SetCookie(w, &http.Cookie{Name: cookie, Value: given, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
+		w.Header().Set("Referrer-Policy", "no-referrer")
+		http.Redirect(w, req, ui.Path, http.StatusSeeOther)
+		return
+	}
+	if c, err := req.Cookie(cookie); err != nil || !p.knows(c.Value) {
+		http.Error(w, "open the page by the whole URL that regent ui has printed", http.StatusUnauthorized)
+		return
+	}
+	switch {
+	case strings.HasPrefix(req.URL.Path, ui.Path):
+		p.files.ServeHTTP(w, req)
+	case req.Method == http.MethodPost && req.URL.Path == routing.StepDownPath:
+		p.stepDown(w, req)
+	case isAllowed(req):
+		p.forward(w, req)
+	default:
+		http.Error(w, "the page does not ask for that", http.StatusNotFound)
+	}
+}
+
+func (p *Page) knows(secret string) bool {
+	return subtle.ConstantTimeCompare([]byte(secret), []byte(p.secret)) == 1
+}
+
+func isAllowed(req *http.Request) bool {
+	for _, a := range allowed {
+		if req.Method == a.method && a.path.MatchString(req.URL.EscapedPath()) {
+			return true
+		}
+	}
+	return false
+}
+
+// forward asks the first server that answers.
+func (p *Page) forward(w http.ResponseWriter, req *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxBody))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	got, err := p.places.ask(req.Context(), question{method: req.Method, uri: req.URL.RequestURI(), contentType: req.Header.Get("Content-Type"), body: body})
+	if err != nil {
+		refuse(w, http.StatusBadGateway, err)
+		return
+	}
+	if req.URL.Path == status.InstallationPath && got.code == http.StatusOK {
+		p.places.learn(got.body)
+	}
+	w.Header().Set("Content-Type", got.contentType)
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(got.code)
+	_, _ = w.Write(got.body) // on an error the browser has gone
+}
+
+// stepDown finds the leader of the shard, and asks it.
+func (p *Page) stepDown(w http.ResponseWriter, req *http.Request) {
+	var wish struct{ To, Reason string }
+	if err := json.NewDecoder(http.MaxBytesReader(w, req.Body, maxBody)).Decode(&wish); err != nil {
+		refuse(w, http.StatusBadRequest, err)
+		return
+	}
+	client := ask.New(p.places.list())
+	of, err := client.Installation(req.Context())
+	if err != nil {
+		refuse(w, http.StatusBadGateway, err)
+		return
+	}
+	shard, err := ask.OneShard(of, req.URL.Query().Get("shard"))
+	if err != nil {
+		refuse(w, http.StatusNotFound, err)
+		return
+	}
+	asked, err := client.StepDown(req.Context(), of, shard, wish.Reason, wish.To)
+	if refusal := new(ask.Error); errors.As(err, &refusal) {
+		refuse(w, refusal.Code, err)
+		return
+	}
+	if err != nil {
+		refuse(w, http.StatusBadGateway, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(map[string]any{"replica": asked.From, "epoch": asked.Before}) // on an error the browser has gone
+}
+
+// refuse answers as API servers do.
+func refuse(w http.ResponseWriter, code int, err error) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": err.Error()}) // on an error the browser has gone
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/regent-project/regent/cmd/server/face/page"
+)
+
+func newUI() *cobra.Command {
+	f := &observerFlags{}
+	address := "127.0.0.1:0"
+	cmd := &cobra.Command{
+		Use:   "ui",
+		Short: "Show an installation as a page in the browser",
+		Long: `Serve a page on this machine that shows an installation: who leads and who led, what is wrong, controllers and workspaces. It asks the servers of
+the kubeconfig, with the kubeconfig's credentials, for whoever has the URL that it prints. It serves until it is interrupted.
+
+Servers serve the same page at /ui/ to users whom they know, for example by a client certificate in the browser.`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			servers, err := f.admin.places(!cmd.Flags().Changed("context"))
+			if err != nil {
+				return err
+			}
+			host, _, err := net.SplitHostPort(address)
+			if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsLoopback() {
+				return usageError{fmt.Errorf("--listen %q must be a loopback address with a port, such as 127.0.0.1:8080: the page has the rights of the kubeconfig", address)}
+			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+			defer stop()
+			listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+			if err != nil {
+				return fmt.Errorf("cannot listen: %w: give another --listen", err)
+			}
+			err = page.New(servers).Serve(ctx, listener, func(url string) {
+				_, _ = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", url)
+			})
+			if errors.Is(err, context.DeadlineExceeded) {
+				return nil // a browser has kept a request open
+			}
+			return err
+		},
+	}
+	f.admin.addTo(cmd.Flags(), defaultContext, "The kubeconfig's context. Any that leads to a replica will do; without the default one the current context is taken.")
+	cmd.Flags().StringVar(&address, "listen", address, "Loopback address and port of the page; port 0: any free one.")
+	return cmd
+}
