@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -115,11 +116,23 @@ func createHeld(o target) error {
 	return createObject(o, obj)
 }
 
+// createAndApply leaves what was applied in an earlier second, as managedFields tell it: most applies that change nothing are of a later one.
 func createAndApply(o target) error {
 	if err := create(o); err != nil {
 		return err
 	}
-	return apply(o)
+	if err := apply(o); err != nil {
+		return err
+	}
+	o.subresources = nil
+	return change(o, func(obj *unstructured.Unstructured) {
+		entries := obj.GetManagedFields()
+		for n := range entries {
+			entries[n].Time = ptr.To(metav1.NewTime(entries[n].Time.Add(-time.Hour)))
+		}
+		obj.SetManagedFields(entries)
+		obj.SetAnnotations(map[string]string{"example.com/applied": "earlier"}) // times alone change nothing
+	})
 }
 
 // createEmptied also takes the finalizer off that each new namespace has.

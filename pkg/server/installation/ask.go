@@ -52,12 +52,13 @@ func (a *Admin) Ask(ctx context.Context, q Question, fronts []string) error {
 	for _, p := range processes {
 		asked[p.who.String()] = true
 	}
+	var left []error
 	for _, name := range slices.Sorted(maps.Keys(frontsOf(root))) {
 		if front := (pki.Member{Kind: pki.KindFront, Name: name}); !asked[front.String()] {
-			faults = append(faults, fmt.Errorf("%s was not asked: give --front=https://<host>:<port>, once for each of its processes, or remove it: regent front remove %s", front, name))
+			left = append(left, fmt.Errorf("%s was not asked: give --front=https://<host>:<port>, once for each of its processes, or remove it: regent front remove %s", front, name))
 		}
 	}
-	return errors.Join(faults...)
+	return errors.Join(slices.Concat(faults, left)...)
 }
 
 // frontsOf returns the fronts that the root shard's Shard object lists, each with the fingerprint of its authority.

@@ -23,6 +23,9 @@ import (
 // (OPERATIONS.md, "After a restore of etcd"). A process makes a new key and a new certificate for other members each time it starts. So a watch
 // is accepted only from a process that has answered a list of the same informer since the last refusal. From any other process the transport refuses
 // it with 410 Expired, which makes the informer list again. The price is one list when a watch goes on at another replica, or after a restart.
+//
+// A list names no revision either, but the "0" of the first one: who answers it is known only afterwards. A shard waits for a revision that it has not
+// reached, and then asks its client to come again, which takes a minute and more if nothing is written there.
 func InOneHistory(lw cache.ListerWatcherWithContext) cache.ListerWatcherWithContext {
 	h := &history{of: lw, listed: map[process]bool{}}
 	return &cache.ListWatch{ListWithContextFunc: h.list, WatchFuncWithContext: h.watch}
@@ -36,9 +39,8 @@ type history struct {
 	of cache.ListerWatcherWithContext
 
 	mu sync.Mutex
-	// listed are the processes that have answered lists since the last watch was refused. refused says that none has since.
-	listed  map[process]bool
-	refused bool
+	// listed are the processes that have answered lists since the last watch was refused.
+	listed map[process]bool
 }
 
 // reading is in the context of a request: which informer asks, and whether for a watch.
@@ -50,20 +52,14 @@ type reading struct {
 type readingKey struct{}
 
 func (h *history) list(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-	if h.isRefused() {
-		opts.ResourceVersion, opts.ResourceVersionMatch = "", "" // not one of the old history
+	if opts.ResourceVersion != "0" {
+		opts.ResourceVersion, opts.ResourceVersionMatch = "", "" // it may be one of another history
 	}
 	return h.of.ListWithContext(context.WithValue(ctx, readingKey{}, reading{h, false}), opts)
 }
 
 func (h *history) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	return h.of.WatchWithContext(context.WithValue(ctx, readingKey{}, reading{h, true}), opts)
-}
-
-func (h *history) isRefused() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.refused
 }
 
 // check returns an error if the informer that has sent a request cannot use the answer.
@@ -81,10 +77,9 @@ func (h *history) answered(by process, watch bool) error {
 	defer h.mu.Unlock()
 	switch {
 	case !watch:
-		h.listed[by], h.refused = true, false
+		h.listed[by] = true
 	case !h.listed[by]:
 		clear(h.listed)
-		h.refused = true
 		return apierrors.NewResourceExpired("another process answers than the one that was listed: its history may be another one")
 	}
 	return nil

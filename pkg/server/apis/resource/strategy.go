@@ -72,9 +72,16 @@ func (s *strategy[T]) validate(obj T) field.ErrorList {
 
 func (s *strategy[T]) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
 	mark(ctx, obj.(T))
+	sameKind(obj, old)
 	if s.def.PrepareUpdate != nil {
 		s.def.PrepareUpdate(obj.(T), old.(T))
 	}
+}
+
+// sameKind gives an object the kind of its stored state. What clients send comes without one, and what is read from etcd with it. If they differed, upstream
+// would not see that an apply has changed nothing but the times in managedFields, and would write these.
+func sameKind(obj, old runtime.Object) {
+	obj.GetObjectKind().SetGroupVersionKind(old.GetObjectKind().GroupVersionKind())
 }
 
 func (s *strategy[T]) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
