@@ -130,20 +130,30 @@ func TestWorkspacesLandOnAllShardsWhateverLeaderIsKilled(t *testing.T) {
 	var next atomic.Int64
 	var creating sync.WaitGroup
 	began := make([]time.Time, workspaces+1)
-	for range creators {
-		creating.Go(func() {
-			for n := int(next.Add(1)); n <= workspaces; n = int(next.Add(1)) {
-				began[n] = time.Now()
-				create(t, fronts, "root", fmt.Sprintf("ws-%d", n))
-			}
-		})
+	begin := func(first, last int) {
+		next.Store(int64(first) - 1)
+		for range creators {
+			creating.Go(func() {
+				for n := int(next.Add(1)); n <= last; n = int(next.Add(1)) {
+					began[n] = time.Now()
+					create(t, fronts, "root", fmt.Sprintf("ws-%d", n))
+				}
+			})
+		}
 	}
+	many := workspaces * 3 / 4
+	begin(1, many)
 	for n, m := range i.All() {
 		harness.Eventually(t, "a part of the workspaces was created", func() bool { return next.Load() > int64(n*workspaces/4) })
 		leader := m.Leader(t)
 		leader.Kill()
 		leader.Again()
 	}
+	creating.Wait()
+	for _, m := range i.All() { // who was not heard just when many came gets more of the others
+		m.WaitHeard(t, len(i.Others))
+	}
+	begin(many+1, workspaces)
 	creating.Wait()
 	tree := converged(t, until)
 	on, ready, all, slowest := map[string]int{}, tree.Ready(), 0, time.Duration(0)

@@ -72,7 +72,7 @@ func receive(w watch.Interface, n int) (names []string) {
 // A write reaches the watchers of its cluster and of all clusters. It does not even reach the buffers of others: upstream cuts off a
 // watcher whose buffers are full.
 func TestAWriteWakesTheWatchersOfItsOwnClusterOnlyI12(t *testing.T) {
-	const full, more = 9, 100 // buffers hold 10 events, and 10 results for those that are passed on in time
+	const full, more = 9, 40 // buffers hold 10 events, and 10 results for those that are passed on in time
 	layers := openFilled(t)
 	all, here := follow(t, layers, clusters.Wildcard, upstream.Everything), follow(t, layers, "here", upstream.Everything)
 	there, idle := follow(t, layers, "there", upstream.Everything), follow(t, layers, "there", upstream.Everything)
