@@ -35,6 +35,7 @@ run: build ## run a whole shard on this machine: two replicas, one etcd (an inst
 test: bin/regent bin/etcd bin/kubectl ## run all tests, with the race detector if there is a C compiler
 	@echo "the scenarios in test/e2e and the server go first, beside all others: nothing is printed until they are done, in some nine minutes"
 	$(GO) test $(RACE) -timeout 40m -parallel 4 ./test/e2e ./pkg/server ./...
+	cd test/deploy && $(GO) test -timeout 20m ./...
 
 .PHONY: e2e
 e2e: ## run the scenarios with real processes only (one, in a mode of election, on an etcd of three members: make e2e RUN=TestName MODE=for-life ETCD=3)
@@ -83,7 +84,7 @@ static:
 .PHONY: lint
 lint: bin/golangci-lint
 	bin/golangci-lint run --allow-parallel-runners ./...
-	cd test/bench && ../../bin/golangci-lint run --allow-parallel-runners ./...
+	for m in test/bench test/deploy test/tools/pack; do (cd $$m && $(CURDIR)/bin/golangci-lint run --allow-parallel-runners ./...) || exit 1; done
 
 .PHONY: generate
 generate: ## write generated code anew

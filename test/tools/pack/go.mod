@@ -1,6 +1,6 @@
 module github.com/regent-project/regent/test/tools/pack
 
-go 1.26.8
+go 1.26.0
 
 require (
 	github.com/CycloneDX/cyclonedx-go v0.12.0
