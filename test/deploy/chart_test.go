@@ -207,7 +207,7 @@ func TestValuesThatMeanNothingAreRefused(t *testing.T) {
 	for _, c := range []struct{ values, want string }{
 		{"", "baseURL"},
 		{"{baseURL: 'https://a'}", "image"},
-		{"{baseURL: 'https://a', image: {repository: a, tag: v1}}", "etcd.servers"},
+		{"{baseURL: 'https://a', image: {repository: a, tag: v1}, shard: {pki: {create: true}}}", "etcd.servers"},
 		{"{baseURL: 'https://a', image: {repository: a, tag: v1}, shard: {etcd: {servers: ['https://e']}}}", "shard.pki"},
 		{"{baseURL: 'https://a', image: {repository: a}, shard: {etcd: {servers: ['https://e']}, pki: {create: true}}}", "image.tag"},
 		{"{baseURL: 'http://a', image: {repository: a, tag: v1}}", "baseURL"},

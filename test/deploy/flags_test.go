@@ -78,7 +78,7 @@ func TestEveryFlagInTheInstructionsExists(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	commands := regexp.MustCompile(`(?m)^ {4}(?:.* )?regent ((?:start|front|pki|shard) [^|>#;]*)`).FindAllStringSubmatch(string(content), -1)
+	commands := regexp.MustCompile(`(?m)^ {4}(?:.* )?regent ((?:start|front|pki|shard) [^|>#;\n]*)`).FindAllStringSubmatch(string(content), -1)
 	if len(commands) < 3 {
 		t.Fatalf("%d commands", len(commands))
 	}

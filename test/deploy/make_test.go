@@ -61,25 +61,36 @@ func static(t *testing.T) string {
 	return file
 }
 
+// elsewhere is a copy of the source at another place, in which the same was made.
+var elsewhere = sync.OnceValues(func() (out string, err error) {
+	source, out := filepath.Join(scratch, "elsewhere"), filepath.Join(scratch, "out-elsewhere")
+	for _, name := range []string{"Makefile", "go.mod", "go.sum", "LICENSE", "README.md", "cmd", "pkg", "deploy", "docs", "test/tools/pack"} {
+		to := filepath.Join(source, name)
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			return "", err
+		}
+		if got, err := exec.Command("cp", "-R", filepath.Join(root, name), to).CombinedOutput(); err != nil {
+			return "", fmt.Errorf("cannot copy %s: %w\n%s", name, err, got)
+		}
+	}
+	for _, target := range []string{"image", "dist"} {
+		if err := makeIn(source, target, out); err != nil {
+			return "", err
+		}
+	}
+	return out, nil
+})
+
 // made runs make in this source and in a copy at another place, and returns both outputs.
 func made(t *testing.T, target string) (here, there string) {
 	t.Helper()
 	static(t) // its output is used again
-	here, there = filepath.Join(scratch, "out"), filepath.Join(t.TempDir(), "out")
-	source := filepath.Join(t.TempDir(), "elsewhere")
+	here = filepath.Join(scratch, "out")
 	if err := makeIn(root, target, here); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"Makefile", "go.mod", "go.sum", "LICENSE", "README.md", "cmd", "pkg", "deploy", "docs", "test/tools/pack"} {
-		from, to := filepath.Join(root, name), filepath.Join(source, name)
-		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := exec.Command("cp", "-R", from, to).CombinedOutput(); err != nil {
-			t.Fatalf("cannot copy %s: %v\n%s", name, err, got)
-		}
-	}
-	if err := makeIn(source, target, there); err != nil {
+	there, err := elsewhere()
+	if err != nil {
 		t.Fatal(err)
 	}
 	return here, there

@@ -23,15 +23,25 @@ import (
 
 const nobody = 65532
 
-// process runs what is in an image, with nothing else in its file system if this is root. Otherwise paths in flags lead there.
+// process runs what is in an unpacked image, as nobody if the test is root.
 type process struct{ root string }
 
-func (p *process) command(ctx context.Context, args ...string) *exec.Cmd {
+// outside runs a program of the image in this machine's file system. Paths in its flags lead into the image.
+func (p *process) outside(ctx context.Context, args ...string) *exec.Cmd {
+	for i := range args {
+		args[i] = strings.ReplaceAll(args[i], "=/", "="+p.root+"/")
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(p.root, "regent"), args...)
+	if os.Getuid() == 0 {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	}
+	return cmd
+}
+
+// inside runs a program of the image with no other file system than the image's, which only root can do.
+func (p *process) inside(ctx context.Context, args ...string) *exec.Cmd {
 	if os.Getuid() != 0 {
-		for i := range args {
-			args[i] = strings.ReplaceAll(args[i], "=/", "="+p.root+"/")
-		}
-		return exec.CommandContext(ctx, filepath.Join(p.root, "regent"), args...)
+		return p.outside(ctx, args...)
 	}
 	cmd := exec.CommandContext(ctx, "/regent", args...)
 	cmd.Env, cmd.Dir = []string{"HOME=/var/lib/regent"}, "/var/lib/regent"
@@ -41,7 +51,7 @@ func (p *process) command(ctx context.Context, args ...string) *exec.Cmd {
 
 func (p *process) run(t *testing.T, args ...string) string {
 	t.Helper()
-	out, err := p.command(t.Context(), args...).CombinedOutput()
+	out, err := p.inside(t.Context(), args...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("regent %q: %v\n%s", args, err, out)
 	}
@@ -117,7 +127,7 @@ func TestAPodOfTheChartServes(t *testing.T) {
 		args[i] = strings.NewReplacer("$(POD_IP)", "127.0.0.1", "$(POD_NAME)", "shard-0", "$(POD_NAMESPACE)", "regent", "=0.0.0.0", "=127.0.0.1").Replace(args[i])
 	}
 	var log bytes.Buffer
-	replica := pod.command(context.Background(), args...)
+	replica := pod.outside(context.Background(), args...) // a container has /proc, too
 	replica.Stdout, replica.Stderr = &log, &log
 	if err := replica.Start(); err != nil {
 		t.Fatal(err)
