@@ -16,7 +16,7 @@ LDFLAGS = -s -w -X $(version).gitVersion=v1.37.2$(1) -X $(version).gitMajor=1 -X
 	-X $(version).gitCommit=$(COMMIT) -X $(version).gitTreeState=$(TREESTATE) -X $(version).buildDate=$(DATE)
 
 # Modules of their own, so that what tools and the benchmark's peers need stays out of the product's go.mod.
-MODULES = test/tools/etcd test/tools/kubectl test/tools/lint test/tools/openapi test/bench
+MODULES = test/tools/etcd test/tools/kubectl test/tools/lint test/tools/openapi test/tools/pack test/deploy test/bench
 
 # The race detector links with cgo, which Go switches off where it finds no C compiler.
 RACE ?= $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
@@ -35,6 +35,7 @@ run: build ## run a whole shard on this machine: two replicas, one etcd (an inst
 test: bin/regent bin/etcd bin/kubectl ## run all tests, with the race detector if there is a C compiler
 	@echo "the scenarios in test/e2e and the server go first, beside all others: nothing is printed until they are done, in some nine minutes"
 	$(GO) test $(RACE) -timeout 40m -parallel 4 ./test/e2e ./pkg/server ./...
+	cd test/deploy && $(GO) test -timeout 20m ./...
 
 .PHONY: e2e
 e2e: ## run the scenarios with real processes only (one, in a mode of election, on an etcd of three members: make e2e RUN=TestName MODE=for-life ETCD=3)
@@ -58,10 +59,32 @@ bin/kubectl:
 bin/golangci-lint:
 	@cd test/tools/lint && $(GO) build -trimpath -o ../../../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
+# What is handed on is below $(OUT). The same commit, and the same Go, give the same bytes: Go records no paths and no state of the repository,
+# and no C compiler takes part.
+OUT    ?= bin/dist
+ARCHES ?= amd64 arm64
+pack    = cd test/tools/pack && $(GO) run . $(1) -tree ../../.. -version '$(VERSION)' -revision '$(COMMIT)' -date '$(DATE)'
+
+.PHONY: image
+image: static ## build an OCI image for amd64 and arm64, without a container engine: bin/dist/regent-image.tar
+	@out=$$(realpath $(OUT)) && $(call pack,image) -out "$$out/regent-image.tar" $(foreach a,$(ARCHES),$(a)="$$out/linux-$(a)/regent")
+
+.PHONY: dist
+dist: static ## build archives for linux on amd64 and arm64, with bills of materials and checksums: bin/dist
+	@out=$$(realpath $(OUT)) && $(foreach a,$(ARCHES),( \
+	$(call pack,archive) -out "$$out/regent_$(VERSION)_linux_$(a).tar.gz" $(a)="$$out/linux-$(a)/regent" ) && ( \
+	$(call pack,sbom) -out "$$out/regent_$(VERSION)_linux_$(a).cdx.json" $(a)="$$out/linux-$(a)/regent" ) && ) \
+	cd "$$out" && sha256sum regent_$(VERSION)_linux_*.tar.gz regent_$(VERSION)_linux_*.cdx.json > SHA256SUMS
+
+.PHONY: static
+static:
+	@$(foreach a,$(ARCHES),CGO_ENABLED=0 GOOS=linux GOARCH=$(a) \
+	$(GO) build -trimpath -buildvcs=false -ldflags '$(call LDFLAGS,+regent.$(VERSION))' -o $(OUT)/linux-$(a)/regent ./cmd/server &&) true
+
 .PHONY: lint
 lint: bin/golangci-lint
 	bin/golangci-lint run --allow-parallel-runners ./...
-	cd test/bench && ../../bin/golangci-lint run --allow-parallel-runners ./...
+	for m in test/bench test/deploy test/tools/pack; do (cd $$m && $(CURDIR)/bin/golangci-lint run --allow-parallel-runners ./...) || exit 1; done
 
 .PHONY: generate
 generate: ## write generated code anew

@@ -19,14 +19,14 @@ type pkiFlags struct{ root string }
 func newPKI() *cobra.Command {
 	f := &pkiFlags{root: ".regent"}
 	cmd := &cobra.Command{
-		Use: "pki", Short: "Renew certificates, and roll the certificate authority", Args: noCommand,
+		Use: "pki", Short: "Make and copy keys, renew certificates, and roll the certificate authority", Args: noCommand,
 		Long: `Renew the certificates in pki/ of a replica's root directory, and roll the certificate authority. Run it where the key of the authority is, as the
 user who runs the replica, and copy pki/ to the root directories of the other replicas afterwards. Replicas use what is there within seconds, without
 a restart.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.PersistentFlags().StringVar(&f.root, "root-directory", f.root, "The replica's: it has pki/ and admin.kubeconfig.")
-	cmd.AddCommand(newPKIRenew(f), newPKIRoll(f), newPKICertify(f))
+	cmd.AddCommand(newPKIInit(f), newPKIInstall(f), newPKIRenew(f), newPKIRoll(f), newPKICertify(f))
 	return cmd
 }
 

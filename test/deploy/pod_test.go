@@ -1,0 +1,181 @@
+package deploy
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+const nobody = 65532
+
+// process runs what is in an unpacked image, as nobody if the test is root.
+type process struct{ root string }
+
+// outside runs a program of the image in this machine's file system. Paths in its flags lead into the image.
+func (p *process) outside(ctx context.Context, args ...string) *exec.Cmd {
+	for i := range args {
+		args[i] = strings.ReplaceAll(args[i], "=/", "="+p.root+"/")
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(p.root, "regent"), args...)
+	if os.Getuid() == 0 {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	}
+	return cmd
+}
+
+// inside runs a program of the image with no other file system than the image's, which only root can do.
+func (p *process) inside(ctx context.Context, args ...string) *exec.Cmd {
+	if os.Getuid() != 0 {
+		return p.outside(ctx, args...)
+	}
+	cmd := exec.CommandContext(ctx, "/regent", args...)
+	cmd.Env, cmd.Dir = []string{"HOME=/var/lib/regent"}, "/var/lib/regent"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: p.root, Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	return cmd
+}
+
+func (p *process) run(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := p.inside(t.Context(), args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("regent %q: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+// mount makes a Secret's files as Kubernetes does for a pod with an fsGroup: root's, and readable by the group.
+func (p *process) mount(t *testing.T, path string, files map[string][]byte) {
+	t.Helper()
+	directory := filepath.Join(p.root, path)
+	if err := os.MkdirAll(directory, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range files {
+		file := filepath.Join(directory, name)
+		err := os.WriteFile(file, content, 0o440)
+		if os.Getuid() == 0 {
+			err = errors.Join(err, os.Chown(file, 0, nobody))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// startEtcd runs an etcd until the test ends, and returns its URL.
+func startEtcd(t *testing.T) string {
+	t.Helper()
+	program, err := filepath.Abs(root + "/bin/etcd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("make", "-s", "-C", root, "bin/etcd").CombinedOutput(); err != nil {
+		t.Fatalf("make bin/etcd: %v\n%s", err, out)
+	}
+	clients, peers := fmt.Sprintf("http://127.0.0.1:%d", freePort(t)), fmt.Sprintf("http://127.0.0.1:%d", freePort(t))
+	etcd := exec.Command(program, "--data-dir="+t.TempDir(), "--listen-client-urls="+clients, "--advertise-client-urls="+clients,
+		"--listen-peer-urls="+peers, "--initial-advertise-peer-urls="+peers, "--initial-cluster=default="+peers, "--log-level=error")
+	if err := etcd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = etcd.Process.Kill(); _ = etcd.Wait() })
+	return clients
+}
+
+// What the chart renders starts, from the image and with the keys that the chart makes, and stops when Kubernetes asks it to.
+func TestAPodOfTheChartServes(t *testing.T) {
+	pod, port := &process{root: unpackImage(t, readImage(t, builtImage(t)))}, freePort(t)
+	all := objects(t, map[string]any{
+		"image": map[string]any{"repository": "regent", "tag": "v1"}, "baseURL": fmt.Sprintf("https://127.0.0.1:%d", port),
+		"shard": map[string]any{
+			"port": port, "probePort": freePort(t), "shutdownDelaySeconds": 0,
+			"etcd": map[string]any{"servers": []any{startEtcd(t)}}, "pki": map[string]any{"create": true},
+		},
+	})
+	secret, spec := of[*corev1.Secret](all)[0], of[*appsv1.StatefulSet](all)[0].Spec.Template.Spec
+	pod.mount(t, "/secrets/pki", secret.Data)
+	for _, c := range spec.InitContainers {
+		pod.run(t, c.Args...)
+	}
+	args := spec.Containers[0].Args
+	for i := range args {
+		args[i] = strings.NewReplacer("$(POD_IP)", "127.0.0.1", "$(POD_NAME)", "shard-0", "$(POD_NAMESPACE)", "regent", "=0.0.0.0", "=127.0.0.1").Replace(args[i])
+	}
+	var log bytes.Buffer
+	replica := pod.outside(context.Background(), args...) // a container has /proc, too
+	replica.Stdout, replica.Stderr = &log, &log
+	if err := replica.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- replica.Wait() }()
+	if err := ready(t.Context(), port, secret.Data["ca.crt"], ended); err != nil {
+		_ = replica.Process.Kill()
+		t.Fatalf("%v\n%s", err, tail(&log))
+	}
+	if err := replica.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("it stopped with %v\n%s", err, tail(&log))
+	}
+}
+
+func tail(log *bytes.Buffer) string {
+	return log.String()[max(0, log.Len()-4000):]
+}
+
+// ready waits until the replica says that it is, by a certificate for its names.
+func ready(ctx context.Context, port int, ca []byte, ended chan error) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "shard-0.shard-replicas.regent.svc"}}}
+	defer client.CloseIdleConnections()
+	var last error
+	for {
+		answer, err := client.Get(fmt.Sprintf("https://127.0.0.1:%d/readyz", port))
+		if err == nil {
+			_ = answer.Body.Close()
+			if answer.StatusCode == http.StatusOK {
+				return nil
+			}
+			err = errors.New(answer.Status)
+		}
+		last = err
+		select {
+		case err := <-ended:
+			ended <- err
+			return fmt.Errorf("it ended: %v", err)
+		case <-ctx.Done():
+			return fmt.Errorf("not ready: %w", last)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,94 @@
+// Command pack makes what is handed to those who run Regent, of binaries that are built already: an OCI image, archives, and bills of
+// materials. `make image` and `make dist` call it.
+//
+//	pack image   -out image.tar      amd64=regent-amd64 arm64=regent-arm64
+//	pack archive -out regent.tar.gz  -tree ../../.. amd64=regent-amd64
+//	pack sbom    -out regent.json    amd64=regent-amd64
+//
+// The same input gives the same bytes: every time in the output is -date, every owner is a number, and everything is sorted.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// release is what the output says of itself.
+type release struct {
+	version, revision string
+	date              time.Time
+	tree              string
+	binaries          []binary
+}
+
+// binary is one for linux and an architecture, as Go calls it.
+type binary struct{ arch, file string }
+
+// outputs are the commands.
+var outputs = map[string]func(io.Writer, release) error{"image": writeImage, "archive": writeArchive, "sbom": writeSBOM}
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "pack:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	if len(args) == 0 || outputs[args[0]] == nil {
+		return errors.New("give image, archive or sbom, and their flags")
+	}
+	r, out, err := parse(args[0], args[1:])
+	if err != nil {
+		return err
+	}
+	file, err := os.Create(out)
+	if err != nil {
+		return fmt.Errorf("cannot write the output: %w", err)
+	}
+	if err := errors.Join(outputs[args[0]](file, r), file.Close()); err != nil {
+		return errors.Join(fmt.Errorf("cannot make %s: %w", out, err), os.Remove(out))
+	}
+	return nil
+}
+
+func parse(command string, args []string) (r release, out string, err error) {
+	flags := flag.NewFlagSet(command, flag.ContinueOnError)
+	flags.StringVar(&out, "out", "", "the file to write")
+	flags.StringVar(&r.version, "version", "unknown", "the version")
+	flags.StringVar(&r.revision, "revision", "unknown", "the commit")
+	flags.StringVar(&r.tree, "tree", ".", "the root of the source, with docs/ and deploy/")
+	date := flags.String("date", "1970-01-01T00:00:00Z", "when the commit was made")
+	if err := flags.Parse(args); err != nil {
+		return release{}, "", err
+	}
+	if r.date, err = time.Parse(time.RFC3339, *date); err != nil {
+		return release{}, "", fmt.Errorf("-date must be as 2026-01-31T00:00:00Z: %w", err)
+	}
+	for _, arg := range flags.Args() {
+		arch, file, ok := strings.Cut(arg, "=")
+		if !ok {
+			return release{}, "", fmt.Errorf("%q: give binaries as amd64=<file>", arg)
+		}
+		r.binaries = append(r.binaries, binary{arch, file})
+	}
+	if out == "" || len(r.binaries) == 0 {
+		return release{}, "", errors.New("give -out and at least one binary")
+	}
+	slices.SortFunc(r.binaries, func(a, b binary) int { return strings.Compare(a.arch, b.arch) })
+	return r, out, nil
+}
+
+// one returns the only binary of what is made for one architecture.
+func (r release) one() (binary, error) {
+	if len(r.binaries) != 1 {
+		return binary{}, fmt.Errorf("give one binary, got %d", len(r.binaries))
+	}
+	return r.binaries[0], nil
+}
