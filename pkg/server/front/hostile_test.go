@@ -268,9 +268,11 @@ func TestNamesThatDoNotExistTakeFewPlacesOfShards(t *testing.T) {
 	e.front.mu.Unlock()
 	e.await("the root shard is known", func() bool { _, ok := e.front.shard("root"); return ok })
 	var conns []net.Conn
-	for n := range 2 * maxSearches {
+	for range 2 * maxSearches { // before the first request, which is under way for so long only
 		conns = append(conns, e.dial(true))
-		e.send(conns[n], fmt.Sprintf("GET /clusters/nope%d/api", n))
+	}
+	for n, conn := range conns {
+		e.send(conn, fmt.Sprintf("GET /clusters/nope%d/api", n))
 	}
 	e.awaitUnderWay(2 * maxSearches)
 	close(all)

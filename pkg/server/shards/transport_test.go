@@ -182,7 +182,7 @@ func TestAReplicaThatHangsIsPassedOver(t *testing.T) {
 	i := newInstallation(t)
 	eu1 := i.authority(shardNamed("eu1"))
 	f := i.reader(i.serve(eu1, hung), i.serve(eu1, answering(http.StatusOK, "b")))
-	f.bounds.header = 200 * time.Millisecond
+	f.bounds.header = 2 * time.Second
 	resp, err := i.send(f, http.MethodGet, "/x")
 	if err != nil {
 		t.Fatal(err)
