@@ -1,0 +1,155 @@
+package history
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/server/status"
+)
+
+// Name is the name of the ConfigMap that has the entries, in logical cluster system:admin.
+const Name = "regent-terms"
+
+const (
+	// Most is how many entries are kept, and how many terms are told.
+	Most = 256
+	// mostBytes is how large all entries together may be. Each has some 700 bytes.
+	mostBytes = 256 << 10
+	// tries is how often a write is tried whose ConfigMap somebody changes at the same time.
+	tries = 3
+)
+
+// Book is the ConfigMap. It has one key for each entry: a number that grows with each write. Writes carry the term's token, so that the
+// order of the numbers is the order of the terms, also when the Lease was deleted and epochs have begun again.
+type Book struct {
+	// Namespace is that of the Lease.
+	Namespace string
+}
+
+// Add writes an entry, and drops the oldest ones if there are too many, and whatever is no entry. It makes no write if the entry is there
+// already. The clients must be those of the entry's term.
+func (b Book) Add(ctx context.Context, kube kubernetes.Interface, e Entry) error {
+	ctx = clusters.With(ctx, clusters.SystemAdmin)
+	var err error
+	for range tries {
+		if err = b.add(ctx, kube, e); !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+			break
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write ConfigMap %s/%s: %w", b.Namespace, Name, err)
+	}
+	return nil
+}
+
+func (b Book) add(ctx context.Context, kube kubernetes.Interface, e Entry) error {
+	at := kube.CoreV1().ConfigMaps(b.Namespace)
+	stored, err := at.Get(ctx, Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		stored = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: Name}}
+	} else if err != nil {
+		return err
+	}
+	data, added := with(stored.Data, e)
+	if !added {
+		return nil
+	}
+	stored.Data, stored.BinaryData = data, nil
+	if stored.ResourceVersion == "" {
+		_, err = at.Create(ctx, stored, metav1.CreateOptions{})
+	} else {
+		_, err = at.Update(ctx, stored, metav1.UpdateOptions{})
+	}
+	return err
+}
+
+// Read returns the entries, the oldest first, as this replica last saw them. They can be read while etcd is away.
+func (b Book) Read(ctx context.Context, kube kubernetes.Interface) ([]Entry, error) {
+	ctx = clusters.With(ctx, clusters.SystemAdmin)
+	stored, err := kube.CoreV1().ConfigMaps(b.Namespace).Get(ctx, Name, metav1.GetOptions{ResourceVersion: "0"})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read ConfigMap %s/%s: %w", b.Namespace, Name, err)
+	}
+	byNumber := parse(stored.Data)
+	out := make([]Entry, 0, len(byNumber))
+	for _, number := range slices.Sorted(maps.Keys(byNumber)) {
+		out = append(out, byNumber[number])
+	}
+	return out, nil
+}
+
+const (
+	// digits is the length of a key, highest the highest number that counts: nobody writes so many.
+	digits, highest = 10, 9_000_000_000
+	// longestEntry is how many bytes an entry may have.
+	longestEntry = 8 << 10
+)
+
+// parse returns the entries by their numbers. Whatever else somebody has written there is left out.
+func parse(data map[string]string) map[int64]Entry {
+	out := map[int64]Entry{}
+	for key, text := range data {
+		number, err := strconv.ParseInt(key, 10, 64)
+		if err != nil || key != keyOf(number) || number < 1 || number > highest || len(text) > longestEntry {
+			continue
+		}
+		var e Entry
+		if err := json.Unmarshal([]byte(text), &e); err != nil || e.Epoch < 1 || e.Holder == "" {
+			continue
+		}
+		out[number] = e.clipped()
+	}
+	return out
+}
+
+func keyOf(number int64) string { return fmt.Sprintf("%0*d", digits, number) }
+
+// with returns the data with one more entry, and whether that is new.
+func with(data map[string]string, e Entry) (_ map[string]string, added bool) {
+	known := parse(data)
+	numbers := slices.Sorted(maps.Keys(known))
+	next := int64(1)
+	if n := len(numbers); n > 0 {
+		next = numbers[n-1] + 1
+		if same(known[numbers[n-1]].Term, e.Term) {
+			return data, false
+		}
+	}
+	e.Before = slices.DeleteFunc(slices.Clone(e.Before), func(b status.Term) bool { return isTold(known, b) })
+	text, err := json.Marshal(e)
+	if err != nil {
+		panic(err) // it has only numbers, times and text
+	}
+	out, size := map[string]string{keyOf(next): string(text)}, len(text)
+	for _, number := range slices.Backward(numbers) {
+		old := data[keyOf(number)]
+		if size += len(old); len(out) == Most || size > mostBytes {
+			break
+		}
+		out[keyOf(number)] = old
+	}
+	return out, true
+}
+
+// isTold reports whether an entry says why a term ended.
+func isTold(known map[int64]Entry, t status.Term) bool {
+	for _, e := range known {
+		if slices.ContainsFunc(e.Before, func(b status.Term) bool { return same(b, t) && b.EndCause != "" }) {
+			return true
+		}
+	}
+	return false
+}
