@@ -80,8 +80,8 @@ func clipTerm(t *status.Term) {
 	for _, text := range []*string{&t.Holder, &t.Replica, &t.EndCause, &t.EndReason} {
 		*text = strings.ToValidUTF8((*text)[:min(len(*text), longest)], "")
 	}
-	// By the wall clock, as JSON has it.
-	t.Began, t.Ended = t.Began.Round(0).UTC(), t.Ended.Round(0).UTC()
+	// By the wall clock, as JSON has it, and as exact as the times on a Lease.
+	t.Began, t.Ended = t.Began.Truncate(time.Microsecond).UTC(), t.Ended.Truncate(time.Microsecond).UTC()
 }
 
 // same reports whether both are the same term. Replicas have another holder identity in each term.

@@ -40,7 +40,7 @@ func (t *tale) hear(e Entry) {
 		i := t.find(before)
 		switch {
 		case i < 0:
-			at = t.place(at, before.Epoch)
+			at = t.place(at, before)
 			*t = slices.Insert(*t, at, before)
 		case i < at:
 			complete(&(*t)[i], before)
@@ -49,10 +49,14 @@ func (t *tale) hear(e Entry) {
 	}
 }
 
-// place returns where a term belongs that ended before the one at an index.
-func (t *tale) place(at int, epoch int64) int {
-	for at > 0 && (*t)[at-1].Epoch > epoch && (at == len(*t) || (*t)[at-1].Epoch < (*t)[at].Epoch) {
-		at--
+// place returns where a term belongs that ended before the one at an index: before those of higher epochs, unless these are of an older Lease.
+func (t *tale) place(at int, one status.Term) int {
+	for ; at > 0; at-- {
+		before := (*t)[at-1]
+		older := !before.Began.IsZero() && !one.Began.IsZero() && before.Began.Before(one.Began)
+		if before.Epoch < one.Epoch || older {
+			break
+		}
 	}
 	return at
 }
