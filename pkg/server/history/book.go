@@ -55,8 +55,10 @@ func (b Book) Add(ctx context.Context, kube kubernetes.Interface, e Entry) error
 func (b Book) add(ctx context.Context, kube kubernetes.Interface, e Entry) error {
 	at := kube.CoreV1().ConfigMaps(b.Namespace)
 	stored, err := at.Get(ctx, Name, metav1.GetOptions{})
+	write := func() error { _, err := at.Update(ctx, stored, metav1.UpdateOptions{}); return err }
 	if apierrors.IsNotFound(err) {
 		stored = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: Name}}
+		write = func() error { _, err := at.Create(ctx, stored, metav1.CreateOptions{}); return err }
 	} else if err != nil {
 		return err
 	}
@@ -65,12 +67,7 @@ func (b Book) add(ctx context.Context, kube kubernetes.Interface, e Entry) error
 		return nil
 	}
 	stored.Data, stored.BinaryData = data, nil
-	if stored.ResourceVersion == "" {
-		_, err = at.Create(ctx, stored, metav1.CreateOptions{})
-	} else {
-		_, err = at.Update(ctx, stored, metav1.UpdateOptions{})
-	}
-	return err
+	return write()
 }
 
 // Read returns the entries, the oldest first, as this replica last saw them. They can be read while etcd is away.

@@ -19,11 +19,11 @@ type Entry struct {
 
 // NewEntry returns what a leader knows in its term. past are the terms that its elector has seen end: see election.Status. phases are in seconds.
 func NewEntry(term election.Term, replica string, past []election.PastTerm, phases map[string]float64) Entry {
-	takeover := term.Takeover()
-	e := Entry{Term: status.Term{
-		Epoch: term.Epoch(), Holder: term.Token().Holder, Replica: replica, Began: takeover.Acquired,
-		Trigger: string(takeover.Trigger), Phases: phases,
-	}}
+	return newEntry(term.Epoch(), term.Token().Holder, term.Takeover(), replica, past, phases)
+}
+
+func newEntry(epoch int64, holder string, takeover election.Takeover, replica string, past []election.PastTerm, phases map[string]float64) Entry {
+	e := Entry{Term: status.Term{Epoch: epoch, Holder: holder, Replica: replica, Began: takeover.Acquired, Trigger: string(takeover.Trigger), Phases: phases}}
 	for _, p := range past {
 		if p.Holder == e.Holder {
 			break // this term is over, too
