@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 
@@ -36,7 +35,7 @@ type Book struct {
 	Namespace string
 }
 
-// Add writes an entry, and drops the oldest ones if there are too many, and whatever is no entry. It makes no write if the entry is there
+// Add writes an entry, and drops the oldest ones if there are too many, and what cannot be an entry. It makes no write if the entry is there
 // already. The clients must be those of the entry's term.
 func (b Book) Add(ctx context.Context, kube kubernetes.Interface, e Entry) error {
 	ctx = clusters.With(ctx, clusters.SystemAdmin)
@@ -80,12 +79,7 @@ func (b Book) Read(ctx context.Context, kube kubernetes.Interface) ([]Entry, err
 	if err != nil {
 		return nil, fmt.Errorf("cannot read ConfigMap %s/%s: %w", b.Namespace, Name, err)
 	}
-	byNumber := parse(stored.Data)
-	out := make([]Entry, 0, len(byNumber))
-	for _, number := range slices.Sorted(maps.Keys(byNumber)) {
-		out = append(out, byNumber[number])
-	}
-	return out, nil
+	return parse(stored.Data, numbers(stored.Data)), nil
 }
 
 const (
@@ -95,43 +89,51 @@ const (
 	longestEntry = 8 << 10
 )
 
-// parse returns the entries by their numbers. Whatever else somebody has written there is left out.
-func parse(data map[string]string) map[int64]Entry {
-	out := map[int64]Entry{}
+// numbers returns the numbers of what may be entries, in their order.
+func numbers(data map[string]string) []int64 {
+	var out []int64
 	for key, text := range data {
 		number, err := strconv.ParseInt(key, 10, 64)
-		if err != nil || key != keyOf(number) || number < 1 || number > highest || len(text) > longestEntry {
-			continue
+		if err == nil && key == keyOf(number) && number >= 1 && number <= highest && len(text) <= longestEntry {
+			out = append(out, number)
 		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// parse returns the entries of some numbers. Whatever else somebody has written there is left out.
+func parse(data map[string]string, numbers []int64) (out []Entry) {
+	for _, number := range numbers {
 		var e Entry
-		if err := json.Unmarshal([]byte(text), &e); err != nil || e.Epoch < 1 || e.Holder == "" {
-			continue
+		if err := json.Unmarshal([]byte(data[keyOf(number)]), &e); err == nil && e.Epoch >= 1 && e.Holder != "" {
+			out = append(out, e.clipped())
 		}
-		out[number] = e.clipped()
 	}
 	return out
 }
 
 func keyOf(number int64) string { return fmt.Sprintf("%0*d", digits, number) }
 
-// with returns the data with one more entry, and whether that is new.
+// with returns the data with one more entry, and whether that is new. It reads only the latest entries: the others may be many.
 func with(data map[string]string, e Entry) (_ map[string]string, added bool) {
-	known := parse(data)
-	numbers := slices.Sorted(maps.Keys(known))
-	next := int64(1)
-	if n := len(numbers); n > 0 {
-		next = numbers[n-1] + 1
-		if same(known[numbers[n-1]].Term, e.Term) {
-			return data, false
-		}
+	kept, next := numbers(data), int64(1)
+	if n := len(kept); n > 0 && kept[n-1] < highest {
+		next = kept[n-1] + 1
+	} else {
+		kept = nil // somebody has written the highest number: begin anew
 	}
-	e.Before = slices.DeleteFunc(slices.Clone(e.Before), func(b status.Term) bool { return isTold(known, b) })
+	latest := parse(data, kept[max(0, len(kept)-1-mostBefore):])
+	if n := len(latest); n > 0 && same(latest[n-1].Term, e.Term) {
+		return data, false
+	}
+	e.Before = slices.DeleteFunc(slices.Clone(e.Before), func(b status.Term) bool { return isTold(latest, b) })
 	text, err := json.Marshal(e)
 	if err != nil {
 		panic(err) // it has only numbers, times and text
 	}
 	out, size := map[string]string{keyOf(next): string(text)}, len(text)
-	for _, number := range slices.Backward(numbers) {
+	for _, number := range slices.Backward(kept) {
 		old := data[keyOf(number)]
 		if size += len(old); len(out) == Most || size > mostBytes {
 			break
@@ -141,12 +143,12 @@ func with(data map[string]string, e Entry) (_ map[string]string, added bool) {
 	return out, true
 }
 
+// mostBefore is how many terms before its own an Entry has at most.
+const mostBefore = 3
+
 // isTold reports whether an entry says why a term ended.
-func isTold(known map[int64]Entry, t status.Term) bool {
-	for _, e := range known {
-		if slices.ContainsFunc(e.Before, func(b status.Term) bool { return same(b, t) && b.EndCause != "" }) {
-			return true
-		}
-	}
-	return false
+func isTold(entries []Entry, t status.Term) bool {
+	return slices.ContainsFunc(entries, func(e Entry) bool {
+		return slices.ContainsFunc(e.Before, func(b status.Term) bool { return same(b, t) && b.EndCause != "" })
+	})
 }

@@ -110,16 +110,10 @@ func (r *replica) cutOff(so bool) {
 	r.client.Always(fault)
 }
 
-func (s *shard) entries() (out []Entry) {
+func (s *shard) entries() []Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known := parse(s.data)
-	for n := int64(1); len(out) < len(known); n++ {
-		if e, ok := known[n]; ok {
-			out = append(out, e)
-		}
-	}
-	return out
+	return parse(s.data, numbers(s.data))
 }
 
 // truth returns the terms that the Lease has shown, the oldest first, and when each was first seen not to go on.
