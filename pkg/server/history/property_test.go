@@ -135,6 +135,8 @@ func (s *shard) truth() (terms []status.Term) {
 
 // judge returns how the history contradicts the truth, as seen by a replica; empty if it does not.
 func (s *shard) judge(told []status.Term) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	truth := s.truth()
 	left := truth
 	direct := map[int]bool{} // the terms that are told, by their index
