@@ -17,6 +17,8 @@ type ending struct {
 	why         string
 	failedParts []string
 	failed      bool          // because of the term's own work
+	cause       string        // the Cause or the Trigger of the end; empty: no work was done in the term, as far as its process knows
+	details     string        // of the cause, if why does not say them
 	preferred   string        // the name of the replica that should lead next
 	lasted      time.Duration // zero: not known
 	// standbyPriority and alone describe the standbys at the end of the term: see lease.Presence.
@@ -32,7 +34,7 @@ type partial interface {
 
 // endingOf returns what the Lease says after a term that ended for cause.
 func endingOf(cause error) ending {
-	e := ending{why: brief(cause), failed: byItsOwnWork(cause)}
+	e := ending{why: brief(cause), failed: byItsOwnWork(cause), cause: string(causeOf(cause))}
 	if p, ok := errors.AsType[partial](cause); ok {
 		e.failedParts = slices.Clone(p.FailedParts())
 	}
@@ -61,9 +63,11 @@ func brief(cause error) string {
 // was calm: see nextSuspicions.
 func freed(held *coordinationv1.Lease, how ending) *coordinationv1.Lease {
 	before := lease.PredecessorOf(held)
+	last := lease.PastOf(held, time.Now())
+	last.Cause, last.Reason = how.cause, how.details
 	return lease.Freed(held, lease.Presence{
 		StandbyPriority: how.standbyPriority, Alone: how.alone,
-		LastStepDown: how.why, FailedParts: how.failedParts, Failed: how.failed, Preferred: how.preferred,
+		LastStepDown: how.why, FailedParts: how.failedParts, Failed: how.failed, Preferred: how.preferred, Last: &last,
 		Suspicions:   nextSuspicions(before.Suspicions, how.lasted, TriggerRelease),
 		PresumedDead: presumedDead(before, TriggerRelease),
 	})

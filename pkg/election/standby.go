@@ -118,7 +118,7 @@ func (e *Elector) sweep(ctx context.Context, seen lease.Presence) {
 // clear takes an identity of this process off the Lease, on the revision that showed it. Nobody works under that identity: a
 // write whose answer was lost, a write that was committed late, or a failed release left it there.
 func (r *run) clear(ctx context.Context, seen lease.Observation, reason string) {
-	how := ending{why: seen.Presence().LastStepDown}
+	how := ending{why: seen.Presence().LastStepDown, details: "cleared by its own process, which did not lead in it"}
 	if seen.Holder() == r.past.last.holder {
 		how = r.past.last.ending
 	}
@@ -137,7 +137,7 @@ func (r *run) clear(ctx context.Context, seen lease.Observation, reason string) 
 // controller then names the next (mode coordinated).
 func (r *run) depose(ctx context.Context, d decision) {
 	seen := d.seen
-	free := freed(seen.Lease, ending{why: seen.Presence().LastStepDown})
+	free := freed(seen.Lease, ending{why: seen.Presence().LastStepDown, cause: string(d.trigger), details: d.reason})
 	p := lease.PresenceOf(free)
 	p.PresumedDead = presumedDead(seen.Presence(), d.trigger)
 	p.Suspicions = nextSuspicions(r.suspicions(seen.Presence()), d.takeover.Decided.Sub(seen.TermSince), d.trigger)

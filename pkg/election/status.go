@@ -7,6 +7,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
 // Status is what an Elector knows of its Lease, and what it does about it: see Elector.Status. It is a copy.
@@ -29,6 +31,8 @@ type Status struct {
 	Leaderless time.Duration
 	// LastStepDown says why a holder last gave the lease up.
 	LastStepDown string
+	// Past are the latest terms that this process knows to have ended, the oldest first; at most 3.
+	Past []PastTerm
 	// Unaccounted: the holder may be dead, and an operator has to say so (Notice Unaccounted). OtherMode: leaders use another mode
 	// than this Elector (Notice OtherMode).
 	Unaccounted, OtherMode bool
@@ -37,6 +41,10 @@ type Status struct {
 	// Standbys are the replicas that follow this process while it holds the lease, ordered by name.
 	Standbys []Standby
 }
+
+// PastTerm is a term that has ended, as this process knows it: it has seen the end, or the Lease tells it. Cause is empty for a term whose holder
+// was succeeded without a release: the Takeover of the next term has the Trigger.
+type PastTerm = lease.Past
 
 // ContactState is a standby's contact with the process of the leader.
 type ContactState struct {
@@ -68,6 +76,7 @@ func (e *Elector) Status() Status {
 		seen, _ := view.Latest()
 		holder := seen.Presence()
 		s.Holder, s.Leader, s.LeaderURL, s.LastStepDown = seen.Holder(), holder.Replica, holder.URL, seen.Predecessor().LastStepDown
+		s.Past = slices.Clone(seen.Past)
 		if s.Holder != "" {
 			spec := seen.Lease.Spec
 			s.Began, s.Renewed = ptr.Deref(spec.AcquireTime, metav1.MicroTime{}).Time, ptr.Deref(spec.RenewTime, metav1.MicroTime{}).Time

@@ -3,6 +3,7 @@ package election_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,7 +23,7 @@ func reachable(url string) func(*election.Config) {
 // must fails the test if a Status differs from the wanted one, the times aside.
 func (r *replica) must(want election.Status) {
 	r.t.Helper()
-	times := cmpopts.IgnoreFields(election.Status{}, "Began", "Renewed", "Leaderless")
+	times := cmpopts.IgnoreFields(election.Status{}, "Began", "Renewed", "Leaderless", "Past")
 	if diff := cmp.Diff(want, r.elector.Status(), times); diff != "" {
 		r.t.Errorf("the status differs (-want +got):\n%s", diff)
 	}
@@ -50,6 +51,9 @@ func TestAStatusSaysWhoLeadsAndWhereItIsReached(t *testing.T) {
 		got := standby.elector.Status()
 		if got.State != "leading" || got.Epoch != 2 || got.Leader != "b" || got.LastStepDown == "" {
 			t.Errorf("after the step down: %+v", got)
+		}
+		if p := got.Past; len(p) != 1 || p[0].Epoch != 1 || p[0].Holder != holder || p[0].Replica != "a" || p[0].Cause != string(election.StepDown) || !strings.Contains(p[0].Reason, "to see b lead") || p[0].Began.IsZero() || p[0].Ended.Before(p[0].Began) {
+			t.Errorf("of the term before: %+v", p)
 		}
 		standby.stop()
 		leader.stop()

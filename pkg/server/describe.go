@@ -38,7 +38,7 @@ type describer struct {
 
 func (r *run) newSurvey(d *describer) *survey.Survey {
 	cfg := survey.Config{
-		Name: r.cfg.Shard, Root: r.cfg.rootShard(), Replica: d.replica, Outline: d.outline, Shard: d.shard, Fronts: r.members.list,
+		Name: r.cfg.Shard, Root: r.cfg.rootShard(), Replica: d.replica, Outline: d.outline, Shard: d.shard, Terms: d.termsSoFar, Fronts: r.members.list,
 		Keys: r.keys.keys, Authority: d.authority, Others: func() []string { return nil }, Diagnose: status.Diagnose,
 	}
 	if d.caches.others != nil {

@@ -21,10 +21,9 @@ import (
 func ask[T any](t *testing.T, r *replica, path string) (out T) {
 	t.Helper()
 	path, query, _ := strings.Cut(path, "?")
-	_, stacks, _ := strings.Cut(query, "=")
 	req := r.admin(t).Get().AbsPath(path)
-	if stacks != "" {
-		req.Param("stacks", stacks)
+	if key, value, some := strings.Cut(query, "="); some {
+		req.Param(key, value)
 	}
 	body, err := req.Do(t.Context()).Raw()
 	if err == nil {
@@ -259,7 +258,7 @@ func TestHowAReplicaIsDoingIsForMastersAndWhomTheyAllow(t *testing.T) {
 	cfg := withController(t, config(t, t.TempDir()), untilDone)
 	r := startReplica(t, cfg)
 	defer func() { _ = r.stop(t) }()
-	for _, path := range []string{status.ReplicaPath, status.ShardPath, status.InstallationPath} {
+	for _, path := range []string{status.ReplicaPath, status.ShardPath, status.InstallationPath, status.TermsPath} {
 		if got := r.get(t, path); got != http.StatusUnauthorized {
 			t.Errorf("%s to a stranger: %d", path, got)
 		}

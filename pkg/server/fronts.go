@@ -54,5 +54,5 @@ func (g *membersGate) mayAsk(member pki.Member, path string) bool {
 	if member.Name == g.own {
 		return path == status.ReplicaPath
 	}
-	return path == status.ShardPath || path == status.WorkspacesPath
+	return path == status.ShardPath || path == status.TermsPath || path == status.WorkspacesPath
 }

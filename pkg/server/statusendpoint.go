@@ -2,6 +2,7 @@ package server
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -20,6 +21,9 @@ import (
 // stacksParameter names, in a query for a Replica, the controller of which the stacks are wanted.
 const stacksParameter = "stacks"
 
+// shardParameter names, in a query for Terms, another shard.
+const shardParameter = "shard"
+
 // description returns what an endpoint answers.
 type description func(*http.Request) (any, error)
 
@@ -32,7 +36,21 @@ func descriptions(s *survey.Survey, workspaces *search) map[string]description {
 		status.ShardPath:        func(req *http.Request) (any, error) { return s.Shard(req.Context()), nil },
 		status.WorkspacesPath:   workspaces.describe,
 		status.InstallationPath: func(req *http.Request) (any, error) { return s.Installation(req.Context()), nil },
+		status.TermsPath:        func(req *http.Request) (any, error) { return termsOf(req, s) },
 	}
+}
+
+// termsOf returns the terms of the shard that the query names; empty: this one.
+func termsOf(req *http.Request, s *survey.Survey) (status.Terms, error) {
+	shard := req.URL.Query().Get(shardParameter)
+	terms, err := s.Terms(req.Context(), shard)
+	switch {
+	case errors.Is(err, survey.ErrUnknown):
+		return terms, routing.NewNotFound(err.Error())
+	case err != nil:
+		return terms, routing.NewUnavailable(err.Error())
+	}
+	return terms, nil
 }
 
 // withStacks returns a copy of a Replica that has the stacks of a controller; empty: of none.

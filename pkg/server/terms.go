@@ -40,6 +40,7 @@ func (r *run) newTerms(store *store, caches *caches, elections *elections) (*ter
 		Exit:       r.fail,
 		OfferAfter: r.cfg.offerAfter,
 		Transport:  r.cfg.termTransport,
+		Remember:   r.remember(elections),
 	})
 	if err == nil {
 		r.terms.Store(runner)

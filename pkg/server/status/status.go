@@ -13,7 +13,7 @@ const (
 	ShardPath = "/regent/v1/shard"
 	// InstallationPath answers with the Installation: all shards, as far as they answer. A lone shard is an installation of one.
 	InstallationPath = "/regent/v1/installation"
-	// TermsPath answers with Terms, the latest first, of this shard.
+	// TermsPath answers with Terms: of this shard, or of the one that the query names (?shard=<name>).
 	TermsPath = "/regent/v1/terms"
 	// WorkspacesPath answers with Workspaces: those whose path contains the text of ?search=, of the whole installation, as far as it answers.
 	WorkspacesPath = "/regent/v1/workspaces"

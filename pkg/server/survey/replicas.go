@@ -47,7 +47,9 @@ func (s *Survey) askReplicas(ctx context.Context) status.Shard {
 		c.take(ctx, <-c.answer)
 	}
 	s.lines.keepOnly(s.roster.list())
-	return c.shard()
+	out := c.shard()
+	out.Terms = s.latestTerms(ctx)
+	return out
 }
 
 // ask asks those targets that were not asked yet.

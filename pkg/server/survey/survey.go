@@ -40,6 +40,8 @@ type Config struct {
 	Outline func() status.Replica
 	// Shard returns what this replica knows of its shard: all but Leader and Replicas.
 	Shard func() status.Shard
+	// Terms returns the terms of this shard that are remembered. It ends with its context.
+	Terms func(context.Context) (status.Terms, error)
 	// Fronts returns the fronts of the installation, as this replica heard them.
 	Fronts func() []status.Front
 	// Keys returns the certificate of the installation's authority, in PEM, and what signs the certificates with which this shard calls, which is
@@ -62,6 +64,7 @@ type Survey struct {
 	replica      shared[status.Replica]
 	shard        shared[status.Shard]
 	installation shared[status.Installation]
+	terms        shared[outcome[status.Terms]]
 }
 
 // New returns a Survey that asks nobody yet.

@@ -37,6 +37,7 @@ func (r *Runner) lead(ctx context.Context, descriptors []controllers.Descriptor,
 	err := r.run(workCtx, set{
 		scope: controllers.LeaderOnly, descriptors: descriptors, user: r.cfg.LeaderToken, token: term.Token(),
 		measure: timeline.writes(ctx), tolerated: tolerated,
+		begun: func(clients controllers.Clients) func() { return r.record(ctx, timeline, term, clients) },
 		onEvent: func(e supervisor.Event) {
 			switch e.Type {
 			case supervisor.ControllerRecovered:

@@ -27,6 +27,8 @@ type set struct {
 	// measure wraps all requests. Nil: they are not wrapped.
 	measure   transport.WrapperFunc
 	tolerated []string
+	// begun is called with the set's clients before its controllers start. They are used until the function that it returns has returned. May be nil.
+	begun func(controllers.Clients) (stop func())
 	// onEvent is called with each event, after the Runner has handled it. May be nil.
 	onEvent func(supervisor.Event)
 }
@@ -43,6 +45,9 @@ func (r *Runner) run(ctx context.Context, s set) error {
 	var err error
 	if deps.Clients, err = client.Clients(); err != nil {
 		return err
+	}
+	if s.begun != nil {
+		defer s.begun(deps.Clients)()
 	}
 	cfg := r.cfg.Supervision
 	cfg.Tolerated, cfg.Probe = s.tolerated, r.probes[s.scope]

@@ -20,7 +20,7 @@ import (
 	"github.com/regent-project/regent/pkg/server/loopback"
 )
 
-// Config is what New needs. OfferAfter and Transport may be zero.
+// Config is what New needs. OfferAfter, Remember and Transport may be zero.
 type Config struct {
 	// Lease is the name of the shard's Lease. Metrics show it.
 	Lease string
@@ -42,6 +42,8 @@ type Config struct {
 	// OfferAfter is how long a leader tolerates failing controllers before it offers the lease to other replicas. 0 stands for
 	// 10 minutes.
 	OfferAfter time.Duration
+	// Remember keeps a record of each term of the leader that has a fencing token. Nil: nobody does.
+	Remember Remember
 	// Transport wraps the requests of terms that have a fencing token. It is for tests.
 	Transport transport.WrapperFunc
 }

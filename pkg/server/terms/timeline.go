@@ -54,14 +54,16 @@ type timeline struct {
 	mu      sync.Mutex
 	reached map[phase]time.Duration
 	told    bool
+	done    chan struct{} // closed when told is set
 }
 
 // newTimeline begins to measure. The term's work must use the returned context. Call end when that work has ended. A term
 // without election is not measured.
 func newTimeline(ctx context.Context, lease string, takeover election.Takeover) (_ *timeline, measured context.Context, end func()) {
-	t := &timeline{lease: lease, takeover: takeover, reached: map[phase]time.Duration{}}
+	t := &timeline{lease: lease, takeover: takeover, reached: map[phase]time.Duration{}, done: make(chan struct{})}
 	if takeover.Acquired.IsZero() {
 		t.told = true
+		close(t.done)
 		return t, ctx, func() {}
 	}
 	t.reach(ctx, detectPhase, takeover.Decided.Sub(takeover.Symptom))
@@ -117,6 +119,7 @@ func (t *timeline) tell(ctx context.Context) {
 		return
 	}
 	t.told = true
+	close(t.done)
 	keysAndValues := []any{"trigger", t.takeover.Trigger}
 	for _, p := range []phase{detectPhase, breakPhase, acquirePhase, cachesPhase, reconcilePhase, writePhase} {
 		if took, ok := t.reached[p]; ok {
@@ -124,6 +127,17 @@ func (t *timeline) tell(ctx context.Context) {
 		}
 	}
 	klog.FromContext(ctx).Info("Takeover", keysAndValues...)
+}
+
+// phases returns how long the phases took that are over, in seconds.
+func (t *timeline) phases() map[string]float64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := map[string]float64{}
+	for p, took := range t.reached {
+		out[string(p)] = took.Round(10 * time.Microsecond).Seconds()
+	}
+	return out
 }
 
 // writes returns the wrapper for the requests of the term's clients.

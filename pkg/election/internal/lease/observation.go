@@ -30,6 +30,8 @@ type Observation struct {
 	// outlive a deletion of the Lease.
 	Highest int64
 	Mode    ModeName
+	// Past are the latest terms that have ended, the oldest first. They outlive a deletion of the Lease, too. Callers must not change them.
+	Past []Past
 
 	// reading is what next has read from Lease. An Observation that next has not made has none.
 	reading *reading
@@ -82,7 +84,7 @@ func (o Observation) next(lease *coordinationv1.Lease, revision string, now time
 	if mode := seen.reading.mode; mode != "" {
 		seen.Mode = mode
 	}
-	seen.Before = o.Highest
+	seen.Before, seen.Past = o.Highest, o.pastAt(seen, now)
 	if o.Known() {
 		before, after := o.signs(), seen.signs()
 		if before == after {

@@ -69,6 +69,8 @@ type Presence struct {
 	// lease next. Only a Lease without a holder has them.
 	Failed    bool   `json:"failed,omitempty"`
 	Preferred string `json:"preferred,omitempty"`
+	// Last is the term that has ended. Its Reason is empty if LastStepDown says it. Only a Lease without a holder has it.
+	Last *Past `json:"last,omitempty"`
 }
 
 // PresenceOf returns what the holder of lease says of itself. It is zero if the holder says nothing, or if the annotation belongs

@@ -18,7 +18,7 @@ export function Timeline({installation, terms}) {
 
 // pieces returns terms and gaps, the oldest first, with where they stand.
 export function pieces(terms, observed) {
-  const ordered = [...terms].sort((a, b) => Date.parse(a.began) - Date.parse(b.began));
+  const ordered = terms.filter(t => t.began).sort((a, b) => Date.parse(a.began) - Date.parse(b.began));
   const out = [];
   let x = 0;
   ordered.forEach((term, i) => {
@@ -69,7 +69,8 @@ class Shard extends Component {
     const terms = history?.terms || [];
     if (terms.length === 0) return html`<p class="dim">shard ${name}: no term is remembered yet.</p>`;
     const all = pieces(terms, observed);
-    const replicas = [...new Set(terms.map(t => t.replica))].sort();
+    if (all.pieces.length === 0) return html`<p class="dim">shard ${name}: no term is remembered yet.</p>`;
+    const replicas = [...new Set(terms.filter(t => t.began).map(t => t.replica))].sort();
     const height = replicas.length * lane + 4;
     const shown = all.pieces.find(p => p.key === this.state.key) || all.pieces.at(-1);
     const pick = p => ({onMouseEnter: () => this.setState({key: p.key}), onFocus: () => this.setState({key: p.key}), onClick: () => this.setState({key: p.key})});

@@ -1,0 +1,63 @@
+package survey
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/regent-project/regent/pkg/server/status"
+)
+
+// ErrUnknown is wrapped by the error of a question about a shard of which this one has not heard.
+var ErrUnknown = errors.New("no such shard")
+
+// outcome is an answer, or why there is none.
+type outcome[T any] struct {
+	value T
+	err   error
+}
+
+// Terms returns the terms of a shard that are remembered. Empty is this shard; any other one is asked.
+func (s *Survey) Terms(ctx context.Context, shard string) (status.Terms, error) {
+	if shard != "" && shard != s.cfg.Name {
+		return s.askTerms(ctx, shard)
+	}
+	got := s.terms.get(ctx, func(ctx context.Context) outcome[status.Terms] {
+		terms, err := s.cfg.Terms(ctx)
+		return outcome[status.Terms]{terms, err}
+	})
+	return got.value, got.err
+}
+
+// latest is how many terms go along with a Shard.
+const latest = 10
+
+// latestTerms returns the latest terms of this shard, and none if they cannot be read: what goes on at present is told anyway.
+func (s *Survey) latestTerms(ctx context.Context) []status.Term {
+	terms, err := s.Terms(ctx, "")
+	if err != nil {
+		return nil
+	}
+	return terms.Terms[:min(latest, len(terms.Terms))]
+}
+
+func (s *Survey) askTerms(ctx context.Context, shard string) (terms status.Terms, err error) {
+	if !slices.Contains(s.cfg.Others(), shard) {
+		return terms, fmt.Errorf("%w: shard %s has not heard of a shard %q", ErrUnknown, s.cfg.Name, shard)
+	}
+	ctx, cancel := context.WithTimeout(ctx, whole)
+	defer cancel()
+	body, err := s.cfg.Ask(ctx, shard, status.TermsPath, otherPatience, maxAnswer)
+	if err == nil {
+		err = json.Unmarshal(body, &terms)
+	}
+	if err == nil && terms.Shard != shard {
+		err = fmt.Errorf("it answers as shard %q", terms.Shard)
+	}
+	if err != nil {
+		return status.Terms{}, fmt.Errorf("shard %s does not tell its terms: %s", shard, oneLine(err))
+	}
+	return terms, nil
+}
