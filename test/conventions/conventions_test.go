@@ -88,6 +88,7 @@ var layers = []struct {
 	{"pkg/server/build", nil},
 	{"pkg/server/ui", nil},
 	{"pkg/server/survey", []string{"pkg/server/pki", "pkg/server/shards", "pkg/server/status"}},
+	{"pkg/server/tracing", nil},
 	{"pkg/server/shards", []string{"pkg/controllers", "pkg/clusters", "pkg/server/pki"}},
 	{"pkg/server/terms", []string{"pkg/controllers", "pkg/controllers/supervisor", "pkg/election", "pkg/election/fence", "pkg/server/loopback"}},
 
