@@ -43,7 +43,7 @@ func TestASpanTellsWhyAKeyIsReconciled(t *testing.T) {
 	} {
 		got := map[string]string{}
 		for _, a := range ended[i].Attributes() {
-			got[string(a.Key)] = a.Value.Emit()
+			got[string(a.Key)] = a.Value.String()
 		}
 		for k, v := range want {
 			if got[k] != v {

@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -132,6 +133,29 @@ func TestWithoutAFileNothingIsRecorded(t *testing.T) {
 	_, span := p.ForRequests().Tracer("t").Start(t.Context(), "none")
 	if span.IsRecording() || p.Sampled() != nil || p.All() != nil {
 		t.Error("spans are recorded")
+	}
+	p.Close()
+}
+
+// The file that docs/OPERATIONS.md shows is read as it stands.
+func TestTheDocumentedFileIsSound(t *testing.T) {
+	docs, err := os.ReadFile("../../../docs/OPERATIONS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(docs), "\n## Tracing\n")
+	_, block, _ := strings.Cut(section, "```yaml\n")
+	block, _, found := strings.Cut(block, "```")
+	if !found {
+		t.Fatal("no file in docs/OPERATIONS.md")
+	}
+	file := filepath.Join(t.TempDir(), "tracing.yaml")
+	if err := os.WriteFile(file, []byte(block), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p, err := New(t.Context(), file)
+	if err != nil {
+		t.Fatal(err)
 	}
 	p.Close()
 }
