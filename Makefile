@@ -16,7 +16,7 @@ LDFLAGS = -s -w -X $(version).gitVersion=v1.37.2$(1) -X $(version).gitMajor=1 -X
 	-X $(version).gitCommit=$(COMMIT) -X $(version).gitTreeState=$(TREESTATE) -X $(version).buildDate=$(DATE)
 
 # Modules of their own, so that what tools and the benchmark's peers need stays out of the product's go.mod.
-MODULES = test/tools/etcd test/tools/kubectl test/tools/lint test/tools/openapi test/tools/pack test/deploy test/bench
+MODULES = test/tools/etcd test/tools/kubectl test/tools/lint test/tools/openapi test/tools/pack test/tools/promtool test/deploy test/bench
 
 # The race detector links with cgo, which Go switches off where it finds no C compiler.
 RACE ?= $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
@@ -32,7 +32,7 @@ run: build ## run a whole shard on this machine: two replicas, one etcd (an inst
 	@bin/regent dev $(ARGS)
 
 .PHONY: test
-test: bin/regent bin/etcd bin/kubectl ## run all tests, with the race detector if there is a C compiler
+test: bin/regent bin/etcd bin/kubectl bin/promtool ## run all tests, with the race detector if there is a C compiler
 	@echo "the scenarios in test/e2e and the server go first, beside all others: nothing is printed until they are done, in some nine minutes"
 	$(GO) test $(RACE) -timeout 40m -parallel 4 ./test/e2e ./pkg/server ./...
 	cd test/deploy && $(GO) test -timeout 20m ./...
@@ -49,13 +49,17 @@ build: bin/regent bin/kubectl ## build bin/regent, a kubectl to talk to it, and 
 	@ln -sf regent bin/kubectl-regent && ln -sf regent bin/kubectl_complete-regent
 
 # Always asked, never stale: go build knows better than make what has changed.
-.PHONY: bin/regent bin/etcd bin/kubectl bin/golangci-lint
+.PHONY: bin/regent bin/etcd bin/kubectl bin/promtool bin/golangci-lint
 bin/regent:
 	@$(GO) build -trimpath -ldflags '$(call LDFLAGS,+regent.$(VERSION))' -o $@ ./cmd/server
 bin/etcd:
 	@mkdir -p bin && GO='$(GO)' test/tools/etcd/build.sh $@
 bin/kubectl:
 	@cd test/tools/kubectl && $(GO) build -trimpath -ldflags '$(call LDFLAGS,)' -o ../../../$@ .
+# Without service discovery, which would be a fifth of the build.
+bin/promtool:
+	@cd test/tools/promtool && $(GO) build -trimpath -tags remove_all_sd -o ../../../$@ github.com/prometheus/prometheus/cmd/promtool && \
+	$(GO) build -trimpath -tags remove_all_sd -o ../../../bin/selectors ./selectors
 bin/golangci-lint:
 	@cd test/tools/lint && $(GO) build -trimpath -o ../../../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 

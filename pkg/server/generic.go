@@ -6,6 +6,7 @@ import (
 	"net"
 	"strconv"
 
+	"go.opentelemetry.io/otel/attribute"
 	apiversion "k8s.io/apimachinery/pkg/version"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
@@ -25,6 +26,7 @@ import (
 	"github.com/regent-project/regent/pkg/server/build"
 	"github.com/regent-project/regent/pkg/server/connections"
 	"github.com/regent-project/regent/pkg/server/serviceaccounts"
+	"github.com/regent-project/regent/pkg/server/tracing"
 )
 
 // newGenericConfig returns the part of upstream's configuration that needs no storage. It opens the listener.
@@ -62,11 +64,26 @@ func (s *Server) newGenericConfig(ctx context.Context) (*genericapiserver.Config
 	}
 	c.SecureServing.Listener = connections.Limit(ctx, c.SecureServing.Listener, s.cfg.Limits.connections())
 	c.ExternalAddress = net.JoinHostPort(s.cfg.Host, strconv.Itoa(s.cfg.Serving.BindPort))
-	if err := s.cfg.Tracing.ApplyTo(nil, c); err != nil {
+	if err := s.trace(ctx); err != nil {
 		_ = c.SecureServing.Listener.Close()
-		return nil, fmt.Errorf("cannot set up tracing: %w", err)
+		return nil, err
 	}
+	c.TracerProvider = s.tracing.ForRequests()
 	return c, nil
+}
+
+// trace makes what sends spans to a collector, if --tracing-config-file names one.
+func (s *Server) trace(ctx context.Context) (err error) {
+	if s.cfg.Tracing == nil {
+		return nil
+	}
+	s.tracing, err = tracing.New(ctx, s.cfg.Tracing.ConfigFile, attribute.String("service.name", "regent"),
+		attribute.String("service.instance.id", s.name), attribute.String("service.version", build.Info().GitVersion),
+		attribute.String("regent.shard", s.cfg.Shard), attribute.String("regent.replica", s.name))
+	if err != nil {
+		return fmt.Errorf("cannot set up tracing (--tracing-config-file): %w", err)
+	}
+	return nil
 }
 
 // effectiveVersion is upstream's, which shows a placeholder as the version of a build for which the linker was given none.

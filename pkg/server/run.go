@@ -38,6 +38,10 @@ type run struct {
 
 func newRun(s *Server, ctx context.Context) *run {
 	r := &run{Server: s, serving: make(chan struct{})}
+	if s.tracing != nil {
+		const scope = "github.com/regent-project/regent"
+		ctx = controllers.WithTracers(ctx, &controllers.Tracers{Reconciles: s.tracing.Sampled().Tracer(scope), Terms: s.tracing.All().Tracer(scope)})
+	}
 	r.ctx, r.stop = context.WithCancelCause(ctx)
 	for _, l := range []*lifetime{&r.process, &r.election} {
 		l.ctx, l.end = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -50,6 +54,7 @@ func newRun(s *Server, ctx context.Context) *run {
 // (addHooks), and one loop (elect). It serves until ctx ends, and returns when everything has ended. Each phase takes the
 // results of the phases before it. If a phase fails, the earlier ones are undone in reverse order.
 func (r *run) all() error {
+	defer r.tracing.Close() // last: all else may have spans
 	defer func() { _ = r.generic.SecureServing.Listener.Close() }()
 	defer r.stop(nil)
 	defer r.process.end(nil) // a phase that fails may have started goroutines

@@ -21,6 +21,7 @@ import (
 	"github.com/regent-project/regent/pkg/server/loopback"
 	"github.com/regent-project/regent/pkg/server/pki"
 	"github.com/regent-project/regent/pkg/server/serviceaccounts"
+	"github.com/regent-project/regent/pkg/server/tracing"
 )
 
 // Files and directories below the root directory.
@@ -51,6 +52,8 @@ type Server struct {
 	boundObjects *boundObjects
 	// rootCA is what the controllers publish in each namespace. Empty: nothing.
 	rootCA string
+	// tracing sends spans to a collector. Nil: nobody wants them.
+	tracing *tracing.Provider
 	// api answers this process's own requests.
 	api loopback.Server
 }

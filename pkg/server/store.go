@@ -42,6 +42,7 @@ func (r *run) openStore() (*store, error) {
 		}
 		stored.Transport = s.embedded.Transport()
 	}
+	stored.Transport.TracerProvider = r.tracing.Sampled()
 	if s.Client, err = storage.NewClient(stored); err != nil {
 		s.close()
 		return nil, err

@@ -89,6 +89,7 @@ var layers = []struct {
 	{"pkg/server/ui", nil},
 	{"pkg/server/history", []string{"pkg/clusters", "pkg/election", "pkg/server/status"}},
 	{"pkg/server/survey", []string{"pkg/server/pki", "pkg/server/shards", "pkg/server/status"}},
+	{"pkg/server/tracing", nil},
 	{"pkg/server/shards", []string{"pkg/controllers", "pkg/clusters", "pkg/server/pki"}},
 	{"pkg/server/terms", []string{"pkg/controllers", "pkg/controllers/supervisor", "pkg/election", "pkg/election/fence", "pkg/server/loopback"}},
 

@@ -162,13 +162,14 @@ func (l *Loop[K]) Run(ctx context.Context) error {
 	}
 	defer l.end()
 	remove := l.register()
+	reconcile := l.recorded(ctx, queue.NumRequeues)
 	controllers.Reached(ctx, controllers.Working)
 
 	var workers sync.WaitGroup
 	workers.Go(func() { l.sweepAll(ctx) })
 	for range l.workers {
 		workers.Go(func() {
-			for l.work(ctx, queue) {
+			for l.work(ctx, queue, reconcile) {
 			}
 		})
 	}
@@ -257,7 +258,7 @@ func (l *Loop[K]) register() (remove func()) {
 }
 
 // work reconciles one key. It returns false when the loop ends.
-func (l *Loop[K]) work(ctx context.Context, queue workqueue.TypedRateLimitingInterface[K]) bool {
+func (l *Loop[K]) work(ctx context.Context, queue workqueue.TypedRateLimitingInterface[K], reconcile func(context.Context, K) error) bool {
 	k, shutdown := queue.Get()
 	if shutdown {
 		return false
@@ -268,7 +269,7 @@ func (l *Loop[K]) work(ctx context.Context, queue workqueue.TypedRateLimitingInt
 		return false
 	}
 	defer l.contain(fmt.Sprintf("reconcile of %v", k))
-	err := l.reconcile(ctx, k)
+	err := reconcile(ctx, k)
 	l.first.Do(func() { controllers.Reached(ctx, controllers.Reconciled) })
 	switch {
 	case err == nil:

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"go.opentelemetry.io/otel/propagation"
 )
 
 // Server is this process's own API server, for its Clients. They call its handler, and there is no connection between: nothing to be
@@ -45,7 +47,7 @@ func (s *Server) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err := req.Context().Err(); err != nil {
 		return nil, err
 	}
-	// The context carries nothing of the caller's: no identity, no logical cluster, no trace.
+	// The context carries nothing of the caller's: no identity, no logical cluster.
 	ctx, cancel := context.WithCancel(context.Background())
 	unlink := context.AfterFunc(req.Context(), cancel)
 	end := func() {
@@ -64,7 +66,7 @@ func isWatch(u *url.URL) bool {
 	return err == nil && watch
 }
 
-// received returns the request as a server sees it.
+// received returns the request as a server sees it. The caller's span, if it has one, travels in a header, as between processes.
 func received(ctx context.Context, sent *http.Request) *http.Request {
 	req := &http.Request{
 		Method: sent.Method, URL: &url.URL{Path: sent.URL.Path, RawPath: sent.URL.RawPath, RawQuery: sent.URL.RawQuery},
@@ -74,6 +76,7 @@ func received(ctx context.Context, sent *http.Request) *http.Request {
 	if req.Body == nil {
 		req.Body = http.NoBody
 	}
+	propagation.TraceContext{}.Inject(sent.Context(), propagation.HeaderCarrier(req.Header))
 	return req.WithContext(ctx)
 }
 

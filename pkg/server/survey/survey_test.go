@@ -102,6 +102,9 @@ func (h *house) survey(self status.Replica, change ...func(*Config)) *Survey {
 		Keys:      func() ([]byte, *pki.Authority) { return h.bundle.CAPEM, h.authority },
 		Authority: func() string { return "" },
 		Others:    func() []string { return nil },
+		Terms: func(context.Context) (status.Terms, error) {
+			return status.Terms{Shard: "root", Terms: make([]status.Term, 2*latest)}, nil
+		},
 	}
 	for _, c := range change {
 		c(&cfg)
@@ -109,6 +112,12 @@ func (h *house) survey(self status.Replica, change ...func(*Config)) *Survey {
 	s := New(cfg)
 	h.Cleanup(s.lines.close)
 	return s
+}
+
+func TestAShardComesWithItsLatestTerms(t *testing.T) {
+	if got := newHouse(t).survey(status.Replica{Shard: "root", Name: "self"}).Shard(t.Context()); len(got.Terms) != latest {
+		t.Errorf("%d terms, want %d", len(got.Terms), latest)
+	}
 }
 
 // faults returns the Fault of each replica, by name.

@@ -31,7 +31,7 @@ func (r *Runner) lead(ctx context.Context, descriptors []controllers.Descriptor,
 	defer r.offer(ctx, tolerated)()
 	clock, stop := newTermClock(ctx)
 	defer stop()
-	timeline, workCtx, measured := newTimeline(ctx, r.cfg.Lease, term.Takeover())
+	timeline, workCtx, measured := newTimeline(ctx, r.cfg.Lease, term.Epoch(), term.Takeover())
 	defer measured()
 
 	err := r.run(workCtx, set{

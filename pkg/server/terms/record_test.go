@@ -93,7 +93,7 @@ func TestNoRecordIsWrittenBeforeTheTakeoverIsMeasured(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		timeline, work, end := newTimeline(t.Context(), "recorded", election.Takeover{Trigger: election.TriggerDeath, Symptom: began, Decided: began, Sent: began, Acquired: began})
+		timeline, work, end := newTimeline(t.Context(), "recorded", 1, election.Takeover{Trigger: election.TriggerDeath, Symptom: began, Decided: began, Sent: began, Acquired: began})
 		defer end()
 		controllers.Reached(work, controllers.Working)
 		time.Sleep(time.Second)

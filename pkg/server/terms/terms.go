@@ -64,6 +64,7 @@ func New(cfg Config) (*Runner, error) {
 	if err := registerTimeline(); err != nil {
 		return nil, fmt.Errorf("cannot register the metric of takeovers: %w", err)
 	}
+	showTakeovers(cfg.Lease)
 	supervisor.ShowMetrics(cfg.Registry)
 	r := &Runner{cfg: cfg, probes: map[controllers.Scope]*supervisor.Probe{}}
 	for _, scope := range controllers.Scopes {

@@ -43,12 +43,21 @@ var phaseSeconds = metrics.NewHistogramVec(&metrics.HistogramOpts{
 
 var registerTimeline = sync.OnceValue(func() error { return legacyregistry.Register(phaseSeconds) })
 
+// showTakeovers creates the series that count takeovers, with zeros: otherwise an alert would miss the first one. The series of the other
+// phases appear with the first takeover.
+func showTakeovers(lease string) {
+	for _, trigger := range election.Triggers {
+		phaseSeconds.WithLabelValues(lease, string(trigger), string(acquirePhase))
+	}
+}
+
 // timelineLimit is how long after its beginning a term's line is logged, even if the term has not written yet.
 const timelineLimit = 10 * time.Second
 
 // timeline measures how a term of this replica began: the takeover and its first work.
 type timeline struct {
 	lease    string
+	epoch    int64
 	takeover election.Takeover
 
 	mu      sync.Mutex
@@ -59,8 +68,8 @@ type timeline struct {
 
 // newTimeline begins to measure. The term's work must use the returned context. Call end when that work has ended. A term
 // without election is not measured.
-func newTimeline(ctx context.Context, lease string, takeover election.Takeover) (_ *timeline, measured context.Context, end func()) {
-	t := &timeline{lease: lease, takeover: takeover, reached: map[phase]time.Duration{}, done: make(chan struct{})}
+func newTimeline(ctx context.Context, lease string, epoch int64, takeover election.Takeover) (_ *timeline, measured context.Context, end func()) {
+	t := &timeline{lease: lease, epoch: epoch, takeover: takeover, reached: map[phase]time.Duration{}, done: make(chan struct{})}
 	if takeover.Acquired.IsZero() {
 		t.told = true
 		close(t.done)
@@ -111,7 +120,7 @@ func (t *timeline) reach(ctx context.Context, p phase, took time.Duration) {
 	}
 }
 
-// tell logs the term's line. Only the first call counts.
+// tell logs the term's line, and records its spans. Only the first call counts.
 func (t *timeline) tell(ctx context.Context) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -127,6 +136,7 @@ func (t *timeline) tell(ctx context.Context) {
 		}
 	}
 	klog.FromContext(ctx).Info("Takeover", keysAndValues...)
+	t.record(ctx)
 }
 
 // phases returns how long the phases took that are over, in seconds.

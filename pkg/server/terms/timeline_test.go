@@ -85,7 +85,7 @@ func TestATakeoverIsToldOnceWithItsPhases(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
 			ctx := klog.NewContext(t.Context(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&log))))
-			timeline, work, end := newTimeline(ctx, name, test.takeover)
+			timeline, work, end := newTimeline(ctx, name, 1, test.takeover)
 			test.work(work, t, timeline.writes(ctx))
 			if early := log.Len() > 0; early != test.early {
 				t.Errorf("told before the term ends: %v", early)
@@ -107,7 +107,7 @@ func TestATakeoverIsToldOnceWithItsPhases(t *testing.T) {
 		})
 	}
 	t.Run("without election", func(t *testing.T) {
-		timeline, work, end := newTimeline(t.Context(), "none", election.Takeover{})
+		timeline, work, end := newTimeline(t.Context(), "none", 1, election.Takeover{})
 		controllers.Reached(work, controllers.Reconciled)
 		send(t, timeline.writes(t.Context()), http.MethodPut, http.StatusOK)
 		end()

@@ -1,0 +1,105 @@
+// Package monitoring tests the rules and dashboards in deploy/ with Prometheus' own tools, which `make bin/promtool` builds.
+package monitoring
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+const directory = "../../deploy/prometheus"
+
+// rules is a file of rules.
+type rules struct {
+	Groups []struct {
+		Rules []struct {
+			Record, Alert, Expr, For string
+			Labels, Annotations      map[string]string
+		}
+	}
+}
+
+func promtool(t *testing.T, args ...string) {
+	t.Helper()
+	binary, err := filepath.Abs("../../bin/promtool")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(binary); err != nil {
+		if out, err := exec.CommandContext(t.Context(), "make", "-C", "../..", "bin/promtool").CombinedOutput(); err != nil {
+			t.Fatalf("cannot build promtool: %v\n%s", err, out)
+		}
+	}
+	command := exec.CommandContext(t.Context(), binary, args...)
+	command.Dir = directory
+	if out, err := command.CombinedOutput(); err != nil {
+		t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+}
+
+func TestEachAlertFiresForItsFaultOnly(t *testing.T) {
+	promtool(t, "check", "rules", "--lint=all", "--lint-fatal", "rules.yaml")
+	promtool(t, "check", "config", "--syntax-only", "prometheus.yaml")
+	promtool(t, "test", "rules", "tests.yaml")
+}
+
+// Whoever is called at night finds the alert's section, and nobody writes an alert that no test fires.
+func TestEachAlertHasARunbookAndATest(t *testing.T) {
+	operations, tests := string(read(t, "../../docs/OPERATIONS.md")), string(read(t, directory+"/tests.yaml"))
+	var file rules
+	if err := yaml.Unmarshal(read(t, directory+"/rules.yaml"), &file); err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{}
+	for _, group := range file.Groups {
+		for _, rule := range group.Rules {
+			if rule.Alert == "" {
+				continue
+			}
+			known[rule.Alert] = true
+			_, section, found := strings.Cut(operations, "\n### "+rule.Alert+"\n")
+			section, _, _ = strings.Cut(section, "\n#")
+			for _, part := range []string{"*Meaning*", "*Impact*", "*Diagnosis*", "*Mitigation*"} {
+				if !found || !strings.Contains(section, part) {
+					t.Errorf("docs/OPERATIONS.md does not tell the %s of %s", part, rule.Alert)
+				}
+			}
+			if link := rule.Annotations["runbook_url"]; !strings.HasSuffix(link, "/docs/OPERATIONS.md#"+strings.ToLower(rule.Alert)) {
+				t.Errorf("%s links to %q", rule.Alert, link)
+			}
+			for _, name := range []string{"summary", "description"} {
+				if rule.Annotations[name] == "" {
+					t.Errorf("%s has no %s", rule.Alert, name)
+				}
+			}
+			if severity := rule.Labels["severity"]; severity != "critical" && severity != "warning" && severity != "info" {
+				t.Errorf("%s has the severity %q", rule.Alert, severity)
+			}
+			if !regexp.MustCompile(`(?s)alertname: ` + rule.Alert + `\n    exp_alerts:\n    - exp_labels`).MatchString(tests) {
+				t.Errorf("no test fires %s", rule.Alert)
+			}
+		}
+	}
+	if len(known) < 30 {
+		t.Errorf("only %d alerts", len(known))
+	}
+	for _, heading := range regexp.MustCompile(`(?m)^### (Regent\w+)$`).FindAllStringSubmatch(operations, -1) {
+		if !known[heading[1]] {
+			t.Errorf("docs/OPERATIONS.md tells of %s, which is no alert", heading[1])
+		}
+	}
+}
+
+func read(t *testing.T, name string) []byte {
+	t.Helper()
+	content, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
