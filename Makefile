@@ -91,17 +91,21 @@ lint: bin/golangci-lint
 	for m in test/bench test/deploy test/tools/pack; do (cd $$m && $(CURDIR)/bin/golangci-lint run --allow-parallel-runners ./...) || exit 1; done
 
 .PHONY: generate
-generate: ## write generated code anew
+generate: ## write generated code and docs/reference anew
 	$(GO) run ./test/tools/served | (cd test/tools/openapi && $(GO) run . ../../..)
+	$(GO) run ./test/tools/reference .
+	$(GO) test ./cmd/server -count=1 -run TestTheReferenceHasEachCommandAndFlag -update
 
 # Generated into a copy, so that checking changes nothing.
 .PHONY: generated
 generated:
 	@new=$$(mktemp -d) && trap 'rm -rf "$$new"' EXIT && \
-	cp -R go.mod go.sum pkg test "$$new" && \
+	cp -R go.mod go.sum pkg test docs "$$new" && \
 	$(GO) run ./test/tools/served | (cd test/tools/openapi && $(GO) run . "$$new") && \
-	diff -r pkg/server/apis/openapi "$$new/pkg/server/apis/openapi" >&2 || \
-	{ echo "generated code is out of date: run make generate" >&2; exit 1; }
+	diff -r pkg/server/apis/openapi "$$new/pkg/server/apis/openapi" >&2 && \
+	$(GO) run ./test/tools/reference "$$new" && diff -r docs/reference "$$new/docs/reference" >&2 && \
+	$(GO) test ./cmd/server -run TestTheReferenceHasEachCommandAndFlag >&2 || \
+	{ echo "what is generated is out of date: run make generate" >&2; exit 1; }
 
 .PHONY: tidy
 tidy:

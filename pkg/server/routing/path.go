@@ -75,10 +75,14 @@ const StepDownPath = "/election/step-down"
 // StatusPrefix begins the URL paths at which a replica says how it, its shard and its installation are doing.
 const StatusPrefix = "/regent/v1"
 
-// ofTheProcess reports whether a path is one of the replica's own endpoints, which belong to the process and not to a logical
-// cluster.
+// ProcessPaths are the replica's own endpoints, with all paths below them: they belong to the process and not to a logical cluster. It is never changed.
+var ProcessPaths = []string{
+	"/livez", "/readyz", "/healthz", "/metrics", "/version", "/debug", "/statusz", "/flagz", "/configz", "/ui", StatusPrefix, StepDownPath,
+}
+
+// ofTheProcess reports whether a path is one of ProcessPaths, or below it.
 func ofTheProcess(path string) bool {
-	for _, p := range []string{"/livez", "/readyz", "/healthz", "/metrics", "/version", "/debug", "/statusz", "/flagz", "/configz", "/ui", StatusPrefix, StepDownPath} {
+	for _, p := range ProcessPaths {
 		if path == p || strings.HasPrefix(path, p+"/") {
 			return true
 		}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"go/ast"
+	"slices"
+	"strings"
+
+	"github.com/regent-project/regent/pkg/server/routing"
+	"github.com/regent-project/regent/pkg/server/status"
+)
+
+const pathsIntro = `
+## Paths of a replica
+
+These belong to the process and to no logical cluster. Members of ` + "`system:masters`" + ` may use all of them. *A binding* is a ClusterRoleBinding in
+` + "`system:admin`" + ` to a role that allows the verb on the URL ([ACCESS.md](../ACCESS.md#who-may-do-what)).
+
+| path | verb | answers | who else may |
+|---|---|---|---|
+`
+
+const frontIntro = `
+## Paths of a front
+
+A front forwards all other paths to the shard that has the logical cluster.
+
+| path | answers | who may |
+|---|---|---|
+| ` + "`/livez`, `/healthz`" + ` | that the front lives | anybody |
+| ` + "`/readyz`" + ` | that it knows where clusters are | anybody |
+| ` + "`/metrics`" + ` | its metrics: [metrics.md](metrics.md#fronts) | client certificates of ` + "`system:masters`" + ` |
+| ` + "`/shards/<name>/...`" + ` | what that shard answers | whom that shard lets |
+| ` + "`/regent/v1/...`" + ` | what a replica of a shard answers | whom that replica lets |
+`
+
+const byBinding, anybody = "a binding", "anybody"
+
+// endpoint is what a path of the process is for. Below a path that ends with /... there are others.
+type endpoint struct{ path, verb, answers, who string }
+
+var endpoints = []endpoint{
+	{"/livez/...", "get", "that the process lives; with `?verbose` by check", anybody},
+	{"/readyz/...", "get", "that the replica can serve; with `?verbose` by check, `/readyz/<check>` one of them", anybody},
+	{"/healthz/...", "get", "as `/livez`, for older clients", anybody},
+	{"/version", "get", "the version", anybody},
+	{"/metrics/...", "get", "metrics: [metrics.md](metrics.md)", byBinding},
+	{"/statusz", "get", "the version, the time since the start, the paths", byBinding},
+	{"/flagz", "get", "the flags, as they were given", byBinding},
+	{"/configz", "get", "the configuration in force, without secrets", byBinding},
+	{"/debug/...", "get, put", "profiles, and the log's verbosity (`/debug/flags/v`), with `--profiling`", byBinding},
+	{"/ui/...", "get", "the page for browsers", byBinding},
+	{status.ReplicaPath, "get", "this replica; with `?stacks=<controller>` its stacks", byBinding + "; replicas of the same shard"},
+	{status.ShardPath, "get", "the shard: all its replicas", byBinding + "; other shards of the installation"},
+	{status.InstallationPath, "get", "all shards", byBinding},
+	{status.TermsPath, "get", "the history of terms", byBinding},
+	{status.WorkspacesPath, "get", "workspaces whose path contains `?search=`", byBinding + "; other shards of the installation"},
+	{routing.StepDownPath, "post", "has the leader hand over; body `{\"reason\": \"\", \"to\": \"\"}`", byBinding},
+}
+
+// pathsTable returns the paths. It fails if the code knows others than this file.
+func pathsTable(code *source) (string, error) {
+	var page strings.Builder
+	page.WriteString(pathsIntro)
+	var err error
+	for _, prefix := range routing.ProcessPaths {
+		if !slices.ContainsFunc(endpoints, func(e endpoint) bool { return strings.HasPrefix(e.path, prefix) }) {
+			err = errors.Join(err, fmt.Errorf("%s is of the process, and test/tools/reference does not say who may", prefix))
+		}
+	}
+	served := code.statusPaths()
+	for _, e := range endpoints {
+		if !slices.ContainsFunc(routing.ProcessPaths, func(prefix string) bool { return strings.HasPrefix(e.path, prefix) }) {
+			err = errors.Join(err, fmt.Errorf("%s is not of the process", e.path))
+		}
+		if strings.HasPrefix(e.path, routing.StatusPrefix) && !served[e.path] {
+			continue
+		}
+		delete(served, e.path)
+		fmt.Fprintf(&page, "| `%s` | %s | %s | %s |\n", e.path, e.verb, e.answers, e.who)
+	}
+	for path := range served {
+		err = errors.Join(err, fmt.Errorf("%s is served, and test/tools/reference does not say who may", path))
+	}
+	return page.String() + frontIntro, err
+}
+
+// statusPaths returns the paths of package status that the server has handlers for.
+func (s *source) statusPaths() map[string]bool {
+	out := map[string]bool{}
+	at := func(path string) *goPackage {
+		n := slices.IndexFunc(s.packages, func(p *goPackage) bool { return p.path == path })
+		return s.packages[n]
+	}
+	described := at("pkg/server/status")
+	at("pkg/server").each(func(n ast.Node) {
+		if pair, ok := n.(*ast.KeyValueExpr); ok && strings.HasSuffix(selected(pair.Key, "status"), "Path") {
+			if path, err := described.text(described.constants[selected(pair.Key, "status")]); err == nil {
+				out[path] = true
+			}
+		}
+	})
+	return out
+}
