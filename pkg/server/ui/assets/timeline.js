@@ -62,7 +62,7 @@ class Shard extends Component {
 
   // The latest term is what people come for.
   componentDidUpdate() {
-    const latest = this.props.history?.terms?.[0]?.began;
+    const latest = (this.props.history?.terms || this.props.latest)?.[0]?.began;
     if (this.scroller && latest !== this.latest) {
       this.latest = latest;
       this.scroller.scrollLeft = this.scroller.scrollWidth;
