@@ -27,8 +27,16 @@ type tab struct {
 	faults []string
 }
 
-// open opens the page in a new browser, and waits until it shows who leads. What the browser complains of fails the test in the end.
+// open opens the page of the shard that runs, and waits until it shows who leads.
 func open(t *testing.T) *tab {
+	t.Helper()
+	p := openAt(t, served.url)
+	p.until("the page shows who leads and who follows", `document.querySelectorAll('.leader.replica').length === 1 && document.querySelectorAll('.standbys .follows').length === 1`)
+	return p
+}
+
+// openAt opens a page in a new browser. What the browser complains of fails the test in the end.
+func openAt(t *testing.T, url string) *tab {
 	t.Helper()
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium()), chromedp.WindowSize(1200, 900), chromedp.UserDataDir(t.TempDir()))
 	if os.Geteuid() == 0 {
@@ -43,8 +51,7 @@ func open(t *testing.T) *tab {
 	if err := chromedp.Do(p.ctx, command(log.Enable, cdp.Empty{}), command(runtime.Enable, cdp.Empty{})); err != nil { // the browser lives as long as this context
 		t.Fatalf("the browser does not start: %v", err)
 	}
-	p.do("open the page", chromedp.Navigate(served.url))
-	p.until("the page shows who leads and who follows", `document.querySelectorAll('.leader.replica').length === 1 && document.querySelectorAll('.standbys .follows').length === 1`)
+	p.do("open the page", chromedp.Navigate(url))
 	return p
 }
 
