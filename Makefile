@@ -16,7 +16,7 @@ LDFLAGS = -s -w -X $(version).gitVersion=v1.37.2$(1) -X $(version).gitMajor=1 -X
 	-X $(version).gitCommit=$(COMMIT) -X $(version).gitTreeState=$(TREESTATE) -X $(version).buildDate=$(DATE)
 
 # Modules of their own, so that what tools and the benchmark's peers need stays out of the product's go.mod.
-MODULES = test/tools/etcd test/tools/kubectl test/tools/lint test/tools/openapi test/tools/pack test/tools/promtool test/deploy test/bench
+MODULES = test/tools/etcd test/tools/kubectl test/tools/lint test/tools/openapi test/tools/pack test/tools/promtool test/deploy test/bench test/browser
 
 # The race detector links with cgo, which Go switches off where it finds no C compiler.
 RACE ?= $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
@@ -36,10 +36,15 @@ test: bin/regent bin/etcd bin/kubectl bin/promtool ## run all tests, with the ra
 	@echo "the scenarios in test/e2e and the server go first, beside all others: nothing is printed until they are done, in some nine minutes"
 	$(GO) test $(RACE) -timeout 40m -parallel 4 ./test/e2e ./pkg/server ./...
 	cd test/deploy && $(GO) test -timeout 20m ./...
+	cd test/browser && $(GO) test -timeout 10m
 
 .PHONY: e2e
 e2e: ## run the scenarios with real processes only (one, in a mode of election, on an etcd of three members: make e2e RUN=TestName MODE=for-life ETCD=3)
 	$(GO) test -v -count=1 -timeout 40m -parallel 4 ./test/e2e $(if $(RUN),-run '$(RUN)') $(if $(MODE),-mode=$(MODE)) $(if $(ETCD),-etcd=$(ETCD))
+
+.PHONY: browser
+browser: bin/regent ## test the page in a browser only, and leave screenshots in bin/screenshots (one test: make browser RUN=TestName)
+	cd test/browser && $(GO) test -v -timeout 10m $(if $(RUN),-run '$(RUN)')
 
 .PHONY: check
 check: lint generated tidy ## check style, generated code and module files
@@ -88,7 +93,7 @@ static:
 .PHONY: lint
 lint: bin/golangci-lint
 	bin/golangci-lint run --allow-parallel-runners ./...
-	for m in test/bench test/deploy test/tools/pack; do (cd $$m && $(CURDIR)/bin/golangci-lint run --allow-parallel-runners ./...) || exit 1; done
+	for m in test/bench test/browser test/deploy test/tools/pack; do (cd $$m && $(CURDIR)/bin/golangci-lint run --allow-parallel-runners ./...) || exit 1; done
 
 .PHONY: generate
 generate: ## write generated code and docs/reference anew

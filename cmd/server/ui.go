@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os/signal"
@@ -39,13 +37,9 @@ Servers serve the same page at /ui/ to users whom they know, for example by a cl
 			if err != nil {
 				return fmt.Errorf("cannot listen: %w: give another --listen", err)
 			}
-			err = page.New(servers).Serve(ctx, listener, func(url string) {
+			return page.New(servers).Serve(ctx, listener, func(url string) {
 				_, _ = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", url)
 			})
-			if errors.Is(err, context.DeadlineExceeded) {
-				return nil // a browser has kept a request open
-			}
-			return err
 		},
 	}
 	f.admin.addTo(cmd.Flags(), defaultContext, "The kubeconfig's context. Any that leads to a replica will do; without the default one the current context is taken.")

@@ -24,12 +24,15 @@ import (
 )
 
 const (
-	// cookie has the secret, once the browser has shown it in the URL.
-	cookie = "regent-ui"
+	// cookie, with the port, is the name of the one that has the secret, once the browser has shown it in the URL. Browsers send a cookie to
+	// all ports of a host, so that two pages must not have one name.
+	cookie = "regent-ui-"
 	// parameter is the one of the URL that has the secret.
 	parameter = "secret"
 	// patience is how long one server may take to answer. It may ask others for two seconds.
 	patience = 4 * time.Second
+	// endPatience is how long requests may go on after the end of the page. Their contexts have ended.
+	endPatience = time.Second
 	// maxBody and maxAnswer are how many bytes a request and an answer may have.
 	maxBody, maxAnswer = 64 << 10, 64 << 20
 )
@@ -50,6 +53,8 @@ type Page struct {
 	secret string
 	files  http.Handler
 	host   string
+	cookie string
+	open   requests
 }
 
 // New returns a page whose questions go to the first of the servers that answers.
@@ -57,10 +62,13 @@ func New(servers []ask.Place) *Page {
 	return &Page{places: newPlaces(servers), secret: rand.Text(), files: ui.Handler()}
 }
 
-// Serve serves on a listener of a loopback address until ctx ends. ready is called with the URL to open. It returns when all requests have ended.
+// Serve serves on a listener of a loopback address until ctx ends, and closes it. ready is called with the URL to open. Serve returns when all
+// requests have ended. It may be called once.
 func (p *Page) Serve(ctx context.Context, listener net.Listener, ready func(url string)) error {
 	p.host = listener.Addr().String()
+	p.cookie = cookie + p.host[strings.LastIndex(p.host, ":")+1:]
 	defer p.places.close()
+	defer p.open.end()
 	server := &http.Server{
 		Handler: http.NewCrossOriginProtection().Handler(p), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute,
 		BaseContext: func(net.Listener) context.Context { return ctx },
@@ -70,32 +78,38 @@ func (p *Page) Serve(ctx context.Context, listener net.Listener, ready func(url 
 	ready(fmt.Sprintf("http://%s%s?%s=%s", p.host, ui.Path, parameter, p.secret))
 	select {
 	case err := <-ended:
-		return fmt.Errorf("the page cannot be served: %w", err)
+		return errors.Join(fmt.Errorf("the page cannot be served: %w", err), server.Close())
 	case <-ctx.Done():
 	}
-	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience+time.Second)
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), endPatience)
 	defer cancel()
-	err := server.Shutdown(stopping)
-	if serving := <-ended; !errors.Is(serving, http.ErrServerClosed) {
-		err = errors.Join(err, serving)
+	if server.Shutdown(stopping) != nil {
+		_ = server.Close() // a browser neither sends nor reads: its connection is cut
 	}
-	return err
+	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("the page could not be served: %w", err)
+	}
+	return nil
 }
 
 // ServeHTTP implements http.Handler.
 func (p *Page) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if !p.open.begin() {
+		return // the connection is about to be closed
+	}
+	defer p.open.done()
 	// Another page could have its own name lead to this address, and ask as if this were its server.
 	if req.Host != p.host {
 		http.Error(w, "open the page at http://"+p.host, http.StatusMisdirectedRequest)
 		return
 	}
 	if given := req.URL.Query().Get(parameter); req.URL.Path == ui.Path && p.knows(given) {
-		http.SetCookie(w, &http.Cookie{Name: cookie, Value: given, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
+		http.SetCookie(w, &http.Cookie{Name: p.cookie, Value: given, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
 		w.Header().Set("Referrer-Policy", "no-referrer")
 		http.Redirect(w, req, ui.Path, http.StatusSeeOther)
 		return
 	}
-	if c, err := req.Cookie(cookie); err != nil || !p.knows(c.Value) {
+	if c, err := req.Cookie(p.cookie); err != nil || !p.knows(c.Value) {
 		http.Error(w, "open the page by the whole URL that regent ui has printed", http.StatusUnauthorized)
 		return
 	}

@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/regent-project/regent/cmd/server/face/ask"
 	"github.com/regent-project/regent/pkg/server/status"
@@ -22,11 +24,13 @@ type places struct {
 	given   []ask.Place
 	learned []ask.Place
 	first   string                  // the host that answered last
+	each    time.Duration           // how long one may take
+	largest int64                   // how many bytes an answer may have
 	clients map[string]*http.Client // by host
 }
 
 func newPlaces(given []ask.Place) *places {
-	return &places{given: given, clients: map[string]*http.Client{}}
+	return &places{given: given, clients: map[string]*http.Client{}, each: patience, largest: maxAnswer}
 }
 
 type question struct {
@@ -96,7 +100,7 @@ func (p *places) ask(ctx context.Context, q question) (answer, error) {
 		default:
 			faults = append(faults, fmt.Errorf("%s: %w", place.Config.Host, err))
 		}
-		if ctx.Err() != nil || q.method != http.MethodGet {
+		if ctx.Err() != nil || (q.method != http.MethodGet && !neverSent(err)) {
 			break
 		}
 	}
@@ -106,12 +110,18 @@ func (p *places) ask(ctx context.Context, q question) (answer, error) {
 	return answer{}, errors.Join(faults...)
 }
 
+// neverSent reports whether a server cannot have seen a request, because there was no connection to it.
+func neverSent(err error) bool {
+	var fault *net.OpError
+	return errors.As(err, &fault) && fault.Op == "dial"
+}
+
 func (p *places) askOne(ctx context.Context, place ask.Place, q question) (answer, error) {
 	client, err := p.client(place)
 	if err != nil {
 		return answer{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, p.each)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, q.method, place.Config.Host+q.uri, bytes.NewReader(q.body))
 	if err != nil {
@@ -126,7 +136,10 @@ func (p *places) askOne(ctx context.Context, place ask.Place, q question) (answe
 		return answer{}, err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, p.largest+1))
+	if err == nil && int64(len(body)) > p.largest {
+		err = fmt.Errorf("the answer has more than %d bytes", p.largest)
+	}
 	return answer{resp.StatusCode, resp.Header.Get("Content-Type"), body}, err
 }
 

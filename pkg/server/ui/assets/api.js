@@ -1,15 +1,25 @@
 // What the page asks the server. All requests go to where the page came from.
 
-// Refused is an answer that is not 2xx. Its message is for people.
+// Refused is an answer that is not 2xx. Its message is for people. next is where a list goes on whose snapshot is forgotten (410).
 export class Refused extends Error {
-  constructor(status, message) {
+  constructor(status, message, next) {
     super(message);
     this.status = status;
+    this.next = next || '';
+  }
+}
+
+// reached fetches, and says why that failed in words that all browsers share.
+async function reached(path, how) {
+  try {
+    return await fetch(path, how);
+  } catch (error) {
+    throw new Error(error.name === 'TimeoutError' ? 'the server does not answer in time' : 'the server cannot be reached: does regent ui still run?', {cause: error});
   }
 }
 
 async function ask(path, {method = 'GET', body, type = 'application/json', timeout = 5000} = {}) {
-  const answer = await fetch(path, {
+  const answer = await reached(path, {
     method, body, cache: 'no-store', credentials: 'same-origin', redirect: 'error',
     headers: body === undefined ? {Accept: 'application/json'} : {Accept: 'application/json', 'Content-Type': type},
     signal: AbortSignal.timeout(timeout),
@@ -21,7 +31,7 @@ async function ask(path, {method = 'GET', body, type = 'application/json', timeo
   } catch {
     value = undefined;
   }
-  if (!answer.ok) throw new Refused(answer.status, value?.message || text.slice(0, 300) || answer.statusText);
+  if (!answer.ok) throw new Refused(answer.status, value?.message || text.slice(0, 300) || answer.statusText, value?.metadata?.continue);
   if (value === undefined) throw new Refused(answer.status, `${path} was not answered with JSON: is this a Regent server?`);
   return value;
 }

@@ -1,6 +1,6 @@
 // What the controllers of a replica do.
 import {html, Component} from './html.js';
-import {ago} from './words.js';
+import {ago, lasting, secondsBetween} from './words.js';
 
 const bad = new Set(['failed', 'stalled', 'late', 'restarting']);
 
@@ -27,7 +27,7 @@ export class Controllers extends Component {
               ${(chosen.controllers || []).map(c => html`
                 <tr key=${c.name} class=${bad.has(c.state) ? 'fault' : ''}>
                   <th scope="row">${c.name}</th>
-                  <td>${c.state}${c.tolerated && ', tolerated'} <span class="dim">${ago(c.since, chosen.observed)}</span></td>
+                  <td>${c.state}${c.tolerated && ', tolerated'} <span class="dim">${c.since && `for ${lasting(secondsBetween(c.since, chosen.observed))}`}</span></td>
                   <td>${c.users.pending} <span class="dim">${c.users.returned.toLocaleString()} done</span></td>
                   <td>${c.sweep.running ? `${c.sweep.pending} left` : c.sweep.returned > 0 ? 'done' : ''}</td>
                   <td>${c.restarts || ''}</td>

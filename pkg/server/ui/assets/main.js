@@ -1,7 +1,7 @@
 // The page: it asks twice a second how the installation is, and shows it. All that is shown comes from `state`.
 import {html, render} from './html.js';
 import * as api from './api.js';
-import {ago, at, count} from './words.js';
+import {at, count} from './words.js';
 import {Problems} from './problems.js';
 import {Map} from './map.js';
 import {Timeline} from './timeline.js';
@@ -16,7 +16,7 @@ const state = {
   installation: null, // the latest answer
   heard: 0, // when it came, by this browser's clock
   fault: '', // why there is none since
-  terms: {}, // by shard: {terms, fault, epoch, asked}
+  terms: {}, // by shard: {terms, fault, none, epoch, asked}; none: the server keeps no history
   asking: null, // an action that waits for a yes
   told: '', // what the last action did
 };
@@ -41,14 +41,14 @@ async function confirmed(action) {
 }
 
 function Page({installation, heard, fault, terms, asking, told}) {
-  const stale = fault && Date.now() - heard > 2 * every;
+  const stale = !!fault && Date.now() - heard > 2 * every;
   return html`
     <header>
       <h1>Regent</h1>
       <p class="who">${installation ? html`installation of shard <strong>${installation.root}</strong>` : 'asking ...'}</p>
       <p class=${stale ? 'live stale' : 'live'} role="status">
         <span class="dot" aria-hidden="true"></span>
-        ${stale ? html`no answer ${heard ? `since ${at(heard)}` : 'yet'}: ${fault}` : installation ? html`live, by ${installation.by}` : ''}
+        ${stale ? html`no answer ${heard ? `since ${at(heard)}` : 'yet'}: ${fault}` : installation ? 'live' : ''}
       </p>
     </header>
     <p class="told" role="status" aria-live="polite">${told}</p>
@@ -58,9 +58,9 @@ function Page({installation, heard, fault, terms, asking, told}) {
         <${Map} installation=${installation} act=${act} />
         <${Timeline} installation=${installation} terms=${terms} />
         <${Controllers} installation=${installation} />
-        <${Workspaces} root=${installation} />
+        <${Workspaces} />
       </main>`}
-    <footer>${installation && html`${count(installation.shards.length, 'shard')}, observed ${at(installation.observed)}. The same on a terminal: <code>regent status</code>.`}</footer>
+    <footer>${installation && html`${count(installation.shards.length, 'shard')}, observed ${at(installation.observed)} by ${installation.by}. The same on a terminal: <code>regent status</code>.`}</footer>
     ${asking && html`<${Ask} action=${asking} yes=${() => confirmed(asking)} no=${() => update({asking: null})} />`}`;
 }
 
@@ -86,8 +86,8 @@ function askForTerms() {
     if (shard.fault || (known && known.epoch === epoch && Date.now() - known.asked < termsEvery)) continue;
     state.terms[shard.name] = {...known, epoch, asked: Date.now()};
     api.terms(shard.name).then(
-      answer => update({terms: {...state.terms, [shard.name]: {...state.terms[shard.name], terms: answer.terms || [], fault: ''}}}),
-      error => update({terms: {...state.terms, [shard.name]: {...state.terms[shard.name], fault: error.message}}}));
+      answer => update({terms: {...state.terms, [shard.name]: {...state.terms[shard.name], terms: answer.terms || [], none: false, fault: ''}}}),
+      error => update({terms: {...state.terms, [shard.name]: {...state.terms[shard.name], none: error.status === 404, fault: error.message}}}));
   }
 }
 

@@ -45,7 +45,7 @@ function Leader({replica, shard, act}) {
       ${e.renewed && html`<p class="dim">${e.mode === 'for-life' ? 'holds the lease for life' : `renewed ${ago(e.renewed, replica.observed)}`}</p>`}
       ${e.lastStepDown && html`<p class="dim">the term before: ${e.lastStepDown}</p>`}
       <${NotReady} replica=${replica} />
-      ${e.lease && html`<p class="acts"><button type="button" onClick=${() => act(stepDown(shard, ''))}>Step down</button></p>`}
+      ${e.lease && html`<p class="acts"><button type="button" onClick=${() => act(stepDown(shard, ''))}>Have ${replica.name} step down</button></p>`}
     </div>`;
 }
 
@@ -72,8 +72,9 @@ function NotReady({replica}) {
 
 function stepDown(shard, to) {
   return {
-    title: to ? `Hand over to ${to}` : `${shard.leader} steps down`,
-    text: `The term of ${shard.leader} ends: its controllers are stopped and joined. ${to ? `${to} leads next; the other standbys leave the lease to it.` : 'Another replica leads, usually within 50 ms.'} Users notice nothing.`,
+    title: to ? `Hand over to ${to}` : `Have ${shard.leader} step down`,
+    verb: to ? 'hand over' : 'step down',
+    text: `The term of ${shard.leader} ends: its controllers are stopped and joined. ${to ? `${to} leads next; the other standbys leave the lease to it.` : 'Another replica leads, usually within 50 ms.'} All replicas go on serving.`,
     run: async () => {
       const ended = await api.stepDown(shard.name, to, 'by the page');
       return `The term of ${ended.replica}, epoch ${ended.epoch}, ends.`;
@@ -85,6 +86,7 @@ function cordon(shard) {
   const to = !shard.cordoned;
   return {
     title: `${to ? 'Cordon' : 'Uncordon'} shard ${shard.name}`,
+    verb: to ? 'cordon' : 'uncordon',
     text: to ? 'It takes no new logical clusters until it is uncordoned. Those that it has stay, and are served.' : 'It takes new logical clusters again.',
     run: async () => {
       await api.cordon(shard.name, to);

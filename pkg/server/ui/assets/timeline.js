@@ -12,7 +12,7 @@ export function Timeline({installation, terms}) {
   return html`
     <section aria-labelledby="timeline">
       <h2 id="timeline">Who led when</h2>
-      ${installation.shards.filter(s => !s.fault).map(s => html`<${Shard} key=${s.name} name=${s.name} observed=${installation.observed} history=${terms[s.name]} />`)}
+      ${installation.shards.filter(s => !s.fault).map(s => html`<${Shard} key=${s.name} name=${s.name} observed=${installation.observed} history=${terms[s.name]} latest=${s.terms} />`)}
     </section>`;
 }
 
@@ -45,6 +45,15 @@ function saying(p) {
   return `${t.replica} led, epoch ${t.epoch}, for ${lasting(p.seconds)}, ${end}`;
 }
 
+// stepped moves to the piece before or after by the arrow keys: Tab reaches one of them only.
+function stepped(e) {
+  const at = e.currentTarget;
+  const to = {ArrowLeft: at.previousElementSibling, ArrowRight: at.nextElementSibling, Home: at.parentElement.firstElementChild, End: at.parentElement.lastElementChild}[e.key];
+  if (to === undefined) return;
+  e.preventDefault();
+  to?.focus();
+}
+
 class Shard extends Component {
   constructor() {
     super();
@@ -53,7 +62,7 @@ class Shard extends Component {
 
   // The latest term is what people come for.
   componentDidUpdate() {
-    const latest = this.props.history?.terms?.[0]?.began;
+    const latest = (this.props.history?.terms || this.props.latest)?.[0]?.began;
     if (this.scroller && latest !== this.latest) {
       this.latest = latest;
       this.scroller.scrollLeft = this.scroller.scrollWidth;
@@ -64,16 +73,19 @@ class Shard extends Component {
     this.componentDidUpdate();
   }
 
-  render({name, observed, history}) {
-    if (history?.fault) return html`<p class="fault">shard ${name}: ${history.fault}</p>`;
-    const terms = history?.terms || [];
-    if (terms.length === 0) return html`<p class="dim">shard ${name}: no term is remembered yet.</p>`;
+  render({name, observed, history, latest}) {
+    const terms = history?.terms || latest || [];
+    if (terms.length === 0 && history?.fault && !history.none) return html`<p class="fault">shard ${name}: ${history.fault}</p>`;
+    if (terms.length === 0) return html`<p class="dim">shard ${name}: ${history?.none ? 'its servers keep no history.' : 'no term is remembered yet.'}</p>`;
     const all = pieces(terms, observed);
     if (all.pieces.length === 0) return html`<p class="dim">shard ${name}: no term is remembered yet.</p>`;
     const replicas = [...new Set(terms.filter(t => t.began).map(t => t.replica))].sort();
     const height = replicas.length * lane + 4;
     const shown = all.pieces.find(p => p.key === this.state.key) || all.pieces.at(-1);
-    const pick = p => ({onMouseEnter: () => this.setState({key: p.key}), onFocus: () => this.setState({key: p.key}), onClick: () => this.setState({key: p.key})});
+    const pick = p => ({
+      role: 'option', 'aria-label': saying(p), 'aria-selected': p === shown, tabIndex: p === shown ? 0 : -1, onKeyDown: stepped,
+      onMouseEnter: () => this.setState({key: p.key}), onFocus: () => this.setState({key: p.key}), onClick: () => this.setState({key: p.key}),
+    });
     return html`
       <figure class="history">
         <figcaption>shard ${name}: ${terms.length} ${terms.length === 1 ? 'term' : 'terms'}; lengths are logarithmic</figcaption>
@@ -82,14 +94,14 @@ class Shard extends Component {
             ${replicas.map((r, i) => html`<text key=${r} x="0" y=${i * lane + 18}>${r.length > 17 ? `${r.slice(0, 16)}…` : r}</text>`)}
           </svg>
           <div class="scroller" ref=${d => { this.scroller = d; }}>
-            <svg width=${Math.ceil(all.width) + 4} height=${height} role="list" aria-label=${`Terms of shard ${name}, the oldest first`}>
+            <svg width=${Math.ceil(all.width) + 4} height=${height} role="listbox" aria-orientation="horizontal" aria-label=${`Terms of shard ${name}, the oldest first`}>
               ${all.pieces.map(p => {
                 const y = replicas.indexOf(p.term.replica) * lane + 3;
                 return p.kind === gap
-                  ? html`<g key=${p.key} role="listitem" tabindex="0" aria-label=${saying(p)} class=${p === shown ? 'gap shown' : 'gap'} ...${pick(p)}>
+                  ? html`<g key=${p.key} class=${p === shown ? 'gap shown' : 'gap'} ...${pick(p)}>
                       <rect x=${p.x} y="2" width=${p.w} height=${height - 4} /><title>${saying(p)}</title>
                       ${p.w > 44 && html`<text x=${p.x + 5} y=${height / 2 + 4}>${lasting(p.seconds)}</text>`}</g>`
-                  : html`<g key=${p.key} role="listitem" tabindex="0" aria-label=${saying(p)} class=${`term${p.goesOn ? ' on' : ''}${p === shown ? ' shown' : ''}`} ...${pick(p)}>
+                  : html`<g key=${p.key} class=${`term${p.goesOn ? ' on' : ''}${p === shown ? ' shown' : ''}`} ...${pick(p)}>
                       <rect x=${p.x} y=${y} width=${p.w} height=${lane - 6} rx="3" /><title>${saying(p)}</title>
                       ${p.w > 48 && html`<text x=${p.x + 5} y=${y + 14}>${lasting(p.seconds)}</text>`}</g>`;
               })}

@@ -5,6 +5,7 @@ const units = [['d', 86400], ['h', 3600], ['m', 60]];
 // lasting says a duration in seconds by its two largest units: 1h12m, 4.1 s, 23 ms.
 export function lasting(seconds) {
   if (seconds === undefined || seconds === null || !isFinite(seconds)) return '';
+  if (seconds < 0.00001) return '0 ms';
   if (seconds < 0.001) return `${Math.max(0, seconds * 1000).toFixed(2)} ms`;
   if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
   if (seconds < 60) return `${seconds < 10 ? seconds.toFixed(1) : Math.round(seconds)} s`;

@@ -1,0 +1,30 @@
+package page
+
+import "sync"
+
+// requests are those that are being answered. http.Server does not wait for them once it has been closed.
+type requests struct {
+	mu    sync.Mutex
+	ended bool
+	open  sync.WaitGroup
+}
+
+// begin reports whether a request may begin. If so, it must call done.
+func (r *requests) begin() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.ended {
+		r.open.Add(1)
+	}
+	return !r.ended
+}
+
+func (r *requests) done() { r.open.Done() }
+
+// end lets no request begin any more, and waits for those that have.
+func (r *requests) end() {
+	r.mu.Lock()
+	r.ended = true
+	r.mu.Unlock()
+	r.open.Wait()
+}

@@ -1,0 +1,115 @@
+package browser
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp/kb"
+)
+
+// seen is how soon a change of the leader must be seen. On an idle machine it takes a second at the most; here others may run tests.
+const seen = 5 * time.Second
+
+// leads is the name of the leader, as the page says it.
+const leads = `(document.querySelector('.leader.replica strong') || {}).innerText`
+
+func TestTheDeathOfALeaderIsSeen(t *testing.T) {
+	leader, standby := served.leader(t)
+	p := open(t)
+	p.until("the page says who leads and who follows", fmt.Sprintf(`%s === %q && document.querySelector('.standbys .follows strong').innerText === %q`, leads, leader, standby))
+	p.screenshot("before")
+	// The page itself notes when it shows the next leader: by the clock of this machine, as the test does.
+	p.do("observe", evaluate(fmt.Sprintf(`new MutationObserver((_, o) => {
+		const now = %s;
+		if (now && now !== %q) { window.shown = {who: now, at: performance.timeOrigin + performance.now()}; o.disconnect(); }
+	}).observe(document.getElementById('page'), {subtree: true, childList: true, characterData: true})`, leads, leader)))
+	killed := time.Now()
+	if err := syscall.Kill(served.pid(t), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	p.until("the page shows the next leader", `window.shown`)
+	took := time.Duration((value[float64](p, `window.shown.at`) - float64(killed.UnixMicro())/1000) * float64(time.Millisecond))
+	t.Logf("MEASURED: the page showed the next leader %v after kill -9", took.Round(time.Millisecond))
+	if who := value[string](p, `window.shown.who`); who != standby || took > seen || took < 0 {
+		t.Errorf("the page shows that %s leads, %v after the kill; want %s within %v", who, took, standby, seen)
+	}
+	p.until("the dead one is not shown as one that follows", `document.querySelectorAll('.standbys .follows').length === 0`)
+	p.screenshot("after")
+	if _, err := served.dev.stdin.Write([]byte("\n")); err != nil { // Enter restarts it
+		t.Fatal(err)
+	}
+	p.until("it follows again", `document.querySelectorAll('.standbys .follows').length === 1`)
+	if now, _ := served.leader(t); now != standby {
+		t.Errorf("%s leads, want %s", now, standby)
+	}
+}
+
+func TestLeadershipIsHandedOverOnlyByAYes(t *testing.T) {
+	leader, standby := served.leader(t)
+	p := open(t)
+	p.until("the page says who leads", fmt.Sprintf(`%s === %q`, leads, leader))
+	epoch := `document.querySelector('.leader.replica strong:nth-of-type(2)').innerText`
+	before := value[string](p, epoch)
+	p.click("Hand over to " + standby)
+	p.until("it asks first", `document.querySelector('dialog[open]') && document.activeElement.innerText === 'No'`)
+	p.screenshot("asks")
+	p.click("No")
+	p.until("the dialog is gone", `!document.querySelector('dialog')`)
+	if told := value[string](p, `document.querySelector('.told').innerText`); told != "" || value[string](p, epoch) != before {
+		t.Errorf("after No the page says %q, epoch %s", told, value[string](p, epoch))
+	}
+	if now, _ := served.leader(t); now != leader {
+		t.Errorf("after No %s leads, want %s", now, leader)
+	}
+	p.click("Hand over to " + standby)
+	p.click("Yes")
+	p.until("the page shows the one that was handed to", fmt.Sprintf(`%s === %q && !document.querySelector('dialog')`, leads, standby))
+	p.until("it tells what was done", fmt.Sprintf(`document.querySelector('.told').innerText === 'The term of %s, epoch %s, ends.'`, leader, before))
+	p.screenshot("after")
+	if now, _ := served.leader(t); now != standby {
+		t.Errorf("%s leads, want %s", now, standby)
+	}
+}
+
+func TestTheKeyboardIsEnough(t *testing.T) {
+	leader, standby := served.leader(t)
+	served.createWorkspaces(t, "root", "keys-a", "keys-b")
+	p := open(t)
+	p.until("the page says who leads", fmt.Sprintf(`%s === %q`, leads, leader))
+	button := "Hand over to " + standby
+	p.tabTo(button)
+	p.press(kb.Enter)
+	p.until("it asks, and No has the focus", `document.querySelector('dialog[open]') && document.activeElement.innerText === 'No'`)
+	p.press(kb.Escape)
+	p.until("Escape closes the dialog", `!document.querySelector('dialog')`)
+	if got := p.focused(); got != button {
+		t.Errorf("after the dialog %q has the focus, want %q", got, button)
+	}
+	p.tabTo("root")
+	p.until("the tree is open", `document.querySelector('[role=tree] [role=group] [role=treeitem]')`)
+	first := value[string](p, `document.querySelector('[role=tree] [role=group] [role=treeitem]').getAttribute('aria-label')`)
+	for _, step := range []struct{ key, focused, expanded string }{
+		{kb.ArrowRight, first, "false"}, {kb.ArrowLeft, "root", "true"}, {kb.ArrowDown, first, "false"}, {kb.Enter, first, "true"}, {kb.ArrowLeft, first, "false"},
+		{kb.ArrowUp, "root", "true"}, {kb.ArrowLeft, "root", "false"}, {kb.ArrowLeft, "root", "false"}, {kb.ArrowRight, "root", "true"},
+	} {
+		p.press(step.key)
+		if got, expanded := p.focused(), value[string](p, `document.activeElement.getAttribute('aria-expanded')`); got != step.focused || expanded != step.expanded {
+			t.Fatalf("after %q: %q has the focus, expanded %s; want %q, %s", step.key, got, expanded, step.focused, step.expanded)
+		}
+		p.until("it has loaded", `!document.querySelector('[aria-busy=true]')`)
+	}
+}
+
+// tabTo presses Tab until what says so has the focus.
+func (p *tab) tabTo(says string) {
+	p.Helper()
+	for range 60 {
+		if p.focused() == says {
+			return
+		}
+		p.press(kb.Tab)
+	}
+	p.Fatalf("Tab does not reach %q", says)
+}

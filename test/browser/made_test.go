@@ -1,0 +1,195 @@
+package browser
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+// made is a server of the page that makes its answers up: of an installation that is larger, older or worse than one that a test can have.
+type made struct {
+	*httptest.Server
+	workspaces int         // below root
+	forgets    atomic.Bool // the next page of workspaces is of a snapshot that is forgotten
+	down       atomic.Bool // nothing is answered but the page
+	noHistory  atomic.Bool
+}
+
+const now = "2026-01-02T12:00:00Z"
+
+func makeUp(t *testing.T, workspaces int) *made {
+	t.Helper()
+	m := &made{workspaces: workspaces}
+	mux := http.NewServeMux()
+	mux.Handle("/ui/", http.StripPrefix("/ui/", http.FileServer(http.Dir(filepath.Join("..", "..", "pkg", "server", "ui", "assets")))))
+	answer := func(path string, made func(*http.Request) (int, any)) {
+		mux.HandleFunc(path, func(w http.ResponseWriter, req *http.Request) {
+			code, body := made(req)
+			if m.down.Load() {
+				code, body = http.StatusBadGateway, map[string]any{"message": "nobody answers"}
+			}
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(code)
+			_ = json.NewEncoder(w).Encode(body)
+		})
+	}
+	answer("/regent/v1/installation", func(*http.Request) (int, any) { return 200, json.RawMessage(installation) })
+	answer("/regent/v1/terms", func(req *http.Request) (int, any) {
+		if m.noHistory.Load() || req.FormValue("shard") != "root" {
+			return 404, map[string]any{"kind": "Status", "message": "the request names no logical cluster"}
+		}
+		return 200, map[string]any{"shard": "root", "terms": terms()}
+	})
+	answer("/regent/v1/workspaces", func(req *http.Request) (int, any) {
+		items := []any{}
+		for n := 0; n < m.workspaces && len(items) < 50; n++ {
+			if path := fmt.Sprintf("root:w%06d", n); strings.Contains(path, req.FormValue("search")) {
+				items = append(items, map[string]any{"path": path, "cluster": "c" + strconv.Itoa(n), "phase": "Ready", "shard": "root"})
+			}
+		}
+		return 200, map[string]any{"items": items, "more": len(items) == 50, "faults": map[string]any{"eu1": "it does not answer"}}
+	})
+	answer("/clusters/root/apis/tenancy.kcp.io/v1alpha1/workspaces", m.page)
+	m.Server = httptest.NewServer(mux)
+	t.Cleanup(m.Close)
+	return m
+}
+
+// page answers with a page of workspaces, as the API does.
+func (m *made) page(req *http.Request) (int, any) {
+	from, _ := strconv.Atoi(strings.TrimPrefix(req.FormValue("continue"), "later-"))
+	if from > 0 && m.forgets.CompareAndSwap(true, false) {
+		return 410, map[string]any{"kind": "Status", "message": "the snapshot is too old", "metadata": map[string]any{"continue": fmt.Sprintf("later-%d", from-3)}} // some come again
+	}
+	limit, _ := strconv.Atoi(req.FormValue("limit"))
+	items, metadata := []any{}, map[string]any{}
+	for n := from; n < min(from+limit, m.workspaces); n++ {
+		items = append(items, map[string]any{"metadata": map[string]any{"name": fmt.Sprintf("w%06d", n)}, "spec": map[string]any{"cluster": "c"}, "status": map[string]any{"phase": "Ready"}})
+	}
+	if left := m.workspaces - from - len(items); left > 0 {
+		metadata = map[string]any{"continue": strconv.Itoa(from + limit), "remainingItemCount": left}
+	}
+	return 200, map[string]any{"items": items, "metadata": metadata}
+}
+
+// terms are a thousand, of two replicas in turn: the latest first.
+func terms() (all []any) {
+	at, _ := time.Parse(time.RFC3339, now)
+	for n := range 1000 {
+		term := map[string]any{"epoch": 1000 - n, "replica": fmt.Sprintf("host-%d", n%2), "holder": "h", "began": at.Add(-time.Duration(n+1) * time.Hour), "trigger": "dead leader", "gapSeconds": 0.013,
+			"phases": map[string]any{"detect": 0.004, "break": 0.001, "acquire": 0.003, "caches": 0.001, "first_reconcile": 0.004, "first_write": 0.005}}
+		if n > 0 {
+			term["ended"], term["endCause"] = at.Add(-time.Duration(n)*time.Hour-13*time.Millisecond), "lease lost"
+		}
+		all = append(all, term)
+	}
+	return all
+}
+
+const installation = `{"observed":"` + now + `","by":"host-0","root":"root","fronts":[{"name":"a","heard":"` + now + `"}],
+"problems":[{"severity":"critical","shard":"eu1","kind":"shard-silent","what":"Shard eu1 does not answer.","remedy":"See whether it runs.\n$ regent status --shard=eu1\nSee docs/SHARDS.md"}],
+"shards":[{"name":"eu1","fault":"it does not answer","clusters":0,"replicas":[]},
+{"name":"root","cordoned":true,"clusters":100000,"capacity":100000,"leader":"host-0","replicas":[
+ {"shard":"root","name":"host-0","url":"https://a.example:6443","version":"v1","observed":"` + now + `","notReady":[{"name":"etcd","error":"slow"}],
+  "election":{"lease":"kube-system/regent-controllers","mode":"lease","state":"leading","epoch":1000,"since":"2026-01-02T11:00:00Z","renewed":"` + now + `"},
+  "controllers":[{"name":"workspace","scope":"leader","state":"restarting","since":"` + now + `","restarts":3,"lastError":"it fails","failed":"` + now + `","effect":"started anew","users":{"pending":2,"returned":12345},"sweep":{"running":true,"pending":7,"returned":1}}]},
+ {"shard":"root","name":"host-1","url":"https://b.example:6443","observed":"` + now + `","election":{"lease":"kube-system/regent-controllers","state":"standing by","epoch":1000,"leader":"host-0","contact":{"state":"silent"}}}]}]}`
+
+func TestAHundredThousandWorkspacesCanBeShown(t *testing.T) {
+	m := makeUp(t, 100_000)
+	p := openAt(t, m.URL+"/ui/")
+	shown := `document.querySelectorAll('[role=treeitem][aria-level="2"]').length`
+	p.until("the first page is shown", shown+" === 200")
+	if more := value[string](p, `document.querySelector('.step').innerText`); !strings.Contains(more, "99,800 left") {
+		t.Errorf("more is %q", more)
+	}
+	p.do("reach more", evaluate(`document.querySelector('.step').focus()`))
+	const pages = 10
+	for n := range pages {
+		m.forgets.Store(n == 3)
+		p.press(kb.Enter)
+		p.until("the next page is shown", fmt.Sprintf("%s >= %d", shown, 200*(n+2)-3))
+	}
+	names := value[[]string](p, `[...document.querySelectorAll('[role=treeitem][aria-level="2"]')].map(i => i.getAttribute('aria-label'))`)
+	for n, name := range names {
+		if want := fmt.Sprintf("root:w%06d", n); name != want {
+			t.Fatalf("workspace %d is %s, want %s: one is missing or twice", n, name, want)
+		}
+	}
+	// The page is drawn twice a second. That must not cost more because much is open.
+	p.do("look how long the page is busy", evaluate(`{
+		let longest = 0, last = performance.now();
+		const end = last + 1500;
+		const tick = () => {
+			const now = performance.now();
+			longest = Math.max(longest, now - last);
+			last = now;
+			if (now < end) setTimeout(tick, 0); else window.busy = longest;
+		};
+		tick();
+	}`))
+	p.until("a second and a half is over", `window.busy`)
+	busy := value[float64](p, `window.busy`)
+	t.Logf("MEASURED: with %d workspaces open the page was busy for %.0f ms at a time", len(names), busy)
+	if busy > 500 {
+		t.Errorf("with %d workspaces open the page does not answer for %.0f ms", len(names), busy)
+	}
+	p.do("search", chromedp.SendKeys(chromedp.CSS(`input[type=search]`), "w09999"))
+	p.until("the search finds them, and says what was not searched", `document.querySelectorAll('.found li').length === 10 && document.body.innerText.includes('shard eu1 has not been searched')`)
+}
+
+func TestWhoLedWhenIsShown(t *testing.T) {
+	m := makeUp(t, 1)
+	p := openAt(t, m.URL+"/ui/")
+	p.until("a thousand terms and the gaps between them are shown", `document.querySelectorAll('[role=option].term').length === 1000 && document.querySelectorAll('[role=option].gap').length >= 999`)
+	details := `document.querySelector('.details').innerText`
+	p.until("the latest is told, and in sight", details+`.includes('host-0 led, epoch 1000, for 1h, goes on') && document.querySelector('.history .scroller').scrollLeft > 1000`)
+	if stops := value[int](p, `document.querySelectorAll('.history [tabindex="0"]').length`); stops != 1 {
+		t.Errorf("Tab stops at %d places of the timeline, want 1", stops)
+	}
+	p.do("reach it", evaluate(`document.querySelector('.history [tabindex="0"]').focus()`))
+	p.press(kb.ArrowLeft)
+	p.until("the gap before it is told, with its phases", details+`.includes('Nobody led for 13 ms before epoch 1000') && `+details+`.includes('acquire the lease')`)
+	p.press(kb.ArrowLeft)
+	p.until("the term before is told", details+`.includes('host-1 led, epoch 999') && `+details+`.includes('ended: lease lost')`)
+	p.press(kb.Home)
+	p.until("the first is told", details+`.includes('epoch 1')`)
+	p.screenshot("terms")
+	for _, width := range []int64{390, 1200} {
+		p.show(width, "light")
+		if scroll := value[int64](p, `document.documentElement.scrollWidth`); scroll > width {
+			t.Errorf("at a width of %d the page is %d wide", width, scroll)
+		}
+		p.screenshot(fmt.Sprintf("terms-%d", width))
+	}
+}
+
+func TestWhatIsWrongIsShown(t *testing.T) {
+	m := makeUp(t, 1)
+	m.noHistory.Store(true)
+	p := openAt(t, m.URL+"/ui/")
+	for _, want := range []string{
+		"Shard eu1 does not answer.", "regent status --shard=eu1", "does not answer: it does not answer", "not ready: etcd: slow", "contact: silent", "Uncordon root", "restarting", "it fails", "7 left",
+		"its servers keep no history", "front a",
+	} {
+		p.until("the page says "+want, fmt.Sprintf(`document.body.innerText.includes(%q)`, want))
+	}
+	if text := value[string](p, `document.body.innerText`); strings.Contains(text, "names no logical cluster") || strings.Contains(text, "undefined") || strings.Contains(text, "NaN") {
+		t.Errorf("the page says:\n%s", text)
+	}
+	m.down.Store(true)
+	p.until("the page says that it is not live", `document.querySelector('.live.stale') && document.querySelector('.live').innerText.includes('nobody answers') && document.querySelector('main.stale')`)
+	p.screenshot("stale")
+	m.down.Store(false)
+	p.until("it is live again", `!document.querySelector('.stale') && document.querySelector('.live').innerText.trim() === 'live'`)
+}
