@@ -28,7 +28,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
-run: build ## run a whole shard on this machine: two replicas, one etcd (an installation of several shards: make run ARGS="--shards=3")
+run: build ## run a whole shard on this machine: two replicas, one etcd (several shards: make run ARGS="--shards=3"; whole logs: make run ARGS=-v)
 	@bin/regent dev $(ARGS)
 
 .PHONY: test

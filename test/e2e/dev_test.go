@@ -62,9 +62,19 @@ func startDev(t *testing.T, ports int, flags ...string) *devShard {
 		<-d.ended
 		if t.Failed() {
 			t.Logf("---- regent dev said:\n%s", d.said())
+			d.showLogs()
 		}
 	})
 	return d
+}
+
+// showLogs shows the whole logs of the replicas, of which dev says only what a user needs.
+func (d *devShard) showLogs() {
+	files, _ := filepath.Glob(filepath.Join(d.root, "logs", "*"))
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		d.t.Logf("---- %s (%v):\n%s", filepath.Base(file), err, content)
+	}
 }
 
 // start starts the process, and waits for what it says to try. A process before it must have ended.
@@ -183,6 +193,15 @@ func TestDevSurvivesTheDeathOfItsLeader(t *testing.T) {
 		_, err := d.run("kubectl", "", "--context="+first, "get", "workspace", "after")
 		return err == nil
 	})
+	harness.Eventually(t, "dev says that it is ready", func() bool { return strings.Contains(d.said(), "dev | "+first+" is ready again, after ") })
+	if strings.Contains(d.said(), "Serving securely") {
+		t.Error("dev shows what no user needs")
+	}
+	for _, name := range []string{"replica-0", "replica-1"} {
+		if log, err := os.ReadFile(filepath.Join(d.root, "logs", name+".log")); err != nil || !bytes.Contains(log, []byte("Serving securely")) {
+			t.Errorf("the file has not the whole log of %s: %v", name, err)
+		}
+	}
 	d.stop()
 }
 

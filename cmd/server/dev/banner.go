@@ -17,6 +17,11 @@ func (s *system) banner(kubectl string) string {
 	}
 	b.line("")
 	s.listChildren(b)
+	b.line("Their whole logs are in %s", quoted(s.logs()))
+	if !s.cfg.Verbose {
+		b.line("Here is only what happens to them: all with `make run ARGS=-v`, or `regent dev -v`.")
+	}
+	b.line("")
 	b.line("In another terminal:")
 	b.line("")
 	b.line("  export KUBECONFIG=%s", quoted(s.kubeconfig))

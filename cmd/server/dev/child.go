@@ -35,6 +35,8 @@ type child struct {
 	name, url string
 	args      []string
 	out       *output
+	log       string                          // the file with the whole log
+	ready     func(ctx context.Context) error // returns nil once the child is ready
 	fail      context.CancelCauseFunc
 	leads     func(c *child, epoch int)
 	again     chan struct{} // capacity 1: a request to restart
@@ -128,7 +130,7 @@ func (c *child) run(ctx context.Context) (*os.ProcessState, error) {
 	cmd.ExtraFiles = []*os.File{read}
 	// The child gets a process group of its own, so that a Ctrl-C in the terminal reaches only the parent.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	lines := c.out.prefixed(c.name, c.watchLog)
+	lines := c.out.prefixed(c.name, c.log, c.watchLog)
 	defer lines.flush()
 	cmd.Stdout, cmd.Stderr = lines, lines
 	err = cmd.Start()
@@ -138,21 +140,31 @@ func (c *child) run(ctx context.Context) (*os.ProcessState, error) {
 	}
 	c.set(cmd.Process.Pid)
 	defer c.set(0)
+	ended := make(chan struct{})
+	alive, died := context.WithCancel(ctx)
+	defer died()
+	var beside sync.WaitGroup
 	if c.ranBefore {
 		c.out.say("%s is started again, pid %d", c.name, cmd.Process.Pid)
+		beside.Go(func() { c.tellReady(alive, time.Now()) })
 	}
 	c.ranBefore = true
-
-	ended := make(chan struct{})
-	var stopping sync.WaitGroup
-	stopping.Go(func() { c.stop(ctx, cmd.Process, ended) })
+	beside.Go(func() { c.stop(ctx, cmd.Process, ended) })
 	err = cmd.Wait()
 	close(ended)
-	stopping.Wait()
+	died()
+	beside.Wait()
 	if exit := (&exec.ExitError{}); err != nil && !errors.As(err, &exit) {
 		return nil, fmt.Errorf("cannot wait for %s: %w", c.name, err)
 	}
 	return cmd.ProcessState, nil
+}
+
+// tellReady says when the child is ready, unless ctx ends first.
+func (c *child) tellReady(ctx context.Context, began time.Time) {
+	if c.ready(ctx) == nil {
+		c.out.say("%s is ready again, after %v", c.name, time.Since(began).Round(100*time.Millisecond))
+	}
 }
 
 func (c *child) set(pid int) {

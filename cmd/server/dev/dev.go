@@ -20,7 +20,7 @@ var ErrUsage = errors.New("see --help")
 // Config is what Run needs beside the options.
 type Config struct {
 	*Options
-	// Stdout gets the replicas' logs and dev's own messages, line by line. Colour says that Stdout is a terminal that shows
+	// Stdout gets dev's own messages and what users need of the replicas' logs, line by line. Colour says that Stdout is a terminal that shows
 	// colours.
 	Stdout io.Writer
 	Colour bool
@@ -48,7 +48,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	out := &output{to: cfg.Stdout, colour: cfg.Colour}
+	out := &output{to: cfg.Stdout, colour: cfg.Colour, all: cfg.Verbose}
 	s, err := newSystem(cfg, stores, out, fail)
 	if err != nil {
 		return err

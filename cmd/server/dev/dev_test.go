@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -176,7 +177,8 @@ func TestTheBalancerLeadsOnlyToReplicasThatAreReady(t *testing.T) {
 func TestAChildIsHeardAndEndsWithItsParentsPipe(t *testing.T) {
 	var buffer bytes.Buffer
 	leads := make(chan int, 1)
-	c := &child{name: "replica-0", args: []string{"-test.run=^$"}, out: &output{to: &buffer}, again: make(chan struct{}, 1),
+	c := &child{name: "replica-0", args: []string{"-test.run=^$"}, out: &output{to: &buffer, all: true}, log: filepath.Join(t.TempDir(), "logs", "replica-0.log"), again: make(chan struct{}, 1),
+		ready: func(context.Context) error { return nil },
 		leads: func(_ *child, epoch int) { leads <- epoch }}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -207,12 +209,17 @@ func TestAChildIsHeardAndEndsWithItsParentsPipe(t *testing.T) {
 	if c.running() != 0 {
 		t.Error("the child still has a pid")
 	}
+	kept, err := os.ReadFile(c.log)
+	if whole := strings.ReplaceAll(want, "replica-0 | ", ""); err != nil || string(kept) != whole {
+		t.Errorf("the log file has %q, %v, want %q", kept, err, whole)
+	}
 }
 
 func TestAChildThatIsStartedAgainTellsItsPid(t *testing.T) {
 	var buffer bytes.Buffer
 	leads := make(chan int, 1)
-	c := &child{name: "replica-0", args: []string{"-test.run=^$"}, out: &output{to: &buffer}, again: make(chan struct{}, 1),
+	c := &child{name: "replica-0", args: []string{"-test.run=^$"}, out: &output{to: &buffer, all: true}, log: filepath.Join(t.TempDir(), "logs", "replica-0.log"), again: make(chan struct{}, 1),
+		ready: func(context.Context) error { return nil },
 		leads: func(_ *child, epoch int) { leads <- epoch }}
 	var pids []int
 	for range 2 {
@@ -231,6 +238,9 @@ func TestAChildThatIsStartedAgainTellsItsPid(t *testing.T) {
 	}
 	if want := fmt.Sprintf("dev | replica-0 is started again, pid %d\n", pids[1]); strings.Count(buffer.String(), "started again") != 1 || !strings.Contains(buffer.String(), want) {
 		t.Errorf("of the process that was started again it does not say %q once:\n%s", want, &buffer)
+	}
+	if strings.Count(buffer.String(), "dev | replica-0 is ready again, after ") != 1 {
+		t.Errorf("it does not say once that the process is ready again:\n%s", &buffer)
 	}
 }
 
@@ -266,8 +276,9 @@ func TestTheBannersCommandsCanBePasted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.system.url, tc.system.kubeconfig = url(6443), "root/admin.kubeconfig"
+			tc.system.cfg.Options = &Options{RootDirectory: "root"}
 			got := tc.system.banner("kubectl")
-			for _, want := range append(tc.want, "  export KUBECONFIG=root/admin.kubeconfig\n") {
+			for _, want := range append(tc.want, "  export KUBECONFIG=root/admin.kubeconfig\n", "Their whole logs are in root/logs\n", "regent dev -v") {
 				if !strings.Contains(got, want) {
 					t.Errorf("the banner does not say %q:\n%s", want, got)
 				}

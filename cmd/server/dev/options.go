@@ -18,6 +18,8 @@ type Options struct {
 	SecurePort int
 	// Replicas is the number of replicas of each shard, Shards the number of shards.
 	Replicas, Shards int
+	// Verbose shows the replicas' whole logs, which are in files anyway.
+	Verbose bool
 	// Start are further flags of `start` for every replica.
 	Start []string
 }
@@ -34,8 +36,9 @@ var Own = []string{
 
 // AddFlags adds the flags that set o.
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.RootDirectory, "root-directory", o.RootDirectory, "Directory for keys, admin.kubeconfig and etcd's data. Shards after the first have a directory of their own below it.")
+	flags.StringVar(&o.RootDirectory, "root-directory", o.RootDirectory, "Directory for keys, admin.kubeconfig, logs and etcd's data. Shards after the first have a directory of their own below it.")
 	flags.IntVar(&o.SecurePort, "secure-port", o.SecurePort, "Loopback port under which users reach everything. The ports after it are those of the fronts, if there are several shards, and of the replicas.")
+	flags.BoolVarP(&o.Verbose, "verbose", "v", o.Verbose, "Show the whole logs of all replicas. Otherwise: who leads and why that changed, what dies and is ready again, warnings and errors. The files in logs/ below the root directory have it all.")
 	flags.IntVar(&o.Replicas, "replicas", o.Replicas, "Replicas of each shard.")
 	flags.IntVar(&o.Shards, "shards", o.Shards, "Shards. Several are one installation: each has an etcd of its own, and two fronts lead to them.")
 }

@@ -9,7 +9,8 @@ import (
 
 // output is the terminal, or the writer in its place. All replicas share it, line by line.
 type output struct {
-	colour bool
+	// colour: the terminal shows colours. all: every line of the replicas' logs is shown, not only what a sieve lets through.
+	colour, all bool
 
 	mu sync.Mutex
 	to io.Writer
@@ -37,9 +38,9 @@ func (o *output) block(text string) {
 	_, _ = io.WriteString(o.to, text)
 }
 
-// prefixed returns a writer that puts name before each line. It also passes each line to see.
-func (o *output) prefixed(name string, see func(line []byte)) *lines {
-	return &lines{out: o, name: name, see: see}
+// prefixed returns a writer that keeps each line in a file, passes it to see, and shows it with name before it if a user needs it.
+func (o *output) prefixed(name, file string, see func(line []byte)) *lines {
+	return &lines{out: o, name: name, see: see, keep: logFile{name: file, most: mostLog}}
 }
 
 // lines collects what is written until a line is complete. Only one goroutine may write at a time.
@@ -48,6 +49,10 @@ type lines struct {
 	name    string
 	see     func([]byte)
 	partial []byte
+	keep    logFile
+	sieve   sieve
+	// lost: it was said that the file cannot be written. All lines are shown then.
+	lost bool
 }
 
 func (l *lines) Write(p []byte) (int, error) {
@@ -62,15 +67,22 @@ func (l *lines) Write(p []byte) (int, error) {
 	}
 }
 
-// flush writes a last line that has no end of line.
+// flush writes a last line that has no end of line, and closes the file.
 func (l *lines) flush() {
 	if len(l.partial) > 0 {
 		l.emit(l.partial)
 		l.partial = nil
 	}
+	_ = l.keep.close() // each line was written when it came
 }
 
 func (l *lines) emit(line []byte) {
-	l.out.line(l.name, "36", string(line))
+	if err := l.keep.writeLine(line); err != nil && !l.lost {
+		l.lost = true
+		l.out.say("The log of %s is shown here, as its file cannot be written: %v", l.name, err)
+	}
+	if l.sieve.passes(line) || l.out.all || l.lost {
+		l.out.line(l.name, "36", string(line))
+	}
 	l.see(line)
 }

@@ -93,8 +93,17 @@ func (s *system) addFronts() {
 }
 
 func (s *system) newChild(name, url string, args ...string) *child {
-	return &child{name: name, url: url, args: args, out: s.out, fail: s.fail, again: make(chan struct{}, 1), deaf: s.deaf}
+	return &child{
+		name: name, url: url, args: args, out: s.out, fail: s.fail, again: make(chan struct{}, 1), deaf: s.deaf,
+		log: filepath.Join(s.logs(), strings.ReplaceAll(name, "/", "-")+".log"),
+		ready: func(ctx context.Context) error {
+			return s.until(ctx, func() bool { return s.answers(ctx, url+"/readyz") })
+		},
+	}
 }
+
+// logs is the directory with the whole logs of all processes.
+func (s *system) logs() string { return filepath.Join(s.cfg.RootDirectory, "logs") }
 
 // entrances are what the balancer leads to.
 func (s *system) entrances() []*child {
@@ -192,16 +201,23 @@ const announcePeriod = 200 * time.Millisecond
 
 // announce shows the banner once the system can be used.
 func (s *system) announce(ctx context.Context) {
+	if s.until(ctx, func() bool { return s.usable(ctx) }) == nil {
+		s.out.block(s.banner(beside("kubectl")))
+	}
+}
+
+// until returns nil once something is so, or an error if ctx ends first.
+func (s *system) until(ctx context.Context, so func() bool) error {
 	tick := time.NewTicker(announcePeriod)
 	defer tick.Stop()
-	for !s.usable(ctx) {
+	for !so() {
 		select {
 		case <-ctx.Done():
-			return
+			return context.Cause(ctx)
 		case <-tick.C:
 		}
 	}
-	s.out.block(s.banner(beside("kubectl")))
+	return nil
 }
 
 // present are the shards that were not removed from the installation.

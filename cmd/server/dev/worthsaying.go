@@ -1,0 +1,56 @@
+package dev
+
+import (
+	"bytes"
+	"regexp"
+)
+
+// klogLine matches the beginning of a line that klog writes as text, and jsonLine that of one as JSON. The first group is the severity.
+var (
+	klogLine = regexp.MustCompile(`^([IWEF])\d{4} \d\d:`)
+	jsonLine = []byte(`{"ts":`)
+	// jsonInfo is in JSON lines that are no errors.
+	jsonInfo = []byte(`,"v":`)
+)
+
+// worthSaying are the beginnings of messages without a fault that a first-time user needs: why a term ended and the next one began, and what becomes of
+// controllers. That a replica leads, dev says itself.
+var worthSaying = [][]byte{
+	[]byte(`"The term has ended"`),
+	[]byte(`"The leader's process is `),
+	[]byte(`"Cleared the holder"`),
+	[]byte(`"Controller is `),
+	[]byte(`"Controller has recovered`),
+	[]byte(`"Late controllers have returned"`),
+	[]byte(`"The late work has stopped`),
+	[]byte(`"Still waiting, before controllers can run"`),
+	[]byte(`"A member of etcd serves again"`),
+	[]byte(`"Requests are refused with 429`),
+	[]byte(`"Standing by: `),
+}
+
+// sieve lets those lines of one child's log through that a first-time user needs: warnings and errors with all their lines, what is no log, such as a
+// panic, and what is worthSaying. It is for one goroutine at a time.
+type sieve struct{ through bool }
+
+// passes reports whether a line is let through. It must see all lines, in their order.
+func (s *sieve) passes(line []byte) bool {
+	switch match := klogLine.FindSubmatch(line); {
+	case match != nil:
+		s.through = match[1][0] != 'I' || says(line)
+	case bytes.HasPrefix(line, jsonLine):
+		s.through = !bytes.Contains(line, jsonInfo) || says(line)
+	case len(line) == 0 || line[0] != '\t' && line[0] != ' ': // not one more line of what is before it
+		s.through = true
+	}
+	return s.through
+}
+
+func says(line []byte) bool {
+	for _, beginning := range worthSaying {
+		if bytes.Contains(line, beginning) {
+			return true
+		}
+	}
+	return false
+}
