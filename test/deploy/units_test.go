@@ -66,7 +66,10 @@ func analyze(t *testing.T, args ...string) {
 	t.Helper()
 	tool, err := exec.LookPath("systemd-analyze")
 	if err != nil {
-		t.Fatal("systemd-analyze is missing: install systemd (.ci/run does)")
+		if os.Getenv("CI") != "" { // .ci/run has installed it
+			t.Fatal("systemd-analyze is missing")
+		}
+		t.Skip("systemd-analyze is missing: install systemd to have the units checked")
 	}
 	if out, err := exec.CommandContext(t.Context(), tool, args...).CombinedOutput(); err != nil {
 		t.Errorf("systemd-analyze %q: %v\n%s", args, err, out)
