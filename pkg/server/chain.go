@@ -61,7 +61,6 @@ func (r *run) handlerChain(directory routing.Resolver, tokens *tokenFilter, shar
 			)),
 		)
 		// Browsers show a client certificate to whoever makes them ask. Other sites must not write with it.
-
 		sameOrigin := http.NewCrossOriginProtection()
 		return withAnswerDeadline(c.RequestTimeout, connections.WithBodyDeadline(c.RequestTimeout, sameOrigin.Handler(outer)))
 	}

@@ -35,6 +35,8 @@ func TestTheDeathOfALeaderIsSeen(t *testing.T) {
 	if who := value[string](p, `window.shown.who`); who != standby || took > seen || took < 0 {
 		t.Errorf("the page shows that %s leads, %v after the kill; want %s within %v", who, took, standby, seen)
 	}
+	p.until("the timeline has both terms, and the gap", fmt.Sprintf(`((all) => all.some(l => l.startsWith('%s led, epoch ') && l.includes('goes on')) && all.some(l => l.startsWith('%s led, epoch ') && l.includes('ended')) &&
+		all.some(l => /^Nobody led for \d+ ms before epoch/.test(l) && l.includes(%q)))([...document.querySelectorAll('[role=option]')].map(o => o.getAttribute('aria-label')))`, standby, leader, standby))
 	p.until("the dead one is not shown as one that follows", `document.querySelectorAll('.standbys .follows').length === 0`)
 	p.screenshot("after")
 	if _, err := served.dev.stdin.Write([]byte("\n")); err != nil { // Enter restarts it

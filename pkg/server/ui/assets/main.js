@@ -11,6 +11,7 @@ import {Ask} from './ask.js';
 
 const every = 500; // milliseconds between two questions
 const termsEvery = 5000;
+const termsSoon = 700; // while the history lacks the term that goes on: it is recorded once the takeover is over
 
 const state = {
   installation: null, // the latest answer
@@ -83,7 +84,8 @@ function askForTerms() {
   for (const shard of state.installation.shards) {
     const epoch = shard.replicas?.find(r => r.name === shard.leader)?.election.epoch;
     const known = state.terms[shard.name];
-    if (shard.fault || (known && known.epoch === epoch && Date.now() - known.asked < termsEvery)) continue;
+    const wait = known?.none || known?.terms?.[0]?.epoch === epoch ? termsEvery : termsSoon;
+    if (shard.fault || (known && known.epoch === epoch && Date.now() - known.asked < wait)) continue;
     state.terms[shard.name] = {...known, epoch, asked: Date.now()};
     api.terms(shard.name).then(
       answer => update({terms: {...state.terms, [shard.name]: {...state.terms[shard.name], terms: answer.terms || [], none: false, fault: ''}}}),

@@ -40,7 +40,7 @@ export function pieces(terms, observed) {
 
 function saying(p) {
   const t = p.term;
-  if (p.kind === gap) return `Nobody led for ${lasting(p.seconds)} before epoch ${t.epoch} of ${t.replica} (${t.trigger})`;
+  if (p.kind === gap) return `Nobody led for ${lasting(p.seconds)} before epoch ${t.epoch} of ${t.replica}${t.trigger ? ` (${t.trigger})` : ''}`;
   const end = p.goesOn ? 'goes on' : t.endCause ? `ended: ${t.endCause}${t.endReason ? `, ${t.endReason}` : ''}` : p.next ? `ended: ${p.next.trigger}` : 'ended';
   return `${t.replica} led, epoch ${t.epoch}, for ${lasting(p.seconds)}, ${end}`;
 }
@@ -126,7 +126,7 @@ function Told({piece}) {
   return html`
     <div class="details">
       <p><strong>${saying(piece)}.</strong></p>
-      <p class="dim">Began ${at(t.began)}, because of: ${t.trigger}. Holder identity ${t.holder}.</p>
+      <p class="dim">Began ${at(t.began)}${t.trigger && `, because of: ${t.trigger}`}. Holder identity ${t.holder}.</p>
       ${known.length > 0 && html`
         <table class="phases">
           <caption>Its takeover, to scale: ${lasting(whole)} in all</caption>
