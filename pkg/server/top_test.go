@@ -7,19 +7,22 @@ import (
 	"github.com/regent-project/regent/pkg/server/status"
 )
 
-// What clients ask for counts in the logical cluster for which they ask it, with its path; what controllers ask for does not count.
+// What clients ask for counts in the logical cluster for which they ask it.
 func TestRequestsCountInTheirLogicalCluster(t *testing.T) {
-	r := startReplica(t, config(t, t.TempDir()))
+	cfg := config(t, t.TempDir())
+	cfg.Limits = Limits{RequestsInFlight: 16}
+	r := startReplica(t, cfg)
 	defer func() { _ = r.stop(t) }()
-	const namespaces = "/clusters/root/api/v1/namespaces"
-	root := func() status.Asked {
+	r.createCluster(t, "busy")
+	const namespaces = "/clusters/busy/api/v1/namespaces"
+	busy := func() status.Asked {
 		t.Helper()
 		top := ask[status.Top](t, r, status.TopPath)
 		if top.Replica == "" || top.Observed.IsZero() || top.All.Requests == 0 && len(top.Clusters) > 0 {
 			t.Fatalf("got %+v", top)
 		}
 		for _, c := range top.Clusters {
-			if c.Path == "root" && !c.Since.IsZero() {
+			if c.Cluster == "busy" && !c.Since.IsZero() {
 				return c.Asked
 			}
 		}
@@ -35,19 +38,19 @@ func TestRequestsCountInTheirLogicalCluster(t *testing.T) {
 			t.Fatalf("%s %s: %d, want %d", verb, path, code, want)
 		}
 	}
-	until(t, "cluster root is there", func() bool { return try(http.MethodGet, namespaces, "") == http.StatusOK })
-	before := root()
+	until(t, "the cluster is there", func() bool { return try(http.MethodGet, namespaces, "") == http.StatusOK })
+	before := busy()
 	for range 3 {
 		do(http.MethodGet, namespaces, "", http.StatusOK)
 	}
 	do(http.MethodPost, namespaces, `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"a"}}`, http.StatusCreated)
 	do(http.MethodPost, namespaces, `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"NO"}}`, http.StatusUnprocessableEntity)
-	if code := try(http.MethodGet, "/clusters/root:nobody-knows/api/v1/namespaces", ""); code == http.StatusOK {
+	if code := try(http.MethodGet, "/clusters/nobody-knows/api/v1/namespaces", ""); code == http.StatusOK {
 		t.Error("a cluster that does not exist answers")
 	}
-	after := root()
+	after := busy()
 	if after.Requests-before.Requests != 5 || after.Writes-before.Writes != 2 || after.Refused-before.Refused != 1 || after.Failed != before.Failed || after.TooMany != 0 {
-		t.Errorf("root: %+v, then %+v", before, after)
+		t.Errorf("counted: %+v, then %+v", before, after)
 	}
 	if after.PlaceSeconds <= before.PlaceSeconds {
 		t.Errorf("places were held for %v s, then %v s", before.PlaceSeconds, after.PlaceSeconds)
