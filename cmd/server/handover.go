@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/regent-project/regent/cmd/server/face/ask"
+	"github.com/regent-project/regent/cmd/server/face/progress"
 	"github.com/regent-project/regent/cmd/server/face/view"
 )
 
@@ -45,8 +46,10 @@ Exit codes: 0 another one leads; 1 nobody could be asked, or nobody was seen to 
 			if err != nil {
 				return err
 			}
-			change, err = client.Succeeded(ctx, of, change, began)
-			if err != nil {
+			if err := progress.While(ctx, cmd.ErrOrStderr(), "Waiting for another replica to lead shard "+change.Shard, func(ctx context.Context) (err error) {
+				change, err = client.Succeeded(ctx, of, change, began)
+				return err
+			}); err != nil {
 				return err
 			}
 			return printSuccession(cmd, f.output, change)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,6 +13,7 @@ import (
 	"github.com/regent-project/regent/cmd/server/face/doctor"
 	"github.com/regent-project/regent/cmd/server/face/metrics"
 	"github.com/regent-project/regent/cmd/server/face/view"
+	"github.com/regent-project/regent/pkg/server/status"
 )
 
 // topFlags are those of `top`.
@@ -21,22 +23,26 @@ type topFlags struct {
 	sort, by string
 }
 
-// What rows are about.
-const byReplica, byResource = "replica", "resource"
+// subjects are what rows can be about.
+var subjects = []string{view.ByCluster, view.ByReplica, view.ByResource}
 
 func newTop() *cobra.Command {
-	f := &topFlags{observerFlags: observerFlags{interval: 2 * time.Second}, sort: metrics.Orders[0], by: byReplica}
+	f := &topFlags{observerFlags: observerFlags{interval: 2 * time.Second}, sort: metrics.Orders[0], by: view.ByCluster}
 	cmd := &cobra.Command{
 		Use:   "top",
-		Short: "Show requests, writes and refused writes of each replica in a second",
-		Long: `Show what each replica was asked for in a second: requests for objects, writes, writes that were refused (403, 412, 422, 429) and requests that failed
-(5xx), with the 99th percentile of their durations (the upper bound of a bucket), and what is in use. Controllers' own requests count, too. With
---by=resource: the same of each resource, on all replicas together. There are no metrics by logical cluster: the audit log has each request's.
+		Short: "Show requests, writes and refused writes of each logical cluster in a second",
+		Long: `Show what each logical cluster was asked for in a second, on all replicas together: requests of clients, writes, writes that were refused (403, 412,
+422, 429), requests that failed (5xx) or were too many (429), and how many places they held on average. Each replica knows its 256 busiest clusters, by
+path if it has heard of it; the sum of all others is a row, too.
+
+With --by=replica: requests for objects, those of controllers too, with the 99th percentile of their durations (the upper bound of a bucket), and what is in
+use. With --by=resource: the same of each resource, on all replicas together.
 
 On a terminal the table is drawn anew until Ctrl-C; otherwise it is printed once.
 
 Exit codes: 0 printed; 1 nobody could be asked; 2 the arguments are wrong.`,
 		Example: `  regent top
+  regent top --sort=refused
   regent top --by=resource --sort=writes --once
   regent top --interval=10s -o json`,
 		Args: noArgs,
@@ -47,15 +53,15 @@ Exit codes: 0 printed; 1 nobody could be asked; 2 the arguments are wrong.`,
 	cmd.Flags().DurationVar(&f.interval, "interval", f.interval, "How long to count.")
 	cmd.Flags().BoolVar(&f.once, "once", false, "Print once, also on a terminal.")
 	cmd.Flags().StringVar(&f.sort, "sort", f.sort, fmt.Sprintf("What to sort by, the largest first: one of %q.", metrics.Orders))
-	cmd.Flags().StringVar(&f.by, "by", f.by, "What rows are about: replica or resource.")
+	cmd.Flags().StringVar(&f.by, "by", f.by, fmt.Sprintf("What rows are about: one of %q.", subjects))
 	complete(cmd, "sort", func(context.Context) []string { return metrics.Orders })
-	complete(cmd, "by", func(context.Context) []string { return []string{byReplica, byResource} })
+	complete(cmd, "by", func(context.Context) []string { return subjects })
 	return cmd
 }
 
 func (f *topFlags) run(cmd *cobra.Command) error {
-	if f.by != byReplica && f.by != byResource {
-		return usageError{fmt.Errorf("--by %q: give %s or %s", f.by, byReplica, byResource)}
+	if !slices.Contains(subjects, f.by) {
+		return usageError{fmt.Errorf("--by %q: give one of %q", f.by, subjects)}
 	}
 	if err := metrics.Sort(nil, f.sort); err != nil {
 		return usageError{err}
@@ -96,20 +102,36 @@ func (f *topFlags) count(ctx context.Context, cmd *cobra.Command, client *ask.Cl
 	if of, err = f.narrow(of); err != nil {
 		return nil, err
 	}
-	rows, watched := doctor.Top(ctx, client, of, f.interval)
-	if len(watched) == 0 && ctx.Err() == nil {
-		for _, r := range rows {
-			err = fmt.Errorf("%w: replica %s: %s", errNothing, r.Replica, r.Fault)
-		}
+	rows, err := f.rows(ctx, client, of)
+	if err != nil {
 		return nil, err
-	}
-	if f.by == byResource {
-		rows = metrics.OfResources(watched)
 	}
 	if err := metrics.Sort(rows, f.sort); err != nil {
 		return nil, err
 	}
 	var text bytes.Buffer
-	err = view.Top(&text, f.look(cmd), rows, f.by == byResource)
+	err = view.Top(&text, f.look(cmd), rows, f.by)
 	return text.Bytes(), err
+}
+
+// rows counts. It fails if no replica answers.
+func (f *topFlags) rows(ctx context.Context, client *ask.Client, of status.Installation) (rows []metrics.Row, err error) {
+	var watched []metrics.Interval
+	answered := 0
+	if f.by == view.ByCluster {
+		rows, answered = doctor.TopClusters(ctx, client, of, f.interval)
+	} else {
+		rows, watched = doctor.Top(ctx, client, of, f.interval)
+		answered = len(watched)
+	}
+	if answered == 0 && ctx.Err() == nil {
+		for _, r := range rows {
+			err = fmt.Errorf("%w: replica %s: %s", errNothing, r.Replica, r.Fault)
+		}
+		return nil, err
+	}
+	if f.by == view.ByResource {
+		rows = metrics.OfResources(watched)
+	}
+	return rows, nil
 }

@@ -65,14 +65,19 @@ func withAnswerDeadline(timeout time.Duration, next http.Handler) http.Handler {
 
 // withAnswersHeld returns a handler that keeps back each answer whose status holds selects, and writes it only when next has
 // returned. It is for errors and public paths: everybody may ask for these, and a long URL makes the answer long. If next wrote
-// them, each would hold a place of the limit on requests in flight until its client has read it.
-func withAnswersHeld(holds func(status int) bool, next http.Handler) http.Handler {
+// them, each would hold a place of the limit on requests in flight until its client has read it. answered is told the status of each answer, 0 if next set
+// none.
+func withAnswersHeld(holds func(status int) bool, answered func(req *http.Request, status int), next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		held := &heldAnswer{ResponseWriter: w, holds: holds}
 		next.ServeHTTP(responsewriter.WrapForHTTP1Or2(held), req)
+		answered(req, held.status)
 		held.release()
 	})
 }
+
+// uncounted is told of answers, and does nothing.
+func uncounted(*http.Request, int) {}
 
 func allAnswers(int) bool { return true }
 

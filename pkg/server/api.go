@@ -22,6 +22,7 @@ import (
 	"github.com/regent-project/regent/pkg/server/apis"
 	apisadmission "github.com/regent-project/regent/pkg/server/apis/admission"
 	"github.com/regent-project/regent/pkg/server/apis/openapi"
+	"github.com/regent-project/regent/pkg/server/fairness"
 	"github.com/regent-project/regent/pkg/server/routing"
 	"github.com/regent-project/regent/pkg/server/storage"
 	"github.com/regent-project/regent/pkg/server/survey"
@@ -36,8 +37,9 @@ func (r *run) newAPI(store *store, caches *caches, elections *elections, terms *
 	policies := &policies{live: caches.live, logicalClusters: caches.informers.LogicalClusters}
 	r.rbac.Policy, r.rbac.Fresh = access.NewCached(caches.informers), policies.fresh
 	c.AdmissionControl = r.admission(store, caches, &access.Escalation{Stored: policies.stored, Authorizer: c.Authorization.Authorizer})
+	asked := &top{shard: r.cfg.Shard, replica: r.name, tally: fairness.NewTally(), clusters: caches.informers.LogicalClusters}
 	c.BuildHandlerChainFunc = r.handlerChain(caches.directory,
-		newTokenFilter(r.cfg.EnableLeaderElection, r.cfg.Fencing, store.CheckToken, c.Authorization.Authorizer, c.Serializer), store.shard, store.Client)
+		newTokenFilter(r.cfg.EnableLeaderElection, r.cfg.Fencing, store.CheckToken, c.Authorization.Authorizer, c.Serializer), store.shard, store.Client, asked.tally)
 	c.AddReadyzChecks(unhurried{store.etcd}, store.shard, informersCheck(caches.informers), historyCheck(store.Client))
 	if store.keys != nil {
 		c.AddReadyzChecks(store.keys.Plugins())
@@ -55,7 +57,7 @@ func (r *run) newAPI(store *store, caches *caches, elections *elections, terms *
 		lease: r.cfg.Election.Namespace + "/" + r.cfg.Election.Name,
 	})
 	api.Handler.NonGoRestfulMux.Handle(configzPath, r.shownConfig())
-	for path, describe := range descriptions(survey, r.newSearch(caches)) {
+	for path, describe := range descriptions(survey, r.newSearch(caches), asked) {
 		api.Handler.NonGoRestfulMux.Handle(path, &statusEndpoint{describe, c.Serializer})
 	}
 	api.Handler.NonGoRestfulMux.HandlePrefix(ui.Path, ui.Handler())

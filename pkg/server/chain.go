@@ -21,7 +21,7 @@ import (
 //	split        requests of this process get a chain of their own, without limits
 //	Parse        takes the logical cluster off the URL; answers nobody
 //	public       public paths get a chain of their own, with limits of the same size but counted apart
-//	held         keeps back answers that need no rights until the request has left its place
+//	held         keeps back answers that need no rights until the request has left its place; counts answers by logical cluster
 //	WithQuery    what a list asks for, for fairness
 //	upstream     401 without credentials, audit, impersonation: each question who may impersonate whom takes a place
 //	fairness     a place among those of the request's tenant, or 429
@@ -35,7 +35,7 @@ import (
 //
 // Upstream's chain is wrapped and not rebuilt: it uses signals that upstream does not export, and a copy would miss the filters
 // that upstream adds later.
-func (r *run) handlerChain(directory routing.Resolver, tokens *tokenFilter, shard *shardCheck, usage usage) func(http.Handler, *genericapiserver.Config) http.Handler {
+func (r *run) handlerChain(directory routing.Resolver, tokens *tokenFilter, shard *shardCheck, usage usage, tally *fairness.Tally) func(http.Handler, *genericapiserver.Config) http.Handler {
 	return func(apis http.Handler, c *genericapiserver.Config) http.Handler {
 		filter := &routing.Filter{
 			Resolver: directory, InProcess: isOwn, RequestInfo: c.RequestInfoResolver, Serializer: c.Serializer,
@@ -50,14 +50,14 @@ func (r *run) handlerChain(directory routing.Resolver, tokens *tokenFilter, shar
 		public := users // each chain counts its own requests
 		if places := r.cfg.Limits.places(); places > 0 {
 			limiter := fairness.New(places, maxWaiting)
-			users.FlowControl = &fairness.Control{Limiter: limiter, Flow: flows.ofRequest, Cost: cost(filter, usage), Cluster: flows.clusterOf}
+			users.FlowControl = &fairness.Control{Limiter: limiter, Flow: flows.ofRequest, Cost: cost(filter, usage), Cluster: flows.clusterOf, Held: flows.holdIn(tally)}
 			users.Authorization.Authorizer = &placedImpersonation{users.Authorization.Authorizer, limiter, flows.of, c.RequestTimeout / 4}
 		}
 		outer := r.tokens.split(
 			filter.Parse(genericapiserver.DefaultBuildHandlerChain(inner, &own)),
 			filter.Parse(publicOrNot(
-				withAnswersHeld(allAnswers, genericapiserver.DefaultBuildHandlerChain(inner, &public)),
-				withAnswersHeld(errorsOnly, fairness.WithQuery(genericapiserver.DefaultBuildHandlerChain(inner, &users))),
+				withAnswersHeld(allAnswers, uncounted, genericapiserver.DefaultBuildHandlerChain(inner, &public)),
+				withAnswersHeld(errorsOnly, flows.countIn(tally), fairness.WithQuery(genericapiserver.DefaultBuildHandlerChain(inner, &users))),
 			)),
 		)
 		// Browsers show a client certificate to whoever makes them ask. Other sites must not write with it.

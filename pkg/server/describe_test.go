@@ -258,7 +258,7 @@ func TestHowAReplicaIsDoingIsForMastersAndWhomTheyAllow(t *testing.T) {
 	cfg := withController(t, config(t, t.TempDir()), untilDone)
 	r := startReplica(t, cfg)
 	defer func() { _ = r.stop(t) }()
-	for _, path := range []string{status.ReplicaPath, status.ShardPath, status.InstallationPath, status.TermsPath} {
+	for _, path := range []string{status.ReplicaPath, status.ShardPath, status.InstallationPath, status.TermsPath, status.TopPath} {
 		if got := r.get(t, path); got != http.StatusUnauthorized {
 			t.Errorf("%s to a stranger: %d", path, got)
 		}

@@ -467,6 +467,7 @@ func TestNoShardWritesToAnotherOneI9(t *testing.T) {
 			for path, want := range map[string]int{
 				"/clusters/*/api/v1/secrets": http.StatusForbidden, "/clusters/*/apis/tenancy.kcp.io/v1alpha1/workspaces": http.StatusOK,
 				status.ShardPath: http.StatusOK, status.TermsPath: http.StatusOK, status.ReplicaPath: http.StatusForbidden, status.InstallationPath: http.StatusForbidden,
+				status.TopPath:                        http.StatusForbidden,
 				"/clusters/root" + status.ReplicaPath: http.StatusForbidden,
 				"/metrics":                            http.StatusForbidden, "/readyz": http.StatusOK, "/clusters/root/api": http.StatusForbidden,
 			} {

@@ -28,13 +28,14 @@ const shardParameter = "shard"
 type description func(*http.Request) (any, error)
 
 // descriptions returns the endpoints that say how this replica, its shard and its installation are doing, by path.
-func descriptions(s *survey.Survey, workspaces *search) map[string]description {
+func descriptions(s *survey.Survey, workspaces *search, asked *top) map[string]description {
 	return map[string]description{
 		status.ReplicaPath: func(req *http.Request) (any, error) {
 			return withStacks(s.Replica(req.Context()), req.URL.Query().Get(stacksParameter))
 		},
 		status.ShardPath:        func(req *http.Request) (any, error) { return s.Shard(req.Context()), nil },
 		status.WorkspacesPath:   workspaces.describe,
+		status.TopPath:          asked.describe,
 		status.InstallationPath: func(req *http.Request) (any, error) { return s.Installation(req.Context()), nil },
 		status.TermsPath:        func(req *http.Request) (any, error) { return termsOf(req, s) },
 	}

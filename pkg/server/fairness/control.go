@@ -27,6 +27,8 @@ type Control struct {
 	Cost func(ctx context.Context, who flowcontrol.RequestDigest) int
 	// Cluster says in which logical cluster the request in ctx is. A write takes more of a place if many watch there.
 	Cluster func(ctx context.Context) string
+	// Held is told how long the request in ctx has held its places, for each of them. Nobody is told if it is nil.
+	Held func(ctx context.Context, held time.Duration)
 
 	watchers watchers
 	told     throttle
@@ -49,15 +51,20 @@ func (c *Control) Handle(
 ) {
 	note(&schema, &level, "")
 	flow, began := c.Flow(ctx, digest), time.Now()
-	leave, err := c.Limiter.Enter(ctx, flow, c.Cost(ctx, digest))
-	request.TrackAPFQueueWaitLatency(ctx, time.Since(began))
+	places := c.Limiter.bounded(c.Cost(ctx, digest))
+	leave, err := c.Limiter.Enter(ctx, flow, places)
+	entered := time.Now()
+	request.TrackAPFQueueWaitLatency(ctx, entered.Sub(began))
 	if err != nil {
 		c.refused(ctx, flow, err)
 		c.holdBack(ctx, err)
 		return
 	}
-	waited.Observe(time.Since(began).Seconds())
+	waited.Observe(entered.Sub(began).Seconds())
 	defer func() {
+		if c.Held != nil {
+			c.Held(ctx, time.Duration(places)*time.Since(entered))
+		}
 		// Who has written has his answer. To take the places back later needs nothing that could outlive the server.
 		if later := c.lingers(ctx, digest.RequestInfo); later > 0 {
 			time.AfterFunc(later, leave)

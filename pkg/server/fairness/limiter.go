@@ -77,7 +77,7 @@ func New(places, waiting int) *Limiter {
 // Enter returns when the request may be handled. leave must be called once when it has been. places are what it takes; it takes
 // at least one and at most a quarter of all. If err is not nil, the request is refused: the error wraps ErrFull, or ErrWaited if ctx ended.
 func (l *Limiter) Enter(ctx context.Context, flow Flow, places int) (leave func(), err error) {
-	t := &ticket{flow: flow, places: min(max(1, places), max(1, l.handled.size/4))}
+	t := &ticket{flow: flow, places: l.bounded(places)}
 	at, err := l.arrive(t)
 	if err != nil {
 		return nil, err
@@ -93,6 +93,9 @@ func (l *Limiter) Enter(ctx context.Context, flow Flow, places int) (leave func(
 	}
 	return func() { l.leave(t) }, nil
 }
+
+// bounded returns how many places a request takes that wants so many.
+func (l *Limiter) bounded(places int) int { return min(max(1, places), max(1, l.handled.size/4)) }
 
 // arrive gives the request its places and returns nil, or puts it into a queue and returns where.
 func (l *Limiter) arrive(t *ticket) (*list.Element, error) {

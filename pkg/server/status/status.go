@@ -17,6 +17,8 @@ const (
 	TermsPath = "/regent/v1/terms"
 	// WorkspacesPath answers with Workspaces: those whose path contains the text of ?search=, of the whole installation, as far as it answers.
 	WorkspacesPath = "/regent/v1/workspaces"
+	// TopPath answers with the Top of the replica that was asked: what its clients asked for, by logical cluster.
+	TopPath = "/regent/v1/top"
 )
 
 // Installation is a tree of workspaces on one or more shards.

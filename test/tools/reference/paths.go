@@ -56,6 +56,7 @@ var endpoints = []endpoint{
 	{status.InstallationPath, "get", "all shards", byBinding},
 	{status.TermsPath, "get", "the history of terms", byBinding},
 	{status.WorkspacesPath, "get", "workspaces whose path contains `?search=`", byBinding + "; other shards of the installation"},
+	{status.TopPath, "get", "what clients of this replica have asked for, by logical cluster", byBinding},
 	{routing.StepDownPath, "post", "has the leader hand over; body `{\"reason\": \"\", \"to\": \"\"}`", byBinding},
 }
 

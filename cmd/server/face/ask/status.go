@@ -50,6 +50,16 @@ func (c *Client) Metrics(ctx context.Context, of status.Installation, r status.R
 	return text, err
 }
 
+// Top returns what a replica has counted of its clients' requests.
+func (c *Client) Top(ctx context.Context, of status.Installation, r status.Replica) (top status.Top, err error) {
+	places := c.replica(of, r)
+	if len(places) == 0 {
+		return top, fmt.Errorf("replica %s has not told its URL", r.Name)
+	}
+	_, err = first(ctx, places, status.TopPath, &top, nil)
+	return top, err
+}
+
 // replica returns where a replica can be asked itself. That it is asked through a balancer is sure only if it is alone.
 func (c *Client) replica(of status.Installation, r status.Replica) (places []Place) {
 	if r.URL != "" {

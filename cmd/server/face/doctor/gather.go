@@ -29,18 +29,18 @@ func Gather(ctx context.Context, client *ask.Client, of status.Installation, int
 }
 
 // each calls do for all replicas at once, and returns what it returned, in their order.
-func each(of status.Installation, do func(shard string, r status.Replica) Replica) []Replica {
-	var all []*Replica
+func each[T any](of status.Installation, do func(shard string, r status.Replica) T) []T {
+	var all []*T
 	var asked sync.WaitGroup
 	for _, s := range of.Shards {
 		for _, r := range s.Replicas {
-			one := &Replica{}
+			one := new(T)
 			all = append(all, one)
 			asked.Go(func() { *one = do(s.Name, r) })
 		}
 	}
 	asked.Wait()
-	results := make([]Replica, len(all))
+	results := make([]T, len(all))
 	for i, one := range all {
 		results[i] = *one
 	}
@@ -49,18 +49,24 @@ func each(of status.Installation, do func(shard string, r status.Replica) Replic
 
 // Watch reads a replica's metrics twice, with a pause between.
 func Watch(ctx context.Context, client *ask.Client, of status.Installation, r status.Replica, pause time.Duration) (i metrics.Interval, err error) {
-	if i.Before, err = read(ctx, client, of, r); err != nil {
-		return i, err
+	i.Before, i.After, err = twice(ctx, pause, func() (metrics.Reading, error) { return read(ctx, client, of, r) })
+	return i, err
+}
+
+// twice reads, waits and reads again.
+func twice[T any](ctx context.Context, pause time.Duration, read func() (T, error)) (before, after T, err error) {
+	if before, err = read(); err != nil {
+		return before, after, err
 	}
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-		return i, context.Cause(ctx)
+		return before, after, context.Cause(ctx)
 	case <-timer.C:
 	}
-	i.After, err = read(ctx, client, of, r)
-	return i, err
+	after, err = read()
+	return before, after, err
 }
 
 func read(ctx context.Context, client *ask.Client, of status.Installation, r status.Replica) (metrics.Reading, error) {

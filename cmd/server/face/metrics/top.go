@@ -7,13 +7,16 @@ import (
 	"time"
 )
 
-// Row is what a replica, or a resource on all replicas, has been asked for, in a second.
+// Row is what a replica, or a resource or a logical cluster on all replicas, has been asked for, in a second.
 type Row struct {
 	Shard   string `json:"shard,omitempty"`
 	Replica string `json:"replica,omitempty"`
 	State   string `json:"state,omitempty"`
 	// Resource is <resource>.<group>, for rows of resources.
 	Resource string `json:"resource,omitempty"`
+	// Cluster and Path are those of a logical cluster, for rows of clusters.
+	Cluster string `json:"cluster,omitempty"`
+	Path    string `json:"path,omitempty"`
 	// Fault says why nothing is known.
 	Fault string `json:"fault,omitempty"`
 	// Requests and Writes are requests for objects, in a second; watches count when they end. Refused are writes that were answered with 403, 412, 422
@@ -24,6 +27,8 @@ type Row struct {
 	Failed   float64 `json:"failedPerSecond"`
 	// P99 is the 99th percentile of their durations, in seconds: the upper bound of a bucket.
 	P99 float64 `json:"p99Seconds"`
+	// Places are how many places a cluster's requests have held on average (docs/ACCESS.md says what a place is).
+	Places float64 `json:"places,omitempty"`
 	// TooMany are requests that were answered with 429 before they were handled, and Fenced writes of terms that were over, in a second.
 	TooMany float64 `json:"tooManyPerSecond,omitempty"`
 	Fenced  float64 `json:"fencedPerSecond,omitempty"`
@@ -117,12 +122,13 @@ var orders = map[string]func(Row) float64{
 	"writes":   func(r Row) float64 { return r.Writes },
 	"refused":  func(r Row) float64 { return r.Refused + r.TooMany + r.Fenced },
 	"p99":      func(r Row) float64 { return r.P99 },
+	"places":   func(r Row) float64 { return r.Places },
 	"cpu":      func(r Row) float64 { return r.CPU },
 	"memory":   func(r Row) float64 { return float64(r.Memory) },
 }
 
 // Orders are all names that Sort knows.
-var Orders = []string{"requests", "writes", "refused", "p99", "cpu", "memory"}
+var Orders = []string{"requests", "writes", "refused", "p99", "places", "cpu", "memory"}
 
 // Sort sorts rows, the largest first. Rows that are alike are sorted by name.
 func Sort(rows []Row, order string) error {
@@ -131,10 +137,13 @@ func Sort(rows []Row, order string) error {
 		return fmt.Errorf("--sort %q: give one of %q", order, Orders)
 	}
 	slices.SortFunc(rows, func(a, b Row) int {
-		return cmp.Or(-cmp.Compare(of(a), of(b)), cmp.Compare(a.Shard, b.Shard), cmp.Compare(a.Replica, b.Replica), cmp.Compare(a.Resource, b.Resource))
+		return cmp.Or(-cmp.Compare(of(a), of(b)), cmp.Compare(a.Shard, b.Shard), cmp.Compare(a.Replica, b.Replica), cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Name(), b.Name()))
 	})
 	return nil
 }
+
+// Name is the path of a row's logical cluster, or its name if nobody knows the path.
+func (r Row) Name() string { return cmp.Or(r.Path, r.Cluster) }
 
 // Latency is the row's P99 as a duration.
 func (r Row) Latency() time.Duration { return time.Duration(r.P99 * float64(time.Second)) }

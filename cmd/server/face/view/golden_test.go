@@ -215,7 +215,7 @@ func TestTop(t *testing.T) {
 	}
 	for name, format := range map[string]string{"top": view.Table, "top wide": view.Wide, "top json": view.JSON} {
 		var text bytes.Buffer
-		if err := view.Top(&text, look(format), rows, false); err != nil {
+		if err := view.Top(&text, look(format), rows, view.ByReplica); err != nil {
 			t.Fatal(err)
 		}
 		golden(t, name, text.String())
@@ -224,10 +224,26 @@ func TestTop(t *testing.T) {
 		}
 	}
 	var text bytes.Buffer
-	if err := view.Top(&text, look(view.Table), []metrics.Row{{Resource: "workspaces.tenancy.kcp.io", Requests: 12, Writes: 3.25, P99: 0.05}}, true); err != nil {
+	if err := view.Top(&text, look(view.Table), []metrics.Row{{Resource: "workspaces.tenancy.kcp.io", Requests: 12, Writes: 3.25, P99: 0.05}}, view.ByResource); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "top resources", text.String())
+	rows = []metrics.Row{
+		{Cluster: "1zq0c9vpn3t7hk2s", Path: "root:team-a", Requests: 812.5, Writes: 99.4, Refused: 3.5, TooMany: 2, Places: 4.25},
+		{Cluster: "2ab1c9vpn3t7hk2s", Requests: 3, Writes: 1, Failed: 0.5},
+		{Cluster: metrics.Others, Requests: 0.5},
+		{Shard: "root", Replica: statustest.B, Fault: "https://10.0.0.2:6443 does not answer: connection refused"},
+	}
+	for name, format := range map[string]string{"top clusters": view.Table, "top clusters wide": view.Wide, "top clusters json": view.JSON} {
+		text.Reset()
+		if err := view.Top(&text, look(format), rows, view.ByCluster); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, name, text.String())
+		if format == view.Table {
+			narrow(t, name, text.String())
+		}
+	}
 }
 
 func TestTheReportOfADoctor(t *testing.T) {

@@ -7,24 +7,29 @@ import (
 	"github.com/regent-project/regent/cmd/server/face/metrics"
 )
 
-// Top writes what replicas, or resources, were asked for in a second.
-func Top(w io.Writer, look Look, rows []metrics.Row, resources bool) error {
+// What rows of Top are about.
+const (
+	ByCluster  = "cluster"
+	ByReplica  = "replica"
+	ByResource = "resource"
+)
+
+// Top writes what logical clusters, replicas or resources were asked for in a second: by says which. Rows of replicas that cannot be asked may be among
+// those of clusters.
+func Top(w io.Writer, look Look, rows []metrics.Row, by string) error {
 	if !look.IsFor() {
 		return Encode(w, look.Format, rows)
 	}
 	p := &page{Look: look}
-	head := []string{"REPLICA", "STATE", "REQ/S", "WRITES/S", "REFUSED/S", "FAILED/S", "P99", "NOW", "CPU", "MEMORY"}
-	if resources {
-		head = []string{"RESOURCE", "REQ/S", "WRITES/S", "REFUSED/S", "FAILED/S", "P99"}
-	} else if look.wide() {
-		head = append(head, "WATCHES", "429/S", "FENCED/S", "ETCD/S", "CONNECTIONS")
-	}
-	table := [][]string{head}
+	table := [][]string{p.topHead(by)}
 	for _, r := range rows {
-		if resources {
+		switch {
+		case by == ByResource:
 			table = append(table, append([]string{r.Resource}, asked(r)...))
-		} else {
+		case by == ByReplica:
 			table = append(table, p.replicaRow(r))
+		case r.Fault == "":
+			table = append(table, p.clusterRow(r))
 		}
 	}
 	p.columns("", 2, table)
@@ -34,6 +39,32 @@ func Top(w io.Writer, look Look, rows []metrics.Row, resources bool) error {
 		}
 	}
 	return p.flush(w)
+}
+
+func (p *page) topHead(by string) []string {
+	switch by {
+	case ByResource:
+		return []string{"RESOURCE", "REQ/S", "WRITES/S", "REFUSED/S", "FAILED/S", "P99"}
+	case ByCluster:
+		head := []string{"CLUSTER", "REQ/S", "WRITES/S", "REFUSED/S", "FAILED/S", "429/S", "PLACES"}
+		if p.wide() {
+			head = append(head, "NAME")
+		}
+		return head
+	}
+	head := []string{"REPLICA", "STATE", "REQ/S", "WRITES/S", "REFUSED/S", "FAILED/S", "P99", "NOW", "CPU", "MEMORY"}
+	if p.wide() {
+		head = append(head, "WATCHES", "429/S", "FENCED/S", "ETCD/S", "CONNECTIONS")
+	}
+	return head
+}
+
+func (p *page) clusterRow(r metrics.Row) []string {
+	row := []string{r.Name(), rate(r.Requests), rate(r.Writes), rate(r.Refused), rate(r.Failed), rate(r.TooMany), fmt.Sprintf("%.2f", r.Places)}
+	if p.wide() {
+		row = append(row, r.Cluster)
+	}
+	return row
 }
 
 func asked(r metrics.Row) []string {

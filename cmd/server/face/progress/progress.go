@@ -1,0 +1,84 @@
+// Package progress tells who waits at a terminal what a command waits for, and for how long, on one line that is rewritten. Where standard error is no
+// terminal, it tells nothing.
+package progress
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+)
+
+const (
+	// patience is how long something may take before anything is said.
+	patience = 2 * time.Second
+	// beat is how often the line is rewritten.
+	beat = time.Second
+	// narrow is how wide a terminal is that does not say it.
+	narrow = 80
+	// clearLine moves to the beginning of the line and erases it.
+	clearLine = "\r\x1b[2K"
+)
+
+// While calls do, and returns what it returns. If do takes longer than two seconds and w is a terminal, a line on w says what is waited for, until do has
+// returned: then the line is erased. do must write nothing to the same terminal.
+func While(ctx context.Context, w io.Writer, what string, do func(context.Context) error) error {
+	file, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) {
+		return do(ctx)
+	}
+	width, _, err := term.GetSize(int(file.Fd()))
+	if err != nil || width < 1 {
+		width = narrow
+	}
+	return while(ctx, w, width, what, do)
+}
+
+func while(ctx context.Context, w io.Writer, width int, what string, do func(context.Context) error) error {
+	done, told := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(told)
+		tell(w, width, what, done)
+	}()
+	defer func() { // also if do panics
+		close(done)
+		<-told
+	}()
+	return do(ctx)
+}
+
+// tell writes the line until done is closed, and erases it.
+func tell(w io.Writer, width int, what string, done <-chan struct{}) {
+	began, next := time.Now(), time.NewTimer(patience)
+	defer next.Stop()
+	shown := false
+	for {
+		select {
+		case <-done:
+			if shown {
+				_, _ = io.WriteString(w, clearLine)
+			}
+			return
+		case <-next.C:
+			// An error means that nobody looks.
+			_, _ = io.WriteString(w, clearLine+line(what, time.Since(began), width))
+			shown = true
+			next.Reset(beat)
+		}
+	}
+}
+
+// line returns the text, so short that the terminal does not wrap it: a wrapped line could not be erased.
+func line(what string, waited time.Duration, width int) string {
+	after := fmt.Sprintf("... %s", waited.Round(time.Second))
+	after = after[:min(len(after), width-1)]
+	room := width - 1 - len(after)
+	if utf8.RuneCountInString(what) > room {
+		what = string([]rune(what)[:room])
+	}
+	return what + after
+}
