@@ -117,7 +117,7 @@ func (f *topFlags) count(ctx context.Context, cmd *cobra.Command, client *ask.Cl
 // rows counts. It fails if no replica answers.
 func (f *topFlags) rows(ctx context.Context, client *ask.Client, of status.Installation) (rows []metrics.Row, err error) {
 	var watched []metrics.Interval
-	answered := 0
+	var answered int
 	if f.by == view.ByCluster {
 		rows, answered = doctor.TopClusters(ctx, client, of, f.interval)
 	} else {

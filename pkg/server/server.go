@@ -103,7 +103,7 @@ func (s *Server) Run(ctx context.Context) error {
 	log := klog.FromContext(ctx).WithValues("shard", s.cfg.Shard, "replica", s.name)
 	r := newRun(s, klog.NewContext(ctx, log))
 	result := make(chan error, 1)
-	go func() { result <- r.all() }()
+	go func() { result <- r.all() }() //nolint:contextcheck // what ends last, such as traces, ends by its own timeout
 	select {
 	case err := <-result:
 		return err

@@ -76,7 +76,7 @@ func received(ctx context.Context, sent *http.Request) *http.Request {
 	if req.Body == nil {
 		req.Body = http.NoBody
 	}
-	propagation.TraceContext{}.Inject(sent.Context(), propagation.HeaderCarrier(req.Header))
+	propagation.TraceContext{}.Inject(sent.Context(), propagation.HeaderCarrier(req.Header)) //nolint:contextcheck // the span is the caller's
 	return req.WithContext(ctx)
 }
 
