@@ -19,9 +19,6 @@ func Install(from, to string) error {
 	if err := os.MkdirAll(to, 0o700); err != nil {
 		return fmt.Errorf("cannot create the directory for keys: %w", err)
 	}
-	if err := refuseWritable(to); err != nil {
-		return err
-	}
 	var files []file
 	for _, e := range entries {
 		name := filepath.Join(from, e.Name())
@@ -43,7 +40,7 @@ func Install(from, to string) error {
 	if len(files) == 0 {
 		return fmt.Errorf("%s: %w", from, errNothing)
 	}
-	unlock, err := lock(filepath.Join(to, "lock"))
+	unlock, err := lock(to)
 	if err != nil {
 		return err
 	}

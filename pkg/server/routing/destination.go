@@ -3,6 +3,7 @@ package routing
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	"k8s.io/apiserver/pkg/audit"
@@ -15,6 +16,9 @@ import (
 // puts it into the request's context, and the handlers behind it fill it in, one after the other.
 type destination struct {
 	path logicalcluster.Path
+
+	// mu guards what follows: upstream answers a request that takes too long while its handlers still run.
+	mu sync.Mutex
 	// fault is the reason why the request is for no cluster.
 	fault error
 	// name is the cluster that the path leads to. Empty: it was not looked up yet, or not found.
@@ -27,8 +31,8 @@ var errMayNotRead = errors.New("the cluster is in no cache, and its user has no 
 // resolve returns the cluster that the request is for, and looks it up if that has not been done. Before it reads from storage
 // it calls mayRead, if not nil.
 func (d *destination) resolve(ctx context.Context, resolver Resolver, mayRead func() error) (logicalcluster.Name, error) {
-	if d.fault != nil || d.name != "" {
-		return d.name, d.fault
+	if name, err := d.found(); err != nil || name != "" {
+		return name, err
 	}
 	if mayRead == nil {
 		mayRead = func() error { return nil }
@@ -37,8 +41,17 @@ func (d *destination) resolve(ctx context.Context, resolver Resolver, mayRead fu
 	if errors.Is(err, errMayNotRead) {
 		return "", err // not kept: in an impersonated request, the next user who is asked about may have the right
 	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.name, d.fault = name, err
 	return name, err
+}
+
+// found returns what is known so far.
+func (d *destination) found() (logicalcluster.Name, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.name, d.fault
 }
 
 type destinationKey struct{}
