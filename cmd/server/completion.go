@@ -22,10 +22,7 @@ func complete(cmd *cobra.Command, flag string, names func(context.Context) []str
 }
 
 // names asks for the installation and returns what each names of it, each once.
-func (f *observerFlags) names(ctx context.Context, each func(status.Installation) []string) []string { //nolint:contextcheck // cobra completes without a context
-	if ctx == nil {
-		ctx = context.Background()
-	}
+func (f *observerFlags) names(ctx context.Context, each func(status.Installation) []string) []string {
 	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
 	defer cancel()
 	places, err := f.admin.places(f.admin.context == defaultContext)

@@ -3,8 +3,6 @@ package main
 import (
 	"fmt"
 	"net"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -31,7 +29,7 @@ Servers serve the same page at /ui/ to users whom they know, for example by a cl
 			if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsLoopback() {
 				return usageError{fmt.Errorf("--listen %q must be a loopback address with a port, such as 127.0.0.1:8080: the page has the rights of the kubeconfig", address)}
 			}
-			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+			ctx, stop := untilInterrupt(cmd.Context())
 			defer stop()
 			listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 			if err != nil {

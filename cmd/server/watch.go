@@ -57,9 +57,6 @@ func (f *observerFlags) show(cmd *cobra.Command, see func(context.Context) (show
 
 // untilInterrupt returns a context that ends at SIGINT or SIGTERM.
 func untilInterrupt(parent context.Context) (context.Context, context.CancelFunc) {
-	if parent == nil {
-		parent = context.Background()
-	}
 	return signal.NotifyContext(parent, os.Interrupt, syscall.SIGTERM)
 }
 

@@ -167,7 +167,7 @@ func TestALateCacheFillsNoRoleForLong(t *testing.T) {
 			r.aggregated("all", "sum", "x")
 			r.aggregated("due", "sum", "y")
 			t.Cleanup(func() {
-				r.must(s.deps.Clients.Kube.RbacV1().ClusterRoles().DeleteCollection(clusters.With(context.Background(), "x7"), metav1.DeleteOptions{}, metav1.ListOptions{}))
+				r.must(s.deps.Clients.Kube.RbacV1().ClusterRoles().DeleteCollection(clusters.With(context.WithoutCancel(t.Context()), "x7"), metav1.DeleteOptions{}, metav1.ListOptions{}))
 			})
 			late := r.cache()
 			c.meanwhile(r)

@@ -54,7 +54,7 @@ var endpoints = []endpoint{
 	{status.ReplicaPath, "get", "this replica; with `?stacks=<controller>` its stacks", byBinding + "; replicas of the same shard"},
 	{status.ShardPath, "get", "the shard: all its replicas", byBinding + "; other shards of the installation"},
 	{status.InstallationPath, "get", "all shards", byBinding},
-	{status.TermsPath, "get", "the history of terms", byBinding},
+	{status.TermsPath, "get", "the history of terms of this shard, or of `?shard=`", byBinding + "; other shards of the installation"},
 	{status.WorkspacesPath, "get", "workspaces whose path contains `?search=`", byBinding + "; other shards of the installation"},
 	{status.TopPath, "get", "what clients of this replica have asked for, by logical cluster", byBinding},
 	{routing.StepDownPath, "post", "has the leader hand over; body `{\"reason\": \"\", \"to\": \"\"}`", byBinding},
