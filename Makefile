@@ -15,28 +15,47 @@ version = k8s.io/component-base/version
 LDFLAGS = -s -w -X $(version).gitVersion=v1.37.2$(1) -X $(version).gitMajor=1 -X $(version).gitMinor=37 \
 	-X $(version).gitCommit=$(COMMIT) -X $(version).gitTreeState=$(TREESTATE) -X $(version).buildDate=$(DATE)
 
-# Modules of their own, so that what tools and the benchmark's peers need stays out of the product's go.mod.
-MODULES = test/tools/etcd test/tools/kubectl test/tools/lint test/tools/openapi test/tools/pack test/tools/promtool test/deploy test/bench test/browser
+# Modules of their own: below pkg, what other programs take without the server (docs/RELEASING.md), elsewhere tools, tests and examples, so that what
+# they need stays out of the product's go.mod.
+MODULES   = $(patsubst ./%/go.mod,%,$(shell find . -mindepth 2 -name go.mod -not -path './bin/*' -not -path './.*' | sort))
+LIBRARIES = $(filter pkg/%,$(MODULES))
 
 # The race detector links with cgo, which Go switches off where it finds no C compiler.
 RACE ?= $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
+
+# The scenarios and the server's tests wait for a third of their time, and take as long as all others need: so one more package at a time than
+# there are CPUs, which is what Go would take.
+PACKAGES ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$((n + 1)))
 
 .DEFAULT_GOAL := help
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9\/-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
 run: build ## run a whole shard on this machine: two replicas, one etcd (several shards: make run ARGS="--shards=3"; whole logs: make run ARGS=-v)
 	@bin/regent dev $(ARGS)
 
+# All packages of all modules that the server is made of: ./... has those of the root alone. What the server does not use is tested by itself.
+module = github.com/regent-project/regent
 .PHONY: test
 test: bin/regent bin/etcd bin/kubectl bin/promtool ## run all tests, with the race detector if there is a C compiler
 	@echo "the scenarios in test/e2e and the server go first, beside all others: nothing is printed until they are done, in some nine minutes"
-	$(GO) test $(RACE) -timeout 40m -parallel 4 ./test/e2e ./pkg/server ./...
+	$(GO) test $(RACE) -timeout 40m -p $(PACKAGES) -parallel 4 ./test/e2e ./pkg/server $(module)/...
+	@for m in $(LIBRARIES); do grep -q "$(module)/$$m v" go.mod || (cd $$m && $(GO) test $(RACE) -timeout 20m ./...) || exit 1; done
+	cd test/embed && $(GO) test $(RACE) -timeout 10m
 	cd test/deploy && $(GO) test -timeout 20m ./...
 	cd test/browser && $(GO) test -timeout 10m
+	cd test/tools/modules && $(GO) test -timeout 10m
+
+# What takes so much CPU that two cores do not have it beside all else: a thousand workspaces take a hundred seconds, so make test makes
+# some hundreds, and the race detector makes a random tale of controllers five times as dear, so make test tells thirty.
+.PHONY: long
+long: bin/regent bin/etcd bin/kubectl ## run what is too long for make test, as CI does after it: a thousand workspaces, a thousand terms with definitions, hundreds of random tales
+	$(GO) test -count=1 -timeout 20m ./pkg/server/terms -run 'WhateverControllersDo' -rapid.checks=300
+	$(GO) test -count=1 -timeout 20m ./test/e2e -run 'ManyWorkspacesComeAndGo' -many=1000
+	$(GO) test -count=1 -timeout 30m ./pkg/server -run 'TermsLeaveNothingBehindOfDefinitions' -terms=1000
 
 .PHONY: e2e
 e2e: ## run the scenarios with real processes only (one, in a mode of election, on an etcd of three members: make e2e RUN=TestName MODE=for-life ETCD=3)
@@ -46,6 +65,31 @@ e2e: ## run the scenarios with real processes only (one, in a mode of election, 
 browser: bin/regent ## test the page in a browser only, and leave screenshots in bin/screenshots (one test: make browser RUN=TestName)
 	cd test/browser && $(GO) test -v -timeout 10m $(if $(RUN),-run '$(RUN)')
 
+# Not part of make test, nor of make lint: the modules that Kubernetes' specs need take minutes to compile.
+.PHONY: conformance
+conformance: build bin/golangci-lint ## run Kubernetes' own specs for custom resources, and compare with docs/CONFORMANCE.md (some: make conformance RUN='^FieldValidation')
+	cd test/tools/conformance && $(GO) test -v -count=1 -timeout 90m . $(if $(RUN),-only '$(RUN)')
+	cd test/tools/conformance && $(CURDIR)/bin/golangci-lint run --allow-parallel-runners ./...
+
+modules = cd test/tools/modules && $(GO) run .
+
+# Not part of make test: each version of Kubernetes is compiled.
+.PHONY: compat
+compat: ## test the modules below pkg with the newest patches of the Kubernetes versions that they support (some: make compat KUBERNETES=0.36 LIBRARY=pkg/election)
+	$(modules) compat $(if $(KUBERNETES),-kubernetes '$(KUBERNETES)') $(if $(LIBRARY),-library '$(LIBRARY)')
+
+.PHONY: release-check
+release-check: ## make a release in a scratch directory, install the server from it and build programs with each module below pkg (QUICK=1: do not compile the server)
+	$(modules) check $(if $(QUICK),-quick)
+
+.PHONY: release
+release: ## make the commit and the tags of a release, of what is committed: make release VERSION=v0.2.0 (docs/RELEASING.md)
+	$(modules) release -version '$(VERSION)'
+
+.PHONY: weight
+weight: ## print what the module graph of programs gains with pkg/election: make weight SINCE=commit PROGRAMS="kcp=directory ..." (docs/RELEASING.md)
+	$(modules) weight $(if $(SINCE),-since '$(SINCE)') $(foreach p,$(PROGRAMS),-program '$(p)')
+
 .PHONY: check
 check: lint generated tidy ## check style, generated code and module files
 
@@ -54,9 +98,12 @@ build: bin/regent bin/kubectl ## build bin/regent, a kubectl to talk to it, and 
 	@ln -sf regent bin/kubectl-regent && ln -sf regent bin/kubectl_complete-regent
 
 # Always asked, never stale: go build knows better than make what has changed.
-.PHONY: bin/regent bin/etcd bin/kubectl bin/promtool bin/golangci-lint
+.PHONY: bin/regent bin/etcd bin/kubectl bin/promtool bin/kube-apiserver bin/golangci-lint
 bin/regent:
 	@$(GO) build -trimpath -ldflags '$(call LDFLAGS,+regent.$(VERSION))' -o $@ ./cmd/server
+.PHONY: bin/faulty
+bin/faulty: ## build a server with controllers that misbehave, to see how they are found (docs/CLI.md)
+	@$(GO) build -trimpath -ldflags '$(call LDFLAGS,+faulty.$(VERSION))' -o $@ ./test/e2e/faulty
 bin/etcd:
 	@mkdir -p bin && GO='$(GO)' test/tools/etcd/build.sh $@
 bin/kubectl:
@@ -65,6 +112,8 @@ bin/kubectl:
 bin/promtool:
 	@cd test/tools/promtool && $(GO) build -trimpath -tags remove_all_sd -o ../../../$@ github.com/prometheus/prometheus/cmd/promtool && \
 	$(GO) build -trimpath -tags remove_all_sd -o ../../../bin/selectors ./selectors
+bin/kube-apiserver: ## build Kubernetes' own API server, to measure beside it
+	@cd test/tools/kubernetes && $(GO) build -trimpath -ldflags '$(call LDFLAGS,)' -o ../../../$@ .
 bin/golangci-lint:
 	@cd test/tools/lint && $(GO) build -trimpath -o ../../../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
@@ -93,7 +142,7 @@ static:
 .PHONY: lint
 lint: bin/golangci-lint
 	bin/golangci-lint run --allow-parallel-runners ./...
-	for m in test/bench test/browser test/deploy test/tools/pack; do (cd $$m && $(CURDIR)/bin/golangci-lint run --allow-parallel-runners ./...) || exit 1; done
+	for m in $(LIBRARIES) examples/widgets test/bench test/browser test/deploy test/embed test/tools/modules test/tools/pack; do (cd $$m && $(CURDIR)/bin/golangci-lint run --allow-parallel-runners ./...) || exit 1; done
 
 .PHONY: generate
 generate: ## write generated code and docs/reference anew
@@ -121,24 +170,27 @@ tidy:
 bench: ## measure failover (beside others; in each mode of election; of leaders that hang, are large or cut off; what users notice), idle cost, start, memory, fencing, supervision and a thousand terms (more than two hours; less: make bench BENCH="-kills=9 -failovers=2 -before=9s")
 	cd test/bench && $(GO) test -run '^$$' -bench . -benchtime 1x -timeout 240m . $(BENCH)
 	$(GO) test -run '^$$' -bench . -benchtime 3x -timeout 30m ./test/e2e
-	$(GO) test -run '^$$' -bench . -benchtime 10x -timeout 30m ./pkg/controllers/supervisor ./pkg/server
-	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./pkg/server/storage
+	cd pkg/election && $(GO) test -run '^$$' -bench . -benchtime 10x -timeout 30m ./control/supervisor
+	$(GO) test -run '^$$' -bench . -benchtime 10x -timeout 30m ./pkg/server
+	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./pkg/server/storage ./pkg/server/custom
 	$(GO) test -run TestTermsLeaveNothingBehind -v -count=1 -timeout 30m ./pkg/server -terms=1000
 
 .PHONY: chaos
 chaos: ## run the long forms: many random scripts, fuzzing, the scenarios again and again (CHAOS=minutes of fuzzing a target)
-	$(GO) test $(RACE) -count=1 -timeout 30m ./pkg/election -run 'InAnySequenceOfFaults' -rapid.checks=5000
+	cd pkg/election && $(GO) test $(RACE) -count=1 -timeout 30m . -run 'InAnySequenceOfFaults' -rapid.checks=5000
 	$(GO) test $(RACE) -count=1 -timeout 30m ./pkg/server/terms -run 'WhateverControllersDo' -rapid.checks=5000
 	$(GO) test $(RACE) -count=1 -timeout 60m ./pkg/server -run 'ARightThatNobodyHad' -sequences=2000 -rapid.checks=2000
-	$(GO) test ./pkg/election/fence -run '^$$' -fuzz FuzzParse -fuzztime $(or $(CHAOS),1)m
-	$(GO) test ./pkg/election -run '^$$' -fuzz FuzzPresence -fuzztime $(or $(CHAOS),1)m
-	$(GO) test ./pkg/election/detect -run '^$$' -fuzz FuzzWhatALeaderSends -fuzztime $(or $(CHAOS),1)m
-	$(GO) test ./pkg/election/detect -run '^$$' -fuzz FuzzWhatAStandbySends -fuzztime $(or $(CHAOS),1)m
+	cd pkg/election && $(GO) test ./fence -run '^$$' -fuzz FuzzParse -fuzztime $(or $(CHAOS),1)m
+	cd pkg/election && $(GO) test . -run '^$$' -fuzz FuzzPresence -fuzztime $(or $(CHAOS),1)m
+	cd pkg/election && $(GO) test ./detect -run '^$$' -fuzz FuzzWhatALeaderSends -fuzztime $(or $(CHAOS),1)m
+	cd pkg/election && $(GO) test ./detect -run '^$$' -fuzz FuzzWhatAStandbySends -fuzztime $(or $(CHAOS),1)m
 	$(GO) test ./pkg/server/routing -run '^$$' -fuzz FuzzNoURLEscapesItsCluster -fuzztime $(or $(CHAOS),1)m
 	$(GO) test ./pkg/server -run '^$$' -fuzz FuzzNobodyIsAnsweredOutsideOfHisCluster -fuzztime $(or $(CHAOS),1)m
 	$(GO) test ./pkg/clusters -run '^$$' -fuzz FuzzStorageKeyStaysInItsCluster -fuzztime $(or $(CHAOS),1)m
 	$(GO) test ./pkg/server/routing -run '^$$' -fuzz FuzzSplitPath -fuzztime $(or $(CHAOS),1)m
 	$(GO) test ./pkg/clusters -run '^$$' -fuzz FuzzKeysOfTwoClustersNeverMeet -fuzztime $(or $(CHAOS),1)m
+	$(GO) test ./pkg/server/custom -run '^$$' -fuzz FuzzWhatADefinitionSays -fuzztime $(or $(CHAOS),1)m
+	$(GO) test -count=1 -timeout 30m ./pkg/server/custom -run NoSchemaCrashes -rapid.checks=50000
 	$(GO) test ./pkg/server/pki -run '^$$' -fuzz FuzzKeyFiles -fuzztime $(or $(CHAOS),1)m
 	$(GO) test ./pkg/server/pki -run '^$$' -fuzz FuzzKubeconfig -fuzztime $(or $(CHAOS),1)m
 	$(GO) test $(RACE) -count=1 -timeout 30m ./pkg/server/storage -run 'TheirTermsOnly' -rapid.checks=3000
@@ -156,7 +208,7 @@ chaos: ## run the long forms: many random scripts, fuzzing, the scenarios again 
 
 .PHONY: mutate
 mutate: ## break the product on purpose, one change at a time, and tell which the tests let pass: docs/MUTATION.md (N=changes of each package, SEED=which, MUTATE=packages)
-	$(GO) run ./test/tools/mutate -go '$(GO)' -n $(or $(N),40) -seed $(or $(SEED),1) $(or $(MUTATE),./pkg/election ./pkg/election/internal/lease ./pkg/server/storage ./pkg/controllers/supervisor)
+	$(GO) run ./test/tools/mutate -go '$(GO)' -n $(or $(N),40) -seed $(or $(SEED),1) $(or $(MUTATE),./pkg/election ./pkg/election/internal/lease ./pkg/server/storage ./pkg/election/control/supervisor)
 
 .PHONY: clean
 clean: ## remove what was built and the data of make run

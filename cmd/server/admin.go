@@ -2,8 +2,10 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -80,9 +82,15 @@ func (f *adminFlags) places(isDefault bool) ([]ask.Place, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the admin's kubeconfig, give --kubeconfig: %w", err)
 	}
+	if len(file.Contexts) == 0 {
+		return nil, fmt.Errorf("cannot read the admin's kubeconfig, give --kubeconfig: there is no context in %s", strings.Join(f.rules().GetLoadingPrecedence(), ", "))
+	}
 	context := f.context
 	if file.Contexts[context] == nil && isDefault {
 		context = file.CurrentContext
+	}
+	if file.Contexts[context] == nil {
+		return nil, usageError{fmt.Errorf("there is no context %q in the kubeconfig: there are %s", context, strings.Join(slices.Sorted(maps.Keys(file.Contexts)), ", "))}
 	}
 	return ask.Places(*file, context, f.server)
 }

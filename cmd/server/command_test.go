@@ -82,8 +82,26 @@ func TestBadInputIsOneLineAndExitCode2(t *testing.T) {
 
 func TestDevTakesEveryModeOfElection(t *testing.T) {
 	for _, mode := range election.Modes {
-		if err := startFault([]string{"--leader-election-mode=" + string(mode.Name())}); err != nil {
+		if err := startFault([]string{"--leader-election-mode=" + string(mode.Name())}, false); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// Another program may have flags that start has not. Those that dev sets itself are refused anyway.
+func TestDevLetsAnotherProgramHaveFlagsOfItsOwn(t *testing.T) {
+	for _, c := range []struct {
+		args    []string
+		further bool
+		want    string
+	}{
+		{[]string{"--faults=stalls", "--leader-election-retry-period=1s"}, true, ""},
+		{[]string{"--faults=stalls"}, false, "unknown flag: --faults"},
+		{[]string{"--faults=stalls", "--secure-port=1"}, true, "--secure-port is set by dev"},
+		{[]string{"--faults=stalls", "--leader-election-lease-duration=1ms"}, true, "--leader-election-lease-duration"},
+	} {
+		if err := startFault(c.args, c.further); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: %v, want %q", c.args, err, c.want)
 		}
 	}
 }

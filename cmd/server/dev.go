@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/term"
 
 	"github.com/regent-project/regent/cmd/server/dev"
 	"github.com/regent-project/regent/pkg/server/options"
@@ -29,6 +30,7 @@ With --shards it is an installation of several shards, each with an etcd of its 
 the fronts, and admin.kubeconfig to the balancer. Each further shard has its root directory in <root-directory>/shard-<n>.`,
 		Example: `  regent dev --replicas=3
   regent dev --shards=3
+  regent dev --program=bin/faulty -- --faults=stalls
   regent dev -- --leader-election-lease-duration=3s --leader-election-renew-deadline=2s --leader-election-retry-period=500ms`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() != 0 && len(args) > 0 {
@@ -38,12 +40,12 @@ the fronts, and admin.kubeconfig to the balancer. Each further shard has its roo
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.Start = args
-			if err := errors.Join(opts.Validate(), startFault(args)); err != nil {
+			if err := errors.Join(opts.Validate(), startFault(args, opts.Program != "")); err != nil {
 				return usageError{err}
 			}
 			ctx, stop := untilSignal(context.Background(), nil)
 			defer stop()
-			err := dev.Run(ctx, dev.Config{Options: opts, Stdout: cmd.OutOrStdout(), Colour: isTerminal(cmd.OutOrStdout()), Again: enters(cmd)})
+			err := dev.Run(ctx, dev.Config{Options: opts, Stdout: cmd.OutOrStdout(), Colour: isTerminal(cmd.OutOrStdout()), Stderr: cmd.ErrOrStderr(), Again: enters(cmd)})
 			if errors.Is(err, dev.ErrUsage) {
 				return usageError{err}
 			}
@@ -54,11 +56,13 @@ the fronts, and admin.kubeconfig to the balancer. Each further shard has its roo
 	return cmd
 }
 
-// startFault returns what is wrong with the flags of start that follow "--". Every replica gets them.
-func startFault(args []string) error {
+// startFault returns what is wrong with the flags of start that follow "--". Every replica gets them. If it is another program (further), that may
+// have further flags.
+func startFault(args []string, further bool) error {
 	opts := options.New()
 	flags := pflag.NewFlagSet("start", pflag.ContinueOnError)
 	flags.SetOutput(io.Discard)
+	flags.ParseErrorsAllowlist.UnknownFlags = further
 	for _, set := range startFlags(opts).FlagSets {
 		flags.AddFlagSet(set)
 	}
@@ -103,4 +107,17 @@ func isTerminal(w any) bool {
 	}
 	info, err := file.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// widthOf returns how many columns a terminal has; 0: it is none, or does not say.
+func widthOf(w any) int {
+	file, ok := w.(*os.File)
+	if !ok {
+		return 0
+	}
+	width, _, err := term.GetSize(int(file.Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
 }

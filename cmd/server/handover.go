@@ -19,10 +19,11 @@ func newStepDown() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "step-down",
 		Short: "Have the leader hand over to another replica",
-		Long: `Have the leader of a shard hand over: to any standby, or to the one that --to names. The command finds the leader itself, waits until another one
-leads, and says how long that took from here. The reason is written on the Lease, and in the history.
+		Long: `Have the leader of a shard hand over: to any standby, or to the one that --to names. Any replica can be asked: it passes this on to the leader.
+The command waits until another one leads, and says how long that took from here. The reason is written on the Lease, and in the history.
+If the replica that --to names leads already, nothing happens.
 
-Exit codes: 0 another one leads; 1 nobody could be asked, or nobody was seen to lead in time; 2 the arguments are wrong.`,
+Exit codes: 0 another one leads, or the one that --to names; 1 nobody could be asked, or nobody was seen to lead in time; 2 the arguments are wrong.`,
 		Example: `  regent step-down --reason='node maintenance'
   regent step-down --shard=eu1 --to=host-b_1a2b3c4d`,
 		Args: noArgs,
@@ -42,7 +43,7 @@ Exit codes: 0 another one leads; 1 nobody could be asked, or nobody was seen to 
 				return usageError{err}
 			}
 			began := time.Now()
-			change, err := client.StepDown(ctx, of, shard, reason, to)
+			change, err := client.StepDown(ctx, of, shard, ask.Wish{Reason: reason, To: to})
 			if err != nil {
 				return err
 			}
@@ -66,6 +67,10 @@ Exit codes: 0 another one leads; 1 nobody could be asked, or nobody was seen to 
 func printSuccession(cmd *cobra.Command, format string, s ask.Succession) error {
 	if format == view.JSON || format == view.YAML {
 		return view.Encode(cmd.OutOrStdout(), format, s)
+	}
+	if s.LedAlready() {
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s leads shard %s already, in epoch %d: nothing was done\n", s.To, s.Shard, s.After)
+		return err
 	}
 	took := time.Duration(s.Took * float64(time.Second)).Round(time.Millisecond)
 	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s led shard %s in epoch %d; %s leads it in epoch %d, %s after the request\n", s.From, s.Shard, s.Before, s.To, s.After, took)

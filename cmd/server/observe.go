@@ -130,7 +130,7 @@ func (f *observerFlags) narrow(of status.Installation) (status.Installation, err
 }
 
 func (f *observerFlags) look(cmd *cobra.Command) view.Look {
-	return view.Look{Format: f.output, Now: time.Now(), Colour: isTerminal(cmd.OutOrStdout())}
+	return view.Look{Format: f.output, Now: time.Now(), Colour: isTerminal(cmd.OutOrStdout()), Width: widthOf(cmd.OutOrStdout())}
 }
 
 // problemsFound is the severity of the worst problem of what was printed. It is an error only for the exit code.

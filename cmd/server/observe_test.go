@@ -134,6 +134,7 @@ func TestScriptsKnowByTheExitCodeHowBadItIs(t *testing.T) {
 		{fault(t, "one member of etcd hangs, dies, is slow or is cut off"), []string{"controllers"}, exitOK},
 		{statustest.Lone(), []string{"status", "--replica=nobody"}, exitUsage},
 		{statustest.Lone(), []string{"status", "--shard=none"}, exitUsage},
+		{statustest.Lone(), []string{"status", "--context=none"}, exitUsage},
 		{statustest.Lone(), []string{"status", "-o", "xml"}, exitUsage},
 		{statustest.Lone(), []string{"controllers", "nothing"}, exitUsage},
 		{statustest.Lone(), []string{"controllers", "a", "b"}, exitUsage},
@@ -176,6 +177,16 @@ func TestAnotherReplicaIsAskedIfTheFirstDoesNotAnswer(t *testing.T) {
 	var unanswered bytes.Buffer
 	kubeconfig = f.kubeconfig(map[string]string{"system:admin": gone.URL + "/clusters/system:admin"})
 	if code := run([]string{"status", "--kubeconfig=" + kubeconfig}, io.Discard, &unanswered); code != exitFailure {
+		t.Errorf("exit code %d: %s", code, unanswered.String())
+	}
+	unanswered.Reset()
+	kubeconfig = f.kubeconfig(map[string]string{"system:admin": gone.URL + "/clusters/system:admin", "replica-1": "https://127.0.0.1:1/clusters/root"})
+	if code := run([]string{"status", "--kubeconfig=" + kubeconfig}, io.Discard, &unanswered); code != exitFailure || strings.Count(unanswered.String(), "\n") != 2 {
+		t.Errorf("exit code %d; want a line for each of two servers: %s", code, unanswered.String())
+	}
+	unanswered.Reset()
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	if code := run([]string{"status"}, io.Discard, &unanswered); code != exitFailure || !strings.Contains(unanswered.String(), "there is no context in "+os.Getenv("KUBECONFIG")) {
 		t.Errorf("exit code %d: %s", code, unanswered.String())
 	}
 }

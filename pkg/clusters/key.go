@@ -17,6 +17,9 @@ type Key struct {
 // KeyOf returns obj's key. The cluster comes from the annotation kcp.io/cluster, which storage writes. It is empty for an
 // object that did not come from a shard.
 func KeyOf(obj metav1.Object) Key {
+	if o, ok := obj.(*CustomObject); ok {
+		return CustomKey(logicalcluster.From(o), o.GroupKind(), o.Namespace, o.Name)
+	}
 	return Key{Cluster: logicalcluster.From(obj), Namespace: obj.GetNamespace(), Name: obj.GetName()}
 }
 

@@ -41,7 +41,8 @@ const (
 	CordonAnnotation = "experimental.core.kcp.io/unschedulable"
 )
 
-// Headers with which a front tells a shard for whom it asks. They are Kubernetes' usual ones. A shard believes them of fronts only.
+// Headers with which a front tells a shard for whom it asks, and a standby its leader. They are Kubernetes' usual ones. A shard believes them of fronts,
+// and of its own replicas that pass a step down on.
 const (
 	RemoteUserHeader  = "X-Remote-User"
 	RemoteUIDHeader   = "X-Remote-Uid"

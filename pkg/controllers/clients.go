@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"net/http"
 
+	apisv1alpha1 "github.com/kcp-dev/sdk/apis/apis/v1alpha1"
+	apisv1alpha2 "github.com/kcp-dev/sdk/apis/apis/v1alpha2"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -28,6 +31,9 @@ type Clients struct {
 	Workspaces      *gentype.ClientWithList[*tenancyv1alpha1.Workspace, *tenancyv1alpha1.WorkspaceList]
 	LogicalClusters *gentype.ClientWithList[*corev1alpha1.LogicalCluster, *corev1alpha1.LogicalClusterList]
 	Shards          *gentype.ClientWithList[*corev1alpha1.Shard, *corev1alpha1.ShardList]
+	Definitions     *gentype.ClientWithList[*apiextensionsv1.CustomResourceDefinition, *apiextensionsv1.CustomResourceDefinitionList]
+	Schemas         *gentype.ClientWithList[*apisv1alpha1.APIResourceSchema, *apisv1alpha1.APIResourceSchemaList]
+	Bindings        *gentype.ClientWithList[*apisv1alpha2.APIBinding, *apisv1alpha2.APIBindingList]
 }
 
 // NewClients returns clients that send their requests with client, to the host in config. The transport of client decides which
@@ -53,19 +59,42 @@ func NewClients(config *rest.Config, client *http.Client) (Clients, error) {
 	if err != nil {
 		return Clients{}, err
 	}
+	extensions, err := restClient(config, client, apiextensionsv1.SchemeGroupVersion)
+	if err != nil {
+		return Clients{}, err
+	}
+	schemas, err := restClient(config, client, apisv1alpha1.SchemeGroupVersion)
+	if err != nil {
+		return Clients{}, err
+	}
+	bindings, err := restClient(config, client, apisv1alpha2.SchemeGroupVersion)
+	if err != nil {
+		return Clients{}, err
+	}
 	return Clients{
 		Kube:     kube,
 		Dynamic:  dyn,
 		Metadata: meta,
-		Workspaces: gentype.NewClientWithList("workspaces", tenancy, kcpParameters, "",
+		Workspaces: gentype.NewClientWithList("workspaces", tenancy, parameters, "",
 			func() *tenancyv1alpha1.Workspace { return &tenancyv1alpha1.Workspace{} },
 			func() *tenancyv1alpha1.WorkspaceList { return &tenancyv1alpha1.WorkspaceList{} }),
-		LogicalClusters: gentype.NewClientWithList("logicalclusters", core, kcpParameters, "",
+		LogicalClusters: gentype.NewClientWithList("logicalclusters", core, parameters, "",
 			func() *corev1alpha1.LogicalCluster { return &corev1alpha1.LogicalCluster{} },
 			func() *corev1alpha1.LogicalClusterList { return &corev1alpha1.LogicalClusterList{} }),
-		Shards: gentype.NewClientWithList("shards", core, kcpParameters, "",
+		Shards: gentype.NewClientWithList("shards", core, parameters, "",
 			func() *corev1alpha1.Shard { return &corev1alpha1.Shard{} },
 			func() *corev1alpha1.ShardList { return &corev1alpha1.ShardList{} }),
+		Definitions: gentype.NewClientWithList("customresourcedefinitions", extensions, parameters, "",
+			func() *apiextensionsv1.CustomResourceDefinition { return &apiextensionsv1.CustomResourceDefinition{} },
+			func() *apiextensionsv1.CustomResourceDefinitionList {
+				return &apiextensionsv1.CustomResourceDefinitionList{}
+			}),
+		Schemas: gentype.NewClientWithList("apiresourceschemas", schemas, parameters, "",
+			func() *apisv1alpha1.APIResourceSchema { return &apisv1alpha1.APIResourceSchema{} },
+			func() *apisv1alpha1.APIResourceSchemaList { return &apisv1alpha1.APIResourceSchemaList{} }),
+		Bindings: gentype.NewClientWithList("apibindings", bindings, parameters, "",
+			func() *apisv1alpha2.APIBinding { return &apisv1alpha2.APIBinding{} },
+			func() *apisv1alpha2.APIBindingList { return &apisv1alpha2.APIBindingList{} }),
 	}, nil
 }
 
@@ -85,12 +114,12 @@ func inProtobuf(config *rest.Config) *rest.Config {
 	return config
 }
 
-// restClient returns a client for one of kcp's group versions. kcp's types have no protobuf encoding.
+// restClient returns a client for a group version that is not of Kubernetes' own clients, in JSON: kcp's types have no protobuf encoding.
 func restClient(config *rest.Config, client *http.Client, gv schema.GroupVersion) (rest.Interface, error) {
 	config = rest.CopyConfig(config)
 	config.GroupVersion = &gv
 	config.APIPath = "/apis"
-	config.NegotiatedSerializer = kcpCodecs.WithoutConversion()
+	config.NegotiatedSerializer = codecs.WithoutConversion()
 	out, err := rest.RESTClientForConfigAndClient(config, client)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a client for %s: %w", gv, err)
@@ -99,15 +128,18 @@ func restClient(config *rest.Config, client *http.Client, gv schema.GroupVersion
 }
 
 var (
-	kcpScheme     = newKCPScheme()
-	kcpCodecs     = serializer.NewCodecFactory(kcpScheme)
-	kcpParameters = runtime.NewParameterCodec(kcpScheme)
+	scheme     = newScheme()
+	codecs     = serializer.NewCodecFactory(scheme)
+	parameters = runtime.NewParameterCodec(scheme)
 )
 
-func newKCPScheme() *runtime.Scheme {
+func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
 	utilruntime.Must(tenancyv1alpha1.AddToScheme(scheme))
 	utilruntime.Must(corev1alpha1.AddToScheme(scheme))
+	utilruntime.Must(apiextensionsv1.AddToScheme(scheme))
+	utilruntime.Must(apisv1alpha1.AddToScheme(scheme))
+	utilruntime.Must(apisv1alpha2.AddToScheme(scheme))
 	return scheme
 }

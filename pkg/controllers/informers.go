@@ -6,10 +6,14 @@ import (
 	"reflect"
 	"strings"
 
+	"github.com/kcp-dev/logicalcluster/v3"
+	apisv1alpha1 "github.com/kcp-dev/sdk/apis/apis/v1alpha1"
+	apisv1alpha2 "github.com/kcp-dev/sdk/apis/apis/v1alpha2"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
@@ -38,6 +42,15 @@ type Informers struct {
 	RoleBindings        *clusters.Informer[*rbacv1.RoleBinding]
 	ClusterRoles        *clusters.Informer[*rbacv1.ClusterRole]
 	ClusterRoleBindings *clusters.Informer[*rbacv1.ClusterRoleBinding]
+	// Definitions has the indexes ByName, ByGroup and ByGroupLeaving.
+	Definitions *clusters.Informer[*apiextensionsv1.CustomResourceDefinition]
+	// What logical clusters offer each other: schemas (those that bindings use are in cluster clusters.BoundSchemas), exports, and bindings with the indexes
+	// of BindingIndexers.
+	APIResourceSchemas *clusters.Informer[*apisv1alpha1.APIResourceSchema]
+	APIExports         *clusters.Informer[*apisv1alpha2.APIExport]
+	APIBindings        *clusters.Informer[*apisv1alpha2.APIBinding]
+	// CustomObjects has the metadata of custom objects of all kinds, with the index ByOwner.
+	CustomObjects *clusters.Informer[*clusters.CustomObject]
 	// Metadata has the metadata of each of Deps.Resources: a view of the informer above, if there is one, or an informer. All have
 	// the index ByOwner.
 	Metadata map[schema.GroupVersionResource]clusters.Cache[*metav1.PartialObjectMetadata]
@@ -59,6 +72,8 @@ type Source interface {
 	Objects(resource schema.GroupVersionResource) cache.ListerWatcherWithContext
 	// Metadata is for an informer of *metav1.PartialObjectMetadata.
 	Metadata(resource schema.GroupVersionResource) cache.ListerWatcherWithContext
+	// CustomObjects is for an informer of *clusters.CustomObject: all custom objects, of all kinds.
+	CustomObjects() cache.ListerWatcherWithContext
 }
 
 // NewInformers returns informers that read from source. Run them to fill them.
@@ -76,6 +91,11 @@ func NewInformers(source Source, resources []Resource) Informers {
 		RoleBindings:        newInformer(source, rbacv1.SchemeGroupVersion.WithResource("rolebindings"), roleBindingIndexers()),
 		ClusterRoles:        newInformer(source, rbacv1.SchemeGroupVersion.WithResource("clusterroles"), ClusterRoleIndexers()),
 		ClusterRoleBindings: newInformer(source, rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings"), clusterRoleBindingIndexers()),
+		Definitions:         newInformer(source, apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions"), DefinitionIndexers()),
+		APIResourceSchemas:  newInformer(source, apisv1alpha1.SchemeGroupVersion.WithResource("apiresourceschemas"), OwnerIndexers[*apisv1alpha1.APIResourceSchema]()),
+		APIExports:          newInformer(source, apisv1alpha2.SchemeGroupVersion.WithResource("apiexports"), OwnerIndexers[*apisv1alpha2.APIExport]()),
+		APIBindings:         newInformer(source, apisv1alpha2.SchemeGroupVersion.WithResource("apibindings"), BindingIndexers()),
+		CustomObjects:       clusters.NewInformer(source.CustomObjects(), OwnerIndexers[*clusters.CustomObject]()),
 	}
 	views := map[schema.GroupResource]clusters.Cache[*metav1.PartialObjectMetadata]{
 		corev1.Resource("namespaces"):                   clusters.MetadataOf(out.Namespaces),
@@ -89,6 +109,12 @@ func NewInformers(source Source, resources []Resource) Informers {
 		rbacv1.Resource("rolebindings"):                 clusters.MetadataOf(out.RoleBindings),
 		rbacv1.Resource("clusterroles"):                 clusters.MetadataOf(out.ClusterRoles),
 		rbacv1.Resource("clusterrolebindings"):          clusters.MetadataOf(out.ClusterRoleBindings),
+
+		apisv1alpha1.Resource("apiresourceschemas"): clusters.MetadataOf(out.APIResourceSchemas),
+		apisv1alpha2.Resource("apiexports"):         clusters.MetadataOf(out.APIExports),
+		apisv1alpha2.Resource("apibindings"):        clusters.MetadataOf(out.APIBindings),
+
+		apiextensionsv1.Resource("customresourcedefinitions"): clusters.MetadataOf(out.Definitions),
 	}
 	out.Metadata = map[schema.GroupVersionResource]clusters.Cache[*metav1.PartialObjectMetadata]{}
 	for _, r := range resources {
@@ -104,6 +130,35 @@ func NewInformers(source Source, resources []Resource) Informers {
 func logicalClusterIndexers() map[string]func(*corev1alpha1.LogicalCluster) []string {
 	indexers := clusters.AssignedIndexers()
 	maps.Copy(indexers, OwnerIndexers[*corev1alpha1.LogicalCluster]())
+	return indexers
+}
+
+// ByName is the index of definitions by their names, over all logical clusters, ByGroup that by cluster and API group. ByGroupLeaving is ByGroup of those that
+// wait for their objects to be deleted.
+const (
+	ByName         = "name"
+	ByGroup        = "group"
+	ByGroupLeaving = "group leaving"
+)
+
+// GroupValue returns the value of a group in ByGroup and ByGroupLeaving.
+func GroupValue(cluster logicalcluster.Name, group string) string {
+	return cluster.String() + "|" + group
+}
+
+// DefinitionIndexers returns the indexes that Informers.Definitions has.
+func DefinitionIndexers() map[string]func(*apiextensionsv1.CustomResourceDefinition) []string {
+	indexers := OwnerIndexers[*apiextensionsv1.CustomResourceDefinition]()
+	indexers[ByName] = func(d *apiextensionsv1.CustomResourceDefinition) []string { return []string{d.Name} }
+	indexers[ByGroup] = func(d *apiextensionsv1.CustomResourceDefinition) []string {
+		return []string{GroupValue(logicalcluster.From(d), d.Spec.Group)}
+	}
+	indexers[ByGroupLeaving] = func(d *apiextensionsv1.CustomResourceDefinition) []string {
+		if !DefinitionLeaving(d) {
+			return nil
+		}
+		return []string{GroupValue(logicalcluster.From(d), d.Spec.Group)}
+	}
 	return indexers
 }
 

@@ -17,6 +17,7 @@ type nowhere struct{}
 
 func (nowhere) Objects(schema.GroupVersionResource) cache.ListerWatcherWithContext  { return nil }
 func (nowhere) Metadata(schema.GroupVersionResource) cache.ListerWatcherWithContext { return nil }
+func (nowhere) CustomObjects() cache.ListerWatcherWithContext                       { return nil }
 
 func TestNoInformerIsForgotten(t *testing.T) {
 	resources := []controllers.Resource{

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/leaderelection"
 )
@@ -67,6 +68,14 @@ type Config struct {
 	// and every write that a leader sends without a token. The Lease says so to other replicas, which may then succeed this
 	// holder early.
 	Fenced bool
+	// SucceedUnfenced allows standbys to succeed this process without a fence when its address refuses connections, and this process
+	// to succeed holders that allow it, too. It publishes the choice on the Lease: a holder that does not make it is waited for.
+	//
+	// The risk: a refused connection is strong evidence of a death and no proof, because a firewall or proxy can refuse, too. If the
+	// holder lives, both work until it sees that it is deposed: for milliseconds if its watch works, for a retry period if its writes
+	// do, and for up to the lease duration if it cannot reach the server. So choose it only if what a leader does bears that.
+	// A holder that is silent is never succeeded for that without a fence. It needs a Detector, and mode ForLife contradicts it.
+	SucceedUnfenced bool
 	// Replica is what this process calls itself. It must be unique: a step down prefers a standby by this name, and Forget declares
 	// a process dead by it. Empty: the host name and a part of a random uuid, new with each start.
 	Replica string
@@ -75,12 +84,17 @@ type Config struct {
 	URL string
 	// Detector, if set, finds out that the holder's process has died, before the lease expires. Detection says which of its signs
 	// a standby acts on. Empty means the fastest that is safe: DetectSuspect if Fenced is set and the mode allows it, otherwise
-	// DetectCrash. If the holder's writes are not fenced, a standby acts on none of these signs. It only believes the holder's
-	// own statement that its term is over.
+	// DetectCrash. If the holder's writes are not fenced, a standby acts on none of these signs, except as SucceedUnfenced says. It
+	// only believes the holder's own statement that its term is over.
 	Detector  Detector
 	Detection Detection
+	// Metrics is where the metrics of all Electors of this process are registered; nil: the registry of component-base, which
+	// Kubernetes components serve at /metrics. Registering again at the same registry does nothing. NoMetrics: nowhere.
+	Metrics prometheus.Registerer
 	// Notify, if set, receives what people should know of: see Notice. It must not block.
 	Notify func(Notice)
+	// Changed, if set, is called when the Lease shows another holder, or none any more. It must not block.
+	Changed func()
 
 	// unelected is set by NewUnelected.
 	unelected bool
@@ -168,6 +182,12 @@ func (c Config) modeFaults(name func(string) string) (faults []error) {
 		fault("%s and %s contradict %s=%s: in that mode versions decide", name("Priority"), name("Preempt"), name("Mode"), kind.name)
 	case ranked && c.Detection == DetectOff:
 		fault("%s and %s need %s=%s or %s: without failure detection a leader does not know its standbys", name("Priority"), name("Preempt"), name("Detection"), DetectCrash, DetectSuspect)
+	}
+	switch {
+	case c.SucceedUnfenced && c.Detection == DetectOff:
+		fault("%s needs %s=%s or %s: without failure detection nobody sees that a process refuses connections", name("SucceedUnfenced"), name("Detection"), DetectCrash, DetectSuspect)
+	case c.SucceedUnfenced && kind.unsuspected:
+		fault("%s contradicts %s=%s: in that mode a holder is succeeded only when its death is certain", name("SucceedUnfenced"), name("Mode"), kind.name)
 	}
 	if kind.faults != nil {
 		faults = append(faults, kind.faults(c, name)...)

@@ -228,10 +228,11 @@ func TestAStepDownInFavourOfNobodyIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCouple(t, election.DetectCrash, true, nil)
 		defer c.stop()
-		for _, to := range []string{"a", "nobody"} {
-			if _, err := c.leader.elector.StepDown("try", to); !errors.Is(err, election.ErrNoStandby) {
-				t.Errorf("in favour of %q: %v", to, err)
-			}
+		if _, err := c.leader.elector.StepDown("try", "nobody"); !errors.Is(err, election.ErrNoStandby) {
+			t.Errorf("in favour of nobody: %v", err)
+		}
+		if term, err := c.leader.elector.StepDown("try", "a"); !errors.Is(err, election.ErrLeadsAlready) || term.Epoch() != 1 {
+			t.Errorf("in favour of the leader: epoch %d, %v", term.Epoch(), err)
 		}
 		if _, leads := c.leader.leading(); !leads {
 			t.Error("the term ended")

@@ -27,7 +27,7 @@
 // A process that is paused, or whose clock runs slow, may write for a moment after another process has taken the lease. Only the
 // storage can refuse such a write, by the term's fencing token (see package fence). If the storage does not check tokens, leave
 // Config.Fenced false. Standbys then take the lease early only if the holder's process is proved to be dead, or has said that its
-// term is over. Otherwise they wait for the lease to expire.
+// term is over, or if both accept what Config.SucceedUnfenced risks. Otherwise they wait for the lease to expire.
 //
 // # How it works
 //

@@ -88,6 +88,9 @@ func New(cfg Config) (*Elector, error) {
 	if cfg.Detection == DetectSuspect && !cfg.Fenced {
 		return nil, errors.New("election: Config.Detection is suspect: that is safe only if stale writes are refused, see Config.Fenced")
 	}
+	if cfg.SucceedUnfenced && cfg.Detector == nil {
+		return nil, errors.New("election: Config.SucceedUnfenced needs a Config.Detector, which sees whether a process refuses connections")
+	}
 	if cfg.Mode == nil {
 		cfg.Mode = Renewed{}
 	}
@@ -104,8 +107,8 @@ func New(cfg Config) (*Elector, error) {
 		}
 		cfg.Hostname = hostname
 	}
-	if err := registerMetrics(); err != nil {
-		return nil, fmt.Errorf("do not import component-base/metrics/prometheus/clientgo beside this package: %w", err)
+	if err := registerMetrics(cfg.Metrics, cfg.Name); err != nil {
+		return nil, fmt.Errorf("election: Config.Metrics: %w", err)
 	}
 	process := newProcessLock(cfg.ReplicasDirectory)
 	if cfg.Replica == "" {
@@ -125,9 +128,9 @@ func New(cfg Config) (*Elector, error) {
 
 // NewUnelected returns an Elector that is no candidate: it never writes the Lease. Whenever nobody holds the lease it runs a term
 // without a lease and with epoch 0, and ends that term when somebody acquires the lease. Two such processes do not notice each
-// other. Mode, Priority, Preempt and Detector of cfg are ignored. It returns the same errors as New.
+// other. Mode, Priority, Preempt, SucceedUnfenced and Detector of cfg are ignored. It returns the same errors as New.
 func NewUnelected(cfg Config) (*Elector, error) {
-	cfg.unelected, cfg.Mode, cfg.Priority, cfg.Preempt, cfg.Detector = true, Renewed{}, 0, false, nil
+	cfg.unelected, cfg.Mode, cfg.Priority, cfg.Preempt, cfg.SucceedUnfenced, cfg.Detector = true, Renewed{}, 0, false, false, nil
 	return New(cfg)
 }
 
@@ -137,6 +140,8 @@ var (
 	ErrNotLeading = errors.New("this process does not lead")
 	// ErrNoStandby: no standby has the given name, or none can be preferred.
 	ErrNoStandby = errors.New("there is no such standby")
+	// ErrLeadsAlready: the replica that should lead next is this process, and it leads.
+	ErrLeadsAlready = errors.New("the replica that should lead next leads already")
 )
 
 // StepDown asks the current term of this process to end, and writes reason on the Lease. It returns that term without waiting for
@@ -145,7 +150,8 @@ var (
 //
 // If to is not empty, it is the name of the replica that should lead next (Config.Replica). The other standbys leave the lease to
 // it for a quarter of the retry period. If the Elector has a Detector, that replica must have a stream to this process. Otherwise
-// StepDown returns ErrNoStandby, and the term goes on. Without a Detector it only refuses this process's own name.
+// StepDown returns ErrNoStandby, and the term goes on. Without a Detector any other name is good. With this process's own name StepDown
+// returns the term, which goes on, and ErrLeadsAlready.
 //
 // Any goroutine may call it at any time.
 func (e *Elector) StepDown(reason, to string) (Term, error) {
@@ -154,15 +160,18 @@ func (e *Elector) StepDown(reason, to string) (Term, error) {
 	if e.current.work == nil {
 		return Term{}, ErrNotLeading
 	}
-	if err := checkStandby(e.cfg, to, e.cfg.followers()); err != nil {
+	switch err := checkStandby(e.cfg, to, e.cfg.followers()); {
+	case errors.Is(err, ErrLeadsAlready):
+		return e.current.term, err
+	case err != nil:
 		return Term{}, err
 	}
 	e.current.work.fail(because(StepDown, "%w", &request{reason: reason, to: to}))
 	return e.current.term, nil
 }
 
-// checkStandby returns an error that wraps ErrNoStandby if the replica of that name cannot be preferred. standbys are the
-// replicas that follow this process.
+// checkStandby returns an error that wraps ErrNoStandby, or ErrLeadsAlready, if the replica of that name cannot be preferred. standbys
+// are the replicas that follow this process.
 func checkStandby(cfg Config, name string, standbys []Standby) error {
 	switch {
 	case name == "":
@@ -170,7 +179,7 @@ func checkStandby(cfg Config, name string, standbys []Standby) error {
 	case cfg.kind().electing:
 		return fmt.Errorf("%w that could be preferred: in mode %s the best candidate is elected", ErrNoStandby, cfg.Mode.Name())
 	case name == cfg.Replica:
-		return fmt.Errorf("%w: %q is this process, which leads", ErrNoStandby, name)
+		return ErrLeadsAlready
 	case cfg.Detector == nil:
 		return nil
 	}
@@ -184,16 +193,18 @@ func checkStandby(cfg Config, name string, standbys []Standby) error {
 	return fmt.Errorf("%w: %q is not among the replicas that follow this leader: %q", ErrNoStandby, name, slices.Compact(names))
 }
 
-// known returns the epoch on the Lease, and for how long there has been no holder with an unexpired lease. A holder that has not
-// been heard for too long (situation.unaccounted) does not count as one.
-func (e *Elector) known(now time.Time) (epoch int64, leaderless time.Duration) {
+// known returns what was seen of the Lease, the epoch on it, and for how long there has been no holder with an unexpired lease. A holder that has
+// not been heard for too long (situation.unaccounted) does not count as one.
+func (e *Elector) known(now time.Time) (seen lease.Observation, epoch int64, leaderless time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.view != nil {
+		seen, _ = e.view.Latest()
+	}
 	since := e.born
 	if e.cfg.unelected && e.current.work != nil {
 		since = now // this process leads without a lease
 	} else if e.view != nil {
-		seen, _ := e.view.Latest()
 		epoch = seen.Epoch()
 		news, _ := e.peer.latest(Contact(seen.Presence().Contact))
 		_, due := situation{seen: seen, holder: knowledge{mine: e.identities.ours(seen.Holder()), news: news}}.unaccounted(e.cfg)
@@ -209,7 +220,7 @@ func (e *Elector) known(now time.Time) (epoch int64, leaderless time.Duration) {
 			since = seen.Expiry(e.cfg.LeaseDuration)
 		}
 	}
-	return epoch, max(0, now.Sub(since))
+	return seen, epoch, max(0, now.Sub(since))
 }
 
 // Run calls lead once for each term, one after the other, until ctx ends or lead asks to exit. Losing the lease never ends it.

@@ -5,15 +5,16 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/component-base/metrics"
-	"k8s.io/component-base/metrics/legacyregistry"
+
+	"github.com/regent-project/regent/pkg/election/internal/registry"
 )
 
-// Two metrics are upstream's under upstream's names. They are set here and not by component-base's provider, which has no
-// series on a replica that never led and leaves the gauge at 1 when a term is ended between two renewals. A program that
-// uses this package must not import that provider (component-base/metrics/prometheus/clientgo): two cannot register one
-// name.
+// Two metrics are upstream's under upstream's names. They are set here and not by client-go, which has no series on a replica that
+// never led, and leaves the gauge at 1 when a term is ended between two renewals. If the program has given client-go another
+// provider of metrics, that one's gauge is kept right, too: see foreign.go.
 var (
 	leading = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Name: "leader_election_master_status", StabilityLevel: metrics.ALPHA,
@@ -61,7 +62,7 @@ var causes = []Cause{Deposed, RenewDeadline, Fenced, StepDown, Shutdown, Failed}
 // show creates the series of an elector.
 func show(e *Elector) {
 	name := e.cfg.Name
-	leading.WithLabelValues(name).Set(0)
+	e.showLeading(false)
 	quarantine.WithLabelValues(name).Set(0)
 	e.showOtherMode(false)
 	e.showUnaccounted(false)
@@ -74,6 +75,18 @@ func show(e *Elector) {
 	shown.mu.Lock()
 	defer shown.mu.Unlock()
 	shown.electors[name] = e
+}
+
+// showLeading shows whether this process leads.
+func (e *Elector) showLeading(so bool) {
+	value := 0.0
+	if so {
+		value = 1
+	}
+	leading.WithLabelValues(e.cfg.Name).Set(value)
+	if foreignProvider(e.cfg.Name) {
+		tellProvider(e.cfg.Name, so) //nolint:contextcheck // nothing in it waits
+	}
 }
 
 // showOtherMode and showUnaccounted show what people were told of why this process does not lead.
@@ -101,15 +114,31 @@ func isShown(name string) bool {
 	return shown.electors[name] != nil
 }
 
-var registerMetrics = sync.OnceValue(func() error {
-	for _, m := range []metrics.Registerable{leading, slowpath, termsStarted, termsEnded, drainSeconds, quarantine, otherMode, unaccounted} {
-		if err := legacyregistry.Register(m); err != nil {
-			return err
-		}
+// NoMetrics is the value of Config.Metrics with which metrics are registered nowhere.
+var NoMetrics = registry.None
+
+// registerMetrics registers the metrics at a registry, for an Elector of a Lease of that name. It may be called any number of times.
+func registerMetrics(to prometheus.Registerer, name string) error {
+	foreign := foreignProvider(name)
+	if err := registry.Register(to, termsStarted, termsEnded, drainSeconds, quarantine, otherMode, unaccounted); err != nil {
+		return err
 	}
-	legacyregistry.CustomMustRegister(&views{})
-	leaderelection.SetProvider(provider{})
+	if err := registry.RegisterCreated(to, shownViews()); err != nil {
+		return err
+	}
+	for _, m := range []metrics.Registerable{leading, slowpath} {
+		if err := registry.Register(to, m); err != nil && !foreign {
+			return err
+		} // else the other provider has registered its own, which is as good
+	}
 	return nil
+}
+
+// shownViews returns the one collector of views.
+var shownViews = sync.OnceValue(func() prometheus.Collector {
+	v := &views{}
+	v.Create(nil, v)
+	return v
 })
 
 // views computes the metrics about the Leases when they are scraped.
@@ -124,16 +153,19 @@ func (v *views) CollectWithStability(ch chan<- metrics.Metric) {
 	shown.mu.Lock()
 	defer shown.mu.Unlock()
 	for name, e := range shown.electors {
-		epoch, leaderless := e.known(time.Now())
+		_, epoch, leaderless := e.known(time.Now())
 		ch <- metrics.NewLazyConstMetric(epochDesc, metrics.GaugeValue, float64(epoch), name)
 		ch <- metrics.NewLazyConstMetric(leaderlessDesc, metrics.GaugeValue, leaderless.Seconds(), name)
 	}
 }
 
-// provider implements client-go's metrics. It ignores what client-go says of leading for the electors of this package.
+// provider implements client-go's metrics, unless the program has given client-go another provider. It ignores what client-go says of leading for the electors of this package.
 type provider struct{}
 
-func (provider) NewLeaderMetric() leaderelection.LeaderMetric { return provider{} }
+func (provider) NewLeaderMetric() leaderelection.LeaderMetric {
+	asked.Store(true)
+	return provider{}
+}
 
 func (provider) On(name string) {
 	if !isShown(name) {

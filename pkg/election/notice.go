@@ -35,6 +35,9 @@ const (
 	Unaccounted = "LeaderUnaccounted"
 	// NoEpochLeft: the Lease has reached the highest epoch, so no further term can begin. An operator has to delete the Lease.
 	NoEpochLeft = "NoEpochLeft"
+	// Unproved: this process has taken the lease from a holder whose address refuses connections, before the lease expired and
+	// without a fence (Config.SucceedUnfenced). If that holder lives, both may have worked for a moment.
+	Unproved = "SucceededUnfenced"
 	// Quarantine: this process does not campaign, because work of its last term has not stopped. QuarantineOver: that work has
 	// stopped.
 	Quarantine     = "Quarantined"

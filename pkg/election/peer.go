@@ -82,6 +82,25 @@ func (r *run) followHolder(ctx context.Context) {
 	})
 }
 
+// tellChanges calls Config.Changed for each holder that the Lease shows, until ctx ends.
+func (r *run) tellChanges(ctx context.Context) {
+	type holder struct{ identity, replica, url string }
+	var told holder
+	for {
+		seen, changed := r.view.Latest()
+		said := seen.Presence()
+		if now := (holder{seen.Holder(), said.Replica, said.URL}); now != told {
+			told = now
+			r.cfg.Changed()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+	}
+}
+
 // lastHolder returns the holder identity of this process's latest term, which may be running; empty if it has led none.
 func (e *Elector) lastHolder() string {
 	e.mu.Lock()

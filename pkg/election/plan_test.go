@@ -72,6 +72,7 @@ func TestWhatAStandbyDoes(t *testing.T) {
 	}
 	bothFenced := func(_ *Config, s *situation) { s.holder.fenced = true }
 	suspect := func(_ *Config, s *situation) { s.holder.suspect = true }
+	risked := func(_ *Config, s *situation) { s.holder.risked = true }
 	rests := func(lastEpoch int64) func(*Config, *situation) {
 		return func(_ *Config, s *situation) { s.pace.rested, s.lastEpoch = noon.Add(4*time.Second), lastEpoch }
 	}
@@ -114,9 +115,13 @@ func TestWhatAStandbyDoes(t *testing.T) {
 		"expired":                {lease: held(fenced), at: 15 * time.Second, want: takes(TriggerExpiry)},
 		"held by an identity of this process in no term": {lease: held(fenced), given: func(_ *Config, s *situation) { s.holder.mine = true }, want: want{do: clear}},
 
-		"dead, as its file proves":                  {lease: held(lease.Presence{}), given: func(_ *Config, s *situation) { s.holder.dead = true }, want: takes(TriggerDeath)},
-		"dead, as its address says":                 {lease: held(fenced), given: and(bothFenced, is(Dead)), want: takes(TriggerDeath)},
-		"dead, as its address says, and not fenced": {lease: held(lease.Presence{}), given: is(Dead), want: waitFor(15 * time.Second)},
+		"dead, as its file proves":                          {lease: held(lease.Presence{}), given: func(_ *Config, s *situation) { s.holder.dead = true }, want: takes(TriggerDeath)},
+		"dead, as its address says":                         {lease: held(fenced), given: and(bothFenced, is(Dead)), want: takes(TriggerDeath)},
+		"dead, as its address says, and not fenced":         {lease: held(lease.Presence{}), given: is(Dead), want: waitFor(15 * time.Second)},
+		"dead, as its address says, which both accept":      {lease: held(lease.Presence{}), given: and(risked, is(Dead)), want: takes(TriggerDeath)},
+		"dead, as its address said too often":               {lease: held(lease.Presence{}), given: and(risked, is(Dead), func(_ *Config, s *situation) { s.holder.suspicions = 1 }), want: waitFor(5 * time.Second)},
+		"silent, and both accept a refusal":                 {lease: held(lease.Presence{}), given: and(risked, suspect, is(Silent)), want: waitFor(15 * time.Second)},
+		"held for life, dead, which both accept (they lie)": {lease: held(lease.Presence{ElectionMode: lease.ForLife}), given: and(forLife, risked, is(Dead)), want: waitFor(15 * time.Second)},
 		"silent":                              {lease: held(fenced), given: and(bothFenced, is(Silent)), want: waitFor(15 * time.Second)},
 		"silent, which is enough":             {lease: held(fenced), given: and(bothFenced, suspect, is(Silent)), want: takes(TriggerSuspicion)},
 		"silent, which was said too often":    {lease: held(fenced), given: and(bothFenced, suspect, is(Silent), func(_ *Config, s *situation) { s.holder.suspicions = 1 }), want: waitFor(5 * time.Second)},

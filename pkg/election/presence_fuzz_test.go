@@ -21,6 +21,7 @@ func FuzzPresence(f *testing.F) {
 	f.Add("h", `{"holder":"h","mode":"fenced","suspicions":3,"presumedDead":"g","standbyPriority":2147483647}`, byte(Silent))
 	f.Add("h", `{"holder":"h","electionMode":"for-life","owner":"u","life":"replica-1"}`, byte(Alive))
 	f.Add("", `{"holder":"","failedParts":["a"],"failed":true,"preferred":"r","alone":true,"suspicions":-9223372036854775808}`, byte(NoSign))
+	f.Add("h", `{"holder":"h","mode":"unfenced","succession":"on-refusal"}`, byte(Dead))
 	f.Add("h", `{"holder":"other"}`, byte(NoSign))
 	f.Add("h", `[]`, byte(NoSign))
 	f.Add("h", `{"suspicions":1e999}`, byte(NoSign))
@@ -40,10 +41,14 @@ func FuzzPresence(f *testing.F) {
 		now := seen.Since
 		const fallback = 15 * time.Second
 		v := judge(seen, now, fallback, knowledge{
-			news: News{Sign: Sign(sign), Since: now}, fenced: p.Fencing == lease.Fenced, suspect: true, suspicions: p.Suspicions,
+			news: News{Sign: Sign(sign), Since: now}, fenced: p.Fencing == lease.Fenced, risked: p.Succession == lease.OnRefusal, suspect: true, suspicions: p.Suspicions,
 		})
-		if v.action == win && holder != "" && p.Fencing != lease.Fenced {
-			t.Errorf("a holder that is not fenced is succeeded: %+v", v)
+		allowed := p.Fencing == lease.Fenced || p.Succession == lease.OnRefusal && Sign(sign) == Dead
+		if v.action == win && holder != "" && !allowed {
+			t.Errorf("a holder that is not fenced, and does not allow it, is succeeded: %+v", v)
+		}
+		if v.unproved && p.Fencing == lease.Fenced {
+			t.Errorf("a holder that is fenced is a risk: %+v", v)
 		}
 		if v.action == wait && !v.until.IsZero() && (v.until.Before(now) || v.until.After(now.Add(fallback))) {
 			t.Errorf("a standby waits until %v from now", v.until.Sub(now))

@@ -74,6 +74,7 @@ type shard struct {
 	modes    [replicas]election.Mode
 	ranks    [replicas]int32
 	fenced   bool
+	accepts  [replicas]bool         // succession without a fence
 	slow     time.Duration          // how long the work takes to stop
 	active   [replicas]atomic.Int32 // terms whose work has not been joined
 	terms    atomic.Int32
@@ -105,6 +106,7 @@ func (s *shard) start(i int) {
 		if cfg.Mode == (election.ForLife{}) { // it has no other
 			cfg.Detection = election.DetectCrash
 		}
+		cfg.SucceedUnfenced = s.accepts[i] && cfg.Mode != (election.ForLife{})
 		if cfg.Mode != (election.Coordinated{}) && cfg.Detection != election.DetectOff {
 			cfg.Priority = s.ranks[i]
 		}
@@ -209,17 +211,23 @@ func (s *shard) overlap(forced bool) {
 }
 
 // I1 for any sequence of faults: at most one term is active in a process. Work never outlives its lease. Replicas with which nobody
-// interferes never work at the same time, except where the fence allows it (a leader that seems dead or silent). Once the faults are
+// interferes never work at the same time, except where the fence allows it (a leader that seems dead or silent), or where both accept it
+// without a fence (a leader that seems dead). Once the faults are
 // over, one replica leads. All this holds in any mode, and while replicas change their mode.
 func TestInAnySequenceOfFaultsATermIsAloneAndSomebodyLeadsInTheEnd(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		script := draw(rt)
 		slow := time.Duration(rapid.IntRange(0, int(drain/time.Millisecond)-1).Draw(rt, "slow")) * time.Millisecond
 		fenced := rapid.Bool().Draw(rt, "fenced")
+		var accepts [replicas]bool
+		accepting := 0
 		var modes [replicas]election.Mode
 		var ranks [replicas]int32
 		for i := range modes {
 			ranks[i] = rapid.Int32Range(0, 2).Draw(rt, "priority")
+			if accepts[i] = !fenced && rapid.Bool().Draw(rt, "accepts"); accepts[i] {
+				accepting++
+			}
 			modes[i] = rapid.SampledFrom(election.Modes).Draw(rt, "mode")
 		}
 		detect := election.DetectCrash
@@ -228,7 +236,7 @@ func TestInAnySequenceOfFaultsATermIsAloneAndSomebodyLeadsInTheEnd(t *testing.T)
 		}
 		var broken any
 		synctest.Test(t, func(t *testing.T) {
-			s := &shard{t: t, store: electiontest.NewStore(leaseName), slow: slow, network: newNetwork(), detect: detect, modes: modes, ranks: ranks, fenced: fenced}
+			s := &shard{t: t, store: electiontest.NewStore(leaseName), slow: slow, network: newNetwork(), detect: detect, modes: modes, ranks: ranks, fenced: fenced, accepts: accepts}
 			if fenced {
 				s.store.Fence()
 			}
@@ -237,8 +245,9 @@ func TestInAnySequenceOfFaultsATermIsAloneAndSomebodyLeadsInTheEnd(t *testing.T)
 			}
 			forced := false
 			for _, step := range script {
+				accepted := accepts[step.replica] && accepting > 1
 				forced = forced || step.what == "take" || step.what == "free" || step.what == "delete" || step.what == "forget" ||
-					fenced && (step.what == "seems silent" || step.what == "seems dead") // not so, and taken for true
+					fenced && step.what == "seems silent" || (fenced || accepted) && step.what == "seems dead" // not so, and taken for true
 				s.do(step)
 				synctest.Wait()
 				s.overlap(forced)

@@ -66,6 +66,17 @@ func (e *Elector) tellOfHolder(ctx context.Context, r remark, s situation) {
 		"holds", holds, "silent", silent, "command", command)
 }
 
+// tellOfUnproved tells people that a lease was taken from a holder that may live, and whose writes nothing refuses.
+func (e *Elector) tellOfUnproved(ctx context.Context, d decision) {
+	if !d.unproved {
+		return
+	}
+	holder := d.seen.Holder()
+	e.notify(Unproved, true, "has taken the lease from %q before it expired, without a fence: the address of that holder refuses connections. If its process lives after all, both may have worked for a moment", holder)
+	klog.FromContext(ctx).Info("Took the lease before it expired, without a fence: the holder's address refuses connections. If its process lives after all, both may have worked for a moment",
+		"holder", holder, "replica", d.seen.Presence().Replica, "epoch", d.seen.Epoch())
+}
+
 // tellNothing withdraws what people were told of why this process does not lead, because it leads now.
 func (r *run) tellNothing() {
 	r.memory.told = said{exhausted: r.memory.told.exhausted}

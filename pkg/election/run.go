@@ -45,6 +45,21 @@ func (r *run) loop(ctx context.Context, lead LeadFunc) error {
 	}
 }
 
+// introduce says in the log what is special about this process, and locks its file.
+func (r *run) introduce(ctx context.Context) {
+	log := klog.FromContext(ctx)
+	if r.cfg.unelected {
+		log.Info("Running without leader election: this process does not notice others that do so. If there is more than one, enable leader election in each")
+		return
+	}
+	if r.cfg.SucceedUnfenced {
+		log.Info("Unfenced succession is allowed: this process, and holders that allow it too, are succeeded before their lease expires when their address refuses connections. What a leader does must bear that two work for a moment")
+	}
+	if err := r.processLock.enter(); err != nil {
+		log.Error(err, "Cannot lock a file in the directory of replicas: if this process is killed, its successor has to wait for the lease to expire")
+	}
+}
+
 // start starts what lasts as long as Run. It returns a function that ends and joins that.
 func (r *run) start(ctx context.Context) (stop func()) {
 	r.memory.told = r.past.told
@@ -54,15 +69,13 @@ func (r *run) start(ctx context.Context) (stop func()) {
 	r.mu.Unlock()
 	r.watcher = lease.NewWatcher(r.api, r.view, r.cfg.RetryPeriod)
 	r.pace = pace{retryPeriod: r.cfg.RetryPeriod}
-	if r.cfg.unelected {
-		klog.FromContext(ctx).Info("Running without leader election: this process does not notice others that do so. If there is more than one, enable leader election in each")
-	} else if err := r.processLock.enter(); err != nil {
-		klog.FromContext(ctx).Error(err, "Cannot lock a file in the directory of replicas: if this process is killed, its successor has to wait for the lease to expire")
-	}
-
+	r.introduce(ctx)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // the watch must still see the release
 	var background sync.WaitGroup
 	background.Go(func() { r.watcher.Run(ctx) })
+	if r.cfg.Changed != nil {
+		background.Go(func() { r.tellChanges(ctx) })
+	}
 	r.mode = withoutElection{} // set after processLock.enter: the mode's objects name the lock file
 	if !r.cfg.unelected {
 		background.Go(func() { r.watchOwner(ctx) })

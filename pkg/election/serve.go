@@ -18,6 +18,7 @@ func (r *run) campaign(ctx context.Context, d decision) (claim, error) {
 		return nil, err
 	}
 	r.writeSucceeded()
+	r.tellOfUnproved(ctx, d)
 	if ctx.Err() != nil {
 		cause := because(Shutdown, "%w", context.Cause(ctx))
 		c.stop()
@@ -55,6 +56,9 @@ func (e *Elector) presence(identity string) lease.Presence {
 	}
 	if e.cfg.Fenced {
 		p.Fencing = lease.Fenced
+	}
+	if e.cfg.SucceedUnfenced {
+		p.Succession = lease.OnRefusal
 	}
 	if e.cfg.Detector != nil {
 		p.Contact = lease.Contact(e.cfg.Detector.Contact())

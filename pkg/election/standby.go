@@ -58,7 +58,7 @@ func (r *run) look() (situation, changes) {
 		holder: knowledge{
 			candidate: r.candidate, mine: r.identities.ours(seen.Holder()),
 			dead: r.processLock.knowsDead(holder), near: r.processLock.neighbour(holder),
-			news: news, fenced: r.cfg.Fenced && holder.Fencing == lease.Fenced,
+			news: news, fenced: r.cfg.Fenced && holder.Fencing == lease.Fenced, risked: r.cfg.SucceedUnfenced && holder.Succession == lease.OnRefusal,
 			suspect: r.cfg.EffectiveDetection() == DetectSuspect, suspicions: r.suspicions(holder),
 			orphaned: r.peer.isDeleted(seen.Life().UID),
 		},
@@ -149,6 +149,7 @@ func (r *run) depose(ctx context.Context, d decision) {
 		return
 	}
 	klog.FromContext(ctx).Info("Took the holder off the lease: the electing controller names another", "reason", d.reason, "epoch", seen.Epoch(), "holder", seen.Holder())
+	r.tellOfUnproved(ctx, d)
 	r.view.See(written)
 	r.writeSucceeded()
 	r.mode.deposed(ctx, seen)

@@ -47,7 +47,7 @@ func (r *run) becomeCampaigning(ctx context.Context, reason string) {
 func (r *run) becomeLeading(ctx context.Context, term Term, reason string) {
 	r.become(leads, campaigning)
 	r.tellNothing()
-	leading.WithLabelValues(r.cfg.Name).Set(1)
+	r.showLeading(true) //nolint:contextcheck // nothing in it waits
 	termsStarted.WithLabelValues(r.cfg.Name).Inc()
 	r.notify(Acquired, false, "leads%s: %s", as(term), reason)
 	klog.FromContext(ctx).Info("Leading", "reason", reason, "holder", term.Token().Holder)
@@ -56,7 +56,7 @@ func (r *run) becomeLeading(ctx context.Context, term Term, reason string) {
 // becomeDraining: the term's context has ended, and its work is stopping.
 func (r *run) becomeDraining(ctx context.Context, term Term, cause error) {
 	r.become(draining, leads)
-	leading.WithLabelValues(r.cfg.Name).Set(0)
+	r.showLeading(false) //nolint:contextcheck // nothing in it waits
 	termsEnded.WithLabelValues(r.cfg.Name, string(causeOf(cause))).Inc()
 	r.notifyEnd(term, cause)
 	klog.FromContext(ctx).Info("The term has ended", "reason", causeOf(cause), "cause", cause.Error())

@@ -27,6 +27,8 @@ type Status struct {
 	// nobody holds the lease. Duration is how long the lease lasts without a renewal; 0 if it does not expire.
 	Began, Renewed time.Time
 	Duration       time.Duration
+	// Trigger says why this process campaigned for the term in which it leads; empty if it does not lead.
+	Trigger Trigger
 	// Leaderless is for how long there has been no holder with an unexpired lease that is accounted for; 0 while there is one.
 	Leaderless time.Duration
 	// LastStepDown says why a holder last gave the lease up.
@@ -63,31 +65,31 @@ type ContactReporter interface {
 
 // Status returns what the Elector knows and does now. It makes no request. Any goroutine may call it at any time.
 func (e *Elector) Status() Status {
-	epoch, leaderless := e.known(time.Now())
+	seen, epoch, leaderless := e.known(time.Now())
 	s := Status{
 		Epoch: epoch, Leaderless: leaderless, Mode: e.cfg.Mode.Name(), Priority: e.cfg.Priority,
 		Unaccounted: e.unaccounted.Load(), OtherMode: e.otherMode.Load(),
 	}
 	e.mu.Lock()
-	view, now := e.view, e.state
+	now, term := e.state, e.current.term
 	e.mu.Unlock()
 	s.State = string(now)
-	if view != nil {
-		seen, _ := view.Latest()
-		holder := seen.Presence()
-		s.Holder, s.Leader, s.LeaderURL, s.LastStepDown = seen.Holder(), holder.Replica, holder.URL, seen.Predecessor().LastStepDown
-		s.Past = slices.Clone(seen.Past)
-		if s.Holder != "" {
-			spec := seen.Lease.Spec
-			s.Began, s.Renewed = ptr.Deref(spec.AcquireTime, metav1.MicroTime{}).Time, ptr.Deref(spec.RenewTime, metav1.MicroTime{}).Time
-			s.Duration = time.Duration(ptr.Deref(spec.LeaseDurationSeconds, 0)) * time.Second
-		}
+	holder := seen.Presence()
+	s.Holder, s.Leader, s.LeaderURL, s.LastStepDown = seen.Holder(), holder.Replica, holder.URL, seen.Predecessor().LastStepDown
+	s.Past = slices.Clone(seen.Past)
+	if s.Holder != "" {
+		spec := seen.Lease.Spec
+		s.Began, s.Renewed = ptr.Deref(spec.AcquireTime, metav1.MicroTime{}).Time, ptr.Deref(spec.RenewTime, metav1.MicroTime{}).Time
+		s.Duration = time.Duration(ptr.Deref(spec.LeaseDurationSeconds, 0)) * time.Second
 	}
 	if e.cfg.unelected {
 		s.Mode = ""
 		if s.Holder == "" && now == leads {
 			s.Leader, s.LeaderURL = e.cfg.Replica, e.cfg.URL
 		}
+	}
+	if term.Epoch() == s.Epoch { // the Lease does not show another one's term yet
+		s.Trigger = term.Takeover().Trigger
 	}
 	switch now {
 	case leads, draining, quarantined:

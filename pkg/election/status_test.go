@@ -3,6 +3,8 @@ package election_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -39,7 +41,7 @@ func TestAStatusSaysWhoLeadsAndWhereItIsReached(t *testing.T) {
 		time.Sleep(retry / 2)
 		holder := leads.Token().Holder
 		follows := election.Standby{Replica: "b", Mode: "lease", Priority: 3, URL: "https://b"}
-		leader.must(election.Status{State: "leading", Mode: "lease", Epoch: 1, Holder: holder, Leader: "a", LeaderURL: "https://a", Duration: lease, Standbys: []election.Standby{follows}})
+		leader.must(election.Status{State: "leading", Mode: "lease", Epoch: 1, Holder: holder, Leader: "a", LeaderURL: "https://a", Duration: lease, Trigger: election.TriggerNone, Standbys: []election.Standby{follows}})
 		standby.must(election.Status{State: "standing by", Mode: "lease", Priority: 3, Epoch: 1, Holder: holder, Leader: "a", LeaderURL: "https://a", Duration: lease})
 		if s := standby.elector.Status(); s.Leaderless != 0 || s.Began.Sub(began).Abs() > moment || s.Renewed.Before(s.Began) {
 			t.Errorf("began %v, renewed %v, without a leader for %v; the term began %v", s.Began, s.Renewed, s.Leaderless, began)
@@ -49,8 +51,11 @@ func TestAStatusSaysWhoLeadsAndWhereItIsReached(t *testing.T) {
 		}
 		standby.mustLead()
 		got := standby.elector.Status()
-		if got.State != "leading" || got.Epoch != 2 || got.Leader != "b" || got.LastStepDown == "" {
+		if got.State != "leading" || got.Epoch != 2 || got.Leader != "b" || got.LastStepDown == "" || got.Trigger != election.TriggerRelease {
 			t.Errorf("after the step down: %+v", got)
+		}
+		if got := leader.elector.Status(); got.Trigger != "" {
+			t.Errorf("who leads no more still says why it led: %+v", got)
 		}
 		if p := got.Past; len(p) != 1 || p[0].Epoch != 1 || p[0].Holder != holder || p[0].Replica != "a" || p[0].Cause != string(election.StepDown) || !strings.Contains(p[0].Reason, "to see b lead") || p[0].Began.IsZero() || p[0].Ended.Before(p[0].Began) {
 			t.Errorf("of the term before: %+v", p)
@@ -63,6 +68,51 @@ func TestAStatusSaysWhoLeadsAndWhereItIsReached(t *testing.T) {
 		time.Sleep(time.Minute)
 		if got := leader.elector.Status(); got.Leaderless < time.Minute {
 			t.Errorf("a minute later nobody leads since %v", got.Leaderless)
+		}
+	})
+}
+
+// Whoever holds the lease is told of when it changes, and not for each renewal.
+// The Lease changes while somebody asks. Nobody is told the holder of one term with the epoch of another.
+func TestAStatusIsOfOneMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := electiontest.NewStore(leaseName)
+		r := start(t, store, nil)
+		first := r.mustLead().Epoch()
+		for n := range int64(2000) {
+			holder := fmt.Sprint("other-", n)
+			store.Take(holder, lease)
+			for {
+				s := r.elector.Status()
+				if text, ok := strings.CutPrefix(s.Holder, "other-"); ok && text != fmt.Sprint(s.Epoch-first-1) {
+					t.Fatalf("holder %s with epoch %d", s.Holder, s.Epoch)
+				}
+				if s.Holder == holder {
+					break
+				}
+				runtime.Gosched()
+			}
+		}
+	})
+}
+
+func TestEachHolderIsToldOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network, store := newNetwork(), electiontest.NewStore(leaseName)
+		leader := start(t, store, nil, seen(network.join("a"), "", true))
+		leader.mustLead()
+		changes := 0
+		standby := start(t, store, nil, seen(network.join("b"), "", true), func(cfg *election.Config) { cfg.Changed = func() { changes++ } })
+		time.Sleep(10 * retry)
+		synctest.Wait()
+		if changes != 1 {
+			t.Errorf("%d changes while one leads, want 1", changes)
+		}
+		leader.stop()
+		standby.mustLead()
+		synctest.Wait()
+		if changes < 2 || changes > 3 { // that nobody holds the lease may be over before anybody looks
+			t.Errorf("%d changes after the lease was released and taken, want 2 or 3", changes)
 		}
 	})
 }

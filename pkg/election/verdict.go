@@ -16,6 +16,8 @@ type verdict struct {
 	reason  string
 	// symptom is when the reason was first noticed: see Takeover.Symptom.
 	symptom time.Time
+	// unproved: the holder is succeeded although nothing proves its death, and nothing refuses its writes (Config.SucceedUnfenced).
+	unproved bool
 	// until is when the passing of time changes the verdict; zero: only a change can.
 	until time.Time
 }
@@ -52,6 +54,9 @@ type knowledge struct {
 	// fenced: both this process and the holder are fenced (Config.Fenced). If not, only proof, or the holder's own word, ends the
 	// holder's term early.
 	fenced bool
+	// risked: this process and the holder allow to succeed the holder without a fence if its address refuses connections
+	// (Config.SucceedUnfenced).
+	risked bool
 	// suspect: the holder may be succeeded because it is silent (Config.Detection is DetectSuspect).
 	suspect bool
 	// suspicions is the count on the Lease. The higher it is, the longer a new term is safe from signs that are no proof
@@ -63,7 +68,12 @@ type knowledge struct {
 
 // seemsGone reports whether there are signs, but no proof, that allow to succeed the holder.
 func (k knowledge) seemsGone() bool {
-	return k.fenced && (k.news.Sign == Dead || k.suspect && k.news.Sign == Silent)
+	return k.seemsDead() || k.fenced && k.suspect && k.news.Sign == Silent
+}
+
+// seemsDead reports whether the holder's address refuses connections, and that is enough to succeed it.
+func (k knowledge) seemsDead() bool {
+	return (k.fenced || k.risked) && k.news.Sign == Dead
 }
 
 // judge decides what a standby does about what it sees and knows. fallback is the duration of a Lease that does not say one.
@@ -97,8 +107,8 @@ func judge(seen lease.Observation, now time.Time, fallback time.Duration, k know
 		return verdict{action: wait}
 	case doubtful && k.seemsGone():
 		return verdict{action: wait, until: earlier(expiry, seen.TermSince.Add(suspicionPause(k.suspicions)))}
-	case k.fenced && k.news.Sign == Dead:
-		return verdict{action: win, trigger: TriggerDeath, symptom: k.news.Since, reason: fmt.Sprintf("the process of holder %q is gone: its address refuses connections", holder)}
+	case k.seemsDead():
+		return verdict{action: win, trigger: TriggerDeath, symptom: k.news.Since, unproved: !k.fenced, reason: fmt.Sprintf("the process of holder %q is gone: its address refuses connections", holder)}
 	case !now.Before(expiry):
 		return verdict{action: win, trigger: TriggerExpiry, symptom: seen.Since, reason: fmt.Sprintf("the lease of %q expired", holder)}
 	case k.seemsGone():

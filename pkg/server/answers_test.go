@@ -13,6 +13,7 @@ import (
 )
 
 func TestAnAnswerThatNobodyTakesEndsItsHandler(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	for name, http2 := range map[string]bool{"HTTP/1": false, "HTTP/2": true} {
 		t.Run(name, func(t *testing.T) {
 			ended := make(chan struct{})

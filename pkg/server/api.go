@@ -22,8 +22,10 @@ import (
 	"github.com/regent-project/regent/pkg/server/apis"
 	apisadmission "github.com/regent-project/regent/pkg/server/apis/admission"
 	"github.com/regent-project/regent/pkg/server/apis/openapi"
+	"github.com/regent-project/regent/pkg/server/custom"
 	"github.com/regent-project/regent/pkg/server/fairness"
 	"github.com/regent-project/regent/pkg/server/routing"
+	"github.com/regent-project/regent/pkg/server/status"
 	"github.com/regent-project/regent/pkg/server/storage"
 	"github.com/regent-project/regent/pkg/server/survey"
 	"github.com/regent-project/regent/pkg/server/terms"
@@ -37,9 +39,19 @@ func (r *run) newAPI(store *store, caches *caches, elections *elections, terms *
 	policies := &policies{live: caches.live, logicalClusters: caches.informers.LogicalClusters}
 	r.rbac.Policy, r.rbac.Fresh = access.NewCached(caches.informers), policies.fresh
 	c.AdmissionControl = r.admission(store, caches, &access.Escalation{Stored: policies.stored, Authorizer: c.Authorization.Authorizer})
+	customs, err := r.newCustoms(store, c)
+	if err != nil {
+		return nil, err
+	}
+	caches.live.reader.Custom, caches.live.reader.HoldsCustom = customs.Metadata(), customs.Holds
+	caches.customs = customs
+	caches.own = custom.NewOwn(caches.informers.Definitions, customs.Contents, caches.live.definition)
+	caches.bound = custom.NewBound(caches.informers, customs.Contents, caches.live.bindings())
+	definitions := custom.NewUnion(caches.own, caches.bound)
 	asked := &top{shard: r.cfg.Shard, replica: r.name, tally: fairness.NewTally(), clusters: caches.informers.LogicalClusters}
 	c.BuildHandlerChainFunc = r.handlerChain(caches.directory,
-		newTokenFilter(r.cfg.EnableLeaderElection, r.cfg.Fencing, store.CheckToken, c.Authorization.Authorizer, c.Serializer), store.shard, store.Client, asked.tally)
+		newTokenFilter(r.cfg.EnableLeaderElection, r.cfg.Fencing, store.CheckToken, c.Authorization.Authorizer, c.Serializer), store.shard, store.Client, asked.tally,
+		func(next http.Handler) http.Handler { return customs.Wrap(definitions, apis.BuiltIn, next) })
 	c.AddReadyzChecks(unhurried{store.etcd}, store.shard, informersCheck(caches.informers), historyCheck(store.Client))
 	if store.keys != nil {
 		c.AddReadyzChecks(store.keys.Plugins())
@@ -49,17 +61,19 @@ func (r *run) newAPI(store *store, caches *caches, elections *elections, terms *
 	if err != nil {
 		return nil, fmt.Errorf("cannot make the API server: %w", err)
 	}
+	api.RegisterDestroyFunc(customs.Close)
 	if err := apis.Install(api, apis.NewRESTOptionsGetter(store.Client), caches.live.reader, r.virtual(caches)...); err != nil {
 		return nil, err
 	}
 	api.Handler.NonGoRestfulMux.Handle(routing.StepDownPath, &stepDown{
-		elector: elections.leader, check: store.CheckToken, serializer: c.Serializer, replica: r.name,
+		elector: elections.leader, check: store.CheckToken, survey: survey, serializer: c.Serializer, shard: r.cfg.Shard, replica: r.name,
 		lease: r.cfg.Election.Namespace + "/" + r.cfg.Election.Name,
 	})
 	api.Handler.NonGoRestfulMux.Handle(configzPath, r.shownConfig())
 	for path, describe := range descriptions(survey, r.newSearch(caches), asked) {
 		api.Handler.NonGoRestfulMux.Handle(path, &statusEndpoint{describe, c.Serializer})
 	}
+	api.Handler.NonGoRestfulMux.Handle(status.FarewellPath, &farewell{heard: survey.Left, serializer: c.Serializer})
 	api.Handler.NonGoRestfulMux.HandlePrefix(ui.Path, ui.Handler())
 	r.api.Serve(api.Handler)
 	api.Handler.NonGoRestfulMux.Handle("/readyz/certificates", r.keys)
@@ -83,7 +97,10 @@ func (r *run) admission(store *store, caches *caches, escalation *access.Escalat
 		&apisadmission.Aggregated{Count: func(cluster logicalcluster.Name) int {
 			return len(caches.informers.ClusterRoles.ByIndex(controllers.ByAggregating, cluster.String()))
 		}},
-		&apisadmission.Owners{Authorizer: escalation.Authorizer, Resource: apis.ResourceOf},
+		&apisadmission.Owners{Authorizer: escalation.Authorizer, Resource: resourceIn(caches.informers)},
+		&apisadmission.Groups{BuiltIn: apis.BuiltIn},
+		&apisadmission.Conversions{None: r.cfg.ConversionWebhooks.Empty(), AllowsHost: r.cfg.ConversionWebhooks.AllowsHost},
+		r.bindings(caches, escalation.Authorizer),
 		&routing.Gate{Directory: caches.directory},
 		&apisadmission.Depth{Max: r.cfg.Limits.WorkspaceDepth, LogicalCluster: caches.directory.LogicalCluster},
 		&apisadmission.Quota{
@@ -103,6 +120,7 @@ func (r *run) admission(store *store, caches *caches, escalation *access.Escalat
 		&electionLease{cluster: clusters.SystemAdmin, namespace: r.cfg.Election.Namespace, name: r.cfg.Election.Name},
 		&electionLease{cluster: clusters.SystemAdmin, namespace: r.cfg.Election.Namespace, name: ElectionsLease},
 		&dryRunFence{check: store.CheckToken},
+		custom.Terminating{},
 	)
 }
 

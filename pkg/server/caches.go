@@ -6,15 +6,19 @@ import (
 	"net/http"
 
 	"github.com/kcp-dev/logicalcluster/v3"
+	apisv1alpha1 "github.com/kcp-dev/sdk/apis/apis/v1alpha1"
+	apisv1alpha2 "github.com/kcp-dev/sdk/apis/apis/v1alpha2"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/server/healthz"
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/server/apis"
+	"github.com/regent-project/regent/pkg/server/custom"
 	"github.com/regent-project/regent/pkg/server/loopback"
 	"github.com/regent-project/regent/pkg/server/pki"
 	"github.com/regent-project/regent/pkg/server/routing"
@@ -31,6 +35,10 @@ type caches struct {
 	// live reads what the informers do not have yet. directory resolves the paths of logical clusters.
 	live      *live
 	directory *routing.Directory
+	// own and bound are the custom resources of logical clusters, and customs serves them.
+	own     *custom.Own
+	bound   *custom.Bound
+	customs *custom.Server
 	// others reads the other shards of the installation. Nil: nobody can be called, because the key of the authority is elsewhere.
 	others *shards.Reader
 }
@@ -60,6 +68,12 @@ func (r *run) newCaches() (*caches, error) {
 	}
 	c.directory = &routing.Directory{Shard: r.cfg.Shard, RootShard: r.cfg.rootShard(), Workspaces: c.informers.Workspaces, LogicalClusters: c.informers.LogicalClusters, Live: c.live}
 	return c, nil
+}
+
+// close ends what the API server would wait for when it stops: the connections of informers, and calls of conversion webhooks.
+func (c *caches) close() {
+	c.client.Close()
+	c.customs.EndCalls()
 }
 
 // runInformers runs all informers until the lifetime ends.
@@ -103,6 +117,22 @@ func (l *live) Workspace(ctx context.Context, cluster logicalcluster.Name, name 
 
 func (l *live) LogicalCluster(ctx context.Context, cluster logicalcluster.Name) (*corev1alpha1.LogicalCluster, error) {
 	return l.reader.LogicalCluster(inCluster(ctx, cluster))
+}
+
+func (l *live) definition(ctx context.Context, cluster logicalcluster.Name, name string) (*apiextensionsv1.CustomResourceDefinition, error) {
+	return l.reader.Definition(inCluster(ctx, cluster), name)
+}
+
+// bindings reads from storage what logical clusters have bound.
+func (l *live) bindings() custom.LiveBindings {
+	return custom.LiveBindings{
+		List: func(ctx context.Context, cluster logicalcluster.Name) ([]*apisv1alpha2.APIBinding, error) {
+			return l.reader.Bindings(inCluster(ctx, cluster))
+		},
+		Schema: func(ctx context.Context, cluster logicalcluster.Name, name string) (*apisv1alpha1.APIResourceSchema, error) {
+			return l.reader.Schema(inCluster(ctx, cluster), name)
+		},
+	}
 }
 
 // inCluster returns a context that ends with ctx and carries none of its values: the read is the server's own, and not part of

@@ -98,3 +98,7 @@ func (empty) Objects(schema.GroupVersionResource) cache.ListerWatcherWithContext
 func (e empty) Metadata(resource schema.GroupVersionResource) cache.ListerWatcherWithContext {
 	return e.Objects(resource)
 }
+
+func (e empty) CustomObjects() cache.ListerWatcherWithContext {
+	return e.Objects(schema.GroupVersionResource{})
+}

@@ -17,7 +17,7 @@ import (
 //
 //	answer       a deadline for clients to read the answer
 //	body         a deadline for clients to send the body
-//	sameOrigin   403 for writes that another site has a browser make
+//	sameOrigin   403 for writes and websockets that another site has a browser ask for
 //	split        requests of this process get a chain of their own, without limits
 //	Parse        takes the logical cluster off the URL; answers nobody
 //	public       public paths get a chain of their own, with limits of the same size but counted apart
@@ -31,11 +31,12 @@ import (
 //	ShortHeads   414 for long queries, 431 for watches with long headers
 //	watches      429 if too many watches are open or begin at once; ends watches whose clients read nothing
 //	tokens       412 for writes of a term that is over
+//	custom       what the logical cluster defines itself
 //	upstream     the APIs
 //
 // Upstream's chain is wrapped and not rebuilt: it uses signals that upstream does not export, and a copy would miss the filters
 // that upstream adds later.
-func (r *run) handlerChain(directory routing.Resolver, tokens *tokenFilter, shard *shardCheck, usage usage, tally *fairness.Tally) func(http.Handler, *genericapiserver.Config) http.Handler {
+func (r *run) handlerChain(directory routing.Resolver, tokens *tokenFilter, shard *shardCheck, usage usage, tally *fairness.Tally, custom func(http.Handler) http.Handler) func(http.Handler, *genericapiserver.Config) http.Handler {
 	return func(apis http.Handler, c *genericapiserver.Config) http.Handler {
 		filter := &routing.Filter{
 			Resolver: directory, InProcess: isOwn, RequestInfo: c.RequestInfoResolver, Serializer: c.Serializer,
@@ -46,7 +47,7 @@ func (r *run) handlerChain(directory routing.Resolver, tokens *tokenFilter, shar
 		own.MaxRequestsInFlight, own.MaxMutatingRequestsInFlight, own.GoawayChance = 0, 0, 0
 		flows := &flows{filter}
 		watches := newWatches(r.cfg.Limits.Watches, c.RequestTimeout, flows.tenantOf, c.Serializer)
-		inner := shard.hold(filter.Admit(withShortHeads(watches.wrap(tokens.wrap(apis)), c.Serializer)), c.Serializer)
+		inner := shard.hold(filter.Admit(withShortHeads(watches.wrap(tokens.wrap(custom(apis))), c.Serializer)), c.Serializer)
 		public := users // each chain counts its own requests
 		if places := r.cfg.Limits.places(); places > 0 {
 			limiter := fairness.New(places, maxWaiting)
@@ -60,9 +61,7 @@ func (r *run) handlerChain(directory routing.Resolver, tokens *tokenFilter, shar
 				withAnswersHeld(errorsOnly, flows.countIn(tally), fairness.WithQuery(genericapiserver.DefaultBuildHandlerChain(inner, &users))),
 			)),
 		)
-		// Browsers show a client certificate to whoever makes them ask. Other sites must not write with it.
-		sameOrigin := http.NewCrossOriginProtection()
-		return withAnswerDeadline(c.RequestTimeout, connections.WithBodyDeadline(c.RequestTimeout, sameOrigin.Handler(outer)))
+		return withAnswerDeadline(c.RequestTimeout, connections.WithBodyDeadline(c.RequestTimeout, withSameOrigin(outer)))
 	}
 }
 

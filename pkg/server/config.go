@@ -17,6 +17,7 @@ import (
 	"github.com/regent-project/regent/pkg/server/authentication"
 	"github.com/regent-project/regent/pkg/server/etcd"
 	"github.com/regent-project/regent/pkg/server/pki"
+	"github.com/regent-project/regent/pkg/server/webhooks"
 )
 
 // shutdownAllowance is how long a server may by default take to stop after its term has ended.
@@ -107,6 +108,8 @@ type Config struct {
 
 	// Limits are the limits on requests and connections.
 	Limits Limits
+	// ConversionWebhooks are where the webhooks may be that definitions of custom resources name. The zero value: nowhere.
+	ConversionWebhooks webhooks.Networks
 
 	// EmbeddedEtcd is the etcd to run in this process. Nil: the server uses Etcd.
 	EmbeddedEtcd *etcd.Config

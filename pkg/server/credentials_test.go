@@ -15,12 +15,13 @@ import (
 
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 
+	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
 	"github.com/regent-project/regent/pkg/server/pki"
 )
 
 // The record in etcd follows the authority through a roll, whatever replica comes first, and nobody else's files change it.
 func TestTheShardsRecordFollowsTheAuthorityThroughARoll(t *testing.T) {
-	client := etcdClient(t, startEtcd(t))
+	client := etcdClient(t, etcdtest.Start(t))
 	root := t.TempDir()
 	directory := filepath.Join(root, pkiDirectory)
 	cfg := Config{Shard: "root", EtcdPrefix: "/registry", RootDirectory: root}

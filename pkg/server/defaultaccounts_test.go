@@ -14,11 +14,12 @@ import (
 	"github.com/kcp-dev/logicalcluster/v3"
 
 	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
 	"github.com/regent-project/regent/pkg/server/pki"
 )
 
 func TestEachNamespaceHasAnAccountAndTheCA(t *testing.T) {
-	c := startCatalogued(t, t.TempDir(), startEtcd(t))
+	c := startCatalogued(t, t.TempDir(), etcdtest.Start(t))
 	u := &operator{t, c}
 	u.until("root is Ready", u.rootIsReady)
 	u.create("w")

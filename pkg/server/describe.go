@@ -18,8 +18,8 @@ import (
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
-	"github.com/regent-project/regent/pkg/controllers/supervisor"
 	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/election/control/supervisor"
 	"github.com/regent-project/regent/pkg/server/build"
 	"github.com/regent-project/regent/pkg/server/status"
 	"github.com/regent-project/regent/pkg/server/survey"
@@ -38,8 +38,9 @@ type describer struct {
 
 func (r *run) newSurvey(d *describer) *survey.Survey {
 	cfg := survey.Config{
-		Name: r.cfg.Shard, Root: r.cfg.rootShard(), Replica: d.replica, Outline: d.outline, Shard: d.shard, Terms: d.termsSoFar, Fronts: r.members.list,
+		Name: r.cfg.Shard, Root: r.cfg.rootShard(), Replica: d.replica, Outline: d.outline, Shard: d.shard, Terms: d.termsSoFar,
 		Keys: r.keys.keys, Authority: d.authority, Others: func() []string { return nil }, Diagnose: status.Diagnose,
+		Changed: r.known, Leaves: func() bool { return r.fault() == nil },
 	}
 	if d.caches.others != nil {
 		cfg.Others = func() []string { return slices.Collect(maps.Keys(d.caches.others.Heard())) }
@@ -48,10 +49,10 @@ func (r *run) newSurvey(d *describer) *survey.Survey {
 	return survey.New(cfg)
 }
 
-// outline returns the name of this replica, and its elections.
+// outline returns the name of this replica, its elections, and the time.
 func (d *describer) outline() status.Replica {
 	e := d.elections
-	out := status.Replica{Shard: d.cfg.Shard, Name: d.name, URL: d.replicaURL(), Election: electionOf(e.leader.Status(), d.cfg.Election.Namespace, d.cfg.Election.Name)}
+	out := status.Replica{Shard: d.cfg.Shard, Name: d.name, URL: d.replicaURL(), Observed: time.Now(), Election: electionOf(e.leader.Status(), d.cfg.Election.Namespace, d.cfg.Election.Name)}
 	if e.electing != nil {
 		electing := electionOf(e.electing.Status(), d.cfg.Election.Namespace, ElectionsLease)
 		out.Electing = &electing
@@ -62,8 +63,8 @@ func (d *describer) outline() status.Replica {
 // replica returns how this replica is doing.
 func (d *describer) replica(ctx context.Context) status.Replica {
 	out := d.outline()
-	out.Version, out.Started, out.Observed = build.Info().GitVersion, d.started, time.Now()
-	out.NotReady, out.Certificates = d.notReady(ctx), d.certificates()
+	out.Version, out.Started = build.Info().GitVersion, d.started
+	out.NotReady, out.Certificates, out.Fronts = d.notReady(ctx), d.certificates(), d.members.list()
 	for _, s := range d.terms.Status() {
 		out.Controllers = append(out.Controllers, controllerOf(s))
 	}
@@ -166,7 +167,7 @@ func (d *describer) authority() string {
 func electionOf(s election.Status, namespace, name string) status.Election {
 	out := status.Election{
 		Mode: string(s.Mode), State: s.State, Epoch: s.Epoch, Holder: s.Holder, Leader: s.Leader, LeaderURL: s.LeaderURL,
-		Since: s.Began, Renewed: s.Renewed, Duration: int32(s.Duration / time.Second), Leaderless: s.Leaderless.Seconds(), LastStepDown: s.LastStepDown,
+		Since: s.Began, Renewed: s.Renewed, Duration: int32(s.Duration / time.Second), Trigger: string(s.Trigger), Leaderless: s.Leaderless.Seconds(), LastStepDown: s.LastStepDown,
 		Unaccounted: s.Unaccounted, OtherMode: s.OtherMode, Priority: s.Priority,
 	}
 	if s.Mode != "" {

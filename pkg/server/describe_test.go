@@ -14,6 +14,7 @@ import (
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/controllers/catalog"
 	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
 	"github.com/regent-project/regent/pkg/server/status"
 )
 
@@ -69,7 +70,7 @@ func controllerNamed(r *status.Replica, name string) (c status.Controller) {
 // startTwo starts two replicas of a shard that run a controller, and returns the leader first.
 func startTwo(t *testing.T, run func(context.Context, controllers.Deps) error, change ...func(*Config)) (leader, standby *replica) {
 	t.Helper()
-	etcd, root := startEtcd(t), t.TempDir()
+	etcd, root := etcdtest.Start(t), t.TempDir()
 	start := func() *replica {
 		cfg := withController(t, config(t, root), run)
 		cfg.EmbeddedEtcd, cfg.Etcd = nil, etcd
@@ -103,8 +104,8 @@ func TestEachReplicaTellsTheSameOfItsShard(t *testing.T) {
 	names := []string{leader.server.name, standby.server.name}
 	slices.Sort(names)
 	for _, at := range []*replica{leader, standby} {
-		shard := untilAnswered(t, at, status.ShardPath, "both answer", func(s status.Shard) bool {
-			return len(s.Replicas) == 2 && s.Replicas[0].Fault+s.Replicas[1].Fault == ""
+		shard := untilAnswered(t, at, status.ShardPath, "both answer, and the leader works", func(s status.Shard) bool { // answers are given again for a moment
+			return len(s.Replicas) == 2 && s.Replicas[0].Fault+s.Replicas[1].Fault == "" && controllerNamed(named(s, leader.server.name), "acting").State == "running"
 		})
 		if shard.Name != "root" || shard.Leader != leader.server.name || shard.Replicas[0].Name != names[0] || shard.Replicas[1].Name != names[1] || shard.Capacity == 0 {
 			t.Errorf("asked of %s: %+v", at.server.name, shard)
@@ -148,22 +149,50 @@ func TestEachReplicaTellsTheSameOfItsShard(t *testing.T) {
 	}
 }
 
-// A replica that has gone is listed by those who knew it, until its place is taken.
-func TestAReplicaThatHasGoneHasAFault(t *testing.T) {
-	leader, standby := startTwo(t, untilDone)
-	for _, at := range []*replica{leader, standby} {
-		untilAnswered(t, at, status.ShardPath, "both are known", func(s status.Shard) bool { return len(s.Replicas) == 2 })
+// A replica that ends in order says so, and is listed no more. One that is killed has a fault: test/e2e.
+func TestAReplicaThatEndsInOrderIsListedNoMore(t *testing.T) {
+	for name, leads := range map[string]bool{"leader": true, "standby": false} {
+		t.Run(name, func(t *testing.T) {
+			leaves, stays := startTwo(t, untilDone)
+			if !leads {
+				leaves, stays = stays, leaves
+			}
+			for _, at := range []*replica{leaves, stays} {
+				untilAnswered(t, at, status.ShardPath, "both are known", func(s status.Shard) bool { return len(s.Replicas) == 2 })
+			}
+			if err := leaves.stop(t); err != nil {
+				t.Fatal(err)
+			}
+			shard := untilAnswered(t, stays, status.ShardPath, "the one that stays leads", func(s status.Shard) bool { return s.Leader == stays.server.name })
+			if got := named(shard, stays.server.name).Left; !slices.Equal(got, []string{leaves.server.name}) {
+				t.Errorf("these have left: %q, want %s", got, leaves.server.name)
+			}
+			if len(shard.Replicas) != 1 || shard.Replicas[0].Fault != "" {
+				t.Errorf("the replicas are %+v", shard.Replicas)
+			}
+		})
 	}
-	if err := leader.stop(t); err != nil {
-		t.Fatal(err)
-	}
-	shard := untilAnswered(t, standby, status.ShardPath, "the other one leads", func(s status.Shard) bool { return s.Leader == standby.server.name })
-	gone, leads := named(shard, leader.server.name), named(shard, standby.server.name)
-	if gone == nil || gone.Fault == "" || gone.URL != leader.url || gone.Version != "" {
-		t.Errorf("the one that has gone is %+v", gone)
-	}
-	if leads == nil || leads.Fault != "" || leads.Election.Epoch != 2 {
-		t.Errorf("the one that leads is %+v", leads)
+}
+
+// Only a replica of the same shard may say that one leaves.
+func TestAFarewellIsARequestWithAName(t *testing.T) {
+	r := startReplica(t, config(t, t.TempDir()))
+	for _, c := range []struct {
+		verb, body string
+		want       int
+	}{
+		{http.MethodPost, `{"replica":"x"}`, http.StatusOK},
+		{http.MethodPost, `{"replica":""}`, http.StatusBadRequest},
+		{http.MethodPost, `{"replica":"` + strings.Repeat("x", longestReplica+1) + `"}`, http.StatusBadRequest},
+		{http.MethodPost, `x`, http.StatusBadRequest},
+		{http.MethodPost, ``, http.StatusBadRequest},
+		{http.MethodGet, ``, http.StatusMethodNotAllowed},
+	} {
+		var code int
+		r.admin(t).Verb(c.verb).AbsPath(status.FarewellPath).Body([]byte(c.body)).Do(t.Context()).StatusCode(&code)
+		if code != c.want {
+			t.Errorf("%s %.20s: %d, want %d", c.verb, c.body, code, c.want)
+		}
 	}
 }
 
@@ -215,6 +244,7 @@ func TestAControllerThatFailsOrDoesNotStopIsTold(t *testing.T) {
 
 // In mode coordinated there is a second Lease, of who elects the leader.
 func TestWhoElectsTheLeaderIsTold(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	all, err := catalog.Registry()
 	if err != nil {
 		t.Fatal(err)

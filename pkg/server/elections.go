@@ -93,6 +93,7 @@ func (r *run) electionConfig(client *loopback.Client) (election.Config, error) {
 	cfg.Candidates = clients.Kube.CoordinationV1beta1().LeaseCandidates(cfg.Namespace)
 	cfg.Fenced = r.cfg.Fencing != FencingWarn
 	cfg.Replica, cfg.URL = r.name, r.replicaURL()
+	cfg.Changed = r.known.tell
 	cfg.ForgetCommand = forgetCommand
 	return cfg, nil
 }
@@ -121,7 +122,7 @@ func (r *run) newProbe(e election.Config) (*detect.Detector, error) {
 		return nil, nil
 	}
 	cfg := r.cfg.Detect
-	cfg.Name, cfg.Replica = e.Name, r.name
+	cfg.Name, cfg.Replica, cfg.Changed = e.Name, r.name, r.known.tell
 	cfg.Listen = net.JoinHostPort(r.cfg.Serving.BindAddress.String(), strconv.Itoa(r.cfg.ProbePort))
 	cfg.Advertise = r.cfg.Advertise.String()
 	probe, err := detect.New(cfg)

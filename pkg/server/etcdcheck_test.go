@@ -15,11 +15,12 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
 
+	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
 	"github.com/regent-project/regent/pkg/server/pki"
 )
 
 func TestTheLogSaysWhyEtcdDoesNotAnswer(t *testing.T) {
-	etcd := startEtcd(t)
+	etcd := etcdtest.Start(t)
 	strangers := t.TempDir()
 	if _, err := pki.Ensure(strangers); err != nil {
 		t.Fatal(err)

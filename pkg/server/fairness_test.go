@@ -14,33 +14,40 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// letting allows everything. Requests for /hold wait until the channel is closed.
+// letting allows everything. What it is to hold waits until the channel is closed.
 type letting struct {
 	authorizer.Authorizer
-	hold <-chan struct{}
-	held atomic.Int32
+	holds func(authorizer.Attributes) bool
+	hold  chan struct{}
+	held  atomic.Int32
 }
 
 func (l *letting) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-	if a.GetPath() == "/hold" {
+	if l.holds(a) {
 		l.held.Add(1)
 		<-l.hold
 	}
 	return authorizer.DecisionAllow, "", nil
 }
 
-// One user of a cluster holds all that he can get, for as long as he likes. Who else is there gets in, and so does who is in another cluster.
-func TestAFloodInOneClusterKeepsNobodyElseOut(t *testing.T) {
+// startLetting starts a replica with two users and 16 places for requests, in which everything is allowed, and some of it is held.
+func startLetting(t *testing.T, holds func(authorizer.Attributes) bool) (*replica, *letting) {
+	t.Helper()
 	root := t.TempDir()
 	cfg := config(t, root)
 	cfg.TokenFile = write(t, filepath.Join(root, "tokens.csv"), "t-ann,ann,1\nt-ben,ben,2\n")
 	cfg.Limits = Limits{RequestsInFlight: 16}
-	hold := make(chan struct{})
-	everybody := &letting{hold: hold}
+	l := &letting{holds: holds, hold: make(chan struct{})}
 	r := startReplica(t, cfg, func(s *Server) {
-		everybody.Authorizer = s.generic.Authorization.Authorizer
-		s.generic.Authorization.Authorizer = everybody
+		l.Authorizer = s.generic.Authorization.Authorizer
+		s.generic.Authorization.Authorizer = l
 	})
+	return r, l
+}
+
+// One user of a cluster holds all that he can get, for as long as he likes. Who else is there gets in, and so does who is in another cluster.
+func TestAFloodInOneClusterKeepsNobodyElseOut(t *testing.T) {
+	r, everybody := startLetting(t, func(a authorizer.Attributes) bool { return a.GetPath() == "/hold" })
 	r.createCluster(t, "flooded")
 	r.createCluster(t, "quiet")
 	var flood sync.WaitGroup
@@ -57,7 +64,7 @@ func TestAFloodInOneClusterKeepsNobodyElseOut(t *testing.T) {
 	if held := everybody.held.Load(); held != 6 {
 		t.Errorf("one user has %d of 16 places, want three quarters of half of them", held)
 	}
-	close(hold)
+	close(everybody.hold)
 	flood.Wait()
 	if err := r.stop(t); err != nil {
 		t.Error(err)

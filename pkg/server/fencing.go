@@ -21,8 +21,8 @@ import (
 	"k8s.io/utils/lru"
 
 	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/election/etcdfence"
 	"github.com/regent-project/regent/pkg/election/fence"
-	"github.com/regent-project/regent/pkg/server/storage"
 )
 
 // Fencing says what happens to writes by the leader's controllers that carry no fencing token. A token that is there is always
@@ -74,6 +74,9 @@ func (f *tokenFilter) parse(values []string) (fence.Token, error) {
 		return token.(fence.Token), nil
 	}
 	token, err := fence.Parse(values)
+	if err == nil && token.Cluster == "" {
+		err = fmt.Errorf("%s names no logical cluster, and here each Lease lives in one", fence.Header)
+	}
 	if err == nil {
 		f.parsed.Add(values[0], token)
 	}
@@ -132,7 +135,7 @@ func (f *tokenFilter) admit(req *http.Request) (*http.Request, error) {
 	if changes {
 		auditToken(req.Context(), token)
 	}
-	ctx := storage.WithDisclosure(fence.With(req.Context(), token), f.mayGet)
+	ctx := etcdfence.WithDisclosure(fence.With(req.Context(), token), f.mayGet)
 	if changes && info.Verb == "deletecollection" { // an empty collection causes no write in storage
 		err = f.check.answer(ctx)
 	}
@@ -147,7 +150,7 @@ func (f *tokenFilter) withoutToken(ctx context.Context, info *request.RequestInf
 	}
 	if f.required && user.GetName() == leaderUser {
 		if f.fencing != FencingWarn {
-			return storage.RefuseMissing(leaderUser)
+			return etcdfence.RefuseMissing(leaderUser, "a controller must write with the clients of its Deps only")
 		}
 		f.warn(ctx, info)
 	}

@@ -13,11 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/election/fence"
+	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
 )
 
 // sample is what is written of a resource or subresource.
@@ -69,6 +71,18 @@ var samples = map[string]sample{
 	"core.kcp.io/v1alpha1 shards":                      {name: "a-shard", body: "{spec: {baseURL: 'https://a:1'}}"},
 	"core.kcp.io/v1alpha1 shards/status":               {change: "{status: {capacity: {clusters: '1'}}}"},
 	"core.kcp.io/v1alpha1 logicalclusters/status":      {change: "{status: {phase: Initializing}}"},
+	"apiextensions.k8s.io/v1 customresourcedefinitions": {
+		name: "samples.example.com", body: "{spec: {group: example.com, scope: Cluster, names: {plural: samples, kind: Sample}, " +
+			"versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}}",
+	},
+	"apis.kcp.io/v1alpha1 apiresourceschemas": {
+		name: "v1.samples.example.com", body: "{spec: {group: example.com, scope: Cluster, names: {plural: samples, kind: Sample}, " +
+			"versions: [{name: v1, served: true, storage: true, schema: {type: object}}]}}",
+	},
+	"apis.kcp.io/v1alpha2 apiexports":                          {},
+	"apis.kcp.io/v1alpha2 apibindings":                         {body: "{spec: {reference: {export: {name: e}}}}"},
+	"apis.kcp.io/v1alpha2 apibindings/status":                  {change: "{status: {phase: Binding}}"},
+	"apiextensions.k8s.io/v1 customresourcedefinitions/status": {change: "{status: {conditions: [{type: Sampled, status: 'True'}]}}"},
 }
 
 func (s sample) nameOr(other string) string {
@@ -87,6 +101,8 @@ type writable struct {
 	verbs        []string
 	// whole is the sample of the resource, part that of the subresource, or the same.
 	whole, part sample
+	// define makes the definition that custom objects need, in the target's cluster.
+	define func(t *testing.T, o target)
 }
 
 func (r writable) String() string {
@@ -110,12 +126,14 @@ func fromYAML(text string) map[string]any {
 }
 
 // fencedShard is a shard with a Lease that somebody holds, and clients of the leader, who may write everything: one without
-// a token, one with the token of the term that the Lease shows, and some, by whose they are, with those of other terms.
+// a token, one with the token of the term that the Lease shows, and some, by whose they are, with those of other terms. outside is such a one of the
+// administrator's.
 type fencedShard struct {
 	discovery     discovery.DiscoveryInterface
 	etcd          *clientv3.Client
 	free, current dynamic.Interface
 	over          map[string]dynamic.Interface
+	outside       dynamic.Interface
 	targets       int
 
 	known    map[string]int64 // the keys at revision
@@ -125,7 +143,7 @@ type fencedShard struct {
 func startFencedShard(t *testing.T) *fencedShard {
 	t.Helper()
 	cfg := config(t, t.TempDir())
-	cfg.EmbeddedEtcd, cfg.Etcd = nil, startEtcd(t)
+	cfg.EmbeddedEtcd, cfg.Etcd = nil, etcdtest.Start(t)
 	r := startReplica(t, cfg)
 	t.Cleanup(func() {
 		if err := r.stop(t); err != nil {
@@ -158,6 +176,9 @@ func startFencedShard(t *testing.T) *fencedShard {
 		change(&other)
 		s.over[whose] = r.dynamic(t, other)
 	}
+	earlier := token
+	earlier.Epoch--
+	s.outside = dynamicOf(t, r.adminConfig(t, ""), earlier)
 	return s
 }
 
@@ -208,7 +229,11 @@ func (s *fencedShard) discover(t *testing.T) []writable {
 func (s *fencedShard) newTarget(t *testing.T, r writable) target {
 	s.targets++
 	cluster := logicalcluster.Name(fmt.Sprintf("system:target-%d", s.targets))
-	return target{writable: r, ctx: clusters.With(t.Context(), cluster), client: s.free}
+	o := target{writable: r, ctx: clusters.With(t.Context(), cluster), client: s.free}
+	if r.define != nil {
+		r.define(t, o)
+	}
+	return o
 }
 
 // keys are the shard's (see keysOf). At a revision of etcd that was read already they are as they were then: to read some
@@ -252,7 +277,11 @@ func keysOf(t *testing.T, etcd *clientv3.Client) (out map[string]int64, revision
 // dynamic returns a client of the leader's for the logical cluster in each context, with a fencing token unless it is zero.
 func (r *replica) dynamic(t *testing.T, token fence.Token) dynamic.Interface {
 	t.Helper()
-	config := r.configOf(t, r.server.tokens.leader, "")
+	return dynamicOf(t, r.configOf(t, r.server.tokens.leader, ""), token)
+}
+
+func dynamicOf(t *testing.T, config *rest.Config, token fence.Token) dynamic.Interface {
+	t.Helper()
 	config.Wrap(clusters.Transport)
 	config.Wrap(fence.Transport(fence.Of(token)))
 	client, err := dynamic.NewForConfig(config)

@@ -35,7 +35,10 @@ func TestARequestsTokenIsInItsContext(t *testing.T) {
 		"one":       {[]string{header}, http.StatusOK, sound},
 		"two":       {[]string{header, header}, http.StatusBadRequest, fence.Token{}},
 		"malformed": {[]string{"epoch=1"}, http.StatusBadRequest, fence.Token{}},
-		"empty":     {[]string{""}, http.StatusBadRequest, fence.Token{}},
+		"of a server without logical clusters": {
+			[]string{`cluster="", lease="kube-system/l", uid="u", holder="h", epoch=1`}, http.StatusBadRequest, fence.Token{},
+		},
+		"empty": {[]string{""}, http.StatusBadRequest, fence.Token{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got fence.Token

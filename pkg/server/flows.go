@@ -79,7 +79,7 @@ func cost(clusters *routing.Filter, usage usage) func(context.Context, flowcontr
 		info := digest.RequestInfo
 		return fairness.Places(info, fairness.QueryFrom(ctx), func() (objects, bytes int64) {
 			cluster, _ := clusters.Cached(ctx)
-			has := usage.Stored(cluster, schema.GroupResource{Group: info.APIGroup, Resource: info.Resource})
+			has := usage.Stored(cluster, storedAs(schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}))
 			return has.Objects, has.Bytes
 		})
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/server/apis"
+	"github.com/regent-project/regent/pkg/server/custom"
 	"github.com/regent-project/regent/pkg/server/fairness"
 	"github.com/regent-project/regent/pkg/server/pki"
 	"github.com/regent-project/regent/pkg/server/routing"
@@ -82,7 +83,7 @@ func TestForWhomARequestCounts(t *testing.T) {
 type holding map[logicalcluster.Name]storage.Amount
 
 func (h holding) Stored(cluster logicalcluster.Name, resource schema.GroupResource) storage.Amount {
-	if resource != corev1.Resource("configmaps") {
+	if resource != corev1.Resource("configmaps") && resource != custom.Resource {
 		return storage.Amount{}
 	}
 	return h[cluster]
@@ -103,6 +104,8 @@ func TestListsTakeAsManyPlacesAsTheyAreLarge(t *testing.T) {
 		"/clusters/x1/api/v1/configmaps?watch=true&resourceVersion=7&sendInitialEvents=true": 1 + 5 + 10,
 		"/clusters/x1/api/v1/namespaces/default/configmaps/a":                                1,
 		"/clusters/x1/api/v1/namespaces/default/configmaps?fieldSelector=metadata.name=a":    1,
+		"/clusters/x1/apis/example.com/v1/widgets":                                           1 + 5 + 10,
+		"/clusters/x1/apis/example.com/v1/namespaces/default/widgets/a":                      1,
 		"/clusters/x1/api/v1/secrets":                                                        1,
 		"/clusters/made-up/api/v1/configmaps":                                                1,
 		"/clusters/x1/api":                                                                   1,

@@ -296,6 +296,7 @@ func TestAFrontLeadsToEveryClusterAndSaysWhatItDoesNotKnow(t *testing.T) {
 
 // A front that is asked to stop ends watches as the server would, finishes requests, and tells load balancers before that.
 func TestAFrontStopsWithoutAnErrorForItsClients(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	i := install(t)
 	e := i.open("f")
 	e.stop()
@@ -325,6 +326,7 @@ func TestAFrontStopsWithoutAnErrorForItsClients(t *testing.T) {
 
 // A front that was removed tells load balancers, as soon as the root shard has told it.
 func TestAFrontThatIsRemovedIsNotReady(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	i := install(t)
 	e := i.open("f")
 	root := i.shards["root"]
@@ -341,6 +343,7 @@ func TestAFrontThatIsRemovedIsNotReady(t *testing.T) {
 }
 
 func TestAFrontRefusesAClientThatAsksTooMuch(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	i := install(t)
 	e := i.open("f")
 	e.stop()
@@ -370,6 +373,7 @@ func configMapNamed(name string) *corev1.ConfigMap {
 
 // I11: the front was restarted while the root shard is down.
 func TestAFrontBeginsWithWhatItKnewI11(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	i := install(t, "eu1")
 	e := i.open("f")
 	i.cordon("root")

@@ -56,3 +56,8 @@ func (g *membersGate) mayAsk(member pki.Member, path string) bool {
 	}
 	return path == status.ShardPath || path == status.TermsPath || path == status.WorkspacesPath
 }
+
+// mayTell reports whether a member may tell this replica something: a replica of the same shard tells that it leaves.
+func (g *membersGate) mayTell(member pki.Member, path string) bool {
+	return member.Kind == pki.KindShard && member.Name == g.own && path == status.FarewellPath
+}

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
 	administration "github.com/regent-project/regent/pkg/server/installation"
 	"github.com/regent-project/regent/pkg/server/pki"
 	"github.com/regent-project/regent/pkg/server/status"
@@ -36,7 +37,7 @@ type installation struct {
 // install starts shard root, and further shards that join it.
 func install(t *testing.T, others ...string) *installation {
 	t.Helper()
-	i := &installation{T: t, etcd: startEtcd(t), shards: map[string]*operator{}, cfgs: map[string]Config{}}
+	i := &installation{T: t, etcd: etcdtest.Start(t), shards: map[string]*operator{}, cfgs: map[string]Config{}}
 	i.cfgs["root"] = i.config("root")
 	i.start("root")
 	root := i.shards["root"]
@@ -137,6 +138,7 @@ func (i *installation) cluster(shard string, ws *tenancyv1alpha1.Workspace) *cor
 }
 
 func TestAWorkspacesClusterMayBeOnAnotherShard(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	i := install(t, "eu1")
 	i.cordon("root")
 	root, eu1 := i.shards["root"], i.shards["eu1"]
@@ -190,6 +192,7 @@ func TestAWorkspacesClusterMayBeOnAnotherShard(t *testing.T) {
 }
 
 func TestAClusterThatIsDeletedOnItsShardTakesItsWorkspaceAlong(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	i := install(t, "eu1")
 	i.cordon("root")
 	root, eu1 := i.shards["root"], i.shards["eu1"]
@@ -203,6 +206,7 @@ func TestAClusterThatIsDeletedOnItsShardTakesItsWorkspaceAlong(t *testing.T) {
 }
 
 func TestWhatWaitsForAShardGoesOnWhenThatIsBack(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	i := install(t, "eu1")
 	i.cordon("root")
 	root := i.shards["root"]
@@ -232,6 +236,7 @@ func TestWhatWaitsForAShardGoesOnWhenThatIsBack(t *testing.T) {
 
 // I10: the shard of the Workspaces was restored from a backup. It does not know its youngest ones any more.
 func TestAClusterOutlivesItsWorkspaceThatNobodyHasDeletedI10(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	i := install(t, "eu1")
 	i.cordon("root")
 	root := i.shards["root"]
@@ -275,6 +280,7 @@ func TestAClusterOutlivesItsWorkspaceThatNobodyHasDeletedI10(t *testing.T) {
 
 // I10: what a restore has left is decided by an administrator, and nobody else.
 func TestAnOrphanIsAdoptedOrDeletedByAnAdministratorI10(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	i := install(t, "eu1")
 	i.cordon("root")
 	root, eu1 := i.shards["root"], i.shards["eu1"]
@@ -405,20 +411,8 @@ func TestNoShardWritesToAnotherOneI9(t *testing.T) {
 			client, at := i.callAs(way[0]), i.shards[way[1]].at
 			ask := func(method, path string, headers ...string) int {
 				t.Helper()
-				req, err := http.NewRequestWithContext(t.Context(), method, at.url+path, strings.NewReader("{}"))
-				if err != nil {
-					t.Fatal(err)
-				}
-				req.Header.Set("Content-Type", "application/json")
-				for n := 0; n < len(headers); n += 2 {
-					req.Header.Set(headers[n], headers[n+1])
-				}
-				resp, err := client.Do(req)
-				if err != nil {
-					t.Fatal(err)
-				}
-				_ = resp.Body.Close()
-				return resp.StatusCode
+				code, _, _ := browse(t, client, method, at.url+path, "{}", headers...)
+				return code
 			}
 			read := 0
 			_, lists, err := at.adminIn(t, clusters.SystemAdmin).Discovery().ServerGroupsAndResources() // every shard has that cluster
@@ -475,8 +469,15 @@ func TestNoShardWritesToAnotherOneI9(t *testing.T) {
 					t.Errorf("GET %s: %d, want %d", path, got, want)
 				}
 			}
-			if got := ask(http.MethodPost, "/election/step-down"); got != http.StatusForbidden {
-				t.Errorf("step-down: %d", got)
+			for _, path := range []string{"/election/step-down", status.FarewellPath} {
+				if got := ask(http.MethodPost, path); got != http.StatusForbidden {
+					t.Errorf("POST %s: %d", path, got)
+				}
+			}
+			for _, path := range []string{"/election/step-down", "/election/step-down?shard=" + way[1], "/election/step-down?shard=" + way[0]} {
+				if got := ask(http.MethodPost, path, clusters.RemoteUserHeader, "admin", clusters.RemoteGroupHeader, "system:masters"); got != http.StatusForbidden {
+					t.Errorf("%s, for an administrator: %d", path, got)
+				}
 			}
 			if got := ask(http.MethodGet, "/clusters/root/api/v1/secrets", "Impersonate-User", "admin", "Impersonate-Group", "system:masters"); got != http.StatusForbidden {
 				t.Errorf("as an administrator: %d", got)
@@ -486,6 +487,7 @@ func TestNoShardWritesToAnotherOneI9(t *testing.T) {
 }
 
 func TestWhoIsNoMemberAnyMoreIsRefused(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	i := install(t, "eu1")
 	root := i.shards["root"]
 	ask := func(client *http.Client) int {
@@ -527,19 +529,8 @@ func TestAFrontTellsForWhomItAsksAndNobodyElseDoes(t *testing.T) {
 	const secrets, found = "/clusters/root/api/v1/secrets", "/clusters/*/apis/core.kcp.io/v1alpha1/logicalclusters"
 	ask := func(client *http.Client, path string, headers ...string) int {
 		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, root.at.url+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for n := 0; n < len(headers); n += 2 {
-			req.Header.Add(headers[n], headers[n+1])
-		}
-		resp, err := client.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = resp.Body.Close()
-		return resp.StatusCode
+		code, _, _ := browse(t, client, http.MethodGet, root.at.url+path, "", headers...)
+		return code
 	}
 	if got := ask(front, found); got != http.StatusUnauthorized {
 		t.Errorf("a front that is no member yet: %d", got)
@@ -586,6 +577,7 @@ func TestAFrontTellsForWhomItAsksAndNobodyElseDoes(t *testing.T) {
 
 // The status of what waits is written: nothing in the caches tells a new leader that there is something to do.
 func TestANewLeaderKnowsWhatWaits(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	i := install(t)
 	i.cordon("root")
 	root := i.shards["root"]

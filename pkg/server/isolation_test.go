@@ -59,7 +59,11 @@ func leaveNothing(o target) error {
 			return err
 		}
 	}
-	return remove(o)
+	err := remove(o)
+	if err == nil && (o.gvr.Resource == "customresourcedefinitions" || o.gvr.Resource == "apibindings") {
+		err = release(o) // it waits for its objects
+	}
+	return err
 }
 
 // seen checks that a list in in's cluster shows the objects in want, and nothing else.

@@ -47,9 +47,10 @@ func withController(t *testing.T, cfg Config, run func(ctx context.Context, deps
 
 // Fact 8 of docs/CLIENT-GO.md: controllers and the lease on one rate-limited client make a busy leader lose its own lease. Here
 // the lease has a client and connections of its own, and no client waits for a limit. (At client-go's 5 requests a second a renewal
-// would wait behind 40 writers for 8 s. More of them would keep the CPUs of a small machine busy for that long.)
+// would wait behind 40 writers for 7 s, which is longer than the renew deadline. So that they do not keep all CPUs busy, each rests between two writes.)
 func TestABusyLeaderKeepsItsLease(t *testing.T) {
-	const writers = 40
+	t.Parallel() // most of it is waiting
+	const writers, rest = 40, 500 * time.Millisecond
 	written := make(chan struct{}, 1)
 	terms := make(chan int64, 100)
 	cfg := withController(t, config(t, t.TempDir()), func(ctx context.Context, deps controllers.Deps) error {
@@ -67,6 +68,10 @@ func TestABusyLeaderKeepsItsLease(t *testing.T) {
 						case written <- struct{}{}:
 						default:
 						}
+					}
+					select {
+					case <-ctx.Done():
+					case <-time.After(rest):
 					}
 				}
 			})
@@ -119,6 +124,7 @@ func TestNoHealthCheckDependsOnTheElection(t *testing.T) {
 }
 
 func TestAReplicaThatCannotStopNamesTheController(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	hangs, returns := make(chan struct{}), make(chan struct{})
 	cfg := withController(t, config(t, t.TempDir()), func(context.Context, controllers.Deps) error {
 		close(hangs)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/server/pki"
+	"github.com/regent-project/regent/pkg/server/routing"
 )
 
 // membersGate says who the other members of the installation are, and what they may do here. Shards may read what they need to find their
@@ -50,7 +51,7 @@ func (g *membersGate) authenticator() (authenticator.Request, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the headers of fronts: %w", err)
 	}
-	return &memberRequests{told: told, fronts: &g.fronts, certificates: x509request.NewDynamic(g.verify, x509request.UserConversionFunc(func(chain []*x509.Certificate) (*authenticator.Response, bool, error) {
+	return &memberRequests{told: told, own: g.own, fronts: &g.fronts, certificates: x509request.NewDynamic(g.verify, x509request.UserConversionFunc(func(chain []*x509.Certificate) (*authenticator.Response, bool, error) {
 		member, authority, err := pki.MemberOf(chain)
 		if errors.Is(err, pki.ErrNoMember) {
 			return nil, false, nil
@@ -69,22 +70,49 @@ func (g *membersGate) authenticator() (authenticator.Request, error) {
 // memberRequests are requests of members. Certificates that the installation's authority has not signed are others' business.
 type memberRequests struct {
 	certificates, told authenticator.Request
+	own                string // the name of this shard
 	fronts             *heardFronts
 }
 
-// AuthenticateRequest implements authenticator.Request. A front says who its user is, or sends the user's token along. It does neither
-// when it asks for itself, and says so of users who are anonymous.
+// AuthenticateRequest implements authenticator.Request.
 func (m *memberRequests) AuthenticateRequest(req *http.Request) (*authenticator.Response, bool, error) {
 	resp, ok, err := m.certificate(req)
-	if err != nil || !ok || resp.User.(*memberUser).Kind != pki.KindFront {
+	if err != nil || !ok {
 		return resp, ok, err
 	}
-	m.fronts.hear(resp.User.(*memberUser).Member.Name)
+	switch by := resp.User.(*memberUser); {
+	case by.Kind == pki.KindFront:
+		m.fronts.hear(by.Member.Name)
+		return m.ofFront(req, resp)
+	case by.Kind == pki.KindShard && by.Member.Name == m.own && req.URL.Path == routing.StepDownPath:
+		return m.ofReplica(req, resp)
+	}
+	return resp, true, nil
+}
+
+// ofReplica returns the user for whom another replica of this shard asks its leader to step down. That replica has no right of its own to ask,
+// so it cannot be made to do what the user may not: this replica checks the user's rights, as that one has. It has authenticated the user by what
+// all replicas of the shard know, service accounts too.
+func (m *memberRequests) ofReplica(req *http.Request, resp *authenticator.Response) (*authenticator.Response, bool, error) {
 	switch told, ok, err := m.told.AuthenticateRequest(req); {
 	case err != nil:
 		return nil, false, err
 	case ok && isReserved(told.User):
-		return nil, false, fmt.Errorf("%s says that it asks for user %q of %q: names that begin with %s are the servers' own", resp.User.GetName(), told.User.GetName(), told.User.GetGroups(), reservedPrefix)
+		return nil, false, reservedFault(resp.User, told.User)
+	case ok:
+		return told, true, nil
+	}
+	return resp, true, nil
+}
+
+// ofFront returns the user for whom a front asks. The front says who that is, or sends the user's token along. It does neither when it asks for
+// itself, and says so of users who are anonymous.
+func (m *memberRequests) ofFront(req *http.Request, resp *authenticator.Response) (*authenticator.Response, bool, error) {
+	switch told, ok, err := m.told.AuthenticateRequest(req); {
+	case err != nil:
+		return nil, false, err
+	case ok && isReserved(told.User):
+		return nil, false, reservedFault(resp.User, told.User)
 	case ok && isServiceAccount(told.User):
 		return nil, false, fmt.Errorf("%s says that it asks for a service account: %w", resp.User.GetName(), serviceAccountFault(told.User))
 	case ok:
@@ -95,6 +123,10 @@ func (m *memberRequests) AuthenticateRequest(req *http.Request) (*authenticator.
 		return nil, false, nil // whoever knows the token says whose it is
 	}
 	return resp, true, nil
+}
+
+func reservedFault(by, told user.Info) error {
+	return fmt.Errorf("%s says that it asks for user %q of %q: names that begin with %s are the servers' own", by.GetName(), told.GetName(), told.GetGroups(), reservedPrefix)
 }
 
 func (m *memberRequests) certificate(req *http.Request) (*authenticator.Response, bool, error) {
@@ -160,13 +192,16 @@ func (g *membersGate) noMembers(chain []*x509.Certificate) (*authenticator.Respo
 // readable are the resources that members read.
 var readable = map[string]string{"workspaces": "tenancy.kcp.io", "logicalclusters": "core.kcp.io", "shards": "core.kcp.io"}
 
-// rights lets members read what they need.
+// rights lets members read what they need, and replicas of this shard tell that they leave.
 func (g *membersGate) rights(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	member, ok := a.GetUser().(*memberUser)
 	if !ok {
 		return authorizer.DecisionNoOpinion, "", nil
 	}
 	if !a.IsResourceRequest() && a.GetVerb() == "get" && g.mayAsk(member.Member, a.GetPath()) {
+		return authorizer.DecisionAllow, "", nil
+	}
+	if !a.IsResourceRequest() && a.GetVerb() == "post" && g.mayTell(member.Member, a.GetPath()) {
 		return authorizer.DecisionAllow, "", nil
 	}
 	group, ok := readable[a.GetResource()]

@@ -53,6 +53,7 @@ func (i *installation) renew(m pki.Member, root pki.RootShard) *pki.Membership {
 // A shard and a front that are given new memberships go on with them, and nobody accepts the ones before. They find the root shard where the new
 // ones say.
 func TestANewMembershipIsUsedWithoutARestart(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	i := install(t, "eu1")
 	e := i.open("f")
 	root, eu1 := i.shards["root"], i.shards["eu1"]
@@ -87,6 +88,7 @@ func TestANewMembershipIsUsedWithoutARestart(t *testing.T) {
 
 // A membership that is another member's, or that others may read, changes nothing, and is told of.
 func TestAFaultyMembershipChangesNothing(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	i := install(t, "eu1")
 	eu1, file := i.shards["eu1"], i.cfgs["eu1"].MembershipFile
 	before := eu1.at.server.keys.held.Load()

@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"encoding/json"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,7 +33,8 @@ var seldom = map[string][]string{
 
 // A metric that is renamed, or loses a label, breaks the rules and the dashboards here and not at night.
 func TestRulesAndDashboardsUseMetricsThatExist(t *testing.T) {
-	known := knownMetrics(t)
+	known, shown := knownMetrics(t)
+	literals, compared := literals(t), 0
 	var texts []string
 	for _, rule := range regexp.MustCompile(`(?m)^  - (?:record|alert): (\S+)\n    expr: (?:>-\n      )?(.*)$`).FindAllStringSubmatch(content(t, "../../deploy/prometheus/rules.yaml"), -1) {
 		texts = append(texts, rule[2])
@@ -59,6 +61,14 @@ func TestRulesAndDashboardsUseMetricsThatExist(t *testing.T) {
 			if !ok {
 				t.Errorf("there is no metric %q: %s", s.Metric, texts[n])
 			}
+			for label, values := range s.Values {
+				for _, value := range values {
+					if compared++; strings.HasPrefix(s.Metric, "regent_") && !slices.Contains(targetLabels, label) &&
+						!strings.Contains(shown, label+`="`+value+`"`) && !literals[value] {
+						t.Errorf("metric %q never has %s=%q: %s", s.Metric, label, value, texts[n])
+					}
+				}
+			}
 			for _, label := range s.Labels {
 				if !slices.Contains(labels, label) && !slices.Contains(labels, "*") && !slices.Contains(targetLabels, label) {
 					t.Errorf("metric %q has no label %q: %s", s.Metric, label, texts[n])
@@ -73,19 +83,41 @@ func TestRulesAndDashboardsUseMetricsThatExist(t *testing.T) {
 			}
 		}
 	}
+	if compared < 100 {
+		t.Errorf("only %d values of labels are compared: is bin/selectors an old one? make bin/promtool", compared)
+	}
 }
 
-// knownMetrics returns the series' names that a replica of an installation and a front show, with their labels.
-func knownMetrics(t *testing.T) map[string][]string {
+// literals returns the texts in the product's code. A value of a label that this test does not see, such as the cause of a fault, is one.
+func literals(t *testing.T) map[string]bool {
+	t.Helper()
+	out := map[string]bool{}
+	err := filepath.WalkDir("..", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		for _, found := range regexp.MustCompile(`"([^"\\\n]+)"`).FindAllStringSubmatch(content(t, path), -1) {
+			out[found[1]] = true
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// knownMetrics returns the series' names that a replica of an installation and a front show, with their labels, and all that they show.
+func knownMetrics(t *testing.T) (known map[string][]string, shown string) {
 	i := install(t, "eu1")
 	front := i.open("front")
 	front.ask(front.admin, "/clusters/root/api/v1/namespaces")
-	known := map[string][]string{"up": nil}
+	known = map[string][]string{"up": nil}
 	sample := regexp.MustCompile(`(?m)^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? `)
 	label := regexp.MustCompile(`([a-zA-Z_][a-zA-Z0-9_]*)="(?:[^"\\]|\\.)*"`)
 	fairness.New(1, 1) // the replicas of this test have no limits
 	i.shards["root"].at.get(t, "/readyz")
-	_, shown := front.ask(front.admin, "/metrics")
+	_, shown = front.ask(front.admin, "/metrics")
 	for _, path := range []string{"/metrics", "/metrics/slis"} {
 		raw, err := i.shards["root"].at.admin(t).Get().AbsPath(path).DoRaw(t.Context())
 		if err != nil {
@@ -121,7 +153,7 @@ func knownMetrics(t *testing.T) map[string][]string {
 			t.Errorf("%s is not in the code", name)
 		}
 	}
-	return known
+	return known, shown
 }
 
 // allCode is the code of the seldom metrics.
@@ -165,6 +197,7 @@ func queries(t *testing.T, file string) (texts []string) {
 type selection struct {
 	Metric string
 	Labels []string
+	Values map[string][]string
 }
 
 type expression struct {

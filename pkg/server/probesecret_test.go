@@ -19,6 +19,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 
 	"github.com/regent-project/regent/pkg/server/encryption"
+	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
 	"github.com/regent-project/regent/pkg/server/pki"
 )
 
@@ -56,7 +57,7 @@ func secretsBy(t *testing.T, providers ...string) value.Transformer {
 // A shard's replicas are restarted one by one with another configuration, each step of a way that operators go. All of them
 // have the same secret throughout, those that were not restarted too, and what is in etcd is encrypted as Secrets are.
 func TestTheProbesSecretIsEncryptedAsSecretsAre(t *testing.T) {
-	client := etcdClient(t, startEtcd(t))
+	client := etcdClient(t, etcdtest.Start(t))
 	key := secretKey("/registry")
 	var first []byte
 	for i, step := range []struct {
@@ -103,7 +104,7 @@ func storedAt(t *testing.T, client *clientv3.Client, key string) []byte {
 }
 
 func TestReplicasThatStartTogetherHaveOneSecret(t *testing.T) {
-	client := etcdClient(t, startEtcd(t))
+	client := etcdClient(t, etcdtest.Start(t))
 	secrets := make([][]byte, 16)
 	var all sync.WaitGroup
 	for i := range secrets {
@@ -129,7 +130,7 @@ func TestReplicasThatStartTogetherHaveOneSecret(t *testing.T) {
 
 // A replica without the others' key must not take what it cannot read for the secret: it is not ready, and says why.
 func TestAReplicaWithoutTheKeyIsNotReadyAndSaysWhy(t *testing.T) {
-	client := etcdClient(t, startEtcd(t))
+	client := etcdClient(t, etcdtest.Start(t))
 	cfg := Config{Shard: "root", EtcdPrefix: "/registry", RootDirectory: t.TempDir()}
 	bundle, err := pki.Ensure(filepath.Join(cfg.RootDirectory, pkiDirectory))
 	if err != nil {

@@ -9,13 +9,19 @@ import (
 
 // notForTenants are the resources that no built-in role but cluster-admin names, and why.
 var notForTenants = map[string]string{
-	"clusterroles.rbac.authorization.k8s.io":        "they are good for the whole cluster, and so for its administrators",
-	"clusterrolebindings.rbac.authorization.k8s.io": "they are good for the whole cluster, and so for its administrators",
-	"subjectaccessreviews.authorization.k8s.io":     "they tell of all users of the cluster",
-	"tokenreviews.authentication.k8s.io":            "who can ask about tokens could try them",
-	"shards.core.kcp.io":                            "they are the operator's",
-	"shards/status.core.kcp.io":                     "they are the operator's",
-	"namespaces/finalize":                           "who finalizes a namespace leaves behind what is in it",
+	"clusterroles.rbac.authorization.k8s.io":                "they are good for the whole cluster, and so for its administrators",
+	"clusterrolebindings.rbac.authorization.k8s.io":         "they are good for the whole cluster, and so for its administrators",
+	"customresourcedefinitions.apiextensions.k8s.io":        "they are good for the whole cluster, and so for its administrators",
+	"customresourcedefinitions/status.apiextensions.k8s.io": "it is the leader's",
+	"apiresourceschemas.apis.kcp.io":                        "they are good for the whole cluster, and so for its administrators",
+	"apiexports.apis.kcp.io":                                "they are good for the whole cluster, and so for its administrators",
+	"apibindings.apis.kcp.io":                               "they are good for the whole cluster, and so for its administrators",
+	"apibindings/status.apis.kcp.io":                        "it is the leader's",
+	"subjectaccessreviews.authorization.k8s.io":             "they tell of all users of the cluster",
+	"tokenreviews.authentication.k8s.io":                    "who can ask about tokens could try them",
+	"shards.core.kcp.io":                                    "they are the operator's",
+	"shards/status.core.kcp.io":                             "they are the operator's",
+	"namespaces/finalize":                                   "who finalizes a namespace leaves behind what is in it",
 }
 
 // Whoever adds a resource says who may use it: in one of the built-in roles, or above.

@@ -30,6 +30,8 @@ type run struct {
 	process, election lifetime
 	// serving is closed once the API server serves.
 	serving chan struct{}
+	// known gets a message when this replica may know other replicas than before.
+	known signal
 	// drainBegan is when the listener began to close. The pre-shutdown hook sets it before the API server returns.
 	drainBegan time.Time
 	// terms is set once controllers may run. running uses it to name controllers that are late.
@@ -37,7 +39,7 @@ type run struct {
 }
 
 func newRun(s *Server, ctx context.Context) *run {
-	r := &run{Server: s, serving: make(chan struct{})}
+	r := &run{Server: s, serving: make(chan struct{}), known: make(signal, 1)}
 	if s.tracing != nil {
 		const scope = "github.com/regent-project/regent"
 		ctx = controllers.WithTracers(ctx, &controllers.Tracers{Reconciles: s.tracing.Sampled().Tracer(scope), Terms: s.tracing.All().Tracer(scope)})
@@ -88,7 +90,7 @@ func (r *run) all() error {
 	if err != nil {
 		return err
 	}
-	if err := r.addHooks(api, caches.client.Close); err != nil {
+	if err := r.addHooks(api, caches.close); err != nil {
 		return err
 	}
 
@@ -119,6 +121,8 @@ func (r *run) start(store *store, caches *caches, elections *elections, terms *t
 		r.process.Keep("recorder of events about elections", elections.electingRecorder.run)
 	}
 	runInformers(&r.process, caches.informers)
+	r.process.Keep("custom resources", caches.own.Run)
+	r.process.Keep("bound resources", caches.bound.Run)
 	if caches.others != nil {
 		r.process.Go("reader of other shards", func() error { return caches.others.Run(r.process.ctx) })
 	}

@@ -10,13 +10,14 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
 )
 
 // I13: with many workspaces a new leader works on those that need something, and on nothing else before what users wait for. A
 // replica has no more goroutines with many workspaces than with one.
 func TestAShardOfTwoThousandWorkspacesIsLedLikeOneOfOne(t *testing.T) {
 	const many, lacking = 2000, 50
-	way := startEtcd(t)
+	way := etcdtest.Start(t)
 	root := t.TempDir()
 	first := startCatalogued(t, root, way)
 	u := &operator{t, first}

@@ -76,6 +76,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	boundRequestMetrics()
 	name, err := replicaName()
 	if err != nil {
 		return nil, err

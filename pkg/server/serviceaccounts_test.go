@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
+	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
 	"github.com/regent-project/regent/pkg/server/serviceaccounts"
 )
 
@@ -311,7 +312,7 @@ func TestTokensOfOthersAreRefusedByTheServer(t *testing.T) {
 // Replicas of a shard have copies of one pki/, and so accept each other's tokens.
 func TestAReplicaAcceptsTheTokensOfOthers(t *testing.T) {
 	root := t.TempDir()
-	way := startEtcd(t)
+	way := etcdtest.Start(t)
 	var replicas []*replica
 	for range 2 {
 		cfg := config(t, root)

@@ -12,11 +12,12 @@ import (
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 
 	"github.com/regent-project/regent/pkg/server/apis"
+	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
 	"github.com/regent-project/regent/pkg/server/pki"
 )
 
 func TestAPrefixBelongsToOneShardAndOneAuthority(t *testing.T) {
-	client := etcdClient(t, startEtcd(t))
+	client := etcdClient(t, etcdtest.Start(t))
 	directories := []string{t.TempDir(), t.TempDir()}
 
 	for _, c := range []struct {

@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
 )
 
 // withPeople makes a server know users without rights, and a boss in system:masters, by tokens that are their names.
@@ -33,7 +35,7 @@ type society struct {
 
 func startSociety(t *testing.T, prepare ...func(*Server)) *society {
 	t.Helper()
-	c := startCatalogued(t, t.TempDir(), startEtcd(t), append(prepare, withPeople)...)
+	c := startCatalogued(t, t.TempDir(), etcdtest.Start(t), append(prepare, withPeople)...)
 	s := &society{&operator{t, c}, c}
 	s.until("root is Ready", s.rootIsReady)
 	return s

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 
-	"github.com/regent-project/regent/pkg/controllers/supervisor"
+	"github.com/regent-project/regent/pkg/election/control/supervisor"
 	"github.com/regent-project/regent/pkg/server/routing"
 	"github.com/regent-project/regent/pkg/server/status"
 	"github.com/regent-project/regent/pkg/server/survey"
@@ -78,29 +78,32 @@ type statusEndpoint struct {
 
 // ServeHTTP implements http.Handler.
 func (e *statusEndpoint) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	body, err := e.answer(req)
+	described, err := e.answer(req)
+	answerJSON(w, req, e.serializer, described, err)
+}
+
+func (e *statusEndpoint) answer(req *http.Request) (any, error) {
+	if req.Method != http.MethodGet {
+		return nil, apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "status"}, req.Method)
+	}
+	return e.describe(req)
+}
+
+// answerJSON answers with a value, or with a Status that says what the error is.
+func answerJSON(w http.ResponseWriter, req *http.Request, serializer runtime.NegotiatedSerializer, value any, err error) {
+	var body []byte
+	if err == nil {
+		if body, err = json.Marshal(value); err != nil {
+			err = apierrors.NewInternalError(err)
+		}
+	}
 	if err != nil {
-		responsewriters.ErrorNegotiated(err, e.serializer, schema.GroupVersion{Version: "v1"}, w, req)
+		responsewriters.ErrorNegotiated(err, serializer, schema.GroupVersion{Version: "v1"}, w, req)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	_, _ = w.Write(body) // on an error the client has gone
-}
-
-func (e *statusEndpoint) answer(req *http.Request) ([]byte, error) {
-	if req.Method != http.MethodGet {
-		return nil, apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "status"}, req.Method)
-	}
-	described, err := e.describe(req)
-	if err != nil {
-		return nil, err
-	}
-	body, err := json.Marshal(described)
-	if err != nil {
-		return nil, apierrors.NewInternalError(err)
-	}
-	return append(body, '\n'), nil
+	_, _ = w.Write(append(body, '\n')) // on an error the client has gone
 }
 
 var _ http.Handler = (*statusEndpoint)(nil)

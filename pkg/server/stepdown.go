@@ -7,19 +7,20 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"unicode"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/server/survey"
 )
 
 // maxStepDownRequest is the maximum size of the body, in bytes.
@@ -31,34 +32,39 @@ type stepDownRequest struct {
 	Reason string `json:"reason"`
 	// To is the name of the replica that should lead next. Empty: any replica.
 	To string `json:"to"`
+	// epoch is that of the term that is to end; 0: whichever goes on. It is in the query, which older versions take for nothing.
+	epoch int64
 }
+
+// epochParameter names, in a query, the epoch of the term that is to end.
+const epochParameter = "epoch"
 
 // stepDownResponse names the term that was asked to end.
 type stepDownResponse struct {
 	Replica string `json:"replica"`
 	Holder  string `json:"holder"`
 	Epoch   int64  `json:"epoch"`
+	// GoesOn: the term was not asked to end, because it is that of the replica that should lead next.
+	GoesOn bool `json:"goesOn,omitempty"`
 }
 
-// stepDown handles POST /election/step-down, for members of system:masters. It asks this replica's term to end, so that another
-// replica leads. It answers 409 if this replica does not lead, and 404 if the replica that should lead next is not a standby.
+// stepDown handles POST /election/step-down, for members of system:masters, and for whom a ClusterRoleBinding in system:admin allows it. It asks
+// this replica's term to end, so that another replica leads. It answers 409 if this replica does not lead, and 404 if the replica that should lead
+// next is not a standby. If that replica leads already, nothing happens: who asks twice, or with a name from before, has what they want. With ?shard=<this shard> the leader is asked, whoever it is: see passOn. With ?epoch=<number> only that term ends: who asks
+// twice, or has looked at what is over by now, gets 409.
 type stepDown struct {
-	elector    *election.Elector
-	check      checkToken
-	serializer runtime.NegotiatedSerializer
-	replica    string
-	lease      string // namespace/name
+	elector        *election.Elector
+	check          checkToken
+	survey         *survey.Survey
+	serializer     runtime.NegotiatedSerializer
+	shard, replica string
+	lease          string // namespace/name
 }
 
 // ServeHTTP implements http.Handler.
 func (s *stepDown) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	response, err := s.ask(req)
-	if err != nil {
-		responsewriters.ErrorNegotiated(err, s.serializer, schema.GroupVersion{Version: "v1"}, w, req)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(response) // on an error the client has gone; the Lease shows what happened
+	answerJSON(w, req, s.serializer, response, err) // if the client has gone, the Lease shows what happened
 }
 
 func (s *stepDown) ask(req *http.Request) (stepDownResponse, error) {
@@ -69,21 +75,51 @@ func (s *stepDown) ask(req *http.Request) (stepDownResponse, error) {
 	if err := s.check.answer(req.Context()); err != nil {
 		return stepDownResponse{}, err
 	}
+	shard := req.URL.Query().Get(shardParameter)
+	if shard != "" && shard != s.shard {
+		return stepDownResponse{}, newStatus(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf(
+			"this is a replica of shard %s, and shards cannot act on each other: ask a replica of shard %s, or use regent ui or regent step-down --shard=%s", s.shard, shard, shard))
+	}
+	asked, err := readStepDown(req)
+	if err != nil {
+		return stepDownResponse{}, err
+	}
+	response, err := s.askHere(req, asked)
+	if !errors.Is(err, election.ErrNotLeading) {
+		return response, err
+	}
+	if shard == "" {
+		return stepDownResponse{}, notLeading("replica %s does not lead: see who does on lease %s in logical cluster %s, or ask with ?%s=%s", s.replica, s.lease, clusters.SystemAdmin, shardParameter, s.shard)
+	}
+	return s.passOn(req, asked)
+}
+
+// readStepDown returns what a request asks for.
+func readStepDown(req *http.Request) (asked stepDownRequest, err error) {
+	if epoch := req.URL.Query().Get(epochParameter); epoch != "" {
+		if asked.epoch, err = strconv.ParseInt(epoch, 10, 64); err != nil {
+			return asked, apierrors.NewBadRequest(fmt.Sprintf("%s %q is no number", epochParameter, epoch))
+		}
+	}
 	body, err := io.ReadAll(io.LimitReader(req.Body, maxStepDownRequest+1))
 	if err != nil {
-		return stepDownResponse{}, apierrors.NewBadRequest(fmt.Sprintf("cannot read the body: %v", err))
+		return asked, apierrors.NewBadRequest(fmt.Sprintf("cannot read the body: %v", err))
 	}
 	if len(body) > maxStepDownRequest {
-		return stepDownResponse{}, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the limit is %d bytes", maxStepDownRequest))
+		return asked, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the limit is %d bytes", maxStepDownRequest))
 	}
-	var asked stepDownRequest
 	if body = bytes.TrimSpace(body); len(body) > 0 {
 		decoder := json.NewDecoder(bytes.NewReader(body))
 		decoder.DisallowUnknownFields()
 		if err := decoder.Decode(&asked); err != nil {
-			return stepDownResponse{}, apierrors.NewBadRequest(fmt.Sprintf(`the body must be empty or {"reason": "...", "to": "<replica>"}: %v`, err))
+			return asked, apierrors.NewBadRequest(fmt.Sprintf(`the body must be empty or {"reason": "...", "to": "<replica>"}: %v`, err))
 		}
 	}
+	return asked, nil
+}
+
+// askHere asks the term of this replica to end. It returns ErrNotLeading if there is none.
+func (s *stepDown) askHere(req *http.Request, asked stepDownRequest) (stepDownResponse, error) {
 	reason := "asked"
 	if user, ok := apirequest.UserFrom(req.Context()); ok {
 		reason += " by " + user.GetName()
@@ -91,18 +127,25 @@ func (s *stepDown) ask(req *http.Request) (stepDownResponse, error) {
 	if asked.Reason != "" {
 		reason += ": " + strings.Join(strings.FieldsFunc(asked.Reason, func(c rune) bool { return unicode.IsSpace(c) || unicode.IsControl(c) }), " ")
 	}
+	if now := s.elector.Status(); asked.epoch != 0 && asked.epoch != now.Epoch && now.Leader == s.replica {
+		return stepDownResponse{}, notLeading("the term of epoch %d is over: replica %s leads in epoch %d", asked.epoch, s.replica, now.Epoch)
+	}
 	term, err := s.elector.StepDown(reason, asked.To)
-	if errors.Is(err, election.ErrNotLeading) {
-		return stepDownResponse{}, newStatus(http.StatusConflict, metav1.StatusReasonConflict, fmt.Sprintf("replica %s does not lead: see who does on lease %s in logical cluster %s",
-			s.replica, s.lease, clusters.SystemAdmin))
-	}
-	if errors.Is(err, election.ErrNoStandby) {
+	switch {
+	case errors.Is(err, election.ErrNotLeading):
+		return stepDownResponse{}, err
+	case errors.Is(err, election.ErrLeadsAlready):
+		return stepDownResponse{Replica: s.replica, Holder: term.Token().Holder, Epoch: term.Epoch(), GoesOn: true}, nil
+	case errors.Is(err, election.ErrNoStandby):
 		return stepDownResponse{}, newStatus(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("replica %s leads on: %v", s.replica, err))
-	}
-	if err != nil {
+	case err != nil:
 		return stepDownResponse{}, apierrors.NewInternalError(err)
 	}
 	return stepDownResponse{Replica: s.replica, Holder: term.Token().Holder, Epoch: term.Epoch()}, nil
+}
+
+func notLeading(format string, args ...any) error {
+	return newStatus(http.StatusConflict, metav1.StatusReasonConflict, fmt.Sprintf(format, args...))
 }
 
 // newStatus returns a Status error with a message of its own.

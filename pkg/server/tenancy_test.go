@@ -25,6 +25,7 @@ import (
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/election/fence"
+	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
 )
 
 var (
@@ -97,7 +98,7 @@ func forged(victim *tenancyv1alpha1.Workspace) *unstructured.Unstructured {
 // Whoever may do everything in a cluster of its own deletes it, and makes another one in its place, whose deletion is to take
 // a victim's workspace along.
 func TestNobodyDeletesAWorkspaceByAForgedOwner(t *testing.T) {
-	c := startCatalogued(t, t.TempDir(), startEtcd(t), withUsers)
+	c := startCatalogued(t, t.TempDir(), etcdtest.Start(t), withUsers)
 	u := &operator{t, c}
 	u.until("root is Ready", u.rootIsReady)
 	u.create("victim")
@@ -242,7 +243,7 @@ func attempts(taken string) []attempt {
 }
 
 func TestWhatOthersRelyOnInWorkspacesIsForNobodyToForge(t *testing.T) {
-	c := startCatalogued(t, t.TempDir(), startEtcd(t), withUsers)
+	c := startCatalogued(t, t.TempDir(), etcdtest.Start(t), withUsers)
 	u := &operator{t, c}
 	u.until("root is Ready", u.rootIsReady)
 	u.create("w", "other")
@@ -287,7 +288,7 @@ func TestWhatOthersRelyOnInWorkspacesIsForNobodyToForge(t *testing.T) {
 
 // An older version let everybody write phases.
 func TestARootThatWasLockedIsOpenToMastersAndMendedByTheNextLeader(t *testing.T) {
-	root, etcd := t.TempDir(), startEtcd(t)
+	root, etcd := t.TempDir(), etcdtest.Start(t)
 	cfg := config(t, root)
 	cfg.EmbeddedEtcd, cfg.Etcd = nil, etcd
 	r := startReplica(t, cfg, withUsers)

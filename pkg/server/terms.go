@@ -9,7 +9,7 @@ import (
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
-	"github.com/regent-project/regent/pkg/controllers/supervisor"
+	"github.com/regent-project/regent/pkg/election/control/supervisor"
 	"github.com/regent-project/regent/pkg/server/terms"
 )
 
@@ -28,6 +28,7 @@ func (r *run) newTerms(store *store, caches *caches, elections *elections) (*ter
 		Registry: r.cfg.Registry,
 		Supervision: supervisor.Config{
 			DrainTimeout: r.cfg.Election.EffectiveDrainTimeout(), Policies: p, StoreReachable: store.etcd.answers.Load,
+			OfferAfter: r.cfg.offerAfter,
 		},
 		Deps: controllers.Deps{
 			Shard: r.cfg.Shard, Replica: r.name, BaseURL: r.cfg.BaseURL, Informers: caches.informers, Resources: caches.resources,
@@ -36,11 +37,10 @@ func (r *run) newTerms(store *store, caches *caches, elections *elections) (*ter
 		},
 		API:         &r.api,
 		LeaderToken: r.tokens.leader, ReplicaToken: r.tokens.replica,
-		Warn:       func(message string) { elections.leaderRecorder.record(controllerFailed, true, message) },
-		Exit:       r.fail,
-		OfferAfter: r.cfg.offerAfter,
-		Transport:  r.cfg.termTransport,
-		Remember:   r.remember(elections),
+		Warn:      func(message string) { elections.leaderRecorder.record(controllerFailed, true, message) },
+		Exit:      r.fail,
+		Transport: r.cfg.termTransport,
+		Remember:  r.remember(elections),
 	})
 	if err == nil {
 		r.terms.Store(runner)

@@ -2,9 +2,6 @@ package server
 
 import (
 	"context"
-	"net"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -12,11 +9,11 @@ import (
 
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	tracev1 "go.opentelemetry.io/proto/otlp/trace/v1"
-	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/server/tracing/tracingtest"
 )
 
 // traces is a collector.
@@ -68,24 +65,8 @@ func (c *traces) has(names ...string) bool {
 // A trace leads from a request, and from a reconcile, to what it wrote in etcd. A takeover has its phases.
 func TestATraceLeadsFromItsCauseToEtcd(t *testing.T) {
 	c := &traces{spans: map[string][]*tracev1.Span{}, whose: map[string]string{}}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := grpc.NewServer()
-	collector.RegisterTraceServiceServer(server, c)
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(listener) }()
-	t.Cleanup(func() {
-		server.Stop()
-		<-ended
-	})
 	cfg := withController(t, config(t, t.TempDir()), nil)
-	cfg.Tracing.ConfigFile = filepath.Join(t.TempDir(), "tracing.yaml")
-	content := "apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\nendpoint: " + listener.Addr().String() + "\nsamplingRatePerMillion: 1000000\n"
-	if err := os.WriteFile(cfg.Tracing.ConfigFile, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	cfg.Tracing.ConfigFile = tracingtest.Config(t, tracingtest.Serve(t, c), "1000000")
 	r := catalogue(t, cfg)
 	u := &operator{t, r}
 	u.until("root is Ready", u.rootIsReady)

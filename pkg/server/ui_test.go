@@ -16,7 +16,7 @@ import (
 	"github.com/regent-project/regent/pkg/server/ui"
 )
 
-// browse sends a request as a browser may. Each further pair is a header.
+// browse sends a request with a body in JSON. Each further pair is a header, and a name may come more than once.
 func browse(t testing.TB, client *http.Client, method, url, body string, headers ...string) (int, http.Header, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
@@ -25,7 +25,7 @@ func browse(t testing.TB, client *http.Client, method, url, body string, headers
 	}
 	req.Header.Set("Content-Type", "application/json")
 	for n := 0; n < len(headers); n += 2 {
-		req.Header.Set(headers[n], headers[n+1])
+		req.Header.Add(headers[n], headers[n+1])
 	}
 	resp, err := client.Do(req)
 	if err != nil {
@@ -100,6 +100,7 @@ func TestOtherSitesCannotHaveABrowserWrite(t *testing.T) {
 		}{
 			{"kubectl", nil, http.StatusCreated},
 			{"the page", []string{"Sec-Fetch-Site", "same-origin", "Origin", at.url}, http.StatusCreated},
+			{"the page, in an old browser", []string{"Origin", at.url}, http.StatusCreated},
 			{"a person", []string{"Sec-Fetch-Site", "none"}, http.StatusCreated},
 			{"another site", []string{"Sec-Fetch-Site", "cross-site", "Origin", "https://evil.example"}, http.StatusForbidden},
 			{"another port", []string{"Sec-Fetch-Site", "same-site", "Origin", "https://127.0.0.1:1"}, http.StatusForbidden},
@@ -129,5 +130,55 @@ func TestOtherSitesCannotHaveABrowserWrite(t *testing.T) {
 	}
 	if code, _, _ := browse(t, root.client, "GET", root.url+"/livez", "", "Origin", "https://evil.example"); code != http.StatusOK {
 		t.Errorf("probes: %d", code)
+	}
+}
+
+// A browser lets every site read what comes over a websocket.
+func TestOtherSitesCannotHaveABrowserWatch(t *testing.T) {
+	i := install(t)
+	e := i.open("f")
+	root := i.shards["root"].at
+	for place, c := range map[string]struct {
+		url  string
+		open int // what opens a websocket is answered; a front has none
+	}{"a server": {root.url, http.StatusSwitchingProtocols}, "a front": {e.url, http.StatusOK}} {
+		config := root.adminConfig(t, "")
+		config.NextProtos = []string{"http/1.1"} // HTTP/2 has no upgrades
+		admin, err := rest.HTTPClientFor(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer admin.CloseIdleConnections()
+		for name, from := range map[string]struct {
+			headers []string
+			other   bool
+		}{
+			"another site":                    {[]string{"Sec-Fetch-Site", "cross-site", "Origin", "https://evil.example"}, true},
+			"another site, in an old browser": {[]string{"Origin", "https://evil.example"}, true},
+			"a sandbox":                       {[]string{"Origin", "null"}, true},
+			"the page":                        {[]string{"Sec-Fetch-Site", "same-origin", "Origin", c.url}, false},
+			"the page, in an old browser":     {[]string{"Origin", c.url}, false},
+		} {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.url+"/clusters/root/api/v1/secrets?watch=true&timeoutSeconds=1", http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for n := 0; n < len(from.headers); n += 2 {
+				req.Header.Set(from.headers[n], from.headers[n+1])
+			}
+			for header, value := range map[string]string{"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="} {
+				req.Header.Set(header, value)
+			}
+			resp, err := admin.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = resp.Body.Close()
+			if opened := resp.StatusCode == http.StatusSwitchingProtocols; opened && from.other {
+				t.Errorf("%s has a browser open a websocket to %s", name, place)
+			} else if !from.other && resp.StatusCode != c.open {
+				t.Errorf("%s, to %s: %s, want %d", name, place, resp.Status, c.open)
+			}
+		}
 	}
 }

@@ -31,6 +31,7 @@ import (
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/controllers/catalog"
 	"github.com/regent-project/regent/pkg/controllers/controllertest"
+	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
 	"github.com/regent-project/regent/pkg/server/history"
 	"github.com/regent-project/regent/pkg/server/routing"
 )
@@ -108,6 +109,10 @@ func (s slowSource) Metadata(resource schema.GroupVersionResource) cache.ListerW
 	return slowListWatch{s.next.Metadata(resource), s.brake, "metadata of " + resource.Resource}
 }
 
+func (s slowSource) CustomObjects() cache.ListerWatcherWithContext {
+	return slowListWatch{s.next.CustomObjects(), s.brake, "custom objects"}
+}
+
 type slowListWatch struct {
 	cache.ListerWatcherWithContext
 	brake *brake
@@ -167,6 +172,12 @@ func (c *term) transport(t *testing.T) func(http.RoundTripper) http.RoundTripper
 			return resp, err
 		})
 	}
+}
+
+func (c *term) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.answered = nil
 }
 
 func (c *term) requests() []string {
@@ -259,8 +270,8 @@ func (c *catalogued) idle(held int) bool {
 }
 
 // mayIdle are controllers that may have nothing to do: one has something in an installation only, the others in new namespaces, and where
-// there are aggregated roles.
-var mayIdle = map[string]bool{"assignment": true, "serviceaccount": true, "aggregation": true}
+// there are aggregated roles or definitions.
+var mayIdle = map[string]bool{"assignment": true, "serviceaccount": true, "aggregation": true, "definition": true}
 
 // operator does what users of a shard do, through a replica.
 type operator struct {
@@ -368,7 +379,7 @@ func (c *catalogued) namespace(cluster, name string) *corev1.Namespace {
 // leader works, and then it has to lead. It must begin at once, and nothing that it does may rest on what the caches show
 // and is not so any more.
 func TestANewLeaderWorksAtOnceOnLateCachesAndUndoesNothing(t *testing.T) {
-	root, store := t.TempDir(), startEtcd(t)
+	root, store := t.TempDir(), etcdtest.Start(t)
 	first := startCatalogued(t, root, store)
 	u := &operator{T: t, at: first}
 	u.until("root is Ready", func() bool { return first.phase("root") == corev1alpha1.LogicalClusterPhaseReady })
@@ -511,7 +522,7 @@ func TestANewLeaderWorksAtOnceOnLateCachesAndUndoesNothing(t *testing.T) {
 		delete(after, own)
 	}
 	// Each term leaves a record.
-	records := "/registry/core/configmaps/system:admin/kube-system/" + history.Name
+	records := "/registry/core/configmaps/system:admin/kube-system/" + history.Name + "-00"
 	delete(before, records)
 	delete(after, records)
 	// How many logical clusters the second counts is what its caches show. It counts again when they have got on.

@@ -211,6 +211,7 @@ func endless(w io.Writer, flush func()) {
 // A client that takes nothing must not hold its watch, and a place for watches that begin, for ever: what is being written then
 // heeds no context.
 func TestAWatchWhoseClientTakesNothingEnds(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	const timeout = 300 * time.Millisecond
 	for name, c := range map[string]struct {
 		http2   bool

@@ -29,7 +29,7 @@ func (ours) name() string { return "Regent" }
 
 func (ours) turn(b *testing.B, m *machine, s syscall.Signal) sample {
 	settle(300 * time.Millisecond)
-	took, first := m.signal(b, m.leader.Process, s, history.FirstWrite, m.term)
+	took, first := m.writes.signal(b, m.leader.Process, s, history.FirstWrite, m.term)
 	if first.pid != m.standby.PID() {
 		b.Errorf("process %d made the first write of the next term, and %d stood by", first.pid, m.standby.PID())
 	}
@@ -42,37 +42,57 @@ func (ours) turn(b *testing.B, m *machine, s syscall.Signal) sample {
 	return took
 }
 
-// peer is a program with a stock elector. Each turn has two new processes, with a Lease of their own, through one replica
-// each.
+// place is an API server, by the kubeconfigs of two who use it, and what is written there.
+type place struct {
+	name        string
+	kubeconfigs [2]string
+	writes      *writes
+}
+
+// place is the shard, through one replica each.
+func (m *machine) place() place {
+	at := place{name: "Regent", writes: m.writes}
+	for i, through := range []*harness.Replica{m.leader, m.standby} {
+		at.kubeconfigs[i] = filepath.Join(through.Root, "admin.kubeconfig")
+	}
+	return at
+}
+
+// peer is a program with an elector of its own. Each turn has two new processes, with a Lease of their own.
 type peer struct {
 	title, binary string
 	args          []string
-	turns         *int // of all peers: each turn has a name of its own
+	standsBy      string // what it logs when it stands by and is warm
+	turns         *int   // of all peers: each turn has a name of its own
 }
 
 func (p peer) name() string { return p.title }
 
-func (p peer) turn(b *testing.B, m *machine, s syscall.Signal) sample {
+func (p peer) turn(b *testing.B, m *machine, s syscall.Signal) sample { return p.at(b, m.place(), s) }
+
+// at is turn in whatever place.
+func (p peer) at(b *testing.B, where place, s syscall.Signal) sample {
 	*p.turns++
 	name := fmt.Sprintf("%s-%d", p.binary, *p.turns)
 	var both []*harness.Process
-	for _, through := range []*harness.Replica{m.leader, m.standby} {
-		args := append([]string{"--kubeconfig=" + filepath.Join(through.Root, "admin.kubeconfig"), "--name=" + name}, p.args...)
-		both = append(both, harness.Start(b, name, harness.Binary(p.binary), args...))
+	for _, kubeconfig := range where.kubeconfigs {
+		both = append(both, harness.Start(b, name, harness.Binary(p.binary), append([]string{"--kubeconfig=" + kubeconfig, "--name=" + name}, p.args...)...))
 	}
-	leads := m.writes.next(b, name, "")
+	leads := where.writes.next(b, name, "")
 	leader, standby := both[0], both[1]
 	if leads.pid == standby.PID() {
 		leader, standby = standby, leader
 	}
-	harness.Eventually(b, "the other stands by", func() bool { return len(standby.Lines("Standing by")) > 0 })
+	harness.Eventually(b, "the other stands by", func() bool { return len(standby.Lines(p.standsBy)) > 0 })
 	// A stock elector looks every 2 to 4.4 s. By now it has its own pace, whenever it was started.
 	settle(4400 * time.Millisecond)
-	took, first := m.signal(b, leader, s, name, leads.term)
+	took, first := where.writes.signal(b, leader, s, name, leads.term)
 	if first.pid != standby.PID() {
 		b.Errorf("process %d made the first write of the next term, and %d stood by", first.pid, standby.PID())
 	}
-	if code := leader.Wait(); s == syscall.SIGTERM && code != 0 {
+	if s == syscall.SIGSTOP {
+		leader.Kill()
+	} else if code := leader.Wait(); s == syscall.SIGTERM && code != 0 {
 		b.Errorf("%s: exit code %d", name, code)
 	}
 	standby.Kill()
@@ -91,8 +111,8 @@ func contenders(b *testing.B, m *machine) (us contender, others []contender) {
 	}
 	turns := new(int)
 	return ours{}, []contender{
-		peer{title: "client-go", binary: "clientgo", turns: turns},
-		peer{title: "client-go, coordinated (by Regent)", binary: "clientgo", args: []string{"--coordinated"}, turns: turns},
-		peer{title: "controller-runtime", binary: "controllerruntime", args: []string{"--work=" + work}, turns: turns},
+		peer{title: "client-go", binary: "clientgo", standsBy: "Standing by", turns: turns},
+		peer{title: "client-go, coordinated (by Regent)", binary: "clientgo", args: []string{"--coordinated"}, standsBy: "Standing by", turns: turns},
+		peer{title: "controller-runtime", binary: "controllerruntime", args: []string{"--work=" + work}, standsBy: "Standing by", turns: turns},
 	}
 }

@@ -7,7 +7,7 @@
 // controller makes that write as soon as it runs, and tells its process in it, so nothing that the old leader did late
 // counts. Lease, renew deadline and retry period are 15 s, 10 s and 2 s for all, which are everybody's defaults.
 //
-// More is measured of ours alone, by watches of etcd too: each mode of election, leaders that hang, that have much memory when
+// More is measured of ours alone, by watches of etcd too: each mode of election, what the history costs, leaders that hang, that have much memory when
 // they are killed, and whose networks are cut. The cuts are those of a scenario, package cuts.
 // Last, it measures what ordinary users notice of a failover (BenchmarkUsers), and what it costs that nothing happens
 // (BenchmarkIdle).

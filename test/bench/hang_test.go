@@ -59,7 +59,7 @@ type hanging struct {
 func (h *hanging) take(b *testing.B, m *machine) {
 	settle(300 * time.Millisecond)
 	before := m.standby.Takeovers()
-	took, first := m.signal(b, m.leader.Process, syscall.SIGSTOP, history.FirstWrite, m.term)
+	took, first := m.writes.signal(b, m.leader.Process, syscall.SIGSTOP, history.FirstWrite, m.term)
 	if first.pid != m.standby.PID() {
 		b.Errorf("process %d made the first write of the next term, and %d stood by", first.pid, m.standby.PID())
 	}

@@ -51,7 +51,7 @@ func startServer(b *testing.B, server string, args ...string) *machine {
 func startShard(b *testing.B, shard *harness.Shard) *machine {
 	b.Helper()
 	etcd := harness.StartEtcd(b)
-	m := &machine{etcd: etcd, writes: follow(b, etcd.Client(b))}
+	m := &machine{etcd: etcd, writes: follow(b, etcd.Client(b), written)}
 	shard.Etcd, shard.Timings, shard.Args = etcd.URL, harness.Default, append(shard.Args, "--writer=once")
 	m.leader = shard.Start(b, "a")
 	m.term = m.writes.next(b, history.FirstWrite, "").term
@@ -140,12 +140,12 @@ type sample struct {
 }
 
 // signal sends a signal and waits for the first write of another term.
-func (m *machine) signal(b *testing.B, to *harness.Process, s syscall.Signal, name, term string) (sample, write) {
+func (w *writes) signal(b *testing.B, to *harness.Process, s syscall.Signal, name, term string) (sample, write) {
 	b.Helper()
 	load := loadAverage(b)
 	began := time.Now()
 	to.Signal(s)
-	got := m.writes.next(b, name, term)
+	got := w.next(b, name, term)
 	return sample{began: began, took: got.at.Sub(began), load: load}, got
 }
 

@@ -13,6 +13,7 @@ var (
 	stops            = flag.Int("stops", 200, "how many of our leaders to ask to stop, by SIGTERM")
 	peers            = flag.Int("peers", 10, "how many of each peer's leaders to kill, and how many to ask to stop")
 	modesFlag        = flag.Int("modes", 20, "how many of our leaders to kill, and how many to ask to stop, in each mode of election")
+	records          = flag.Int("records", 20, "how many of our leaders to kill, without a record of earlier terms and with a full one each")
 	hangs            = flag.Int("hangs", 50, "how many of our leaders to stop, where standbys suspect whoever is silent")
 	expiries         = flag.Int("expiries", 5, "how many of our leaders to stop, where standbys wait until the lease expires")
 	victimsFlag      = flag.Int("victims", 20, "how many of our leaders to kill, with each amount of memory")

@@ -23,8 +23,8 @@ import (
 const (
 	// creators is how many workspaces are created at once, and how many are deleted at once.
 	creators = 16
-	// batch is how many workspaces are copied in a transaction. etcd takes 128 changes in one.
-	batch = 14
+	// copiers is how many workspaces are copied at once.
+	copiers = 64
 )
 
 // workspaceName has the same length for all: what is stored is partly protobuf, which says how long names are.
@@ -53,16 +53,7 @@ func (m *machine) fill(b *testing.B, r *scaled, from, to int) {
 		return stored.with("/serviceaccounts/") == 2 && stored.with("/configmaps/") == 2
 	})
 	progress("a workspace is %d objects", len(stored.puts))
-	etcd := m.etcd.Client(b)
-	for next := from; next < to; next += batch {
-		var puts []clientv3.Op
-		for n := next; n < min(next+batch, to); n++ {
-			puts = append(puts, stored.copied(n)...)
-		}
-		if _, err := etcd.Txn(b.Context()).Then(puts...).Commit(); err != nil {
-			b.Fatal(err)
-		}
-	}
+	m.copy(b, stored, from, to)
 	for _, replica := range []*harness.Replica{m.leader, m.standby} {
 		harness.EventuallyIn(b, time.Hour, "it has seen the workspaces", func() bool {
 			client := replica.Dynamic("root").Resource(harness.Workspaces)
@@ -72,6 +63,28 @@ func (m *machine) fill(b *testing.B, r *scaled, from, to int) {
 	}
 	r.settled(b, m.leader)
 	progress("%d workspaces", to)
+}
+
+// copy writes what is stored, for the workspaces from one number to another.
+func (m *machine) copy(b *testing.B, stored workspaceStored, from, to int) {
+	b.Helper()
+	etcd := m.etcd.Client(b)
+	var copying sync.WaitGroup
+	for c := range copiers {
+		copying.Go(func() {
+			for n := from + c; n < to && !b.Failed(); n += copiers {
+				for _, puts := range stored.copied(n) {
+					if _, err := etcd.Txn(b.Context()).Then(puts...).Commit(); err != nil {
+						b.Errorf("workspace %d: %v", n, err)
+						return
+					}
+				}
+			}
+		})
+	}
+	if copying.Wait(); b.Failed() {
+		b.FailNow()
+	}
 }
 
 // workspaceStored is what etcd has of a workspace.
@@ -113,15 +126,25 @@ func (m *machine) stored(b *testing.B) workspaceStored {
 
 var uid = regexp.MustCompile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
-// copied returns the puts of workspace n: the same, but for its name, its cluster's name and the uids.
-func (s workspaceStored) copied(n int) []clientv3.Op {
+// copied returns the transactions that make workspace n: the same, but for its name, its cluster's name and the uids. A workspace and its cluster are made by the
+// first one, since the leader deletes clusters that have no workspace.
+//
+// None of them has two objects of one resource. A watch that ends amid the objects of a revision goes on behind them, and who watches never hears of the rest. Replicas
+// write objects one by one. Several in one transaction have cost replicas the bindings of whole clusters, whose users were refused until a restart.
+func (s workspaceStored) copied(n int) (transactions [][]clientv3.Op) {
 	names := strings.NewReplacer(s.cluster, fmt.Sprintf("c%0*d", len(s.cluster)-1, n), workspaceName(0), workspaceName(n))
-	var puts []clientv3.Op
+	of := map[string]int{} // how many of a resource there are
 	for _, put := range s.puts {
 		value := uid.ReplaceAllStringFunc(put[1], func(uid string) string { return fmt.Sprintf("%s%08d", uid[:len(uid)-8], n) })
-		puts = append(puts, clientv3.OpPut(names.Replace(put[0]), names.Replace(value)))
+		resource := strings.Join(strings.SplitN(put[0], "/", 5)[:4], "/") // /registry/GROUP/RESOURCE/
+		if of[resource] == len(transactions) {
+			transactions = append(transactions, nil)
+		}
+		at := of[resource]
+		transactions[at] = append(transactions[at], clientv3.OpPut(names.Replace(put[0]), names.Replace(value)))
+		of[resource]++
 	}
-	return puts
+	return transactions
 }
 
 // throughput creates so many workspaces beside those that are there, waits until they are Ready, and deletes them again.

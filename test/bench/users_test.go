@@ -86,7 +86,7 @@ func (m *machine) failOver(b *testing.B, replicas []*harness.Replica) episode {
 	e.unasked = m.catchUp(b)
 	e.survivor = slices.Index(replicas, m.standby)
 	e.killed = time.Now()
-	took, first := m.signal(b, m.leader.Process, syscall.SIGKILL, history.FirstWrite, m.term)
+	took, first := m.writes.signal(b, m.leader.Process, syscall.SIGKILL, history.FirstWrite, m.term)
 	e.sample = took
 	if first.pid != m.standby.PID() {
 		b.Errorf("process %d made the first write of the next term, and %d stood by", first.pid, m.standby.PID())

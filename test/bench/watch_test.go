@@ -26,6 +26,9 @@ type write struct {
 	at         time.Time // when the watch brought it
 }
 
+// plainly is where they are in the etcd of a kube-apiserver.
+const plainly = "/registry/configmaps/default/"
+
 // writes are those of all writers, since the benchmark began.
 type writes struct {
 	mu     sync.Mutex
@@ -33,12 +36,12 @@ type writes struct {
 	failed chan error
 }
 
-// follow watches until the benchmark ends.
-func follow(b *testing.B, client *clientv3.Client) *writes {
+// follow watches what is below a prefix until the benchmark ends.
+func follow(b *testing.B, client *clientv3.Client, below string) *writes {
 	b.Helper()
 	w := &writes{byName: map[string]chan write{}, failed: make(chan error, 1)}
 	ctx, cancel := context.WithCancel(context.Background())
-	events := client.Watch(clientv3.WithRequireLeader(ctx), written, clientv3.WithPrefix(), clientv3.WithCreatedNotify())
+	events := client.Watch(clientv3.WithRequireLeader(ctx), below, clientv3.WithPrefix(), clientv3.WithCreatedNotify())
 	if first, ok := <-events; !ok || first.Err() != nil {
 		b.Fatalf("cannot watch etcd: %v", first.Err())
 	}

@@ -35,6 +35,11 @@ func TestTheDeathOfALeaderIsSeen(t *testing.T) {
 	if who := value[string](p, `window.shown.who`); who != standby || took > seen || took < 0 {
 		t.Errorf("the page shows that %s leads, %v after the kill; want %s within %v", who, took, standby, seen)
 	}
+	p.until("it says at once why the new one leads", `document.querySelector('.details').innerText.includes('because of: death') && document.querySelector('.leader').innerText.includes('why: the leader before had died')`)
+	t.Logf("MEASURED: and why it leads %v after the kill", time.Since(killed).Round(time.Millisecond))
+	if took := time.Since(killed); took > 2*seen {
+		t.Errorf("why it leads was shown %v after the kill, want %v at most", took, 2*seen)
+	}
 	p.until("the timeline has both terms, and the gap", fmt.Sprintf(`((all) => all.some(l => l.startsWith('%s led, epoch ') && l.includes('goes on')) && all.some(l => l.startsWith('%s led, epoch ') && l.includes('ended')) &&
 		all.some(l => /^Nobody led for \d+ ms before epoch/.test(l) && l.includes(%q)))([...document.querySelectorAll('[role=option]')].map(o => o.getAttribute('aria-label')))`, standby, leader, standby))
 	p.until("the dead one is not shown as one that follows", `document.querySelectorAll('.standbys .follows').length === 0`)
@@ -72,6 +77,50 @@ func TestLeadershipIsHandedOverOnlyByAYes(t *testing.T) {
 	p.screenshot("after")
 	if now, _ := served.leader(t); now != standby {
 		t.Errorf("%s leads, want %s", now, standby)
+	}
+}
+
+// A page that a server serves acts on the whole shard, also if that server does not lead.
+func TestAPageOfAStandbyHandsOver(t *testing.T) {
+	leader, standby := served.leader(t)
+	p := openAt(t, served.pageOf(t, standby))
+	for _, c := range []struct{ button, from, to string }{{"Hand over to " + standby, leader, standby}, {"Have " + standby + " step down", standby, leader}} {
+		p.until("the page says who leads and who follows", fmt.Sprintf(`%s === %q && document.querySelector('.standbys .follows strong')?.innerText === %q`, leads, c.from, c.to))
+		p.click(c.button)
+		p.click("Yes")
+		p.until("the other one leads", fmt.Sprintf(`%s === %q`, leads, c.to))
+		p.until("it tells what was done", fmt.Sprintf(`document.querySelector('.told').innerText.startsWith('The term of %s, epoch ')`, c.from))
+	}
+	served.leader(t)
+}
+
+func TestAShardIsCordonedOnlyByAYes(t *testing.T) {
+	served.leader(t)
+	p := open(t)
+	const told = `document.querySelector('.told').innerText`
+	for n, width := range []int64{1200, 390} {
+		p.show(width, []string{"dark", "light"}[n])
+		p.until("the shard takes clusters", `!document.querySelector('.shard h3').innerText.includes('cordoned')`)
+		before := value[string](p, told)
+		p.click("Cordon root")
+		p.until("it asks first", `document.querySelector('dialog[open]')?.innerText.includes('It takes no new logical clusters')`)
+		if out := value[bool](p, `(b => b.left < 0 || b.right > innerWidth || b.top < 0 || b.bottom > innerHeight)(document.querySelector('dialog').getBoundingClientRect())`); out {
+			t.Errorf("at a width of %d the question does not fit", width)
+		}
+		p.screenshot(fmt.Sprintf("asks-%d", width))
+		p.press(kb.Escape)
+		p.until("the question is gone", `!document.querySelector('dialog')`)
+		if now := value[string](p, told); now != before || value[bool](p, `document.querySelector('.shard h3').innerText.includes('cordoned')`) {
+			t.Errorf("it acts without a yes: %s", now)
+		}
+		p.click("Cordon root")
+		p.click("Yes, cordon")
+		p.until("the page says that it is cordoned", `document.querySelector('.shard h3').innerText.includes('cordoned') && document.querySelector('.told').innerText === 'Shard root takes no new logical clusters.'`)
+		p.screenshot(fmt.Sprintf("cordoned-%d", width))
+		p.click("Uncordon root")
+		p.until("it asks first", `document.querySelector('dialog[open]')`)
+		p.click("Yes, uncordon")
+		p.until("it takes clusters again", `!document.querySelector('.shard h3').innerText.includes('cordoned') && document.querySelector('.told').innerText === 'Shard root takes new logical clusters.'`)
 	}
 }
 

@@ -96,14 +96,19 @@ func terms() (all []any) {
 	return all
 }
 
-const installation = `{"observed":"` + now + `","by":"host-0","root":"root","fronts":[{"name":"a","heard":"` + now + `"}],
+const installation = `{"observed":"` + now + `","by":"host-0","root":"root","fronts":[{"name":"a","heard":"` + now + `"},{"name":"b","heard":"` + now + `"}],
 "problems":[{"severity":"critical","shard":"eu1","kind":"shard-silent","what":"Shard eu1 does not answer.","remedy":"See whether it runs.\n$ regent status --shard=eu1\nSee docs/SHARDS.md"}],
 "shards":[{"name":"eu1","fault":"it does not answer","clusters":0,"replicas":[]},
 {"name":"root","cordoned":true,"clusters":100000,"capacity":100000,"leader":"host-0","replicas":[
  {"shard":"root","name":"host-0","url":"https://a.example:6443","version":"v1","observed":"` + now + `","notReady":[{"name":"etcd","error":"slow"}],
+  "fronts":[{"name":"a","heard":"` + now + `"},{"name":"b","heard":"2026-01-02T11:57:00Z"}],
   "election":{"lease":"kube-system/regent-controllers","mode":"lease","state":"leading","epoch":1000,"since":"2026-01-02T11:00:00Z","renewed":"` + now + `"},
   "controllers":[{"name":"workspace","scope":"leader","state":"restarting","since":"` + now + `","restarts":3,"lastError":"it fails","failed":"` + now + `","effect":"started anew","users":{"pending":2,"returned":12345},"sweep":{"running":true,"pending":7,"returned":1}}]},
- {"shard":"root","name":"host-1","url":"https://b.example:6443","observed":"` + now + `","election":{"lease":"kube-system/regent-controllers","state":"standing by","epoch":1000,"leader":"host-0","contact":{"state":"silent"}}}]}]}`
+ {"shard":"root","name":"host-1","url":"https://b.example:6443","observed":"` + now + `","election":{"lease":"kube-system/regent-controllers","state":"standing by","epoch":1000,"leader":"host-0","contact":{"state":"silent"}}},
+ {"shard":"root","name":"host-2","url":"https://c.example:6443","observed":"` + now + `","election":{"lease":"kube-system/regent-controllers","state":"standing by","epoch":1000,"leader":"host-0","contact":{"state":"alive","heard":"` + now + `"}}}]},
+{"name":"us1","clusters":7,"leader":"us-0","replicas":[
+ {"shard":"us1","name":"us-0","url":"https://d.example:6443","observed":"` + now + `","fronts":[{"name":"a"},{"name":"b","heard":"` + now + `"}],
+  "election":{"lease":"kube-system/regent-controllers","state":"leading","epoch":3,"since":"2026-01-02T11:00:00Z"}}]}]}`
 
 func TestAHundredThousandWorkspacesCanBeShown(t *testing.T) {
 	m := makeUp(t, 100_000)
@@ -180,7 +185,7 @@ func TestWhatIsWrongIsShown(t *testing.T) {
 	p := openAt(t, m.URL+"/ui/")
 	for _, want := range []string{
 		"Shard eu1 does not answer.", "regent status --shard=eu1", "does not answer: it does not answer", "not ready: etcd: slow", "contact: silent", "Uncordon root", "restarting", "it fails", "7 left",
-		"its servers keep no history", "front a",
+		"its servers keep no history", "front a asks root but does not ask us1", "front b asks us1 but does not ask root", "asked by front b", "front b has not asked it for 3m", "front a has never asked it",
 	} {
 		p.until("the page says "+want, fmt.Sprintf(`document.body.innerText.includes(%q)`, want))
 	}

@@ -10,6 +10,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -159,8 +162,8 @@ type known struct {
 	Shards []struct {
 		Leader   string
 		Replicas []struct {
-			Name, Fault string
-			Election    struct {
+			Name, Fault, URL string
+			Election         struct {
 				State string
 				Epoch int
 			}
@@ -193,6 +196,37 @@ func (s *shard) leader(t *testing.T) (leader, standby string) {
 		return leader != "" && standby != ""
 	})
 	return leader, standby
+}
+
+// pageOf returns where a replica's own page is, as the administrator sees it: a browser that shows the administrator's certificate.
+func (s *shard) pageOf(t *testing.T, replica string) string {
+	t.Helper()
+	resp, err := s.client.Get(s.api + "/regent/v1/installation")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	var of known
+	if err := json.NewDecoder(resp.Body).Decode(&of); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range of.Shards[0].Replicas {
+		if r.Name != replica {
+			continue
+		}
+		at, err := url.Parse(r.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shows := httptest.NewServer(&httputil.ReverseProxy{Transport: s.client.Transport, Rewrite: func(req *httputil.ProxyRequest) {
+			req.SetURL(at)
+			req.Out.Host = req.In.Host // by which the server knows the page's own requests
+		}})
+		t.Cleanup(shows.Close)
+		return shows.URL + "/ui/"
+	}
+	t.Fatalf("there is no replica %s", replica)
+	return ""
 }
 
 // pid returns the process of the leader, as dev has told it.

@@ -3,15 +3,19 @@
 package conventions
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"go/parser"
 	"go/token"
+	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -28,19 +32,35 @@ type pkg struct {
 
 func (p pkg) short() string { return strings.TrimPrefix(p.ImportPath, module) }
 
+// list asks `go list` once for all tests, in the root and in each module below pkg: it takes seconds.
+var list = sync.OnceValues(func() (all []pkg, err error) {
+	seen := map[string]bool{}
+	for _, m := range slices.Concat([]string{"../.."}, libraries()) {
+		list := exec.Command("go", "list", "-json=Dir,ImportPath,Doc,GoFiles,Imports,Deps,TestGoFiles,XTestGoFiles", module+"...")
+		list.Dir, list.Stderr = m, os.Stderr
+		out, err := list.Output()
+		if err != nil {
+			return nil, fmt.Errorf("go list in %s: %w", m, err)
+		}
+		for d := json.NewDecoder(bytes.NewReader(out)); d.More(); {
+			var p pkg
+			if err := d.Decode(&p); err != nil {
+				return nil, err
+			}
+			if !seen[p.ImportPath] {
+				seen[p.ImportPath] = true
+				all = append(all, p)
+			}
+		}
+	}
+	return all, nil
+})
+
 func packages(t *testing.T) []pkg {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-json=Dir,ImportPath,Doc,GoFiles,Imports,Deps,TestGoFiles,XTestGoFiles", module+"...").Output()
+	all, err := list()
 	if err != nil {
-		t.Fatalf("go list: %v", err)
-	}
-	var all []pkg
-	for d := json.NewDecoder(strings.NewReader(string(out))); d.More(); {
-		var p pkg
-		if err := d.Decode(&p); err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, p)
+		t.Fatal(err)
 	}
 	if len(all) < 20 {
 		t.Fatalf("go list found only %d packages", len(all))
@@ -56,14 +76,23 @@ var layers = []struct {
 }{
 	{"pkg/election/fence", nil},
 	{"pkg/election/electiontest", []string{"pkg/election", "pkg/election/fence"}},
-	{"pkg/election/detect", []string{"pkg/election"}},
-	{"pkg/election/internal/lease", nil},
-	{"pkg/election", []string{"pkg/election/fence", "pkg/election/internal/lease"}},
+	{"pkg/election/detect", []string{"pkg/election", "pkg/election/internal/host", "pkg/election/internal/registry"}},
+	{"pkg/election/leader", []string{"pkg/election", "pkg/election/detect", "pkg/election/fence", "pkg/election/internal/host"}},
+	{"pkg/election/clientgo", []string{"pkg/election"}},
+	{"pkg/election/internal/*", nil},
+	{"pkg/election/etcdfence", []string{"pkg/election/fence"}},
+	{"pkg/election/join", []string{"pkg/election"}},
+	{"pkg/election/perterm", []string{"pkg/election", "pkg/election/fence", "pkg/election/join"}},
+	{"pkg/election/control", nil},
+	{"pkg/election/control/loop", []string{"pkg/election/control"}},
+	{"pkg/election/control/supervisor", []string{"pkg/election", "pkg/election/control", "pkg/election/internal/registry"}},
+	{"pkg/election", []string{"pkg/election/fence", "pkg/election/internal/lease", "pkg/election/internal/registry"}},
 
 	{"pkg/clusters", nil},
 	{"pkg/server/routing", []string{"pkg/clusters"}},
-	{"pkg/server/storage", []string{"pkg/election/fence", "pkg/clusters"}},
+	{"pkg/server/storage", []string{"pkg/election/etcdfence", "pkg/election/fence", "pkg/clusters"}},
 	{"pkg/server/apis", []string{"pkg/clusters", "pkg/server/storage", "pkg/server/apis/*"}},
+	{"pkg/server/custom", []string{"pkg/clusters", "pkg/controllers", "pkg/server/storage", "pkg/server/webhooks", "pkg/server/apis/kcpapis"}},
 	{"pkg/server/apis/resource", []string{"pkg/election/fence", "pkg/clusters", "pkg/server/storage"}},
 	{"pkg/server/apis/openapi", nil},
 	{"pkg/server/apis/rbac", []string{"pkg/clusters", "pkg/server/access", "pkg/server/apis/resource"}},
@@ -71,6 +100,7 @@ var layers = []struct {
 	{"pkg/server/apis/*", []string{"pkg/election/fence", "pkg/clusters", "pkg/server/apis/*", "pkg/server/serviceaccounts"}},
 	{"pkg/server/serviceaccounts", []string{"pkg/clusters"}},
 	{"pkg/server/etcd", []string{"pkg/server/pki"}},
+	{"pkg/server/etcd/etcdtest", nil},
 	{"pkg/server/pki", []string{"pkg/clusters"}},
 	{"pkg/server/loopback", []string{"pkg/controllers", "pkg/clusters"}},
 	{"pkg/server/installation", []string{"pkg/controllers", "pkg/clusters", "pkg/server/pki", "pkg/server/shards"}},
@@ -90,12 +120,12 @@ var layers = []struct {
 	{"pkg/server/history", []string{"pkg/clusters", "pkg/election", "pkg/server/status"}},
 	{"pkg/server/survey", []string{"pkg/server/pki", "pkg/server/shards", "pkg/server/status"}},
 	{"pkg/server/tracing", nil},
+	{"pkg/server/tracing/tracingtest", nil},
 	{"pkg/server/shards", []string{"pkg/controllers", "pkg/clusters", "pkg/server/pki"}},
-	{"pkg/server/terms", []string{"pkg/controllers", "pkg/controllers/supervisor", "pkg/election", "pkg/election/fence", "pkg/server/loopback"}},
+	{"pkg/server/terms", []string{"pkg/controllers", "pkg/election", "pkg/election/control", "pkg/election/control/supervisor", "pkg/election/fence", "pkg/server/loopback"}},
 
-	{"pkg/controllers", []string{"pkg/election/fence", "pkg/clusters"}},
-	{"pkg/controllers/loop", []string{"pkg/controllers", "pkg/clusters"}},
-	{"pkg/controllers/supervisor", []string{"pkg/controllers"}},
+	{"pkg/controllers", []string{"pkg/election/control", "pkg/election/fence", "pkg/clusters"}},
+	{"pkg/controllers/loop", []string{"pkg/election/control/loop", "pkg/clusters"}},
 	{"pkg/controllers/controllertest", []string{"pkg/controllers", "pkg/controllers/*", "pkg/election/fence", "pkg/clusters"}},
 	{"pkg/controllers/content", []string{"pkg/controllers", "pkg/clusters"}},
 	{"pkg/controllers/catalog", []string{"pkg/controllers", "pkg/controllers/*"}},
@@ -103,25 +133,28 @@ var layers = []struct {
 	{"pkg/controllers/aggregation", []string{"pkg/controllers", "pkg/controllers/loop", "pkg/controllers/bootstrap", "pkg/clusters"}},
 	{"pkg/controllers/garbagecollector", []string{"pkg/controllers", "pkg/controllers/loop", "pkg/controllers/bootstrap", "pkg/controllers/content", "pkg/clusters"}},
 	{"pkg/controllers/logicalcluster", []string{"pkg/controllers", "pkg/controllers/loop", "pkg/controllers/bootstrap", "pkg/controllers/content", "pkg/clusters"}},
+	{"pkg/controllers/definition", []string{"pkg/controllers", "pkg/controllers/loop", "pkg/controllers/bootstrap", "pkg/controllers/content", "pkg/clusters"}},
 	{"pkg/controllers/*", []string{"pkg/controllers", "pkg/controllers/loop", "pkg/controllers/bootstrap", "pkg/clusters"}},
 
-	{"pkg/server", []string{"pkg/election", "pkg/election/detect", "pkg/election/fence", "pkg/controllers", "pkg/controllers/supervisor", "pkg/clusters", "pkg/server/*"}},
-	{"pkg/server/options", []string{"pkg/controllers", "pkg/election", "pkg/election/detect", "pkg/server", "pkg/server/authentication", "pkg/server/etcd", "pkg/server/pki", "pkg/clusters"}},
+	{"pkg/server", []string{"pkg/election", "pkg/election/detect", "pkg/election/etcdfence", "pkg/election/control/supervisor", "pkg/election/fence", "pkg/controllers", "pkg/clusters", "pkg/server/*"}},
+	{"pkg/server/options", []string{"pkg/controllers", "pkg/election", "pkg/election/detect", "pkg/server", "pkg/server/authentication", "pkg/server/etcd", "pkg/server/pki", "pkg/server/webhooks", "pkg/clusters"}},
 	{"cmd/server/face/page", []string{"cmd/server/face/ask", "pkg/server/routing", "pkg/server/status", "pkg/server/ui"}},
 	{"cmd/server/face/ask", []string{"pkg/server/routing", "pkg/server/status"}},
 	{"cmd/server/face/*", []string{"cmd/server/face/*", "pkg/server/status"}},
 	{"cmd/server", []string{"cmd/server/*", "pkg/server/status", "pkg/controllers/catalog", "pkg/server", "pkg/server/build", "pkg/server/front", "pkg/server/installation", "pkg/server/options", "pkg/server/pki"}},
 	{"cmd/server/*", []string{"cmd/server/*", "pkg/election", "pkg/server/etcd", "pkg/server/installation", "pkg/server/pki", "pkg/clusters", "pkg/server/options"}},
+	{"examples/manager/*", []string{"pkg/election/leader", "pkg/election/perterm"}},
 	{"examples/*", []string{"pkg/election/fence"}},
 	{"test/*", []string{"pkg/*", "test/*"}},
 }
 
 // onlyForTests are packages that no product code may import.
-var onlyForTests = []string{"pkg/election/electiontest", "pkg/controllers/controllertest", "pkg/server/authentication/issuertest", "pkg/server/status/statustest"}
+var onlyForTests = []string{"pkg/election/electiontest", "pkg/controllers/controllertest", "pkg/server/authentication/issuertest", "pkg/server/status/statustest", "pkg/server/etcd/etcdtest",
+	"pkg/server/tracing/tracingtest"}
 
 // upstream are packages of others that nothing here may link in.
 var upstream = map[string]string{
-	"k8s.io/component-base/metrics/prometheus/clientgo": "registers leader_election_master_status too: package election registers its own",
+	"k8s.io/component-base/metrics/prometheus/clientgo": "registers leader_election_master_status: package election registers its own, and keeps theirs right only for others who link it",
 	"k8s.io/kubernetes": "is not a library",
 }
 
@@ -162,9 +195,9 @@ func TestWhatMayNotBeLinkedIsNot(t *testing.T) {
 
 // A program that imports the election or the controllers gets no API server with them.
 func TestLibrariesLinkNoServer(t *testing.T) {
-	libraries := []string{"pkg/clusters", "pkg/election", "pkg/election/*", "pkg/controllers", "pkg/controllers/*"}
+	programs := []string{"pkg/clusters", "pkg/election", "pkg/election/*", "pkg/controllers", "pkg/controllers/*"}
 	for _, p := range packages(t) {
-		if !within(p.short(), libraries) {
+		if !within(p.short(), programs) || p.short() == "pkg/election/etcdfence" { // which is for API servers
 			continue
 		}
 		for _, d := range p.Deps {

@@ -1,6 +1,7 @@
 package conventions
 
 import (
+	"bytes"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -21,6 +22,7 @@ func readFile(t *testing.T, name string) []byte {
 // A clone must work anywhere, so no file may name a place on somebody's machine.
 func TestNoFileNamesAPlaceOnAMachine(t *testing.T) {
 	place := regexp.MustCompile(`(^|[^\w.*}>/-])/(root|home|work|Users)/\w`)
+	places := []string{"/root/", "/home/", "/work/", "/Users/"}
 	files := 0
 	err := filepath.WalkDir("../..", func(name string, entry fs.DirEntry, err error) error {
 		switch {
@@ -32,7 +34,11 @@ func TestNoFileNamesAPlaceOnAMachine(t *testing.T) {
 			return nil
 		}
 		files++
-		if found := place.Find(readFile(t, name)); found != nil {
+		text := readFile(t, name)
+		if !slices.ContainsFunc(places, func(p string) bool { return bytes.Contains(text, []byte(p)) }) {
+			return nil // the expression would take seconds for all files
+		}
+		if found := place.Find(text); found != nil {
 			t.Errorf("%s: %s", name, found)
 		}
 		return nil

@@ -1,6 +1,7 @@
 package conventions
 
 import (
+	"encoding/xml"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,7 +14,7 @@ import (
 // A link to a file or to a heading leads somewhere.
 func TestEveryLinkInTheDocsLeadsSomewhere(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
-	links := 0
+	links, headings := 0, map[string][]string{}
 	for _, page := range pages(t) {
 		for _, found := range link.FindAllStringSubmatch(prose(t, page), -1) {
 			if strings.Contains(found[1], "://") {
@@ -27,13 +28,51 @@ func TestEveryLinkInTheDocsLeadsSomewhere(t *testing.T) {
 			}
 			if _, err := os.Stat(target); err != nil {
 				t.Errorf("%s: %s: there is no such file", page, found[1])
-			} else if heading != "" && !slices.Contains(anchors(t, target), heading) {
+				continue
+			}
+			if heading == "" {
+				continue
+			}
+			if headings[target] == nil {
+				headings[target] = anchors(t, target)
+			}
+			if !slices.Contains(headings[target], heading) {
 				t.Errorf("%s: %s: there is no such heading", page, found[1])
 			}
 		}
 	}
 	if links < 100 {
 		t.Errorf("only %d links were found", links)
+	}
+}
+
+// A picture is well-formed, says in words what it shows, is readable on a dark page, and is shown by a page.
+func TestEveryPictureIsShownAndHasWords(t *testing.T) {
+	pictures, err := filepath.Glob("../../docs/pictures/*")
+	if err != nil || len(pictures) == 0 {
+		t.Fatalf("%d pictures, %v", len(pictures), err)
+	}
+	var shown strings.Builder
+	for _, page := range pages(t) {
+		shown.WriteString(prose(t, page))
+	}
+	for _, picture := range pictures {
+		var svg struct {
+			XMLName xml.Name `xml:"http://www.w3.org/2000/svg svg"`
+			Role    string   `xml:"role,attr"`
+			Title   string   `xml:"title"`
+			Desc    string   `xml:"desc"`
+			Style   string   `xml:"style"`
+		}
+		if err := xml.Unmarshal(readFile(t, picture), &svg); err != nil {
+			t.Errorf("%s: %v", picture, err)
+		}
+		if svg.Role != "img" || svg.Title == "" || len(svg.Desc) < 50 || !strings.Contains(svg.Style, "prefers-color-scheme:dark") {
+			t.Errorf(`%s: it needs role="img", a title, a desc that tells what it shows, and colours for dark pages`, picture)
+		}
+		if !strings.Contains(shown.String(), "pictures/"+filepath.Base(picture)+")") {
+			t.Errorf("%s: no page shows it", picture)
+		}
 	}
 }
 

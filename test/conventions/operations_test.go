@@ -38,6 +38,11 @@ func TestTheManifestsAreSound(t *testing.T) {
 		}
 		if set, ok := object.(*appsv1.StatefulSet); ok {
 			args = set.Spec.Template.Spec.Containers[0].Args
+			for _, c := range append(set.Spec.Template.Spec.InitContainers, set.Spec.Template.Spec.Containers...) {
+				if c.Image != set.Spec.Template.Spec.Containers[0].Image || c.Command != nil {
+					t.Errorf("container %s runs %q of %s: the image has nothing but regent", c.Name, c.Command, c.Image)
+				}
+			}
 		}
 	}
 	if len(args) < 2 || args[0] != "start" {
@@ -59,7 +64,7 @@ func TestTheManifestsAreSound(t *testing.T) {
 // What is documented of metrics and Events exists: each name is in the code.
 func TestDocumentedMetricsAndEventsExist(t *testing.T) {
 	var code strings.Builder
-	for _, file := range []string{"election/metrics.go", "election/notice.go", "election/detect/metrics.go", "server/terms/timeline.go", "controllers/supervisor/metrics.go", "server/recorder.go", "server/fencing.go", "server/authentication/metrics.go", "server/credentialmetrics.go", "server/encryption/metrics.go", "server/connections/listener.go", "server/fairness/metrics.go", "server/apis/admission/metrics.go", "server/front/metrics.go", "server/storage/metrics.go", "server/shards/metrics.go", "controllers/assignment/event.go"} {
+	for _, file := range []string{"election/metrics.go", "election/etcdfence/metrics.go", "election/notice.go", "election/detect/metrics.go", "server/terms/timeline.go", "election/control/supervisor/metrics.go", "server/recorder.go", "server/fencing.go", "server/authentication/metrics.go", "server/credentialmetrics.go", "server/encryption/metrics.go", "server/connections/listener.go", "server/fairness/metrics.go", "server/apis/admission/metrics.go", "server/front/metrics.go", "server/storage/metrics.go", "server/shards/metrics.go", "controllers/assignment/event.go"} {
 		code.Write(readFile(t, "../../pkg/"+file))
 	}
 	operations := string(readFile(t, "../../docs/OPERATIONS.md")) + string(readFile(t, "../../docs/SHARDS.md"))

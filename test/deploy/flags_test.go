@@ -78,7 +78,11 @@ func TestEveryFlagInTheInstructionsExists(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	commands := regexp.MustCompile(`(?m)^ {4}(?:.* )?regent ((?:start|front|pki|shard) [^|>#;\n]*)`).FindAllStringSubmatch(string(content), -1)
+	var typed string
+	for _, block := range regexp.MustCompile("(?ms)^```sh\n(.*?)^```").FindAllStringSubmatch(string(content), -1) {
+		typed += block[1]
+	}
+	commands := regexp.MustCompile(`(?m)^(?:.* )?regent ((?:start|front|pki|shard) [^|>#;\n]*)`).FindAllStringSubmatch(typed, -1)
 	if len(commands) < 3 {
 		t.Fatalf("%d commands", len(commands))
 	}

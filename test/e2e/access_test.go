@@ -325,6 +325,7 @@ func TestWebhooksSayWhoUsersAreAndWhatTheyMay(t *testing.T) {
 
 // A front passes tokens on, so that each shard finds out by its own file whose they are.
 func TestTokensOfAnIssuerWorkThroughAFront(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	issuer := startStranger(t)
 	i := harness.Install(t, "one")
 	flag := "--authentication-config=" + write(t, "authentication.yaml", issuer.issuerFile())

@@ -23,6 +23,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -147,6 +148,7 @@ func (a *attacked) fill(t *tenant, own kubernetes.Interface) {
 	}
 	_, err := core.Secrets("default").Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "treasure"}, StringData: map[string]string{"a": t.hostage()}}, metav1.CreateOptions{})
 	a.must(err)
+	a.define(t)
 	for account, token := range map[string]*string{"bot": &t.bot, "gone": &t.gone} {
 		_, err := core.ServiceAccounts("default").Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{})
 		a.must(err)
@@ -168,6 +170,37 @@ func (a *attacked) fill(t *tenant, own kubernetes.Interface) {
 				return status
 			}
 			return get(t.bot) == http.StatusOK && get(t.gone) == http.StatusUnauthorized && get(t.name) == http.StatusOK
+		})
+	}
+}
+
+// attackedWidgets are defined by all tenants, under the same name, in different ways.
+var attackedWidgets = schema.GroupVersionResource{Group: "attack.example.com", Version: "v1", Resource: "widgets"}
+
+// define has a tenant define Widgets, with defaults and a description that are a secret, and make some.
+func (a *attacked) define(t *tenant) {
+	a.Helper()
+	own, err := dynamic.NewForConfig(a.as(t.name, t.path))
+	a.must(err)
+	of := definitionOf("Widget", "widgets")
+	of.SetName(attackedWidgets.GroupResource().String())
+	_ = unstructured.SetNestedField(of.Object, attackedWidgets.Group, "spec", "group")
+	versions, _, _ := unstructured.NestedSlice(of.Object, "spec", "versions")
+	_ = unstructured.SetNestedMap(versions[0].(map[string]any), map[string]any{"type": "object", "properties": map[string]any{
+		"spec": map[string]any{"type": "object", "description": t.hostage(), "properties": map[string]any{
+			"a": map[string]any{"type": "string"}, "given": map[string]any{"type": "string", "default": t.hostage()},
+		}},
+	}}, "schema", "openAPIV3Schema")
+	_ = unstructured.SetNestedSlice(of.Object, versions, "spec", "versions")
+	_, err = own.Resource(definitions).Create(a.Context(), of, metav1.CreateOptions{})
+	a.must(err)
+	for _, name := range []string{"treasure", "another"} {
+		w := customObject("Widget", name)
+		w.SetAPIVersion(attackedWidgets.GroupVersion().String())
+		_ = unstructured.SetNestedField(w.Object, map[string]any{"a": t.hostage()}, "spec")
+		harness.Eventually(a.T, t.name+" makes a custom object", func() bool {
+			_, err := own.Resource(attackedWidgets).Namespace("default").Create(a.Context(), w.DeepCopy(), metav1.CreateOptions{})
+			return err == nil || apierrors.IsAlreadyExists(err)
 		})
 	}
 }
@@ -279,6 +312,16 @@ func (a *attacked) kept(t *tenant) {
 	if string(cm.UID) != t.uid || cm.Data["a"] != t.hostage() {
 		a.Errorf("%s finds his object changed: %v", t.name, cm)
 	}
+	dynamically, err := dynamic.NewForConfig(a.as(t.name, t.path))
+	a.must(err)
+	for _, name := range []string{"treasure", "another"} {
+		w, err := dynamically.Resource(attackedWidgets).Namespace("default").Get(ctx, name, metav1.GetOptions{})
+		a.must(err)
+		spec, _, _ := unstructured.NestedStringMap(w.Object, "spec")
+		if spec["a"] != t.hostage() || spec["given"] != t.hostage() || w.GetGeneration() != 1 {
+			a.Errorf("%s finds his custom object changed: %v", t.name, w)
+		}
+	}
 }
 
 // I14, "Must show" 2 of the issue about access: two tenants attack each other, through each replica of both shards and through the front.
@@ -306,7 +349,13 @@ func TestTenantsDoNotGetAtEachOtherWhateverTheySendI14(t *testing.T) {
 			own, err := kubernetes.NewForConfig(a.as(side.attacker.name, side.attacker.path))
 			a.must(err)
 			list, err := own.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{LabelSelector: "attack=owner"})
-			return err == nil && len(list.Items) == 0
+			if err != nil || len(list.Items) > 0 {
+				return false
+			}
+			inOwn, err := dynamic.NewForConfig(a.as(side.attacker.name, side.attacker.path))
+			a.must(err)
+			custom, err := inOwn.Resource(attackedWidgets).Namespace("default").List(t.Context(), metav1.ListOptions{LabelSelector: "attack=owner"})
+			return err == nil && len(custom.Items) == 0
 		})
 		if happened := since(); len(happened) > 0 {
 			t.Errorf("what %s did changed what is %s's: %q", side.attacker.name, side.victim.name, happened)

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"net/http"
 	"slices"
+	"strings"
 )
 
 const (
@@ -14,7 +15,80 @@ const (
 // attempts is everything that the attackers send. Through a door that does not have one of the clusters, its name is as one that does not exist, and
 // through a front URLs are judged before rights.
 func attempts() []hostile {
-	return slices.Concat(plain(), paths(), headers(), impersonations(), credentials(), lists(), ofProcess(), system(), inRoot(), inOwnCluster())
+	all := slices.Concat(plain(), paths(), headers(), impersonations(), credentials(), lists(), ofProcess(), system(), inRoot(), inOwnCluster())
+	return slices.Concat(all, onCustom(all), definitionsOf())
+}
+
+// onCustom are those of the attempts on ConfigMaps, on custom objects. Both tenants define their resource under the same name, in different ways.
+func onCustom(all []hostile) (out []hostile) {
+	other := strings.NewReplacer(
+		"api/v1/namespaces/default/configmaps", "apis/attack.example.com/v1/namespaces/default/widgets", "api/v1/configmaps", "apis/attack.example.com/v1/widgets",
+		"api/v1/watch/namespaces/default/configmaps", "apis/attack.example.com/v1/watch/namespaces/default/widgets", "default/configmaps", "default/widgets",
+		`"v1","kind":"ConfigMap"`, `"attack.example.com/v1","kind":"Widget"`, `"metadata"`, `"apiVersion":"attack.example.com/v1","kind":"Widget","metadata"`,
+	)
+	for _, at := range all {
+		path := other.Replace(at.path)
+		if path == at.path || !strings.Contains(path, "widgets") {
+			continue
+		}
+		at.what, at.path = "custom: "+at.what, path
+		if at.body != "" && !strings.Contains(at.body, `"kind":"ConfigMap","metadata"`) && !strings.HasPrefix(at.body, `{"metadata"`) {
+			at.body = strings.ReplaceAll(at.body, `"ConfigMap"`, `"Widget"`)
+		} else {
+			at.body = other.Replace(strings.ReplaceAll(at.body, `"apiVersion":"v1","kind":"ConfigMap","metadata"`, `"metadata"`))
+		}
+		if strings.HasPrefix(at.what, "custom: custom") || at.method == "" && at.token == "" && slices.Equal(at.want, noRequest) {
+			at.want = append([]int{http.StatusMethodNotAllowed}, at.want...)
+		}
+		out = append(out, at)
+	}
+	return out
+}
+
+// definitionsOf is what somebody tries with definitions, and with what the victim's say.
+func definitionsOf() (out []hostile) {
+	const crds, name = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "/widgets.attack.example.com"
+	merge := []string{"Content-Type: application/merge-patch+json"}
+	for _, cluster := range []string{"{v}", "{vp}", "*", "root", "system:admin"} {
+		base := "/clusters/" + cluster
+		for _, c := range []hostile{
+			{path: base + crds}, {path: base + crds + name}, {path: base + crds + "?watch=true"}, {method: "DELETE", path: base + crds + name}, {method: "DELETE", path: base + crds},
+			{method: "PATCH", path: base + crds + name, body: `{"spec":{"conversion":{"strategy":"None"}}}`, header: merge},
+			{method: "PATCH", path: base + crds + name + "/status", body: `{"status":{"acceptedNames":{"plural":"secrets"}}}`, header: merge},
+			{path: base + "/apis/attack.example.com"}, {path: base + "/apis/attack.example.com/v1"}, {path: base + "/openapi/v3/apis/attack.example.com/v1"},
+			{path: base + "/apis/attack.example.com/v1/widgets"}, {path: base + "/apis/attack.example.com/v1/widgets?watch=true"},
+			{path: base + "/apis/attack.example.com/v1/namespaces/default/widgets/treasure/status"}, {path: base + "/apis/attack.example.com/v1/namespaces/default/widgets/treasure/scale"},
+		} {
+			c.what, c.want = "definitions: "+c.method+" "+c.path, noRequest
+			if cluster == "root" && strings.Contains(c.path, "/openapi/") { // where the attacker is let in: upstream has an empty document of each group that there is not
+				c.want = append([]int{http.StatusOK}, noRequest...)
+			}
+			out = append(out, c)
+		}
+	}
+	const own = "/clusters/{o}"
+	definition := func(group, plural, kind, more string) string {
+		return `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"` + plural + "." + group + `"},"spec":{"group":"` + group + `","scope":"Namespaced","names":{"plural":"` +
+			plural + `","kind":"` + kind + `"},` + more + `"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`
+	}
+	for what, body := range map[string]string{
+		"a group of the server's":  definition("tenancy.kcp.io", "workspaces", "Workspace", ""),
+		"the shard's own metadata": definition("core.kcp.io", "shards", "Shard", ""),
+		"a group that is a path":   definition("../../{v}", "widgets", "Widget", ""),
+		"a kind that is a path":    definition("a.example.com", "widgets", "../../{v}", ""),
+		"a webhook at the etcd": definition("b.example.com", "widgets", "Widget",
+			`"conversion":{"strategy":"Webhook","webhook":{"conversionReviewVersions":["v1"],"clientConfig":{"url":"https://127.0.0.1:2379/"}}},`),
+		"a webhook at the cloud's metadata": definition("c.example.com", "widgets", "Widget",
+			`"conversion":{"strategy":"Webhook","webhook":{"conversionReviewVersions":["v1"],"clientConfig":{"url":"https://169.254.169.254/latest/"}}},`),
+	} {
+		out = append(out, hostile{what: "definitions: " + what, method: "POST", path: own + crds, body: body, want: []int{http.StatusForbidden, http.StatusUnprocessableEntity}})
+	}
+	return append(out,
+		hostile{what: "the schema of one's own", path: own + "/openapi/v3/apis/attack.example.com/v1", want: harmless},
+		hostile{what: "discovery of one's own", path: own + "/apis/attack.example.com/v1", want: harmless},
+		hostile{what: "an object with the victim's defaults", method: "POST", path: own + "/apis/attack.example.com/v1/namespaces/default/widgets",
+			body: `{"apiVersion":"attack.example.com/v1","kind":"Widget","metadata":{"generateName":"a-"},"spec":{}}`, want: harmless},
+	)
 }
 
 // refusal are the answers of the server to somebody without the right. A front says that there is no such URL before it asks for rights.

@@ -61,6 +61,7 @@ func judgePaused(t *testing.T, mode string, rounds int) {
 
 // The same without tokens, as it is everywhere else: stale writes do commit, so the test above can fail.
 func TestWithoutFencingAPausedLeaderDoesWriteAfterItsTerm(t *testing.T) {
+	t.Parallel()                     // most of it is waiting
 	rounds := max(*roundsFlag/5, 20) // fewer might show nothing
 	events, _ := pauseLeaders(t, harness.Lease, "unfenced", rounds)
 	stale := history.Stale(events, history.Terms(events, leaseOf))

@@ -22,6 +22,7 @@ import (
 // A cluster is filled through both replicas at once, by many writers. It gets no more than it may have, and what writers had under way. Deletions make
 // room, an administrator allows more, and the cluster can be deleted while it is full.
 func TestAClusterStoresNoMoreThanItMay(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	const quota, writers = 40, 8
 	shard := harness.NewShard(harness.StartEtcd(t).URL)
 	shard.Args = []string{fmt.Sprintf("--max-objects-per-cluster=%d", quota), "--max-bytes-per-cluster=1000000"}

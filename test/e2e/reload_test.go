@@ -43,6 +43,7 @@ func shows(t *testing.T, r *harness.Replica) string {
 
 // The operator's own serving certificate and authorities for clients are exchanged while the replica runs. Watches and connections stay.
 func TestTheOperatorsCertificatesAreReloadedWithoutDroppingConnections(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	serving, users, later := newAuthority(t, "serving-ca"), newAuthority(t, "users-ca"), newAuthority(t, "later-ca")
 	cert, key := serving.issue("first")
 	nextCert, nextKey := serving.issue("second")

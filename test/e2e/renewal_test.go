@@ -43,6 +43,7 @@ func renewalFailed(t *testing.T, r *harness.Replica) {
 
 // Facts 1 and 2 of docs/CLIENT-GO.md: client-go would take the lease back, or work on until the renew deadline.
 func TestAForeignTermThatComesAndGoesDuringARenewalEndsOurs(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	leader, other, network := leaderBehindAProxy(t)
 	network.Stall()
 	renewalFailed(t, leader)
@@ -67,6 +68,7 @@ func TestAForeignTermThatComesAndGoesDuringARenewalEndsOurs(t *testing.T) {
 }
 
 func TestAForeignLeaderThatAppearsWhileRenewalsFailEndsOurTerm(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	leader, other, network := leaderBehindAProxy(t)
 	network.Cut()
 	renewalFailed(t, leader)
@@ -132,6 +134,7 @@ func mustBeDeposed(t *testing.T, leader *harness.Replica) {
 }
 
 func TestTheLeaseKeepsARecordOfFieldsOnlyForWhoAppliesThem(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	shard := harness.NewShard(harness.StartEtcd(t).URL).Renewed()
 	shard.Timings = harness.Timings{Lease: 15 * time.Second, Renew: 10 * time.Second, Retry: 500 * time.Millisecond}
 	leader := shard.Start(t, "leader")

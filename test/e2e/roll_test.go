@@ -218,6 +218,7 @@ func mustNotGoBack(t *testing.T, r *harness.Replica, backup string) {
 
 // The administrator's certificate is renewed beside a replica that runs: the new one is good at once, and the old one goes on.
 func TestTheAdministratorsCertificateIsRenewed(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	r := harness.NewShard(harness.StartEtcd(t).URL).Start(t, "a")
 	r.WaitRoot()
 	before := keysOf(r)

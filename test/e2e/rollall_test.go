@@ -147,6 +147,7 @@ func mustShow(t *testing.T, w watch.Interface, name string) {
 // what each step has given them are served, and so are those from the step before. No step is taken before all processes have the one before. Nothing
 // fails, no watch ends, no term ends, workspaces appear on both shards all the time. In the end what the old authority has signed is worth nothing.
 func TestTheAuthorityOfAnInstallationIsRolledWithClientsConnected(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	i := harness.Install(t, "eu1")
 	r := &rolled{T: t, Installation: i, a: i.Root.Replicas[0], b: i.Root.Replicas[1], eu1: i.Others[0], front: i.StartFront()}
 	r.readKeysAgain()

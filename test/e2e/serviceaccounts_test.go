@@ -16,6 +16,7 @@ import (
 
 // A service account logs in by kubectl at any replica, and no longer once it has been deleted.
 func TestAServiceAccountLogsInByKubectl(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	shard := harness.NewShard(harness.StartEtcd(t).URL)
 	shard.Timings = harness.Default
 	replicas := []*harness.Replica{shard.Start(t, "a"), shard.Start(t, "b")}

@@ -70,9 +70,10 @@ func (s *system) tryShard(b *text) {
 	b.line("  echo '%s' | kubectl create -f -", fmt.Sprintf(workspace, "demo"))
 	b.line("  kubectl get workspaces")
 	b.line("")
-	b.line("Who leads:")
+	b.line("Who leads and what is wrong, here and as a page in the browser:")
 	b.line("")
-	b.line("  kubectl --context system:admin get lease -n kube-system regent-controllers")
+	b.line("  %s status", quoted(beside("regent")))
+	b.line("  %s ui", quoted(beside("regent")))
 	b.line("")
 	leader, _ := s.shards[0].leading()
 	if pid := leader.running(); pid != 0 { // 0: the leader has ended since

@@ -33,6 +33,7 @@ const exitUsage = 2
 // child is a replica or a front. It has at most one process at a time.
 type child struct {
 	name, url string
+	program   string // what runs; empty: this program
 	args      []string
 	out       *output
 	log       string                          // the file with the whole log
@@ -93,13 +94,25 @@ func (c *child) howToStart() string {
 		return "Press Enter to start it again"
 	}
 	command := []string{"regent"}
-	if self, err := os.Executable(); err == nil {
-		command[0] = quoted(self)
+	if file, err := c.file(); err == nil {
+		command[0] = quoted(file)
 	}
 	for _, arg := range c.args {
 		command = append(command, quoted(arg))
 	}
 	return "There is no input to press Enter in, so start it in another terminal: " + strings.Join(command, " ")
+}
+
+// file returns the file of the program that runs.
+func (c *child) file() (string, error) {
+	if c.program != "" {
+		return c.program, nil
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("cannot find this program's file: %w", err)
+	}
+	return self, nil
 }
 
 // quoted returns text so that a shell takes it as one word.
@@ -115,9 +128,9 @@ var plain = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
 // run starts the process and waits until it ends. When ctx ends, run asks the process to stop. It returns how the process
 // ended.
 func (c *child) run(ctx context.Context) (*os.ProcessState, error) {
-	self, err := os.Executable()
+	file, err := c.file()
 	if err != nil {
-		return nil, fmt.Errorf("cannot find this program's file: %w", err)
+		return nil, err
 	}
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -125,11 +138,14 @@ func (c *child) run(ctx context.Context) (*os.ProcessState, error) {
 	}
 	defer func() { _ = write.Close() }()
 
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), self, c.args...)
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), file, c.args...)
 	cmd.Env = append(os.Environ(), parentPipe+"="+strconv.Itoa(parentPipeFD))
 	cmd.ExtraFiles = []*os.File{read}
 	// The child gets a process group of its own, so that a Ctrl-C in the terminal reaches only the parent.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if c.program != "" {
+		defer endsWithParent(cmd.SysProcAttr)()
+	}
 	lines := c.out.prefixed(c.name, c.log, c.watchLog)
 	defer lines.flush()
 	cmd.Stdout, cmd.Stderr = lines, lines

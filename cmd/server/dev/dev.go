@@ -24,6 +24,8 @@ type Config struct {
 	// colours.
 	Stdout io.Writer
 	Colour bool
+	// Stderr gets a line on what is waited for while the shards start, if it is a terminal and that takes longer than two seconds.
+	Stderr io.Writer
 	// Again asks for restarts: at each value, dev starts the replicas whose process has ended. The channel may be closed.
 	Again <-chan struct{}
 }
@@ -43,12 +45,17 @@ func Run(ctx context.Context, cfg Config) error {
 	options := *cfg.Options
 	options.RootDirectory, cfg.Options = root, &options
 
-	stores, stop, err := startStores(ctx, cfg.Options)
+	out := &output{to: cfg.Stdout, colour: cfg.Colour, all: cfg.Verbose, waits: cfg.Stderr}
+	var stores []*etcd.Server
+	stop := func() {}
+	err = out.while(ctx, "Starting etcd", func(ctx context.Context) (err error) {
+		stores, stop, err = startStores(ctx, cfg.Options)
+		return err
+	})
 	defer stop()
 	if err != nil {
 		return err
 	}
-	out := &output{to: cfg.Stdout, colour: cfg.Colour, all: cfg.Verbose}
 	s, err := newSystem(cfg, stores, out, fail)
 	if err != nil {
 		return err

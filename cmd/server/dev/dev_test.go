@@ -17,11 +17,15 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
 )
 
 func TestMain(m *testing.M) {
 	if os.Getenv(parentPipe) != "" {
 		os.Exit(asChild())
+	}
+	if program := os.Getenv(parentOf); program != "" {
+		os.Exit(asParent(program))
 	}
 	if backend := os.Getenv(balancerTo); backend != "" {
 		os.Exit(asBalancer(backend))
@@ -51,6 +55,7 @@ func TestFaultyOptionsAreRefusedByTheNameOfTheirFlag(t *testing.T) {
 		"--replicas":       func(o *Options) { o.Replicas = 0 },
 		"--shards":         func(o *Options) { o.Shards = 17 },
 		"--secure-port":    func(o *Options) { o.SecurePort = 65534 },
+		"--program":        func(o *Options) { o.Program = "./no-such-program" },
 	} {
 		o := NewOptions()
 		change(o)
@@ -60,6 +65,24 @@ func TestFaultyOptionsAreRefusedByTheNameOfTheirFlag(t *testing.T) {
 	}
 	if err := NewOptions().Validate(); err != nil {
 		t.Error(err)
+	}
+}
+
+// Only replicas run the user's program: fronts have no controllers.
+func TestReplicasRunTheProgramThatIsNamed(t *testing.T) {
+	o := NewOptions()
+	o.Shards, o.Program = 2, "./embedder"
+	s := &system{cfg: Config{Options: o}}
+	s.shards = []*shard{s.newShard(0, storagebackend.TransportConfig{})}
+	s.addFronts()
+	for _, c := range s.children() {
+		file, err := c.file()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if isReplica := c.leads != nil; isReplica != (file == o.Program) {
+			t.Errorf("%s runs %s", c.name, file)
+		}
 	}
 }
 

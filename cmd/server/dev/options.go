@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 
@@ -18,6 +19,8 @@ type Options struct {
 	SecurePort int
 	// Replicas is the number of replicas of each shard, Shards the number of shards.
 	Replicas, Shards int
+	// Program is what replicas run with the flags of `start`. Empty: this program.
+	Program string
 	// Verbose shows the replicas' whole logs, which are in files anyway.
 	Verbose bool
 	// Start are further flags of `start` for every replica.
@@ -40,6 +43,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&o.SecurePort, "secure-port", o.SecurePort, "Loopback port under which users reach everything. The ports after it are those of the fronts, if there are several shards, and of the replicas.")
 	flags.BoolVarP(&o.Verbose, "verbose", "v", o.Verbose, "Show the whole logs of all replicas. Otherwise: who leads and why that changed, what dies and is ready again, warnings and errors. The files in logs/ below the root directory have it all.")
 	flags.IntVar(&o.Replicas, "replicas", o.Replicas, "Replicas of each shard.")
+	flags.StringVar(&o.Program, "program", o.Program, "What replicas run, with start and its flags: your program that embeds the server, with controllers of your own. It must end when it gets SIGTERM. On Linux it gets that also if dev is killed. Empty: this program.")
 	flags.IntVar(&o.Shards, "shards", o.Shards, "Shards. Several are one installation: each has an etcd of its own, and two fronts lead to them.")
 }
 
@@ -58,6 +62,11 @@ func (o *Options) Validate() error {
 	}{{"--replicas", o.Replicas}, {"--shards", o.Shards}} {
 		if n.value < 1 || n.value > most {
 			errs = append(errs, fmt.Errorf("%s %d must be between 1 and %d", n.flag, n.value, most))
+		}
+	}
+	if o.Program != "" {
+		if _, err := exec.LookPath(o.Program); err != nil {
+			errs = append(errs, fmt.Errorf("--program %s cannot be run: %w", o.Program, err))
 		}
 	}
 	if len(errs) == 0 {

@@ -2,18 +2,37 @@ package dev
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"sync"
+
+	"github.com/regent-project/regent/cmd/server/face/progress"
 )
 
 // output is the terminal, or the writer in its place. All replicas share it, line by line.
 type output struct {
 	// colour: the terminal shows colours. all: every line of the replicas' logs is shown, not only what a sieve lets through.
 	colour, all bool
+	// waits is where it is told what is waited for, if it is a terminal.
+	waits io.Writer
 
-	mu sync.Mutex
-	to io.Writer
+	mu      sync.Mutex
+	to      io.Writer
+	waiting bool
+}
+
+// while calls do, and tells what is waited for. Lines that are said meanwhile take the place of what was told, which comes again below them.
+func (o *output) while(ctx context.Context, what string, do func(context.Context) error) error {
+	o.wait(true)
+	defer o.wait(false)
+	return progress.While(ctx, o.waits, what, do)
+}
+
+func (o *output) wait(waiting bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.waiting = waiting
 }
 
 // say writes a line of dev's own, with the prefix "dev".
@@ -27,6 +46,9 @@ func (o *output) line(prefix, colour, text string) {
 	defer o.mu.Unlock()
 	if o.colour {
 		prefix = "\x1b[" + colour + "m" + prefix + "\x1b[0m"
+	}
+	if o.colour && o.waiting {
+		prefix = progress.ClearLine + prefix
 	}
 	_, _ = fmt.Fprintf(o.to, "%s | %s\n", prefix, text)
 }

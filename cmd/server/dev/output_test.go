@@ -2,11 +2,14 @@ package dev
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/regent-project/regent/cmd/server/face/progress"
 )
 
 const header = `I1123 15:05:54.684102   30022 etcd.go:80] `
@@ -19,7 +22,9 @@ func TestAFirstTimeUserSeesWhatHappensAndNothingElse(t *testing.T) {
 		"controllers that fail, with all lines": {
 			`E1123 15:05:54.1  1 a.go:1] "Controller failed" stack=<` + "\n\tmain.f()\n >\n" + header + `"Serving" x=<` + "\n\tnot this\n >",
 			`E1123 15:05:54.1  1 a.go:1] "Controller failed" stack=<` + "\n\tmain.f()\n >"},
-		"warnings":    {`W1123 15:05:54.1  1 a.go:1] slow`, `W1123 15:05:54.1  1 a.go:1] slow`},
+		"warnings": {`W1123 15:05:54.1  1 a.go:1] slow`, `W1123 15:05:54.1  1 a.go:1] slow`},
+		"nor that shards do not know each other yet": {
+			`E1123 15:05:54.1  1 a.go:76] "Unable to authenticate the request" err="[shard eu1 is no member of the installation, as far as this shard knows: see regent shard list]"`, ""},
 		"panics":      {header + "x\npanic: no\n\ngoroutine 1 [running]:\nmain.f()\n\tf.go:1", "panic: no\n\ngoroutine 1 [running]:\nmain.f()\n\tf.go:1"},
 		"JSON":        {`{"ts":1.5,"caller":"a.go:1","msg":"Leading","v":0}` + "\n" + `{"ts":1.5,"msg":"Bad","err":"x"}`, `{"ts":1.5,"msg":"Bad","err":"x"}`},
 		"faulty flag": {"error: unknown flag: --x", "error: unknown flag: --x"},
@@ -83,5 +88,24 @@ func TestALogWithoutAFileIsShown(t *testing.T) {
 	l.flush()
 	if got := shown.String(); strings.Count(got, "dev | The log of r is shown here") != 1 || !strings.Contains(got, "one\n") || !strings.Contains(got, "two\n") {
 		t.Errorf("shown:\n%s", got)
+	}
+}
+
+// On a terminal a line that is said while something is waited for takes the place of the line that tells of the waiting.
+func TestWhatIsSaidWhileDevWaitsDoesNotRunIntoTheLineThatTellsOfIt(t *testing.T) {
+	for _, terminal := range []bool{true, false} {
+		var shown bytes.Buffer
+		o := &output{to: &shown, colour: terminal, waits: &shown}
+		if err := o.while(t.Context(), "Waiting", func(context.Context) error {
+			o.say("meanwhile")
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		o.say("after")
+		meanwhile, after, _ := strings.Cut(shown.String(), "\n")
+		if cleared := strings.HasPrefix(meanwhile, progress.ClearLine); cleared != terminal || strings.Contains(after, progress.ClearLine) || !strings.HasSuffix(meanwhile, "| meanwhile") {
+			t.Errorf("terminal %v: %q", terminal, shown.String())
+		}
 	}
 }

@@ -41,7 +41,7 @@ func (s *system) newShard(index int, etcd storagebackend.TransportConfig, more .
 			"--shutdown-delay-duration=" + balancerNotices.String(),
 		}, more...)
 		c := s.newChild(name, url(port), append(args, s.cfg.Start...)...)
-		c.leads = out.leads
+		c.program, c.leads = s.cfg.Program, out.leads
 		out.children = append(out.children, c)
 	}
 	return out

@@ -201,9 +201,20 @@ const announcePeriod = 200 * time.Millisecond
 
 // announce shows the banner once the system can be used.
 func (s *system) announce(ctx context.Context) {
-	if s.until(ctx, func() bool { return s.usable(ctx) }) == nil {
+	err := s.out.while(ctx, s.waitsFor(), func(ctx context.Context) error {
+		return s.until(ctx, func() bool { return s.usable(ctx) })
+	})
+	if err == nil {
 		s.out.block(s.banner(beside("kubectl")))
 	}
+}
+
+// waitsFor says what a start waits for.
+func (s *system) waitsFor() string {
+	if s.isInstallation() {
+		return fmt.Sprintf("Waiting until %d shards are led, and %s answers", len(s.shards), s.url)
+	}
+	return fmt.Sprintf("Waiting until one of %d replicas leads, and %s answers", len(s.shards[0].children), s.url)
 }
 
 // until returns nil once something is so, or an error if ctx ends first.

@@ -29,7 +29,13 @@ var worthSaying = [][]byte{
 	[]byte(`"Standing by: `),
 }
 
-// sieve lets those lines of one child's log through that a first-time user needs: warnings and errors with all their lines, what is no log, such as a
+// startsSo are errors that each start of an installation brings, until its shards have heard of each other. The log files have them.
+var startsSo = [][]byte{
+	[]byte(`this shard does not know the members of its installation yet`),
+	[]byte(`is no member of the installation, as far as this shard knows`),
+}
+
+// sieve lets those lines of one child's log through that a first-time user needs: warnings and errors with all their lines (but for startsSo), what is no log, such as a
 // panic, and what is worthSaying. It is for one goroutine at a time.
 type sieve struct{ through bool }
 
@@ -37,18 +43,18 @@ type sieve struct{ through bool }
 func (s *sieve) passes(line []byte) bool {
 	switch match := klogLine.FindSubmatch(line); {
 	case match != nil:
-		s.through = match[1][0] != 'I' || says(line)
+		s.through = match[1][0] != 'I' && !has(line, startsSo) || has(line, worthSaying)
 	case bytes.HasPrefix(line, jsonLine):
-		s.through = !bytes.Contains(line, jsonInfo) || says(line)
+		s.through = !bytes.Contains(line, jsonInfo) && !has(line, startsSo) || has(line, worthSaying)
 	case len(line) == 0 || line[0] != '\t' && line[0] != ' ': // not one more line of what is before it
 		s.through = true
 	}
 	return s.through
 }
 
-func says(line []byte) bool {
-	for _, beginning := range worthSaying {
-		if bytes.Contains(line, beginning) {
+func has(line []byte, some [][]byte) bool {
+	for _, part := range some {
+		if bytes.Contains(line, part) {
 			return true
 		}
 	}

@@ -77,7 +77,7 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 		return []assigned{{shard, clusters.KeyOf(ws), logicalcluster.Name(ws.Spec.Cluster)}}
 	})
 	loop.Watch(c.Loop, c.logicalClusters, c.owned)
-	c.On(c.logicalClusters.Synced(), func() (remove func()) {
+	c.On(loop.Source[assigned]{Synced: c.logicalClusters.Synced(), Register: func() (remove func()) {
 		return c.others.Contact.Follow(func(shard string, heard bool) {
 			if !heard {
 				return
@@ -89,7 +89,7 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 				}
 			}
 		})
-	})
+	}})
 	return c, nil
 }
 

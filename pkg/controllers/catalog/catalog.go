@@ -6,6 +6,7 @@ import (
 	"github.com/regent-project/regent/pkg/controllers/aggregation"
 	"github.com/regent-project/regent/pkg/controllers/assignment"
 	"github.com/regent-project/regent/pkg/controllers/bootstrap"
+	"github.com/regent-project/regent/pkg/controllers/definition"
 	"github.com/regent-project/regent/pkg/controllers/garbagecollector"
 	"github.com/regent-project/regent/pkg/controllers/leasecandidate"
 	"github.com/regent-project/regent/pkg/controllers/logicalcluster"
@@ -27,6 +28,7 @@ func Registry() (*controllers.Registry, error) {
 		namespace.Descriptor(),
 		serviceaccount.Descriptor(),
 		aggregation.Descriptor(),
+		definition.Descriptor(),
 		garbagecollector.Descriptor(),
 		leasecandidate.Descriptor(),
 	)

@@ -16,6 +16,7 @@ import (
 	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -141,6 +142,10 @@ func unreachable(t *testing.T) controllers.Deps {
 	wanting.Namespace = metav1.NamespaceDefault
 	assigned := in("w7", "elsewhere")
 	assigned.Labels = map[string]string{clusters.ShardLabel: "here"}
+	undecided := controllertest.Definition("root", "example.com", "Widget", apiextensionsv1.ClusterScoped)
+	undecided.Status = apiextensionsv1.CustomResourceDefinitionStatus{}
+	leaving := controllertest.Definition("root", "example.com", "Gadget", apiextensionsv1.NamespaceScoped)
+	leaving.DeletionTimestamp, leaving.Finalizers = &now, []string{apiextensionsv1.CustomResourceCleanupFinalizer}
 	others := controllers.NewShards("here", away{})
 	others.Workspaces.Add("there", controllertest.Informer(t, controllertest.NewSource(&tenancyv1alpha1.Workspace{
 		ObjectMeta: assigned, Spec: tenancyv1alpha1.WorkspaceSpec{Cluster: "v7"},
@@ -149,7 +154,7 @@ func unreachable(t *testing.T) controllers.Deps {
 	return controllers.Deps{
 		Shard: "here", Shards: others, RootCA: "some authority",
 		Clients: new(controllertest.Server).Clients(t, fence.Token{}),
-		Informers: controllers.Informers{
+		Informers: controllertest.WithCustom(t, controllers.Informers{
 			Namespaces: controllertest.Informer(t, controllertest.NewSource(&corev1.Namespace{
 				ObjectMeta: terminating, Spec: corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{corev1.FinalizerKubernetes}},
 			}, &corev1.Namespace{ObjectMeta: in("root", "living")}), nil),
@@ -175,7 +180,9 @@ func unreachable(t *testing.T) controllers.Deps {
 				accounts:   controllertest.Informer(t, controllertest.NewSource[*metav1.PartialObjectMetadata](), controllers.OwnerIndexers[*metav1.PartialObjectMetadata]()),
 				secrets:    controllertest.Informer(t, controllertest.NewSource(&metav1.PartialObjectMetadata{ObjectMeta: orphaned}), controllers.OwnerIndexers[*metav1.PartialObjectMetadata]()),
 			},
-		},
+		}, controllertest.NewSource(undecided, leaving), controllertest.NewSource(&clusters.CustomObject{
+			TypeMeta: metav1.TypeMeta{APIVersion: "example.com/v1", Kind: "Gadget"}, ObjectMeta: orphaned,
+		})),
 		Resources: []controllers.Resource{{GVR: namespaces, Kind: "Namespace"}, {GVR: secrets, Kind: "Secret", Namespaced: true}},
 	}
 }

@@ -11,9 +11,12 @@ import (
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/util/compatibility"
 	"k8s.io/client-go/gentype"
@@ -21,16 +24,19 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
+	apisv1alpha1 "github.com/kcp-dev/sdk/apis/apis/v1alpha1"
+	apisv1alpha2 "github.com/kcp-dev/sdk/apis/apis/v1alpha2"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/controllers/controllertest"
-	"github.com/regent-project/regent/pkg/controllers/supervisor"
+	"github.com/regent-project/regent/pkg/election/control/supervisor"
 	"github.com/regent-project/regent/pkg/server/apis"
 	"github.com/regent-project/regent/pkg/server/apis/openapi"
-	"github.com/regent-project/regent/pkg/server/etcd"
+	"github.com/regent-project/regent/pkg/server/custom"
+	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
 	"github.com/regent-project/regent/pkg/server/storage"
 )
 
@@ -48,13 +54,8 @@ type shard struct {
 
 func startShard(t *testing.T) *shard {
 	t.Helper()
-	store, err := etcd.Start(t.Context(), etcd.Config{Directory: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(store.Close)
 	client, err := storage.NewClient(storage.Config{
-		Transport: store.Transport(),
+		Transport: etcdtest.Start(t),
 		Prefix:    prefix,
 	})
 	if err != nil {
@@ -91,8 +92,46 @@ func serve(t *testing.T, client *storage.Client, reader *apis.Reader) (url strin
 	if err := apis.Install(server, apis.NewRESTOptionsGetter(client), reader); err != nil {
 		t.Fatal(err)
 	}
-	listener := httptest.NewServer(inCluster(server.PrepareRun().Handler))
+	schemas, err := openapi.Metadata(apis.Scheme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	getter := storage.NewRESTOptionsGetter(client, func(schema.GroupResource) (storage.Encoding, error) { return custom.Encoding(), nil })
+	customs, err := custom.NewServer(getter, custom.HandlerConfig{
+		Admission: custom.Terminating{}, Authorizer: config.Authorization.Authorizer, Schemas: schemas,
+		Internal: func(ctx context.Context) bool { return true }, RequestTimeout: time.Minute, MaxRequestBytes: 3 << 20,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.RegisterDestroyFunc(customs.Close)
+	reader.Custom, reader.HoldsCustom = customs.Metadata(), customs.Holds
+	definitions := clusters.NewInformer(reader.Objects(apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")), controllers.DefinitionIndexers())
+	own := custom.NewOwn(definitions, customs.Contents, func(ctx context.Context, cluster logicalcluster.Name, name string) (*apiextensionsv1.CustomResourceDefinition, error) {
+		return reader.Definition(clusters.With(ctx, cluster), name)
+	})
+	bound := controllers.Informers{
+		APIBindings: clusters.NewInformer(reader.Objects(apisv1alpha2.SchemeGroupVersion.WithResource("apibindings")), controllers.BindingIndexers()),
+		APIResourceSchemas: clusters.NewInformer(reader.Objects(apisv1alpha1.SchemeGroupVersion.WithResource("apiresourceschemas")),
+			controllers.OwnerIndexers[*apisv1alpha1.APIResourceSchema]()),
+	}
+	bindings := custom.NewBound(bound, customs.Contents, custom.LiveBindings{
+		List: func(ctx context.Context, cluster logicalcluster.Name) ([]*apisv1alpha2.APIBinding, error) {
+			return reader.Bindings(clusters.With(ctx, cluster))
+		},
+		Schema: func(ctx context.Context, cluster logicalcluster.Name, name string) (*apisv1alpha1.APIResourceSchema, error) {
+			return reader.Schema(clusters.With(ctx, cluster), name)
+		},
+	})
+	listener := httptest.NewServer(inCluster(withRequestInfo(config, customs.Wrap(custom.NewUnion(own, bindings), apis.BuiltIn, server.PrepareRun().Handler))))
 	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	t.Cleanup(running.Wait)
+	running.Go(func() { _ = definitions.Run(ctx) })
+	running.Go(func() { own.Run(ctx) })
+	running.Go(func() { _ = bound.APIBindings.Run(ctx) })
+	running.Go(func() { _ = bound.APIResourceSchemas.Run(ctx) })
+	running.Go(func() { bindings.Run(ctx) })
 	server.RunPostStartHooks(ctx)
 	t.Cleanup(func() {
 		cancel()
@@ -104,6 +143,20 @@ func serve(t *testing.T, client *storage.Client, reader *apis.Reader) (url strin
 		}
 	})
 	return listener.URL
+}
+
+// withRequestInfo is for what comes in front of upstream's chain.
+func withRequestInfo(config *genericapiserver.Config, next http.Handler) http.Handler {
+	resolver := genericapiserver.NewRequestInfoResolver(config)
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		info, err := resolver.NewRequestInfo(req)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		ctx := request.WithUser(request.WithRequestInfo(req.Context(), info), &user.DefaultInfo{Name: "leader"})
+		next.ServeHTTP(w, req.WithContext(ctx))
+	})
 }
 
 func inCluster(next http.Handler) http.Handler {
@@ -136,6 +189,7 @@ func newDeps(t *testing.T, config *rest.Config, client *http.Client) controllers
 		}
 		return out
 	}
+	extensions := restClient(apiextensionsv1.SchemeGroupVersion)
 	tenancy, core := restClient(tenancyv1alpha1.SchemeGroupVersion), restClient(corev1alpha1.SchemeGroupVersion)
 	deps := controllers.Deps{
 		Shard: "root", BaseURL: "https://shard", ReplicaURL: "https://shard", Capacity: 1000,
@@ -146,6 +200,14 @@ func newDeps(t *testing.T, config *rest.Config, client *http.Client) controllers
 				func() *tenancyv1alpha1.WorkspaceList { return &tenancyv1alpha1.WorkspaceList{} }),
 			LogicalClusters: typed("logicalclusters", core, func() *corev1alpha1.LogicalCluster { return &corev1alpha1.LogicalCluster{} },
 				func() *corev1alpha1.LogicalClusterList { return &corev1alpha1.LogicalClusterList{} }),
+			Definitions: typed("customresourcedefinitions", extensions, func() *apiextensionsv1.CustomResourceDefinition { return &apiextensionsv1.CustomResourceDefinition{} },
+				func() *apiextensionsv1.CustomResourceDefinitionList {
+					return &apiextensionsv1.CustomResourceDefinitionList{}
+				}),
+			Schemas: typed("apiresourceschemas", restClient(apisv1alpha1.SchemeGroupVersion), func() *apisv1alpha1.APIResourceSchema { return &apisv1alpha1.APIResourceSchema{} },
+				func() *apisv1alpha1.APIResourceSchemaList { return &apisv1alpha1.APIResourceSchemaList{} }),
+			Bindings: typed("apibindings", restClient(apisv1alpha2.SchemeGroupVersion), func() *apisv1alpha2.APIBinding { return &apisv1alpha2.APIBinding{} },
+				func() *apisv1alpha2.APIBindingList { return &apisv1alpha2.APIBindingList{} }),
 			Shards: typed("shards", core, func() *corev1alpha1.Shard { return &corev1alpha1.Shard{} }, func() *corev1alpha1.ShardList { return &corev1alpha1.ShardList{} }),
 		},
 	}

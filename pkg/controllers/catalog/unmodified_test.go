@@ -57,6 +57,10 @@ func (u *unmodified) Metadata(resource schema.GroupVersionResource) cache.Lister
 	return held{u.Source.Metadata(resource), u}
 }
 
+func (u *unmodified) CustomObjects() cache.ListerWatcherWithContext {
+	return held{u.Source.CustomObjects(), u}
+}
+
 type held struct {
 	cache.ListerWatcherWithContext
 	by *unmodified

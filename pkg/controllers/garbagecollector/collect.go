@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/klog/v2"
 
+	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/controllers/content"
 )
@@ -19,7 +20,7 @@ import (
 // own dependents come from the informers. If these are stale, the object goes before its dependents and not after them, as
 // upstream.
 func (c *controller) collect(ctx context.Context, n node, obj *metav1.PartialObjectMetadata) error {
-	owners, err := c.classify(ctx, obj)
+	owners, err := c.classify(ctx, n, obj)
 	if err != nil {
 		return err
 	}
@@ -37,7 +38,7 @@ func (c *controller) collect(ctx context.Context, n node, obj *metav1.PartialObj
 			return c.patch(ctx, n, obj, map[string]any{"ownerReferences": refs})
 		}
 	}
-	klog.FromContext(ctx).V(2).Info("Deleting an object whose owners are gone", "resource", n.resource, "object", n.key, "policy", v.policy)
+	klog.FromContext(ctx).V(2).Info("Deleting an object whose owners are gone", "object", n, "policy", v.policy)
 	return c.client(n).Delete(ctx, obj.Name, metav1.DeleteOptions{
 		Preconditions:     &metav1.Preconditions{UID: &obj.UID, ResourceVersion: &obj.ResourceVersion},
 		PropagationPolicy: &v.policy,
@@ -45,24 +46,24 @@ func (c *controller) collect(ctx context.Context, n node, obj *metav1.PartialObj
 }
 
 // classify looks up each owner. It asks the server unless the cache has an owner that keeps obj.
-func (c *controller) classify(ctx context.Context, obj *metav1.PartialObjectMetadata) ([]ownership, error) {
+func (c *controller) classify(ctx context.Context, n node, obj *metav1.PartialObjectMetadata) ([]ownership, error) {
 	owners := make([]ownership, 0, len(obj.OwnerReferences))
 	for _, ref := range obj.OwnerReferences {
-		r, key, ok := c.locate(obj, ref)
+		at, ok := c.locate(obj, ref)
 		if !ok {
-			owners = append(owners, ownership{ref, unknowable})
+			owners = append(owners, ownership{ref, c.unlocated(n, obj, ref)})
 			continue
 		}
-		owner, ok := c.informers[r.GVR].Get(key)
+		owner, ok := c.cached(at)
 		if !ok || owner.UID != ref.UID || waits(owner) {
 			var err error
-			owner, err = c.metadata.Resource(r.GVR).Namespace(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
-			if apierrors.IsNotFound(err) {
+			owner, err = c.client(at).Get(ctx, ref.Name, metav1.GetOptions{})
+			if isAbsent(err) {
 				owners = append(owners, ownership{ref, absent})
 				continue
 			}
 			if err != nil {
-				return nil, fmt.Errorf("look up owner %s %s: %w", r.GVR.GroupResource(), key, err)
+				return nil, fmt.Errorf("look up owner %s: %w", at, err)
 			}
 		}
 		state := solid
@@ -77,12 +78,18 @@ func (c *controller) classify(ctx context.Context, obj *metav1.PartialObjectMeta
 	return owners, nil
 }
 
+// isAbsent reports whether the server has said that there is no such object. Of a resource that it does not serve, because a definition is about to
+// change, it says something like that, too.
+func isAbsent(err error) bool {
+	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
+
 // await handles an object that is being deleted in the foreground. It queues the object's dependents. When no dependent is left
 // that blocks the deletion, it removes the finalizer.
 func (c *controller) await(ctx context.Context, n node, obj *metav1.PartialObjectMetadata) error {
 	blocked := false
 	for _, d := range c.dependents(n) {
-		dependent, ok := c.informers[d.resource].Get(d.key)
+		dependent, ok := c.cached(d)
 		if !ok || dependent.UID != d.uid {
 			continue
 		}
@@ -126,7 +133,11 @@ func (c *controller) orphan(ctx context.Context, n node, obj *metav1.PartialObje
 // eachDependent visits all objects that refer to owner, by live lists: the end of an owner must not depend on caches. Only
 // objects in its own namespace can refer to a namespaced owner.
 func (c *controller) eachDependent(ctx context.Context, owner *metav1.PartialObjectMetadata, visit func(node, *metav1.PartialObjectMetadata) error) error {
-	for _, r := range c.resources {
+	resources, err := c.resourcesIn(ctx, clusters.KeyOf(owner).Cluster)
+	if err != nil {
+		return err
+	}
+	for _, r := range resources {
 		if owner.Namespace != "" && !r.Namespaced {
 			continue
 		}
@@ -140,7 +151,7 @@ func (c *controller) eachDependent(ctx context.Context, owner *metav1.PartialObj
 			return fmt.Errorf("dependents in %s: %w", r.GVR.GroupResource(), err)
 		}
 		for _, obj := range dependents {
-			if err := visit(nodeOf(r.GVR, obj), obj); err != nil {
+			if err := visit(c.nodeOf(r, obj), obj); err != nil {
 				return fmt.Errorf("dependent %s %s: %w", r.GVR.GroupResource(), obj.Name, err)
 			}
 		}
@@ -161,12 +172,13 @@ func (c *controller) patch(ctx context.Context, n node, obj *metav1.PartialObjec
 }
 
 func (c *controller) client(n node) metadata.ResourceInterface {
-	return c.metadata.Resource(n.resource).Namespace(n.key.Namespace)
+	resource, _ := c.served(n)
+	return c.metadata.Resource(resource).Namespace(n.key.Namespace)
 }
 
 func (c *controller) anyWaits(nodes []node) bool {
 	for _, n := range nodes {
-		if obj, ok := c.informers[n.resource].Get(n.key); ok && obj.UID == n.uid && waits(obj) {
+		if obj, ok := c.cached(n); ok && obj.UID == n.uid && waits(obj) {
 			return true
 		}
 	}

@@ -28,26 +28,35 @@ func by(owner string) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: owner, UID: uid(owner), BlockOwnerDeletion: ptr.To(true)}
 }
 
-// start runs a collector for the length of the test.
-func start(t *testing.T, s *store) {
+func collector(t *testing.T, s *store) *controller {
 	t.Helper()
 	c, err := construct(t.Context(), controllers.Deps{
 		Clients:   controllers.Clients{Metadata: s},
-		Informers: controllers.Informers{Metadata: s.informers(t)},
+		Informers: s.all(t),
 		Resources: []controllers.Resource{configMaps},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return c.(*controller)
+}
+
+// start runs a collector for the length of the test.
+func start(t *testing.T, s *store) { t.Cleanup(begin(t, s)) }
+
+// begin runs a collector until the returned function is called.
+func begin(t *testing.T, s *store) (stop func()) {
+	t.Helper()
+	c := collector(t, s)
 	ctx, cancel := context.WithCancel(t.Context())
 	returned := make(chan error, 1)
 	go func() { returned <- c.Run(ctx) }()
-	t.Cleanup(func() {
+	return func() {
 		cancel()
 		if err := <-returned; err != nil {
 			t.Errorf("Run: %v", err)
 		}
-	})
+	}
 }
 
 func (s *store) mustDelete(t *testing.T, cluster, name string, policy metav1.DeletionPropagation) {
@@ -167,7 +176,7 @@ func TestCollectorKeepsTheContractOfControllers(t *testing.T) {
 		s.create(configMaps.GVR, in("x", "orphaned", by("owner")))
 		return controllers.Deps{
 			Clients:   controllers.Clients{Metadata: s},
-			Informers: controllers.Informers{Metadata: s.informers(t)},
+			Informers: s.all(t),
 			Resources: []controllers.Resource{configMaps},
 		}
 	})
@@ -193,8 +202,11 @@ func TestAnObjectThatNeedsNothingIsLeftAlone(t *testing.T) {
 					obj.DeletionTimestamp = ptr.To(metav1.Unix(1000, 0))
 				}
 				source := controllertest.NewSource(obj, going, in("x", "owner"))
+				all := controllertest.WithCustom(t, controllers.Informers{Metadata: map[schema.GroupVersionResource]cache{
+					configMaps.GVR: controllertest.Informer(t, source, controllers.OwnerIndexers[*metav1.PartialObjectMetadata]()),
+				}}, nil, nil)
 				c := &controller{
-					informers: map[schema.GroupVersionResource]cache{configMaps.GVR: controllertest.Informer(t, source, controllers.OwnerIndexers[*metav1.PartialObjectMetadata]())},
+					all: all, informers: all.Metadata, custom: all.CustomObjects,
 					resources: []controllers.Resource{configMaps},
 					kinds:     map[schema.GroupKind]controllers.Resource{{Kind: "ConfigMap"}: configMaps},
 				}

@@ -37,15 +37,21 @@ type cache = clusters.Cache[*metav1.PartialObjectMetadata]
 type controller struct {
 	*loop.Loop[node]
 	informers map[schema.GroupVersionResource]cache
+	custom    *clusters.Informer[*clusters.CustomObject]
+	all       controllers.Informers
 	metadata  metadata.Interface
 	resources []controllers.Resource
 	// kinds has no versions: a reference may name any version that was ever served.
-	kinds map[schema.GroupKind]controllers.Resource
+	kinds    map[schema.GroupKind]controllers.Resource
+	awaiting awaiting
+	departed departed
 }
 
 func construct(_ context.Context, deps controllers.Deps) (controllers.Controller, error) {
 	c := &controller{
 		informers: deps.Informers.Metadata,
+		custom:    deps.Informers.CustomObjects,
+		all:       deps.Informers,
 		metadata:  deps.Clients.Metadata,
 		resources: deps.Resources,
 		kinds:     map[schema.GroupKind]controllers.Resource{},
@@ -58,19 +64,28 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 			return nil, fmt.Errorf("resource %s has no metadata informer: the server must run one for each resource it stores", r.GVR)
 		}
 		c.kinds[schema.GroupKind{Group: r.GVR.Group, Kind: r.Kind}] = r
-		loop.Watch(c.Loop, inf, func(obj *metav1.PartialObjectMetadata) []node { return c.observe(r, obj) })
+		loop.Watch(c.Loop, inf, func(obj *metav1.PartialObjectMetadata) []node { return c.observe(nodeOf(r.GVR, obj), obj) })
 	}
+	loop.Follow(c.Loop, deps.Informers.Definitions, c.defined)
+	loop.Follow(c.Loop, deps.Informers.APIBindings, c.bound)
+	loop.Follow(c.Loop, deps.Informers.APIResourceSchemas, c.boundBy)
+	loop.Watch(c.Loop, c.custom, func(obj *clusters.CustomObject) []node { return c.observe(customNode(obj), clusters.Metadata(obj)) })
 	return c, nil
 }
 
 // observe returns the nodes that a change of obj concerns: obj itself, owners that may wait for it, and its dependents if it is
 // gone. The loop calls it with the old and the new state. observe uses the informer's state, which is the newest.
-func (c *controller) observe(r controllers.Resource, obj *metav1.PartialObjectMetadata) []node {
-	n, concerned := nodeOf(r.GVR, obj), c.ownersInDeletion(obj)
-	current, ok := c.informers[r.GVR].Get(n.key)
+func (c *controller) observe(n node, obj *metav1.PartialObjectMetadata) []node {
+	concerned := c.ownersInDeletion(obj)
+	current, ok := c.cached(n)
 	switch {
 	case !ok, current.UID != n.uid:
-		return append(concerned, c.dependents(n)...)
+		c.forget(n, obj)
+		dependents := c.dependents(n)
+		if n.custom() && len(dependents) > 0 {
+			c.departed.add(n.key.Cluster, n.uid)
+		}
+		return append(concerned, dependents...)
 	case len(current.OwnerReferences) > 0, orphans(current), waits(current):
 		return append(concerned, n)
 	default:
@@ -80,7 +95,7 @@ func (c *controller) observe(r controllers.Resource, obj *metav1.PartialObjectMe
 
 // needs reports whether reconcile may have to write for a node, by the caches.
 func (c *controller) needs(n node) bool {
-	obj, ok := c.informers[n.resource].Get(n.key)
+	obj, ok := c.cached(n)
 	switch {
 	case !ok, obj.UID != n.uid:
 		return false
@@ -91,11 +106,15 @@ func (c *controller) needs(n node) bool {
 	}
 	alone := false
 	for _, ref := range obj.OwnerReferences {
-		r, key, ok := c.locate(obj, ref)
+		at, ok := c.locate(obj, ref)
+		if _, undefined := c.undefined(obj, ref); undefined {
+			alone = true // it has to wait for the kind
+			continue
+		}
 		if !ok {
 			return false // see unknowable
 		}
-		owner, ok := c.informers[r.GVR].Get(key)
+		owner, ok := c.cached(at)
 		alone = alone || !ok || owner.UID != ref.UID || waits(owner)
 	}
 	return alone
@@ -105,39 +124,49 @@ func (c *controller) needs(n node) bool {
 func (c *controller) ownersInDeletion(obj *metav1.PartialObjectMetadata) []node {
 	var owners []node
 	for _, ref := range obj.OwnerReferences {
-		r, key, ok := c.locate(obj, ref)
+		at, ok := c.locate(obj, ref)
 		if !ok {
 			continue
 		}
-		if owner, ok := c.informers[r.GVR].Get(key); ok && owner.UID == ref.UID && (orphans(owner) || waits(owner)) {
-			owners = append(owners, nodeOf(r.GVR, owner))
+		if owner, ok := c.cached(at); ok && owner.UID == ref.UID && (orphans(owner) || waits(owner)) {
+			owners = append(owners, at)
 		}
 	}
 	return owners
 }
 
-// locate returns the resource and key of the owner that ref names. It must be in obj's cluster and, if its kind has namespaces,
-// in obj's namespace. locate returns false if there can be no such owner.
-func (c *controller) locate(obj *metav1.PartialObjectMetadata, ref metav1.OwnerReference) (controllers.Resource, clusters.Key, bool) {
+// locate returns the owner that ref names. It must be in obj's cluster and, if its kind has namespaces, in obj's namespace. locate returns
+// false if there can be no such owner.
+func (c *controller) locate(obj *metav1.PartialObjectMetadata, ref metav1.OwnerReference) (node, bool) {
 	gv, err := schema.ParseGroupVersion(ref.APIVersion)
 	if err != nil {
-		return controllers.Resource{}, clusters.Key{}, false
+		return node{}, false
 	}
-	r, ok := c.kinds[schema.GroupKind{Group: gv.Group, Kind: ref.Kind}]
-	if !ok || r.Namespaced && obj.Namespace == "" {
-		return controllers.Resource{}, clusters.Key{}, false
+	cluster, kind := clusters.KeyOf(obj).Cluster, schema.GroupKind{Group: gv.Group, Kind: ref.Kind}
+	r, builtIn := c.kinds[kind]
+	if !builtIn {
+		var ok bool
+		if r, ok = c.all.CustomResource(cluster, kind); !ok {
+			return node{}, false
+		}
 	}
-	key := clusters.Key{Cluster: clusters.KeyOf(obj).Cluster, Name: ref.Name}
+	if r.Namespaced && obj.Namespace == "" {
+		return node{}, false
+	}
+	namespace := ""
 	if r.Namespaced {
-		key.Namespace = obj.Namespace
+		namespace = obj.Namespace
 	}
-	return r, key, true
+	if builtIn {
+		return node{resource: r.GVR, key: clusters.Key{Cluster: cluster, Namespace: namespace, Name: ref.Name}, uid: ref.UID}, true
+	}
+	return node{key: clusters.CustomKey(cluster, kind, namespace, ref.Name), uid: ref.UID}, true
 }
 
 // reconcile does what an object's owners, or its own deletion, require. A conflict is no error: the informer has delivered the
 // change, or will, and queues the node again.
 func (c *controller) reconcile(ctx context.Context, n node) error {
-	obj, ok := c.informers[n.resource].Get(n.key)
+	obj, ok := c.cached(n)
 	if !ok || obj.UID != n.uid {
 		return nil
 	}
@@ -151,13 +180,17 @@ func (c *controller) reconcile(ctx context.Context, n node) error {
 	case obj.DeletionTimestamp != nil, len(obj.OwnerReferences) == 0:
 		return nil
 	}
+	if _, ok := c.served(n); !ok {
+		c.awaitOwn(n)
+		return nil
+	}
 	err := work(ctx, n, obj)
 	switch {
-	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		klog.FromContext(ctx).V(4).Info("Object changed meanwhile", "resource", n.resource, "object", n.key, "err", err)
+	case apierrors.IsConflict(err), isAbsent(err):
+		klog.FromContext(ctx).V(4).Info("Object changed meanwhile", "object", n, "err", err)
 		return nil
 	case err != nil:
-		return fmt.Errorf("%s %s: %w", n.resource.GroupResource(), n.key, err)
+		return fmt.Errorf("%s: %w", n, err)
 	}
 	return nil
 }

@@ -37,9 +37,9 @@ func TestACachedPolicyIsNotCarriedOut(t *testing.T) {
 			s.create(configMaps.GVR, deleted(c.live))
 			late, err := construct(t.Context(), controllers.Deps{
 				Clients: controllers.Clients{Metadata: s},
-				Informers: controllers.Informers{Metadata: map[schema.GroupVersionResource]cache{
+				Informers: controllertest.WithCustom(t, controllers.Informers{Metadata: map[schema.GroupVersionResource]cache{
 					configMaps.GVR: controllertest.Informer(t, source, controllers.OwnerIndexers[*metav1.PartialObjectMetadata]()),
-				}},
+				}}, nil, nil),
 				Resources: []controllers.Resource{configMaps},
 			})
 			if err != nil {

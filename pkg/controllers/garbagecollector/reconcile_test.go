@@ -12,6 +12,7 @@ import (
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/controllers/controllertest"
 )
 
 func ownedBy(states ...ownerState) []ownership {
@@ -82,7 +83,8 @@ func TestEqualUIDsOfTwoClustersNeverMeet(t *testing.T) {
 		store.create(configMaps.GVR, in(cluster, "o"))
 		store.create(configMaps.GVR, in(cluster, "d", by("o")))
 	}
-	c := &controller{informers: store.informers(t), resources: []controllers.Resource{configMaps}}
+	all := store.all(t)
+	c := &controller{all: all, informers: all.Metadata, custom: all.CustomObjects, resources: []controllers.Resource{configMaps}}
 	got := c.dependents(nodeOf(configMaps.GVR, in("x", "o")))
 	if want := []node{nodeOf(configMaps.GVR, in("x", "d"))}; !slices.Equal(got, want) {
 		t.Errorf("dependents in x: %v, want %v", got, want)
@@ -92,7 +94,7 @@ func TestEqualUIDsOfTwoClustersNeverMeet(t *testing.T) {
 func TestOwnersAreLookedForInTheDependentsOwnPlace(t *testing.T) {
 	configMaps := controllers.Resource{GVR: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Kind: "ConfigMap", Namespaced: true}
 	namespaces := controllers.Resource{GVR: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, Kind: "Namespace"}
-	c := &controller{kinds: map[schema.GroupKind]controllers.Resource{{Kind: "ConfigMap"}: configMaps, {Kind: "Namespace"}: namespaces}}
+	c := &controller{all: controllertest.WithCustom(t, controllers.Informers{}, nil, nil), kinds: map[schema.GroupKind]controllers.Resource{{Kind: "ConfigMap"}: configMaps, {Kind: "Namespace"}: namespaces}}
 	within := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "d", Annotations: map[string]string{"kcp.io/cluster": "x"}}}
 	without := within.DeepCopy()
 	without.Namespace = ""
@@ -110,9 +112,9 @@ func TestOwnersAreLookedForInTheDependentsOwnPlace(t *testing.T) {
 		"malformed":                       {within, metav1.OwnerReference{APIVersion: "a/b/c", Kind: "ConfigMap", Name: "o"}, clusters.Key{}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, key, ok := c.locate(tc.obj, tc.ref)
-			if key != tc.want || ok != tc.ok {
-				t.Errorf("got %v, %v; want %v, %v", key, ok, tc.want, tc.ok)
+			at, ok := c.locate(tc.obj, tc.ref)
+			if at.key != tc.want || ok != tc.ok {
+				t.Errorf("got %v, %v; want %v, %v", at.key, ok, tc.want, tc.ok)
 			}
 		})
 	}

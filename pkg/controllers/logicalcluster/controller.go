@@ -49,7 +49,7 @@ type controller struct {
 func construct(_ context.Context, deps controllers.Deps) (controllers.Controller, error) {
 	c := &controller{clients: deps.Clients, informers: deps.Informers, holds: deps.Holds, baseURL: deps.BaseURL, shard: deps.Shard, others: deps.Others()}
 	if c.holds == nil {
-		c.holds = func(context.Context, schema.GroupVersionResource) (bool, error) { return true, nil }
+		c.holds = c.mayHold
 	}
 	for _, r := range deps.Resources {
 		if r.GVR.GroupResource() != corev1alpha1.Resource("logicalclusters") {
@@ -71,13 +71,16 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 	for _, inf := range deps.Informers.Metadata {
 		loop.Follow(c.Loop, inf, c.dying)
 	}
+	loop.Follow(c.Loop, deps.Informers.CustomObjects, func(obj *clusters.CustomObject) []logicalcluster.Name {
+		return c.dying(clusters.Metadata(obj))
+	})
 	loop.WatchForeign(c.Loop, c.others.Workspaces, func(_ string, ws *tenancyv1alpha1.Workspace) []logicalcluster.Name {
 		if ws.Spec.Cluster == "" {
 			return nil
 		}
 		return []logicalcluster.Name{logicalcluster.Name(ws.Spec.Cluster)}
 	})
-	c.On(deps.Informers.LogicalClusters.Synced(), func() (remove func()) {
+	c.On(loop.Source[logicalcluster.Name]{Synced: deps.Informers.LogicalClusters.Synced(), Register: func() (remove func()) {
 		return c.others.Contact.Follow(func(shard string, heard bool) {
 			if !heard {
 				return
@@ -89,8 +92,14 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 				}
 			}
 		})
-	})
+	}})
 	return c, nil
+}
+
+// mayHold is for tests without Deps.Holds: a cluster may have objects of any resource, and has the custom objects that the cache shows.
+func (c *controller) mayHold(ctx context.Context, r schema.GroupVersionResource) (bool, error) {
+	cluster, _ := clusters.From(ctx)
+	return r != clusters.CustomObjects || len(c.informers.CustomObjects.List(cluster)) > 0, nil
 }
 
 func isWorkspaces(r controllers.Resource) bool {

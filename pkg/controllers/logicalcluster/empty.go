@@ -97,8 +97,19 @@ func (c *controller) purge(ctx context.Context, lc *corev1alpha1.LogicalCluster)
 	}
 	if !remaining.Empty() {
 		reason, message = explain(remaining)
+		return reason, message, nil
 	}
-	return reason, message, nil
+	return c.withoutDefinition(ctx)
+}
+
+// withoutDefinition returns what the deletion waits for if there are custom objects although there is no definition any more. Somebody must have removed
+// the finalizer of a definition.
+func (c *controller) withoutDefinition(ctx context.Context) (reason, message string, err error) {
+	holds, err := c.holds(ctx, clusters.CustomObjects)
+	if err != nil || !holds {
+		return "", "", err
+	}
+	return "SomeCustomObjectsRemain", "There are custom objects without a definition: somebody has removed the finalizer of a definition by hand", nil
 }
 
 // held returns the resources of which the cluster has objects.

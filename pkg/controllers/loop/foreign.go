@@ -6,20 +6,17 @@ import "github.com/regent-project/regent/pkg/clusters"
 // queue their keys when it is back.
 func WatchForeign[K comparable, T clusters.Object](l *Loop[K], foreign *clusters.Foreign[T], keys func(shard string, obj T) []K) {
 	of := func(shard string) func(T) []K { return func(obj T) []K { return keys(shard, obj) } }
-	now := make(chan struct{})
-	close(now)
-	l.wirings = append(l.wirings, wiring[K]{
-		synced: now,
-		register: func() func() {
+	l.On(Source[K]{
+		Register: func() func() {
 			return foreign.Follow(func(shard string, old, new T) {
-				defer l.contain("event handler")
+				defer l.Contain("event handler")
 				eachOf(old, new, of(shard), l.Add)
 			})
 		},
-		recent: func(add func(K)) {
+		Recent: func(add func(K)) {
 			foreign.Recent(func(shard string, old, new T) { eachOf(old, new, of(shard), add) })
 		},
-		pages: func(yield func(int, []K) bool) {
+		Pages: func(yield func(int, []K) bool) {
 			for _, shard := range foreign.Shards() {
 				more := true
 				page := func(after clusters.Key, n int) []T { return foreign.Page(shard, after, n) }

@@ -1,102 +1,52 @@
-// Package loop is the one work-queue loop of all controllers: events queue keys, workers reconcile keys, and a key whose
-// reconcile fails is tried again later.
+// Package loop is package control/loop with Regent's informers, which span all logical clusters, as sources of keys.
 package loop
 
 import (
 	"context"
-	"fmt"
-	"sync"
-	"time"
-
-	"k8s.io/client-go/util/workqueue"
-	"k8s.io/klog/v2"
+	"reflect"
 
 	"github.com/regent-project/regent/pkg/clusters"
-	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/election/control/loop"
 )
 
-// A key whose reconcile fails is tried again after retryBase, then after twice that, and so on up to retryMax. A failing key
-// delays only itself: there is no limit over all keys.
-const (
-	retryBase = 5 * time.Millisecond
-	retryMax  = 30 * time.Second
-)
+// Loop is control/loop's.
+type Loop[K comparable] = loop.Loop[K]
 
-// sweepWorkers: one of so many workers may work for the sweep. The others are there for what has just happened.
-const sweepWorkers = 4
+// Source is control/loop's.
+type Source[K comparable] = loop.Source[K]
 
-// Loop reconciles keys of type K. Each value is run once. Its states:
-//
-//	New --Watch, Follow, On, Needs--> wired --Run--> waiting for caches --> working --ctx ends, or a panic--> ended
-//
-// Watch, Follow, On and Needs must be called before Run, and by one goroutine. Add and AddAfter may be called at any time. Keys
-// that are added before Run works are kept, keys that are added after it has ended are dropped.
-//
-// Run begins with a sweep: a pass over all objects. The keys that it finds wait in a lane of their own, behind what has just
-// happened (I13): a change that comes while the sweep goes on is reconciled at once, however many objects there are.
-type Loop[K comparable] struct {
-	name      string
-	workers   int
-	reconcile func(context.Context, K) error
-	needs     func(K) bool // nil: the sweep queues all keys
-	wirings   []wiring[K]
-	lanes     *lanes[K]
-	sweep     sweep
-
-	first sync.Once // the first return of reconcile
-
-	mu sync.Mutex
-	// queue exists only while Run works: it has goroutines, and a Loop that is constructed may never run.
-	queue workqueue.TypedRateLimitingInterface[K]
-	// early holds keys that are added before there is a queue. It is nil from then on.
-	early map[K]time.Duration
-	// fail ends Run with a cause.
-	fail context.CancelCauseFunc
-}
-
-type wiring[K comparable] struct {
-	synced   <-chan struct{}
-	register func() (remove func())
-	// recent calls add with the keys of the last changes. It is nil for sources that are no informers.
-	recent func(add func(K))
-	// pages reads all objects, page by page, and calls yield with the number of objects and their keys, until that returns false.
-	// It is nil for sources that are only followed.
-	pages func(yield func(objects int, keys []K) bool)
-}
-
-// New returns a loop that calls reconcile from a number of workers, for each key from one at a time. name is the controller's
-// name. It labels the queue's metrics; a loop of the same name in a later term continues the same series.
-//
-// reconcile's context ends with Run's. If reconcile returns an error, it is logged and the key is tried again later. A panic
-// ends the loop.
+// New returns a loop that calls reconcile from a number of workers. See control/loop.
 func New[K comparable](name string, workers int, reconcile func(context.Context, K) error) *Loop[K] {
-	return &Loop[K]{
-		name: name, workers: workers, reconcile: reconcile, early: map[K]time.Duration{},
-		lanes: newLanes[K](max(1, workers/sweepWorkers)),
-	}
+	return loop.New(name, workers, reconcile)
 }
 
 // Watch makes every change of an informer's object queue the keys of its old and its new state, and the sweep the keys of all
 // objects. Run waits until the informer is synced. Call Watch before Run.
 func Watch[K comparable, T clusters.Object](l *Loop[K], inf clusters.Cache[T], keys func(T) []K) {
-	Follow(l, inf, keys)
-	l.wirings[len(l.wirings)-1].pages = pagesOf(inf, keys)
+	s := followed(l, inf, keys)
+	s.Pages = func(yield func(int, []K) bool) { walk(inf.Page, keys, yield) }
+	l.On(s)
 }
 
 // Follow is Watch without the sweep: it is for an informer whose objects' keys the sweep finds through another one, or that Add
 // has queued. The last changes before Run queue their keys, too.
 func Follow[K comparable, T clusters.Object](l *Loop[K], inf clusters.Cache[T], keys func(T) []K) {
+	l.On(followed(l, inf, keys))
+}
+
+func followed[K comparable, T clusters.Object](l *Loop[K], inf clusters.Cache[T], keys func(T) []K) Source[K] {
 	each := func(old, new T, add func(K)) { eachOf(old, new, keys, add) }
-	l.wirings = append(l.wirings, wiring[K]{
-		synced: inf.Synced(),
-		register: func() func() {
+	return Source[K]{
+		Name:   "informer of " + reflect.TypeFor[T]().String(),
+		Synced: inf.Synced(),
+		Register: func() func() {
 			return inf.Follow(func(old, new T) {
-				defer l.contain("event handler")
+				defer l.Contain("event handler")
 				each(old, new, l.Add)
 			})
 		},
-		recent: func(add func(K)) { inf.Recent(func(old, new T) { each(old, new, add) }) },
-	})
+		Recent: func(add func(K)) { inf.Recent(func(old, new T) { each(old, new, add) }) },
+	}
 }
 
 // eachOf calls add with the keys of an object's old and new states.
@@ -112,198 +62,21 @@ func eachOf[K comparable, T clusters.Object](old, new T, keys func(T) []K, add f
 	}
 }
 
-// Needs makes the sweep queue only the keys for which needs returns true. needs must be pure, and read caches only. It may return
-// false if reconcile would write nothing by what the caches show now, whatever it reads from the server. A cache that is late is
-// no danger: when it has caught up, the change queues the key. needs is called for every key of every object there is.
-func (l *Loop[K]) Needs(needs func(K) bool) { l.needs = needs }
+// pageSize is how many objects the sweep reads at a time.
+const pageSize = 64
 
-// On adds any other source of keys: Run waits until synced is closed, calls register once all sources are synced, and calls
-// remove before it returns. Call On before Run.
-func (l *Loop[K]) On(synced <-chan struct{}, register func() (remove func())) {
-	l.wirings = append(l.wirings, wiring[K]{synced: synced, register: register})
-}
-
-// Add queues a key now. A key that is already queued is queued once. A key that is being reconciled is reconciled again.
-func (l *Loop[K]) Add(k K) { l.AddAfter(k, 0) }
-
-// AddAfter queues a key after a delay.
-func (l *Loop[K]) AddAfter(k K, delay time.Duration) {
-	l.mu.Lock()
-	queue := l.queue
-	if queue == nil && l.early != nil {
-		if earlier, ok := l.early[k]; !ok || delay < earlier {
-			l.early[k] = delay
-		}
-	}
-	l.mu.Unlock()
-	if queue != nil {
-		l.lanes.want(k, fresh)
-		queue.AddAfter(k, delay)
-	}
-}
-
-// Run waits for the caches, registers the event handlers, sweeps, and reconciles until ctx ends. Then it removes the handlers,
-// shuts down the queue, joins the sweep and the workers, and returns nil. Keys that are left in the queue are dropped: the next
-// term begins with all objects. A panic in reconcile or in a handler ends Run early with a *controllers.Panic.
-func (l *Loop[K]) Run(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	for _, w := range l.wirings {
-		select {
-		case <-w.synced:
-		case <-ctx.Done():
-			l.end()
-			return nil
-		}
-	}
-	queue, err := l.begin(cancel)
-	if err != nil {
-		return err
-	}
-	defer l.end()
-	remove := l.register()
-	reconcile := l.recorded(ctx, queue.NumRequeues)
-	controllers.Reached(ctx, controllers.Working)
-
-	var workers sync.WaitGroup
-	workers.Go(func() { l.sweepAll(ctx) })
-	for range l.workers {
-		workers.Go(func() {
-			for l.work(ctx, queue, reconcile) {
-			}
-		})
-	}
-	<-ctx.Done()
-	remove()
-	queue.ShutDown()
-	workers.Wait()
-	// The loop's own panic is the cause itself. That of another controller, for which the term ends, comes wrapped.
-	if p, ok := context.Cause(ctx).(*controllers.Panic); ok { //nolint:errorlint // see above
-		return p
-	}
-	return nil
-}
-
-// Report implements controllers.Reporter: it counts the keys that are queued or being reconciled, and those that have been.
-func (l *Loop[K]) Report() controllers.Health {
-	pending, returned := l.lanes.progress()
-	return controllers.Health{
-		Pending: pending[fresh] + pending[swept], Returned: returned[fresh] + returned[swept],
-		Sweep: controllers.Sweep{Running: !l.sweep.walked.Load() || pending[swept] > 0, Pending: pending[swept], Returned: returned[swept]},
-	}
-}
-
-func (l *Loop[K]) begin(fail context.CancelCauseFunc) (workqueue.TypedRateLimitingInterface[K], error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.early == nil {
-		return nil, fmt.Errorf("loop %s has run already: construct a new one", l.name)
-	}
-	ordered := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[K]{Name: l.name, Queue: l.lanes})
-	l.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[K](retryBase, retryMax),
-		workqueue.TypedRateLimitingQueueConfig[K]{
-			Name:          l.name,
-			DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[K]{Name: l.name, Queue: ordered}),
-		})
-	for k, delay := range l.early {
-		l.queue.AddAfter(k, delay)
-	}
-	l.early = nil
-	l.fail = fail
-	return l.queue, nil
-}
-
-// end shuts the queue down, if Run has made one. It also empties the queue, because the next term continues the gauge of its
-// length.
-func (l *Loop[K]) end() {
-	l.mu.Lock()
-	queue := l.queue
-	l.queue, l.early = nil, nil
-	l.mu.Unlock()
-	if queue == nil {
-		return
-	}
-	queue.ShutDown()
-	l.lanes.unlimit()
+// walk reads page after page and yields the objects' keys, until there are no more objects or yield returns false.
+func walk[K comparable, T clusters.Object](read func(after clusters.Key, n int) []T, keys func(T) []K, yield func(int, []K) bool) {
+	var after clusters.Key
 	for {
-		k, shutdown := queue.Get()
-		if shutdown {
+		page := read(after, pageSize)
+		var found []K
+		for _, obj := range page {
+			found = append(found, keys(obj)...)
+		}
+		if !yield(len(page), found) || len(page) < pageSize {
 			return
 		}
-		l.lanes.done(k)
-		queue.Done(k)
+		after = clusters.KeyOf(page[len(page)-1])
 	}
 }
-
-// register adds all event handlers and returns a function that removes them.
-func (l *Loop[K]) register() (remove func()) {
-	var removes []func()
-	remove = func() {
-		for i := len(removes) - 1; i >= 0; i-- {
-			removes[i]()
-		}
-	}
-	complete := false
-	defer func() {
-		if !complete { // register has panicked
-			remove()
-		}
-	}()
-	for _, w := range l.wirings {
-		removes = append(removes, w.register())
-	}
-	complete = true
-	return remove
-}
-
-// work reconciles one key. It returns false when the loop ends.
-func (l *Loop[K]) work(ctx context.Context, queue workqueue.TypedRateLimitingInterface[K], reconcile func(context.Context, K) error) bool {
-	k, shutdown := queue.Get()
-	if shutdown {
-		return false
-	}
-	defer queue.Done(k)
-	defer l.finish(ctx, k)
-	if ctx.Err() != nil {
-		return false
-	}
-	defer l.contain(fmt.Sprintf("reconcile of %v", k))
-	err := reconcile(ctx, k)
-	l.first.Do(func() { controllers.Reached(ctx, controllers.Reconciled) })
-	switch {
-	case err == nil:
-		queue.Forget(k)
-	case ctx.Err() != nil: // not a failure: the end of the term has cut it short
-	default:
-		klog.FromContext(ctx).Error(err, "Reconcile failed and will be tried again", "key", k, "failures", queue.NumRequeues(k)+1)
-		l.lanes.want(k, l.lanes.of(k))
-		queue.AddRateLimited(k)
-	}
-	return ctx.Err() == nil
-}
-
-// finish takes back a key that a worker has taken.
-func (l *Loop[K]) finish(ctx context.Context, k K) {
-	if l.lanes.done(k) == swept && ctx.Err() == nil {
-		l.tellSweep(ctx)
-	}
-}
-
-// contain is deferred where the controller's code runs on goroutines of the loop and of informers. It recovers a panic, which
-// would end the process there, and ends the loop with it.
-func (l *Loop[K]) contain(where string) {
-	value := recover()
-	if value == nil {
-		return
-	}
-	l.mu.Lock()
-	fail := l.fail
-	l.mu.Unlock()
-	fail(controllers.Recovered(where, value))
-}
-
-var (
-	_ controllers.Controller = (*Loop[int])(nil)
-	_ controllers.Reporter   = (*Loop[int])(nil)
-)

@@ -3,20 +3,14 @@ package loop_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/component-base/metrics/legacyregistry"
-	_ "k8s.io/component-base/metrics/prometheus/workqueue"
-	"k8s.io/klog/v2"
-	"k8s.io/klog/v2/ktesting"
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
@@ -129,77 +123,6 @@ func TestNothingIsReconciledBeforeTheCachesAreSynced(t *testing.T) {
 	})
 }
 
-func TestALoopThatNeverSawItsCachesStops(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := loop.New("test", 1, func(context.Context, int) error { return nil })
-		l.On(make(chan struct{}), func() func() { t.Error("registered"); return func() {} })
-		stop := start(t.Context(), l)
-		synctest.Wait()
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
-		l.Add(1) // after the end: dropped
-	})
-}
-
-func TestAFailedKeyComesBackLaterAndDelaysNoOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
-		began := time.Now()
-		var tries []time.Duration
-		var done record[int]
-		l := loop.New("test", 1, func(ctx context.Context, k int) error {
-			if k == 13 {
-				tries = append(tries, time.Since(began))
-				return errors.New("unlucky")
-			}
-			return done.reconcile(ctx, k)
-		})
-		stop := start(klog.NewContext(t.Context(), logger), l)
-		l.Add(13)
-		l.Add(1)
-		if got := done.take(); !slices.Equal(got, []int{1}) {
-			t.Errorf("reconciled %v", got)
-		}
-		time.Sleep(10 * time.Minute)
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
-		if first := tries[1] - tries[0]; first != 5*time.Millisecond {
-			t.Errorf("first retry after %v", first)
-		}
-		if last := tries[len(tries)-1] - tries[len(tries)-2]; last != 30*time.Second {
-			t.Errorf("after many failures, retried after %v", last)
-		}
-		log := logger.GetSink().(ktesting.Underlier).GetBuffer().Data()
-		if len(log) != len(tries) {
-			t.Fatalf("%d tries, %d log lines", len(tries), len(log))
-		}
-		if got := fmt.Sprint(log[0].Err, log[0].ParameterKVList); got != "unlucky [key 13 failures 1]" {
-			t.Errorf("logged %s", got)
-		}
-	})
-}
-
-func TestAnErrorAfterTheEndIsNotLogged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
-		l := loop.New("test", 1, func(ctx context.Context, _ int) error {
-			<-ctx.Done()
-			return ctx.Err()
-		})
-		stop := start(klog.NewContext(t.Context(), logger), l)
-		l.Add(1)
-		synctest.Wait()
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
-		if log := logger.GetSink().(ktesting.Underlier).GetBuffer().String(); log != "" {
-			t.Errorf("logged %s", log)
-		}
-	})
-}
-
 func TestRunReturnsAfterItsWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := controllertest.NewSource(configMap("a", "x"))
@@ -225,61 +148,6 @@ func TestRunReturnsAfterItsWorkers(t *testing.T) {
 		}
 		close(release)
 		if err := <-stopped; err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-func TestAKeyIsReconciledByOneWorkerAtATime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex
-		busy, most, overlaps := map[int]bool{}, 0, 0
-		l := loop.New("test", 4, func(_ context.Context, k int) error {
-			mu.Lock()
-			if busy[k] {
-				overlaps++
-			}
-			busy[k] = true
-			most = max(most, len(busy))
-			mu.Unlock()
-			time.Sleep(time.Second)
-			mu.Lock()
-			delete(busy, k)
-			mu.Unlock()
-			return nil
-		})
-		stop := start(t.Context(), l)
-		for n := range 100 {
-			l.Add(n % 8)
-			time.Sleep(100 * time.Millisecond)
-		}
-		time.Sleep(time.Minute)
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
-		if overlaps > 0 || most != 4 {
-			t.Errorf("%d overlaps, at most %d keys at once", overlaps, most)
-		}
-	})
-}
-
-func TestAddAfterWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var done record[string]
-		l := loop.New("test", 1, done.reconcile)
-		l.AddAfter("before Run", time.Hour)
-		stop := start(t.Context(), l)
-		synctest.Wait()
-		l.AddAfter("while it runs", time.Hour)
-		time.Sleep(time.Hour - time.Second)
-		if got := done.take(); got != nil {
-			t.Errorf("too early: %v", got)
-		}
-		time.Sleep(2 * time.Second)
-		if got := done.take(); len(got) != 2 {
-			t.Errorf("reconciled %v", got)
-		}
-		if err := stop(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -328,100 +196,4 @@ func TestAPanicEndsTheLoopAndNotTheProcess(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestARegistrationThatPanicsUndoesTheOnesBeforeIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		inf := controllertest.Informer(t, controllertest.NewSource(configMap("a", "x")), nil)
-		l := loop.New("test", 1, func(context.Context, clusters.Key) error { return nil })
-		loop.Watch(l, inf, keys)
-		l.On(inf.Synced(), func() func() { panic("boom") })
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Error("the panic was swallowed")
-				}
-			}()
-			_ = l.Run(t.Context())
-		}()
-		if n := inf.Handlers(); n != 0 {
-			t.Errorf("%d handlers left", n)
-		}
-	})
-}
-
-func TestALoopRunsOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := loop.New("test", 1, func(context.Context, int) error { return nil })
-		if err := start(t.Context(), l)(); err != nil {
-			t.Error(err)
-		}
-		if err := l.Run(t.Context()); err == nil {
-			t.Error("a second Run returned nil")
-		}
-	})
-}
-
-func TestTermsOfOneNameShareTheirMetrics(t *testing.T) {
-	before := queueMetrics(t, "shared")
-	for range 3 {
-		hold := make(chan struct{})
-		working := make(chan struct{})
-		var once sync.Once
-		l := loop.New("shared", 1, func(ctx context.Context, _ int) error {
-			once.Do(func() { close(working) })
-			<-hold
-			return nil
-		})
-		stop := start(t.Context(), l)
-		for k := range 10 {
-			l.Add(k)
-		}
-		<-working
-		stopped := make(chan error)
-		go func() { stopped <- stop() }()
-		time.Sleep(10 * time.Millisecond)
-		close(hold)
-		if err := <-stopped; err != nil {
-			t.Error(err)
-		}
-	}
-	after := queueMetrics(t, "shared")
-	if adds := after["workqueue_adds_total"] - before["workqueue_adds_total"]; adds != 30 {
-		t.Errorf("workqueue_adds_total grew by %v over three terms, want 30", adds)
-	}
-	if depth := after["workqueue_depth"]; depth != 0 {
-		t.Errorf("workqueue_depth is %v between terms", depth)
-	}
-}
-
-// queueMetrics returns the gauges and counters of a queue.
-func queueMetrics(t *testing.T, name string) map[string]float64 {
-	families, err := legacyregistry.DefaultGatherer.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	values := map[string]float64{}
-	for _, family := range families {
-		for _, metric := range family.GetMetric() {
-			if labels := metric.GetLabel(); len(labels) == 1 && labels[0].GetValue() == name {
-				values[family.GetName()] = metric.GetGauge().GetValue() + metric.GetCounter().GetValue()
-			}
-		}
-	}
-	return values
-}
-
-func TestTheEndOfATermByAnothersPanicIsNoPanic(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := loop.New("test", 1, func(context.Context, int) error { return nil })
-		ctx, cancel := context.WithCancelCause(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- l.Run(ctx) }()
-		synctest.Wait()
-		cancel(fmt.Errorf("controller another: %w", controllers.Recovered("its reconcile", "boom")))
-		if err := <-ended; err != nil {
-			t.Errorf("Run returned %v", err)
-		}
-	})
 }

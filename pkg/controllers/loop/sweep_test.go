@@ -2,17 +2,13 @@ package loop_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/klog/v2"
-	"k8s.io/klog/v2/ktesting"
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers/controllertest"
@@ -76,44 +72,6 @@ func TestWhatHappensNowDoesNotWaitForTheSweepI13(t *testing.T) {
 	})
 }
 
-func TestTheSweepEndsHoweverMuchHappens(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const objects = 300
-		_, inf := many(t, objects)
-		var mu sync.Mutex
-		seen := map[clusters.Key]bool{}
-		var l *loop.Loop[clusters.Key]
-		busy := 0
-		l = loop.New("test", 4, func(_ context.Context, k clusters.Key) error {
-			time.Sleep(time.Millisecond)
-			mu.Lock()
-			defer mu.Unlock()
-			if k.Name == "busy" { // each makes another: the queue never runs out of fresh keys
-				busy++
-				l.Add(clusters.Key{Name: "busy", Cluster: k.Cluster})
-			} else {
-				seen[k] = true
-			}
-			return nil
-		})
-		loop.Watch(l, inf, keys)
-		stop := start(t.Context(), l)
-		for n := range 100 {
-			l.Add(clusters.Key{Name: "busy", Cluster: clusters.KeyOf(configMap(fmt.Sprint("b", n), "")).Cluster})
-		}
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
-		mu.Lock()
-		if len(seen) != objects || busy < objects {
-			t.Errorf("%d of %d keys of the sweep were reconciled beside %d others", len(seen), objects, busy)
-		}
-		mu.Unlock()
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 func TestTheSweepQueuesOnlyKeysThatNeedSomething(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source, inf := many(t, 200)
@@ -157,59 +115,6 @@ func TestTheLastChangesBeforeATermAreFresh(t *testing.T) {
 		}
 		if err := stop(); err != nil {
 			t.Error(err)
-		}
-	})
-}
-
-// A key that fails in the sweep comes back into the sweep's lane: a hundred thousand of them would otherwise be in everybody's way.
-func TestARetryStaysInItsLane(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, inf := many(t, 3000)
-		ctx := klog.NewContext(t.Context(), ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true))))
-		var done record[clusters.Key]
-		l := loop.New("test", 4, func(ctx context.Context, k clusters.Key) error {
-			if k.Cluster != "new" {
-				time.Sleep(time.Second)
-				return errors.New("still broken")
-			}
-			return done.reconcile(ctx, k)
-		})
-		l.Needs(func(k clusters.Key) bool { return k.Cluster[len(k.Cluster)-1] == '1' }) // a few hundred
-		loop.Watch(l, inf, keys)
-		stop := start(ctx, l)
-		time.Sleep(time.Hour)
-		for range 5 {
-			l.Add(clusters.Key{Cluster: "new"})
-			time.Sleep(1100 * time.Millisecond)
-			if got := done.take(); len(got) != 1 {
-				t.Errorf("a new key was reconciled %d times, want once: retries are ahead of it", len(got))
-			}
-		}
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-func TestALongSweepIsTold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(0)))
-		_, inf := many(t, 2000)
-		done := slow{takes: time.Second}
-		l := loop.New("test", 4, done.reconcile)
-		l.Needs(func(k clusters.Key) bool { return k.Cluster == "c7" || k.Cluster == "c8" })
-		loop.Watch(l, inf, keys)
-		stop := start(klog.NewContext(t.Context(), logger), l)
-		time.Sleep(time.Minute)
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
-		log := logger.GetSink().(ktesting.Underlier).GetBuffer().Data()
-		if len(log) != 1 || fmt.Sprint(log[0].ParameterKVList) == "" {
-			t.Fatalf("%d log lines, want one", len(log))
-		}
-		if got := fmt.Sprint(log[0].ParameterKVList...); got != fmt.Sprint("objects", int64(2000), "keys", int64(2), "took", 2*time.Second) {
-			t.Errorf("logged %s", got)
 		}
 	})
 }

@@ -61,13 +61,13 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 		}
 		return nameOf(s)
 	})
-	c.On(c.logicalClusters.Synced(), func() (remove func()) {
+	c.On(loop.Source[string]{Synced: c.logicalClusters.Synced(), Register: func() (remove func()) {
 		return c.logicalClusters.Follow(func(old, new *corev1alpha1.LogicalCluster) {
 			if old == nil || new == nil {
 				c.AddAfter(c.own.name, countEvery)
 			}
 		})
-	})
+	}})
 	c.Add(c.own.name)
 	return c, nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kcp-dev/logicalcluster/v3"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,6 +41,7 @@ type controller struct {
 	kube            kubernetes.Interface
 	metadata        metadata.Interface
 	content         []controllers.Resource
+	informers       controllers.Informers
 }
 
 func construct(_ context.Context, deps controllers.Deps) (controllers.Controller, error) {
@@ -48,6 +50,7 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 		logicalClusters: deps.Informers.LogicalClusters,
 		kube:            deps.Clients.Kube,
 		metadata:        deps.Clients.Metadata,
+		informers:       deps.Informers,
 		content:         content.Of(deps.Resources, func(r controllers.Resource) bool { return r.Namespaced }),
 	}
 	c.Loop = loop.New(name, workers, c.reconcile)
@@ -63,6 +66,7 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 		}
 		loop.Follow(c.Loop, inf, c.holding)
 	}
+	loop.Follow(c.Loop, deps.Informers.CustomObjects, func(obj *clusters.CustomObject) []clusters.Key { return c.holding(clusters.Metadata(obj)) })
 	return c, nil
 }
 
@@ -99,6 +103,16 @@ func (c *controller) reconcile(ctx context.Context, key clusters.Key) error {
 	return nil
 }
 
+// contentOf returns the resources that a cluster may have in its namespaces, custom ones first: whoever owns an object of another kind is often one of
+// these.
+func (c *controller) contentOf(ctx context.Context, cluster logicalcluster.Name) ([]controllers.Resource, error) {
+	custom, err := c.informers.LiveCustomResources(ctx, c.metadata, cluster)
+	if err != nil {
+		return nil, err
+	}
+	return append(content.Of(custom, func(r controllers.Resource) bool { return r.Namespaced }), c.content...), nil
+}
+
 // terminate reads the namespace from the server first: the one in a stale cache may have gone, and the content of another one
 // of its name must not be deleted. Once the server has shown that this one is terminating, only this controller or that of its
 // cluster can finalize it, and nothing can be created in it.
@@ -111,7 +125,11 @@ func (c *controller) terminate(ctx context.Context, cached *corev1.Namespace) er
 	case err != nil:
 		return err
 	}
-	remaining, failure := content.Purge(ctx, c.metadata, c.content, namespace.Name)
+	resources, err := c.contentOf(ctx, clusters.KeyOf(cached).Cluster)
+	if err != nil {
+		return err
+	}
+	remaining, failure := content.Purge(ctx, c.metadata, resources, namespace.Name)
 	if failure == nil && remaining.Empty() {
 		_, err = client.Finalize(ctx, content.Finalized(namespace), metav1.UpdateOptions{FieldManager: name})
 	} else if out := reported(namespace, remaining, failure, time.Now()); out != nil {

@@ -94,12 +94,12 @@ func (c *controller) followShards(members clusters.Cache[*corev1alpha1.Shard]) {
 			c.Add(key)
 		}
 	}
-	c.On(members.Synced(), func() (remove func()) {
+	c.On(loop.Source[clusters.Key]{Synced: members.Synced(), Register: func() (remove func()) {
 		return c.others.Contact.Follow(func(shard string, _ bool) { again(append(c.waiting.take(shard), c.waiting.take("")...)) })
-	})
-	c.On(members.Synced(), func() (remove func()) {
+	}})
+	c.On(loop.Source[clusters.Key]{Synced: members.Synced(), Register: func() (remove func()) {
 		return c.others.Contact.FollowSteady(func() { again(c.waiting.take("")) })
-	})
+	}})
 }
 
 // affected returns the Workspace that owns lc, and the Workspaces in lc's cluster that have no cluster yet because they need lc

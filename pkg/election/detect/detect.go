@@ -33,9 +33,11 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 
 	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/election/internal/host"
 )
 
 // Config says how to detect failures. Begin with DefaultConfig.
@@ -49,6 +51,10 @@ type Config struct {
 	// missing before the leader counts as silent, on machines that are quiet. New uses the values of DefaultConfig for 0.
 	Interval time.Duration
 	Misses   int
+	// Metrics is where the metrics of all Detectors of this process are registered: see election.Config.
+	Metrics prometheus.Registerer
+	// Changed, if set, is called when a replica begins or ceases to follow this process. It must not block.
+	Changed func()
 }
 
 // DefaultConfig returns values with which a leader that hangs is found after 0.8 s, on machines that are quiet.
@@ -70,14 +76,14 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 			"minutes, it may miss more, up to 3 times as many.")
 }
 
-// Validate checks what the flags can set, and names faulty flags.
-func (c Config) Validate() error {
+// ValidateAs checks Interval and Misses, and names them by what name returns, for example by flags.
+func (c Config) ValidateAs(name func(field string) string) error {
 	var faults []error
 	if c.Interval < shortestInterval || c.Interval > longestInterval {
-		faults = append(faults, fmt.Errorf("--leader-failure-detection-interval %v must be between %v and %v", c.Interval, shortestInterval, longestInterval))
+		faults = append(faults, fmt.Errorf("%s %v must be between %v and %v", name("Interval"), c.Interval, shortestInterval, longestInterval))
 	}
 	if c.Misses < 2 || c.Misses > mostMisses {
-		faults = append(faults, fmt.Errorf("--leader-failure-detection-misses %d must be between 2, because one beat is late now and then, and %d", c.Misses, mostMisses))
+		faults = append(faults, fmt.Errorf("%s %d must be between 2, because one beat is late now and then, and %d", name("Misses"), c.Misses, mostMisses))
 	}
 	return errors.Join(faults...)
 }
@@ -119,17 +125,20 @@ func New(cfg Config) (*Detector, error) {
 	if cfg.Misses == 0 {
 		cfg.Misses = DefaultConfig().Misses
 	}
-	if err := cfg.Validate(); err != nil {
+	if err := cfg.ValidateAs(func(field string) string { return "detect: Config." + field }); err != nil {
 		return nil, err
 	}
-	if len(cfg.Replica) > longestReplica || strings.ContainsFunc(cfg.Replica, unicode.IsControl) {
-		return nil, fmt.Errorf("the replica's name %q goes into an HTTP header: it may have up to %d bytes, and no control characters", cfg.Replica, longestReplica)
+	if err := host.Check(cfg.Advertise); err != nil {
+		return nil, fmt.Errorf("detect: Config.Advertise %q %w", cfg.Advertise, err)
+	}
+	if cfg.Replica == "" || len(cfg.Replica) > longestReplica || strings.ContainsFunc(cfg.Replica, unicode.IsControl) {
+		return nil, fmt.Errorf("detect: Config.Replica %q goes into an HTTP header: it must have 1 to %d bytes, and no control characters", cfg.Replica, longestReplica)
 	}
 	certificate, fingerprint, err := newKey()
 	if err != nil {
 		return nil, err
 	}
-	if err := registerMetrics(); err != nil {
+	if err := registerMetrics(cfg.Metrics); err != nil {
 		return nil, fmt.Errorf("cannot register the metrics of failure detection: %w", err)
 	}
 	d := &Detector{

@@ -291,16 +291,26 @@ func TestALeaderInTroubleLearnsWhoCouldWriteTheLease(t *testing.T) {
 }
 
 func TestALeaderKnowsWhoFollowsIt(t *testing.T) {
-	leader := open(t, "leader", "127.0.0.1:0")
+	leader := newDetector(t, "leader", "127.0.0.1:0")
+	changed := make(chan struct{}, 2) // both the beginning and the end are told
+	leader.cfg.Changed = func() { changed <- struct{}{} }
+	if err := leader.Open(t.Context(), shardSecret); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(leader.Close)
 	is := election.Standby{Replica: "standby", Mode: election.ForLife{}.Name(), Priority: -7, Led: "the holder of its last term", URL: "https://127.0.0.1:6443"}
 	f := follow(t, leader.Contact(), func(f *follower) { f.is = is })
 	f.next(t, sign(election.Alive))
+	receive(t, changed)
 	if got := leader.Followers(); !slices.Equal(got, []election.Standby{is}) {
 		t.Errorf("followed by %+v, want %+v", got, is)
 	}
 	f.stop()
 	<-f.ended
-	waitFor(t, "nobody follows it", func() bool { return len(leader.Followers()) == 0 })
+	receive(t, changed)
+	if got := leader.Followers(); len(got) > 0 {
+		t.Errorf("when nobody follows: %+v", got)
+	}
 }
 
 func TestAnIPv6AddressCanBeDialled(t *testing.T) {
@@ -342,20 +352,29 @@ func TestAttemptsAreMadeInHasteOnlyAfterALoss(t *testing.T) {
 }
 
 func TestABadConfigIsExplained(t *testing.T) {
-	for _, change := range []func(*Config){
-		func(c *Config) { c.Interval = time.Millisecond },
-		func(c *Config) { c.Interval = time.Hour },
-		func(c *Config) { c.Misses = 1 },
-		func(c *Config) { c.Misses = math.MaxInt64 },
+	for _, test := range []struct {
+		field  string
+		change func(*Config)
+	}{
+		{"Interval", func(c *Config) { c.Interval = time.Millisecond }},
+		{"Interval", func(c *Config) { c.Interval = time.Hour }},
+		{"Misses", func(c *Config) { c.Misses = 1 }},
+		{"Misses", func(c *Config) { c.Misses = math.MaxInt64 }},
+		{"Replica", func(c *Config) { c.Replica = "" }},
+		{"Advertise", func(c *Config) { c.Advertise = "" }},
+		{"Advertise", func(c *Config) { c.Advertise = net.IP(nil).String() }},
+		{"Advertise", func(c *Config) { c.Advertise = "0.0.0.0" }},
+		{"", func(*Config) {}},
 	} {
 		cfg := DefaultConfig()
-		change(&cfg)
-		if cfg.Validate() == nil {
-			t.Errorf("%+v is accepted", cfg)
+		cfg.Name, cfg.Replica, cfg.Advertise = "test-bad", "a", "127.0.0.1"
+		test.change(&cfg)
+		switch _, err := New(cfg); {
+		case test.field == "" && err != nil:
+			t.Error(err)
+		case test.field != "" && (err == nil || !strings.Contains(err.Error(), "Config."+test.field)):
+			t.Errorf("%+v: error %v, want one that names %s", cfg, err, test.field)
 		}
-	}
-	if err := DefaultConfig().Validate(); err != nil {
-		t.Error(err)
 	}
 }
 
@@ -605,7 +624,7 @@ func (f *front) copy(to, from net.Conn) {
 }
 
 func TestAConfigThatSaysNothingHasTheDefaults(t *testing.T) {
-	d, err := New(Config{Name: "test-defaults", Listen: "127.0.0.1:0", Advertise: "127.0.0.1"})
+	d, err := New(Config{Name: "test-defaults", Replica: "a", Listen: "127.0.0.1:0", Advertise: "127.0.0.1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -616,10 +635,10 @@ func TestAConfigThatSaysNothingHasTheDefaults(t *testing.T) {
 
 func TestANameThatFitsInNoHeaderIsAnErrorOfNew(t *testing.T) {
 	for name, faulty := range map[string]bool{
-		"replica-1": false, "": false, "Replik 1, \u00fcber": false, strings.Repeat("a", longestReplica): false,
+		"replica-1": false, "": true, "Replik 1, \u00fcber": false, strings.Repeat("a", longestReplica): false,
 		"a\nb": true, "a\x00": true, strings.Repeat("a", longestReplica+1): true,
 	} {
-		if _, err := New(Config{Name: "test-names", Replica: name}); (err != nil) != faulty {
+		if _, err := New(Config{Name: "test-names", Replica: name, Advertise: "127.0.0.1"}); (err != nil) != faulty {
 			t.Errorf("%q: error %v, want one: %t", name, err, faulty)
 		}
 	}

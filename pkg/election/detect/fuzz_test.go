@@ -60,7 +60,7 @@ func FuzzWhatAStandbySends(f *testing.F) {
 	f.Add(true, "", "1h", "", "99999999999", strings.Repeat("h", longestHolder+1), []byte("x\n"))
 	f.Add(true, strings.Repeat("r", longestReplica+1), "-1s", "", "", "", []byte(nil))
 	f.Add(false, "standby", "200ms", "lease", "7", "h", []byte(`{"wants":"h"}`+"\n"))
-	d, err := New(Config{Name: "fuzz", Replica: "leader"})
+	d, err := New(Config{Name: "fuzz", Replica: "leader", Advertise: "127.0.0.1"})
 	if err != nil {
 		f.Fatal(err)
 	}

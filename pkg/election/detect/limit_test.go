@@ -53,7 +53,7 @@ func openOn(t *testing.T, moved func(net.Listener) net.Listener, change ...func(
 var probes = map[string]func(*testing.T, ...func(*Detector)) *Detector{
 	"plain": openPlain,
 	"in its own thread": func(t *testing.T, change ...func(*Detector)) *Detector {
-		return openOn(t, func(l net.Listener) net.Listener { return inOwnThread(t.Context(), l) }, change...)
+		return openOn(t, func(l net.Listener) net.Listener { return inOwnThread(t.Context(), l, ownTable) }, change...)
 	},
 }
 
@@ -453,7 +453,7 @@ func poorLeader(kind string) error {
 		return err
 	}
 	if kind != "plain" {
-		listener = inOwnThread(ctx, listener)
+		listener = inOwnThread(ctx, listener, ownTable)
 	}
 	l := &counted{Listener: listener}
 	d.open(ctx, shardSecret, l)

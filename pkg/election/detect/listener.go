@@ -12,5 +12,5 @@ func listen(ctx context.Context, address string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the probe, give another --probe-port: %w", err)
 	}
-	return inOwnThread(ctx, listener), nil
+	return inOwnThread(ctx, listener, ownTable), nil
 }

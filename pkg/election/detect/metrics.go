@@ -1,11 +1,12 @@
 package detect
 
 import (
-	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/component-base/metrics"
-	"k8s.io/component-base/metrics/legacyregistry"
+
+	"github.com/regent-project/regent/pkg/election/internal/registry"
 )
 
 // state says what contact a standby has with the leader's process.
@@ -56,14 +57,10 @@ var (
 	}, []string{"name", "reason"})
 )
 
-var registerMetrics = sync.OnceValue(func() error {
-	for _, m := range []metrics.Registerable{contact, failures, allowedSilence, followers, expelled} {
-		if err := legacyregistry.Register(m); err != nil {
-			return err
-		}
-	}
-	return nil
-})
+// registerMetrics registers the metrics at a registry; nil: component-base's. It may be called any number of times.
+func registerMetrics(to prometheus.Registerer) error {
+	return registry.Register(to, contact, failures, allowedSilence, followers, expelled)
+}
 
 // show creates the series of a detector.
 func show(name string) {

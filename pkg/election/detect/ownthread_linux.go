@@ -53,9 +53,13 @@ type accepted struct {
 	err  error
 }
 
-// inOwnThread moves the socket of listener to a thread of its own. If that is not possible, it returns listener.
-func inOwnThread(ctx context.Context, listener net.Listener) net.Listener {
-	moved, err := newOwnThread(listener)
+// ownTable is the directory with the process's descriptors. A chroot may lack it.
+const ownTable = "/proc/self/fd"
+
+// inOwnThread moves the socket of listener to a thread of its own. If that is not possible, it returns listener, which works as before. table
+// is ownTable, except in tests.
+func inOwnThread(ctx context.Context, listener net.Listener, table string) net.Listener {
+	moved, err := newOwnThread(listener, table)
 	if err != nil {
 		klog.FromContext(ctx).V(2).Info("If this process is killed, its probe closes only after its memory was freed: standbys notice that later", "err", err)
 		return listener
@@ -64,25 +68,25 @@ func inOwnThread(ctx context.Context, listener net.Listener) net.Listener {
 	return moved
 }
 
-func newOwnThread(listener net.Listener) (*ownThread, error) {
+func newOwnThread(listener net.Listener, table string) (*ownThread, error) {
 	tcp, ok := listener.(*net.TCPListener)
 	if !ok {
 		return nil, fmt.Errorf("a listener of type %T has no descriptor", listener)
 	}
-	file, err := tcp.File()
+	listening, err := duplicate(tcp)
 	if err != nil {
-		return nil, fmt.Errorf("the listener's descriptor: %w", err)
+		return nil, err
 	}
-	defer file.Close() //nolint:errcheck // a duplicate
+	defer unix.Close(listening) //nolint:errcheck // the thread keeps its own
 	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
 		return nil, fmt.Errorf("an eventfd: %w", err)
 	}
 	t := &ownThread{
-		address: listener.Addr(), wake: wake, listener: int(file.Fd()),
+		address: listener.Addr(), wake: wake, listener: listening,
 		accepted: make(chan accepted, 1), closed: make(chan struct{}), conns: map[int]*threadConn{},
 	}
-	keep, err := pollerDescriptors()
+	keep, err := pollerDescriptors(table)
 	if err != nil {
 		_ = unix.Close(wake)
 		return nil, err
@@ -97,18 +101,32 @@ func newOwnThread(listener net.Listener) (*ownThread, error) {
 	return t, nil
 }
 
+// duplicate returns a second descriptor of a listener's socket. It is not taken from TCPListener.File: that one's Fd makes the socket block, for
+// both descriptors. Where the listener stays with the runtime after all, its Close would then wait for the next connection.
+func duplicate(listener *net.TCPListener) (fd int, err error) {
+	raw, err := listener.SyscallConn()
+	if err != nil {
+		return 0, fmt.Errorf("the listener's descriptor: %w", err)
+	}
+	var refused error
+	err = raw.Control(func(of uintptr) { fd, refused = unix.FcntlInt(of, unix.F_DUPFD_CLOEXEC, 0) })
+	if err = errors.Join(err, refused); err != nil {
+		return 0, fmt.Errorf("a second descriptor of the listener: %w", err)
+	}
+	return fd, nil
+}
+
 // pollerDescriptors returns the descriptors that the runtime uses from any thread: its epoll, and the eventfd that interrupts it.
-// They exist since the process's first socket, and are never closed.
-func pollerDescriptors() ([]int, error) {
-	const directory = "/proc/self/fd"
-	entries, err := os.ReadDir(directory)
+// They exist since the process's first socket, and are never closed. table is the directory with the process's descriptors.
+func pollerDescriptors(table string) ([]int, error) {
+	entries, err := os.ReadDir(table)
 	if err != nil {
 		return nil, fmt.Errorf("this process's descriptors: %w", err)
 	}
 	var fds []int
 	kinds := map[string]int{}
 	for _, e := range entries {
-		target, err := os.Readlink(filepath.Join(directory, e.Name()))
+		target, err := os.Readlink(filepath.Join(table, e.Name()))
 		fd, notNumber := strconv.Atoi(e.Name())
 		if err != nil || notNumber != nil {
 			continue // closed meanwhile
@@ -202,7 +220,6 @@ func (t *ownThread) run(keep []int, begun chan<- error) {
 
 // poll makes the thread's epoll. It waits for tasks, and for connections while Accept waits.
 func (t *ownThread) poll() (err error) {
-	_ = unix.SetNonblock(t.listener, true)
 	if t.poller, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return fmt.Errorf("an epoll: %w", err)
 	}

@@ -3,6 +3,7 @@ package detect
 import (
 	"bytes"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -186,5 +187,46 @@ func TestTheThreadClosesWhatItsPeersLeave(t *testing.T) {
 	}
 	if thread.do(func() {}) {
 		t.Error("it takes tasks after its end")
+	}
+}
+
+// A chroot may have no /proc. The probe then stays with the runtime, and closes like any other listener: a replica that cannot close it does not
+// stop.
+func TestAProbeThatGetsNoThreadStillCloses(t *testing.T) {
+	for name, table := range map[string]string{"no /proc": filepath.Join(t.TempDir(), "none"), "another kernel's poller": t.TempDir()} {
+		t.Run(name, func(t *testing.T) {
+			plain, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			listener := inOwnThread(t.Context(), plain, table)
+			if listener != plain {
+				t.Fatalf("the listener became a %T", listener)
+			}
+			closed := make(chan error, 1)
+			go func() {
+				var accepting sync.WaitGroup
+				accepting.Go(func() { // the first connection shows that it serves; then it waits until it is closed
+					for conn, err := listener.Accept(); err == nil; conn, err = listener.Accept() {
+						_ = conn.Close()
+					}
+				})
+				conn, err := net.Dial("tcp", plain.Addr().String())
+				if err == nil {
+					_, _ = io.Copy(io.Discard, conn)
+					err = errors.Join(conn.Close(), listener.Close())
+				}
+				accepting.Wait()
+				closed <- err
+			}()
+			select {
+			case err := <-closed:
+				if err != nil {
+					t.Error(err)
+				}
+			case <-time.After(within):
+				t.Error("it still waits for connections")
+			}
+		})
 	}
 }

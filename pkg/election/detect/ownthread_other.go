@@ -7,7 +7,10 @@ import (
 	"net"
 )
 
+// ownTable is of no use here.
+const ownTable = ""
+
 // inOwnThread returns listener. On this system a thread cannot have descriptors of its own.
-func inOwnThread(_ context.Context, listener net.Listener) net.Listener { return listener }
+func inOwnThread(_ context.Context, listener net.Listener, _ string) net.Listener { return listener }
 
 func inThread(net.Listener) bool { return false }

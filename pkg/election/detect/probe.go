@@ -227,6 +227,12 @@ func (d *Detector) followedBy(standby election.Standby) (over func()) {
 		}
 		followers.WithLabelValues(d.cfg.Name).Set(float64(len(replicas)))
 	}
-	count(1)
-	return func() { count(-1) }
+	tell := func(n int) {
+		count(n)
+		if d.cfg.Changed != nil {
+			d.cfg.Changed()
+		}
+	}
+	tell(1)
+	return func() { tell(-1) }
 }

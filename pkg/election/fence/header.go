@@ -17,7 +17,7 @@ import (
 //
 //	Fencing-Token: cluster="system:admin", lease="kube-system/regent-controllers", uid="...", holder="...", epoch=7
 //
-// holder is a string, or a display string (%"...") if it has other characters than printable ASCII.
+// cluster is empty if the server has no logical clusters. holder is a string, or a display string (%"...") if it has other characters than printable ASCII.
 const Header = "Fencing-Token"
 
 // The longest values that a header may have, in bytes.
@@ -127,7 +127,7 @@ func item(dictionary *httpsfv.Dictionary, key string) (any, error) {
 // validate returns what is wrong with a token that is not zero.
 func (t Token) validate() error {
 	var errs []error
-	if !t.Cluster.IsValid() || !t.Cluster.Path().IsValid() {
+	if t.Cluster != "" && (!t.Cluster.IsValid() || !t.Cluster.Path().IsValid()) {
 		errs = append(errs, fmt.Errorf("cluster %q is not the name of a logical cluster", t.Cluster))
 	}
 	if len(validation.IsDNS1123Label(t.Namespace)) > 0 || len(validation.IsDNS1123Subdomain(t.Name)) > 0 {

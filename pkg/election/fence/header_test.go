@@ -30,6 +30,19 @@ func TestATokenTravelsInAHeader(t *testing.T) {
 	}
 }
 
+// Most servers have no logical clusters.
+func TestATokenWithoutALogicalClusterTravelsToo(t *testing.T) {
+	plain := sound
+	plain.Cluster = ""
+	text, err := plain.HeaderValue()
+	if err != nil || !strings.HasPrefix(text, `cluster="", `) {
+		t.Errorf("wrote %s, %v", text, err)
+	}
+	if got, err := Parse([]string{text}); err != nil || got != plain {
+		t.Errorf("%s is read as %v, %v", text, got, err)
+	}
+}
+
 func TestAMalformedHeaderIsRefusedAndSaysWhy(t *testing.T) {
 	for text, says := range map[string]string{
 		"":      "0 of them different",

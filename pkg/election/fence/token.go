@@ -9,6 +9,7 @@
 package fence
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/kcp-dev/logicalcluster/v3"
@@ -20,7 +21,7 @@ import (
 // Token identifies one term of one Lease. Tokens are comparable. The zero Token means that there is no term, as without leader
 // election.
 type Token struct {
-	// Cluster is the name of the logical cluster in which the Lease lives. It is not a path.
+	// Cluster is the name of the logical cluster in which the Lease lives. It is not a path. It is empty on servers without logical clusters.
 	Cluster logicalcluster.Name
 	// Namespace and Name are those of the Lease in its logical cluster.
 	Namespace, Name string
@@ -45,7 +46,11 @@ func Acquired(lease *coordinationv1.Lease, identity string) (Token, error) {
 	if t.Holder != identity {
 		return Token{}, fmt.Errorf("the term is over: Lease %s/%s is held by %q in epoch %d, not by %q", t.Namespace, t.Name, t.Holder, t.Epoch, identity)
 	}
-	if err := t.validate(); err != nil {
+	err := t.validate()
+	if t.Cluster == "" {
+		err = errors.New("it lives in no logical cluster")
+	}
+	if err != nil {
 		return Token{}, fmt.Errorf("writes under Lease %s/%s cannot be fenced: read it through a Regent shard, which says in kcp.io/cluster where it lives: %w", t.Namespace, t.Name, err)
 	}
 	return t, nil

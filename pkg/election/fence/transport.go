@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"sync/atomic"
 )
@@ -122,8 +121,8 @@ type observer struct {
 	fenced func(*http.Request)
 }
 
-// longestStatus is how much of an answer is read to find its reason, in bytes.
-const longestStatus = 64 << 10
+// longestAnswer is how much of an answer is read, to find its reason or a Lease in it, in bytes.
+const longestAnswer = 64 << 10
 
 // RoundTrip does not change the answer.
 func (o *observer) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -131,17 +130,8 @@ func (o *observer) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil || resp.StatusCode != http.StatusPreconditionFailed {
 		return resp, err
 	}
-	head, err := io.ReadAll(io.LimitReader(resp.Body, longestStatus))
-	rest := io.Reader(resp.Body)
-	if err != nil {
-		rest = failing{err}
-	}
-	resp.Body = struct {
-		io.Reader
-		io.Closer
-	}{io.MultiReader(bytes.NewReader(head), rest), resp.Body}
 	// Every encoding of a Status has the reason as plain text, and nothing else uses that word.
-	if bytes.Contains(head, []byte(Reason)) {
+	if bytes.Contains(peek(resp), []byte(Reason)) {
 		o.fenced(req)
 	}
 	return resp, nil

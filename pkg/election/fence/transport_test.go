@@ -215,7 +215,7 @@ func TestOnFencedHearsOfRefusalsInEveryEncodingAndOfNothingElse(t *testing.T) {
 }
 
 func TestOnFencedLeavesLongAndBrokenAnswersAsTheyAre(t *testing.T) {
-	long := strings.Repeat("x", longestStatus) + "and more"
+	long := strings.Repeat("x", longestAnswer) + "and more"
 	calls, resp, err := observe(t, answering{code: http.StatusPreconditionFailed, body: strings.NewReader(long)})
 	if err != nil {
 		t.Fatal(err)

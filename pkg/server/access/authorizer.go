@@ -15,7 +15,7 @@ import (
 // Authorizer allows what the RBAC of the context's logical cluster allows, and has no opinion on anything else:
 //
 //   - In a cluster of workspaces a user must first have the access gate: verb access on the non-resource URL "/", which covers discovery,
-//     too. The cluster's own service accounts need no gate.
+//     too. The cluster's own service accounts need no gate, and neither does who asks FromOutside.
 //   - In system clusters it allows nothing: they are for members of system:masters.
 //   - With clusters.Wildcard it decides on the shard as a whole: reads over all clusters, and endpoints of the process such as /metrics. The
 //     ClusterRoleBindings of cluster system:admin say who may do that. The built-in bindings do not count, so it is a right of its own.
@@ -56,7 +56,8 @@ func (a *Authorizer) authorize(ctx context.Context, attr authorizer.Attributes) 
 	if clusters.IsSystem(cluster) {
 		return authorizer.DecisionNoOpinion, outside, nil
 	}
-	decision, reason := a.decide(cluster, a.Policy, attr)
+	gate := ctx.Value(fromOutside{}) == nil
+	decision, reason := a.decide(cluster, a.Policy, attr, gate)
 	if decision == authorizer.DecisionAllow || a.Fresh == nil || cluster == clusters.Wildcard {
 		return decision, reason, nil
 	}
@@ -65,13 +66,20 @@ func (a *Authorizer) authorize(ctx context.Context, attr authorizer.Attributes) 
 		return authorizer.DecisionNoOpinion, reason, fmt.Errorf("cannot read the roles and bindings of the logical cluster: %w", err)
 	}
 	if fresh != nil {
-		decision, reason = a.decide(cluster, fresh, attr)
+		decision, reason = a.decide(cluster, fresh, attr, gate)
 	}
 	return decision, reason, nil
 }
 
-func (a *Authorizer) decide(cluster logicalcluster.Name, policy Policy, attr authorizer.Attributes) (authorizer.Decision, string) {
-	v, namespace, gate := view{Policy: policy, cluster: cluster}, attr.GetNamespace(), true
+type fromOutside struct{}
+
+// FromOutside returns a context in which users need not be let into a cluster: it is for the few rights there that are about another cluster.
+func FromOutside(ctx context.Context) context.Context {
+	return context.WithValue(ctx, fromOutside{}, true)
+}
+
+func (a *Authorizer) decide(cluster logicalcluster.Name, policy Policy, attr authorizer.Attributes, gate bool) (authorizer.Decision, string) {
+	v, namespace := view{Policy: policy, cluster: cluster}, attr.GetNamespace()
 	if cluster == clusters.Wildcard {
 		v, namespace, gate = view{Policy: policy, cluster: clusters.SystemAdmin, stored: true}, "", false
 	}

@@ -26,6 +26,8 @@ func (s shard) Objects(r schema.GroupVersionResource) cache.ListerWatcherWithCon
 
 func (s shard) Metadata(schema.GroupVersionResource) cache.ListerWatcherWithContext { return nil }
 
+func (s shard) CustomObjects() cache.ListerWatcherWithContext { return nil }
+
 // cached returns the policy of informers, as the server makes them, that hold the objects of a snapshot.
 func cached(tb testing.TB, s *access.Snapshot) access.Policy {
 	tb.Helper()

@@ -20,10 +20,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/metadata"
+
+	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
 )
 
 func TestANamespaceStaysUntilItsFinalizersAreGone(t *testing.T) {
-	s := startShard(t, startEtcd(t), nil)
+	s := startShard(t, etcdtest.Start(t), nil)
 	client := s.kube(t, "aa").CoreV1().Namespaces()
 	ns, err := client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, metav1.CreateOptions{})
 	if err != nil {
@@ -69,7 +71,7 @@ func TestANamespaceStaysUntilItsFinalizersAreGone(t *testing.T) {
 }
 
 func TestANamespaceWithMetadataFinalizersOutlivesItsContent(t *testing.T) {
-	s := startShard(t, startEtcd(t), nil)
+	s := startShard(t, etcdtest.Start(t), nil)
 	client := s.kube(t, "aa").CoreV1().Namespaces()
 	ns, err := client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n", Finalizers: []string{"example.com/mine"}}}, metav1.CreateOptions{})
 	if err != nil {
@@ -98,7 +100,7 @@ func TestANamespaceWithMetadataFinalizersOutlivesItsContent(t *testing.T) {
 }
 
 func TestServerSideApplyKeepsOwnersApart(t *testing.T) {
-	s := startShard(t, startEtcd(t), nil)
+	s := startShard(t, etcdtest.Start(t), nil)
 	client := s.kube(t, "aa").CoreV1().ConfigMaps("default")
 	apply := func(manager, key, value string, force bool) (*corev1.ConfigMap, error) {
 		return client.Apply(t.Context(), applycorev1.ConfigMap("x", "default").WithData(map[string]string{key: value}), metav1.ApplyOptions{FieldManager: manager, Force: force})
@@ -119,7 +121,7 @@ func TestServerSideApplyKeepsOwnersApart(t *testing.T) {
 }
 
 func TestStatusIsASubresource(t *testing.T) {
-	s := startShard(t, startEtcd(t), nil)
+	s := startShard(t, etcdtest.Start(t), nil)
 	client := s.dynamic(t, "root").Resource(schema.GroupVersionResource{Group: "tenancy.kcp.io", Version: "v1alpha1", Resource: "workspaces"})
 	ws := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace", "metadata": map[string]any{"generateName": "w-"}, "spec": map[string]any{},
@@ -176,7 +178,7 @@ func TestStatusIsASubresource(t *testing.T) {
 
 // The paths and URLs of all that is made in a cluster begin with its own.
 func TestALogicalClustersPathIsForEver(t *testing.T) {
-	s := startShard(t, startEtcd(t), nil)
+	s := startShard(t, etcdtest.Start(t), nil)
 	client := s.dynamic(t, "aa").Resource(corev1alpha1.SchemeGroupVersion.WithResource("logicalclusters"))
 	lc := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "core.kcp.io/v1alpha1", "kind": "LogicalCluster", "metadata": map[string]any{"name": "cluster"},
@@ -203,7 +205,7 @@ func TestALogicalClustersPathIsForEver(t *testing.T) {
 }
 
 func TestEventsOfBothGroupsAreTheSame(t *testing.T) {
-	s := startShard(t, startEtcd(t), nil)
+	s := startShard(t, etcdtest.Start(t), nil)
 	kube := s.kube(t, "aa")
 	event := &eventsv1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Name: "new", Namespace: "default"},
@@ -275,7 +277,7 @@ func (s *shard) ttl(t *testing.T, key string) int64 {
 }
 
 func TestTablesHaveKubectlsColumns(t *testing.T) {
-	s := startShard(t, startEtcd(t), nil)
+	s := startShard(t, etcdtest.Start(t), nil)
 	columns := map[string]string{
 		"v1 namespaces":                 "Name Status Age",
 		"v1 configmaps":                 "Name Data Age",
@@ -284,14 +286,18 @@ func TestTablesHaveKubectlsColumns(t *testing.T) {
 		"v1 events":                     "Last Seen,Type,Reason,Object,Message",
 		"events.k8s.io/v1 events":       "Last Seen,Type,Reason,Object,Message",
 		"coordination.k8s.io/v1 leases": "Name Holder Age",
-		"coordination.k8s.io/v1beta1 leasecandidates":      "Name LeaseName BinaryVersion EmulationVersion Strategy Age",
-		"rbac.authorization.k8s.io/v1 roles":               "Name,Created At",
-		"rbac.authorization.k8s.io/v1 clusterroles":        "Name,Created At",
-		"rbac.authorization.k8s.io/v1 rolebindings":        "Name Role Age",
-		"rbac.authorization.k8s.io/v1 clusterrolebindings": "Name Role Age",
-		"tenancy.kcp.io/v1alpha1 workspaces":               "Name Type Region Phase URL Age",
-		"core.kcp.io/v1alpha1 logicalclusters":             "Name Phase URL Age",
-		"core.kcp.io/v1alpha1 shards":                      "Name,Region,URL,External URL,Cordoned,Age",
+		"coordination.k8s.io/v1beta1 leasecandidates":       "Name LeaseName BinaryVersion EmulationVersion Strategy Age",
+		"rbac.authorization.k8s.io/v1 roles":                "Name,Created At",
+		"rbac.authorization.k8s.io/v1 clusterroles":         "Name,Created At",
+		"rbac.authorization.k8s.io/v1 rolebindings":         "Name Role Age",
+		"rbac.authorization.k8s.io/v1 clusterrolebindings":  "Name Role Age",
+		"tenancy.kcp.io/v1alpha1 workspaces":                "Name Type Region Phase URL Age",
+		"core.kcp.io/v1alpha1 logicalclusters":              "Name Phase URL Age",
+		"core.kcp.io/v1alpha1 shards":                       "Name,Region,URL,External URL,Cordoned,Age",
+		"apiextensions.k8s.io/v1 customresourcedefinitions": "Name,Created At",
+		"apis.kcp.io/v1alpha1 apiresourceschemas":           "Name Age",
+		"apis.kcp.io/v1alpha2 apiexports":                   "Name Age",
+		"apis.kcp.io/v1alpha2 apibindings":                  "Name Age Ready",
 	}
 	expectLines(t, s.served(t), columns, "columns")
 	for resource, want := range columns {
@@ -335,7 +341,7 @@ func (s *shard) get(t *testing.T, path, accept string, out any) {
 }
 
 func TestFieldSelectorsSelect(t *testing.T) {
-	s := startShard(t, startEtcd(t), nil)
+	s := startShard(t, etcdtest.Start(t), nil)
 	kube := s.kube(t, "aa")
 	for _, typ := range []corev1.SecretType{"Opaque", "example.com/x"} {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{GenerateName: "s-"}, Type: typ, StringData: map[string]string{"k": "v"}}
@@ -363,7 +369,7 @@ func TestFieldSelectorsSelect(t *testing.T) {
 }
 
 func TestADryRunWritesNothing(t *testing.T) {
-	s := startShard(t, startEtcd(t), nil)
+	s := startShard(t, etcdtest.Start(t), nil)
 	client := s.kube(t, "aa").CoreV1().ConfigMaps("default")
 	dry := []string{metav1.DryRunAll}
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x"}}
@@ -389,7 +395,7 @@ func TestADryRunWritesNothing(t *testing.T) {
 }
 
 func TestDeletionOptionsLeaveWorkToTheGarbageCollector(t *testing.T) {
-	s := startShard(t, startEtcd(t), nil)
+	s := startShard(t, etcdtest.Start(t), nil)
 	client := s.kube(t, "aa").CoreV1().ConfigMaps("default")
 	for policy, finalizer := range map[metav1.DeletionPropagation]string{
 		metav1.DeletePropagationForeground: metav1.FinalizerDeleteDependents,
@@ -414,7 +420,7 @@ func TestDeletionOptionsLeaveWorkToTheGarbageCollector(t *testing.T) {
 }
 
 func TestDiscoveryNamesAreKubectls(t *testing.T) {
-	s := startShard(t, startEtcd(t), nil)
+	s := startShard(t, etcdtest.Start(t), nil)
 	got := s.served(t)
 	shortNames := map[string]string{
 		"v1 namespaces": "ns", "v1 configmaps": "cm", "v1 secrets": "", "v1 serviceaccounts": "sa", "v1 events": "ev", "events.k8s.io/v1 events": "ev",
@@ -422,6 +428,8 @@ func TestDiscoveryNamesAreKubectls(t *testing.T) {
 		"rbac.authorization.k8s.io/v1 roles": "", "rbac.authorization.k8s.io/v1 clusterroles": "",
 		"rbac.authorization.k8s.io/v1 rolebindings": "", "rbac.authorization.k8s.io/v1 clusterrolebindings": "",
 		"tenancy.kcp.io/v1alpha1 workspaces": "ws", "core.kcp.io/v1alpha1 logicalclusters": "", "core.kcp.io/v1alpha1 shards": "",
+		"apiextensions.k8s.io/v1 customresourcedefinitions": "crd,crds",
+		"apis.kcp.io/v1alpha1 apiresourceschemas":           "", "apis.kcp.io/v1alpha2 apiexports": "", "apis.kcp.io/v1alpha2 apibindings": "",
 	}
 	expectLines(t, got, shortNames, "short names")
 	for key, short := range shortNames {
@@ -440,7 +448,7 @@ func TestDiscoveryNamesAreKubectls(t *testing.T) {
 
 // Clients that prefer protobuf, as client-go's metadata client does, get JSON where a type does not speak it.
 func TestWhoPrefersProtobufGetsJSONOfKcpTypes(t *testing.T) {
-	s := startShard(t, startEtcd(t), nil)
+	s := startShard(t, etcdtest.Start(t), nil)
 	client, err := metadata.NewForConfig(metadata.ConfigFor(s.config("root")))
 	if err != nil {
 		t.Fatal(err)
@@ -464,7 +472,7 @@ func TestWhoPrefersProtobufGetsJSONOfKcpTypes(t *testing.T) {
 }
 
 func TestADryRunShowsTheClusterToo(t *testing.T) {
-	s := startShard(t, startEtcd(t), nil)
+	s := startShard(t, etcdtest.Start(t), nil)
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x", Annotations: map[string]string{anAnnotation: "forged"}}}
 	got, err := s.kube(t, "aa").CoreV1().ConfigMaps("default").Create(t.Context(), cm, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if err != nil || got.Annotations[anAnnotation] != "aa" {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/server/access"
+	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
 )
 
 func builtInNames() (names []string) {
@@ -26,7 +27,7 @@ func builtInNames() (names []string) {
 }
 
 func TestBuiltInRolesAreReadInEveryClusterAndStoredInNone(t *testing.T) {
-	s := startShard(t, startEtcd(t), nil)
+	s := startShard(t, etcdtest.Start(t), nil)
 	roles := s.kube(t, "aa").RbacV1().ClusterRoles()
 	own := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "own", Labels: map[string]string{"kubernetes.io/bootstrapping": "mine"}}}
 	if _, err := roles.Create(t.Context(), own, metav1.CreateOptions{}); err != nil {
@@ -80,7 +81,7 @@ func namesOf(roles []rbacv1.ClusterRole) (names []string) {
 }
 
 func TestNobodyWritesWhatIsBuiltIn(t *testing.T) {
-	s := startShard(t, startEtcd(t), nil)
+	s := startShard(t, etcdtest.Start(t), nil)
 	roles := s.kube(t, "aa").RbacV1().ClusterRoles()
 	view, err := roles.Get(t.Context(), "view", metav1.GetOptions{})
 	if err != nil {
@@ -135,7 +136,7 @@ func TestNobodyWritesWhatIsBuiltIn(t *testing.T) {
 
 // Clients that keep a cache begin in one of these ways.
 func TestWatchesBeginWithWhatIsBuiltInIfTheyBeginWithWhatIs(t *testing.T) {
-	s := startShard(t, startEtcd(t), nil)
+	s := startShard(t, etcdtest.Start(t), nil)
 	roles := s.kube(t, "aa").RbacV1().ClusterRoles()
 	for name, c := range map[string]struct {
 		opts metav1.ListOptions

@@ -7,8 +7,11 @@ import (
 	"strings"
 	"testing"
 
+	apisv1alpha1 "github.com/kcp-dev/sdk/apis/apis/v1alpha1"
+	apisv1alpha2 "github.com/kcp-dev/sdk/apis/apis/v1alpha2"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
@@ -24,11 +27,17 @@ import (
 // What generated clients ask for is what must be served: by a wrong plural or scope a namespace would not be emptied.
 func TestResourcesAreCalledAsTheirPublishersCallThem(t *testing.T) {
 	published := publishedByKubernetes()
-	// kcp's generated clients need modules that nothing else here does.
+	// Other generated clients need modules that nothing else here does.
 	for kind, gvr := range map[string]schema.GroupVersionResource{
 		"Workspace":      tenancyv1alpha1.SchemeGroupVersion.WithResource("workspaces"),
 		"LogicalCluster": corev1alpha1.SchemeGroupVersion.WithResource("logicalclusters"),
 		"Shard":          corev1alpha1.SchemeGroupVersion.WithResource("shards"),
+
+		"APIResourceSchema": apisv1alpha1.SchemeGroupVersion.WithResource("apiresourceschemas"),
+		"APIExport":         apisv1alpha2.SchemeGroupVersion.WithResource("apiexports"),
+		"APIBinding":        apisv1alpha2.SchemeGroupVersion.WithResource("apibindings"),
+
+		"CustomResourceDefinition": apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions"),
 	} {
 		published[gvr.GroupVersion().WithKind(kind)] = resource.Resource{GVR: gvr, Kind: kind}
 	}

@@ -14,6 +14,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
 )
 
 const anAnnotation = logicalcluster.AnnotationKey
@@ -37,7 +39,7 @@ func createTwins(t *testing.T, s *shard, names ...string) {
 }
 
 func TestEqualNamesInManyClustersNeverMeet(t *testing.T) {
-	s := startShard(t, startEtcd(t), nil)
+	s := startShard(t, etcdtest.Start(t), nil)
 	createTwins(t, s, "one", "two")
 
 	t.Run("in etcd", func(t *testing.T) {
@@ -128,7 +130,7 @@ func assertList(t *testing.T, s *shard, cluster logicalcluster.Name, namespace s
 // TestRestartedCacheHoldsEqualNamesOfAllClusters is the regression test of client-go's watch list, whose store is keyed
 // by namespace and name: a server that fills its watch cache through it loses all but one of equal names.
 func TestRestartedCacheHoldsEqualNamesOfAllClusters(t *testing.T) {
-	way := startEtcd(t)
+	way := etcdtest.Start(t)
 	t.Run("first", func(t *testing.T) { createTwins(t, startShard(t, way, nil), "one") })
 	s := startShard(t, way, nil)
 	for _, cluster := range twins {
@@ -141,7 +143,7 @@ func TestRestartedCacheHoldsEqualNamesOfAllClusters(t *testing.T) {
 }
 
 func TestAWatchSeesItsClusterOnly(t *testing.T) {
-	s := startShard(t, startEtcd(t), nil)
+	s := startShard(t, etcdtest.Start(t), nil)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for name, opts := range map[string]metav1.ListOptions{
@@ -201,7 +203,7 @@ func next(t *testing.T, w watch.Interface) *corev1.ConfigMap {
 }
 
 func TestAContinueTokenStaysInTheClusterItIsUsedIn(t *testing.T) {
-	s := startShard(t, startEtcd(t), nil)
+	s := startShard(t, etcdtest.Start(t), nil)
 	createTwins(t, s, "c1", "c2", "c3")
 	for _, from := range append(twins, "*") {
 		page, err := s.kube(t, from).CoreV1().ConfigMaps("").List(t.Context(), metav1.ListOptions{Limit: 1})

@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 
+	apisv1alpha1 "github.com/kcp-dev/sdk/apis/apis/v1alpha1"
+	apisv1alpha2 "github.com/kcp-dev/sdk/apis/apis/v1alpha2"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/server/apis/resource"
@@ -24,7 +28,11 @@ import (
 //
 // Its errors are those of API requests: NotFound if there is no such object. It can read once Install has filled it.
 type Reader struct {
-	stored map[schema.GroupVersionResource]stored
+	// Custom lists and watches all custom objects. It must be set before informers run.
+	Custom cache.ListerWatcherWithContext
+	// HoldsCustom reports whether the context's logical cluster has custom objects.
+	HoldsCustom func(context.Context) (bool, error)
+	stored      map[schema.GroupVersionResource]stored
 }
 
 // add makes the reader use the storage of a resource.
@@ -63,6 +71,21 @@ func (r *Reader) ServiceAccount(ctx context.Context, name string) (*corev1.Servi
 	return read[*corev1.ServiceAccount](ctx, r, corev1.SchemeGroupVersion.WithResource("serviceaccounts"), name)
 }
 
+// Definition reads a CustomResourceDefinition in the logical cluster of the context.
+func (r *Reader) Definition(ctx context.Context, name string) (*apiextensionsv1.CustomResourceDefinition, error) {
+	return read[*apiextensionsv1.CustomResourceDefinition](ctx, r, apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions"), name)
+}
+
+// Schema reads an APIResourceSchema in the logical cluster of the context.
+func (r *Reader) Schema(ctx context.Context, name string) (*apisv1alpha1.APIResourceSchema, error) {
+	return read[*apisv1alpha1.APIResourceSchema](ctx, r, apisv1alpha1.SchemeGroupVersion.WithResource("apiresourceschemas"), name)
+}
+
+// Bindings reads all APIBindings in the logical cluster of the context.
+func (r *Reader) Bindings(ctx context.Context) ([]*apisv1alpha2.APIBinding, error) {
+	return List[*apisv1alpha2.APIBinding](ctx, r, apisv1alpha2.SchemeGroupVersion.WithResource("apibindings"))
+}
+
 // Secret reads a Secret in the logical cluster and the namespace of the context.
 func (r *Reader) Secret(ctx context.Context, name string) (*corev1.Secret, error) {
 	return read[*corev1.Secret](ctx, r, corev1.SchemeGroupVersion.WithResource("secrets"), name)
@@ -75,6 +98,9 @@ func (r *Reader) Object(ctx context.Context, resource schema.GroupVersionResourc
 
 // Holds implements controllers.Deps.Holds.
 func (r *Reader) Holds(ctx context.Context, resource schema.GroupVersionResource) (bool, error) {
+	if resource == clusters.CustomObjects {
+		return r.HoldsCustom(ctx)
+	}
 	s, err := r.storage(resource)
 	if err != nil {
 		return false, err

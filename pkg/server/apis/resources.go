@@ -13,8 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/generic"
 
+	"github.com/regent-project/regent/pkg/server/apis/apiextensions"
 	"github.com/regent-project/regent/pkg/server/apis/coordination"
 	"github.com/regent-project/regent/pkg/server/apis/core"
+	"github.com/regent-project/regent/pkg/server/apis/kcpapis"
 	"github.com/regent-project/regent/pkg/server/apis/kcpcore"
 	"github.com/regent-project/regent/pkg/server/apis/rbac"
 	"github.com/regent-project/regent/pkg/server/apis/resource"
@@ -25,7 +27,7 @@ import (
 
 // described returns all resources that are served.
 func described() []resource.Described {
-	return slices.Concat(core.Resources, coordination.Resources, rbac.Resources, tenancy.Resources, kcpcore.Resources)
+	return slices.Concat(core.Resources, coordination.Resources, rbac.Resources, apiextensions.Resources, tenancy.Resources, kcpcore.Resources, kcpapis.Resources)
 }
 
 // virtualKinds returns the types of what is served and not stored.
@@ -39,6 +41,9 @@ func Resources() []resource.Resource {
 	}
 	return out
 }
+
+// BuiltIn reports whether the server itself serves an API group.
+func BuiltIn(group string) bool { return Scheme.IsGroupRegistered(group) }
 
 // ResourceOf returns the resource that a kind is of, in the version that is stored, and whether its objects are in namespaces.
 func ResourceOf(kind schema.GroupKind) (resource schema.GroupVersionResource, namespaced, ok bool) {

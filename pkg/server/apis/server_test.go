@@ -23,20 +23,8 @@ import (
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/server/apis/openapi"
-	"github.com/regent-project/regent/pkg/server/etcd"
 	"github.com/regent-project/regent/pkg/server/storage"
 )
-
-// startEtcd runs an etcd until the test ends.
-func startEtcd(t *testing.T) storagebackend.TransportConfig {
-	t.Helper()
-	server, err := etcd.Start(t.Context(), etcd.Config{Directory: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Close)
-	return server.Transport()
-}
 
 // shard is an API server over HTTP, with all that is served and no authentication.
 type shard struct {

@@ -48,6 +48,18 @@ func (r *Reader) Metadata(resource schema.GroupVersionResource) cache.ListerWatc
 	return r.source(resource, metadataOf)
 }
 
+// CustomObjects implements controllers.Source.
+func (r *Reader) CustomObjects() cache.ListerWatcherWithContext {
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+			return r.Custom.ListWithContext(ctx, opts)
+		},
+		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+			return r.Custom.WatchWithContext(ctx, opts)
+		},
+	}
+}
+
 func (r *Reader) source(resource schema.GroupVersionResource, as func(runtime.Object) (runtime.Object, error)) cache.ListerWatcherWithContext {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
 )
 
 // informed are an informer of ConfigMaps, and one of their metadata.
@@ -88,7 +89,7 @@ func (i informed) until(t *testing.T, cluster, name string, want *corev1.ConfigM
 
 // I6 and "one copy": what an informer holds besides the watch cache is a struct for each object.
 func TestInformersShareTheirObjectsWithTheWatchCache(t *testing.T) {
-	s := startShard(t, startEtcd(t), nil)
+	s := startShard(t, etcdtest.Start(t), nil)
 	create := func(cluster, name string) *corev1.ConfigMap {
 		t.Helper()
 		made, err := s.kube(t, logicalcluster.Name(cluster)).CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{
@@ -148,7 +149,7 @@ func TestInformersShareTheirObjectsWithTheWatchCache(t *testing.T) {
 
 // Events have no watch cache: a read for each would be a read of etcd.
 func TestInformersOfUncachedResourcesFollowEtcd(t *testing.T) {
-	s := startShard(t, startEtcd(t), nil)
+	s := startShard(t, etcdtest.Start(t), nil)
 	inf := clusters.NewInformer[*metav1.PartialObjectMetadata](s.reader.Metadata(corev1.SchemeGroupVersion.WithResource("events")), nil)
 	changed := make(chan struct{}, 1)
 	run(t, inf, changed)

@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
+
+	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
 )
 
 // forge makes a continue token as upstream encodes it.
@@ -22,7 +24,7 @@ func forge(t *testing.T, start string) string {
 }
 
 func TestTheClusterAnnotationCannotBeForgedOrRemoved(t *testing.T) {
-	s := startShard(t, startEtcd(t), nil)
+	s := startShard(t, etcdtest.Start(t), nil)
 	client := s.kube(t, "aa").CoreV1().ConfigMaps("default")
 	check := func(what string, got *corev1.ConfigMap, err error) {
 		t.Helper()

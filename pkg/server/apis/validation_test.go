@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
+
+	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
 )
 
 // validationCase is an object, and for updates what it becomes. want is a part of the refusal; empty: it is admitted.
@@ -170,12 +172,73 @@ var validationCases = map[string][]validationCase{
 		{name: "a name that fits in no label", create: "{metadata: {name: 'a.b'}, spec: {baseURL: 'https://a:1'}}", want: "metadata.name"},
 		{name: "its URL changed", create: "{metadata: {name: s7}, spec: {baseURL: 'https://a:1'}}", update: "{spec: {baseURL: 'https://b:1'}}"},
 	},
+	"apiextensions.k8s.io/v1 customresourcedefinitions": {
+		{name: "sound", create: definitionOf("as", "", "")},
+		{name: "name that is not the resource's", create: strings.Replace(definitionOf("bs", "", ""), "bs.example.com", "cs.example.com", 1), want: "metadata.name"},
+		{name: "no schema", create: strings.Replace(definitionOf("ds", "", ""), "schema", "noSchema", 1), want: "spec.versions[0].schema.openAPIV3Schema: Required"},
+		{name: "property without a type", create: definitionOf("es", ", properties: {a: {}}", ""), want: "properties[a].type: Required"},
+		{name: "rule that is no CEL", create: definitionOf("fs", ", x-kubernetes-validations: [{rule: 'self.'}]", ""), want: "x-kubernetes-validations[0].rule"},
+		{name: "rule that costs too much", create: definitionOf("gs", ", properties: {a: {type: array, items: {type: string}}}, x-kubernetes-validations: [{rule: 'self.a.all(x, self.a.all(y, self.a.all(z, x == y)))'}]", ""), want: "exceeds budget"},
+		{name: "plural with a dot", create: definitionOf("h.s", "", ""), want: "spec.names.plural"},
+		{name: "scope changed", create: definitionOf("is", "", ""), update: "{spec: {scope: Namespaced}}"},
+		{name: "group changed", create: definitionOf("js", "", ""), update: "{spec: {group: other.example.com}}", want: "spec.group"},
+		{name: "kubernetes' own without approval", create: strings.ReplaceAll(definitionOf("ks", "", ""), "example.com", "example.k8s.io"), want: "metadata.annotations[api-approved.kubernetes.io]: Required"},
+		{name: "webhook without a client", create: definitionOf("ls", "", ", conversion: {strategy: Webhook}"), want: "spec.conversion.webhookClientConfig: Required"},
+	},
+	"apis.kcp.io/v1alpha1 apiresourceschemas": {
+		{name: "sound", create: schemaOf("v1.as", "as", "", "")},
+		{name: "no prefix", create: schemaOf("bs", "bs", "", ""), want: "metadata.name"},
+		{name: "another resource's name", create: schemaOf("v1.other", "cs", "", ""), want: "metadata.name"},
+		{name: "property without a type", create: schemaOf("v1.es", "es", ", properties: {a: {}}", ""), want: "properties[a].type: Required"},
+		{name: "rule that is no CEL", create: schemaOf("v1.fs", "fs", ", x-kubernetes-validations: [{rule: 'self.'}]", ""), want: "x-kubernetes-validations[0].rule"},
+		{name: "kubernetes' own without approval", create: strings.ReplaceAll(schemaOf("v1.ks", "ks", "", ""), "example.com", "example.k8s.io"), want: "api-approved.kubernetes.io"},
+		{name: "the core group", create: strings.ReplaceAll(schemaOf("v1.ls", "ls", "", ""), "group: example.com", "group: ''"), want: "metadata.name"},
+		{name: "other names of objects", create: schemaOf("v1.ms", "ms", "", ", nameValidation: PathSegmentName"), want: "spec.nameValidation"},
+		{name: "two versions, and no conversion", create: strings.Replace(schemaOf("v1.ns", "ns", "", ""), "versions: [", "versions: [{name: v0, served: true, storage: false, schema: {type: object}}, ", 1), want: "spec.conversion: Required"},
+		{name: "two versions", create: strings.Replace(schemaOf("v1.os", "os", "", ", conversion: {strategy: None}"), "versions: [", "versions: [{name: v2, served: true, storage: false, schema: {type: object}}, ", 1)},
+		{name: "no storage", create: strings.Replace(schemaOf("v1.ps", "ps", "", ""), "storage: true", "storage: false", 1), want: "spec.versions"},
+		{name: "changed", create: schemaOf("v1.qs", "qs", "", ""), update: "{spec: {scope: Namespaced}}", want: "spec: Forbidden"},
+		{name: "labelled", create: schemaOf("v1.rs", "rs", "", ""), update: "{metadata: {labels: {a: b}}}"},
+	},
+	"apis.kcp.io/v1alpha2 apiexports": {
+		{name: "sound", create: "{metadata: {name: a}, spec: {resources: [{name: as, group: example.com, schema: v1.as.example.com, storage: {crd: {}}}]}}"},
+		{name: "of nothing", create: "{metadata: {name: b}}"},
+		{name: "another resource's schema", create: "{metadata: {name: x}, spec: {resources: [{name: as, group: example.com, schema: v1.bs.example.com}]}}", want: "spec.resources[0].schema"},
+		{name: "a resource twice", create: "{metadata: {name: x}, spec: {resources: [{name: as, group: e.f, schema: v1.as.e.f}, {name: as, group: e.f, schema: v2.as.e.f}]}}", want: "spec.resources[1]: Duplicate"},
+		{name: "the core group", create: "{metadata: {name: x}, spec: {resources: [{name: as, group: '', schema: v1.as.core}]}}", want: "spec.resources[0].group: Required"},
+		{name: "a virtual resource", create: "{metadata: {name: x}, spec: {resources: [{name: as, group: e.f, schema: v1.as.e.f, storage: {virtual: {reference: {kind: K, name: nn}, identityHash: h}}}]}}", want: "storage.virtual: Forbidden"},
+		{name: "a policy that nobody would enforce", create: "{metadata: {name: x}, spec: {maximalPermissionPolicy: {local: {}}}}", want: "spec.maximalPermissionPolicy: Forbidden"},
+		{name: "claims, which nobody grants", create: "{metadata: {name: c}, spec: {permissionClaims: [{resource: secrets, verbs: ['*']}]}}"},
+		{name: "another schema", create: "{metadata: {name: d}, spec: {resources: [{name: as, group: e.f, schema: v1.as.e.f}]}}", update: "{spec: {resources: [{name: as, group: e.f, schema: v2.as.e.f}]}}"},
+	},
+	"apis.kcp.io/v1alpha2 apibindings": {
+		{name: "sound", create: "{metadata: {name: a}, spec: {reference: {export: {path: 'root:a', name: e}}}}"},
+		{name: "in the same cluster", create: "{metadata: {name: b}, spec: {reference: {export: {name: e}}}}"},
+		{name: "of nothing", create: "{metadata: {name: x}, spec: {reference: {}}}", want: "spec.reference.export: Required"},
+		{name: "of an export without a name", create: "{metadata: {name: x}, spec: {reference: {export: {path: root, name: ''}}}}", want: "spec.reference.export.name: Required"},
+		{name: "a path that leads elsewhere", create: "{metadata: {name: x}, spec: {reference: {export: {path: '../root', name: e}}}}", want: "spec.reference.export.path"},
+		{name: "a claim of nothing", create: "{metadata: {name: x}, spec: {reference: {export: {name: e}}, permissionClaims: [{resource: secrets, verbs: ['*'], state: Accepted, selector: {}}]}}", want: "permissionClaims"},
+		{name: "another export", create: "{metadata: {name: c}, spec: {reference: {export: {name: e}}}}", update: "{spec: {reference: {export: {name: f}}}}", want: "spec.reference: Forbidden"},
+		{name: "the cluster left out", create: "{metadata: {name: d}, spec: {reference: {export: {name: e}}}}", update: "{metadata: {annotations: null}}"},
+	},
+}
+
+// schemaOf is an APIResourceSchema whose schema and spec have more.
+func schemaOf(name, plural, schema, spec string) string {
+	return "{metadata: {name: " + name + ".example.com}, spec: {group: example.com, scope: Cluster, names: {plural: " + plural + ", kind: Kind" +
+		plural + "}, versions: [{name: v1, served: true, storage: true, schema: {type: object" + schema + "}}]" + spec + "}}"
+}
+
+// definitionOf is a definition whose schema and spec have more.
+func definitionOf(plural, schema, spec string) string {
+	return "{metadata: {name: " + plural + ".example.com}, spec: {group: example.com, scope: Cluster, names: {plural: " + plural + ", kind: Kind" +
+		plural + "}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object" + schema + "}}}]" + spec + "}}"
 }
 
 const newEvent = "eventTime: '2026-01-01T00:00:00.000000Z', reportingController: a, reportingInstance: i, action: a, reason: r, regarding: {namespace: default}"
 
 func TestValidation(t *testing.T) {
-	s := startShard(t, startEtcd(t), nil)
+	s := startShard(t, etcdtest.Start(t), nil)
 	expectLines(t, s.served(t), validationCases, "validation cases")
 	any := s.dynamic(t, "aa")
 	for resource, cases := range validationCases {

@@ -25,6 +25,7 @@ func (f *Front) forward(x *exchange, req *http.Request, to *shard, path, client 
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.Scheme, r.Out.URL.Host, r.Out.URL.Path, r.Out.URL.RawPath = "https", host, path, ""
 			r.Out.Host = ""
+			r.Out.Header.Del("Origin") // the front's: the shard would take it for another site's
 			r.SetXForwarded()
 			identify(r.Out.Header, x.who)
 		},

@@ -68,8 +68,15 @@ func (f *Front) limitAnswer(x *exchange, watch bool) {
 	_ = http.NewResponseController(x.ResponseWriter).SetWriteDeadline(until)
 }
 
+// sameOrigin lets no other site write with what a browser shows to the front. Shards cannot tell: they have other names than the front.
+var sameOrigin = http.NewCrossOriginProtection()
+
 // serve answers a request for which credentials are needed.
 func (f *Front) serve(x *exchange, req *http.Request) {
+	if err := sameOrigin.Check(req); err != nil {
+		refuse(x, apierrors.NewForbidden(schema.GroupResource{}, "", err))
+		return
+	}
 	var err error
 	if x.who, err = f.authenticate(req); err == nil && x.who == nil && req.Header.Get("Authorization") == "" {
 		err = errors.New("give a client certificate or a token") // strangers do not learn which clusters exist

@@ -45,13 +45,30 @@ func (b Book) mustRead(t *testing.T, kube *fake.Clientset) []Entry {
 	return entries
 }
 
-func TestAThousandTermsStayBounded(t *testing.T) {
-	const all, byWrites = 1000, 10
-	var data map[string]string
-	for epoch := int64(1); epoch <= all-byWrites; epoch++ {
-		data, _ = with(data, entry(epoch))
+// add adds an entry as Book does.
+func (p pages) add(e Entry) (added bool) {
+	slot, page, added := p.with(e)
+	if added {
+		p[slot] = page
 	}
-	kube := fake.NewClientset(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: Name, Namespace: book.Namespace}, Data: data})
+	return added
+}
+
+// objects returns the ConfigMaps.
+func (p pages) objects() (out []runtime.Object) {
+	for slot, data := range p {
+		out = append(out, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: nameOf(slot), Namespace: book.Namespace, Labels: map[string]string{Label: Name}}, Data: data})
+	}
+	return out
+}
+
+func TestAThousandTermsStayBounded(t *testing.T) {
+	const all, byWrites = 1000, 2 * perPage
+	before := pages{}
+	for epoch := int64(1); epoch <= all-byWrites; epoch++ {
+		before.add(entry(epoch))
+	}
+	kube := fake.NewClientset(before.objects()...)
 	for epoch := int64(all - byWrites + 1); epoch <= all; epoch++ {
 		for range 2 { // the second time it is there already
 			if err := book.Add(t.Context(), kube, entry(epoch)); err != nil {
@@ -63,18 +80,18 @@ func TestAThousandTermsStayBounded(t *testing.T) {
 	if len(entries) != Most || entries[0].Epoch != all-Most+1 || entries[Most-1].Epoch != all {
 		t.Errorf("%d entries, from %d to %d", len(entries), entries[0].Epoch, entries[len(entries)-1].Epoch)
 	}
-	stored, err := kube.CoreV1().ConfigMaps(book.Namespace).Get(t.Context(), Name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
+	stored, err := kube.CoreV1().ConfigMaps(book.Namespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(stored.Items) != slots {
+		t.Fatalf("%d ConfigMaps, %v", len(stored.Items), err)
 	}
-	if size := stored.Size(); size > mostBytes+8<<10 {
-		t.Errorf("they take %d bytes", size)
-	} else {
-		t.Logf("%d entries take %d bytes", len(entries), size)
+	for _, cm := range stored.Items {
+		if size := cm.Size(); size > mostBytes || len(cm.Data) > perPage {
+			t.Errorf("the %d entries of %s take %d bytes", len(cm.Data), cm.Name, size)
+		}
 	}
 	writes := 0
 	for _, action := range kube.Actions() {
-		if action.GetVerb() != "get" {
+		if verb := action.GetVerb(); verb != "get" && verb != "list" {
 			writes++
 		}
 	}
@@ -87,66 +104,118 @@ func TestAThousandTermsStayBounded(t *testing.T) {
 	}
 }
 
-// What is larger than it may be goes, the oldest first.
+// What is larger than it may be goes to the next page. So the oldest goes sooner.
 func TestLongEntriesPushOutMore(t *testing.T) {
-	var data map[string]string
-	for epoch := int64(2); epoch <= 300; epoch++ {
+	full := pages{}
+	for epoch := int64(2); epoch <= 500; epoch++ {
 		e := entry(epoch)
 		e.Before[0].EndReason = strings.Repeat("\x01", 900) // is longer in JSON
-		data, _ = with(data, e)
+		full.add(e)
 	}
-	size := 0
-	for _, text := range data {
-		size += len(text)
+	for slot, data := range full {
+		size := 0
+		for _, text := range data {
+			size += len(text)
+		}
+		if size > mostBytes || len(data) < 1 {
+			t.Errorf("slot %d has %d entries of %d bytes", slot, len(data), size)
+		}
 	}
-	if size > mostBytes || len(data) < 30 {
-		t.Errorf("%d entries of %d bytes", len(data), size)
+	entries := full.entries()
+	if n := len(entries); n < 2*(slots-2) || entries[n-1].Epoch != 500 || entries[0].Epoch != 500-int64(n)+1 {
+		t.Errorf("%d entries", n)
 	}
-	if known := parse(data, numbers(data)); len(known) != len(data) {
-		t.Errorf("%d of %d entries can be read", len(known), len(data))
+}
+
+// The Lease, which others may edit, can have names that are much longer in JSON.
+func TestATermIsToldOfHoweverOddTheLeaseIs(t *testing.T) {
+	odd := strings.Repeat("<", longest)
+	p := pages{}
+	p.add(entry(1))
+	e := entry(5)
+	e.Holder, e.Replica = odd, odd
+	e.Before = slices.Repeat([]status.Term{{Epoch: 4, Holder: odd, Replica: odd, EndCause: odd, EndReason: odd}}, mostBefore)
+	p.add(e)
+	p.add(entry(6))
+	if known := p.entries(); len(known) != 3 || known[1].Epoch != 5 || known[1].Holder != odd || known[2].Epoch != 6 {
+		t.Errorf("%d entries: %v", len(known), known)
 	}
 }
 
 func TestWhatIsNoEntryIsLeftOut(t *testing.T) {
-	data, _ := with(nil, entry(1))
-	data, _ = with(data, entry(2))
-	good := len(data)
+	p := pages{}
+	p.add(entry(1))
+	p.add(entry(2))
+	good := p[0][keyOf(1)]
 	for key, text := range map[string]string{
-		"0000000003": "{", "0000000004": `{"epoch": 0, "holder": "x"}`, "0000000005": `{"epoch": 1}`, "5": data[keyOf(1)], "-000000001": data[keyOf(1)],
-		"9999999999": data[keyOf(1)], "x": "y", "0000000006": "null",
+		"0000000003": "{", "0000000004": `{"epoch": 0, "holder": "x"}`, "0000000005": `{"epoch": 1}`, "5": good, "-000000001": good,
+		"9999999999": good, "x": "y", "0000000006": "null", keyOf(perPage + 1): good, // of another page
 	} {
-		data[key] = text
+		p[0][key] = text
 	}
-	if known := parse(data, numbers(data)); len(known) != good {
-		t.Errorf("%d entries, want %d: %v", len(known), good, known)
+	if known := p.entries(); len(known) != 2 {
+		t.Errorf("%d entries, want 2: %v", len(known), known)
 	}
-	data["0000000008"] = strings.Repeat("x", longestEntry+1)
-	data, _ = with(data, entry(3))
-	known := parse(data, numbers(data))
-	if len(known) != good+1 || known[good].Epoch != 3 || data["x"]+data["5"]+data["0000000008"] != "" {
-		t.Errorf("after the next write: %v", data)
+	p[0]["0000000008"] = strings.Repeat("x", longestEntry+1)
+	p.add(entry(3))
+	known := p.entries()
+	if len(known) != 3 || known[2].Epoch != 3 || p[0]["x"]+p[0]["5"]+p[0]["0000000008"]+p[0][keyOf(perPage+1)] != "" {
+		t.Errorf("after the next write: %v", p)
 	}
-	data[keyOf(highest)] = "{}"
+	p[slotOf(highest)] = map[string]string{keyOf(highest): "{}"}
 	for epoch := int64(4); epoch < 6; epoch++ {
-		data, _ = with(data, entry(epoch))
+		p.add(entry(epoch))
 	}
-	if known := parse(data, numbers(data)); len(known) != 2 || known[1].Epoch != 5 {
-		t.Errorf("after somebody has written the highest number: %v", data)
+	if known = p.entries(); len(known) != 5 || known[4].Epoch != 5 || p[slotOf(highest)][keyOf(highest)] != "" {
+		t.Errorf("after somebody has written the highest number: %v", p)
 	}
 }
 
 // Epochs begin again when the Lease was deleted. The order of the writes counts.
 func TestEntriesAreInTheOrderOfTheirWrites(t *testing.T) {
-	var data map[string]string
-	for _, epoch := range []int64{7, 8, 1, 2} {
-		data, _ = with(data, entry(epoch))
+	p, want := pages{}, []int64{}
+	for _, begin := range []int64{7, 1} {
+		for epoch := begin; epoch < begin+perPage+2; epoch++ {
+			p.add(entry(epoch))
+			want = append(want, epoch)
+		}
 	}
 	var got []int64
-	for _, e := range parse(data, numbers(data)) {
+	for _, e := range p.entries() {
 		got = append(got, e.Epoch)
 	}
-	if !slices.Equal(got, []int64{7, 8, 1, 2}) {
+	if !slices.Equal(got, want) {
 		t.Errorf("the entries are %v", got)
+	}
+}
+
+// A leader may have seen less than was written. It adds to what is there.
+func TestALeaderThatSawLessAddsToWhatIsThere(t *testing.T) {
+	for _, unseen := range []int64{0, 1, perPage - 1, perPage, perPage + 1, 3 * perPage, Most + perPage} {
+		old, now := pages{}, pages{}
+		const known = 5
+		for epoch := int64(1); epoch <= known+unseen; epoch++ {
+			if epoch <= known {
+				old.add(entry(epoch))
+			}
+			now.add(entry(epoch))
+		}
+		kube := fake.NewClientset(now.objects()...)
+		kube.PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+			list := &corev1.ConfigMapList{}
+			for _, o := range old.objects() {
+				list.Items = append(list.Items, *o.(*corev1.ConfigMap))
+			}
+			return true, list, nil
+		})
+		if err := book.Add(t.Context(), kube, entry(known+unseen+1)); err != nil {
+			t.Fatal(err)
+		}
+		kube.ReactionChain = kube.ReactionChain[1:]
+		entries := book.mustRead(t, kube)
+		if n := len(entries); n != int(min(known+unseen+1, Most)) || entries[n-1].Epoch != known+unseen+1 || entries[0].Epoch != entries[n-1].Epoch-int64(n)+1 {
+			t.Errorf("of %d unseen: %d entries, from %d to %d", unseen, n, entries[0].Epoch, entries[n-1].Epoch)
+		}
 	}
 }
 
@@ -185,7 +254,7 @@ func TestWithoutARecordNothingIsRead(t *testing.T) {
 	if got := book.mustRead(t, kube); len(got) != 0 {
 		t.Errorf("%v", got)
 	}
-	kube.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, context.DeadlineExceeded })
+	kube.PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, context.DeadlineExceeded })
 	if _, err := book.Read(t.Context(), kube); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "kube-system/regent-terms") {
 		t.Errorf("%v", err)
 	}

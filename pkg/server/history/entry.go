@@ -53,7 +53,7 @@ func lastSign(p election.PastTerm, symptom time.Time) time.Time {
 func Now(s election.Status) Entry {
 	var e Entry
 	if s.Holder != "" {
-		e.Term = status.Term{Epoch: s.Epoch, Holder: s.Holder, Replica: s.Leader, Began: s.Began}
+		e.Term = status.Term{Epoch: s.Epoch, Holder: s.Holder, Replica: s.Leader, Began: s.Began, Trigger: string(s.Trigger)}
 	}
 	for _, p := range s.Past {
 		e.Before = append(e.Before, pastTerm(p))

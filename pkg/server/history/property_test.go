@@ -42,7 +42,7 @@ type shard struct {
 	late time.Duration
 
 	mu      sync.Mutex
-	data    map[string]string
+	pages   pages
 	written map[string]int // entries by holder
 }
 
@@ -95,8 +95,7 @@ func (s *shard) write(r *replica, term election.Term) {
 	if r.cut.Load() || lease == nil || lease.UID != token.UID || *lease.Spec.HolderIdentity != token.Holder || int64(*lease.Spec.LeaseTransitions) != token.Epoch {
 		return
 	}
-	var added bool
-	if s.data, added = with(s.data, NewEntry(term, r.name, r.elector.Status().Past, nil)); added {
+	if s.pages.add(NewEntry(term, r.name, r.elector.Status().Past, nil)) {
 		s.written[token.Holder]++
 	}
 }
@@ -113,7 +112,7 @@ func (r *replica) cutOff(so bool) {
 func (s *shard) entries() []Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return parse(s.data, numbers(s.data))
+	return s.pages.entries()
 }
 
 // truth returns the terms that the Lease has shown, the oldest first, and when each was first seen not to go on.
@@ -190,7 +189,7 @@ func TestTheHistoryContradictsNothingThatWas(t *testing.T) {
 
 func play(t *testing.T, done []deed, late time.Duration) string {
 	t.Helper()
-	s := &shard{t: t, store: electiontest.NewStore("regent-controllers"), late: late, written: map[string]int{}}
+	s := &shard{t: t, store: electiontest.NewStore("regent-controllers"), late: late, pages: pages{}, written: map[string]int{}}
 	replicas := []*replica{s.start("a"), s.start("b")}
 	var killed []*replica
 	var broken string

@@ -82,6 +82,9 @@ func complete(t *status.Term, told status.Term) {
 	if t.Began.IsZero() {
 		t.Began = told.Began
 	}
+	if t.Trigger == "" {
+		t.Trigger = told.Trigger
+	}
 	if t.EndCause == "" && (told.EndCause != "" || t.Ended.IsZero()) {
 		t.Ended, t.EndCause, t.EndReason = told.Ended, told.EndCause, told.EndReason
 	}

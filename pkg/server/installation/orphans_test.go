@@ -133,11 +133,13 @@ func TestAnAdoptionThatWasCutShortGoesOn(t *testing.T) {
 	defer cancel()
 	refused(t, justErr(f.admin.Adopt(ctx, "x7", "")), "(that shard is not heard)")
 	var reads atomic.Int64
+	f.shards["eu1"].mu.Lock() // a request that was given up may still be under way
 	f.shards["eu1"].reading = func() {
 		if reads.Add(1) == 3 { // it is an orphan when the command looks for it, and still when it looks whether it is one
 			f.shards["eu1"].set(t, "x7", clusterAt("root:c:w"))
 		}
 	}
+	f.shards["eu1"].mu.Unlock()
 	done(t, justErr(f.admin.Adopt(t.Context(), "x7", "eu1")))
 	if reads.Load() < 3 {
 		t.Error("it does not wait until the cluster is adopted")

@@ -76,20 +76,24 @@ func (o ElectionOptions) contradictions(mode election.Mode) (errs []error) {
 
 // electionFlags has the flag for each field of an election.Config, or a description of a field that no flag sets.
 var electionFlags = map[string]string{
-	"Namespace":     "--leader-election-namespace",
-	"Name":          "--leader-election-name",
-	"Mode":          "--leader-election-mode",
-	"Priority":      "--leader-election-priority",
-	"Preempt":       "--leader-election-preempt",
-	"LeaseDuration": "--leader-election-lease-duration",
-	"RenewDeadline": "--leader-election-renew-deadline",
-	"RetryPeriod":   "--leader-election-retry-period",
-	"Detection":     "--leader-failure-detection",
-	"DrainTimeout":  "--controller-drain-timeout",
+	"Namespace":       "--leader-election-namespace",
+	"Name":            "--leader-election-name",
+	"Mode":            "--leader-election-mode",
+	"Priority":        "--leader-election-priority",
+	"Preempt":         "--leader-election-preempt",
+	"LeaseDuration":   "--leader-election-lease-duration",
+	"RenewDeadline":   "--leader-election-renew-deadline",
+	"RetryPeriod":     "--leader-election-retry-period",
+	"Detection":       "--leader-failure-detection",
+	"SucceedUnfenced": "unfenced succession",
+	"DrainTimeout":    "--controller-drain-timeout",
 
 	"EmulationVersion": "--leader-election-emulation-version",
 	"BinaryVersion":    "this build's version",
 }
+
+// detectFlags has the flag for each field of a detect.Config that can be faulty.
+var detectFlags = map[string]string{"Interval": "--leader-failure-detection-interval", "Misses": "--leader-failure-detection-misses"}
 
 // addElectionFlags adds the election's flags with o's values as defaults.
 func addElectionFlags(o *ElectionOptions, fs *pflag.FlagSet) {

@@ -68,6 +68,8 @@ func (o *Options) Flags() (flags cliflag.NamedFlagSets) {
 
 	flags.FlagSet("authorization").StringVar(&o.AuthorizationConfigFile, "authorization-config", o.AuthorizationConfigFile, "File with an AuthorizationConfiguration (apiserver.config.k8s.io/v1): webhooks that are asked what users may do (SubjectAccessReview), and the place of RBAC among them. Read again when it changes; a faulty file changes nothing. Webhooks are not asked about members of system:masters.")
 
+	flags.FlagSet("custom resources").StringSliceVar(&o.ConversionWebhookNetworks, "conversion-webhook-networks", o.ConversionWebhookNetworks, "Where conversion webhooks of custom resources may be, which users name and this server calls: public is all of the internet, without addresses that are private, loopback, link-local or a cloud's own. Others are given as addresses or networks, such as 10.1.0.0/16. Empty: no conversion webhook is called. All replicas of all shards need the same. See docs/CUSTOM-RESOURCES.md.")
+
 	addElectionFlags(&o.Election, flags.FlagSet("leader election"))
 	o.Detect.AddFlags(flags.FlagSet("leader election"))
 	flags.FlagSet("leader election").StringVar(&o.Fencing, "fencing", o.Fencing, "What happens to writes by the leader's controllers that carry no fencing token: enforce refuses them, warn lets them through and logs the first of each kind. A token that is there is always checked. Without --enable-leader-election no token is required. See docs/FENCING.md.")

@@ -25,6 +25,7 @@ import (
 	"github.com/regent-project/regent/pkg/server/authentication"
 	"github.com/regent-project/regent/pkg/server/etcd"
 	"github.com/regent-project/regent/pkg/server/pki"
+	"github.com/regent-project/regent/pkg/server/webhooks"
 )
 
 // Options are the values of the flags of `start`.
@@ -39,7 +40,9 @@ type Options struct {
 	ProbePort        int
 	Profiling        bool
 	Limits           server.Limits
-	ShutdownDelay    time.Duration
+	// ConversionWebhookNetworks are where the conversion webhooks of custom resources may be, for webhooks.ParseNetworks.
+	ConversionWebhookNetworks []string
+	ShutdownDelay             time.Duration
 
 	Serving      *genericoptions.SecureServingOptions
 	Etcd         EtcdOptions
@@ -85,21 +88,22 @@ func New() *Options {
 	serving.ServerCert.CertDirectory = ""
 	serving.CipherSuites = defaultCipherSuites()
 	return &Options{
-		RootDirectory:          ".regent",
-		ShardName:              defaultShardName,
-		ShardCapacity:          clusters.DefaultCapacity,
-		Limits:                 server.DefaultLimits(),
-		ServiceAccounts:        server.ServiceAccounts{MaxTokenLifetime: server.DefaultMaxTokenLifetime},
-		DefaultServiceAccounts: true,
-		Serving:                serving,
-		Etcd:                   EtcdOptions{Prefix: "/registry", EmbeddedQuota: etcd.DefaultQuota},
-		Election:               defaultElection(),
-		Detect:                 detect.DefaultConfig(),
-		Fencing:                string(server.FencingEnforce),
-		TokenWebhook:           authentication.Webhook{Version: "v1", TTL: 2 * time.Minute},
-		Audit:                  genericoptions.NewAuditOptions(),
-		Tracing:                genericoptions.NewTracingOptions(),
-		Logs:                   logsapi.NewLoggingConfiguration(),
+		RootDirectory:             ".regent",
+		ShardName:                 defaultShardName,
+		ShardCapacity:             clusters.DefaultCapacity,
+		Limits:                    server.DefaultLimits(),
+		ServiceAccounts:           server.ServiceAccounts{MaxTokenLifetime: server.DefaultMaxTokenLifetime},
+		DefaultServiceAccounts:    true,
+		ConversionWebhookNetworks: []string{webhooks.Public},
+		Serving:                   serving,
+		Etcd:                      EtcdOptions{Prefix: "/registry", EmbeddedQuota: etcd.DefaultQuota},
+		Election:                  defaultElection(),
+		Detect:                    detect.DefaultConfig(),
+		Fencing:                   string(server.FencingEnforce),
+		TokenWebhook:              authentication.Webhook{Version: "v1", TTL: 2 * time.Minute},
+		Audit:                     genericoptions.NewAuditOptions(),
+		Tracing:                   genericoptions.NewTracingOptions(),
+		Logs:                      logsapi.NewLoggingConfiguration(),
 	}
 }
 
@@ -141,24 +145,29 @@ func (o *Options) Config(registry *controllers.Registry) (server.Config, error) 
 	if err != nil {
 		return server.Config{}, err
 	}
+	networks, err := webhooks.ParseNetworks(o.ConversionWebhookNetworks)
+	if err != nil {
+		return server.Config{}, fmt.Errorf("--conversion-webhook-networks: %w", err)
+	}
 	accounts := o.ServiceAccounts
 	accounts.WithoutDefaults = !o.DefaultServiceAccounts
 	cfg := server.Config{
-		Shard:           shard,
-		Membership:      membership,
-		MembershipFile:  o.Membership,
-		Capacity:        o.ShardCapacity,
-		RootDirectory:   root,
-		Host:            host,
-		Advertise:       advertised,
-		BaseURL:         o.ShardBaseURL,
-		FixedBaseURL:    o.ShardBaseURL != "",
-		Serving:         o.Serving,
-		Limits:          o.Limits,
-		ShutdownDelay:   o.ShutdownDelay,
-		ClientCAFile:    o.ClientCAFile,
-		TokenFile:       o.TokenFile,
-		ServiceAccounts: accounts,
+		Shard:              shard,
+		Membership:         membership,
+		MembershipFile:     o.Membership,
+		Capacity:           o.ShardCapacity,
+		RootDirectory:      root,
+		Host:               host,
+		Advertise:          advertised,
+		BaseURL:            o.ShardBaseURL,
+		FixedBaseURL:       o.ShardBaseURL != "",
+		Serving:            o.Serving,
+		Limits:             o.Limits,
+		ConversionWebhooks: networks,
+		ShutdownDelay:      o.ShutdownDelay,
+		ClientCAFile:       o.ClientCAFile,
+		TokenFile:          o.TokenFile,
+		ServiceAccounts:    accounts,
 
 		AuthenticationConfigFile: o.AuthenticationConfigFile,
 		TokenWebhook:             o.TokenWebhook,
@@ -227,7 +236,7 @@ func (o *Options) policies(registry *controllers.Registry) (controllers.Policies
 		}
 		policies.Controllers[controller] = controllers.Policy(policy)
 	}
-	if err := policies.Validate(registry); err != nil {
+	if err := policies.Validate(registry.Names()); err != nil {
 		return controllers.Policies{}, errors.New("--controller-failure-policy: " + strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	return policies, nil

@@ -63,7 +63,7 @@ func (o *Options) Validate() error {
 	errs = append(errs, o.Audit.Validate()...)
 	errs = append(errs, o.Tracing.Validate()...)
 	errs = append(errs, o.Election.faults()...)
-	if err := o.Detect.Validate(); err != nil {
+	if err := o.Detect.ValidateAs(func(field string) string { return detectFlags[field] }); err != nil {
 		errs = append(errs, err)
 	}
 	if !slices.Contains(server.FencingValues, server.Fencing(o.Fencing)) {

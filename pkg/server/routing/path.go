@@ -69,7 +69,7 @@ func hasEncodedSlash(rawPath string) bool {
 	return strings.Contains(lower, "%2f") || strings.Contains(lower, "%5c")
 }
 
-// StepDownPath is the URL path of requests that ask a replica to end its term.
+// StepDownPath is the URL path of requests that ask a replica to end its term; with ?shard=<its shard>, the term of whoever leads the shard.
 const StepDownPath = "/election/step-down"
 
 // StatusPrefix begins the URL paths at which a replica says how it, its shard and its installation are doing.

@@ -51,7 +51,7 @@ func (r *Reader) Ask(ctx context.Context, shard, path string, each time.Duration
 		at := replica.JoinPath(path)
 		at.RawQuery = query
 		if body, err = Ask(ctx, p.transport.next, at, limit); err != nil {
-			return fmt.Errorf("%s: %w", replica.Host, err)
+			return of(replica.Host, err)
 		}
 		return nil
 	})

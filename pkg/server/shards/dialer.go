@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 )
 
@@ -44,9 +45,26 @@ func (d *Dialer) dial(ctx context.Context, network, _ string) (conn net.Conn, er
 		return err
 	})
 	if err != nil {
-		return nil, &net.OpError{Op: "dial", Net: network, Err: err}
+		return nil, unmade{&net.OpError{Op: "dial", Net: network, Err: err}}
 	}
 	return conn, nil
+}
+
+// unmade is the error of a connection that was not made. Each of its causes names an address, and mostly says "dial" itself.
+type unmade struct{ *net.OpError }
+
+// Error implements error.
+func (u unmade) Error() string { return u.Err.Error() }
+
+// Unwrap is for errors.As: it is a *net.OpError.
+func (u unmade) Unwrap() error { return u.OpError }
+
+// of says which address an error is about, unless it does so itself.
+func of(address string, err error) error {
+	if strings.Contains(err.Error(), address) {
+		return err
+	}
+	return fmt.Errorf("%s: %w", address, err)
 }
 
 func addressOf(u *url.URL) string {
@@ -66,7 +84,7 @@ func accepted(ctx context.Context, network, address string, config *tls.Config) 
 	dialer := &tls.Dialer{NetDialer: &net.Dialer{KeepAlive: -1}, Config: config} // pings replace TCP's keep-alive
 	conn, err := dialer.DialContext(ctx, network, address)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", address, err)
+		return nil, of(address, err)
 	}
 	return conn, nil
 }

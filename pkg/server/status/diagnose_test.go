@@ -46,6 +46,32 @@ func TestDiagnosingChangesNothing(t *testing.T) {
 	}
 }
 
+// What is said of others is true of them: a lone etcd that hangs has no other member, and users do not write while no replica is ready.
+func TestNothingIsSaidOfWhatElseWorksIfNothingDoes(t *testing.T) {
+	of := statustest.Lone()
+	for i := range of.Shards[0].Replicas {
+		r := &of.Shards[0].Replicas[i]
+		r.Etcd = []status.Member{{Endpoint: "https://etcd-0:2379"}}
+		r.NotReady = []status.Check{{Name: "etcd", Error: "etcd does not answer"}}
+		r.Election.State, r.Election.Leader, r.Election.Leaderless = "standby", "", 9
+	}
+	of.Shards[0].Leader = ""
+	var text strings.Builder
+	for _, p := range status.Diagnose(of, statustest.Now) {
+		text.WriteString(p.What + "\n")
+	}
+	for _, want := range []string{"Nobody leads shard root", "no replica is ready", "None does"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("nothing says %q:\n%s", want, text.String())
+		}
+	}
+	for _, not := range []string{"go on", "nother one does"} {
+		if strings.Contains(text.String(), not) {
+			t.Errorf("something says %q:\n%s", not, text.String())
+		}
+	}
+}
+
 func TestTheWorstComesFirst(t *testing.T) {
 	of := statustest.Lone()
 	replicas := of.Shards[0].Replicas

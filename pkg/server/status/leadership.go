@@ -3,6 +3,7 @@ package status
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 )
@@ -23,7 +24,11 @@ func somebodyLeads(s *shardView) {
 	if last != "" {
 		what += fmt.Sprintf(" Why a leader last gave the lease up: %s.", last)
 	}
-	s.add(Critical, "", kindNoLeader, what+" Controllers do not work; users' reads and writes go on.",
+	users := "; users' reads and writes go on."
+	if !slices.ContainsFunc(s.answered, func(r Replica) bool { return len(r.NotReady) == 0 }) {
+		users = ", and no replica is ready: users' requests fail, or soon will."
+	}
+	s.add(Critical, "", kindNoLeader, what+" Controllers do not work"+users,
 		"If this lasts for longer than twice the lease duration, see why the replicas do not take the lease: the other problems listed here, and the Events.",
 		s.onLease("describe", s.lease()),
 		"If no replica can write, look after etcd. If each steps down for its own controllers, see which one fails:",
@@ -151,13 +156,17 @@ func leadersLast(s *shardView) {
 	var why []string
 	for _, t := range s.Terms {
 		if s.now.Sub(t.Began) < flappingPeriod {
-			why = append(why, fmt.Sprintf("%d (%s)", t.Epoch, t.Trigger))
+			why = append(why, strings.TrimSuffix(fmt.Sprintf("%d (%s)", t.Epoch, t.Trigger), " ()"))
 		}
 	}
 	if len(why) < flappingTerms {
 		return
 	}
-	s.add(Warning, "", kindFlapping, fmt.Sprintf("Shard %s has had %d leaders in the last %s: terms %s.", s.Name, len(why), flappingPeriod, strings.Join(why, ", ")),
+	terms := fmt.Sprintf("%d terms", len(why))
+	if len(why) == len(s.Terms) && s.Terms[len(s.Terms)-1].Epoch > 1 { // earlier ones are not told here
+		terms += " or more"
+	}
+	s.add(Warning, "", kindFlapping, fmt.Sprintf("Shard %s has begun %s in the last %.0f minutes: %s.", s.Name, terms, flappingPeriod.Minutes(), strings.Join(why, ", ")),
 		"A roll of many replicas looks the same. Otherwise see why the terms ended:",
 		"$ regent terms"+s.onShard(),
 		"`failed`: a controller. `renew deadline` and `expiry`: etcd or the CPU is slow. `suspicion` and `death`: machines hang, or the network between them is cut.")

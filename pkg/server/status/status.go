@@ -17,6 +17,8 @@ const (
 	TermsPath = "/regent/v1/terms"
 	// WorkspacesPath answers with Workspaces: those whose path contains the text of ?search=, of the whole installation, as far as it answers.
 	WorkspacesPath = "/regent/v1/workspaces"
+	// FarewellPath takes POST with a Farewell from a replica of the same shard.
+	FarewellPath = "/regent/v1/farewell"
 	// TopPath answers with the Top of the replica that was asked: what its clients asked for, by logical cluster.
 	TopPath = "/regent/v1/top"
 )
@@ -53,7 +55,7 @@ type Shard struct {
 // Front is a `regent front` that asks this installation's shards.
 type Front struct {
 	Name string `json:"name"`
-	// Heard is when a replica that was asked for this answer last had a request of it.
+	// Heard is when a replica last had a request of it, by that replica's clock; zero: never. In an Installation it is the latest of all replicas.
 	Heard time.Time `json:"heard,omitzero"`
 }
 
@@ -80,8 +82,18 @@ type Replica struct {
 	Etcd []Member `json:"etcd,omitempty"`
 	// Peers are the other shards of which this replica reads.
 	Peers []Peer `json:"peers,omitempty"`
+	// Left are replicas of the shard that have ended in order in the last ten minutes, as far as they have told this one themselves.
+	Left []string `json:"left,omitempty"`
+	// Fronts are those of the installation, with when this replica last had a request of each.
+	Fronts []Front `json:"fronts,omitempty"`
 	// Certificates are those that this replica shows or trusts, and that expire.
 	Certificates []Certificate `json:"certificates,omitempty"`
+}
+
+// Farewell is what a replica sends to the others of its shard when it ends in order.
+type Farewell struct {
+	// Replica is the name of the one that ends.
+	Replica string `json:"replica"`
 }
 
 // Check is a check of /readyz that fails.
@@ -109,6 +121,8 @@ type Election struct {
 	Since    time.Time `json:"since,omitzero"`
 	Renewed  time.Time `json:"renewed,omitzero"`
 	Duration int32     `json:"leaseDurationSeconds,omitempty"`
+	// Trigger says why the replica campaigned for the term in which it leads, as in Term. Only the leader knows it.
+	Trigger string `json:"trigger,omitempty"`
 	// Leaderless is for how many seconds the replica has known no leader.
 	Leaderless float64 `json:"leaderlessSeconds,omitempty"`
 	// LastStepDown says why a holder last gave the lease up.

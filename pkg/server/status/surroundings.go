@@ -27,15 +27,18 @@ func (b *by) names(thing string) string { return strings.Join(b.replicas[thing],
 
 func etcdServes(s *shardView) {
 	var silent by
+	others := " None does: see whether etcd runs."
 	for _, r := range s.answered {
 		for _, m := range r.Etcd {
-			if !m.Serves {
-				silent.add(m.Endpoint, r.Name)
+			if m.Serves {
+				others = " Another one does."
+				continue
 			}
+			silent.add(m.Endpoint, r.Name)
 		}
 	}
 	for _, endpoint := range silent.things {
-		s.add(Warning, "", kindEtcdMember, fmt.Sprintf("Member %s of etcd does not answer %s, and another one does.", endpoint, silent.names(endpoint)),
+		s.add(Warning, "", kindEtcdMember, fmt.Sprintf("Member %s of etcd does not answer %s.", endpoint, silent.names(endpoint))+others,
 			"Look after that member, its disk, and the way to it. The next member that fails may stop all writes.",
 			"$ etcdctl --endpoints="+endpoint+" endpoint status --write-out=table",
 			"The log of the replica says what is wrong with the connection.")

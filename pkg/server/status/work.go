@@ -3,6 +3,7 @@ package status
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -12,6 +13,8 @@ const (
 	slowStart = 2 * time.Minute
 	// recentFailure is how long a controller's failure is told after it works again.
 	recentFailure = time.Hour
+	// manyRestarts, the last of them justNow, are more than an accident.
+	manyRestarts, justNow = 3, time.Minute
 )
 
 func nobodyIsQuarantined(s *shardView) {
@@ -79,12 +82,38 @@ func (s *shardView) controller(r Replica, c Controller) {
 			s.add(Warning, r.Name, kindControllerWaits, fmt.Sprintf("%s is %s%s.", who, c.State, s.since(r, c)),
 				"It waits for caches, or for a controller that it needs. See which one does not run, and whether etcd answers:", "$ regent controllers"+s.onShard())
 		}
+	case "stopped":
+		if s.failedLately(r, c, recentFailure) && s.hasEndedATerm(r, c) {
+			s.add(Warning, r.Name, kindControllerFailed, fmt.Sprintf("%s failed %s ago, which has ended a term of that replica.%s", who, lasting(s.asked(r).Sub(c.Failed)), c.failure()),
+				"Another replica runs it now. Read why, and the log of this one, before it has to lead again:", s.stacks(c.Name))
+		}
 	case "running":
-		if !c.Failed.IsZero() && s.asked(r).Sub(c.Failed) < recentFailure {
-			s.add(Notice, r.Name, kindControllerAgain, fmt.Sprintf("%s works, and failed %s ago.%s", who, lasting(s.asked(r).Sub(c.Failed)), c.failure()),
+		if s.failedLately(r, c, recentFailure) {
+			severity := Notice
+			if c.Restarts >= manyRestarts && s.failedLately(r, c, justNow) {
+				severity = Warning // it works between two failures
+			}
+			s.add(severity, r.Name, kindControllerAgain, fmt.Sprintf("%s works, and failed %s ago.%s", who, lasting(s.asked(r).Sub(c.Failed)), c.failure()),
 				"Read why, and its log:", s.stacks(c.Name))
 		}
 	}
+}
+
+// failedLately reports whether a controller has failed in the last time.
+func (s *shardView) failedLately(r Replica, c Controller, within time.Duration) bool {
+	return !c.Failed.IsZero() && s.asked(r).Sub(c.Failed) < within
+}
+
+// hasEndedATerm reports whether a term of the replica has ended in the last hour because the controller failed, and who leads now has no such failure.
+func (s *shardView) hasEndedATerm(r Replica, c Controller) bool {
+	for _, leader := range s.leading {
+		if leader.Name == r.Name || slices.Contains(inState(leader, "failed"), c.Name) {
+			return false
+		}
+	}
+	return slices.ContainsFunc(s.Terms, func(t Term) bool {
+		return t.Replica == r.Name && t.EndCause == "failed" && strings.Contains(t.EndReason, strconv.Quote(c.Name)) && s.now.Sub(t.Ended) < recentFailure
+	})
 }
 
 // failure returns why a controller last failed, as a sentence.

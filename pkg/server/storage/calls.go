@@ -5,25 +5,27 @@ import (
 	"errors"
 	"sync"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
 )
 
 // errClosed is the cause of calls that end because the client closes.
 var errClosed = errors.New("the etcd client is closed")
 
-// calls ends the calls in flight when the client closes, and waits for them. etcd's own client would try again for seconds, up
+// calls ends the calls in flight, reads and writes of stores and the guard's transactions, when the client closes, and waits for them. etcd's own client would try again for seconds, up
 // to a hundred times, while the caller's context lives.
 type calls struct {
 	next   kubernetes.Interface
+	kv     clientv3.KV // makes the guard's transactions
 	closed context.Context
 	end    context.CancelCauseFunc
 	// Each call holds running for reading. Whoever holds it for writing knows that no call is in flight.
 	running sync.RWMutex
 }
 
-func newCalls(next kubernetes.Interface) *calls {
+func newCalls(next kubernetes.Interface, kv clientv3.KV) *calls {
 	closed, end := context.WithCancelCause(context.Background())
-	return &calls{next: next, closed: closed, end: end}
+	return &calls{next: next, kv: kv, closed: closed, end: end}
 }
 
 // close ends all calls and returns when none is in flight.

@@ -27,7 +27,7 @@ import (
 	"k8s.io/component-base/tracing"
 	"k8s.io/utils/clock"
 
-	"github.com/regent-project/regent/pkg/election/fence"
+	"github.com/regent-project/regent/pkg/election/etcdfence"
 )
 
 // The timings with which a lost connection to etcd is noticed and made anew. gRPC sends pings at most every 10 s, and etcd by
@@ -55,7 +55,7 @@ type Client struct {
 	config    Config
 	etcd      *kubernetes.Client
 	calls     *calls
-	guard     *guard
+	guard     *etcdfence.Guard
 	history   *history
 	members   *members
 	tallies   *tallies
@@ -76,10 +76,9 @@ func NewClient(config Config) (*Client, error) {
 	}
 	past := &history{KV: etcd3.NewETCDLatencyTracker(etcd.KV), over: make(chan struct{})}
 	etcd.KV = &tries{KV: past}
-	inFlight := newCalls(etcd.Kubernetes)
-	keeper := &guard{next: inFlight, kv: etcd.KV, terms: newTerms()}
-	past.onWentBack = keeper.terms.forget
-	etcd.Kubernetes = keeper
+	inFlight, guard := newCalls(etcd.Kubernetes, etcd.KV), etcdfence.New()
+	past.onWentBack = guard.Forget
+	etcd.Kubernetes = &puts{guard.Client(inFlight, inFlight), config.Prefix}
 	counting := &tallies{of: map[schema.GroupResource]*tally{}}
 	counting.feed(etcd)
 	registerMetrics()
@@ -87,7 +86,7 @@ func NewClient(config Config) (*Client, error) {
 		config:    config,
 		etcd:      etcd,
 		calls:     inFlight,
-		guard:     keeper,
+		guard:     guard,
 		history:   past,
 		members:   members,
 		tallies:   counting,
@@ -131,13 +130,7 @@ func (c *Client) Fault() error {
 // CheckToken reads the Lease of the token in ctx. It returns an error for which fence.IsFenced holds if the token's term is
 // over, and nil if ctx has no token. It is for writes that never reach storage. It promises nothing about other writes: each of
 // those is checked in its own transaction.
-func (c *Client) CheckToken(ctx context.Context) error {
-	token := fence.From(ctx)
-	if token.IsZero() {
-		return nil
-	}
-	return c.guard.check(ctx, token)
-}
+func (c *Client) CheckToken(ctx context.Context) error { return c.guard.Check(ctx) }
 
 // Close ends the client, and with it every call and watch, and returns when the calls have ended. Stores must be destroyed
 // first.

@@ -9,8 +9,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/component-base/metrics/legacyregistry"
 
+	"github.com/regent-project/regent/pkg/election/etcdfence"
 	"github.com/regent-project/regent/pkg/election/fence"
-	"github.com/regent-project/regent/pkg/server/storage"
+	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
 )
 
 // refused reads how many writes were refused, by cause.
@@ -32,7 +33,7 @@ func refused(t *testing.T) map[string]float64 {
 }
 
 func TestRefusalsAreCountedByTheirCause(t *testing.T) {
-	w := newWorld(t, startEtcd(t), true, nil)
+	w := newWorld(t, etcdtest.Start(t), true, nil)
 	for fate, cause := range map[string]string{
 		"nothing happens":                   "",
 		"another takes it":                  "deposed",
@@ -71,7 +72,7 @@ func TestRefusalsAreCountedByTheirCause(t *testing.T) {
 
 // An alert on a rate misses the first refusal of a series that was not there before.
 func TestRefusalsAreShownFromTheStart(t *testing.T) {
-	newWorld(t, startEtcd(t), true, nil) // which registers the metrics
+	newWorld(t, etcdtest.Start(t), true, nil) // which registers the metrics
 	counts := refused(t)
 	for _, cause := range []string{"deposed", "released", "deleted", "missing"} {
 		if _, shown := counts[cause]; !shown {
@@ -81,9 +82,9 @@ func TestRefusalsAreShownFromTheStart(t *testing.T) {
 }
 
 func TestAWriteThatLacksItsTokenIsRefusedAndCounted(t *testing.T) {
-	newWorld(t, startEtcd(t), true, nil) // which registers the metrics
+	newWorld(t, etcdtest.Start(t), true, nil) // which registers the metrics
 	before := refused(t)["missing"]
-	err := storage.RefuseMissing("somebody")
+	err := etcdfence.RefuseMissing("somebody", "")
 	var status apierrors.APIStatus
 	if !fence.IsFenced(err) || !errors.As(err, &status) || status.Status().Details.Causes[0].Type != fence.MissingToken {
 		t.Errorf("%v", err)
@@ -98,7 +99,7 @@ func TestAWriteThatLacksItsTokenIsRefusedAndCounted(t *testing.T) {
 
 // A deletion that fails is the object's failure as long as the term goes on.
 func TestAFailedDeletionOfALivingTermIsToldAsItIs(t *testing.T) {
-	w := newWorld(t, startEtcd(t), true, nil)
+	w := newWorld(t, etcdtest.Start(t), true, nil)
 	ctx := w.as(w.take("me"))
 	w.reset(false)
 	for _, ctx := range []context.Context{ctx, w.admin} {

@@ -10,7 +10,7 @@ import (
 )
 
 // BeforeCommit makes the guard call pause each time that all has been checked, and the transaction is about to be sent.
-func (c *Client) BeforeCommit(pause func()) { c.guard.kv = paused{c.guard.kv, pause} }
+func (c *Client) BeforeCommit(pause func()) { c.calls.kv = paused{c.calls.kv, pause} }
 
 type paused struct {
 	clientv3.KV
@@ -108,6 +108,9 @@ func (t Tally) ListInterrupted(page []*mvccpb.KeyValue) {
 
 // Watch counts changes.
 func (t Tally) Watch(events []*clientv3.Event) { t.t.watch(events) }
+
+// Tell logs changes that were made together.
+func (t Tally) Tell(ctx context.Context, events []*clientv3.Event) { t.t.together.tell(ctx, events) }
 
 // In returns what a cluster has.
 func (t Tally) In(cluster logicalcluster.Name) Amount { return t.t.in(cluster) }

@@ -25,8 +25,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/election/etcdfence"
 	"github.com/regent-project/regent/pkg/election/fence"
-	"github.com/regent-project/regent/pkg/server/etcd"
+	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
 	"github.com/regent-project/regent/pkg/server/storage"
 )
 
@@ -73,16 +74,6 @@ func newWorld(t *testing.T, way storagebackend.TransportConfig, uncached bool, t
 		t: t, client: client, admin: clusters.With(t.Context(), "root"),
 		leases: openOver(t, client, leases, false), objects: openOver(t, client, corev1.Resource("configmaps"), uncached),
 	}
-}
-
-func startEtcd(t *testing.T) storagebackend.TransportConfig {
-	t.Helper()
-	server, err := etcd.Start(t.Context(), etcd.Config{Directory: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Close)
-	return server.Transport()
 }
 
 // edit changes the lease, without a token, as others' acquisitions and edits do. A new one has a new uid.
@@ -207,7 +198,7 @@ var fates = map[string]struct {
 func TestAWriteIsHeldToItsTermInItsTransaction(t *testing.T) {
 	for layer, uncached := range map[string]bool{"cached": false, "uncached": true} {
 		t.Run(layer, func(t *testing.T) {
-			w := newWorld(t, startEtcd(t), uncached, nil)
+			w := newWorld(t, etcdtest.Start(t), uncached, nil)
 			befall := w.beforeNextCommit()
 			for name, fate := range fates {
 				t.Run(name, func(t *testing.T) { heldToItsTerm(t, w, fate.befall, fate.live, befall) })
@@ -260,7 +251,7 @@ func heldToItsTerm(t *testing.T, w *world, befall func(*world), live bool, pause
 
 // An update that changes nothing is not sent to etcd. It is an answer to a leader all the same.
 func TestAnUpdateThatChangesNothingIsHeldToItsTerm(t *testing.T) {
-	w := newWorld(t, startEtcd(t), false, nil)
+	w := newWorld(t, etcdtest.Start(t), false, nil)
 	w.reset(true)
 	for name, fate := range fates {
 		w.remove()
@@ -281,7 +272,7 @@ func TestAnUpdateThatChangesNothingIsHeldToItsTerm(t *testing.T) {
 
 // What stands in the way of the write itself is told as ever, and a term that is over comes first.
 func TestConflictsAreTheObjects(t *testing.T) {
-	w := newWorld(t, startEtcd(t), false, nil)
+	w := newWorld(t, etcdtest.Start(t), false, nil)
 	w.reset(true)
 	ctx := w.as(w.take("me"))
 	if err := w.create(ctx); !upstream.IsExist(err) {
@@ -328,13 +319,13 @@ func TestConflictsAreTheObjects(t *testing.T) {
 
 // Only who may get the Lease is told what it shows.
 func TestARefusalTellsOnlyWhoMayGetTheLease(t *testing.T) {
-	w := newWorld(t, startEtcd(t), false, nil)
+	w := newWorld(t, etcdtest.Start(t), false, nil)
 	token := w.take("me")
 	w.take("secret")
 	var asked fence.Token
 	for may, ctx := range map[bool]context.Context{
-		true:  storage.WithDisclosure(w.as(token), func(_ context.Context, of fence.Token) bool { asked = of; return true }),
-		false: storage.WithDisclosure(w.as(token), func(context.Context, fence.Token) bool { return false }),
+		true:  etcdfence.WithDisclosure(w.as(token), func(_ context.Context, of fence.Token) bool { asked = of; return true }),
+		false: etcdfence.WithDisclosure(w.as(token), func(context.Context, fence.Token) bool { return false }),
 	} {
 		err := w.create(ctx)
 		var status apierrors.APIStatus
@@ -361,7 +352,7 @@ func TestARefusalTellsOnlyWhoMayGetTheLease(t *testing.T) {
 // refused, and nothing lost.
 func TestRenewalsDisturbNoWriter(t *testing.T) {
 	const writers, changes, often = 16, 100, 32
-	w := newWorld(t, startEtcd(t), false, nil)
+	w := newWorld(t, etcdtest.Start(t), false, nil)
 	token := w.take("me")
 	retriesBefore, checkedBefore := counter(t, "regent_fencing_retries_total"), counter(t, "regent_fencing_tokens_checked_total")
 	keys := [4]string{}
@@ -423,7 +414,7 @@ func TestRenewalsDisturbNoWriter(t *testing.T) {
 
 // Writes wait for a renewal that is under way, so as not to be tried in vain; not for one that gets nowhere.
 func TestARenewalThatGetsNowhereHoldsUpNoWrite(t *testing.T) {
-	w := newWorld(t, startEtcd(t), false, nil)
+	w := newWorld(t, etcdtest.Start(t), false, nil)
 	token := w.take("me")
 	stuck, release := make(chan struct{}), make(chan struct{})
 	var renewing sync.WaitGroup
@@ -447,7 +438,7 @@ func TestARenewalThatGetsNowhereHoldsUpNoWrite(t *testing.T) {
 
 // A lease that changes faster than a write can follow is no reason to say that the term is over, nor to try for ever.
 func TestTheGuardGivesUpWithATimeout(t *testing.T) {
-	w := newWorld(t, startEtcd(t), false, nil)
+	w := newWorld(t, etcdtest.Start(t), false, nil)
 	ctx := w.as(w.take("me"))
 	tries := 0
 	w.client.BeforeCommit(func() { tries++; w.renew() })
@@ -478,7 +469,7 @@ resources:
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(t, startEtcd(t), false, encryption.Transformers)
+	w := newWorld(t, etcdtest.Start(t), false, encryption.Transformers)
 	befall := w.beforeNextCommit()
 	for name, fate := range fates {
 		t.Run(name, func(t *testing.T) { heldToItsTerm(t, w, fate.befall, fate.live, befall) })
@@ -497,7 +488,7 @@ resources:
 // Whatever happens to the lease between the steps of whatever writes, by two replicas that know of each other's writes
 // only what etcd says: a write commits if and only if the lease showed its term at that moment.
 func TestWritesCommitInTheirTermsOnly(t *testing.T) {
-	way := startEtcd(t)
+	way := etcdtest.Start(t)
 	a, b := newWorld(t, way, false, nil), newWorld(t, way, true, nil)
 	names := make([]string, 0, len(fates))
 	for name := range fates {

@@ -12,12 +12,13 @@ import (
 	upstream "k8s.io/apiserver/pkg/storage"
 
 	"github.com/regent-project/regent/pkg/election/fence"
+	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
 )
 
 // A write that met a conflict may find, the second time, that nothing is left to be done. The first try proves nothing of the
 // term by then.
 func TestAnUpdateThatAnotherHasMadeIsHeldToItsTerm(t *testing.T) {
-	w := newWorld(t, startEtcd(t), false, nil)
+	w := newWorld(t, etcdtest.Start(t), false, nil)
 	for name, fate := range fates {
 		t.Run(name, func(t *testing.T) {
 			w.reset(true)
@@ -49,7 +50,7 @@ func TestAnUpdateThatAnotherHasMadeIsHeldToItsTerm(t *testing.T) {
 
 // What expires does so whoever writes it.
 func TestAFencedWriteExpiresLikeAnyOther(t *testing.T) {
-	w := newWorld(t, startEtcd(t), true, nil)
+	w := newWorld(t, etcdtest.Start(t), true, nil)
 	token := w.take("me")
 	const ttl = 1000 // seconds
 	expires := func() (id int64) {
@@ -89,7 +90,7 @@ func TestAFencedWriteExpiresLikeAnyOther(t *testing.T) {
 // and this machine may be slower now and then.
 func TestAWriteWaitsForARenewalThatIsUnderWay(t *testing.T) {
 	const tries = 10
-	w := newWorld(t, startEtcd(t), true, nil)
+	w := newWorld(t, etcdtest.Start(t), true, nil)
 	token := w.take("me")
 	var renewing, early atomic.Bool
 	w.client.BeforeCommit(func() {

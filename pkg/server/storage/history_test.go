@@ -12,6 +12,7 @@ import (
 	upstream "k8s.io/apiserver/pkg/storage"
 
 	"github.com/regent-project/regent/pkg/server/etcd"
+	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
 	"github.com/regent-project/regent/pkg/server/storage"
 )
 
@@ -82,7 +83,7 @@ func TestAnEtcdThatGoesBackIsNoticed(t *testing.T) {
 
 // A replica that stands by asks little: what its watches have told it counts.
 func TestWhatAWatchHasToldIsPartOfTheHistory(t *testing.T) {
-	way := startEtcd(t)
+	way := etcdtest.Start(t)
 	idle, busy := newWorld(t, way, false, nil), newWorld(t, way, false, nil)
 	for _, layers := range []upstream.Interface{idle.leases, idle.objects} {
 		waitUntilFilled(t, layers)

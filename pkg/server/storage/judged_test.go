@@ -5,13 +5,8 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/kcp-dev/logicalcluster/v3"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-
-	"github.com/regent-project/regent/pkg/election/fence"
 )
 
 // oracle is an etcd whose every answer has the same header.
@@ -97,34 +92,5 @@ func TestEveryAnswerTellsWhetherEtcdWentBack(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-// Once revisions say nothing nothing that is learnt later is believed either: etcd may go back again.
-func TestNothingIsRememberedOfTermsOnceEtcdWentBack(t *testing.T) {
-	shown := fence.Token{Cluster: "root", Namespace: "n", Name: "l", UID: "u", Holder: "h", Epoch: 1}
-	remembered := newTerms()
-	remembered.leases.Store(&leases{prefix: "/core/leases", root: "/registry", term: func(runtime.Object) fence.Token { return shown }})
-	lease := &corev1.ConfigMap{}
-	lease.ResourceVersion = "5"
-	if remembered.learn(lease); remembered.revision(shown) != 5 {
-		t.Fatalf("remembers revision %d", remembered.revision(shown))
-	}
-	lease.ResourceVersion = "4" // late news
-	if remembered.learn(lease); remembered.revision(shown) != 5 {
-		t.Errorf("remembers revision %d after late news", remembered.revision(shown))
-	}
-	other := shown
-	other.Cluster = logicalcluster.Name("another")
-	if revision := remembered.revision(other); revision != 0 {
-		t.Errorf("remembers revision %d of a Lease of that name in another cluster", revision)
-	}
-	remembered.forget()
-	if revision := remembered.revision(shown); revision != 0 {
-		t.Errorf("remembers revision %d of a history that did not happen", revision)
-	}
-	lease.ResourceVersion = "6"
-	if got := remembered.learn(lease); got != shown || remembered.revision(shown) != 0 {
-		t.Errorf("remembers revision %d after that", remembered.revision(shown))
 	}
 }

@@ -20,19 +20,14 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 
 	"github.com/regent-project/regent/pkg/clusters"
-	"github.com/regent-project/regent/pkg/server/etcd"
+	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
 	"github.com/regent-project/regent/pkg/server/storage"
 )
 
 // open returns the layers of configmaps over an etcd of their own.
 func open(t testing.TB, uncached bool) upstream.Interface {
 	t.Helper()
-	server, err := etcd.Start(t.Context(), etcd.Config{Directory: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Close)
-	return openOver(t, newClient(t, server.Transport()), corev1.Resource("configmaps"), uncached)
+	return openOver(t, newClient(t, etcdtest.Start(t)), corev1.Resource("configmaps"), uncached)
 }
 
 // openOver returns the layers of a resource that holds configmaps.
@@ -90,12 +85,7 @@ func TestNothingIsReadOrWrittenWithoutACluster(t *testing.T) {
 
 // A consistent list is answered on an idle etcd too, where no write comes and wakes those who wait for one.
 func TestAListDoesNotWaitForTheNextWrite(t *testing.T) {
-	server, err := etcd.Start(t.Context(), etcd.Config{Directory: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Close)
-	client := newClient(t, server.Transport())
+	client := newClient(t, etcdtest.Start(t))
 	ctx := clusters.With(t.Context(), "root")
 	everything := upstream.ListOptions{Recursive: true, Predicate: upstream.Everything}
 	filled := func(name string) upstream.Interface {
@@ -201,7 +191,7 @@ func TestTheWatchCacheKeepsNoSnapshots(t *testing.T) {
 // A consistent list of one object or of a small page is as fresh as a get, whatever the watch cache is at: here it hears of nothing
 // after its first list.
 func TestSmallConsistentListsDoNotWaitForTheWatchCache(t *testing.T) {
-	client := newClient(t, startEtcd(t))
+	client := newClient(t, etcdtest.Start(t))
 	client.HoldWatches()
 	layers := openOver(t, client, corev1.Resource("configmaps"), false)
 	in := clusters.With(t.Context(), "root")

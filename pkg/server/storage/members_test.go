@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
 
+	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
 	"github.com/regent-project/regent/pkg/server/storage"
 	"github.com/regent-project/regent/test/e2e/proxy"
 )
@@ -50,7 +51,7 @@ func (s *said) String() string {
 
 func newWays(t *testing.T, n int) *ways {
 	t.Helper()
-	transport := startEtcd(t)
+	transport := etcdtest.Start(t)
 	u, err := url.Parse(transport.ServerList[0])
 	if err != nil {
 		t.Fatal(err)

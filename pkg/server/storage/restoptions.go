@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"fmt"
+	"path"
 	"sync"
 	"time"
 
@@ -26,6 +27,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/election/etcdfence"
 	"github.com/regent-project/regent/pkg/election/fence"
 )
 
@@ -46,6 +48,8 @@ func init() {
 
 // Encoding says how a resource's objects are stored.
 type Encoding struct {
+	// Codec encodes and decodes stored objects. Nil: what Serializer has for Version and MediaType does.
+	Codec      runtime.Codec
 	Serializer runtime.StorageSerializer
 	// Version is the API version that is stored.
 	Version schema.GroupVersion
@@ -56,6 +60,12 @@ type Encoding struct {
 	Uncached bool
 	// Term returns the term that a Lease shows. Fencing tokens are compared with it. It is nil for all other resources.
 	Term func(runtime.Object) fence.Token
+	// Share is called with the bytes of an object that is about to be decoded for the watch cache. It returns which of them to decode, and a function that is called
+	// with the object: it replaces parts by equal parts of other objects, or puts in what was not decoded. It may be nil.
+	Share func(data []byte) (rest []byte, complete func(runtime.Object))
+	// Collections is for a resource that stores objects of several kinds: how many segments of a key, behind the logical cluster, name the
+	// collection of an object. A write then costs the watchers of its own collection. 0: a cluster's objects are one collection.
+	Collections int
 }
 
 // restOptions gives each resource its storage layers over the shared client.
@@ -76,14 +86,16 @@ func (o *restOptions) GetRESTOptions(resource schema.GroupResource, _ runtime.Ob
 	if err != nil {
 		return generic.RESTOptions{}, fmt.Errorf("how to store %s: %w", resource, err)
 	}
-	config := storagebackend.NewDefaultConfig(o.client.config.Prefix, nil)
-	config.Codec, config.EncodeVersioner, err = serverstorage.NewStorageCodec(serverstorage.StorageCodecConfig{
-		StorageMediaType:  encoding.MediaType,
-		StorageSerializer: encoding.Serializer,
-		StorageVersion:    encoding.Version,
-		MemoryVersion:     schema.GroupVersion{Group: resource.Group, Version: runtime.APIVersionInternal},
-		Config:            *config,
-	})
+	config := storagebackend.NewDefaultConfig(o.client.config.Prefix, encoding.Codec)
+	if config.Codec == nil {
+		config.Codec, config.EncodeVersioner, err = serverstorage.NewStorageCodec(serverstorage.StorageCodecConfig{
+			StorageMediaType:  encoding.MediaType,
+			StorageSerializer: encoding.Serializer,
+			StorageVersion:    encoding.Version,
+			MemoryVersion:     schema.GroupVersion{Group: resource.Group, Version: runtime.APIVersionInternal},
+			Config:            *config,
+		})
+	}
 	if err != nil {
 		return generic.RESTOptions{}, fmt.Errorf("codec of %s: %w", resource, err)
 	}
@@ -114,7 +126,7 @@ func (o *restOptions) decorator(encoding Encoding) generic.StorageDecorator {
 		versioner := storage.APIObjectVersioner{}
 		reading := seeing{versioner, o.client.history}
 		one, transformer := etcd3.NewDefaultDecoder(config.Codec, reading), o.transformer(config.GroupResource)
-		codec := sharing{config.Codec} // of watches
+		codec := sharing{config.Codec, encoding.Share} // of watches
 		store, err := etcd3.New(
 			o.client.etcd, o.client.compactor, codec, newFunc, newListFunc, config.Prefix, prefix, config.GroupResource,
 			transformer, config.LeaseManagerConfig, decoder{one, etcd3.NewDefaultDecoder(codec, reading)}, reading,
@@ -122,33 +134,38 @@ func (o *restOptions) decorator(encoding Encoding) generic.StorageDecorator {
 		if err != nil {
 			return nil, nil, fmt.Errorf("store of %s: %w", config.GroupResource, err)
 		}
+		holdsLeases := "" // the prefix of its keys, if this store does
 		if encoding.Term != nil {
-			decode := func(ctx context.Context, kv *mvccpb.KeyValue) (runtime.Object, error) {
+			holdsLeases = config.Prefix
+			o.client.guard.SetLeases(leases(config.Prefix, prefix, func(ctx context.Context, kv *mvccpb.KeyValue) (fence.Token, error) {
 				data, _, err := transformer.TransformFromStorage(ctx, kv.Value, value.DefaultContext(kv.Key))
 				if err != nil {
-					return nil, err
+					return fence.Token{}, err
 				}
 				object := newFunc()
-				return object, one.Decode(data, object, kv.ModRevision)
-			}
-			o.client.guard.terms.leases.Store(&leases{decode: decode, term: encoding.Term, prefix: prefix, root: config.Prefix})
+				if err := one.Decode(data, object, kv.ModRevision); err != nil {
+					return fence.Token{}, err
+				}
+				return encoding.Term(object), nil
+			}))
 		}
-		guarded := &fenced{Interface: &stream{Interface: store, resource: config.GroupResource.String()}, guard: o.client.guard, holdsLeases: encoding.Term != nil}
+		guarded := o.client.guard.Storage(&stream{Interface: store, resource: config.GroupResource.String()}, holdsLeases)
 		stamped := &stamp{Interface: guarded, prefix: prefix}
 		if encoding.Uncached {
-			return &router{Interface: stamped, prefix: prefix}, sync.OnceFunc(store.Close), nil
+			return WithFinalizers(&router{Interface: stamped, prefix: prefix}), sync.OnceFunc(store.Close), nil
 		}
+		keys, watched := keyFunc(prefix, clusterless), collections{prefix, encoding.Collections}
 		cached, err := cacher.NewCacherFromConfig(cacher.Config{
 			Storage:             &tallied{stamped, o.client.tallies.add(config.GroupResource, config.Prefix+prefix)},
 			Versioner:           versioner,
 			GroupResource:       config.GroupResource,
 			EventsHistoryWindow: config.EventsHistoryWindow,
 			ResourcePrefix:      prefix,
-			KeyFunc:             keyFunc(prefix, clusterless),
+			KeyFunc:             keys,
 			NewFunc:             newFunc,
 			NewListFunc:         newListFunc,
 			GetAttrsFunc:        shareAttrs(attrs),
-			IndexerFuncs:        byCluster,
+			IndexerFuncs:        watched.indexers(keys),
 			Indexers:            indexers,
 			Codec:               config.Codec,
 		})
@@ -162,7 +179,24 @@ func (o *restOptions) decorator(encoding Encoding) generic.StorageDecorator {
 			cached.Stop()
 			store.Close()
 		})
-		return &router{Interface: &dispatch{&single{Interface: delegator, etcd: stamped}}, prefix: prefix}, destroy, nil
+		routed := &router{Interface: &dispatch{&single{Interface: delegator, etcd: stamped}, watched}, prefix: prefix}
+		if encoding.Collections > 0 { // who shows these objects does the rest: here they cannot be changed
+			return routed, destroy, nil
+		}
+		return WithFinalizers(routed), destroy, nil
+	}
+}
+
+// leases says where the shard stores Leases, and how it reads their terms there. The guard decodes what it has read itself: a Get through the store of
+// Leases would be one more read, and might show another revision than the one that is compared.
+func leases(root, prefix string, term func(context.Context, *mvccpb.KeyValue) (fence.Token, error)) etcdfence.Leases {
+	return etcdfence.Leases{
+		Prefix: path.Join(root, prefix),
+		Key: func(token fence.Token) (string, error) {
+			key, err := clusters.StorageKey(prefix, prefix+"/"+token.Namespace+"/"+token.Name, token.Cluster)
+			return path.Join(root, key), err
+		},
+		Term: term,
 	}
 }
 

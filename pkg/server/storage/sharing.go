@@ -18,17 +18,29 @@ import (
 //
 // Nobody may modify what is shared, as nobody may modify what the watch cache holds. What is decoded for an update is not shared, because
 // updates modify it.
-type sharing struct{ runtime.Codec }
+type sharing struct {
+	runtime.Codec
+	// more shares what objects of a resource have in common beside their metadata (see Encoding.Share). Nil: nothing.
+	more func([]byte) ([]byte, func(runtime.Object))
+}
 
 // Decode implements runtime.Decoder.
 func (s sharing) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	complete := func(runtime.Object) {}
+	if s.more != nil {
+		data, complete = s.more(data)
+	}
 	obj, kind, err := s.Codec.Decode(data, defaults, into)
-	if of, ok := obj.(metav1.ObjectMetaAccessor); ok && err == nil {
+	if err != nil {
+		return obj, kind, err
+	}
+	if of, ok := obj.(metav1.ObjectMetaAccessor); ok {
 		if meta, ok := of.GetObjectMeta().(*metav1.ObjectMeta); ok {
 			share(meta)
 		}
 	}
-	return obj, kind, err
+	complete(obj)
+	return obj, kind, nil
 }
 
 // decoder decodes items of lists as codec does, and single objects as its Decoder does.

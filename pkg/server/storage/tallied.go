@@ -153,7 +153,10 @@ func (c *countedWatches) Watch(ctx context.Context, key string, opts ...clientv3
 	if t == nil {
 		return responses
 	}
-	return forward(ctx, &c.tallies.forwarding, responses, func(r clientv3.WatchResponse) { t.watch(r.Events) })
+	return forward(ctx, &c.tallies.forwarding, responses, func(r clientv3.WatchResponse) {
+		t.watch(r.Events)
+		t.together.tell(ctx, r.Events)
+	})
 }
 
 // Close implements clientv3.Watcher. It returns when nothing is forwarded any more.

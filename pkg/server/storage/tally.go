@@ -27,7 +27,8 @@ func amountOf(kv *mvccpb.KeyValue) Amount { return Amount{1, int64(len(kv.Value)
 //
 // It lags behind etcd by as much as the watch.
 type tally struct {
-	prefix []byte // what the resource's keys begin with, with a slash at its end
+	prefix   []byte // what the resource's keys begin with, with a slash at its end
+	together together
 
 	mu     sync.RWMutex
 	counts counts

@@ -19,6 +19,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
 	"github.com/regent-project/regent/pkg/server/storage"
 )
 
@@ -101,7 +102,7 @@ func TestWhatIsCountedIsWhatIsStoredHoweverItWasHeardOf(t *testing.T) {
 }
 
 func TestWhatClustersStoreIsKnown(t *testing.T) {
-	way := startEtcd(t)
+	way := etcdtest.Start(t)
 	early := newClient(t, way)
 	first := openOver(t, early, corev1.Resource("configmaps"), false)
 	waitUntilFilled(t, first)

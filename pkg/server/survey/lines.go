@@ -1,9 +1,11 @@
 package survey
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"sync"
@@ -29,22 +31,53 @@ type line struct {
 
 // ask sends GET to a path of the replica at a URL.
 func (l *lines) ask(ctx context.Context, base, path string) ([]byte, error) {
-	if base == "" {
-		return nil, errors.New("it does not say where others reach it: it may run an older version")
-	}
-	transport, err := l.to(base)
+	transport, at, err := l.of(base, path)
 	if err != nil {
 		return nil, err
+	}
+	return shards.Ask(ctx, transport, at, maxAnswer)
+}
+
+// tell sends POST with a body of JSON to a path of the replica at a URL.
+func (l *lines) tell(ctx context.Context, base, path string, body []byte) error {
+	transport, at, err := l.of(base, path)
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, at.String(), bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		return err
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("it answers %s", resp.Status)
+	}
+	return nil
+}
+
+// of returns the transport to the replica at a URL, and the whole URL.
+func (l *lines) of(base, path string) (*shards.Calls, *url.URL, error) {
+	transport, err := l.to(base)
+	if err != nil {
+		return nil, nil, err
 	}
 	at, err := url.Parse(base)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return shards.Ask(ctx, transport, at.JoinPath(path), maxAnswer)
+	return transport, at.JoinPath(path), nil
 }
 
 // to returns the transport to a replica.
 func (l *lines) to(base string) (*shards.Calls, error) {
+	if base == "" {
+		return nil, errors.New("it does not say where others reach it: it may run an older version")
+	}
 	if _, authority := l.cfg.Keys(); authority == nil {
 		return nil, errors.New("the key of the shard's authority is not here, so this replica cannot ask others: ask that one itself")
 	}

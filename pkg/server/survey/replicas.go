@@ -41,14 +41,14 @@ func (s *Survey) askReplicas(ctx context.Context) status.Shard {
 		Survey: s, now: time.Now(), self: self, asked: map[target]bool{}, answer: make(chan answer), places: make(chan struct{}, mostAtOnce/2), oldPlaces: make(chan struct{}, mostAtOnce/2),
 		found: map[string]status.Replica{self.Name: self}, faults: map[string]status.Replica{},
 	}
-	s.roster.note(c.now, self)
-	c.ask(ctx, s.roster.list())
+	known := s.roster.note(c.now, self)
+	c.ask(ctx, append(s.roster.list(), known...))
 	for c.open > 0 {
 		c.take(ctx, <-c.answer)
 	}
 	s.lines.keepOnly(s.roster.list())
 	out := c.shard()
-	out.Terms = s.latestTerms(ctx)
+	out.Terms = explained(s.latestTerms(ctx), out)
 	return out
 }
 
@@ -120,6 +120,7 @@ func (c *census) take(ctx context.Context, a answer) {
 	}
 	c.found[a.Replica.Name] = a.Replica
 	c.roster.answered(c.now, a.Replica.Name, a.url)
+	c.roster.leave(c.now, false, a.Replica.Left[:min(len(a.Replica.Left), mostReplicas)]...)
 	if a.Replica.Name != a.name {
 		c.supersede(a)
 	}
@@ -152,6 +153,11 @@ func (c *census) shard() status.Shard {
 	}
 	if latest.Leaderless == 0 {
 		out.Leader = latest.Leader
+	}
+	for _, name := range c.roster.gone(c.now) {
+		if name != out.Leader { // it could not release the lease
+			delete(c.faults, name)
+		}
 	}
 	all := slices.AppendSeq(slices.Collect(maps.Values(c.found)), maps.Values(c.faults))
 	out.Replicas = slices.SortedFunc(slices.Values(all), func(a, b status.Replica) int { return strings.Compare(a.Name, b.Name) })

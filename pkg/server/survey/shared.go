@@ -13,16 +13,17 @@ const fresh = 250 * time.Millisecond
 type shared[T any] struct {
 	mu      sync.Mutex
 	value   T
+	of      string
 	until   time.Time     // the value is fresh until then
 	running chan struct{} // closed when the question that is under way is answered; nil: none is
 }
 
-// get returns the answer of ask, or one that is fresh. Only one call of ask runs at a time, on the goroutine of whoever came first. It does not end
+// get returns the answer of ask, or one that is fresh. An answer is fresh only while of, the state that it is an answer about, is the same. Only one call of ask runs at a time, on the goroutine of whoever came first. It does not end
 // if that one goes away, but after a time (whole). Whoever goes away before gets the zero value.
-func (s *shared[T]) get(ctx context.Context, ask func(context.Context) T) (answer T) {
+func (s *shared[T]) get(ctx context.Context, of string, ask func(context.Context) T) (answer T) {
 	for {
 		s.mu.Lock()
-		if time.Now().Before(s.until) {
+		if s.of == of && time.Now().Before(s.until) {
 			defer s.mu.Unlock()
 			return s.value
 		}
@@ -30,7 +31,7 @@ func (s *shared[T]) get(ctx context.Context, ask func(context.Context) T) (answe
 		if running == nil {
 			s.running = make(chan struct{})
 			s.mu.Unlock()
-			return s.ask(ctx, ask)
+			return s.ask(ctx, of, ask)
 		}
 		s.mu.Unlock()
 		select {
@@ -41,7 +42,7 @@ func (s *shared[T]) get(ctx context.Context, ask func(context.Context) T) (answe
 	}
 }
 
-func (s *shared[T]) ask(ctx context.Context, ask func(context.Context) T) T {
+func (s *shared[T]) ask(ctx context.Context, of string, ask func(context.Context) T) T {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), whole)
 	defer cancel()
 	defer func() { // also after a panic
@@ -53,6 +54,6 @@ func (s *shared[T]) ask(ctx context.Context, ask func(context.Context) T) T {
 	answer := ask(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.value, s.until = answer, time.Now().Add(fresh)
+	s.value, s.of, s.until = answer, of, time.Now().Add(fresh)
 	return answer
 }

@@ -35,15 +35,14 @@ const (
 type Config struct {
 	// Name and Root are the names of this shard and of the root shard.
 	Name, Root string
-	// Replica returns how this replica is doing. It ends with its context. Outline returns only its name and its elections.
+	// Replica returns how this replica is doing. It ends with its context. Outline returns only its name, its elections and
+	// the time.
 	Replica func(context.Context) status.Replica
 	Outline func() status.Replica
 	// Shard returns what this replica knows of its shard: all but Leader and Replicas.
 	Shard func() status.Shard
 	// Terms returns the terms of this shard that are remembered. It ends with its context.
 	Terms func(context.Context) (status.Terms, error)
-	// Fronts returns the fronts of the installation, as this replica heard them.
-	Fronts func() []status.Front
 	// Keys returns the certificate of the installation's authority, in PEM, and what signs the certificates with which this shard calls, which is
 	// nil if it cannot call. Authority is the fingerprint of the shard's authority; empty if any is good.
 	Keys      shards.Keys
@@ -51,6 +50,10 @@ type Config struct {
 	// Others returns the names of the other shards. Ask asks one of them for a path, one replica after the other.
 	Others func() []string
 	Ask    func(ctx context.Context, shard, path string, each time.Duration, limit int64) ([]byte, error)
+	// Changed gets a message when this replica may know other replicas than before; nil: it never does.
+	Changed <-chan struct{}
+	// Leaves reports, once the context of Run has ended, whether the process ends because it was asked to. Then Run tells the other replicas so.
+	Leaves func() bool
 	// Diagnose returns what is wrong, the worst first; nil: nobody looks.
 	Diagnose func(of status.Installation, now time.Time) []status.Problem
 }
@@ -72,11 +75,11 @@ func New(cfg Config) *Survey {
 	return &Survey{cfg: cfg, lines: lines{cfg: cfg, caller: shards.NewCaller(cfg.Keys), byURL: map[string]line{}}}
 }
 
-// lookEvery is how often Run looks at which replicas this one knows.
+// lookEvery is how often Run looks at which replicas this one knows, if nothing changes.
 const lookEvery = 2 * time.Second
 
-// Run remembers which replicas the shard has, until ctx ends: one that was killed is told of by those that have known it. It sends nothing. At
-// its end it closes the connections to other replicas.
+// Run remembers which replicas the shard has, until ctx ends: one that was killed is told of by those that have known it. It sends nothing until
+// then. At its end it tells the other replicas that this one leaves, if it does, and closes the connections to them.
 func (s *Survey) Run(ctx context.Context) {
 	defer s.lines.close()
 	tick := time.NewTicker(lookEvery)
@@ -84,36 +87,51 @@ func (s *Survey) Run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
+			if s.cfg.Leaves() {
+				s.sayFarewell(context.WithoutCancel(ctx))
+			}
 			return
-		case now := <-tick.C:
-			s.roster.note(now, s.cfg.Outline())
+		case <-s.cfg.Changed:
+		case <-tick.C:
 		}
+		s.roster.note(time.Now(), s.cfg.Outline())
 	}
 }
 
-// Replica returns how this replica is doing.
+// Replica returns how this replica is doing. What it says of elections is never an answer that others got: it costs nothing, and whoever was listed
+// at once would seem not to follow.
 func (s *Survey) Replica(ctx context.Context) status.Replica {
-	return s.replica.get(ctx, s.cfg.Replica)
+	out, now := s.replica.get(ctx, s.leads(), s.cfg.Replica), s.cfg.Outline()
+	out.Election, out.Electing, out.Observed = now.Election, now.Electing, now.Observed
+	out.Left = s.roster.tellable(time.Now())
+	return out
 }
 
 // Shard returns how the replicas of this shard are doing. It asks them.
 func (s *Survey) Shard(ctx context.Context) status.Shard {
-	return s.shard.get(ctx, func(ctx context.Context) status.Shard {
+	return s.shard.get(ctx, s.leads(), func(ctx context.Context) status.Shard {
 		ctx, cancel := context.WithTimeout(ctx, shardPatience)
 		defer cancel()
 		return s.askReplicas(ctx)
 	})
 }
 
+// leads returns who leads, as this replica sees it. An answer of before somebody else led would have scripts ask the wrong replica.
+func (s *Survey) leads() string {
+	now := s.cfg.Outline().Election
+	return fmt.Sprintf("%d %s %s", now.Epoch, now.Leader, now.State)
+}
+
 // Installation returns how all shards are doing. It asks them.
 func (s *Survey) Installation(ctx context.Context) status.Installation {
-	return s.installation.get(ctx, s.askShards)
+	return s.installation.get(ctx, s.leads(), s.askShards)
 }
 
 // askShards asks all shards, ordered by name.
 func (s *Survey) askShards(ctx context.Context) status.Installation {
 	names := slices.Sorted(slices.Values(append(s.cfg.Others(), s.cfg.Name)))
-	out := status.Installation{By: s.Replica(ctx).Name, Root: s.cfg.Root, Shards: make([]status.Shard, len(names)), Fronts: s.cfg.Fronts()}
+	self := s.Replica(ctx)
+	out := status.Installation{By: self.Name, Root: s.cfg.Root, Shards: make([]status.Shard, len(names))}
 	places := make(chan struct{}, mostAtOnce)
 	var asking sync.WaitGroup
 	for n, name := range names {
@@ -129,10 +147,34 @@ func (s *Survey) askShards(ctx context.Context) status.Installation {
 	}
 	asking.Wait()
 	out.Observed = time.Now()
+	out.Fronts = heard(self.Fronts, out.Shards, out.Observed)
 	if s.cfg.Diagnose != nil {
 		out.Problems = s.cfg.Diagnose(out, out.Observed)
 	}
 	return out
+}
+
+// heard returns fronts with when any replica last had a request of each. Clocks that are ahead do not count.
+func heard(fronts []status.Front, by []status.Shard, now time.Time) []status.Front {
+	last := map[string]time.Time{}
+	for _, shard := range by {
+		for _, r := range shard.Replicas {
+			for _, f := range r.Fronts {
+				if f.Heard.After(last[f.Name]) {
+					last[f.Name] = f.Heard
+				}
+			}
+		}
+	}
+	fronts = slices.Clone(fronts)
+	for n, f := range fronts {
+		if at := last[f.Name]; at.After(now) {
+			fronts[n].Heard = now
+		} else if at.After(f.Heard) {
+			fronts[n].Heard = at
+		}
+	}
+	return fronts
 }
 
 // askShard asks another shard. What it says of others than itself does not count.

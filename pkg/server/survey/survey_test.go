@@ -98,10 +98,10 @@ func (h *house) survey(self status.Replica, change ...func(*Config)) *Survey {
 	cfg := Config{
 		Name: "root", Root: "root", Replica: func(context.Context) status.Replica { return self }, Outline: func() status.Replica { return self },
 		Shard:     func() status.Shard { return status.Shard{Clusters: 3, Capacity: 10} },
-		Fronts:    func() []status.Front { return []status.Front{{Name: "f"}} },
 		Keys:      func() ([]byte, *pki.Authority) { return h.bundle.CAPEM, h.authority },
 		Authority: func() string { return "" },
 		Others:    func() []string { return nil },
+		Leaves:    func() bool { return false },
 		Terms: func(context.Context) (status.Terms, error) {
 			return status.Terms{Shard: "root", Terms: make([]status.Term, 2*latest)}, nil
 		},
@@ -276,45 +276,60 @@ func TestWhoWasKnownIsRememberedForSomeTime(t *testing.T) {
 	}
 }
 
+// Whoever is known for a moment only is remembered: a change is looked at when it comes, and otherwise every few seconds.
 func TestRunRemembersWhomTheReplicaKnowsAndEnds(t *testing.T) {
 	h := newHouse(t)
-	looked := make(chan struct{}, 1)
-	s := h.survey(status.Replica{}, func(c *Config) {
-		c.Outline = func() status.Replica {
-			select {
-			case looked <- struct{}{}:
-			default:
+	for name, changed := range map[string]chan struct{}{"a change": make(chan struct{}, 1), "the next look": nil} {
+		t.Run(name, func(t *testing.T) {
+			looked := make(chan struct{})
+			s := h.survey(status.Replica{}, func(c *Config) {
+				c.Changed = changed
+				c.Outline = func() status.Replica {
+					select {
+					case looked <- struct{}{}:
+					case <-time.After(10 * time.Second):
+					}
+					return following("self", "leader")
+				}
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan struct{})
+			go func() { defer close(ended); s.Run(ctx) }()
+			began := time.Now()
+			if changed != nil {
+				changed <- struct{}{}
 			}
-			return following("self", "leader")
-		}
-	})
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() { defer close(ended); s.Run(ctx) }()
-	<-looked
-	<-looked // the first look is noted by now
-	if got := s.roster.list(); len(got) != 1 || got[0].name != "leader" {
-		t.Errorf("it remembers %+v", got)
-	}
-	cancel()
-	<-ended
-	if _, err := s.lines.to("https://127.0.0.1:1"); err == nil {
-		t.Error("it asks after its end")
+			<-looked
+			if took := time.Since(began); changed != nil && took >= lookEvery {
+				t.Errorf("it looked after %v", took)
+			}
+			cancel()
+			<-ended
+			if got := s.roster.list(); len(got) != 1 || got[0].name != "leader" {
+				t.Errorf("it remembers %+v", got)
+			}
+			if _, err := s.lines.to("https://127.0.0.1:1"); err == nil {
+				t.Error("it asks after its end")
+			}
+		})
 	}
 }
 
 // What a shard says of others, or of itself as another one, does not count.
 func TestAnInstallationIsWhatEachShardSaysOfItself(t *testing.T) {
 	h := newHouse(t)
+	heardAt := time.Now().Add(-time.Minute)
 	answers := map[string]func() ([]byte, error){
 		"eu1": func() ([]byte, error) {
-			return json.Marshal(status.Shard{Name: "eu1", Leader: "a", Fault: "none", Replicas: []status.Replica{{Shard: "root", Name: "a"}}})
+			return json.Marshal(status.Shard{Name: "eu1", Leader: "a", Fault: "none", Replicas: []status.Replica{{Shard: "root", Name: "a", Fronts: []status.Front{
+				{Name: "f", Heard: heardAt}, {Name: "a-stranger", Heard: heardAt}, {Name: "early", Heard: time.Now().Add(time.Hour)},
+			}}}})
 		},
 		"liar": func() ([]byte, error) { return json.Marshal(status.Shard{Name: "root", Leader: "liar"}) },
 		"lost": func() ([]byte, error) { return nil, errors.New("nobody\nanswers") },
 		"odd":  func() ([]byte, error) { return []byte("[]"), nil },
 	}
-	self := status.Replica{Shard: "root", Name: "self", Election: status.Election{Leader: "self"}}
+	self := status.Replica{Shard: "root", Name: "self", Election: status.Election{Leader: "self"}, Fronts: []status.Front{{Name: "early"}, {Name: "f", Heard: heardAt.Add(-time.Hour)}}}
 	s := h.survey(self, func(c *Config) {
 		c.Others = func() []string { return []string{"odd", "liar", "eu1", "lost"} }
 		c.Ask = func(_ context.Context, shard, path string, _ time.Duration, _ int64) ([]byte, error) {
@@ -341,8 +356,11 @@ func TestAnInstallationIsWhatEachShardSaysOfItself(t *testing.T) {
 		}
 	}
 	want := "eu1: a|liar: it answers as shard \"root\"|lost: nobody answers|odd: json: cannot unmarshal array into Go value of type status.Shard|root: self"
-	if got.By != "self" || got.Root != "root" || len(got.Fronts) != 1 || len(got.Problems) != 1 || got.Problems[0].What != "5" || strings.Join(told, "|") != want {
+	if got.By != "self" || got.Root != "root" || len(got.Problems) != 1 || got.Problems[0].What != "5" || strings.Join(told, "|") != want {
 		t.Errorf("%+v; it tells %q, want %q", got, told, want)
+	}
+	if f := got.Fronts; len(f) != 2 || f[0].Name != "early" || !f[0].Heard.Equal(got.Observed) || f[1].Name != "f" || !f[1].Heard.Equal(heardAt) || !self.Fronts[0].Heard.IsZero() {
+		t.Errorf("the fronts are %+v: want those that this replica knows, and when any replica heard them", f)
 	}
 }
 
@@ -364,15 +382,15 @@ func TestManyWhoAskCostOneQuestion(t *testing.T) {
 	first, gone := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	got := make([]int, 10)
-	all.Go(func() { got[0] = answer.get(first, question) })
+	all.Go(func() { got[0] = answer.get(first, "", question) })
 	<-begun
 	gone()
 	for n := range 9 {
-		all.Go(func() { got[n+1] = answer.get(t.Context(), question) })
+		all.Go(func() { got[n+1] = answer.get(t.Context(), "", question) })
 	}
 	impatient, cancel := context.WithCancel(t.Context())
 	cancel()
-	if got := answer.get(impatient, question); got != 0 {
+	if got := answer.get(impatient, "", question); got != 0 {
 		t.Errorf("who has gone away gets %d", got)
 	}
 	close(wake)
@@ -380,7 +398,7 @@ func TestManyWhoAskCostOneQuestion(t *testing.T) {
 	if fmt.Sprint(got) != "[1 1 1 1 1 1 1 1 1 1]" {
 		t.Errorf("asked %d times: %v", asked.Load(), got)
 	}
-	for answer.get(t.Context(), question) == 1 { // until it is not fresh
+	for answer.get(t.Context(), "", question) == 1 { // until it is not fresh
 		<-time.After(fresh / 10)
 	}
 }
@@ -389,9 +407,21 @@ func TestAQuestionThatPanicsDoesNotBlockTheNext(t *testing.T) {
 	var answer shared[int]
 	func() {
 		defer func() { _ = recover() }()
-		answer.get(t.Context(), func(context.Context) int { panic("oh") })
+		answer.get(t.Context(), "", func(context.Context) int { panic("oh") })
 	}()
-	if got := answer.get(t.Context(), func(context.Context) int { return 5 }); got != 5 {
+	if got := answer.get(t.Context(), "", func(context.Context) int { return 5 }); got != 5 {
 		t.Errorf("the next gets %d", got)
+	}
+}
+
+func TestAnAnswerAboutTheLeaderBeforeIsNotFresh(t *testing.T) {
+	var answer shared[string]
+	of := func(leader string) string {
+		return answer.get(t.Context(), leader, func(context.Context) string { return leader + " leads" })
+	}
+	for _, leader := range []string{"a", "a", "b"} {
+		if got := of(leader); got != leader+" leads" {
+			t.Errorf("while %s leads: %q", leader, got)
+		}
 	}
 }

@@ -24,7 +24,7 @@ func (s *Survey) Terms(ctx context.Context, shard string) (status.Terms, error) 
 	if shard != "" && shard != s.cfg.Name {
 		return s.askTerms(ctx, shard)
 	}
-	got := s.terms.get(ctx, func(ctx context.Context) outcome[status.Terms] {
+	got := s.terms.get(ctx, "", func(ctx context.Context) outcome[status.Terms] {
 		terms, err := s.cfg.Terms(ctx)
 		return outcome[status.Terms]{terms, err}
 	})
@@ -41,6 +41,17 @@ func (s *Survey) latestTerms(ctx context.Context) []status.Term {
 		return nil
 	}
 	return terms.Terms[:min(latest, len(terms.Terms))]
+}
+
+// explained returns the latest terms with what the leader says of its own, which it records only when its takeover is over.
+func explained(terms []status.Term, of status.Shard) []status.Term {
+	n := slices.IndexFunc(of.Replicas, func(r status.Replica) bool { return r.Name == of.Leader && of.Leader != "" })
+	if n < 0 || len(terms) == 0 || terms[0].Trigger != "" || terms[0].Epoch != of.Replicas[n].Election.Epoch {
+		return terms
+	}
+	terms = slices.Clone(terms) // others have the same
+	terms[0].Trigger = of.Replicas[n].Election.Trigger
+	return terms
 }
 
 func (s *Survey) askTerms(ctx context.Context, shard string) (terms status.Terms, err error) {

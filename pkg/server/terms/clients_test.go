@@ -17,8 +17,8 @@ import (
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
-	"github.com/regent-project/regent/pkg/controllers/supervisor"
 	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/election/control/supervisor"
 	"github.com/regent-project/regent/pkg/election/electiontest"
 	"github.com/regent-project/regent/pkg/election/fence"
 	"github.com/regent-project/regent/pkg/server/loopback"
@@ -123,7 +123,9 @@ func TestARefusalEndsTheTerm(t *testing.T) {
 			ended <- context.Cause(ctx)
 			cancel()
 		}()
-		return r.run(ctx, set{descriptors: registry.Scoped(controllers.LeaderOnly), user: r.cfg.LeaderToken, token: term.Token()})
+		return r.run(ctx, set{user: r.cfg.LeaderToken, token: term.Token(), run: func(ctx context.Context, deps controllers.Deps) error {
+			return supervisor.Run(ctx, registry.Scoped(controllers.LeaderOnly), deps, r.supervision(controllers.LeaderOnly))
+		}})
 	}); !errors.Is(err, context.Canceled) {
 		t.Errorf("Run returned %v", err)
 	}

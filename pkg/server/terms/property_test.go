@@ -14,8 +14,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/regent-project/regent/pkg/controllers"
-	"github.com/regent-project/regent/pkg/controllers/supervisor"
 	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/election/control/supervisor"
 	"github.com/regent-project/regent/pkg/election/electiontest"
 	"github.com/regent-project/regent/pkg/server/loopback"
 )

@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/election/control"
 )
 
 // A record is written once: when the takeover is told, or else at the end of the term if the term still may. It costs the term nothing that fails.
@@ -95,9 +95,9 @@ func TestNoRecordIsWrittenBeforeTheTakeoverIsMeasured(t *testing.T) {
 		began := time.Now()
 		timeline, work, end := newTimeline(t.Context(), "recorded", 1, election.Takeover{Trigger: election.TriggerDeath, Symptom: began, Decided: began, Sent: began, Acquired: began})
 		defer end()
-		controllers.Reached(work, controllers.Working)
+		control.Reached(work, control.Working)
 		time.Sleep(time.Second)
-		controllers.Reached(work, controllers.Reconciled)
+		control.Reached(work, control.Reconciled)
 		select {
 		case <-timeline.done:
 			t.Error("told before the first write")

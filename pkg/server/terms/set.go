@@ -10,27 +10,25 @@ import (
 	"k8s.io/client-go/transport"
 
 	"github.com/regent-project/regent/pkg/controllers"
-	"github.com/regent-project/regent/pkg/controllers/supervisor"
 	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/election/control/supervisor"
 	"github.com/regent-project/regent/pkg/election/fence"
 	"github.com/regent-project/regent/pkg/server/loopback"
 )
 
 // set is a set of controllers that run together, with clients of their own.
 type set struct {
-	scope       controllers.Scope
-	descriptors []controllers.Descriptor
+	scope controllers.Scope
 	// user is the bearer token of the clients.
 	user string
 	// token is the term's fencing token. It is zero without leader election and for the controllers of every replica.
 	token fence.Token
 	// measure wraps all requests. Nil: they are not wrapped.
-	measure   transport.WrapperFunc
-	tolerated []string
+	measure transport.WrapperFunc
 	// begun is called with the set's clients before its controllers start. They are used until the function that it returns has returned. May be nil.
 	begun func(controllers.Clients) (stop func())
-	// onEvent is called with each event, after the Runner has handled it. May be nil.
-	onEvent func(supervisor.Event)
+	// run runs the controllers, and returns when they have been joined.
+	run func(context.Context, controllers.Deps) error
 }
 
 // run runs a set and returns when everything of it has ended. A refused write ends the term of ctx.
@@ -49,15 +47,15 @@ func (r *Runner) run(ctx context.Context, s set) error {
 	if s.begun != nil {
 		defer s.begun(deps.Clients)()
 	}
+	return s.run(ctx, deps)
+}
+
+// supervision returns the Config of the supervisor of a set.
+func (r *Runner) supervision(scope controllers.Scope) supervisor.Config {
 	cfg := r.cfg.Supervision
-	cfg.Tolerated, cfg.Probe = s.tolerated, r.probes[s.scope]
-	cfg.OnEvent = func(e supervisor.Event) {
-		r.take(s.scope, e)
-		if s.onEvent != nil {
-			s.onEvent(e)
-		}
-	}
-	return supervisor.Run(ctx, s.descriptors, deps, cfg)
+	cfg.Probe = r.probes[scope]
+	cfg.OnEvent = func(e supervisor.Event) { r.take(scope, e) }
+	return cfg
 }
 
 // newClient returns a client whose writes carry the set's token. It calls fenced when a write is refused because the term is over.
@@ -77,6 +75,8 @@ func (r *Runner) take(scope controllers.Scope, e supervisor.Event) {
 	switch e.Type {
 	case supervisor.ControllerFailed:
 		r.cfg.Warn(fmt.Sprintf("cannot run controller %q: %v (%s)", e.Controller, e.Err, e.Effect))
+	case supervisor.TermTolerates:
+		r.cfg.Warn(e.Err.Error())
 	case supervisor.ControllerLate:
 		r.late.add(scope, e.Controller)
 	case supervisor.ProcessFailed:

@@ -2,7 +2,7 @@ package terms
 
 import (
 	"github.com/regent-project/regent/pkg/controllers"
-	"github.com/regent-project/regent/pkg/controllers/supervisor"
+	"github.com/regent-project/regent/pkg/election/control/supervisor"
 )
 
 // Status is how a controller of the registry is doing on this replica.

@@ -1,7 +1,6 @@
 // Package terms runs a replica's controllers: the leader's in terms, which a replica can lose and win again, and those of every
 // replica for as long as the process serves. Package election decides when a term begins and ends. Package supervisor decides
-// what happens when a controller fails. This package gives each term its clients, and remembers at which controllers earlier
-// terms failed.
+// what happens when a controller fails. This package gives each term its clients, and tells how long a takeover took.
 package terms
 
 import (
@@ -15,18 +14,18 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/regent-project/regent/pkg/controllers"
-	"github.com/regent-project/regent/pkg/controllers/supervisor"
 	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/election/control/supervisor"
 	"github.com/regent-project/regent/pkg/server/loopback"
 )
 
-// Config is what New needs. OfferAfter, Remember and Transport may be zero.
+// Config is what New needs. Remember and Transport may be zero.
 type Config struct {
 	// Lease is the name of the shard's Lease. Metrics show it.
 	Lease string
 	// Registry lists the controllers.
 	Registry *controllers.Registry
-	// Supervision has the drain timeout, the policies and StoreReachable. The Runner sets its other fields.
+	// Supervision has the drain timeout, the policies, StoreReachable and OfferAfter. The Runner sets its other fields.
 	Supervision supervisor.Config
 	// Deps are what all controllers get. The Runner sets Token and Clients anew for each term.
 	Deps controllers.Deps
@@ -39,9 +38,6 @@ type Config struct {
 	// Exit is called as soon as a controller demands the end of the process, because the end of the term may have to wait for
 	// another controller that hangs. It must not block.
 	Exit func(error)
-	// OfferAfter is how long a leader tolerates failing controllers before it offers the lease to other replicas. 0 stands for
-	// 10 minutes.
-	OfferAfter time.Duration
 	// Remember keeps a record of each term of the leader that has a fencing token. Nil: nobody does.
 	Remember Remember
 	// Transport wraps the requests of terms that have a fencing token. It is for tests.
@@ -52,20 +48,18 @@ type Config struct {
 type Runner struct {
 	cfg    Config
 	probes map[controllers.Scope]*supervisor.Probe // of the sets of controllers that run
-	memory memory
 	late   lateControllers
 }
 
 // New returns a Runner that runs nothing yet. It registers the metrics of the controllers.
 func New(cfg Config) (*Runner, error) {
-	if cfg.OfferAfter == 0 {
-		cfg.OfferAfter = 10 * time.Minute
-	}
 	if err := registerTimeline(); err != nil {
 		return nil, fmt.Errorf("cannot register the metric of takeovers: %w", err)
 	}
 	showTakeovers(cfg.Lease)
-	supervisor.ShowMetrics(cfg.Registry)
+	if err := supervisor.ShowMetrics(cfg.Supervision.Metrics, cfg.Registry); err != nil {
+		return nil, fmt.Errorf("cannot register the metrics of controllers: %w", err)
+	}
 	r := &Runner{cfg: cfg, probes: map[controllers.Scope]*supervisor.Probe{}}
 	for _, scope := range controllers.Scopes {
 		r.probes[scope] = supervisor.NewProbe()
@@ -84,22 +78,31 @@ func (r *Runner) Late() []string { return r.late.names() }
 // has ended.
 func (r *Runner) Elect(ctx context.Context, term election.Term) error {
 	err := r.run(ctx, set{
-		scope: controllers.Electing, descriptors: r.cfg.Registry.Scoped(controllers.Electing), user: r.cfg.LeaderToken, token: term.Token(),
-		onEvent: func(e supervisor.Event) {
-			if e.Type == supervisor.TermFailed {
-				election.Fail(ctx, ofTerm(e.Err, nil))
+		scope: controllers.Electing, user: r.cfg.LeaderToken, token: term.Token(),
+		run: func(ctx context.Context, deps controllers.Deps) error {
+			cfg := r.supervision(controllers.Electing)
+			take := cfg.OnEvent
+			cfg.OnEvent = func(e supervisor.Event) {
+				take(e)
+				if e.Type == supervisor.TermFailed {
+					election.Fail(ctx, supervisor.ForElection(e.Err))
+				}
 			}
+			return supervisor.Run(ctx, r.cfg.Registry.Scoped(controllers.Electing), deps, cfg)
 		},
 	})
-	return ofTerm(err, nil)
+	return supervisor.ForElection(err)
 }
 
 // EveryReplica runs the controllers of every replica until ctx ends, or until one of them demands the end of the process. A
 // failure that would end a term stops all of them; they start again after a pause.
 func (r *Runner) EveryReplica(ctx context.Context) error {
+	everywhere := r.cfg.Registry.Scoped(controllers.EveryReplica)
 	all := set{
-		scope: controllers.EveryReplica, descriptors: r.cfg.Registry.Scoped(controllers.EveryReplica),
-		user: r.cfg.ReplicaToken,
+		scope: controllers.EveryReplica, user: r.cfg.ReplicaToken,
+		run: func(ctx context.Context, deps controllers.Deps) error {
+			return supervisor.Run(ctx, everywhere, deps, r.supervision(controllers.EveryReplica))
+		},
 	}
 	fresh := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 7, Cap: time.Minute}
 	pause := fresh
@@ -116,7 +119,7 @@ func (r *Runner) EveryReplica(ctx context.Context) error {
 			pause = fresh
 		}
 		d := pause.Step()
-		klog.FromContext(ctx).Error(err, "The controllers of every replica ended, starting them anew", "controllers", len(all.descriptors), "pause", d)
+		klog.FromContext(ctx).Error(err, "The controllers of every replica ended, starting them anew", "controllers", len(everywhere), "pause", d)
 		select {
 		case <-ctx.Done():
 			return nil

@@ -11,8 +11,8 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 
-	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/election/control"
 )
 
 // phase is a part of a takeover. The first three follow each other. The others all begin when the lease is acquired.
@@ -83,11 +83,11 @@ func newTimeline(ctx context.Context, lease string, epoch int64, takeover electi
 		defer close(over)
 		t.tell(ctx)
 	})
-	measured = controllers.WithMilestones(ctx, func(m controllers.Milestone) {
+	measured = control.WithMilestones(ctx, func(m control.Milestone) {
 		switch m {
-		case controllers.Working:
+		case control.Working:
 			t.since(ctx, cachesPhase)
-		case controllers.Reconciled:
+		case control.Reconciled:
 			t.since(ctx, reconcilePhase)
 		}
 	})

@@ -15,8 +15,8 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
 
-	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/election/control"
 )
 
 // answers is a transport that answers with a status; 0 is an error.
@@ -58,9 +58,9 @@ func TestATakeoverIsToldOnceWithItsPhases(t *testing.T) {
 			takeover: takeover, early: true,
 			work: func(ctx context.Context, t *testing.T, w transport.WrapperFunc) {
 				for range 3 {
-					controllers.Reached(ctx, controllers.Working)
+					control.Reached(ctx, control.Working)
 					send(t, w, http.MethodPut, http.StatusOK)
-					controllers.Reached(ctx, controllers.Reconciled)
+					control.Reached(ctx, control.Reconciled)
 				}
 			},
 			want: []string{`trigger="death"`, `detect="2ms"`, `break="1ms"`, `acquire="5ms"`, "caches=", "first_reconcile=", "first_write="},
@@ -68,8 +68,8 @@ func TestATakeoverIsToldOnceWithItsPhases(t *testing.T) {
 		"has nothing to write": {
 			takeover: takeover,
 			work: func(ctx context.Context, t *testing.T, w transport.WrapperFunc) {
-				controllers.Reached(ctx, controllers.Working)
-				controllers.Reached(ctx, controllers.Reconciled)
+				control.Reached(ctx, control.Working)
+				control.Reached(ctx, control.Reconciled)
 				send(t, w, http.MethodGet, http.StatusOK)
 				send(t, w, http.MethodPut, http.StatusConflict)
 				send(t, w, http.MethodPut, 0)
@@ -108,7 +108,7 @@ func TestATakeoverIsToldOnceWithItsPhases(t *testing.T) {
 	}
 	t.Run("without election", func(t *testing.T) {
 		timeline, work, end := newTimeline(t.Context(), "none", 1, election.Takeover{})
-		controllers.Reached(work, controllers.Reconciled)
+		control.Reached(work, control.Reconciled)
 		send(t, timeline.writes(t.Context()), http.MethodPut, http.StatusOK)
 		end()
 	})

@@ -13,7 +13,8 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"go.uber.org/goleak"
-	"google.golang.org/grpc"
+
+	"github.com/regent-project/regent/pkg/server/tracing/tracingtest"
 )
 
 func TestMain(m *testing.M) {
@@ -53,38 +54,16 @@ func (c *collecting) Export(ctx context.Context, req *collector.ExportTraceServi
 // start returns a Provider for a collector at the address.
 func start(t *testing.T, address, rate string) *Provider {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "tracing.yaml")
-	content := "apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\nendpoint: " + address + "\nsamplingRatePerMillion: " + rate + "\n"
-	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	p, err := New(t.Context(), file, attribute.String("regent.shard", "a"))
+	p, err := New(t.Context(), tracingtest.Config(t, address, rate), attribute.String("regent.shard", "a"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return p
 }
 
-func serve(t *testing.T, c *collecting) (address string) {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := grpc.NewServer()
-	collector.RegisterTraceServiceServer(server, c)
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(listener) }()
-	t.Cleanup(func() {
-		server.Stop()
-		<-ended
-	})
-	return listener.Addr().String()
-}
-
 func TestTheLastSpansReachTheCollector(t *testing.T) {
 	c := &collecting{spans: map[string]int{}}
-	p := start(t, serve(t, c), "0")
+	p := start(t, tracingtest.Serve(t, c), "0")
 	_, rare := p.All().Tracer("t").Start(t.Context(), "rare")
 	rare.End()
 	_, often := p.Sampled().Tracer("t").Start(t.Context(), "often")
@@ -105,7 +84,7 @@ func TestACollectorThatDoesNotAnswerHoldsNothingUp(t *testing.T) {
 	}
 	away := listener.Addr().String()
 	_ = listener.Close()
-	for name, address := range map[string]string{"hangs": serve(t, &collecting{hangs: true}), "away": away} {
+	for name, address := range map[string]string{"hangs": tracingtest.Serve(t, &collecting{hangs: true}), "away": away} {
 		t.Run(name, func(t *testing.T) {
 			p := start(t, address, "1000000")
 			began := time.Now()

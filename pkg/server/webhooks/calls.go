@@ -1,5 +1,5 @@
-// Package webhooks bounds what webhooks of the operator cost this server: how many calls are under way, and how long each takes. It
-// leaves no goroutine or connection behind.
+// Package webhooks bounds what webhooks cost this server. Of those of the operator: how many calls are under way, and how long each takes; no goroutine or
+// connection is left behind. Of those that tenants name: where they may be.
 package webhooks
 
 import (

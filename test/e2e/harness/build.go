@@ -33,14 +33,26 @@ func Build() error {
 // BuildGo builds a main package of this module into directory, with further flags of go build, and returns the binary's
 // path.
 func BuildGo(directory, pkg string, flags ...string) (string, error) {
-	binary := filepath.Join(directory, filepath.Base(pkg))
+	return buildIn(root, directory, filepath.Base(pkg), pkg, flags...)
+}
+
+// BuildModule builds ./cmd of a module of its own, whose directory here is given, and returns the binary's path. The binary has the directory's name.
+func BuildModule(directory, module string) (string, error) {
+	return buildIn(filepath.Join(root, module), directory, filepath.Base(module), "./cmd")
+}
+
+func buildIn(module, directory, name, pkg string, flags ...string) (string, error) {
+	binary := filepath.Join(directory, name)
 	build := exec.Command("go", append(append([]string{"build", "-trimpath", "-o", binary}, flags...), pkg)...)
-	build.Dir, build.Stdout, build.Stderr = root, os.Stderr, os.Stderr
+	build.Dir, build.Stdout, build.Stderr = module, os.Stderr, os.Stderr
 	if err := build.Run(); err != nil {
-		return "", fmt.Errorf("cannot build %s: %w", pkg, err)
+		return "", fmt.Errorf("cannot build %s of %s: %w", pkg, module, err)
 	}
 	return binary, nil
 }
+
+// File is the path of a file of the repository.
+func File(name string) string { return filepath.Join(root, name) }
 
 // commandTime is how long a command may take. Only a hang is longer.
 const commandTime = 5 * time.Minute

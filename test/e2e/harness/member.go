@@ -52,7 +52,7 @@ func newMember(t testing.TB, keys *keys, number int) *Member {
 
 func (m *Member) flags(keys *keys, initial string) []string {
 	flags := []string{
-		"--name=" + m.Name, "--data-dir=" + m.directory, "--log-level=warn",
+		"--name=" + m.Name, "--data-dir=" + m.directory, "--log-level=warn", "--quota-backend-bytes=8589934592",
 		"--listen-client-urls=" + m.listens, "--advertise-client-urls=" + m.URL,
 		"--listen-peer-urls=" + m.peerListens, "--initial-advertise-peer-urls=" + m.peerURL, "--initial-cluster=" + initial,
 	}

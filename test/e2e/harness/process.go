@@ -167,6 +167,24 @@ func (p *Process) HugeMiB() int {
 	return p.memory("AnonHugePages")
 }
 
+// CPU is the CPU time that the process has used. It is as exact as the kernel counts, to 10 ms.
+func (p *Process) CPU() (used time.Duration) {
+	p.t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID()))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ") // the name may have spaces
+	for _, field := range strings.Fields(rest)[11:13] {
+		ticks, err := strconv.Atoi(field)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		used += time.Duration(ticks) * 10 * time.Millisecond // USER_HZ is 100
+	}
+	return used
+}
+
 func (p *Process) memory(of string) (mib int) {
 	p.t.Helper()
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", p.PID()))

@@ -209,9 +209,10 @@ func TestAMutantSurvivesIfTheTestsPassWithIt(t *testing.T) {
 
 func TestAnInternalPackageIsTestedByItsOwnerToo(t *testing.T) {
 	for directory, want := range map[string][]string{
-		"pkg/a":               {"./pkg/a"},
-		"./pkg/a/internal/b/": {"./pkg/a/internal/b", "./pkg/a"},
-		"./internal/b":        {"./internal/b"},
+		"pkg/a":               {"."},
+		"./pkg/a/internal/b/": {".", "../.."},
+		"pkg/a/internal/b/c":  {".", "../../.."},
+		"./internal/b":        {"."},
 	} {
 		if got := testsOf(directory); !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", directory, got, want)

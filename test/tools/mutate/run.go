@@ -36,7 +36,7 @@ type runner struct {
 // mutantsOf returns the mutants of the package in a directory. It leaves out tests, and files that are not built on this
 // platform.
 func (r runner) mutantsOf(ctx context.Context, directory string) ([]mutant, error) {
-	out, err := r.call(ctx, "list", "-f", `{{join .GoFiles "\n"}}`, pattern(directory)).Output()
+	out, err := r.call(ctx, directory, "list", "-f", `{{join .GoFiles "\n"}}`, ".").Output()
 	if err != nil {
 		return nil, fmt.Errorf("list the files of %s: %w", directory, err)
 	}
@@ -122,27 +122,25 @@ func (r runner) test(ctx context.Context, directory, overlay string) *exec.Cmd {
 	if overlay != "" {
 		args = append(args, "-overlay", overlay)
 	}
-	return r.call(ctx, append(args, testsOf(directory)...)...)
+	return r.call(ctx, directory, append(args, testsOf(directory)...)...)
 }
 
-// testsOf names the packages whose tests count for the one in a directory: itself and, if it is internal, the package that it is
-// internal to. What is split off there is mostly tested through that package.
+// testsOf names the packages, as seen from a directory, whose tests count for the one in it: itself and, if it is internal, the package that it
+// is internal to. What is split off there is mostly tested through that package.
 func testsOf(directory string) []string {
-	self := pattern(directory)
-	if i := strings.LastIndex(self, "/internal/"); i > 1 {
-		return []string{self, self[:i]}
+	self := "/" + path.Clean(filepath.ToSlash(directory))
+	if i := strings.LastIndex(self, "/internal/"); i > 0 {
+		return []string{".", strings.TrimSuffix(strings.Repeat("../", strings.Count(self[i:], "/")), "/")}
 	}
-	return []string{self}
+	return []string{"."}
 }
 
-// call returns a call of the go command. When ctx ends, the command's whole process group is killed.
-func (r runner) call(ctx context.Context, args ...string) *exec.Cmd {
+// call returns a call of the go command in a directory, which may be of another module than the current one. When ctx ends, the command's
+// whole process group is killed.
+func (r runner) call(ctx context.Context, directory string, args ...string) *exec.Cmd {
 	args = append(r.command[1:len(r.command):len(r.command)], args...)
 	c := exec.CommandContext(ctx, r.command[0], args...) //nolint:gosec // the operator's own command
-	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	c.Dir, c.SysProcAttr = directory, &syscall.SysProcAttr{Setpgid: true}
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
 	return c
 }
-
-// pattern returns the go command's pattern for the package in a directory.
-func pattern(directory string) string { return "./" + path.Clean(filepath.ToSlash(directory)) }

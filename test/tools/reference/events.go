@@ -16,7 +16,9 @@ const eventsIntro = `# Events
 
 What Regent itself writes Events about. Those of terms and controllers are about the Lease, in the logical cluster ` + "`system:admin`" + `:
 
-    kubectl --context system:admin describe lease -n kube-system regent-controllers
+` + "```sh" + `
+kubectl --context system:admin describe lease -n kube-system regent-controllers
+` + "```" + `
 
 The reasons and types are those in the code; what they mean is said in [OPERATIONS.md](../OPERATIONS.md#who-leads-and-why), too, with what to do.
 

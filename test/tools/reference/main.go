@@ -30,7 +30,7 @@ func write(root string) error {
 	if err != nil {
 		return err
 	}
-	for name, page := range map[string]func(*source, string) (string, error){"metrics.md": metricsPage, "events.md": eventsPage, "api.md": apiPage} {
+	for name, page := range map[string]func(*source, string) (string, error){"metrics.md": metricsPage, "events.md": eventsPage, "api.md": apiPage, "errors.md": errorsPage} {
 		text, err := page(code, root)
 		if err != nil {
 			return fmt.Errorf("docs/reference/%s: %w", name, err)

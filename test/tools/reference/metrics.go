@@ -24,7 +24,7 @@ What Regent itself counts. What to look at, and what to do about it, is in [OPER
 All of upstream's metrics are on the same page, under their usual names: ` + "`apiserver_*`, `authentication_*`, `authorization_*`, `etcd_*`, `grpc_client_*`, " +
 	"`rest_client_*`, `workqueue_*`, `go_*`, `process_*`" + ` and a few more, as far as a process uses what they count.
 
-A program that imports ` + "`pkg/election`, `pkg/election/detect` or `pkg/controllers/supervisor`" + ` has the metrics of that package, too.
+A program that imports ` + "`pkg/election`, `pkg/election/detect` or `pkg/election/control/supervisor`" + ` has the metrics of that package, too.
 `
 
 func metricsPage(code *source, _ string) (string, error) {

@@ -56,8 +56,9 @@ var endpoints = []endpoint{
 	{status.InstallationPath, "get", "all shards", byBinding},
 	{status.TermsPath, "get", "the history of terms of this shard, or of `?shard=`", byBinding + "; other shards of the installation"},
 	{status.WorkspacesPath, "get", "workspaces whose path contains `?search=`", byBinding + "; other shards of the installation"},
+	{status.FarewellPath, "post", "has this replica list another one no more, which has ended; body `{\"replica\": \"\"}`", byBinding + "; replicas of the same shard"},
 	{status.TopPath, "get", "what clients of this replica have asked for, by logical cluster", byBinding},
-	{routing.StepDownPath, "post", "has the leader hand over; body `{\"reason\": \"\", \"to\": \"\"}`", byBinding},
+	{routing.StepDownPath, "post", "has this replica hand over if it leads, with `?shard=<its shard>` whoever leads; body `{\"reason\": \"\", \"to\": \"\"}`", byBinding},
 }
 
 // pathsTable returns the paths. It fails if the code knows others than this file.
@@ -95,10 +96,21 @@ func (s *source) statusPaths() map[string]bool {
 		return s.packages[n]
 	}
 	described := at("pkg/server/status")
+	take := func(e ast.Expr) {
+		if !strings.HasSuffix(selected(e, "status"), "Path") {
+			return
+		}
+		if path, err := described.text(described.constants[selected(e, "status")]); err == nil {
+			out[path] = true
+		}
+	}
 	at("pkg/server").each(func(n ast.Node) {
-		if pair, ok := n.(*ast.KeyValueExpr); ok && strings.HasSuffix(selected(pair.Key, "status"), "Path") {
-			if path, err := described.text(described.constants[selected(pair.Key, "status")]); err == nil {
-				out[path] = true
+		switch n := n.(type) {
+		case *ast.KeyValueExpr:
+			take(n.Key)
+		case *ast.CallExpr:
+			if f, ok := n.Fun.(*ast.SelectorExpr); ok && f.Sel.Name == "Handle" && len(n.Args) > 0 {
+				take(n.Args[0])
 			}
 		}
 	})

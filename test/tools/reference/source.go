@@ -32,7 +32,7 @@ func read(dir string) (*source, error) {
 		if err != nil || entry.IsDir() || filepath.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") {
 			return err
 		}
-		file, err := parser.ParseFile(positions, name, nil, parser.SkipObjectResolution)
+		file, err := parser.ParseFile(positions, name, nil, parser.SkipObjectResolution|parser.ParseComments)
 		if err != nil {
 			return err
 		}

@@ -78,14 +78,16 @@ func serve(t *testing.T, answer http.HandlerFunc) (*ask.Client, *httptest.Server
 	return ask.New([]ask.Place{{Config: &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}}}), server
 }
 
-// A balancer may lead to a standby, which answers 409: it is asked again until it leads to the leader.
-func TestStepDownGetsToTheLeaderThroughABalancer(t *testing.T) {
+// A server that leads to any replica is asked for the shard's leader. If that fails, other replicas of the shard are asked, and not a stranger's.
+func TestAnyReplicaIsAskedToHaveTheLeaderStepDown(t *testing.T) {
 	of, asked := statustest.Lone(), 0
-	client, _ := serve(t, func(w http.ResponseWriter, req *http.Request) {
+	client, server := serve(t, func(w http.ResponseWriter, req *http.Request) {
 		switch {
-		case req.URL.Path == routing.StepDownPath && asked < 3:
+		case req.URL.Path == routing.StepDownPath && req.URL.RawQuery != "shard=root&epoch=5":
+			http.Error(w, "which term?", http.StatusBadRequest)
+		case req.URL.Path == routing.StepDownPath && asked < 2:
 			asked++
-			http.Error(w, "replica b does not lead", http.StatusConflict)
+			http.Error(w, "replica a leads, and could not be asked", []int{http.StatusServiceUnavailable, http.StatusConflict}[asked-1])
 		case req.URL.Path == routing.StepDownPath:
 			_ = json.NewEncoder(w).Encode(map[string]any{"replica": statustest.A, "epoch": 5})
 		case req.URL.Path == status.InstallationPath:
@@ -95,17 +97,38 @@ func TestStepDownGetsToTheLeaderThroughABalancer(t *testing.T) {
 		}
 	})
 	for i := range of.Shards[0].Replicas {
-		of.Shards[0].Replicas[i].URL = "" // no replica can be reached from here
+		of.Shards[0].Replicas[i].URL = server.URL
 	}
-	change, err := client.StepDown(t.Context(), of, of.Shards[0], "test", "")
+	change, err := client.StepDown(t.Context(), of, of.Shards[0], ask.Wish{Reason: "test", Epoch: 5})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if change, err = client.Succeeded(t.Context(), of, change, time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if change.From != statustest.A || change.To != statustest.B || change.After != 6 || asked != 3 {
+	if change.From != statustest.A || change.To != statustest.B || change.After != 6 || asked != 2 {
 		t.Errorf("%+v, asked %d times", change, asked)
+	}
+}
+
+// Who asks twice, or took the name from a status of before, has what they want: nobody is waited for.
+func TestAReplicaThatLeadsAlreadyNeedNotBeWaitedFor(t *testing.T) {
+	of := statustest.Lone()
+	client, _ := serve(t, func(w http.ResponseWriter, req *http.Request) {
+		if req.URL.Path != routing.StepDownPath {
+			t.Errorf("asked for %s", req.URL.Path)
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{"replica": statustest.A, "epoch": 5, "goesOn": true})
+	})
+	change, err := client.StepDown(t.Context(), of, of.Shards[0], ask.Wish{To: statustest.A})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if change, err = client.Succeeded(t.Context(), of, change, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if !change.LedAlready() || change.To != statustest.A || change.After != 5 || change.Took != 0 {
+		t.Errorf("%+v", change)
 	}
 }
 
@@ -128,7 +151,7 @@ func TestARefusalSaysWhoRefusesAndWhy(t *testing.T) {
 		if code != http.StatusNotFound {
 			continue
 		}
-		if _, err := client.StepDown(t.Context(), of, of.Shards[0], "", "nobody"); err == nil || !strings.Contains(err.Error(), "no way") {
+		if _, err := client.StepDown(t.Context(), of, of.Shards[0], ask.Wish{To: "nobody"}); err == nil || !strings.Contains(err.Error(), "no way") || strings.Contains(err.Error(), want) {
 			t.Errorf("step down: %v", err)
 		}
 	}

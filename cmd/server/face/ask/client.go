@@ -45,6 +45,8 @@ type Error struct {
 	Server  string
 	Code    int
 	Message string
+	// said: the server understood what was asked of it, and says no. It has told of itself before, so it is a replica.
+	said bool
 }
 
 // Error implements error.
@@ -52,7 +54,9 @@ func (e *Error) Error() string {
 	text := fmt.Sprintf("%s answers %d %s: %s", e.Server, e.Code, http.StatusText(e.Code), e.Message)
 	switch e.Code {
 	case http.StatusNotFound:
-		text += ": it may be no replica, or one of an older version"
+		if !e.said {
+			text += ": it may be no replica, or one of an older version"
+		}
 	case http.StatusUnauthorized:
 		text += ": the kubeconfig's credentials are not this server's"
 	case http.StatusForbidden:
@@ -65,6 +69,12 @@ func (e *Error) Error() string {
 func isFinal(err error) bool {
 	var refusal *Error
 	return errors.As(err, &refusal) && (refusal.Code == http.StatusUnauthorized || refusal.Code == http.StatusForbidden || refusal.Code == http.StatusBadRequest)
+}
+
+// NeverSent reports whether a server cannot have seen a request, because there was no connection to it.
+func NeverSent(err error) bool {
+	var fault *net.OpError
+	return errors.As(err, &fault) && fault.Op == "dial"
 }
 
 // get asks the places one after the other, and decodes the first answer. The place that answered is asked first from then on.
@@ -118,8 +128,20 @@ func first(ctx context.Context, places []Place, path string, into any, silent fu
 	if len(faults) == 0 {
 		return Place{}, errors.New("there is no server to ask: none of them has told its URL")
 	}
+	if silent != nil && len(faults) > 1 {
+		return Place{}, nobody(faults)
+	}
 	return Place{}, errors.Join(faults...)
 }
+
+// nobody is that no place answers. It says why the last one does not: of the others that was told when the next one was asked.
+type nobody []error
+
+// Error implements error.
+func (n nobody) Error() string { return n[len(n)-1].Error() }
+
+// Unwrap is for errors.Is and errors.As.
+func (n nobody) Unwrap() []error { return n }
 
 // do makes one request, and decodes the answer as JSON unless into is a *[]byte.
 func (p Place) do(ctx context.Context, method, path string, body []byte, into any) error {
@@ -183,7 +205,7 @@ func (p Place) send(ctx context.Context, client *http.Client, method, path strin
 	case len(content) > maxAnswer:
 		return fmt.Errorf("%s answers more than %d bytes", p.Config.Host, maxAnswer)
 	case resp.StatusCode != http.StatusOK:
-		return &Error{Server: p.Config.Host, Code: resp.StatusCode, Message: message(content)}
+		return &Error{Server: p.Config.Host, Code: resp.StatusCode, Message: message(content), said: method == http.MethodPost}
 	}
 	if raw, ok := into.(*[]byte); ok {
 		*raw = content

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"sync"
 	"time"
 
@@ -16,7 +17,8 @@ import (
 // Succession is a change of the leader that was asked for.
 type Succession struct {
 	Shard string `json:"shard"`
-	// From led in epoch Before. To leads in epoch After. Both To and After are zero if nobody has been seen to lead since.
+	// From led in epoch Before. To leads in epoch After. Both To and After are zero if nobody has been seen to lead since. They are the same
+	// as From and Before if To led already, and nothing was to be done.
 	From   string `json:"from"`
 	Before int64  `json:"epochBefore"`
 	To     string `json:"to,omitempty"`
@@ -25,50 +27,62 @@ type Succession struct {
 	Took float64 `json:"tookSeconds"`
 }
 
-// stepDownAttempts is how often a balancer is asked, which may lead to any replica, until it has led to the leader.
-const stepDownAttempts = 20
+// Wish is what the leader of a shard is asked for.
+type Wish struct {
+	// Reason is written on the Lease. To is the replica that should lead next; empty: any.
+	Reason string `json:"reason"`
+	To     string `json:"to"`
+	// Epoch is that of the term that is to end; 0: whichever goes on.
+	Epoch int64 `json:"-"`
+}
 
-// StepDown asks the leader of a shard to hand over, to a certain replica if to is not empty. It returns once the leader has agreed.
-func (c *Client) StepDown(ctx context.Context, of status.Installation, shard status.Shard, reason, to string) (Succession, error) {
-	body, err := json.Marshal(map[string]string{"reason": reason, "to": to})
+// LedAlready reports whether the replica that should lead next led already.
+func (s Succession) LedAlready() bool { return s.After != 0 && s.After == s.Before }
+
+// StepDown has the leader of a shard hand over. It returns once the leader has agreed, or at once if it is the replica that should lead next. Any replica of the shard may be asked: it passes the wish on.
+// Another one is asked only if the first has not passed it on.
+func (c *Client) StepDown(ctx context.Context, of status.Installation, shard status.Shard, wish Wish) (Succession, error) {
+	body, err := json.Marshal(wish)
 	if err != nil {
 		return Succession{}, err
 	}
 	var answer struct {
 		Replica string `json:"replica"`
 		Epoch   int64  `json:"epoch"`
+		GoesOn  bool   `json:"goesOn"`
+	}
+	path := routing.StepDownPath + "?shard=" + url.QueryEscape(shard.Name)
+	if wish.Epoch != 0 {
+		path += fmt.Sprintf("&epoch=%d", wish.Epoch)
 	}
 	var faults []error
-	for _, place := range c.leader(of, shard) {
-		err := place.do(ctx, http.MethodPost, routing.StepDownPath, body, &answer)
+	for _, place := range c.shard(of, shard.Name) {
+		err := place.do(ctx, http.MethodPost, path, body, &answer)
 		if err == nil {
-			return Succession{Shard: shard.Name, From: answer.Replica, Before: answer.Epoch}, nil
-		}
-		var refusal *Error
-		if errors.As(err, &refusal) && refusal.Code != http.StatusConflict && refusal.Code < http.StatusInternalServerError {
-			return Succession{}, err
+			agreed := Succession{Shard: shard.Name, From: answer.Replica, Before: answer.Epoch}
+			if answer.GoesOn {
+				agreed.To, agreed.After = agreed.From, agreed.Before
+			}
+			return agreed, nil
 		}
 		faults = append(faults, err)
+		if !mayAskAnother(err) {
+			break
+		}
 	}
 	if len(faults) == 0 {
-		return Succession{}, fmt.Errorf("nobody is known to lead shard %s, and no server of it can be asked", shard.Name)
+		return Succession{}, fmt.Errorf("no replica of shard %s can be asked from here: none has told its URL", shard.Name)
 	}
-	return Succession{}, fmt.Errorf("the leader of shard %s could not be asked: %w", shard.Name, faults[len(faults)-1])
+	return Succession{}, fmt.Errorf("the leader of shard %s has not agreed to hand over: %w", shard.Name, errors.Join(faults...))
 }
 
-// leader returns where the leader may be reached: its own URL, and then whatever leads to any replica, as often as it takes.
-func (c *Client) leader(of status.Installation, shard status.Shard) (places []Place) {
-	for _, r := range shard.Replicas {
-		if r.Name == shard.Leader && r.URL != "" {
-			places = append(places, c.places[0].At(r.URL))
-		}
+// mayAskAnother reports whether a wish has certainly not reached the leader. If it has, and the answer was lost, the next leader must not be asked, too.
+func mayAskAnother(err error) bool {
+	var refusal *Error
+	if errors.As(err, &refusal) {
+		return refusal.Code == http.StatusConflict || refusal.Code == http.StatusServiceUnavailable
 	}
-	if all := c.shard(of, shard.Name); len(all) > 0 {
-		for range stepDownAttempts {
-			places = append(places, all[0])
-		}
-	}
-	return places
+	return NeverSent(err)
 }
 
 const (
@@ -78,8 +92,12 @@ const (
 	electionPatience = time.Second
 )
 
-// Succeeded waits until somebody leads a shard in a later term than s.Before, and returns who. began is when the request was sent.
+// Succeeded waits until somebody leads a shard in a later term than s.Before, and returns who. began is when the request was sent. It does not wait
+// if who should lead led already.
 func (c *Client) Succeeded(ctx context.Context, of status.Installation, s Succession, began time.Time) (Succession, error) {
+	if s.LedAlready() {
+		return s, nil
+	}
 	tick := time.NewTicker(succeededPeriod)
 	defer tick.Stop()
 	for {

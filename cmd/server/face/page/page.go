@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -160,12 +161,19 @@ func (p *Page) forward(w http.ResponseWriter, req *http.Request) {
 	_, _ = w.Write(got.body) // on an error the browser has gone
 }
 
-// stepDown finds the leader of the shard, and asks it.
+// stepDown asks a replica of the shard to have its leader step down.
 func (p *Page) stepDown(w http.ResponseWriter, req *http.Request) {
-	var wish struct{ To, Reason string }
+	var wish ask.Wish
 	if err := json.NewDecoder(http.MaxBytesReader(w, req.Body, maxBody)).Decode(&wish); err != nil {
 		refuse(w, http.StatusBadRequest, err)
 		return
+	}
+	if epoch := req.URL.Query().Get("epoch"); epoch != "" {
+		var err error
+		if wish.Epoch, err = strconv.ParseInt(epoch, 10, 64); err != nil {
+			refuse(w, http.StatusBadRequest, err)
+			return
+		}
 	}
 	client := ask.New(p.places.list())
 	of, err := client.Installation(req.Context())
@@ -178,7 +186,7 @@ func (p *Page) stepDown(w http.ResponseWriter, req *http.Request) {
 		refuse(w, http.StatusNotFound, err)
 		return
 	}
-	asked, err := client.StepDown(req.Context(), of, shard, wish.Reason, wish.To)
+	asked, err := client.StepDown(req.Context(), of, shard, wish)
 	if refusal := new(ask.Error); errors.As(err, &refusal) {
 		refuse(w, refusal.Code, err)
 		return

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"slices"
 	"sync"
@@ -100,7 +99,7 @@ func (p *places) ask(ctx context.Context, q question) (answer, error) {
 		default:
 			faults = append(faults, fmt.Errorf("%s: %w", place.Config.Host, err))
 		}
-		if ctx.Err() != nil || (q.method != http.MethodGet && !neverSent(err)) {
+		if ctx.Err() != nil || (q.method != http.MethodGet && !ask.NeverSent(err)) {
 			break
 		}
 	}
@@ -108,12 +107,6 @@ func (p *places) ask(ctx context.Context, q question) (answer, error) {
 		return *worst, nil
 	}
 	return answer{}, errors.Join(faults...)
-}
-
-// neverSent reports whether a server cannot have seen a request, because there was no connection to it.
-func neverSent(err error) bool {
-	var fault *net.OpError
-	return errors.As(err, &fault) && fault.Op == "dial"
 }
 
 func (p *places) askOne(ctx context.Context, place ask.Place, q question) (answer, error) {

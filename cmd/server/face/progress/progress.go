@@ -20,12 +20,13 @@ const (
 	beat = time.Second
 	// narrow is how wide a terminal is that does not say it.
 	narrow = 80
-	// clearLine moves to the beginning of the line and erases it.
-	clearLine = "\r\x1b[2K"
+
+	// ClearLine moves to the beginning of a terminal's line and erases it.
+	ClearLine = "\r\x1b[2K"
 )
 
 // While calls do, and returns what it returns. If do takes longer than two seconds and w is a terminal, a line on w says what is waited for, until do has
-// returned: then the line is erased. do must write nothing to the same terminal.
+// returned: then the line is erased. What do writes to the same terminal must begin with ClearLine, and end with the end of a line.
 func While(ctx context.Context, w io.Writer, what string, do func(context.Context) error) error {
 	file, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {
@@ -60,12 +61,12 @@ func tell(w io.Writer, width int, what string, done <-chan struct{}) {
 		select {
 		case <-done:
 			if shown {
-				_, _ = io.WriteString(w, clearLine)
+				_, _ = io.WriteString(w, ClearLine)
 			}
 			return
 		case <-next.C:
 			// An error means that nobody looks.
-			_, _ = io.WriteString(w, clearLine+line(what, time.Since(began), width))
+			_, _ = io.WriteString(w, ClearLine+line(what, time.Since(began), width))
 			shown = true
 			next.Reset(beat)
 		}

@@ -17,7 +17,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // screen is what a terminal of one line shows in the end, and has shown.
 func screen(written string) (now string, before []string) {
-	for part := range strings.SplitSeq(written, clearLine) {
+	for part := range strings.SplitSeq(written, ClearLine) {
 		now, before = part, append(before, part)
 	}
 	return now, before

@@ -198,6 +198,34 @@ func TestChangesAreTheOnlyLinesOnAPipe(t *testing.T) {
 	golden(t, "changes", text.String())
 }
 
+// A record begins with the cause that the column has anyway.
+func TestTheCauseOfATermsEndIsSaidOnce(t *testing.T) {
+	var text strings.Builder
+	terms := status.Terms{Shard: "root", Terms: []status.Term{{Epoch: 2, EndCause: "failed", EndReason: "failed: controller \"a\": no"}}}
+	if err := view.Terms(&text, view.Look{Format: view.Wide, Now: statustest.Now}, terms); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasSuffix(text.String(), "  failed: controller \"a\": no\n") {
+		t.Error(text.String())
+	}
+}
+
+func TestTextFitsANarrowTerminal(t *testing.T) {
+	for _, f := range statustest.Faults() {
+		var text strings.Builder
+		if err := view.Installation(&text, view.Look{Format: view.Table, Now: statustest.Now, Width: 60}, diagnosed(f.Of)); err != nil {
+			t.Fatal(err)
+		}
+		_, problems, _ := strings.Cut(text.String(), "Problems: ")
+		for line := range strings.Lines(problems) {
+			words := strings.Fields(line)
+			if len(words) > 1 && len(strings.TrimRight(line, "\n")) > 60 && words[0] != "$" && !strings.HasSuffix(words[0], ":") {
+				t.Errorf("%s: %q has more than 60 columns", f.Name, line)
+			}
+		}
+	}
+}
+
 // Ages in the text of a problem are no change.
 func TestAProblemThatGetsOlderIsNoChange(t *testing.T) {
 	problem := status.Problem{Severity: status.Critical, Kind: "no-leader", Shard: "root", What: "Nobody leads, for 3s."}

@@ -61,8 +61,12 @@ func tally(problems []status.Problem) string {
 				n++
 			}
 		}
+		word := string(severity)
+		if n > 1 && severity != status.Critical {
+			word += "s"
+		}
 		if n > 0 {
-			words = append(words, fmt.Sprintf("%d %s", n, severity))
+			words = append(words, fmt.Sprintf("%d %s", n, word))
 		}
 	}
 	return strings.Join(words, ", ")

@@ -3,6 +3,7 @@ package view
 import (
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/regent-project/regent/pkg/server/status"
@@ -40,7 +41,7 @@ func (p *page) term(t status.Term, latest bool) []string {
 		return append(began, p.lasted(t, latest), orDash(t.Trigger), gap(t), phase(t, "first_write"), ended)
 	}
 	if t.EndReason != "" {
-		ended += ": " + oneLine(t.EndReason)
+		ended += ": " + strings.TrimPrefix(oneLine(t.EndReason), t.EndCause+": ")
 	}
 	row := append(began[:2], stamp(t.Began), stamp(t.Ended), p.lasted(t, latest), orDash(t.Trigger), gap(t))
 	for _, name := range phases {

@@ -31,8 +31,9 @@ type Look struct {
 	Format string
 	// Now is the time from which ages are told.
 	Now time.Time
-	// Colour is for terminals.
+	// Colour is for terminals. Width is how many columns the terminal has; 0: it is not known.
 	Colour bool
+	Width  int
 }
 
 // IsFor reports whether people are to read it.
@@ -93,12 +94,15 @@ func (p *page) flush(w io.Writer) error {
 	return err
 }
 
-// columns is the width of text for people. Commands and tables may be wider.
+// columns is the width of text for people, unless the terminal has fewer. Commands and tables may be wider.
 const columns = 100
 
 // wrap writes a text in lines of at most columns. Each line begins with indent.
 func (p *page) wrap(indent, text string) {
-	line := indent
+	line, columns := indent, columns
+	if p.Width > 0 {
+		columns = min(columns, p.Width)
+	}
 	for _, word := range strings.Fields(text) {
 		switch {
 		case line == indent:

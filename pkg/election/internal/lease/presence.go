@@ -18,6 +18,9 @@ const (
 	Unfenced = "unfenced"
 )
 
+// OnRefusal is the value of Presence.Succession of a holder that allows it.
+const OnRefusal = "on-refusal"
+
 // Contact says how to reach a process, and how to recognise it: see election.Contact.
 type Contact struct {
 	Address string `json:"address,omitempty"`
@@ -41,6 +44,9 @@ type Presence struct {
 	URL string `json:"url,omitempty"`
 	// Fencing says whether the holder's writes are fenced.
 	Fencing string `json:"mode,omitempty"`
+	// Succession is OnRefusal if the holder allows others to succeed it without a fence when its address refuses connections.
+	// Empty: it does not.
+	Succession string `json:"succession,omitempty"`
 	// ElectionMode is the mode in which the lease is held. A Lease without a holder keeps it.
 	ElectionMode ModeName `json:"electionMode,omitempty"`
 	// Owner is the uid of the object that stands for the holder's life, which is an owner of the Lease. Life is that object's

@@ -23,8 +23,9 @@ import (
 type Owners struct {
 	// Authorizer decides about the verbs delete and update.
 	Authorizer authorizer.Authorizer
-	// Resource returns the resource of a kind. It is not ok for kinds that are not served, whose owners nobody deletes here.
-	Resource func(schema.GroupKind) (resource schema.GroupVersionResource, namespaced, ok bool)
+	// Resource returns the resource of a kind in the logical cluster of the context. It is not ok for kinds that are not served there, whose owners nobody
+	// deletes.
+	Resource func(context.Context, schema.GroupKind) (resource schema.GroupVersionResource, namespaced, ok bool)
 }
 
 // Handles implements admission.Interface.
@@ -73,7 +74,7 @@ func (o *Owners) mayBlock(ctx context.Context, a admission.Attributes, ref metav
 	if err != nil {
 		return nil //nolint:nilerr // validation refuses it
 	}
-	of, namespaced, ok := o.Resource(gv.WithKind(ref.Kind).GroupKind())
+	of, namespaced, ok := o.Resource(ctx, gv.WithKind(ref.Kind).GroupKind())
 	if !ok {
 		return nil
 	}

@@ -42,7 +42,7 @@ func TestOnlyWhoMayDeleteAnObjectChangesItsOwners(t *testing.T) {
 	}
 	unknown := blocking("x").(*corev1.ConfigMap)
 	unknown.OwnerReferences[0].Kind = "Thing"
-	plugin := &admission.Owners{Authorizer: deletes, Resource: func(kind schema.GroupKind) (schema.GroupVersionResource, bool, bool) {
+	plugin := &admission.Owners{Authorizer: deletes, Resource: func(_ context.Context, kind schema.GroupKind) (schema.GroupVersionResource, bool, bool) {
 		return corev1.SchemeGroupVersion.WithResource("secrets"), true, kind.Kind == "Secret"
 	}}
 	for name, c := range map[string]struct {

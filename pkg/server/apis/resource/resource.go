@@ -85,6 +85,8 @@ type Definition[T Object] struct {
 	ValidateUpdate func(obj, old T) field.ErrorList
 	// ValidateCreate checks a new object, in addition to Validate.
 	ValidateCreate func(obj T) field.ErrorList
+	// Warn returns warnings about an object that does no harm to others: a new one, if old is nil, or a change.
+	Warn func(obj, old T) []string
 	// CreateOnUpdate says that a PUT may create an object.
 	CreateOnUpdate bool
 	// Unconditional says that an update needs no resourceVersion.
@@ -117,6 +119,9 @@ type Stored[T Object] struct {
 	TTL uint64
 	// Term returns the term that a Lease shows. Fencing tokens are compared with it. It is nil for all other types.
 	Term func(obj T) fence.Token
+	// Share is called with the bytes of an object that is about to be decoded for the watch cache. It returns which of them to decode, and a function that is called with
+	// the object: it replaces parts by equal parts of other objects, which nobody modifies, or puts in what was not decoded.
+	Share func(data []byte) (rest []byte, complete func(obj T))
 }
 
 // Resource implements Described.
@@ -147,6 +152,16 @@ func (d Definition[T]) Encoding(serializer runtime.StorageSerializer) storage.En
 				return d.Stored.Term(typed)
 			}
 			return fence.Token{}
+		}
+	}
+	if d.Stored.Share != nil {
+		out.Share = func(data []byte) ([]byte, func(runtime.Object)) {
+			rest, complete := d.Stored.Share(data)
+			return rest, func(obj runtime.Object) {
+				if typed, ok := obj.(T); ok {
+					complete(typed)
+				}
+			}
 		}
 	}
 	return out

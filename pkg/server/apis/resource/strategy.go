@@ -102,10 +102,19 @@ func (s *strategy[T]) AllowUnconditionalUpdate(context.Context) bool { return s.
 
 func (s *strategy[T]) Canonicalize(runtime.Object) {}
 
-func (s *strategy[T]) WarningsOnCreate(context.Context, runtime.Object) []string { return nil }
+func (s *strategy[T]) WarningsOnCreate(_ context.Context, obj runtime.Object) []string {
+	if s.def.Warn == nil {
+		return nil
+	}
+	var none T
+	return s.def.Warn(obj.(T), none)
+}
 
-func (s *strategy[T]) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {
-	return nil
+func (s *strategy[T]) WarningsOnUpdate(_ context.Context, obj, old runtime.Object) []string {
+	if s.def.Warn == nil {
+		return nil
+	}
+	return s.def.Warn(obj.(T), old.(T))
 }
 
 func (s *strategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {

@@ -35,6 +35,10 @@ func works() []Fault {
 			c.State, c.Since, c.Tolerated, c.LastError, c.Failed = "failed", Now.Add(-400*time.Second), true, "cannot read the template", Now.Add(-20*time.Second)
 		})),
 		lone("a controller waits", []string{"controller-waiting"}, leaders("logicalcluster", func(c *status.Controller) { c.State, c.Since = "waiting", Now.Add(-200*time.Second) })),
+		lone("a controller works between its failures", []string{"controller-restarting"}, leaders("workspace", func(c *status.Controller) {
+			c.Restarts, c.Stalls, c.LastError, c.Failed, c.Effect = 7, 7, "stalled: it holds 1 items and has returned none for 3s", Now.Add(-2*time.Second), "restart"
+		})),
+		endedATerm(),
 		lone("a controller failed a while ago", []string{"controller-restarting"}, leaders("workspace", func(c *status.Controller) {
 			c.Restarts, c.Panics, c.LastError, c.Failed = 1, 1, "panic: assignment to entry in nil map", Now.Add(-20*time.Minute)
 		})),
@@ -52,4 +56,19 @@ func of(r *status.Replica, name string, change func(*status.Controller)) {
 			change(&r.Controllers[i])
 		}
 	}
+}
+
+// endedATerm is a shard whose leader has changed because a controller failed.
+func endedATerm() Fault {
+	f := lone("a controller has ended a term", []string{"controller-failed"}, func(_, b *status.Replica) {
+		of(b, "workspace", func(c *status.Controller) {
+			c.State, c.Since, c.LastError, c.Failed = "stopped", Now.Add(-20*time.Second), "cannot read the template", Now.Add(-20*time.Second)
+		})
+	})
+	for i, term := range f.Of.Shards[0].Terms {
+		if term.Replica == B {
+			f.Of.Shards[0].Terms[i].EndCause, f.Of.Shards[0].Terms[i].EndReason, f.Of.Shards[0].Terms[i].Ended = "failed", `controller "workspace": cannot read the template`, Now.Add(-20*time.Second)
+		}
+	}
+	return f
 }

@@ -44,10 +44,9 @@ export const found = text => ask(`/regent/v1/workspaces?limit=50&search=${encode
 export const workspaces = (path, from = '') =>
   ask(`/clusters/${path}/apis/tenancy.kcp.io/v1alpha1/workspaces?limit=200&continue=${encodeURIComponent(from)}`, {timeout: 20000});
 
-// stepDown asks the shard's leader to end its term. to is the replica that should lead next, or empty. `regent ui` finds the leader; a server that
-// serves the page itself refuses if it is another replica.
-export const stepDown = (shard, to, reason) =>
-  ask(`/election/step-down?shard=${encodeURIComponent(shard)}`, {method: 'POST', body: JSON.stringify({to, reason})});
+// stepDown asks the shard's leader to end its term, of that epoch and no later one. to is the replica that should lead next, or empty.
+export const stepDown = (shard, epoch, to, reason) =>
+  ask(`/election/step-down?shard=${encodeURIComponent(shard)}&epoch=${epoch}`, {method: 'POST', body: JSON.stringify({to, reason})});
 
 // cordon lets a shard take no new logical clusters, or take them again.
 export const cordon = (shard, cordoned) =>

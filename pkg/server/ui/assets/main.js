@@ -10,14 +10,13 @@ import {Workspaces} from './workspaces.js';
 import {Ask} from './ask.js';
 
 const every = 500; // milliseconds between two questions
-const termsEvery = 5000;
-const termsSoon = 700; // while the history lacks the term that goes on: it is recorded once the takeover is over
+const termsEvery = 5000; // the latest terms come with each answer
 
 const state = {
   installation: null, // the latest answer
   heard: 0, // when it came, by this browser's clock
   fault: '', // why there is none since
-  terms: {}, // by shard: {terms, fault, none, epoch, asked}; none: the server keeps no history
+  terms: {}, // by shard: {terms, fault, none, epoch, asked}, all that is remembered; none: the server keeps no history
   asking: null, // an action that waits for a yes
   told: '', // what the last action did
 };
@@ -84,8 +83,7 @@ function askForTerms() {
   for (const shard of state.installation.shards) {
     const epoch = shard.replicas?.find(r => r.name === shard.leader)?.election.epoch;
     const known = state.terms[shard.name];
-    const wait = known?.none || known?.terms?.[0]?.epoch === epoch ? termsEvery : termsSoon;
-    if (shard.fault || (known && known.epoch === epoch && Date.now() - known.asked < wait)) continue;
+    if (shard.fault || (known && known.epoch === epoch && Date.now() - known.asked < termsEvery)) continue;
     state.terms[shard.name] = {...known, epoch, asked: Date.now()};
     api.terms(shard.name).then(
       answer => update({terms: {...state.terms, [shard.name]: {...state.terms[shard.name], terms: answer.terms || [], none: false, fault: ''}}}),

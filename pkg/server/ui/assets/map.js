@@ -1,31 +1,35 @@
 // The installation: its fronts, its shards, their replicas, and who follows whom.
 import {html} from './html.js';
 import {ago, count, lasting, secondsBetween} from './words.js';
+import {AskedBy, Fronts, brokenness, unasked} from './fronts.js';
+import {Lines} from './lines.js';
 import * as api from './api.js';
 
 export function Map({installation, act}) {
+  const fronts = installation.fronts || [];
   return html`
     <section aria-labelledby="map">
       <h2 id="map">Shards and replicas</h2>
-      ${installation.fronts?.length > 0 && html`
-        <ul class="fronts" aria-label="Fronts">
-          ${installation.fronts.map(f => html`<li key=${f.name}>front <strong>${f.name}</strong> <span class="dim">${f.heard && `heard ${ago(f.heard, installation.observed)}`}</span></li>`)}
-        </ul>`}
-      <ul class="shards">
-        ${installation.shards.map(s => html`<${Shard} key=${s.name} shard=${s} root=${s.name === installation.root} act=${act} />`)}
-      </ul>
+      <div class=${fronts.length > 0 ? 'map fronted' : 'map'}>
+        <${Lines} />
+        ${fronts.length > 0 && html`<${Fronts} installation=${installation} />`}
+        <ul class="shards" aria-label="Shards">
+          ${installation.shards.map(s => html`<${Shard} key=${s.name} shard=${s} root=${s.name === installation.root} fronts=${fronts} act=${act} />`)}
+        </ul>
+      </div>
     </section>`;
 }
 
-function Shard({shard, root, act}) {
+function Shard({shard, root, fronts, act}) {
   const replicas = shard.replicas || [];
   const leader = replicas.find(r => r.name === shard.leader);
   const others = replicas.filter(r => r !== leader);
   return html`
-    <li class=${shard.fault ? 'shard fault' : 'shard'}>
+    <li class=${`shard ${shard.fault ? 'fault broken' : brokenness(unasked(shard, fronts).length, fronts.length)}`}>
       <h3>${shard.name} ${root && html`<span class="tag">root</span>`} ${shard.cordoned && html`<span class="tag">cordoned</span>`}</h3>
       ${shard.fault ? html`<p class="fault">does not answer: ${shard.fault}</p>` : html`
         <p class="dim">${count(shard.clusters, 'logical cluster')}${shard.capacity > 0 && ` of ${shard.capacity.toLocaleString()}`}</p>
+        <${AskedBy} shard=${shard} fronts=${fronts} />
         ${leader ? html`<${Leader} replica=${leader} shard=${shard} act=${act} />` : html`<p class="nobody">nobody is known to lead</p>`}
         <ul class="standbys" aria-label=${`Replicas of ${shard.name} that do not lead`}>
           ${others.map(r => html`<${Standby} key=${r.name} replica=${r} shard=${shard} led=${!!leader} act=${act} />`)}
@@ -36,6 +40,28 @@ function Shard({shard, root, act}) {
     </li>`;
 }
 
+// triggers say why a term began, for people. `regent status` has the same words.
+const triggers = {
+  none: 'there was no Lease',
+  release: 'the leader before gave the lease up',
+  deletion: 'the Lease was deleted or cleared',
+  death: 'the leader before had died',
+  'step-aside': 'the leader before could not renew, and made way',
+  suspicion: 'the leader before was silent',
+  expiry: 'the lease had expired',
+  elected: 'it was elected',
+  'owner-deleted': 'the leader before was declared dead',
+};
+
+// why says why the leader leads.
+function why(shard, election) {
+  const terms = shard.terms || [];
+  const at = terms.findIndex(t => t.epoch === election.epoch);
+  const trigger = terms[at]?.trigger || election.trigger || '';
+  const reason = at >= 0 && terms[at + 1]?.endReason;
+  return `${triggers[trigger] || trigger}${trigger && reason ? ` (${reason})` : ''}`;
+}
+
 function Leader({replica, shard, act}) {
   const e = replica.election;
   return html`
@@ -43,7 +69,7 @@ function Leader({replica, shard, act}) {
       <p><span aria-hidden="true">♛</span> <strong>${replica.name}</strong> leads${e.lease && html`, epoch <strong>${e.epoch}</strong>`}${e.since && html`, since ${lasting(secondsBetween(e.since, replica.observed))}`}</p>
       <p class="dim">${replica.url} ${replica.version}</p>
       ${e.renewed && html`<p class="dim">${e.mode === 'for-life' ? 'holds the lease for life' : `renewed ${ago(e.renewed, replica.observed)}`}</p>`}
-      ${e.lastStepDown && html`<p class="dim">the term before: ${e.lastStepDown}</p>`}
+      ${why(shard, e) && html`<p class="dim">why: ${why(shard, e)}</p>`}
       <${NotReady} replica=${replica} />
       ${e.lease && html`<p class="acts"><button type="button" onClick=${() => act(stepDown(shard, ''))}>Have ${replica.name} step down</button></p>`}
     </div>`;
@@ -57,7 +83,7 @@ function Standby({replica, shard, led, act}) {
   const contact = e.contact;
   const follows = contact?.state === 'alive';
   return html`
-    <li class=${follows ? 'replica follows' : 'replica'}>
+    <li class=${`replica ${follows ? 'follows' : contact ? 'broken' : ''}`}>
       <p><strong>${replica.name}</strong> ${e.state === 'standing by' ? (follows ? `follows ${shard.leader || e.leader || 'the leader'}` : 'stands by') : e.state}</p>
       ${contact && html`<p class=${follows ? 'dim' : 'fault'}>contact: ${contact.state}${contact.heard && `, last beat ${ago(contact.heard, replica.observed)}`}${contact.allowedSilenceSeconds > 0 && `, may be silent for ${lasting(contact.allowedSilenceSeconds)}`}</p>`}
       <p class="dim">${replica.url} ${replica.version}</p>
@@ -71,12 +97,13 @@ function NotReady({replica}) {
 }
 
 function stepDown(shard, to) {
+  const leader = shard.replicas.find(r => r.name === shard.leader);
   return {
     title: to ? `Hand over to ${to}` : `Have ${shard.leader} step down`,
     verb: to ? 'hand over' : 'step down',
     text: `The term of ${shard.leader} ends: its controllers are stopped and joined. ${to ? `${to} leads next; the other standbys leave the lease to it.` : 'Another replica leads, usually within 50 ms.'} All replicas go on serving.`,
     run: async () => {
-      const ended = await api.stepDown(shard.name, to, 'by the page');
+      const ended = await api.stepDown(shard.name, leader.election.epoch, to, 'by the page');
       return `The term of ${ended.replica}, epoch ${ended.epoch}, ends.`;
     },
   };

@@ -3,6 +3,9 @@ import {html} from './html.js';
 
 const marks = {critical: '✖', warning: '▲', notice: '●'};
 
+// worded shows the words between backticks as what they are: words of commands, or of their output.
+const worded = line => line.split('`').map((part, i) => i % 2 === 0 ? part : html`<code>${part}</code>`);
+
 export function Problems({problems}) {
   return html`
     <section aria-labelledby="problems">
@@ -14,7 +17,7 @@ export function Problems({problems}) {
               <span class="mark" aria-hidden="true">${marks[p.severity]}</span>
               <div>
                 <p><strong>${p.severity}</strong>${p.shard && html`, shard ${p.shard}`}${p.replica && html`, ${p.replica}`}: ${p.what}</p>
-                ${p.remedy.split('\n').map(line => html`<p class="remedy" key=${line}>${line.startsWith('$ ') ? html`<code>${line.slice(2)}</code>` : line}</p>`)}
+                ${p.remedy.split('\n').map(line => html`<p class="remedy" key=${line}>${line.startsWith('$ ') ? html`<code>${line.slice(2)}</code>` : worded(line)}</p>`)}
               </div>
             </li>`)}
         </ul>`}

@@ -16,6 +16,12 @@ export function Timeline({installation, terms}) {
     </section>`;
 }
 
+// merged returns what is remembered of a shard's terms with the latest of them, the latest first. The latest come with each answer, so they know more.
+function merged(remembered = [], latest = []) {
+  const known = new Set(latest.map(t => `${t.epoch} ${t.holder}`));
+  return [...latest, ...remembered.filter(t => !known.has(`${t.epoch} ${t.holder}`))];
+}
+
 // pieces returns terms and gaps, the oldest first, with where they stand.
 export function pieces(terms, observed) {
   const ordered = terms.filter(t => t.began).sort((a, b) => Date.parse(a.began) - Date.parse(b.began));
@@ -62,7 +68,7 @@ class Shard extends Component {
 
   // The latest term is what people come for.
   componentDidUpdate() {
-    const latest = (this.props.history?.terms || this.props.latest)?.[0]?.began;
+    const latest = merged(this.props.history?.terms, this.props.latest)[0]?.began;
     if (this.scroller && latest !== this.latest) {
       this.latest = latest;
       this.scroller.scrollLeft = this.scroller.scrollWidth;
@@ -74,7 +80,7 @@ class Shard extends Component {
   }
 
   render({name, observed, history, latest}) {
-    const terms = history?.terms || latest || [];
+    const terms = merged(history?.terms, latest);
     if (terms.length === 0 && history?.fault && !history.none) return html`<p class="fault">shard ${name}: ${history.fault}</p>`;
     if (terms.length === 0) return html`<p class="dim">shard ${name}: ${history?.none ? 'its servers keep no history.' : 'no term is remembered yet.'}</p>`;
     const all = pieces(terms, observed);

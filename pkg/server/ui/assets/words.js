@@ -40,6 +40,11 @@ export function at(time) {
   return time ? new Date(time).toLocaleString(undefined, {dateStyle: 'short', timeStyle: 'medium'}) : '';
 }
 
+// listed says names: a, b and c.
+export function listed(names) {
+  return names.length < 2 ? names.join('') : `${names.slice(0, -1).join(', ')} and ${names.at(-1)}`;
+}
+
 // count says how many of something there are.
 export function count(n, one, many = one + 's') {
   return `${n.toLocaleString()} ${n === 1 ? one : many}`;

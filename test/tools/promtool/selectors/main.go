@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"regexp"
+	"strings"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
@@ -23,6 +25,21 @@ type expression struct {
 type selection struct {
 	Metric string   `json:"metric"`
 	Labels []string `json:"labels,omitempty"`
+	// Values are the values that the labels are compared with, by label. Those of a regular expression are its alternatives, if these are plain.
+	Values map[string][]string `json:"values,omitempty"`
+}
+
+// valuesOf returns what a matcher compares with.
+func valuesOf(m *labels.Matcher) (values []string) {
+	if m.Type == labels.MatchEqual || m.Type == labels.MatchNotEqual {
+		return []string{m.Value}
+	}
+	for _, value := range strings.Split(m.Value, "|") {
+		if value == regexp.QuoteMeta(value) {
+			values = append(values, value)
+		}
+	}
+	return values
 }
 
 func main() {
@@ -49,10 +66,11 @@ func read(text string) (e expression) {
 	parser.Inspect(parsed, func(node parser.Node, _ []parser.Node) error {
 		switch n := node.(type) {
 		case *parser.VectorSelector:
-			s := selection{Metric: n.Name}
+			s := selection{Metric: n.Name, Values: map[string][]string{}}
 			for _, m := range n.LabelMatchers {
 				if m.Name != labels.MetricName {
 					s.Labels = append(s.Labels, m.Name)
+					s.Values[m.Name] = append(s.Values[m.Name], valuesOf(m)...)
 				}
 			}
 			e.Selects = append(e.Selects, s)

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var (
+	// code matches blocks of commands, and code in the text.
+	code = regexp.MustCompile("(?ms)^ *```(?:sh|console)\n(.*?)^ *```|`([^`\n]+)`")
+	// anotherFence matches blocks of other code.
+	anotherFence = regexp.MustCompile("(?ms)^ *```(?:text|yaml|go|json|mermaid)\n.*?^ *```")
+	called       = regexp.MustCompile(`(?m)(?:^|[^n\w-] |[(;"])(?:bin/|kubectl )?regent ([a-z][^|;>#)\n]*)`)
+	flagged      = regexp.MustCompile(`--([a-z][a-z-]*)`)
+)
+
+// Every command of regent that the documentation names exists, with the flags that it is shown with, whether a test runs it or not.
+func TestTheDocsNameNoCommandOrFlagThatDoesNotExist(t *testing.T) {
+	found := 0
+	for _, pattern := range []string{"../../README.md", "../../docs/*.md", "../../examples/*/README.md"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %d pages, %v", pattern, len(files), err)
+		}
+		for _, file := range files {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := anotherFence.ReplaceAllString(strings.ReplaceAll(string(content), "\\\n", " "), "")
+			for _, piece := range code.FindAllStringSubmatch(text, -1) {
+				for _, command := range called.FindAllStringSubmatch(piece[1]+piece[2], -1) {
+					found++
+					if fault := faultOf(command[1]); fault != "" {
+						t.Errorf("%s: regent %s: %s", filepath.Base(file), strings.TrimSpace(command[1]), fault)
+					}
+				}
+			}
+		}
+	}
+	if found < 100 {
+		t.Errorf("only %d commands were found", found)
+	}
+}
+
+// faultOf returns what is wrong with a command line.
+func faultOf(line string) string {
+	line, _, _ = strings.Cut(line, " -- ") // what follows is for other commands
+	root := newCommand()
+	root.InitDefaultCompletionCmd()
+	cmd, rest, err := root.Find(strings.Fields(line))
+	if err != nil {
+		return err.Error()
+	}
+	if cmd.HasAvailableSubCommands() && len(rest) > 0 && regexp.MustCompile(`^[a-z]+$`).MatchString(rest[0]) {
+		return "there is no " + rest[0] + " below it"
+	}
+	for _, flag := range flagged.FindAllStringSubmatch(line, -1) {
+		if flag[1] != "help" && cmd.Flags().Lookup(flag[1]) == nil && cmd.InheritedFlags().Lookup(flag[1]) == nil {
+			return "it has no flag --" + flag[1]
+		}
+	}
+	return ""
+}

@@ -1,0 +1,3 @@
+package v1
+
+//go:generate go tool controller-gen object crd paths=. output:crd:dir=../../config/crd

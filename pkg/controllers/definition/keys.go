@@ -1,0 +1,123 @@
+package definition
+
+import (
+	"hash/fnv"
+	"slices"
+	"sync"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+	apisv1alpha1 "github.com/kcp-dev/sdk/apis/apis/v1alpha1"
+	apisv1alpha2 "github.com/kcp-dev/sdk/apis/apis/v1alpha2"
+	"github.com/kcp-dev/sdk/apis/third_party/conditions/util/conditions"
+
+	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/controllers/loop"
+)
+
+// what a key is of.
+type what string
+
+const (
+	aGroup   what = "group"   // of definitions: the key has its name
+	aBinding what = "binding" // an APIBinding
+	aCopy    what = "copy"    // the copy of a schema, in clusters.BoundSchemas
+)
+
+type key struct {
+	what what
+	of   clusters.Key
+}
+
+// String is for logs.
+func (k key) String() string { return string(k.what) + " " + k.of.String() }
+
+type (
+	binding        = *apisv1alpha2.APIBinding
+	resourceSchema = *apisv1alpha1.APIResourceSchema
+
+	apiVersion = apisv1alpha1.APIResourceVersion
+)
+
+// watch says which changes concern whom. A name that gets free may be wanted by definitions of its group, and by any binding of the cluster that lacks a name.
+func (c *controller) watch() {
+	loop.Watch(c.Loop, c.definitions, c.changed)
+	loop.Watch(c.Loop, c.informers.APIBindings, c.concerned)
+	loop.Watch(c.Loop, c.informers.APIResourceSchemas, c.concernedBySchema)
+	loop.Follow(c.Loop, c.informers.APIExports, func(e *apisv1alpha2.APIExport) []key { return c.bindingsOf(clusters.KeyOf(e)) })
+	loop.Follow(c.Loop, c.informers.CustomObjects, c.waiting)
+}
+
+// concerned returns whom a binding concerns: itself, the definitions and the bindings that may want its names, and the copies that it uses.
+func (c *controller) concerned(b binding) []key {
+	of := clusters.KeyOf(b)
+	keys := append(c.lacking(of.Cluster), key{aBinding, of})
+	for n := range b.Status.BoundResources {
+		r := &b.Status.BoundResources[n]
+		keys = append(keys, key{aGroup, clusters.Key{Cluster: of.Cluster, Name: r.Group}}, key{aCopy, clusters.BoundSchemaKey(r)})
+	}
+	return keys
+}
+
+// lacking returns the bindings of a cluster that could not bind everything.
+func (c *controller) lacking(cluster logicalcluster.Name) (keys []key) {
+	for _, b := range c.informers.APIBindings.List(cluster) {
+		if conditions.IsFalse(b, apisv1alpha2.BindingUpToDate) {
+			keys = append(keys, key{aBinding, clusters.KeyOf(b)})
+		}
+	}
+	return keys
+}
+
+// bindingsOf returns the bindings of an export.
+func (c *controller) bindingsOf(export clusters.Key) (keys []key) {
+	for _, b := range c.informers.APIBindings.ByIndex(controllers.ByExport, export.String()) {
+		keys = append(keys, key{aBinding, clusters.KeyOf(b)})
+	}
+	return keys
+}
+
+// concernedBySchema returns whom a schema concerns: the bindings of exports that name it. A copy concerns itself, and who may have waited for it to come into the
+// cache.
+func (c *controller) concernedBySchema(s resourceSchema) (keys []key) {
+	of := clusters.KeyOf(s)
+	if of.Cluster != clusters.BoundSchemas {
+		for _, e := range c.informers.APIExports.List(of.Cluster) {
+			if slices.ContainsFunc(e.Spec.Resources, func(r apisv1alpha2.ResourceSchema) bool { return r.Schema == s.Name }) {
+				keys = append(keys, c.bindingsOf(clusters.KeyOf(e))...)
+			}
+		}
+		return keys
+	}
+	keys = append(keys, key{aCopy, of})
+	for _, b := range c.informers.APIBindings.ByIndex(controllers.ByBoundSchema, of.Name) {
+		at := clusters.KeyOf(b)
+		keys = append(keys, key{aBinding, at}, key{aGroup, clusters.Key{Cluster: at.Cluster, Name: s.Spec.Group}})
+	}
+	return keys
+}
+
+// waiting returns who may wait for a custom object to go.
+func (c *controller) waiting(obj *clusters.CustomObject) (keys []key) {
+	of := clusters.Key{Cluster: clusters.KeyOf(obj).Cluster, Name: obj.GroupKind().Group}
+	if len(c.definitions.ByIndex(controllers.ByGroupLeaving, controllers.GroupValue(of.Cluster, of.Name))) > 0 {
+		keys = append(keys, key{aGroup, of})
+	}
+	for _, b := range c.informers.APIBindings.List(of.Cluster) {
+		if b.DeletionTimestamp != nil && slices.ContainsFunc(b.Status.BoundResources, func(r apisv1alpha2.BoundAPIResource) bool { return r.Group == of.Name }) {
+			keys = append(keys, key{aBinding, clusters.KeyOf(b)})
+		}
+	}
+	return keys
+}
+
+// stripes are locks by logical cluster. Some clusters share one.
+type stripes [64]sync.Mutex
+
+func (s *stripes) lock(cluster logicalcluster.Name) (unlock func()) {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(cluster))
+	m := &s[h.Sum32()%uint32(len(s))]
+	m.Lock()
+	return m.Unlock
+}

@@ -1,0 +1,41 @@
+// Package clientgo has package election in the shape of client-go's k8s.io/client-go/tools/leaderelection, for programs that have a
+// LeaderElectionConfig. They change the import of RunOrDie or NewLeaderElector, and their process need not end when it has lost the
+// lease:
+//
+//	elector, err := clientgo.NewLeaderElector(lec) // was leaderelection.NewLeaderElector(lec)
+//	if err != nil {
+//		return err
+//	}
+//	for ctx.Err() == nil {
+//		elector.Run(ctx) // one term each; the process stands by in it until it leads
+//	}
+//
+// # What differs from client-go
+//
+//   - Run returns only when OnStartedLeading has returned, and OnNewLeader, too. So it can be called again, and the work of two terms never
+//     runs at once. If OnStartedLeading does not return in time after its context has ended (election.Config.DrainTimeout), the lease is
+//     left to expire, and Run waits. NewLeaderHealthzAdaptor reports that.
+//   - The order is: OnStartedLeading returns, the lease is released, OnStoppedLeading is called, Run returns.
+//   - A panic of OnStartedLeading goes on in Run, when the lease was released and OnStoppedLeading was called.
+//   - The holder on the Lease is "<identity>_<uuid>", another in each term. GetLeader and OnNewLeader give the identity. Replicas that still use
+//     client-go see the whole, and may compete for the same Lease meanwhile.
+//   - A standby watches the Lease and takes a lease that was released at once. The lock's client needs the verbs list and watch beside
+//     get, create and update.
+//
+// # Fields of LeaderElectionConfig
+//
+//	LeaseDuration, RenewDeadline, RetryPeriod   honoured; LeaseDuration must be whole seconds, because a Lease holds those
+//	Callbacks                                   honoured, all three, as above
+//	Lock                                        a *resourcelock.LeaseLock, with Client, Identity, EventRecorder and Labels. Others are refused: what
+//	                                            makes terms safe is a compare-and-swap on the Lease, which the interface of a lock hides
+//	ReleaseOnCancel                             must be true: the lease is always released, because the work has stopped by then
+//	WatchDog                                    refused: its type knows client-go's elector only. Use NewLeaderHealthzAdaptor of this package
+//	Coordinated                                 refused: give election.Config.Mode election.Coordinated, which makes the candidate, too
+//	Name                                        not used: metrics have the Lease's name
+//
+// What else an election.Config has is set by a function that NewLeaderElector and RunOrDie take: a Detector for a fast failover, for
+// example. Package leader does that by itself; new programs should begin there.
+//
+// The lock's client should have no rate limit and no timeout. That of resourcelock.NewFromKubeconfig has a timeout, which ends each watch
+// of a standby after half the renew deadline; it then reads the Lease and watches again.
+package clientgo

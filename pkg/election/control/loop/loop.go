@@ -1,0 +1,264 @@
+// Package loop is the one work-queue loop of all controllers: events queue keys, workers reconcile keys, and a key whose
+// reconcile fails is tried again later.
+package loop
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+
+	"github.com/regent-project/regent/pkg/election/control"
+)
+
+// A key whose reconcile fails is tried again after retryBase, then after twice that, and so on up to retryMax. A failing key
+// delays only itself: there is no limit over all keys.
+const (
+	retryBase = 5 * time.Millisecond
+	retryMax  = 30 * time.Second
+)
+
+// sweepWorkers: one of so many workers may work for the sweep. The others are there for what has just happened.
+const sweepWorkers = 4
+
+// Loop reconciles keys of type K. Each value is run once. Its states:
+//
+//	New --Watch, On, Needs--> wired --Run--> waiting for caches --> working --ctx ends, or a panic--> ended
+//
+// Watch, On and Needs must be called before Run, and by one goroutine. Add and AddAfter may be called at any time. Keys
+// that are added before Run works are kept, keys that are added after it has ended are dropped.
+//
+// Run begins with a sweep: a pass over all objects. The keys that it finds wait in a lane of their own, behind what has just
+// happened (I13): a change that comes while the sweep goes on is reconciled at once, however many objects there are.
+type Loop[K comparable] struct {
+	name      string
+	workers   int
+	reconcile func(context.Context, K) error
+	needs     func(K) bool // nil: the sweep queues all keys
+	wirings   []wiring[K]
+	lanes     *lanes[K]
+	sweep     sweep
+
+	first sync.Once // the first return of reconcile
+
+	mu sync.Mutex
+	// queue exists only while Run works: it has goroutines, and a Loop that is constructed may never run.
+	queue workqueue.TypedRateLimitingInterface[K]
+	// early holds keys that are added before there is a queue. It is nil from then on.
+	early map[K]time.Duration
+	// fail ends Run with a cause.
+	fail context.CancelCauseFunc
+}
+
+// New returns a loop that calls reconcile from a number of workers, for each key from one at a time. name is the controller's
+// name. It labels the queue's metrics; a loop of the same name in a later term continues the same series.
+//
+// reconcile's context ends with Run's. If reconcile returns an error, it is logged and the key is tried again later. A panic
+// ends the loop.
+func New[K comparable](name string, workers int, reconcile func(context.Context, K) error) *Loop[K] {
+	return &Loop[K]{
+		name: name, workers: workers, reconcile: reconcile, early: map[K]time.Duration{},
+		lanes: newLanes[K](max(1, workers/sweepWorkers)),
+	}
+}
+
+// Needs makes the sweep queue only the keys for which needs returns true. needs must be pure, and read caches only. It may return
+// false if reconcile would write nothing by what the caches show now, whatever it reads from the server. A cache that is late is
+// no danger: when it has caught up, the change queues the key. needs is called for every key of every object there is.
+func (l *Loop[K]) Needs(needs func(K) bool) { l.needs = needs }
+
+// Add queues a key now. A key that is already queued is queued once. A key that is being reconciled is reconciled again.
+func (l *Loop[K]) Add(k K) { l.AddAfter(k, 0) }
+
+// AddAfter queues a key after a delay.
+func (l *Loop[K]) AddAfter(k K, delay time.Duration) {
+	l.mu.Lock()
+	queue := l.queue
+	if queue == nil && l.early != nil {
+		if earlier, ok := l.early[k]; !ok || delay < earlier {
+			l.early[k] = delay
+		}
+	}
+	l.mu.Unlock()
+	if queue != nil {
+		l.lanes.want(k, fresh)
+		queue.AddAfter(k, delay)
+	}
+}
+
+// Run waits for the caches, registers the event handlers, sweeps, and reconciles until ctx ends. Then it removes the handlers,
+// shuts down the queue, joins the sweep and the workers, and returns nil. Keys that are left in the queue are dropped: the next
+// term begins with all objects. A panic in reconcile or in a handler ends Run early with a *control.Panic.
+func (l *Loop[K]) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	for _, w := range l.wirings {
+		if !l.await(ctx, w) {
+			l.end()
+			return nil
+		}
+	}
+	queue, err := l.begin(cancel)
+	if err != nil {
+		return err
+	}
+	defer l.end()
+	remove, err := l.register()
+	if err != nil {
+		return err
+	}
+	reconcile := l.observed(ctx, queue.NumRequeues)
+	control.Reached(ctx, control.Working)
+
+	var workers sync.WaitGroup
+	workers.Go(func() { l.sweepAll(ctx) })
+	for range l.workers {
+		workers.Go(func() {
+			for l.work(ctx, queue, reconcile) {
+			}
+		})
+	}
+	<-ctx.Done()
+	remove()
+	queue.ShutDown()
+	workers.Wait()
+	// The loop's own panic is the cause itself. That of another controller, for which the term ends, comes wrapped.
+	if p, ok := context.Cause(ctx).(*control.Panic); ok { //nolint:errorlint // see above
+		return p
+	}
+	return nil
+}
+
+// Report implements control.Reporter: it counts the keys that are queued or being reconciled, and those that have been.
+func (l *Loop[K]) Report() control.Health {
+	pending, returned := l.lanes.progress()
+	return control.Health{
+		Pending: pending[fresh] + pending[swept], Returned: returned[fresh] + returned[swept],
+		Sweep: control.Sweep{Running: !l.sweep.walked.Load() || pending[swept] > 0, Pending: pending[swept], Returned: returned[swept]},
+	}
+}
+
+func (l *Loop[K]) begin(fail context.CancelCauseFunc) (workqueue.TypedRateLimitingInterface[K], error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.early == nil {
+		return nil, fmt.Errorf("loop %s has run already: construct a new one", l.name)
+	}
+	ordered := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[K]{Name: l.name, Queue: l.lanes})
+	l.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[K](retryBase, retryMax),
+		workqueue.TypedRateLimitingQueueConfig[K]{
+			Name:          l.name,
+			DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[K]{Name: l.name, Queue: ordered}),
+		})
+	for k, delay := range l.early {
+		l.queue.AddAfter(k, delay)
+	}
+	l.early = nil
+	l.fail = fail
+	return l.queue, nil
+}
+
+// end shuts the queue down, if Run has made one. It also empties the queue, because the next term continues the gauge of its
+// length.
+func (l *Loop[K]) end() {
+	l.mu.Lock()
+	queue := l.queue
+	l.queue, l.early = nil, nil
+	l.mu.Unlock()
+	if queue == nil {
+		return
+	}
+	queue.ShutDown()
+	l.lanes.unlimit()
+	for {
+		k, shutdown := queue.Get()
+		if shutdown {
+			return
+		}
+		l.lanes.done(k)
+		queue.Done(k)
+	}
+}
+
+// register adds all event handlers and returns a function that removes them.
+func (l *Loop[K]) register() (func(), error) {
+	var removes []func()
+	remove := func() {
+		for i := len(removes) - 1; i >= 0; i-- {
+			removes[i]()
+		}
+	}
+	complete := false
+	defer func() {
+		if !complete { // register has failed or panicked
+			remove()
+		}
+	}()
+	for _, w := range l.wirings {
+		undo, err := w.register()
+		if err != nil {
+			return nil, fmt.Errorf("loop %s: %w", l.name, err)
+		}
+		removes = append(removes, undo)
+	}
+	complete = true
+	return remove, nil
+}
+
+// work reconciles one key. It returns false when the loop ends.
+func (l *Loop[K]) work(ctx context.Context, queue workqueue.TypedRateLimitingInterface[K], reconcile func(context.Context, K) error) bool {
+	k, shutdown := queue.Get()
+	if shutdown {
+		return false
+	}
+	defer queue.Done(k)
+	defer l.finish(ctx, k)
+	if ctx.Err() != nil {
+		return false
+	}
+	defer l.Contain(fmt.Sprintf("reconcile of %v", k))
+	err := reconcile(ctx, k)
+	l.first.Do(func() { control.Reached(ctx, control.Reconciled) })
+	switch {
+	case err == nil:
+		queue.Forget(k)
+	case ctx.Err() != nil: // not a failure: the end of the term has cut it short
+	default:
+		klog.FromContext(ctx).Error(err, "Reconcile failed and will be tried again", "key", k, "failures", queue.NumRequeues(k)+1)
+		l.lanes.want(k, l.lanes.of(k))
+		queue.AddRateLimited(k)
+	}
+	return ctx.Err() == nil
+}
+
+// finish takes back a key that a worker has taken.
+func (l *Loop[K]) finish(ctx context.Context, k K) {
+	if l.lanes.done(k) == swept && ctx.Err() == nil {
+		l.tellSweep(ctx)
+	}
+}
+
+// Contain is to be deferred where code of the controller runs on other goroutines than the workers', such as the event handlers of a
+// Source. It recovers a panic, which would end the process there, and ends the loop with a *control.Panic. where says where that was.
+func (l *Loop[K]) Contain(where string) {
+	value := recover()
+	if value == nil {
+		return
+	}
+	l.mu.Lock()
+	fail := l.fail
+	l.mu.Unlock()
+	if fail == nil { // Run has not registered anything yet: this is whoever has called it
+		panic(value)
+	}
+	fail(control.Recovered(where, value))
+}
+
+var (
+	_ control.Controller = (*Loop[int])(nil)
+	_ control.Reporter   = (*Loop[int])(nil)
+)

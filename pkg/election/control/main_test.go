@@ -1,0 +1,12 @@
+package control_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+	_ "k8s.io/component-base/metrics/prometheus/clientgo" // as kube-apiserver has it: other providers of client-go's metrics
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
+}

@@ -1,0 +1,28 @@
+// Package etcdfence holds the writes of any server on k8s.io/apiserver to the fencing tokens that they carry (package fence), in the etcd transaction
+// that makes them. A leader that was paused, and that wakes up in the middle of its writes, changes nothing once another one leads, or its lease was
+// released: not by a clock, but because etcd compares the Lease in that transaction.
+//
+// It takes three lines in a server, and no fork of anything. Between the options of etcd being applied and the server being made:
+//
+//	guard, err := etcdfence.Install(ctx, etcdfence.Config{Etcd: options.Etcd, Stored: config.RESTOptionsGetter})
+//	...
+//	config.BuildHandlerChainFunc = func(handler http.Handler, c *server.Config) http.Handler {
+//		return server.DefaultBuildHandlerChain(guard.Handler(handler), c)
+//	}
+//
+// From then on every store of that etcd is guarded, built-in resources and custom ones alike, and a request with the header Fencing-Token is held to
+// its term: creations, updates, deletions, and what is answered without a write, such as a dry run. A write of a term that is over is answered with
+// 412 and reason LeaderFenced; see fence.IsFenced. Requests without the header are served as ever.
+//
+// The Lease must be in the same etcd as what is written under it. An aggregated server, whose Leases are the main server's, elects by a Lease of its
+// own: see Guard.LeaseClient. Config.Clusters is for servers that have logical clusters, as kcp has.
+//
+// What it does not hold: reads; what goes to another etcd (Guard.NotHeld names it, and Install logs it); requests that an aggregator passes on to
+// other servers; whoever writes into etcd past the server; and stores that were made before Install.
+//
+// # How it gets there
+//
+// Upstream makes the clients of its stores in private. But each etcd3 store shows its client to a public variable of package
+// k8s.io/apiserver/pkg/storage/feature when it is made. That is where this package puts the guard into it. Install proves that this happens, with a
+// store of its own, and fails otherwise. docs/FENCING.md has what else was considered.
+package etcdfence

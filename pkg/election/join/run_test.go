@@ -1,0 +1,191 @@
+package join
+
+import (
+	"context"
+	"errors"
+	"runtime/pprof"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/election/electiontest"
+)
+
+func TestWhoIsLateIsNamedWithItsStack(t *testing.T) {
+	for name, c := range map[string]struct {
+		start func(ctx context.Context, gate chan struct{}) // the work; what it starts ends with the gate
+		want  string
+	}{
+		"goroutines that the work has started": {func(_ context.Context, gate chan struct{}) {
+			for range 3 {
+				go straggler(gate)
+			}
+			go func() {}()
+		}, ownPackage + ".straggler (3)"},
+		"goroutines with labels": {func(ctx context.Context, gate chan struct{}) {
+			pprof.Do(ctx, pprof.Labels("who", "me", "z", "z"), func(context.Context) { go straggler(gate) })
+		}, ownPackage + `.straggler {"who":"me", "z":"z"}`},
+		"the work itself":  {func(_ context.Context, gate chan struct{}) { straggler(gate) }, ownPackage + ".TestWhoIsLateIsNamedWithItsStack.func"},
+		"an undo function": {func(_ context.Context, gate chan struct{}) { OnEnd(func() { straggler(gate) }) }, ownPackage + ".TestWhoIsLateIsNamedWithItsStack.func"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			gate, reports := make(chan struct{}), make(chan *Late)
+			over := make(chan struct{})
+			ctx, cancel := context.WithCancel(t.Context())
+			o := Options{Patience: 10 * time.Millisecond, OnLate: func(l *Late) {
+				select {
+				case reports <- l:
+				case <-over:
+				}
+			}}
+			done := ends(func() { _ = Run(ctx, o, func(ctx context.Context) error { c.start(ctx, gate); return nil }) })
+			cancel()
+			for range 2 { // it is reported again
+				late := <-reports
+				if !strings.Contains(late.Error(), ": "+c.want) {
+					t.Errorf("%v, want …%s", late, c.want)
+				}
+				if !strings.Contains(late.Stacks(), "straggler") || late.For < 10*time.Millisecond {
+					t.Errorf("%v %v", late, late.Stacks())
+				}
+			}
+			close(over)
+			close(gate)
+			mustEnd(t, "the end", done)
+		})
+	}
+}
+
+func straggler(gate chan struct{}) { <-gate }
+
+func TestRunReturnsWhatItsWorkReturnsWhenAllHasEnded(t *testing.T) {
+	want, ended := errors.New("mine"), atomic.Bool{}
+	err := Run(t.Context(), quiet, func(ctx context.Context) error {
+		go func() {
+			<-ctx.Done()
+			if cause := context.Cause(ctx); !errors.Is(cause, errEnded) {
+				t.Errorf("cause: %v", cause)
+			}
+			ended.Store(true)
+		}()
+		return want
+	})
+	if !errors.Is(err, want) || !ended.Load() {
+		t.Errorf("%v, ended: %t", err, ended.Load())
+	}
+}
+
+func TestTheContextOfAScopeEndsWithTheOneItCameFrom(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("why")
+	err := Run(ctx, quiet, Starting(func(inner context.Context) error {
+		if From(inner) == nil || From(ctx) != nil {
+			t.Error("From does not return the scope of a context")
+		}
+		go func() {
+			<-inner.Done()
+			if !errors.Is(context.Cause(inner), why) {
+				t.Errorf("cause: %v", context.Cause(inner))
+			}
+		}()
+		cancel(why)
+		return nil
+	}))
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPanicsAreContainedUntilAllHasEnded(t *testing.T) {
+	for name, work := range map[string]func(context.Context) error{
+		"of the work":       func(context.Context) error { panic("boom") },
+		"of undo functions": func(context.Context) error { OnEnd(func() { panic("boom") }); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			undone := false
+			defer func() {
+				if p, ok := recover().(*Panic); !ok || p.Value != "boom" || !strings.Contains(p.Error(), "run_test.go") || !undone {
+					t.Errorf("recovered %v, undone: %t", p, undone)
+				}
+			}()
+			_ = Controller(func(ctx context.Context) error {
+				OnEnd(func() { undone = true })
+				return work(ctx)
+			}).Run(t.Context())
+		})
+	}
+}
+
+func TestWorkThatEndsItsGoroutineIsAPanic(t *testing.T) {
+	defer func() {
+		if err, ok := recover().(error); !ok || !errors.Is(err, errGoexit) {
+			t.Errorf("recovered %v", err)
+		}
+	}()
+	_ = Run(t.Context(), quiet, func(context.Context) error { t.SkipNow(); return nil }) // SkipNow calls Goexit
+}
+
+func TestAfterTheEnd(t *testing.T) {
+	s := scope(t)
+	s.End()
+	s.End()
+	undone := false
+	s.OnEnd(func() { undone = true })
+	if !undone {
+		t.Error("what is registered after the end is not undone")
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("Do works after the end")
+		}
+	}()
+	s.Do(func(context.Context) {})
+}
+
+// elect runs an elector without others.
+func elect(t *testing.T, lead election.LeadFunc) (stop func()) {
+	t.Helper()
+	cfg := election.DefaultConfig()
+	cfg.Namespace, cfg.Name, cfg.Client = "default", "join", electiontest.NewStore("join").Client()
+	cfg.LeaseDuration, cfg.RenewDeadline, cfg.RetryPeriod, cfg.DrainTimeout = 4*time.Second, 2*time.Second, 100*time.Millisecond, 50*time.Millisecond
+	elector, err := election.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := ends(func() { _ = elector.Run(ctx, lead) })
+	return func() { cancel(); mustEnd(t, "the election", done) }
+}
+
+func TestATermEndsWhenItsWorkFailsAndTheNextWaitsForWhatIsLeft(t *testing.T) {
+	for name, fail := range map[string]func() error{
+		"an error": func() error { return errors.New("failed") },
+		"a panic":  func() error { panic("failed") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			gate, ended, terms := make(chan struct{}), make(chan struct{}), atomic.Int32{}
+			stop := elect(t, Lead(quiet, func(ctx context.Context, _ election.Term) error {
+				if terms.Add(1) > 1 {
+					<-ctx.Done()
+					return nil
+				}
+				go func() {
+					<-ctx.Done()
+					close(ended)
+					<-gate
+				}()
+				return fail()
+			}))
+			mustEnd(t, "the context of the failed term", ended)
+			staysOpen(t, "", make(chan struct{})) // the end of the scope looks, and waits
+			if terms.Load() > 1 {
+				t.Error("the next term has begun before all of the failed one had ended")
+			}
+			close(gate)
+			eventually(t, "another term", func() bool { return terms.Load() > 1 })
+			stop()
+		})
+	}
+}

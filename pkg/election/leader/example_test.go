@@ -1,0 +1,67 @@
+package leader_test
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+
+	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/election/leader"
+)
+
+// A program that leads in any Kubernetes cluster. Its Pod gives POD_IP from status.podIP. Its account may get, list, watch, create and
+// update Leases, and get and create Secrets.
+func Example() {
+	run := func(ctx context.Context) error {
+		config, err := rest.InClusterConfig()
+		if err != nil {
+			return err
+		}
+		l, err := leader.New(config, leader.Config{Namespace: "default", Name: "example", SecretName: "example-probe"})
+		if err != nil {
+			return err
+		}
+		return l.Run(ctx, func(ctx context.Context, term election.Term) error {
+			klog.FromContext(ctx).Info("Leading", "epoch", term.Epoch())
+			<-ctx.Done() // work until the term ends, and stop everything
+			return nil
+		})
+	}
+	_ = run
+}
+
+// An API server on k8s.io/apiserver: the term begins when it serves, and ends while it still answers.
+func ExampleLeader_Start() {
+	type hooks interface { // of a GenericAPIServer
+		AddPreShutdownHook(name string, hook func() error) error
+	}
+	install := func(server hooks, loopback *rest.Config, lead election.LeadFunc) error {
+		l, err := leader.New(loopback, leader.Config{Namespace: "kube-system", Name: "example", SecretName: "example-probe"})
+		if err != nil {
+			return err
+		}
+		// server.AddPostStartHookOrDie("lead", func(hook genericapiserver.PostStartHookContext) error { return l.Start(hook, lead) })
+		_ = l.Start
+		return server.AddPreShutdownHook("lead", l.Stop)
+	}
+	_ = install
+}
+
+// A program that bears that two leaders work for a moment, and wants a crash to cost milliseconds without a fence.
+func ExampleNew_succeedUnfenced() {
+	run := func(ctx context.Context, config *rest.Config, lead election.LeadFunc) error {
+		l, err := leader.New(config, leader.Config{
+			Namespace: "default", Name: "example", SecretName: "example-probe",
+			SucceedUnfenced: true,
+			Adjust:          func(cfg *election.Config) { cfg.Priority = 1 },
+			LeaseDuration:   15 * time.Second,
+		})
+		if err != nil {
+			return err
+		}
+		return l.Run(ctx, lead)
+	}
+	_ = run
+}

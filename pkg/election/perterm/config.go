@@ -1,0 +1,33 @@
+package perterm
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/election/fence"
+)
+
+// config returns the configuration of the term's clients. They use the connections of the process: a configuration with certificates would
+// have client-go make, and keep, connections for each term whenever it cannot tell that two configurations are equal.
+func (t *tenancy) config(ctx context.Context) (*rest.Config, error) {
+	process := t.process.GetConfig()
+	host, _, err := rest.DefaultServerUrlFor(process)
+	if err != nil {
+		return nil, fmt.Errorf("the manager of the process has a configuration without a server: %w", err)
+	}
+	config := &rest.Config{
+		Host: host.String(), APIPath: process.APIPath, ContentConfig: process.ContentConfig, DisableCompression: process.DisableCompression,
+		QPS: process.QPS, Burst: process.Burst, Timeout: process.Timeout,
+		WarningHandler: process.WarningHandler, WarningHandlerWithContext: process.WarningHandlerWithContext,
+		Transport: t.process.GetHTTPClient().Transport, // it has the credentials and the user agent; nil without either, and then client-go has one
+	}
+	if t.options.Fenced {
+		config.Wrap(fence.Transport(fence.Of(t.term.Token())))
+		config.Wrap(fence.OnFenced(func(*http.Request) { election.Fail(ctx, election.Fenced) }))
+	}
+	return config, nil
+}

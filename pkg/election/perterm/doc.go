@@ -1,0 +1,35 @@
+// Package perterm runs what leads in a controller-runtime program once per term of an election: after a term has ended, the process stands
+// by with warm caches and can lead again. A lost lease does not end the process.
+//
+// A program keeps its manager, which lives as long as the process: caches, webhooks, health checks, metrics, and what every replica runs. It
+// turns off that manager's own leader election, and moves the controllers that lead into a function:
+//
+//	process, err := ctrl.NewManager(config, ctrl.Options{Scheme: scheme})
+//	…
+//	err = perterm.Add(process, elector, perterm.Options{Warm: []client.Object{&appsv1.Deployment{}}}, func(m *perterm.Manager) error {
+//		return (&DeploymentReconciler{Client: m.GetClient()}).SetupWithManager(m)
+//	})
+//	…
+//	err = process.Start(ctrl.SetupSignalHandler())
+//
+// For each term the function gets a new manager. It is an ordinary manager.Manager, so SetupWithManager functions work unchanged.
+//
+// # What a term has of its own, and what the process lends
+//
+//   - Controllers, runnables, event recorders, clients: the term's. Names of controllers come again with each term.
+//   - The cache: the process's. The term's event handlers are removed at its end. An informer that a term asks for first lives on with the
+//     process; Options.Warm starts those before the first term. An index is added once and stays, so what it computes must not depend on
+//     the term.
+//   - Connections, scheme, RESTMapper: the process's.
+//   - Metrics: controller-runtime's own live with the process, so /metrics shows terms, and a term continues the series of the last. For
+//     others there is Manager.Metrics.
+//   - Webhooks, health checks and metrics handlers belong to the manager of the process, because each replica must answer. The manager of a
+//     term refuses them, with an error that says so.
+//
+// # What it promises
+//
+// A term's function returns when everything of the term has ended (see package join, which also says what it cannot see). If a runnable is late,
+// it is reported by its type, name and stack, and the elector keeps the process in quarantine meanwhile: it does not campaign until the
+// runnable has ended. A panic of the function or of a runnable ends the term, and not the process. With Options.Fenced the writes of
+// the term carry its token, and the first that is refused ends the term.
+package perterm

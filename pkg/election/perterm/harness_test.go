@@ -1,0 +1,153 @@
+package perterm_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/election/electiontest"
+	"github.com/regent-project/regent/pkg/election/perterm"
+)
+
+const queue = "sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue.(*priorityqueue[...])."
+
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard())
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"),
+		goleak.IgnoreAnyFunction(queue+"handleReadyItems"), goleak.IgnoreAnyFunction(queue+"handleAddBuffer"),
+		goleak.IgnoreAnyFunction(queue+"handleWaitingItems"), goleak.IgnoreAnyFunction(queue+"logState"),
+		goleak.IgnoreAnyFunction(queue+"updateUnfinishedWorkLoop")) // see leave
+}
+
+const soon = 60 * time.Second
+
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(soon); !ok(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("not in time: %s", what)
+		}
+	}
+}
+
+// clerk writes into each ConfigMap in which epoch it has seen it.
+type clerk struct {
+	client.Client
+	m     *perterm.Manager
+	extra func(ctx context.Context) error
+}
+
+func (c *clerk) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	var obj corev1.ConfigMap
+	if err := c.Get(ctx, req.NamespacedName, &obj); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if c.extra != nil {
+		if err := c.extra(ctx); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	if epoch := fmt.Sprint(c.m.Term.Epoch()); obj.Data["epoch"] != epoch {
+		obj.Data = map[string]string{"epoch": epoch}
+		return ctrl.Result{}, c.Update(ctx, &obj)
+	}
+	return ctrl.Result{}, nil
+}
+
+// setUp adds the clerk as most programs add their controllers.
+func setUp(m *perterm.Manager, extra func(ctx context.Context) error) error {
+	c := &clerk{Client: m.GetClient(), m: m, extra: extra}
+	return ctrl.NewControllerManagedBy(m).Named("clerk").For(&corev1.ConfigMap{}).Complete(c)
+}
+
+// world is a process that leads, beside an API server with one ConfigMap.
+type world struct {
+	*shelf
+	t       *testing.T
+	elector *election.Elector
+	store   *electiontest.Store
+	stop    func()
+}
+
+// begin starts the process.
+func begin(t *testing.T, o perterm.Options, setup func(m *perterm.Manager) error) *world {
+	t.Helper()
+	w := &world{shelf: newShelf(t), t: t, store: electiontest.NewStore("example")}
+	w.put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "one"}})
+	process := newProcess(t, w.shelf)
+	cfg := election.DefaultConfig()
+	cfg.Namespace, cfg.Name, cfg.Client, cfg.Cluster = "default", "example", w.store.Client(), "root"
+	cfg.RetryPeriod, cfg.DrainTimeout = 20*time.Millisecond, 50*time.Millisecond
+	var err error
+	if w.elector, err = election.New(cfg); err != nil {
+		t.Fatal(err)
+	}
+	if err := perterm.Add(process, w.elector, o, setup); err != nil {
+		t.Fatal(err)
+	}
+	w.stop = start(t, process)
+	return w
+}
+
+func newProcess(t *testing.T, s *shelf) manager.Manager {
+	t.Helper()
+	process, err := manager.New(s.config(), manager.Options{
+		Metrics: server.Options{BindAddress: "0"},
+		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
+			return mapper(), nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return process
+}
+
+func start(t *testing.T, process manager.Manager) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- process.Start(ctx) }()
+	return func() {
+		t.Helper()
+		cancel()
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Errorf("the process: %v", err)
+			}
+		case <-time.After(soon):
+			t.Error("the process has not ended")
+		}
+		process.GetHTTPClient().CloseIdleConnections()
+	}
+}
+
+// awaitEpoch waits until a term at or after epoch has written, and returns its epoch.
+func (w *world) awaitEpoch(epoch int64) int64 {
+	w.t.Helper()
+	var seen int64
+	eventually(w.t, fmt.Sprintf("a write in epoch %d", epoch), func() bool {
+		seen, _ = strconv.ParseInt(w.look("one")["epoch"], 10, 64)
+		return seen >= epoch
+	})
+	return seen
+}

@@ -1,0 +1,87 @@
+package perterm
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/election/join"
+)
+
+// leave is what package join is told to leave alone: the goroutines of a queue, which write nothing. Up to v0.24 controller-runtime's queue can
+// forget one when it is shut down: it offers an item, for ever, to a worker that has gone, and holds the lock that the others wait for.
+var leave = []string{
+	queue + "handleReadyItems", queue + "handleAddBuffer", queue + "handleWaitingItems", queue + "logState", queue + "updateUnfinishedWorkLoop",
+}
+
+const queue = "sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue.(*priorityqueue[...])."
+
+// Options say how terms run. The zero Options are good for a server that does not check tokens.
+type Options struct {
+	// Fenced: writes of a term carry its token. The server must check tokens, and the elector's Lease must be in a logical cluster.
+	Fenced bool
+	// Warm are objects of the kinds whose informers start with the process, so that a term begins with full caches.
+	Warm []client.Object
+	// Configure, if set, changes the options of each term's manager before it is made.
+	Configure func(*manager.Options)
+	// Join says who is reported as late, and what is not waited for.
+	Join join.Options
+}
+
+// Elector is what Add runs: an *election.Elector, or what wraps one.
+type Elector interface {
+	// Run calls lead once for each term until ctx ends.
+	Run(ctx context.Context, lead election.LeadFunc) error
+}
+
+// Add makes process run the elector once its caches are synced, and setup for each term. At the end of process the term ends and the lease
+// is released while the caches and webhooks still work. process must not elect a leader itself: its Options.LeaderElection must
+// be false. If an election ends with an error, process does.
+func Add(process manager.Manager, elector Elector, o Options, setup func(m *Manager) error) error {
+	ctx := context.Background() // informers that are asked for before the start begin with it, and nothing here waits
+	for _, obj := range o.Warm {
+		if _, err := process.GetCache().GetInformer(ctx, obj, notSynced()); err != nil {
+			return fmt.Errorf("perterm: Options.Warm: no informer for %T: %w", obj, err)
+		}
+	}
+	return process.Add(&campaign{elector: elector, lead: Lead(process, o, setup)})
+}
+
+// campaign is a runnable of every replica.
+type campaign struct {
+	elector Elector
+	lead    election.LeadFunc
+}
+
+// Start implements manager.Runnable.
+func (c *campaign) Start(ctx context.Context) error {
+	if err := c.elector.Run(ctx, c.lead); ctx.Err() == nil || !isContextError(ctx, err) {
+		return err
+	}
+	return nil
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (*campaign) NeedLeaderElection() bool { return false }
+
+// Lead returns the function that Add gives the elector, for programs that run it themselves. process must have been started before it is called,
+// and must last longer.
+func Lead(process manager.Manager, o Options, setup func(m *Manager) error) election.LeadFunc {
+	l := newLoan(process.GetCache())
+	o.Join.Leave = append(slices.Clone(o.Join.Leave), leave...)
+	return join.Lead(o.Join, func(ctx context.Context, term election.Term) error {
+		t := &tenancy{process: process, options: o, loan: l, scope: join.From(ctx), term: term}
+		m, err := t.manager(ctx)
+		if err != nil {
+			return fmt.Errorf("cannot make the manager of the term: %w", err)
+		}
+		if err := setup(m); err != nil {
+			return fmt.Errorf("cannot set up the term: %w", err)
+		}
+		return m.Manager.Start(ctx)
+	})
+}

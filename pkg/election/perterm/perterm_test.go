@@ -1,0 +1,222 @@
+package perterm_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/election/fence"
+	"github.com/regent-project/regent/pkg/election/join"
+	"github.com/regent-project/regent/pkg/election/perterm"
+)
+
+var terms = flag.Int("terms", 100, "how many terms TestNothingGrowsOverTerms takes")
+
+// series returns how many series /metrics has.
+func series(t *testing.T) (n int) {
+	t.Helper()
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		n += len(f.GetMetric())
+	}
+	return n
+}
+
+// forgottenQueues returns how many goroutines at most belong to queues of terms that are over: see leave in perterm.go.
+func forgottenQueues() int {
+	stacks := make([]byte, 16<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	return 5 * strings.Count(string(stacks), "handleReadyItems.func1.1(")
+}
+
+func TestNothingGrowsOverTerms(t *testing.T) {
+	w := begin(t, perterm.Options{Warm: []client.Object{&corev1.ConfigMap{}}}, func(m *perterm.Manager) error {
+		m.Metrics.MustRegister(prometheus.NewCounter(prometheus.CounterOpts{Name: "clerk_total", Help: "Comes again with each term."}))
+		if err := m.GetFieldIndexer().IndexField(context.Background(), &corev1.ConfigMap{}, "epoch", func(client.Object) []string { return nil }); err != nil {
+			return err
+		}
+		recorder := m.GetEventRecorder("clerk")
+		return setUp(m, func(context.Context) error {
+			recorder.Eventf(&corev1.ConfigMap{}, nil, corev1.EventTypeNormal, "Seen", "See", "in epoch %d", m.Term.Epoch())
+			return nil
+		})
+	})
+	defer w.stop()
+	var goroutines, shown int
+	epoch := int64(0)
+	for n := range *terms {
+		epoch = w.awaitEpoch(epoch + 1)
+		if n == 4 { // the connections are there
+			goroutines, shown = runtime.NumGoroutine(), series(t)
+		}
+		if _, err := w.elector.StepDown("the next, please", ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.awaitEpoch(epoch + 1)
+	if shown == 0 || series(t) > shown+10 { // some errors and codes are seen for the first time later
+		t.Errorf("%d series after %d terms, %d after 5", series(t), *terms, shown)
+	}
+	forgotten := forgottenQueues()
+	eventually(t, "as few goroutines as after 5 terms", func() bool { return runtime.NumGoroutine()-forgotten <= goroutines+2 })
+	t.Logf("%d terms: %d goroutines and %d series after 5, %d and %d at the end; of queues that controller-runtime has forgotten: %d",
+		*terms, goroutines, shown, runtime.NumGoroutine(), series(t), forgotten)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.watches != 1 {
+		t.Errorf("%d watches of ConfigMaps, want the one of the process", w.watches)
+	}
+}
+
+// hanging is a runnable that does not end with its context.
+type hanging struct{ began, hangs, gate chan struct{} }
+
+func (h *hanging) Start(ctx context.Context) error {
+	close(h.began)
+	<-ctx.Done()
+	close(h.hangs)
+	<-h.gate
+	return nil
+}
+
+func TestWhoIsLateIsNamedAndTheNextTermWaitsForIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		add  func(m *perterm.Manager, h *hanging) error
+		want string
+	}{
+		"a runnable": {func(m *perterm.Manager, h *hanging) error { return m.Add(h) }, `"runnable":"*perterm_test.hanging"`},
+		"a goroutine that a runnable has left": {func(m *perterm.Manager, h *hanging) error {
+			return m.Add(manager.RunnableFunc(func(ctx context.Context) error { go func() { _ = h.Start(ctx) }(); return nil }))
+		}, `.func2.1.1 {"runnable":"manager.RunnableFunc"}`},
+		"a reconciler": {func(m *perterm.Manager, h *hanging) error { return setUp(m, h.Start) }, `clerk"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, late := &hanging{make(chan struct{}), make(chan struct{}), make(chan struct{})}, make(chan string, 100)
+			var first sync.Once
+			o := perterm.Options{Join: join.Options{Patience: 20 * time.Millisecond, OnLate: func(l *join.Late) {
+				select {
+				case late <- l.Error():
+				default:
+				}
+			}}}
+			w := begin(t, o, func(m *perterm.Manager) (err error) {
+				hangs := false
+				if first.Do(func() { hangs, err = true, c.add(m, h) }); hangs {
+					return err
+				}
+				return setUp(m, nil)
+			})
+			defer w.stop()
+			<-h.began
+			eventually(t, "a term that can end", func() bool { _, err := w.elector.StepDown("hang", ""); return err == nil })
+			<-h.hangs
+			if said := <-late; !strings.Contains(said, c.want) {
+				t.Errorf("%s: want %s", said, c.want)
+			}
+			eventually(t, "quarantine", func() bool { return w.elector.Status().State == "quarantined" })
+			if w.look("one")["epoch"] != "" {
+				t.Error("another term has begun beside the late one")
+			}
+			close(h.gate)
+			w.awaitEpoch(2)
+		})
+	}
+}
+
+func TestAPanicEndsTheTermAndNotTheProcess(t *testing.T) {
+	boom := errors.New("boom")
+	for name, add := range map[string]func(m *perterm.Manager) error{
+		"of setup": func(*perterm.Manager) error { panic(boom) },
+		"of a runnable": func(m *perterm.Manager) error {
+			return m.Add(manager.RunnableFunc(func(context.Context) error { panic(boom) }))
+		},
+		"of a webhook": func(m *perterm.Manager) error {
+			m.GetWebhookServer()
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var calls atomic.Int32
+			w := begin(t, perterm.Options{}, func(m *perterm.Manager) error {
+				if calls.Add(1) == 1 {
+					return add(m)
+				}
+				return setUp(m, nil)
+			})
+			defer w.stop()
+			w.awaitEpoch(2)
+		})
+	}
+}
+
+func TestWritesOfATermCarryItsTokenAndARefusedOneEndsIt(t *testing.T) {
+	w := begin(t, perterm.Options{Fenced: true}, func(m *perterm.Manager) error { return setUp(m, nil) })
+	defer w.stop()
+	epoch := w.awaitEpoch(1)
+	w.mu.Lock()
+	token, err := fence.Parse(w.tokens[:1])
+	w.refuse = true
+	w.mu.Unlock()
+	if err != nil || token.Epoch != 1 || token.Name != "example" {
+		t.Errorf("token %v: %v", token, err)
+	}
+	w.put(&corev1.ConfigMap{ObjectMeta: w.objects["one"].ObjectMeta}) // it wants another write
+	eventually(t, "the end of the term whose write was refused", func() bool { return w.elector.Status().Epoch > epoch || w.elector.Status().State != "leading" })
+	w.mu.Lock()
+	w.refuse = false
+	w.mu.Unlock()
+	w.awaitEpoch(epoch + 1)
+}
+
+func TestWhatEachReplicaMustHaveIsRefused(t *testing.T) {
+	var once sync.Once
+	w := begin(t, perterm.Options{}, func(m *perterm.Manager) error {
+		once.Do(func() {
+			for name, err := range map[string]error{
+				"health check":    m.AddHealthzCheck("a", healthz.Ping),
+				"readiness check": m.AddReadyzCheck("a", healthz.Ping),
+				"metrics handler": m.AddMetricsServerExtraHandler("/a", nil),
+				"removal":         m.GetCache().RemoveInformer(context.Background(), &corev1.ConfigMap{}),
+			} {
+				if err == nil || !strings.Contains(err.Error(), "process") {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+		})
+		return setUp(m, nil)
+	})
+	defer w.stop()
+	w.awaitEpoch(1)
+}
+
+func TestAnExitOfTheElectionEndsTheProcess(t *testing.T) {
+	s := newShelf(t)
+	process := newProcess(t, s)
+	if err := perterm.Add(process, exits{}, perterm.Options{}, func(*perterm.Manager) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if err := process.Start(t.Context()); !errors.Is(err, election.ErrExit) {
+		t.Errorf("the process ends with %v", err)
+	}
+}
+
+type exits struct{}
+
+func (exits) Run(context.Context, election.LeadFunc) error { return election.ErrExit }

@@ -1,0 +1,126 @@
+package perterm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/election/join"
+)
+
+// Manager is the manager of one term. Its Start is called for it.
+type Manager struct {
+	manager.Manager
+	// Term is the one that it runs in.
+	Term election.Term
+	// Metrics registers collectors at controller-runtime's registry for as long as the term lasts, so that those of the next term can have
+	// the same names.
+	Metrics prometheus.Registerer
+}
+
+// Add adds a runnable. If it panics when it runs, the term ends, and not the process.
+func (m *Manager) Add(r manager.Runnable) error { return m.Manager.Add(contained(r)) }
+
+// errProcess is wrapped in the errors of what the manager of a term refuses.
+var errProcess = errors.New("it must work on every replica, whether it leads or not: give it to the manager of the process")
+
+// AddHealthzCheck returns an error.
+func (m *Manager) AddHealthzCheck(name string, _ healthz.Checker) error {
+	return fmt.Errorf("health check %q: %w", name, errProcess)
+}
+
+// AddReadyzCheck returns an error.
+func (m *Manager) AddReadyzCheck(name string, _ healthz.Checker) error {
+	return fmt.Errorf("readiness check %q: %w", name, errProcess)
+}
+
+// AddMetricsServerExtraHandler returns an error.
+func (m *Manager) AddMetricsServerExtraHandler(path string, _ http.Handler) error {
+	return fmt.Errorf("metrics handler %s: %w", path, errProcess)
+}
+
+// GetWebhookServer panics, and so ends the term.
+func (m *Manager) GetWebhookServer() webhook.Server { panic(fmt.Errorf("a webhook: %w", errProcess)) }
+
+// tenancy is what one term has.
+type tenancy struct {
+	process manager.Manager
+	options Options
+	loan    *loan
+	scope   *join.Scope
+	term    election.Term
+}
+
+func (t *tenancy) manager(ctx context.Context) (*Manager, error) {
+	config, err := t.config(ctx)
+	if err != nil {
+		return nil, err
+	}
+	o := manager.Options{
+		Scheme:     t.process.GetScheme(),
+		Controller: t.process.GetControllerOptions(),
+		Logger:     t.process.GetLogger().WithValues("epoch", t.term.Epoch()),
+		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
+			return t.process.GetRESTMapper(), nil
+		},
+		NewCache: func(*rest.Config, cache.Options) (cache.Cache, error) {
+			return &lent{Cache: t.loan.Cache, loan: t.loan, scope: t.scope, indexed: map[index]bool{}}, nil
+		},
+		// Runnables get a context with the values of the term's.
+		BaseContext: func() context.Context { return context.WithoutCancel(ctx) },
+	}
+	if t.options.Configure != nil {
+		t.options.Configure(&o)
+	}
+	o.LeaderElection = false
+	o.Metrics, o.HealthProbeBindAddress, o.PprofBindAddress = server.Options{BindAddress: "0"}, "0", "0"
+	o.Controller.SkipNameValidation = ptr.To(true)        // names come again with each term
+	o.GracefulShutdownTimeout = ptr.To(time.Duration(-1)) // who is late is the elector's concern
+	m, err := manager.New(config, o)
+	if err != nil {
+		return nil, err
+	}
+	return &Manager{Manager: m, Term: t.term, Metrics: &registerer{metrics.Registry, t.scope}}, nil
+}
+
+// registerer unregisters at the end of the term what is registered in it.
+type registerer struct {
+	prometheus.Registerer
+	scope *join.Scope
+}
+
+// Register implements prometheus.Registerer.
+func (r *registerer) Register(c prometheus.Collector) error {
+	err := r.Registerer.Register(c)
+	if err == nil {
+		r.scope.OnEnd(func() { r.Unregister(c) })
+	}
+	return err
+}
+
+// MustRegister implements prometheus.Registerer.
+func (r *registerer) MustRegister(all ...prometheus.Collector) {
+	for _, c := range all {
+		if err := r.Register(c); err != nil {
+			panic(err)
+		}
+	}
+}
+
+func isContextError(ctx context.Context, err error) bool {
+	return err == nil || errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))
+}

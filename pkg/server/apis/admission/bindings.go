@@ -1,0 +1,127 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+	apisv1alpha2 "github.com/kcp-dev/sdk/apis/apis/v1alpha2"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/regent-project/regent/pkg/clusters"
+)
+
+// Bindings decides who may bind an export: whoever has the verb bind on it in the export's logical cluster. Nobody needs to be let into that cluster otherwise. It
+// resolves the path to the export once, when the binding is made.
+//
+// What a binding has bound only the shard's leader writes: other bindings' schemas could be read by whoever could write that.
+type Bindings struct {
+	// Leader is the name of the user of the leader's controllers.
+	Leader string
+	// Shard is the name of this shard.
+	Shard string
+	// Resolve returns the logical cluster of this shard that a path leads to.
+	Resolve func(ctx context.Context, path logicalcluster.Path) (logicalcluster.Name, error)
+	// Authorizer decides in the logical cluster of the context, without asking whether the user may enter it.
+	Authorizer authorizer.Authorizer
+}
+
+// Handles implements admission.Interface.
+func (p *Bindings) Handles(op admission.Operation) bool {
+	return op == admission.Create || op == admission.Update
+}
+
+// Admit implements admission.MutationInterface: it notes where the export is. Whatever a client says of that does not count.
+func (p *Bindings) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	b, ok := a.GetObject().(*apisv1alpha2.APIBinding)
+	if !ok || a.GetOperation() != admission.Create || a.GetSubresource() != "" || b.Spec.Reference.Export == nil {
+		return nil
+	}
+	delete(b.Annotations, clusters.ExportClusterAnnotation)
+	cluster, ok := clusters.From(ctx)
+	if !ok {
+		return apierrors.NewInternalError(clusters.ErrNoCluster)
+	}
+	if path := b.Spec.Reference.Export.Path; path != "" {
+		if !logicalcluster.NewPath(path).IsValid() {
+			return nil // validation says so
+		}
+		var err error
+		if cluster, err = p.Resolve(ctx, logicalcluster.NewPath(path)); apierrors.IsServiceUnavailable(err) {
+			return err
+		} else if err != nil {
+			return p.refuse(a, b, err)
+		}
+	}
+	if b.Annotations == nil {
+		b.Annotations = map[string]string{}
+	}
+	b.Annotations[clusters.ExportClusterAnnotation] = cluster.String()
+	return nil
+}
+
+// Validate implements admission.ValidationInterface.
+func (p *Bindings) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	b, ok := a.GetObject().(*apisv1alpha2.APIBinding)
+	if !ok || a.GetUserInfo() != nil && a.GetUserInfo().GetName() == p.Leader {
+		return nil
+	}
+	if a.GetOperation() == admission.Create {
+		return p.mayBind(ctx, a, b)
+	}
+	old, ok := a.GetOldObject().(*apisv1alpha2.APIBinding)
+	switch {
+	case !ok:
+		return apierrors.NewInternalError(fmt.Errorf("cannot compare a binding with a %T", a.GetOldObject()))
+	case !equality.Semantic.DeepEqual(b.Status, old.Status):
+		return admission.NewForbidden(a, field.Forbidden(field.NewPath("status"), "only the shard's controllers write it"))
+	case slices.Contains(old.Finalizers, clusters.BindingFinalizer) && !slices.Contains(b.Finalizers, clusters.BindingFinalizer) && !isMaster(a.GetUserInfo()):
+		return admission.NewForbidden(a, field.Forbidden(field.NewPath("metadata", "finalizers"),
+			fmt.Sprintf("only the shard's controllers remove %s: they do so when the objects of what is bound are deleted", clusters.BindingFinalizer)))
+	}
+	return nil
+}
+
+func (p *Bindings) mayBind(ctx context.Context, a admission.Attributes, b *apisv1alpha2.APIBinding) error {
+	cluster := b.Annotations[clusters.ExportClusterAnnotation]
+	if cluster == "" || b.Spec.Reference.Export == nil {
+		return p.refuse(a, b, errors.New("its export is not known"))
+	}
+	decision, _, err := p.Authorizer.Authorize(clusters.With(ctx, logicalcluster.Name(cluster)), authorizer.AttributesRecord{
+		User: a.GetUserInfo(), Verb: "bind", APIGroup: apisv1alpha2.SchemeGroupVersion.Group, APIVersion: apisv1alpha2.SchemeGroupVersion.Version,
+		Resource: "apiexports", Name: b.Spec.Reference.Export.Name, ResourceRequest: true,
+	})
+	if err != nil {
+		return apierrors.NewInternalError(fmt.Errorf("cannot tell whether bind is allowed: %w", err))
+	}
+	if decision != authorizer.DecisionAllow {
+		return p.refuse(a, b, nil)
+	}
+	return nil
+}
+
+// refuse says the same to everybody whether there is no such cluster, it is elsewhere, or only the right is missing. Members of system:masters are told why.
+func (p *Bindings) refuse(a admission.Attributes, b *apisv1alpha2.APIBinding, why error) error {
+	name := b.Spec.Reference.Export.Name
+	where := "this logical cluster"
+	if path := b.Spec.Reference.Export.Path; path != "" {
+		where = path
+	}
+	err := fmt.Errorf("no permission to bind to export %q of %s: you need the verb bind on apiexports/%s there, and it must be on shard %s, as this logical cluster is",
+		name, where, name, p.Shard)
+	if why != nil && isMaster(a.GetUserInfo()) {
+		err = fmt.Errorf("%w: %w", err, why)
+	}
+	return admission.NewForbidden(a, err)
+}
+
+var (
+	_ admission.MutationInterface   = (*Bindings)(nil)
+	_ admission.ValidationInterface = (*Bindings)(nil)
+)

@@ -1,0 +1,160 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+	apisv1alpha1 "github.com/kcp-dev/sdk/apis/apis/v1alpha1"
+	apisv1alpha2 "github.com/kcp-dev/sdk/apis/apis/v1alpha2"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/regent-project/regent/pkg/clusters"
+)
+
+var (
+	schemasGVR  = apisv1alpha1.SchemeGroupVersion.WithResource("apiresourceschemas")
+	exportsGVR  = apisv1alpha2.SchemeGroupVersion.WithResource("apiexports")
+	bindingsGVR = apisv1alpha2.SchemeGroupVersion.WithResource("apibindings")
+	parcels     = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "parcels"}
+)
+
+// trader is a user in one logical cluster.
+type trader struct {
+	*society
+	client dynamic.Interface
+}
+
+func (s *society) trades(who, cluster string) *trader {
+	s.Helper()
+	client, err := dynamic.NewForConfig(s.at.configOf(s.T, who, logicalcluster.Name(cluster)))
+	if err != nil {
+		s.Fatal(err)
+	}
+	return &trader{s, client}
+}
+
+func (p *trader) create(gvr schema.GroupVersionResource, text string) (*unstructured.Unstructured, error) {
+	p.Helper()
+	obj := &unstructured.Unstructured{Object: fromYAML(text)}
+	kinds := map[string]string{"apiresourceschemas": "APIResourceSchema", "apiexports": "APIExport", "apibindings": "APIBinding", "parcels": "Parcel"}
+	obj.SetAPIVersion(gvr.GroupVersion().String())
+	obj.SetKind(kinds[gvr.Resource])
+	return p.client.Resource(gvr).Create(p.Context(), obj, metav1.CreateOptions{})
+}
+
+// exports offers parcels.
+func (p *trader) exports() {
+	p.Helper()
+	for gvr, text := range map[schema.GroupVersionResource]string{
+		schemasGVR: "{metadata: {name: v1.parcels.example.com}, spec: {group: example.com, scope: Cluster, names: {plural: parcels, kind: Parcel}, " +
+			"versions: [{name: v1, served: true, storage: true, schema: {type: object, properties: {spec: {type: object, properties: {secretOfAnn: {type: integer}}}}}}]}}",
+		exportsGVR: "{metadata: {name: parcels}, spec: {resources: [{name: parcels, group: example.com, schema: v1.parcels.example.com}]}}",
+	} {
+		if _, err := p.create(gvr, text); err != nil {
+			p.Fatal(err)
+		}
+	}
+}
+
+func bindingTo(path, export string) string {
+	return fmt.Sprintf("{metadata: {name: %s}, spec: {reference: {export: {path: '%s', name: %s}}}}", export, path, export)
+}
+
+func TestWhoeverMayBindAnExportBindsItAndNobodyElse(t *testing.T) {
+	s := startSociety(t)
+	provider, consumer := s.founds("ann", "provider"), s.founds("bob", "consumer")
+	ann, bob := s.trades("ann", provider), s.trades("bob", consumer)
+	ann.exports()
+
+	// The answer is the same whether there is such an export, such a workspace, or neither.
+	said := map[string]bool{}
+	for _, path := range []string{provider, "root:nowhere", "nowhere", "system:admin"} {
+		_, err := bob.create(bindingsGVR, bindingTo(path, "parcels"))
+		s.refused("to bind the export of "+path, err)
+		said[strings.ReplaceAll(fmt.Sprint(err), path, "it")] = true
+	}
+	if len(said) != 1 {
+		t.Errorf("strangers learn what there is: %v", said)
+	}
+	if _, err := s.trades("boss", consumer).create(bindingsGVR, bindingTo("root:nowhere", "parcels")); err == nil || !strings.Contains(err.Error(), `"root:nowhere" not found`) {
+		t.Errorf("a master is told %v", err)
+	}
+
+	// The right to bind is all that it takes. It lets nobody in.
+	rights := s.as("ann", provider).RbacV1()
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "binder"}, Rules: []rbacv1.PolicyRule{
+		{Verbs: []string{"bind"}, APIGroups: []string{apisv1alpha2.SchemeGroupVersion.Group}, Resources: []string{"apiexports"}, ResourceNames: []string{"parcels"}},
+	}}
+	if _, err := rights.ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rights.ClusterRoleBindings().Create(t.Context(), toUser("binder", "binder", "bob"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "bob binds", func(context.Context) error {
+		_, err := bob.create(bindingsGVR, bindingTo(provider, "parcels"))
+		return err
+	})
+	_, err := s.trades("bob", provider).client.Resource(exportsGVR).Get(t.Context(), "parcels", metav1.GetOptions{})
+	s.refused("to read the export", err)
+	_, err = bob.create(bindingsGVR, bindingTo(provider, "other"))
+	s.refused("to bind another export", err)
+	eventually(t, "bob makes parcels", func(context.Context) error {
+		_, err := bob.create(parcels, "{metadata: {name: a}}")
+		return err
+	})
+	b, err := bob.client.Resource(bindingsGVR).Get(t.Context(), "parcels", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if phase, _, _ := unstructured.NestedString(b.Object, "status", "phase"); phase != "Bound" {
+		t.Errorf("it is %q", phase)
+	}
+
+	// What is bound the leader says, and nobody else. Otherwise whoever guesses a uid could use a schema that was shown to others.
+	forged := b.DeepCopy()
+	if err := unstructured.SetNestedField(forged.Object, "Binding", "status", "phase"); err != nil {
+		t.Fatal(err)
+	}
+	_, err = bob.client.Resource(bindingsGVR).UpdateStatus(t.Context(), forged, metav1.UpdateOptions{})
+	s.refused("to write the status", err)
+	forged = b.DeepCopy()
+	forged.SetFinalizers(nil)
+	_, err = bob.client.Resource(bindingsGVR).Update(t.Context(), forged, metav1.UpdateOptions{})
+	s.refused("to remove the finalizer", err)
+	forged = b.DeepCopy()
+	forged.SetAnnotations(map[string]string{clusters.ExportClusterAnnotation: "another"})
+	if out, err := bob.client.Resource(bindingsGVR).Update(t.Context(), forged, metav1.UpdateOptions{}); err != nil ||
+		out.GetAnnotations()[clusters.ExportClusterAnnotation] != b.GetAnnotations()[clusters.ExportClusterAnnotation] {
+		t.Errorf("the export's cluster is %v (%v)", out.GetAnnotations(), err)
+	}
+	// A binding says where its export is as the server has found it.
+	if _, err := bob.create(bindingsGVR, "{metadata: {name: forged, annotations: {internal.apis.kcp.io/export-cluster: "+b.GetAnnotations()[clusters.ExportClusterAnnotation]+
+		"}}, spec: {reference: {export: {name: parcels}}}}"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is bound to nothing", func(ctx context.Context) error {
+		b, err := bob.client.Resource(bindingsGVR).Get(ctx, "forged", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		text, _ := b.MarshalJSON()
+		if !strings.Contains(string(text), "APIExportNotFound") {
+			return fmt.Errorf("it is %s", text)
+		}
+		return nil
+	})
+	// Built-in groups are nobody's.
+	_, err = ann.create(schemasGVR, "{metadata: {name: v1.workspaces.tenancy.kcp.io}, spec: {group: tenancy.kcp.io, scope: Cluster, names: {plural: workspaces, kind: Workspace}, "+
+		"versions: [{name: v1, served: true, storage: true, schema: {type: object}}]}}")
+	if err == nil || !strings.Contains(err.Error(), "resources of its own in group") {
+		t.Errorf("a schema of a built-in group: %v", err)
+	}
+}

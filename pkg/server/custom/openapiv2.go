@@ -1,0 +1,129 @@
+package custom
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"k8s.io/apiextensions-apiserver/pkg/controller/openapi/builder"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
+	"k8s.io/kube-openapi/pkg/handler"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+)
+
+// maxInWhole is how large all definitions of a logical cluster may be together, in bytes, to be in its OpenAPI v2 document. That document is one for all
+// resources, so it is made anew when any of them changes; v3 has one for each API version. While it is made it takes some 20 times this memory.
+const maxInWhole = 4 << 20
+
+// whole is the OpenAPI v2 document of each logical cluster: all schemas in one.
+type whole struct {
+	kept *kept
+	// making has room for one document, so that the memory it takes is bounded.
+	making chan struct{}
+	// form answers as the documents do, without their content: it tells in which form a client wants them.
+	form http.Handler
+	// builtIn is what the server itself serves, once it was asked. Only who is making a document uses it.
+	builtIn *spec.Swagger
+}
+
+func newWhole(in *kept) *whole {
+	return &whole{kept: in, making: make(chan struct{}, 1), form: handlerOf(emptyDocument())}
+}
+
+// emptyDocument returns the smallest document that can be encoded in all forms.
+func emptyDocument() *spec.Swagger {
+	return &spec.Swagger{SwaggerProps: spec.SwaggerProps{
+		Swagger: "2.0", Info: &spec.Info{InfoProps: spec.InfoProps{Title: "none", Version: "0"}}, Paths: &spec.Paths{},
+	}}
+}
+
+// serve answers for a cluster with these definitions, and reports whether it has. If they are too large the server itself answers, for what is built in.
+func (o *whole) serve(w http.ResponseWriter, req *http.Request, definitions []*Definition, next http.Handler) (bool, error) {
+	if sizeOf(definitions) > maxInWhole {
+		return false, nil
+	}
+	form := answerOf(req.Context(), o.form, req.Header.Get("Accept"))
+	if form.code != http.StatusOK {
+		w.WriteHeader(form.code)
+		return true, nil
+	}
+	mediaType := form.header.Get("Content-Type")
+	key := "openapi v2 " + mediaType + " " + identify(definitions)
+	if there, ok := o.kept.get(key); ok {
+		return true, there.(*packed).serve(w, req)
+	}
+	made, err := o.make(req, key, mediaType, definitions, next)
+	if err != nil {
+		return true, err
+	}
+	return true, made.serve(w, req)
+}
+
+// make makes a document, unless somebody else has meanwhile.
+func (o *whole) make(req *http.Request, key, mediaType string, definitions []*Definition, next http.Handler) (*packed, error) {
+	select {
+	case o.making <- struct{}{}:
+		defer func() { <-o.making }()
+	case <-req.Context().Done():
+		return nil, apierrors.NewTimeoutError("other OpenAPI v2 documents are being made: try again, or use v3", 1)
+	}
+	if there, ok := o.kept.get(key); ok {
+		return there.(*packed), nil
+	}
+	if o.builtIn == nil {
+		got := &spec.Swagger{}
+		if err := ask(req, next, "application/json", got); err != nil {
+			return nil, err
+		}
+		o.builtIn = got
+	}
+	merged, err := merge(klog.FromContext(req.Context()), o.builtIn, definitions)
+	if err != nil {
+		return nil, apierrors.NewInternalError(fmt.Errorf("put the schemas of custom resources together for OpenAPI v2: %w", err))
+	}
+	made, err := pack(answerOf(req.Context(), handlerOf(merged), mediaType))
+	if err != nil {
+		return nil, apierrors.NewInternalError(fmt.Errorf("encode the schemas of custom resources for OpenAPI v2: %w", err))
+	}
+	o.kept.add(key, made, len(made.body))
+	return made, nil
+}
+
+// merge returns what is built in with what the definitions add.
+func merge(logger klog.Logger, builtIn *spec.Swagger, definitions []*Definition) (*spec.Swagger, error) {
+	parts := make([]*spec.Swagger, 0, len(definitions))
+	for _, of := range definitions {
+		for _, s := range of.served() {
+			one, err := builder.BuildOpenAPIV2(of.definition(), s.gv.Version, builder.Options{V2: true, IncludeSelectableFields: true})
+			if err != nil { // the others can be told nevertheless
+				logger.Error(err, "A custom resource is left out of OpenAPI v2", "resource", of.names.Plural, "groupVersion", s.gv)
+				continue
+			}
+			one.Definitions = handler.PruneDefaults(one.Definitions) // what is built in has none either
+			parts = append(parts, one)
+		}
+	}
+	return builder.MergeSpecs(builtIn, parts...)
+}
+
+// handlerOf returns upstream's handler of a document.
+func handlerOf(doc *spec.Swagger) http.Handler {
+	only := &onlyHandler{}
+	handler.NewOpenAPIService(doc).RegisterOpenAPIVersionedService("/openapi/v2", only)
+	return only
+}
+
+// onlyHandler is a mux with one path.
+type onlyHandler struct{ http.Handler }
+
+// Handle implements common.PathHandler.
+func (o *onlyHandler) Handle(_ string, h http.Handler) { o.Handler = h }
+
+// answerOf returns the whole answer of a handler.
+func answerOf(ctx context.Context, h http.Handler, accept string) *recorded {
+	answer := &recorded{header: http.Header{}, code: http.StatusOK}
+	req := (&http.Request{Method: http.MethodGet, Header: http.Header{"Accept": {accept}}}).WithContext(ctx)
+	h.ServeHTTP(answer, req)
+	return answer
+}

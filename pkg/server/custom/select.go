@@ -1,0 +1,102 @@
+package custom
+
+import (
+	"context"
+	"sync"
+	"unsafe"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apiserver/pkg/storage"
+
+	"github.com/regent-project/regent/pkg/clusters"
+)
+
+// predicate makes a view's predicate one of stored objects. In one logical cluster the key selects the kind. Over all of them the predicate
+// does. What fails tells of an object that the predicate could not judge.
+func (v *view) predicate(ctx context.Context, p storage.SelectionPredicate) (_ storage.SelectionPredicate, fails *failure) {
+	shown := p.GetAttrs
+	p.GetAttrs = attributes
+	if p.Field == nil {
+		p.Field = fields.Everything()
+	}
+	cluster, _ := clusters.From(ctx)
+	selected := ofKind{Selector: p.Field, kind: collection(v.kind), everywhere: cluster == clusters.Wildcard}
+	for _, r := range p.Field.Requirements() {
+		if r.Field != fieldName && r.Field != fieldNamespace {
+			selected.view, selected.attributes, selected.ctx = v, shown, ctx
+		}
+	}
+	selected.failed = newFailure()
+	p.Field = selected
+	return p, selected.failed
+}
+
+// failure is the first of several errors.
+type failure struct {
+	once sync.Once
+	err  error
+	is   chan struct{} // closed when there is an error
+}
+
+func newFailure() *failure { return &failure{is: make(chan struct{})} }
+
+func (f *failure) set(err error) {
+	f.once.Do(func() {
+		f.err = err
+		close(f.is)
+	})
+}
+
+func (f *failure) get() error {
+	select {
+	case <-f.is:
+		return f.err
+	default:
+		return nil
+	}
+}
+
+// ofKind selects objects of one kind, by a selector of the fields that a view shows.
+type ofKind struct {
+	fields.Selector
+	kind string
+	// everywhere says that there are objects of other kinds, too.
+	everywhere bool
+	// view is set if the selector names fields that only the view knows, which attributes finds.
+	view       *view
+	attributes storage.AttrFunc
+	ctx        context.Context //nolint:containedctx // that of the request: selectors take none
+	failed     *failure
+}
+
+// Empty implements fields.Selector.
+func (s ofKind) Empty() bool { return !s.everywhere && s.Selector.Empty() }
+
+// Matches implements fields.Selector.
+func (s ofKind) Matches(of fields.Fields) bool {
+	if of.Get(fieldKind) != s.kind {
+		return false
+	}
+	if s.view == nil {
+		return s.Selector.Matches(of)
+	}
+	raw := of.Get(fieldBytes)
+	if raw == "" || s.failed.get() != nil {
+		return false
+	}
+	shown, err := s.view.decode(s.ctx, unsafe.Slice(unsafe.StringData(raw), len(raw)))
+	if err != nil {
+		if s.view.webhook != nil {
+			s.failed.set(err) // it may match
+		}
+		return false // an object that cannot be shown has no fields
+	}
+	_, set, err := s.attributes(shown)
+	return err == nil && s.Selector.Matches(set)
+}
+
+// DeepCopySelector implements fields.Selector.
+func (s ofKind) DeepCopySelector() fields.Selector {
+	s.Selector = s.Selector.DeepCopySelector()
+	return s
+}

@@ -1,0 +1,69 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+
+	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/server/access"
+	"github.com/regent-project/regent/pkg/server/apis"
+	apisadmission "github.com/regent-project/regent/pkg/server/apis/admission"
+	"github.com/regent-project/regent/pkg/server/apis/openapi"
+	"github.com/regent-project/regent/pkg/server/custom"
+	"github.com/regent-project/regent/pkg/server/storage"
+)
+
+// newCustoms returns what serves custom resources. The API server must close it.
+func (r *run) newCustoms(store *store, c *genericapiserver.Config) (*custom.Server, error) {
+	metadata, err := openapi.Metadata(apis.Scheme)
+	if err != nil {
+		return nil, fmt.Errorf("schemas of metadata: %w", err)
+	}
+	getter := storage.NewRESTOptionsGetter(store.Client, func(schema.GroupResource) (storage.Encoding, error) { return custom.Encoding(), nil })
+	return custom.NewServer(getter, custom.HandlerConfig{
+		Admission: c.AdmissionControl, Authorizer: c.Authorization.Authorizer, Schemas: metadata,
+		Internal:       isOwnContext,
+		RequestTimeout: c.RequestTimeout, MinRequestTimeout: time.Duration(c.MinRequestTimeout) * time.Second, MaxRequestBytes: c.MaxRequestBodyBytes,
+		Webhooks: r.cfg.ConversionWebhooks,
+	})
+}
+
+// resourceIn returns a function that finds the resource of a kind in the logical cluster of a context.
+func resourceIn(informers controllers.Informers) func(context.Context, schema.GroupKind) (schema.GroupVersionResource, bool, bool) {
+	return func(ctx context.Context, kind schema.GroupKind) (schema.GroupVersionResource, bool, bool) {
+		if resource, namespaced, ok := apis.ResourceOf(kind); ok {
+			return resource, namespaced, true
+		}
+		cluster, _ := clusters.From(ctx)
+		defined, ok := informers.CustomResource(cluster, kind)
+		return defined.GVR, defined.Namespaced, ok
+	}
+}
+
+// bindings returns the admission of APIBindings.
+func (r *run) bindings(caches *caches, may authorizer.Authorizer) *apisadmission.Bindings {
+	return &apisadmission.Bindings{
+		Leader: leaderUser, Shard: r.cfg.Shard,
+		Resolve: func(ctx context.Context, path logicalcluster.Path) (logicalcluster.Name, error) {
+			return caches.directory.Resolve(ctx, path, func() error { return nil })
+		},
+		Authorizer: authorizer.AuthorizerFunc(func(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+			return may.Authorize(access.FromOutside(ctx), a)
+		}),
+	}
+}
+
+// storedAs returns the resource as which objects of a request's resource are stored.
+func storedAs(resource schema.GroupResource) schema.GroupResource {
+	if apis.BuiltIn(resource.Group) {
+		return resource
+	}
+	return custom.Resource
+}

@@ -1,0 +1,88 @@
+package server
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/client-go/transport"
+
+	"github.com/regent-project/regent/pkg/election/fence"
+	"github.com/regent-project/regent/pkg/server/routing"
+	"github.com/regent-project/regent/pkg/server/survey"
+)
+
+// passOn asks the replica that leads to step down, for the user of a request. This replica has checked that the user may. It has no right of its own
+// to ask, and says who the user is: the leader checks the user's rights again (memberRequests). What was passed on is not passed on again, because
+// it does not name the shard.
+func (s *stepDown) passOn(req *http.Request, asked stepDownRequest) (stepDownResponse, error) {
+	leader, url := s.survey.Leader()
+	switch {
+	case leader == "":
+		return stepDownResponse{}, notLeading("nobody is known to lead shard %s now: ask again when somebody does", s.shard)
+	case leader == s.replica:
+		return stepDownResponse{}, notLeading("the term of replica %s ends already", s.replica)
+	}
+	onward, err := s.onward(req, url, asked)
+	if err != nil {
+		return stepDownResponse{}, apierrors.NewInternalError(err)
+	}
+	code, body, err := s.survey.Send(onward, url)
+	if errors.Is(err, survey.ErrUnanswered) {
+		return stepDownResponse{}, newStatus(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, fmt.Sprintf("replica %s leads, and does not answer replica %s: %v: see whether another one leads before you ask again", leader, s.replica, err))
+	}
+	if err == nil {
+		var response stepDownResponse
+		if response, err = replied(code, body); err == nil || apierrors.ReasonForError(err) != metav1.StatusReasonUnknown {
+			return response, err
+		}
+	}
+	return stepDownResponse{}, newStatus(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, fmt.Sprintf("replica %s leads, and could not be asked by replica %s: %v: ask it itself, at %s", leader, s.replica, err, url))
+}
+
+// replied returns what the leader has answered. It returns an error that is no Status if the leader refuses this replica, not the user.
+func replied(code int, body []byte) (response stepDownResponse, err error) {
+	if code == http.StatusOK {
+		return response, json.Unmarshal(body, &response)
+	}
+	var refusal metav1.Status
+	if json.Unmarshal(body, &refusal) != nil || refusal.Code != int32(code) {
+		return response, fmt.Errorf("it answers %d %s", code, http.StatusText(code))
+	}
+	if code == http.StatusUnauthorized || code == http.StatusForbidden { // this replica has let the user pass: the other one runs an older version, or does not know of it yet
+		return response, fmt.Errorf("it answers %d: %s", code, refusal.Message)
+	}
+	return response, &apierrors.StatusError{ErrStatus: refusal}
+}
+
+// onward returns the request to the leader.
+func (s *stepDown) onward(req *http.Request, url string, asked stepDownRequest) (*http.Request, error) {
+	who, ok := apirequest.UserFrom(req.Context())
+	if !ok {
+		return nil, errors.New("the request has no user")
+	}
+	body, err := json.Marshal(asked)
+	if err != nil {
+		return nil, err
+	}
+	at := url + routing.StepDownPath
+	if asked.epoch != 0 {
+		at += fmt.Sprintf("?%s=%d", epochParameter, asked.epoch)
+	}
+	onward, err := http.NewRequestWithContext(req.Context(), http.MethodPost, at, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	onward.Header.Set("Accept", "application/json")
+	onward.Header.Set("Content-Type", "application/json")
+	for _, token := range req.Header.Values(fence.Header) {
+		onward.Header.Add(fence.Header, token)
+	}
+	transport.SetAuthProxyHeaders(onward, who.GetName(), who.GetUID(), who.GetGroups(), who.GetExtra())
+	return onward, nil
+}

@@ -1,0 +1,40 @@
+package survey
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/regent-project/regent/pkg/server/status"
+)
+
+// farewellPatience is how long a replica that leaves waits for the others, all together.
+const farewellPatience = 300 * time.Millisecond
+
+// sayFarewell tells the other replicas of this shard that this one ends in order, so that nobody looks for it. Those that do not hear of it list it
+// as one that does not answer.
+func (s *Survey) sayFarewell(ctx context.Context) {
+	own := s.cfg.Outline().Name
+	body, err := json.Marshal(status.Farewell{Replica: own})
+	if err != nil {
+		return // it is a struct of a string
+	}
+	ctx, cancel := context.WithTimeout(ctx, farewellPatience)
+	defer cancel()
+	others := s.roster.list()
+	var telling sync.WaitGroup
+	defer telling.Wait()
+	for _, t := range others[:min(len(others), mostAtOnce)] {
+		telling.Go(func() {
+			if err := s.lines.tell(ctx, t.url, status.FarewellPath, body); err != nil {
+				klog.FromContext(ctx).V(2).Info("Another replica does not hear that this one leaves", "replica", t.name, "err", err)
+			}
+		})
+	}
+}
+
+// Left records that a replica of this shard has ended in order: it is not told of any more.
+func (s *Survey) Left(replica string) { s.roster.leave(time.Now(), true, replica) }

@@ -1,0 +1,138 @@
+package survey
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/regent-project/regent/pkg/server/status"
+)
+
+// A replica that ends in order says so to all others that it knows, and waits for none of them for long. One that fails says nothing.
+func TestWhoEndsInOrderTellsTheOthers(t *testing.T) {
+	h := newHouse(t)
+	wake := make(chan struct{})
+	defer close(wake)
+	hangs := h.serve(h.authority, func(http.ResponseWriter, *http.Request) { <-wake })
+	for _, leaves := range []bool{true, false} {
+		told := make(chan string, 2)
+		hears := h.serve(h.authority, func(w http.ResponseWriter, req *http.Request) {
+			var said status.Farewell
+			if err := json.NewDecoder(req.Body).Decode(&said); err != nil || req.Method != http.MethodPost || req.URL.Path != status.FarewellPath {
+				w.WriteHeader(http.StatusForbidden)
+			}
+			told <- said.Replica
+		})
+		self := status.Replica{Shard: "root", Name: "self", Election: status.Election{Leader: "self", Standbys: []status.Standby{
+			{Replica: "hears", URL: hears}, {Replica: "hangs", URL: hangs}, {Replica: "gone", URL: "https://127.0.0.1:1"}, {Replica: "old"},
+		}}}
+		s := h.survey(self, func(c *Config) { c.Leaves = func() bool { return leaves } })
+		s.roster.note(time.Now(), self)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		began := time.Now()
+		s.Run(ctx)
+		if took := time.Since(began); took > whole {
+			t.Errorf("it took %v", took)
+		}
+		close(told)
+		got := []string{}
+		for name := range told {
+			got = append(got, name)
+		}
+		if want := map[bool]string{true: "[self]", false: "[]"}[leaves]; fmt.Sprint(got) != want {
+			t.Errorf("told %q, want %s", got, want)
+		}
+	}
+}
+
+// Whoever has left is not asked any more and not listed, whoever heard of it: unless the Lease shows that it leads.
+func TestWhoHasLeftIsListedNoMore(t *testing.T) {
+	h := newHouse(t)
+	dead := "https://127.0.0.1:1"
+	leader := status.Replica{Shard: "root", Name: "leader", Left: []string{"left"}, Election: status.Election{Leader: "leader", Standbys: []status.Standby{{Replica: "self"}, {Replica: "left", URL: dead}}}}
+	for name, test := range map[string]struct {
+		leader string
+		told   bool // or does the leader tell?
+		want   string
+	}{
+		"it was told":                  {"", true, "[self]"},
+		"the leader was told":          {"leader", false, "[leader self]"},
+		"it could not release a lease": {"left", true, "[left self]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			self := following("self", test.leader)
+			switch test.leader {
+			case "leader":
+				self.Election.LeaderURL = h.serve(h.authority, saying(leader))
+			case "left":
+				self.Election.LeaderURL = dead
+			}
+			s := h.survey(self)
+			s.roster.answered(time.Now(), "left", dead)
+			if test.told {
+				s.Left("left")
+			}
+			got := s.Shard(t.Context())
+			if names := slices.Sorted(maps.Keys(faults(got))); fmt.Sprint(names) != test.want {
+				t.Errorf("listed: %q, want %s", names, test.want)
+			}
+			for _, r := range s.roster.list() {
+				if r.name == "left" {
+					t.Error("it is remembered")
+				}
+			}
+			if got := s.roster.gone(time.Now()); !slices.Equal(got, []string{"left"}) {
+				t.Errorf("%q have left", got)
+			}
+		})
+	}
+}
+
+func TestWhoHasLeftIsForgottenAfterSomeTime(t *testing.T) {
+	var r roster
+	now := time.Now()
+	for n := range 2 * mostReplicas {
+		r.leave(now, true, fmt.Sprint(n))
+	}
+	if got := len(r.gone(now.Add(remembered - time.Second))); got != mostReplicas {
+		t.Errorf("%d have left", got)
+	}
+	if got := r.gone(now.Add(remembered + time.Second)); len(got) != 0 {
+		t.Errorf("remembered for ever: %q", got)
+	}
+	r.leave(now, true, "old")
+	r.leave(now.Add(remembered+time.Second), true, "new") // nobody has asked meanwhile
+	if got := slices.Sorted(maps.Keys(r.left)); !slices.Equal(got, []string{"new"}) {
+		t.Errorf("it keeps %q", got)
+	}
+}
+
+// Replicas that ask each other all the time, because somebody looks at the page, forget those that have left all the same.
+func TestReplicasDoNotRemindEachOtherOfWhoHasLeft(t *testing.T) {
+	var a, b roster
+	began := time.Now()
+	a.leave(began, true, "left")
+	for after := remembered / 2; after <= 3*remembered; after += remembered / 4 {
+		now := began.Add(after)
+		b.leave(now, false, a.tellable(now)...)
+		a.leave(now, false, b.tellable(now)...)
+		if got := b.gone(now); after < remembered && !slices.Equal(got, []string{"left"}) {
+			t.Errorf("after %v the other one knows of %q", after, got)
+		}
+	}
+	now := began.Add(3*remembered + time.Second)
+	if got := append(a.gone(now), b.gone(now)...); len(got) != 0 {
+		t.Errorf("remembered for ever: %q", got)
+	}
+	b.leave(now, false, "late")
+	b.leave(now.Add(time.Second), true, "late") // itself, after others
+	if got := b.tellable(now.Add(time.Second)); !slices.Equal(got, []string{"late"}) {
+		t.Errorf("it tells of %q", got)
+	}
+}
