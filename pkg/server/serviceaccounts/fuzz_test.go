@@ -1,12 +1,25 @@
 package serviceaccounts
 
 import (
+	"bytes"
 	"crypto/elliptic"
+	"encoding/base64"
+	"slices"
 	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
 )
+
+// sameContent says whether two tokens decode to the same: of the last character of each part some bits mean nothing, so other text can be the same token.
+func sameContent(a, b string) bool {
+	as, bs := strings.Split(a, "."), strings.Split(b, ".")
+	return slices.EqualFunc(as, bs, func(a, b string) bool {
+		x, err := base64.RawURLEncoding.DecodeString(a)
+		y, otherErr := base64.RawURLEncoding.DecodeString(b)
+		return err == nil && otherErr == nil && bytes.Equal(x, y)
+	})
+}
 
 // FuzzTokens checks that whatever a client sends is nobody's, unless it is the token that was issued, and never ends the process.
 func FuzzTokens(f *testing.F) {
@@ -23,14 +36,13 @@ func FuzzTokens(f *testing.F) {
 		f.Add(token)
 	}
 	f.Fuzz(func(t *testing.T, token string) {
-		same := len(token) == len(genuine) && strings.HasPrefix(token, genuine[:len(genuine)-1]) // the last character has bits that mean nothing
-		if resp, ok, err := a.AuthenticateToken(t.Context(), token); ok && (err != nil || !same) {
+		if resp, ok, err := a.AuthenticateToken(t.Context(), token); ok && (err != nil || !sameContent(token, genuine)) {
 			t.Errorf("%q is %v, %v", token, resp.User, err)
 		}
 	})
 }
 
-// Whatever is changed of a token but its last character, it is nobody's.
+// Whatever is changed of a token's content, it is nobody's.
 func TestNoTokenSurvivesAChange(t *testing.T) {
 	w := newWorld()
 	w.cached[theAccount] = object("u1")
@@ -39,13 +51,13 @@ func TestNoTokenSurvivesAChange(t *testing.T) {
 	genuine := issue(t, issuer, nil)
 	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_."
 	rapid.Check(t, func(t *rapid.T) {
-		at := rapid.IntRange(0, len(genuine)-2).Draw(t, "at")
+		at := rapid.IntRange(0, len(genuine)-1).Draw(t, "at")
 		with := letters[rapid.IntRange(0, len(letters)-1).Draw(t, "with")]
 		changed := genuine[:at] + string(with) + genuine[at+1:]
 		if rapid.Bool().Draw(t, "shorter") {
 			changed = genuine[:at] + genuine[at+1:]
 		}
-		if changed == genuine {
+		if sameContent(changed, genuine) {
 			return
 		}
 		if _, ok, err := a.AuthenticateToken(t.Context(), changed); ok {
