@@ -1,24 +1,74 @@
 package conventions
 
 import (
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 )
 
-// What README.md shows compiles, because it is part of an example that does.
-func TestTheCodeInTheReadmeIsFromExamples(t *testing.T) {
-	var examples string
-	for _, file := range []string{"../../pkg/server/options/example_test.go", "../../pkg/election/example_test.go", "../../examples/fenced-controller/candidate.go"} {
-		examples += flat(string(readFile(t, file)))
+// What README.md and EMBEDDING.md show compiles, because it is part of an example that does.
+func TestTheCodeInTheDocsForBuildersIsFromExamples(t *testing.T) {
+	examples := map[string][]string{
+		"../../README.md": {"../../pkg/server/options/example_test.go", "../../pkg/election/example_test.go", "../../examples/fenced-controller/candidate.go"},
+		"../../docs/EMBEDDING.md": {
+			"../../examples/leader/cmd/main.go", "../../examples/manager/cmd/main.go", "../../pkg/election/clientgo/example_test.go",
+			"../../pkg/election/control/example_test.go", "../../pkg/election/join/example_test.go",
+		},
 	}
-	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(readFile(t, "../../README.md")), -1)
-	if len(blocks) == 0 {
-		t.Fatal("no code in README.md")
+	for page, files := range examples {
+		var code strings.Builder
+		for _, file := range files {
+			code.WriteString(flat(string(readFile(t, file))))
+		}
+		blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(readFile(t, page)), -1)
+		if len(blocks) == 0 {
+			t.Errorf("no code in %s", page)
+		}
+		for _, block := range blocks {
+			if !strings.Contains(code.String(), flat(block[1])) {
+				t.Errorf("%s: not in an example:\n%s", page, block[1])
+			}
+		}
 	}
-	for _, block := range blocks {
-		if !strings.Contains(examples, flat(block[1])) {
-			t.Errorf("not in an example:\n%s", block[1])
+}
+
+// Each point of KEP-5366 is held by tests that exist, where EMBEDDING.md says they are.
+func TestEachPointOfTheKEPIsHeldByATest(t *testing.T) {
+	directories := map[string]string{"perterm": "../../pkg/election/perterm", "join": "../../pkg/election/join", "leader": "../../pkg/election/leader",
+		"clientgo": "../../pkg/election/clientgo", "election": "../../pkg/election", "control": "../../pkg/election/control",
+		"supervisor": "../../pkg/election/control/supervisor", "server": "../../pkg/server", "test/e2e": "../e2e", "test/embed": "../embed"}
+	_, table, found := strings.Cut(string(readFile(t, "../../docs/EMBEDDING.md")), "| what the KEP asks | what the packages do | held by |\n|---|---|---|\n")
+	lines := strings.Split(strings.TrimSpace(table), "\n")
+	if !found || len(lines) < 12 {
+		t.Fatalf("the table has %d lines", len(lines))
+	}
+	for _, line := range lines {
+		cells := strings.Split(strings.Trim(line, "| "), " | ")
+		if len(cells) != 3 {
+			t.Errorf("%q has %d cells", line, len(cells))
+			continue
+		}
+		held := 0
+		for part := range strings.SplitSeq(cells[2], "; ") {
+			where, names, _ := strings.Cut(part, ": ")
+			where = strings.Trim(where, "`")
+			var tests strings.Builder
+			files, err := filepath.Glob(directories[where] + "/*_test.go")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, file := range files {
+				tests.Write(readFile(t, file))
+			}
+			for name := range strings.SplitSeq(names, ", ") {
+				if held++; !strings.Contains(tests.String(), "\nfunc "+name+"(") {
+					t.Errorf("%s: there is no %s in %q", cells[0], name, where)
+				}
+			}
+		}
+		if held == 0 {
+			t.Errorf("%s is held by no test", cells[0])
 		}
 	}
 }

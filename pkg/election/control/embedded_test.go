@@ -222,6 +222,33 @@ func TestAHundredTermsLeaveNothing(t *testing.T) {
 	})
 }
 
+func TestAStandbyConstructsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inf, store := newPods(t, 5), electiontest.NewStore("embedded")
+		until(t, "the informer is synced", inf.HasSynced)
+		var constructed atomic.Int32
+		some := reconciler("some", (&counted{}).reconcile)
+		counts := control.Descriptor[kit]{Name: "some", New: func(ctx context.Context, k kit) (control.Controller, error) {
+			constructed.Add(1)
+			return some.New(ctx, k)
+		}}
+		store.Take("another", time.Hour)
+		synctest.Wait()
+		_, stop := start(t, "a", store, inf, control.Restart, counts)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		first := runtime.NumGoroutine()
+		time.Sleep(30 * time.Minute)
+		synctest.Wait()
+		if n, now := constructed.Load(), runtime.NumGoroutine(); n != 0 || now > first || inf.handlers.Load() != 0 {
+			t.Errorf("a standby has constructed %d controllers, has %d goroutines after half an hour, %d at first, and %d handlers", n, now, first, inf.handlers.Load())
+		}
+		store.Free()
+		until(t, "it leads", func() bool { return constructed.Load() == 1 })
+		stop()
+	})
+}
+
 func TestAPanicIsNamedAndTheTermGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inf, store := newPods(t, 5), electiontest.NewStore("embedded")
