@@ -110,6 +110,15 @@ func TestBadDefinitionsGetAClearErrorAndHurtNobodyElse(t *testing.T) {
 			}
 		})
 	}
+	for size, want := range map[int]string{2 << 20: "make it smaller", 4 << 20: "limit is 3145728"} {
+		t.Run(fmt.Sprintf("applied, of %d MB", size>>20), func(t *testing.T) {
+			spec := `{"type":"object","description":"` + strings.Repeat("x", size) + `"}`
+			code, body := r.try(t.Context(), http.MethodPatch, "own", crdsPath+"/applied.example.com?fieldManager=a", badDefinition("applied", spec))
+			if code != http.StatusRequestEntityTooLarge || !strings.Contains(body, want) {
+				t.Errorf("%d %.300s, want 413 with %q", code, body, want)
+			}
+		})
+	}
 	t.Run("kubectl's note of it", func(t *testing.T) {
 		d := strings.Replace(badDefinition("noted", `{"type":"object"}`), `"metadata":{`, `"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"`+strings.Repeat("x", 257<<10)+`"},`, 1)
 		if code, body := r.try(t.Context(), http.MethodPost, "own", crdsPath, d); code != 422 || !strings.Contains(body, "metadata.annotations: Too long") {

@@ -136,6 +136,14 @@ func TestAConversionWebhookThatHangsHoldsUpNobodyElse(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	gadgets := widgets.GroupVersion().WithResource("gadgets")
+	if _, err := leader.Dynamic(two).Resource(definitions).Create(t.Context(), definitionOf("Gadget", "gadgets"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	harness.Eventually(t, "a gadget is made", func() bool {
+		_, err := leader.Dynamic(two).Resource(gadgets).Namespace("default").Create(t.Context(), customObject("Gadget", "g"), metav1.CreateOptions{})
+		return err == nil || apierrors.IsAlreadyExists(err)
+	})
 	stores(t, in, "widgets.example.com", "v2") // what there is stays in v1
 	hook.hangs.Store(true)
 
@@ -175,6 +183,17 @@ func TestAConversionWebhookThatHangsHoldsUpNobodyElse(t *testing.T) {
 	t.Logf("50 creations in another cluster took %v", time.Since(began).Round(time.Millisecond))
 	if took := time.Since(began); took > harness.Patience/4 {
 		t.Errorf("50 creations in another cluster took %v", took)
+	}
+	everywhere := leader.Dynamic("*")
+	if list, err := everywhere.Resource(gadgets).List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) != 1 {
+		t.Errorf("gadgets of all clusters: %v", err)
+	}
+	began = time.Now()
+	if _, err := everywhere.Resource(second).List(t.Context(), metav1.ListOptions{}); err == nil {
+		t.Error("widgets of all clusters were listed although nobody converts them")
+	}
+	if took := time.Since(began); took > harness.Patience/2 {
+		t.Errorf("the list of all clusters' widgets failed after %v", took)
 	}
 	if err := core.ConfigMaps("default").Delete(t.Context(), "owner", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
