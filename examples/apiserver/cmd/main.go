@@ -37,6 +37,9 @@ func main() {
 
 // run serves until ctx ends.
 func run(ctx context.Context, o *server.WardleServerOptions, cfg leader.Config) error {
+	if at := o.RecommendedOptions.SecureServing.BindAddress; !at.IsUnspecified() {
+		cfg.AdvertiseAddress = at.String() // replicas hear each other where they are served
+	}
 	config, err := o.Config()
 	if err != nil {
 		return err
