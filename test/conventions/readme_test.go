@@ -13,7 +13,7 @@ func TestTheCodeInTheDocsForBuildersIsFromExamples(t *testing.T) {
 		"../../README.md": {"../../pkg/server/options/example_test.go", "../../pkg/election/example_test.go", "../../examples/fenced-controller/candidate.go"},
 		"../../docs/EMBEDDING.md": {
 			"../../examples/leader/cmd/main.go", "../../examples/manager/cmd/main.go", "../../pkg/election/clientgo/example_test.go",
-			"../../pkg/election/control/example_test.go", "../../pkg/election/join/example_test.go",
+			"../../pkg/election/control/example_test.go", "../../pkg/election/join/example_test.go", "../../examples/apiserver/lead/lead.go",
 		},
 	}
 	for page, files := range examples {
@@ -29,6 +29,32 @@ func TestTheCodeInTheDocsForBuildersIsFromExamples(t *testing.T) {
 			if !strings.Contains(code.String(), flat(block[1])) {
 				t.Errorf("%s: not in an example:\n%s", page, block[1])
 			}
+		}
+	}
+}
+
+// What a sample-apiserver and a manager of controller-runtime gain is as short as EMBEDDING.md promises, in lines of code that they would not have otherwise.
+func TestAdoptionTakesFewLines(t *testing.T) {
+	for _, of := range []struct {
+		file, from, to string
+		atMost         int
+	}{
+		{"../../examples/apiserver/lead/lead.go", "package lead", "", 60},
+		{"../../examples/manager/cmd/main.go", "election, err := leader.New", "return process.Start", 40},
+	} {
+		code := string(readFile(t, of.file))
+		_, code, found := strings.Cut(code, of.from)
+		if of.to != "" && found {
+			code, _, found = strings.Cut(code, of.to)
+		}
+		lines := 0
+		for line := range strings.Lines(code) {
+			if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "//") {
+				lines++
+			}
+		}
+		if !found || lines == 0 || lines > of.atMost {
+			t.Errorf("%s: %d lines of code, want at most %d (found: %v)", of.file, lines, of.atMost, found)
 		}
 	}
 }

@@ -3,7 +3,9 @@ module github.com/regent-project/regent/test/embed
 go 1.26.0
 
 require (
+	github.com/go-logr/logr v1.4.3
 	github.com/regent-project/regent v0.0.0-00010101000000-000000000000
+	github.com/regent-project/regent/examples/apiserver v0.0.0-00010101000000-000000000000
 	github.com/regent-project/regent/pkg/election v0.0.0-00010101000000-000000000000
 	github.com/regent-project/regent/pkg/election/etcdfence v0.0.0-00010101000000-000000000000
 	go.etcd.io/etcd/client/pkg/v3 v3.7.0
@@ -12,6 +14,8 @@ require (
 	k8s.io/apimachinery v0.37.2
 	k8s.io/apiserver v0.37.2
 	k8s.io/client-go v0.37.2
+	k8s.io/component-base v0.37.2
+	k8s.io/klog/v2 v2.140.0
 	k8s.io/sample-apiserver v0.37.2
 	k8s.io/utils v0.0.0-20260626114624-be93311217bd
 )
@@ -32,7 +36,6 @@ require (
 	github.com/felixge/httpsnoop v1.0.4 // indirect
 	github.com/fsnotify/fsnotify v1.9.0 // indirect
 	github.com/fxamacker/cbor/v2 v2.9.1 // indirect
-	github.com/go-logr/logr v1.4.3 // indirect
 	github.com/go-logr/stdr v1.2.2 // indirect
 	github.com/go-openapi/jsonpointer v1.0.0 // indirect
 	github.com/go-openapi/jsonreference v1.0.0 // indirect
@@ -101,8 +104,6 @@ require (
 	gopkg.in/evanphx/json-patch.v4 v4.13.0 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
 	gopkg.in/natefinch/lumberjack.v2 v2.2.1 // indirect
-	k8s.io/component-base v0.37.2 // indirect
-	k8s.io/klog/v2 v2.140.0 // indirect
 	k8s.io/kms v0.37.2 // indirect
 	k8s.io/kube-openapi v0.0.0-20260721132016-d427ff9ee9ad // indirect
 	k8s.io/streaming v0.37.2 // indirect
@@ -114,6 +115,8 @@ require (
 )
 
 replace github.com/regent-project/regent => ../..
+
+replace github.com/regent-project/regent/examples/apiserver => ../../examples/apiserver
 
 replace github.com/regent-project/regent/pkg/election => ../../pkg/election
 
