@@ -66,5 +66,7 @@
 // The end of a scope looks at all goroutines of the process (a goroutine profile): 5 to 10 µs for each, so 50 to 100 ms for 10,000. Scopes
 // that end at the same time share looks. The pauses between two looks grow, and are never shorter than a look takes. OnEnd takes some 4 µs in
 // a function that Scope.Do, Run, Lead or Starting calls, on its own goroutine. On other goroutines OnEnd takes a look, unless the
-// program is built with //go:debug tracebacklabels=1. Scope.OnEnd never does. No name of the runtime is linked.
+// program runs with GODEBUG=tracebacklabels=1 in its environment, or is linked with
+// -ldflags=-X=runtime.godebugDefault=tracebacklabels=1 (Go 1.26 refuses that key in a //go:debug line, and in go.mod).
+// Scope.OnEnd never takes one. No name of the runtime is linked.
 package join
