@@ -3,6 +3,7 @@ package election
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/regent-project/regent/pkg/election/fence"
 )
@@ -13,6 +14,7 @@ type Term struct {
 	token       fence.Token
 	failedParts string // joined, so that Terms are comparable
 	takeover    Takeover
+	drain       time.Duration
 }
 
 const partsSeparator = ","
@@ -25,6 +27,10 @@ func (t Term) Token() fence.Token { return t.token }
 
 // Takeover says why and when the term began.
 func (t Term) Takeover() Takeover { return t.takeover }
+
+// DrainTimeout returns how long the term's work may take to return after its context has ended, before the process is quarantined: that of
+// the elector's Config. It is 0 without leader election.
+func (t Term) DrainTimeout() time.Duration { return t.drain }
 
 // FailedParts returns for which parts of its work the previous leader gave the lease up. The previous term's LeadFunc names them:
 // the error that it returned, or one that this error wraps, has a method FailedParts() []string. Names must not contain commas.

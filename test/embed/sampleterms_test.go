@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -59,19 +60,22 @@ func reconciler(informer cache.SharedIndexInformer, name string, reconcile func(
 	}}
 }
 
+// registered is whether the versions are registered that sample servers ask for. A process can do that once.
+var registered sync.Once
+
 // runProgram serves and leads until the test ends.
 func runProgram(t *testing.T, set func(*rest.Config, cache.SharedIndexInformer) []control.Descriptor[election.Term]) *program {
 	t.Helper()
 	p := &program{world: &world{t: t, way: etcdtest.Start(t)}, log: &text{}}
 	logger := funcr.New(func(_, args string) { _, _ = p.log.Write([]byte(args + "\n")) }, funcr.Options{})
-	ctx, cancel := context.WithCancel(klog.NewContext(context.WithoutCancel(t.Context()), logger))
-	defer func() {
+	t.Cleanup(func() {
 		if t.Failed() {
-			cancel()
+			t.Logf("the server's log:\n%s", p.log.b.String())
 		}
-	}()
+	})
+	ctx, cancel := context.WithCancel(klog.NewContext(context.WithoutCancel(t.Context()), logger))
 	o := sampleserver.NewWardleServerOptions(io.Discard, io.Discard)
-	sampleserver.NewCommandStartWardleServer(ctx, o, true) // it registers the version, which the server asks for
+	registered.Do(func() { sampleserver.NewCommandStartWardleServer(ctx, o, true) })
 	recommended := o.RecommendedOptions
 	recommended.Authentication, recommended.Authorization, recommended.CoreAPI, recommended.Admission = nil, nil, nil, nil
 	recommended.Features.EnablePriorityAndFairness = false

@@ -285,7 +285,7 @@ func TestItCompetesWithClientGo(t *testing.T) {
 				t.Fatalf("first leads: %v, second leads: %v", current.IsLeader(), next.IsLeader())
 			}
 			end()
-			time.Sleep(2 * retry)
+			time.Sleep(3 * retry) // client-go tries every retry period, and adds up to 1.2 of it at random
 			if current.IsLeader() || !next.IsLeader() {
 				t.Fatalf("released; first leads: %v, second leads: %v", current.IsLeader(), next.IsLeader())
 			}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
@@ -301,6 +302,55 @@ func TestAControllerThatHangsIsNamedAndItsReplicaDoesNotLeadUntilItReturns(t *te
 		if n := inf.handlers.Load(); n != 0 {
 			t.Errorf("%d handlers left", n)
 		}
+	})
+}
+
+// Lead takes the drain timeout from the term, so that who is late is named when the replica is quarantined for it.
+func TestLeadNamesALateControllerAfterTheDrainTimeoutOfTheTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, release := electiontest.NewStore("embedded"), make(chan struct{})
+		var late atomic.Bool
+		logger := funcr.New(func(_, args string) {
+			if strings.Contains(args, "Controller is late") && strings.Contains(args, `"controller"="hangs"`) {
+				late.Store(true)
+			}
+		}, funcr.Options{})
+		client := store.Client()
+		cfg := election.DefaultConfig()
+		cfg.Namespace, cfg.Name, cfg.Hostname, cfg.Client, cfg.Metrics, cfg.DrainTimeout = "default", "embedded", "a", client, election.NoMetrics, 2*time.Second
+		elector, err := election.New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var began atomic.Int32
+		hangs := control.Descriptor[election.Term]{Name: "hangs", New: func(context.Context, election.Term) (control.Controller, error) {
+			return runs(func(context.Context) error {
+				began.Add(1)
+				<-release // it does not look at its context
+				return nil
+			}), nil
+		}}
+		ctx, cancel := context.WithCancel(klog.NewContext(context.WithoutCancel(t.Context()), logger))
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_ = elector.Run(ctx, supervisor.Lead(hangs))
+		}()
+		until(t, "it leads", func() bool { return began.Load() == 1 })
+		store.Take("thief", time.Hour)
+		synctest.Wait()
+		time.Sleep(cfg.DrainTimeout - time.Millisecond)
+		if synctest.Wait(); late.Load() {
+			t.Error("the controller is late before the drain timeout")
+		}
+		time.Sleep(time.Second)
+		if synctest.Wait(); !late.Load() {
+			t.Error("the controller is not named")
+		}
+		cancel()
+		close(release)
+		<-ended
+		client.Wait()
 	})
 }
 

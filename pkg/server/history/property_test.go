@@ -220,6 +220,7 @@ func play(t *testing.T, done []deed, late time.Duration) string {
 			replicas[d.Replica] = s.start(fmt.Sprintf("%s%d", r.name, n))
 		}
 		time.Sleep(d.Pause)
+		synctest.Wait() // what is told and what was written are of one moment
 		for _, r := range replicas {
 			if b := s.judge(Told(s.entries(), Now(r.elector.Status()))); b != "" {
 				broken = fmt.Sprintf("after %q, %s: %s", d.What, r.name, b)
@@ -230,6 +231,7 @@ func play(t *testing.T, done []deed, late time.Duration) string {
 		r.cutOff(false)
 	}
 	time.Sleep(10 * time.Minute)
+	synctest.Wait()
 	for _, r := range replicas {
 		if broken != "" {
 			break

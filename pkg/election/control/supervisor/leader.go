@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,7 +29,7 @@ func Lead(set ...control.Descriptor[election.Term]) election.LeadFunc {
 	if err != nil {
 		panic(err)
 	}
-	leader, err := NewLeader(Config{DrainTimeout: election.DefaultConfig().DrainTimeout}, registry)
+	leader, err := NewLeader(Config{}, registry)
 	if err != nil {
 		panic(err)
 	}
@@ -69,6 +70,9 @@ func (l *Leader[D]) Lead(ctx context.Context, term election.Term, deps D) error 
 		predecessors = l.memory.all()
 	}
 	cfg := l.cfg
+	if cfg.DrainTimeout == 0 {
+		cfg.DrainTimeout = cmp.Or(term.DrainTimeout(), election.DefaultConfig().EffectiveDrainTimeout())
+	}
 	cfg.Tolerated = l.tolerate(ctx, predecessors)
 	defer l.offer(ctx, cfg.Tolerated)()
 	clock, stop := newTermClock(ctx)

@@ -25,7 +25,8 @@ const (
 // Config says how Run supervises. The zero Config restarts every controller that fails, and waits for ever for one that does
 // not stop.
 type Config struct {
-	// DrainTimeout is how long a controller may run after its context has ended before it is late. Zero: it is never late.
+	// DrainTimeout is how long a controller may run after its context has ended before it is late. Zero: for a Leader as long as the elector
+	// gives the term (election.Term.DrainTimeout), or 5 s without election; for Run it is never late.
 	DrainTimeout time.Duration
 	// Policies say what the failure of a controller does.
 	Policies control.Policies
