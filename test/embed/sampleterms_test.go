@@ -274,6 +274,7 @@ func holds(t *testing.T) (h held) {
 
 // The server leads again and again, because others take the Lease, and is what it was. An informer's handler has goroutines, so these count handlers, too.
 func TestTermsOfTheSampleLeaveNothing(t *testing.T) {
+	const slack = 10 // upstream's compactor begins a watch some seconds after the start, and a first conflict is a series; 20 terms that leave one thing each are more
 	p := runProgram(t, func(config *rest.Config, informer cache.SharedIndexInformer) []control.Descriptor[election.Term] {
 		return []control.Descriptor[election.Term]{reconciler(informer, "counts", func(ctx context.Context, own *rest.Config, key cache.ObjectName) error {
 			client, err := versioned.NewForConfig(own)
@@ -316,7 +317,7 @@ func TestTermsOfTheSampleLeaveNothing(t *testing.T) {
 		case term == *manyTerms:
 			eventually(t, "it holds no more than early on", func() bool {
 				now = holds(t)
-				return now.goroutines <= early.goroutines && now.sockets <= early.sockets && now.series <= early.series
+				return now.goroutines <= early.goroutines+slack && now.sockets <= early.sockets+slack && now.series <= early.series+slack
 			})
 			t.Logf("after %d terms: %v", term, now)
 		case term%250 == 0:
