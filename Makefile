@@ -52,11 +52,12 @@ test: bin/regent bin/etcd bin/kubectl bin/promtool ## run all tests, with the ra
 # What takes so much CPU that two cores do not have it beside all else: a thousand workspaces take a hundred seconds, so make test makes
 # some hundreds, and the race detector makes a random tale of controllers five times as dear, so make test tells thirty.
 .PHONY: long
-long: bin/regent bin/etcd bin/kubectl ## run what is too long for make test, as CI does after it: a thousand workspaces, a thousand terms with definitions and of a sample server, hundreds of random tales
+long: bin/regent bin/etcd bin/kubectl ## run what is too long for make test, as CI does after it: a thousand workspaces, a thousand terms with definitions, of a sample server and of a manager, hundreds of random tales
 	$(GO) test -count=1 -timeout 20m ./pkg/server/terms -run 'WhateverControllersDo' -rapid.checks=300
 	$(GO) test -count=1 -timeout 20m ./test/e2e -run 'ManyWorkspacesComeAndGo' -many=1000
 	$(GO) test -count=1 -timeout 30m ./pkg/server -run 'TermsLeaveNothingBehindOfDefinitions' -terms=1000
 	cd test/embed && $(GO) test -count=1 -timeout 20m -run 'TermsOfTheSampleLeaveNothing' -terms=1000
+	cd pkg/election/perterm && $(GO) test -count=1 -timeout 20m -run 'NothingGrowsOverTerms' -terms=1000
 
 .PHONY: e2e
 e2e: ## run the scenarios with real processes only (one, in a mode of election, on an etcd of three members: make e2e RUN=TestName MODE=for-life ETCD=3)
