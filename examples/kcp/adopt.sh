@@ -5,7 +5,7 @@
 # Applies regent.patch to a checkout of kcp, adds Regent's packages to its go.mod, and builds bin/kcp-regent there. README.md has the details.
 #
 #   --any-commit  tries the patch on another commit than the one that it was made for
-#   --measure     builds bin/kcp-stock first, without the patch, and compares both (BenchmarkKcp, which takes half an hour)
+#   --measure     builds bin/kcp-stock first, without the patch, and compares both (BenchmarkKcp: a quarter of an hour)
 #   --undo        puts the checkout back as it was before
 set -euo pipefail
 
@@ -72,6 +72,7 @@ echo "$PWD/bin/kcp-regent is kcp with Regent's packages. adopt.sh --undo puts th
 
 if $measure; then
 	kcp=$PWD
+	make -C "$regent" bin/etcd
 	cd "$regent/test/bench"
 	go test -run '^$' -bench '^BenchmarkKcp$' -benchtime 1x -timeout 2h . -kcp-stock "$kcp/bin/kcp-stock" -kcp-regent "$kcp/bin/kcp-regent"
 fi
