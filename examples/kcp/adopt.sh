@@ -5,7 +5,7 @@
 # Applies regent.patch to a checkout of kcp, adds Regent's packages to its go.mod, and builds bin/kcp-regent there. README.md has the details.
 #
 #   --any-commit  tries the patch on another commit than the one that it was made for
-#   --measure     builds bin/kcp-stock first, without the patch, and compares both (BenchmarkKcp: a quarter of an hour)
+#   --measure     builds bin/kcp-stock first, without the patch, and compares both (BenchmarkKcp: some 20 minutes)
 #   --undo        puts the checkout back as it was before
 set -euo pipefail
 

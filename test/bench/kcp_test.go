@@ -89,16 +89,20 @@ type kcp struct {
 
 type kcpReplica struct {
 	*harness.Process
-	root string
-	port int
+	root  string
+	port  int
+	flags []string
 }
 
-func startKcp(b *testing.B, binary string) *kcp {
+func startKcp(b *testing.B, binary string, flags ...string) *kcp {
 	b.Helper()
 	etcd := harness.StartEtcd(b)
 	k := &kcp{binary: binary, etcd: etcd.Client(b), servers: etcd.URL}
 	for i, port := range harness.FreePorts(b, 2) {
 		k.replicas[i] = &kcpReplica{root: filepath.Join(b.TempDir(), fmt.Sprintf("kcp-%d", i)), port: port}
+		for _, flag := range flags {
+			k.replicas[i].flags = append(k.replicas[i].flags, strings.ReplaceAll(flag, "ROOT", k.replicas[i].root))
+		}
 		if i > 0 { // replicas of a shard sign with one key
 			key, err := os.ReadFile(filepath.Join(k.replicas[0].root, "sa.key"))
 			if err == nil {
@@ -119,8 +123,9 @@ func startKcp(b *testing.B, binary string) *kcp {
 // start returns when it is ready.
 func (k *kcp) start(b *testing.B, r *kcpReplica) {
 	b.Helper()
-	r.Process = harness.Start(b, filepath.Base(r.root), k.binary, "start", "--root-directory="+r.root, "--etcd-servers="+k.servers, "--enable-leader-election",
-		"--bind-address=127.0.0.1", "--external-hostname=127.0.0.1", fmt.Sprintf("--secure-port=%d", r.port))
+	args := append([]string{"start", "--root-directory=" + r.root, "--etcd-servers=" + k.servers, "--enable-leader-election",
+		"--bind-address=127.0.0.1", "--external-hostname=127.0.0.1", fmt.Sprintf("--secure-port=%d", r.port)}, r.flags...)
+	r.Process = harness.Start(b, filepath.Base(r.root), k.binary, args...)
 	harness.EventuallyIn(b, 5*time.Minute, "kcp is ready", func() bool {
 		if !r.Alive() {
 			b.Fatalf("%s has ended", k.binary)
@@ -257,7 +262,11 @@ func decodeLease(b *testing.B, value []byte) string {
 	return ptr.Deref(object.(*coordinationv1.Lease).Spec.HolderIdentity, "")
 }
 
-// steal writes another holder into the Lease, who holds it for a second, and returns when one of the replicas leads again. It writes past the servers, since kcp lets
+// theft is how many seconds the thief holds the Lease: longer than kcp's renew deadline of 5 s. Within that client-go's elector takes the Lease back without
+// ending its term, so that a shorter theft is none.
+const theft = 8
+
+// steal writes another holder into the Lease, who holds it for a while, and returns when one of the replicas leads again. It writes past the servers, since kcp lets
 // nobody else write there.
 func (k *kcp) steal(b *testing.B) {
 	b.Helper()
@@ -275,7 +284,7 @@ func (k *kcp) steal(b *testing.B) {
 		if ptr.Deref(lease.Spec.HolderIdentity, "") == "" {
 			return false // it is between two holders
 		}
-		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = ptr.To("thief"), ptr.To[int32](1), &metav1.MicroTime{Time: time.Now()}
+		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = ptr.To("thief"), ptr.To[int32](theft), &metav1.MicroTime{Time: time.Now()}
 		lease.Spec.LeaseTransitions = ptr.To(ptr.Deref(lease.Spec.LeaseTransitions, 0) + 1)
 		value, err := runtime.Encode(codec, lease)
 		if err != nil {
