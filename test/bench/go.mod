@@ -5,6 +5,8 @@ go 1.26.0
 require (
 	github.com/google/uuid v1.6.0
 	github.com/regent-project/regent v0.0.0-00010101000000-000000000000
+	github.com/regent-project/regent/pkg/election v0.0.0-00010101000000-000000000000
+	github.com/regent-project/regent/pkg/election/perterm v0.0.0-00010101000000-000000000000
 	go.etcd.io/etcd/client/v3 v3.7.0
 	k8s.io/api v0.37.2
 	k8s.io/apimachinery v0.37.2
@@ -58,7 +60,6 @@ require (
 	github.com/prometheus/client_model v0.6.2 // indirect
 	github.com/prometheus/common v0.70.0 // indirect
 	github.com/prometheus/procfs v0.21.1 // indirect
-	github.com/regent-project/regent/pkg/election v0.0.0-00010101000000-000000000000 // indirect
 	github.com/spf13/pflag v1.0.10 // indirect
 	github.com/x448/float16 v0.8.4 // indirect
 	go.etcd.io/etcd/api/v3 v3.7.0 // indirect
@@ -97,3 +98,5 @@ replace github.com/regent-project/regent => ../..
 replace github.com/regent-project/regent/pkg/election => ../../pkg/election
 
 replace github.com/regent-project/regent/pkg/election/etcdfence => ../../pkg/election/etcdfence
+
+replace github.com/regent-project/regent/pkg/election/perterm => ../../pkg/election/perterm

@@ -67,7 +67,7 @@ var build = sync.OnceValues(func() (server string, err error) {
 		return "", err
 	}
 	binaries := filepath.Dir(harness.Binary("regent"))
-	peers := exec.Command("go", "build", "-trimpath", "-o", binaries, "./clientgo", "./controllerruntime")
+	peers := exec.Command("go", "build", "-trimpath", "-o", binaries, "./clientgo", "./controllerruntime", "./perterm")
 	peers.Stdout, peers.Stderr = os.Stderr, os.Stderr
 	if err := peers.Run(); err != nil {
 		return "", fmt.Errorf("cannot build the peers: %w", err)

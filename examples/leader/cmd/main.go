@@ -29,17 +29,19 @@ func main() {
 	flag.StringVar(&cfg.Name, "name", "example", "name of the Lease, and of the ConfigMap")
 	flag.StringVar(&cfg.SecretName, "secret", "example-probe", "name of the Secret that replicas share; the first one makes it")
 	flag.IntVar(&cfg.ProbePort, "probe-port", 0, "port on which replicas hear each other; 0: any")
+	flag.StringVar(&cfg.BindAddress, "bind-address", "", "IP address of this machine on which to listen there; empty: the one at which others dial")
+	every := flag.Duration("every", time.Second, "how long to pause between two counts")
 	flag.BoolVar(&cfg.SucceedUnfenced, "succeed-unfenced", false, "lead a moment after a crash, at the risk that late writes of the one before arrive")
 	flag.BoolVar(&cfg.Fenced, "fenced", false, "the server refuses late writes: it is Regent, or has its guard")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *kubeconfig, cfg); err != nil {
+	if err := run(ctx, *kubeconfig, *every, cfg); err != nil {
 		klog.Fatal(err)
 	}
 }
 
-func run(ctx context.Context, kubeconfig string, cfg leader.Config) error {
+func run(ctx context.Context, kubeconfig string, every time.Duration, cfg leader.Config) error {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return err
@@ -49,12 +51,12 @@ func run(ctx context.Context, kubeconfig string, cfg leader.Config) error {
 		return err
 	}
 	return l.Run(ctx, func(ctx context.Context, term election.Term) error {
-		return count(ctx, leader.ForTerm(ctx, config, term), cfg)
+		return count(ctx, leader.ForTerm(ctx, config, term), every, cfg)
 	})
 }
 
 // count counts until the term ends.
-func count(ctx context.Context, config *rest.Config, cfg leader.Config) error {
+func count(ctx context.Context, config *rest.Config, every time.Duration, cfg leader.Config) error {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err
@@ -67,12 +69,12 @@ func count(ctx context.Context, config *rest.Config, cfg leader.Config) error {
 			return nil
 		}
 		if err != nil {
-			klog.FromContext(ctx).Error(err, "Cannot count; trying again in a second")
+			klog.FromContext(ctx).Error(err, "Cannot count; trying again")
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(time.Second):
+		case <-time.After(every):
 		}
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 	"unicode"
 
+	"k8s.io/klog/v2"
+
 	"github.com/regent-project/regent/pkg/election"
 )
 
@@ -145,6 +147,9 @@ func (f *following) session(ctx context.Context, patience time.Duration, hurry b
 	err = lines(s.beats, func(s election.Statement) {
 		made = true
 		timeout.Stop()
+		if !f.hasAnswered() { // once for each leader, so that people see that replicas reach each other
+			klog.FromContext(ctx).Info("In contact with the leader's process: a crash of it will be noticed at once", "address", f.leader.Address, "holder", s.Holder)
+		}
 		f.becomeAlive(s)
 	})
 	_ = s.answers.CloseWithError(err) // ends a write of an answer that may hang

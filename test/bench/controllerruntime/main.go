@@ -31,6 +31,7 @@ func main() {
 	// controller-runtime has a flag --kubeconfig.
 	name := flag.String("name", "", "the name of the Lease, and of the ConfigMap to write")
 	work := flag.String("work", "", "the name of the ConfigMap to reconcile")
+	every := flag.Duration("every", 0, "write again after each such pause; 0: once")
 	flag.Parse()
 	ctrl.SetLogger(klog.Background())
 
@@ -53,7 +54,7 @@ func main() {
 		WithOptions(controller.Options{EnableWarmup: ptr.To(true)}).
 		Complete(reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 			object := applycorev1.ConfigMap(*name, metav1.NamespaceDefault).WithData(map[string]string{"term": id, "pid": strconv.Itoa(os.Getpid())})
-			return reconcile.Result{}, mgr.GetClient().Apply(ctx, object, client.FieldOwner("writer"), client.ForceOwnership)
+			return reconcile.Result{RequeueAfter: *every}, mgr.GetClient().Apply(ctx, object, client.FieldOwner("writer"), client.ForceOwnership)
 		}))
 	if err != nil {
 		klog.Fatal(err)
