@@ -29,10 +29,10 @@ var adoptions = flag.Int("adoptions", 3, "how many leaders of programs that othe
 type ending int
 
 const (
-	asked    ending = iota // SIGTERM
-	killed                 // kill -9
-	vanished               // its machine is gone: nothing comes from it any more, and nothing refuses connections either
-	paused                 // SIGSTOP in the middle of its writes, and SIGCONT when another leads
+	askedToEnd ending = iota // SIGTERM
+	killed                   // kill -9
+	vanished                 // its machine is gone: nothing comes from it any more, and nothing refuses connections either
+	paused                   // SIGSTOP in the middle of its writes, and SIGCONT when another leads
 	endings
 )
 
@@ -166,7 +166,7 @@ func (a *adopted) turn(b *testing.B, how ending) {
 	}
 	a.samples[how] = append(a.samples[how], sample{began: began, took: first.at.Sub(began), load: load})
 	switch how {
-	case asked:
+	case askedToEnd:
 		if code := leader.Wait(); code != 0 {
 			b.Errorf("%s: exit code %d", name, code)
 		}
@@ -255,7 +255,7 @@ func (r *replica) between(b *testing.B, kubeconfig string) string {
 // end ends it.
 func (r *replica) end(how ending) {
 	switch how {
-	case asked:
+	case askedToEnd:
 		r.Signal(syscall.SIGTERM)
 	case killed:
 		r.Signal(syscall.SIGKILL)
