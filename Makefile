@@ -144,7 +144,7 @@ static:
 .PHONY: lint
 lint: bin/golangci-lint
 	bin/golangci-lint run --allow-parallel-runners ./...
-	for m in $(LIBRARIES) examples/widgets test/bench test/browser test/deploy test/embed test/tools/modules test/tools/pack; do (cd $$m && $(CURDIR)/bin/golangci-lint run --allow-parallel-runners ./...) || exit 1; done
+	for m in $(LIBRARIES) $(filter examples/%,$(MODULES)) test/bench test/browser test/deploy test/embed test/tools/modules test/tools/pack; do (cd $$m && $(CURDIR)/bin/golangci-lint run --allow-parallel-runners ./...) || exit 1; done
 
 .PHONY: generate
 generate: ## write generated code and docs/reference anew

@@ -75,7 +75,7 @@ func (f *tokenFilter) parse(values []string) (fence.Token, error) {
 	}
 	token, err := fence.Parse(values)
 	if err == nil && token.Cluster == "" {
-		err = fmt.Errorf("%s names no logical cluster, and here each Lease lives in one", fence.Header)
+		err = fmt.Errorf("%s names no logical cluster, and here each Lease lives in one: set Cluster of the elector's configuration to it (leader.Config, election.Config)", fence.Header)
 	}
 	if err == nil {
 		f.parsed.Add(values[0], token)

@@ -71,8 +71,8 @@ func BenchmarkAdoption(b *testing.B) {
 		{title: "`leader`, as it comes", binary: "leader", where: deployed, probe: probeFlags},
 		{title: "`leader` with `SucceedUnfenced`", binary: "leader", args: []string{"--succeed-unfenced"}, where: deployed, probe: probeFlags},
 		{title: "`perterm` with `SucceedUnfenced`", binary: "perterm", args: []string{"--work=" + work, "--succeed-unfenced"}, where: admin, probe: probeFlags},
-		{title: "`leader`, `Fenced`", binary: "leader", args: []string{"--fenced"}, where: regent, probe: probeFlags},
-		{title: "`perterm`, `Fenced`", binary: "perterm", args: []string{"--work=" + work, "--fenced"}, where: regent, probe: probeFlags},
+		{title: "`leader`, `Fenced`", binary: "leader", args: []string{"--fenced", "--cluster=root"}, where: regent, probe: probeFlags},
+		{title: "`perterm`, `Fenced`", binary: "perterm", args: []string{"--work=" + work, "--fenced", "--cluster=root"}, where: regent, probe: probeFlags},
 	}
 	defer func() { // also of a run that fails
 		table := adoptionHead

@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/google/uuid v1.6.0
+	github.com/kcp-dev/logicalcluster/v3 v3.0.5
 	github.com/regent-project/regent v0.0.0-00010101000000-000000000000
 	github.com/regent-project/regent/pkg/election v0.0.0-00010101000000-000000000000
 	github.com/regent-project/regent/pkg/election/perterm v0.0.0-00010101000000-000000000000
@@ -49,7 +50,6 @@ require (
 	github.com/google/go-cmp v0.7.0 // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.29.0 // indirect
 	github.com/json-iterator/go v1.1.12 // indirect
-	github.com/kcp-dev/logicalcluster/v3 v3.0.5 // indirect
 	github.com/kcp-dev/sdk v0.31.0 // indirect
 	github.com/modern-go/concurrent v0.0.0-20180306012644-bacd9c7ef1dd // indirect
 	github.com/modern-go/reflect2 v1.0.3-0.20250322232337-35a7c28c31ee // indirect

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -146,7 +147,7 @@ func newWitness(t *testing.T, r *harness.Replica, granted sets.Set[right]) *witn
 		t.Fatal(err)
 	}
 	w := &witness{granted: granted, used: sets.New[right]()}
-	w.Server = httptest.NewServer(&httputil.ReverseProxy{
+	w.Server = httptest.NewTLSServer(&httputil.ReverseProxy{ // clients send tokens by TLS only
 		Rewrite:   func(p *httputil.ProxyRequest) { p.SetURL(upstream) },
 		Transport: transport, FlushInterval: -1,
 		ModifyResponse: w.see,
@@ -209,8 +210,9 @@ func (w *witness) kubeconfig(t *testing.T, admin kubernetes.Interface, account, 
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "kubeconfig")
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: w.Certificate().Raw})
 	if err := clientcmd.WriteToFile(clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{"it": {Server: w.URL + "/clusters/" + cluster}},
+		Clusters:       map[string]*clientcmdapi.Cluster{"it": {Server: w.URL + "/clusters/" + cluster, CertificateAuthorityData: ca}},
 		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"it": {Token: token.Status.Token}},
 		Contexts:       map[string]*clientcmdapi.Context{"it": {Cluster: "it", AuthInfo: "it"}},
 		CurrentContext: "it",
@@ -249,7 +251,7 @@ func TestTheExampleLeadsWithExactlyTheRightsOfItsManifests(t *testing.T) {
 	kubeconfig := w.kubeconfig(t, admin, d.account.Name, cluster)
 	start := func(name string) *harness.Process {
 		t.Helper()
-		command := append(d.command(binary, "127.0.0.1", harness.FreePorts(t, 1)[0]), "--kubeconfig="+kubeconfig)
+		command := append(d.command(binary, "127.0.0.1", harness.FreePorts(t, 1)[0]), "--kubeconfig="+kubeconfig, "--cluster="+cluster)
 		return harness.Start(t, name, command[0], command[1:]...)
 	}
 	first := start("first")

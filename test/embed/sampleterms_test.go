@@ -159,7 +159,7 @@ func (p *program) steal() {
 	})
 }
 
-// stays reports that nobody leads for some retry periods, although the Lease is free.
+// staysFree checks that nobody leads for some retry periods, although the Lease is free.
 func (p *program) staysFree() {
 	p.t.Helper()
 	for range 20 {
@@ -275,6 +275,9 @@ func holds(t *testing.T) (h held) {
 // The server leads again and again, because others take the Lease, and is what it was. An informer's handler has goroutines, so these count handlers, too.
 func TestTermsOfTheSampleLeaveNothing(t *testing.T) {
 	const slack = 10 // upstream's compactor begins a watch some seconds after the start, and a first conflict is a series; 20 terms that leave one thing each are more
+	if *manyTerms <= 20+slack {
+		t.Fatalf("-terms=%d: give more than %d, so that a leak of one thing a term is seen", *manyTerms, 20+slack)
+	}
 	p := runProgram(t, func(config *rest.Config, informer cache.SharedIndexInformer) []control.Descriptor[election.Term] {
 		return []control.Descriptor[election.Term]{reconciler(informer, "counts", func(ctx context.Context, own *rest.Config, key cache.ObjectName) error {
 			client, err := versioned.NewForConfig(own)

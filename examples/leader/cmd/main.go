@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/kcp-dev/logicalcluster/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/kubernetes"
@@ -26,6 +27,7 @@ func main() {
 	var cfg leader.Config
 	kubeconfig := flag.String("kubeconfig", "", "where the API server is; empty: the cluster in which this runs")
 	flag.StringVar(&cfg.Namespace, "namespace", "default", "namespace of the Lease, of the Secret, and of the ConfigMap")
+	cluster := flag.String("cluster", "", "logical cluster of the Lease, if the server is a Regent shard")
 	flag.StringVar(&cfg.Name, "name", "example", "name of the Lease, and of the ConfigMap")
 	flag.StringVar(&cfg.SecretName, "secret", "example-probe", "name of the Secret that replicas share; the first one makes it")
 	flag.IntVar(&cfg.ProbePort, "probe-port", 0, "port on which replicas hear each other; 0: any")
@@ -34,10 +36,12 @@ func main() {
 	flag.BoolVar(&cfg.SucceedUnfenced, "succeed-unfenced", false, "lead a moment after a crash, at the risk that late writes of the one before arrive")
 	flag.BoolVar(&cfg.Fenced, "fenced", false, "the server refuses late writes: it is Regent, or has its guard")
 	flag.Parse()
+	cfg.Cluster = logicalcluster.Name(*cluster)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *kubeconfig, *every, cfg); err != nil {
-		klog.Fatal(err)
+	if err := run(ctx, *kubeconfig, *every, cfg); err != nil && ctx.Err() == nil {
+		klog.ErrorS(err, "Cannot go on")
+		klog.FlushAndExit(klog.ExitFlushTimeout, 1)
 	}
 }
 

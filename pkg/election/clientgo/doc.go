@@ -19,8 +19,8 @@
 //   - A panic of OnStartedLeading goes on in Run, when the lease was released and OnStoppedLeading was called.
 //   - The holder on the Lease is "<identity>_<uuid>", another in each term. GetLeader and OnNewLeader give the identity. Replicas that still use
 //     client-go see the whole, and may compete for the same Lease meanwhile.
-//   - A standby watches the Lease and takes a lease that was released at once. The lock's client needs the verbs list and watch beside
-//     get, create and update.
+//   - A standby watches the Lease and takes a lease that was released at once. The lock's client needs the verbs list, watch, create
+//     and update; client-go's needs get, too.
 //
 // # Fields of LeaderElectionConfig
 //

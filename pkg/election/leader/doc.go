@@ -29,6 +29,6 @@
 //
 // # Rights
 //
-// On Leases of the namespace: get, list, watch, create, update, and delete (with election.ForLife). With SecretName, on that Secret: get,
+// On Leases of the namespace: list, watch, create, update, and delete (with election.ForLife). With SecretName, on that Secret: get,
 // and create on Secrets, unless it exists.
 package leader

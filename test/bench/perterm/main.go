@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/kcp-dev/logicalcluster/v3"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
@@ -35,9 +36,11 @@ func main() {
 	flag.BoolVar(&cfg.Fenced, "fenced", false, "the server refuses late writes")
 	flag.IntVar(&cfg.ProbePort, "probe-port", 0, "port of the probe; 0: any")
 	flag.StringVar(&cfg.BindAddress, "bind-address", "", "IP address on which the probe listens")
+	cluster := flag.String("cluster", "", "logical cluster of the Lease, beside Regent")
 	work := flag.String("work", "", "the name of the ConfigMap to reconcile")
 	every := flag.Duration("every", 0, "write again after each such pause; 0: once")
 	flag.Parse()
+	cfg.Cluster = logicalcluster.Name(*cluster)
 	ctrl.SetLogger(klog.Background())
 	if err := run(ctrl.SetupSignalHandler(), cfg, *work, *every); err != nil {
 		klog.Fatal(err)
