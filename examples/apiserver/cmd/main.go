@@ -53,7 +53,7 @@ func run(ctx context.Context, o *server.WardleServerOptions, cfg leader.Config) 
 		return err
 	}
 	stamps := stamps(config.GenericConfig.LoopbackClientConfig, o.SharedInformerFactory.Wardle().V1alpha1().Flunders())
-	if err := lead.Add(s.GenericAPIServer, guard, cfg, stamps); err != nil {
+	if err := lead.Add(s.GenericAPIServer, guard, cfg, stamps); err != nil { //nolint:contextcheck // its hooks give it one
 		return err
 	}
 	s.GenericAPIServer.AddPostStartHookOrDie("start-informers", func(hook genericapiserver.PostStartHookContext) error {

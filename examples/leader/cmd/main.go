@@ -50,7 +50,7 @@ func run(ctx context.Context, kubeconfig string, every time.Duration, cfg leader
 	if err != nil {
 		return err
 	}
-	l, err := leader.New(config, cfg)
+	l, err := leader.New(config, cfg) //nolint:contextcheck // it starts nothing
 	if err != nil {
 		return err
 	}
@@ -69,10 +69,7 @@ func count(ctx context.Context, config *rest.Config, every time.Duration, cfg le
 	for n := 0; ; n++ {
 		object := applycorev1.ConfigMap(cfg.Name, cfg.Namespace).WithData(map[string]string{"term": term, "pid": strconv.Itoa(os.Getpid()), "count": strconv.Itoa(n)})
 		_, err := client.CoreV1().ConfigMaps(cfg.Namespace).Apply(ctx, object, metav1.ApplyOptions{FieldManager: "example", Force: true})
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
+		if err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Cannot count; trying again")
 		}
 		select {

@@ -31,7 +31,7 @@ func (d dropIn) run(ctx context.Context, lec leaderelection.LeaderElectionConfig
 		defer probe.Close()
 		with = func(cfg *election.Config) { cfg.Detector, cfg.SucceedUnfenced = probe, true }
 	}
-	elector, err := clientgo.NewLeaderElector(lec, with)
+	elector, err := clientgo.NewLeaderElector(lec, with) //nolint:contextcheck // it starts nothing
 	if err != nil {
 		return err
 	}
