@@ -42,7 +42,7 @@ const (
 // Nearly all of it is waiting for leases to expire. So all programs of an ending have their turn at the same time, each with a Lease of its own.
 func BenchmarkAdoption(b *testing.B) {
 	m, k, began := start(b), startKubernetes(b), time.Now()
-	for _, example := range []string{"leader"} {
+	for _, example := range []string{"leader", "apiserver"} {
 		if _, err := harness.BuildModule(filepath.Dir(harness.Binary("regent")), "examples/"+example); err != nil {
 			b.Fatal(err)
 		}
@@ -60,7 +60,8 @@ func BenchmarkAdoption(b *testing.B) {
 		}
 	}
 
-	contenders := []*adopted{
+	var contenders []adopter
+	for _, a := range []*adopted{
 		{title: "client-go's elector", binary: "clientgo", where: admin},
 		{title: "controller-runtime's manager", binary: "controllerruntime", args: []string{"--work=" + work}, where: admin},
 		{title: "`clientgo`, the drop-in, as it comes", binary: "clientgo", args: []string{"--drop-in"}, where: admin},
@@ -73,11 +74,14 @@ func BenchmarkAdoption(b *testing.B) {
 		{title: "`perterm` with `SucceedUnfenced`", binary: "perterm", args: []string{"--work=" + work, "--succeed-unfenced"}, where: admin, probe: probeFlags},
 		{title: "`leader`, `Fenced`", binary: "leader", args: []string{"--fenced", "--cluster=root"}, where: regent, probe: probeFlags},
 		{title: "`perterm`, `Fenced`", binary: "perterm", args: []string{"--work=" + work, "--fenced", "--cluster=root"}, where: regent, probe: probeFlags},
+	} {
+		contenders = append(contenders, a)
 	}
+	contenders = append(contenders, startSample(b))
 	defer func() { // also of a run that fails
 		table := adoptionHead
 		for _, c := range contenders {
-			table += c.String()
+			table += c.row()
 		}
 		fmt.Printf("\n%s\n%s.\n%s\n", table, versions(b), closing(began))
 	}()
@@ -104,34 +108,50 @@ const adoptionHead = `| who | beside | n of each | SIGTERM | kill -9 | its machi
 |---|---|---|---|---|---|---|---|---|
 `
 
+// adopter is a program that is measured.
+type adopter interface {
+	// turn has a leader end, and measures how long it takes until its successor works. It leaves no process behind.
+	turn(b *testing.B, how ending)
+	row() string
+}
+
 // adopted is a program in a place.
 type adopted struct {
 	title, binary string
 	args          []string
 	where         place
 	probe         func(ip, listen, port string) []string // nil: it has none
+	outcome
+}
 
+func (a *adopted) row() string { return a.in(a.title, a.where.name) }
+
+// outcome is what was measured of a program.
+type outcome struct {
 	samples [endings][]sample
 	late    []int // writes of paused leaders after the first of the next
 }
+
+// took notes how long a leader's end took.
+func (o *outcome) took(how ending, s sample) { o.samples[how] = append(o.samples[how], s) }
 
 // probeFlags are those of programs that use package leader. Their address is in POD_IP.
 func probeFlags(_, listen, port string) []string {
 	return []string{"--bind-address=" + listen, "--probe-port=" + port}
 }
 
-// String is its row: medians, and in brackets the longest.
-func (a *adopted) String() string {
-	cells := []string{a.title, a.where.name, fmt.Sprint(len(a.samples[paused]))}
+// in is its row: medians, and in brackets the longest.
+func (o *outcome) in(title, beside string) string {
+	cells := []string{title, beside, fmt.Sprint(len(o.samples[killed]))}
 	var all []sample
-	for _, samples := range a.samples {
-		took, cell := row{samples: samples}.durations(), ""
+	for _, samples := range o.samples {
+		took, cell := row{samples: samples}.durations(), "not measured"
 		if len(took) > 0 {
 			cell = fmt.Sprintf("%s (%s)", show(median(took)), show(slices.Max(took)))
 		}
 		cells, all = append(cells, cell), append(all, samples...)
 	}
-	cells = append(cells, strings.Trim(fmt.Sprint(a.late), "[]"))
+	cells = append(cells, strings.Trim(fmt.Sprint(o.late), "[]"))
 	if len(all) > 0 {
 		cells = append(cells, row{samples: all}.loads())
 	}
@@ -140,7 +160,6 @@ func (a *adopted) String() string {
 
 var turnsOfAdoption atomic.Int32
 
-// turn has a leader end, and measures how long it takes until its successor works. It leaves no process behind.
 func (a *adopted) turn(b *testing.B, how ending) {
 	name := fmt.Sprintf("%s-%d", a.binary, turnsOfAdoption.Add(1))
 	var both []*replica
@@ -164,25 +183,30 @@ func (a *adopted) turn(b *testing.B, how ending) {
 	if first.pid != standby.PID() {
 		b.Errorf("%s: process %d made the first write of the next term, and %d stood by", name, first.pid, standby.PID())
 	}
-	a.samples[how] = append(a.samples[how], sample{began: began, took: first.at.Sub(began), load: load})
+	a.took(how, sample{began: began, took: first.at.Sub(began), load: load})
 	switch how {
 	case askedToEnd:
 		if code := leader.Wait(); code != 0 {
 			b.Errorf("%s: exit code %d", name, code)
 		}
 	case paused:
-		leader.Signal(syscall.SIGCONT)
-		time.Sleep(lateFor)
-		late := 0
-		for got, more := a.where.writes.waiting(name); more; got, more = a.where.writes.waiting(name) {
-			if got.term == leads.term {
-				late++
-			}
-		}
-		a.late = append(a.late, late)
+		a.wakeUp(leader.Process, a.where.writes, leads)
 	}
 	leader.Kill()
 	standby.Kill()
+}
+
+// wakeUp has a leader go on that was paused, after another one's first write, and counts what it still writes.
+func (o *outcome) wakeUp(leader *harness.Process, w *writes, led write) {
+	leader.Signal(syscall.SIGCONT)
+	time.Sleep(lateFor)
+	late := 0
+	for got, more := w.waiting(led.name); more; got, more = w.waiting(led.name) {
+		if got.term == led.term {
+			late++
+		}
+	}
+	o.late = append(o.late, late)
 }
 
 // lateFor is how long a leader that was paused is watched: longer than it takes to try to renew.

@@ -60,7 +60,7 @@ func startKubernetes(b *testing.B) *kubernetesAPI {
 		answer, err := client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(b.Context())
 		return err == nil && strings.TrimSpace(string(answer)) == "ok"
 	})
-	k.name, k.writes = "kube-apiserver", follow(b, etcd.Client(b), plainly)
+	k.name, k.writes = "kube-apiserver", follow(b, etcd.Client(b), plainly, configMap)
 	return k
 }
 

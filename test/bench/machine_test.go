@@ -51,7 +51,7 @@ func startServer(b *testing.B, server string, args ...string) *machine {
 func startShard(b *testing.B, shard *harness.Shard) *machine {
 	b.Helper()
 	etcd := harness.StartEtcd(b)
-	m := &machine{etcd: etcd, writes: follow(b, etcd.Client(b), written)}
+	m := &machine{etcd: etcd, writes: follow(b, etcd.Client(b), written, configMap)}
 	shard.Etcd, shard.Timings, shard.Args = etcd.URL, harness.Default, append(shard.Args, "--writer=once")
 	m.leader = shard.Start(b, "a")
 	m.term = m.writes.next(b, history.FirstWrite, "").term

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -34,12 +35,13 @@ type writes struct {
 	mu     sync.Mutex
 	byName map[string]chan write
 	failed chan error
+	read   func(*mvccpb.KeyValue) (write, error)
 }
 
-// follow watches what is below a prefix until the benchmark ends.
-func follow(b *testing.B, client *clientv3.Client, below string) *writes {
+// follow watches what is below a prefix until the benchmark ends. read says what was written; a write without a term counts for nothing.
+func follow(b *testing.B, client *clientv3.Client, below string, read func(*mvccpb.KeyValue) (write, error)) *writes {
 	b.Helper()
-	w := &writes{byName: map[string]chan write{}, failed: make(chan error, 1)}
+	w := &writes{byName: map[string]chan write{}, failed: make(chan error, 1), read: read}
 	ctx, cancel := context.WithCancel(context.Background())
 	events := client.Watch(clientv3.WithRequireLeader(ctx), below, clientv3.WithPrefix(), clientv3.WithCreatedNotify())
 	if first, ok := <-events; !ok || first.Err() != nil {
@@ -69,22 +71,30 @@ func (w *writes) take(resp clientv3.WatchResponse, now time.Time) error {
 		if e.Type == clientv3.EventTypeDelete {
 			continue
 		}
-		object, _, err := scheme.Codecs.UniversalDeserializer().Decode(e.Kv.Value, nil, nil)
+		got, err := w.read(e.Kv)
 		if err != nil {
 			return fmt.Errorf("cannot read %s: %w", e.Kv.Key, err)
 		}
-		data := object.(*corev1.ConfigMap).Data
-		if data[history.TermKey] == "" {
-			continue // nobody's first write
+		if got.term != "" {
+			got.at = now
+			w.of(got.name) <- got
 		}
-		pid, err := strconv.Atoi(data[history.PIDKey])
-		if err != nil {
-			return fmt.Errorf("who wrote %s? %w", e.Kv.Key, err)
-		}
-		name := path.Base(string(e.Kv.Key))
-		w.of(name) <- write{name: name, term: data[history.TermKey], pid: pid, at: now}
 	}
 	return nil
+}
+
+// configMap reads what the writers write.
+func configMap(kv *mvccpb.KeyValue) (write, error) {
+	object, _, err := scheme.Codecs.UniversalDeserializer().Decode(kv.Value, nil, nil)
+	if err != nil {
+		return write{}, err
+	}
+	data := object.(*corev1.ConfigMap).Data
+	if data[history.TermKey] == "" {
+		return write{}, nil // nobody's first write
+	}
+	pid, err := strconv.Atoi(data[history.PIDKey])
+	return write{name: path.Base(string(kv.Key)), term: data[history.TermKey], pid: pid}, err
 }
 
 // of are the writes of a name, in their order.

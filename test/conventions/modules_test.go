@@ -1,6 +1,7 @@
 package conventions
 
 import (
+	"bytes"
 	"encoding/json"
 	"io/fs"
 	"os/exec"
@@ -130,5 +131,28 @@ func TestModulesFindEachOtherInTheRepository(t *testing.T) {
 				t.Errorf("%s/go.mod replaces %s by %q, want %s", directory, r.Path, got, filepath.ToSlash(to))
 			}
 		}
+	}
+}
+
+// A release has no property tests, so that nobody has their library in the graph (docs/RELEASING.md). It knows them by their file's name.
+func TestPropertyTestsOfLibrariesHaveFilesOfTheirOwn(t *testing.T) {
+	found := 0
+	for _, directory := range libraries() {
+		err := filepath.WalkDir(directory, func(name string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || filepath.Ext(name) != ".go" || !bytes.Contains(readFile(t, name), []byte("\t\"pgregory.net/rapid\"\n")) {
+				return err
+			}
+			found++
+			if !strings.HasSuffix(name, "property_test.go") {
+				t.Errorf("%s imports pgregory.net/rapid: move what needs it to a file that ends with property_test.go", name)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if found == 0 {
+		t.Error("no property test was found: this test shows nothing")
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/mod/modfile"
@@ -47,7 +48,7 @@ func checkRelease(ctx context.Context, scratch, proxy string, t tree, o options)
 	}
 	var failed []error
 	for _, m := range t.libraries() {
-		failed = append(failed, embed(ctx, place{directory: filepath.Join(scratch, "program", m.short), env: env}, t, m, o.version))
+		failed = append(failed, vet(ctx, place{directory: m.directory, env: env}, m), embed(ctx, place{directory: filepath.Join(scratch, "program", m.short), env: env}, t, m, o.version))
 	}
 	if o.quick {
 		return errors.Join(append(failed, find(ctx, place{directory: filepath.Join(scratch, "program"), env: env}, t, o.version))...)
@@ -104,6 +105,16 @@ func find(ctx context.Context, p place, t tree, version string) error {
 		}
 	}
 	return nil
+}
+
+// vet compiles a library's tests as they are in the release, with its whole go.mod.
+func vet(ctx context.Context, p place, m *mod) error {
+	fmt.Printf("the tests of %s\n", m.path())
+	command := []string{"go", "vet", "./..."}
+	if exists(filepath.Join(m.directory, whole+".mod")) {
+		command = slices.Insert(command, 2, "-modfile="+whole+".mod")
+	}
+	return p.quiet(ctx, command...)
 }
 
 // embed builds a program with all packages of a library, and the newest Kubernetes that the server has.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,10 +12,16 @@ import (
 // whole is what the go.mod is called, without .mod, that a library has in the repository, where a release has a lighter one.
 const whole = "go.whole"
 
-// lighten takes out of a library's go.mod what only old versions of Kubernetes need, because each program that requires the library has all
-// modules in it in its graph. A program with these versions has them from there. The go.mod as it was is kept as go.whole.mod, by which the
-// library's own tests run: go test -modfile=go.whole.mod ./...
+// propertyTests is how files of tests end whose modules nothing else needs. They stay in the repository.
+const propertyTests = "property_test.go"
+
+// lighten takes out of a library's go.mod what only old versions of Kubernetes or property tests need, because each program that requires the
+// library has all modules in it in its graph. A program with these versions has them from there. The go.mod as it was is kept as
+// go.whole.mod, by which the library's other tests run: go test -modfile=go.whole.mod ./...
 func (t tree) lighten(ctx context.Context, m *mod) error {
+	if err := m.dropPropertyTests(); err != nil {
+		return err
+	}
 	scratch, err := os.MkdirTemp("", "modules-")
 	if err != nil {
 		return err
@@ -42,7 +49,7 @@ func (t tree) lighten(ctx context.Context, m *mod) error {
 		return err
 	}
 	for _, r := range slices.Clone(light.Require) {
-		if r.Indirect && versionOf(newest, r.Mod.Path) == "" {
+		if versionOf(newest, r.Mod.Path) == "" {
 			if err := light.DropRequire(r.Mod.Path); err != nil {
 				return err
 			}
@@ -58,4 +65,19 @@ func (t tree) lighten(ctx context.Context, m *mod) error {
 		}
 	}
 	return writeModFile(filepath.Join(m.directory, "go.mod"), light)
+}
+
+// dropPropertyTests removes them. A program's go mod tidy would look for what they import.
+func (m *mod) dropPropertyTests() error {
+	return filepath.WalkDir(m.directory, func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && name != m.directory && exists(filepath.Join(name, "go.mod")):
+			return filepath.SkipDir // another module
+		case strings.HasSuffix(name, propertyTests):
+			return os.Remove(name)
+		}
+		return nil
+	})
 }

@@ -22,18 +22,19 @@ var files = map[string]string{
 	".gitignore": "/bin/\n",
 	"go.mod": "module example.com/r\n\ngo 1.26.0\n\nrequire (\n\texample.com/r/pkg/a " + replaced + "\n\texample.com/r/pkg/b " + replaced + "\n\tk8s.io/fake v0.37.0\n)\n\n" +
 		"replace (\n\texample.com/r/pkg/a => ./pkg/a\n\texample.com/r/pkg/b => ./pkg/b\n)\n",
-	"cmd/server/main.go":      "package main\n\nimport (\n\t_ \"example.com/r/pkg/b\"\n\t_ \"k8s.io/fake\"\n)\n\nfunc main() {}\n",
-	"pkg/b/go.mod":            "module example.com/r/pkg/b\n\ngo 1.26.0\n\nrequire example.com/r/pkg/a " + replaced + "\n\nreplace example.com/r/pkg/a => ../a\n",
-	"pkg/b/b.go":              "package b\n\nimport _ \"example.com/r/pkg/a\"\n",
-	"pkg/a/go.mod":            "module example.com/r/pkg/a\n\ngo 1.26.0\n\nrequire k8s.io/fake v0.35.0\n\nrequire golang.org/x/mod v0.42.0 // indirect\n",
-	"pkg/a/a.go":              "package a\n",
-	"pkg/a/sub/sub.go":        "package sub\n\nimport _ \"k8s.io/fake\"\n",
-	"pkg/a/internal/i/i.go":   "package i\n",
-	"pkg/a/a_test.go":         "package a\n\nimport \"testing\"\n\nfunc TestA(t *testing.T) {}\n",
-	"pkg/a/testdata/input.go": "package input\n",
-	"test/tool/go.mod":        "module example.com/r/test/tool\n\ngo 1.26.0\n\nrequire example.com/r/pkg/a " + replaced + "\n\nreplace example.com/r/pkg/a => ../../pkg/a\n",
-	"test/tool/tool.go":       "package tool\n\nimport _ \"example.com/r/pkg/a\"\n",
-	"bin/left/go.mod":         "module example.com/left\n",
+	"cmd/server/main.go":       "package main\n\nimport (\n\t_ \"example.com/r/pkg/b\"\n\t_ \"k8s.io/fake\"\n)\n\nfunc main() {}\n",
+	"pkg/b/go.mod":             "module example.com/r/pkg/b\n\ngo 1.26.0\n\nrequire example.com/r/pkg/a " + replaced + "\n\nreplace example.com/r/pkg/a => ../a\n",
+	"pkg/b/b.go":               "package b\n\nimport _ \"example.com/r/pkg/a\"\n",
+	"pkg/a/go.mod":             "module example.com/r/pkg/a\n\ngo 1.26.0\n\nrequire k8s.io/fake v0.35.0\n\nrequire golang.org/x/mod v0.42.0\n",
+	"pkg/a/a.go":               "package a\n",
+	"pkg/a/sub/sub.go":         "package sub\n\nimport _ \"k8s.io/fake\"\n",
+	"pkg/a/internal/i/i.go":    "package i\n",
+	"pkg/a/a_test.go":          "package a\n\nimport \"testing\"\n\nfunc TestA(t *testing.T) {}\n",
+	"pkg/a/a_property_test.go": "package a\n\nimport (\n\t\"testing\"\n\n\t_ \"golang.org/x/mod/module\"\n)\n\nfunc TestProperty(t *testing.T) {}\n",
+	"pkg/a/testdata/input.go":  "package input\n",
+	"test/tool/go.mod":         "module example.com/r/test/tool\n\ngo 1.26.0\n\nrequire example.com/r/pkg/a " + replaced + "\n\nreplace example.com/r/pkg/a => ../../pkg/a\n",
+	"test/tool/tool.go":        "package tool\n\nimport _ \"example.com/r/pkg/a\"\n",
+	"bin/left/go.mod":          "module example.com/left\n",
 }
 
 // serve makes two versions of a module that stands for those of Kubernetes: the older one needs golang.org/x/mod, which the tests of this
@@ -160,13 +161,16 @@ func TestModulesOfAReleaseRequireEachOtherByVersion(t *testing.T) {
 }
 
 // A program has in its graph what the go.mod of a library lists.
-func TestWhatOnlyOldVersionsOfKubernetesNeedIsNotRequired(t *testing.T) {
+func TestWhatOnlyOldVersionsOfKubernetesOrPropertyTestsNeedIsNotRequired(t *testing.T) {
 	root, _, err := prepared(t, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := mustRead(t, root, "pkg/a/go.whole.mod"); got != files["pkg/a/go.mod"] {
 		t.Errorf("go.whole.mod:\n%s", got)
+	}
+	if exists(filepath.Join(root, "pkg/a/a_property_test.go")) {
+		t.Error("a property test is part of the release: go mod tidy of a program would look for what it imports")
 	}
 	tests := exec.CommandContext(t.Context(), "go", "test", "-modfile=go.whole.mod", "./...")
 	tests.Dir = filepath.Join(root, "pkg", "a")
