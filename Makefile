@@ -89,8 +89,8 @@ release: ## make the commit and the tags of a release, of what is committed: mak
 	$(modules) release -version '$(VERSION)'
 
 .PHONY: weight
-weight: ## print what the module graph of programs gains with pkg/election: make weight SINCE=commit PROGRAMS="kcp=directory ..." (docs/RELEASING.md)
-	$(modules) weight $(if $(SINCE),-since '$(SINCE)') $(foreach p,$(PROGRAMS),-program '$(p)')
+weight: ## print what the module graph of programs gains with pkg/election: make weight SINCE=commit LIBRARY=pkg/election/perterm PROGRAMS="kcp=directory ..." (docs/RELEASING.md)
+	$(modules) weight $(if $(LIBRARY),-library '$(LIBRARY)') $(if $(SINCE),-since '$(SINCE)') $(foreach p,$(PROGRAMS),-program '$(p)')
 
 .PHONY: check
 check: lint generated tidy ## check style, generated code and module files
