@@ -12,11 +12,6 @@ import (
 	"github.com/regent-project/regent/pkg/election/electiontest"
 )
 
-// accepts is a replica's choice about succession without a fence.
-func accepts(so bool) func(*election.Config) {
-	return func(cfg *election.Config) { cfg.SucceedUnfenced = so }
-}
-
 // A holder without a fence is succeeded early only if its address refuses connections, and both replicas have chosen to accept the
 // risk. To be fenced is no such choice.
 func TestAnUnfencedHolderIsSucceededEarlyOnlyIfBothAcceptTheRisk(t *testing.T) {

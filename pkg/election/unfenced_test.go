@@ -10,6 +10,11 @@ import (
 	"github.com/regent-project/regent/pkg/election/electiontest"
 )
 
+// accepts is a replica's choice about succession without a fence.
+func accepts(so bool) func(*election.Config) {
+	return func(cfg *election.Config) { cfg.SucceedUnfenced = so }
+}
+
 // The holder's choice is on the Lease, and goes with the holder.
 func TestTheChoiceToBeSucceededIsPublished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
