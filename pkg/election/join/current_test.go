@@ -51,9 +51,10 @@ func TestOnEndFindsTheScopeOfTheCallingGoroutine(t *testing.T) {
 	}
 }
 
-func TestHandlersThatAreAddedInAScopeAreRemovedAtItsEnd(t *testing.T) {
+// newInformer returns an informer that has not been started, and the source of its events. Its first list is empty.
+func newInformer() (cache.SharedIndexInformer, *watch.FakeWatcher) {
 	source := watch.NewFake()
-	process := cache.NewSharedIndexInformer(&cache.ListWatch{
+	return cache.NewSharedIndexInformer(&cache.ListWatch{
 		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 			return &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}, nil
 		},
@@ -63,11 +64,26 @@ func TestHandlersThatAreAddedInAScopeAreRemovedAtItsEnd(t *testing.T) {
 			}
 			return source, nil
 		},
-	}, &metav1.PartialObjectMetadata{}, 0, nil)
+	}, &metav1.PartialObjectMetadata{}, 0, nil), source
+}
+
+// start runs an informer until the end of the test.
+func start(t *testing.T, i cache.SharedIndexInformer) {
 	stop := make(chan struct{})
-	running := ends(func() { process.Run(stop) })
-	defer mustEnd(t, "the informer", running)
-	defer close(stop)
+	running := ends(func() { i.Run(stop) })
+	t.Cleanup(func() {
+		close(stop)
+		mustEnd(t, "the informer", running)
+	})
+}
+
+func object(name string) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+func TestHandlersThatAreAddedInAScopeAreRemovedAtItsEnd(t *testing.T) {
+	process, source := newInformer()
+	start(t, process)
 	eventually(t, "the informer is synced", process.HasSynced)
 
 	lent, seen := Informer(process), make(chan string, 10)
@@ -96,7 +112,7 @@ func TestHandlersThatAreAddedInAScopeAreRemovedAtItsEnd(t *testing.T) {
 		})
 	})
 	add := func(name string) {
-		source.Add(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		source.Add(object(name))
 	}
 	add("a")
 	for range 4 {

@@ -32,7 +32,9 @@
 // Not in the scope, so that nobody waits for it:
 //
 //   - the function of a timer (time.AfterFunc), and what it starts: the runtime calls it on a goroutine without labels. The same
-//     holds for finalizers, cleanups, and calls from C into Go.
+//     holds for finalizers (runtime.SetFinalizer) and cleanups (runtime.AddCleanup).
+//   - what a thread of C calls in Go: it inherits labels from no goroutine. No test of this package has such a thread. What C calls on
+//     the thread of a goroutine that has called C runs on that goroutine, and is in its scope.
 //   - work that is handed to goroutines of others: a pool that was there before, or a handler that was added to an informer before
 //     the informer was started.
 //   - goroutines that replace their labels, by pprof.Do or pprof.SetGoroutineLabels with a context that does not come from the
@@ -42,7 +44,7 @@
 // Waited for, although it may not be meant so: a worker that a library starts at its first use and that lives as long as the process.
 // If the first use is in a scope, the scope never ends, and its report names that worker. Make such things before, or in Outside, or
 // name their functions in Options.Leave. Known ones: an informer that is started in a scope with the context of the process; in
-// client-go the first client whose configuration names a client certificate by file; a work queue that nobody shuts down.
+// client-go the first client of a configuration that names a client certificate by file; a work queue that nobody shuts down.
 //
 // That a goroutine has ended is seen, not told: the memory model of Go and its race detector know of no order between its last write and
 // what follows End. What terms share needs a mutex or atomics, as it does anyway if nobody joins who writes it.
@@ -55,11 +57,12 @@
 // A goroutine is not waited for while one of these functions is on its stack:
 //
 //   - net/http: the two loops of a connection, the loop of an HTTP/2 connection (net/http, golang.org/x/net/http2), dialling and the handshake
-//   - net: connecting, and name lookups, which goroutines share
+//   - net: connecting, and name lookups that goroutines share
 //   - google.golang.org/grpc: the loops of a client's connection, connecting, resolving
 //   - os/signal: the loop that the first signal.Notify starts
 //
-// A goroutine that waits for an answer on such a connection is waited for, since none of them is on its own stack.
+// A goroutine that waits for an answer on such a connection, or for the addresses of a name, is waited for, since none of them is on its own
+// stack.
 //
 // # What it costs
 //

@@ -3,15 +3,25 @@ package join
 import (
 	"context"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"runtime/pprof"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/transport"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/workqueue"
 )
 
 // get fetches a URL and reads the answer, so that the connection is free again.
@@ -61,6 +71,82 @@ func TestConnectionsAreLeftAloneAndRequestsAreNot(t *testing.T) {
 	}
 }
 
+func TestLookupsDiallingAndHandshakesAreLeftAlone(t *testing.T) {
+	for name, c := range map[string]struct {
+		left  string // a function that the scope leaves alone
+		begin func(ctx context.Context, hang func())
+	}{
+		"a lookup": {"net.(*Resolver).lookupIPAddr", func(ctx context.Context, hang func()) {
+			_, _ = resolver(hang).LookupIPAddr(ctx, "name.example")
+		}},
+		"dialling": {"net/http.(*Transport).dialConnFor", func(ctx context.Context, hang func()) {
+			request(ctx, &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { hang(); return nil, io.EOF }})
+		}},
+		"a handshake": {"net/http.(*persistConn).addTLS", func(ctx context.Context, hang func()) {
+			request(ctx, &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return mute{hang: hang}, nil }})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, began, gate := scope(t), make(chan struct{}), make(chan struct{})
+			var once sync.Once
+			s.Do(func(ctx context.Context) {
+				go c.begin(ctx, func() {
+					once.Do(func() { close(began) })
+					<-gate
+				})
+			})
+			mustEnd(t, "its beginning", began)
+			done := ends(s.End)
+			mustEnd(t, "the end", done)
+			at, _ := look()
+			if !slices.ContainsFunc(at.groups, func(g group) bool { return s.contains(g.path) && on(g.stack, c.left) }) {
+				t.Error("nothing that the scope leaves alone goes on: this test shows nothing")
+			}
+			close(gate)
+			eventually(t, "nothing is left", func() bool {
+				left, _ := look()
+				return !slices.ContainsFunc(left.groups, func(g group) bool { return s.contains(g.path) })
+			})
+		})
+	}
+}
+
+func TestAGoroutineThatLooksANameUpIsWaitedFor(t *testing.T) {
+	s, began, gate := scope(t), make(chan struct{}), make(chan struct{})
+	begin := sync.OnceFunc(func() { close(began) })
+	s.Do(func(ctx context.Context) {
+		go func() { _, _ = resolver(func() { begin(); <-gate }).LookupHost(ctx, "name.example") }()
+	})
+	mustEnd(t, "its beginning", began)
+	done := ends(s.End)
+	staysOpen(t, "End has returned", done)
+	close(gate)
+	mustEnd(t, "the end", done)
+}
+
+// resolver returns one that calls hang for each question.
+func resolver(hang func()) *net.Resolver {
+	return &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) { hang(); return nil, io.EOF }}
+}
+
+// request makes a request that ends with ctx.
+func request(ctx context.Context, connections http.RoundTripper) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://name.example", http.NoBody)
+	if err != nil {
+		panic(err)
+	}
+	_, _ = connections.RoundTrip(req) //nolint:bodyclose // there is no answer
+}
+
+// mute is a connection on which nothing is ever sent.
+type mute struct {
+	net.Conn
+	hang func()
+}
+
+func (m mute) Write([]byte) (int, error) { m.hang(); return 0, io.EOF }
+func (m mute) Close() error              { return nil }
+
 func TestTheLoopOfSignalsIsLeftAlone(t *testing.T) {
 	s, signals := scope(t), make(chan os.Signal, 1)
 	s.Do(func(context.Context) { signal.Notify(signals, os.Interrupt) })
@@ -80,55 +166,121 @@ func pool(gate chan struct{}) { func() { <-gate }() }
 
 // These are the limits in the package comment. If one of these tests fails, the limit has gone.
 func TestWhatIsNotInTheScope(t *testing.T) {
-	gate := make(chan struct{})
-	defer close(gate)
-	for name, start := range map[string]func(began func()){
-		"a timer's function": func(began func()) {
-			time.AfterFunc(0, func() { began(); <-gate })
+	for name, enter := range map[string]func(t *testing.T, live func()){
+		"a timer's function":             func(_ *testing.T, live func()) { time.AfterFunc(0, live) },
+		"what a timer's function starts": func(_ *testing.T, live func()) { time.AfterFunc(0, func() { go live() }) },
+		"a finalizer": func(_ *testing.T, live func()) {
+			collect(func(garbage *[]byte) { runtime.SetFinalizer(garbage, func(*[]byte) { live() }) })
 		},
-		"a goroutine that replaces its labels": func(began func()) {
-			go pprof.Do(context.Background(), pprof.Labels("mine", "yes"), func(context.Context) { began(); <-gate })
+		"a cleanup": func(_ *testing.T, live func()) {
+			collect(func(garbage *[]byte) { runtime.AddCleanup(garbage, func(int) { live() }, 0) })
 		},
-		"what is started outside": func(began func()) {
-			Outside(func() { go func() { began(); <-gate }() })
+		"a goroutine that replaces its labels": func(_ *testing.T, live func()) {
+			go pprof.Do(context.Background(), pprof.Labels("mine", "yes"), func(context.Context) { live() })
+		},
+		"what is started outside": func(_ *testing.T, live func()) {
+			Outside(func() { go live() })
+		},
+		"a handler that was added before its informer was started": func(t *testing.T, live func()) {
+			process, source := newInformer()
+			_, _ = process.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) { live() }})
+			Outside(func() { start(t, process) })
+			source.Add(object("a"))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, began := scope(t), make(chan struct{})
+			s, began, gate := scope(t), make(chan struct{}), make(chan struct{})
+			defer close(gate)
 			s.Do(func(context.Context) {
-				start(func() { OnEnd(func() { t.Error("registered in the scope") }); close(began) })
+				enter(t, func() {
+					OnEnd(func() { t.Error("registered in the scope") })
+					close(began)
+					<-gate
+				})
 			})
-			<-began
+			mustEnd(t, "its beginning", began)
 			mustEnd(t, "the end", ends(s.End))
 		})
 	}
 }
 
-func TestWhatIsInTheScope(t *testing.T) {
-	for name, start := range map[string]func(ctx context.Context, live func()){
-		"a function of context.AfterFunc": func(ctx context.Context, live func()) { context.AfterFunc(ctx, live) },
-		"a goroutine that adds labels": func(ctx context.Context, live func()) {
-			go pprof.Do(ctx, pprof.Labels("mine", "yes"), func(context.Context) { live() })
-		},
-		"a goroutine of a locked thread": func(_ context.Context, live func()) {
-			go func() { runtime.LockOSThread(); live() }()
-		},
-		"what a goroutine of an inner scope starts": func(ctx context.Context, live func()) {
-			go func() { _ = Run(ctx, quiet, func(context.Context) error { go live(); return nil }) }()
-		},
-		"what waits in an undo function": func(_ context.Context, live func()) { OnEnd(live) },
+// collect lets the garbage collector find what attach was called with.
+func collect(attach func(garbage *[]byte)) {
+	<-ends(func() { attach(new([]byte)) }) // of its stack nothing is left
+	runtime.GC()
+}
+
+// A library starts a worker at its first use, and it lives as long as the process.
+func TestAWorkerOfALibraryIsWaitedForAndNamedUnlessItIsStartedOutside(t *testing.T) {
+	for name, c := range map[string]struct {
+		use  func(t *testing.T, stop <-chan struct{})
+		want string // how the report names it
+	}{
+		"an informer that is started with the context of the process": {func(_ *testing.T, stop <-chan struct{}) {
+			process, _ := newInformer()
+			go process.Run(stop)
+		}, "k8s.io/client-go/tools/cache.(*sharedIndexInformer).Run"},
+		"the first client of a configuration that names a certificate by file": {func(t *testing.T, stop <-chan struct{}) {
+			never := transport.DialerStopCh
+			transport.DialerStopCh = stop
+			defer func() { transport.DialerStopCh = never }()
+			client := clientWithFiles(t)
+			client()
+			mustEnd(t, "a second client, which shares what the first has started", ends(func() {
+				_ = Run(context.Background(), quiet, func(context.Context) error { client(); return nil })
+			}))
+		}, "k8s.io/client-go/transport.(*dynamicClientCert).run"},
+		"a work queue that nobody shuts down": {func(_ *testing.T, stop <-chan struct{}) {
+			q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
+			Outside(func() { go func() { <-stop; q.ShutDown() }() })
+		}, "k8s.io/client-go/util/workqueue.(*delayingType[...]).waitingLoop"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithCancel(t.Context())
-			s, gate, began := New(ctx, quiet), make(chan struct{}), make(chan struct{})
-			s.Do(func(ctx context.Context) { start(ctx, func() { close(began); <-gate }) })
-			cancel()
+			stop, reports := make(chan struct{}), make(chan *Late, 1)
+			s := New(t.Context(), Options{Patience: time.Millisecond, OnLate: func(l *Late) {
+				select {
+				case reports <- l:
+				default:
+				}
+			}})
+			s.Do(func(context.Context) { c.use(t, stop) })
+			names := func() string { return (&Late{Goroutines: s.Running()}).Error() }
+			eventually(t, "the worker runs", func() bool { return strings.Contains(names(), c.want) })
 			done := ends(s.End)
-			mustEnd(t, "its beginning", began)
+			if late := <-reports; !strings.Contains(late.Error(), c.want) {
+				t.Errorf("%v, want %s", late, c.want)
+			}
 			staysOpen(t, "End has returned", done)
-			close(gate)
+			close(stop)
 			mustEnd(t, "the end", done)
+
+			stop = make(chan struct{})
+			defer close(stop)
+			s = scope(t)
+			s.Do(func(context.Context) { Outside(func() { c.use(t, stop) }) })
+			mustEnd(t, "the end of a scope in which it was started outside", ends(s.End))
 		})
+	}
+}
+
+// clientWithFiles returns a function that makes a client, of a configuration that is like no other.
+func clientWithFiles(t *testing.T) func() {
+	t.Helper()
+	certificate, key, err := cert.GenerateSelfSignedCertKey("localhost", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	files := rest.TLSClientConfig{CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key")}
+	for file, content := range map[string][]byte{files.CertFile: certificate, files.KeyFile: key} {
+		if err := os.WriteFile(file, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return func() {
+		if _, err := rest.HTTPClientFor(&rest.Config{Host: "https://localhost", TLSClientConfig: files}); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

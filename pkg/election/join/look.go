@@ -89,11 +89,16 @@ const (
 // among returns the goroutines of a scope that it waits for.
 func (s *Scope) among(at *sight) (running []Goroutine) {
 	for _, g := range at.groups {
-		if s.contains(g.path) && !on(g.stack, upstream...) && !on(g.stack, s.options.Leave...) {
+		if s.contains(g.path) && !leftAlone(g) && !on(g.stack, s.options.Leave...) {
 			running = append(running, g.Goroutine)
 		}
 	}
 	return running
+}
+
+// leftAlone reports whether no scope waits for goroutines.
+func leftAlone(g group) bool {
+	return on(g.stack, upstream...) || on([]string{g.Function}, upstreamClosures...)
 }
 
 // pathIn returns the value of the label in a text that shows labels as "key":"value" or "key": "value".
@@ -156,7 +161,7 @@ func on(stack []string, functions ...string) bool {
 	for _, called := range stack {
 		for _, f := range functions {
 			rest, ok := strings.CutPrefix(called, f)
-			if ok && (rest == "" || strings.ContainsAny(rest[:1], ".[") || strings.HasSuffix(f, ".func")) {
+			if ok && (rest == "" || strings.ContainsAny(rest[:1], ".[")) {
 				return true
 			}
 		}

@@ -5,15 +5,19 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -84,15 +88,40 @@ type world struct {
 	t       *testing.T
 	elector *election.Elector
 	store   *electiontest.Store
+	log     *journal
 	stop    func()
+}
+
+// journal has the lines of a log.
+type journal struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (j *journal) write(_, line string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.lines = append(j.lines, line)
+}
+
+// line returns the first line that contains text.
+func (j *journal) line(text string) string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, line := range j.lines {
+		if strings.Contains(line, text) {
+			return line
+		}
+	}
+	return ""
 }
 
 // begin starts the process.
 func begin(t *testing.T, o perterm.Options, setup func(m *perterm.Manager) error) *world {
 	t.Helper()
-	w := &world{shelf: newShelf(t), t: t, store: electiontest.NewStore("example")}
+	w := &world{shelf: newShelf(t), t: t, store: electiontest.NewStore("example"), log: &journal{}}
 	w.put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "one"}})
-	process := newProcess(t, w.shelf)
+	process := newProcess(klog.NewContext(context.Background(), funcr.New(w.log.write, funcr.Options{})), t, w.shelf)
 	cfg := election.DefaultConfig()
 	cfg.Namespace, cfg.Name, cfg.Client, cfg.Cluster = "default", "example", w.store.Client(), "root"
 	cfg.RetryPeriod, cfg.DrainTimeout = 20*time.Millisecond, 50*time.Millisecond
@@ -107,10 +136,12 @@ func begin(t *testing.T, o perterm.Options, setup func(m *perterm.Manager) error
 	return w
 }
 
-func newProcess(t *testing.T, s *shelf) manager.Manager {
+// newProcess returns a manager whose runnables get the values of ctx.
+func newProcess(ctx context.Context, t *testing.T, s *shelf) manager.Manager {
 	t.Helper()
 	process, err := manager.New(s.config(), manager.Options{
-		Metrics: server.Options{BindAddress: "0"},
+		Metrics:     server.Options{BindAddress: "0"},
+		BaseContext: func() context.Context { return ctx },
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 			return mapper(), nil
 		},

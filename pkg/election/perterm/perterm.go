@@ -79,7 +79,7 @@ func Lead(process manager.Manager, o Options, setup func(m *Manager) error) elec
 		if err != nil {
 			return fmt.Errorf("cannot make the manager of the term: %w", err)
 		}
-		if err := setup(m); err != nil {
+		if err := contain(func() error { return setup(m) }); err != nil {
 			return fmt.Errorf("cannot set up the term: %w", err)
 		}
 		return m.Manager.Start(ctx)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"runtime"
 	"strings"
 	"sync"
@@ -140,29 +141,55 @@ func TestWhoIsLateIsNamedAndTheNextTermWaitsForIt(t *testing.T) {
 	}
 }
 
-func TestAPanicEndsTheTermAndNotTheProcess(t *testing.T) {
+func TestAPanicEndsTheTermAndNotTheProcessAndIsNamed(t *testing.T) {
 	boom := errors.New("boom")
-	for name, add := range map[string]func(m *perterm.Manager) error{
-		"of setup": func(*perterm.Manager) error { panic(boom) },
-		"of a runnable": func(m *perterm.Manager) error {
+	for name, c := range map[string]struct {
+		add  func(m *perterm.Manager) error
+		want string // what the log and the Lease say
+	}{
+		"of setup": {func(*perterm.Manager) error { panic(boom) }, "failed: cannot set up the term: panic: boom"},
+		"of a runnable": {func(m *perterm.Manager) error {
 			return m.Add(manager.RunnableFunc(func(context.Context) error { panic(boom) }))
-		},
-		"of a webhook": func(m *perterm.Manager) error {
+		}, "failed: runnable manager.RunnableFunc: panic: boom"},
+		"of a webhook": {func(m *perterm.Manager) error {
 			m.GetWebhookServer()
 			return nil
-		},
+		}, "failed: cannot set up the term: panic: a webhook: it must work on every replica"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var calls atomic.Int32
 			w := begin(t, perterm.Options{}, func(m *perterm.Manager) error {
 				if calls.Add(1) == 1 {
-					return add(m)
+					return c.add(m)
 				}
 				return setUp(m, nil)
 			})
 			defer w.stop()
 			w.awaitEpoch(2)
+			if said := w.log.line("The term has ended"); !strings.Contains(said, c.want) || !strings.Contains(said, "perterm_test.go:") {
+				t.Errorf("the log: %s: want %s, and the stack", said, c.want)
+			}
+			if said := fmt.Sprint(w.store.Lease().Annotations); !strings.Contains(said, c.want) {
+				t.Errorf("the Lease: %s: want %s", said, c.want)
+			}
 		})
+	}
+}
+
+// It is controller-runtime's: the item is tried again.
+func TestAPanicOfAReconcilerEndsNoTerm(t *testing.T) {
+	var calls atomic.Int32
+	w := begin(t, perterm.Options{}, func(m *perterm.Manager) error {
+		return setUp(m, func(context.Context) error {
+			if calls.Add(1) == 1 {
+				panic("boom")
+			}
+			return nil
+		})
+	})
+	defer w.stop()
+	if epoch := w.awaitEpoch(1); epoch != 1 || calls.Load() < 2 {
+		t.Errorf("written in epoch %d, after %d calls", epoch, calls.Load())
 	}
 }
 
@@ -208,7 +235,7 @@ func TestWhatEachReplicaMustHaveIsRefused(t *testing.T) {
 
 func TestAnExitOfTheElectionEndsTheProcess(t *testing.T) {
 	s := newShelf(t)
-	process := newProcess(t, s)
+	process := newProcess(t.Context(), t, s)
 	if err := perterm.Add(process, exits{}, perterm.Options{}, func(*perterm.Manager) error { return nil }); err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package perterm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"runtime/debug"
@@ -30,15 +31,26 @@ func contained(r manager.Runnable) manager.Runnable {
 type runnable struct{ manager.Runnable }
 
 // Start implements manager.Runnable.
-func (r *runnable) Start(ctx context.Context) (err error) {
+func (r *runnable) Start(ctx context.Context) error {
 	name := nameOf(r.Runnable)
+	err := contain(func() (err error) {
+		pprof.Do(ctx, pprof.Labels(label, name), func(ctx context.Context) { err = r.Runnable.Start(ctx) })
+		return err
+	})
+	if _, panicked := errors.AsType[*join.Panic](err); panicked {
+		return fmt.Errorf("runnable %s: %w", name, err)
+	}
+	return err
+}
+
+// contain calls f, and turns its panic into a *join.Panic.
+func contain(f func() error) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
-			err = fmt.Errorf("runnable %s: %w", name, &join.Panic{Value: value, Stack: debug.Stack()})
+			err = &join.Panic{Value: value, Stack: debug.Stack()}
 		}
 	}()
-	pprof.Do(ctx, pprof.Labels(label, name), func(ctx context.Context) { err = r.Runnable.Start(ctx) })
-	return err
+	return f()
 }
 
 // NeedLeaderElection says to which group the manager adds the runnable.
