@@ -127,9 +127,11 @@ func (c *Client) List(ctx context.Context, opts metav1.ListOptions) (*coordinati
 	})
 }
 
-// Create creates a Lease.
-func (c *Client) Create(ctx context.Context, lease *coordinationv1.Lease, _ metav1.CreateOptions) (*coordinationv1.Lease, error) {
-	return do(ctx, c, Create, func() (*coordinationv1.Lease, error) { return c.store.Of(lease.Name).create(lease) })
+// Create creates a Lease, or with a dry run says what it would have created.
+func (c *Client) Create(ctx context.Context, lease *coordinationv1.Lease, opts metav1.CreateOptions) (*coordinationv1.Lease, error) {
+	return do(ctx, c, Create, func() (*coordinationv1.Lease, error) {
+		return c.store.Of(lease.Name).create(fence.From(ctx), lease, len(opts.DryRun) > 0)
+	})
 }
 
 // Update updates a Lease.

@@ -12,13 +12,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/regent-project/regent/pkg/election/fence"
 )
 
 // LeasesPath is below which Handler serves.
 const LeasesPath = "/apis/coordination.k8s.io/v1/namespaces/"
 
 // Handler serves the Leases of c's Store, in any namespace, as an API server does, with c's faults. It is for programs that make their
-// client from a rest.Config.
+// client from a rest.Config. It looks at fencing tokens if the Store is fenced (Store.Fence).
 func Handler(c *Client) http.Handler { return &handler{c} }
 
 type handler struct{ client *Client }
@@ -53,15 +55,17 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		}
 	case http.MethodPost, http.MethodPut:
 		lease, err := leaseIn(req)
-		if err != nil {
+		token, malformed := fence.Parse(req.Header.Values(fence.Header))
+		if err = errors.Join(err, malformed); err != nil {
 			h.fail(w, apierrors.NewBadRequest(err.Error()))
 			return
 		}
 		var written *coordinationv1.Lease
+		ctx := fence.With(req.Context(), token)
 		if req.Method == http.MethodPut {
-			written, err = h.client.Update(req.Context(), lease, metav1.UpdateOptions{})
+			written, err = h.client.Update(ctx, lease, metav1.UpdateOptions{})
 		} else {
-			written, err = h.client.Create(req.Context(), lease, metav1.CreateOptions{})
+			written, err = h.client.Create(ctx, lease, metav1.CreateOptions{DryRun: query["dryRun"]})
 		}
 		h.answer(w, written, err)
 	case http.MethodDelete:

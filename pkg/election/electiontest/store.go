@@ -197,10 +197,12 @@ func (s *Store) remove(of *metav1.Preconditions) error {
 }
 
 // create is a client's create.
-func (s *Store) create(lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+func (s *Store) create(token fence.Token, lease *coordinationv1.Lease, dryRun bool) (*coordinationv1.Lease, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
+	case s.fenced && !token.IsZero() && !s.shows(token):
+		return nil, fence.NewRefusal("the term is over")
 	case lease.Name != s.name:
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("this store keeps Lease %q, not %q", s.name, lease.Name))
 	case lease.ResourceVersion != "":
@@ -208,10 +210,13 @@ func (s *Store) create(lease *coordinationv1.Lease) (*coordinationv1.Lease, erro
 	case s.lease != nil:
 		return nil, apierrors.NewAlreadyExists(coordinationv1.Resource("leases"), s.name)
 	}
+	if dryRun {
+		return lease, nil
+	}
 	return s.commit(watch.Added, s.fresh(lease)), nil
 }
 
-// Fence makes the store refuse updates with a token of another term than the one that the Lease shows, as Regent's API server
+// Fence makes the store refuse writes with a token of another term than the one that the Lease shows, as Regent's API server
 // does.
 func (s *Store) Fence() {
 	s.mu.Lock()

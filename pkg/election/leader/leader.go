@@ -99,7 +99,8 @@ func (l *Leader) Elector() *election.Elector { return l.elector }
 var errBegan = errors.New("leader: this Leader was started before: make another with New")
 
 // Run leads, again and again, until ctx ends, and returns context.Cause(ctx), or an error that wraps election.ErrExit if lead returned
-// one. It returns when everything has ended. The server must answer for a while after the end of ctx, so that the lease can be
+// one, or an error that says what is wrong with this process's Config, which only the server could show. It returns when everything has ended, so not before lead
+// does: what must end anyway calls Start and Stop. The server must answer for a while after the end of ctx, so that the lease can be
 // released: see election.Config.EndTimeout.
 func (l *Leader) Run(ctx context.Context, lead election.LeadFunc) error {
 	l.mu.Lock()
@@ -120,6 +121,11 @@ func (l *Leader) run(ctx context.Context, lead election.LeadFunc) error {
 				return context.Cause(ctx)
 			}
 			return fmt.Errorf("leader: not ready to lead: %w", err)
+		}
+	}
+	if l.cfg.Fenced {
+		if err := proveFenced(ctx, l.cfg, l.clients.leases.Leases(l.cfg.Namespace)); err != nil {
+			return err
 		}
 	}
 	if l.probe == nil {

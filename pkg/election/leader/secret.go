@@ -6,12 +6,10 @@ import (
 	"crypto/rand"
 	"fmt"
 	"os"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/klog/v2"
 )
 
 const (
@@ -19,9 +17,6 @@ const (
 	secretKey = "probe-secret"
 	// shortestSecret and madeSecret are lengths in bytes.
 	shortestSecret, madeSecret = 16, 32
-	// firstPause and longestPause are between two attempts to get the secret. secretTimeout bounds each request.
-	firstPause, longestPause = 100 * time.Millisecond, 10 * time.Second
-	secretTimeout            = 10 * time.Second
 )
 
 // secretClient is the part of corev1client.SecretInterface that is used, for the Lease's namespace.
@@ -32,25 +27,11 @@ type secretClient interface {
 
 // awaitSecret returns the probe's secret as soon as there is one, or ctx's cause. Replicas must agree on it before they can see each
 // other, so this process does not campaign without.
-func awaitSecret(ctx context.Context, cfg Config, client secretClient) ([]byte, error) {
-	began, told := time.Now(), false
-	for pause := firstPause; ; pause = min(2*pause, longestPause) {
-		secret, err := readSecret(ctx, cfg, client)
-		if err == nil {
-			return secret, nil
-		}
-		if ctx.Err() == nil && time.Since(began) > time.Second && (!told || pause == longestPause) {
-			told = true // a server that starts refuses for a moment
-			klog.FromContext(ctx).Error(err, "Cannot get the probe's secret: this process does not campaign until it can", "since", time.Since(began).Round(time.Second))
-		} else {
-			klog.FromContext(ctx).V(2).Info("Cannot get the probe's secret: trying again", "err", err)
-		}
-		select {
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		case <-time.After(pause):
-		}
-	}
+func awaitSecret(ctx context.Context, cfg Config, client secretClient) (secret []byte, err error) {
+	return secret, insist(ctx, "Cannot get the probe's secret: this process does not campaign until it can", func(ctx context.Context) error {
+		secret, err = readSecret(ctx, cfg, client)
+		return err
+	})
 }
 
 // readSecret makes one attempt.
@@ -68,8 +49,6 @@ func readSecret(ctx context.Context, cfg Config, client secretClient) ([]byte, e
 		}
 		return text, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, secretTimeout)
-	defer cancel()
 	return sharedSecret(ctx, cfg.Namespace, cfg.SecretName, client)
 }
 

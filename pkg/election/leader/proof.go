@@ -1,0 +1,59 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/regent-project/regent/pkg/election/fence"
+)
+
+// leaseCreator is the part of an election.LeaseClient that the proof needs.
+type leaseCreator interface {
+	Create(ctx context.Context, lease *coordinationv1.Lease, opts metav1.CreateOptions) (*coordinationv1.Lease, error)
+}
+
+// proveFenced returns nil once the server has shown that it does what Config.Fenced says, and an error if it does not. Where it does not, standbys would
+// succeed a leader that can still write. It makes a dry run with the token of a term that never was: a server that checks tokens refuses that as it refuses
+// every write of a term that is over, whether it has Leases, and this one, or not.
+func proveFenced(ctx context.Context, cfg Config, client leaseCreator) error {
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: cfg.Namespace, Name: cfg.Name}}
+	token := fence.Token{Cluster: cfg.Cluster, Namespace: cfg.Namespace, Name: cfg.Name, UID: types.UID(uuid.NewString()), Holder: "nobody", Epoch: 1}
+	var verdict error
+	err := insist(ctx, "Cannot find out whether the server checks fencing tokens, which Config.Fenced promises: this process does not campaign until it can", func(ctx context.Context) error {
+		_, err := client.Create(fence.With(ctx, token), lease, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		switch {
+		case fence.IsFenced(err):
+			verdict = nil
+		case err == nil, apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err):
+			verdict = fmt.Errorf("leader: Config.Fenced is set, and the server does not check fencing tokens: it answered a dry run in the name of a term that never was with %w. "+
+				"A Regent server checks them, and one with package etcdfence and its Guard.Handler. For any other leave Fenced out, and see SucceedUnfenced", answered(err))
+		case apierrors.IsBadRequest(err) && strings.Contains(err.Error(), fence.Header):
+			verdict = fmt.Errorf("leader: Config.Cluster %q: the server checks fencing tokens, and cannot have this Lease: %w", cfg.Cluster, err)
+		default:
+			return fmt.Errorf("a dry run of creating Lease %s/%s (it takes the verb create): %w", cfg.Namespace, cfg.Name, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return verdict
+}
+
+var errSuccess = errors.New("success")
+
+// answered is err, or that there was none.
+func answered(err error) error {
+	if err == nil {
+		return errSuccess
+	}
+	return err
+}
