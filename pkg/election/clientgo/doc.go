@@ -1,14 +1,23 @@
 // Package clientgo has package election in the shape of client-go's k8s.io/client-go/tools/leaderelection, for programs that have a
-// LeaderElectionConfig. They change the import of RunOrDie or NewLeaderElector, and their process need not end when it has lost the
-// lease:
+// LeaderElectionConfig. A process then need not end when it has lost the lease. It takes these steps:
 //
-//	elector, err := clientgo.NewLeaderElector(lec) // was leaderelection.NewLeaderElector(lec)
-//	if err != nil {
-//		return err
-//	}
-//	for ctx.Err() == nil {
-//		elector.Run(ctx) // one term each; the process stands by in it until it leads
-//	}
+//  1. Change the import of NewLeaderElector, and call Run again when it has returned.
+//
+//  2. Do not exit in OnStoppedLeading.
+//
+//  3. Give the Role the verbs list and watch on Leases: client-go's elector does without.
+//
+//  4. Return from OnStartedLeading when all has stopped that it has started. If it starts things and returns, wrap it:
+//     join.Run(ctx, join.Options{}, join.Starting(func(ctx context.Context) error { … })). The term goes on after it has returned, as with
+//     client-go, but nobody joins what it has left behind, so that the work of two terms can run at once.
+//
+//     elector, err := clientgo.NewLeaderElector(lec) // was leaderelection.NewLeaderElector(lec)
+//     if err != nil {
+//     return err
+//     }
+//     for ctx.Err() == nil {
+//     elector.Run(ctx) // one term each; the process stands by in it until it leads
+//     }
 //
 // # What differs from client-go
 //
@@ -20,7 +29,8 @@
 //   - The holder on the Lease is "<identity>_<uuid>", another in each term. GetLeader and OnNewLeader give the identity. Replicas that still use
 //     client-go see the whole, and may compete for the same Lease meanwhile.
 //   - A standby watches the Lease and takes a lease that was released at once. The lock's client needs the verbs list, watch, create
-//     and update; client-go's needs get, too.
+//     and update. While it may not list, this process neither leads nor follows.
+//   - The Identity becomes election.Config's Hostname and Replica.
 //
 // # Fields of LeaderElectionConfig
 //
@@ -34,8 +44,17 @@
 //	Name                                        not used: metrics have the Lease's name
 //
 // What else an election.Config has is set by a function that NewLeaderElector and RunOrDie take: a Detector for a fast failover, for
-// example. Package leader does that by itself; new programs should begin there.
+// example, which leader.OpenProbe makes:
 //
-// The lock's client should have no rate limit and no timeout. That of resourcelock.NewFromKubeconfig has a timeout, which ends each watch
+//	probe, err := leader.OpenProbe(ctx, config, leader.Config{Namespace: "default", Name: "example", SecretName: "example-probe", Replica: identity})
+//	...
+//	defer probe.Close()
+//	elector, err := clientgo.NewLeaderElector(lec, func(cfg *election.Config) {
+//		cfg.Detector, cfg.SucceedUnfenced = probe, true // see there for the risk
+//	})
+//
+// New programs should begin with package leader.
+//
+// The lock's client should be one of its own, without a rate limit and without a timeout, so that no other request delays a renewal. That of resourcelock.NewFromKubeconfig has a timeout, which ends each watch
 // of a standby after half the renew deadline; it then reads the Lease and watches again.
 package clientgo

@@ -27,8 +27,10 @@ func Example() {
 	factory := informers.NewSharedInformerFactory(client, 0)
 	pods := factory.Core().V1().Pods()
 	informer := pods.Informer() // before Start, which starts those that were asked for
-	factory.Start(ctx.Done())
-	defer factory.Shutdown()
+	informing, stopInforming := context.WithCancel(context.Background())
+	factory.Start(informing.Done())
+	defer factory.Shutdown() // it waits for the informers
+	defer stopInforming()    // so they end before it: Run may return while ctx lives, with election.ErrExit
 
 	greeter := control.Descriptor[election.Term]{
 		Name: "greeter",

@@ -20,7 +20,7 @@ var (
 )
 
 // Policy says what the failure of a controller does. StepDown and Exit act at the first failure: if they restarted the
-// controller first, all three would do nearly the same. docs/SUPERVISION.md has the whole table.
+// controller first, all three would do nearly the same. Package supervisor has the whole table.
 type Policy string
 
 const (

@@ -30,7 +30,8 @@ type Config struct {
 	Leases *Leases
 
 	// MustCarry reports whether writes of a user must carry a token; such writes without one are refused. It is for the users as whom leaders
-	// write. Nil: no user must. A token that is there is checked, whoever sends it.
+	// write; in the server itself that is user.APIServerUser, by the loopback client. A request without a user, as in a server without an authenticator, need
+	// not carry one. Nil: no user must. A token that is there is checked, whoever sends it.
 	MustCarry func(user.Info) bool
 	// MayGet reports whether the user in ctx may get the Lease of a token: he is told what it shows when his write is refused. Nil: nobody is told.
 	MayGet func(ctx context.Context, lease fence.Token) bool

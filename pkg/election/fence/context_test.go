@@ -64,10 +64,20 @@ func TestATokenIsOfALeaseThatIsOnesOwn(t *testing.T) {
 	if err != nil || first.Epoch != 0 {
 		t.Errorf("as client-go creates it: %v, %v", first, err)
 	}
+	// A Lease does not show whether its server has a guard, so the caller says so.
+	plain := func(l *coordinationv1.Lease) { l.Annotations = nil }
+	want := sound
+	want.Cluster = ""
+	if got, err := Acquired(lease(plain), sound.Holder, WithoutClusters()); err != nil || got != want {
+		t.Errorf("of a server without clusters: %v, %v", got, err)
+	}
+	if _, err := Acquired(lease(plain), "another", WithoutClusters()); err == nil {
+		t.Error("of a server without clusters, held by another: no error")
+	}
 	for name, change := range map[string]func(*coordinationv1.Lease){
 		"held by another":            func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ptr.To("another") },
 		"held by nobody":             func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = nil },
-		"of another kind of cluster": func(l *coordinationv1.Lease) { l.Annotations = nil },
+		"of another kind of cluster": plain,
 	} {
 		if got, err := Acquired(lease(change), sound.Holder); err == nil || !got.IsZero() {
 			t.Errorf("%s: %v", name, got)

@@ -26,9 +26,9 @@ import (
 //
 // Until the Lease is acquired all writes fail with ErrNoTerm and are not sent, but for those of that Lease and creations of others beside it. What has
 // to write without leading needs a configuration of its own.
-// If the answer does not name a term, as that of a server without logical clusters, all later writes fail with the reason.
-func Elected(namespace, name string) func(http.RoundTripper) http.RoundTripper {
-	e := &election{collection: "/apis/" + coordinationv1.SchemeGroupVersion.String() + "/namespaces/" + namespace + "/leases", name: name}
+// If the answer does not name a term, as that of a server without logical clusters unless WithoutClusters is given, all later writes fail with the reason.
+func Elected(namespace, name string, opts ...Option) func(http.RoundTripper) http.RoundTripper {
+	e := &election{collection: "/apis/" + coordinationv1.SchemeGroupVersion.String() + "/namespaces/" + namespace + "/leases", name: name, options: opts}
 	return func(next http.RoundTripper) http.RoundTripper {
 		return &elected{election: e, next: next, fenced: &transport{next: next, source: e.source}}
 	}
@@ -39,6 +39,7 @@ func Elected(namespace, name string) func(http.RoundTripper) http.RoundTripper {
 //	standing by --the first write of the Lease succeeds--> leading, or unable to say in which term; for good
 type election struct {
 	collection, name string
+	options          []Option
 	outcome          atomic.Pointer[outcome] // set once
 }
 
@@ -84,7 +85,7 @@ func (e *election) learn(answer []byte) {
 	if lease.Name != e.name || holder == "" {
 		return // another Lease of the namespace, or nobody leads
 	}
-	token, err := Acquired(lease, holder)
+	token, err := Acquired(lease, holder, e.options...)
 	e.outcome.CompareAndSwap(nil, &outcome{token, err})
 }
 

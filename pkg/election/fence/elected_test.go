@@ -109,6 +109,24 @@ func TestAnElectedProcessWritesInTheTermThatItHasAcquired(t *testing.T) {
 	}
 }
 
+func TestAnElectedProcessOfAServerWithoutClustersIsFencedIfItSaysSo(t *testing.T) {
+	lease, want := heldBy(sound.Holder, int32(sound.Epoch)), sound
+	lease.Annotations, want.Cluster = nil, ""
+	for _, c := range []struct {
+		opts []Option
+		says bool
+	}{{[]Option{WithoutClusters()}, true}, {nil, false}} {
+		wrap, s := Elected(sound.Namespace, sound.Name, c.opts...), &shard{code: http.StatusOK, answer: encoded(t, "application/json", lease)}
+		if _, err := through(t, wrap, s, http.MethodPut, theLease); err != nil {
+			t.Fatal(err)
+		}
+		token, err := through(t, wrap, s, http.MethodPut, aWrite)
+		if c.says && (err != nil || token != want) || !c.says && (err == nil || !strings.Contains(err.Error(), "WithoutClusters")) {
+			t.Errorf("%v: %v, %v", c.says, token, err)
+		}
+	}
+}
+
 func TestWhatAcquiresNothingBeginsNoTerm(t *testing.T) {
 	other := heldBy(sound.Holder, 7)
 	other.Name = "other"

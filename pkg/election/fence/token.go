@@ -34,24 +34,38 @@ type Token struct {
 	Epoch int64
 }
 
-// Acquired returns the token of the term that identity has just begun. lease is the Lease, read from a shard after it was
+// An Option changes what Acquired and Elected accept.
+type Option func(*options)
+
+type options struct{ unclustered bool }
+
+// WithoutClusters accepts Leases that live in no logical cluster. Give it if the server is no Regent shard but has the guard of package etcdfence, without
+// its Config.Clusters. With another server, such as kube-apiserver, tokens would prove nothing, which a Lease does not show.
+func WithoutClusters() Option { return func(o *options) { o.unclustered = true } }
+
+// Acquired returns the token of the term that identity has just begun. lease is the Lease, read from the server after it was
 // acquired. Acquired fails if the Lease shows another holder, because the term is then over. It also fails if the Lease lives in
-// no logical cluster, like the Leases of Kubernetes. It cannot know whether the server checks tokens: kcp has logical clusters,
-// but does not.
+// no logical cluster, like the Leases of Kubernetes, unless WithoutClusters is given. It cannot know whether the server checks tokens: kcp has logical
+// clusters, but does not by itself.
 //
 // Call it once for each term, before the work begins, and keep the token. A token that is made anew from the Lease for each write
 // proves nothing.
-func Acquired(lease *coordinationv1.Lease, identity string) (Token, error) {
+func Acquired(lease *coordinationv1.Lease, identity string, opts ...Option) (Token, error) {
+	var o options
+	for _, opt := range opts {
+		opt(&o)
+	}
 	t := OfLease(lease)
 	if t.Holder != identity {
 		return Token{}, fmt.Errorf("the term is over: Lease %s/%s is held by %q in epoch %d, not by %q", t.Namespace, t.Name, t.Holder, t.Epoch, identity)
 	}
 	err := t.validate()
-	if t.Cluster == "" {
+	if t.Cluster == "" && !o.unclustered {
 		err = errors.New("it lives in no logical cluster")
 	}
 	if err != nil {
-		return Token{}, fmt.Errorf("writes under Lease %s/%s cannot be fenced: read it through a Regent shard, which says in kcp.io/cluster where it lives: %w", t.Namespace, t.Name, err)
+		return Token{}, fmt.Errorf("writes under Lease %s/%s cannot be fenced: read it through a Regent shard, which says in kcp.io/cluster where it lives, "+
+			"or give fence.WithoutClusters if its server has package etcdfence: %w", t.Namespace, t.Name, err)
 	}
 	return t, nil
 }

@@ -25,15 +25,23 @@ type Config struct {
 	Namespace, Name string
 	// Cluster is the logical cluster of the Lease, if the server has such. The rest.Config must lead there.
 	Cluster logicalcluster.Name
-	// Replica, ReplicasDirectory, Fenced and SucceedUnfenced are as in election.Config. ReplicasDirectory is for replicas on one machine.
+	// Replica and ReplicasDirectory are as in election.Config. ReplicasDirectory is for replicas on one machine.
 	Replica, ReplicasDirectory string
-	Fenced, SucceedUnfenced    bool
+	// Fenced says that the server refuses each write of a term that is over: it is a Regent server, or has package etcdfence. kube-apiserver is
+	// neither. Standbys then lead at once if the leader's process is dead, and soon if it is silent. The server has to prove it: before this process
+	// campaigns, it makes a dry run of creating the Lease with the token of a term that never was. If that is not refused, Run ends with an error.
+	// What writes in a term must send its token: see ForTerm.
+	Fenced bool
+	// SucceedUnfenced is for other servers, such as kube-apiserver. Standbys then lead within milliseconds after a crash. The risk is that two
+	// leaders work for a moment: see election.Config. Without either field a crash costs the rest of the lease.
+	SucceedUnfenced bool
 	// LeaseDuration, RenewDeadline, RetryPeriod and DrainTimeout are as in election.Config. 0 stands for 15 s, 10 s and 2 s, and for the
 	// smaller of 5 s and half of the renew deadline.
 	LeaseDuration, RenewDeadline, RetryPeriod, DrainTimeout time.Duration
 
 	// SecretName, SecretFile or SecretBytes, at most one of them, is the secret that all replicas know and nobody else. With it this
-	// process has a probe; without, standbys wait for the lease to expire after a crash.
+	// process has a probe, by which standbys notice its death at once. They lead before the lease has expired only with Fenced or
+	// SucceedUnfenced.
 	//
 	// SecretName is the name of a Secret in Namespace, which holds it under the key "probe-secret". The first replica creates it.
 	// Until it can be read, this process does not campaign, and says why in its log. SecretFile is a file that has it. It has at
@@ -56,7 +64,8 @@ type Config struct {
 	Ready func(ctx context.Context) error
 	// Metrics is as in election.Config: nil is the registry of component-base, election.NoMetrics is none.
 	Metrics prometheus.Registerer
-	// Adjust, if set, changes what follows from the fields above, such as Mode, Priority or Notify.
+	// Adjust, if set, changes what follows from the fields above, such as Mode, Priority, Notify or Hostname. For a server whose Leases are in
+	// an etcd of its own, it sets Client to what etcdfence.Guard.LeaseClient has returned.
 	Adjust func(*election.Config)
 }
 

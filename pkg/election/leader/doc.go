@@ -1,7 +1,10 @@
 // Package leader makes a program lead in terms, with one call. It puts together what package election needs for that: a client of
 // its own for the Lease, the probe by which other replicas learn at once that this process has died, and an orderly end.
 //
-//	l, err := leader.New(restConfig, leader.Config{Namespace: "default", Name: "example", SecretName: "example-probe"})
+//	l, err := leader.New(restConfig, leader.Config{
+//		Namespace: "default", Name: "example", SecretName: "example-probe",
+//		SucceedUnfenced: true, // after a crash another replica leads within milliseconds, and two may work for a moment
+//	})
 //	if err != nil {
 //		return err
 //	}
@@ -29,6 +32,19 @@
 //
 // # Rights
 //
-// On Leases of the namespace: list, watch, create, update, and delete (with election.ForLife). With SecretName, on that Secret: get,
-// and create on Secrets, unless it exists.
+// The account of the replicas needs these, and no others. Those on Secrets are for SecretName; mode election.ForLife takes delete on leases, too:
+//
+//	kind: Role
+//	apiVersion: rbac.authorization.k8s.io/v1
+//	rules:
+//	- {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [list, watch, create, update]}
+//	- {apiGroups: [""], resources: [secrets], verbs: [create]}
+//	- {apiGroups: [""], resources: [secrets], resourceNames: [example-probe], verbs: [get]}
+//
+// client-go's elector needs get, create and update. A Role that was made for it lacks list and watch.
+//
+// # From another elector
+//
+// Replicas with this package, with client-go's elector and with controller-runtime's may compete for the same Lease, so a rollout needs no pause:
+// take the Lease's old name and namespace. Those of the other kind poll, as before, and are succeeded when their lease has expired.
 package leader

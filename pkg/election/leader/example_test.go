@@ -11,8 +11,8 @@ import (
 	"github.com/regent-project/regent/pkg/election/leader"
 )
 
-// A program that leads in any Kubernetes cluster. Its Pod gives POD_IP from status.podIP. Its account may get, list, watch, create and
-// update Leases, and get and create Secrets.
+// A program that leads in any Kubernetes cluster. Its Pod gives POD_IP from status.podIP. The package says which rights its account needs. After a
+// crash standbys wait for the lease to expire, because nobody refuses what a leader that is not quite dead still writes.
 func Example() {
 	run := func(ctx context.Context) error {
 		config, err := rest.InClusterConfig()

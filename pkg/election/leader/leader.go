@@ -36,7 +36,7 @@ type Leader struct {
 // of the server's name.
 func New(config *rest.Config, cfg Config) (*Leader, error) {
 	if config == nil {
-		return nil, errors.New("leader: the rest.Config is nil: give the one with which this program reaches the server of the Lease")
+		return nil, errNoConfig
 	}
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -69,6 +69,8 @@ func New(config *rest.Config, cfg Config) (*Leader, error) {
 	return l, nil
 }
 
+var errNoConfig = errors.New("leader: the rest.Config is nil: give the one with which this program reaches the server of the Lease")
+
 // newReplica returns a name for this process.
 func newReplica() (string, error) {
 	hostname, err := os.Hostname()
@@ -76,20 +78,6 @@ func newReplica() (string, error) {
 		return "", fmt.Errorf("leader: no host name for Config.Replica, set it: %w", err)
 	}
 	return hostname + "_" + uuid.NewString()[:8], nil
-}
-
-func newProbe(config *rest.Config, cfg Config, replica string) (*detect.Detector, error) {
-	advertised, err := thisMachine.advertised(cfg.AdvertiseAddress, config)
-	if err != nil {
-		return nil, err
-	}
-	probe, err := detect.New(detect.Config{
-		Name: cfg.Name, Replica: replica, Listen: cfg.listen(advertised, thisMachine.has), Advertise: advertised, Metrics: cfg.Metrics,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("leader: cannot make the probe: %w", err)
-	}
-	return probe, nil
 }
 
 // Elector returns what elects this process, to ask for its Status and to step down. Do not call its Run.
@@ -132,15 +120,10 @@ func (l *Leader) run(ctx context.Context, lead election.LeadFunc) error {
 		klog.FromContext(ctx).Info("This process has no probe: after a crash of the leader, standbys wait for the lease to expire, unless they share a directory with it", "lease", l.cfg.Namespace+"/"+l.cfg.Name)
 		return l.elector.Run(ctx, lead)
 	}
-	secret, err := awaitSecret(ctx, l.cfg, l.clients.secrets.Secrets(l.cfg.Namespace))
-	if err != nil {
+	if err := open(ctx, l.probe, l.cfg, l.clients); err != nil { // last, and closed when nothing of a term is left: see detect.Detector.Open
 		return err
 	}
-	if err := l.probe.Open(ctx, secret); err != nil { // last, and closed when nothing of a term is left: see detect.Detector.Open
-		return fmt.Errorf("leader: Config.BindAddress and ProbePort: %w", err)
-	}
 	defer l.probe.Close()
-	klog.FromContext(ctx).Info("Other replicas reach this process's probe", "lease", l.cfg.Namespace+"/"+l.cfg.Name, "address", l.probe.Contact().Address)
 	return l.elector.Run(ctx, lead)
 }
 

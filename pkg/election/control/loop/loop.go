@@ -32,7 +32,7 @@ const sweepWorkers = 4
 // that are added before Run works are kept, keys that are added after it has ended are dropped.
 //
 // Run begins with a sweep: a pass over all objects. The keys that it finds wait in a lane of their own, behind what has just
-// happened (I13): a change that comes while the sweep goes on is reconciled at once, however many objects there are.
+// happened: a change that comes while the sweep goes on is reconciled at once, however many objects there are.
 type Loop[K comparable] struct {
 	name      string
 	workers   int

@@ -45,14 +45,17 @@ type Leader[D any] struct {
 	memory memory
 }
 
-// NewLeader returns a Leader for the controllers of some scopes of a registry; none: LeaderOnly. It sets the Config's Tolerated itself. An
-// error means that something else at Config.Metrics has the name of a metric.
+// NewLeader returns a Leader for the controllers of some scopes of a registry; none: LeaderOnly. It sets the Config's Tolerated itself. It
+// fails if Config.Policies are not valid for the registry (control.Policies.Validate), or if something else at Config.Metrics has the name of a metric.
 func NewLeader[D any](cfg Config, r *control.Registry[D], scopes ...control.Scope) (*Leader[D], error) {
 	if len(scopes) == 0 {
 		scopes = []control.Scope{control.LeaderOnly}
 	}
 	if cfg.OfferAfter == 0 {
 		cfg.OfferAfter = DefaultOfferAfter
+	}
+	if err := cfg.Policies.Validate(r.Names()); err != nil {
+		return nil, fmt.Errorf("supervisor: Config.Policies: %w", err)
 	}
 	l := &Leader[D]{cfg: cfg, set: r.Scoped(scopes...)}
 	var names []string

@@ -2,6 +2,7 @@ package supervisor_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -39,6 +40,22 @@ func TestMetricsAreWhereTheProgramWantsThemAndTwiceIsAsGoodAsOnce(t *testing.T) 
 		}
 	}
 	t.Errorf("the program's own registry has not got the controller: %d families", len(families))
+}
+
+func TestPoliciesThatMeanNothingAreAnError(t *testing.T) {
+	registry, err := control.NewRegistry(descriptor("there", untilCancelled))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for says, policies := range map[string]control.Policies{
+		"nope":  {Default: "nope"},
+		"there": {Controllers: map[string]control.Policy{"elsewhere": control.Exit}},
+		"never": {Controllers: map[string]control.Policy{"there": "never"}},
+	} {
+		if _, err := supervisor.NewLeader(supervisor.Config{Policies: policies, Metrics: prometheus.NewRegistry()}, registry); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v: %v", policies, err)
+		}
+	}
 }
 
 func TestANameOfAMetricThatIsTakenIsAnError(t *testing.T) {

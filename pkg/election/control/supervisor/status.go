@@ -18,7 +18,7 @@ type Status struct {
 	// Restarts, Panics and Stalls are what the metrics of these names count.
 	Restarts, Panics, Stalls int
 	// LastError is why the controller last failed, stalled or was left out, at Failed; nil if it has not. Effect is what the
-	// supervisor did about it, in the words of docs/SUPERVISION.md; empty for a stall, which changes nothing yet.
+	// supervisor did about it, in the words of the package comment; empty for a stall, which changes nothing yet.
 	LastError error
 	Failed    time.Time
 	Effect    string

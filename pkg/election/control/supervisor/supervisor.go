@@ -1,5 +1,27 @@
 // Package supervisor runs the controllers of one term. What a controller returns decides whether it is restarted, left out or
 // given up. All have been joined when Run returns.
+//
+// # Outcomes, policies and effects
+//
+// The rows are what happens to a controller or its constructor, the columns control.Policy:
+//
+//	                                           restart             step-down           exit
+//	an error, nil from Run, a panic, a stall   restart             step down           exit
+//	too many of these (Config.RestartLimit)    step down           step down           exit
+//	a stall that cancelling does not end       step down           step down           exit
+//	control.ErrDisabled                        left out            left out            left out
+//	control.ErrStepDown                        step down           step down           step down
+//	control.ErrExit                            exit                exit                exit
+//	any failure if tolerated                   failed, tried again failed, tried again exit
+//	an end, or an error, after the term's end  ends with the term  ends with the term  ends with the term
+//	a panic or late after the term's end       ends with the term  ends with the term  exit
+//
+// A restart is a new construction, after a pause of 200 ms that doubles up to a minute; a controller that has worked for RestartWindow begins anew. Left
+// out means until the next term, with those that need it and have not started. Step down ends the term: another replica leads, and this one rests before it
+// campaigns again. Exit ends the term and then Elector.Run, with an error that wraps election.ErrExit. A controller is tolerated if this replica and the one
+// before have both stepped down for it: the term goes on without it, and tries it again.
+//
+// In Regent's repository, docs/SUPERVISION.md has the rest.
 package supervisor
 
 import (
@@ -57,7 +79,8 @@ type Event struct {
 	Type EventType
 	// Controller is the name of the controller concerned.
 	Controller string
-	// Effect says what the supervisor does about a ControllerFailed or ControllerLate, in the words of docs/SUPERVISION.md.
+	// Effect says what the supervisor does about a ControllerFailed or ControllerLate, in the words of the package comment: "restart", "left out", "step down", "exit", "ends with the term" or
+	// "failed, tried again".
 	Effect string
 	// Err is the reason. It is nil for ControllerRecovered, and the *ControllerError for TermFailed and ProcessFailed.
 	Err error
@@ -107,7 +130,7 @@ func (e *ControllerError) FailedParts() []string { return e.failedParts }
 //
 // All controllers start at once, except those that Need others: they are constructed when the needed ones are ready (see
 // control.Readier; a controller that is no Readier is ready once it is constructed). If a controller returns, panics or
-// stalls, the error and the controller's policy decide what happens: see docs/SUPERVISION.md. The other controllers are not
+// stalls, the error and the controller's policy decide what happens: see the package comment. The other controllers are not
 // affected while the term lasts. If a controller ends the term, the others are stopped in reverse order of need, those of equal
 // rank together, and all of them after a second. If ctx ends, all stop at once. Run returns the *ControllerError of the
 // controller that ended the term, or nil if ctx ended.
