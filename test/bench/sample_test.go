@@ -75,7 +75,7 @@ func (s *sampleServer) turn(b *testing.B, how ending) {
 		}
 		flunders = append(flunders, client.Resource(schema.GroupVersionResource{Group: "wardle.example.com", Version: "v1alpha1", Resource: "flunders"}).Namespace("default"))
 	}
-	harness.Eventually(b, name+" serves", func() bool { return create(b.Context(), flunders[0], "first") == nil })
+	harness.Eventually(b, name+" serves", func() bool { return createFlunder(b.Context(), flunders[0], "first") == nil })
 	led := s.writes.next(b, name, "")
 	leader, standby, through := both[0], both[1], flunders[1]
 	if len(standby.Lines(`"Leading"`)) > 0 {
@@ -89,7 +89,7 @@ func (s *sampleServer) turn(b *testing.B, how ending) {
 		go func() { // the leader has something to stamp all the time
 			defer close(ended)
 			for n := 0; ctx.Err() == nil; n++ {
-				_ = create(ctx, through, fmt.Sprintf("more-%d", n))
+				_ = createFlunder(ctx, through, fmt.Sprintf("more-%d", n))
 				time.Sleep(20 * time.Millisecond)
 			}
 		}()
@@ -119,7 +119,7 @@ func (s *sampleServer) turn(b *testing.B, how ending) {
 	standby.Kill()
 }
 
-func create(ctx context.Context, flunders dynamic.ResourceInterface, name string) error {
+func createFlunder(ctx context.Context, flunders dynamic.ResourceInterface, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	_, err := flunders.Create(ctx, &unstructured.Unstructured{Object: map[string]any{

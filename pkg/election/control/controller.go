@@ -17,6 +17,12 @@ type Controller interface {
 	Run(ctx context.Context) error
 }
 
+// Func is a Controller that consists of its Run.
+type Func func(context.Context) error
+
+// Run implements Controller.
+func (f Func) Run(ctx context.Context) error { return f(ctx) }
+
 // Readier is a Controller for which others may wait: controllers that name it in Descriptor.Needs start when it is ready.
 type Readier interface {
 	// Ready returns a channel that is closed when what the other controllers need is there. The channel stays closed.
@@ -49,6 +55,6 @@ type Descriptor[D any] struct {
 	// it has failed. 0 stands for a minute, a negative value for never.
 	StallDeadline time.Duration
 	// New constructs the controller, once for each term and again for each restart. It must not start goroutines or register
-	// handlers: Run does that, and undoes it. An error from New is treated like an early return of Run.
+	// handlers: Run does that, and undoes it. ctx ends when Run's does. An error from New is treated like an early return of Run.
 	New func(ctx context.Context, deps D) (Controller, error)
 }

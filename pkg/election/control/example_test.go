@@ -63,11 +63,11 @@ func Example() {
 	// Output: hello a, in term 1
 }
 
-// A controller that needs no queue is any type with a method Run.
+// A controller that needs no queue is any type with a method Run, or a function.
 func ExampleController() {
 	ctx, cancel := context.WithCancel(context.Background())
 	ticker := control.Descriptor[election.Term]{Name: "ticker", New: func(context.Context, election.Term) (control.Controller, error) {
-		return runs(func(ctx context.Context) error {
+		return control.Func(func(ctx context.Context) error {
 			fmt.Println("works")
 			cancel()
 			<-ctx.Done()
@@ -80,8 +80,3 @@ func ExampleController() {
 	// works
 	// error: <nil>
 }
-
-// runs is a Controller of a function.
-type runs func(context.Context) error
-
-func (r runs) Run(ctx context.Context) error { return r(ctx) }
