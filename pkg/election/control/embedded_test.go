@@ -324,7 +324,7 @@ func TestLeadNamesALateControllerAfterTheDrainTimeoutOfTheTerm(t *testing.T) {
 		}
 		var began atomic.Int32
 		hangs := control.Descriptor[election.Term]{Name: "hangs", New: func(context.Context, election.Term) (control.Controller, error) {
-			return runs(func(context.Context) error {
+			return control.Func(func(context.Context) error {
 				began.Add(1)
 				<-release // it does not look at its context
 				return nil
