@@ -112,7 +112,7 @@ func TestAShardWhoseReplicasAllFailHasALeaderWithoutWhatItCannotRun(t *testing.T
 			var leader, other *harness.Replica
 			harness.Eventually(t, "one leads on", func() bool {
 				for i, r := range replicas {
-					if len(r.Lines("Leading on without controllers", faults[i])) > 0 && r.Leads() {
+					if len(r.Lines("Leading on although these controllers fail", faults[i])) > 0 && r.Leads() {
 						leader, other = r, replicas[1-i]
 					}
 				}

@@ -285,6 +285,9 @@ func (c *child) judge(w *work, o outcome, m moment, err error) (again bool, paus
 	if e == restarts || e == perseveres {
 		logger = logger.WithValues("pause", pause)
 	}
+	if m != draining && (e == restarts || exhausted) { // why it is not restarted this time
+		logger = logger.WithValues("failures", len(c.failures.recent), "within", c.failures.window, "limit", c.failures.limit)
+	}
 	c.log(logger, o, m, err)
 	if m != draining {
 		c.record.failed(err, e)

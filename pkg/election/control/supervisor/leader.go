@@ -103,7 +103,7 @@ func (l *Leader[D]) Lead(ctx context.Context, term election.Term, deps D) error 
 func (l *Leader[D]) tolerate(ctx context.Context, predecessors []string) []string {
 	tolerated := l.memory.tolerated(predecessors)
 	if len(tolerated) > 0 {
-		klog.FromContext(ctx).Error(nil, "Leading on without controllers that neither this replica nor its predecessors could run: they are tried again and again", "controllers", tolerated)
+		klog.FromContext(ctx).Error(nil, "Leading on although these controllers fail: the terms before have ended for them, too. They are tried again and again", "controllers", tolerated)
 		if l.cfg.OnEvent != nil {
 			l.cfg.OnEvent(Event{Type: TermTolerates, Err: fmt.Errorf("leads on without controllers %q, which neither it nor its predecessors could run, and tries them again", tolerated)})
 		}
