@@ -49,9 +49,10 @@ type Elector struct {
 
 	mu    sync.Mutex
 	state state
-	// view and peer are made when Run begins, and stay until it ends.
-	view *lease.View
-	peer *peer
+	// view, watcher and peer are made when Run begins, and stay until the next Run.
+	view    *lease.View
+	watcher *lease.Watcher
+	peer    *peer
 	// current is the running term. Its work is nil if there is none, or if the term has been told to end. holder is the holder
 	// identity of the latest term, and outlives it.
 	current struct {

@@ -38,6 +38,9 @@ type Status struct {
 	// Unaccounted: the holder may be dead, and an operator has to say so (Notice Unaccounted). OtherMode: leaders use another mode
 	// than this Elector (Notice OtherMode).
 	Unaccounted, OtherMode bool
+	// CannotRead says why this process cannot read or watch the Lease, as its log does; empty if it can, or while Run does not run.
+	// As long as it cannot read the Lease, the other fields may be out of date.
+	CannotRead string
 	// Contact is what the Detector knows of the leader's process. It is nil on the leader, and for Detectors that do not say.
 	Contact *ContactState
 	// Standbys are the replicas that follow this process while it holds the lease, ordered by name.
@@ -72,6 +75,9 @@ func (e *Elector) Status() Status {
 	}
 	e.mu.Lock()
 	now, term := e.state, e.current.term
+	if e.watcher != nil && now != stopped {
+		s.CannotRead = e.watcher.Fault()
+	}
 	e.mu.Unlock()
 	s.State = string(now)
 	holder := seen.Presence()
