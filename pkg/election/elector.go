@@ -229,7 +229,12 @@ func (e *Elector) known(now time.Time) (seen lease.Observation, epoch int64, lea
 // including the last call of lead. By then it has released the lease, if it held it and the store could be reached.
 //
 // After the end of ctx, Config.Client must still work for Config.EndTimeout, so that the term can drain and the lease be
-// released. If lead never returns, neither does Run.
+// released.
+//
+// Run does not return before lead does. If lead has not returned at the end of the drain timeout, the log says that the shutdown
+// waits for it; if lead never returns, neither does Run. A program that must end all the same has to bound its own wait for Run,
+// and then exit its process: the lease expires, and the server refuses late writes if they are fenced. Leader.Stop of package
+// leader does that wait.
 //
 // Run may be called again after it has returned. It panics if it is called while it runs.
 func (e *Elector) Run(ctx context.Context, lead LeadFunc) error {
