@@ -92,6 +92,9 @@ func New(cfg Config) (*Elector, error) {
 	if cfg.SucceedUnfenced && cfg.Detector == nil {
 		return nil, errors.New("election: Config.SucceedUnfenced needs a Config.Detector, which sees whether a process refuses connections")
 	}
+	if (cfg.Priority != 0 || cfg.Preempt) && cfg.Detector == nil {
+		return nil, errors.New("election: Config.Priority and Config.Preempt need a Config.Detector, from which a leader learns the priorities of its standbys")
+	}
 	if cfg.Mode == nil {
 		cfg.Mode = Renewed{}
 	}
