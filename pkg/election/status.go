@@ -47,9 +47,33 @@ type Status struct {
 	Standbys []Standby
 }
 
-// PastTerm is a term that has ended, as this process knows it: it has seen the end, or the Lease tells it. Cause is empty for a term whose holder
-// was succeeded without a release: the Takeover of the next term has the Trigger.
-type PastTerm = lease.Past
+// PastTerm is a term that has ended, as this process knows it: it has seen the end, or the Lease tells it.
+type PastTerm struct {
+	// Epoch and Holder are the number of the term and its holder identity. Replica is the name of the holder's replica
+	// (Config.Replica), empty if the holder did not say it.
+	Epoch   int64  `json:"epoch,omitempty"`
+	Holder  string `json:"holder,omitempty"`
+	Replica string `json:"replica,omitempty"`
+	// Began is when the holder acquired the lease, by its own clock. Ended is when this process saw the end. If it did not see
+	// that, Ended is when the holder released the lease, by the holder's clock. Both are zero if nobody has said so.
+	Began time.Time `json:"began,omitzero"`
+	Ended time.Time `json:"ended,omitzero"`
+	// Renewed is when the holder last renewed the lease, and Duration how long the lease then was; zero if it does not expire.
+	Renewed  time.Time     `json:"-"`
+	Duration time.Duration `json:"-"`
+	// Cause is the Cause or the Trigger of the term's end, as a string. It is empty if the holder was succeeded without a release:
+	// the Takeover of the next term then has the Trigger. Reason has details.
+	Cause  string `json:"cause,omitempty"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// pastTerms returns the terms as callers see them.
+func pastTerms(past []lease.Past) (terms []PastTerm) {
+	for _, p := range past {
+		terms = append(terms, PastTerm(p))
+	}
+	return terms
+}
 
 // ContactState is a standby's contact with the process of the leader.
 type ContactState struct {
@@ -82,7 +106,7 @@ func (e *Elector) Status() Status {
 	s.State = string(now)
 	holder := seen.Presence()
 	s.Holder, s.Leader, s.LeaderURL, s.LastStepDown = seen.Holder(), holder.Replica, holder.URL, seen.Predecessor().LastStepDown
-	s.Past = slices.Clone(seen.Past)
+	s.Past = pastTerms(seen.Past)
 	if s.Holder != "" {
 		spec := seen.Lease.Spec
 		s.Began, s.Renewed = ptr.Deref(spec.AcquireTime, metav1.MicroTime{}).Time, ptr.Deref(spec.RenewTime, metav1.MicroTime{}).Time

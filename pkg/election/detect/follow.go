@@ -233,7 +233,7 @@ func (f *following) newRequest(ctx context.Context, address string, interval tim
 }
 
 // errUnauthorized: the leader does not accept this process's credential.
-var errUnauthorized = errors.New("the leader's probe refuses this replica: check that both use the same etcd and the same version")
+var errUnauthorized = errors.New("the leader's probe refuses this replica: check that both have the same secret (replicas of a Regent shard: the same etcd) and the same version")
 
 // errCrowded: the leader has too many connections.
 var errCrowded = errors.New("the leader's probe has as many followers as it can have")
