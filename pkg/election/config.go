@@ -22,7 +22,8 @@ type Config struct {
 	// Namespace and Name are those of the Lease.
 	Namespace, Name string
 	// Mode says what it takes to keep the lease; nil means Renewed. If the Lease shows another mode, this replica stands by for
-	// as long as a replica of that mode takes the lease whenever it is free: see docs/ELECTION.md.
+	// as long as a replica of that mode takes the lease whenever it is free. The repository of Regent says more about the modes:
+	// docs/ELECTION.md.
 	Mode Mode
 	// Candidates is a client for the LeaseCandidates of the Lease's namespace. Mode Coordinated needs it. In other modes the
 	// Elector uses it to delete the LeaseCandidates of dead processes of this machine that ran in mode Coordinated; nil: it

@@ -57,6 +57,29 @@ func TestFaultsNameTheFields(t *testing.T) {
 	}
 }
 
+// Without a Detector a leader does not know its standbys, and priorities would do nothing.
+func TestPrioritiesNeedADetector(t *testing.T) {
+	for name, change := range map[string]func(*election.Config){
+		"priority": func(c *election.Config) { c.Priority = 1 },
+		"preempt":  func(c *election.Config) { c.Preempt = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := newConfig(electiontest.NewStore(leaseName).Client())
+			change(&cfg)
+			if _, err := election.New(cfg); err == nil || !strings.Contains(err.Error(), "need a Config.Detector") {
+				t.Errorf("without a Detector: %v", err)
+			}
+			if _, err := election.NewUnelected(cfg); err != nil {
+				t.Errorf("without election, where they are ignored: %v", err)
+			}
+			cfg.Detector = newNetwork().join("a")
+			if _, err := election.New(cfg); err != nil {
+				t.Errorf("with a Detector: %v", err)
+			}
+		})
+	}
+}
+
 func TestAModeIsFoundByItsName(t *testing.T) {
 	var names []election.ModeName
 	for _, mode := range election.Modes {

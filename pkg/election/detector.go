@@ -53,6 +53,9 @@ type Follower struct {
 	// renew. It checks that this process reads the Lease with that holder on it, and that the store takes its writes. It ends
 	// with ctx, and takes no longer than two requests.
 	Writes func(ctx context.Context, holder string) bool
+	// Waits says that this process waits for the lease to expire even if the leader's process is Dead, because the leader's late
+	// writes are neither refused (Config.Fenced) nor accepted (Config.SucceedUnfenced). The Detector tells people so.
+	Waits bool
 }
 
 // News is what is known of the leader's process.
@@ -116,6 +119,9 @@ const (
 	DetectOff Detection = "off"
 	// DetectCrash: when the leader's process is found dead, or has said that its term is over.
 	DetectCrash Detection = "crash"
-	// DetectSuspect: also when the leader has been silent for too long. It may be alive, so its writes must be fenced.
+	// DetectSuspect: also when the leader has been silent for too long. It may be alive, so its writes must be fenced. A term that
+	// began on a suspicion is not ended by another one in its first 5 s. That time doubles with each such term in a row, up to
+	// 1 min, so that a slow network does not move the lease back and forth. Until then a standby waits for the lease to expire,
+	// and says so in its log.
 	DetectSuspect Detection = "suspect"
 )

@@ -12,6 +12,11 @@
 //		return lead(ctx) // until ctx ends
 //	})
 //
+// Most programs do not begin here. Package leader, below this one, makes a program lead with one call. Package clientgo takes the
+// LeaderElectionConfig of a program that uses client-go's leaderelection. Package control/supervisor runs several controllers in each
+// term, and says which of them failed or is late. Package join ends code that leaves goroutines behind. Module perterm is for the
+// manager of controller-runtime.
+//
 // # Guarantees
 //
 //   - Terms of one process do not overlap: a term begins only after the function of the term before it has returned. If the function
@@ -34,5 +39,7 @@
 // client-go's leaderelection acquires and renews the lease. The Elector enters it anew for each term. This package adds the rest:
 // it watches the Lease; it decides when a standby campaigns (plan) and when a leader's term ends (assess), both of which are pure
 // functions; it ends a term in order (cancel, drain, join, release). A Mode says what it takes to keep the lease.
-// docs/CLIENT-GO.md lists the behaviour of client-go that makes this necessary. The package knows nothing of controllers.
+// The behaviour of client-go that makes this necessary is listed in the repository of Regent, in docs/CLIENT-GO.md: for example, it
+// does not join OnStartedLeading, retries a renewal although it has read another holder's name, and releases before the work has
+// stopped. The package knows nothing of controllers.
 package election

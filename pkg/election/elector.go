@@ -49,9 +49,10 @@ type Elector struct {
 
 	mu    sync.Mutex
 	state state
-	// view and peer are made when Run begins, and stay until it ends.
-	view *lease.View
-	peer *peer
+	// view, watcher and peer are made when Run begins, and stay until the next Run.
+	view    *lease.View
+	watcher *lease.Watcher
+	peer    *peer
 	// current is the running term. Its work is nil if there is none, or if the term has been told to end. holder is the holder
 	// identity of the latest term, and outlives it.
 	current struct {
@@ -90,6 +91,9 @@ func New(cfg Config) (*Elector, error) {
 	}
 	if cfg.SucceedUnfenced && cfg.Detector == nil {
 		return nil, errors.New("election: Config.SucceedUnfenced needs a Config.Detector, which sees whether a process refuses connections")
+	}
+	if (cfg.Priority != 0 || cfg.Preempt) && cfg.Detector == nil {
+		return nil, errors.New("election: Config.Priority and Config.Preempt need a Config.Detector, from which a leader learns the priorities of its standbys")
 	}
 	if cfg.Mode == nil {
 		cfg.Mode = Renewed{}
@@ -228,7 +232,12 @@ func (e *Elector) known(now time.Time) (seen lease.Observation, epoch int64, lea
 // including the last call of lead. By then it has released the lease, if it held it and the store could be reached.
 //
 // After the end of ctx, Config.Client must still work for Config.EndTimeout, so that the term can drain and the lease be
-// released. If lead never returns, neither does Run.
+// released.
+//
+// Run does not return before lead does. If lead has not returned at the end of the drain timeout, the log says that the shutdown
+// waits for it; if lead never returns, neither does Run. A program that must end all the same has to bound its own wait for Run,
+// and then exit its process: the lease expires, and the server refuses late writes if they are fenced. Leader.Stop of package
+// leader does that wait.
 //
 // Run may be called again after it has returned. It panics if it is called while it runs.
 func (e *Elector) Run(ctx context.Context, lead LeadFunc) error {

@@ -54,6 +54,7 @@ type replica struct {
 	elector *election.Elector
 	cancel  context.CancelCauseFunc
 	result  chan error // capacity 1
+	log     *record    // nil: it logs where all do
 
 	mu    sync.Mutex
 	terms []*term
@@ -77,7 +78,19 @@ func newConfig(client election.LeaseClient) election.Config {
 // start runs a replica on the store. work is the work of its terms; nil: they wait until their context ends.
 func start(t *testing.T, store *electiontest.Store, work election.LeadFunc, change ...func(*election.Config)) *replica {
 	t.Helper()
-	r := &replica{t: t, client: store.Client(), result: make(chan error, 1)}
+	return startAs(&replica{t: t}, store, work, change...)
+}
+
+// startLogged does what start does, and keeps what the replica logs.
+func startLogged(t *testing.T, store *electiontest.Store, work election.LeadFunc, change ...func(*election.Config)) *replica {
+	t.Helper()
+	return startAs(&replica{t: t, log: &record{}}, store, work, change...)
+}
+
+func startAs(r *replica, store *electiontest.Store, work election.LeadFunc, change ...func(*election.Config)) *replica {
+	t := r.t
+	t.Helper()
+	r.client, r.result = store.Client(), make(chan error, 1)
 	cfg := newConfig(r.client)
 	cfg.Candidates = r.client.Candidates()
 	for _, c := range change {
@@ -121,7 +134,7 @@ func (r *replica) run(work election.LeadFunc) {
 	if work == nil {
 		work = func(ctx context.Context, _ election.Term) error { <-ctx.Done(); return nil }
 	}
-	ctx, cancel := context.WithCancelCause(r.t.Context())
+	ctx, cancel := context.WithCancelCause(r.log.in(r.t.Context()))
 	r.cancel = cancel
 	go func() {
 		r.result <- r.elector.Run(ctx, func(ctx context.Context, leads election.Term) error { return r.lead(ctx, leads, work) })

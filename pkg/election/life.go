@@ -33,10 +33,10 @@ func (e *Elector) newLife() *life {
 	return l
 }
 
-// watcherOf returns a view of another Lease of the namespace, and the watcher that keeps it up to date while it runs.
+// watcherOf returns a view of a Lease that stands for the life of a process, and the watcher that keeps it up to date while it runs.
 func (e *Elector) watcherOf(api lease.API) (*lease.View, *lease.Watcher) {
 	view := lease.NewView(logr.Discard(), func(string) bool { return false })
-	return view, lease.NewWatcher(api, view, e.cfg.RetryPeriod)
+	return view, lease.NewLifeWatcher(api, view, e.cfg.RetryPeriod)
 }
 
 // run keeps the object in existence until ctx ends, and then deletes it.

@@ -19,7 +19,8 @@ type Mode interface {
 	kind() kind
 }
 
-// ModeName is the name of a Mode. The Lease carries the name of its holder's mode, and keeps it while the lease is free.
+// ModeName is the name of a Mode, a string: "lease" for Renewed, "coordinated" for Coordinated, and "for-life" for ForLife. The Lease
+// carries the name of its holder's mode, and keeps it while the lease is free. ModeNamed returns the mode of a name.
 type ModeName = lease.ModeName
 
 // Modes are all modes, as zero values.

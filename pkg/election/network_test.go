@@ -40,6 +40,7 @@ type peer struct {
 	mu        sync.Mutex
 	sign      election.Sign
 	deaf      bool // it follows nobody
+	waits     bool // what it was told when it last followed somebody: see election.Follower
 	since     time.Time
 	said      election.Statement
 	changed   chan struct{}
@@ -96,6 +97,7 @@ func (p *peer) Follow(ctx context.Context, leader election.Contact, f election.F
 	p.network.mu.Unlock()
 	p.mu.Lock()
 	deaf := p.deaf
+	p.waits = f.Waits
 	p.mu.Unlock()
 	if other == nil || deaf {
 		<-ctx.Done()

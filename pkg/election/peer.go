@@ -70,13 +70,23 @@ func (p *peer) setDeleted(owner types.UID) {
 
 // followHolder makes the Detector follow the process of the lease's current holder, until ctx ends.
 func (r *run) followHolder(ctx context.Context) {
-	whileShown(ctx, r.view, r.contactOf, func(ctx context.Context, leader Contact, foreign bool) {
+	type leads struct {
+		Contact
+		waits bool
+	}
+	of := func(seen lease.Observation) (leads, bool) {
+		contact, foreign := r.contactOf(seen)
+		return leads{contact, foreign && r.waitsForExpiry(seen)}, foreign
+	}
+	whileShown(ctx, r.view, of, func(ctx context.Context, shown leads, foreign bool) {
+		leader := shown.Contact
 		r.peer.take(leader, News{})
 		if foreign {
 			r.cfg.Detector.Follow(ctx, leader, Follower{
 				Is:     Standby{Replica: r.cfg.Replica, Mode: r.cfg.Mode.Name(), Priority: r.cfg.Priority, Led: r.lastHolder(), URL: r.cfg.URL},
 				Report: func(news News) { r.peer.take(leader, news) },
 				Writes: r.couldLead,
+				Waits:  shown.waits,
 			})
 		}
 	})
@@ -99,6 +109,13 @@ func (r *run) tellChanges(ctx context.Context) {
 		case <-changed:
 		}
 	}
+}
+
+// waitsForExpiry reports whether this process waits for the lease to expire even if its holder's process is found dead over the
+// network.
+func (r *run) waitsForExpiry(seen lease.Observation) bool {
+	holder := seen.Presence()
+	return !r.cfg.bothFenced(holder) && !r.cfg.bothRisk(holder) && !r.processLock.neighbour(holder) && !seen.HeldForLife()
 }
 
 // lastHolder returns the holder identity of this process's latest term, which may be running; empty if it has led none.

@@ -36,7 +36,27 @@ type said struct {
 	mode      ModeName  // the other mode that leaders use
 	holder    string    // the holder that has not been heard for too long
 	exhausted types.UID // the Lease on which no further term can begin
+	waiting   waiting   // the sign of a death on which this process may not act
 }
+
+// waiting is a sign that the holder's process is dead or hangs, on which a standby may not act yet.
+type waiting struct {
+	holder string
+	sign   Sign
+	since  time.Time // see News
+	why    whyWait
+}
+
+// whyWait says why a standby may not act on a sign.
+type whyWait string
+
+const (
+	notFenced whyWait = "its lease has to expire, because its late writes are not refused (Fenced of both replicas)"
+	// notRisked goes beyond notFenced: SucceedUnfenced would suffice.
+	notRisked whyWait = "its lease has to expire, because its late writes are neither refused (Fenced of both replicas) nor accepted (SucceedUnfenced of both)"
+	crashOnly whyWait = "its lease has to expire, because this replica acts on a crash only (Detection)"
+	damped    whyWait = "terms of late began on such a sign, which may have been wrong, so for some time no replica acts on another one"
+)
 
 // wished is about asking a leader of lower priority to step down.
 type wished struct {
@@ -80,6 +100,7 @@ const (
 	modeIsOurs         remark = "leaders use this process's mode again, or the Lease shows no mode"
 	holderUnaccounted  remark = "the holder is not heard, and its lease does not expire in time"
 	holderHeard        remark = "the holder that was not heard is heard again"
+	mayNotAct          remark = "the holder shows signs of a death on which this process may not act yet"
 	holderNotWaitedFor remark = "the holder that was not heard has gone"
 	lastEpoch          remark = "no later term can begin on this Lease"
 )
@@ -154,6 +175,7 @@ func (d *decision) waitForHolder(cfg Config, s situation) {
 		d.again = earlier(d.again, s.now.Add(lookAgain(cfg, s.holder.news, s.now)))
 	}
 	d.again = earlier(d.again, d.remarkOnHolder(cfg, s))
+	d.again = earlier(d.again, d.remarkOnWaiting(cfg, s))
 	due := s.preemption(cfg)
 	if !due.IsZero() && !s.now.Before(due) {
 		d.action, d.again = ask, time.Time{}
@@ -275,6 +297,21 @@ func (d *decision) remarkOnHolder(cfg Config, s situation) (again time.Time) {
 	return time.Time{}
 }
 
+// remarkOnWaiting tells people once for each sign that this process may not act on it. It returns when to look again: the death of
+// a process on this machine will soon be proved.
+func (d *decision) remarkOnWaiting(cfg Config, s situation) (again time.Time) {
+	w, until := s.waits(cfg)
+	if until.IsZero() || w == d.told.waiting {
+		return time.Time{}
+	}
+	if due := w.since.Add(cfg.RetryPeriod / headStarts); s.holder.near && s.now.Before(due) {
+		return due
+	}
+	d.told.waiting = w
+	d.remark(mayNotAct)
+	return time.Time{}
+}
+
 func (d *decision) remark(r remark) { d.remarks = append(d.remarks, r) }
 
 // unaccounted returns since when the holder has not been heard, and when that has lasted too long. Both are zero if there is no
@@ -301,6 +338,33 @@ func (s situation) unaccounted(cfg Config) (heard, due time.Time) {
 	}
 	heard = later(news.Since, s.seen.TermSince) // the holder before may not have been heard either, so count from this term's beginning
 	return heard, heard.Add(cfg.LeaseDuration)
+}
+
+// waits returns on which sign of the holder's death this process may not act, and until when it waits if the holder does not renew.
+// until is zero if there is no such sign, or if it may act. A lease that is held for life does not expire: see unaccounted.
+func (s situation) waits(cfg Config) (w waiting, until time.Time) {
+	k := s.holder
+	if s.seen.Holder() == "" || k.mine || s.seen.HeldForLife() || k.news.Sign != Dead && k.news.Sign != Silent {
+		return waiting{}, time.Time{}
+	}
+	w = waiting{holder: s.seen.Holder(), sign: k.news.Sign, since: k.news.Since}
+	until = s.seen.Expiry(cfg.LeaseDuration)
+	switch pause := s.seen.TermSince.Add(suspicionPause(k.suspicions)); {
+	case k.seemsGone() && s.now.Before(pause):
+		w.why, until = damped, earlier(until, pause)
+	case k.seemsGone():
+		return waiting{}, time.Time{}
+	case w.sign == Dead:
+		w.why = notRisked
+	case k.fenced:
+		w.why = crashOnly
+	default:
+		w.why = notFenced
+	}
+	if !s.now.Before(until) {
+		return waiting{}, time.Time{}
+	}
+	return w, until
 }
 
 // believed is for how many of this process's lease durations a holder is taken to be alive without a renewal, if its own lease

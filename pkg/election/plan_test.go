@@ -98,6 +98,7 @@ func TestWhatAStandbyDoes(t *testing.T) {
 	waitFor := func(again time.Duration) want { return want{do: wait, again: again} }
 	takes := func(trigger Trigger) want { return want{do: win, trigger: trigger} }
 	otherMode := []remark{modeIsOther}
+	mayNot := func(again time.Duration) want { return want{do: wait, again: again, remarks: []remark{mayNotAct}} }
 
 	untried := slices.Clone(Triggers)
 	for name, test := range map[string]struct {
@@ -117,20 +118,24 @@ func TestWhatAStandbyDoes(t *testing.T) {
 
 		"dead, as its file proves":                          {lease: held(lease.Presence{}), given: func(_ *Config, s *situation) { s.holder.dead = true }, want: takes(TriggerDeath)},
 		"dead, as its address says":                         {lease: held(fenced), given: and(bothFenced, is(Dead)), want: takes(TriggerDeath)},
-		"dead, as its address says, and not fenced":         {lease: held(lease.Presence{}), given: is(Dead), want: waitFor(15 * time.Second)},
+		"dead, as its address says, and not fenced":         {lease: held(lease.Presence{}), given: is(Dead), want: mayNot(15 * time.Second)},
 		"dead, as its address says, which both accept":      {lease: held(lease.Presence{}), given: and(risked, is(Dead)), want: takes(TriggerDeath)},
-		"dead, as its address said too often":               {lease: held(lease.Presence{}), given: and(risked, is(Dead), func(_ *Config, s *situation) { s.holder.suspicions = 1 }), want: waitFor(5 * time.Second)},
-		"silent, and both accept a refusal":                 {lease: held(lease.Presence{}), given: and(risked, suspect, is(Silent)), want: waitFor(15 * time.Second)},
+		"dead, as its address said too often":               {lease: held(lease.Presence{}), given: and(risked, is(Dead), func(_ *Config, s *situation) { s.holder.suspicions = 1 }), want: mayNot(5 * time.Second)},
+		"silent, and both accept a refusal":                 {lease: held(lease.Presence{}), given: and(risked, suspect, is(Silent)), want: mayNot(15 * time.Second)},
 		"held for life, dead, which both accept (they lie)": {lease: held(lease.Presence{ElectionMode: lease.ForLife}), given: and(forLife, risked, is(Dead)), want: waitFor(15 * time.Second)},
-		"silent":                              {lease: held(fenced), given: and(bothFenced, is(Silent)), want: waitFor(15 * time.Second)},
+		"silent":                              {lease: held(fenced), given: and(bothFenced, is(Silent)), want: mayNot(15 * time.Second)},
 		"silent, which is enough":             {lease: held(fenced), given: and(bothFenced, suspect, is(Silent)), want: takes(TriggerSuspicion)},
-		"silent, which was said too often":    {lease: held(fenced), given: and(bothFenced, suspect, is(Silent), func(_ *Config, s *situation) { s.holder.suspicions = 1 }), want: waitFor(5 * time.Second)},
+		"silent, which was said too often":    {lease: held(fenced), given: and(bothFenced, suspect, is(Silent), func(_ *Config, s *situation) { s.holder.suspicions = 1 }), want: mayNot(5 * time.Second)},
 		"it says that its term is over":       {lease: held(fenced), given: func(_ *Config, s *situation) { s.holder.news.Said = Statement{Holder: "h", Condition: Over} }, want: takes(TriggerStepAside)},
 		"it says that another's term is over": {lease: held(fenced), given: func(_ *Config, s *situation) { s.holder.news.Said = Statement{Holder: "g", Condition: Over} }, want: waitFor(15 * time.Second)},
 		"on this machine":                     {lease: held(fenced), given: func(_ *Config, s *situation) { s.holder.near = true }, want: waitFor(2 * time.Second)},
 		"on this machine, contact has just broken off": {
 			lease: held(lease.Presence{}), at: 100 * time.Millisecond, given: and(is(Dead), func(_ *Config, s *situation) { s.holder.near = true }),
 			want: waitFor(150 * time.Millisecond),
+		},
+		"on this machine, contact broke off, and its file proves nothing": {
+			lease: held(lease.Presence{}), at: 500 * time.Millisecond, given: and(is(Dead), func(_ *Config, s *situation) { s.holder.near = true }),
+			want: mayNot(750 * time.Millisecond),
 		},
 
 		"free after its own term, which failed":   {lease: free(fenced, lease.Renewed), given: rests(5), want: waitFor(4 * time.Second)},
@@ -182,7 +187,7 @@ func TestWhatAStandbyDoes(t *testing.T) {
 		"it asked not long ago":                            {lease: held(lease.Presence{Priority: 1}), given: and(preempts(time.Hour), func(_ *Config, s *situation) { s.wish.asked = noon.Add(-5 * time.Second) }), want: waitFor(10 * time.Second)},
 		"it could not ask":                                 {lease: held(lease.Presence{Priority: 1}), given: and(preempts(time.Hour), func(_ *Config, s *situation) { s.wish.tried = noon }), want: waitFor(500 * time.Millisecond)},
 		"the leader has the same priority":                 {lease: held(lease.Presence{Priority: 2}), given: preempts(time.Hour), want: waitFor(15 * time.Second)},
-		"the leader is silent, nobody asks it":             {lease: held(lease.Presence{Priority: 1}), given: and(preempts(time.Hour), is(Silent)), want: waitFor(15 * time.Second)},
+		"the leader is silent, nobody asks it":             {lease: held(lease.Presence{Priority: 1}), given: and(preempts(time.Hour), is(Silent)), want: mayNot(15 * time.Second)},
 		"it does not preempt":                              {lease: held(lease.Presence{Priority: 1}), given: and(preempts(time.Hour), func(c *Config, _ *situation) { c.Preempt = false }), want: waitFor(15 * time.Second)},
 		"the leader leads in another mode, nobody asks it": {lease: held(lease.Presence{ElectionMode: lease.Coordinated}), given: preempts(time.Hour), want: want{do: wait, again: 15 * time.Second, remarks: otherMode}},
 

@@ -20,6 +20,8 @@ func (e *Elector) tell(ctx context.Context, s situation, remarks []remark) {
 			e.tellOfMode(ctx, r, s.seen.Mode)
 		case lastEpoch:
 			e.tellOfLastEpoch(ctx)
+		case mayNotAct:
+			e.tellOfWaiting(ctx, s)
 		default:
 			e.tellOfHolder(ctx, r, s)
 		}
@@ -42,6 +44,17 @@ func (e *Elector) tellOfLastEpoch(ctx context.Context) {
 	e.notify(NoEpochLeft, true, "cannot lead: leaseTransitions of the Lease is %d, the highest value, so that no further term can have an epoch of its own. Delete the Lease, which ends the leader's term if there is one: %s",
 		math.MaxInt32, command)
 	klog.FromContext(ctx).Error(lease.ErrNoEpochLeft, "No further term can begin on this Lease. Delete it, which ends the leader's term if there is one", "command", command)
+}
+
+// tellOfWaiting says why nothing follows on the Detector's news of a death.
+func (e *Elector) tellOfWaiting(ctx context.Context, s situation) {
+	w, until := s.waits(e.cfg)
+	sign := "silent"
+	if w.sign == Dead {
+		sign = "gone"
+	}
+	klog.FromContext(ctx).Info("Waiting although the leader's process is "+sign+": "+string(w.why), "holder", w.holder,
+		"until", until.UTC().Format(time.RFC3339), "wait", until.Sub(s.now).Round(time.Millisecond))
 }
 
 func (e *Elector) tellOfHolder(ctx context.Context, r remark, s situation) {

@@ -14,9 +14,8 @@ import (
 type run struct {
 	*Elector
 
-	// start sets these; they do not change until the end.
-	watcher *lease.Watcher
-	mode    mode
+	// start sets it; it does not change until the end.
+	mode mode
 
 	// Owned by the goroutine of Run.
 	pace   pace
@@ -66,8 +65,8 @@ func (r *run) start(ctx context.Context) (stop func()) {
 	r.mu.Lock()
 	r.state = standingBy
 	r.view, r.peer = lease.NewView(klog.FromContext(ctx), r.identities.ours), newPeer()
-	r.mu.Unlock()
 	r.watcher = lease.NewWatcher(r.api, r.view, r.cfg.RetryPeriod)
+	r.mu.Unlock()
 	r.pace = pace{retryPeriod: r.cfg.RetryPeriod}
 	r.introduce(ctx)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // the watch must still see the release

@@ -88,8 +88,8 @@ func (r *run) serve(ctx context.Context, c claim, reason string, lead LeadFunc) 
 	if drain := r.cfg.EffectiveDrainTimeout(); !w.join(drain) {
 		c.stop()
 		r.becomeQuarantined(termCtx, drain)
-		w.join(0)
-		r.becomeDrained(termCtx, ended)
+		r.joinLate(termCtx, w, drain)
+		r.becomeDrained(termCtx, ended, ctx.Err() != nil || w.exit() != nil)
 	}
 	drainSeconds.WithLabelValues(r.cfg.Name).Observe(time.Since(ended).Seconds())
 	if causeOf(cause) == RenewDeadline { // tell followers now: the release may not arrive, and a renewal may still be under way

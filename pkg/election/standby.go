@@ -58,13 +58,23 @@ func (r *run) look() (situation, changes) {
 		holder: knowledge{
 			candidate: r.candidate, mine: r.identities.ours(seen.Holder()),
 			dead: r.processLock.knowsDead(holder), near: r.processLock.neighbour(holder),
-			news: news, fenced: r.cfg.Fenced && holder.Fencing == lease.Fenced, risked: r.cfg.SucceedUnfenced && holder.Succession == lease.OnRefusal,
+			news: news, fenced: r.cfg.bothFenced(holder), risked: r.cfg.bothRisk(holder),
 			suspect: r.cfg.EffectiveDetection() == DetectSuspect, suspicions: r.suspicions(holder),
 			orphaned: r.peer.isDeleted(seen.Life().UID),
 		},
 		pace: r.pace, lastEpoch: r.past.last.epoch, unready: unready != nil,
 		memory: r.memory,
 	}, changes{changed, heard, unready}
+}
+
+// bothFenced reports whether this process and the holder are fenced.
+func (c Config) bothFenced(holder lease.Presence) bool {
+	return c.Fenced && holder.Fencing == lease.Fenced
+}
+
+// bothRisk reports whether this process and the holder have chosen SucceedUnfenced.
+func (c Config) bothRisk(holder lease.Presence) bool {
+	return c.SucceedUnfenced && holder.Succession == lease.OnRefusal
 }
 
 // changes has channels that are closed when something changes: on the Lease, about the holder's process, or in what the mode

@@ -53,13 +53,14 @@ func (r *run) becomeLeading(ctx context.Context, term Term, reason string) {
 	klog.FromContext(ctx).Info("Leading", "reason", reason, "holder", term.Token().Holder)
 }
 
-// becomeDraining: the term's context has ended, and its work is stopping.
+// becomeDraining: the term's context has ended, and its work is stopping. That takes no longer than the drain timeout, or else the
+// next line in the log says so.
 func (r *run) becomeDraining(ctx context.Context, term Term, cause error) {
 	r.become(draining, leads)
 	r.showLeading(false) //nolint:contextcheck // nothing in it waits
 	termsEnded.WithLabelValues(r.cfg.Name, string(causeOf(cause))).Inc()
 	r.notifyEnd(term, cause)
-	klog.FromContext(ctx).Info("The term has ended", "reason", causeOf(cause), "cause", cause.Error())
+	klog.FromContext(ctx).Info("The term has ended", "reason", causeOf(cause), "cause", cause.Error(), "drainTimeout", r.cfg.EffectiveDrainTimeout())
 }
 
 // becomeQuarantined: the work has not stopped in time. This process does not campaign, and does not release the lease, until it
@@ -67,15 +68,55 @@ func (r *run) becomeDraining(ctx context.Context, term Term, cause error) {
 func (r *run) becomeQuarantined(ctx context.Context, drain time.Duration) {
 	r.become(quarantined, draining)
 	quarantine.WithLabelValues(r.cfg.Name).Set(1)
-	others := r.cfg.kind().unreleased
+	others := r.unreleased()
+	if ctx.Err() != nil {
+		r.notify(Quarantine, true, "waits in its shutdown: work of its term has not stopped within %v. Its log has the stacks. %s", drain, others)
+		tellOfShutdown(ctx, others, drain)
+		return
+	}
 	r.notify(Quarantine, true, "is quarantined: work of its term has not stopped within %v. It serves, but does not campaign until the work has stopped. Its log has the stacks. %s", drain, others)
 	klog.FromContext(ctx).Error(nil, "Quarantined: the term's work has not stopped in time, and this replica does not campaign until it has. "+others, "drainTimeout", drain)
 }
 
-// becomeDrained: the late work has stopped. From here the term ends as if the work had been in time.
-func (r *run) becomeDrained(ctx context.Context, ended time.Time) {
+// joinLate waits until the late work has stopped. If ctx ends meanwhile, it says that the shutdown waits for that. If ctx had ended
+// before, becomeQuarantined has said so.
+func (r *run) joinLate(ctx context.Context, w *work, drain time.Duration) {
+	if ctx.Err() == nil {
+		select {
+		case <-w.returned:
+			return
+		case <-ctx.Done():
+			tellOfShutdown(ctx, r.unreleased(), drain)
+		}
+	}
+	w.join(0)
+}
+
+// tellOfShutdown says why Run does not return. others is what becomes of the lease.
+func tellOfShutdown(ctx context.Context, others string, drain time.Duration) {
+	klog.FromContext(ctx).Error(nil, "Shutdown waits for work that has not stopped: Run returns when it has. A program that must end earlier has to exit its process. "+others, "drainTimeout", drain)
+}
+
+// unreleased says what becomes of the lease of a term whose work has not stopped.
+func (r *run) unreleased() string {
+	switch seen, _ := r.view.Latest(); {
+	case seen.Holder() != "" && !r.identities.ours(seen.Holder()):
+		return "Another replica holds the lease"
+	case seen.Holder() == "":
+		return "Nobody holds the lease: another replica can take it"
+	default:
+		return r.cfg.kind().unreleased
+	}
+}
+
+// becomeDrained: the late work has stopped. From here the term ends as if the work had been in time. ends: Run returns next.
+func (r *run) becomeDrained(ctx context.Context, ended time.Time, ends bool) {
 	r.become(draining, quarantined)
 	quarantine.WithLabelValues(r.cfg.Name).Set(0)
-	r.notify(QuarantineOver, false, "campaigns again: the late work has stopped")
-	klog.FromContext(ctx).Info("The late work has stopped: this replica campaigns again", "drain", time.Since(ended).Round(time.Millisecond))
+	next, message := "campaigns again", "The late work has stopped: this replica campaigns again"
+	if ends {
+		next, message = "goes on with its shutdown", "The late work has stopped: this replica goes on with its shutdown"
+	}
+	r.notify(QuarantineOver, false, "%s: the late work has stopped", next)
+	klog.FromContext(ctx).Info(message, "drain", time.Since(ended).Round(time.Millisecond))
 }

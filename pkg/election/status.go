@@ -38,15 +38,42 @@ type Status struct {
 	// Unaccounted: the holder may be dead, and an operator has to say so (Notice Unaccounted). OtherMode: leaders use another mode
 	// than this Elector (Notice OtherMode).
 	Unaccounted, OtherMode bool
+	// CannotRead says why this process cannot read or watch the Lease, as its log does; empty if it can, or while Run does not run.
+	// As long as it cannot read the Lease, the other fields may be out of date.
+	CannotRead string
 	// Contact is what the Detector knows of the leader's process. It is nil on the leader, and for Detectors that do not say.
 	Contact *ContactState
 	// Standbys are the replicas that follow this process while it holds the lease, ordered by name.
 	Standbys []Standby
 }
 
-// PastTerm is a term that has ended, as this process knows it: it has seen the end, or the Lease tells it. Cause is empty for a term whose holder
-// was succeeded without a release: the Takeover of the next term has the Trigger.
-type PastTerm = lease.Past
+// PastTerm is a term that has ended, as this process knows it: it has seen the end, or the Lease tells it.
+type PastTerm struct {
+	// Epoch and Holder are the number of the term and its holder identity. Replica is the name of the holder's replica
+	// (Config.Replica), empty if the holder did not say it.
+	Epoch   int64  `json:"epoch,omitempty"`
+	Holder  string `json:"holder,omitempty"`
+	Replica string `json:"replica,omitempty"`
+	// Began is when the holder acquired the lease, by its own clock. Ended is when this process saw the end. If it did not see
+	// that, Ended is when the holder released the lease, by the holder's clock. Both are zero if nobody has said so.
+	Began time.Time `json:"began,omitzero"`
+	Ended time.Time `json:"ended,omitzero"`
+	// Renewed is when the holder last renewed the lease, and Duration how long the lease then was; zero if it does not expire.
+	Renewed  time.Time     `json:"-"`
+	Duration time.Duration `json:"-"`
+	// Cause is the Cause or the Trigger of the term's end, as a string. It is empty if the holder was succeeded without a release:
+	// the Takeover of the next term then has the Trigger. Reason has details.
+	Cause  string `json:"cause,omitempty"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// pastTerms returns the terms as callers see them.
+func pastTerms(past []lease.Past) (terms []PastTerm) {
+	for _, p := range past {
+		terms = append(terms, PastTerm(p))
+	}
+	return terms
+}
 
 // ContactState is a standby's contact with the process of the leader.
 type ContactState struct {
@@ -72,11 +99,14 @@ func (e *Elector) Status() Status {
 	}
 	e.mu.Lock()
 	now, term := e.state, e.current.term
+	if e.watcher != nil && now != stopped {
+		s.CannotRead = e.watcher.Fault()
+	}
 	e.mu.Unlock()
 	s.State = string(now)
 	holder := seen.Presence()
 	s.Holder, s.Leader, s.LeaderURL, s.LastStepDown = seen.Holder(), holder.Replica, holder.URL, seen.Predecessor().LastStepDown
-	s.Past = slices.Clone(seen.Past)
+	s.Past = pastTerms(seen.Past)
 	if s.Holder != "" {
 		spec := seen.Lease.Spec
 		s.Began, s.Renewed = ptr.Deref(spec.AcquireTime, metav1.MicroTime{}).Time, ptr.Deref(spec.RenewTime, metav1.MicroTime{}).Time

@@ -166,6 +166,25 @@ func TestAStatusSaysWhatPeopleWereTold(t *testing.T) {
 	})
 }
 
+func TestAStatusSaysThatTheLeaseCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, electiontest.NewStore(leaseName), nil, func(cfg *election.Config) {
+			cfg.Client.(*electiontest.Client).Always(electiontest.Fault{Err: errRefused}, electiontest.List)
+		})
+		time.Sleep(10 * time.Second)
+		if got := r.elector.Status(); !strings.Contains(got.CannotRead, errRefused.Error()) || got.State != "standing by" {
+			t.Errorf("while it cannot read the Lease: %+v", got)
+		}
+		r.client.Always(electiontest.Fault{})
+		time.Sleep(retry)
+		r.mustLead()
+		if got := r.elector.Status().CannotRead; got != "" {
+			t.Errorf("when it leads, it cannot read the Lease: %s", got)
+		}
+		r.stop()
+	})
+}
+
 func TestAStatusWithoutElectionNamesTheProcessItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := startUnelected(t, electiontest.NewStore(leaseName), reachable("https://a"), func(cfg *election.Config) { cfg.Replica = "a" })

@@ -18,6 +18,7 @@ var (
 var worthSaying = [][]byte{
 	[]byte(`"The term has ended"`),
 	[]byte(`"The leader's process is `),
+	[]byte(`"Waiting although the leader's process is `),
 	[]byte(`"Cleared the holder"`),
 	[]byte(`"Controller is `),
 	[]byte(`"Controller has recovered`),

@@ -16,7 +16,7 @@
 //
 // The stream also carries what a leader says of its term, and what its standbys answer: see election.Detector.
 //
-// The probe gives no access to the API. It serves one request, which needs a secret that etcd keeps for the replicas of a shard,
+// The probe gives no access to the API. It serves one request, which needs a secret that the replicas share,
 // and it sends nothing but beats. If the probe cannot be reached, or another process answers there, standbys wait for the lease
 // to expire, and the metrics show why.
 package detect

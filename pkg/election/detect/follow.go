@@ -148,7 +148,11 @@ func (f *following) session(ctx context.Context, patience time.Duration, hurry b
 		made = true
 		timeout.Stop()
 		if !f.hasAnswered() { // once for each leader, so that people see that replicas reach each other
-			klog.FromContext(ctx).Info("In contact with the leader's process: a crash of it will be noticed at once", "address", f.leader.Address, "holder", s.Holder)
+			message := "In contact with the leader's process: a crash of it will be noticed at once"
+			if f.follower.Waits {
+				message += ", but its lease has to expire all the same, because its late writes are neither refused (Fenced) nor accepted (SucceedUnfenced)"
+			}
+			klog.FromContext(ctx).Info(message, "address", f.leader.Address) // its statement may be of an earlier term, so no holder is named
 		}
 		f.becomeAlive(s)
 	})
@@ -229,7 +233,7 @@ func (f *following) newRequest(ctx context.Context, address string, interval tim
 }
 
 // errUnauthorized: the leader does not accept this process's credential.
-var errUnauthorized = errors.New("the leader's probe refuses this replica: check that both use the same etcd and the same version")
+var errUnauthorized = errors.New("the leader's probe refuses this replica: check that both have the same secret (replicas of a Regent shard: the same etcd) and the same version")
 
 // errCrowded: the leader has too many connections.
 var errCrowded = errors.New("the leader's probe has as many followers as it can have")

@@ -63,7 +63,7 @@ func trusting(fingerprint string) *tls.Config {
 	}
 }
 
-// credential returns a proof that its sender knows the shard's secret. It is valid only for the process of that fingerprint.
+// credential returns a proof that its sender knows the secret that the replicas share. It is valid only for the process of that fingerprint.
 func credential(secret []byte, fingerprint string) string {
 	mac := hmac.New(sha256.New, secret)
 	mac.Write([]byte("regent probe " + fingerprint))

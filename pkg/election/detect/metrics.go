@@ -52,7 +52,7 @@ var (
 	}, []string{"name"})
 	expelled = metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "regent_failure_detection_expelled_total", StabilityLevel: metrics.ALPHA,
-		Help: "Connections to this process's probe that were closed before they had shown the shard's credential, by reason: late " +
+		Help: "Connections to this process's probe that were closed before they had shown that they know the replicas' secret, by reason: late " +
 			"(they took too long) or crowded (there were too many of them).",
 	}, []string{"name", "reason"})
 )

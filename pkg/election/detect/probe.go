@@ -30,11 +30,11 @@ const (
 	stallTimeout = 10 * time.Second
 )
 
-// Open opens the probe for processes that know the shard's secret. Call it once, before Follow and before the Elector runs, but
-// as late as possible otherwise: when a process dies, the kernel closes first what was opened last.
+// Open opens the probe for processes that know the secret that the replicas share. Call it once, before Follow and before the
+// Elector runs, but as late as possible otherwise: when a process dies, the kernel closes first what was opened last.
 func (d *Detector) Open(ctx context.Context, secret []byte) error {
 	if len(secret) == 0 {
-		return errors.New("the probe needs the shard's secret")
+		return errors.New("the probe needs the secret that the replicas share")
 	}
 	listener, err := listen(ctx, d.cfg.Listen)
 	if err != nil {
@@ -146,11 +146,11 @@ func (d *Detector) serve(w http.ResponseWriter, req *http.Request) {
 	defer d.serving.Done()
 	presented, ok := strings.CutPrefix(req.Header.Get("Authorization"), bearer)
 	if !ok || subtle.ConstantTimeCompare([]byte(presented), []byte(credential(d.secret, d.fingerprint))) != 1 {
-		http.Error(w, "the probe is for the shard's replicas", http.StatusUnauthorized)
+		http.Error(w, "the probe is for replicas that share its secret", http.StatusUnauthorized)
 		return
 	}
 	if conn, ok := req.Context().Value(connKey{}).(*limitedConn); !ok || !conn.authenticate() {
-		http.Error(w, fmt.Sprintf("the probe has %d connections of the shard's replicas already", mostAuthenticated), http.StatusServiceUnavailable)
+		http.Error(w, fmt.Sprintf("the probe has %d connections of replicas already", mostAuthenticated), http.StatusServiceUnavailable)
 		return
 	}
 	replica := req.Header.Get(replicaHeader)

@@ -24,6 +24,8 @@ type Watcher struct {
 
 	doubt  chan struct{} // capacity 1: the view may be out of date, read now
 	missed chan struct{} // capacity 1: a safety read found what the watch had missed
+
+	unread unread
 }
 
 // NewWatcher returns a Watcher that pauses for at most longest between two attempts to watch.
@@ -32,6 +34,13 @@ func NewWatcher(api API, v *View, longest time.Duration) *Watcher {
 		api: api, view: v, longest: longest,
 		doubt: make(chan struct{}, 1), missed: make(chan struct{}, 1),
 	}
+}
+
+// NewLifeWatcher returns a Watcher of a Lease that stands for the life of a process.
+func NewLifeWatcher(api API, v *View, longest time.Duration) *Watcher {
+	w := NewWatcher(api, v, longest)
+	w.unread.life = api.Name
+	return w
 }
 
 // Run watches the Lease until ctx ends. It returns when everything that it started has ended.
@@ -58,6 +67,9 @@ func (w *Watcher) Run(ctx context.Context) {
 // Distrust asks for a read soon, whatever the watch says. It does not wait for the read.
 func (w *Watcher) Distrust() { signal(w.doubt) }
 
+// Fault says why the Lease cannot be read or watched, as people were told in the log; empty if it can. Any goroutine may call it.
+func (w *Watcher) Fault() string { return w.unread.get() }
+
 // Read brings the View up to date by a consistent read.
 func (w *Watcher) Read(ctx context.Context) error {
 	_, _, err := w.read(ctx)
@@ -66,14 +78,22 @@ func (w *Watcher) Read(ctx context.Context) error {
 
 // watch reads the Lease, and watches it until the watch ends. watched reports whether the watch began.
 func (w *Watcher) watch(ctx context.Context) (watched bool, err error) {
+	logger, began := klog.FromContext(ctx), time.Now()
+	before, _ := w.view.Latest()
 	revision, _, err := w.read(ctx)
-	if err != nil {
+	read := err == nil
+	var events watch.Interface
+	if read {
+		events, err = w.api.watch(ctx, revision)
+	}
+	switch {
+	case err != nil && ctx.Err() == nil:
+		w.unread.failed(logger, began, err, read, before.Known())
+		return false, err
+	case err != nil:
 		return false, err
 	}
-	events, err := w.api.watch(ctx, revision)
-	if err != nil {
-		return false, err
-	}
+	w.unread.succeeded(logger)
 	defer events.Stop()
 	for {
 		select {
