@@ -78,7 +78,7 @@ func (t *tenancy) manager(ctx context.Context) (*Manager, error) {
 			return t.process.GetRESTMapper(), nil
 		},
 		NewCache: func(*rest.Config, cache.Options) (cache.Cache, error) {
-			return &lent{Cache: t.loan.Cache, loan: t.loan, scope: t.scope, indexed: map[index]bool{}}, nil
+			return &lent{Cache: t.loan.Cache, loan: t.loan, scope: t.scope, over: ctx.Done(), indexed: map[index]bool{}}, nil
 		},
 		// Runnables get a context with the values of the term's.
 		BaseContext: func() context.Context { return context.WithoutCancel(ctx) },
