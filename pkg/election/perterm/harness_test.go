@@ -137,15 +137,19 @@ func begin(t *testing.T, o perterm.Options, setup func(m *perterm.Manager) error
 }
 
 // newProcess returns a manager whose runnables get the values of ctx.
-func newProcess(ctx context.Context, t *testing.T, s *shelf) manager.Manager {
+func newProcess(ctx context.Context, t *testing.T, s *shelf, change ...func(*manager.Options)) manager.Manager {
 	t.Helper()
-	process, err := manager.New(s.config(), manager.Options{
+	o := manager.Options{
 		Metrics:     server.Options{BindAddress: "0"},
 		BaseContext: func() context.Context { return ctx },
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 			return mapper(), nil
 		},
-	})
+	}
+	for _, f := range change {
+		f(&o)
+	}
+	process, err := manager.New(s.config(), o)
 	if err != nil {
 		t.Fatal(err)
 	}

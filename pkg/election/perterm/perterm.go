@@ -2,7 +2,9 @@ package perterm
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -39,9 +41,12 @@ type Elector interface {
 }
 
 // Add makes process run the elector once its caches are synced, and setup for each term. At the end of process the term ends and the lease
-// is released while the caches and webhooks still work. process must not elect a leader itself: its Options.LeaderElection must
+// is released while the caches and webhooks still work. It is an error if process elects a leader itself: its Options.LeaderElection must
 // be false. If an election ends with an error, process does.
 func Add(process manager.Manager, elector Elector, o Options, setup func(m *Manager) error) error {
+	if electsItself(process) {
+		return errElects
+	}
 	ctx := context.Background() // informers that are asked for before the start begin with it, and nothing here waits
 	for _, obj := range o.Warm {
 		if _, err := process.GetCache().GetInformer(ctx, obj, notSynced()); err != nil {
@@ -49,6 +54,20 @@ func Add(process manager.Manager, elector Elector, o Options, setup func(m *Mana
 		}
 	}
 	return process.Add(&campaign{elector: elector, lead: Lead(process, o, setup)})
+}
+
+var errElects = errors.New("perterm: the manager elects a leader itself, and would end the process when it loses that lease: " +
+	"set manager.Options.LeaderElection to false, perterm elects")
+
+// electsItself reports whether a manager has leader election turned on. The interface does not tell, so it looks for the lock in controller-runtime's own
+// type, where v0.24 and v0.25 have it. Of a manager of another type it reports false.
+func electsItself(process manager.Manager) bool {
+	v := reflect.Indirect(reflect.ValueOf(process))
+	if v.Kind() != reflect.Struct {
+		return false
+	}
+	lock, found := v.Type().FieldByName("resourceLock")
+	return found && len(lock.Index) == 1 && lock.Type.Kind() == reflect.Interface && !v.FieldByIndex(lock.Index).IsNil()
 }
 
 // campaign is a runnable of every replica.

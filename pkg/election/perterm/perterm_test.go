@@ -233,6 +233,41 @@ func TestWhatEachReplicaMustHaveIsRefused(t *testing.T) {
 	w.awaitEpoch(1)
 }
 
+// It is what remains when a program moves to this package and forgets to turn it off.
+func TestAManagerThatElectsItselfIsRefused(t *testing.T) {
+	process := newProcess(t.Context(), t, newShelf(t), func(o *manager.Options) {
+		o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace = true, "example", "default"
+	})
+	defer process.GetHTTPClient().CloseIdleConnections()
+	add := func(process manager.Manager) error {
+		return perterm.Add(process, exits{}, perterm.Options{}, func(*perterm.Manager) error { return nil })
+	}
+	if err := add(process); err == nil || !strings.Contains(err.Error(), "set manager.Options.LeaderElection to false") {
+		t.Errorf("added to a manager that elects: %v", err)
+	}
+	for name, other := range map[string]manager.Manager{
+		"a manager of another type":         struct{ manager.Manager }{newProcess(t.Context(), t, newShelf(t))},
+		"one whose lock is of another type": &locked{Manager: newProcess(t.Context(), t, newShelf(t)), resourceLock: "a"},
+		"one whose lock is that of a part":  &nested{newProcess(t.Context(), t, newShelf(t)), &part{resourceLock: "a"}},
+	} {
+		if err := add(other); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+type locked struct {
+	manager.Manager
+	resourceLock string
+}
+
+type part struct{ resourceLock any }
+
+type nested struct {
+	manager.Manager
+	*part
+}
+
 func TestAnExitOfTheElectionEndsTheProcess(t *testing.T) {
 	s := newShelf(t)
 	process := newProcess(t.Context(), t, s)
