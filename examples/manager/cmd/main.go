@@ -46,7 +46,7 @@ func run(ctx context.Context, cluster, metricsAddress string) error {
 	if err != nil {
 		return err
 	}
-	o := perterm.Options{Fenced: cluster != "", Warm: []client.Object{&corev1.ConfigMap{}}}
+	o := perterm.Options{Warm: []client.Object{&corev1.ConfigMap{}}}
 	if err := perterm.Add(process, election, o, setUp); err != nil { //nolint:contextcheck // Start gives it one
 		return err
 	}

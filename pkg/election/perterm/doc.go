@@ -32,6 +32,6 @@
 // it is reported by its type, name and stack, and the elector keeps the process in quarantine meanwhile: it does not campaign until the
 // runnable has ended. A panic of the function or of a runnable ends the term, and not the process: the log and the Lease say who panicked with
 // what, and the log has the stack. A panic of a reconciler does not reach its runnable: controller-runtime recovers it, and tries the item again
-// in the same term. With its option RecoverPanic set to false such a panic ends the process. With Options.Fenced the writes of
-// the term carry its token, and the first that is refused ends the term.
+// in the same term. With its option RecoverPanic set to false such a panic ends the process. If the election is fenced
+// (Config.Fenced of packages election and leader), the writes of the term carry its token, and the first that is refused ends the term.
 package perterm

@@ -53,7 +53,7 @@ func ExampleAdd_fenced() {
 		if err != nil {
 			return err
 		}
-		return perterm.Add(process, elector, perterm.Options{Fenced: true}, setUp)
+		return perterm.Add(process, elector, perterm.Options{}, setUp)
 	}
 	_ = add
 }

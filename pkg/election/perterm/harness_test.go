@@ -117,7 +117,7 @@ func (j *journal) line(text string) string {
 }
 
 // begin starts the process.
-func begin(t *testing.T, o perterm.Options, setup func(m *perterm.Manager) error) *world {
+func begin(t *testing.T, o perterm.Options, setup func(m *perterm.Manager) error, change ...func(*election.Config)) *world {
 	t.Helper()
 	w := &world{shelf: newShelf(t), t: t, store: electiontest.NewStore("example"), log: &journal{}}
 	w.put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "one"}})
@@ -125,6 +125,9 @@ func begin(t *testing.T, o perterm.Options, setup func(m *perterm.Manager) error
 	cfg := election.DefaultConfig()
 	cfg.Namespace, cfg.Name, cfg.Client, cfg.Cluster = "default", "example", w.store.Client(), "root"
 	cfg.RetryPeriod, cfg.DrainTimeout = 20*time.Millisecond, 50*time.Millisecond
+	for _, f := range change {
+		f(&cfg)
+	}
 	var err error
 	if w.elector, err = election.New(cfg); err != nil {
 		t.Fatal(err)

@@ -22,10 +22,8 @@ var leave = []string{
 
 const queue = "sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue.(*priorityqueue[...])."
 
-// Options say how terms run. The zero Options are good for a server that does not check tokens.
+// Options say how terms run. The zero Options are good.
 type Options struct {
-	// Fenced: writes of a term carry its token. The server must check tokens, and the elector's Lease must be in a logical cluster.
-	Fenced bool
 	// Warm are objects of the kinds whose informers start with the process, so that a term begins with full caches.
 	Warm []client.Object
 	// Configure, if set, changes the options of each term's manager before it is made.

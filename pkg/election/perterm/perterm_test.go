@@ -193,8 +193,33 @@ func TestAPanicOfAReconcilerEndsNoTerm(t *testing.T) {
 	}
 }
 
+func fenced(cfg *election.Config) { cfg.Fenced = true }
+
+// A server that does not check tokens needs none, and one that does may be without logical clusters.
+func TestWritesCarryATokenIfAndOnlyIfTheElectionIsFenced(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*election.Config)
+		want   bool
+	}{
+		"fenced":                   {fenced, true},
+		"fenced, without clusters": {func(cfg *election.Config) { cfg.Fenced, cfg.Cluster = true, "" }, true},
+		"not fenced":               {func(*election.Config) {}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := begin(t, perterm.Options{}, func(m *perterm.Manager) error { return setUp(m, nil) }, c.change)
+			defer w.stop()
+			w.awaitEpoch(1)
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if got := w.tokens[0]; (got != "") != c.want {
+				t.Errorf("the token of the first write: %q", got)
+			}
+		})
+	}
+}
+
 func TestWritesOfATermCarryItsTokenAndARefusedOneEndsIt(t *testing.T) {
-	w := begin(t, perterm.Options{Fenced: true}, func(m *perterm.Manager) error { return setUp(m, nil) })
+	w := begin(t, perterm.Options{}, func(m *perterm.Manager) error { return setUp(m, nil) }, fenced)
 	defer w.stop()
 	epoch := w.awaitEpoch(1)
 	w.mu.Lock()
