@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -39,7 +40,7 @@ type Elector interface {
 }
 
 // Add makes process run the elector once its caches are synced, and setup for each term. At the end of process the term ends and the lease
-// is released while the caches and webhooks still work. It is an error if process elects a leader itself: its Options.LeaderElection must
+// is released while the caches and webhooks still work. The election logs where process does. It is an error if process elects a leader itself: its Options.LeaderElection must
 // be false. If an election ends with an error, process does.
 func Add(process manager.Manager, elector Elector, o Options, setup func(m *Manager) error) error {
 	if electsItself(process) {
@@ -51,7 +52,7 @@ func Add(process manager.Manager, elector Elector, o Options, setup func(m *Mana
 			return fmt.Errorf("perterm: Options.Warm: no informer for %T: %w", obj, err)
 		}
 	}
-	return process.Add(&campaign{elector: elector, lead: Lead(process, o, setup)})
+	return process.Add(&campaign{elector: elector, lead: Lead(process, o, setup), logger: process.GetLogger()})
 }
 
 var errElects = errors.New("perterm: the manager elects a leader itself, and would end the process when it loses that lease: " +
@@ -72,10 +73,12 @@ func electsItself(process manager.Manager) bool {
 type campaign struct {
 	elector Elector
 	lead    election.LeadFunc
+	logger  logr.Logger
 }
 
 // Start implements manager.Runnable.
 func (c *campaign) Start(ctx context.Context) error {
+	ctx = logr.NewContext(ctx, c.logger) // else the election would write to klog, and the controllers elsewhere
 	if err := c.elector.Run(ctx, c.lead); ctx.Err() == nil || !isContextError(ctx, err) {
 		return err
 	}

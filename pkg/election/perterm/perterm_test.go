@@ -237,6 +237,17 @@ func TestWritesOfATermCarryItsTokenAndARefusedOneEndsIt(t *testing.T) {
 	w.awaitEpoch(epoch + 1)
 }
 
+func TestTheElectionLogsWhereTheManagerLogs(t *testing.T) {
+	w := begin(t, perterm.Options{}, func(m *perterm.Manager) error { return setUp(m, nil) })
+	w.awaitEpoch(1)
+	w.stop()
+	for _, want := range []string{`"lease"="default/example"`, "The term has ended", "Starting Controller"} {
+		if w.log.line(want) == "" {
+			t.Errorf("the manager's log has no line with %s", want)
+		}
+	}
+}
+
 func TestWhatEachReplicaMustHaveIsRefused(t *testing.T) {
 	var once sync.Once
 	w := begin(t, perterm.Options{}, func(m *perterm.Manager) error {
@@ -260,7 +271,7 @@ func TestWhatEachReplicaMustHaveIsRefused(t *testing.T) {
 
 // It is what remains when a program moves to this package and forgets to turn it off.
 func TestAManagerThatElectsItselfIsRefused(t *testing.T) {
-	process := newProcess(t.Context(), t, newShelf(t), func(o *manager.Options) {
+	process := newProcess(t, newShelf(t), func(o *manager.Options) {
 		o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace = true, "example", "default"
 	})
 	defer process.GetHTTPClient().CloseIdleConnections()
@@ -271,9 +282,9 @@ func TestAManagerThatElectsItselfIsRefused(t *testing.T) {
 		t.Errorf("added to a manager that elects: %v", err)
 	}
 	for name, other := range map[string]manager.Manager{
-		"a manager of another type":         struct{ manager.Manager }{newProcess(t.Context(), t, newShelf(t))},
-		"one whose lock is of another type": &locked{Manager: newProcess(t.Context(), t, newShelf(t)), resourceLock: "a"},
-		"one whose lock is that of a part":  &nested{newProcess(t.Context(), t, newShelf(t)), &part{resourceLock: "a"}},
+		"a manager of another type":         struct{ manager.Manager }{newProcess(t, newShelf(t))},
+		"one whose lock is of another type": &locked{Manager: newProcess(t, newShelf(t)), resourceLock: "a"},
+		"one whose lock is that of a part":  &nested{newProcess(t, newShelf(t)), &part{resourceLock: "a"}},
 	} {
 		if err := add(other); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -295,7 +306,7 @@ type nested struct {
 
 func TestAnExitOfTheElectionEndsTheProcess(t *testing.T) {
 	s := newShelf(t)
-	process := newProcess(t.Context(), t, s)
+	process := newProcess(t, s)
 	if err := perterm.Add(process, exits{}, perterm.Options{}, func(*perterm.Manager) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
