@@ -40,7 +40,8 @@ func run(ctx context.Context, cluster, metricsAddress string) error {
 		return err
 	}
 	election, err := leader.New(config, leader.Config{ //nolint:contextcheck // it starts nothing
-		Namespace: "default", Name: "manager.example.com", SecretName: "manager.example.com", Metrics: metrics.Registry,
+		Namespace: "default", Name: "manager.example.com", SecretName: "manager.example.com",
+		Metrics: metrics.Registry, // of controller-runtime, which the manager serves at /metrics
 		Cluster: logicalcluster.Name(cluster), Fenced: cluster != "",
 	})
 	if err != nil {
