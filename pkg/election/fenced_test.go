@@ -40,6 +40,28 @@ func TestARefusedRenewalEndsTheTermAtOnce(t *testing.T) {
 	})
 }
 
+// Clients of the term's work send its token if it is.
+func TestATermTellsWhetherItIsFenced(t *testing.T) {
+	for _, fenced := range []bool{false, true} {
+		t.Run(fmt.Sprint(fenced), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := start(t, electiontest.NewStore(leaseName), nil, func(cfg *election.Config) { cfg.Fenced = fenced })
+				defer r.stop()
+				term := r.mustLead().Term
+				if term.Fenced() != fenced {
+					t.Errorf("the term says %v, the configuration %v", term.Fenced(), fenced)
+				}
+				if ended, err := r.elector.StepDown("", ""); err != nil || ended != term {
+					t.Errorf("stepped down from another term, %v: %v", ended, err)
+				}
+			})
+		})
+	}
+	if (election.Term{}).Fenced() {
+		t.Error("a term without election is fenced")
+	}
+}
+
 // Fact 3 of docs/CLIENT-GO.md: a release that comes too late must leave the successor its lease. The store refuses it, whatever its
 // revision.
 func TestARefusedReleaseLeavesTheSuccessorItsLease(t *testing.T) {

@@ -81,7 +81,7 @@ func (h *heldLease) nextEpoch() (int32, error) {
 
 // term returns the term that holds the Lease. Call it after the Lease was acquired.
 func (h *heldLease) term() Term {
-	return Term{token: h.token(), failedParts: strings.Join(h.basis.Predecessor().FailedParts, partsSeparator), takeover: h.takeover, drain: h.cfg.EffectiveDrainTimeout()}
+	return Term{token: h.token(), failedParts: strings.Join(h.basis.Predecessor().FailedParts, partsSeparator), takeover: h.takeover, drain: h.cfg.EffectiveDrainTimeout(), fenced: h.cfg.Fenced}
 }
 
 // token returns the term's token. Every write of the term carries it, so that the server refuses the write after a later term has

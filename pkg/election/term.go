@@ -15,6 +15,7 @@ type Term struct {
 	failedParts string // joined, so that Terms are comparable
 	takeover    Takeover
 	drain       time.Duration
+	fenced      bool
 }
 
 const partsSeparator = ","
@@ -31,6 +32,10 @@ func (t Term) Takeover() Takeover { return t.takeover }
 // DrainTimeout returns how long the term's work may take to return after its context has ended, before the process is quarantined: that of
 // the elector's Config. It is 0 without leader election.
 func (t Term) DrainTimeout() time.Duration { return t.drain }
+
+// Fenced reports whether Config.Fenced is set: the server refuses writes of terms that are over, if they carry the term's token. It is false without
+// leader election.
+func (t Term) Fenced() bool { return t.fenced }
 
 // FailedParts returns for which parts of its work the previous leader gave the lease up. The previous term's LeadFunc names them:
 // the error that it returned, or one that this error wraps, has a method FailedParts() []string. Names must not contain commas.

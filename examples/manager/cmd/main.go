@@ -40,13 +40,14 @@ func run(ctx context.Context, cluster, metricsAddress string) error {
 		return err
 	}
 	election, err := leader.New(config, leader.Config{ //nolint:contextcheck // it starts nothing
-		Namespace: "default", Name: "manager.example.com", SecretName: "manager.example.com", Metrics: metrics.Registry,
+		Namespace: "default", Name: "manager.example.com", SecretName: "manager.example.com",
+		Metrics: metrics.Registry, // of controller-runtime, which the manager serves at /metrics
 		Cluster: logicalcluster.Name(cluster), Fenced: cluster != "",
 	})
 	if err != nil {
 		return err
 	}
-	o := perterm.Options{Fenced: cluster != "", Warm: []client.Object{&corev1.ConfigMap{}}}
+	o := perterm.Options{Warm: []client.Object{&corev1.ConfigMap{}}}
 	if err := perterm.Add(process, election, o, setUp); err != nil { //nolint:contextcheck // Start gives it one
 		return err
 	}

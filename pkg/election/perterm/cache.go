@@ -65,6 +65,7 @@ type lent struct {
 	cache.Cache
 	loan  *loan
 	scope *join.Scope
+	over  <-chan struct{} // closed when the term's context ends
 
 	indexed map[index]bool // by this term; loan.mu guards it
 }
@@ -98,7 +99,7 @@ func (l *lent) lend(i cache.Informer, err error) (cache.Informer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &informer{i, l.scope}, nil
+	return &informer{i, l.scope, l.over}, nil
 }
 
 // errRemoval is the error of RemoveInformer.
@@ -127,26 +128,47 @@ func (l *lent) IndexField(ctx context.Context, obj client.Object, field string, 
 type informer struct {
 	cache.Informer
 	scope *join.Scope
+	over  <-chan struct{} // as of lent
 }
 
 // AddEventHandler implements cache.Informer.
 func (i *informer) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
-	return i.removedAtTheEnd(i.Informer.AddEventHandler(h))
+	return i.added(i.Informer.AddEventHandler(h))
 }
 
 // AddEventHandlerWithResyncPeriod implements cache.Informer.
 func (i *informer) AddEventHandlerWithResyncPeriod(h toolscache.ResourceEventHandler, resync time.Duration) (toolscache.ResourceEventHandlerRegistration, error) {
-	return i.removedAtTheEnd(i.Informer.AddEventHandlerWithResyncPeriod(h, resync))
+	return i.added(i.Informer.AddEventHandlerWithResyncPeriod(h, resync))
 }
 
 // AddEventHandlerWithOptions implements cache.Informer.
 func (i *informer) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, o toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
-	return i.removedAtTheEnd(i.Informer.AddEventHandlerWithOptions(h, o))
+	return i.added(i.Informer.AddEventHandlerWithOptions(h, o))
 }
 
-func (i *informer) removedAtTheEnd(added toolscache.ResourceEventHandlerRegistration, err error) (toolscache.ResourceEventHandlerRegistration, error) {
-	if err == nil {
-		i.scope.OnEnd(func() { _ = i.RemoveEventHandler(added) }) // fails only for a handler of another informer
+// added removes the handler at the end of the term, and waits until it has seen what a full cache holds.
+func (i *informer) added(r toolscache.ResourceEventHandlerRegistration, err error) (toolscache.ResourceEventHandlerRegistration, error) {
+	if err != nil {
+		return r, err
 	}
-	return added, err
+	i.scope.OnEnd(func() { _ = i.RemoveEventHandler(r) }) // fails only for a handler of another informer
+	if i.HasSynced() {
+		i.awaitSync(r)
+	}
+	return r, nil
+}
+
+// syncPatience bounds the wait for a handler, which may itself wait for who adds it.
+const syncPatience = time.Second
+
+// awaitSync waits until the handler has seen all that the cache holds, which takes about a millisecond. A controller begins to work after that, but looks with
+// client-go's WaitForCacheSync: its first look would come too early, and the next one 100 ms later, in each term.
+func (i *informer) awaitSync(r toolscache.ResourceEventHandlerRegistration) {
+	patience := time.NewTimer(syncPatience)
+	defer patience.Stop()
+	select {
+	case <-r.HasSyncedChecker().Done():
+	case <-i.over:
+	case <-patience.C:
+	}
 }

@@ -25,7 +25,7 @@ func (t *tenancy) config(ctx context.Context) (*rest.Config, error) {
 		WarningHandler: process.WarningHandler, WarningHandlerWithContext: process.WarningHandlerWithContext,
 		Transport: t.process.GetHTTPClient().Transport, // it has the credentials and the user agent; nil without either, and then client-go has one
 	}
-	if t.options.Fenced {
+	if t.term.Fenced() {
 		config.Wrap(fence.Transport(fence.Of(t.term.Token())))
 		config.Wrap(fence.OnFenced(func(*http.Request) { election.Fail(ctx, election.Fenced) }))
 	}

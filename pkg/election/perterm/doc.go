@@ -2,9 +2,14 @@
 // by with warm caches and can lead again. A lost lease does not end the process.
 //
 // A program keeps its manager, which lives as long as the process: caches, webhooks, health checks, metrics, and what every replica runs. It
-// turns off that manager's own leader election, and moves the controllers that lead into a function:
+// turns off that manager's own leader election, has package leader elect, and moves the controllers that lead into a function:
 //
-//	process, err := ctrl.NewManager(config, ctrl.Options{Scheme: scheme})
+//	process, err := ctrl.NewManager(config, ctrl.Options{Scheme: scheme}) // without LeaderElection
+//	…
+//	elector, err := leader.New(config, leader.Config{
+//		Namespace: "default", Name: "example", SecretName: "example-probe",
+//		Metrics: metrics.Registry, // of controller-runtime
+//	})
 //	…
 //	err = perterm.Add(process, elector, perterm.Options{Warm: []client.Object{&appsv1.Deployment{}}}, func(m *perterm.Manager) error {
 //		return (&DeploymentReconciler{Client: m.GetClient()}).SetupWithManager(m)
@@ -13,6 +18,17 @@
 //	err = process.Start(ctrl.SetupSignalHandler())
 //
 // For each term the function gets a new manager. It is an ordinary manager.Manager, so SetupWithManager functions work unchanged.
+//
+// The manager serves controller-runtime's registry at /metrics. An election without Metrics registers at component-base's, and its metrics would
+// be missing there.
+//
+// # Moving from the manager's own election
+//
+//   - Namespace: take the old LeaderElectionNamespace, or the Pod's namespace if there was none. Name: take the old LeaderElectionID. Then replicas of
+//     both kinds compete for one Lease during a rollout, and only one of them leads.
+//   - LeaseDuration, RenewDeadline and RetryPeriod are fields of leader.Config, too. LeaderElection must be false: Add returns an error otherwise.
+//   - Rights: see package leader. What is new are list and watch on Leases, and those on the Secret.
+//   - A lost lease does not end the process any more. What relied on that must end with the term: what a runnable starts, it has to stop.
 //
 // # What a term has of its own, and what the process lends
 //
@@ -32,6 +48,6 @@
 // it is reported by its type, name and stack, and the elector keeps the process in quarantine meanwhile: it does not campaign until the
 // runnable has ended. A panic of the function or of a runnable ends the term, and not the process: the log and the Lease say who panicked with
 // what, and the log has the stack. A panic of a reconciler does not reach its runnable: controller-runtime recovers it, and tries the item again
-// in the same term. With its option RecoverPanic set to false such a panic ends the process. With Options.Fenced the writes of
-// the term carry its token, and the first that is refused ends the term.
+// in the same term. With its option RecoverPanic set to false such a panic ends the process. If the election is fenced
+// (Config.Fenced of packages election and leader), the writes of the term carry its token, and the first that is refused ends the term.
 package perterm

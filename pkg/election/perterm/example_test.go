@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/regent-project/regent/pkg/election/leader"
 	"github.com/regent-project/regent/pkg/election/perterm"
@@ -28,7 +29,10 @@ func Example() {
 		if err != nil {
 			return err
 		}
-		elector, err := leader.New(config, leader.Config{Namespace: "default", Name: "example", SecretName: "example-probe"})
+		elector, err := leader.New(config, leader.Config{
+			Namespace: "default", Name: "example", SecretName: "example-probe",
+			Metrics: metrics.Registry, // of controller-runtime, which the manager serves at /metrics
+		})
 		if err != nil {
 			return err
 		}
@@ -48,12 +52,12 @@ func Example() {
 func ExampleAdd_fenced() {
 	add := func(process ctrl.Manager, setUp func(m *perterm.Manager) error) error {
 		elector, err := leader.New(process.GetConfig(), leader.Config{
-			Namespace: "default", Name: "example", SecretName: "example-probe", Fenced: true,
+			Namespace: "default", Name: "example", SecretName: "example-probe", Metrics: metrics.Registry, Fenced: true,
 		})
 		if err != nil {
 			return err
 		}
-		return perterm.Add(process, elector, perterm.Options{Fenced: true}, setUp)
+		return perterm.Add(process, elector, perterm.Options{}, setUp)
 	}
 	_ = add
 }

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -117,14 +116,17 @@ func (j *journal) line(text string) string {
 }
 
 // begin starts the process.
-func begin(t *testing.T, o perterm.Options, setup func(m *perterm.Manager) error) *world {
+func begin(t *testing.T, o perterm.Options, setup func(m *perterm.Manager) error, change ...func(*election.Config)) *world {
 	t.Helper()
 	w := &world{shelf: newShelf(t), t: t, store: electiontest.NewStore("example"), log: &journal{}}
 	w.put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "one"}})
-	process := newProcess(klog.NewContext(context.Background(), funcr.New(w.log.write, funcr.Options{})), t, w.shelf)
+	process := newProcess(t, w.shelf, func(o *manager.Options) { o.Logger = funcr.New(w.log.write, funcr.Options{}) })
 	cfg := election.DefaultConfig()
 	cfg.Namespace, cfg.Name, cfg.Client, cfg.Cluster = "default", "example", w.store.Client(), "root"
 	cfg.RetryPeriod, cfg.DrainTimeout = 20*time.Millisecond, 50*time.Millisecond
+	for _, f := range change {
+		f(&cfg)
+	}
 	var err error
 	if w.elector, err = election.New(cfg); err != nil {
 		t.Fatal(err)
@@ -136,16 +138,18 @@ func begin(t *testing.T, o perterm.Options, setup func(m *perterm.Manager) error
 	return w
 }
 
-// newProcess returns a manager whose runnables get the values of ctx.
-func newProcess(ctx context.Context, t *testing.T, s *shelf) manager.Manager {
+func newProcess(t *testing.T, s *shelf, change ...func(*manager.Options)) manager.Manager {
 	t.Helper()
-	process, err := manager.New(s.config(), manager.Options{
-		Metrics:     server.Options{BindAddress: "0"},
-		BaseContext: func() context.Context { return ctx },
+	o := manager.Options{
+		Metrics: server.Options{BindAddress: "0"},
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 			return mapper(), nil
 		},
-	})
+	}
+	for _, f := range change {
+		f(&o)
+	}
+	process, err := manager.New(s.config(), o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,9 +2,12 @@ package perterm
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 
+	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -20,10 +23,8 @@ var leave = []string{
 
 const queue = "sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue.(*priorityqueue[...])."
 
-// Options say how terms run. The zero Options are good for a server that does not check tokens.
+// Options say how terms run. The zero Options are good.
 type Options struct {
-	// Fenced: writes of a term carry its token. The server must check tokens, and the elector's Lease must be in a logical cluster.
-	Fenced bool
 	// Warm are objects of the kinds whose informers start with the process, so that a term begins with full caches.
 	Warm []client.Object
 	// Configure, if set, changes the options of each term's manager before it is made.
@@ -39,26 +40,45 @@ type Elector interface {
 }
 
 // Add makes process run the elector once its caches are synced, and setup for each term. At the end of process the term ends and the lease
-// is released while the caches and webhooks still work. process must not elect a leader itself: its Options.LeaderElection must
+// is released while the caches and webhooks still work. The election logs where process does. It is an error if process elects a leader itself: its Options.LeaderElection must
 // be false. If an election ends with an error, process does.
 func Add(process manager.Manager, elector Elector, o Options, setup func(m *Manager) error) error {
+	if electsItself(process) {
+		return errElects
+	}
 	ctx := context.Background() // informers that are asked for before the start begin with it, and nothing here waits
 	for _, obj := range o.Warm {
 		if _, err := process.GetCache().GetInformer(ctx, obj, notSynced()); err != nil {
 			return fmt.Errorf("perterm: Options.Warm: no informer for %T: %w", obj, err)
 		}
 	}
-	return process.Add(&campaign{elector: elector, lead: Lead(process, o, setup)})
+	return process.Add(&campaign{elector: elector, lead: Lead(process, o, setup), logger: process.GetLogger()})
+}
+
+var errElects = errors.New("perterm: the manager elects a leader itself, and would end the process when it loses that lease: " +
+	"set manager.Options.LeaderElection to false, perterm elects")
+
+// electsItself reports whether a manager has leader election turned on. The interface does not tell, so it looks for the lock in controller-runtime's own
+// type, where v0.24 and v0.25 have it. Of a manager of another type it reports false.
+func electsItself(process manager.Manager) bool {
+	v := reflect.Indirect(reflect.ValueOf(process))
+	if v.Kind() != reflect.Struct {
+		return false
+	}
+	lock, found := v.Type().FieldByName("resourceLock")
+	return found && len(lock.Index) == 1 && lock.Type.Kind() == reflect.Interface && !v.FieldByIndex(lock.Index).IsNil()
 }
 
 // campaign is a runnable of every replica.
 type campaign struct {
 	elector Elector
 	lead    election.LeadFunc
+	logger  logr.Logger
 }
 
 // Start implements manager.Runnable.
 func (c *campaign) Start(ctx context.Context) error {
+	ctx = logr.NewContext(ctx, c.logger) // else the election would write to klog, and the controllers elsewhere
 	if err := c.elector.Run(ctx, c.lead); ctx.Err() == nil || !isContextError(ctx, err) {
 		return err
 	}

@@ -193,8 +193,33 @@ func TestAPanicOfAReconcilerEndsNoTerm(t *testing.T) {
 	}
 }
 
+func fenced(cfg *election.Config) { cfg.Fenced = true }
+
+// A server that does not check tokens needs none, and one that does may be without logical clusters.
+func TestWritesCarryATokenIfAndOnlyIfTheElectionIsFenced(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*election.Config)
+		want   bool
+	}{
+		"fenced":                   {fenced, true},
+		"fenced, without clusters": {func(cfg *election.Config) { cfg.Fenced, cfg.Cluster = true, "" }, true},
+		"not fenced":               {func(*election.Config) {}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := begin(t, perterm.Options{}, func(m *perterm.Manager) error { return setUp(m, nil) }, c.change)
+			defer w.stop()
+			w.awaitEpoch(1)
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if got := w.tokens[0]; (got != "") != c.want {
+				t.Errorf("the token of the first write: %q", got)
+			}
+		})
+	}
+}
+
 func TestWritesOfATermCarryItsTokenAndARefusedOneEndsIt(t *testing.T) {
-	w := begin(t, perterm.Options{Fenced: true}, func(m *perterm.Manager) error { return setUp(m, nil) })
+	w := begin(t, perterm.Options{}, func(m *perterm.Manager) error { return setUp(m, nil) }, fenced)
 	defer w.stop()
 	epoch := w.awaitEpoch(1)
 	w.mu.Lock()
@@ -210,6 +235,17 @@ func TestWritesOfATermCarryItsTokenAndARefusedOneEndsIt(t *testing.T) {
 	w.refuse = false
 	w.mu.Unlock()
 	w.awaitEpoch(epoch + 1)
+}
+
+func TestTheElectionLogsWhereTheManagerLogs(t *testing.T) {
+	w := begin(t, perterm.Options{}, func(m *perterm.Manager) error { return setUp(m, nil) })
+	w.awaitEpoch(1)
+	w.stop()
+	for _, want := range []string{`"lease"="default/example"`, "The term has ended", "Starting Controller"} {
+		if w.log.line(want) == "" {
+			t.Errorf("the manager's log has no line with %s", want)
+		}
+	}
 }
 
 func TestWhatEachReplicaMustHaveIsRefused(t *testing.T) {
@@ -233,9 +269,44 @@ func TestWhatEachReplicaMustHaveIsRefused(t *testing.T) {
 	w.awaitEpoch(1)
 }
 
+// It is what remains when a program moves to this package and forgets to turn it off.
+func TestAManagerThatElectsItselfIsRefused(t *testing.T) {
+	process := newProcess(t, newShelf(t), func(o *manager.Options) {
+		o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace = true, "example", "default"
+	})
+	defer process.GetHTTPClient().CloseIdleConnections()
+	add := func(process manager.Manager) error {
+		return perterm.Add(process, exits{}, perterm.Options{}, func(*perterm.Manager) error { return nil })
+	}
+	if err := add(process); err == nil || !strings.Contains(err.Error(), "set manager.Options.LeaderElection to false") {
+		t.Errorf("added to a manager that elects: %v", err)
+	}
+	for name, other := range map[string]manager.Manager{
+		"a manager of another type":         struct{ manager.Manager }{newProcess(t, newShelf(t))},
+		"one whose lock is of another type": &locked{Manager: newProcess(t, newShelf(t)), resourceLock: "a"},
+		"one whose lock is that of a part":  &nested{newProcess(t, newShelf(t)), &part{resourceLock: "a"}},
+	} {
+		if err := add(other); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+type locked struct {
+	manager.Manager
+	resourceLock string
+}
+
+type part struct{ resourceLock any }
+
+type nested struct {
+	manager.Manager
+	*part
+}
+
 func TestAnExitOfTheElectionEndsTheProcess(t *testing.T) {
 	s := newShelf(t)
-	process := newProcess(t.Context(), t, s)
+	process := newProcess(t, s)
 	if err := perterm.Add(process, exits{}, perterm.Options{}, func(*perterm.Manager) error { return nil }); err != nil {
 		t.Fatal(err)
 	}

@@ -78,7 +78,7 @@ func (t *tenancy) manager(ctx context.Context) (*Manager, error) {
 			return t.process.GetRESTMapper(), nil
 		},
 		NewCache: func(*rest.Config, cache.Options) (cache.Cache, error) {
-			return &lent{Cache: t.loan.Cache, loan: t.loan, scope: t.scope, indexed: map[index]bool{}}, nil
+			return &lent{Cache: t.loan.Cache, loan: t.loan, scope: t.scope, over: ctx.Done(), indexed: map[index]bool{}}, nil
 		},
 		// Runnables get a context with the values of the term's.
 		BaseContext: func() context.Context { return context.WithoutCancel(ctx) },
@@ -86,7 +86,7 @@ func (t *tenancy) manager(ctx context.Context) (*Manager, error) {
 	if t.options.Configure != nil {
 		t.options.Configure(&o)
 	}
-	o.LeaderElection = false
+	o.LeaderElection, o.LeaderElectionConfig = false, nil // with the latter the manager would write to the scheme, which the process reads
 	o.Metrics, o.HealthProbeBindAddress, o.PprofBindAddress = server.Options{BindAddress: "0"}, "0", "0"
 	o.Controller.SkipNameValidation = ptr.To(true)        // names come again with each term
 	o.GracefulShutdownTimeout = ptr.To(time.Duration(-1)) // who is late is the elector's concern

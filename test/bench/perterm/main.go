@@ -64,7 +64,7 @@ func run(ctx context.Context, cfg leader.Config, work string, every time.Duratio
 	if err != nil {
 		return err
 	}
-	options := perterm.Options{Fenced: cfg.Fenced, Warm: []client.Object{&corev1.ConfigMap{}}}
+	options := perterm.Options{Warm: []client.Object{&corev1.ConfigMap{}}}
 	if err := perterm.Add(process, elector, options, func(m *perterm.Manager) error { //nolint:contextcheck // Start gives it one
 		term := uuid.NewString()
 		return ctrl.NewControllerManagedBy(m).
