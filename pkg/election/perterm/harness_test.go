@@ -35,7 +35,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"),
 		goleak.IgnoreAnyFunction(queue+"handleReadyItems"), goleak.IgnoreAnyFunction(queue+"handleAddBuffer"),
 		goleak.IgnoreAnyFunction(queue+"handleWaitingItems"), goleak.IgnoreAnyFunction(queue+"logState"),
-		goleak.IgnoreAnyFunction(queue+"updateUnfinishedWorkLoop")) // see leave
+		goleak.IgnoreAnyFunction(queue+"updateUnfinishedWorkLoop"), // see leave
+		goleak.IgnoreAnyFunction("sigs.k8s.io/controller-runtime/pkg/cache.newMultiNamespaceInformerHandlerRegistration.func1"))
 }
 
 const soon = 60 * time.Second
@@ -118,9 +119,15 @@ func (j *journal) line(text string) string {
 // begin starts the process.
 func begin(t *testing.T, o perterm.Options, setup func(m *perterm.Manager) error, change ...func(*election.Config)) *world {
 	t.Helper()
+	return beginIn(t, func(*manager.Options) {}, o, setup, change...)
+}
+
+// beginIn starts the process with other options of its manager.
+func beginIn(t *testing.T, options func(*manager.Options), o perterm.Options, setup func(m *perterm.Manager) error, change ...func(*election.Config)) *world {
+	t.Helper()
 	w := &world{shelf: newShelf(t), t: t, store: electiontest.NewStore("example"), log: &journal{}}
 	w.put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "one"}})
-	process := newProcess(t, w.shelf, func(o *manager.Options) { o.Logger = funcr.New(w.log.write, funcr.Options{}) })
+	process := newProcess(t, w.shelf, func(o *manager.Options) { o.Logger = funcr.New(w.log.write, funcr.Options{}) }, options)
 	cfg := election.DefaultConfig()
 	cfg.Namespace, cfg.Name, cfg.Client, cfg.Cluster = "default", "example", w.store.Client(), "root"
 	cfg.RetryPeriod, cfg.DrainTimeout = 20*time.Millisecond, 50*time.Millisecond
@@ -185,4 +192,10 @@ func (w *world) awaitEpoch(epoch int64) int64 {
 		return seen >= epoch
 	})
 	return seen
+}
+
+// stepDown ends the term. Its work may have begun a moment before the elector knows that it leads.
+func (w *world) stepDown(reason string) {
+	w.t.Helper()
+	eventually(w.t, "a term that can end", func() bool { _, err := w.elector.StepDown(reason, ""); return err == nil })
 }

@@ -15,10 +15,14 @@ import (
 	"github.com/regent-project/regent/pkg/election/join"
 )
 
-// leave is what package join is told to leave alone: the goroutines of a queue, which write nothing. Up to v0.24 controller-runtime's queue can
-// forget one when it is shut down: it offers an item, for ever, to a worker that has gone, and holds the lock that the others wait for.
+// leave is what package join is told to leave alone, because it writes nothing and may never end:
+//
+//   - the goroutines of a queue. Up to v0.24 controller-runtime's queue can forget one when it is shut down: it offers an item, for ever, to a worker
+//     that has gone, and holds the lock that the others wait for.
+//   - what waits, in a cache of several namespaces, until an event handler has seen everything. One that is removed before never has.
 var leave = []string{
 	queue + "handleReadyItems", queue + "handleAddBuffer", queue + "handleWaitingItems", queue + "logState", queue + "updateUnfinishedWorkLoop",
+	"sigs.k8s.io/controller-runtime/pkg/cache.newMultiNamespaceInformerHandlerRegistration",
 }
 
 const queue = "sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue.(*priorityqueue[...])."

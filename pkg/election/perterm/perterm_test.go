@@ -67,9 +67,7 @@ func TestNothingGrowsOverTerms(t *testing.T) {
 		if n == 4 { // the connections are there
 			goroutines, shown = runtime.NumGoroutine(), series(t)
 		}
-		if _, err := w.elector.StepDown("the next, please", ""); err != nil {
-			t.Fatal(err)
-		}
+		w.stepDown("the next, please")
 	}
 	w.awaitEpoch(epoch + 1)
 	if shown == 0 || series(t) > shown+10 { // some errors and codes are seen for the first time later
@@ -126,7 +124,7 @@ func TestWhoIsLateIsNamedAndTheNextTermWaitsForIt(t *testing.T) {
 			})
 			defer w.stop()
 			<-h.began
-			eventually(t, "a term that can end", func() bool { _, err := w.elector.StepDown("hang", ""); return err == nil })
+			w.stepDown("hang")
 			<-h.hangs
 			if said := <-late; !strings.Contains(said, c.want) {
 				t.Errorf("%s: want %s", said, c.want)

@@ -56,7 +56,7 @@ func mapper() meta.RESTMapper {
 func (s *shelf) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	switch query := req.URL.Query(); {
-	case strings.HasSuffix(req.URL.Path, "/events"):
+	case strings.Contains(req.URL.Path, "/events"): // one of its own, or one more of a series
 		w.WriteHeader(http.StatusCreated)
 		_, _ = fmt.Fprint(w, `{}`)
 	case query.Get("sendInitialEvents") != "":
