@@ -74,9 +74,10 @@ func (r *run) serve(ctx context.Context, c claim, reason string, lead LeadFunc) 
 	term := c.term()
 	termCtx := klog.NewContext(ctx, klog.FromContext(ctx).WithValues("epoch", term.Epoch()))
 	began := time.Now()
+	w, begin := prepare(termCtx, lead, term)
+	r.setCurrent(term, w) // first: whoever sees that this process leads may ask the term to end
 	r.becomeLeading(termCtx, term, reason)
-	w := begin(termCtx, lead, term)
-	r.setCurrent(term, w)
+	begin()
 	r.say(term, Well)
 
 	cause := r.untilOver(ctx, c, w)

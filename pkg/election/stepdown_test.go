@@ -46,6 +46,34 @@ func TestAStepDownOnRequestLetsAnotherLead(t *testing.T) {
 	})
 }
 
+// Whoever sees that a process leads may ask it to step down. The notice comes first, before the work begins.
+func TestATermCanBeAskedToEndAsSoonAsItCanBeSeen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r *replica
+		started, asked := make(chan struct{}), make(chan error, 100)
+		r = start(t, electiontest.NewStore(leaseName), nil, func(cfg *election.Config) {
+			cfg.Notify = func(n election.Notice) {
+				if n.Reason == election.Acquired {
+					<-started
+					_, err := r.elector.StepDown("at once", "")
+					asked <- err
+				}
+			}
+		})
+		close(started)
+		defer r.stop()
+		time.Sleep(10 * retry)
+		if len(asked) < 2 {
+			t.Fatalf("%d terms were asked", len(asked))
+		}
+		for len(asked) > 0 {
+			if err := <-asked; err != nil {
+				t.Errorf("asked to step down, it says: %v", err)
+			}
+		}
+	})
+}
+
 func TestALoneReplicaLeadsAgainARetryPeriodAfterEachStepDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, electiontest.NewStore(leaseName), nil)

@@ -40,17 +40,19 @@ func (w *work) fail(err error) {
 	})
 }
 
-// begin calls do for a term. The call's context does not end with ctx: the elector ends it, with the cause of the term's end.
-func begin(ctx context.Context, do LeadFunc, term Term) *work {
+// prepare returns the work of a term, and the function that begins it by calling do. The call's context does not end with ctx: the elector ends it, with the
+// cause of the term's end.
+func prepare(ctx context.Context, do LeadFunc, term Term) (w *work, begin func()) {
 	ctx, end := context.WithCancelCause(context.WithoutCancel(ctx))
-	w := &work{end: end, returned: make(chan struct{}), failed: make(chan struct{})}
+	w = &work{end: end, returned: make(chan struct{}), failed: make(chan struct{})}
 	ctx = context.WithValue(ctx, workKey{}, w)
-	go func() {
-		defer close(w.returned)
-		w.err = errors.New("the LeadFunc ended its goroutine with runtime.Goexit") // remains if do called runtime.Goexit
-		w.err = contained(ctx, do, term)
-	}()
-	return w
+	return w, func() {
+		go func() {
+			defer close(w.returned)
+			w.err = errors.New("the LeadFunc ended its goroutine with runtime.Goexit") // remains if do called runtime.Goexit
+			w.err = contained(ctx, do, term)
+		}()
+	}
 }
 
 // contained calls do, and turns a panic into an error with the stack.

@@ -194,8 +194,10 @@ func (w *world) awaitEpoch(epoch int64) int64 {
 	return seen
 }
 
-// stepDown ends the term. Its work may have begun a moment before the elector knows that it leads.
+// stepDown ends the term.
 func (w *world) stepDown(reason string) {
 	w.t.Helper()
-	eventually(w.t, "a term that can end", func() bool { _, err := w.elector.StepDown(reason, ""); return err == nil })
+	if _, err := w.elector.StepDown(reason, ""); err != nil {
+		w.t.Fatal(err)
+	}
 }
