@@ -40,7 +40,7 @@
 // all else. They take leader.New with Fenced, or fence.Elected with WithoutClusters beside client-go's election. A Lease of another server, such as the
 // main one of an aggregated server, is in another etcd: no transaction can compare it, so tokens of it are refused.
 //
-// What it does not hold: reads; what goes to another etcd (Guard.NotHeld names it, and Install logs it); requests that an aggregator passes on to
+// What it does not hold: reads; what goes to another etcd (Guard.NotHeld names it, and Install logs it), or below another prefix of this one; requests that an aggregator passes on to
 // other servers; whoever writes into etcd past the server; and stores that were made before Install.
 //
 // # How it gets there
