@@ -65,9 +65,9 @@ type Config struct {
 	ReplicasDirectory string
 	// Client is a client for the Leases of Namespace.
 	Client LeaseClient
-	// Fenced promises that the server behind Client refuses every write of a term that is over, in the transaction of that write,
-	// and every write that a leader sends without a token. The Lease says so to other replicas, which may then succeed this
-	// holder early.
+	// Fenced promises that the server behind Client refuses every write of a term that is over, in the transaction of that write, and
+	// that all that writes in a term sends its token: what has none, nobody can refuse, unless the server demands one. The Lease says so
+	// to other replicas, which may then succeed this holder early. New believes it; package leader has the server prove its part.
 	Fenced bool
 	// SucceedUnfenced allows standbys to succeed this process without a fence when its address refuses connections, and this process
 	// to succeed holders that allow it, too. It publishes the choice on the Lease: a holder that does not make it is waited for.

@@ -12,17 +12,24 @@
 //		return lead(ctx) // until ctx ends
 //	})
 //
-// Most programs do not begin here. Package leader, below this one, makes a program lead with one call. Package clientgo takes the
-// LeaderElectionConfig of a program that uses client-go's leaderelection. Package control/supervisor runs several controllers in each
-// term, and says which of them failed or is late. Package join ends code that leaves goroutines behind. Module perterm is for the
-// manager of controller-runtime.
+// Most programs do not begin here. Package leader, below this one, makes a program lead with one call; an API server, too. Package clientgo takes
+// the LeaderElectionConfig of a program that uses client-go's leaderelection. Package control/supervisor runs several controllers in each
+// term, and says which of them failed or is late. Package join ends code that leaves goroutines behind. Package electiontest has a Lease
+// without a server, for tests. Two packages are modules of their own: github.com/regent-project/regent/pkg/election/perterm is for the
+// manager of controller-runtime, and .../pkg/election/etcdfence for API servers on k8s.io/apiserver whose leaders' late writes are to be refused.
+//
+// They come from Regent (github.com/regent-project/regent), an API server in the style of Kubernetes with many logical clusters, a replica of which
+// is called a Regent server or shard here. Nobody needs it: all works with any Kubernetes API server, but for fencing, which takes Regent or
+// etcdfence.
 //
 // # Guarantees
 //
 //   - Terms of one process do not overlap: a term begins only after the function of the term before it has returned. If the function
 //     does not return in time, the process is quarantined: it does not campaign until the function has returned.
 //   - A term's context ends early. The function then has Config.DrainTimeout to stop before the lease expires for others.
-//   - A standby does not wait for the expiry of a lease that its holder has released, or whose holder is known to be dead.
+//   - A standby does not wait for the expiry of a lease that its holder has released, or whose holder is proved dead: its lock on a file of this
+//     machine is gone (Config.ReplicasDirectory). That a process was found dead over the network counts with Config.Fenced or
+//     Config.SucceedUnfenced only.
 //   - A waiting standby writes nothing. It watches the Lease, and reads it once a minute.
 //   - Each term has a higher epoch than all terms before it, even after the Lease was deleted. A fencing token names each term.
 //   - Run returns only when everything that it started has ended. It releases the lease if it can.
@@ -31,8 +38,8 @@
 //
 // A process that is paused, or whose clock runs slow, may write for a moment after another process has taken the lease. Only the
 // storage can refuse such a write, by the term's fencing token (see package fence). If the storage does not check tokens, leave
-// Config.Fenced false. Standbys then take the lease early only if the holder's process is proved to be dead, or has said that its
-// term is over, or if both accept what Config.SucceedUnfenced risks. Otherwise they wait for the lease to expire.
+// Config.Fenced false. Standbys then take the lease early only if the holder's process is proved dead, or has said that its
+// term is over, or is found dead and both accept what Config.SucceedUnfenced risks. Otherwise they wait for the lease to expire.
 //
 // # How it works
 //

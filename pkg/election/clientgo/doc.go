@@ -1,28 +1,28 @@
 // Package clientgo has package election in the shape of client-go's k8s.io/client-go/tools/leaderelection, for programs that have a
-// LeaderElectionConfig. A process then need not end when it has lost the lease. It takes these steps:
+// LeaderElectionConfig. A process then need not end when it has lost the lease. Change the import, and call
+// Run again when it has returned:
 //
-//  1. Change the import of NewLeaderElector, and call Run again when it has returned.
+//	elector, err := clientgo.NewLeaderElector(lec) // was leaderelection.NewLeaderElector(lec)
+//	if err != nil {
+//		return err
+//	}
+//	for ctx.Err() == nil {
+//		elector.Run(ctx) // one term each; the process stands by in it until it leads
+//	}
 //
-//  2. Do not exit in OnStoppedLeading.
+// A program needs these steps besides:
 //
-//  3. Give the Role the verbs list and watch on Leases: client-go's elector does without.
-//
-//  4. Return from OnStartedLeading when all has stopped that it has started. If it starts things and returns, wrap it:
-//     join.Run(ctx, join.Options{}, join.Starting(func(ctx context.Context) error { … })). The term goes on after it has returned, as with
-//     client-go, but nobody joins what it has left behind, so that the work of two terms can run at once.
-//
-//     elector, err := clientgo.NewLeaderElector(lec) // was leaderelection.NewLeaderElector(lec)
-//     if err != nil {
-//     return err
-//     }
-//     for ctx.Err() == nil {
-//     elector.Run(ctx) // one term each; the process stands by in it until it leads
-//     }
+//   - OnStoppedLeading must not exit.
+//   - The Role needs the verbs list and watch on Leases: client-go's elector does without. Keep get as long as a replica may still have that.
+//   - OnStartedLeading should return when all has stopped that it has started. If it starts things and returns early, wrap it:
+//     join.Run(ctx, join.Options{}, join.Starting(func(ctx context.Context) error { … })). Otherwise the term goes on, as with client-go, but
+//     nobody joins what was left behind, so that the work of two terms can run at once. (An election.LeadFunc that returns early steps down instead.)
+//   - For a fast failover after a crash it needs a probe, see below, and the rights on Secrets that package leader lists.
 //
 // # What differs from client-go
 //
-//   - Run returns only when OnStartedLeading has returned, and OnNewLeader, too. So it can be called again, and the work of two terms never
-//     runs at once. If OnStartedLeading does not return in time after its context has ended (election.Config.DrainTimeout), the lease is
+//   - Run returns only when OnStartedLeading has returned, and OnNewLeader, too. So it can be called again, and what OnStartedLeading
+//     does in two terms never runs at once. If OnStartedLeading does not return in time after its context has ended (election.Config.DrainTimeout), the lease is
 //     left to expire, and Run waits. NewLeaderHealthzAdaptor reports that.
 //   - The order is: OnStartedLeading returns, the lease is released, OnStoppedLeading is called, Run returns.
 //   - A panic of OnStartedLeading goes on in Run, when the lease was released and OnStoppedLeading was called.

@@ -15,7 +15,8 @@ var (
 	// ErrStepDown ends the term and lets another replica lead. A term of EveryReplica controllers ends too; they all start
 	// again.
 	ErrStepDown = errors.New("step down")
-	// ErrExit ends the process with a non-zero exit code, and with this error as its last message.
+	// ErrExit ends the election: Elector.Run returns an error that wraps election.ErrExit and this one. The program should then end with a
+	// non-zero exit code, as Regent's server does.
 	ErrExit = errors.New("exit")
 )
 
@@ -29,7 +30,7 @@ const (
 	Restart Policy = "restart"
 	// StepDown ends the term at the first failure, so that another replica leads.
 	StepDown Policy = "step-down"
-	// Exit ends the process at the first failure, or if the controller is late to stop.
+	// Exit does at the first failure what ErrExit does, and also if the controller is late to stop.
 	Exit Policy = "exit"
 )
 

@@ -6,7 +6,8 @@
 //
 // When the leader's process dies, for whatever reason, its kernel breaks the stream. The standby dials again at once. If the address
 // then refuses the connection, and the same key answered there before, the process counts as dead. This is strong evidence but no
-// proof, because a firewall may refuse connections, too. So package election acts on it only where stale writes are refused.
+// proof, because a firewall may refuse connections, too. So package election acts on it only where stale writes are refused, or where both
+// sides accept the risk (election.Config.SucceedUnfenced).
 //
 // The kernel breaks streams of different threads at different times, and the last ones only when it has freed the process's memory.
 // So each standby keeps a stream to a second port, too, which another thread serves: the witness.

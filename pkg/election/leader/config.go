@@ -30,10 +30,13 @@ type Config struct {
 	// Fenced says that the server refuses each write of a term that is over: it is a Regent server, or has package etcdfence. kube-apiserver is
 	// neither. Standbys then lead at once if the leader's process is dead, and soon if it is silent. The server has to prove it: before this process
 	// campaigns, it makes a dry run of creating the Lease with the token of a term that never was. If that is not refused, Run ends with an error.
-	// What writes in a term must send its token: see ForTerm.
+	//
+	// That proves nothing of this program's own writes. One without a token is served as ever, unless the server demands tokens of its user (a Regent
+	// server does of its own controllers, others by etcdfence.Config.MustCarry). So make each client that writes in a term with ForTerm.
 	Fenced bool
 	// SucceedUnfenced is for other servers, such as kube-apiserver. Standbys then lead within milliseconds after a crash. The risk is that two
-	// leaders work for a moment: see election.Config. Without either field a crash costs the rest of the lease.
+	// leaders work at once: mostly for milliseconds, and for LeaseDuration at worst; see election.Config. All replicas must have it. Without either field
+	// a crash costs the rest of the lease.
 	SucceedUnfenced bool
 	// LeaseDuration, RenewDeadline, RetryPeriod and DrainTimeout are as in election.Config. 0 stands for 15 s, 10 s and 2 s, and for the
 	// smaller of 5 s and half of the renew deadline.

@@ -18,6 +18,9 @@ func TestTheHealthCheckTellsOfLateWorkAndOfAnElectionThatHasEnded(t *testing.T) 
 	if !healthy() {
 		t.Errorf("before Start: %v", l.Check(nil))
 	}
+	if l.EndTimeout() <= 0 {
+		t.Errorf("Stop takes at most %v", l.EndTimeout())
+	}
 	hangs, gate, again := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	began := 0
 	err := l.Start(t.Context(), func(ctx context.Context, _ election.Term) error {

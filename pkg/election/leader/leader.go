@@ -156,6 +156,9 @@ func (l *Leader) Start(ctx context.Context, lead election.LeadFunc) error {
 
 var errStopped = errors.New("leader: Stop was called")
 
+// EndTimeout returns how long Stop takes at most: election.Config.EndTimeout, and somewhat longer than the work may take to stop.
+func (l *Leader) EndTimeout() time.Duration { return l.within }
+
 // Done returns a channel that is closed when what Start began has ended, by Stop or by itself. It is nil before Start.
 func (l *Leader) Done() <-chan struct{} {
 	l.mu.Lock()

@@ -36,7 +36,7 @@ func Lead(set ...control.Descriptor[election.Term]) election.LeadFunc {
 	return func(ctx context.Context, term election.Term) error { return leader.Lead(ctx, term, term) }
 }
 
-// Leader runs controllers in the terms of an elector. It ends a term in the words of package election, and remembers for which
+// Leader runs controllers in the terms of an elector; it does not elect, as a leader.Leader does. It ends a term in the words of package election, and remembers for which
 // controllers this replica has stepped down: if its predecessors have stepped down for the same ones, no replica can run them, and it
 // leads on without them (Config.Tolerated), instead of stepping down in turn for ever.
 type Leader[D any] struct {

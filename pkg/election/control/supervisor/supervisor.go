@@ -6,20 +6,21 @@
 // The rows are what happens to a controller or its constructor, the columns control.Policy:
 //
 //	                                           restart             step-down           exit
-//	an error, nil from Run, a panic, a stall   restart             step down           exit
+//	an error, nil from Run, a panic            restart             step down           exit
+//	a stall of twice its StallDeadline         restart             step down           exit
 //	too many of these (Config.RestartLimit)    step down           step down           exit
 //	a stall that cancelling does not end       step down           step down           exit
 //	control.ErrDisabled                        left out            left out            left out
 //	control.ErrStepDown                        step down           step down           step down
 //	control.ErrExit                            exit                exit                exit
 //	any failure if tolerated                   failed, tried again failed, tried again exit
-//	an end, or an error, after the term's end  ends with the term  ends with the term  ends with the term
-//	a panic or late after the term's end       ends with the term  ends with the term  exit
+//	returns anything after the term's end      ends with the term  ends with the term  ends with the term
+//	panics or is late after the term's end     ends with the term  ends with the term  exit
 //
 // A restart is a new construction, after a pause of 200 ms that doubles up to a minute; a controller that has worked for RestartWindow begins anew. Left
 // out means until the next term, with those that need it and have not started. Step down ends the term: another replica leads, and this one rests before it
-// campaigns again. Exit ends the term and then Elector.Run, with an error that wraps election.ErrExit. A controller is tolerated if this replica and the one
-// before have both stepped down for it: the term goes on without it, and tries it again.
+// campaigns again. Exit ends the term and then Elector.Run, with an error that wraps election.ErrExit. A controller is tolerated if this replica and those
+// that led right before have stepped down for it: the term goes on without it, and tries it again.
 //
 // In Regent's repository, docs/SUPERVISION.md has the rest.
 package supervisor
