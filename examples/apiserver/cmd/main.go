@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/component-base/cli"
+	"k8s.io/klog/v2"
 	"k8s.io/sample-apiserver/pkg/cmd/server"
 
 	"github.com/regent-project/regent/examples/apiserver/lead"
@@ -27,6 +28,7 @@ func main() {
 	command.Use, command.Short, command.Long = "apiserver", "Serve Flunders, and lead with a controller that stamps them", ""
 	command.Flags().StringVar(&cfg.SecretFile, "probe-secret", "", "file with a secret that all replicas share, of at least 16 bytes: with it a crash is followed within milliseconds")
 	command.RunE = func(cmd *cobra.Command, args []string) error {
+		klog.EnableContextualLogging(true) // cli.Run turns it off, and lines would not say of which Lease and term they are
 		if err := o.Validate(args); err != nil {
 			return err
 		}

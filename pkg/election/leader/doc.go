@@ -56,6 +56,8 @@
 // leader_election_master_status{name} (1 on the leader), regent_election_terms_started_total, regent_election_terms_ended_total by cause, and
 // regent_election_quarantined. Elector().Status() says the same, and more, in the process.
 //
+// Log lines name the Lease and the epoch by contextual logging. cli.Run of component-base turns that off: call klog.EnableContextualLogging(true) in the command.
+//
 // # From another elector
 //
 // Replicas with this package, with client-go's elector and with controller-runtime's may compete for the same Lease, so a rollout needs no pause:
