@@ -292,7 +292,7 @@ func TestALeaderInTroubleLearnsWhoCouldWriteTheLease(t *testing.T) {
 
 func TestALeaderKnowsWhoFollowsIt(t *testing.T) {
 	leader := newDetector(t, "leader", "127.0.0.1:0")
-	changed := make(chan struct{}, 2) // both the beginning and the end are told
+	changed := make(chan struct{}, 2) // the beginning and the end are told, whatever the number of streams
 	leader.cfg.Changed = func() { changed <- struct{}{} }
 	if err := leader.Open(t.Context(), shardSecret); err != nil {
 		t.Fatal(err)

@@ -213,11 +213,12 @@ func (d *Detector) serve(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// followedBy counts a stream of a standby until the function that it returns is called.
+// followedBy counts a stream of a standby until the function that it returns is called. A standby has two streams: to the probe, and to the witness.
 func (d *Detector) followedBy(standby election.Standby) (over func()) {
-	count := func(n int) {
+	count := func(n int) (changed bool) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
+		before := d.followers[standby]
 		if d.followers[standby] += n; d.followers[standby] == 0 {
 			delete(d.followers, standby)
 		}
@@ -226,10 +227,10 @@ func (d *Detector) followedBy(standby election.Standby) (over func()) {
 			replicas[s.Replica] = true
 		}
 		followers.WithLabelValues(d.cfg.Name).Set(float64(len(replicas)))
+		return before == 0 || before+n == 0
 	}
 	tell := func(n int) {
-		count(n)
-		if d.cfg.Changed != nil {
+		if count(n) && d.cfg.Changed != nil {
 			d.cfg.Changed()
 		}
 	}
