@@ -1,7 +1,6 @@
 package deploy
 
 import (
-	"context"
 	"maps"
 	"os"
 	"path/filepath"
@@ -30,7 +29,7 @@ import (
 const chart = "../../deploy/helm/regent"
 
 // render returns the documents of the chart with values, as `helm install shard --namespace regent` would send them.
-func render(ctx context.Context, values map[string]any) ([]string, error) {
+func render(values map[string]any) ([]string, error) {
 	loaded, err := loader.Load(chart)
 	if err != nil {
 		return nil, err
@@ -39,7 +38,7 @@ func render(ctx context.Context, values map[string]any) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	files, err := (engine.Engine{Strict: true}).RenderWithContext(ctx, loaded, all)
+	files, err := (engine.Engine{Strict: true}).Render(loaded, all)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +79,7 @@ func valuesFiles(t *testing.T) []string {
 // objects returns what the chart makes with values. A field that Kubernetes does not know is an error. PodMonitors are not Kubernetes'.
 func objects(t *testing.T, values map[string]any) []runtime.Object {
 	t.Helper()
-	documents, err := render(t.Context(), values)
+	documents, err := render(values)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +225,7 @@ func TestValuesThatMeanNothingAreRefused(t *testing.T) {
 		if err := yaml.Unmarshal([]byte(c.values), &values); err != nil {
 			t.Fatal(err)
 		}
-		documents, err := render(t.Context(), values)
+		documents, err := render(values)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: want an error with %s, got %d documents, %v", c.values, c.want, len(documents), err)
 		}

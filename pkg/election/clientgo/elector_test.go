@@ -28,7 +28,7 @@ func TestWhatCannotBeHonouredIsRefused(t *testing.T) {
 		},
 		"Coordinated":             func(lec *leaderelection.LeaderElectionConfig) { lec.Coordinated = true },
 		"Lock is nil":             func(lec *leaderelection.LeaderElectionConfig) { lec.Lock = nil },
-		"*resourcelock.MultiLock": func(lec *leaderelection.LeaderElectionConfig) { lec.Lock = &resourcelock.MultiLock{} },
+		"*resourcelock.MultiLock": func(lec *leaderelection.LeaderElectionConfig) { lec.Lock = &resourcelock.MultiLock{} }, //nolint:staticcheck // deprecated since 1.37, and refused
 		"Lock.Client":             func(lec *leaderelection.LeaderElectionConfig) { lec.Lock.(*resourcelock.LeaseLock).Client = nil },
 		"Lock.LockConfig.Identity": func(lec *leaderelection.LeaderElectionConfig) {
 			lec.Lock.(*resourcelock.LeaseLock).LockConfig.Identity = ""

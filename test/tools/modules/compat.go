@@ -133,7 +133,7 @@ func (m *mod) testWith(ctx context.Context, versions map[string]string) error {
 	if err := m.writeWith(file, versions); err != nil {
 		return err
 	}
-	here := place{directory: m.directory, env: []string{"GOWORK=off", "GOFLAGS="}}
+	here := place{directory: m.directory, env: []string{"GOWORK=off", "GOFLAGS=-trimpath"}}
 	if err := here.quiet(ctx, "go", "mod", "tidy", "-modfile="+file); err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func (m *mod) testWith(ctx context.Context, versions map[string]string) error {
 		}
 	}
 	fmt.Printf("%s: test it with %s\n", m.short, told(versions))
-	return here.run(ctx, "go", "test", "-modfile="+file, "-timeout=20m", "./...")
+	return here.run(ctx, "go", "test", "-vet=off", "-modfile="+file, "-timeout=20m", "./...")
 }
 
 // writeWith writes the module's go.mod with other versions.

@@ -4,6 +4,7 @@
 //	modules compat   test each library with the newest patches of the Kubernetes versions that it supports
 //	modules check    make a release in a scratch directory, install the server from it, and build programs with each library
 //	modules release  make the commit and the tags of a release, of what is committed: -version v0.2.0
+//	modules versions give the modules that are tested the versions of the root
 //	modules weight   print what a program's module graph gains with a library: -program name=directory
 //
 // A library is a module below pkg. They are found by their go.mod.
@@ -30,7 +31,7 @@ type options struct {
 	programs programs
 }
 
-var commands = map[string]func(context.Context, options) error{"compat": compat, "check": check, "release": release, "weight": weight}
+var commands = map[string]func(context.Context, options) error{"compat": compat, "check": check, "release": release, "versions": versions, "weight": weight}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -43,7 +44,7 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 || commands[args[0]] == nil {
-		return errors.New("give compat, check, release or weight, and their flags")
+		return errors.New("give compat, check, release, versions or weight, and their flags")
 	}
 	var o options
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
