@@ -3,6 +3,13 @@
 SHELL := /bin/sh
 GO    ?= go
 
+# All that is compiled has the same flags, so that nothing is compiled twice: programs, tools, tests, the linter's view of them, and what is released.
+# Without paths a checkout in another directory finds all of it in the build cache. Only the race detector links with cgo: cgo is what Go takes it for
+# where it finds a C compiler.
+CGO := $(shell $(GO) env CGO_ENABLED)
+export CGO_ENABLED := 0
+export GOFLAGS := $(strip $(filter-out -trimpath -buildvcs=%,$(GOFLAGS)) -trimpath -buildvcs=false)
+
 # The version of the build. Clients derive the version skew, and upstream the defaults of its feature gates, from
 # gitVersion, so it begins with the version of the Kubernetes libraries (k8s.io/* v0.37.2).
 VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
@@ -20,44 +27,57 @@ LDFLAGS = -s -w -X $(version).gitVersion=v1.37.2$(1) -X $(version).gitMajor=1 -X
 MODULES   = $(patsubst ./%/go.mod,%,$(shell find . -mindepth 2 -name go.mod -not -path './bin/*' -not -path './.*' | sort))
 LIBRARIES = $(filter pkg/%,$(MODULES))
 
-# The race detector links with cgo, which Go switches off where it finds no C compiler.
-RACE ?= $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
-
-# The scenarios and the server's tests wait for a third of their time, and take as long as all others need: so one more package at a time than
-# there are CPUs, which is what Go would take.
-PACKAGES ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$((n + 1)))
+# go test with the race detector, if there is a C compiler.
+RACE     ?= $(if $(filter 1,$(CGO)),-race)
+racetest  = CGO_ENABLED=$(CGO) $(GO) test $(RACE)
 
 .DEFAULT_GOAL := help
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9\/-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9\/-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
 run: build ## run a whole shard on this machine: two replicas, one etcd (several shards: make run ARGS="--shards=3"; whole logs: make run ARGS=-v)
 	@bin/regent dev $(ARGS)
 
-# All packages of all modules that the server is made of: ./... has those of the root alone. What the server does not use is tested by itself.
-module = github.com/regent-project/regent
-.PHONY: test
-test: bin/regent bin/etcd bin/kubectl bin/promtool ## run all tests, with the race detector if there is a C compiler
-	@echo "the scenarios in test/e2e and the server go first, beside all others: nothing is printed until they are done, in some nine minutes"
-	$(GO) test $(RACE) -timeout 40m -p $(PACKAGES) -parallel 4 ./test/e2e ./pkg/server $(module)/...
-	@for m in $(LIBRARIES); do grep -q "$(module)/$$m v" go.mod || (cd $$m && $(GO) test $(RACE) -timeout 20m ./...) || exit 1; done
-	cd test/embed && $(GO) test $(RACE) -timeout 10m
-	cd test/deploy && $(GO) test -timeout 20m ./...
-	cd test/browser && $(GO) test -timeout 10m
-	cd test/tools/modules && $(GO) test -timeout 10m
+# What tests start. It is built before them, so that none waits for a compiler.
+programs = ./test/tools/embedded ./test/e2e/candidate ./test/e2e/flood ./test/e2e/issuer ./examples/fenced-controller
+started  = bin/regent bin/faulty bin/etcd bin/kubectl bin/selectors bin/apiserver bin/leader bin/manager bin/widgets bin/packed
+prove    = $(GO) run ./test/tools/prove
 
-# What takes so much CPU that two cores do not have it beside all else: a thousand workspaces take a hundred seconds, so make test makes
-# some hundreds, and the race detector makes a random tale of controllers five times as dear, so make test tells thirty.
-.PHONY: long
-long: bin/regent bin/etcd bin/kubectl ## run what is too long for make test, as CI does after it: a thousand workspaces, a thousand terms with definitions, of a sample server and of a manager, hundreds of random tales
-	$(GO) test -count=1 -timeout 20m ./pkg/server/terms -run 'WhateverControllersDo' -rapid.checks=300
+.PHONY: test
+test: bin/programs $(started) ## run all tests, what starts goroutines with the race detector if there is a C compiler (some: make test ONLY="pkg/election/... pkg/clusters" RUN=TestName)
+	@$(prove) test -race=$(if $(RACE),true,false) $(if $(RUN),-run '$(RUN)') $(ONLY)
+
+.PHONY: measure
+measure: bin/programs $(started) ## run all tests, and write into docs/TESTS.md what each takes
+	@$(prove) test -race=$(if $(RACE),true,false) -table
+
+.PHONY: plan
+plan: ## say what .ci/run does with this change, and for how long (SINCE=commit before the change)
+	@$(prove) plan
+.PHONY: parts
+parts:
+	@$(prove) parts -minutes $(MINUTES)
+
+# What has a shorter form in make test, for the CPU that it takes: .ci/run runs those that a change touches, or one in turn (test/tools/prove/parts.go).
+LONG = long-properties long-scenarios long-workspaces long-definitions long-sample long-manager
+.PHONY: long $(LONG)
+long: $(LONG) ## run the long forms of tests, one after the other: each is a target, too
+long-properties: bin/programs bin/selectors bin/packed ## each property, of hundreds of random cases
+	@$(prove) test -race=false -properties -cases 300
+long-scenarios: bin/regent bin/etcd bin/kubectl bin/faulty ## a leader is paused two hundred times, and killed again and again
+	$(GO) test -count=1 -timeout 30m ./test/e2e -run 'PausedLeaderWritesNothing|WorkspacesLandOnAllShards|IsBoundByTheNextLeader|IsEstablishedByTheNextLeader' \
+	-rounds=200 -workspaces=90 -binding-deaths=10 -definition-deaths=10
+long-workspaces: bin/regent bin/etcd bin/kubectl ## a thousand workspaces come and go
 	$(GO) test -count=1 -timeout 20m ./test/e2e -run 'ManyWorkspacesComeAndGo' -many=1000
+long-definitions: ## a thousand terms with definitions
 	$(GO) test -count=1 -timeout 30m ./pkg/server -run 'TermsLeaveNothingBehindOfDefinitions' -terms=1000
+long-sample: bin/apiserver ## a thousand terms of a sample server
 	cd test/embed && $(GO) test -count=1 -timeout 20m -run 'TermsOfTheSampleLeaveNothing' -terms=1000
-	cd pkg/election/perterm && $(GO) test -count=1 -timeout 20m -run 'NothingGrowsOverTerms' -terms=1000
+long-manager: ## a thousand terms of a manager
+	cd pkg/election/perterm && GOWORK=$(CURDIR)/test/libraries.work $(GO) test -count=1 -timeout 20m -run 'NothingGrowsOverTerms' -terms=1000
 
 .PHONY: e2e
 e2e: ## run the scenarios with real processes only (one, in a mode of election, on an etcd of three members: make e2e RUN=TestName MODE=for-life ETCD=3)
@@ -68,6 +88,10 @@ browser: bin/regent ## test the page in a browser only, and leave screenshots in
 	cd test/browser && $(GO) test -v -timeout 10m $(if $(RUN),-run '$(RUN)')
 
 # Not part of make test, nor of make lint: the modules that Kubernetes' specs need take minutes to compile.
+.PHONY: alerts
+alerts: bin/promtool ## test the rules of deploy/prometheus with Prometheus' own tool
+	cd test/tools/promtool && $(GO) test -count=1 ./...
+
 .PHONY: conformance
 conformance: build bin/golangci-lint ## run Kubernetes' own specs for custom resources, and compare with docs/CONFORMANCE.md (some: make conformance RUN='^FieldValidation')
 	cd test/tools/conformance && $(GO) test -v -count=1 -timeout 90m . $(if $(RUN),-only '$(RUN)')
@@ -79,6 +103,10 @@ modules = cd test/tools/modules && $(GO) run .
 .PHONY: compat
 compat: ## test the modules below pkg with the newest patches of the Kubernetes versions that they support (some: make compat KUBERNETES=0.36 LIBRARY=pkg/election)
 	$(modules) compat $(if $(KUBERNETES),-kubernetes '$(KUBERNETES)') $(if $(LIBRARY),-library '$(LIBRARY)')
+
+.PHONY: versions
+versions: ## give all modules that are tested the versions of the root, so that nothing is compiled in two of them
+	$(modules) versions
 
 .PHONY: release-check
 release-check: ## make a release in a scratch directory, install the server from it and build programs with each module below pkg (QUICK=1: do not compile the server)
@@ -100,24 +128,32 @@ build: bin/regent bin/kubectl ## build bin/regent, a kubectl to talk to it, and 
 	@ln -sf regent bin/kubectl-regent && ln -sf regent bin/kubectl_complete-regent
 
 # Always asked, never stale: go build knows better than make what has changed.
-.PHONY: bin/regent bin/etcd bin/kubectl bin/promtool bin/kube-apiserver bin/golangci-lint
+.PHONY: bin/programs bin/regent bin/faulty bin/etcd bin/kubectl bin/promtool bin/selectors bin/kube-apiserver bin/golangci-lint
 bin/regent:
-	@$(GO) build -trimpath -ldflags '$(call LDFLAGS,+regent.$(VERSION))' -o $@ ./cmd/server
-.PHONY: bin/faulty
+	@$(GO) build -ldflags '$(call LDFLAGS,+regent.$(VERSION))' -o $@ ./cmd/server
 bin/faulty: ## build a server with controllers that misbehave, to see how they are found (docs/CLI.md)
-	@$(GO) build -trimpath -ldflags '$(call LDFLAGS,+faulty.$(VERSION))' -o $@ ./test/e2e/faulty
+	@$(GO) build -ldflags '$(call LDFLAGS,+faulty.$(VERSION))' -o $@ ./test/e2e/faulty
+bin/programs:
+	@mkdir -p bin && $(GO) build -ldflags '-s -w' -o bin/ $(programs)
+.PHONY: $(addprefix bin/,$(notdir $(programs)))
+$(addprefix bin/,$(notdir $(programs))):
+	@mkdir -p bin && $(GO) build -ldflags '-s -w' -o $@ $(filter %/$(@F),$(programs))
+.PHONY: bin/apiserver bin/leader bin/manager bin/widgets
+bin/apiserver bin/leader bin/manager bin/widgets:
+	@cd examples/$(@F) && $(GO) build -ldflags '-s -w' -o ../../$@ ./cmd
 bin/etcd:
 	@mkdir -p bin && GO='$(GO)' test/tools/etcd/build.sh $@
 bin/kubectl:
-	@cd test/tools/kubectl && $(GO) build -trimpath -ldflags '$(call LDFLAGS,)' -o ../../../$@ .
+	@cd test/tools/kubectl && $(GO) build -ldflags '$(call LDFLAGS,)' -o ../../../$@ .
 # Without service discovery, which would be a fifth of the build.
 bin/promtool:
-	@cd test/tools/promtool && $(GO) build -trimpath -tags remove_all_sd -o ../../../$@ github.com/prometheus/prometheus/cmd/promtool && \
-	$(GO) build -trimpath -tags remove_all_sd -o ../../../bin/selectors ./selectors
+	@cd test/tools/promtool && $(GO) build -tags remove_all_sd -o ../../../$@ github.com/prometheus/prometheus/cmd/promtool
+bin/selectors:
+	@cd test/tools/promtool && $(GO) build -tags remove_all_sd -o ../../../$@ ./selectors
 bin/kube-apiserver: ## build Kubernetes' own API server, to measure beside it
-	@cd test/tools/kubernetes && $(GO) build -trimpath -ldflags '$(call LDFLAGS,)' -o ../../../$@ .
+	@cd test/tools/kubernetes && $(GO) build -ldflags '$(call LDFLAGS,)' -o ../../../$@ .
 bin/golangci-lint:
-	@cd test/tools/lint && $(GO) build -trimpath -o ../../../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	@cd test/tools/lint && $(GO) build -o ../../../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
 # What is handed on is below $(OUT). The same commit, and the same Go, give the same bytes: Go records no paths and no state of the repository,
 # and no C compiler takes part.
@@ -139,12 +175,23 @@ dist: static ## build archives for linux on amd64 and arm64, with bills of mater
 .PHONY: static
 static:
 	@$(foreach a,$(ARCHES),CGO_ENABLED=0 GOOS=linux GOARCH=$(a) \
-	$(GO) build -trimpath -buildvcs=false -ldflags '$(call LDFLAGS,+regent.$(VERSION))' -o $(OUT)/linux-$(a)/regent ./cmd/server &&) true
+	$(GO) build -ldflags '$(call LDFLAGS,+regent.$(VERSION))' -o $(OUT)/linux-$(a)/regent ./cmd/server &&) true
 
+# What test/deploy looks at: made here and from a copy elsewhere, of a version that is none.
+.PHONY: bin/packed
+bin/packed:
+	@mkdir -p $@/here $@/there && for place in here there; do \
+	from=. && if [ $$place = there ]; then from=$$(mktemp -d) && trap 'rm -rf "$$from"' EXIT && mkdir -p "$$from/test/tools" && \
+	cp -R Makefile go.mod go.sum LICENSE README.md cmd pkg deploy docs "$$from" && cp -R test/tools/pack "$$from/test/tools"; fi && \
+	$(MAKE) -s --no-print-directory -C "$$from" image dist OUT="$(CURDIR)/$@/$$place" ARCHES="$$($(GO) env GOARCH)" VERSION=v0.0.0-test \
+	COMMIT=0123456789abcdef0123456789abcdef01234567 TREESTATE=clean DATE=2026-01-31T00:00:00Z || exit 1; done
+
+# Libraries are linted with the versions of the root, in which all that they import is compiled already.
+linted = . $(filter examples/%,$(MODULES)) test/bench test/browser test/deploy test/embed test/tools/modules test/tools/pack
 .PHONY: lint
 lint: bin/golangci-lint
-	bin/golangci-lint run --allow-parallel-runners ./...
-	for m in $(LIBRARIES) $(filter examples/%,$(MODULES)) test/bench test/browser test/deploy test/embed test/tools/modules test/tools/pack; do (cd $$m && $(CURDIR)/bin/golangci-lint run --allow-parallel-runners ./...) || exit 1; done
+	@for m in $(LIBRARIES); do (cd $$m && echo "$$m: golangci-lint" && GOWORK=$(CURDIR)/test/libraries.work $(CURDIR)/bin/golangci-lint run --allow-parallel-runners ./...) || exit 1; done
+	@for m in $(linted); do (cd $$m && echo "$$m: golangci-lint" && $(CURDIR)/bin/golangci-lint run --allow-parallel-runners ./...) || exit 1; done
 
 .PHONY: generate
 generate: ## write generated code and docs/reference anew
@@ -165,8 +212,7 @@ generated:
 
 .PHONY: tidy
 tidy:
-	$(GO) mod tidy -diff
-	@for m in $(MODULES); do (cd $$m && echo "$$m: $(GO) mod tidy -diff" && $(GO) mod tidy -diff) || exit 1; done
+	@for m in . $(MODULES); do (cd $$m && echo "$$m: $(GO) mod tidy -diff" && $(GO) mod tidy -diff) || exit 1; done
 
 .PHONY: bench
 bench: ## measure failover (beside others; in each mode of election; of leaders that hang, are large or cut off; what users notice), idle cost, start, memory, fencing, supervision and a thousand terms (more than two hours; less: make bench BENCH="-kills=9 -failovers=2 -before=9s")
@@ -179,9 +225,9 @@ bench: ## measure failover (beside others; in each mode of election; of leaders 
 
 .PHONY: chaos
 chaos: ## run the long forms: many random scripts, fuzzing, the scenarios again and again (CHAOS=minutes of fuzzing a target)
-	cd pkg/election && $(GO) test $(RACE) -count=1 -timeout 30m . -run 'InAnySequenceOfFaults' -rapid.checks=5000
-	$(GO) test $(RACE) -count=1 -timeout 30m ./pkg/server/terms -run 'WhateverControllersDo' -rapid.checks=5000
-	$(GO) test $(RACE) -count=1 -timeout 60m ./pkg/server -run 'ARightThatNobodyHad' -sequences=2000 -rapid.checks=2000
+	cd pkg/election && $(racetest) -count=1 -timeout 30m . -run 'InAnySequenceOfFaults' -rapid.checks=5000
+	$(racetest) -count=1 -timeout 30m ./pkg/server/terms -run 'WhateverControllersDo' -rapid.checks=5000
+	$(racetest) -count=1 -timeout 60m ./pkg/server -run 'ARightThatNobodyHad' -sequences=2000 -rapid.checks=2000
 	cd pkg/election && $(GO) test ./fence -run '^$$' -fuzz FuzzParse -fuzztime $(or $(CHAOS),1)m
 	cd pkg/election && $(GO) test . -run '^$$' -fuzz FuzzPresence -fuzztime $(or $(CHAOS),1)m
 	cd pkg/election && $(GO) test ./detect -run '^$$' -fuzz FuzzWhatALeaderSends -fuzztime $(or $(CHAOS),1)m
@@ -195,7 +241,7 @@ chaos: ## run the long forms: many random scripts, fuzzing, the scenarios again 
 	$(GO) test -count=1 -timeout 30m ./pkg/server/custom -run NoSchemaCrashes -rapid.checks=50000
 	$(GO) test ./pkg/server/pki -run '^$$' -fuzz FuzzKeyFiles -fuzztime $(or $(CHAOS),1)m
 	$(GO) test ./pkg/server/pki -run '^$$' -fuzz FuzzKubeconfig -fuzztime $(or $(CHAOS),1)m
-	$(GO) test $(RACE) -count=1 -timeout 30m ./pkg/server/storage -run 'TheirTermsOnly' -rapid.checks=3000
+	$(racetest) -count=1 -timeout 30m ./pkg/server/storage -run 'TheirTermsOnly' -rapid.checks=3000
 	$(GO) test -v -count=1 -timeout 30m ./test/e2e -run 'TermsNeverGoBack' -chaos=10m
 	$(GO) test -v -count=1 -timeout 30m ./test/e2e -run 'AnInstallationUnderRandomFaults' -chaos=10m
 	$(GO) test -v -count=1 -timeout 30m ./test/e2e -run 'WorkspacesLandOnAllShards' -workspaces=300

@@ -15,8 +15,8 @@ import (
 
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 
-	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
 	"github.com/regent-project/regent/pkg/server/pki"
+	"github.com/regent-project/regent/test/etcdtest"
 )
 
 // The record in etcd follows the authority through a roll, whatever replica comes first, and nobody else's files change it.

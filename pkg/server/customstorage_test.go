@@ -11,7 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/regent-project/regent/pkg/server/custom"
-	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
+	"github.com/regent-project/regent/test/etcdtest"
 )
 
 // Custom objects are encrypted and counted as all others. An EncryptionConfiguration has one name for all of them.

@@ -14,8 +14,8 @@ import (
 	"github.com/kcp-dev/logicalcluster/v3"
 
 	"github.com/regent-project/regent/pkg/clusters"
-	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
 	"github.com/regent-project/regent/pkg/server/pki"
+	"github.com/regent-project/regent/test/etcdtest"
 )
 
 func TestEachNamespaceHasAnAccountAndTheCA(t *testing.T) {

@@ -20,8 +20,8 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/election/fence"
-	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
 	"github.com/regent-project/regent/pkg/server/routing"
+	"github.com/regent-project/regent/test/etcdtest"
 )
 
 // fashion is what users of some clusters define and make, for a term or two.

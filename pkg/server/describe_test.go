@@ -14,8 +14,8 @@ import (
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/controllers/catalog"
 	"github.com/regent-project/regent/pkg/election"
-	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
 	"github.com/regent-project/regent/pkg/server/status"
+	"github.com/regent-project/regent/test/etcdtest"
 )
 
 // ask returns what a replica answers an administrator.

@@ -15,8 +15,8 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
 
-	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
 	"github.com/regent-project/regent/pkg/server/pki"
+	"github.com/regent-project/regent/test/etcdtest"
 )
 
 func TestTheLogSaysWhyEtcdDoesNotAnswer(t *testing.T) {

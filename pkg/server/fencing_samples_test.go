@@ -19,7 +19,7 @@ import (
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/election/fence"
-	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
+	"github.com/regent-project/regent/test/etcdtest"
 )
 
 // sample is what is written of a resource or subresource.

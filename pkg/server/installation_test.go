@@ -20,10 +20,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/regent-project/regent/pkg/clusters"
-	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
 	administration "github.com/regent-project/regent/pkg/server/installation"
 	"github.com/regent-project/regent/pkg/server/pki"
 	"github.com/regent-project/regent/pkg/server/status"
+	"github.com/regent-project/regent/test/etcdtest"
 )
 
 // installation is several shards in this process, of one replica each, with an etcd prefix for each.

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/regent-project/regent/pkg/server/fairness"
+	"github.com/regent-project/regent/test/built"
 )
 
 // targetLabels are the labels that Prometheus adds, or the scrape configuration: deploy/prometheus/prometheus.yaml.
@@ -84,7 +85,7 @@ func TestRulesAndDashboardsUseMetricsThatExist(t *testing.T) {
 		}
 	}
 	if compared < 100 {
-		t.Errorf("only %d values of labels are compared: is bin/selectors an old one? make bin/promtool", compared)
+		t.Errorf("only %d values of labels are compared: is bin/selectors an old one? make bin/selectors", compared)
 	}
 }
 
@@ -209,11 +210,9 @@ type expression struct {
 // selectors asks Prometheus' parser: test/tools/promtool/selectors.
 func selectors(t *testing.T, texts []string) (out []expression) {
 	t.Helper()
-	binary := "../../bin/selectors"
-	if _, err := os.Stat(binary); err != nil {
-		if said, err := exec.CommandContext(t.Context(), "make", "-C", "../..", "bin/promtool").CombinedOutput(); err != nil {
-			t.Fatalf("cannot build promtool: %v\n%s", err, said)
-		}
+	binary, err := built.Program("selectors")
+	if err != nil {
+		t.Fatal(err)
 	}
 	in, err := json.Marshal(texts)
 	if err != nil {

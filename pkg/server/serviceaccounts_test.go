@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
-	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
 	"github.com/regent-project/regent/pkg/server/serviceaccounts"
+	"github.com/regent-project/regent/test/etcdtest"
 )
 
 // botsMayAll lets service accounts do everything everywhere: what they are refused then, the authenticator refuses.

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 
 	"github.com/regent-project/regent/pkg/server/apis"
-	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
 	"github.com/regent-project/regent/pkg/server/pki"
+	"github.com/regent-project/regent/test/etcdtest"
 )
 
 func TestAPrefixBelongsToOneShardAndOneAuthority(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
+	"github.com/regent-project/regent/test/etcdtest"
 )
 
 // withPeople makes a server know users without rights, and a boss in system:masters, by tokens that are their names.

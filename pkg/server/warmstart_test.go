@@ -31,9 +31,9 @@ import (
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/controllers/catalog"
 	"github.com/regent-project/regent/pkg/controllers/controllertest"
-	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
 	"github.com/regent-project/regent/pkg/server/history"
 	"github.com/regent-project/regent/pkg/server/routing"
+	"github.com/regent-project/regent/test/etcdtest"
 )
 
 // everything stands for all names of a brake.

@@ -100,7 +100,6 @@ var layers = []struct {
 	{"pkg/server/apis/*", []string{"pkg/election/fence", "pkg/clusters", "pkg/server/apis/*", "pkg/server/serviceaccounts"}},
 	{"pkg/server/serviceaccounts", []string{"pkg/clusters"}},
 	{"pkg/server/etcd", []string{"pkg/server/pki"}},
-	{"pkg/server/etcd/etcdtest", nil},
 	{"pkg/server/pki", []string{"pkg/clusters"}},
 	{"pkg/server/loopback", []string{"pkg/controllers", "pkg/clusters"}},
 	{"pkg/server/installation", []string{"pkg/controllers", "pkg/clusters", "pkg/server/pki", "pkg/server/shards"}},
@@ -149,7 +148,7 @@ var layers = []struct {
 }
 
 // onlyForTests are packages that no product code may import.
-var onlyForTests = []string{"pkg/election/electiontest", "pkg/controllers/controllertest", "pkg/server/authentication/issuertest", "pkg/server/status/statustest", "pkg/server/etcd/etcdtest",
+var onlyForTests = []string{"pkg/election/electiontest", "pkg/controllers/controllertest", "pkg/server/authentication/issuertest", "pkg/server/status/statustest",
 	"pkg/server/tracing/tracingtest"}
 
 // upstream are packages of others that nothing here may link in.

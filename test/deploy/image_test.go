@@ -120,7 +120,7 @@ func unpackImage(t *testing.T, image v1.Image) string {
 }
 
 func TestTheSameSourceGivesTheSameImage(t *testing.T) {
-	here, there := made(t, "image")
+	here, there := made(t)
 	same(t, filepath.Join(here, "regent-image.tar"), filepath.Join(there, "regent-image.tar"))
 }
 
@@ -134,7 +134,7 @@ func TestTheImageRunsAsNobodyAndSaysWhatItIs(t *testing.T) {
 	if c.User != "65532:65532" || !slices.Equal(c.Entrypoint, []string{"/regent"}) || c.StopSignal != "SIGTERM" {
 		t.Errorf("user %q, entrypoint %q, stopped by %q", c.User, c.Entrypoint, c.StopSignal)
 	}
-	for label, want := range map[string]string{"title": "regent", "version": "v0.0.0-test", "revision": stamp[1][len("COMMIT="):], "created": "2026-01-31T00:00:00Z"} {
+	for label, want := range map[string]string{"title": "regent", "version": "v0.0.0-test", "revision": packedCommit, "created": "2026-01-31T00:00:00Z"} {
 		if got := c.Labels["org.opencontainers.image."+label]; got != want {
 			t.Errorf("label %s is %q, want %q", label, got, want)
 		}
@@ -158,9 +158,6 @@ func TestTheProgramInTheImageNeedsNothingElse(t *testing.T) {
 // builtImage returns the file of the image.
 func builtImage(t *testing.T) string {
 	t.Helper()
-	static(t)
-	if err := makeIn(root, "image", filepath.Join(scratch, "out")); err != nil {
-		t.Fatal(err)
-	}
-	return filepath.Join(scratch, "out", "regent-image.tar")
+	here, _ := made(t)
+	return filepath.Join(here, "regent-image.tar")
 }

@@ -13,9 +13,6 @@ import (
 // root is the root of the source.
 const root = "../.."
 
-// stamp is what is built into a release, the same for each that the tests make: they may run where nothing is committed.
-var stamp = []string{"VERSION=v0.0.0-test", "COMMIT=0123456789abcdef0123456789abcdef01234567", "TREESTATE=clean", "DATE=2026-01-31T00:00:00Z"}
-
 // scratch is removed when all tests have ended.
 var scratch string
 
@@ -36,64 +33,40 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// makeIn runs make in a copy of the source, for this machine's architecture alone, and returns the output's directory.
-func makeIn(source, target, out string) error {
-	args := append([]string{"-s", "-C", source, target, "OUT=" + out, "ARCHES=" + runtime.GOARCH}, stamp...)
-	if got, err := exec.Command("make", args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("make %s: %w\n%s", target, err, got)
-	}
-	return nil
-}
+// What `make bin/packed` makes, for this machine's architecture alone: of a version that is none, so that it is the same wherever nothing is committed,
+// and once more from a copy of the source at another place.
+const (
+	packedVersion = "v0.0.0-test"
+	packedCommit  = "0123456789abcdef0123456789abcdef01234567"
+)
 
-// builtStatic builds the program once for all tests.
-var builtStatic = sync.OnceValues(func() (string, error) {
-	out := filepath.Join(scratch, "out")
-	return filepath.Join(out, "linux-"+runtime.GOARCH, "regent"), makeIn(root, "static", out)
+// packed makes what the tests look at, unless make test has.
+var packed = sync.OnceValues(func() (string, error) {
+	at, err := filepath.Abs(filepath.Join(root, "bin", "packed"))
+	if err != nil || os.Getenv("REGENT_TESTS_BUILT") != "" {
+		return at, err
+	}
+	if said, err := exec.Command("make", "-s", "-C", root, "bin/packed", "bin/etcd").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("make bin/packed bin/etcd: %w\n%s", err, said)
+	}
+	return at, nil
 })
+
+// made returns the directories of what was made here, and elsewhere.
+func made(t *testing.T) (here, there string) {
+	t.Helper()
+	at, err := packed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(at, "here"), filepath.Join(at, "there")
+}
 
 // static returns the program that is in the image and in the archive.
 func static(t *testing.T) string {
 	t.Helper()
-	file, err := builtStatic()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return file
-}
-
-// elsewhere is a copy of the source at another place, in which the same was made.
-var elsewhere = sync.OnceValues(func() (out string, err error) {
-	source, out := filepath.Join(scratch, "elsewhere"), filepath.Join(scratch, "out-elsewhere")
-	for _, name := range []string{"Makefile", "go.mod", "go.sum", "LICENSE", "README.md", "cmd", "pkg", "deploy", "docs", "test/tools/pack"} {
-		to := filepath.Join(source, name)
-		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-			return "", err
-		}
-		if got, err := exec.Command("cp", "-R", filepath.Join(root, name), to).CombinedOutput(); err != nil {
-			return "", fmt.Errorf("cannot copy %s: %w\n%s", name, err, got)
-		}
-	}
-	for _, target := range []string{"image", "dist"} {
-		if err := makeIn(source, target, out); err != nil {
-			return "", err
-		}
-	}
-	return out, nil
-})
-
-// made runs make in this source and in a copy at another place, and returns both outputs.
-func made(t *testing.T, target string) (here, there string) {
-	t.Helper()
-	static(t) // its output is used again
-	here = filepath.Join(scratch, "out")
-	if err := makeIn(root, target, here); err != nil {
-		t.Fatal(err)
-	}
-	there, err := elsewhere()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return here, there
+	here, _ := made(t)
+	return filepath.Join(here, "linux-"+runtime.GOARCH, "regent")
 }
 
 func same(t *testing.T, a, b string) {

@@ -19,10 +19,6 @@ import (
 	"github.com/regent-project/regent/test/e2e/harness"
 )
 
-var buildIssuer = sync.OnceValues(func() (string, error) {
-	return harness.BuildGo(filepath.Dir(harness.Binary("regent")), "./test/e2e/issuer")
-})
-
 // stranger is a process that issues tokens, and is asked whose tokens are and what users may do.
 type stranger struct {
 	*harness.Process
@@ -34,10 +30,7 @@ type stranger struct {
 
 func startStranger(t *testing.T) *stranger {
 	t.Helper()
-	binary, err := buildIssuer()
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := harness.Program(t, "issuer")
 	s := &stranger{t: t, authority: newAuthority(t, "issuer-ca")}
 	cert, key := s.authority.issue("issuer")
 	address := fmt.Sprintf("127.0.0.1:%d", harness.FreePorts(t, 1)[0])

@@ -108,7 +108,7 @@ func newChaos(t *testing.T, seed uint64, modes []string) *chaos {
 	c := &chaos{random: rand.New(rand.NewPCG(seed, 0)), etcd: harness.StartEtcd(t)}
 	c.recorder = history.Record(t, c.etcd.Client(t), "/registry")
 	shard := harness.NewShard("")
-	shard.Binary, shard.OneMachine = faultyBinary(t), slices.Contains(modes, harness.ForLife)
+	shard.Binary, shard.OneMachine = harness.Program(t, "faulty"), slices.Contains(modes, harness.ForLife)
 	for i, name := range []string{"a", "b", "c"} {
 		mode, detection := modes[i%len(modes)], "suspect"
 		if mode == harness.ForLife {

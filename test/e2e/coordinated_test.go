@@ -61,10 +61,7 @@ func named(t *testing.T, r *harness.Replica, lease string, holder *stock) (epoch
 // candidate is built first.
 func TestStockCandidatesLeadInTheOrderOfTheirVersions(t *testing.T) {
 	t.Parallel() // most of it is waiting
-	binary, err := harness.BuildGo(t.TempDir(), "./test/e2e/candidate")
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := harness.Program(t, "candidate")
 	shard := harness.NewShard(harness.StartEtcd(t).URL).Start(t, "a")
 	shard.WaitRoot()
 	const lease = "work"

@@ -30,7 +30,7 @@ func TestWhateverNetworkIsCutOneLeadsAndNothingStaleIsWritten(t *testing.T) {
 				if mode == harness.ForLife {
 					while = timings.Lease + time.Second
 				}
-				shard := cuts.Start(t, faultyBinary(t), timings, mode, detection)
+				shard := cuts.Start(t, harness.Program(t, "faulty"), timings, mode, detection)
 				for _, c := range cuts.All {
 					outcome := shard.Try(t, c, while)
 					if outcome.Trigger == "" {

@@ -226,10 +226,7 @@ func (w *witness) kubeconfig(t *testing.T, admin kubernetes.Interface, account, 
 // leads before the Lease expires.
 func TestTheExampleLeadsWithExactlyTheRightsOfItsManifests(t *testing.T) {
 	t.Parallel() // most of it is waiting
-	binary, err := harness.BuildModule(t.TempDir(), "examples/leader")
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := harness.Program(t, "leader")
 	d := readDeployment(t)
 	r := harness.NewShard(harness.StartEtcd(t).URL).Start(t, "a")
 	r.WaitRoot()

@@ -74,7 +74,7 @@ type reader struct {
 
 func newReader(t *testing.T, tour tour) *reader {
 	t.Helper()
-	faulty := faultyBinary(t)
+	faulty := harness.Program(t, "faulty")
 	r := &reader{t: t, tour: tour, dev: startDev(t, tour.ports, tour.flags...), clone: t.TempDir(), ports: harness.FreePorts(t, 3)}
 	for name, file := range map[string]string{
 		".regent": r.dev.root, "bin/regent": harness.Binary("regent"), "bin/kubectl": harness.Binary("kubectl"), "bin/faulty": faulty,

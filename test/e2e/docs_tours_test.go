@@ -72,6 +72,7 @@ var notRun = map[string]string{
 	"docs/CONFORMANCE.md":                                              takesLong,
 	"docs/MUTATION.md":                                                 takesLong,
 	"docs/RELEASING.md":                                                takesLong,
+	"docs/TESTS.md":                                                    "it is what runs the tests",
 	"docs/CUSTOM-RESOURCES.md ## A controller of kubebuilder":          "TestAControllerOfKubebuilderWorksWhileItsServerComesAndGoes builds it, and types the same",
 	"docs/ELECTION.md ## Coordinated: regent start":                    "TestReplicasAreRolledFromEachModeToEachOther starts servers so",
 	"docs/ELECTION.md ## For life":                                     "TestALeaderForLifeThatIsCutOffIsWaitedForUntilAnOperatorForgetsIt types it, when there is a replica to forget",

@@ -20,10 +20,7 @@ import (
 // I3, for a leader that is no part of the shard and has nothing but client-go and the one line that sends the token.
 func TestAnExternalLeaderThatWakesUpLateIsFenced(t *testing.T) {
 	t.Parallel() // most of it is waiting
-	binary, err := harness.BuildGo(t.TempDir(), "./examples/fenced-controller")
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := harness.Program(t, "fenced-controller")
 	etcd := harness.StartEtcd(t)
 	r := harness.NewShard(etcd.URL).Start(t, "a")
 	r.WaitRoot()

@@ -5,27 +5,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/regent-project/regent/test/e2e/harness"
 )
-
-// faultyBinary returns the server with controllers that misbehave.
-func faultyBinary(t *testing.T) string {
-	t.Helper()
-	binary, err := buildFaulty()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return binary
-}
-
-var buildFaulty = sync.OnceValues(func() (string, error) {
-	return harness.BuildGo(filepath.Dir(harness.Binary("regent")), "./test/e2e/faulty", "-ldflags=-X k8s.io/component-base/version.gitVersion=v1.37.2+faulty")
-})
 
 // faultyTimings leave time for a renewal on a busy machine: these terms must end because of their faults only.
 var faultyTimings = harness.Timings{Lease: 5 * time.Second, Renew: 4 * time.Second, Retry: 300 * time.Millisecond}
@@ -35,7 +20,7 @@ var faultyTimings = harness.Timings{Lease: 5 * time.Second, Renew: 4 * time.Seco
 func startFaulty(t *testing.T, faults string, args ...string) (shard *harness.Shard, r *harness.Replica, mend func()) {
 	t.Helper()
 	shard = harness.NewShard(harness.StartEtcd(t).URL).Renewed() // what hangs keeps a lease for life
-	shard.Binary, shard.Timings = faultyBinary(t), faultyTimings
+	shard.Binary, shard.Timings = harness.Program(t, "faulty"), faultyTimings
 	mended := filepath.Join(t.TempDir(), "mended")
 	r = shard.Start(t, "faulty", append(args, "--faults="+faults, "--mended="+mended)...)
 	return shard, r, func() {
@@ -106,7 +91,7 @@ func TestAShardWhoseReplicasAllFailHasALeaderWithoutWhatItCannotRun(t *testing.T
 		t.Run(name, func(t *testing.T) {
 			mended := filepath.Join(t.TempDir(), "mended")
 			shard := harness.NewShard(harness.StartEtcd(t).URL)
-			shard.Binary, shard.Timings = faultyBinary(t), faultyTimings
+			shard.Binary, shard.Timings = harness.Program(t, "faulty"), faultyTimings
 			shard.Args = []string{"--controller-failure-policy=step-down", "--mended=" + mended}
 			replicas := []*harness.Replica{shard.Start(t, "a", "--faults="+faults[0]), shard.Start(t, "b", "--faults="+faults[1])}
 			var leader, other *harness.Replica
@@ -165,7 +150,7 @@ func TestEveryFaultUnderEveryPolicy(t *testing.T) {
 		t.Run(policy, func(t *testing.T) {
 			t.Parallel() // most of it is waiting
 			shard := harness.NewShard(harness.StartEtcd(t).URL)
-			shard.Binary, shard.Timings = faultyBinary(t), faultyTimings
+			shard.Binary, shard.Timings = harness.Program(t, "faulty"), faultyTimings
 			sound := shard.Start(t, "sound", "--faults=")
 			sound.WaitRoot()
 			for fault, effect := range effects {
@@ -311,7 +296,7 @@ func TestReplicasThatAreAllQuarantinedServeOnUntilOneIsWhole(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	mended := filepath.Join(t.TempDir(), "mended")
 	shard := harness.NewShard(harness.StartEtcd(t).URL).Renewed()
-	shard.Binary, shard.Timings = faultyBinary(t), faultyTimings
+	shard.Binary, shard.Timings = harness.Program(t, "faulty"), faultyTimings
 	shard.Args = []string{"--faults=hangs", "--mended=" + mended}
 	replicas := []*harness.Replica{shard.Start(t, "a"), shard.Start(t, "b")}
 	for range replicas {

@@ -93,10 +93,7 @@ type floods struct {
 
 func startFloods(t testing.TB, flags ...string) *floods {
 	t.Helper()
-	binary, err := harness.BuildGo(t.TempDir(), "./test/e2e/flood")
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := harness.Program(t, "flood")
 	shard := harness.NewShard(harness.StartEtcd(t).URL)
 	shard.Timings = harness.Default
 	shard.Args = append(flags, "--token-auth-file="+write(t, "tokens.csv", floodTokens))
@@ -106,6 +103,7 @@ func startFloods(t testing.TB, flags ...string) *floods {
 	f.greedy, f.quiet = f.tenant(t, "greedy", "flooder"), f.tenant(t, "quiet", "quiet")
 	config := &rest.Config{Host: f.shard.URL + "/clusters/" + f.quiet, BearerToken: "t-quiet", QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAFile: f.shard.Config("").CAFile}}
 	config.WrapTransport = func(next http.RoundTripper) http.RoundTripper { return onlyOnce{next} }
+	var err error
 	if f.client, err = kubernetes.NewForConfig(config); err != nil {
 		t.Fatal(err)
 	}

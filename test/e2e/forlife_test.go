@@ -20,7 +20,7 @@ func TestALeaderForLifeLeadsOnAfterAPauseAndIsSucceededWhenItIsKilled(t *testing
 	etcd := harness.StartEtcd(t)
 	recorder := history.Record(t, etcd.Client(t), "/registry")
 	shard := harness.NewShard(etcd.URL)
-	shard.Binary, shard.Args = faultyBinary(t), []string{"--writer=fenced"}
+	shard.Binary, shard.Args = harness.Program(t, "faulty"), []string{"--writer=fenced"}
 	shard.Mode, shard.OneMachine = harness.ForLife, true // where a killed process is known to be dead
 	a := shard.Start(t, "a")
 	harness.Eventually(t, "it leads", a.Leads)
@@ -68,7 +68,7 @@ func TestALeaderForLifeThatIsCutOffIsWaitedForUntilAnOperatorForgetsIt(t *testin
 	etcd := harness.StartEtcd(t)
 	recorder := history.Record(t, etcd.Client(t), "/registry")
 	shard := harness.NewShard("")
-	shard.Binary, shard.Args = faultyBinary(t), []string{"--writer=fenced"}
+	shard.Binary, shard.Args = harness.Program(t, "faulty"), []string{"--writer=fenced"}
 	shard.Mode, shard.OneMachine = harness.ForLife, false
 	ways := map[*harness.Replica]*harness.Way{}
 	start := func(name string) *harness.Replica {

@@ -2,9 +2,7 @@ package e2e
 
 import (
 	"fmt"
-	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -13,10 +11,6 @@ import (
 
 	"github.com/regent-project/regent/test/e2e/harness"
 )
-
-var buildWidgets = sync.OnceValues(func() (string, error) {
-	return harness.BuildModule(filepath.Dir(harness.Binary("regent")), "examples/widgets")
-})
 
 // reconnects are what a client may say when its server ends and comes back: that, and nothing else.
 var reconnects = []string{

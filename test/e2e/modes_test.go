@@ -33,7 +33,7 @@ func TestReplicasAreRolledFromEachModeToEachOther(t *testing.T) {
 	etcd := harness.StartEtcd(t)
 	recorder := history.Record(t, etcd.Client(t), "/registry")
 	shard := harness.NewShard(etcd.URL)
-	shard.Binary, shard.Timings = faultyBinary(t), faultyTimings
+	shard.Binary, shard.Timings = harness.Program(t, "faulty"), faultyTimings
 	shard.Args = []string{"--writer=fenced"}
 	var all []*harness.Replica
 	for _, name := range []string{"a", "b", "c"} {
@@ -214,7 +214,7 @@ func TestEveryFaultInEveryMode(t *testing.T) {
 			t.Parallel()
 			etcd := harness.StartEtcd(t)
 			shard := harness.NewShard("")
-			shard.Binary, shard.Timings, shard.Args = faultyBinary(t), faultyTimings, []string{"--writer=fenced", "--faults=hangs,fails"}
+			shard.Binary, shard.Timings, shard.Args = harness.Program(t, "faulty"), faultyTimings, []string{"--writer=fenced", "--faults=hangs,fails"}
 			shard.Mode, shard.OneMachine = mode, true
 			p := &couple{T: t, shard: shard, etcd: etcd, ways: map[*harness.Replica]*harness.Way{}, whole: map[*harness.Replica]string{}}
 			for _, name := range []string{"a", "b"} {

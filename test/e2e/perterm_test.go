@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -22,10 +21,6 @@ import (
 	"github.com/regent-project/regent/test/e2e/harness"
 )
 
-var buildManager = sync.OnceValues(func() (string, error) {
-	return harness.BuildModule(filepath.Dir(harness.Binary("regent")), "examples/manager")
-})
-
 const managerLease = "manager.example.com"
 
 // manager is a process of examples/manager.
@@ -38,10 +33,7 @@ type manager struct {
 // startManager starts one that works in a workspace.
 func startManager(t *testing.T, name string, r *harness.Replica, path, cluster string) *manager {
 	t.Helper()
-	binary, err := buildManager()
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := harness.Program(t, "manager")
 	config := r.Config(path)
 	file := filepath.Join(t.TempDir(), name+".kubeconfig")
 	if err := clientcmd.WriteToFile(clientcmdapi.Config{

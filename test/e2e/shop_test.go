@@ -47,10 +47,7 @@ func openShop(t *testing.T, users *harness.Replica, name string) *shop {
 // start starts the controller, which has a kubeconfig of the workspace through a replica.
 func (s *shop) start(name string, through *harness.Replica, flags ...string) *harness.Process {
 	s.t.Helper()
-	binary, err := buildWidgets()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	binary := harness.Program(s.t, "widgets")
 	config := through.Config(s.path)
 	kubeconfig := clientcmdapi.Config{
 		Clusters:       map[string]*clientcmdapi.Cluster{name: {Server: config.Host, CertificateAuthority: config.CAFile}},

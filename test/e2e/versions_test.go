@@ -37,7 +37,7 @@ func TestTheOldestVersionLeadsWhileReplicasAreRolledUpAndDown(t *testing.T) {
 	etcd := harness.StartEtcd(t)
 	recorder := history.Record(t, etcd.Client(t), "/registry")
 	shard := harness.NewShard(etcd.URL)
-	shard.Binary, shard.Args, shard.Timings = faultyBinary(t), []string{"--writer=fenced"}, harness.Timings{Lease: 10 * time.Second, Renew: 8 * time.Second, Retry: 500 * time.Millisecond}
+	shard.Binary, shard.Args, shard.Timings = harness.Program(t, "faulty"), []string{"--writer=fenced"}, harness.Timings{Lease: 10 * time.Second, Renew: 8 * time.Second, Retry: 500 * time.Millisecond}
 	versions := map[*harness.Replica]string{}
 	start := func(name, version string) *harness.Replica {
 		r := shard.Start(t, name, coordinated(version)...)

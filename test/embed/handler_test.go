@@ -11,7 +11,7 @@ import (
 
 	"github.com/regent-project/regent/pkg/election/etcdfence"
 	"github.com/regent-project/regent/pkg/election/fence"
-	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
+	"github.com/regent-project/regent/test/etcdtest"
 )
 
 const path = "/apis/wardle.example.com/v1alpha1/namespaces/default/flunders"

@@ -27,8 +27,8 @@ import (
 	"k8s.io/sample-apiserver/pkg/generated/clientset/versioned"
 	"k8s.io/utils/ptr"
 
-	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
 	"github.com/regent-project/regent/test/e2e/harness"
+	"github.com/regent-project/regent/test/etcdtest"
 )
 
 // sample is a replica of examples/apiserver, in a process of its own.
@@ -58,15 +58,10 @@ func (l *text) has(words string) bool {
 	return bytes.Contains(l.b.Bytes(), []byte(words))
 }
 
-// startSamples builds the example, and starts a number of replicas on an etcd.
+// startSamples starts a number of replicas on an etcd.
 func startSamples(t *testing.T, way storagebackend.TransportConfig, n int) []*sample {
 	t.Helper()
-	binary, secret := filepath.Join(t.TempDir(), "apiserver"), filepath.Join(t.TempDir(), "secret")
-	build := exec.Command("go", "build", "-o", binary, "./cmd")
-	build.Dir = "../../examples/apiserver"
-	if said, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("cannot build the example: %v\n%s", err, said)
-	}
+	binary, secret := harness.Program(t, "apiserver"), filepath.Join(t.TempDir(), "secret")
 	random := make([]byte, 32)
 	_, _ = rand.Read(random)
 	if err := os.WriteFile(secret, []byte(hex.EncodeToString(random)), 0o600); err != nil {

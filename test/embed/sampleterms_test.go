@@ -38,7 +38,7 @@ import (
 	"github.com/regent-project/regent/pkg/election/control/loop"
 	"github.com/regent-project/regent/pkg/election/join"
 	"github.com/regent-project/regent/pkg/election/leader"
-	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
+	"github.com/regent-project/regent/test/etcdtest"
 )
 
 var manyTerms = flag.Int("terms", 40, "how many terms the sample server leads in TestTermsOfTheSampleLeaveNothing")

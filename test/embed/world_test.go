@@ -30,7 +30,7 @@ import (
 
 	"github.com/regent-project/regent/pkg/election/etcdfence"
 	"github.com/regent-project/regent/pkg/election/fence"
-	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
+	"github.com/regent-project/regent/test/etcdtest"
 )
 
 const prefix = "/registry/wardle.example.com"

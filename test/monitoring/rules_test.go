@@ -1,10 +1,9 @@
-// Package monitoring tests the rules and dashboards in deploy/ with Prometheus' own tools, which `make bin/promtool` builds.
+// Package monitoring tests what deploy/prometheus and docs/OPERATIONS.md say of each other. That each alert fires, `make alerts` tests
+// (test/tools/promtool).
 package monitoring
 
 import (
 	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -22,30 +21,6 @@ type rules struct {
 			Labels, Annotations      map[string]string
 		}
 	}
-}
-
-func promtool(t *testing.T, args ...string) {
-	t.Helper()
-	binary, err := filepath.Abs("../../bin/promtool")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(binary); err != nil {
-		if out, err := exec.CommandContext(t.Context(), "make", "-C", "../..", "bin/promtool").CombinedOutput(); err != nil {
-			t.Fatalf("cannot build promtool: %v\n%s", err, out)
-		}
-	}
-	command := exec.CommandContext(t.Context(), binary, args...)
-	command.Dir = directory
-	if out, err := command.CombinedOutput(); err != nil {
-		t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-}
-
-func TestEachAlertFiresForItsFaultOnly(t *testing.T) {
-	promtool(t, "check", "rules", "--lint=all", "--lint-fatal", "rules.yaml")
-	promtool(t, "check", "config", "--syntax-only", "prometheus.yaml")
-	promtool(t, "test", "rules", "tests.yaml")
 }
 
 // Whoever is called at night finds the alert's section, and nobody writes an alert that no test fires.

@@ -36,8 +36,8 @@ import (
 	"github.com/regent-project/regent/pkg/server/apis"
 	"github.com/regent-project/regent/pkg/server/apis/openapi"
 	"github.com/regent-project/regent/pkg/server/custom"
-	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
 	"github.com/regent-project/regent/pkg/server/storage"
+	"github.com/regent-project/regent/test/etcdtest"
 )
 
 const prefix = "/registry"

@@ -21,7 +21,7 @@ import (
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/metadata"
 
-	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
+	"github.com/regent-project/regent/test/etcdtest"
 )
 
 func TestANamespaceStaysUntilItsFinalizersAreGone(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
+	"github.com/regent-project/regent/test/etcdtest"
 )
 
 const anAnnotation = logicalcluster.AnnotationKey

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/regent-project/regent/pkg/clusters"
-	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
+	"github.com/regent-project/regent/test/etcdtest"
 )
 
 func TestTheReaderSeesWhatWasWrittenInItsClusterOnly(t *testing.T) {

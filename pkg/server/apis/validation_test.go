@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
-	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
+	"github.com/regent-project/regent/test/etcdtest"
 )
 
 // validationCase is an object, and for updates what it becomes. want is a part of the refusal; empty: it is admitted.

@@ -19,8 +19,8 @@ import (
 
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/controllers/controllertest"
-	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
 	"github.com/regent-project/regent/pkg/server/storage"
+	"github.com/regent-project/regent/test/etcdtest"
 )
 
 // late is a replica whose cache of definitions has stopped. stored is the definition as storage has it.

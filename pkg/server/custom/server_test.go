@@ -29,9 +29,9 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/server/apis"
 	"github.com/regent-project/regent/pkg/server/apis/openapi"
-	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
 	"github.com/regent-project/regent/pkg/server/storage"
 	"github.com/regent-project/regent/pkg/server/webhooks"
+	"github.com/regent-project/regent/test/etcdtest"
 )
 
 // world is a server of custom resources over an etcd of its own, without authentication and without built-in resources. Tests say what the

@@ -10,8 +10,8 @@ import (
 	upstream "k8s.io/apiserver/pkg/storage"
 
 	"github.com/regent-project/regent/pkg/election/fence"
-	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
 	"github.com/regent-project/regent/pkg/server/storage"
+	"github.com/regent-project/regent/test/etcdtest"
 )
 
 const otherKey = "/registry/core/secrets/root/other"

@@ -10,7 +10,7 @@ import (
 	upstream "k8s.io/apiserver/pkg/storage"
 
 	"github.com/regent-project/regent/pkg/clusters"
-	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
+	"github.com/regent-project/regent/test/etcdtest"
 )
 
 // By this a standby knows whether it could take the lease (election: takesWrites): to create what is there changes nothing, and

@@ -27,8 +27,8 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/election/etcdfence"
 	"github.com/regent-project/regent/pkg/election/fence"
-	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
 	"github.com/regent-project/regent/pkg/server/storage"
+	"github.com/regent-project/regent/test/etcdtest"
 )
 
 // leases are what terms are read from in these tests: configmaps, too.

@@ -12,7 +12,7 @@ import (
 	upstream "k8s.io/apiserver/pkg/storage"
 
 	"github.com/regent-project/regent/pkg/election/fence"
-	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
+	"github.com/regent-project/regent/test/etcdtest"
 )
 
 // A write that met a conflict may find, the second time, that nothing is left to be done. The first try proves nothing of the

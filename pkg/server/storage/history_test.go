@@ -12,8 +12,8 @@ import (
 	upstream "k8s.io/apiserver/pkg/storage"
 
 	"github.com/regent-project/regent/pkg/server/etcd"
-	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
 	"github.com/regent-project/regent/pkg/server/storage"
+	"github.com/regent-project/regent/test/etcdtest"
 )
 
 // A store that goes back makes what was seen of terms worthless: revisions that come twice stand for two things.

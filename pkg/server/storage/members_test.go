@@ -17,9 +17,9 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
 
-	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
 	"github.com/regent-project/regent/pkg/server/storage"
 	"github.com/regent-project/regent/test/e2e/proxy"
+	"github.com/regent-project/regent/test/etcdtest"
 )
 
 // ways are several ways to one etcd: to a client they are members, and each can be made to hang by itself. One way counts as two

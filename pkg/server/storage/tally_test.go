@@ -19,8 +19,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/regent-project/regent/pkg/clusters"
-	"github.com/regent-project/regent/pkg/server/etcd/etcdtest"
 	"github.com/regent-project/regent/pkg/server/storage"
+	"github.com/regent-project/regent/test/etcdtest"
 )
 
 // past is a history of keys, as etcd has it.

@@ -6,39 +6,37 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"testing"
 	"time"
+
+	"github.com/regent-project/regent/test/built"
 )
 
-// root is the repository.
-var root = func() string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "..", "..", "..")
-}()
-
 // Binary returns the path of bin/<name>.
-func Binary(name string) string { return filepath.Join(root, "bin", name) }
+func Binary(name string) string { return built.Path(name) }
 
-// Build builds the binaries that the scenarios run, so that none is stale. Call it from TestMain.
-func Build() error {
-	make := exec.Command("make", "-C", root, "bin/regent", "bin/etcd", "bin/kubectl")
-	make.Stdout, make.Stderr = os.Stderr, os.Stderr
-	if err := make.Run(); err != nil {
-		return fmt.Errorf("cannot build what the scenarios run: %w", err)
+// Program returns the path of a program of bin, which is built if need be.
+func Program(t testing.TB, name string) string {
+	t.Helper()
+	path, err := built.Program(name)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return nil
+	return path
 }
+
+// Build makes sure that what the scenarios run is built. Call it from TestMain.
+func Build() error { return built.Programs("regent", "etcd", "kubectl") }
 
 // BuildGo builds a main package of this module into directory, with further flags of go build, and returns the binary's
 // path.
 func BuildGo(directory, pkg string, flags ...string) (string, error) {
-	return buildIn(root, directory, filepath.Base(pkg), pkg, flags...)
+	return buildIn(built.File("."), directory, filepath.Base(pkg), pkg, flags...)
 }
 
 // BuildModule builds ./cmd of a module of its own, whose directory here is given, and returns the binary's path. The binary has the directory's name.
 func BuildModule(directory, module string) (string, error) {
-	return buildIn(filepath.Join(root, module), directory, filepath.Base(module), "./cmd")
+	return buildIn(built.File(module), directory, filepath.Base(module), "./cmd")
 }
 
 func buildIn(module, directory, name, pkg string, flags ...string) (string, error) {
@@ -52,7 +50,7 @@ func buildIn(module, directory, name, pkg string, flags ...string) (string, erro
 }
 
 // File is the path of a file of the repository.
-func File(name string) string { return filepath.Join(root, name) }
+func File(name string) string { return built.File(name) }
 
 // commandTime is how long a command may take. Only a hang is longer.
 const commandTime = 5 * time.Minute

@@ -27,4 +27,4 @@ for module in go.etcd.io/bbolt go.etcd.io/etcd/client/pkg/v3; do
 done
 mv "$mod.$$" "$mod"
 cp go.sum "$copies/etcd.sum"
-"$go" build -trimpath -modfile="$mod" -o "$out" .
+"$go" build -ldflags "-s -w" -modfile="$mod" -o "$out" .
