@@ -18,7 +18,7 @@ import (
 	"github.com/regent-project/regent/test/e2e/harness"
 )
 
-var bindingDeaths = flag.Int("binding-deaths", 3, "how often the leader is killed between a binding and what it binds")
+var bindingDeaths = flag.Int("binding-deaths", 2, "how often the leader is killed between a binding and what it binds; make long-scenarios: 10")
 
 var bindings = schema.GroupVersionResource{Group: "apis.kcp.io", Version: "v1alpha2", Resource: "apibindings"}
 

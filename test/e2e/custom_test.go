@@ -17,7 +17,7 @@ import (
 	"github.com/regent-project/regent/test/e2e/harness"
 )
 
-var definitionDeaths = flag.Int("definition-deaths", 3, "how often the leader is killed between a definition and its acceptance")
+var definitionDeaths = flag.Int("definition-deaths", 2, "how often the leader is killed between a definition and its acceptance; make long-scenarios: 10")
 
 var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 

@@ -25,7 +25,7 @@ import (
 	"github.com/regent-project/regent/test/e2e/history"
 )
 
-var workspacesFlag = flag.Int("workspaces", 90, "how many workspaces are created in TestWorkspacesLandOnAllShardsWhateverLeaderIsKilled")
+var workspacesFlag = flag.Int("workspaces", 45, "how many workspaces are created in TestWorkspacesLandOnAllShardsWhateverLeaderIsKilled; make long-scenarios: 90")
 
 // entrance is a replica or a front.
 type entrance interface {

@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	roundsFlag = flag.Int("rounds", 200, "how often a leader is paused in TestAPausedLeaderWritesNothingAfterItsTerm")
+	roundsFlag = flag.Int("rounds", 50, "how often a leader is paused in TestAPausedLeaderWritesNothingAfterItsTerm; make long-scenarios: 200")
 	seedFlag   = flag.Uint64("seed", 0, "the seed of random scenarios; 0 is any")
 )
 
@@ -27,7 +27,7 @@ const leaseOf = "system:admin/kube-system/" + harness.LeaseName
 
 // I2 and I3, as etcd's own history has them: a leader is paused in the middle of its writes, of every kind, and another
 // leads; then it goes on. None of what it had under way, whatever it had checked before, is committed.
-// It is slow because there are two hundred rounds: the moment at which a pause would do harm is short, and comes by chance.
+// It is slow because there are many rounds: the moment at which a pause would do harm is short, and comes by chance.
 func TestAPausedLeaderWritesNothingAfterItsTerm(t *testing.T) {
 	t.Parallel()
 	for _, mode := range modes {
@@ -128,7 +128,7 @@ func pauseLeaders(t *testing.T, mode, writer string, rounds int) (events []histo
 	recorder := history.Record(t, etcd.Client(t), "/registry")
 	shard := harness.NewShard("")
 	// No term is to end for want of a renewal; a fenced replica may campaign again after a retry period.
-	shard.Binary, shard.Timings = faultyBinary(t), harness.Timings{Lease: 15 * time.Second, Renew: 10 * time.Second, Retry: 100 * time.Millisecond}
+	shard.Binary, shard.Timings = harness.Program(t, "faulty"), harness.Timings{Lease: 15 * time.Second, Renew: 10 * time.Second, Retry: 100 * time.Millisecond}
 	shard.Mode = mode
 	shard.Args = []string{"--writer=" + writer, "--fencing=" + map[string]string{"fenced": "enforce", "unfenced": "warn"}[writer]}
 	var all []*paused

@@ -21,7 +21,7 @@ import (
 	"github.com/regent-project/regent/test/e2e/harness"
 )
 
-var manyFlag = flag.Int("many", 300, "how many workspaces TestManyWorkspacesComeAndGoWithoutATrace makes; make long: 1000")
+var manyFlag = flag.Int("many", 100, "how many workspaces TestManyWorkspacesComeAndGoWithoutATrace makes; make long-workspaces: 1000")
 
 // It is slow because it is work, a hundred seconds of CPU for a thousand: each workspace is made, becomes ready through
 // several writes, and is deleted with all that is in it. It does not run beside other scenarios, which would wait for their share.
