@@ -9,12 +9,12 @@ import (
 	"sync"
 )
 
-// Variable says, if it is set, that all programs are built already: make test builds them before it runs any test. Tests that are run by go test
-// ask make for those that they need, so that none is stale.
+// Variable says, if it is set, that all programs are built already: make test builds them before it runs any test.
+// Tests that are run by go test ask make for those that they need, so that none is stale.
 const Variable = "REGENT_TESTS_BUILT"
 
-// root is the root of the source: the directory above this one that has the server. A test runs in the directory of its package. What the compiler
-// knows of places is not used, since -trimpath leaves it out.
+// root is the root of the source: the directory above this one that has the server. A test runs in the directory of its
+// package. What the compiler knows of places is not used, since -trimpath leaves it out.
 var root = sync.OnceValues(func() (string, error) {
 	at, err := os.Getwd()
 	if err != nil {

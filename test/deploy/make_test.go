@@ -33,8 +33,8 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// What `make bin/packed` makes, for this machine's architecture alone: of a version that is none, so that it is the same wherever nothing is committed,
-// and once more from a copy of the source at another place.
+// What `make bin/packed` makes, for this machine's architecture alone: of a version that is none, so that it is the
+// same wherever nothing is committed, and once more from a copy of the source at another place.
 const (
 	packedVersion = "v0.0.0-test"
 	packedCommit  = "0123456789abcdef0123456789abcdef01234567"

@@ -12,8 +12,9 @@ import (
 	"github.com/regent-project/regent/test/built"
 )
 
-// Start starts an embedded etcd in a process of its own, so that what it holds and does is not taken for this one's, and returns how to reach it. It
-// ends with the test. It is built without the race detector, under which it would take most of the CPU of some tests.
+// Start starts an embedded etcd in a process of its own, so that what it holds and does is not taken for this one's,
+// and returns how to reach it. It ends with the test. It is built without the race detector, under which it would take
+// most of the CPU of some tests.
 func Start(t testing.TB) storagebackend.TransportConfig {
 	t.Helper()
 	binary, err := built.Program("embedded")

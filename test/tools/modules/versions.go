@@ -13,8 +13,8 @@ import (
 // alone are modules that make test does not compile: they have the versions that their tools come with.
 var alone = []string{"test/tools/lint", "test/tools/promtool", "test/tools/conformance", "test/tools/kubernetes", "test/bench"}
 
-// versions gives the modules that are tested the root's versions of what they share with it. A module that has another version of anything below client-go
-// has all that imports it compiled once more, which takes minutes.
+// versions gives the modules that are tested the root's versions of what they share with it. A module that has another
+// version of anything below client-go has all that imports it compiled once more, which takes minutes.
 func versions(ctx context.Context, o options) error {
 	root, err := filepath.Abs(o.tree)
 	if err != nil {
@@ -36,8 +36,8 @@ func versions(ctx context.Context, o options) error {
 	return nil
 }
 
-// shares tells whether a module has the root's versions. Libraries have the oldest ones that they can do with, and are tested and linted with the root's
-// by test/libraries.work.
+// shares tells whether a module has the root's versions. Libraries have the oldest ones that they can do with, and are
+// tested and linted with the root's by test/libraries.work.
 func (m *mod) shares() bool { return !m.isReleased() && !slices.Contains(alone, m.short) }
 
 // raise gives a module's go.mod the versions that are wanted, until what they bring with them has these, too.

@@ -4,7 +4,8 @@ import (
 	"testing"
 )
 
-// Of what modules share that are tested everything is compiled once. This test finds the module that has another version.
+// Of what modules share that are tested everything is compiled once. This test finds the module that has another
+// version.
 func TestModulesShareTheRootsVersions(t *testing.T) {
 	all, err := readTree("../../..")
 	if err != nil {

@@ -1,5 +1,6 @@
-// Package promtool tests the rules in deploy/prometheus with Prometheus' own tool, which `make alerts` builds first. It is a module of its own, and no
-// part of make test: nothing else than the files in deploy/prometheus decides what it finds, and Prometheus takes minutes to compile.
+// Package promtool tests the rules in deploy/prometheus with Prometheus' own tool, which `make alerts` builds first. It
+// is a module of its own, and no part of make test: nothing else than the files in deploy/prometheus decides what it
+// finds, and Prometheus takes minutes to compile.
 package promtool
 
 import (

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// A batch is what one go command compiles: units of one module, with or without the race detector, of which no two have the same last element, after
-// which Go names what it compiles.
+// A batch is what one go command compiles: units of one module, with or without the race detector, of which no two have
+// the same last element, after which Go names what it compiles.
 type batch struct {
 	directory string // below the directory of all compiled tests
 	units     []unit
@@ -25,8 +25,8 @@ type batch struct {
 // batchWall is from how long on a unit is compiled by itself, so that it can begin.
 const batchWall = 40 * time.Second
 
-// batches divides units into batches, in the order in which they are compiled: units that take long come first, so that they run while others are
-// compiled.
+// batches divides units into batches, in the order in which they are compiled: units that take long come first, so that
+// they run while others are compiled.
 func (c costs) batches(units []unit) []batch {
 	var all []batch
 	alone := func(u unit) bool { return c.of(u).Wall >= batchWall }
@@ -54,7 +54,8 @@ type runnable struct {
 	binary string
 }
 
-// compile compiles a batch below a directory, and returns what can run, and the CPU time that it took. A unit that does not compile is missing from what it returns; the error has what the compiler said.
+// compile compiles a batch below a directory, and returns what can run, and the CPU time that it took. A unit that does
+// not compile is missing from what it returns; the error has what the compiler said.
 func compile(ctx context.Context, root, out string, b batch) ([]runnable, time.Duration, error) {
 	directory := filepath.Join(out, b.directory)
 	if err := os.MkdirAll(directory, 0o755); err != nil {

@@ -17,15 +17,15 @@ type commit struct {
 }
 
 const (
-	// changeWithin is how long somebody works on a change at most, as far as its commits show. Git does not say where one ends: in a clone of the branch
-	// that it landed on there is nothing between it and those before it.
+	// changeWithin is how long somebody works on a change at most, as far as its commits show. Git does not say where
+	// one ends: in a clone of the branch that it landed on there is nothing between it and those before it.
 	changeWithin = 4 * time.Hour
 	// changePause is how long a pause between commits is, after which another change begins.
 	changePause = time.Hour
 )
 
-// turnOf counts the changes that a history is made of, the oldest commit first. It never takes a count back: what is added to the history does not
-// change how it began.
+// turnOf counts the changes that a history is made of, the oldest commit first. It never takes a count back: what is
+// added to the history does not change how it began.
 func turnOf(history []commit) int {
 	turn := 0
 	var began, last time.Time
@@ -39,8 +39,9 @@ func turnOf(history []commit) int {
 	return turn
 }
 
-// baseOf returns the last commit that is no part of the change at the end of a history, the oldest first: one that is older than the last by more than a
-// change takes. It may be too old, and then more is proved than has to be. "" means that all there is belongs to it.
+// baseOf returns the last commit that is no part of the change at the end of a history, the oldest first: one that is
+// older than the last by more than a change takes. It may be too old, and then more is proved than has to be. "" means
+// that all there is belongs to it.
 func baseOf(history []commit) string {
 	if len(history) == 0 {
 		return ""

@@ -19,7 +19,8 @@ func (c cost) need() float64 {
 	return min(max(c.CPU.Seconds()/c.Wall.Seconds(), 0.1), cores())
 }
 
-// costs has the costs of packages, by their names, and of tests, by those of the package and the test with a space between.
+// costs has the costs of packages, by their names, and of tests, by those of the package and the test with a space
+// between.
 type costs map[string]cost
 
 // of returns a unit's cost. A unit that was never measured is taken for one that computes for a while.

@@ -20,7 +20,8 @@ type event struct {
 	cpu time.Duration // of the unit so far, if a test begins, pauses, goes on or ends
 }
 
-// follow reads events until there are none, and hands each on. A line that is no event comes from a process that writes past the tests: it is output.
+// follow reads events until there are none, and hands each on. A line that is no event comes from a process that writes
+// past the tests: it is output.
 func follow(from io.Reader, on func(event)) error {
 	lines := bufio.NewReader(from)
 	for {

@@ -1,5 +1,5 @@
-// Command prove proves a change: it runs the tests of all modules side by side, and says which of the long parts a change needs. Run it by make, which
-// builds what the tests start:
+// Command prove proves a change: it runs the tests of all modules side by side, and says which of the long parts a
+// change needs. Run it by make, which builds what the tests start:
 //
 //	make test                                             all tests
 //	make test ONLY=pkg/election/... RUN=TestName          some

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// A part is something that takes too long for each change: a target of the Makefile. It runs when a change touches what it proves, and else in turn.
+// A part is something that takes too long for each change: a target of the Makefile. It runs when a change touches what
+// it proves, and else in turn.
 type part struct {
 	target  string   // with its variables, as make takes them
 	touched []string // files that it is about: a path, or a directory with a slash at its end
@@ -35,8 +36,8 @@ type chosenPart struct {
 	why string
 }
 
-// choose returns the parts for a change that touches files and is the turn-th of all: those that are touched, the most touched first, as far as there
-// is time, or the one whose turn it is. What there is no time for is left out, and told.
+// choose returns the parts for a change that touches files and is the turn-th of all: those that are touched, the most
+// touched first, as far as there is time, or the one whose turn it is. What there is no time for is left out, and told.
 func choose(parts []part, files []string, turn int, minutes float64) (run, left []chosenPart) {
 	type count struct {
 		part

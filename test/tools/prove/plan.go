@@ -17,7 +17,8 @@ type change struct {
 	turn  int
 }
 
-// readChange reads the change at the end of the branch: the files that differ from a commit, or else from the last commit before it.
+// readChange reads the change at the end of the branch: the files that differ from a commit, or else from the last
+// commit before it.
 func readChange(ctx context.Context, since string) (change, error) {
 	history, err := readHistory(ctx, ".")
 	if err != nil {
@@ -69,7 +70,8 @@ func tellPlan(ctx context.Context, args []string) error {
 	return nil
 }
 
-// tellParts tells a script which long parts to run in the time that is left, a line each: how many minutes it may take at most, and its target.
+// tellParts tells a script which long parts to run in the time that is left, a line each: how many minutes it may take
+// at most, and its target.
 func tellParts(ctx context.Context, args []string) error {
 	flags, since, minutes := changeFlags("parts")
 	if err := flags.Parse(args); err != nil {

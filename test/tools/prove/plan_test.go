@@ -59,7 +59,8 @@ func TestEachPartHasItsTurnWithinAsManyChanges(t *testing.T) {
 	}
 }
 
-// What a part is called is a target, and what it is about is there: a directory that was renamed would never be touched again.
+// What a part is called is a target, and what it is about is there: a directory that was renamed would never be touched
+// again.
 func TestPartsAreTargetsAndAreAboutFilesThatExist(t *testing.T) {
 	makefile, err := os.ReadFile("../../../Makefile")
 	if err != nil {

@@ -112,8 +112,8 @@ func (r *report) event(u unit, e event) {
 	}
 }
 
-// charge charges the tests that run with the CPU time that the unit has taken since the last time, each with the same part of it: what a test takes that
-// runs beside others is an estimate.
+// charge charges the tests that run with the CPU time that the unit has taken since the last time, each with the same
+// part of it: what a test takes that runs beside others is an estimate.
 func (p *packageReport) charge(cpu time.Duration) {
 	var at []*testRun
 	for name, t := range p.running {
@@ -260,7 +260,8 @@ func (r *report) counts() (passed, failed int) {
 // slowestTold is how many of the slowest are told in the end.
 const slowestTold = 10
 
-// sum tells everything once more that somebody has to know, and reports whether all passed. Its last line is the one by which CI counts tests.
+// sum tells everything once more that somebody has to know, and reports whether all passed. Its last line is the one by
+// which CI counts tests.
 func (r *report) sum(notRun int) bool {
 	passed, failed := r.counts()
 	var used usage

@@ -33,7 +33,8 @@ type usage struct {
 	memory    int64 // the largest process, in bytes
 }
 
-// runner compiles units and runs them side by side. Its loop owns all that it keeps; what compiles and runs sends to it.
+// runner compiles units and runs them side by side. Its loop owns all that it keeps; what compiles and runs sends to
+// it.
 type runner struct {
 	settings
 	report *report
@@ -156,8 +157,8 @@ func (r *runner) compile(ctx context.Context, all []batch) {
 	}
 }
 
-// next chooses which of the compiled units runs next, or none (-1): the dearest for which there is CPU. Units that wait leave it to others, so more
-// of these run at a time than there are CPUs.
+// next chooses which of the compiled units runs next, or none (-1): the dearest for which there is CPU. Units that wait
+// leave it to others, so more of these run at a time than there are CPUs.
 func (s settings) next(queue []runnable, running []unit, compiling bool) int {
 	free := cores()
 	if compiling {
@@ -179,7 +180,8 @@ func (s settings) next(queue []runnable, running []unit, compiling bool) int {
 }
 
 const (
-	// compilerNeed is how many CPUs are left to the compiler while there is something to compile: it takes what is idle.
+	// compilerNeed is how many CPUs are left to the compiler while there is something to compile: it takes what is
+	// idle.
 	compilerNeed = 1
 	// spare is how much more CPU than there is may be promised: needs are averages.
 	spare = 0.25
@@ -191,8 +193,8 @@ const (
 	killAfter = time.Minute
 )
 
-// timed are packages whose tests wait for what processes do in real time, with leases that expire. They have the CPU first, then all others, and then
-// the compiler: what is idle is enough for it.
+// timed are packages whose tests wait for what processes do in real time, with leases that expire. They have the CPU
+// first, then all others, and then the compiler: what is idle is enough for it.
 var timed = []string{"test/e2e", "test/embed", "test/browser", "pkg/server"}
 
 const testNice, compilerNice = 5, 10
@@ -202,7 +204,8 @@ func yield(command *exec.Cmd, nice int) {
 	_ = syscall.Setpriority(syscall.PRIO_PGRP, command.Process.Pid, nice) // it takes longer, or disturbs: neither is worth an error
 }
 
-// fewCases are packages with a property whose cases are dear, with how many of them each property gets. `make long-properties` has hundreds.
+// fewCases are packages with a property whose cases are dear, with how many of them each property gets. `make
+// long-properties` has hundreds.
 var fewCases = map[string]int{"pkg/controllers/leasecandidate": 25, "pkg/election": 40, "pkg/server/terms": 30}
 
 // parallelTests is how many parallel tests of a package run at a time: these wait for half of their time.
@@ -235,7 +238,8 @@ func (r *runner) test(ctx context.Context, tool string, b runnable) {
 	}
 	command := exec.CommandContext(ctx, tool, append(args, r.args...)...)
 	command.Dir = b.dir
-	// The race detector would wait for a second at the end of each process, for reports of what still runs: goleak says that nothing does.
+	// The race detector would wait for a second at the end of each process, for reports of what still runs: goleak says
+	// that nothing does.
 	command.Env = append(os.Environ(), "PWD="+command.Dir, "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"), built.Variable+"=1")
 	// What the tests started ends with them, whatever becomes of them.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -273,5 +277,8 @@ func (r *runner) followed(command *exec.Cmd, u unit) error {
 		}
 		r.events <- told{u, e}
 	})
-	return errors.Join(err, command.Wait())
+	err = errors.Join(err, command.Wait())
+	// Processes that a test has left behind would disturb others.
+	_ = syscall.Kill(-command.Process.Pid, syscall.SIGKILL)
+	return err
 }

@@ -11,12 +11,12 @@ import (
 	"strings"
 )
 
-// shards says in how many processes the tests of a package run, beside each other: packages whose tests wait, and cannot be parallel in one process, where
-// they share metrics, what is counted, and what must be gone in the end.
+// shards says in how many processes the tests of a package run, beside each other: packages whose tests wait, and
+// cannot be parallel in one process, where they share metrics, what is counted, and what must be gone in the end.
 var shards = map[string]int{"pkg/server": 2}
 
-// tables are tests of packages whose other tests need the race detector: the same few calls for each of many cases, one after the other. Whatever runs
-// beside each other for them does so in other tests, too.
+// tables are tests of packages whose other tests need the race detector: the same few calls for each of many cases, one
+// after the other. Whatever runs beside each other for them does so in other tests, too.
 var tables = map[string][]string{
 	"pkg/server": {
 		"FuzzNobodyIsAnsweredOutsideOfHisCluster",
@@ -43,8 +43,9 @@ type binary struct {
 
 func (u unit) compiled() binary { return binary{u.path, u.race} }
 
-// split divides units into those that run: by what is compiled for them, one, or several that each run some of its tests, which take about as long as
-// those of the others. Tables of a package that has the race detector run without it.
+// split divides units into those that run: by what is compiled for them, one, or several that each run some of its
+// tests, which take about as long as those of the others. Tables of a package that has the race detector run without
+// it.
 func (s settings) split(units []unit) (map[binary][]unit, error) {
 	all := map[binary][]unit{}
 	for _, u := range units {

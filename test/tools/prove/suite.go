@@ -25,7 +25,8 @@ const module = "github.com/regent-project/regent/"
 // apart are modules whose tests are no part of make test: they have targets of their own.
 var apart = []string{"test/bench", "test/tools/conformance", "test/tools/promtool"}
 
-// separate are packages whose tests drive processes: what they prove does not run in the process that the race detector would watch.
+// separate are packages whose tests drive processes: what they prove does not run in the process that the race detector
+// would watch.
 var separate = []string{"test/e2e", "test/embed", "test/deploy", "test/browser"}
 
 // rapid is the library of properties.
@@ -54,7 +55,8 @@ type listed struct {
 	TestImports, XTestImports                    []string
 }
 
-// readSuite returns all units below root, in the order of their names. Modules are found, not listed: a new one is tested.
+// readSuite returns all units below root, in the order of their names. Modules are found, not listed: a new one is
+// tested.
 func readSuite(ctx context.Context, root string, race bool) ([]unit, error) {
 	modules, err := testedModules(root)
 	if err != nil {
@@ -89,8 +91,8 @@ func readSuite(ctx context.Context, root string, race bool) ([]unit, error) {
 	return units, nil
 }
 
-// testedModules returns the directories of modules that have tests, the root first: what the root requires is tested with the root's versions, and
-// a library that it does not require with its own.
+// testedModules returns the directories of modules that have tests, the root first: what the root requires is tested
+// with the root's versions, and a library that it does not require with its own.
 func testedModules(root string) ([]string, error) {
 	modules := []string{"."}
 	tested := map[string]bool{}
@@ -131,8 +133,8 @@ func testedModules(root string) ([]string, error) {
 // workspace has the libraries with the root's versions (make versions).
 const workspace = "test/libraries.work"
 
-// environment is that of the go command in a module. A library is tested with the root's versions, in which all is compiled already; that it works with
-// those of its own is for make compat.
+// environment is that of the go command in a module. A library is tested with the root's versions, in which all is
+// compiled already; that it works with those of its own is for make compat.
 func environment(root, name string) []string {
 	env := os.Environ()
 	if strings.HasPrefix(name, "pkg/") {
@@ -161,8 +163,9 @@ func list(ctx context.Context, root, name string, patterns []string) ([]listed, 
 	return packages, nil
 }
 
-// startsGoroutines tells whether a package, or its tests, has anything for the race detector to watch: a go statement, a call of a method named Go, a
-// parallel test, or what goroutines share. Tables of values have nothing of it, and run several times as fast without the detector.
+// startsGoroutines tells whether a package, or its tests, has anything for the race detector to watch: a go statement,
+// a call of a method named Go, a parallel test, or what goroutines share. Tables of values have nothing of it, and run
+// several times as fast without the detector.
 func startsGoroutines(p listed) (bool, error) {
 	for _, name := range slices.Concat(p.GoFiles, p.CgoFiles, p.TestGoFiles, p.XTestGoFiles) {
 		parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
@@ -197,7 +200,8 @@ func hasGoroutines(file *ast.File) bool {
 	return found
 }
 
-// chosen returns the units that patterns name: directories relative to the root, or such ones and /... for all below. No pattern means all.
+// chosen returns the units that patterns name: directories relative to the root, or such ones and /... for all below.
+// No pattern means all.
 func chosen(units []unit, patterns []string) ([]unit, error) {
 	if len(patterns) == 0 {
 		return units, nil

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// tableFile has what packages and tests took when they were measured, relative to the root. `make measure` writes it; the order in which tests run, what
-// runs beside what, and the plan of a change are taken from it.
+// tableFile has what packages and tests took when they were measured, relative to the root. `make measure` writes it;
+// the order in which tests run, what runs beside what, and the plan of a change are taken from it.
 const tableFile = "docs/TESTS.md"
 
 // Sections of the file are between two marks each. What is around them is written by people.

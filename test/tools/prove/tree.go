@@ -11,8 +11,8 @@ import (
 // clockTick is the unit of CPU time in /proc: USER_HZ, which is 100 wherever Linux runs.
 const clockTick = 10 * time.Millisecond
 
-// treeCPU returns the CPU time of a process and all that it has started: of those that live by their own account, and of others by the account of who
-// waited for them. What cannot be read has ended meanwhile, and counts there.
+// treeCPU returns the CPU time of a process and all that it has started: of those that live by their own account, and
+// of others by the account of who waited for them. What cannot be read has ended meanwhile, and counts there.
 func treeCPU(pid int) time.Duration {
 	id := strconv.Itoa(pid)
 	content, err := os.ReadFile(filepath.Join("/proc", id, "stat"))
@@ -32,7 +32,8 @@ func treeCPU(pid int) time.Duration {
 	return total
 }
 
-// statCPU reads utime, stime, cutime and cstime of a line of /proc/<pid>/stat (proc(5)). The name before them may have spaces and parentheses.
+// statCPU reads utime, stime, cutime and cstime of a line of /proc/<pid>/stat (proc(5)). The name before them may have
+// spaces and parentheses.
 func statCPU(stat string) time.Duration {
 	_, rest, _ := strings.Cut(stat[strings.LastIndexByte(stat, ')')+1:], " ")
 	fields := strings.Fields(rest)
