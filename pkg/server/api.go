@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -57,9 +56,9 @@ func (r *run) newAPI(store *store, caches *caches, elections *elections, terms *
 		c.AddReadyzChecks(store.keys.Plugins())
 	}
 	c.AddHealthChecks(supervisorCheck(terms))
-	api, err := c.Complete(nil).New("regent", genericapiserver.NewEmptyDelegate())
+	api, err := openapi.New(c.Complete(nil), "regent")
 	if err != nil {
-		return nil, fmt.Errorf("cannot make the API server: %w", err)
+		return nil, err
 	}
 	api.RegisterDestroyFunc(customs.Close)
 	if err := apis.Install(api, apis.NewRESTOptionsGetter(store.Client), caches.live.reader, r.virtual(caches)...); err != nil {

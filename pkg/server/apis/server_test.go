@@ -51,7 +51,7 @@ func startShard(t *testing.T, way storagebackend.TransportConfig, plugin admissi
 	config.Authorization.Authorizer = authorizerfactory.NewAlwaysAllowAuthorizer()
 	config.AdmissionControl = plugin
 	openapi.Configure(config, Scheme)
-	server, err := config.Complete(nil).New("test", genericapiserver.NewEmptyDelegate())
+	server, err := openapi.New(config.Complete(nil), "test")
 	if err != nil {
 		t.Fatal(err)
 	}

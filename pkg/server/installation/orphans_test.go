@@ -123,25 +123,37 @@ func justErr(_ Orphan, err error) error { return err }
 func TestAnAdoptionThatWasCutShortGoesOn(t *testing.T) {
 	t.Parallel()
 	f := newOrphan(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	refused(t, justErr(f.admin.Adopt(ctx, "x7", "")), "is there, and has not adopted logical cluster x7 yet", "call this again")
+	// It is an orphan when the command looks for it, and when it looks whether it is one: whatever reads it then waits for the adoption.
+	const waiting = 3
+	each := func(read func(n int64)) *atomic.Int64 {
+		var reads atomic.Int64
+		f.shards["eu1"].mu.Lock() // a request that was given up may still be under way
+		defer f.shards["eu1"].mu.Unlock()
+		f.shards["eu1"].reading = func() { read(reads.Add(1)) }
+		return &reads
+	}
+	cutShort := func() error {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		each(func(n int64) {
+			if n == waiting+2 {
+				cancel()
+			}
+		})
+		return justErr(f.admin.Adopt(ctx, "x7", ""))
+	}
+	refused(t, cutShort(), "is there, and has not adopted logical cluster x7 yet", "call this again")
 	ws := workspaceOf("", "eu1/x7")
 	conditions.MarkFalse(ws, tenancyv1alpha1.WorkspaceScheduled, "Unschedulable", v1alpha1.ConditionSeverityError, "that shard is not heard")
 	f.shards["us1"].set(t, "c1", ws)
-	ctx, cancel = context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	refused(t, justErr(f.admin.Adopt(ctx, "x7", "")), "(that shard is not heard)")
-	var reads atomic.Int64
-	f.shards["eu1"].mu.Lock() // a request that was given up may still be under way
-	f.shards["eu1"].reading = func() {
-		if reads.Add(1) == 3 { // it is an orphan when the command looks for it, and still when it looks whether it is one
+	refused(t, cutShort(), "(that shard is not heard)")
+	reads := each(func(n int64) {
+		if n == waiting {
 			f.shards["eu1"].set(t, "x7", clusterAt("root:c:w"))
 		}
-	}
-	f.shards["eu1"].mu.Unlock()
+	})
 	done(t, justErr(f.admin.Adopt(t.Context(), "x7", "eu1")))
-	if reads.Load() < 3 {
+	if reads.Load() < waiting {
 		t.Error("it does not wait until the cluster is adopted")
 	}
 }

@@ -37,7 +37,7 @@ func TestWhoEndsInOrderTellsTheOthers(t *testing.T) {
 		cancel()
 		began := time.Now()
 		s.Run(ctx)
-		if took := time.Since(began); took > whole {
+		if took := time.Since(began); took > s.patience.whole {
 			t.Errorf("it took %v", took)
 		}
 		close(told)

@@ -27,7 +27,7 @@ func (s *Survey) Leader() (name, url string) {
 // sends it, so its headers must say for whom. It is sent once at most, and takes two seconds at most. The error wraps ErrUnanswered unless nothing
 // was sent.
 func (s *Survey) Send(req *http.Request, to string) (code int, body []byte, err error) {
-	ctx, cancel := context.WithTimeout(req.Context(), whole)
+	ctx, cancel := context.WithTimeout(req.Context(), s.patience.whole)
 	defer cancel()
 	transport, err := s.lines.to(to)
 	if err != nil {

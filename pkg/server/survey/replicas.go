@@ -61,7 +61,7 @@ func (c *census) ask(ctx context.Context, targets []target) {
 		}
 		c.asked[key] = true
 		c.open++
-		patience, places := shardPatience, c.places
+		patience, places := c.patience.shard, c.places
 		if c.now.Sub(t.seen) > recent {
 			patience, places = hasty, c.oldPlaces
 		}

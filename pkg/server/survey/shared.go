@@ -18,9 +18,10 @@ type shared[T any] struct {
 	running chan struct{} // closed when the question that is under way is answered; nil: none is
 }
 
-// get returns the answer of ask, or one that is fresh. An answer is fresh only while of, the state that it is an answer about, is the same. Only one call of ask runs at a time, on the goroutine of whoever came first. It does not end
-// if that one goes away, but after a time (whole). Whoever goes away before gets the zero value.
-func (s *shared[T]) get(ctx context.Context, of string, ask func(context.Context) T) (answer T) {
+// get returns the answer of ask, or one that is fresh. An answer is fresh only while of, the state that it is an answer
+// about, is the same. Only one call of ask runs at a time, on the goroutine of whoever came first. It does not end if that
+// one goes away, but after a time (within). Whoever goes away before gets the zero value.
+func (s *shared[T]) get(ctx context.Context, within time.Duration, of string, ask func(context.Context) T) (answer T) {
 	for {
 		s.mu.Lock()
 		if s.of == of && time.Now().Before(s.until) {
@@ -31,7 +32,7 @@ func (s *shared[T]) get(ctx context.Context, of string, ask func(context.Context
 		if running == nil {
 			s.running = make(chan struct{})
 			s.mu.Unlock()
-			return s.ask(ctx, of, ask)
+			return s.ask(ctx, within, of, ask)
 		}
 		s.mu.Unlock()
 		select {
@@ -42,8 +43,8 @@ func (s *shared[T]) get(ctx context.Context, of string, ask func(context.Context
 	}
 }
 
-func (s *shared[T]) ask(ctx context.Context, of string, ask func(context.Context) T) T {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), whole)
+func (s *shared[T]) ask(ctx context.Context, within time.Duration, of string, ask func(context.Context) T) T {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()
 	defer func() { // also after a panic
 		s.mu.Lock()

@@ -21,10 +21,16 @@ import (
 	"github.com/regent-project/regent/pkg/server/status"
 )
 
+// patience is how long others may take to answer.
+type patience struct {
+	whole time.Duration // an answer in all
+	shard time.Duration // all replicas of this shard together
+	other time.Duration // one replica of another shard, which asks its own shard
+}
+
+var usual = patience{whole: 2 * time.Second, shard: time.Second, other: 1300 * time.Millisecond}
+
 const (
-	// whole is how long an answer may take in all, shardPatience how long all replicas of this shard together may take, and otherPatience how
-	// long one replica of another shard may take, which asks its own shard.
-	whole, shardPatience, otherPatience = 2 * time.Second, time.Second, 1300 * time.Millisecond
 	// maxAnswer is how long the answer of one process may be, in bytes.
 	maxAnswer = 4 << 20
 	// mostAtOnce is how many questions of one survey may be open.
@@ -62,6 +68,7 @@ type Config struct {
 // them. Any goroutine may call its methods at any time.
 type Survey struct {
 	cfg          Config
+	patience     patience
 	roster       roster
 	lines        lines
 	replica      shared[status.Replica]
@@ -72,7 +79,7 @@ type Survey struct {
 
 // New returns a Survey that asks nobody yet.
 func New(cfg Config) *Survey {
-	return &Survey{cfg: cfg, lines: lines{cfg: cfg, caller: shards.NewCaller(cfg.Keys), byURL: map[string]line{}}}
+	return &Survey{cfg: cfg, patience: usual, lines: lines{cfg: cfg, caller: shards.NewCaller(cfg.Keys), byURL: map[string]line{}}}
 }
 
 // lookEvery is how often Run looks at which replicas this one knows, if nothing changes.
@@ -101,7 +108,7 @@ func (s *Survey) Run(ctx context.Context) {
 // Replica returns how this replica is doing. What it says of elections is never an answer that others got: it costs nothing, and whoever was listed
 // at once would seem not to follow.
 func (s *Survey) Replica(ctx context.Context) status.Replica {
-	out, now := s.replica.get(ctx, s.leads(), s.cfg.Replica), s.cfg.Outline()
+	out, now := s.replica.get(ctx, s.patience.whole, s.leads(), s.cfg.Replica), s.cfg.Outline()
 	out.Election, out.Electing, out.Observed = now.Election, now.Electing, now.Observed
 	out.Left = s.roster.tellable(time.Now())
 	return out
@@ -109,8 +116,8 @@ func (s *Survey) Replica(ctx context.Context) status.Replica {
 
 // Shard returns how the replicas of this shard are doing. It asks them.
 func (s *Survey) Shard(ctx context.Context) status.Shard {
-	return s.shard.get(ctx, s.leads(), func(ctx context.Context) status.Shard {
-		ctx, cancel := context.WithTimeout(ctx, shardPatience)
+	return s.shard.get(ctx, s.patience.whole, s.leads(), func(ctx context.Context) status.Shard {
+		ctx, cancel := context.WithTimeout(ctx, s.patience.shard)
 		defer cancel()
 		return s.askReplicas(ctx)
 	})
@@ -124,7 +131,7 @@ func (s *Survey) leads() string {
 
 // Installation returns how all shards are doing. It asks them.
 func (s *Survey) Installation(ctx context.Context) status.Installation {
-	return s.installation.get(ctx, s.leads(), s.askShards)
+	return s.installation.get(ctx, s.patience.whole, s.leads(), s.askShards)
 }
 
 // askShards asks all shards, ordered by name.
@@ -179,7 +186,7 @@ func heard(fronts []status.Front, by []status.Shard, now time.Time) []status.Fro
 
 // askShard asks another shard. What it says of others than itself does not count.
 func (s *Survey) askShard(ctx context.Context, name string) status.Shard {
-	body, err := s.cfg.Ask(ctx, name, status.ShardPath, otherPatience, maxAnswer)
+	body, err := s.cfg.Ask(ctx, name, status.ShardPath, s.patience.other, maxAnswer)
 	var out status.Shard
 	if err == nil {
 		err = json.Unmarshal(body, &out)

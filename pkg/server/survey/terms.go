@@ -24,7 +24,7 @@ func (s *Survey) Terms(ctx context.Context, shard string) (status.Terms, error) 
 	if shard != "" && shard != s.cfg.Name {
 		return s.askTerms(ctx, shard)
 	}
-	got := s.terms.get(ctx, "", func(ctx context.Context) outcome[status.Terms] {
+	got := s.terms.get(ctx, s.patience.whole, "", func(ctx context.Context) outcome[status.Terms] {
 		terms, err := s.cfg.Terms(ctx)
 		return outcome[status.Terms]{terms, err}
 	})
@@ -58,9 +58,9 @@ func (s *Survey) askTerms(ctx context.Context, shard string) (terms status.Terms
 	if !slices.Contains(s.cfg.Others(), shard) {
 		return terms, fmt.Errorf("%w: shard %s has not heard of a shard %q", ErrUnknown, s.cfg.Name, shard)
 	}
-	ctx, cancel := context.WithTimeout(ctx, whole)
+	ctx, cancel := context.WithTimeout(ctx, s.patience.whole)
 	defer cancel()
-	body, err := s.cfg.Ask(ctx, shard, status.TermsPath, otherPatience, maxAnswer)
+	body, err := s.cfg.Ask(ctx, shard, status.TermsPath, s.patience.other, maxAnswer)
 	if err == nil {
 		err = json.Unmarshal(body, &terms)
 	}

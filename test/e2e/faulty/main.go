@@ -33,6 +33,7 @@ func run(args []string) error {
 	}
 	names := flags.StringSlice("faults", nil, "the controllers to add, by the names of their faults")
 	mended := flags.String("mended", "", "while this file exists, they work as others do; while <file>.<name> does, that one")
+	stalled := flags.Duration("stall-deadline", time.Second, "the stall deadline of the controllers that are added")
 	mode := flags.String("writer", "", "fenced or unfenced: add a controller that writes all the time, as leaders do, or without a token; once: one that writes when its term begins")
 	record := flags.String("writer-record", "", "file for the writer's record of the register")
 	shutdown := flags.Duration("shutdown-timeout", 0, "the server's shutdown timeout")
@@ -51,7 +52,7 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	registry, err := registry(*names, *mended, writer)
+	registry, err := registry(*names, *mended, *stalled, writer)
 	if err != nil {
 		return err
 	}
@@ -74,7 +75,7 @@ func run(args []string) error {
 }
 
 // registry is the catalog's and, after it, the writer, if there is one, and the faulty ones.
-func registry(names []string, mended string, writer *writer) (*controllers.Registry, error) {
+func registry(names []string, mended string, stalled time.Duration, writer *writer) (*controllers.Registry, error) {
 	sound, err := catalog.Registry()
 	if err != nil {
 		return nil, err
@@ -91,7 +92,7 @@ func registry(names []string, mended string, writer *writer) (*controllers.Regis
 		}
 		f.mended = func() bool { return exists(mended) || exists(mended+"."+name) }
 		// One after the other, or the first to fail would keep the others from starting.
-		more = append(more, controllers.Descriptor{Name: name, Needs: before, StallDeadline: stallDeadline, New: f.construct})
+		more = append(more, controllers.Descriptor{Name: name, Needs: before, StallDeadline: stalled, New: f.construct})
 		before = []string{name}
 	}
 	return sound.With(more...)
@@ -101,9 +102,6 @@ func exists(file string) bool {
 	_, err := os.Stat(file)
 	return err == nil
 }
-
-// stallDeadline is that of all faulty controllers.
-const stallDeadline = time.Second
 
 // fault is a controller that does nothing, and that badly. A nil function is a right one.
 type fault struct {

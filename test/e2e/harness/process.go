@@ -31,7 +31,7 @@ func EventuallyIn(t testing.TB, within time.Duration, what string, so func() boo
 			t.Fatalf("not within %v: %s", within, what)
 		}
 		// What takes long is asked for less often: the answer is mostly one of a replica's metrics, which costs some 10 ms of CPU.
-		time.Sleep(min(max(waited/20, 10*time.Millisecond), 100*time.Millisecond))
+		time.Sleep(min(max(waited/10, 10*time.Millisecond), 250*time.Millisecond))
 	}
 }
 

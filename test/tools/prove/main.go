@@ -89,10 +89,11 @@ func test(ctx context.Context, args []string) error {
 	if *random {
 		units = slices.DeleteFunc(units, func(u unit) bool { return !u.random })
 	}
-	if s.binaries, err = os.MkdirTemp("", "regent-tests-"); err != nil {
+	var done func()
+	if s.binaries, done, err = openBinaries(); err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(s.binaries) }()
+	defer done()
 	r := runner{settings: s, report: newReport(os.Stdout, time.Now)}
 	if err := r.run(ctx, units); err != nil {
 		r.report.sum(r.left)

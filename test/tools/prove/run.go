@@ -148,7 +148,11 @@ func (r *runner) compile(ctx context.Context, all []batch) {
 	for _, b := range all {
 		var c compiled
 		if ctx.Err() == nil {
-			c.ready, c.cpu, c.err = compile(ctx, r.root, r.binaries, b)
+			var ready []unit
+			ready, c.cpu, c.err = compile(b, func(b batch) (time.Duration, error) { return link(ctx, r.root, r.binaries, b) })
+			for _, u := range ready {
+				c.ready = append(c.ready, runnable{unit: u, binary: u.binary(r.binaries)})
+			}
 		}
 		if ctx.Err() != nil {
 			c.err = nil

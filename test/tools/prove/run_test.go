@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"runtime"
 	"testing"
 	"time"
@@ -53,32 +54,66 @@ func TestWhatWaitsRunsBesideWhatComputes(t *testing.T) {
 	}
 }
 
-func TestABatchHasOneModuleOneDetectorAndNoNameTwice(t *testing.T) {
+func TestABatchIsOfOneHomeInWhichNoNameIsTwice(t *testing.T) {
 	units := []unit{
-		{name: "a/loop", module: "."}, {name: "b/loop", module: "."}, {name: "c", module: "."}, {name: "d", module: ".", race: true}, {name: "e", module: "m"},
+		{name: "a/loop", module: "."}, {name: "b/loop", module: "."}, {name: "c/loop", module: ".", race: true}, {name: "d", module: ".", race: true},
+		{name: "m/loop", module: "m"},
 	}
 	for i := range batchSize {
 		units = append(units, unit{name: "many/" + string(rune('a'+i)), module: "."})
 	}
-	seen := 0
+	units = housed(units)
+	seen := map[string]bool{}
 	for _, b := range (costs{}).batches(units) {
-		names := map[string]bool{}
-		if len(b.units) > batchSize {
-			t.Errorf("%d units in a batch", len(b.units))
+		if len(b) > batchSize {
+			t.Errorf("%d units in a batch", len(b))
 		}
-		for _, u := range b.units {
-			seen++
-			base := u.name[len(u.name)-1:]
-			if u.name == "a/loop" || u.name == "b/loop" {
-				base = "loop"
+		for _, u := range b {
+			if seen[u.binary("")] || u.module != b[0].module || u.race != b[0].race || u.home != b[0].home {
+				t.Errorf("%s is compiled beside %+v", u.name, b)
 			}
-			if names[base] || u.module != b.units[0].module || u.race != b.units[0].race {
-				t.Errorf("%s is compiled beside %+v", u.name, b.units)
-			}
-			names[base] = true
+			seen[u.binary("")] = true
 		}
 	}
-	if seen != len(units) {
-		t.Errorf("%d of %d units are in batches", seen, len(units))
+	if len(seen) != len(units) {
+		t.Errorf("%d of %d units are in batches", len(seen), len(units))
 	}
+}
+
+// What an earlier run has left of a unit is not taken for what is there now.
+func TestAUnitThatDoesNotCompileDoesNotRun(t *testing.T) {
+	fails := errors.New("b.go:1: so it fails")
+	b := batch{{name: "a"}, {name: "b"}, {name: "c"}}
+	ready, took, err := compile(b, func(b batch) (time.Duration, error) {
+		for _, u := range b {
+			if u.name == "b" {
+				return time.Second, fails
+			}
+		}
+		return time.Second, nil
+	})
+	if !errors.Is(err, fails) || len(ready) != 2 || ready[0].name != "a" || ready[1].name != "c" || took != 4*time.Second {
+		t.Errorf("%+v after %v, %v", ready, took, err)
+	}
+}
+
+// Two runs at a time, of two checkouts perhaps, do not run each other's tests.
+func TestARunBesideAnotherHasBinariesOfItsOwn(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	t.Setenv("HOME", t.TempDir()) // where other systems have it
+	first, done, err := openBinaries()
+	if err != nil {
+		t.Fatal(err)
+	}
+	beside, doneBeside, err := openBinaries()
+	if err != nil || beside == first {
+		t.Errorf("%q and %q, %v", first, beside, err)
+	}
+	doneBeside()
+	done()
+	after, done, err := openBinaries()
+	if err != nil || after != first {
+		t.Errorf("after %q: %q, %v", first, after, err)
+	}
+	done()
 }

@@ -40,6 +40,7 @@ type unit struct {
 	dir    string // the directory
 	race   bool   // its tests run with the race detector
 	random bool   // some of its tests are properties, of random cases
+	home   string // the directory of its binary, below that of all: the same in each run
 
 	shard string   // which part of the tests it is, such as 1/4; "": all of them
 	tests []string // of a part
@@ -88,7 +89,21 @@ func readSuite(ctx context.Context, root string, race bool) ([]unit, error) {
 		}
 	}
 	slices.SortFunc(units, func(a, b unit) int { return cmp.Compare(a.name, b.name) })
-	return units, nil
+	return housed(units), nil
+}
+
+// housed gives each unit its home. In none there are two binaries of the same name, and all are compiled in the same way.
+func housed(units []unit) []unit {
+	taken := map[string]bool{}
+	for i, u := range units {
+		for n := 0; units[i].home == ""; n++ {
+			home := path.Join(strings.ReplaceAll(u.module, "/", "-"), fmt.Sprintf("race-%t-%d", u.race, n))
+			if name := path.Join(home, path.Base(u.name)); !taken[name] {
+				taken[name], units[i].home = true, home
+			}
+		}
+	}
+	return units
 }
 
 // testedModules returns the directories of modules that have tests, the root first: what the root requires is tested
