@@ -91,6 +91,7 @@ func (r *run) admission(store *store, caches *caches, escalation *access.Escalat
 	return admission.NewChainHandler(
 		&apisadmission.NamespaceLifecycle{Namespaces: namespaces{caches.informers.Namespaces, caches.live}},
 		apisadmission.Creator{},
+		apisadmission.Names{},
 		&apisadmission.TenancyProtection{Leader: leaderUser},
 		escalation,
 		&apisadmission.Aggregated{Count: func(cluster logicalcluster.Name) int {

@@ -39,6 +39,9 @@ type assigned struct {
 	cluster   logicalcluster.Name
 }
 
+// LogicalCluster implements loop.Clustered.
+func (a assigned) LogicalCluster() logicalcluster.Name { return a.cluster }
+
 func (a assigned) String() string {
 	return fmt.Sprintf("%s for %s of shard %s", a.cluster, a.workspace, a.shard)
 }

@@ -29,6 +29,9 @@ type key struct {
 	of   clusters.Key
 }
 
+// LogicalCluster implements loop.Clustered.
+func (k key) LogicalCluster() logicalcluster.Name { return k.of.Cluster }
+
 // String is for logs.
 func (k key) String() string { return string(k.what) + " " + k.of.String() }
 

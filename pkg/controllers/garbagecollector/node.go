@@ -24,6 +24,9 @@ type node struct {
 // custom reports whether n is a custom object.
 func (n node) custom() bool { return n.resource.Empty() }
 
+// LogicalCluster implements loop.Clustered.
+func (n node) LogicalCluster() logicalcluster.Name { return n.key.Cluster }
+
 // String is for logs and errors.
 func (n node) String() string {
 	if n.custom() {

@@ -5,6 +5,8 @@ import (
 	"context"
 	"reflect"
 
+	"github.com/kcp-dev/logicalcluster/v3"
+
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/election/control/loop"
 )
@@ -15,10 +17,25 @@ type Loop[K comparable] = loop.Loop[K]
 // Source is control/loop's.
 type Source[K comparable] = loop.Source[K]
 
-// New returns a loop that calls reconcile from a number of workers. See control/loop.
+// New returns a loop that calls reconcile from a number of workers. See control/loop. Logical clusters take turns, and whatever hangs for one of them
+// leaves workers to the others (I18). A key is charged to the cluster that it names: it is a clusters.Key, the name of a cluster, or Clustered. Other keys
+// are of the shard: nobody tells them apart, unless the loop's By says how.
 func New[K comparable](name string, workers int, reconcile func(context.Context, K) error) *Loop[K] {
-	return loop.New(name, workers, reconcile)
+	l := loop.New(name, workers, reconcile)
+	var none K
+	switch any(none).(type) {
+	case clusters.Key:
+		l.By(func(k K) string { return any(k).(clusters.Key).Cluster.String() })
+	case logicalcluster.Name:
+		l.By(func(k K) string { return any(k).(logicalcluster.Name).String() })
+	case Clustered:
+		l.By(func(k K) string { return any(k).(Clustered).LogicalCluster().String() })
+	}
+	return l
 }
+
+// Clustered is a key of something in a logical cluster.
+type Clustered interface{ LogicalCluster() logicalcluster.Name }
 
 // Watch makes every change of an informer's object queue the keys of its old and its new state, and the sweep the keys of all
 // objects. Run waits until the informer is synced. Call Watch before Run.

@@ -2,7 +2,6 @@ package custom
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/kcp-dev/logicalcluster/v3"
@@ -10,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/regent-project/regent/pkg/clusters"
 )
@@ -28,7 +28,7 @@ func (v *view) converts(o *object) bool { return v.webhook != nil && o.APIVersio
 
 func versionOf(raw []byte) string {
 	var head metav1.TypeMeta
-	if json.Unmarshal(raw, &head) != nil {
+	if utiljson.Unmarshal(raw, &head) != nil {
 		return ""
 	}
 	return head.APIVersion

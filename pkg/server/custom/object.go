@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
 // object is a custom object as it is stored: its bytes, and the metadata that storage and the watch cache need. It knows no schema, so
@@ -64,7 +65,8 @@ func (b *body) keep(f form) {
 	b.forms = append(b.forms, f)
 }
 
-// parse reads the metadata from the bytes of an object.
+// parse reads the metadata from the bytes of an object. It tells names apart by case, as whatever shows the object does: a user's own field "Kind" is
+// another one than "kind".
 func (o *object) parse(raw []byte) error {
 	var head struct {
 		metav1.TypeMeta
@@ -74,7 +76,7 @@ func (o *object) parse(raw []byte) error {
 			ManagedFields json.RawMessage `json:"managedFields,omitempty"`
 		} `json:"metadata"`
 	}
-	if err := json.Unmarshal(raw, &head); err != nil {
+	if err := utiljson.Unmarshal(raw, &head); err != nil {
 		return fmt.Errorf("a custom object that is no JSON: %w", err)
 	}
 	o.TypeMeta, o.ObjectMeta, o.body, o.marked = head.TypeMeta, head.Metadata.ObjectMeta, &body{raw: raw}, false

@@ -52,7 +52,8 @@ func splitPath(u *url.URL) (cluster logicalcluster.Path, rest string, err error)
 	return path, rest, nil
 }
 
-// isClean reports whether the path has no control characters, no segments "." or "..", and no empty segment except the last.
+// isClean reports whether the path has no zero character, no segments "." or "..", and no empty segment except the last. Other control characters are in
+// names of roles that versions before 0.2 have created, and that somebody may want to delete.
 func isClean(path string) bool {
 	segments := strings.Split(strings.TrimPrefix(path, "/"), "/")
 	for i, s := range segments {
@@ -60,7 +61,7 @@ func isClean(path string) bool {
 			return false
 		}
 	}
-	return !strings.ContainsFunc(path, func(r rune) bool { return r < 0x20 || r == 0x7f })
+	return !strings.ContainsRune(path, 0)
 }
 
 // hasEncodedSlash reports whether a path has encoded characters that would separate segments once decoded.

@@ -28,4 +28,9 @@ var memberServes = metrics.NewGaugeVec(&metrics.GaugeOpts{
 	Help: "Whether a member of etcd answers this process. 0: it does not, another one does, and it is avoided until it answers. Not shown with one endpoint only.",
 }, []string{"endpoint"})
 
-var registerMetrics = sync.OnceFunc(func() { legacyregistry.MustRegister(memberServes) })
+var setAside = metrics.NewCounterVec(&metrics.CounterOpts{
+	Name: "regent_storage_set_aside_total", StabilityLevel: metrics.ALPHA,
+	Help: "How many times something was read of etcd that is no object of the resource, and was shown to nobody. The log names its revision.",
+}, []string{"resource"})
+
+var registerMetrics = sync.OnceFunc(func() { legacyregistry.MustRegister(memberServes, setAside) })

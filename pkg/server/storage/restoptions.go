@@ -126,10 +126,11 @@ func (o *restOptions) decorator(encoding Encoding) generic.StorageDecorator {
 		versioner := storage.APIObjectVersioner{}
 		reading := seeing{versioner, o.client.history}
 		one, transformer := etcd3.NewDefaultDecoder(config.Codec, reading), o.transformer(config.GroupResource)
-		codec := sharing{config.Codec, encoding.Share} // of watches
+		codec := sharing{config.Codec, encoding.Share} // of watches and lists
+		items := lenientDecoder{etcd3.NewDefaultDecoder(codec, reading), reading}
 		store, err := etcd3.New(
-			o.client.etcd, o.client.compactor, codec, newFunc, newListFunc, config.Prefix, prefix, config.GroupResource,
-			transformer, config.LeaseManagerConfig, decoder{one, etcd3.NewDefaultDecoder(codec, reading)}, reading,
+			o.client.etcd, o.client.compactor, lenient{codec, newFunc}, newFunc, newListFunc, config.Prefix, prefix, config.GroupResource,
+			transformer, config.LeaseManagerConfig, decoder{one, items}, reading,
 		)
 		if err != nil {
 			return nil, nil, fmt.Errorf("store of %s: %w", config.GroupResource, err)
@@ -149,12 +150,14 @@ func (o *restOptions) decorator(encoding Encoding) generic.StorageDecorator {
 				return encoding.Term(object), nil
 			}))
 		}
-		guarded := o.client.guard.Storage(&stream{Interface: store, resource: config.GroupResource.String()}, holdsLeases)
+		keys := keyFunc(prefix, clusterless)
+		read := &stream{Interface: &sound{Interface: store, resource: config.GroupResource, keys: keys}, resource: config.GroupResource.String()}
+		guarded := o.client.guard.Storage(read, holdsLeases)
 		stamped := &stamp{Interface: guarded, prefix: prefix}
 		if encoding.Uncached {
 			return WithFinalizers(&router{Interface: stamped, prefix: prefix}), sync.OnceFunc(store.Close), nil
 		}
-		keys, watched := keyFunc(prefix, clusterless), collections{prefix, encoding.Collections}
+		watched := collections{prefix, encoding.Collections}
 		cached, err := cacher.NewCacherFromConfig(cacher.Config{
 			Storage:             &tallied{stamped, o.client.tallies.add(config.GroupResource, config.Prefix+prefix)},
 			Versioner:           versioner,

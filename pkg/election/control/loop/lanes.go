@@ -1,7 +1,9 @@
 package loop
 
 import (
+	"math"
 	"sync"
+	"time"
 
 	"k8s.io/client-go/util/workqueue"
 )
@@ -23,28 +25,64 @@ const sweptShare = 8
 // starve the swept keys, but no more than limit of them are worked on at a time: the other workers wait for fresh ones.
 //
 // A key is in one lane. Whoever adds it says first, by want, which lane that is. A swept key that becomes fresh changes lanes.
+//
+// In each lane the groups of keys take turns (fair), and each has half of the workers at most that the others leave: whatever hangs for one of them, there
+// is a worker for the next.
 type lanes[K comparable] struct {
 	mu    sync.Mutex
 	limit int
+	// workers is how many keys are worked on at a time. group returns what a key is charged to; nil: nobody tells keys apart.
+	workers int
+	group   func(K) string
 	// wanted has the lanes of keys that are about to be queued. A key without one is fresh.
 	wanted map[K]lane
 	// queued has the lanes of the keys in the queue.
 	queued map[K]lane
-	// order has the keys of each lane in the order of their arrival, and some that have left.
-	order [swept + 1][]K
-	// count is the number of keys in each lane.
-	count [swept + 1]int
-	// working has the lanes of the keys that are being worked on, busy their number in each lane.
-	working map[K]lane
-	busy    [swept + 1]int
+	// order has the keys of each lane.
+	order [swept + 1]*fair[K]
+	// working has the keys that are being worked on.
+	working map[K]taken[K]
 	// returned counts the keys of each lane that have been worked on.
 	returned [swept + 1]uint64
 	// turns counts the fresh keys that were taken while swept ones waited.
 	turns int
 }
 
-func newLanes[K comparable](limit int) *lanes[K] {
-	return &lanes[K]{limit: limit, wanted: map[K]lane{}, queued: map[K]lane{}, working: map[K]lane{}}
+// taken is a key that is being worked on.
+type taken[K comparable] struct {
+	from    lane
+	of      *group[K]
+	charged time.Duration
+	since   time.Time
+}
+
+func newLanes[K comparable](workers, limit int) *lanes[K] {
+	return &lanes[K]{
+		workers: workers, limit: limit, wanted: map[K]lane{}, queued: map[K]lane{}, working: map[K]taken[K]{},
+		order: [swept + 1]*fair[K]{newFair[K](), newFair[K]()},
+	}
+}
+
+func (l *lanes[K]) groupOf(k K) string {
+	if l.group == nil {
+		return ""
+	}
+	return l.group(k)
+}
+
+// allowed returns whether a group may have one more worker than it has, in a lane. Nil: it may.
+func (l *lanes[K]) allowed(in lane) func(busy int) bool {
+	if l.group == nil {
+		return nil
+	}
+	places := l.workers
+	if in == swept {
+		places = l.limit
+	}
+	return func(busy int) bool {
+		left := places - (l.order[in].busy - busy)
+		return busy < max(1, (left+1)/2)
+	}
 }
 
 // want says which lane a key is for that is added to the queue next. A key that is wanted fresh stays so.
@@ -71,25 +109,28 @@ func (l *lanes[K]) Touch(k K) {
 	in, ok := l.wanted[k]
 	delete(l.wanted, k)
 	if ok && in == fresh && l.queued[k] == swept {
-		l.count[swept]--
+		l.order[swept].leave(l.groupOf(k))
 		l.push(k, fresh)
 	}
 }
 
 func (l *lanes[K]) push(k K, in lane) {
 	l.queued[k] = in
-	l.order[in] = append(l.order[in], k)
-	l.count[in]++
+	l.order[in].push(l.groupOf(k), k)
 }
 
 // Len implements workqueue.Queue: it returns how many keys may be taken now.
 func (l *lanes[K]) Len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.busy[swept] >= l.limit {
-		return l.count[fresh]
+	return l.order[fresh].takable(l.allowed(fresh)) + l.takableSwept()
+}
+
+func (l *lanes[K]) takableSwept() int {
+	if l.order[swept].busy >= l.limit {
+		return 0
 	}
-	return l.count[fresh] + l.count[swept]
+	return l.order[swept].takable(l.allowed(swept))
 }
 
 // Pop implements workqueue.Queue: it takes a key. There must be one that may be taken.
@@ -97,30 +138,25 @@ func (l *lanes[K]) Pop() K {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	from := fresh
-	if l.count[swept] > 0 && l.busy[swept] < l.limit {
-		if l.turns++; l.count[fresh] == 0 || l.turns >= sweptShare {
+	if l.takableSwept() > 0 {
+		if l.turns++; l.turns >= sweptShare || l.order[fresh].takable(l.allowed(fresh)) == 0 {
 			from, l.turns = swept, 0
 		}
 	}
-	for {
-		k := l.order[from][0]
-		l.order[from] = l.order[from][1:]
-		if in, ok := l.queued[k]; !ok || in != from {
-			continue // it has changed lanes
-		}
-		delete(l.queued, k)
-		l.count[from]--
-		l.working[k] = from
-		l.busy[from]++
-		return k
-	}
+	k, of, charged := l.order[from].pop(l.allowed(from), func(k K) bool {
+		in, ok := l.queued[k]
+		return !ok || in != from // it has changed lanes
+	})
+	delete(l.queued, k)
+	l.working[k] = taken[K]{from, of, charged, time.Now()}
+	return k
 }
 
 // of returns the lane from which a key was taken that is being worked on.
 func (l *lanes[K]) of(k K) lane {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.working[k]
+	return l.working[k].from
 }
 
 // done says that a key is not worked on any more, and returns the lane that it was taken from. It must be called before the
@@ -128,26 +164,26 @@ func (l *lanes[K]) of(k K) lane {
 func (l *lanes[K]) done(k K) lane {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	from := l.working[k]
+	t := l.working[k]
 	delete(l.working, k)
-	l.busy[from]--
-	l.returned[from]++
-	return from
+	l.order[t.from].done(t.of, time.Since(t.since), t.charged)
+	l.returned[t.from]++
+	return t.from
 }
 
-// unlimit lets any number of swept keys be taken, to empty the queue.
+// unlimit lets any number of keys be taken, to empty the queue.
 func (l *lanes[K]) unlimit() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.limit = l.busy[swept] + l.count[swept] + 1
+	l.workers, l.limit = math.MaxInt32, math.MaxInt32
 }
 
 // progress returns, for each lane at one moment, how many keys are queued or being worked on, and how many have been.
 func (l *lanes[K]) progress() (pending [swept + 1]int, returned [swept + 1]uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for in := range pending {
-		pending[in] = l.count[in] + l.busy[in]
+	for in, of := range l.order {
+		pending[in] = of.count + of.busy
 	}
 	return pending, l.returned
 }

@@ -18,7 +18,7 @@ func queueOver(l *lanes[int]) *workqueue.Typed[int] {
 func TestLanesLoseNothingAndKeepTheirOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(1, 3).Draw(t, "limit")
-		l := newLanes[int](limit)
+		l := newLanes[int](1, limit)
 		q := queueOver(l)
 		defer q.ShutDown()
 		due := map[int]bool{}  // keys that must be taken some time, and whether they are fresh

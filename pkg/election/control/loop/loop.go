@@ -26,9 +26,9 @@ const sweepWorkers = 4
 
 // Loop reconciles keys of type K. Each value is run once. Its states:
 //
-//	New --Watch, On, Needs--> wired --Run--> waiting for caches --> working --ctx ends, or a panic--> ended
+//	New --Watch, On, Needs, By--> wired --Run--> waiting for caches --> working --ctx ends, or a panic--> ended
 //
-// Watch, On and Needs must be called before Run, and by one goroutine. Add and AddAfter may be called at any time. Keys
+// Watch, On, Needs and By must be called before Run, and by one goroutine. Add and AddAfter may be called at any time. Keys
 // that are added before Run works are kept, keys that are added after it has ended are dropped.
 //
 // Run begins with a sweep: a pass over all objects. The keys that it finds wait in a lane of their own, behind what has just
@@ -61,7 +61,7 @@ type Loop[K comparable] struct {
 func New[K comparable](name string, workers int, reconcile func(context.Context, K) error) *Loop[K] {
 	return &Loop[K]{
 		name: name, workers: workers, reconcile: reconcile, early: map[K]time.Duration{},
-		lanes: newLanes[K](max(1, workers/sweepWorkers)),
+		lanes: newLanes[K](workers, max(1, workers/sweepWorkers)),
 	}
 }
 
@@ -69,6 +69,10 @@ func New[K comparable](name string, workers int, reconcile func(context.Context,
 // false if reconcile would write nothing by what the caches show now, whatever it reads from the server. A cache that is late is
 // no danger: when it has caught up, the change queues the key. needs is called for every key of every object there is.
 func (l *Loop[K]) Needs(needs func(K) bool) { l.needs = needs }
+
+// By makes the keys of each group take turns with those of others, by the time that they take, and gives no group more than half of the workers that the
+// others leave. A group is a tenant, for whom keys may be many, or slow, or hang. By must be called before Run; group must be pure and quick.
+func (l *Loop[K]) By(group func(K) string) { l.lanes.group = group }
 
 // Add queues a key now. A key that is already queued is queued once. A key that is being reconciled is reconciled again.
 func (l *Loop[K]) Add(k K) { l.AddAfter(k, 0) }
@@ -228,12 +232,18 @@ func (l *Loop[K]) work(ctx context.Context, queue workqueue.TypedRateLimitingInt
 		queue.Forget(k)
 	case ctx.Err() != nil: // not a failure: the end of the term has cut it short
 	default:
-		klog.FromContext(ctx).Error(err, "Reconcile failed and will be tried again", "key", k, "failures", queue.NumRequeues(k)+1)
+		if failures := queue.NumRequeues(k) + 1; tells(failures) {
+			klog.FromContext(ctx).Error(err, "Reconcile failed and will be tried again", "key", k, "failures", failures)
+		}
 		l.lanes.want(k, l.lanes.of(k))
 		queue.AddRateLimited(k)
 	}
 	return ctx.Err() == nil
 }
+
+// tells reports whether the log has a failure, by how many there were in succession: the first ones, and then fewer and fewer. What fails for ever would
+// fill it otherwise.
+func tells(failures int) bool { return failures&(failures-1) == 0 }
 
 // finish takes back a key that a worker has taken.
 func (l *Loop[K]) finish(ctx context.Context, k K) {

@@ -7,12 +7,15 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/utils/ptr"
+
+	"github.com/regent-project/regent/pkg/clusters"
 )
 
 // Owners allows only users who may delete an object to change its owners: garbage collection deletes what has an owner that does not exist.
@@ -45,6 +48,9 @@ func (o *Owners) Validate(ctx context.Context, a admission.Attributes, _ admissi
 		}
 	}
 	for _, ref := range owners {
+		if !clusters.IsSegment(ref.Name) {
+			return apierrors.NewBadRequest(fmt.Sprintf("metadata.ownerReferences: no object has the name %q: give the name of the owner", ref.Name))
+		}
 		if ptr.Deref(ref.BlockOwnerDeletion, false) && !slices.ContainsFunc(old, func(was metav1.OwnerReference) bool { return equality.Semantic.DeepEqual(ref, was) }) {
 			if err := o.mayBlock(ctx, a, ref); err != nil {
 				return err
