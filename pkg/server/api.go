@@ -49,7 +49,7 @@ func (r *run) newAPI(store *store, caches *caches, elections *elections, terms *
 	definitions := custom.NewUnion(caches.own, caches.bound)
 	asked := &top{shard: r.cfg.Shard, replica: r.name, tally: fairness.NewTally(), clusters: caches.informers.LogicalClusters}
 	c.BuildHandlerChainFunc = r.handlerChain(caches.directory,
-		newTokenFilter(r.cfg.EnableLeaderElection, r.cfg.Fencing, store.CheckToken, c.Authorization.Authorizer, c.Serializer), store.shard, store.Client, asked.tally,
+		newTokenFilter(r.cfg.EnableLeaderElection, r.cfg.Fencing, store.CheckToken, access.Elsewhere(c.Authorization.Authorizer), c.Serializer), store.shard, store.Client, asked.tally,
 		func(next http.Handler) http.Handler { return customs.Wrap(definitions, apis.BuiltIn, next) })
 	c.AddReadyzChecks(unhurried{store.etcd}, store.shard, informersCheck(caches.informers), historyCheck(store.Client))
 	if store.keys != nil {

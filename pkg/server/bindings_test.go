@@ -3,19 +3,25 @@ package server
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	apisv1alpha1 "github.com/kcp-dev/sdk/apis/apis/v1alpha1"
 	apisv1alpha2 "github.com/kcp-dev/sdk/apis/apis/v1alpha2"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 
 	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/election/fence"
 )
 
 var (
@@ -31,9 +37,13 @@ type trader struct {
 	client dynamic.Interface
 }
 
-func (s *society) trades(who, cluster string) *trader {
+func (s *society) trades(who, cluster string, change ...func(*rest.Config)) *trader {
 	s.Helper()
-	client, err := dynamic.NewForConfig(s.at.configOf(s.T, who, logicalcluster.Name(cluster)))
+	config := s.at.configOf(s.T, who, logicalcluster.Name(cluster))
+	for _, f := range change {
+		f(config)
+	}
+	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -65,6 +75,68 @@ func (p *trader) exports() {
 
 func bindingTo(path, export string) string {
 	return fmt.Sprintf("{metadata: {name: %s}, spec: {reference: {export: {path: '%s', name: %s}}}}", export, path, export)
+}
+
+// Who may impersonate somebody in one cluster has none of that one's rights in another: neither to bind what is exported there, nor to read its Leases by
+// the refusal of a token.
+func TestRightsElsewhereAreNotToBeHadByImpersonation(t *testing.T) {
+	s := startSociety(t)
+	provider, consumer := s.founds("ann", "provider"), s.founds("bob", "consumer")
+	s.trades("ann", provider).exports()
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "l"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("secret-holder")}}
+	if _, err := s.as("ann", provider).CoordinationV1().Leases("default").Create(t.Context(), lease, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, who := range []string{"ann", "system:serviceaccount:default:default"} {
+		binding := toUser("all-"+who[:3], "cluster-admin", who)
+		if _, err := s.as("bob", consumer).RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	providerCluster := s.at.workspace("provider").Spec.Cluster
+	said := map[string]bool{}
+	for _, who := range []rest.ImpersonationConfig{
+		{}, {UserName: "ann"}, {UserName: "nobody"},
+		{UserName: "system:serviceaccount:default:default", Extra: map[string][]string{"authentication.kcp.io/cluster-name": {providerCluster}}},
+	} {
+		as := func(c *rest.Config) { c.Impersonate = who }
+		if who.UserName == "ann" {
+			s.until("ann may do everything in bob's cluster", func() bool {
+				_, err := s.as("bob", consumer, as).CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{})
+				return err == nil
+			})
+			_, err := s.trades("bob", consumer, as).create(bindingsGVR, bindingTo(provider, "parcels"))
+			s.refused("to bind as ann", err)
+			_, err = s.trades("bob", consumer, as).create(bindingsGVR, bindingTo("root:nowhere", "parcels"))
+			s.refused("to bind what is nowhere as ann", err)
+		} else if _, err := s.trades("bob", consumer, as).create(bindingsGVR, bindingTo(provider, "parcels")); err == nil {
+			t.Errorf("bound as %+v", who)
+		}
+		if who.UserName == "nobody" {
+			continue
+		}
+		token := fmt.Sprintf("cluster=%q, lease=\"default/l\", uid=\"x\", holder=\"nobody\", epoch=1", providerCluster)
+		fenced := func(c *rest.Config) {
+			as(c)
+			c.Wrap(func(next http.RoundTripper) http.RoundTripper {
+				return roundTrip(func(req *http.Request) (*http.Response, error) {
+					req = req.Clone(req.Context())
+					req.Header.Set(fence.Header, token)
+					return next.RoundTrip(req)
+				})
+			})
+		}
+		_, err := s.as("bob", consumer, fenced).CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "x-"}}, metav1.CreateOptions{})
+		if err == nil || strings.Contains(err.Error(), "secret-holder") {
+			t.Errorf("as %+v a stale token is answered with %v", who, err)
+		}
+		if who.Extra == nil {
+			said[fmt.Sprint(err)] = true
+		}
+	}
+	if len(said) != 1 {
+		t.Errorf("the answers tell what ann may read: %v", said)
+	}
 }
 
 func TestWhoeverMayBindAnExportBindsItAndNobodyElse(t *testing.T) {

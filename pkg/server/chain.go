@@ -7,6 +7,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
+	"github.com/regent-project/regent/pkg/server/access"
 	"github.com/regent-project/regent/pkg/server/connections"
 	"github.com/regent-project/regent/pkg/server/fairness"
 	"github.com/regent-project/regent/pkg/server/routing"
@@ -43,6 +44,7 @@ func (r *run) handlerChain(directory routing.Resolver, tokens *tokenFilter, shar
 		}
 		users := *c // shallow, as upstream copies it: only the chain gets the authorizer that looks up clusters
 		users.Authorization.Authorizer = filter.Authorizer(&reservedNames{c.Authorization.Authorizer})
+		users.Authentication.Authenticator = access.Remembering(c.Authentication.Authenticator)
 		own := users
 		own.MaxRequestsInFlight, own.MaxMutatingRequestsInFlight, own.GoawayChance = 0, 0, 0
 		flows := &flows{filter}
@@ -61,7 +63,7 @@ func (r *run) handlerChain(directory routing.Resolver, tokens *tokenFilter, shar
 				withAnswersHeld(errorsOnly, flows.countIn(tally), fairness.WithQuery(genericapiserver.DefaultBuildHandlerChain(inner, &users))),
 			)),
 		)
-		return withAnswerDeadline(c.RequestTimeout, connections.WithBodyDeadline(c.RequestTimeout, withSameOrigin(outer)))
+		return withAnswerDeadline(c.RequestTimeout, connections.WithBodyDeadline(c.RequestTimeout, withSameOrigin(access.WithRequester(outer))))
 	}
 }
 

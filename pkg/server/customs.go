@@ -54,9 +54,9 @@ func (r *run) bindings(caches *caches, may authorizer.Authorizer) *apisadmission
 		Resolve: func(ctx context.Context, path logicalcluster.Path) (logicalcluster.Name, error) {
 			return caches.directory.Resolve(ctx, path, func() error { return nil })
 		},
-		Authorizer: authorizer.AuthorizerFunc(func(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+		Allowed: access.Elsewhere(authorizer.AuthorizerFunc(func(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 			return may.Authorize(access.FromOutside(ctx), a)
-		}),
+		})),
 	}
 }
 

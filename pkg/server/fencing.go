@@ -20,9 +20,9 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/lru"
 
-	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/election/etcdfence"
 	"github.com/regent-project/regent/pkg/election/fence"
+	"github.com/regent-project/regent/pkg/server/access"
 )
 
 // Fencing says what happens to writes by the leader's controllers that carry no fencing token. A token that is there is always
@@ -51,7 +51,7 @@ type tokenFilter struct {
 	required   bool
 	fencing    Fencing
 	check      checkToken
-	authorizer authorizer.Authorizer
+	allowed    access.Allowed
 	serializer runtime.NegotiatedSerializer
 
 	warned sync.Map   // kinds of writes that were logged already
@@ -61,8 +61,8 @@ type tokenFilter struct {
 // rememberedHeaders is the size of tokenFilter.parsed. Headers are at most 2 KiB long.
 const rememberedHeaders = 256
 
-func newTokenFilter(required bool, fencing Fencing, check checkToken, a authorizer.Authorizer, s runtime.NegotiatedSerializer) *tokenFilter {
-	return &tokenFilter{required: required, fencing: fencing, check: check, authorizer: a, serializer: s, parsed: lru.New(rememberedHeaders)}
+func newTokenFilter(required bool, fencing Fencing, check checkToken, allowed access.Allowed, s runtime.NegotiatedSerializer) *tokenFilter {
+	return &tokenFilter{required: required, fencing: fencing, check: check, allowed: allowed, serializer: s, parsed: lru.New(rememberedHeaders)}
 }
 
 // parse is fence.Parse with a cache.
@@ -173,11 +173,11 @@ func (f *tokenFilter) mayGet(ctx context.Context, token fence.Token) bool {
 	if !ok {
 		return false
 	}
-	decision, _, err := f.authorizer.Authorize(clusters.With(ctx, token.Cluster), authorizer.AttributesRecord{
+	allowed, err := f.allowed(ctx, token.Cluster, authorizer.AttributesRecord{
 		User: user, Verb: "get", APIGroup: "coordination.k8s.io", APIVersion: "v1", Resource: "leases",
 		Namespace: token.Namespace, Name: token.Name, ResourceRequest: true,
 	})
-	return err == nil && decision == authorizer.DecisionAllow
+	return err == nil && allowed
 }
 
 // dryRunFence refuses dry runs of a term that is over. They never reach storage, and a dry run that succeeds would tell the

@@ -234,6 +234,7 @@ var banned = map[*regexp.Regexp]string{
 	regexp.MustCompile(`klog\.((V\([^)]*\)\.)?(Info|Warning|Error|Fatal|Exit)\w*|Background|TODO)\(`): "klog.FromContext(ctx)",
 	regexp.MustCompile(`context\.TODO\(\)`):                                                           "the caller's context",
 	regexp.MustCompile(`\btime\.Sleep\(`):                                                             "a timer beside ctx.Done()",
+	regexp.MustCompile(`\.Authorize\(clusters\.With\(`):                                               "access.Elsewhere, which knows of impersonation",
 	regexp.MustCompile(`leaderelection\.RunOr`):                                                       "package election, which alone enters it",
 	regexp.MustCompile(`http\.DefaultTransport`):                                                      "a transport of its own, that ends with its owner",
 }

@@ -73,3 +73,34 @@ func TestGarbageIsNoObject(t *testing.T) {
 		}
 	}
 }
+
+// Whatever other fields an object has, in whatever case: what storage knows of it is what everybody reads (I18).
+func TestNamesAreToldApartByCaseI18(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		content := map[string]any{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{
+			"name": "x", "namespace": "n", "labels": map[string]any{"a": "b"},
+		}}
+		add := func(to map[string]any, names []string, values []any) {
+			for range rapid.IntRange(0, 4).Draw(t, "fields") {
+				name := rapid.SampledFrom(names).Draw(t, "name")
+				if _, real := to[name]; !real {
+					to[name] = rapid.SampledFrom(values).Draw(t, "value")
+				}
+			}
+		}
+		hostile := []any{"..", "Forged", map[string]any{"namespace": "..", "name": "y", "finalizers": []any{"a/b"}, "labels": map[string]any{"forged": "yes"}}, nil, 7, []any{}}
+		add(content, []string{"Kind", "KIND", "\u212aind", "\u212aIND", "Metadata", "METADATA", "metaData", "ApiVersion", "apiversion", "APIVERSION", "Spec"}, hostile)
+		add(content["metadata"].(map[string]any), []string{"Name", "NAME", "Namespace", "name\u017fpace", "Labels", "label\u017f", "Finalizers", "DeletionTimestamp", "UID", "Uid"}, hostile)
+		raw, err := json.Marshal(content)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := &object{}
+		if err := o.parse(raw); err != nil {
+			t.Fatalf("%s: %v", raw, err)
+		}
+		if key, err := keyOf(o); err != nil || key != "/custom/example.com/Widget/n/x" || len(o.Labels) != 1 || o.Finalizers != nil || o.DeletionTimestamp != nil || o.UID != "" {
+			t.Errorf("%s is at %q with %+v, %v", raw, key, o.ObjectMeta, err)
+		}
+	})
+}

@@ -1,0 +1,67 @@
+package access
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/regent-project/regent/pkg/clusters"
+)
+
+// requester holds who has sent a request, whomever it impersonates. The authentication filter fills it before anybody reads it.
+type requester struct{ user user.Info }
+
+type requesterKey struct{}
+
+// WithRequester returns a handler whose requests know who has sent them, if Remembering authenticates them.
+func WithRequester(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		next.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), requesterKey{}, &requester{})))
+	})
+}
+
+// Remembering returns an authenticator that notes the first user that it finds for a request. Later ones are of tokens that a request asks about.
+func Remembering(next authenticator.Request) authenticator.Request {
+	return authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
+		found, ok, err := next.AuthenticateRequest(req)
+		if of, there := req.Context().Value(requesterKey{}).(*requester); there && err == nil && ok && of.user == nil {
+			of.user = found.User
+		}
+		return found, ok, err
+	})
+}
+
+// Allowed reports whether the user of attributes has a right in a logical cluster.
+type Allowed func(ctx context.Context, cluster logicalcluster.Name, attributes authorizer.AttributesRecord) (bool, error)
+
+// Elsewhere returns what decides about rights in another logical cluster than that of the request in its context. All such decisions are made by it.
+// Impersonation ends at the border of the cluster that allows it: elsewhere, whoever has sent the request needs the right, too. If nobody knows who that is,
+// nobody has it.
+func Elsewhere(in authorizer.Authorizer) Allowed {
+	ask := func(ctx context.Context, attributes authorizer.AttributesRecord) (bool, error) {
+		decision, _, err := in.Authorize(ctx, attributes)
+		return err == nil && decision == authorizer.DecisionAllow, err
+	}
+	return func(ctx context.Context, cluster logicalcluster.Name, attributes authorizer.AttributesRecord) (bool, error) {
+		there := clusters.With(ctx, cluster)
+		if allowed, err := ask(there, attributes); !allowed || err != nil {
+			return false, err
+		}
+		if here, ok := clusters.From(ctx); ok && here == cluster {
+			return true, nil
+		}
+		sender, _ := ctx.Value(requesterKey{}).(*requester)
+		if sender == nil || sender.user == nil {
+			return false, nil
+		}
+		if attributes.User == sender.user {
+			return true, nil
+		}
+		attributes.User = sender.user
+		return ask(there, attributes)
+	}
+}
