@@ -17,10 +17,15 @@ var requestMetrics = []string{
 	"apiserver_request_total", "apiserver_longrunning_requests", "apiserver_request_duration_seconds", "apiserver_request_sli_duration_seconds",
 	"apiserver_request_body_size_bytes", "apiserver_response_sizes", "apiserver_watch_events_total", "apiserver_watch_events_sizes", "apiserver_request_terminations_total",
 	"apiserver_selfrequest_total", "apiserver_request_aborts_total", "apiserver_watch_list_duration_seconds",
+	"apiserver_requested_deprecated_apis",
 }
 
-// boundRequestMetrics has requests for custom resources counted together, with the group, version and resource "unexpected". The names of custom resources are
-// their users' choice, and a replica would keep the series of each name for ever: some 20 KB of memory. It must be called before the first request.
+// subresources are all that the server knows. A request may name any other one.
+var subresources = []string{"", "status", "scale", "token", "finalize"}
+
+// boundRequestMetrics has requests for custom resources, and for subresources that there are not, counted together, with the group, version, resource or
+// subresource "unexpected". These names are users' choice, refused requests included, and a replica would keep the series of each name for ever: 20 KB of
+// memory, or 400 for a long one (I18). It must be called before the first request.
 var boundRequestMetrics = sync.OnceFunc(func() {
 	groups, versions, resources := sets.New(""), sets.New(""), sets.New("") // those of requests for no resource are empty
 	for gvk := range apis.Scheme.AllKnownTypes() {
@@ -33,7 +38,9 @@ var boundRequestMetrics = sync.OnceFunc(func() {
 		resources.Insert(r.GVR.Resource)
 	}
 	allowed := map[string]string{}
-	for label, values := range map[string]sets.Set[string]{"group": groups, "version": versions, "resource": resources} {
+	for label, values := range map[string]sets.Set[string]{
+		"group": groups, "version": versions, "resource": resources, "subresource": sets.New(subresources...),
+	} {
 		list := strings.Join(slices.Sorted(slices.Values(values.UnsortedList())), ",")
 		for _, name := range requestMetrics {
 			allowed[name+","+label] = list

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -13,7 +14,7 @@ import (
 func TestNoMetricHasNamesThatTenantsChoose(t *testing.T) {
 	r := startWithNeighbours(t)
 	const plural, version, objects = "zebrathings", "v7zebra", "/apis/zebra-group.example.com/v7zebra/namespaces/default/zebrathings"
-	text := strings.NewReplacer("example.com", "zebra-group.example.com", `"v1","served"`, `"`+version+`","served"`).Replace(badDefinition(plural, `{"type":"object"}`))
+	text := strings.NewReplacer("example.com", "zebra-group.example.com", `"v1","served"`, `"`+version+`","deprecated":true,"served"`).Replace(badDefinition(plural, `{"type":"object"}`))
 	if code, answer := r.try(t.Context(), http.MethodPost, "own", crdsPath, text); code != http.StatusCreated {
 		t.Fatal(code, answer)
 	}
@@ -31,6 +32,29 @@ func TestNoMetricHasNamesThatTenantsChoose(t *testing.T) {
 	soon, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	r.try(soon, http.MethodGet, "own", objects+"?watch=true&timeoutSeconds=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true", "")
+
+	hostile := func(round int) int {
+		name := fmt.Sprintf("zebra%d%s", round, strings.Repeat("z", 3000))
+		for _, path := range []string{
+			objects + "/one/" + name, objects + "/one/status/" + name, "/api/v1/namespaces/default/configmaps/x/" + name, "/api/v1/namespaces/" + name + "/configmaps/x/" + name + "/" + name,
+			"/api/v1/" + name, "/api/" + name + "/configmaps", "/apis/" + name + "/v1/things", "/apis/rbac.authorization.k8s.io/v1/clusterroles/x/" + name, "/" + name,
+			"/api/v1/watch/" + name, "/api/v1/proxy/" + name, "/api/v1/configmaps?dryRun=" + name, "/api/v1/configmaps?timeoutSeconds=1&watch=" + name, "/api/v1/configmaps?fieldSelector=" + name,
+			"/apis/" + name + "/" + name + "/namespaces/" + name + "/" + name + "/" + name + "/" + name,
+		} {
+			for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodDelete, http.MethodOptions, strings.ToUpper(name[:8])} {
+				r.try(t.Context(), method, "own", path, "{}")
+				r.try(t.Context(), method, name[:20], path, "{}")
+				for _, who := range []string{"t-own", "t-" + name, ""} {
+					r.askWith(t, method, "/clusters/own"+path, who, http.Header{"User-Agent": {name}, "Accept": {"application/" + name}, "Content-Type": {name}, "Impersonate-User": {name}})
+				}
+			}
+		}
+		return strings.Count(r.ask(t, http.MethodGet, "/metrics", "t-root").body, "\n")
+	}
+	first := hostile(1)
+	if again := hostile(2); again > first {
+		t.Errorf("the same requests with other names: %d lines of metrics, and %d before", again, first)
+	}
 
 	body := r.ask(t, http.MethodGet, "/metrics", "t-root").body
 	lines := strings.Split(body, "\n")

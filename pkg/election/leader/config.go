@@ -92,6 +92,9 @@ func (c Config) validate() error {
 	fault := func(format string, args ...any) {
 		faults = append(faults, fmt.Errorf("leader: Config."+format, args...))
 	}
+	if c.Cluster != "" && !(c.Cluster.IsValid() && c.Cluster.Path().IsValid()) {
+		fault("Cluster %q is not the name of a logical cluster: give the name, as spec.cluster of its Workspace has it, and not the path", c.Cluster)
+	}
 	switch {
 	case c.secretSources() > 1:
 		fault("SecretName, SecretFile and SecretBytes exclude each other: give one of them")

@@ -39,6 +39,7 @@ func TestAFaultyConfigIsAnErrorThatNamesTheField(t *testing.T) {
 			cfg.SucceedUnfenced, cfg.Adjust = true, func(e *election.Config) { e.Mode = election.ForLife{} }
 		},
 		"Replica": func(cfg *leader.Config) { cfg.Replica = "line\nbreak" },
+		"Cluster": func(cfg *leader.Config) { cfg.Cluster = "root:team" }, // the path of one
 	} {
 		t.Run(field, func(t *testing.T) {
 			cfg := config()
