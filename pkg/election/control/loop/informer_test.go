@@ -73,6 +73,7 @@ func TestAResyncIsInTheLaneOfTheSweep(t *testing.T) {
 		inf := &informer{SharedIndexInformer: cache.NewSharedIndexInformer(src, &corev1.ConfigMap{}, time.Hour, cache.Indexers{})}
 		t.Cleanup(run(t, src, inf))
 		until(t, inf.HasSynced)
+		time.Sleep(time.Minute) // or its handler would be due at client-go's first look, if both begin at the same moment
 		done := slow{takes: time.Second}
 		l := loop.New("test", 8, done.reconcile)
 		loop.Watch(l, inf, keys)
