@@ -18,7 +18,7 @@ type part struct {
 var parts = []part{
 	{"compat KUBERNETES=0.35", []string{"pkg/election/", "test/tools/modules/"}, 30},
 	{"alerts", []string{"deploy/prometheus/", "test/tools/promtool/"}, 10},
-	{"long-properties", []string{"pkg/server/terms/", "pkg/election/control/", "pkg/election/internal/lease/"}, 25},
+	{"long-properties", []string{"pkg/server/terms/", "pkg/election/control/", "pkg/election/internal/lease/"}, 15},
 	{"release-check", []string{"go.mod", "pkg/election/go.mod", "pkg/election/etcdfence/go.mod", "pkg/election/perterm/go.mod", "test/tools/modules/", "test/tools/pack/"}, 6},
 	{"long-workspaces", []string{"pkg/controllers/workspace/", "pkg/controllers/logicalcluster/", "pkg/controllers/content/", "pkg/controllers/namespace/"}, 8},
 	{"compat KUBERNETES=0.36", nil, 30},
