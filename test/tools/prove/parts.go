@@ -16,18 +16,18 @@ type part struct {
 
 // parts are all of them, in the order of their turns.
 var parts = []part{
-	{"compat KUBERNETES=0.35", []string{"pkg/election/", "test/tools/modules/"}, 45},
+	{"compat KUBERNETES=0.35", []string{"pkg/election/", "test/tools/modules/"}, 40},
 	{"alerts", []string{"deploy/prometheus/", "test/tools/promtool/"}, 10},
 	{"long-properties", []string{"pkg/server/terms/", "pkg/election/control/", "pkg/election/internal/lease/"}, 20},
 	{"release-check", []string{"go.mod", "pkg/election/go.mod", "pkg/election/etcdfence/go.mod", "pkg/election/perterm/go.mod", "test/tools/modules/", "test/tools/pack/"}, 12},
 	{"long-workspaces", []string{"pkg/controllers/workspace/", "pkg/controllers/logicalcluster/", "pkg/controllers/content/", "pkg/controllers/namespace/"}, 8},
-	{"compat KUBERNETES=0.36", nil, 45},
+	{"compat KUBERNETES=0.36", nil, 40},
 	{"long-scenarios", nil, 10},
 	{"long-definitions", []string{"pkg/server/custom/", "pkg/controllers/definition/"}, 10},
 	{"long-sample", []string{"pkg/election/etcdfence/", "examples/apiserver/", "pkg/election/leader/"}, 6},
 	{"conformance", []string{"pkg/server/apis/apiextensions/", "test/tools/conformance/"}, 25},
 	{"long-manager", []string{"pkg/election/perterm/", "examples/manager/", "pkg/election/join/"}, 6},
-	{"compat KUBERNETES=0.37", nil, 45},
+	{"compat KUBERNETES=0.37", nil, 40},
 }
 
 // A chosen part is one that this change runs, and why.
