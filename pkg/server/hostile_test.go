@@ -12,8 +12,9 @@ import (
 	"github.com/regent-project/regent/test/etcdtest"
 )
 
-// hostileValues are what might be stored of a resource, and is no object of it, or says that it is somewhere where nothing can be. What looks encrypted is not
-// among them: a replica that lacks a key must not go on without what it cannot read.
+// hostileValues are what might be stored of a resource, and is no object of it, or says that it is somewhere where
+// nothing can be. What looks encrypted is not among them: a replica that lacks a key must not go on without what it
+// cannot read.
 func hostileValues(apiVersion, kind string) map[string]string {
 	object := func(metadata string) string {
 		return fmt.Sprintf(`{"kind":%q,"apiVersion":%q,"metadata":%s}`, kind, apiVersion, metadata)
@@ -36,8 +37,8 @@ func hostileValues(apiVersion, kind string) map[string]string {
 	}
 }
 
-// Whatever bytes are below its prefix, each cache of each replica fills, and goes on when they come while it watches. Controllers work for everybody
-// (I18).
+// Whatever bytes are below its prefix, each cache of each replica fills, and goes on when they come while it watches.
+// Controllers work for everybody (I18).
 func TestNothingThatIsStoredKeepsAReplicaFromStartingI18(t *testing.T) {
 	way := etcdtest.Start(t)
 	root := t.TempDir()

@@ -17,9 +17,10 @@ type Loop[K comparable] = loop.Loop[K]
 // Source is control/loop's.
 type Source[K comparable] = loop.Source[K]
 
-// New returns a loop that calls reconcile from a number of workers. See control/loop. Logical clusters take turns, and whatever hangs for one of them
-// leaves workers to the others (I18). A key is charged to the cluster that it names: it is a clusters.Key, the name of a cluster, or Clustered. Other keys
-// are of the shard: nobody tells them apart, unless the loop's By says how.
+// New returns a loop that calls reconcile from a number of workers. See control/loop. Logical clusters take turns, and
+// whatever hangs for one of them leaves workers to the others (I18). A key is charged to the cluster that it names: it
+// is a clusters.Key, the name of a cluster, or Clustered. Other keys are of the shard: nobody tells them apart, unless
+// the loop's By says how.
 func New[K comparable](name string, workers int, reconcile func(context.Context, K) error) *Loop[K] {
 	l := loop.New(name, workers, reconcile)
 	var none K
@@ -37,16 +38,16 @@ func New[K comparable](name string, workers int, reconcile func(context.Context,
 // Clustered is a key of something in a logical cluster.
 type Clustered interface{ LogicalCluster() logicalcluster.Name }
 
-// Watch makes every change of an informer's object queue the keys of its old and its new state, and the sweep the keys of all
-// objects. Run waits until the informer is synced. Call Watch before Run.
+// Watch makes every change of an informer's object queue the keys of its old and its new state, and the sweep the keys
+// of all objects. Run waits until the informer is synced. Call Watch before Run.
 func Watch[K comparable, T clusters.Object](l *Loop[K], inf clusters.Cache[T], keys func(T) []K) {
 	s := followed(l, inf, keys)
 	s.Pages = func(yield func(int, []K) bool) { walk(inf.Page, keys, yield) }
 	l.On(s)
 }
 
-// Follow is Watch without the sweep: it is for an informer whose objects' keys the sweep finds through another one, or that Add
-// has queued. The last changes before Run queue their keys, too.
+// Follow is Watch without the sweep: it is for an informer whose objects' keys the sweep finds through another one, or
+// that Add has queued. The last changes before Run queue their keys, too.
 func Follow[K comparable, T clusters.Object](l *Loop[K], inf clusters.Cache[T], keys func(T) []K) {
 	l.On(followed(l, inf, keys))
 }

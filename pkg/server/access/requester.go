@@ -12,7 +12,8 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// requester holds who has sent a request, whomever it impersonates. The authentication filter fills it before anybody reads it.
+// requester holds who has sent a request, whomever it impersonates. The authentication filter fills it before anybody
+// reads it.
 type requester struct{ user user.Info }
 
 type requesterKey struct{}
@@ -24,7 +25,8 @@ func WithRequester(next http.Handler) http.Handler {
 	})
 }
 
-// Remembering returns an authenticator that notes the first user that it finds for a request. Later ones are of tokens that a request asks about.
+// Remembering returns an authenticator that notes the first user that it finds for a request. Later ones are of tokens
+// that a request asks about.
 func Remembering(next authenticator.Request) authenticator.Request {
 	return authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
 		found, ok, err := next.AuthenticateRequest(req)
@@ -38,9 +40,9 @@ func Remembering(next authenticator.Request) authenticator.Request {
 // Allowed reports whether the user of attributes has a right in a logical cluster.
 type Allowed func(ctx context.Context, cluster logicalcluster.Name, attributes authorizer.AttributesRecord) (bool, error)
 
-// Elsewhere returns what decides about rights in another logical cluster than that of the request in its context. All such decisions are made by it.
-// Impersonation ends at the border of the cluster that allows it: elsewhere, whoever has sent the request needs the right, too. If nobody knows who that is,
-// nobody has it.
+// Elsewhere returns what decides about rights in another logical cluster than that of the request in its context. All
+// such decisions are made by it. Impersonation ends at the border of the cluster that allows it: elsewhere, whoever
+// has sent the request needs the right, too. If nobody knows who that is, nobody has it.
 func Elsewhere(in authorizer.Authorizer) Allowed {
 	ask := func(ctx context.Context, attributes authorizer.AttributesRecord) (bool, error) {
 		decision, _, err := in.Authorize(ctx, attributes)

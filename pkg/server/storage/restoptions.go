@@ -34,11 +34,11 @@ import (
 // countInterval is how often the stored objects are counted, for metrics.
 const countInterval = time.Minute
 
-// With snapshots the watch cache keeps a version of its tree for each change of the last minutes, which was two fifths of the heap
-// (docs/BENCHMARKS.md). They serve the later pages of long lists, which etcd serves without them.
+// With snapshots the watch cache keeps a version of its tree for each change of the last minutes, which was two fifths
+// of the heap (docs/BENCHMARKS.md). They serve the later pages of long lists, which etcd serves without them.
 //
-// The estimate of the sizes of lists keeps each key a second time. It is for upstream's priority and fairness, which is not used: what a list costs is
-// known by cluster (see tally).
+// The estimate of the sizes of lists keeps each key a second time. It is for upstream's priority and fairness, which
+// is not used: what a list costs is known by cluster (see tally).
 //
 // --feature-gates can bring both back.
 func init() {
@@ -60,11 +60,13 @@ type Encoding struct {
 	Uncached bool
 	// Term returns the term that a Lease shows. Fencing tokens are compared with it. It is nil for all other resources.
 	Term func(runtime.Object) fence.Token
-	// Share is called with the bytes of an object that is about to be decoded for the watch cache. It returns which of them to decode, and a function that is called
-	// with the object: it replaces parts by equal parts of other objects, or puts in what was not decoded. It may be nil.
+	// Share is called with the bytes of an object that is about to be decoded for the watch cache. It returns which of
+	// them to decode, and a function that is called with the object: it replaces parts by equal parts of other
+	// objects, or puts in what was not decoded. It may be nil.
 	Share func(data []byte) (rest []byte, complete func(runtime.Object))
-	// Collections is for a resource that stores objects of several kinds: how many segments of a key, behind the logical cluster, name the
-	// collection of an object. A write then costs the watchers of its own collection. 0: a cluster's objects are one collection.
+	// Collections is for a resource that stores objects of several kinds: how many segments of a key, behind the
+	// logical cluster, name the collection of an object. A write then costs the watchers of its own collection. 0: a
+	// cluster's objects are one collection.
 	Collections int
 }
 
@@ -74,8 +76,8 @@ type restOptions struct {
 	encoding func(schema.GroupResource) (Encoding, error)
 }
 
-// NewRESTOptionsGetter returns a getter that gives each resource its storage layers over client. It calls encoding once for each
-// resource.
+// NewRESTOptionsGetter returns a getter that gives each resource its storage layers over client. It calls encoding
+// once for each resource.
 func NewRESTOptionsGetter(client *Client, encoding func(schema.GroupResource) (Encoding, error)) generic.RESTOptionsGetter {
 	return &restOptions{client: client, encoding: encoding}
 }
@@ -190,8 +192,9 @@ func (o *restOptions) decorator(encoding Encoding) generic.StorageDecorator {
 	}
 }
 
-// leases says where the shard stores Leases, and how it reads their terms there. The guard decodes what it has read itself: a Get through the store of
-// Leases would be one more read, and might show another revision than the one that is compared.
+// leases says where the shard stores Leases, and how it reads their terms there. The guard decodes what it has read
+// itself: a Get through the store of Leases would be one more read, and might show another revision than the one that
+// is compared.
 func leases(root, prefix string, term func(context.Context, *mvccpb.KeyValue) (fence.Token, error)) etcdfence.Leases {
 	return etcdfence.Leases{
 		Prefix: path.Join(root, prefix),

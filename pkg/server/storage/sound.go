@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/conversion"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -15,9 +16,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// sound keeps from lists and watches what is stored and can be no object of the resource: bytes that nothing can be decoded from, and objects whose
-// place cannot be told. Upstream's store fails the whole list for one of them. Then no replica's cache fills any more, for all clusters (I18). A read
-// of such an object alone still fails, and says why.
+// sound keeps from lists and watches what is stored and can be no object of the resource: bytes that nothing can be
+// decoded from, and objects whose place cannot be told. Upstream's store fails the whole list for one of them. Then no
+// replica's cache fills any more, for all clusters (I18). A read of such an object alone still fails, and says why.
 type sound struct {
 	storage.Interface
 	resource schema.GroupResource
@@ -94,40 +95,57 @@ func (s *sound) Watch(ctx context.Context, key string, opts storage.ListOptions)
 	if err != nil {
 		return nil, err
 	}
-	w := &soundWatch{Interface: inner, events: make(chan watch.Event), stopped: make(chan struct{})}
-	go w.pass(func(obj runtime.Object) bool { return s.keeps(ctx, obj) })
+	w := &soundWatch{Interface: inner, events: make(chan watch.Event), stopped: make(chan struct{}), ended: make(chan struct{})}
+	go func() {
+		defer close(w.ended)
+		defer close(w.events)
+		w.pass(ctx, s)
+	}()
 	return w, nil
 }
 
-// soundWatch is a watch without events of what is no object. Its goroutine ends with the watch below, which ends with its context or when it is stopped.
+// soundWatch is a watch without what is no object. Its goroutine ends with the watch below: when Stop returns, or its
+// context has ended.
 type soundWatch struct {
 	watch.Interface
 	events  chan watch.Event
 	stop    sync.Once
 	stopped chan struct{}
+	ended   chan struct{}
 }
 
 // Stop implements watch.Interface.
 func (w *soundWatch) Stop() {
 	w.stop.Do(func() { close(w.stopped) })
 	w.Interface.Stop()
+	<-w.ended
 }
 
 // ResultChan implements watch.Interface.
 func (w *soundWatch) ResultChan() <-chan watch.Event { return w.events }
 
-func (w *soundWatch) pass(keeps func(runtime.Object) bool) {
-	defer close(w.events)
+// pass leaves out what was created and is no object. Where an object was changed into something else, or that was
+// deleted, nobody can say which object it was: the watch ends, and whoever watches lists again.
+func (w *soundWatch) pass(ctx context.Context, s *sound) {
 	for event := range w.Interface.ResultChan() {
 		switch event.Type {
 		case watch.Added, watch.Modified, watch.Deleted:
-			if !keeps(event.Object) {
+			if s.keeps(ctx, event.Object) {
+				break
+			}
+			if event.Type == watch.Added {
 				continue
 			}
+			expired := apierrors.NewResourceExpired("what was stored of an object of this resource is none: list again")
+			event = watch.Event{Type: watch.Error, Object: &expired.ErrStatus}
 		}
 		select {
 		case w.events <- event:
 		case <-w.stopped:
+		case <-ctx.Done():
+		}
+		if event.Type == watch.Error {
+			w.Interface.Stop()
 		}
 	}
 }

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// fresh is for how long an answer is given again. Many pages and scripts may ask at the same time, and cost one question together.
+// fresh is for how long an answer is given again. Many pages and scripts may ask at the same time, and cost one
+// question together.
 const fresh = 250 * time.Millisecond
 
 // shared is an answer that all share who ask for it at about the same time. The zero value is ready.
@@ -18,9 +19,9 @@ type shared[T any] struct {
 	running chan struct{} // closed when the question that is under way is answered; nil: none is
 }
 
-// get returns the answer of ask, or one that is fresh. An answer is fresh only while of, the state that it is an answer
-// about, is the same. Only one call of ask runs at a time, on the goroutine of whoever came first. It does not end if that
-// one goes away, but after a time (within). Whoever goes away before gets the zero value.
+// get returns the answer of ask, or one that is fresh. An answer is fresh only while of, the state that it is an
+// answer about, is the same. Only one call of ask runs at a time, on the goroutine of whoever came first. It does not
+// end if that one goes away, but after a time (within). Whoever goes away before gets the zero value.
 func (s *shared[T]) get(ctx context.Context, within time.Duration, of string, ask func(context.Context) T) (answer T) {
 	for {
 		s.mu.Lock()

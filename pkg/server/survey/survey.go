@@ -1,11 +1,12 @@
-// Package survey asks the replicas of a shard, and the other shards of an installation, how they are doing, and puts the answers together.
-// It asks only when somebody asks this replica, and never longer than two seconds.
+// Package survey asks the replicas of a shard, and the other shards of an installation, how they are doing, and puts
+// the answers together. It asks only when somebody asks this replica, and never longer than two seconds.
 //
 //	a user ──> Installation ──> Shard of each other shard ──> Replica of each of its replicas
 //	                      └──> Shard of its own           ──> Replica of each of its replicas
 //
-// A question for a Replica leads to no further question, and one for a Shard to none for a Shard. So there are no loops, also if replicas lie
-// about their addresses. Whoever hangs, lies or is gone costs its own place in the answer only, which then has a Fault.
+// A question for a Replica leads to no further question, and one for a Shard to none for a Shard. So there are no
+// loops, also if replicas lie about their addresses. Whoever hangs, lies or is gone costs its own place in the answer
+// only, which then has a Fault.
 package survey
 
 import (
@@ -41,16 +42,17 @@ const (
 type Config struct {
 	// Name and Root are the names of this shard and of the root shard.
 	Name, Root string
-	// Replica returns how this replica is doing. It ends with its context. Outline returns only its name, its elections and
-	// the time.
+	// Replica returns how this replica is doing. It ends with its context. Outline returns only its name, its
+	// elections and the time.
 	Replica func(context.Context) status.Replica
 	Outline func() status.Replica
 	// Shard returns what this replica knows of its shard: all but Leader and Replicas.
 	Shard func() status.Shard
 	// Terms returns the terms of this shard that are remembered. It ends with its context.
 	Terms func(context.Context) (status.Terms, error)
-	// Keys returns the certificate of the installation's authority, in PEM, and what signs the certificates with which this shard calls, which is
-	// nil if it cannot call. Authority is the fingerprint of the shard's authority; empty if any is good.
+	// Keys returns the certificate of the installation's authority, in PEM, and what signs the certificates with which
+	// this shard calls, which is nil if it cannot call. Authority is the fingerprint of the shard's authority; empty
+	// if any is good.
 	Keys      shards.Keys
 	Authority func() string
 	// Others returns the names of the other shards. Ask asks one of them for a path, one replica after the other.
@@ -58,14 +60,15 @@ type Config struct {
 	Ask    func(ctx context.Context, shard, path string, each time.Duration, limit int64) ([]byte, error)
 	// Changed gets a message when this replica may know other replicas than before; nil: it never does.
 	Changed <-chan struct{}
-	// Leaves reports, once the context of Run has ended, whether the process ends because it was asked to. Then Run tells the other replicas so.
+	// Leaves reports, once the context of Run has ended, whether the process ends because it was asked to. Then Run
+	// tells the other replicas so.
 	Leaves func() bool
 	// Diagnose returns what is wrong, the worst first; nil: nobody looks.
 	Diagnose func(of status.Installation, now time.Time) []status.Problem
 }
 
-// Survey answers how this replica, its shard and its installation are doing. Make it with New. Its answers may be shared, so callers must not change
-// them. Any goroutine may call its methods at any time.
+// Survey answers how this replica, its shard and its installation are doing. Make it with New. Its answers may be
+// shared, so callers must not change them. Any goroutine may call its methods at any time.
 type Survey struct {
 	cfg          Config
 	patience     patience
@@ -85,8 +88,9 @@ func New(cfg Config) *Survey {
 // lookEvery is how often Run looks at which replicas this one knows, if nothing changes.
 const lookEvery = 2 * time.Second
 
-// Run remembers which replicas the shard has, until ctx ends: one that was killed is told of by those that have known it. It sends nothing until
-// then. At its end it tells the other replicas that this one leaves, if it does, and closes the connections to them.
+// Run remembers which replicas the shard has, until ctx ends: one that was killed is told of by those that have known
+// it. It sends nothing until then. At its end it tells the other replicas that this one leaves, if it does, and closes
+// the connections to them.
 func (s *Survey) Run(ctx context.Context) {
 	defer s.lines.close()
 	tick := time.NewTicker(lookEvery)
@@ -105,8 +109,8 @@ func (s *Survey) Run(ctx context.Context) {
 	}
 }
 
-// Replica returns how this replica is doing. What it says of elections is never an answer that others got: it costs nothing, and whoever was listed
-// at once would seem not to follow.
+// Replica returns how this replica is doing. What it says of elections is never an answer that others got: it costs
+// nothing, and whoever was listed at once would seem not to follow.
 func (s *Survey) Replica(ctx context.Context) status.Replica {
 	out, now := s.replica.get(ctx, s.patience.whole, s.leads(), s.cfg.Replica), s.cfg.Outline()
 	out.Election, out.Electing, out.Observed = now.Election, now.Electing, now.Observed
@@ -123,7 +127,8 @@ func (s *Survey) Shard(ctx context.Context) status.Shard {
 	})
 }
 
-// leads returns who leads, as this replica sees it. An answer of before somebody else led would have scripts ask the wrong replica.
+// leads returns who leads, as this replica sees it. An answer of before somebody else led would have scripts ask the
+// wrong replica.
 func (s *Survey) leads() string {
 	now := s.cfg.Outline().Election
 	return fmt.Sprintf("%d %s %s", now.Epoch, now.Leader, now.State)

@@ -49,9 +49,9 @@ type runnable struct {
 	binary string
 }
 
-// openBinaries returns the directory of compiled tests, and what gives it back. It is the same in each run of a user, so
-// that Go links again only what has changed: linking is as dear as a fifth of the tests. While another run uses it, it is
-// a new one.
+// openBinaries returns the directory of compiled tests, and what gives it back. It is the same in each run of a user,
+// so that Go links again only what has changed: linking is as dear as a fifth of the tests. While another run uses it,
+// it is a new one.
 func openBinaries() (directory string, done func(), err error) {
 	if directory, done, err = lockBinaries(); err == nil {
 		return directory, done, nil
@@ -81,8 +81,8 @@ func lockBinaries() (directory string, done func(), err error) {
 	return directory, func() { _ = lock.Close() }, nil
 }
 
-// compile compiles a batch, and returns the units that can run, and the CPU time that it took. What is there of a unit that
-// does not compile is of an earlier run: it cannot run. The error has what the compiler said.
+// compile compiles a batch, and returns the units that can run, and the CPU time that it took. What is there of a unit
+// that does not compile is of an earlier run: it cannot run. The error has what the compiler said.
 func compile(b batch, link func(batch) (time.Duration, error)) (ready []unit, took time.Duration, err error) {
 	took, err = link(b)
 	if err == nil {

@@ -92,7 +92,8 @@ func readSuite(ctx context.Context, root string, race bool) ([]unit, error) {
 	return housed(units), nil
 }
 
-// housed gives each unit its home. In none there are two binaries of the same name, and all are compiled in the same way.
+// housed gives each unit its home. In none there are two binaries of the same name, and all are compiled in the same
+// way.
 func housed(units []unit) []unit {
 	taken := map[string]bool{}
 	for i, u := range units {

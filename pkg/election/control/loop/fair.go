@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// fair has the keys of one lane, by group. Groups take turns by the time that their keys have cost, however many keys they have: start-time fair queueing
-// (Goyal, Vin, Cheng, 1996). What a key costs is known when it is done, so what the last one has cost is charged until then. Who comes after a pause has
-// saved up nothing.
+// fair has the keys of one lane, by group. Groups take turns by the time that their keys have cost, however many keys
+// they have: start-time fair queueing (Goyal, Vin, Cheng, 1996). What a key costs is known when it is done, so what
+// the last one has cost is charged until then. Who comes after a pause has saved up nothing.
 type fair[K comparable] struct {
 	groups map[string]*group[K] // that have keys, that are worked on, or that have cost more than others yet
 	ready  byCost[K]            // that have keys
@@ -84,7 +84,8 @@ func (f *fair[K]) rest(g *group[K]) {
 	}
 }
 
-// takable returns how many keys may be taken, of all that wait. allowed says whether a group may have one more worker than it has; nil: it may.
+// takable returns how many keys may be taken, of all that wait. allowed says whether a group may have one more worker
+// than it has; nil: it may.
 func (f *fair[K]) takable(allowed func(busy int) bool) int {
 	n := f.count
 	for g := range f.active {

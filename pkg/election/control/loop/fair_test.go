@@ -32,7 +32,8 @@ func quiet(l *loop.Loop[string], done <-chan string) (slowest time.Duration) {
 	return slowest
 }
 
-// However many keys others have, however long these take, and whether they hang or fail: a tenant with one key waits for none of them (I18).
+// However many keys others have, however long these take, and whether they hang or fail: a tenant with one key waits
+// for none of them (I18).
 func TestNobodysKeysHoldUpThoseOfOthers(t *testing.T) {
 	const workers = 4
 	for name, hogs := range map[string]struct {
@@ -86,7 +87,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// Tenants share the workers' time, not the number of keys: one whose keys take ten times as long gets as much of it as the other.
+// Tenants share the workers' time, not the number of keys: one whose keys take ten times as long gets as much of it as
+// the other.
 func TestTenantsShareTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex

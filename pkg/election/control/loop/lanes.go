@@ -24,14 +24,16 @@ const sweptShare = 8
 // lanes orders the keys of a client-go work queue, which calls Touch, Push, Len and Pop under its own lock. It does not
 // starve the swept keys, but no more than limit of them are worked on at a time: the other workers wait for fresh ones.
 //
-// A key is in one lane. Whoever adds it says first, by want, which lane that is. A swept key that becomes fresh changes lanes.
+// A key is in one lane. Whoever adds it says first, by want, which lane that is. A swept key that becomes fresh
+// changes lanes.
 //
-// In each lane the groups of keys take turns (fair), and each has half of the workers at most that the others leave: whatever hangs for one of them, there
-// is a worker for the next.
+// In each lane the groups of keys take turns (fair), and each has half of the workers at most that the others leave:
+// whatever hangs for one of them, there is a worker for the next.
 type lanes[K comparable] struct {
 	mu    sync.Mutex
 	limit int
-	// workers is how many keys are worked on at a time. group returns what a key is charged to; nil: nobody tells keys apart.
+	// workers is how many keys are worked on at a time. group returns what a key is charged to; nil: nobody tells keys
+	// apart.
 	workers int
 	group   func(K) string
 	// wanted has the lanes of keys that are about to be queued. A key without one is fresh.
@@ -159,8 +161,8 @@ func (l *lanes[K]) of(k K) lane {
 	return l.working[k].from
 }
 
-// done says that a key is not worked on any more, and returns the lane that it was taken from. It must be called before the
-// queue's Done: the worker that asks the queue next may then take a swept key.
+// done says that a key is not worked on any more, and returns the lane that it was taken from. It must be called
+// before the queue's Done: the worker that asks the queue next may then take a swept key.
 func (l *lanes[K]) done(k K) lane {
 	l.mu.Lock()
 	defer l.mu.Unlock()

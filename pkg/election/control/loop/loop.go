@@ -1,5 +1,5 @@
-// Package loop is the one work-queue loop of all controllers: events queue keys, workers reconcile keys, and a key whose
-// reconcile fails is tried again later.
+// Package loop is the one work-queue loop of all controllers: events queue keys, workers reconcile keys, and a key
+// whose reconcile fails is tried again later.
 package loop
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/regent-project/regent/pkg/election/control"
 )
 
-// A key whose reconcile fails is tried again after retryBase, then after twice that, and so on up to retryMax. A failing key
-// delays only itself: there is no limit over all keys.
+// A key whose reconcile fails is tried again after retryBase, then after twice that, and so on up to retryMax. A
+// failing key delays only itself: there is no limit over all keys.
 const (
 	retryBase = 5 * time.Millisecond
 	retryMax  = 30 * time.Second
@@ -28,11 +28,12 @@ const sweepWorkers = 4
 //
 //	New --Watch, On, Needs, By--> wired --Run--> waiting for caches --> working --ctx ends, or a panic--> ended
 //
-// Watch, On, Needs and By must be called before Run, and by one goroutine. Add and AddAfter may be called at any time. Keys
-// that are added before Run works are kept, keys that are added after it has ended are dropped.
+// Watch, On, Needs and By must be called before Run, and by one goroutine. Add and AddAfter may be called at any time.
+// Keys that are added before Run works are kept, keys that are added after it has ended are dropped.
 //
-// Run begins with a sweep: a pass over all objects. The keys that it finds wait in a lane of their own, behind what has just
-// happened: a change that comes while the sweep goes on is reconciled at once, however many objects there are.
+// Run begins with a sweep: a pass over all objects. The keys that it finds wait in a lane of their own, behind what
+// has just happened: a change that comes while the sweep goes on is reconciled at once, however many objects there
+// are.
 type Loop[K comparable] struct {
 	name      string
 	workers   int
@@ -53,11 +54,11 @@ type Loop[K comparable] struct {
 	fail context.CancelCauseFunc
 }
 
-// New returns a loop that calls reconcile from a number of workers, for each key from one at a time. name is the controller's
-// name. It labels the queue's metrics; a loop of the same name in a later term continues the same series.
+// New returns a loop that calls reconcile from a number of workers, for each key from one at a time. name is the
+// controller's name. It labels the queue's metrics; a loop of the same name in a later term continues the same series.
 //
-// reconcile's context ends with Run's. If reconcile returns an error, it is logged and the key is tried again later. A panic
-// ends the loop.
+// reconcile's context ends with Run's. If reconcile returns an error, it is logged and the key is tried again later. A
+// panic ends the loop.
 func New[K comparable](name string, workers int, reconcile func(context.Context, K) error) *Loop[K] {
 	return &Loop[K]{
 		name: name, workers: workers, reconcile: reconcile, early: map[K]time.Duration{},
@@ -65,16 +66,19 @@ func New[K comparable](name string, workers int, reconcile func(context.Context,
 	}
 }
 
-// Needs makes the sweep queue only the keys for which needs returns true. needs must be pure, and read caches only. It may return
-// false if reconcile would write nothing by what the caches show now, whatever it reads from the server. A cache that is late is
-// no danger: when it has caught up, the change queues the key. needs is called for every key of every object there is.
+// Needs makes the sweep queue only the keys for which needs returns true. needs must be pure, and read caches only. It
+// may return false if reconcile would write nothing by what the caches show now, whatever it reads from the server. A
+// cache that is late is no danger: when it has caught up, the change queues the key. needs is called for every key of
+// every object there is.
 func (l *Loop[K]) Needs(needs func(K) bool) { l.needs = needs }
 
-// By makes the keys of each group take turns with those of others, by the time that they take, and gives no group more than half of the workers that the
-// others leave. A group is a tenant, for whom keys may be many, or slow, or hang. By must be called before Run; group must be pure and quick.
+// By makes the keys of each group take turns with those of others, by the time that they take, and gives no group more
+// than half of the workers that the others leave. A group is a tenant, for whom keys may be many, or slow, or hang. By
+// must be called before Run; group must be pure and quick.
 func (l *Loop[K]) By(group func(K) string) { l.lanes.group = group }
 
-// Add queues a key now. A key that is already queued is queued once. A key that is being reconciled is reconciled again.
+// Add queues a key now. A key that is already queued is queued once. A key that is being reconciled is reconciled
+// again.
 func (l *Loop[K]) Add(k K) { l.AddAfter(k, 0) }
 
 // AddAfter queues a key after a delay.
@@ -93,9 +97,10 @@ func (l *Loop[K]) AddAfter(k K, delay time.Duration) {
 	}
 }
 
-// Run waits for the caches, registers the event handlers, sweeps, and reconciles until ctx ends. Then it removes the handlers,
-// shuts down the queue, joins the sweep and the workers, and returns nil. Keys that are left in the queue are dropped: the next
-// term begins with all objects. A panic in reconcile or in a handler ends Run early with a *control.Panic.
+// Run waits for the caches, registers the event handlers, sweeps, and reconciles until ctx ends. Then it removes the
+// handlers, shuts down the queue, joins the sweep and the workers, and returns nil. Keys that are left in the queue
+// are dropped: the next term begins with all objects. A panic in reconcile or in a handler ends Run early with a
+// *control.Panic.
 func (l *Loop[K]) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -166,8 +171,8 @@ func (l *Loop[K]) begin(fail context.CancelCauseFunc) (workqueue.TypedRateLimiti
 	return l.queue, nil
 }
 
-// end shuts the queue down, if Run has made one. It also empties the queue, because the next term continues the gauge of its
-// length.
+// end shuts the queue down, if Run has made one. It also empties the queue, because the next term continues the gauge
+// of its length.
 func (l *Loop[K]) end() {
 	l.mu.Lock()
 	queue := l.queue
@@ -241,8 +246,8 @@ func (l *Loop[K]) work(ctx context.Context, queue workqueue.TypedRateLimitingInt
 	return ctx.Err() == nil
 }
 
-// tells reports whether the log has a failure, by how many there were in succession: the first ones, and then fewer and fewer. What fails for ever would
-// fill it otherwise.
+// tells reports whether the log has a failure, by how many there were in succession: the first ones, and then fewer
+// and fewer. What fails for ever would fill it otherwise.
 func tells(failures int) bool { return failures&(failures-1) == 0 }
 
 // finish takes back a key that a worker has taken.
@@ -252,8 +257,9 @@ func (l *Loop[K]) finish(ctx context.Context, k K) {
 	}
 }
 
-// Contain is to be deferred where code of the controller runs on other goroutines than the workers', such as the event handlers of a
-// Source. It recovers a panic, which would end the process there, and ends the loop with a *control.Panic. where says where that was.
+// Contain is to be deferred where code of the controller runs on other goroutines than the workers', such as the event
+// handlers of a Source. It recovers a panic, which would end the process there, and ends the loop with a
+// *control.Panic. where says where that was.
 func (l *Loop[K]) Contain(where string) {
 	value := recover()
 	if value == nil {

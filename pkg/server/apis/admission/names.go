@@ -11,7 +11,8 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// Names refuses to create objects whose names cannot be printed, or be part of a URL. Upstream's validation of roles and bindings takes them.
+// Names refuses to create objects whose names cannot be printed, or be part of a URL. Upstream's validation of roles
+// and bindings takes them.
 type Names struct{}
 
 // Handles implements admission.Interface.

@@ -1,5 +1,5 @@
-// Package openapi holds the OpenAPI definitions of the served types. kubectl explain, client-side validation and server-side
-// apply need them. `make generate` writes them, for the types that apis.Types returns.
+// Package openapi holds the OpenAPI definitions of the served types. kubectl explain, client-side validation and
+// server-side apply need them. `make generate` writes them, for the types that apis.Types returns.
 package openapi
 
 import (
@@ -39,8 +39,8 @@ func Configure(config *genericapiserver.Config, scheme *runtime.Scheme) {
 	config.OpenAPIV3Config.Info.Title = "Regent"
 }
 
-// New returns the API server of a configuration. It makes the document of /openapi/v2 when somebody asks for it first, not when it starts: clients
-// of our time ask for /openapi/v3, and a fifth of what a start computes was that document.
+// New returns the API server of a configuration. It makes the document of /openapi/v2 when somebody asks for it first,
+// not when it starts: clients of our time ask for /openapi/v3, and a fifth of what a start computes was that document.
 func New(completed genericapiserver.CompletedConfig, name string) (*genericapiserver.GenericAPIServer, error) {
 	config := completed.OpenAPIConfig
 	completed.OpenAPIConfig = nil // with it the server makes the document in PrepareRun
