@@ -33,6 +33,7 @@ import (
 type converters struct {
 	networks webhooks.Networks
 	lanes    lanes
+	callTime time.Duration // the constant, except in tests
 
 	closing context.Context //nolint:containedctx // all calls end with it
 	end     context.CancelFunc
@@ -47,7 +48,7 @@ var quiet = sync.OnceFunc(func() { metrics.SetDisabledMetrics([]string{"apiserve
 
 func newConverters(networks webhooks.Networks) *converters {
 	quiet()
-	out := &converters{networks: networks, connections: map[*connection]struct{}{}}
+	out := &converters{networks: networks, lanes: lanes{pause: pause}, callTime: callTime, connections: map[*connection]struct{}{}}
 	out.closing, out.end = context.WithCancel(context.Background())
 	return out
 }
@@ -172,21 +173,19 @@ func (c *call) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	timed, cancel := context.WithTimeoutCause(ctx, callTime, errSlow)
+	timed, cancel := context.WithTimeout(ctx, c.callTime)
 	defer cancel()
 	resp, err := c.ask(req.WithContext(timed))
 	hung := err != nil && ctx.Err() == nil && timed.Err() != nil
 	leave(hung)
 	switch {
 	case hung:
-		return nil, errSlow
+		return nil, fmt.Errorf("the webhook does not answer within %v", c.callTime)
 	case err != nil && c.closing.Err() != nil:
 		return nil, errClosing
 	}
 	return resp, err
 }
-
-var errSlow = fmt.Errorf("the webhook does not answer within %v", callTime)
 
 func (c *call) ask(req *http.Request) (*http.Response, error) {
 	resp, err := c.through.RoundTrip(req)

@@ -27,8 +27,10 @@ type lane struct {
 	content contentHash
 }
 
-// lanes bound the calls of conversion webhooks. The zero value is usable.
+// lanes bound the calls of conversion webhooks.
 type lanes struct {
+	pause time.Duration // the constant, except in tests
+
 	mu  sync.Mutex
 	all map[lane]*turns
 }
@@ -89,7 +91,7 @@ func (l *lanes) leave(of lane, t *turns, hung bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if t.users--; hung {
-		t.resume = time.Now().Add(pause)
+		t.resume = time.Now().Add(l.pause)
 	}
 	if t.users == 0 && t.pausing() == nil {
 		delete(l.all, of)
@@ -110,7 +112,7 @@ func (l *lanes) forget() {
 
 func (t *turns) pausing() error {
 	if left := time.Until(t.resume); left > 0 {
-		return fmt.Errorf("%w (%v), and is asked again in %v", errPausing, callTime, left.Round(time.Millisecond))
+		return fmt.Errorf("%w, and is asked again in %v", errPausing, left.Round(time.Millisecond))
 	}
 	return nil
 }

@@ -351,11 +351,9 @@ func TestAWebhookThatIsNotThereIsToldOf(t *testing.T) {
 	}
 }
 
-// bound is far below callTime, and far above what anything here takes.
-const bound = callTime / 2
-
 func TestAWebhookThatHangsHoldsUpItsOwnOnly(t *testing.T) {
 	w, h := newWorld(t), newHook(t)
+	w.server.handlers.converters.lanes.pause = 12 * time.Second // in which this test gets on, on a busy machine, too
 	w.define(t, "aa", h.converted("v1"))
 	w.define(t, "bb", h.converted("v1")) // which says the same, and calls the same webhook
 	w.define(t, "cc", widgets(""))
@@ -371,27 +369,26 @@ func TestAWebhookThatHangsHoldsUpItsOwnOnly(t *testing.T) {
 		}()
 	}
 	eventually(t, "the webhook has been called", func() bool { return h.calls.Load() == laneWidth })
-	began := time.Now()
 	w.create(t, "cc"+widgetsIn, widget("b", `{}`))
 	w.get(t, "cc"+widgetsIn)
 	w.get(t, "aa"+widgetsIn) // of the version that is stored nobody has to ask
 	h.set(nil)
 	w.get(t, "bb"+widgets2+"/a")
-	if took := time.Since(began); took > bound {
-		t.Errorf("requests that need no webhook, or one that answers, took %v", took)
+	if ended := len(hung); ended > 0 {
+		t.Errorf("%d requests whose webhook hangs have ended before those that need no webhook, or one that answers", ended)
 	}
+	calls := h.calls.Load()
 	for range cap(hung) {
 		if code := <-hung; code != http.StatusInternalServerError {
 			t.Errorf("a request whose webhook hangs: %d", code)
 		}
 	}
-	if took := time.Since(began); took > callTime+bound {
-		t.Errorf("%d requests waited for %v, and each for one call at most", cap(hung), took)
+	if more := h.calls.Load() - calls; more > 0 {
+		t.Errorf("of %d requests, %d have called the webhook after it hung", cap(hung), more)
 	}
-	began = time.Now()
 	code, out := w.do(t, http.MethodGet, "aa"+widgets2, "", "")
-	if message, _ := out["message"].(string); code != http.StatusInternalServerError || !strings.Contains(message, "did not answer in time") || time.Since(began) > bound {
-		t.Errorf("right after it hung: %d %v, after %v", code, out, time.Since(began))
+	if message, _ := out["message"].(string); code != http.StatusInternalServerError || !strings.Contains(message, "did not answer in time") || h.calls.Load() > calls {
+		t.Errorf("right after it hung: %d %v, after %d calls, and %d before", code, out, h.calls.Load(), calls)
 	}
 	eventually(t, "it is asked again", func() bool {
 		code, _ := w.do(t, http.MethodGet, "aa"+widgets2, "", "")
@@ -402,6 +399,7 @@ func TestAWebhookThatHangsHoldsUpItsOwnOnly(t *testing.T) {
 // Requests end with their clients, and watches with whoever stops them, whether a webhook answers or not.
 func TestNothingWaitsForAWebhookThatNobodyWaitsForAnyMore(t *testing.T) {
 	w, h := newWorld(t), newHook(t)
+	w.server.handlers.converters.callTime = time.Hour
 	w.define(t, "aa", h.converted("v1"))
 	var watches []<-chan string
 	for range 50 {
@@ -409,7 +407,6 @@ func TestNothingWaitsForAWebhookThatNobodyWaitsForAnyMore(t *testing.T) {
 		watches = append(watches, w.watch(t, "aa"+widgets2+"?watch=true&fieldSelector=spec.paint%3Dred"))
 	}
 	h.hang(t)
-	began := time.Now()
 	w.create(t, "aa"+widgetsIn, widget("a", `{"color":"red"}`))
 	eventually(t, "the webhook has been called", func() bool { return h.calls.Load() >= laneWidth })
 	w.define(t, "aa", widgets("")) // which ends the watches
@@ -417,9 +414,6 @@ func TestNothingWaitsForAWebhookThatNobodyWaitsForAnyMore(t *testing.T) {
 		for e := range events {
 			t.Errorf("%q", e)
 		}
-	}
-	if took := time.Since(began); took > bound {
-		t.Errorf("%d watches have ended after %v", len(watches), took)
 	}
 }
 

@@ -61,8 +61,8 @@ type Front struct {
 	// stopping is closed when Run was asked to end. Each handler holds serving for reading.
 	stopping chan struct{}
 	serving  sync.RWMutex
-	// bodyTimeout and answerTimeout are the constants, except in tests.
-	bodyTimeout, answerTimeout time.Duration
+	// bodyTimeout, answerTimeout and liveTimeout are the constants, except in tests.
+	bodyTimeout, answerTimeout, liveTimeout time.Duration
 
 	mu     sync.RWMutex
 	shards map[string]*shard
@@ -82,7 +82,7 @@ func New(cfg Config) (*Front, error) {
 	}
 	f := &Front{
 		cfg: cfg, index: newIndex(cfg.Membership.Root.Name), shards: map[string]*shard{}, inflight: newInflight(cfg.Limits),
-		stopping: make(chan struct{}), searches: make(chan struct{}, maxSearches), bodyTimeout: bodyTimeout, answerTimeout: answerTimeout,
+		stopping: make(chan struct{}), searches: make(chan struct{}, maxSearches), bodyTimeout: bodyTimeout, answerTimeout: answerTimeout, liveTimeout: liveTimeout,
 	}
 	if f.trust, err = newTrust(func() []byte { return cfg.keys.now().ca }, cfg.ClientCAFile); err != nil {
 		return nil, err

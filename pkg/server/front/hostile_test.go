@@ -41,7 +41,7 @@ func (m *members) enter(limits Limits, timeout time.Duration, handler http.Handl
 	if e.front, err = New(m.cfg); err != nil {
 		m.Fatal(err)
 	}
-	e.front.bodyTimeout, e.front.answerTimeout = timeout, timeout
+	e.front.bodyTimeout, e.front.answerTimeout, e.front.liveTimeout = timeout, timeout, time.Minute
 	s, err := newShard(e.front.cfg, "eu1", "", []string{m.serve(handler).URL})
 	if err != nil {
 		m.Fatal(err)

@@ -131,7 +131,7 @@ func (f *Front) resolve(ctx context.Context, path logicalcluster.Path, mayRead b
 	if err != nil {
 		return place{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
+	ctx, cancel := context.WithTimeout(ctx, f.liveTimeout)
 	defer cancel()
 	ws, err := above.workspace(ctx, name)
 	switch {
@@ -198,7 +198,7 @@ const maxSearches = 64
 
 // search asks all shards for a cluster of which the index knows no name: its shard may have made it just now.
 func (f *Front) search(ctx context.Context, cluster logicalcluster.Name) (place, error) {
-	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
+	ctx, cancel := context.WithTimeout(ctx, f.liveTimeout)
 	defer cancel()
 	select {
 	case f.searches <- struct{}{}:

@@ -11,9 +11,6 @@ import (
 	"github.com/regent-project/regent/pkg/server/status"
 )
 
-// farewellPatience is how long a replica that leaves waits for the others, all together.
-const farewellPatience = 300 * time.Millisecond
-
 // sayFarewell tells the other replicas of this shard that this one ends in order, so that nobody looks for it. Those that do not hear of it list it
 // as one that does not answer.
 func (s *Survey) sayFarewell(ctx context.Context) {
@@ -22,7 +19,7 @@ func (s *Survey) sayFarewell(ctx context.Context) {
 	if err != nil {
 		return // it is a struct of a string
 	}
-	ctx, cancel := context.WithTimeout(ctx, farewellPatience)
+	ctx, cancel := context.WithTimeout(ctx, s.patience.leave)
 	defer cancel()
 	others := s.roster.list()
 	var telling sync.WaitGroup

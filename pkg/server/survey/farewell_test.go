@@ -4,21 +4,20 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/regent-project/regent/pkg/server/status"
 )
 
-// A replica that ends in order says so to all others that it knows, and waits for none of them for long. One that fails says nothing.
+// A replica that ends in order says so to all others that it knows. One that fails says nothing.
 func TestWhoEndsInOrderTellsTheOthers(t *testing.T) {
 	h := newHouse(t)
-	wake := make(chan struct{})
-	defer close(wake)
-	hangs := h.serve(h.authority, func(http.ResponseWriter, *http.Request) { <-wake })
 	for _, leaves := range []bool{true, false} {
 		told := make(chan string, 2)
 		hears := h.serve(h.authority, func(w http.ResponseWriter, req *http.Request) {
@@ -28,18 +27,7 @@ func TestWhoEndsInOrderTellsTheOthers(t *testing.T) {
 			}
 			told <- said.Replica
 		})
-		self := status.Replica{Shard: "root", Name: "self", Election: status.Election{Leader: "self", Standbys: []status.Standby{
-			{Replica: "hears", URL: hears}, {Replica: "hangs", URL: hangs}, {Replica: "gone", URL: "https://127.0.0.1:1"}, {Replica: "old"},
-		}}}
-		s := h.survey(self, func(c *Config) { c.Leaves = func() bool { return leaves } })
-		s.roster.note(time.Now(), self)
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		began := time.Now()
-		s.Run(ctx)
-		if took := time.Since(began); took > s.patience.whole {
-			t.Errorf("it took %v", took)
-		}
+		h.leaving(lasting, leaves, status.Standby{Replica: "hears", URL: hears}, status.Standby{Replica: "gone", URL: "https://127.0.0.1:1"}, status.Standby{Replica: "old"})
 		close(told)
 		got := []string{}
 		for name := range told {
@@ -49,6 +37,32 @@ func TestWhoEndsInOrderTellsTheOthers(t *testing.T) {
 			t.Errorf("told %q, want %s", got, want)
 		}
 	}
+}
+
+// A replica that ends does not wait for long for one that hangs.
+func TestWhoEndsDoesNotWaitForWhoHangs(t *testing.T) {
+	h := newHouse(t)
+	var asked atomic.Int32
+	hangs := h.serve(h.authority, func(_ http.ResponseWriter, req *http.Request) {
+		asked.Add(1)
+		_, _ = io.Copy(io.Discard, req.Body) // what is read to its end tells of the client's end
+		<-req.Context().Done()
+	})
+	h.leaving(usual, true, status.Standby{Replica: "hangs", URL: hangs}) // which returns
+	if asked.Load() > 1 {
+		t.Errorf("it asks %d times", asked.Load())
+	}
+}
+
+// leaving runs the Survey of a replica that knew those standbys until it has ended.
+func (h *house) leaving(within patience, inOrder bool, standbys ...status.Standby) {
+	self := status.Replica{Shard: "root", Name: "self", Election: status.Election{Leader: "self", Standbys: standbys}}
+	s := h.survey(self, func(c *Config) { c.Leaves = func() bool { return inOrder } })
+	s.patience = within
+	s.roster.note(time.Now(), self)
+	ctx, cancel := context.WithCancel(h.Context())
+	cancel()
+	s.Run(ctx)
 }
 
 // Whoever has left is not asked any more and not listed, whoever heard of it: unless the Lease shows that it leads.

@@ -27,9 +27,10 @@ type patience struct {
 	whole time.Duration // an answer in all
 	shard time.Duration // all replicas of this shard together
 	other time.Duration // one replica of another shard, which asks its own shard
+	leave time.Duration // until all others have heard that this replica leaves
 }
 
-var usual = patience{whole: 2 * time.Second, shard: time.Second, other: 1300 * time.Millisecond}
+var usual = patience{whole: 2 * time.Second, shard: time.Second, other: 1300 * time.Millisecond, leave: 300 * time.Millisecond}
 
 const (
 	// maxAnswer is how long the answer of one process may be, in bytes.
