@@ -42,6 +42,9 @@ func (a *delivery) until(t time.Time) error {
 // end makes all writes of the answer fail, including one that is under way. If the answer is over, that does no harm.
 func (a *delivery) end() { _ = a.until(time.Unix(1, 0)) }
 
+// endAnswer ends the answer of the request in ctx.
+func endAnswer(ctx context.Context) { deliveryFrom(ctx).end() }
+
 func (a *delivery) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

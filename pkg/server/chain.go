@@ -23,6 +23,7 @@ import (
 //	Parse        takes the logical cluster off the URL; answers nobody
 //	public       public paths get a chain of their own, with limits of the same size but counted apart
 //	held         keeps back answers that need no rights until the request has left its place; counts answers by logical cluster
+//	WithSeat     a request has no place while its client reads the answer slowly
 //	WithQuery    what a list asks for, for fairness
 //	upstream     401 without credentials, audit, impersonation: each question who may impersonate whom takes a place
 //	fairness     a place among those of the request's tenant, or 429
@@ -30,7 +31,7 @@ import (
 //	hold         503 until etcd is known to be this shard's
 //	Admit        400, 404, 405 and 503 for URLs that lead to no cluster
 //	ShortHeads   414 for long queries, 431 for watches with long headers
-//	watches      429 if too many watches are open or begin at once; ends watches whose clients read nothing
+//	watches      429 if too many watches are open; ends watches whose clients read nothing
 //	tokens       412 for writes of a term that is over
 //	custom       what the logical cluster defines itself
 //	upstream     the APIs
@@ -40,7 +41,7 @@ import (
 func (r *run) handlerChain(directory routing.Resolver, tokens *tokenFilter, shard *shardCheck, usage usage, tally *fairness.Tally, custom func(http.Handler) http.Handler) func(http.Handler, *genericapiserver.Config) http.Handler {
 	return func(apis http.Handler, c *genericapiserver.Config) http.Handler {
 		filter := &routing.Filter{
-			Resolver: directory, InProcess: isOwn, RequestInfo: c.RequestInfoResolver, Serializer: c.Serializer,
+			Resolver: directory, InProcess: isOwn, CountedAs: countedAs, RequestInfo: c.RequestInfoResolver, Serializer: c.Serializer,
 		}
 		users := *c // shallow, as upstream copies it: only the chain gets the authorizer that looks up clusters
 		users.Authorization.Authorizer = filter.Authorizer(&reservedNames{c.Authorization.Authorizer})
@@ -48,7 +49,7 @@ func (r *run) handlerChain(directory routing.Resolver, tokens *tokenFilter, shar
 		own := users
 		own.MaxRequestsInFlight, own.MaxMutatingRequestsInFlight, own.GoawayChance = 0, 0, 0
 		flows := &flows{filter}
-		watches := newWatches(r.cfg.Limits.Watches, c.RequestTimeout, flows.tenantOf, c.Serializer)
+		watches := newWatches(r.cfg.Limits.Watches, c.RequestTimeout, flows.ofContext, c.Serializer)
 		inner := shard.hold(filter.Admit(withShortHeads(watches.wrap(tokens.wrap(custom(apis))), c.Serializer)), c.Serializer)
 		public := users // each chain counts its own requests
 		if places := r.cfg.Limits.places(); places > 0 {
@@ -60,7 +61,7 @@ func (r *run) handlerChain(directory routing.Resolver, tokens *tokenFilter, shar
 			filter.Parse(genericapiserver.DefaultBuildHandlerChain(inner, &own)),
 			filter.Parse(publicOrNot(
 				withAnswersHeld(allAnswers, uncounted, genericapiserver.DefaultBuildHandlerChain(inner, &public)),
-				withAnswersHeld(errorsOnly, flows.countIn(tally), fairness.WithQuery(genericapiserver.DefaultBuildHandlerChain(inner, &users))),
+				withAnswersHeld(errorsOnly, flows.countIn(tally), fairness.WithSeat(endAnswer, fairness.WithQuery(genericapiserver.DefaultBuildHandlerChain(inner, &users)))),
 			)),
 		)
 		return withAnswerDeadline(c.RequestTimeout, connections.WithBodyDeadline(c.RequestTimeout, withSameOrigin(access.WithRequester(outer))))

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/util/flowcontrol"
 
+	"github.com/regent-project/regent/pkg/server/access"
 	"github.com/regent-project/regent/pkg/server/fairness"
 	"github.com/regent-project/regent/pkg/server/routing"
 	"github.com/regent-project/regent/pkg/server/storage"
@@ -20,6 +21,9 @@ import (
 // A tenant is a logical cluster, by its name: its paths are many. So whoever makes many users in a cluster has no larger share than
 // others. A member of system:masters, and a member of the installation, is a tenant by himself, in all clusters together: he gets into
 // a cluster whose users flood it, and a script of his does not shut out its users.
+//
+// A user has no more in all clusters together than a cluster has: everybody may make workspaces. It is the one who has sent the request that counts, and
+// not whom he impersonates (access.CountedAs).
 //
 // Requests for clusters that no cache knows share one tenant: everybody can make up as many names as he likes.
 type flows struct{ clusters *routing.Filter }
@@ -35,10 +39,16 @@ func (f *flows) ofRequest(ctx context.Context, who flowcontrol.RequestDigest) fa
 	return f.of(ctx, who.User)
 }
 
-// tenantOf returns the tenant for which the request in ctx counts.
-func (f *flows) tenantOf(ctx context.Context) string {
+// countedAs returns the name under which limits over all clusters count the request in ctx.
+func countedAs(ctx context.Context, who user.Info) string {
+	_, person := access.CountedAs(ctx, who)
+	return person
+}
+
+// ofContext returns for whom the request in ctx counts, by the user in it.
+func (f *flows) ofContext(ctx context.Context) fairness.Flow {
 	who, _ := request.UserFrom(ctx)
-	return f.of(ctx, who).Tenant
+	return f.of(ctx, who)
 }
 
 // clusterOf returns the logical cluster of the request in ctx, or nothing if no cache knows it.
@@ -51,13 +61,16 @@ func (f *flows) of(ctx context.Context, who user.Info) fairness.Flow {
 	if who == nil {
 		who = &user.DefaultInfo{}
 	}
-	flow := fairness.Flow{User: who.GetName()}
+	var flow fairness.Flow
+	flow.User, flow.Person = access.CountedAs(ctx, who)
 	cluster, inCluster := f.clusters.Cached(ctx)
 	switch {
 	case slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup):
 		flow.Tenant, flow.Privileged = "(administrator) "+who.GetName(), true
+		flow.Person = ""
 	case isMember(who):
 		flow.Tenant = "(member) " + who.GetName()
+		flow.Person = ""
 	case !inCluster:
 		flow.Tenant = tenantProcess
 	case cluster == "":

@@ -40,7 +40,7 @@ func (inCache) Resolve(_ context.Context, path logicalcluster.Path, mayRead func
 func through(t *testing.T, url string, f func(ctx context.Context, filter *routing.Filter)) {
 	t.Helper()
 	info := genericapiserver.NewRequestInfoResolver(genericapiserver.NewConfig(apis.Codecs))
-	filter := &routing.Filter{Resolver: inCache{}, InProcess: func(*http.Request) bool { return false }, RequestInfo: info, Serializer: apis.Codecs}
+	filter := &routing.Filter{Resolver: inCache{}, InProcess: func(*http.Request) bool { return false }, RequestInfo: info, CountedAs: countedAs, Serializer: apis.Codecs}
 	filter.Parse(fairness.WithQuery(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 		parsed, err := info.NewRequestInfo(req)
 		if err != nil {
@@ -57,23 +57,23 @@ func TestForWhomARequestCounts(t *testing.T) {
 		who  user.Info
 		want fairness.Flow
 	}{
-		{"/clusters/x1/api/v1/namespaces", ann, fairness.Flow{Tenant: "x1", User: "ann"}},
-		{"/clusters/root:a/api/v1/namespaces", ann, fairness.Flow{Tenant: "x1", User: "ann"}},
-		{"/clusters/made-up/api", ann, fairness.Flow{Tenant: tenantUnknown, User: "ann"}},
-		{"/clusters/x1:made:up/api", ann, fairness.Flow{Tenant: tenantUnknown, User: "ann"}},
-		{"/clusters/Bad/api", ann, fairness.Flow{Tenant: tenantUnknown, User: "ann"}},
-		{"/nowhere", ann, fairness.Flow{Tenant: tenantUnknown, User: "ann"}},
-		{"/metrics", ann, fairness.Flow{Tenant: tenantProcess, User: "ann"}},
-		{"/clusters/*/api/v1/namespaces", ann, fairness.Flow{Tenant: "*", User: "ann"}},
-		{"/clusters/x1/api", &user.DefaultInfo{Name: "rita", Groups: []string{user.SystemPrivilegedGroup}}, fairness.Flow{Tenant: "(administrator) rita", User: "rita", Privileged: true}},
-		{"/clusters/*/api", &memberUser{DefaultInfo: user.DefaultInfo{Name: "system:regent:shard:eu1"}, Member: pki.Member{Kind: pki.KindShard}}, fairness.Flow{Tenant: "(member) system:regent:shard:eu1", User: "system:regent:shard:eu1"}},
+		{"/clusters/x1/api/v1/namespaces", ann, fairness.Flow{Tenant: "x1", User: "user ann", Person: "user ann"}},
+		{"/clusters/root:a/api/v1/namespaces", ann, fairness.Flow{Tenant: "x1", User: "user ann", Person: "user ann"}},
+		{"/clusters/made-up/api", ann, fairness.Flow{Tenant: tenantUnknown, User: "user ann", Person: "user ann"}},
+		{"/clusters/x1:made:up/api", ann, fairness.Flow{Tenant: tenantUnknown, User: "user ann", Person: "user ann"}},
+		{"/clusters/Bad/api", ann, fairness.Flow{Tenant: tenantUnknown, User: "user ann", Person: "user ann"}},
+		{"/nowhere", ann, fairness.Flow{Tenant: tenantUnknown, User: "user ann", Person: "user ann"}},
+		{"/metrics", ann, fairness.Flow{Tenant: tenantProcess, User: "user ann", Person: "user ann"}},
+		{"/clusters/*/api/v1/namespaces", ann, fairness.Flow{Tenant: "*", User: "user ann", Person: "user ann"}},
+		{"/clusters/x1/api", &user.DefaultInfo{Name: "rita", Groups: []string{user.SystemPrivilegedGroup}}, fairness.Flow{Tenant: "(administrator) rita", User: "user rita", Privileged: true}},
+		{"/clusters/*/api", &memberUser{DefaultInfo: user.DefaultInfo{Name: "system:regent:shard:eu1"}, Member: pki.Member{Kind: pki.KindShard}}, fairness.Flow{Tenant: "(member) system:regent:shard:eu1", User: "user system:regent:shard:eu1"}},
 	} {
 		through(t, c.url, func(ctx context.Context, filter *routing.Filter) {
 			if got := (&flows{filter}).ofRequest(ctx, flowcontrol.RequestDigest{User: c.who}); got != c.want {
 				t.Errorf("%s of %s counts for %+v, want %+v", c.url, c.who.GetName(), got, c.want)
 			}
-			if got := (&flows{filter}).tenantOf(request.WithUser(ctx, c.who)); got != c.want.Tenant {
-				t.Errorf("a watch of %s by %s counts for %q", c.url, c.who.GetName(), got)
+			if got := (&flows{filter}).ofContext(request.WithUser(ctx, c.who)); got != c.want {
+				t.Errorf("a watch of %s by %s counts for %+v", c.url, c.who.GetName(), got)
 			}
 		})
 	}
@@ -98,6 +98,8 @@ func TestListsTakeAsManyPlacesAsTheyAreLarge(t *testing.T) {
 		"/clusters/x1/api/v1/configmaps?limit=100000":                                        1 + 5 + 10,
 		"/clusters/x1/api/v1/configmaps?limit=many":                                          1 + 5 + 10,
 		"/clusters/x1/api/v1/configmaps?labelSelector=a%3Db":                                 1 + 5 + 10,
+		"/clusters/x1/api/v1/configmaps?labelSelector=a%3Db&limit=1":                         1 + 5 + 10,
+		"/clusters/x1/api/v1/configmaps?fieldSelector=metadata.namespace%3Db&limit=1":        1 + 5 + 10,
 		"/clusters/x1/api/v1/configmaps?watch=true":                                          1 + 5 + 10,
 		"/clusters/x1/api/v1/configmaps?watch=true&resourceVersion=7":                        1,
 		"/clusters/x1/api/v1/configmaps?watch=true&resourceVersion=7&sendInitialEvents":      1,

@@ -49,7 +49,7 @@ func TestALeaderKeepsItsLeaseWhenAllPlacesAreTaken(t *testing.T) {
 	})
 	cfg.Election.LeaseDuration, cfg.Election.RenewDeadline = 3*time.Second, 2*time.Second
 	cfg.Election.DrainTimeout = time.Second
-	cfg.TokenFile = write(t, filepath.Join(root, "tokens.csv"), tokensOfUsers)
+	cfg.TokenFile = write(t, filepath.Join(root, "tokens.csv"), tokensOfUsers+"t-bob,bob,5\n")
 	cfg.Limits = Limits{RequestsInFlight: 1, MutatingRequestsInFlight: 1, RequestTimeout: 4 * time.Second} // who waits is refused after a quarter of it
 	hold := make(chan struct{})
 	var held atomic.Int32
@@ -64,14 +64,14 @@ func TestALeaderKeepsItsLeaseWhenAllPlacesAreTaken(t *testing.T) {
 	epoch := <-terms
 	full.Store(true)
 	var holders sync.WaitGroup
-	for _, cluster := range []string{"root", "system:admin"} { // one could not have both places
+	for cluster, token := range map[string]string{"root": "t-ann", "system:admin": "t-bob"} { // neither a cluster nor a user could have both places
 		holders.Go(func() {
 			req, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodGet, r.url+"/clusters/"+cluster+"/hold", http.NoBody)
 			if err != nil {
 				t.Error(err)
 				return
 			}
-			req.Header.Set("Authorization", "Bearer t-ann")
+			req.Header.Set("Authorization", "Bearer "+token)
 			if resp, err := r.client.Do(req); err == nil {
 				_ = resp.Body.Close()
 			}
@@ -257,14 +257,14 @@ func TestARequestMayTakeLongerThanItsBody(t *testing.T) {
 	}
 }
 
-// Each resource's storage says when a watch has begun: otherwise the places would run out.
-func TestMoreWatchesThanMayBeginAtOnceAreOpen(t *testing.T) {
+// Each resource's storage says when a watch has begun: otherwise the places of requests would run out.
+func TestWatchesThatHaveBegunTakeNoPlaces(t *testing.T) {
 	r, _ := startAudited(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	for _, resource := range []string{"api/v1/configmaps", "api/v1/events"} {
 		for _, from := range []string{"", "&resourceVersion=0", "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"} {
-			for range maxWatchStarts / 2 {
+			for range 25 {
 				req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+"/clusters/system:admin/"+resource+"?watch=true"+from, http.NoBody)
 				if err != nil {
 					t.Fatal(err)

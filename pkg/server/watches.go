@@ -2,12 +2,14 @@ package server
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"net"
 	"net/http"
 	"sync"
 	"time"
 
+	"github.com/regent-project/regent/pkg/server/fairness"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -17,44 +19,27 @@ import (
 	"k8s.io/apiserver/pkg/util/flowcontrol"
 )
 
-// maxWatchStarts is how many watches of clients begin at once on one replica. The start of a watch takes milliseconds, unless
-// it sends many objects. Then each start ends sooner if fewer compete.
-const maxWatchStarts = 50
-
-// watches limits how many watches are open and how many begin at once. An open watch takes some 60 KiB. A watch that begins may
-// send all objects there are. One user may have half of each limit, so that nobody shuts out all others. Watches of this
-// process are not counted.
+// watches limits how many watches are open. An open watch takes some 60 KiB. One user may have half of the limit, and a tenant as many as are free, so
+// that nobody shuts out all others. Watches of this process are not counted. A watch that begins has its places among the requests (package fairness).
 //
 // watches also ends watches whose clients read nothing: each would hold its place for ever.
 type watches struct {
 	// limit is how many watches may be open. 0: no limit.
 	limit int
-	// starts has a place for each watch that begins.
-	starts chan struct{}
-	// patience is how long a watch waits for a place to begin. timeout is how long its start may take, as for a list, and how
-	// long its client may read nothing.
-	patience, timeout time.Duration
-	serializer        runtime.NegotiatedSerializer
-	// tenantOf returns the tenant for whom the watch in ctx counts.
-	tenantOf func(context.Context) string
+	// timeout is how long the start of a watch may take, as for a list, and how long its client may read nothing.
+	timeout    time.Duration
+	serializer runtime.NegotiatedSerializer
+	// flowOf returns for whom the watch in ctx counts.
+	flowOf func(context.Context) fairness.Flow
 
 	mu      sync.Mutex
 	open    int
-	users   map[string]*watcher // users with open watches, by name
-	tenants map[string]int      // how many watches tenants have open
+	users   map[string]int // how many watches users have open, as they are counted in all clusters
+	tenants map[string]int // the same of tenants
 }
 
-// watcher is a user with open watches.
-type watcher struct {
-	open   int
-	starts chan struct{}
-}
-
-func newWatches(limit int, requestTimeout time.Duration, tenantOf func(context.Context) string, s runtime.NegotiatedSerializer) *watches {
-	return &watches{
-		limit: limit, starts: make(chan struct{}, maxWatchStarts), patience: requestTimeout / 4, timeout: requestTimeout, serializer: s,
-		tenantOf: tenantOf, users: map[string]*watcher{}, tenants: map[string]int{},
-	}
+func newWatches(limit int, requestTimeout time.Duration, flowOf func(context.Context) fairness.Flow, s runtime.NegotiatedSerializer) *watches {
+	return &watches{limit: limit, timeout: requestTimeout, serializer: s, flowOf: flowOf, users: map[string]int{}, tenants: map[string]int{}}
 }
 
 func (s *watches) wrap(next http.Handler) http.Handler {
@@ -73,17 +58,13 @@ func (s *watches) wrap(next http.Handler) http.Handler {
 }
 
 func (s *watches) serve(next http.Handler, w http.ResponseWriter, req *http.Request) {
-	who, leave := s.enter(nameOf(req.Context()), s.tenantOf(req.Context()))
-	if who == nil {
+	flow := s.flowOf(req.Context())
+	leave := s.enter(cmp.Or(flow.Person, flow.User), flow.Tenant)
+	if leave == nil {
 		s.refuse(w, req, "too many watches are open, or too many of them are of this user or logical cluster: close some, or raise --max-watches")
 		return
 	}
 	defer leave()
-	leaveStart, ok := s.start(req.Context(), who)
-	if !ok {
-		s.refuse(w, req, "too many watches begin at this moment: try again")
-		return
-	}
 	ctx, cancel := context.WithCancel(req.Context())
 	defer cancel()
 	a := deliveryFrom(ctx)
@@ -94,7 +75,6 @@ func (s *watches) serve(next http.Handler, w http.ResponseWriter, req *http.Requ
 	})
 	begun := watchBegun(sync.OnceFunc(func() {
 		late.Stop()
-		leaveStart()
 		flowcontrol.WatchInitialized(ctx) // the watch leaves its places among requests
 	}))
 	defer begun.Signal()
@@ -109,69 +89,29 @@ func (s *watches) refuse(w http.ResponseWriter, req *http.Request, message strin
 	responsewriters.ErrorNegotiated(apierrors.NewTooManyRequests(message, 1), s.serializer, schema.GroupVersion{Version: "v1"}, w, req)
 }
 
-func nameOf(ctx context.Context) string {
-	if who, ok := request.UserFrom(ctx); ok {
-		return who.GetName()
-	}
-	return ""
-}
-
 // enter counts a watch of a user and a tenant until leave is called. It returns nil if a limit is reached.
-func (s *watches) enter(name, tenant string) (who *watcher, leave func()) {
+func (s *watches) enter(user, tenant string) (leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	who = s.users[name]
-	if s.limit > 0 && (s.open >= s.limit || who != nil && who.open >= max(1, s.limit/2) || s.tenants[tenant] > 0 && s.tenants[tenant] >= s.limit-s.open) {
-		return nil, nil
+	if s.limit > 0 && (s.open >= s.limit || s.users[user] >= max(1, s.limit/2) || s.tenants[tenant] > 0 && s.tenants[tenant] >= s.limit-s.open) {
+		return nil
 	}
-	if who == nil {
-		who = &watcher{starts: make(chan struct{}, maxWatchStarts/2)}
-		s.users[name] = who
-	}
-	s.open++
-	who.open++
-	s.tenants[tenant]++
-	return who, func() {
+	s.count(user, tenant, 1)
+	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.open--
-		if who.open--; who.open == 0 {
-			delete(s.users, name)
-		}
-		if s.tenants[tenant]--; s.tenants[tenant] == 0 {
-			delete(s.tenants, tenant)
-		}
+		s.count(user, tenant, -1)
 	}
 }
 
-// start waits for a place among the watches that begin: first among those of its user, then among all.
-func (s *watches) start(ctx context.Context, who *watcher) (leave func(), ok bool) {
-	ctx, cancel := context.WithTimeout(ctx, s.patience)
-	defer cancel()
-	if !take(ctx, who.starts) {
-		return nil, false
+// count counts n more watches. The caller holds mu.
+func (s *watches) count(user, tenant string, n int) {
+	s.open += n
+	if s.users[user] += n; s.users[user] == 0 {
+		delete(s.users, user)
 	}
-	if !take(ctx, s.starts) {
-		<-who.starts
-		return nil, false
-	}
-	return func() {
-		<-s.starts
-		<-who.starts
-	}, true
-}
-
-func take(ctx context.Context, places chan struct{}) bool {
-	select {
-	case places <- struct{}{}:
-		return true
-	default:
-	}
-	select {
-	case places <- struct{}{}:
-		return true
-	case <-ctx.Done():
-		return false
+	if s.tenants[tenant] += n; s.tenants[tenant] == 0 {
+		delete(s.tenants, tenant)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/util/flowcontrol"
 
 	"github.com/regent-project/regent/pkg/server/apis"
+	"github.com/regent-project/regent/pkg/server/fairness"
 )
 
 // asWatch returns ctx as that of a watch of somebody.
@@ -42,15 +43,22 @@ func watching(ctx context.Context, s *watches, who string, begun <-chan struct{}
 
 var tenantsMade atomic.Int64
 
-// tenantOfAll makes each watch one of a tenant of its own.
-func tenantOfAll(context.Context) string { return fmt.Sprint("tenant", tenantsMade.Add(1)) }
+// ofAnyTenant makes each watch one of a tenant of its own.
+func ofAnyTenant(ctx context.Context) fairness.Flow {
+	return ofTenant(ctx, fmt.Sprint("tenant", tenantsMade.Add(1)))
+}
+
+func ofTenant(ctx context.Context, tenant string) fairness.Flow {
+	who, _ := request.UserFrom(ctx)
+	return fairness.Flow{Tenant: tenant, User: who.GetName(), Person: who.GetName()}
+}
 
 // Who makes many users in his cluster does not get more watches, and any other cluster still gets some.
 func TestWatchesOfOneClusterLeaveAsManyToOthersAsItHas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 8
 		var tenant string
-		s := newWatches(limit, time.Minute, func(context.Context) string { return tenant }, apis.Codecs)
+		s := newWatches(limit, time.Minute, func(ctx context.Context) fairness.Flow { return ofTenant(ctx, tenant) }, apis.Codecs)
 		begun := make(chan struct{})
 		close(begun)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -85,85 +93,23 @@ func TestWatchesOfOneClusterLeaveAsManyToOthersAsItHas(t *testing.T) {
 	})
 }
 
-func TestOnlySoManyWatchesBeginAtOnce(t *testing.T) {
+func TestAWatchThatDoesNotBeginEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newWatches(0, time.Minute, tenantOfAll, apis.Codecs)
-		ctx, cancel := context.WithCancel(t.Context())
-		begun := make(chan struct{})
-		statuses := make(chan int, 3*maxWatchStarts)
-		for i := range 2 * maxWatchStarts {
-			go func() { statuses <- watching(ctx, s, fmt.Sprint("user", i%4), begun) }()
-		}
-		synctest.Wait()
-		if len(s.starts) != maxWatchStarts {
-			t.Errorf("%d watches begin, want %d", len(s.starts), maxWatchStarts)
-		}
-		close(begun) // and go on: then the others may
-		synctest.Wait()
-		if len(s.starts) != 0 || len(statuses) != 0 {
-			t.Errorf("%d places are taken and %d watches have ended, want none", len(s.starts), len(statuses))
-		}
-		cancel()
-		for range 2 * maxWatchStarts {
-			if status := <-statuses; status != http.StatusOK {
-				t.Errorf("a watch was refused with %d", status)
-			}
-		}
-	})
-}
-
-func TestAWatchThatDoesNotBeginGivesItsPlaceUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newWatches(0, time.Minute, tenantOfAll, apis.Codecs)
-		statuses := make(chan int, maxWatchStarts+1)
-		for i := range maxWatchStarts {
-			go func() { statuses <- watching(t.Context(), s, fmt.Sprint("user", i%2), nil) }()
-		}
-		synctest.Wait()
+		s := newWatches(0, time.Minute, ofAnyTenant, apis.Codecs)
 		asked := time.Now()
-		if status := watching(t.Context(), s, "another", nil); status != http.StatusTooManyRequests || time.Since(asked) != s.patience {
-			t.Errorf("one too many: %d after %v, want 429 after %v", status, time.Since(asked), s.patience)
-		}
-		for range maxWatchStarts {
-			<-statuses
-		}
+		watching(t.Context(), s, "ann", nil)
 		if waited := time.Since(asked); waited != s.timeout {
-			t.Errorf("watches that do not begin ended after %v, want %v", waited, s.timeout)
+			t.Errorf("a watch that does not begin ended after %v, want %v", waited, s.timeout)
 		}
-		if len(s.starts) != 0 || len(s.users) != 0 || s.open != 0 {
-			t.Errorf("%d places are taken by nobody, %d users are left with %d watches", len(s.starts), len(s.users), s.open)
-		}
-	})
-}
-
-// Not even a member of system:masters takes all places for watches that begin.
-func TestOneUsersWatchesLetOthersBegin(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newWatches(0, time.Minute, tenantOfAll, apis.Codecs)
-		ctx, cancel := context.WithCancel(t.Context())
-		const tries = 2 * maxWatchStarts
-		statuses := make(chan int, tries+1)
-		for range tries {
-			go func() { statuses <- watching(ctx, s, "greedy", nil) }()
-		}
-		synctest.Wait()
-		begun := make(chan struct{})
-		close(begun)
-		go func() { statuses <- watching(ctx, s, "modest", begun) }()
-		synctest.Wait()
-		if s.users["modest"] == nil || len(s.users["modest"].starts) != 0 || len(s.starts) != maxWatchStarts/2 {
-			t.Errorf("another user's watch has not begun: of %d places, %d are taken", maxWatchStarts, len(s.starts))
-		}
-		cancel()
-		for range tries + 1 {
-			<-statuses
+		if len(s.users) != 0 || s.open != 0 {
+			t.Errorf("%d users are left with %d watches", len(s.users), s.open)
 		}
 	})
 }
 
 func TestWatchesAreCappedInAllAndPerUser(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newWatches(4, time.Minute, tenantOfAll, apis.Codecs)
+		s := newWatches(4, time.Minute, ofAnyTenant, apis.Codecs)
 		begun := make(chan struct{})
 		close(begun)
 		ends := map[string]context.CancelFunc{}
@@ -234,7 +180,7 @@ func TestAWatchWhoseClientTakesNothingEnds(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newWatches(0, timeout, tenantOfAll, apis.Codecs)
+			s := newWatches(0, timeout, ofAnyTenant, apis.Codecs)
 			ended := make(chan struct{})
 			watch := s.wrap(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { c.handler(t, w, req) }))
 			server := httptest.NewUnstartedServer(withAnswerDeadline(timeout, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -259,8 +205,8 @@ func TestAWatchWhoseClientTakesNothingEnds(t *testing.T) {
 				server.CloseClientConnections()
 				t.Fatal("it goes on")
 			}
-			if len(s.starts) != 0 || s.open != 0 {
-				t.Errorf("%d watches begin and %d are open, want none", len(s.starts), s.open)
+			if s.open != 0 {
+				t.Errorf("%d are open, want none", s.open)
 			}
 		})
 	}

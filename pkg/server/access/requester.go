@@ -3,6 +3,7 @@ package access
 import (
 	"context"
 	"net/http"
+	"strings"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
@@ -35,6 +36,24 @@ func Remembering(next authenticator.Request) authenticator.Request {
 		}
 		return found, ok, err
 	})
+}
+
+// CountedAs returns the names under which limits count the request in ctx, whose user is who: user is one in all clusters, and person has all that are
+// told apart by nobody but a cluster, as its service accounts. They are of the one who has sent the request: whoever may impersonate others in his own
+// cluster must not use up what they have. A member of system:masters vouches for whom he names.
+func CountedAs(ctx context.Context, who user.Info) (user, person string) {
+	if sender, ok := ctx.Value(requesterKey{}).(*requester); ok && sender.user != nil && !isMaster(sender.user) {
+		who = sender.user
+	}
+	if who == nil {
+		return "", ""
+	}
+	if home := who.GetExtra()[clusters.IdentityClusterExtra]; len(home) > 0 {
+		person = "accounts of " + strings.Join(home, " ")
+		return person + " " + who.GetName(), person
+	}
+	person = "user " + who.GetName()
+	return person, person
 }
 
 // Allowed reports whether the user of attributes has a right in a logical cluster.

@@ -51,7 +51,8 @@ func (c *Control) Handle(
 ) {
 	note(&schema, &level, "")
 	flow, began := c.Flow(ctx, digest), time.Now()
-	places := c.Limiter.bounded(c.Cost(ctx, digest))
+	size := c.Cost(ctx, digest)
+	places := c.Limiter.bounded(size)
 	leave, err := c.Limiter.Enter(ctx, flow, places)
 	entered := time.Now()
 	request.TrackAPFQueueWaitLatency(ctx, entered.Sub(began))
@@ -61,9 +62,12 @@ func (c *Control) Handle(
 		return
 	}
 	waited.Observe(entered.Sub(began).Seconds())
+	at := seatFrom(ctx)
+	at.take(c.Limiter, flow, places, size, leave)
 	defer func() {
+		held, leave := at.end()
 		if c.Held != nil {
-			c.Held(ctx, time.Duration(places)*time.Since(entered))
+			c.Held(ctx, time.Duration(places)*held)
 		}
 		// Who has written has his answer. To take the places back later needs nothing that could outlive the server.
 		if later := c.lingers(ctx, digest.RequestInfo); later > 0 {

@@ -19,7 +19,7 @@ const (
 // Places returns how many places a request takes. stored returns how much a list of a resource has to read, before its limit. It is called for lists only,
 // and for watches that begin with one.
 //
-// A list with selectors counts as one without: it reads as much. One of a namespace counts as one of all namespaces, because nothing is known
+// A list with selectors counts as one without, and whatever its limit is: it reads as much. One of a namespace counts as one of all namespaces, because nothing is known
 // of single ones: whoever has much there can list with a limit.
 func Places(info *request.RequestInfo, query url.Values, stored func() (objects, bytes int64)) int {
 	switch {
@@ -31,6 +31,9 @@ func Places(info *request.RequestInfo, query url.Values, stored func() (objects,
 		return 1
 	}
 	objects, bytes := stored()
+	if query.Get("labelSelector") != "" || query.Get("fieldSelector") != "" {
+		query = nil
+	}
 	if limit, err := strconv.ParseInt(query.Get("limit"), 10, 64); err == nil && limit > 0 && limit < objects {
 		bytes = bytes / objects * limit
 		objects = limit

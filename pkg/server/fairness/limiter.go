@@ -5,7 +5,9 @@
 // cluster, may take places as long as it has no more than are free. So a tenant alone gets half of all places, two get a third
 // each, and who comes next need not wait until requests of others end. Requests beyond that wait, and requests beyond those that may
 // wait are refused. When places get free, the request goes on whose tenant has the fewest, and within a tenant the one whose user has
-// the fewest.
+// the fewest. A person who is a user of many tenants has no more than one tenant may have.
+//
+// A request whose client reads its answer slowly has no places while it waits for it (seat.go): it takes no CPU then.
 //
 // docs/ACCESS.md says why upstream's priority and fairness does not do.
 package fairness
@@ -30,6 +32,8 @@ var (
 type Flow struct {
 	// Tenant is who shares with all other tenants. User shares with the other users of the tenant.
 	Tenant, User string
+	// Person is the user in all tenants together. Nobody is, if it is empty.
+	Person string
 	// Privileged tenants need no free place: they get in while all places are taken. They may take half of all, too.
 	Privileged bool
 }
@@ -39,8 +43,11 @@ type Limiter struct {
 	mu sync.Mutex
 	// handled are the places for requests that are handled, waiting those of requests that wait.
 	handled, waiting room
-	tenants          map[string]*tenant // those that have or want places
-	turns            uint64             // how many requests have got their places
+	// reading are the places of answers that wait for slow readers.
+	reading room
+	tenants map[string]*tenant // those that have or want places
+	persons map[string]*party  // the same
+	turns   uint64             // how many requests have got their places
 }
 
 // tenant is a Flow.Tenant that has or wants places.
@@ -52,13 +59,15 @@ type tenant struct {
 // member is a user of a tenant that has or wants places.
 type member struct {
 	party
-	queue list.List // of *ticket, the oldest first
+	person *party
+	queue  list.List // of *ticket, the oldest first
 }
 
 // party is what a tenant or a user has.
 type party struct {
-	handled, waiting int
-	lastTurn         uint64 // when it got places last, in turns
+	handled, waiting, reading int
+
+	lastTurn uint64 // when it got places last, in turns
 }
 
 // ticket is a request that waits.
@@ -71,7 +80,10 @@ type ticket struct {
 // New returns a limiter with so many places for requests that are handled, and for requests that wait. Both must be greater than 0.
 func New(places, waiting int) *Limiter {
 	registerMetrics()
-	return &Limiter{handled: room{size: places}, waiting: room{size: waiting}, tenants: map[string]*tenant{}}
+	return &Limiter{
+		handled: room{size: places}, waiting: room{size: waiting}, reading: room{size: readingPlaces},
+		tenants: map[string]*tenant{}, persons: map[string]*party{},
+	}
 }
 
 // Enter returns when the request may be handled. leave must be called once when it has been. places are what it takes; it takes
@@ -106,7 +118,7 @@ func (l *Limiter) arrive(t *ticket) (*list.Element, error) {
 		l.take(t, of, user)
 		return nil, nil
 	}
-	if !l.waiting.admits(of.waiting, 1) || !within(userShare(l.waiting.size), user.waiting, 1) {
+	if !l.waiting.admits(of.waiting, 1) || !l.waiting.admits(user.person.waiting, 1) || !within(userShare(l.waiting.size), user.waiting, 1) {
 		l.drop(t.flow, of, user)
 		return nil, ErrFull
 	}
@@ -167,23 +179,25 @@ func (l *Limiter) next() (*tenant, *member, *ticket) {
 			continue
 		}
 		// If this one does not fit, no other of its tenant goes on instead: else a large request would wait for ever.
-		u := candidate.next()
-		if t, ok := u.queue.Front().Value.(*ticket); ok && l.fits(t, candidate, u) {
+		if u, t := l.nextOf(candidate); t != nil && l.fits(t, candidate, u) {
 			of, user, first = candidate, u, t
 		}
 	}
 	return of, user, first
 }
 
-// next returns the user of the tenant whose request goes on next. One waits.
-func (t *tenant) next() *member {
-	var next *member
-	for _, u := range t.users {
-		if u.waiting > 0 && (next == nil || u.before(&next.party)) {
-			next = u
+// nextOf returns the request of a tenant that goes on next, if it fits. Whoever has his part already, elsewhere, is passed over: the tenant's other
+// users do not wait for him. The caller holds mu.
+func (l *Limiter) nextOf(of *tenant) (user *member, first *ticket) {
+	for _, u := range of.users {
+		if u.waiting == 0 || user != nil && !u.before(&user.party) {
+			continue
+		}
+		if t, ok := u.queue.Front().Value.(*ticket); ok && (t.flow.Privileged || l.handled.admits(u.person.handled, t.places)) {
+			user, first = u, t
 		}
 	}
-	return next
+	return user, first
 }
 
 // before reports whether p is served before other: because it has fewer places, or because its last turn was earlier.
@@ -196,7 +210,7 @@ func (l *Limiter) fits(t *ticket, of *tenant, user *member) bool {
 	if t.flow.Privileged {
 		return within(l.handled.size/2, of.handled, t.places)
 	}
-	return within(userShare(l.handled.size), user.handled, t.places) && l.handled.admits(of.handled, t.places)
+	return within(userShare(l.handled.size), user.handled, t.places) && l.handled.admits(of.handled, t.places) && l.handled.admits(user.person.handled, t.places)
 }
 
 // take gives a request its places. The caller holds mu.
@@ -210,6 +224,7 @@ func (l *Limiter) take(t *ticket, of *tenant, user *member) {
 func (l *Limiter) give(of *tenant, user *member, n int) {
 	of.handled += n
 	user.handled += n
+	user.person.handled += n
 	l.handled.taken += n
 	placesTaken.Add(float64(n))
 }
@@ -221,6 +236,7 @@ func (l *Limiter) wait(of *tenant, user *member, n int) {
 	}
 	of.waiting += n
 	user.waiting += n
+	user.person.waiting += n
 	l.waiting.taken += n
 	if of.waiting == 0 {
 		tenantsWaiting.Dec()
@@ -237,16 +253,35 @@ func (l *Limiter) get(flow Flow) (*tenant, *member) {
 	}
 	user := of.users[flow.User]
 	if user == nil {
-		user = &member{}
+		user = &member{person: l.person(flow)}
 		of.users[flow.User] = user
 	}
 	return of, user
 }
 
+// person returns who a user is in all tenants. The caller holds mu.
+func (l *Limiter) person(flow Flow) *party {
+	if flow.Person == "" {
+		return &party{}
+	}
+	p := l.persons[flow.Person]
+	if p == nil {
+		p = &party{}
+		l.persons[flow.Person] = p
+	}
+	return p
+}
+
+// isIdle reports whether a tenant, a user or a person neither has nor wants a place.
+func (p *party) isIdle() bool { return p.handled == 0 && p.waiting == 0 && p.reading == 0 }
+
 // drop forgets who neither has nor wants a place. The caller holds mu.
 func (l *Limiter) drop(flow Flow, of *tenant, user *member) {
-	if user.handled == 0 && user.waiting == 0 {
+	if user.isIdle() {
 		delete(of.users, flow.User)
+		if user.person.isIdle() {
+			delete(l.persons, flow.Person)
+		}
 	}
 	if len(of.users) == 0 {
 		delete(l.tenants, flow.Tenant)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -162,6 +163,30 @@ func TestOneUserLeavesPlacesToTheOthersOfHisTenant(t *testing.T) {
 	})
 }
 
+// Everybody may make workspaces: many of them give nobody more than one.
+func TestAPersonHasNoMoreInManyTenantsThanInOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, 24, 1000)
+		var eves []*asked
+		for n := range 12 {
+			eves = append(eves, s.asks(4, Flow{Tenant: fmt.Sprint("eve", n), User: "eve", Person: "eve"})...)
+		}
+		if got := handled(eves); got != 12 {
+			t.Errorf("in 12 tenants: %d of 24 places, want 12", got)
+		}
+		ann := s.asks(30, Flow{Tenant: "ann", User: "ann", Person: "ann"})
+		if got := handled(ann); got != 6 {
+			t.Errorf("another person gets %d of 12 that are free, want 6", got)
+		}
+		shared := s.asks(3, Flow{Tenant: "shared", User: "eve", Person: "eve"})
+		bob := s.asks(3, Flow{Tenant: "shared", User: "bob", Person: "bob"})
+		if got, other := handled(shared), handled(bob); got != 0 || other != 3 {
+			t.Errorf("in a tenant of both: %d of who has enough elsewhere, and %d of who has none; want 0 and 3", got, other)
+		}
+		over(slices.Concat(eves, ann, shared, bob)...)
+	})
+}
+
 func TestWhoHasTheFewestPlacesIsNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, 2, 1000)
@@ -240,7 +265,7 @@ func TestWhoWaitsTooLongIsRefusedAndForgotten(t *testing.T) {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 		over(first...)
-		if len(s.l.tenants) != 0 || s.l.handled.taken != 0 || s.l.waiting.taken != 0 {
+		if len(s.l.tenants) != 0 || len(s.l.persons) != 0 || s.l.handled.taken != 0 || s.l.waiting.taken != 0 {
 			t.Errorf("left behind: %v, %d places, %d waiting", s.l.tenants, s.l.handled.taken, s.l.waiting.taken)
 		}
 	})
@@ -256,7 +281,9 @@ func TestNoFloodLosesPlacesOrLetsAnybodyWaitBesideAFreeOne(t *testing.T) {
 		flow := Flow{
 			Tenant: rapid.SampledFrom([]string{"a", "b", "c", "admin"}).Draw(rt, "tenant"), User: rapid.SampledFrom([]string{"1", "2"}).Draw(rt, "user"),
 		}
-		flow.Privileged = flow.Tenant == "admin"
+		if flow.Privileged = flow.Tenant == "admin"; !flow.Privileged {
+			flow.Person = flow.User
+		}
 		return step{flow, rapid.IntRange(0, 6).Draw(rt, "size"), rapid.IntRange(-20, 20).Draw(rt, "ending")}
 	})
 	rapid.Check(t, func(rt *rapid.T) {
@@ -279,8 +306,8 @@ func TestNoFloodLosesPlacesOrLetsAnybodyWaitBesideAFreeOne(t *testing.T) {
 				}
 			}
 			over(open...)
-			if len(s.l.tenants) != 0 || s.l.handled.taken != 0 || s.l.waiting.taken != 0 {
-				fault += fmt.Sprintf("left behind: %v, %d places, %d waiting", s.l.tenants, s.l.handled.taken, s.l.waiting.taken)
+			if len(s.l.tenants) != 0 || len(s.l.persons) != 0 || s.l.handled.taken != 0 || s.l.waiting.taken != 0 {
+				fault += fmt.Sprintf("left behind: %v, %v, %d places, %d waiting", s.l.tenants, s.l.persons, s.l.handled.taken, s.l.waiting.taken)
 			}
 		})
 		if fault != "" {
@@ -294,11 +321,16 @@ func check(l *Limiter) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	places, waiting := 0, 0
+	persons := map[*party]party{}
 	for name, of := range l.tenants {
 		places += of.handled
 		waiting += of.waiting
-		sum := party{}
+		sum, isHeldUp := party{}, false
 		for _, u := range of.users {
+			person := persons[u.person]
+			person.handled, person.waiting = person.handled+u.handled, person.waiting+u.waiting
+			persons[u.person] = person
+			isHeldUp = isHeldUp || u.waiting > 0 && u.person.handled == 0
 			sum.handled += u.handled
 			sum.waiting += u.waiting
 			if u.queue.Len() != u.waiting {
@@ -308,8 +340,13 @@ func check(l *Limiter) string {
 		if sum.handled != of.handled || sum.waiting != of.waiting {
 			return fmt.Sprintf("%s: its users have %+v, it has %+v", name, sum, of.party)
 		}
-		if of.handled == 0 && of.waiting > 0 && l.handled.taken < l.handled.size {
+		if of.handled == 0 && isHeldUp && l.handled.taken < l.handled.size {
 			return fmt.Sprintf("%s has nothing and waits, though only %d of %d places are taken", name, l.handled.taken, l.handled.size)
+		}
+	}
+	for counted, has := range persons {
+		if counted.handled != has.handled || counted.waiting != has.waiting {
+			return fmt.Sprintf("a person has %+v, and is counted as %+v", has, *counted)
 		}
 	}
 	large := max(1, l.handled.size/4)

@@ -29,6 +29,14 @@ var (
 		Name: "regent_requests_places_taken", StabilityLevel: metrics.ALPHA,
 		Help: "Places that requests of clients take while they are handled. A request takes one, a large list more.",
 	})
+	slowAnswers = metrics.NewGauge(&metrics.GaugeOpts{
+		Name: "regent_requests_places_reading", StabilityLevel: metrics.ALPHA,
+		Help: "Answers that are kept for clients that read slowly, in places of 100 kB or 100 objects each.",
+	})
+	slowAnswersCut = metrics.NewCounter(&metrics.CounterOpts{
+		Name: "regent_requests_cut_total", StabilityLevel: metrics.ALPHA,
+		Help: "Answers that were cut off because their clients read slowly, and as many answers of the same tenant or user were kept as may be.",
+	})
 	requestsWaiting = metrics.NewGauge(&metrics.GaugeOpts{
 		Name: "regent_requests_waiting", StabilityLevel: metrics.ALPHA, Help: "Requests of clients that wait for a place.",
 	})
@@ -38,7 +46,7 @@ var (
 )
 
 var registerMetrics = sync.OnceFunc(func() {
-	legacyregistry.MustRegister(waited, refused, placesTaken, requestsWaiting, tenantsWaiting)
+	legacyregistry.MustRegister(waited, refused, placesTaken, slowAnswers, slowAnswersCut, requestsWaiting, tenantsWaiting)
 	for _, reason := range []string{reasonFull, reasonWaited} {
 		refused.WithLabelValues(reason).Add(0)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/regent-project/regent/pkg/clusters"
@@ -88,13 +89,15 @@ func (f *Filter) Cached(ctx context.Context) (name logicalcluster.Name, inCluste
 // A cluster that is in no cache is read from storage if next allows the request without knowing the cluster. Other users get a limited number of
 // such reads (see lookups), so that they cannot keep storage busy by guessing names.
 func (f *Filter) Authorizer(next authorizer.Authorizer) authorizer.Authorizer {
-	return &clusterAuthorizer{Authorizer: next, resolver: f.Resolver, lookups: newLookups()}
+	return &clusterAuthorizer{Authorizer: next, resolver: f.Resolver, countedAs: f.CountedAs, lookups: newLookups()}
 }
 
 type clusterAuthorizer struct {
 	authorizer.Authorizer
 	resolver Resolver
-	lookups  *lookups
+	// countedAs is Filter.CountedAs.
+	countedAs func(context.Context, user.Info) string
+	lookups   *lookups
 }
 
 // Authorize implements authorizer.Authorizer.
@@ -113,7 +116,7 @@ func (a *clusterAuthorizer) inCluster(ctx context.Context, attributes authorizer
 		return clusters.With(ctx, clusters.Wildcard)
 	}
 	name, err := d.resolve(ctx, a.resolver, func() error {
-		if a.lookups.allow(attributes.GetUser()) {
+		if mayLookUp(attributes.GetUser()) && a.lookups.of(a.countedAs(ctx, attributes.GetUser())).Allow() {
 			return nil
 		}
 		if decision, _, err := a.Authorizer.Authorize(ctx, attributes); err != nil || decision != authorizer.DecisionAllow {

@@ -3,6 +3,7 @@
 package routing
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 
@@ -44,6 +46,8 @@ type Filter struct {
 	InProcess func(*http.Request) bool
 	// RequestInfo parses the URL inside a cluster.
 	RequestInfo apirequest.RequestInfoResolver
+	// CountedAs returns the name under which limits count the request in ctx, whose user is who.
+	CountedAs func(ctx context.Context, who user.Info) string
 	// Serializer encodes errors.
 	Serializer runtime.NegotiatedSerializer
 }

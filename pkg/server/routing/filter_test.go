@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/authentication/user"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/regent-project/regent/pkg/clusters"
@@ -43,6 +44,7 @@ func newFilter(resolver Resolver) *Filter {
 		Resolver:    resolver,
 		InProcess:   func(req *http.Request) bool { return req.Header.Get("In-Process") != "" },
 		RequestInfo: &apirequest.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")},
+		CountedAs:   func(_ context.Context, who user.Info) string { return who.GetName() },
 		Serializer:  serializer.NewCodecFactory(scheme),
 	}
 }

@@ -1,0 +1,156 @@
+package fairness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+const (
+	// readingPlaces are the places of answers that wait for slow readers, on each replica. Each stands for 100 kB that are kept in memory.
+	readingPlaces = 2560
+	// readerPatience is how long the client of a request may keep it from going on before it counts as slow.
+	readerPatience = 250 * time.Millisecond
+)
+
+// ErrSlow says that an answer is not kept any longer for a client that reads it slowly.
+var ErrSlow = errors.New("the answer is read slowly, and too many answers for the same tenant or user are")
+
+// seat is where a request has its places. It gives them back while the client keeps the request waiting that reads its answer: then the request takes no
+// CPU. What it has in memory counts among the answers that are read slowly, until its end. Who has too much there is not waited for.
+//
+// The handler works on one goroutine, and a timer calls away on another.
+type seat struct {
+	// cut ends the answer: a write that is under way fails.
+	cut func()
+
+	mu      sync.Mutex
+	limiter *Limiter // nil until the request has its places, and when it needs none any more
+	flow    Flow
+	places  int // that it takes while it works
+	size    int // of its answer, in places
+	leave   func()
+	since   time.Time     // when it has taken its places
+	held    time.Duration // for how long it has had them before that
+	waits   bool          // for its client
+	reading func()        // gives back what its answer takes among those that are read slowly
+	left    time.Duration // of readerPatience
+	err     error         // why it has ended
+}
+
+func newSeat(cut func()) *seat { return &seat{cut: cut, left: readerPatience} }
+
+type seatKey struct{}
+
+// seatFrom returns the seat of the request in ctx. It never returns nil.
+func seatFrom(ctx context.Context) *seat {
+	if s, ok := ctx.Value(seatKey{}).(*seat); ok {
+		return s
+	}
+	return newSeat(func() {})
+}
+
+// take says that the request has its places.
+func (s *seat) take(l *Limiter, flow Flow, places, size int, leave func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.limiter, s.flow, s.places, s.size, s.leave, s.since = l, flow, places, size, leave, time.Now()
+}
+
+// end says that the request needs no places any more. It returns how long it had them, and what gives them back. That may be called later.
+func (s *seat) end() (held time.Duration, leave func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if leave = func() {}; s.leave != nil {
+		leave, s.held = s.leave, s.held+time.Since(s.since)
+	}
+	if s.reading != nil {
+		s.reading()
+	}
+	s.limiter, s.leave, s.reading = nil, nil, nil
+	return s.held, leave
+}
+
+// wait says that the request begins to wait for its client, until back is called. It returns how much longer the client may keep it waiting, and
+// whether it has places at all.
+func (s *seat) wait() (left time.Duration, placed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waits = s.limiter != nil
+	return s.left, s.waits
+}
+
+// away gives the places back until back is called. An answer for which there is no room is cut off.
+func (s *seat) away() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.limiter == nil || s.leave == nil || !s.waits {
+		return
+	}
+	if s.reading == nil {
+		var ok bool
+		if s.reading, ok = s.limiter.read(s.flow, s.size); !ok {
+			s.err = ErrSlow
+			slowAnswersCut.Inc()
+			s.cut()
+			return
+		}
+	}
+	s.leave()
+	s.leave, s.held = nil, s.held+time.Since(s.since)
+}
+
+// back takes the places again, if they were given back, after the client has kept the request waiting for so long.
+func (s *seat) back(ctx context.Context, waited time.Duration) error {
+	s.mu.Lock()
+	s.left, s.waits = max(0, s.left-waited), false
+	limiter, err := s.limiter, s.err
+	if limiter == nil || s.leave != nil || err != nil {
+		s.mu.Unlock()
+		return err
+	}
+	s.mu.Unlock()
+	leave, err := limiter.Enter(ctx, s.flow, s.places)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case err != nil:
+		s.err = fmt.Errorf("the rest of an answer that is read slowly: %w", err)
+		s.cut()
+		return s.err
+	case s.limiter == nil: // it has ended meanwhile
+		leave()
+	default:
+		s.leave, s.since = leave, time.Now()
+	}
+	return nil
+}
+
+// read counts an answer among those that are read slowly until leave is called. It returns false if its tenant or its user has as much there as is
+// free.
+func (l *Limiter) read(flow Flow, size int) (leave func(), ok bool) {
+	size = max(1, size)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	of, user := l.get(flow)
+	if !l.reading.admits(of.reading, size) || !l.reading.admits(user.person.reading, size) {
+		l.drop(flow, of, user)
+		return nil, false
+	}
+	count := func(n int) {
+		of.reading += n
+		user.reading += n
+		user.person.reading += n
+		l.reading.taken += n
+		slowAnswers.Add(float64(n))
+	}
+	count(size)
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		count(-size)
+		l.drop(flow, of, user)
+	}, true
+}
