@@ -88,6 +88,7 @@ func serve(run func(context.Context) error) error {
 	}
 	ctx, stop := untilSignal(context.Background(), parentEnded)
 	defer stop()
+	limitMemory(ctx)
 	if err := run(ctx); err != nil {
 		return err
 	}

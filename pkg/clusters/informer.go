@@ -184,7 +184,7 @@ func (i *Informer[T]) Page(after Key, n int) []T {
 	return i.objects.page(after, n)
 }
 
-// Recent calls visit with the last changes since the first list, the oldest first: up to 1,024 of them.
+// Recent calls visit with the changes of the last minute since the first list, the oldest first: up to 1,024 of them.
 func (i *Informer[T]) Recent(visit Handler[T]) {
 	i.mu.RLock()
 	changes := i.recent.list()
@@ -228,7 +228,7 @@ func (i *Informer[T]) vanish(k Key, last T) {
 func (i *Informer[T]) tell(changes ...change[T]) {
 	select {
 	case <-i.synced:
-		i.recent.add(changes...)
+		i.recent.add(time.Now(), changes...)
 	default: // the first list is no change
 	}
 	for s := range i.subscriptions {
@@ -246,6 +246,13 @@ func (in *intake[T]) Add(obj any) error    { return in.apply(obj, in.informer.be
 func (in *intake[T]) Update(obj any) error { return in.apply(obj, in.informer.become) }
 func (in *intake[T]) Delete(obj any) error { return in.apply(obj, in.informer.vanish) }
 func (in *intake[T]) Resync() error        { return nil }
+
+// UpdateResourceVersion implements cache.ResourceVersionUpdater: it is called with each event, and with those that tell nothing but the revision.
+func (in *intake[T]) UpdateResourceVersion(string) {
+	in.informer.mu.Lock()
+	defer in.informer.mu.Unlock()
+	in.informer.recent.forget(time.Now())
+}
 
 func (in *intake[T]) apply(obj any, change func(Key, T)) error {
 	k, typed, err := accept[T](obj)

@@ -234,6 +234,12 @@ func TestTheLastChangesAreRemembered(t *testing.T) {
 		if n := len(told.lines); n != 1024 || told.lines[n-1] != "changed a|default/x 2998 to 2999" || told.lines[0] != "changed a|default/x 1975 to 1976" {
 			t.Errorf("%d changes, from %q to %q", n, told.lines[0], told.lines[n-1])
 		}
+		time.Sleep(2 * time.Minute)
+		source.Set(configMap("a", "x", "late"))
+		synctest.Wait()
+		told.lines = nil
+		inf.Recent(told.handle)
+		told.expect(t, "changed a|default/x 2999 to late")
 	})
 }
 

@@ -1,29 +1,46 @@
 package clusters
 
-import "slices"
+import "time"
 
-// maxRecent is how many changes an informer remembers. It is more than a busy shard makes while one leader follows another.
-const maxRecent = 1024
+const (
+	// maxRecent is how many changes an informer remembers. It is more than a busy shard makes while one leader follows another.
+	maxRecent = 1024
+	// recentAge is for how long it remembers them. A leader is succeeded sooner, and changes keep objects in memory.
+	recentAge = time.Minute
+)
 
-// recent remembers the last changes of an informer. The informer's mu guards it.
-type recent[T Object] struct {
-	changes []change[T]
-	// next is the place of the oldest change, once there are maxRecent.
-	next int
+// recent remembers the last changes of an informer, the oldest first. The informer's mu guards it.
+type recent[T Object] []remembered[T]
+
+type remembered[T Object] struct {
+	change[T]
+	at time.Time
 }
 
-func (r *recent[T]) add(changes ...change[T]) {
+func (r *recent[T]) add(now time.Time, changes ...change[T]) {
 	for _, c := range changes {
-		if len(r.changes) < maxRecent {
-			r.changes = append(r.changes, c)
-			continue
-		}
-		r.changes[r.next] = c
-		r.next = (r.next + 1) % maxRecent
+		*r = append(*r, remembered[T]{c, now})
 	}
+	r.forget(now)
+}
+
+// forget forgets what is old, and what is too much.
+func (r *recent[T]) forget(now time.Time) {
+	all := *r
+	for len(all) > 0 && (len(all) > maxRecent || now.Sub(all[0].at) > recentAge) {
+		all[0] = remembered[T]{} // nothing may hold the objects
+		all = all[1:]
+	}
+	if len(all) == 0 {
+		all = nil
+	}
+	*r = all
 }
 
 // list returns the changes, the oldest first.
-func (r *recent[T]) list() []change[T] {
-	return slices.Concat(r.changes[r.next:], r.changes[:r.next])
+func (r recent[T]) list() (all []change[T]) {
+	for _, c := range r {
+		all = append(all, c.change)
+	}
+	return all
 }

@@ -54,6 +54,9 @@ type Limits struct {
 	// Workspaces beyond are refused with 403, whoever creates them. 0: no limit.
 	WorkspacesPerCluster int64
 	WorkspaceDepth       int
+	// HistoryBytes is how many bytes of changes each replica keeps in memory for watches, for 80 s. A logical cluster, or a user, that has written as many
+	// within that time as others have left is answered with 429. 0: no limit.
+	HistoryBytes int64
 	// GoawayChance is the share of HTTP/2 requests, from 0 to 1, after which the client is told to reconnect.
 	GoawayChance float64
 	// HSTS are the directives of the header Strict-Transport-Security. Empty: the header is not sent.
@@ -63,7 +66,10 @@ type Limits struct {
 // DefaultLimits returns Kubernetes' defaults, places that keep the CPUs of a replica busy, and limits on connections and watches that only an attack or a fault should
 // reach.
 func DefaultLimits() Limits {
-	return Limits{RequestTimeout: defaultRequestTimeout, RequestsInFlight: 400, MutatingRequestsInFlight: 200, RequestsPerCPU: 12, Connections: 10_000, Watches: 20_000}
+	return Limits{
+		RequestTimeout: defaultRequestTimeout, RequestsInFlight: 400, MutatingRequestsInFlight: 200, RequestsPerCPU: 12, Connections: 10_000, Watches: 20_000,
+		HistoryBytes: 256 << 20,
+	}
 }
 
 // defaultRequestTimeout is upstream's default.

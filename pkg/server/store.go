@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
+	"k8s.io/utils/clock"
 
 	"github.com/regent-project/regent/pkg/server/encryption"
 	"github.com/regent-project/regent/pkg/server/etcd"
@@ -22,12 +23,15 @@ type store struct {
 	// etcd checks that etcd answers, shard that its prefix belongs to this shard.
 	etcd  *etcdCheck
 	shard *shardCheck
+	// writes bounds what clients write.
+	writes *writeLimits
 }
 
 // openStore starts the embedded etcd, if configured, and waits for it. It does not wait for an external etcd.
 func (r *run) openStore() (*store, error) {
 	s := &store{}
-	stored := storage.Config{Transport: r.cfg.Etcd, Prefix: r.cfg.EtcdPrefix}
+	s.writes = newWriteLimits(r.cfg.Limits.HistoryBytes, clock.RealClock{})
+	stored := storage.Config{Transport: r.cfg.Etcd, Prefix: r.cfg.EtcdPrefix, Meter: s.writes}
 	secrets, err := s.readKeys(r.ctx, r.cfg.EncryptionConfigFile, r.generic.APIServerID)
 	if err != nil {
 		return nil, err
@@ -82,6 +86,9 @@ func (s *store) close() {
 		s.keys.Close()
 	}
 }
+
+// learnQuota asks etcd how large it may get, until it has told it, or ctx ends.
+func (s *store) learnQuota(ctx context.Context) { s.writes.learn(ctx, s.Etcd()) }
 
 // watchEmbedded returns an error if the embedded etcd stops by itself, and nil when ctx ends.
 func (s *store) watchEmbedded(ctx context.Context) error {

@@ -167,7 +167,7 @@ func TestAStrangerLosesItsConnectionInTime(t *testing.T) {
 		for kind, open := range probes {
 			t.Run(name+"/"+kind, func(t *testing.T) {
 				t.Parallel() // most of it is waiting
-				leader := open(t, func(d *Detector) { d.handshake = time.Second })
+				leader := open(t, func(d *Detector) { d.handshake = 5 * time.Second }) // within which it is seen to have a place
 				conn, err := net.Dial("tcp", leader.Contact().Address)
 				if err != nil {
 					t.Fatal(err)
@@ -205,7 +205,7 @@ func TestAStandbyThatAnswersNothingLosesItsPlace(t *testing.T) {
 	for name, open := range probes {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // most of it is waiting
-			leader := open(t, func(d *Detector) { d.stall = time.Second })
+			leader := open(t, func(d *Detector) { d.stall = 5 * time.Second }) // within which it is seen to follow, on a busy machine, too
 			conn, err := tls.Dial("tcp", leader.Contact().Address, withProtocol(trusting(leader.fingerprint)))
 			if err != nil {
 				t.Fatal(err)
@@ -236,7 +236,7 @@ func TestAFollowerThatAnswersKeepsItsPlaceHoweverSeldomItAsksForBeats(t *testing
 	for name, open := range probes {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()              // most of it is waiting
-			const stall = time.Second // a busy machine answers within that
+			const stall = 3 * time.Second // a busy machine answers within that
 			leader := open(t, func(d *Detector) { d.stall = stall })
 			f := follow(t, leader.Contact(), func(f *follower) { f.Detector.cfg.Interval = 2 * stall })
 			f.next(t, sign(election.Alive))

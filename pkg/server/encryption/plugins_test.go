@@ -23,7 +23,7 @@ func eventually(t *testing.T, what string, so func() bool) {
 // plugin returns a provider whose keys are in a KMS, and how to start the plugin.
 func plugin(t *testing.T, name string) (provider string, start func() *kms.Base64Plugin) {
 	socket := filepath.Join(t.TempDir(), name+".sock")
-	return fmt.Sprintf(`{"kms": {"apiVersion": "v2", "name": %q, "endpoint": "unix://%s", "timeout": "100ms"}}`, name, socket),
+	return fmt.Sprintf(`{"kms": {"apiVersion": "v2", "name": %q, "endpoint": "unix://%s", "timeout": "2s"}}`, name, socket),
 		func() *kms.Base64Plugin { return kms.NewBase64Plugin(t, socket) }
 }
 
@@ -38,9 +38,14 @@ func TestAKMSIsExchangedWhenItsSuccessorWorks(t *testing.T) {
 	secrets := k.TransformerForResource(corev1.Resource("secrets"))
 	run(t, k, nothing)
 
-	stored, err := secrets.TransformToStorage(t.Context(), []byte("hush"), of)
-	if err != nil || !strings.HasPrefix(string(stored), "k8s:enc:kms:v2:one:") {
-		t.Fatalf("%.40q, %v", stored, err)
+	var stored []byte
+	var err error
+	eventually(t, "the plugin is in use", func() bool {
+		stored, err = secrets.TransformToStorage(t.Context(), []byte("hush"), of)
+		return err == nil
+	})
+	if !strings.HasPrefix(string(stored), "k8s:enc:kms:v2:one:") {
+		t.Fatalf("%.40q", stored)
 	}
 	f.have(two, one)
 	eventually(t, "the fault is told", func() bool { return k.Fault() != nil })

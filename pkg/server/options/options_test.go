@@ -34,6 +34,7 @@ func TestEachBadValueIsOneLineThatNamesItsFlag(t *testing.T) {
 		{func(o *Options) { o.Limits.RequestsPerCPU = -1 }, "--max-requests-inflight-per-cpu"},
 		{func(o *Options) { o.Limits.ObjectsPerCluster = -1 }, "--max-objects-per-cluster"},
 		{func(o *Options) { o.Limits.BytesPerCluster = -1 }, "--max-bytes-per-cluster"},
+		{func(o *Options) { o.Limits.HistoryBytes = -1 }, "--max-history-bytes"},
 		{func(o *Options) { o.Limits.WorkspacesPerCluster = -1 }, "--max-workspaces-per-cluster"},
 		{func(o *Options) { o.Limits.WorkspaceDepth = -1 }, "--max-workspace-depth"},
 		{func(o *Options) { o.Limits.Connections = -1 }, "--max-connections"},

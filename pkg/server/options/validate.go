@@ -114,6 +114,7 @@ func (o *Options) limitFaults() []error {
 		{"--max-watches", int64(l.Watches)},
 		{"--max-objects-per-cluster", l.ObjectsPerCluster},
 		{"--max-bytes-per-cluster", l.BytesPerCluster},
+		{"--max-history-bytes", l.HistoryBytes},
 		{"--max-workspaces-per-cluster", l.WorkspacesPerCluster},
 		{"--max-workspace-depth", int64(l.WorkspaceDepth)},
 	} {

@@ -48,6 +48,8 @@ type Config struct {
 	Prefix string
 	// Transformers encrypt what is stored. Nil: it is stored unencrypted.
 	Transformers value.ResourceTransformers
+	// Meter bounds what is written. Nil: everybody may write.
+	Meter Meter
 }
 
 // Client is the process's client of the shard's etcd. All resources share it, so that every write passes its guard.
@@ -69,6 +71,9 @@ type Client struct {
 // An error means that the configuration is unusable.
 func NewClient(config Config) (*Client, error) {
 	config.Prefix = path.Join("/", config.Prefix)
+	if config.Meter == nil {
+		config.Meter = unmetered{}
+	}
 	members := newMembers(config.Transport.ServerList)
 	etcd, err := open(config.Transport, config.Transport.ServerList, members.options()...)
 	if err != nil {

@@ -47,6 +47,7 @@ func (p *puts) OptimisticPut(ctx context.Context, key string, value []byte, expe
 		ctx = etcdfence.WithCondition(ctx, when.key(p.prefix), when.Revision)
 	}
 	resp, err := p.Interface.OptimisticPut(ctx, key, value, expected, opts)
+	wrote(ctx, resp, err, len(value))
 	return resp, tooLarge(err, len(value))
 }
 

@@ -89,7 +89,7 @@ var Dial = dial
 type Tally struct{ t *tally }
 
 // NewTally returns one that has counted nothing.
-func NewTally(prefix string) Tally { return Tally{newTally(prefix)} }
+func NewTally(prefix string) Tally { return Tally{newTally(prefix, unmetered{}.Saw)} }
 
 // List counts a list of everything, in pages.
 func (t Tally) List(revision int64, pages ...[]*mvccpb.KeyValue) {

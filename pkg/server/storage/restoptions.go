@@ -155,13 +155,13 @@ func (o *restOptions) decorator(encoding Encoding) generic.StorageDecorator {
 		keys := keyFunc(prefix, clusterless)
 		read := &stream{Interface: &sound{Interface: store, resource: config.GroupResource, keys: keys}, resource: config.GroupResource.String()}
 		guarded := o.client.guard.Storage(read, holdsLeases)
-		stamped := &stamp{Interface: guarded, prefix: prefix}
+		stamped := &stamp{Interface: &metered{guarded, o.client.config.Meter, !encoding.Uncached}, prefix: prefix}
 		if encoding.Uncached {
 			return WithFinalizers(&router{Interface: stamped, prefix: prefix}), sync.OnceFunc(store.Close), nil
 		}
 		watched := collections{prefix, encoding.Collections}
 		cached, err := cacher.NewCacherFromConfig(cacher.Config{
-			Storage:             &tallied{stamped, o.client.tallies.add(config.GroupResource, config.Prefix+prefix)},
+			Storage:             &tallied{stamped, o.client.tallies.add(config.GroupResource, config.Prefix+prefix, o.client.config.Meter.Saw)},
 			Versioner:           versioner,
 			GroupResource:       config.GroupResource,
 			EventsHistoryWindow: config.EventsHistoryWindow,

@@ -70,11 +70,11 @@ type tallies struct {
 	forwarding forwarding
 }
 
-// add makes a tally for a resource.
-func (t *tallies) add(resource schema.GroupResource, prefix string) *tally {
+// add makes a tally for a resource. saw is told what is written in a cluster.
+func (t *tallies) add(resource schema.GroupResource, prefix string, saw func(logicalcluster.Name, int)) *tally {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	made := newTally(prefix)
+	made := newTally(prefix, saw)
 	t.of[resource] = made
 	return made
 }

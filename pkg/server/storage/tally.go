@@ -28,6 +28,7 @@ func amountOf(kv *mvccpb.KeyValue) Amount { return Amount{1, int64(len(kv.Value)
 // It lags behind etcd by as much as the watch.
 type tally struct {
 	prefix   []byte // what the resource's keys begin with, with a slash at its end
+	saw      func(cluster logicalcluster.Name, bytes int)
 	together together
 
 	mu     sync.RWMutex
@@ -44,8 +45,8 @@ type counts struct {
 	all Amount
 }
 
-func newTally(prefix string) *tally {
-	return &tally{prefix: []byte(prefix + "/"), counts: counts{of: map[logicalcluster.Name]Amount{}}}
+func newTally(prefix string, saw func(logicalcluster.Name, int)) *tally {
+	return &tally{prefix: []byte(prefix + "/"), saw: saw, counts: counts{of: map[logicalcluster.Name]Amount{}}}
 }
 
 // in returns how much a cluster has, or all clusters together with clusters.Wildcard.
@@ -94,6 +95,7 @@ func (t *tally) watch(events []*clientv3.Event) {
 		var change Amount
 		if e.Type == clientv3.EventTypePut {
 			change = amountOf(e.Kv)
+			t.saw(logicalcluster.Name(t.clusterOf(e.Kv.Key)), len(e.Kv.Value))
 		}
 		if e.PrevKv != nil {
 			change = change.minus(amountOf(e.PrevKv))
