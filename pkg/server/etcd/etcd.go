@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -47,6 +48,8 @@ type Config struct {
 
 	// connections limits the open connections, for tests. 0: as many as the file descriptors allow.
 	connections int
+	// roomPeriod is the constant, except in tests.
+	roomPeriod time.Duration
 }
 
 // Server is a running etcd.
@@ -55,9 +58,13 @@ type Server struct {
 	serving   *serving
 	directory string
 	lock      *directoryLock
+	quota     int64
 	closing   *atomic.Bool
 	failed    chan error
 	joined    chan struct{}
+	// keepingRoom ends with stopKeepingRoom.
+	keepingRoom     sync.WaitGroup
+	stopKeepingRoom context.CancelFunc
 }
 
 // Start starts etcd and returns when it serves, or when ctx ends. If another process runs an etcd in the same directory, the
@@ -76,16 +83,21 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s.lock = lock
+	s.stopKeepingRoom = func() {}
 	if err := s.serve(ctx); err != nil {
 		s.Close()
 		return nil, err
 	}
+	kept, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s.stopKeepingRoom = stop
+	s.keepingRoom.Go(func() { s.keepRoom(kept, cmp.Or(cfg.roomPeriod, roomPeriod)) })
 	klog.FromContext(ctx).Info("Embedded etcd serves", "endpoint", s.endpoint(), "directory", cfg.Directory)
 	return s, nil
 }
 
 // open opens the listener and the data. Clients are not answered yet.
 func open(ctx context.Context, cfg Config) (*Server, error) {
+	cfg.Quota = cmp.Or(cfg.Quota, DefaultQuota)
 	if err := discardUnbegun(ctx, dataOf(cfg.Directory)); err != nil {
 		return nil, err
 	}
@@ -97,7 +109,7 @@ func open(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{serving: serving, directory: cfg.Directory, closing: &atomic.Bool{}, failed: make(chan error, 1), joined: make(chan struct{})}
+	s := &Server{serving: serving, directory: cfg.Directory, quota: cfg.Quota, closing: &atomic.Bool{}, failed: make(chan error, 1), joined: make(chan struct{})}
 	if s.etcd, err = embed.StartEtcd(embedConfig(ctx, cfg, s.endpoint(), s.closing)); err != nil {
 		serving.close()
 		return nil, fmt.Errorf("embedded etcd in %s does not start: %w", cfg.Directory, err)
@@ -146,6 +158,8 @@ func (s *Server) Failed() <-chan error { return s.failed }
 // after a few seconds, so close clients first.
 func (s *Server) Close() {
 	s.closing.Store(true)
+	s.stopKeepingRoom()
+	s.keepingRoom.Wait()
 	s.serving.close()
 	s.etcd.Close()
 	<-s.joined
@@ -197,9 +211,6 @@ func embedConfig(ctx context.Context, cfg Config, endpoint string, closing *atom
 	c.EnableGRPCGateway = false
 	c.TickMs, c.ElectionMs = 20, 200
 	c.QuotaBackendBytes = cfg.Quota
-	if c.QuotaBackendBytes == 0 {
-		c.QuotaBackendBytes = DefaultQuota
-	}
 	c.AutoCompactionMode = embed.CompactorModePeriodic
 	c.AutoCompactionRetention = compactionRetention.String()
 	c.WatchProgressNotifyInterval = progressInterval
