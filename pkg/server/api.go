@@ -51,7 +51,7 @@ func (r *run) newAPI(store *store, caches *caches, elections *elections, terms *
 	c.BuildHandlerChainFunc = r.handlerChain(caches.directory,
 		newTokenFilter(r.cfg.EnableLeaderElection, r.cfg.Fencing, store.CheckToken, access.Elsewhere(c.Authorization.Authorizer), c.Serializer), store.shard, store.Client, asked.tally,
 		func(next http.Handler) http.Handler { return customs.Wrap(definitions, apis.BuiltIn, next) })
-	c.AddReadyzChecks(unhurried{store.etcd}, store.shard, informersCheck(caches.informers), historyCheck(store.Client))
+	c.AddReadyzChecks(unhurried{store.etcd}, store.space, store.shard, informersCheck(caches.informers), historyCheck(store.Client))
 	if store.keys != nil {
 		c.AddReadyzChecks(store.keys.Plugins())
 	}

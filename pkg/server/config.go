@@ -68,7 +68,7 @@ type Limits struct {
 func DefaultLimits() Limits {
 	return Limits{
 		RequestTimeout: defaultRequestTimeout, RequestsInFlight: 400, MutatingRequestsInFlight: 200, RequestsPerCPU: 12, Connections: 10_000, Watches: 20_000,
-		HistoryBytes: 256 << 20,
+		HistoryBytes: 128 << 20,
 	}
 }
 

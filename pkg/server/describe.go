@@ -90,7 +90,7 @@ func (d *describer) notReady(ctx context.Context) []status.Check {
 	defer cancel()
 	checks := []healthz.HealthChecker{
 		healthz.NamedCheck("etcd", func(*http.Request) error { return d.store.etcd.latest() }),
-		d.store.shard, informersCheck(d.caches.informers), historyCheck(d.store.Client),
+		d.store.space, d.store.shard, informersCheck(d.caches.informers), historyCheck(d.store.Client),
 		healthz.NamedCheck("supervisor", func(*http.Request) error { return d.terms.Ping(ctx) }),
 		healthz.NamedCheck("shutdown", func(*http.Request) error { return context.Cause(d.ctx) }),
 	}

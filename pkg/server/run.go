@@ -108,7 +108,7 @@ func (r *run) all() error {
 // start starts all goroutines, except those of the API server and of terms.
 func (r *run) start(store *store, caches *caches, elections *elections, terms *terms.Runner) {
 	r.process.Go("embedded etcd", func() error { return store.watchEmbedded(r.process.ctx) })
-	r.process.Go("etcd's quota", func() error { store.learnQuota(r.process.ctx); return nil })
+	r.process.Go("etcd's space", func() error { store.space.watch(r.process.ctx); return nil })
 	r.process.Go("etcd's members", func() error { return store.WatchMembers(r.process.ctx) })
 	r.process.Keep("authentication", r.authentication.Run)
 	r.process.Keep("authorization", r.authorization.Run)

@@ -20,18 +20,17 @@ type store struct {
 	embedded *etcd.Server
 	// keys encrypt what is stored. Nil: it is stored unencrypted.
 	keys *encryption.Keys
-	// etcd checks that etcd answers, shard that its prefix belongs to this shard.
+	// etcd checks that etcd answers, space that it has some left, shard that its prefix belongs to this shard.
 	etcd  *etcdCheck
+	space *etcdSpace
 	shard *shardCheck
-	// writes bounds what clients write.
-	writes *writeLimits
 }
 
 // openStore starts the embedded etcd, if configured, and waits for it. It does not wait for an external etcd.
 func (r *run) openStore() (*store, error) {
 	s := &store{}
-	s.writes = newWriteLimits(r.cfg.Limits.HistoryBytes, clock.RealClock{})
-	stored := storage.Config{Transport: r.cfg.Etcd, Prefix: r.cfg.EtcdPrefix, Meter: s.writes}
+	limits := newWriteLimits(r.cfg.Limits.HistoryBytes, clock.RealClock{})
+	stored := storage.Config{Transport: r.cfg.Etcd, Prefix: r.cfg.EtcdPrefix, Meter: limits}
 	secrets, err := s.readKeys(r.ctx, r.cfg.EncryptionConfigFile, r.generic.APIServerID)
 	if err != nil {
 		return nil, err
@@ -52,6 +51,7 @@ func (r *run) openStore() (*store, error) {
 		return nil, err
 	}
 	s.etcd = newEtcdCheck(s.Etcd(), r.cfg.EtcdPrefix)
+	s.space = &etcdSpace{client: s.Etcd(), learned: limits.fit}
 	s.shard = newShardCheck(s.Etcd(), r.cfg, r.keys.held.Load().bundle, secrets)
 	return s, nil
 }
@@ -86,9 +86,6 @@ func (s *store) close() {
 		s.keys.Close()
 	}
 }
-
-// learnQuota asks etcd how large it may get, until it has told it, or ctx ends.
-func (s *store) learnQuota(ctx context.Context) { s.writes.learn(ctx, s.Etcd()) }
 
 // watchEmbedded returns an error if the embedded etcd stops by itself, and nil when ctx ends.
 func (s *store) watchEmbedded(ctx context.Context) error {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
-	clientv3 "go.etcd.io/etcd/client/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -72,28 +71,6 @@ func newWriteLimits(historyBytes int64, clock clock.PassiveClock) *writeLimits {
 func (w *writeLimits) fit(quota int64) {
 	w.compaction.Resize(quota / 4)
 	w.events.Resize(quota / 8)
-}
-
-// learn asks etcd for its quota until it has told it, or ctx ends. Versions before 3.6 tell none.
-func (w *writeLimits) learn(ctx context.Context, client *clientv3.Client) {
-	for {
-		for _, endpoint := range client.Endpoints() {
-			asked, cancel := context.WithTimeout(ctx, etcdCheckTimeout)
-			status, err := client.Status(asked, endpoint)
-			cancel()
-			if err == nil {
-				if status.DbSizeQuota > 0 {
-					w.fit(status.DbSizeQuota)
-				}
-				return
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(etcdReminder):
-		}
-	}
 }
 
 // writer returns for whom a write of the request in ctx counts. Nothing is refused to who is exempt.

@@ -63,7 +63,7 @@ func etcdSpace(x *examination) {
 			what = fmt.Sprintf("etcd has told replica %s that data is lost (alarm CORRUPT).", x.Name)
 		}
 		x.found(severity, "etcd-alarm", what, "See which alarm it is. If there is no space: compact, defragment, and then disarm; or raise etcd's quota.",
-			"$ etcdctl alarm list", "$ etcdctl endpoint status --write-out=table", "$ etcdctl defrag --cluster && etcdctl alarm disarm")
+			"$ etcdctl alarm list", "$ etcdctl endpoint status --write-out=table", "$ etcdctl compact $(etcdctl endpoint status --write-out=json | jq '.[0].Status.header.revision')", "$ etcdctl defrag --cluster && etcdctl alarm disarm")
 	}
 }
 
