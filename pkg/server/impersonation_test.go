@@ -1,10 +1,14 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"net/http"
+	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
@@ -28,6 +32,51 @@ func TestQuestionsWhoMayImpersonateTakePlaces(t *testing.T) {
 	}
 	close(slow.hold)
 	flood.Wait()
+	if err := r.stop(t); err != nil {
+		t.Error(err)
+	}
+}
+
+// Ann may impersonate anybody in a cluster of her own. What she asks for in the name of others is hers: Ben has all that is his.
+func TestWhomSomebodyImpersonatesLosesNothing(t *testing.T) {
+	root := t.TempDir()
+	cfg := config(t, root)
+	cfg.TokenFile = write(t, filepath.Join(root, "tokens.csv"), "t-ann,ann,1\nt-ben,ben,2\n")
+	cfg.Limits = Limits{RequestsInFlight: 64, RequestTimeout: time.Minute, Watches: 8}
+	r := startReplica(t, cfg, func(s *Server) {
+		s.generic.Authorization.Authorizer = &letting{Authorizer: s.generic.Authorization.Authorizer, holds: func(authorizer.Attributes) bool { return false }}
+	})
+	r.createCluster(t, "anns")
+	r.createCluster(t, "bens")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	open := func(cluster, bearer, as string) int {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+"/clusters/"+cluster+"/api/v1/configmaps?watch=true", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+bearer)
+		if as != "" {
+			req.Header.Set("Impersonate-User", as)
+		}
+		resp, err := r.client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = resp.Body.Close() })
+		return resp.StatusCode
+	}
+	var got []int
+	for range 6 {
+		got = append(got, open("anns", "t-ann", "ben"))
+	}
+	if want := []int{200, 200, 200, 200, 429, 429}; !slices.Equal(got, want) {
+		t.Errorf("watches in the name of another: %d, want %d", got, want)
+	}
+	if got := open("bens", "t-ben", ""); got != http.StatusOK {
+		t.Errorf("a watch of his own: %d", got)
+	}
+	cancel()
 	if err := r.stop(t); err != nil {
 		t.Error(err)
 	}

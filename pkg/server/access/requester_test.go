@@ -65,3 +65,31 @@ func TestElsewhereTheSenderNeedsTheRightToo(t *testing.T) {
 		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
 	}
 }
+
+// Limits count who has sent a request. Two of one name are two, if nobody but their clusters tells them apart; and all that a cluster makes up are one.
+func TestLimitsCountWhoHasSentTheRequest(t *testing.T) {
+	account := func(cluster, name string) user.Info {
+		return &user.DefaultInfo{Name: "system:serviceaccount:default:" + name, Extra: map[string][]string{clusters.IdentityClusterExtra: {cluster}}}
+	}
+	ann, ben := &user.DefaultInfo{Name: "ann"}, &user.DefaultInfo{Name: "ben"}
+	master := &user.DefaultInfo{Name: "portal", Groups: []string{user.SystemPrivilegedGroup}}
+	for name, c := range map[string]struct {
+		sender, as   user.Info
+		user, person string
+	}{
+		"nobody has noted who":                  {nil, ann, "user ann", "user ann"},
+		"nobody":                                {nil, nil, "", ""},
+		"a user":                                {ann, ann, "user ann", "user ann"},
+		"one who impersonates another":          {ann, ben, "user ann", "user ann"},
+		"one who may do everything vouches":     {master, ben, "user ben", "user ben"},
+		"an account":                            {account("a", "x"), account("a", "x"), "accounts of a system:serviceaccount:default:x", "accounts of a"},
+		"another account of the same cluster":   {account("a", "y"), account("a", "y"), "accounts of a system:serviceaccount:default:y", "accounts of a"},
+		"the same name in another cluster":      {account("b", "x"), account("b", "x"), "accounts of b system:serviceaccount:default:x", "accounts of b"},
+		"an account that impersonates somebody": {account("a", "x"), ann, "accounts of a system:serviceaccount:default:x", "accounts of a"},
+	} {
+		ctx := context.WithValue(t.Context(), requesterKey{}, &requester{c.sender})
+		if gotUser, gotPerson := CountedAs(ctx, c.as); gotUser != c.user || gotPerson != c.person {
+			t.Errorf("%s: %q and %q, want %q and %q", name, gotUser, gotPerson, c.user, c.person)
+		}
+	}
+}
