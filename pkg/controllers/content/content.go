@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -70,16 +71,40 @@ func Of(resources []controllers.Resource, keep func(controllers.Resource) bool) 
 // deleted. The caller must have made sure, by a live read, that this namespace or cluster is being deleted, and that nothing
 // new can be created in it.
 //
-// If a resource fails, the others are purged nevertheless. Together with an error, Remaining may be incomplete.
+// What gives rights and identity goes last, once nothing else remains: whoever has to remove a finalizer needs it until then.
+//
+// If a resource fails, others are purged nevertheless. Together with an error, or if something remains, Remaining may be incomplete.
 func Purge(ctx context.Context, client metadata.Interface, resources []controllers.Resource, namespace string) (Remaining, error) {
 	var errs []error
 	remaining := Remaining{Objects: map[string]int{}, Finalizers: map[string]int{}}
-	for _, resource := range resources {
-		if err := purge(ctx, client, resource, namespace, &remaining); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", resource.GVR.GroupResource(), err))
+	for now := range stages {
+		for _, resource := range resources {
+			if stageOf(resource) != now {
+				continue
+			}
+			if err := purge(ctx, client, resource, namespace, &remaining); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", resource.GVR.GroupResource(), err))
+			}
+		}
+		if len(errs) > 0 || !remaining.Empty() {
+			break
 		}
 	}
 	return remaining, errors.Join(errs...)
+}
+
+// stages is how many there are, one after the other.
+const stages = 3
+
+// stageOf returns when objects of a resource are deleted. Secrets may have finalizers of whoever has an account, and rights.
+func stageOf(r controllers.Resource) int {
+	switch r.GVR.GroupResource() {
+	case corev1.Resource("secrets"):
+		return 1
+	case corev1.Resource("serviceaccounts"), rbacv1.Resource("roles"), rbacv1.Resource("rolebindings"), rbacv1.Resource("clusterroles"), rbacv1.Resource("clusterrolebindings"):
+		return 2
+	}
+	return 0
 }
 
 // Find returns what is there, and deletes nothing.

@@ -20,7 +20,7 @@ import (
 
 var resources = []controllers.Resource{
 	{GVR: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Kind: "ConfigMap", Namespaced: true},
-	{GVR: schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, Kind: "Secret", Namespaced: true},
+	{GVR: schema.GroupVersionResource{Version: "v1", Resource: "limitranges"}, Kind: "LimitRange", Namespaced: true},
 }
 
 func object(kind, namespace, name string, finalizers ...string) *metav1.PartialObjectMetadata {
@@ -55,12 +55,12 @@ func newClient(t *testing.T, objects ...runtime.Object) *fake.FakeMetadataClient
 
 func TestPurgeDeletesWhatIsThereAndCountsWhatStays(t *testing.T) {
 	client := newClient(t,
-		object("ConfigMap", "n", "a"), object("ConfigMap", "n", "b", "x/y"), object("Secret", "n", "c"), object("Secret", "m", "d", "x/y", "z/w"))
+		object("ConfigMap", "n", "a"), object("ConfigMap", "n", "b", "x/y"), object("LimitRange", "n", "c"), object("LimitRange", "m", "d", "x/y", "z/w"))
 	got, err := Purge(t.Context(), client, resources, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Remaining{Objects: map[string]int{"configmaps": 1, "secrets": 1}, Finalizers: map[string]int{"x/y": 2, "z/w": 1}}
+	want := Remaining{Objects: map[string]int{"configmaps": 1, "limitranges": 1}, Finalizers: map[string]int{"x/y": 2, "z/w": 1}}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
@@ -101,7 +101,7 @@ func TestPurgeSparesWhatComesUnderAnOldName(t *testing.T) {
 }
 
 func TestPurgeTellsOneOfItsFailures(t *testing.T) {
-	client := newClient(t, object("Secret", "n", "a"), object("Secret", "n", "b"))
+	client := newClient(t, object("LimitRange", "n", "a"), object("LimitRange", "n", "b"))
 	broken := errors.New("broken")
 	client.PrependReactor("delete", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, broken })
 	if _, err := Purge(t.Context(), client, resources, "n"); !errors.Is(err, broken) || strings.Count(err.Error(), "broken") != 1 {
@@ -122,13 +122,57 @@ func TestNothingIsDeletedWhereNothingIs(t *testing.T) {
 }
 
 func TestAResourceThatFailsDoesNotKeepOthers(t *testing.T) {
-	client := newClient(t, object("Secret", "n", "a"))
+	client := newClient(t, object("LimitRange", "n", "a"))
 	broken := errors.New("broken")
 	client.PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, broken })
 	if _, err := Purge(t.Context(), client, resources, "n"); !errors.Is(err, broken) {
 		t.Errorf("error %v, want %v", err, broken)
 	}
 	if _, err := client.Tracker().Get(resources[1].GVR, "n", "a"); err == nil {
-		t.Error("the secret was not deleted")
+		t.Error("the limit range was not deleted")
+	}
+}
+
+// Whoever has to remove a finalizer has his account, and his rights, until nothing waits for him.
+func TestRightsAndIdentityGoLast(t *testing.T) {
+	rbac := schema.GroupVersion{Group: "rbac.authorization.k8s.io", Version: "v1"}
+	all := []controllers.Resource{
+		{GVR: rbac.WithResource("clusterrolebindings"), Kind: "ClusterRoleBinding"},
+		{GVR: rbac.WithResource("rolebindings"), Kind: "RoleBinding", Namespaced: true},
+		{GVR: schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}, Kind: "ServiceAccount", Namespaced: true},
+		{GVR: schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, Kind: "Secret", Namespaced: true},
+		resources[0],
+	}
+	binding := func(kind, namespace string) *metav1.PartialObjectMetadata {
+		obj := object(kind, namespace, "b")
+		obj.APIVersion = rbac.String()
+		return obj
+	}
+	held, secret := object("ConfigMap", "n", "held", "x/y"), object("Secret", "n", "held", "x/y")
+	client := newClient(t, held, secret, object("ServiceAccount", "n", "account"), binding("RoleBinding", "n"), binding("ClusterRoleBinding", ""))
+	for _, step := range []struct {
+		waitsFor string
+		left     int
+		obj      *metav1.PartialObjectMetadata
+		resource controllers.Resource
+	}{{"configmaps", 5, held, all[4]}, {"secrets", 4, secret, all[3]}} {
+		got, err := Purge(t.Context(), client, all, "")
+		if err != nil || len(got.Objects) != 1 || got.Objects[step.waitsFor] != 1 {
+			t.Fatalf("it waits for %+v, %v; want %s", got, err, step.waitsFor)
+		}
+		left, err := Find(t.Context(), client, all, "")
+		if err != nil || len(left.Objects) != step.left {
+			t.Errorf("while it waits for %s there are %+v, %v", step.waitsFor, left, err)
+		}
+		step.obj.Finalizers = nil
+		if err := client.Tracker().Update(step.resource.GVR, step.obj, "n"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := Purge(t.Context(), client, all, ""); err != nil || !got.Empty() {
+		t.Errorf("in the end: %+v, %v", got, err)
+	}
+	if left, err := Find(t.Context(), client, all, ""); err != nil || !left.Empty() {
+		t.Errorf("left: %+v, %v", left, err)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/kcp-dev/logicalcluster/v3"
+	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/server/connections"
 )
 
@@ -86,14 +88,23 @@ func (p *inflight) enterCluster(cluster string) (leave func(), ok bool) {
 	}, true
 }
 
-// clusterOf returns the logical cluster of a path as shards are asked for it, or nothing.
-func clusterOf(path string) string {
+// unknownClusters share a budget: everybody can make up as many names as he likes. No cluster has such a name.
+const unknownClusters = "(unknown clusters)"
+
+// budgetOf returns the logical cluster for which a request counts that a shard is asked by a path, or nothing. However a cluster is spelt, it is one.
+func (f *Front) budgetOf(path string) string {
 	after, ok := strings.CutPrefix(path, "/clusters/")
 	if !ok {
 		return ""
 	}
-	name, _, _ := strings.Cut(after, "/")
-	return name
+	spelt, _, _ := strings.Cut(after, "/")
+	if at, known := f.index.find(logicalcluster.NewPath(spelt)); known {
+		return at.cluster.String()
+	}
+	if name := logicalcluster.Name(spelt); name == clusters.Wildcard || clusters.IsSystem(name) {
+		return spelt // each shard has its own
+	}
+	return unknownClusters
 }
 
 // add counts n more requests or watches. The caller holds mu.

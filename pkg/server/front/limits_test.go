@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"testing"
+	"time"
 
 	"k8s.io/apiserver/pkg/authentication/user"
 )
@@ -73,9 +74,17 @@ func TestManyClientsOfOneClusterLeavePlacesToOthers(t *testing.T) {
 	if len(p.clusters) != 0 || p.requests != 0 {
 		t.Errorf("left: %v, %d", p.clusters, p.requests)
 	}
-	for path, want := range map[string]string{"/clusters/x1/api": "x1", "/clusters/x1": "x1", "/metrics": "", "/": ""} {
-		if got := clusterOf(path); got != want {
-			t.Errorf("%s is for cluster %q, want %q", path, got, want)
+}
+
+// However a cluster is spelt, it has one budget; and all that nobody knows have one.
+func TestAClusterHasOneBudgetHoweverItIsSpelt(t *testing.T) {
+	e := newMembers(t).enter(DefaultLimits(), time.Minute, func(http.ResponseWriter, *http.Request) {})
+	for path, want := range map[string]string{
+		"/clusters/c/api": "c", "/clusters/c": "c", "/clusters/root:c/api": "c", "/clusters/nope/api": unknownClusters, "/clusters/root:nope": unknownClusters,
+		"/clusters/system:admin/api": "system:admin", "/clusters/*/api": "*", "/metrics": "", "/": "",
+	} {
+		if got := e.front.budgetOf(path); got != want {
+			t.Errorf("%s counts for %q, want %q", path, got, want)
 		}
 	}
 }
