@@ -17,8 +17,9 @@ import (
 )
 
 // Gate admits writes according to the state of their logical cluster. Until the cluster is Ready, only members of
-// system:masters may write. While it is being deleted, nobody may create, unless the cluster is permanent. Gate does not judge
-// the creation of the LogicalCluster itself.
+// system:masters may write. While it is being deleted, nobody may create, unless the cluster is permanent; but what is there
+// may be changed, as in a namespace: the deletion waits for those who remove their finalizers. Gate does not judge the creation
+// of the LogicalCluster itself.
 //
 // For creations Gate reads the LogicalCluster from storage. A stale cache could admit an object after the deletion has counted
 // what is left, and that object would survive its cluster. Gate is an admission plugin and not a handler, because only
@@ -49,6 +50,9 @@ func (g *Gate) Validate(ctx context.Context, a admission.Attributes, _ admission
 	lc, err := g.Directory.LogicalCluster(ctx, cluster)
 	if err != nil {
 		return readError(cluster.Path(), err)
+	}
+	if !lc.DeletionTimestamp.IsZero() && !clusters.IsPermanent(cluster) {
+		return nil
 	}
 	return g.checkReady(lc, cluster, a)
 }
