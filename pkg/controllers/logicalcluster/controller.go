@@ -118,7 +118,7 @@ func (c *controller) needs(cluster logicalcluster.Name) bool {
 	case !ok:
 		return false
 	case lc.DeletionTimestamp != nil:
-		return slices.Contains(lc.Finalizers, clusters.ContentFinalizer)
+		return slices.Contains(lc.Finalizers, clusters.ContentFinalizer) || heldByOthers(lc) != nil
 	}
 	return lc.Status.Phase != corev1alpha1.LogicalClusterPhaseReady || !hasFinalizer(lc) || len(c.missing(cluster)) > 0 || !c.owned(lc)
 }

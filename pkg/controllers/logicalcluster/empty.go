@@ -20,7 +20,7 @@ import (
 // empty takes a deleted cluster as far as it can get now, in this order: delete the owner, wait for terminators, delete child
 // workspaces and wait for their clusters, delete content, delete namespaces. When live lists show that nothing is left, it
 // removes the finalizer. Events bring the cluster back to whatever it waits for. The status tells of the deletion only if it has to
-// wait.
+// wait: also for finalizers of others, when the content has gone.
 //
 // The server refuses creations in a cluster that is being deleted, so a cluster that was seen empty stays empty. The lists at
 // the end find objects of creations that were admitted just before.
@@ -29,7 +29,8 @@ import (
 // may live under its name. Once the server has shown it, only this controller can remove its finalizer.
 func (c *controller) empty(ctx context.Context, cached *corev1alpha1.LogicalCluster) error {
 	if !slices.Contains(cached.Finalizers, clusters.ContentFinalizer) {
-		return nil
+		_, err := c.tellOfOthers(ctx, cached)
+		return err
 	}
 	lc, err := c.live(ctx, cached)
 	if err != nil || lc == nil || !slices.Contains(lc.Finalizers, clusters.ContentFinalizer) {
@@ -54,7 +55,27 @@ func (c *controller) empty(ctx context.Context, cached *corev1alpha1.LogicalClus
 	case reason != "":
 		return c.wait(ctx, lc, reason, message)
 	}
+	if lc, err = c.tellOfOthers(ctx, lc); err != nil || lc == nil {
+		return err
+	}
 	return c.release(ctx, lc)
+}
+
+// tellOfOthers writes into the status of a cluster whose content has gone which finalizers of others hold it. It returns the cluster as it is then: nil, if
+// it has gone.
+func (c *controller) tellOfOthers(ctx context.Context, lc *corev1alpha1.LogicalCluster) (*corev1alpha1.LogicalCluster, error) {
+	out := heldByOthers(lc)
+	if out == nil {
+		return lc, nil
+	}
+	lc, err := c.clients.LogicalClusters.UpdateStatus(ctx, out, metav1.UpdateOptions{FieldManager: name})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("update status: %w", err)
+	}
+	return lc, nil
 }
 
 // purge deletes what is in the cluster, and the Workspace that owns it. It returns what the deletion waits for. Empty: there is

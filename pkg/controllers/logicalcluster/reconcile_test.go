@@ -1,6 +1,7 @@
 package logicalcluster
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -8,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
+	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
+	"github.com/kcp-dev/sdk/apis/third_party/conditions/util/conditions"
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers/content"
@@ -165,5 +168,34 @@ func TestANamespaceIsFinalizedOnlyOfItsContent(t *testing.T) {
 	}
 	if content.Finalized(out) != nil {
 		t.Error("finalized twice")
+	}
+}
+
+// What holds a cluster is said while it holds it, and no longer.
+func TestWhoseFinalizersHoldAClusterIsTold(t *testing.T) {
+	with := func(finalizers ...string) func(*corev1alpha1.LogicalCluster) {
+		return func(lc *corev1alpha1.LogicalCluster) { lc.Finalizers = finalizers }
+	}
+	told := heldByOthers(inCluster("x7", in("Ready"), deleted, with(clusters.ContentFinalizer, "a.b/c", "d.e/f")))
+	if told == nil || told.Status.Phase != corev1alpha1.LogicalClusterPhaseDeleting {
+		t.Fatalf("%+v", told)
+	}
+	condition := conditions.Get(told, tenancyv1alpha1.WorkspaceContentDeleted)
+	if condition == nil || condition.Reason != "FinalizersRemain" || !strings.HasSuffix(condition.Message, ": a.b/c, d.e/f") {
+		t.Errorf("%+v", condition)
+	}
+	if heldByOthers(told) != nil {
+		t.Error("it is told again")
+	}
+	told.Finalizers = []string{"d.e/f"}
+	if again := heldByOthers(told); again == nil || !strings.HasSuffix(conditions.Get(again, tenancyv1alpha1.WorkspaceContentDeleted).Message, ": d.e/f") {
+		t.Error("that one is gone is not told")
+	}
+	for _, lc := range []*corev1alpha1.LogicalCluster{
+		inCluster("x7", in("Ready"), deleted, with(clusters.ContentFinalizer)), inCluster("root", in("Ready"), deleted, with("a.b/c")),
+	} {
+		if out := heldByOthers(lc); out != nil {
+			t.Errorf("nobody else holds it: %+v", out)
+		}
 	}
 }
