@@ -1,12 +1,16 @@
 package custom
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 
 	"k8s.io/apiextensions-apiserver/pkg/controller/openapi/builder"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/klog/v2"
 	"k8s.io/kube-openapi/pkg/handler"
 	"k8s.io/kube-openapi/pkg/validation/spec"
@@ -14,7 +18,7 @@ import (
 
 // maxInWhole is how large all definitions of a logical cluster may be together, in bytes, to be in its OpenAPI v2 document. That document is one for all
 // resources, so it is made anew when any of them changes; v3 has one for each API version. While it is made it takes some 20 times this memory.
-const maxInWhole = 4 << 20
+const maxInWhole = 8 << 20
 
 // whole is the OpenAPI v2 document of each logical cluster: all schemas in one.
 type whole struct {
@@ -38,9 +42,14 @@ func emptyDocument() *spec.Swagger {
 	}}
 }
 
-// serve answers for a cluster with these definitions, and reports whether it has. If they are too large the server itself answers, for what is built in.
-func (o *whole) serve(w http.ResponseWriter, req *http.Request, definitions []*Definition, next http.Handler) (bool, error) {
-	if sizeOf(definitions) > maxInWhole {
+// serve answers for a cluster with these definitions, and reports whether it has. If none of them fits the server itself answers, for what is built in. A
+// warning says which do not fit.
+func (o *whole) serve(w http.ResponseWriter, req *http.Request, all []*Definition, next http.Handler) (bool, error) {
+	definitions, left := fitting(all)
+	if len(left) > 0 {
+		warnOf(w.Header(), left)
+	}
+	if len(definitions) == 0 && len(all) > 0 {
 		return false, nil
 	}
 	form := answerOf(req.Context(), o.form, req.Header.Get("Accept"))
@@ -58,6 +67,52 @@ func (o *whole) serve(w http.ResponseWriter, req *http.Request, definitions []*D
 		return true, err
 	}
 	return true, made.serve(w, req)
+}
+
+// fitting returns which definitions are in a document, in their order, and which are left out: the largest.
+func fitting(all []*Definition) (in, left []*Definition) {
+	if sizeOf(all) <= maxInWhole {
+		return all, nil
+	}
+	fits, size := map[*Definition]bool{}, 0
+	for _, d := range slices.SortedFunc(slices.Values(all), func(a, b *Definition) int {
+		return cmp.Or(cmp.Compare(a.size, b.size), strings.Compare(a.names.Plural+"."+a.spec.Group, b.names.Plural+"."+b.spec.Group))
+	}) {
+		if size += d.size; size > maxInWhole {
+			break
+		}
+		fits[d] = true
+	}
+	for _, d := range all {
+		if fits[d] {
+			in = append(in, d)
+		} else {
+			left = append(left, d)
+		}
+	}
+	return in, left
+}
+
+const (
+	// mostNamed is how many definitions a warning names.
+	mostNamed = 10
+	// warningCode is that of warnings which last (RFC 7234, section 5.5.7).
+	warningCode = 299
+)
+
+// warnOf says which definitions are left out, as kubectl shows it.
+func warnOf(header http.Header, left []*Definition) {
+	var names []string
+	for _, d := range left[:min(len(left), mostNamed)] {
+		names = append(names, d.names.Plural+"."+d.spec.Group)
+	}
+	text := fmt.Sprintf("OpenAPI v2 leaves out %d custom resources, the largest, because all would have more than %d MiB: use v3. They are %s", len(left), maxInWhole>>20, strings.Join(names, ", "))
+	if len(left) > mostNamed {
+		text += ", and others"
+	}
+	if warning, err := net.NewWarningHeader(warningCode, "-", text); err == nil {
+		header.Add("Warning", warning)
+	}
 }
 
 // make makes a document, unless somebody else has meanwhile.

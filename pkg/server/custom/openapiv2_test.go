@@ -106,15 +106,29 @@ func TestTheWholeDocumentIsSentAsItIsAskedFor(t *testing.T) {
 	}
 }
 
-func TestTooMuchForOneDocumentLeavesWhatIsBuiltIn(t *testing.T) {
+// The largest are left out, one by one, and a warning names them.
+func TestTooMuchForOneDocumentLeavesOutTheLargest(t *testing.T) {
 	w := newWorld(t)
 	w.define(t, "aa", widgets(""))
-	large := widgets(fmt.Sprintf(`, "text": {"type": "string", "description": %q}`, strings.Repeat("x", maxInWhole)))
-	large.Name, large.Spec.Names.Plural = "larges.example.com", "larges"
-	large.Status.AcceptedNames = large.Spec.Names
-	w.define(t, "aa", large)
-	if doc, _ := w.wholeOf(t, "aa"); len(doc.Definitions) != 1 {
-		t.Errorf("it has %d schemas", len(doc.Definitions))
+	for _, c := range []struct {
+		plural string
+		size   int
+	}{{"larges", maxInWhole / 2}, {"larger", maxInWhole * 2 / 3}, {"largest", maxInWhole}} {
+		large := widgets(fmt.Sprintf(`, "text": {"type": "string", "description": %q}`, strings.Repeat("x", c.size)))
+		large.Name, large.Spec.Names.Plural, large.Spec.Names.Kind, large.Spec.Names.ListKind = c.plural+".example.com", c.plural, "L"+c.plural, "L"+c.plural+"List"
+		large.Spec.Names.Singular, large.Spec.Names.ShortNames = "", nil
+		large.Status.AcceptedNames = large.Spec.Names
+		w.define(t, "aa", large)
+	}
+	var doc spec.Swagger
+	header := w.ask(t, "aa/openapi/v2", "application/json", &doc)
+	for name, want := range map[string]bool{"com.example.v1.Widget": true, "com.example.v1.Llarges": true, "com.example.v1.Llarger": false, "com.example.v1.Llargest": false, "in.built.v1.Thing": true} {
+		if _, got := doc.Definitions[name]; got != want {
+			t.Errorf("it has %s: %t, want %t", name, got, want)
+		}
+	}
+	if got := header.Get("Warning"); !strings.Contains(got, "leaves out 2 custom resources") || !strings.Contains(got, "larger.example.com, largest.example.com") {
+		t.Errorf("the warning is %q", got)
 	}
 }
 
