@@ -19,6 +19,7 @@ import (
 //	answer       a deadline for clients to read the answer
 //	body         a deadline for clients to send the body
 //	sameOrigin   403 for writes and websockets that another site has a browser ask for
+//	traces       414 for long URLs, 429 for many without credentials: neither is in a log
 //	split        requests of this process get a chain of their own, without limits
 //	Parse        takes the logical cluster off the URL; answers nobody
 //	public       public paths get a chain of their own, with limits of the same size but counted apart
@@ -64,7 +65,7 @@ func (r *run) handlerChain(directory routing.Resolver, tokens *tokenFilter, shar
 				withAnswersHeld(errorsOnly, flows.countIn(tally), fairness.WithSeat(endAnswer, fairness.WithQuery(genericapiserver.DefaultBuildHandlerChain(inner, &users)))),
 			)),
 		)
-		return withAnswerDeadline(c.RequestTimeout, connections.WithBodyDeadline(c.RequestTimeout, withSameOrigin(access.WithRequester(outer))))
+		return withAnswerDeadline(c.RequestTimeout, connections.WithBodyDeadline(c.RequestTimeout, withSameOrigin(withBoundedTraces(access.WithRequester(outer), c.Serializer))))
 	}
 }
 

@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"net/http"
+	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,23 +23,32 @@ const (
 
 // withShortHeads returns a handler that refuses requests whose selectors would cost others too much, and watches that would keep too much.
 func withShortHeads(next http.Handler, s runtime.NegotiatedSerializer) http.Handler {
-	refuse := func(w http.ResponseWriter, req *http.Request, status int, message string) {
-		err := &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: int32(status), Reason: metav1.StatusReasonUnknown, Message: message}}
-		responsewriters.ErrorNegotiated(err, s, schema.GroupVersion{Version: "v1"}, w, req)
-	}
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if n := len(req.URL.RawQuery); n > maxQuery {
-			refuse(w, req, http.StatusRequestURITooLong, fmt.Sprintf("the query of the URL has %d bytes and may have %d: use shorter selectors", n, maxQuery))
+			refuseHead(w, req, s, http.StatusRequestURITooLong, fmt.Sprintf("the query of the URL has %d bytes and may have %d: use shorter selectors", n, maxQuery))
 			return
 		}
 		if info, ok := request.RequestInfoFrom(req.Context()); ok && info.Verb == "watch" {
 			if n := sizeOfHeader(req.Header); n > maxWatchHeader {
-				refuse(w, req, http.StatusRequestHeaderFieldsTooLarge, fmt.Sprintf("the header of the request has %d bytes, and that of a watch may have %d", n, maxWatchHeader))
+				refuseHead(w, req, s, http.StatusRequestHeaderFieldsTooLarge, fmt.Sprintf("the header of the request has %d bytes, and that of a watch may have %d", n, maxWatchHeader))
 				return
 			}
 		}
 		next.ServeHTTP(w, req)
 	})
+}
+
+// refuseHead refuses a request because of its URL or header.
+func refuseHead(w http.ResponseWriter, req *http.Request, s runtime.NegotiatedSerializer, status int, message string) {
+	refuse(w, req, s, &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: int32(status), Reason: metav1.StatusReasonUnknown, Message: message}})
+}
+
+// refuse answers a request with an error.
+func refuse(w http.ResponseWriter, req *http.Request, s runtime.NegotiatedSerializer, err error) {
+	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
+		w.Header().Set("Retry-After", strconv.Itoa(seconds))
+	}
+	responsewriters.ErrorNegotiated(err, s, schema.GroupVersion{Version: "v1"}, w, req)
 }
 
 func sizeOfHeader(header http.Header) (bytes int) {

@@ -12,8 +12,6 @@ import (
 	"github.com/regent-project/regent/pkg/server/fairness"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 	"k8s.io/apiserver/pkg/util/flowcontrol"
@@ -85,8 +83,7 @@ func (s *watches) serve(next http.Handler, w http.ResponseWriter, req *http.Requ
 }
 
 func (s *watches) refuse(w http.ResponseWriter, req *http.Request, message string) {
-	w.Header().Set("Retry-After", "1")
-	responsewriters.ErrorNegotiated(apierrors.NewTooManyRequests(message, 1), s.serializer, schema.GroupVersion{Version: "v1"}, w, req)
+	refuse(w, req, s.serializer, apierrors.NewTooManyRequests(message, 1))
 }
 
 // enter counts a watch of a user and a tenant until leave is called. It returns nil if a limit is reached.

@@ -1,0 +1,46 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+
+	"golang.org/x/time/rate"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+const (
+	// maxURL is how long the path and query of a URL may be together, in bytes. The audit log has them, whoever asks.
+	maxURL = 32 << 10
+	// maxURLOfStrangers is the same for requests without credentials.
+	maxURLOfStrangers = 2 << 10
+	// strangersPerSecond is how many requests without credentials are looked at, and strangersAtOnce how many after a pause. Each is a line of the audit
+	// log.
+	strangersPerSecond, strangersAtOnce = 20, 200
+)
+
+// withBoundedTraces returns a handler that bounds what requests leave in logs: the length of URLs, and how often whoever shows no credentials is told so.
+// What is refused here is in no log. Public paths are not bounded in number: they are in none either.
+func withBoundedTraces(next http.Handler, s runtime.NegotiatedSerializer) http.Handler {
+	strangers := rate.NewLimiter(strangersPerSecond, strangersAtOnce)
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		most, stranger := maxURL, isStranger(req)
+		if stranger {
+			most = maxURLOfStrangers
+		}
+		switch n := len(req.URL.Path) + len(req.URL.RawPath) + len(req.URL.RawQuery); {
+		case n > most:
+			refuseHead(w, req, s, http.StatusRequestURITooLong, fmt.Sprintf("the URL has %d bytes and may have %d: use shorter selectors", n, most))
+		case stranger && !slices.Contains(publicPaths, req.URL.Path) && !strangers.Allow():
+			refuse(w, req, s, apierrors.NewTooManyRequests("too many requests without credentials: show some, or try again", 1))
+		default:
+			next.ServeHTTP(w, req)
+		}
+	})
+}
+
+// isStranger reports whether a request shows no credentials of any kind.
+func isStranger(req *http.Request) bool {
+	return req.Header.Get("Authorization") == "" && len(req.Header.Values("Sec-Websocket-Protocol")) == 0 && (req.TLS == nil || len(req.TLS.PeerCertificates) == 0)
+}
