@@ -57,16 +57,16 @@ func TestForWhomARequestCounts(t *testing.T) {
 		who  user.Info
 		want fairness.Flow
 	}{
-		{"/clusters/x1/api/v1/namespaces", ann, fairness.Flow{Tenant: "x1", User: "user ann", Person: "user ann"}},
-		{"/clusters/root:a/api/v1/namespaces", ann, fairness.Flow{Tenant: "x1", User: "user ann", Person: "user ann"}},
-		{"/clusters/made-up/api", ann, fairness.Flow{Tenant: tenantUnknown, User: "user ann", Person: "user ann"}},
-		{"/clusters/x1:made:up/api", ann, fairness.Flow{Tenant: tenantUnknown, User: "user ann", Person: "user ann"}},
-		{"/clusters/Bad/api", ann, fairness.Flow{Tenant: tenantUnknown, User: "user ann", Person: "user ann"}},
-		{"/nowhere", ann, fairness.Flow{Tenant: tenantUnknown, User: "user ann", Person: "user ann"}},
-		{"/metrics", ann, fairness.Flow{Tenant: tenantProcess, User: "user ann", Person: "user ann"}},
-		{"/clusters/*/api/v1/namespaces", ann, fairness.Flow{Tenant: "*", User: "user ann", Person: "user ann"}},
-		{"/clusters/x1/api", &user.DefaultInfo{Name: "rita", Groups: []string{user.SystemPrivilegedGroup}}, fairness.Flow{Tenant: "(administrator) rita", User: "user rita", Privileged: true}},
-		{"/clusters/*/api", &memberUser{DefaultInfo: user.DefaultInfo{Name: "system:regent:shard:eu1"}, Member: pki.Member{Kind: pki.KindShard}}, fairness.Flow{Tenant: "(member) system:regent:shard:eu1", User: "user system:regent:shard:eu1"}},
+		{"/clusters/x1/api/v1/namespaces", ann, fairness.Flow{Tenant: "x1", User: "ann", Person: "ann"}},
+		{"/clusters/root:a/api/v1/namespaces", ann, fairness.Flow{Tenant: "x1", User: "ann", Person: "ann"}},
+		{"/clusters/made-up/api", ann, fairness.Flow{Tenant: tenantUnknown, User: "ann", Person: "ann"}},
+		{"/clusters/x1:made:up/api", ann, fairness.Flow{Tenant: tenantUnknown, User: "ann", Person: "ann"}},
+		{"/clusters/Bad/api", ann, fairness.Flow{Tenant: tenantUnknown, User: "ann", Person: "ann"}},
+		{"/nowhere", ann, fairness.Flow{Tenant: tenantUnknown, User: "ann", Person: "ann"}},
+		{"/metrics", ann, fairness.Flow{Tenant: tenantProcess, User: "ann", Person: "ann"}},
+		{"/clusters/*/api/v1/namespaces", ann, fairness.Flow{Tenant: "*", User: "ann", Person: "ann"}},
+		{"/clusters/x1/api", &user.DefaultInfo{Name: "rita", Groups: []string{user.SystemPrivilegedGroup}}, fairness.Flow{Tenant: "(administrator) rita", User: "rita", Privileged: true}},
+		{"/clusters/*/api", &memberUser{DefaultInfo: user.DefaultInfo{Name: "system:regent:shard:eu1"}, Member: pki.Member{Kind: pki.KindShard}}, fairness.Flow{Tenant: "(member) system:regent:shard:eu1", User: "system:regent:shard:eu1"}},
 	} {
 		through(t, c.url, func(ctx context.Context, filter *routing.Filter) {
 			if got := (&flows{filter}).ofRequest(ctx, flowcontrol.RequestDigest{User: c.who}); got != c.want {

@@ -49,10 +49,12 @@ func CountedAs(ctx context.Context, who user.Info) (user, person string) {
 		return "", ""
 	}
 	if home := who.GetExtra()[clusters.IdentityClusterExtra]; len(home) > 0 {
-		person = "accounts of " + strings.Join(home, " ")
+		person = "(accounts of " + strings.Join(home, " ") + ")"
 		return person + " " + who.GetName(), person
 	}
-	person = "user " + who.GetName()
+	if person = who.GetName(); strings.HasPrefix(person, "(") { // no other names begin so
+		person = "(user) " + person
+	}
 	return person, person
 }
 

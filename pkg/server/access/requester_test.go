@@ -77,15 +77,16 @@ func TestLimitsCountWhoHasSentTheRequest(t *testing.T) {
 		sender, as   user.Info
 		user, person string
 	}{
-		"nobody has noted who":                  {nil, ann, "user ann", "user ann"},
+		"nobody has noted who":                  {nil, ann, "ann", "ann"},
 		"nobody":                                {nil, nil, "", ""},
-		"a user":                                {ann, ann, "user ann", "user ann"},
-		"one who impersonates another":          {ann, ben, "user ann", "user ann"},
-		"one who may do everything vouches":     {master, ben, "user ben", "user ben"},
-		"an account":                            {account("a", "x"), account("a", "x"), "accounts of a system:serviceaccount:default:x", "accounts of a"},
-		"another account of the same cluster":   {account("a", "y"), account("a", "y"), "accounts of a system:serviceaccount:default:y", "accounts of a"},
-		"the same name in another cluster":      {account("b", "x"), account("b", "x"), "accounts of b system:serviceaccount:default:x", "accounts of b"},
-		"an account that impersonates somebody": {account("a", "x"), ann, "accounts of a system:serviceaccount:default:x", "accounts of a"},
+		"a user":                                {ann, ann, "ann", "ann"},
+		"one who impersonates another":          {ann, ben, "ann", "ann"},
+		"one who may do everything vouches":     {master, ben, "ben", "ben"},
+		"an account":                            {account("a", "x"), account("a", "x"), "(accounts of a) system:serviceaccount:default:x", "(accounts of a)"},
+		"another account of the same cluster":   {account("a", "y"), account("a", "y"), "(accounts of a) system:serviceaccount:default:y", "(accounts of a)"},
+		"the same name in another cluster":      {account("b", "x"), account("b", "x"), "(accounts of b) system:serviceaccount:default:x", "(accounts of b)"},
+		"one who is called like accounts":       {&user.DefaultInfo{Name: "(accounts of a)"}, ann, "(user) (accounts of a)", "(user) (accounts of a)"},
+		"an account that impersonates somebody": {account("a", "x"), ann, "(accounts of a) system:serviceaccount:default:x", "(accounts of a)"},
 	} {
 		ctx := context.WithValue(t.Context(), requesterKey{}, &requester{c.sender})
 		if gotUser, gotPerson := CountedAs(ctx, c.as); gotUser != c.user || gotPerson != c.person {

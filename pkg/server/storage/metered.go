@@ -93,8 +93,8 @@ func wrote(ctx context.Context, resp kubernetes.PutResponse, err error, bytes in
 // unmetered lets everybody write.
 type unmetered struct{}
 
-func (unmetered) MayWrite(context.Context, bool) error   { return nil }
-func (unmetered) Wrote(context.Context, bool, int) {}
-func (unmetered) Saw(logicalcluster.Name, int)     {}
+func (unmetered) MayWrite(context.Context, bool) error { return nil }
+func (unmetered) Wrote(context.Context, bool, int)     {}
+func (unmetered) Saw(logicalcluster.Name, int)         {}
 
 var _ Meter = unmetered{}
