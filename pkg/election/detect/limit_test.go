@@ -166,7 +166,7 @@ func TestAStrangerLosesItsConnectionInTime(t *testing.T) {
 	} {
 		for kind, open := range probes {
 			t.Run(name+"/"+kind, func(t *testing.T) {
-				t.Parallel() // most of it is waiting
+				t.Parallel()                                                           // most of it is waiting
 				leader := open(t, func(d *Detector) { d.handshake = 5 * time.Second }) // within which it is seen to have a place
 				conn, err := net.Dial("tcp", leader.Contact().Address)
 				if err != nil {
@@ -204,7 +204,7 @@ func headers(stream uint32, fields ...string) []byte {
 func TestAStandbyThatAnswersNothingLosesItsPlace(t *testing.T) {
 	for name, open := range probes {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // most of it is waiting
+			t.Parallel()                                                       // most of it is waiting
 			leader := open(t, func(d *Detector) { d.stall = 5 * time.Second }) // within which it is seen to follow, on a busy machine, too
 			conn, err := tls.Dial("tcp", leader.Contact().Address, withProtocol(trusting(leader.fingerprint)))
 			if err != nil {
@@ -235,7 +235,7 @@ func withProtocol(c *tls.Config) *tls.Config {
 func TestAFollowerThatAnswersKeepsItsPlaceHoweverSeldomItAsksForBeats(t *testing.T) {
 	for name, open := range probes {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()              // most of it is waiting
+			t.Parallel()                  // most of it is waiting
 			const stall = 3 * time.Second // a busy machine answers within that
 			leader := open(t, func(d *Detector) { d.stall = stall })
 			f := follow(t, leader.Contact(), func(f *follower) { f.Detector.cfg.Interval = 2 * stall })
