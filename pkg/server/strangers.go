@@ -29,9 +29,9 @@ func withBoundedTraces(next http.Handler, s runtime.NegotiatedSerializer) http.H
 		if stranger {
 			most = maxURLOfStrangers
 		}
-		switch n := len(req.URL.Path) + len(req.URL.RawPath) + len(req.URL.RawQuery); {
+		switch n := max(len(req.URL.Path), len(req.URL.RawPath)) + len(req.URL.RawQuery); {
 		case n > most:
-			refuseHead(w, req, s, http.StatusRequestURITooLong, fmt.Sprintf("the URL has %d bytes and may have %d: use shorter selectors", n, most))
+			refuseHead(w, req, s, http.StatusRequestURITooLong, fmt.Sprintf("the URL has %d bytes and may have %d: use shorter names and selectors", n, most))
 		case stranger && !slices.Contains(publicPaths, req.URL.Path) && !strangers.Allow():
 			refuse(w, req, s, apierrors.NewTooManyRequests("too many requests without credentials: show some, or try again", 1))
 		default:

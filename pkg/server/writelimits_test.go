@@ -8,7 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kcp-dev/logicalcluster/v3"
+	"github.com/regent-project/regent/pkg/clusters"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
@@ -77,20 +81,24 @@ func TestWhoWritesTooMuchIsToldToWaitAndOthersAreNot(t *testing.T) {
 
 // What etcd keeps until it is compacted, and Events, have bounds of their own, by how much etcd may have.
 func TestWhatEtcdKeepsHasBoundsByItsQuota(t *testing.T) {
-	now := clocktesting.NewFakePassiveClock(time.Unix(1_000_000_000, 0))
+	now := clocktesting.NewFakePassiveClock(time.Now().Add(time.Hour))
 	w := newWriteLimits(0, now)
 	w.fit(8000)
+	written := func(cluster string, n int) {
+		for range n {
+			w.Wrote(clusters.With(request.WithUser(t.Context(), &user.DefaultInfo{Name: cluster}), logicalcluster.Name(cluster)), true, 1)
+			w.Saw(logicalcluster.Name(cluster), 1)
+		}
+	}
 	exceeds := func(by bound, tenant string) bool {
 		_, ok := by.Excess(now.Now(), tenant, "")
 		return ok
 	}
-	for range 1000 {
-		w.Saw("a", 1)
-	}
+	written("a", 1000)
 	if exceeds(w.compaction, "a") || exceeds(w.history, "a") {
 		t.Error("half of a quarter of the quota is too much")
 	}
-	w.Saw("a", 1)
+	written("a", 1)
 	if !exceeds(w.compaction, "a") || exceeds(w.events, "a") || exceeds(w.compaction, "b") {
 		t.Error("more than half of a quarter of the quota is not too much, or too much of something else")
 	}
@@ -103,7 +111,7 @@ func TestWhatEtcdKeepsHasBoundsByItsQuota(t *testing.T) {
 		t.Errorf("%d bytes count after a compaction", got)
 	}
 	w.Saw("root", 100)
-	if got := w.compaction.Written(now.Now()); got != 0 {
+	if got := w.compaction.WrittenIn(now.Now(), "root"); got != 0 {
 		t.Errorf("%d bytes of an operator's cluster count", got)
 	}
 }

@@ -64,7 +64,7 @@ func TestTheManifestsAreSound(t *testing.T) {
 // What is documented of metrics and Events exists: each name is in the code.
 func TestDocumentedMetricsAndEventsExist(t *testing.T) {
 	var code strings.Builder
-	for _, file := range []string{"election/metrics.go", "election/etcdfence/metrics.go", "election/notice.go", "election/detect/metrics.go", "server/terms/timeline.go", "election/control/supervisor/metrics.go", "server/recorder.go", "server/fencing.go", "server/authentication/metrics.go", "server/credentialmetrics.go", "server/encryption/metrics.go", "server/connections/listener.go", "server/fairness/metrics.go", "server/apis/admission/metrics.go", "server/front/metrics.go", "server/storage/metrics.go", "server/shards/metrics.go", "controllers/assignment/event.go"} {
+	for _, file := range []string{"election/metrics.go", "election/etcdfence/metrics.go", "election/notice.go", "election/detect/metrics.go", "server/terms/timeline.go", "election/control/supervisor/metrics.go", "server/recorder.go", "server/fencing.go", "server/authentication/metrics.go", "server/credentialmetrics.go", "server/encryption/metrics.go", "server/connections/listener.go", "server/fairness/metrics.go", "server/apis/admission/metrics.go", "server/front/metrics.go", "server/storage/metrics.go", "server/writelimits.go", "server/etcdspace.go", "server/shards/metrics.go", "controllers/assignment/event.go"} {
 		code.Write(readFile(t, "../../pkg/"+file))
 	}
 	operations := string(readFile(t, "../../docs/OPERATIONS.md")) + string(readFile(t, "../../docs/SHARDS.md"))

@@ -9,8 +9,8 @@ import (
 const slots = 16
 
 // Ledger knows how many bytes were written in the last while, and who has written too much of it: a tenant that has written more than others have left, as
-// with places, or a person who has, in whatever tenants. So the sum has a bound, and whoever writes little is never held up. Make it with NewLedger. All
-// methods may be called at any time on any goroutine.
+// with places, or a person who has, in whatever tenants. So the sum of what persons write has a bound, and whoever writes little is never held up. Make it
+// with NewLedger. All methods may be called at any time on any goroutine.
 type Ledger struct {
 	window time.Duration
 
@@ -22,9 +22,15 @@ type Ledger struct {
 	persons map[string]*account // the same
 }
 
+// little is a part of the size that everybody may write, whatever others have written.
+const little = 1024
+
+// epoch is what slots are counted from. A clock that is set makes no difference to what is measured from it.
+var epoch = time.Now()
+
 // account is what one has written.
 type account struct {
-	slot int64 // up to which bySlot is right
+	slot int64 // up to which of is right
 	of   [slots]int64
 	sum  int64
 }
@@ -41,16 +47,16 @@ func (l *Ledger) Resize(size int64) {
 	l.size = size
 }
 
-// Write counts bytes that a tenant has written, if it is not empty, and a person, if it is not.
+// Write counts bytes that were written in a tenant, if it is not empty, and by a person, if it is not. Only what persons have written counts for the sum.
 func (l *Ledger) Write(now time.Time, tenant, person string, bytes int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.advance(now)
 	if tenant != "" {
-		l.all.add(l.slot, bytes)
 		get(l.tenants, tenant).add(l.slot, bytes)
 	}
 	if person != "" {
+		l.all.add(l.slot, bytes)
 		get(l.persons, person).add(l.slot, bytes)
 	}
 }
@@ -77,7 +83,7 @@ func (l *Ledger) Excess(now time.Time, tenant, person string) (e Excess, ok bool
 	}{{tenant, l.tenants}, {person, l.persons}} {
 		if a := by.of[by.name]; by.name != "" && a != nil {
 			a.advance(l.slot)
-			if e.Written = a.sum; e.Written > e.Left {
+			if e.Written = a.sum; e.Written > max(e.Left, l.size/little) {
 				return e, true
 			}
 		}
@@ -86,7 +92,19 @@ func (l *Ledger) Excess(now time.Time, tenant, person string) (e Excess, ok bool
 	return Excess{}, false
 }
 
-// Written returns how many bytes were written by all within the window.
+// WrittenIn returns how many bytes were written in a tenant within the window.
+func (l *Ledger) WrittenIn(now time.Time, tenant string) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.advance(now)
+	if a := l.tenants[tenant]; a != nil {
+		a.advance(l.slot)
+		return a.sum
+	}
+	return 0
+}
+
+// Written returns how many bytes were written by all persons within the window.
 func (l *Ledger) Written(now time.Time) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,9 +112,9 @@ func (l *Ledger) Written(now time.Time) int64 {
 	return l.all.sum
 }
 
-// advance forgets what was written before the window, once for each part of it. A clock that is set back leaves the part. The caller holds mu.
+// advance forgets what was written before the window, once for each part of it. The caller holds mu.
 func (l *Ledger) advance(now time.Time) {
-	slot := now.UnixNano() / int64(l.window/slots)
+	slot := int64(now.Sub(epoch) / (l.window / slots))
 	if slot <= l.slot {
 		return
 	}

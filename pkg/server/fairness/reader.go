@@ -14,8 +14,9 @@ func WithSeat(cut func(context.Context), next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		ctx := req.Context()
 		s := newSeat(func() { cut(ctx) })
-		slow := time.AfterFunc(readerPatience, s.away)
+		slow := time.AfterFunc(time.Hour, s.away)
 		defer slow.Stop()
+		slow.Stop() // until a write begins
 		next.ServeHTTP(responsewriter.WrapForHTTP1Or2(&read{w, s, slow, ctx}), req.WithContext(context.WithValue(ctx, seatKey{}, s)))
 	})
 }
@@ -33,6 +34,9 @@ func (r *read) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
 // Write implements http.ResponseWriter.
 func (r *read) Write(p []byte) (n int, err error) {
+	if len(p) > bytesPerPlace {
+		r.seat.weigh(len(p))
+	}
 	if back := r.during(); back != nil {
 		defer func() {
 			if left := back(); left != nil && err == nil {
@@ -57,13 +61,13 @@ func (r *read) Flush() {
 
 // during begins what may have to wait for the client. back says that it is over. It is nil for a request without places.
 func (r *read) during() (back func() error) {
-	left, placed := r.seat.wait()
+	patience, placed := r.seat.wait()
 	if !placed {
 		return nil
 	}
 	began := time.Now()
-	if left > 0 {
-		r.slow.Reset(left)
+	if patience > 0 {
+		r.slow.Reset(patience)
 	} else {
 		r.seat.away()
 	}

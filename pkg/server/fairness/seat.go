@@ -11,8 +11,19 @@ import (
 const (
 	// readingPlaces are the places of answers that wait for slow readers, on each replica. Each stands for 100 kB that are kept in memory.
 	readingPlaces = 2560
-	// readerPatience is how long the client of a request may keep it from going on before it counts as slow.
+	// largestReading is how much of it one answer takes at the most, however large it is.
+	largestReading = readingPlaces / 8
+	// readerPatience is how long the client of a request may keep it from going on, in all, before it counts as slow. A wait of less than blockedFor is
+	// none.
 	readerPatience = 250 * time.Millisecond
+	blockedFor     = time.Millisecond
+	// slowPatience is how long a slow client may keep a request waiting at a time before the places are given back, until all such waits together have
+	// lasted for longer than mostWaited: then they are given back before each wait.
+	slowPatience = 20 * time.Millisecond
+	mostWaited   = 2 * time.Second
+	// returnPatience is how long a request waits for its places when its client reads on. Nothing else ends that wait: the writer that waits holds what
+	// ends requests.
+	returnPatience = 15 * time.Second
 )
 
 // ErrSlow says that an answer is not kept any longer for a client that reads it slowly.
@@ -36,11 +47,18 @@ type seat struct {
 	held    time.Duration // for how long it has had them before that
 	waits   bool          // for its client
 	reading func()        // gives back what its answer takes among those that are read slowly
-	left    time.Duration // of readerPatience
+	left    time.Duration // of readerPatience; less than 0: beyond it
 	err     error         // why it has ended
 }
 
 func newSeat(cut func()) *seat { return &seat{cut: cut, left: readerPatience} }
+
+// weigh says that the request has an answer of so many bytes in memory, at least.
+func (s *seat) weigh(bytes int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.size = max(s.size, bytes/bytesPerPlace)
+}
 
 type seatKey struct{}
 
@@ -73,13 +91,19 @@ func (s *seat) end() (held time.Duration, leave func()) {
 	return s.held, leave
 }
 
-// wait says that the request begins to wait for its client, until back is called. It returns how much longer the client may keep it waiting, and
-// whether it has places at all.
-func (s *seat) wait() (left time.Duration, placed bool) {
+// wait says that the request begins to wait for its client, until back is called. It returns how long the client may keep it waiting before its places
+// are given back, and whether it has places at all.
+func (s *seat) wait() (patience time.Duration, placed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.waits = s.limiter != nil
-	return s.left, s.waits
+	switch {
+	case s.left > 0:
+		return s.left, s.waits
+	case s.left > -mostWaited:
+		return slowPatience, s.waits
+	}
+	return 0, s.waits
 }
 
 // away gives the places back until back is called. An answer for which there is no room is cut off.
@@ -90,13 +114,17 @@ func (s *seat) away() {
 		return
 	}
 	if s.reading == nil {
-		var ok bool
-		if s.reading, ok = s.limiter.read(s.flow, s.size); !ok {
+		leave, share := s.limiter.read(s.flow, s.size)
+		if leave == nil && share < largestReading {
+			return // it keeps its places: others have taken the room
+		}
+		if leave == nil {
 			s.err = ErrSlow
 			slowAnswersCut.Inc()
 			s.cut()
 			return
 		}
+		s.reading = leave
 	}
 	s.leave()
 	s.leave, s.held = nil, s.held+time.Since(s.since)
@@ -105,39 +133,46 @@ func (s *seat) away() {
 // back takes the places again, if they were given back, after the client has kept the request waiting for so long.
 func (s *seat) back(ctx context.Context, waited time.Duration) error {
 	s.mu.Lock()
-	s.left, s.waits = max(0, s.left-waited), false
+	if s.waits = false; waited >= blockedFor {
+		s.left -= waited
+	}
 	limiter, err := s.limiter, s.err
 	if limiter == nil || s.leave != nil || err != nil {
 		s.mu.Unlock()
 		return err
 	}
 	s.mu.Unlock()
-	leave, err := limiter.Enter(ctx, s.flow, s.places)
+	waiting, cancel := context.WithTimeout(ctx, returnPatience)
+	defer cancel()
+	leave, err := limiter.Enter(waiting, s.flow, s.places)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
+	case s.limiter == nil: // it needs none any more
+		if err == nil {
+			leave()
+		}
 	case err != nil:
 		s.err = fmt.Errorf("the rest of an answer that is read slowly: %w", err)
 		s.cut()
 		return s.err
-	case s.limiter == nil: // it has ended meanwhile
-		leave()
 	default:
 		s.leave, s.since = leave, time.Now()
 	}
 	return nil
 }
 
-// read counts an answer among those that are read slowly until leave is called. It returns false if its tenant or its user has as much there as is
-// free.
-func (l *Limiter) read(flow Flow, size int) (leave func(), ok bool) {
-	size = max(1, size)
+// read counts an answer among those that are read slowly until leave is called. It returns nil if its tenant or its user has as much there as is free,
+// and how much the one of both has that has more. Privileged tenants are not refused.
+func (l *Limiter) read(flow Flow, size int) (leave func(), share int) {
+	size = min(max(1, size), largestReading)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	of, user := l.get(flow)
-	if !l.reading.admits(of.reading, size) || !l.reading.admits(user.person.reading, size) {
+	share = max(of.reading, user.person.reading)
+	if !flow.Privileged && (!l.reading.admits(of.reading, size) || !l.reading.admits(user.person.reading, size)) {
 		l.drop(flow, of, user)
-		return nil, false
+		return nil, share
 	}
 	count := func(n int) {
 		of.reading += n
@@ -152,5 +187,5 @@ func (l *Limiter) read(flow Flow, size int) (leave func(), ok bool) {
 		defer l.mu.Unlock()
 		count(-size)
 		l.drop(flow, of, user)
-	}, true
+	}, share
 }

@@ -3,6 +3,7 @@ package fairness
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -84,7 +85,7 @@ func TestAnAnswerThatIsReadSlowlyHoldsNoPlaces(t *testing.T) {
 		a.takes <- struct{}{}
 		synctest.Wait()
 		s.isTaken(t, "it works again", 3, 3)
-		after(time.Second)
+		after(time.Second + slowPatience)
 		s.isTaken(t, "it waits again, for a client that is known as slow", 0, 3)
 		a.takes <- struct{}{}
 		after(time.Second)
@@ -119,7 +120,7 @@ func TestAnAnswerThatIsReadFastKeepsItsPlaces(t *testing.T) {
 func TestSlowReadersShareWhatIsKeptForThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, 24, 100)
-		const large = readingPlaces / 8
+		const large = largestReading
 		read := func(tenant, person string) *answering {
 			a := s.answers(Flow{Tenant: tenant, User: person, Person: person}, large, 2)
 			after(time.Second + readerPatience)
@@ -168,6 +169,61 @@ func TestASlowReaderWaitsForItsPlacesAgain(t *testing.T) {
 			t.Errorf("it has ended with %v", err)
 		}
 		over(holder, waiter)
+		if len(s.l.tenants)+len(s.l.persons) > 0 {
+			t.Errorf("%v and %v are left", s.l.tenants, s.l.persons)
+		}
+	})
+}
+
+// One that drips holds its places for no more than two seconds.
+func TestAClientThatDripsHoldsNoPlacesInTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, 24, 100)
+		a := s.answers(Flow{Tenant: "eve", User: "eve", Person: "eve"}, 3, 200)
+		for range 150 { // each time it reads just before the places are given back
+			after(time.Second + slowPatience - time.Millisecond)
+			a.takes <- struct{}{}
+		}
+		after(time.Second)
+		s.isTaken(t, "its client lets it wait again", 0, 3)
+		for range 49 {
+			a.takes <- struct{}{}
+			after(time.Second)
+		}
+		a.takes <- struct{}{}
+		if err := <-a.ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// An answer of whatever size leaves room for those of others, and whoever has little there is not cut off because others have much.
+func TestALargeSlowAnswerCutsOffNobodyElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, 100, 100)
+		var all []*answering
+		read := func(who string, size int) *answering {
+			a := s.answers(Flow{Tenant: who, User: who, Person: who}, size, 1)
+			after(time.Second + readerPatience)
+			all = append(all, a)
+			return a
+		}
+		read("huge", 1<<20)
+		s.isTaken(t, "it takes a part of the room", 0, largestReading)
+		for n := range 9 { // of which two keep their places
+			read(fmt.Sprint("other", n), largestReading)
+		}
+		read("small", 1)
+		read("small", 1)
+		for _, a := range all {
+			a.takes <- struct{}{}
+		}
+		for _, a := range all {
+			if err := <-a.ended; err != nil {
+				t.Errorf("it was cut: %v", err)
+			}
+		}
+		s.isTaken(t, "all have ended", 0, 0)
 		if len(s.l.tenants)+len(s.l.persons) > 0 {
 			t.Errorf("%v and %v are left", s.l.tenants, s.l.persons)
 		}

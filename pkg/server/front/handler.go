@@ -102,7 +102,7 @@ func (f *Front) serve(x *exchange, req *http.Request) {
 		refuse(x, err)
 		return
 	}
-	if cluster := f.budgetOf(path); cluster != "" && !isWatch(req) && !isAdministrator(x.who) {
+	if cluster := f.budgetOf(path, client); cluster != "" && !isWatch(req) && !isAdministrator(x.who) {
 		leave, ok := f.inflight.enterCluster(cluster)
 		if !ok {
 			refused.WithLabelValues(limitCluster).Inc()

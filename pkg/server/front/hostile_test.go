@@ -277,7 +277,7 @@ func TestNamesThatDoNotExistTakeFewPlacesOfShards(t *testing.T) {
 	e.awaitUnderWay(2 * maxSearches)
 	close(all)
 	for _, conn := range conns {
-		if code, got := e.answer(conn); code != http.StatusServiceUnavailable || !strings.Contains(got, "not heard: root") { // eu1 says that it has none
+		if code, got := e.answer(conn); code != http.StatusServiceUnavailable || !strings.Contains(got, "is not heard") {
 			t.Fatalf("%d %s", code, got)
 		}
 	}

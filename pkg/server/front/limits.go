@@ -88,11 +88,12 @@ func (p *inflight) enterCluster(cluster string) (leave func(), ok bool) {
 	}, true
 }
 
-// unknownClusters share a budget: everybody can make up as many names as he likes. No cluster has such a name.
-const unknownClusters = "(unknown clusters)"
+// unknownClusters begins the budget of those that a client asks for and nobody knows: everybody can make up as many names as he likes. No cluster has
+// such a name.
+const unknownClusters = "(unknown clusters) "
 
-// budgetOf returns the logical cluster for which a request counts that a shard is asked by a path, or nothing. However a cluster is spelt, it is one.
-func (f *Front) budgetOf(path string) string {
+// budgetOf returns for which logical cluster a client's request counts that a shard is asked by a path, or nothing. However a cluster is spelt, it is one.
+func (f *Front) budgetOf(path, client string) string {
 	after, ok := strings.CutPrefix(path, "/clusters/")
 	if !ok {
 		return ""
@@ -104,7 +105,7 @@ func (f *Front) budgetOf(path string) string {
 	if name := logicalcluster.Name(spelt); name == clusters.Wildcard || clusters.IsSystem(name) {
 		return spelt // each shard has its own
 	}
-	return unknownClusters
+	return unknownClusters + client
 }
 
 // add counts n more requests or watches. The caller holds mu.

@@ -76,14 +76,14 @@ func TestManyClientsOfOneClusterLeavePlacesToOthers(t *testing.T) {
 	}
 }
 
-// However a cluster is spelt, it has one budget; and all that nobody knows have one.
+// However a cluster is spelt, it has one budget; and all that nobody knows have one for each client.
 func TestAClusterHasOneBudgetHoweverItIsSpelt(t *testing.T) {
 	e := newMembers(t).enter(DefaultLimits(), time.Minute, func(http.ResponseWriter, *http.Request) {})
 	for path, want := range map[string]string{
-		"/clusters/c/api": "c", "/clusters/c": "c", "/clusters/root:c/api": "c", "/clusters/nope/api": unknownClusters, "/clusters/root:nope": unknownClusters,
+		"/clusters/c/api": "c", "/clusters/c": "c", "/clusters/root:c/api": "c", "/clusters/nope/api": unknownClusters + "ann", "/clusters/root:nope": unknownClusters + "ann",
 		"/clusters/system:admin/api": "system:admin", "/clusters/*/api": "*", "/metrics": "", "/": "",
 	} {
-		if got := e.front.budgetOf(path); got != want {
+		if got := e.front.budgetOf(path, "ann"); got != want {
 			t.Errorf("%s counts for %q, want %q", path, got, want)
 		}
 	}

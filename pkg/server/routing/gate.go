@@ -51,10 +51,17 @@ func (g *Gate) Validate(ctx context.Context, a admission.Attributes, _ admission
 	if err != nil {
 		return readError(cluster.Path(), err)
 	}
-	if !lc.DeletionTimestamp.IsZero() && !clusters.IsPermanent(cluster) {
+	if wasReady(lc) && !clusters.IsPermanent(cluster) {
 		return nil
 	}
 	return g.checkReady(lc, cluster, a)
+}
+
+// wasReady reports whether a cluster is being deleted that was Ready before.
+func wasReady(lc *corev1alpha1.LogicalCluster) bool {
+	phase := lc.Status.Phase
+	return !lc.DeletionTimestamp.IsZero() && len(lc.Status.Initializers) == 0 &&
+		(phase == corev1alpha1.LogicalClusterPhaseReady || phase == corev1alpha1.LogicalClusterPhaseDeleting)
 }
 
 // storedNowhere reports whether what is created is a question that is only answered. It may be asked in any state of a cluster.

@@ -142,11 +142,14 @@ func TestADeletedRootAdmitsCreations(t *testing.T) {
 
 // A deletion waits for those who remove their finalizers: users, and controllers with accounts in the cluster.
 func TestWhatIsThereMayBeChangedWhileItsClusterGoes(t *testing.T) {
-	for _, phase := range []corev1alpha1.LogicalClusterPhaseType{"Ready", "Deleting", "Unavailable"} {
+	for phase, changes := range map[corev1alpha1.LogicalClusterPhaseType]bool{"Ready": true, "Deleting": true, "Unavailable": false, "Initializing": false, "Scheduling": false} {
 		lc := logicalCluster(phase)
+		if phase == "Initializing" {
+			lc.Status.Initializers = []corev1alpha1.LogicalClusterInitializer{"a"}
+		}
 		lc.DeletionTimestamp = new(metav1.Now())
 		gate := &Gate{Directory: newDirectory(&stored{clusters: map[logicalcluster.Name]*corev1alpha1.LogicalCluster{"going": lc}})}
-		for operation, admitted := range map[admission.Operation]bool{admission.Create: false, admission.Update: true, admission.Delete: true} {
+		for operation, admitted := range map[admission.Operation]bool{admission.Create: false, admission.Update: changes, admission.Delete: changes} {
 			err := gate.Validate(clusters.With(t.Context(), "going"), write(other, operation, configMaps), nil)
 			if (err == nil) != admitted || err != nil && !apierrors.IsForbidden(err) {
 				t.Errorf("phase %s: %s: %v", phase, operation, err)

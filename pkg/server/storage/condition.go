@@ -46,8 +46,11 @@ func (p *puts) OptimisticPut(ctx context.Context, key string, value []byte, expe
 	if when, ok := ctx.Value(conditionKey{}).(*Condition); ok {
 		ctx = etcdfence.WithCondition(ctx, when.key(p.prefix), when.Revision)
 	}
+	if err := mayPut(ctx); err != nil {
+		return kubernetes.PutResponse{}, err
+	}
 	resp, err := p.Interface.OptimisticPut(ctx, key, value, expected, opts)
-	wrote(ctx, resp, err, len(value))
+	hasPut(ctx, resp, err, len(value))
 	return resp, tooLarge(err, len(value))
 }
 

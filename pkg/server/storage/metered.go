@@ -2,9 +2,12 @@ package storage
 
 import (
 	"context"
+	"errors"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/storage"
@@ -20,26 +23,32 @@ type Meter interface {
 	Saw(cluster logicalcluster.Name, bytes int)
 }
 
-// metered asks the Meter about each creation and update of a resource, and has the client below tell it what was written. What makes room is never
-// refused: deletions, and the updates of which they are made.
+// metered has the client below ask the Meter about each creation and update of a resource, and tell it what was written. So what changes nothing is not
+// refused. Neither is what makes room: deletions, and the updates of which they are made.
 type metered struct {
 	storage.Interface
 	meter  Meter
 	cached bool
 }
 
+// metering is a call of one metered resource.
+type metering struct {
+	*metered
+	// makesRoom says that the write is a step of a deletion.
+	makesRoom bool
+}
+
 type meterKey struct{}
 
-func (m *metered) in(ctx context.Context) context.Context {
-	return context.WithValue(ctx, meterKey{}, m)
+func (m *metered) in(ctx context.Context) (context.Context, *metering) {
+	call := &metering{metered: m}
+	return context.WithValue(ctx, meterKey{}, call), call
 }
 
 // Create implements storage.Interface.
 func (m *metered) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
-	if err := m.meter.MayWrite(ctx, m.cached); err != nil {
-		return err
-	}
-	return m.Interface.Create(m.in(ctx), key, obj, out, ttl)
+	ctx, _ = m.in(ctx)
+	return m.Interface.Create(ctx, key, obj, out, ttl)
 }
 
 // GuaranteedUpdate implements storage.Interface.
@@ -47,25 +56,26 @@ func (m *metered) GuaranteedUpdate(
 	ctx context.Context, key string, destination runtime.Object, ignoreNotFound bool,
 	preconditions *storage.Preconditions, tryUpdate storage.UpdateFunc, cached runtime.Object,
 ) error {
-	asked := tryUpdate
-	if refused := m.meter.MayWrite(ctx, m.cached); refused != nil {
-		asked = func(current runtime.Object, res storage.ResponseMeta) (runtime.Object, *uint64, error) {
-			deletes := stageOf(current)
-			updated, ttl, err := tryUpdate(current, res)
-			if err == nil && stageOf(updated) == deletes {
-				return nil, nil, refused
-			}
-			return updated, ttl, err
+	ctx, call := m.in(ctx)
+	judged := func(current runtime.Object, res storage.ResponseMeta) (runtime.Object, *uint64, error) {
+		before := stageOf(current)
+		updated, ttl, err := tryUpdate(current, res)
+		if err == nil {
+			call.makesRoom = stageOf(updated).follows(before)
 		}
+		return updated, ttl, err
 	}
-	return m.Interface.GuaranteedUpdate(m.in(ctx), key, destination, ignoreNotFound, preconditions, asked, cached)
+	return m.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, judged, cached)
 }
 
-// stage is how far an object is on its way to be deleted. Each object goes through few.
+// stage is how far an object is on its way to be deleted.
 type stage struct {
 	deleted    bool
 	finalizers int
 }
+
+// lastFinalizers is how many finalizers can be taken away one by one, whatever was written. An object may have thousands.
+const lastFinalizers = 8
 
 func stageOf(obj runtime.Object) stage {
 	of, err := meta.Accessor(obj)
@@ -75,19 +85,46 @@ func stageOf(obj runtime.Object) stage {
 	return stage{true, len(of.GetFinalizers())}
 }
 
+// follows reports whether an object is a step further than before.
+func (s stage) follows(before stage) bool {
+	return s.deleted && (!before.deleted || s.finalizers < before.finalizers && s.finalizers < lastFinalizers)
+}
+
 // Delete implements storage.Interface.
 func (m *metered) Delete(
 	ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
 	validate storage.ValidateObjectFunc, cached runtime.Object, opts storage.DeleteOptions,
 ) error {
-	return m.Interface.Delete(m.in(ctx), key, out, preconditions, validate, cached, opts)
+	ctx, call := m.in(ctx)
+	call.makesRoom = true
+	return m.Interface.Delete(ctx, key, out, preconditions, validate, cached, opts)
 }
 
-// wrote tells the meter of the resource in ctx, if there is one, of a write.
-func wrote(ctx context.Context, resp kubernetes.PutResponse, err error, bytes int) {
-	if m, ok := ctx.Value(meterKey{}).(*metered); ok && err == nil && resp.Succeeded {
-		m.meter.Wrote(ctx, m.cached, bytes)
+// mayPut returns why a value may not be written now, or nil.
+func mayPut(ctx context.Context) error {
+	if of, ok := ctx.Value(meterKey{}).(*metering); ok && !of.makesRoom {
+		return of.meter.MayWrite(ctx, of.cached)
 	}
+	return nil
+}
+
+// hasPut tells the meter of the resource in ctx, if there is one, of a write. One without an answer may have been carried out.
+func hasPut(ctx context.Context, resp kubernetes.PutResponse, err error, bytes int) {
+	of, ok := ctx.Value(meterKey{}).(*metering)
+	if ok && (err == nil && resp.Succeeded || isUnanswered(err)) {
+		of.meter.Wrote(ctx, of.cached, bytes)
+	}
+}
+
+func isUnanswered(err error) bool {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return true
+	}
+	switch status.Code(err) {
+	case codes.Canceled, codes.DeadlineExceeded, codes.Unavailable:
+		return true
+	}
+	return false
 }
 
 // unmetered lets everybody write.

@@ -80,7 +80,7 @@ startupProbe:
   timeoutSeconds: 5
   failureThreshold: 150
 readinessProbe:
-  httpGet: {path: /readyz, port: https, scheme: HTTPS}
+  httpGet: {path: "/readyz?exclude=etcd-space", port: https, scheme: HTTPS} # a full etcd takes no writes, but answers
   periodSeconds: 2
   timeoutSeconds: 5
 livenessProbe:
