@@ -22,7 +22,7 @@ func roomy(t *testing.T, period time.Duration) *Server {
 
 func eventually(t *testing.T, what string, so func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !so(); <-time.After(10 * time.Millisecond) {
+	for end := time.Now().Add(3 * time.Minute); !so(); <-time.After(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("not so: %s", what)
 		}
@@ -38,7 +38,7 @@ func TestAnEtcdThatIsFullOfHistoryTakesWritesAgain(t *testing.T) {
 	client := client(t, s)
 	defer func() { _ = client.Close() }()
 	refused := 0
-	for n := range 100 {
+	for n := 0; n < 100 && refused < 2; n++ {
 		_, err := client.Put(t.Context(), "k", fmt.Sprint(n, megabyte))
 		if errors.Is(err, rpctypes.ErrNoSpace) {
 			refused++
@@ -50,8 +50,8 @@ func TestAnEtcdThatIsFullOfHistoryTakesWritesAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if refused == 0 {
-		t.Error("it never was full: this shows nothing")
+	if refused < 2 {
+		t.Errorf("it was full %d times: this shows nothing", refused)
 	}
 }
 
