@@ -267,6 +267,12 @@ func TestNamesThatDoNotExistTakeFewPlacesOfShards(t *testing.T) {
 	e.front.listed = true
 	e.front.mu.Unlock()
 	e.await("the root shard is known", func() bool { _, ok := e.front.shard("root"); return ok })
+	first := e.dial(true)
+	e.await("the shard is connected: to connect again takes longer than it may on a busy machine", func() bool {
+		e.send(first, "GET /clusters/none/api")
+		_, got := e.answer(first)
+		return strings.Contains(got, "not heard: root")
+	})
 	var conns []net.Conn
 	for range 2 * maxSearches { // before the first request, which is under way for so long only
 		conns = append(conns, e.dial(true))
