@@ -92,26 +92,6 @@ func (l *Ledger) Excess(now time.Time, tenant, person string) (e Excess, ok bool
 	return Excess{}, false
 }
 
-// WrittenIn returns how many bytes were written in a tenant within the window.
-func (l *Ledger) WrittenIn(now time.Time, tenant string) int64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.advance(now)
-	if a := l.tenants[tenant]; a != nil {
-		a.advance(l.slot)
-		return a.sum
-	}
-	return 0
-}
-
-// Written returns how many bytes were written by all persons within the window.
-func (l *Ledger) Written(now time.Time) int64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.advance(now)
-	return l.all.sum
-}
-
 // advance forgets what was written before the window, once for each part of it. The caller holds mu.
 func (l *Ledger) advance(now time.Time) {
 	slot := int64(now.Sub(epoch) / (l.window / slots))

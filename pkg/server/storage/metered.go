@@ -90,16 +90,6 @@ func (s stage) follows(before stage) bool {
 	return s.deleted && (!before.deleted || s.finalizers < before.finalizers && s.finalizers < lastFinalizers)
 }
 
-// Delete implements storage.Interface.
-func (m *metered) Delete(
-	ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
-	validate storage.ValidateObjectFunc, cached runtime.Object, opts storage.DeleteOptions,
-) error {
-	ctx, call := m.in(ctx)
-	call.makesRoom = true
-	return m.Interface.Delete(ctx, key, out, preconditions, validate, cached, opts)
-}
-
 // mayPut returns why a value may not be written now, or nil.
 func mayPut(ctx context.Context) error {
 	if of, ok := ctx.Value(meterKey{}).(*metering); ok && !of.makesRoom {
