@@ -62,7 +62,7 @@ parts:
 	@$(prove) parts -minutes $(MINUTES)
 
 # What has a shorter form in make test, for the CPU that it takes: .ci/run runs those that a change touches, or one in turn (test/tools/prove/parts.go).
-LONG = long-properties long-scenarios long-workspaces long-definitions long-sample long-manager
+LONG = long-properties long-scenarios long-faults long-workspaces long-definitions long-sample long-manager
 .PHONY: long $(LONG)
 long: $(LONG) ## run the long forms of tests, one after the other: each is a target, too
 long-properties: bin/programs bin/selectors bin/packed ## each property, of hundreds of random cases
@@ -70,6 +70,8 @@ long-properties: bin/programs bin/selectors bin/packed ## each property, of hund
 long-scenarios: bin/regent bin/etcd bin/kubectl bin/faulty ## a leader is paused two hundred times, and killed again and again
 	$(GO) test -count=1 -timeout 30m ./test/e2e -run 'PausedLeaderWritesNothing|WorkspacesLandOnAllShards|IsBoundByTheNextLeader|IsEstablishedByTheNextLeader' \
 	-rounds=200 -workspaces=90 -binding-deaths=10 -definition-deaths=10
+long-faults: bin/regent bin/etcd bin/kubectl bin/faulty ## each fault in each mode of election, under each policy, to each kind of member of an etcd
+	$(GO) test -count=1 -timeout 30m -parallel 3 ./test/e2e -run 'EveryFault|WhateverNetworkIsCut|AMemberOfEtcdThatFails' -all
 long-workspaces: bin/regent bin/etcd bin/kubectl ## a thousand workspaces come and go
 	$(GO) test -count=1 -timeout 20m ./test/e2e -run 'ManyWorkspacesComeAndGo' -many=1000
 long-definitions: ## a thousand terms with definitions

@@ -11,6 +11,9 @@ import (
 	"github.com/regent-project/regent/test/e2e/harness"
 )
 
+// fastWriter is the pause of writers whose first write is waited for.
+const fastWriter = 10 * time.Millisecond
+
 // BenchmarkCuts is from a cut of one of a leader's networks to the first committed write of the next leader, where there is to
 // be one: of replicas that suspect whoever is silent, and of replicas that do not. The leader and its successor write all the
 // time. It prints a table. Every cut counts, must have the effect that it is meant to have, and leaves one leader; that never
@@ -31,7 +34,7 @@ func BenchmarkCuts(b *testing.B) {
 					table += rows[i].show(mode, c.Name)
 				}
 			}()
-			shard := cuts.Start(b, server, harness.Default, harness.Lease, mode)
+			shard := cuts.Start(b, server, harness.Default, harness.Lease, mode, fastWriter)
 			for n := range *cutsFlag {
 				for i := range cuts.All { // none is always the first
 					i = (i + n) % len(rows)
@@ -68,7 +71,7 @@ func BenchmarkVanish(b *testing.B) {
 		b.ReportMetric(0, "ns/op")
 		fmt.Printf("\n%s%s\n%s.\n%s\n", tableHead, r.String(), versions(b), closing(began))
 	}()
-	shard := cuts.Start(b, server, harness.Default, harness.Lease, "")
+	shard := cuts.Start(b, server, harness.Default, harness.Lease, "", fastWriter)
 	for n := range *vanishes {
 		load := loadAverage(b)
 		outcome := shard.Try(b, cuts.FromAll, 0)

@@ -50,12 +50,15 @@ func TestAMemberOfEtcdThatFailsEndsNoTerm(t *testing.T) {
 	var mu sync.Mutex
 	rows := map[string]*suffering{}
 	t.Cleanup(func() { t.Log(sufferingTable(rows)) })
-	for _, fault := range memberFaults {
+	for n, fault := range memberFaults {
 		t.Run(fault.name, func(t *testing.T) {
 			t.Parallel() // most of it is waiting
 			s := startOnThreeMembers(t)
 			for round := range *memberRounds {
-				for _, victim := range []string{"follower", "raft leader"} {
+				for i, victim := range []string{"follower", "raft leader"} {
+					if !*all && i != (n+1)%2 { // one that hangs, is cut off or slow is worst as the leader
+						continue
+					}
 					name := victim + " " + fault.name
 					began, lost := time.Now(), len(s.endedTerms())
 					s.suffer(t, victim == "raft leader", fault.begin, fault.end)

@@ -44,7 +44,7 @@ func (r *Reader) Ask(ctx context.Context, shard, path string, each time.Duration
 	if err != nil {
 		return nil, err
 	}
-	err = p.transport.replicas.try(ctx, func(replica *url.URL) (err error) {
+	err = p.transport.replicas.try(ctx, func(replica *url.URL, _ bool) (err error) {
 		ctx, cancel := context.WithTimeout(ctx, each)
 		defer cancel()
 		path, query, _ := strings.Cut(path, "?")

@@ -12,9 +12,11 @@ import (
 )
 
 const (
-	// acceptTimeout is how long a replica may take to accept a connection, TLS included: one that is paused accepts, but does not go on. A
+	// acceptTimeout is how long a replica may take to accept a connection, TLS included, while there are others to try: one that is paused
+	// accepts, but does not go on. lastAcceptTimeout is how long the last one may take: it may just be busy, and nobody else would serve. A
 	// replica that vanishes is noticed after pingAfter and pingTimeout: it is silent for the one, and does not answer for the other.
 	acceptTimeout          = time.Second
+	lastAcceptTimeout      = 3 * time.Second
 	pingAfter, pingTimeout = time.Second, 2 * time.Second
 	// idleTimeout is how long a connection may have no request.
 	idleTimeout = 90 * time.Second
@@ -40,8 +42,8 @@ func (d *Dialer) Transport() *http.Transport { return newTransport(d.dial) }
 
 // dial connects. Its error is a *net.OpError of a dial: nothing of a request was sent.
 func (d *Dialer) dial(ctx context.Context, network, _ string) (conn net.Conn, err error) {
-	err = d.replicas.try(ctx, func(replica *url.URL) (err error) {
-		conn, err = accepted(ctx, network, addressOf(replica), d.tls)
+	err = d.replicas.try(ctx, func(replica *url.URL, last bool) (err error) {
+		conn, err = accepted(ctx, network, addressOf(replica), d.tls, last)
 		return err
 	})
 	if err != nil {
@@ -75,9 +77,13 @@ func addressOf(u *url.URL) string {
 	return net.JoinHostPort(u.Hostname(), port)
 }
 
-// accepted returns a connection over which TLS is spoken.
-func accepted(ctx context.Context, network, address string, config *tls.Config) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, acceptTimeout)
+// accepted returns a connection over which TLS is spoken. last: there is no other replica to try.
+func accepted(ctx context.Context, network, address string, config *tls.Config, last bool) (net.Conn, error) {
+	within := acceptTimeout
+	if last {
+		within = lastAcceptTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	config = config.Clone()
 	config.NextProtos = []string{"h2"}

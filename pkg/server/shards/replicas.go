@@ -36,12 +36,13 @@ func (r *replicas) set(shard string, urls []string) error {
 	return nil
 }
 
-// try calls do with one replica after the other until it succeeds or ctx ends. The error has those of all that were tried, which must name
+// try calls do with one replica after the other until it succeeds or ctx ends, and tells it of the last one. The error has those of all that were tried, which must name
 // their replica.
-func (r *replicas) try(ctx context.Context, do func(*url.URL) error) error {
+func (r *replicas) try(ctx context.Context, do func(replica *url.URL, last bool) error) error {
 	var failed attempts
-	for _, replica := range r.list() {
-		err := do(replica)
+	order := r.list()
+	for n, replica := range order {
+		err := do(replica, n == len(order)-1)
 		if err == nil {
 			r.putFirst(replica)
 			return nil

@@ -29,7 +29,7 @@ func newFailover(caller *Caller, m member) (*failover, error) {
 	var err error
 	f.next, err = caller.Calls(m.name, m.authority, func(config *tls.Config) (*http.Transport, error) {
 		return newTransport(func(ctx context.Context, network, address string) (net.Conn, error) {
-			return accepted(ctx, network, address, config)
+			return accepted(ctx, network, address, config, len(m.urls) == 1)
 		}), nil
 	})
 	return f, err
@@ -61,7 +61,7 @@ func (f *failover) lastFault() error {
 
 // read returns the first good answer. If there is none, but a replica has answered, that is the answer.
 func (f *failover) read(req *http.Request) (answer *http.Response, err error) {
-	err = f.replicas.try(req.Context(), func(replica *url.URL) error {
+	err = f.replicas.try(req.Context(), func(replica *url.URL, _ bool) error {
 		resp, err := f.ask(req, replica) //nolint:bodyclose // the caller closes answer
 		if err != nil {
 			return err

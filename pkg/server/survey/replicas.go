@@ -84,7 +84,7 @@ func (s *Survey) askWithin(ctx context.Context, patience time.Duration, t target
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	out, err := s.askReplica(ctx, t)
-	if errors.Is(err, context.DeadlineExceeded) {
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		err = fmt.Errorf("it has not answered within %v", patience)
 	}
 	return out, err

@@ -36,6 +36,7 @@ func run(args []string) error {
 	stalled := flags.Duration("stall-deadline", time.Second, "the stall deadline of the controllers that are added")
 	mode := flags.String("writer", "", "fenced or unfenced: add a controller that writes all the time, as leaders do, or without a token; once: one that writes when its term begins")
 	record := flags.String("writer-record", "", "file for the writer's record of the register")
+	pause := flags.Duration("writer-pause", 10*time.Millisecond, "how long each hand of the writer rests after a write, on average")
 	shutdown := flags.Duration("shutdown-timeout", 0, "the server's shutdown timeout")
 	var held ballast
 	held.addFlags(flags)
@@ -62,7 +63,7 @@ func run(args []string) error {
 	}
 	cfg.ShutdownTimeout = *shutdown
 	if writer != nil {
-		writer.cfg = cfg
+		writer.cfg, writer.pause = cfg, *pause
 	}
 
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)

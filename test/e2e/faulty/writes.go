@@ -38,7 +38,9 @@ type writer struct {
 	once bool
 	// record is the file to which the writes of the register are appended; empty: none.
 	record string
-	cfg    server.Config
+	// pause is how long each hand rests after a write, on average.
+	pause time.Duration
+	cfg   server.Config
 }
 
 // hands is how many writes are under way at any time, beside that of the register.
@@ -59,7 +61,7 @@ func (w *writer) construct(_ context.Context, deps controllers.Deps) (controller
 	if w.once {
 		return &announcing{client: client, token: deps.Token}, nil
 	}
-	return &writing{client: client, token: deps.Token, record: w.record}, nil
+	return &writing{client: client, token: deps.Token, record: w.record, pause: w.pause}, nil
 }
 
 func (w *writer) client(deps controllers.Deps) (kubernetes.Interface, error) {
@@ -82,6 +84,7 @@ type writing struct {
 	client kubernetes.Interface
 	token  fence.Token
 	record string
+	pause  time.Duration
 }
 
 // Run implements controllers.Controller.
@@ -110,7 +113,7 @@ func (w *writing) each(ctx context.Context, do func(context.Context, int)) {
 		lasting, cancel := context.WithTimeout(clusters.With(context.WithoutCancel(ctx), "root"), writeTimeout)
 		do(lasting, n)
 		cancel()
-		time.Sleep(time.Duration(5+rand.IntN(10)) * time.Millisecond)
+		time.Sleep(w.pause/2 + rand.N(w.pause))
 	}
 }
 
