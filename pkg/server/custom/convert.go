@@ -115,6 +115,9 @@ func (v *view) asStored(raw []byte) (*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, fmt.Errorf("a custom object of no version: %w", err)
 	}
+	if v.hasLost(gv.String()) {
+		return nil, apierrors.NewInternalError(errLost(v.kind, gv.Version))
+	}
 	if as := v.others[gv.Version]; as != nil {
 		return as.read(raw)
 	}

@@ -32,10 +32,13 @@ func (s *Server) unconverted(req *http.Request, info *request.RequestInfo, c *Co
 		}
 	}
 	at := slices.IndexFunc(c.spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == version })
-	if at < 0 { // a version that the definition has lost: upstream says so
+	if at < 0 && !one { // upstream says so
 		return req, c, nil
 	}
 	out, err := s.variant(c, func(spec *apiextensionsv1.CustomResourceDefinitionSpec) {
+		if at < 0 {
+			at, spec.Versions = len(spec.Versions), append(spec.Versions, lostVersion(version))
+		}
 		spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}
 		for i := range spec.Versions {
 			spec.Versions[i].Storage = i == at

@@ -41,7 +41,10 @@ type versions map[string]*view
 
 // decode returns the content of stored bytes, for somebody who may modify it.
 func (v *view) decode(ctx context.Context, raw []byte) (*unstructured.Unstructured, error) {
-	if v.webhook == nil || versionOf(raw) == v.apiVersion() {
+	if v.webhook == nil {
+		return v.readAny(raw)
+	}
+	if versionOf(raw) == v.apiVersion() {
 		return v.read(raw)
 	}
 	converted, err := v.convert(ctx, [][]byte{raw})
@@ -200,6 +203,7 @@ func (v *view) GuaranteedUpdate(
 			if err != nil {
 				return nil, nil, err
 			}
+			v.keepManagers(u)
 			shown = u
 		}
 		wanted, ttl, err := tryUpdate(shown, res)
