@@ -3,7 +3,6 @@ package custom
 import (
 	"context"
 	"sync"
-	"unsafe"
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apiserver/pkg/storage"
@@ -80,19 +79,22 @@ func (s ofKind) Matches(of fields.Fields) bool {
 	if s.view == nil {
 		return s.Selector.Matches(of)
 	}
-	raw := of.Get(fieldBytes)
-	if raw == "" || s.failed.get() != nil {
+	b := bodyOf(of.Get(fieldBody))
+	if b == nil || s.failed.get() != nil {
 		return false
 	}
-	shown, err := s.view.decode(s.ctx, unsafe.Slice(unsafe.StringData(raw), len(raw)))
-	if err != nil {
-		if s.view.webhook != nil {
-			s.failed.set(err) // it may match
+	set, err := b.selectableBy(s.view, func() (fields.Set, error) {
+		shown, err := s.view.decode(s.ctx, b.raw)
+		if err != nil {
+			return nil, err
 		}
-		return false // an object that cannot be shown has no fields
+		_, set, err := s.attributes(shown)
+		return set, err
+	})
+	if err != nil && s.view.webhook != nil {
+		s.failed.set(err) // it may match
 	}
-	_, set, err := s.attributes(shown)
-	return err == nil && s.Selector.Matches(set)
+	return err == nil && s.Selector.Matches(set) // an object that cannot be shown has no fields
 }
 
 // DeepCopySelector implements fields.Selector.

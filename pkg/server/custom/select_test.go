@@ -1,0 +1,55 @@
+package custom
+
+import (
+	"sync"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/storage"
+)
+
+// A tenant may open as many watches as he likes, and each of them is asked about each change.
+func TestAChangeIsLookedIntoOnceForAllWhoSelectByAField(t *testing.T) {
+	v := &view{
+		kind: schema.GroupKind{Group: "example.com", Kind: "Widget"}, namespaced: true, version: "v1", codec: unstructured.UnstructuredJSONScheme,
+		empty: func() runtime.Object { return &unstructured.Unstructured{} },
+	}
+	o := &object{}
+	if err := o.parse([]byte(widget("a", `{"size":1}`))); err != nil {
+		t.Fatal(err)
+	}
+	looked := 0 // selectableBy guards it
+	predicate := func(selector string) storage.SelectionPredicate {
+		p, failed := v.predicate(t.Context(), storage.SelectionPredicate{
+			Label: labels.Everything(), Field: fields.ParseSelectorOrDie(selector),
+			GetAttrs: func(runtime.Object) (labels.Set, fields.Set, error) {
+				looked++
+				return nil, fields.Set{"spec.size": "1"}, nil
+			},
+		})
+		if err := failed.get(); err != nil {
+			t.Error(err)
+		}
+		return p
+	}
+	var all sync.WaitGroup
+	for range 100 {
+		for selector, want := range map[string]bool{"spec.size=1": true, "spec.size=2": false} {
+			p := predicate(selector)
+			all.Go(func() {
+				copied := o.DeepCopyObject() // as the watch cache does it
+				if got, err := p.Matches(copied); got != want || err != nil {
+					t.Errorf("%s: %t %v", selector, got, err)
+				}
+			})
+		}
+	}
+	all.Wait()
+	if looked != 1 {
+		t.Errorf("it was looked into %d times", looked)
+	}
+}
