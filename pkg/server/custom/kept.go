@@ -2,6 +2,7 @@ package custom
 
 import (
 	"container/list"
+	"context"
 	"sync"
 )
 
@@ -68,31 +69,36 @@ type making struct {
 }
 
 type underWay struct {
-	sync.Mutex
-	waiting int // making.mu guards it
+	place chan struct{} // has room for who makes it
+	users int           // who makes it or waits; making.mu guards it
 }
 
-// lock returns when nobody else makes a document, and a function that says that it is made.
-func (m *making) lock(key string) (unlock func()) {
+// lock returns when nobody else makes a document, with a function that says that it is made; or with ctx's error, when that ends before.
+func (m *making) lock(ctx context.Context, key string) (unlock func(), err error) {
 	m.mu.Lock()
 	if m.at == nil {
 		m.at = map[string]*underWay{}
 	}
 	of := m.at[key]
 	if of == nil {
-		of = &underWay{}
+		of = &underWay{place: make(chan struct{}, 1)}
 		m.at[key] = of
 	}
-	of.waiting++
+	of.users++
 	m.mu.Unlock()
-	of.Lock()
-	return func() {
-		of.Unlock()
+	leave := func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		if of.waiting--; of.waiting == 0 {
+		if of.users--; of.users == 0 {
 			delete(m.at, key)
 		}
+	}
+	select {
+	case of.place <- struct{}{}:
+		return func() { <-of.place; leave() }, nil
+	case <-ctx.Done():
+		leave()
+		return nil, ctx.Err()
 	}
 }
 

@@ -12,11 +12,13 @@ func TestADocumentIsMadeByOneAtATime(t *testing.T) {
 	var all sync.WaitGroup
 	for range 100 {
 		all.Go(func() {
-			defer m.lock("a")()
+			made, _ := m.lock(t.Context(), "a")
+			defer made()
 			a++
 		})
 		all.Go(func() {
-			defer m.lock("b")()
+			made, _ := m.lock(t.Context(), "b")
+			defer made()
 			b++
 		})
 	}

@@ -84,7 +84,11 @@ func (d *documents) encoded(req *http.Request, definitions []*Definition, gv sch
 	if there, ok := d.kept.get(key); ok {
 		return there.(*recorded), nil
 	}
-	defer d.making.lock(key)() // those who wait for a large one, or ask again after a timeout, do not make it several times
+	made, err := d.making.lock(req.Context(), key) // those who wait for a large one, or ask again after a timeout, do not make it several times
+	if err != nil {
+		return nil, apierrors.NewTimeoutError("the document of an API group is being made: try again", 1)
+	}
+	defer made()
 	if there, ok := d.kept.get(key); ok {
 		return there.(*recorded), nil
 	}

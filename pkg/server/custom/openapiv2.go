@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"k8s.io/apiextensions-apiserver/pkg/controller/openapi/builder"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,25 +15,32 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/kube-openapi/pkg/handler"
 	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"github.com/regent-project/regent/pkg/clusters"
 )
 
 // maxInWhole is how large all definitions of a logical cluster may be together, in bytes, to be in its OpenAPI v2 document. That document is one for all
 // resources, so it is made anew when any of them changes; v3 has one for each API version. While it is made it takes some 20 times this memory.
 const maxInWhole = 8 << 20
 
+// smallInWhole is how large the definitions of a cluster are together, in bytes, whose document is made beside a larger one: in a moment.
+const smallInWhole = 512 << 10
+
 // whole is the OpenAPI v2 document of each logical cluster: all schemas in one.
 type whole struct {
 	kept *kept
-	// making has room for one document, so that the memory it takes is bounded.
-	making chan struct{}
+	// clusters has one document made at a time for each logical cluster, so that no cluster has others wait for more than one of its own. large and small
+	// have room for one document each, so that the memory they take is bounded, and most clusters do not wait for the few that define very much.
+	clusters     making
+	large, small chan struct{}
 	// form answers as the documents do, without their content: it tells in which form a client wants them.
 	form http.Handler
-	// builtIn is what the server itself serves, once it was asked. Only who is making a document uses it.
-	builtIn *spec.Swagger
+	// builtIn is what the server itself serves, once it was asked. Nobody changes it.
+	builtIn atomic.Pointer[spec.Swagger]
 }
 
 func newWhole(in *kept) *whole {
-	return &whole{kept: in, making: make(chan struct{}, 1), form: handlerOf(emptyDocument())}
+	return &whole{kept: in, large: make(chan struct{}, 1), small: make(chan struct{}, 1), form: handlerOf(emptyDocument())}
 }
 
 // emptyDocument returns the smallest document that can be encoded in all forms.
@@ -117,33 +125,55 @@ func warnOf(header http.Header, left []*Definition) {
 
 // make makes a document, unless somebody else has meanwhile.
 func (o *whole) make(req *http.Request, key, mediaType string, definitions []*Definition, next http.Handler) (*packed, error) {
-	select {
-	case o.making <- struct{}{}:
-		defer func() { <-o.making }()
-	case <-req.Context().Done():
-		return nil, apierrors.NewTimeoutError("other OpenAPI v2 documents are being made: try again, or use v3", 1)
+	made, err := o.turn(req.Context(), sizeOf(definitions))
+	if err != nil {
+		return nil, err
 	}
+	defer made()
 	if there, ok := o.kept.get(key); ok {
 		return there.(*packed), nil
 	}
-	if o.builtIn == nil {
-		got := &spec.Swagger{}
-		if err := ask(req, next, "application/json", got); err != nil {
+	builtIn := o.builtIn.Load()
+	if builtIn == nil {
+		builtIn = &spec.Swagger{}
+		if err := ask(req, next, "application/json", builtIn); err != nil {
 			return nil, err
 		}
-		o.builtIn = got
+		o.builtIn.Store(builtIn)
 	}
-	merged, err := merge(klog.FromContext(req.Context()), o.builtIn, definitions)
+	merged, err := merge(klog.FromContext(req.Context()), builtIn, definitions)
 	if err != nil {
 		return nil, apierrors.NewInternalError(fmt.Errorf("put the schemas of custom resources together for OpenAPI v2: %w", err))
 	}
-	made, err := pack(answerOf(req.Context(), handlerOf(merged), mediaType))
+	document, err := pack(answerOf(req.Context(), handlerOf(merged), mediaType))
 	if err != nil {
 		return nil, apierrors.NewInternalError(fmt.Errorf("encode the schemas of custom resources for OpenAPI v2: %w", err))
 	}
-	o.kept.add(key, made, len(made.body))
-	return made, nil
+	o.kept.add(key, document, len(document.body))
+	return document, nil
 }
+
+// turn returns when a document of definitions of a size may be made, with a function that says that it is.
+func (o *whole) turn(ctx context.Context, size int) (made func(), err error) {
+	cluster, _ := clusters.From(ctx)
+	leave, err := o.clusters.lock(ctx, cluster.String())
+	if err != nil {
+		return nil, errOthersAreMade
+	}
+	place := o.large
+	if size <= smallInWhole {
+		place = o.small
+	}
+	select {
+	case place <- struct{}{}:
+		return func() { <-place; leave() }, nil
+	case <-ctx.Done():
+		leave()
+		return nil, errOthersAreMade
+	}
+}
+
+var errOthersAreMade = apierrors.NewTimeoutError("other OpenAPI v2 documents are being made: try again, or use v3", 1)
 
 // merge returns what is built in with what the definitions add.
 func merge(logger klog.Logger, builtIn *spec.Swagger, definitions []*Definition) (*spec.Swagger, error) {

@@ -35,7 +35,7 @@ func BenchmarkWholeDocument(b *testing.B) {
 				answer := httptest.NewRecorder()
 				last = kept{}
 				o := newWhole(&last)
-				o.builtIn = emptyDocument()
+				o.builtIn.Store(emptyDocument())
 				req := httptest.NewRequest(http.MethodGet, "/openapi/v2", nil)
 				if ok, err := o.serve(answer, req, definitions, http.NotFoundHandler()); !ok || err != nil {
 					b.Fatal(ok, err)

@@ -8,11 +8,17 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 
+	"github.com/kcp-dev/logicalcluster/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"github.com/regent-project/regent/pkg/clusters"
 )
 
 // wholeOf returns the OpenAPI v2 document of a cluster, and its ETag.
@@ -132,9 +138,50 @@ func TestTooMuchForOneDocumentLeavesOutTheLargest(t *testing.T) {
 	}
 }
 
+// A few clusters with very much, or one that asks again and again, hold up those like them only.
+func TestDocumentsOfOneClusterDoNotHoldUpThoseOfOthers(t *testing.T) {
+	synctest.Test(t, documentsTakeTurns)
+}
+
+func documentsTakeTurns(t *testing.T) {
+	o := newWhole(&kept{})
+	in := func(cluster logicalcluster.Name) context.Context { return clusters.With(t.Context(), cluster) }
+	turn := func(cluster logicalcluster.Name, size int) func() {
+		made, err := o.turn(in(cluster), size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return made
+	}
+	large := turn("aa", maxInWhole)
+	turn("bb", smallInWhole)()
+	var order []string
+	var all sync.WaitGroup
+	next := make(chan func())
+	for _, cluster := range []logicalcluster.Name{"cc", "cc", "cc", "dd"} {
+		all.Go(func() {
+			made := turn(cluster, maxInWhole)
+			next <- func() { order = append(order, cluster.String()); made() }
+		})
+	}
+	synctest.Wait() // all wait
+	large()
+	for range 4 {
+		synctest.Wait()
+		(<-next)()
+	}
+	all.Wait()
+	if last := slices.Index(order, "dd"); last > 1 {
+		t.Errorf("dd came after %d of cc: %v", last, order)
+	}
+	if len(o.clusters.at) != 0 || len(o.large)+len(o.small) != 0 {
+		t.Errorf("what is left: %v", o.clusters.at)
+	}
+}
+
 func TestWhoGoesAwayDoesNotWaitForTheDocumentsOfOthers(t *testing.T) {
 	o := newWhole(&kept{})
-	o.making <- struct{}{} // somebody makes one, and is not done
+	o.small <- struct{}{} // somebody makes one, and is not done
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	content, err := (&Contents{}).Of(&widgets("").Spec, &widgets("").Spec.Names)
