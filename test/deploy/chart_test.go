@@ -220,6 +220,11 @@ func TestValuesThatMeanNothingAreRefused(t *testing.T) {
 		{"{baseURL: 'https://a', image: {repository: a, tag: v1}, shard: {port: 443}}", "port"},
 		{"{baseURL: 'https://a', image: {repository: a, tag: v1}, fronts: [{name: f1}]}", "membershipSecret"},
 		{"{baseURL: 'https://a', image: {repository: a, tag: v1}, shard: {enabled: false}, podMonitor: {enabled: true}}", "clientSecret"},
+		{"{baseURL: 'https://a', image: {repository: a, tag: v1}, shard: {quotas: {objectsPerCluster: many}}}", "objectsPerCluster"},
+		{"{baseURL: 'https://a', image: {repository: a, tag: v1}, shard: {encryption: {configMapName: keys}}}", "encryption"},
+		{"{baseURL: 'https://a', image: {repository: a, tag: v1}, shard: {authentication: {configMapName: a, secretName: b}}}", "authentication"},
+		{"{baseURL: 'https://a', image: {repository: a, tag: v1}, shard: {extraFiles: [{name: a}]}}", "extraFiles"},
+		{"{baseURL: 'https://a', image: {repository: a, tag: v1}, shard: {pki: {create: true}, audit: {webhook: {secretName: a}}}}", "shard.audit.policy"},
 	} {
 		values := map[string]any{}
 		if err := yaml.Unmarshal([]byte(c.values), &values); err != nil {
