@@ -43,7 +43,7 @@ run: build ## run a whole shard on this machine: two replicas, one etcd (several
 
 # What tests start. It is built before them, so that none waits for a compiler.
 programs = ./test/tools/embedded ./test/e2e/candidate ./test/e2e/flood ./test/e2e/issuer ./examples/fenced-controller
-started  = bin/regent bin/faulty bin/etcd bin/kubectl bin/selectors bin/apiserver bin/leader bin/manager bin/widgets bin/packed
+started  = bin/regent bin/faulty bin/etcd bin/etcdctl bin/kubectl bin/selectors bin/apiserver bin/leader bin/manager bin/widgets bin/packed
 prove    = $(GO) run ./test/tools/prove
 
 .PHONY: test
@@ -130,7 +130,7 @@ build: bin/regent bin/kubectl ## build bin/regent, a kubectl to talk to it, and 
 	@ln -sf regent bin/kubectl-regent && ln -sf regent bin/kubectl_complete-regent
 
 # Always asked, never stale: go build knows better than make what has changed.
-.PHONY: bin/programs bin/regent bin/faulty bin/etcd bin/kubectl bin/promtool bin/selectors bin/kube-apiserver bin/golangci-lint
+.PHONY: bin/programs bin/regent bin/faulty bin/etcd bin/etcdctl bin/kubectl bin/promtool bin/selectors bin/kube-apiserver bin/golangci-lint
 bin/regent:
 	@$(GO) build -ldflags '$(call LDFLAGS,+regent.$(VERSION))' -o $@ ./cmd/server
 bin/faulty: ## build a server with controllers that misbehave, to see how they are found (docs/CLI.md)
@@ -145,6 +145,8 @@ bin/apiserver bin/leader bin/manager bin/widgets:
 	@cd examples/$(@F) && $(GO) build -ldflags '-s -w' -o ../../$@ ./cmd
 bin/etcd:
 	@mkdir -p bin && GO='$(GO)' test/tools/etcd/build.sh $@
+bin/etcdctl: ## build etcdctl and etcdutl, which back up and restore what is stored (docs/BACKUP.md)
+	@mkdir -p bin && cd test/tools/etcdctl && $(GO) build -ldflags '-s -w' -o ../../../$@ . && ln -sf etcdctl ../../../bin/etcdutl
 bin/kubectl:
 	@cd test/tools/kubectl && $(GO) build -ldflags '$(call LDFLAGS,)' -o ../../../$@ .
 # Without service discovery, which would be a fifth of the build.
@@ -178,13 +180,15 @@ dist: static ## build archives for linux on amd64 and arm64, with bills of mater
 static:
 	@$(foreach a,$(ARCHES),CGO_ENABLED=0 GOOS=linux GOARCH=$(a) \
 	$(GO) build -ldflags '$(call LDFLAGS,+regent.$(VERSION))' -o $(OUT)/linux-$(a)/regent ./cmd/server &&) true
+	@out=$$(realpath $(OUT)) && cd test/tools/etcdctl && $(foreach a,$(ARCHES),CGO_ENABLED=0 GOOS=linux GOARCH=$(a) \
+	$(GO) build -ldflags '-s -w' -o "$$out/linux-$(a)/etcdctl" . &&) true
 
 # What test/deploy looks at: made here and from a copy elsewhere, of a version that is none.
 .PHONY: bin/packed
 bin/packed:
 	@mkdir -p $@/here $@/there && for place in here there; do \
 	from=. && if [ $$place = there ]; then from=$$(mktemp -d) && trap 'rm -rf "$$from"' EXIT && mkdir -p "$$from/test/tools" && \
-	cp -R Makefile go.mod go.sum LICENSE README.md cmd pkg deploy docs "$$from" && cp -R test/tools/pack "$$from/test/tools"; fi && \
+	cp -R Makefile go.mod go.sum LICENSE README.md cmd pkg deploy docs "$$from" && cp -R test/tools/pack test/tools/etcdctl "$$from/test/tools"; fi && \
 	$(MAKE) -s --no-print-directory -C "$$from" image dist OUT="$(CURDIR)/$@/$$place" ARCHES="$$($(GO) env GOARCH)" VERSION=v0.0.0-test \
 	COMMIT=0123456789abcdef0123456789abcdef01234567 TREESTATE=clean DATE=2026-01-31T00:00:00Z || exit 1; done
 

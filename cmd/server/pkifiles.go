@@ -18,7 +18,7 @@ func newPKIInit(f *pkiFlags) *cobra.Command {
 		Long: `Make pki/ and admin.kubeconfig of a new shard, for replicas that all start with the same keys: copy pki/ to each, or have it mounted from a
 Secret. What is there already is kept: with an authority of your own (ca.crt and ca.key) the rest is made.`,
 		Example: `  regent pki init --root-directory=keys --shard-base-url=https://regent.example:6443
-  kubectl create secret generic regent-pki --from-file=keys/pki/ca.crt --from-file=keys/pki/ca.key`,
+  kubectl create secret generic regent-pki --from-file=keys/pki`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			base = strings.TrimSuffix(base, "/")
 			if u, err := url.Parse(base); err != nil || u.Scheme != "https" || u.Host == "" || u.Path != "" {

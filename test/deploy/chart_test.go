@@ -15,6 +15,7 @@ import (
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"helm.sh/helm/v4/pkg/engine"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -220,6 +221,11 @@ func TestValuesThatMeanNothingAreRefused(t *testing.T) {
 		{"{baseURL: 'https://a', image: {repository: a, tag: v1}, shard: {port: 443}}", "port"},
 		{"{baseURL: 'https://a', image: {repository: a, tag: v1}, fronts: [{name: f1}]}", "membershipSecret"},
 		{"{baseURL: 'https://a', image: {repository: a, tag: v1}, shard: {enabled: false}, podMonitor: {enabled: true}}", "clientSecret"},
+		{"{baseURL: 'https://a', image: {repository: a, tag: v1}, shard: {quotas: {objectsPerCluster: many}}}", "objectsPerCluster"},
+		{"{baseURL: 'https://a', image: {repository: a, tag: v1}, shard: {encryption: {configMapName: keys}}}", "encryption"},
+		{"{baseURL: 'https://a', image: {repository: a, tag: v1}, shard: {authentication: {configMapName: a, secretName: b}}}", "authentication"},
+		{"{baseURL: 'https://a', image: {repository: a, tag: v1}, shard: {extraFiles: [{name: a}]}}", "extraFiles"},
+		{"{baseURL: 'https://a', image: {repository: a, tag: v1}, shard: {pki: {create: true}, audit: {webhook: {secretName: a}}}}", "shard.audit.policy"},
 	} {
 		values := map[string]any{}
 		if err := yaml.Unmarshal([]byte(c.values), &values); err != nil {
@@ -256,4 +262,30 @@ func TestTheSchemaKnowsAllValues(t *testing.T) {
 		}
 	}
 	walk("", readValues(t, chart+"/values.yaml"), schema)
+}
+
+// The manifest in docs/BACKUP.md is one that Kubernetes takes, in a namespace that is as strict as can be.
+func TestTheDocumentedBackupRunsInARestrictedNamespace(t *testing.T) {
+	content, err := os.ReadFile(filepath.Join(root, "docs/BACKUP.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(content), "```yaml\n")
+	manifest, _, _ := strings.Cut(after, "```")
+	object, _, err := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer().Decode([]byte(manifest), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := object.(*batchv1.CronJob).Spec.JobTemplate.Spec.Template
+	restricted := psapi.LevelVersion{Level: psapi.LevelRestricted, Version: psapi.LatestVersion()}
+	if result := policy.AggregateCheckResults(evaluator.EvaluatePod(restricted, &pod.ObjectMeta, &pod.Spec)); !result.Allowed {
+		t.Error(result.ForbiddenDetail())
+	}
+	if program := pod.Spec.Containers[0].Command[0]; program != "/etcdctl" {
+		t.Errorf("it runs %s", program)
+	}
 }

@@ -56,8 +56,10 @@ func checkArchive(t *testing.T, file string) {
 			t.Error(err)
 		}
 	}
-	for _, program := range []string{"regent", "kubectl-regent"} {
-		if out, err := exec.CommandContext(t.Context(), filepath.Join(to, archiveName, program), "version").Output(); err != nil || !strings.Contains(string(out), "regent.v0.0.0-test") {
+	for program, says := range map[string]string{
+		"regent": "regent.v0.0.0-test", "kubectl-regent": "regent.v0.0.0-test", "etcdctl": "etcdctl version: 3.7", "etcdutl": "etcdutl version: 3.7",
+	} {
+		if out, err := exec.CommandContext(t.Context(), filepath.Join(to, archiveName, program), "version").Output(); err != nil || !strings.Contains(string(out), says) {
 			t.Errorf("%s says %q, %v", program, out, err)
 		}
 	}
@@ -85,7 +87,7 @@ func checkBill(t *testing.T, file string) {
 	for _, c := range *bill.Components {
 		found[c.Name] = c.Version
 	}
-	for _, name := range []string{"std", "k8s.io/apiserver", "go.etcd.io/etcd/client/v3"} {
+	for _, name := range []string{"std", "k8s.io/apiserver", "go.etcd.io/etcd/client/v3", "go.etcd.io/etcd/etcdutl/v3"} {
 		if found[name] == "" {
 			t.Errorf("%s is linked, and not in the bill", name)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -152,6 +153,16 @@ func TestTheProgramInTheImageNeedsNothingElse(t *testing.T) {
 	certificates, err := os.ReadFile(filepath.Join(pod.root, "etc/ssl/certs/ca-certificates.crt"))
 	if n := strings.Count(string(certificates), "BEGIN CERTIFICATE"); err != nil || n < 50 {
 		t.Errorf("%d public authorities, %v", n, err)
+	}
+}
+
+// Whoever runs the image can back up its etcd with it: docs/BACKUP.md.
+func TestTheImageHasEtcdsTools(t *testing.T) {
+	pod := &process{root: unpackImage(t, readImage(t, builtImage(t)))}
+	for _, program := range []string{"etcdctl", "etcdutl"} {
+		if out, err := exec.CommandContext(t.Context(), filepath.Join(pod.root, program), "version").Output(); err != nil || !strings.Contains(string(out), program+" version: 3.7") {
+			t.Errorf("%s says %q, %v", program, out, err)
+		}
 	}
 }
 

@@ -12,7 +12,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -105,9 +107,17 @@ func startEtcd(t *testing.T) string {
 	return clients
 }
 
-// What the chart renders starts, from the image and with the keys that the chart makes, and stops when Kubernetes asks it to.
-func TestAPodOfTheChartServes(t *testing.T) {
-	pod, port := &process{root: unpackImage(t, readImage(t, builtImage(t)))}, freePort(t)
+// onePod is a release of one shard on an etcd of its own, whose authority the chart has made, and a machine on which its pod runs.
+type onePod struct {
+	*process
+	port int
+	keys map[string][]byte // the Secret's
+	pod  corev1.PodSpec
+}
+
+func install(t *testing.T) *onePod {
+	t.Helper()
+	port := freePort(t)
 	all := objects(t, map[string]any{
 		"image": map[string]any{"repository": "regent", "tag": "v1"}, "baseURL": fmt.Sprintf("https://127.0.0.1:%d", port),
 		"shard": map[string]any{
@@ -115,33 +125,48 @@ func TestAPodOfTheChartServes(t *testing.T) {
 			"etcd": map[string]any{"servers": []any{startEtcd(t)}}, "pki": map[string]any{"create": true},
 		},
 	})
-	secret, spec := of[*corev1.Secret](all)[0], of[*appsv1.StatefulSet](all)[0].Spec.Template.Spec
-	pod.mount(t, "/secrets/pki", secret.Data)
-	for _, c := range spec.InitContainers {
-		pod.run(t, c.Args...)
+	machine := &process{root: unpackImage(t, readImage(t, builtImage(t)))}
+	return &onePod{machine, port, of[*corev1.Secret](all)[0].Data, of[*appsv1.StatefulSet](all)[0].Spec.Template.Spec}
+}
+
+// start makes a new pod, with the keys that are in the Secret now, and returns when it is ready. stop does what Kubernetes does to end it.
+func (i *onePod) start(t *testing.T) (stop func()) {
+	t.Helper()
+	for _, left := range []string{"secrets/pki", "var/lib/regent/pki"} { // of the pod before, whose volumes are gone
+		if err := os.RemoveAll(filepath.Join(i.root, left)); err != nil {
+			t.Fatal(err)
+		}
 	}
-	args := spec.Containers[0].Args
-	for i := range args {
-		args[i] = strings.NewReplacer("$(POD_IP)", "127.0.0.1", "$(POD_NAME)", "shard-0", "$(POD_NAMESPACE)", "regent", "=0.0.0.0", "=127.0.0.1").Replace(args[i])
+	i.mount(t, "/secrets/pki", i.keys)
+	for _, c := range i.pod.InitContainers {
+		i.run(t, slices.Clone(c.Args)...)
+	}
+	args := slices.Clone(i.pod.Containers[0].Args)
+	for n := range args {
+		args[n] = strings.NewReplacer("$(POD_IP)", "127.0.0.1", "$(POD_NAME)", "shard-0", "$(POD_NAMESPACE)", "regent", "=0.0.0.0", "=127.0.0.1").Replace(args[n])
 	}
 	var log bytes.Buffer
-	replica := pod.outside(context.Background(), args...) // a container has /proc, too
+	replica := i.outside(context.Background(), args...) // a container has /proc, too
 	replica.Stdout, replica.Stderr = &log, &log
 	if err := replica.Start(); err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- replica.Wait() }()
-	if err := ready(t.Context(), port, secret.Data["ca.crt"], ended); err != nil {
+	if err := ready(t.Context(), i.port, i.keys["ca.crt"], ended); err != nil {
 		_ = replica.Process.Kill()
 		t.Fatalf("%v\n%s", err, tail(&log))
 	}
-	if err := replica.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-ended; err != nil {
-		t.Errorf("it stopped with %v\n%s", err, tail(&log))
-	}
+	return sync.OnceFunc(func() {
+		if err := errors.Join(replica.Process.Signal(syscall.SIGTERM), <-ended); err != nil {
+			t.Errorf("it stopped with %v\n%s", err, tail(&log))
+		}
+	})
+}
+
+// What the chart renders starts, from the image and with the keys that the chart makes, and stops when Kubernetes asks it to.
+func TestAPodOfTheChartServes(t *testing.T) {
+	install(t).start(t)()
 }
 
 func tail(log *bytes.Buffer) string {

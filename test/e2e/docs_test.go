@@ -74,10 +74,10 @@ type reader struct {
 
 func newReader(t *testing.T, tour tour) *reader {
 	t.Helper()
-	faulty := harness.Program(t, "faulty")
+	faulty, tools := harness.Program(t, "faulty"), harness.Program(t, "etcdctl")
 	r := &reader{t: t, tour: tour, dev: startDev(t, tour.ports, tour.flags...), clone: t.TempDir(), ports: harness.FreePorts(t, 3)}
 	for name, file := range map[string]string{
-		".regent": r.dev.root, "bin/regent": harness.Binary("regent"), "bin/kubectl": harness.Binary("kubectl"), "bin/faulty": faulty,
+		".regent": r.dev.root, "bin/regent": harness.Binary("regent"), "bin/kubectl": harness.Binary("kubectl"), "bin/faulty": faulty, "bin/etcdctl": tools, "bin/etcdutl": tools,
 	} {
 		link := filepath.Join(r.clone, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(link), 0o755), os.Symlink(file, link)); err != nil {

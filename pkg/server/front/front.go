@@ -55,6 +55,7 @@ type Front struct {
 
 	inflight *inflight
 	tokens   tokens
+	grants   grants
 	// searches has one element for each search that is under way.
 	searches chan struct{}
 	streams  streams

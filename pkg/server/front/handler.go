@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 
 	"github.com/regent-project/regent/pkg/server/routing"
@@ -93,8 +92,8 @@ func (f *Front) serve(x *exchange, req *http.Request) {
 		return
 	}
 	defer leave()
-	if req.URL.Path == "/metrics" {
-		f.serveMetrics(x, req)
+	if req.URL.Path == metricsPath {
+		f.serveMetrics(x, req, client)
 		return
 	}
 	to, path, err := f.target(req, x.who, f.tokens.isAccepted(client))
@@ -117,16 +116,6 @@ func (f *Front) serve(x *exchange, req *http.Request) {
 // isAdministrator reports whether a certificate names an administrator.
 func isAdministrator(who user.Info) bool {
 	return who != nil && slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup)
-}
-
-// serveMetrics serves the front's own metrics to administrators. Those of a shard's replica are at /shards/<name>/metrics.
-func (f *Front) serveMetrics(x *exchange, req *http.Request) {
-	if !isAdministrator(x.who) {
-		refuse(x, apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("the front's metrics are for client certificates of "+user.SystemPrivilegedGroup)))
-		return
-	}
-	f.measure()
-	legacyregistry.Handler().ServeHTTP(x, req)
 }
 
 // serveReady says whether the front knows the clusters of all shards, or which it does not know.

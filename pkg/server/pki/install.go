@@ -10,7 +10,7 @@ import (
 
 // Install copies the files of a directory so that only this process's user can read the copies. A mounted Secret, for example, is read by a
 // whole group, so replicas refuse the keys in it. Directories and files whose names begin with a dot are left out: a mounted Secret has some,
-// and they are not part of it. What is in to already is replaced by files of the same name, and otherwise kept.
+// and they are not part of it. So is a directory's lock. What is in to already is replaced by files of the same name, and otherwise kept.
 func Install(from, to string) error {
 	entries, err := os.ReadDir(from)
 	if err != nil {
@@ -24,7 +24,7 @@ func Install(from, to string) error {
 		name := filepath.Join(from, e.Name())
 		info, err := os.Stat(name) // what a link leads to
 		switch {
-		case strings.HasPrefix(e.Name(), "."):
+		case strings.HasPrefix(e.Name(), "."), e.Name() == lockName: // a Secret of a whole directory has its lock, too
 			continue
 		case err != nil:
 			return fmt.Errorf("cannot look at a file to copy: %w", err)

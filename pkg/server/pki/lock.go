@@ -16,12 +16,15 @@ func makeAndLock(directory string) (unlock func(), err error) {
 	return lock(directory)
 }
 
+// lockName is the name of the file that is locked. It has no content.
+const lockName = "lock"
+
 // lock waits until nobody else changes a directory, and keeps it so until unlock. It refuses a directory in which others may write.
 func lock(directory string) (unlock func(), err error) {
 	if err := refuseWritable(directory); err != nil {
 		return nil, err
 	}
-	return lockFile(filepath.Join(directory, "lock"))
+	return lockFile(filepath.Join(directory, lockName))
 }
 
 // lockFile waits until no other process holds the lock.

@@ -130,3 +130,32 @@ func TestAKeyOfTokensThatIsNoneIsRefused(t *testing.T) {
 		t.Errorf("a key that others may read: %v", err)
 	}
 }
+
+// A directory with an operator's authority in which no replica has started yet has no key of tokens. Its copies have derived one.
+func TestACopyAfterARollHasTheKeyOfTokensFromBefore(t *testing.T) {
+	directory, copied := newDirectory(t), newDirectory(t)
+	ensure(t, directory)
+	if err := Install(directory, copied); err != nil {
+		t.Fatal(err)
+	}
+	before, err := EnsureServiceAccountKey(copied)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []Step{Begin, Switch, Finish} {
+		if err := Roll(directory, filepath.Join(t.TempDir(), "admin.kubeconfig"), step); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again := newDirectory(t)
+	if err := Install(directory, again); err != nil {
+		t.Fatal(err)
+	}
+	after, err := EnsureServiceAccountKey(again)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !samePublicKey(before.Public(), after.Public()) {
+		t.Error("a replica with a copy of the directory signs with another key than before the roll")
+	}
+}

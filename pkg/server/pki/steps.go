@@ -67,7 +67,25 @@ func Roll(directory, kubeconfig string, s Step) error {
 	if next.keyPEM != nil {
 		files = append(files, file{b.file(CAKeyFile), next.keyPEM})
 	}
-	return replaceTogether(b.directory, files...)
+	token, err := b.tokenKey()
+	if err != nil {
+		return err
+	}
+	return replaceTogether(b.directory, append(files, token...)...)
+}
+
+// tokenKey returns the key of service accounts' tokens if the directory has none yet, as replicas have derived it. From the
+// next authority's key another one would follow, and all tokens would end when replicas begin with copies of the directory.
+func (b *Bundle) tokenKey() ([]file, error) {
+	name := b.file(serviceAccountKeyFile)
+	if exists(name) {
+		return nil, nil
+	}
+	keyPEM, err := derivedKey(b.directory)
+	if err != nil {
+		return nil, err
+	}
+	return []file{{name, keyPEM}}, nil
 }
 
 // state is what a directory holds after a step. keyPEM is nil if the key that signs stays. rollFile is empty if there is no roll.

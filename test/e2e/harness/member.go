@@ -50,6 +50,12 @@ func newMember(t testing.TB, keys *keys, number int) *Member {
 	}
 }
 
+// Directory has its data.
+func (m *Member) Directory() string { return m.directory }
+
+// PeerURL is where the other members reach it.
+func (m *Member) PeerURL() string { return m.peerURL }
+
 func (m *Member) flags(keys *keys, initial string) []string {
 	flags := []string{
 		"--name=" + m.Name, "--data-dir=" + m.directory, "--log-level=warn", "--quota-backend-bytes=8589934592",

@@ -17,16 +17,13 @@ func writeArchive(w io.Writer, r release) error {
 	if err != nil {
 		return err
 	}
-	program, err := os.ReadFile(b.file)
+	top := fmt.Sprintf("regent_%s_linux_%s", r.version, b.arch)
+	programs, err := b.programs(top + "/")
 	if err != nil {
 		return err
 	}
-	top := fmt.Sprintf("regent_%s_linux_%s", r.version, b.arch)
-	entries := []entry{
-		{name: top + "/", mode: 0o755},
-		{name: top + "/regent", mode: 0o755, content: program},
-		{name: top + "/kubectl-regent", mode: 0o777, target: "regent"}, // as a plugin of kubectl it is known by this name
-	}
+	entries := append([]entry{{name: top + "/", mode: 0o755}}, programs...)
+	entries = append(entries, entry{name: top + "/kubectl-regent", mode: 0o777, target: "regent"}) // as a plugin of kubectl it is known by this name
 	tree := os.DirFS(r.tree)
 	for _, name := range besides {
 		err := fs.WalkDir(tree, name, func(name string, d fs.DirEntry, err error) error {

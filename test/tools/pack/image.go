@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"path"
 	"slices"
 	"time"
@@ -65,7 +64,7 @@ func (i *image) labels() map[string]string {
 
 // manifest adds the image for one architecture.
 func (i *image) manifest(b binary) (v1.Descriptor, error) {
-	program, err := os.ReadFile(b.file)
+	programs, err := b.programs("")
 	if err != nil {
 		return v1.Descriptor{}, err
 	}
@@ -74,7 +73,7 @@ func (i *image) manifest(b binary) (v1.Descriptor, error) {
 	for _, layer := range []struct {
 		of      string
 		entries []entry
-	}{{"users, certificates of public authorities, directories", base()}, {"regent", []entry{{name: "regent", mode: 0o755, content: program}}}} {
+	}{{"users, certificates of public authorities, directories", base()}, {"etcdctl, etcdutl", programs[1:]}, {"regent", programs[:1]}} {
 		added, plain, err := i.addLayer(layer.entries)
 		if err != nil {
 			return v1.Descriptor{}, err

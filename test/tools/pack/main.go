@@ -5,6 +5,8 @@
 //	pack archive -out regent.tar.gz  -tree ../../.. amd64=regent-amd64
 //	pack sbom    -out regent.json    amd64=regent-amd64
 //
+// etcd's tools are in the same directory as each binary, in one program: etcdctl (test/tools/etcdctl).
+//
 // The same input gives the same bytes: every time in the output is -date, every owner is a number, and everything is sorted.
 package main
 
@@ -14,6 +16,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -29,6 +32,29 @@ type release struct {
 
 // binary is one for linux and an architecture, as Go calls it.
 type binary struct{ arch, file string }
+
+// etcdctl is the name of etcd's tools. By the name etcdutl they are the other one of them.
+const etcdctl, etcdutl = "etcdctl", "etcdutl"
+
+// tools returns the file with etcd's tools for the same architecture.
+func (b binary) tools() string { return filepath.Join(filepath.Dir(b.file), etcdctl) }
+
+// programs returns what is run, as files of an archive below a directory.
+func (b binary) programs(below string) ([]entry, error) {
+	program, err := os.ReadFile(b.file)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the binary: %w", err)
+	}
+	tools, err := os.ReadFile(b.tools())
+	if err != nil {
+		return nil, fmt.Errorf("cannot read etcd's tools, build them beside the binary with make static: %w", err)
+	}
+	return []entry{
+		{name: below + "regent", mode: 0o755, content: program},
+		{name: below + etcdctl, mode: 0o755, content: tools},
+		{name: below + etcdutl, mode: 0o777, target: etcdctl},
+	}, nil
+}
 
 // outputs are the commands.
 var outputs = map[string]func(io.Writer, release) error{"image": writeImage, "archive": writeArchive, "sbom": writeSBOM}

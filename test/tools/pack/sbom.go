@@ -9,13 +9,14 @@ import (
 	"net/url"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// writeSBOM writes a bill of materials (CycloneDX, JSON) of what Go recorded in the binary: what was linked, and not what go.mod allows.
+// writeSBOM writes a bill of materials (CycloneDX, JSON) of what Go recorded in the binary and in etcd's tools: what was linked, and not what go.mod allows.
 func writeSBOM(w io.Writer, r release) error {
 	b, err := r.one()
 	if err != nil {
@@ -37,9 +38,16 @@ func writeSBOM(w io.Writer, r release) error {
 		Hashes:   &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: hex.EncodeToString(sum[:])}},
 		Licenses: &cdx.Licenses{{License: &cdx.License{ID: "Apache-2.0"}}},
 	}}
+	tools, err := buildinfo.ReadFile(b.tools())
+	if err != nil {
+		return fmt.Errorf("%s says nothing of its modules: %w", b.tools(), err)
+	}
 	components := []cdx.Component{library(&debug.Module{Path: "std", Version: strings.TrimPrefix(info.GoVersion, "go")})}
-	for _, dep := range info.Deps {
-		components = append(components, library(dep))
+	known := map[string]bool{}
+	for _, dep := range slices.Concat(info.Deps, tools.Deps) { // what both have is listed once
+		if c := library(dep); !known[c.BOMRef] {
+			known[c.BOMRef], components = true, append(components, c)
+		}
 	}
 	refs := make([]string, len(components))
 	for i, c := range components {

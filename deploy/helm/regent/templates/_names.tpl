@@ -59,6 +59,45 @@ capabilities:
   - {name: {{ .what }}, mountPath: /secrets/{{ .what }}, readOnly: true}
 {{- end }}
 
+{{- /* Files of the operator's, as a list of name, secretName and configMapName: mounted as whole directories, so that changes arrive. */}}
+{{- define "regent.files" -}}
+{{- $files := list -}}
+{{- range $name, $from := .named -}}
+{{- if or $from.secretName (get $from "configMapName") -}}
+{{- $files = append $files (merge (dict "name" $name) $from) -}}
+{{- end -}}
+{{- end -}}
+{{- concat $files .more | toYaml -}}
+{{- end }}
+
+{{- define "regent.shardFiles" -}}
+{{- $shard := .Values.shard -}}
+{{- $named := dict "encryption" $shard.encryption "authentication" $shard.authentication "authorization" $shard.authorization
+  "audit-policy" $shard.audit.policy "audit-webhook" $shard.audit.webhook "client-ca" .Values.clientCA -}}
+{{- include "regent.files" (dict "named" $named "more" $shard.extraFiles) -}}
+{{- end }}
+
+{{- define "regent.frontFiles" -}}
+{{- include "regent.files" (dict "named" (dict "client-ca" .Values.clientCA) "more" list) -}}
+{{- end }}
+
+{{- define "regent.fileMounts" -}}
+{{- range . }}
+- {name: file-{{ .name }}, mountPath: /config/{{ .name }}, readOnly: true}
+{{- end }}
+{{- end }}
+
+{{- define "regent.fileVolumes" -}}
+{{- range . }}
+- name: file-{{ .name }}
+  {{- if get . "secretName" }}
+  secret: {secretName: {{ .secretName }}, defaultMode: 0440}
+  {{- else }}
+  configMap: {name: {{ .configMapName }}}
+  {{- end }}
+{{- end }}
+{{- end }}
+
 {{- define "regent.affinity" -}}
 {{- $term := dict "labelSelector" (dict "matchLabels" (include "regent.selector" . | fromYaml)) "topologyKey" "kubernetes.io/hostname" -}}
 {{- if eq .how "required" }}
