@@ -86,7 +86,7 @@ func TestTheTermsOfAShardAreRememberedWithTheirCauses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range both {
-		is(untilLed(t, r, 2)[1], leader.server.name, "none", "step down", "to see it told")
+		is(untilLed(t, r, 2)[1], leader.server.name, "none", "step down", "on request: ")
 	}
 
 	// A stranger takes the Lease, and leaves it to expire.

@@ -148,7 +148,7 @@ func TestAWorkspacesClusterMayBeOnAnotherShard(t *testing.T) {
 	if got := ws.Labels[clusters.ShardLabel]; got != "eu1" {
 		t.Fatalf("it is on shard %q", got)
 	}
-	if scheduled := conditions.Get(ws, tenancyv1alpha1.WorkspaceScheduled); scheduled == nil || !strings.Contains(scheduled.Message, "root is cordoned") {
+	if scheduled := conditions.Get(ws, tenancyv1alpha1.WorkspaceScheduled); scheduled == nil || !strings.Contains(scheduled.Message, "1 cordoned") {
 		t.Errorf("condition %+v", scheduled)
 	}
 	lc := i.cluster("eu1", ws)
@@ -584,7 +584,7 @@ func TestANewLeaderKnowsWhatWaits(t *testing.T) {
 	root.create("waits")
 	i.until("root", "it says what it waits for", func() bool {
 		scheduled := conditions.Get(root.get("waits"), tenancyv1alpha1.WorkspaceScheduled)
-		return scheduled != nil && strings.Contains(scheduled.Message, "root is cordoned")
+		return scheduled != nil && strings.Contains(scheduled.Message, "1 cordoned")
 	})
 	if err := root.at.stop(t); err != nil {
 		t.Fatal(err)

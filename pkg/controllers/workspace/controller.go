@@ -203,6 +203,10 @@ func (c *controller) take(ctx context.Context, s step, w world) (*world, error) 
 	case create:
 		return c.create(ctx, w)
 	case report:
+		if of := w.placement; of.shard == "" && of.details != "" {
+			klog.FromContext(ctx).Info("No shard fits a workspace: uncordon one, raise a capacity, or add a shard with the labels that it wants",
+				"workspace", w.workspace.Name, "cluster", clusters.KeyOf(w.workspace).Cluster, "shards", of.details)
+		}
 		_, err := c.workspace.UpdateStatus(ctx, reported(w), metav1.UpdateOptions{FieldManager: name})
 		return nil, controllers.IgnoreNotFound(err)
 	case remove:
@@ -237,6 +241,9 @@ func (c *controller) schedule(ctx context.Context, w world) (*world, error) {
 	updated, err := c.workspace.Update(ctx, scheduled(w, c.baseURL, newClusterName().String()), metav1.UpdateOptions{FieldManager: name})
 	if err != nil {
 		return nil, controllers.IgnoreNotFound(err)
+	}
+	if of := w.placement; of.details != "" {
+		klog.FromContext(ctx).Info("A workspace got a shard", "workspace", updated.Name, "cluster", updated.Spec.Cluster, "shards", of.details)
 	}
 	w.workspace, w.confirmed, w.answered = updated, false, true
 	w.shard = clusters.ShardOf(updated, clusters.ShardLabel, c.shards.own)

@@ -3,6 +3,7 @@ package workspace
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -33,8 +34,11 @@ type candidate struct {
 type placement struct {
 	// shard is empty if no shard fits.
 	shard string
-	// why says what spoke for the shard, and what against the others. It is empty in a shard that is alone.
+	// why says what spoke for the shard, and what against the others. It is empty in a shard that is alone. Tenants read it, so it has numbers, and no names
+	// and loads of shards that are not theirs.
 	why string
+	// details are the same for the operator, with each shard by its name.
+	details string
 	// adopted is the cluster that the Workspace adopts. Empty: it gets a new one.
 	adopted logicalcluster.Name
 }
@@ -73,28 +77,35 @@ func place(ws *tenancyv1alpha1.Workspace, candidates []candidate) placement {
 		return cmp.Or(cmp.Compare(a.load(), b.load()), cmp.Compare(a.clusters, b.clusters), cmp.Compare(a.name, b.name))
 	})
 	var out placement
-	var others []string
+	var details []string
+	speak := map[string]int{}
 	for _, c := range candidates {
 		against := c.against(selector)
 		if against == "" && out.shard == "" {
-			out.shard = c.name
-			out.why = fmt.Sprintf("%s has %d clusters of %d", c.name, c.clusters, c.capacity)
-			continue
+			out.shard, against = c.name, "chosen"
+		} else {
+			against = cmp.Or(against, "with less room")
+			speak[against]++
 		}
-		if against == "" {
-			against = fmt.Sprintf("has %d of %d", c.clusters, c.capacity)
-		}
-		others = append(others, c.name+" "+against)
+		details = append(details, fmt.Sprintf("%s: %s, %d clusters of %d", c.name, against, c.clusters, c.capacity))
 	}
 	if alone := len(candidates) == 1 && candidates[0].own; alone && out.shard != "" {
-		out.why = ""
 		return out
 	}
-	out.why = strings.Join(append([]string{out.why}, others...), "; ")
-	if out.shard == "" {
-		out.why = "no shard fits: " + strings.Join(others, "; ")
+	out.why, out.details = "no shard fits: "+numbers(speak), strings.Join(details, "; ")
+	if out.shard != "" {
+		out.why = strings.TrimSuffix("it has the most room; others: "+numbers(speak), "; others: ")
 	}
 	return out
+}
+
+// numbers says how often there is what.
+func numbers(of map[string]int) string {
+	var out []string
+	for _, what := range slices.Sorted(maps.Keys(of)) {
+		out = append(out, fmt.Sprintf("%d %s", of[what], what))
+	}
+	return strings.Join(out, ", ")
 }
 
 func (c candidate) load() float64 { return float64(c.clusters) / float64(max(c.capacity, 1)) }
@@ -103,13 +114,13 @@ func (c candidate) load() float64 { return float64(c.clusters) / float64(max(c.c
 func (c candidate) against(selector labels.Selector) string {
 	switch {
 	case c.cordoned:
-		return "is cordoned"
+		return "cordoned"
 	case !selector.Matches(c.labels):
-		return fmt.Sprintf("does not match the selector %s", selector)
+		return fmt.Sprintf("not matching the selector %s", selector)
 	case !c.heard:
-		return "is not heard"
+		return "not heard"
 	case c.clusters >= c.capacity:
-		return fmt.Sprintf("is full, with %d clusters", c.capacity)
+		return "full"
 	}
 	return ""
 }

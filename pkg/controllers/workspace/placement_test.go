@@ -37,15 +37,15 @@ func TestAClusterGoesWhereThereIsMostRoom(t *testing.T) {
 		why        string // what it says; empty: nothing
 	}{
 		"alone":                       {fresh(), []candidate{own}, "root", ""},
-		"alone, and cordoned":         {fresh(), []candidate{with(own, cordoned)}, "", "no shard fits: root is cordoned"},
-		"alone, and elsewhere wanted": {fresh(in("us")), []candidate{own}, "", "root does not match the selector region=us"},
-		"fewest for its capacity":     {fresh(), []candidate{own, eu1}, "eu1", "eu1 has 10 clusters of 1000; root has 5 of 100"},
-		"cordoned":                    {fresh(), []candidate{own, with(eu1, cordoned)}, "root", "eu1 is cordoned"},
-		"not heard":                   {fresh(), []candidate{own, with(eu1, unheard)}, "root", "eu1 is not heard"},
-		"full":                        {fresh(), []candidate{with(own, full), eu1}, "eu1", "root is full, with 100 clusters"},
-		"selected":                    {fresh(in("eu")), []candidate{with(own, func(c *candidate) { c.clusters = 0 }), eu1}, "eu1", "root does not match"},
-		"selected, and not heard":     {fresh(in("eu")), []candidate{own, with(eu1, unheard)}, "", "no shard fits: eu1 is not heard; root does not match"},
-		"as full, by name":            {fresh(), []candidate{with(eu1, func(c *candidate) { c.name = "eu2" }), eu1}, "eu1", "eu2 has 10 of 1000"},
+		"alone, and cordoned":         {fresh(), []candidate{with(own, cordoned)}, "", "no shard fits: 1 cordoned"},
+		"alone, and elsewhere wanted": {fresh(in("us")), []candidate{own}, "", "no shard fits: 1 not matching the selector region=us"},
+		"fewest for its capacity":     {fresh(), []candidate{own, eu1}, "eu1", "it has the most room; others: 1 with less room"},
+		"cordoned":                    {fresh(), []candidate{own, with(eu1, cordoned)}, "root", "others: 1 cordoned"},
+		"not heard":                   {fresh(), []candidate{own, with(eu1, unheard)}, "root", "others: 1 not heard"},
+		"full":                        {fresh(), []candidate{with(own, full), eu1}, "eu1", "others: 1 full"},
+		"selected":                    {fresh(in("eu")), []candidate{with(own, func(c *candidate) { c.clusters = 0 }), eu1}, "eu1", "others: 1 not matching the selector region=eu"},
+		"selected, and not heard":     {fresh(in("eu")), []candidate{own, with(eu1, unheard)}, "", "no shard fits: 1 not heard, 1 not matching"},
+		"as full, by name":            {fresh(), []candidate{with(eu1, func(c *candidate) { c.name = "eu2" }), eu1}, "eu1", "others: 1 with less room"},
 		"a selector of no use": {fresh(func(ws *tenancyv1alpha1.Workspace) {
 			ws.Spec.Location = &tenancyv1alpha1.WorkspaceLocation{Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}}}}
 		}), []candidate{own}, "", "spec.location.selector cannot be used"},
@@ -54,6 +54,12 @@ func TestAClusterGoesWhereThereIsMostRoom(t *testing.T) {
 			got := place(tc.workspace, tc.candidates)
 			if got.shard != tc.want || !strings.Contains(got.why, tc.why) || tc.why == "" && got.why != "" {
 				t.Errorf("on %q because %q; want %q because %q", got.shard, got.why, tc.want, tc.why)
+			}
+			// Tenants read why, and operators the details.
+			for _, c := range tc.candidates {
+				if strings.Contains(got.why, c.name) || got.why != "" && tc.why != "spec.location.selector cannot be used" && !strings.Contains(got.details, c.name) {
+					t.Errorf("%s: why %q, details %q", c.name, got.why, got.details)
+				}
 			}
 		})
 	}

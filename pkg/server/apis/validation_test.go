@@ -64,10 +64,13 @@ var validationCases = map[string][]validationCase{
 		{name: "sound", create: "{metadata: {name: e}, involvedObject: {namespace: default, name: x}}"},
 		{name: "about a cluster-scoped object", create: "{metadata: {name: e2}, involvedObject: {name: x}}"},
 		{name: "about another namespace", create: "{metadata: {name: x}, involvedObject: {namespace: other}}", want: "involvedObject.namespace"},
+		{name: "new, about another namespace", create: "{metadata: {name: n1}, eventTime: '2026-01-01T00:00:00.000000Z', reportingComponent: a, reportingInstance: i, reason: r, action: a, involvedObject: {namespace: other}}"},
+		{name: "new, about a cluster-scoped object", create: "{metadata: {name: n2}, eventTime: '2026-01-01T00:00:00.000000Z', reportingComponent: a, reportingInstance: i, reason: r, action: a, involvedObject: {name: x}}"},
 		{name: "new, without a reporter", create: "{metadata: {name: x}, eventTime: '2026-01-01T00:00:00.000000Z', reason: r, action: a, involvedObject: {namespace: default}}", want: "reportingController: Required"},
 	},
 	"events.k8s.io/v1 events": {
 		{name: "sound", create: "{" + newEvent + ", metadata: {name: nn}, type: Normal}"},
+		{name: "about another namespace", create: "{" + strings.Replace(newEvent, "namespace: default", "namespace: other", 1) + ", metadata: {name: oth}, type: Normal}"},
 		{name: "other type", create: "{" + newEvent + ", metadata: {name: x}, type: Odd}", want: "type: Invalid"},
 		{name: "without time", create: "{metadata: {name: x}, reportingController: a, reportingInstance: i, action: a, reason: r, type: Normal, regarding: {namespace: default}}", want: "eventTime: Required"},
 		{name: "old fields", create: "{" + newEvent + ", metadata: {name: x}, type: Normal, deprecatedCount: 1}", want: "count: Invalid"},

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kcp-dev/logicalcluster/v3"
+	"golang.org/x/time/rate"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/conversion"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,6 +23,7 @@ import (
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/server/webhooks"
@@ -34,6 +37,7 @@ type converters struct {
 	networks webhooks.Networks
 	lanes    lanes
 	callTime time.Duration // the constant, except in tests
+	logged   *rate.Limiter // of failures: tenants decide how many there are
 
 	closing context.Context //nolint:containedctx // all calls end with it
 	end     context.CancelFunc
@@ -48,7 +52,7 @@ var quiet = sync.OnceFunc(func() { metrics.SetDisabledMetrics([]string{"apiserve
 
 func newConverters(networks webhooks.Networks) *converters {
 	quiet()
-	out := &converters{networks: networks, lanes: lanes{pause: pause}, callTime: callTime, connections: map[*connection]struct{}{}}
+	out := &converters{networks: networks, lanes: lanes{pause: pause}, callTime: callTime, logged: rate.NewLimiter(1, 10), connections: map[*connection]struct{}{}}
 	out.closing, out.end = context.WithCancel(context.Background())
 	return out
 }
@@ -183,9 +187,37 @@ func (c *call) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("the webhook does not answer within %v", c.callTime)
 	case err != nil && c.closing.Err() != nil:
 		return nil, errClosing
+	case err != nil && ctx.Err() == nil:
+		return nil, c.told(cluster, req.URL.Host, err)
 	}
 	return resp, err
 }
+
+var (
+	errNotReached = errors.New("the server cannot reach the webhook: check that the host of its URL has an address in public DNS, that its port answers with TLS, " +
+		"and with the operator that --conversion-webhook-networks has the address")
+	errNotTrusted = errors.New("the webhook shows a certificate that is not trusted: check that caBundle has its authority, that it names the host of the URL, and that it has not expired")
+)
+
+// told returns what a tenant is told of a failure. A webhook that is not reached is always told of in the same words: otherwise whoever makes definitions could
+// ask the operator's DNS which names there are, and see its address and those behind them. The operator finds the rest in the log.
+func (c *call) told(cluster logicalcluster.Name, host string, err error) error {
+	if bad, ok := errors.AsType[*answerError](err); ok {
+		return bad
+	}
+	if c.logged.Allow() {
+		klog.FromContext(c.ctx).Info("A conversion webhook could not be called", "cluster", cluster, "resource", c.definition.Name, "host", host, "err", err)
+	}
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return errNotTrusted
+	}
+	return errNotReached
+}
+
+// answerError is what is wrong with an answer. The tenant, whose webhook it is, sees it as it is.
+type answerError struct{ text string }
+
+func (e *answerError) Error() string { return e.text }
 
 func (c *call) ask(req *http.Request) (*http.Response, error) {
 	resp, err := c.through.RoundTrip(req)
@@ -194,7 +226,7 @@ func (c *call) ask(req *http.Request) (*http.Response, error) {
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode/100 == 3 {
-		return nil, fmt.Errorf("the webhook answers %d, and redirects are not followed", resp.StatusCode)
+		return nil, &answerError{fmt.Sprintf("the webhook answers %d, and redirects are not followed", resp.StatusCode)}
 	}
 	most := answerBytes(req.ContentLength)
 	body, err := io.ReadAll(io.LimitReader(resp.Body, most+1))
@@ -202,7 +234,7 @@ func (c *call) ask(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if int64(len(body)) > most {
-		return nil, fmt.Errorf("the webhook answers more than %d bytes", most)
+		return nil, &answerError{fmt.Sprintf("the webhook answers more than %d bytes", most)}
 	}
 	resp.Body = io.NopCloser(bytes.NewReader(body))
 	return resp, nil

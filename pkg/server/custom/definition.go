@@ -14,6 +14,8 @@ type Definition struct {
 	*Content
 	// Terminating says that the definition is being deleted: nothing new can be made.
 	Terminating bool
+	// of are the contents that the definition stands for, if it shows the objects of clusters that do not agree.
+	of []*Content
 	// when is what must hold when an object is created: that the cluster still says this. Read again, it may say the same. again is nil if nothing can be
 	// created.
 	when  serverstorage.Condition
@@ -37,7 +39,7 @@ func (d *Definition) whenChanged(end func()) (stop func()) {
 
 // Everywhere is what all logical clusters together say of one custom resource.
 type Everywhere struct {
-	// Contents has each of the contents once. If there are several, the clusters do not agree.
+	// Contents has each of the contents once, the one that most clusters have first. If there are several, the clusters do not agree.
 	Contents []*Content
 	// One of changed ends when the contents are others.
 	changed []context.Context //nolint:containedctx // as those of Definition

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
@@ -182,9 +183,66 @@ func TestObjectsOfAllClustersAreShownTogetherWhereDefinitionsAgree(t *testing.T)
 		t.Errorf("all clusters: %v", got)
 	}
 	w.define(t, "bb", widgets(`, "size": {"type": "integer"}`))
-	code, out := w.do(t, http.MethodGet, everywhere, "", "")
-	if message, _ := out["message"].(string); code != http.StatusNotAcceptable || !strings.Contains(message, "2 different ways") {
-		t.Errorf("clusters that do not agree: %d %v", code, out)
+	if got := names(w.get(t, everywhere)); !slices.Equal(got, []string{"x", "y"}) {
+		t.Errorf("clusters that do not agree: %v", got)
+	}
+}
+
+// Any tenant may define what an administrator has everywhere, in whatever way.
+func TestNoDefinitionTakesAwayTheListOfAllClusters(t *testing.T) {
+	for name, change := range map[string]func(*apiextensionsv1.CustomResourceDefinitionSpec){
+		"with another schema": func(s *apiextensionsv1.CustomResourceDefinitionSpec) {
+			s.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"] = apiextensionsv1.JSONSchemaProps{Type: "string"}
+		},
+		"in another version": func(s *apiextensionsv1.CustomResourceDefinitionSpec) { s.Versions[0].Name = "v0" },
+		"of another kind": func(s *apiextensionsv1.CustomResourceDefinitionSpec) {
+			s.Names.Kind, s.Names.ListKind = "Foo", "FooList"
+		},
+		"without a namespace": func(s *apiextensionsv1.CustomResourceDefinitionSpec) { s.Scope = apiextensionsv1.ClusterScoped },
+		"with a webhook that does not answer": func(s *apiextensionsv1.CustomResourceDefinitionSpec) {
+			url := "https://127.0.0.1:1/"
+			s.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.WebhookConverter, Webhook: &apiextensionsv1.WebhookConversion{
+				ClientConfig: &apiextensionsv1.WebhookClientConfig{URL: &url}, ConversionReviewVersions: []string{"v1"},
+			}}
+			other := *s.Versions[0].DeepCopy()
+			s.Versions[0].Storage, other.Name = false, "v2"
+			s.Versions = append(s.Versions, other)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.define(t, "aa", widgets(""))
+			w.define(t, "cc", widgets(""))
+			w.create(t, "aa"+widgetsIn, widget("x", `{"color":"red"}`))
+			tenants := widgets("")
+			change(&tenants.Spec)
+			tenants.Status.AcceptedNames = tenants.Spec.Names
+			w.define(t, "bb", tenants)
+			version := tenants.Spec.Versions[len(tenants.Spec.Versions)-1].Name
+			in := "bb/apis/example.com/" + version + "/widgets"
+			if tenants.Spec.Scope == apiextensionsv1.NamespaceScoped {
+				in = "bb/apis/example.com/" + version + "/namespaces/default/widgets"
+			}
+			spec := `{"color":"blue"}`
+			if tenants.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Type == "string" {
+				spec = `"blue"`
+			}
+			w.create(t, in, fmt.Sprintf(`{"apiVersion":"example.com/%s","kind":%q,"metadata":{"name":"y"},"spec":%s}`, version, tenants.Spec.Names.Kind, spec))
+			resp := w.raw(t, http.MethodGet, "*/apis/example.com/v1/widgets", "", "", "")
+			if warned := strings.Join(resp.Header.Values("Warning"), ""); !strings.Contains(warned, "2 different ways") {
+				t.Errorf("the warning is %q", warned)
+			}
+			list := w.get(t, "*/apis/example.com/v1/widgets")
+			if got := names(list); !slices.Equal(got, []string{"x", "y"}) || list["kind"] != "WidgetList" {
+				t.Fatalf("the list %v has %v", list["kind"], got)
+			}
+			if got := list["items"].([]any)[1].(map[string]any); got["apiVersion"] != "example.com/v1" || got["kind"] != tenants.Spec.Names.Kind || got["spec"] == nil {
+				t.Errorf("the tenant's: %v", got)
+			}
+			if got := next(t, w.watch(t, "*/apis/example.com/v1/widgets?watch=true"), 2); !slices.Equal(got, []string{"ADDED x", "ADDED y"}) {
+				t.Errorf("the watch tells %v", got)
+			}
+		})
 	}
 }
 

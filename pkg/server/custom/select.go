@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/storage"
 
 	"github.com/regent-project/regent/pkg/clusters"
@@ -19,7 +20,7 @@ func (v *view) predicate(ctx context.Context, p storage.SelectionPredicate) (_ s
 		p.Field = fields.Everything()
 	}
 	cluster, _ := clusters.From(ctx)
-	selected := ofKind{Selector: p.Field, kind: collection(v.kind), everywhere: cluster == clusters.Wildcard}
+	selected := ofKind{Selector: p.Field, kind: collection(v.kind), kinds: kindsIn(ctx), everywhere: cluster == clusters.Wildcard}
 	for _, r := range p.Field.Requirements() {
 		if r.Field != fieldName && r.Field != fieldNamespace {
 			selected.view, selected.attributes, selected.ctx = v, shown, ctx
@@ -59,6 +60,8 @@ func (f *failure) get() error {
 type ofKind struct {
 	fields.Selector
 	kind string
+	// kinds are those that are selected, if they are several.
+	kinds sets.Set[string]
 	// everywhere says that there are objects of other kinds, too.
 	everywhere bool
 	// view is set if the selector names fields that only the view knows, which attributes finds.
@@ -73,7 +76,7 @@ func (s ofKind) Empty() bool { return !s.everywhere && s.Selector.Empty() }
 
 // Matches implements fields.Selector.
 func (s ofKind) Matches(of fields.Fields) bool {
-	if of.Get(fieldKind) != s.kind {
+	if kind := of.Get(fieldKind); kind != s.kind && !s.kinds.Has(kind) {
 		return false
 	}
 	if s.view == nil {

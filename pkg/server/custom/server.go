@@ -147,7 +147,7 @@ func (s *Server) serve(w http.ResponseWriter, req *http.Request, info *request.R
 	if err != nil {
 		return false, apierrors.NewInternalError(err)
 	}
-	ctx, cancel := context.WithCancel(withDefinition(req.Context(), d))
+	ctx, cancel := context.WithCancel(withDefinition(withAllOf(req.Context(), d.of), d))
 	defer cancel()
 	if info.Verb == "watch" {
 		defer d.whenChanged(cancel)() //nolint:contextcheck // it waits for other contexts' ends
@@ -207,11 +207,11 @@ func (s *Server) everywhere(source Source, resource schema.GroupResource) (*Defi
 	case 1:
 		return &Definition{Content: all.Contents[0], changed: all.changed}, nil
 	}
-	return nil, &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: http.StatusNotAcceptable, Reason: metav1.StatusReasonNotAcceptable,
-		Message: fmt.Sprintf("logical clusters define %s in %d different ways, so its objects cannot be shown together: read them cluster by cluster, or make the definitions equal",
-			resource, len(all.Contents)),
-	}}
+	content, err := s.together(all.Contents)
+	if err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	return &Definition{Content: content, changed: all.changed, of: all.Contents}, nil
 }
 
 // serves reports whether a content serves an API version.

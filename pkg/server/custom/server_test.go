@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -179,8 +180,8 @@ func (w *world) Everywhere(resource schema.GroupResource) Everywhere {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	out := Everywhere{}
-	for _, of := range w.defined {
-		if d := of[resource.String()]; d != nil && !slices.Contains(out.Contents, d.Content) {
+	for _, cluster := range slices.Sorted(maps.Keys(w.defined)) {
+		if d := w.defined[cluster][resource.String()]; d != nil && !slices.Contains(out.Contents, d.Content) {
 			out.Contents = append(out.Contents, d.Content)
 		}
 	}

@@ -2,6 +2,7 @@ package custom
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -158,7 +159,9 @@ func (u *usedEverywhere) show() {
 	if u.end != nil {
 		u.end()
 	}
-	contents := slices.SortedFunc(maps.Keys(u.count), func(a, b *Content) int { return bytes.Compare(a.hash[:], b.hash[:]) })
+	contents := slices.SortedFunc(maps.Keys(u.count), func(a, b *Content) int {
+		return cmp.Or(cmp.Compare(u.count[b], u.count[a]), bytes.Compare(a.hash[:], b.hash[:]))
+	})
 	u.shown = Everywhere{Contents: contents}
 	u.shown.changed, u.end = begin()
 }

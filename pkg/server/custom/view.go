@@ -104,7 +104,9 @@ func (v *view) share(ctx context.Context, o *object) (map[string]any, error) {
 
 // left reports whether an object was left behind by another definition of the kind, with another scope, whose finalizer somebody has removed by hand. It cannot be
 // reached by a path of this one.
-func (v *view) left(o *object) bool { return v.namespaced != (o.Namespace != "") }
+func (v *view) left(ctx context.Context, o *object) bool {
+	return v.namespaced != (o.Namespace != "") && kindsIn(ctx) == nil
+}
 
 // fill puts what storage has returned into a caller's object, which may be nil.
 func (v *view) fill(ctx context.Context, out runtime.Object, o *object) error {
@@ -256,7 +258,7 @@ func (v *view) GetList(ctx context.Context, key string, opts storage.ListOptions
 	if err := failed.get(); err != nil {
 		return err
 	}
-	contents, err := v.shareAll(ctx, slices.DeleteFunc(found.Items, func(o object) bool { return v.left(&o) }))
+	contents, err := v.shareAll(ctx, slices.DeleteFunc(found.Items, func(o object) bool { return v.left(ctx, &o) }))
 	if err != nil {
 		return err
 	}

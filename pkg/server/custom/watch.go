@@ -64,7 +64,7 @@ func (w *shownWatch) run(ctx context.Context) {
 			if !ok {
 				return
 			}
-			if w.view.leftOf(stored) {
+			if w.view.leftOf(ctx, stored) {
 				continue
 			}
 			event, last = w.view.event(ctx, stored)
@@ -81,13 +81,13 @@ func (w *shownWatch) run(ctx context.Context) {
 }
 
 // leftOf reports whether an event is about an object that another definition has left behind.
-func (v *view) leftOf(e watch.Event) bool {
+func (v *view) leftOf(ctx context.Context, e watch.Event) bool {
 	stored := e.Object
 	if c, ok := stored.(runtime.CacheableObject); ok {
 		stored = c.GetObject()
 	}
 	o, ok := stored.(*object)
-	return ok && e.Type != watch.Bookmark && v.left(o)
+	return ok && e.Type != watch.Bookmark && v.left(ctx, o)
 }
 
 // event shows an event. last says that there is an error in place of it.

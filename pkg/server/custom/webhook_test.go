@@ -319,16 +319,21 @@ func TestAWebhookCannotSayInWhichClusterAnObjectIs(t *testing.T) {
 
 func TestAWebhookThatIsNotThereIsToldOf(t *testing.T) {
 	w, h := newWorld(t), newHook(t)
-	nowhere, elsewhere, byName := "https://127.0.0.1:1/x", "https://127.1.2.3:2379/x", "https://localhost:2379/x"
+	nowhere, elsewhere, byName, unknown := "https://127.0.0.1:1/x", "https://127.1.2.3:2379/x", "https://localhost:2379/x", "https://etcd-0.invalid:2379/x"
+	plain := strings.Replace(w.url, "http://", "https://", 1)
+	// The same words for all of them, to the end: nobody learns what is behind a name.
+	notReached := errNotReached.Error()
 	for name, tc := range map[string]struct {
 		change func(*apiextensionsv1.WebhookClientConfig)
 		want   string
 	}{
-		"nobody listens":          {func(c *apiextensionsv1.WebhookClientConfig) { c.URL = &nowhere }, "connection refused"},
-		"a certificate of others": {func(c *apiextensionsv1.WebhookClientConfig) { c.CABundle = nil }, "certificate"},
+		"nobody listens":          {func(c *apiextensionsv1.WebhookClientConfig) { c.URL = &nowhere }, notReached},
+		"a certificate of others": {func(c *apiextensionsv1.WebhookClientConfig) { c.CABundle = nil }, errNotTrusted.Error()},
 		"a bundle without any":    {func(c *apiextensionsv1.WebhookClientConfig) { c.CABundle = []byte("nothing") }, "no certificate in PEM"},
-		"not where it may be":     {func(c *apiextensionsv1.WebhookClientConfig) { c.URL = &elsewhere }, "--conversion-webhook-networks"},
-		"a name that leads there": {func(c *apiextensionsv1.WebhookClientConfig) { c.URL = &byName }, "conversion webhook"},
+		"not where it may be":     {func(c *apiextensionsv1.WebhookClientConfig) { c.URL = &elsewhere }, notReached},
+		"a name that leads there": {func(c *apiextensionsv1.WebhookClientConfig) { c.URL = &byName }, notReached},
+		"a name of nobody":        {func(c *apiextensionsv1.WebhookClientConfig) { c.URL = &unknown }, notReached},
+		"one that speaks no TLS":  {func(c *apiextensionsv1.WebhookClientConfig) { c.URL = &plain }, notReached},
 		"by service, with its name": {func(c *apiextensionsv1.WebhookClientConfig) {
 			c.URL = nil
 			c.Service = &apiextensionsv1.ServiceReference{Namespace: "default", Name: "kubernetes"}
@@ -340,7 +345,7 @@ func TestAWebhookThatIsNotThereIsToldOf(t *testing.T) {
 			w.define(t, "aa", d)
 			_, _ = w.do(t, http.MethodPost, "aa"+widgetsIn, "application/json", widget("a", `{"color":"red"}`))
 			code, out := w.do(t, http.MethodGet, "aa"+widgets2+"/a", "", "")
-			if message, _ := out["message"].(string); code != http.StatusInternalServerError || !strings.Contains(message, tc.want) {
+			if message, _ := out["message"].(string); code != http.StatusInternalServerError || !strings.Contains(message, tc.want) || strings.HasPrefix(tc.want, "the ") && !strings.HasSuffix(message, tc.want) {
 				t.Errorf("%d %v, want %q", code, out, tc.want)
 			}
 			w.get(t, "aa"+widgetsIn+"/a") // which needs no webhook

@@ -84,6 +84,10 @@ func (f *Front) serve(x *exchange, req *http.Request) {
 		refuse(x, apierrors.NewUnauthorized(err.Error()))
 		return
 	}
+	if wantsWebsocket(req) {
+		refuse(x, errWebsocket)
+		return
+	}
 	client := clientOf(req, x.who)
 	leave, limit := f.inflight.enter(f.tokens.account(client, req, x.who), isWatch(req))
 	if limit != "" {

@@ -145,7 +145,7 @@ func TestAClientTakesNothingOutOfItsRequest(t *testing.T) {
 		"its token":             {false, []string{"Connection: authorization", "Authorization: Bearer t"}, "user= groups=0 as= token=Bearer t upgrade="},
 		"who it is":             {true, []string{"Connection: X-Remote-User", "X-Remote-User: eve", "x-remote-group: system:masters"}, "user=admin groups=2 as= token= upgrade="},
 		"who it is, with token": {false, []string{"Authorization: Bearer t", "X-Remote-User: eve"}, "user= groups=0 as= token=Bearer t upgrade="},
-		"HTTP":                  {true, []string{"Connection: Upgrade", "Upgrade: websocket"}, "user=admin groups=2 as= token= upgrade="},
+		"HTTP":                  {true, []string{"Connection: Upgrade", "Upgrade: h2c"}, "user=admin groups=2 as= token= upgrade="},
 	} {
 		t.Run(name, func(t *testing.T) {
 			conn := e.dial(tc.admin)
@@ -154,6 +154,40 @@ func TestAClientTakesNothingOutOfItsRequest(t *testing.T) {
 				t.Errorf("%d %q, want %q", code, got, tc.want)
 			}
 		})
+	}
+}
+
+// An ordinary answer in the midst of a handshake tells a client nothing.
+func TestWhoAsksForAWebsocketIsToldWhatToDo(t *testing.T) {
+	e := newMembers(t).enter(DefaultLimits(), time.Minute, knowing)
+	for _, headers := range [][]string{{"Connection: Upgrade", "Upgrade: websocket"}, {"Connection: keep-alive, upgrade", "Upgrade: WebSocket"}} {
+		conn := e.dial(true)
+		e.send(conn, append([]string{"GET @/api/v1/configmaps?watch=true"}, headers...)...)
+		if code, got := e.answer(conn); code != http.StatusBadRequest || !strings.Contains(got, "?watch=true") {
+			t.Errorf("%q: %d %q", headers, code, got)
+		}
+	}
+}
+
+// Some clients escape colons, which names of roles and paths of clusters have.
+func TestAnEscapedPathIsThatOfAShard(t *testing.T) {
+	e := newMembers(t).enter(DefaultLimits(), time.Minute, func(w http.ResponseWriter, req *http.Request) { _, _ = io.WriteString(w, req.URL.Path) })
+	for path, want := range map[string]struct {
+		code int
+		path string
+	}{
+		"/clusters/root%3Ac/api/a%3Ab":            {http.StatusOK, clusters.RequestPath("c") + "/api/a:b"},
+		"/shards/eu1/clusters/root%3Ac/api/a%3Ab": {http.StatusOK, "/clusters/root:c/api/a:b"},
+		"/shards/eu1/clusters/root%3Ac%2Fapi":     {http.StatusBadRequest, "encoded slashes"},
+		"/shards/eu1/clusters/root/%2e%2e/x":      {http.StatusBadRequest, "dot segments"},
+		"/shards/eu1%2Fclusters/root/api":         {http.StatusBadRequest, "encoded slashes"},
+		"/shards/eu1/%6detrics":                   {http.StatusBadRequest, "encoded characters"},
+	} {
+		conn := e.dial(true)
+		e.send(conn, "GET "+path)
+		if code, got := e.answer(conn); code != want.code || !strings.Contains(got, want.path) {
+			t.Errorf("%s: %d %q, want %d %q", path, code, got, want.code, want.path)
+		}
 	}
 }
 

@@ -46,8 +46,7 @@ func (f *Front) target(req *http.Request, who user.Info, accepted bool) (*shard,
 			if _, _, err := routing.Split(&inner); err != nil {
 				return nil, "", err
 			}
-		}
-		if inner.RawPath != "" && inner.RawPath != req.URL.Path {
+		} else if inner.RawPath != "" && inner.RawPath != req.URL.Path {
 			return nil, "", apierrors.NewBadRequest("the URL path must not have encoded characters")
 		}
 		return s, inner.Path, nil

@@ -147,6 +147,35 @@ func starting(since time.Duration) func(*status.Installation) {
 	}
 }
 
+// Terms that somebody asked to end are no fault, however many they are.
+func TestOnlyTermsThatNobodyAskedForAreFlapping(t *testing.T) {
+	for name, c := range map[string]struct {
+		cause, reason string
+		want          bool
+	}{
+		"a step down by request":   {"step down", "step down: on request: asked by admin: maintenance", false},
+		"a preferred standby":      {"step down", "step down: on request: candidate b is preferred", false},
+		"SIGTERM":                  {"shutdown", "shutdown: the process stops", false},
+		"a controller that failed": {"step down", "step down: controllers failed: workspace: on request: of nobody", true},
+		"a slow etcd":              {"renew deadline", "", true},
+		"a cause that nobody knew": {"", "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			of := statustest.Lone()
+			of.Shards[0].Terms = nil
+			for n := range 6 {
+				of.Shards[0].Terms = append(of.Shards[0].Terms, status.Term{
+					Epoch: int64(9 - n), Replica: statustest.A, Began: statustest.Now.Add(-time.Duration(1+n) * time.Minute), EndCause: c.cause, EndReason: c.reason,
+				})
+			}
+			flaps := slices.ContainsFunc(status.Diagnose(of, statustest.Now), func(p status.Problem) bool { return p.Kind == "flapping" })
+			if flaps != c.want {
+				t.Errorf("flapping: %v, want %v", flaps, c.want)
+			}
+		})
+	}
+}
+
 // Whatever docs/FAILOVER.md says that standbys act on, and each state of contact that needs somebody, has a fault of its name.
 func TestEachLineOfTheFailoverTableHasAFault(t *testing.T) {
 	page := read(t, "FAILOVER.md")

@@ -146,7 +146,7 @@ func modesAgree(s *shardView) {
 	}
 }
 
-// So many terms in so short a time are no roll of a few replicas.
+// So many terms in so short a time are a fault, if nobody has asked the ones before to end.
 const (
 	flappingTerms  = 4
 	flappingPeriod = 10 * time.Minute
@@ -154,8 +154,12 @@ const (
 
 func leadersLast(s *shardView) {
 	var why []string
-	for _, t := range s.Terms {
-		if s.now.Sub(t.Began) < flappingPeriod {
+	recent := 0
+	for n, t := range s.Terms {
+		if s.now.Sub(t.Began) >= flappingPeriod {
+			continue
+		}
+		if recent++; n+1 == len(s.Terms) || !s.Terms[n+1].endedOnRequest() {
 			why = append(why, strings.TrimSuffix(fmt.Sprintf("%d (%s)", t.Epoch, t.Trigger), " ()"))
 		}
 	}
@@ -163,11 +167,11 @@ func leadersLast(s *shardView) {
 		return
 	}
 	terms := fmt.Sprintf("%d terms", len(why))
-	if len(why) == len(s.Terms) && s.Terms[len(s.Terms)-1].Epoch > 1 { // earlier ones are not told here
+	if recent == len(s.Terms) && s.Terms[len(s.Terms)-1].Epoch > 1 { // earlier ones are not told here
 		terms += " or more"
 	}
-	s.add(Warning, "", kindFlapping, fmt.Sprintf("Shard %s has begun %s in the last %.0f minutes: %s.", s.Name, terms, flappingPeriod.Minutes(), strings.Join(why, ", ")),
-		"A roll of many replicas looks the same. Otherwise see why the terms ended:",
+	s.add(Warning, "", kindFlapping, fmt.Sprintf("Shard %s has begun %s in the last %.0f minutes that nobody asked for: %s.", s.Name, terms, flappingPeriod.Minutes(), strings.Join(why, ", ")),
+		"See why the terms ended:",
 		"$ regent terms"+s.onShard(),
 		"`failed`: a controller. `renew deadline` and `expiry`: etcd or the CPU is slow. `suspicion` and `death`: machines hang, or the network between them is cut.")
 }

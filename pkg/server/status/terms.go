@@ -1,6 +1,9 @@
 package status
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Terms is what is remembered of the terms of a shard.
 type Terms struct {
@@ -31,4 +34,10 @@ type Term struct {
 	Phases map[string]float64 `json:"phases,omitempty"`
 	// Gap is for how many seconds nobody led before it, as far as the leader knew: from the end of the last term to Began.
 	Gap float64 `json:"gapSeconds,omitempty"`
+}
+
+// endedOnRequest reports whether somebody wanted the term to end: its process was told to stop, somebody asked for a step down, or another replica was
+// preferred. election words the last two.
+func (t Term) endedOnRequest() bool {
+	return t.EndCause == "shutdown" || t.EndCause == "step down" && strings.HasPrefix(strings.TrimPrefix(t.EndReason, "step down: "), "on request: ")
 }

@@ -69,14 +69,17 @@ func selectableEventFields(e *corev1.Event) fields.Set {
 	}
 }
 
-// validateEvent checks the rules for all events. An event about an object without a namespace must be in "default".
+// validateEvent checks the rules for all events. An event about an object without a namespace must be in "default", and one in the style of events.k8s.io may be
+// in "kube-system", too. An event about an object with a namespace must be there, unless it is in that style, as in Kubernetes: its reporter may write where
+// it has the right to.
 func validateEvent(e *corev1.Event) field.ErrorList {
 	var errs field.ErrorList
-	involved := e.InvolvedObject.Namespace
-	if involved == "" && e.Namespace != metav1.NamespaceDefault || involved != "" && involved != e.Namespace {
+	involved, isNew := e.InvolvedObject.Namespace, !e.EventTime.IsZero()
+	alone := involved == "" && e.Namespace != metav1.NamespaceDefault && !(isNew && e.Namespace == metav1.NamespaceSystem)
+	if alone || involved != "" && involved != e.Namespace && !isNew {
 		errs = append(errs, field.Invalid(field.NewPath("involvedObject", "namespace"), involved, "does not match event.namespace"))
 	}
-	if e.EventTime.IsZero() {
+	if !isNew {
 		return errs
 	}
 	// Only events in the style of events.k8s.io have this time.
