@@ -41,11 +41,11 @@ const (
 	fieldName      = "metadata.name"
 	fieldNamespace = "metadata.namespace"
 	fieldKind      = "regent.dev/kind"
-	fieldBody      = "regent.dev/body"
+	fieldBytes     = "regent.dev/bytes"
 )
 
 // attributes returns what the watch cache selects objects by. The cache knows no definitions, and does not have the object before a change
-// when it looks at one, only these attributes of it. So they have the object's body, for selectors that look into it.
+// when it looks at one, only these attributes of it. So they have the object's bytes, for selectors that look into them.
 func attributes(obj runtime.Object) (labels.Set, fields.Set, error) {
 	o, ok := obj.(*object)
 	if !ok {
@@ -56,18 +56,8 @@ func attributes(obj runtime.Object) (labels.Set, fields.Set, error) {
 		set[fieldNamespace] = o.Namespace
 	}
 	if o.body != nil && len(o.body.raw) > 0 {
-		set[fieldBody] = o.body.asAttribute()
+		// Shared, because a copy would be as large as the object. Nobody modifies the bytes of a body.
+		set[fieldBytes] = unsafe.String(&o.body.raw[0], len(o.body.raw))
 	}
 	return o.Labels, set, nil
-}
-
-// asAttribute returns a text that stands for the body: attributes are texts. Its one byte is that of the body, which it keeps, and nobody reads it.
-func (b *body) asAttribute() string { return unsafe.String((*byte)(unsafe.Pointer(b)), 1) }
-
-// bodyOf returns the body for which a text stands, and nil for the empty one.
-func bodyOf(attribute string) *body {
-	if attribute == "" {
-		return nil
-	}
-	return (*body)(unsafe.Pointer(unsafe.StringData(attribute)))
 }

@@ -4,11 +4,9 @@ import (
 	"fmt"
 	"slices"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/ptr"
 )
 
 // A definition may lose a version in which there are objects, if somebody takes it off status.storedVersions, too. That is how a migration ends, and
@@ -71,11 +69,4 @@ func (v *view) ofLost(entry metav1.ManagedFieldsEntry) bool { return v.hasLost(e
 func errLost(kind schema.GroupKind, version string) error {
 	return fmt.Errorf("the object is stored in version %[1]s, which the definition of %[2]s.%[3]s has no more, and its webhook is asked for versions of the definition only: "+
 		"add %[1]s to spec.versions again (served: false will do), and write each object once before the version goes", version, kind.Kind, kind.Group)
-}
-
-// lostVersion is a version that a definition has lost, for what is done without a webhook: an object of it keeps all its fields.
-func lostVersion(name string) apiextensionsv1.CustomResourceDefinitionVersion {
-	return apiextensionsv1.CustomResourceDefinitionVersion{Name: name, Schema: &apiextensionsv1.CustomResourceValidation{
-		OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: ptr.To(true)},
-	}}
 }

@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -31,37 +30,6 @@ type body struct {
 
 	mu    sync.Mutex
 	forms []form
-
-	selecting  sync.Mutex // while a view finds what it selects by, and guards the next
-	selectable []selectable
-}
-
-// selectable are the fields of an object by which a view selects, or why the view cannot show it.
-type selectable struct {
-	of     *view
-	fields fields.Set
-	err    error
-}
-
-// selectableBy returns the fields by which a view selects. They are found once for all who watch and list: each of hundreds of watches asks for the fields of
-// each change.
-func (b *body) selectableBy(of *view, find func() (fields.Set, error)) (fields.Set, error) {
-	if of.webhook != nil { // whoever waits for one must not hold up others, and its error is for the one who asked
-		return find()
-	}
-	b.selecting.Lock()
-	defer b.selecting.Unlock()
-	for _, s := range b.selectable {
-		if s.of == of {
-			return s.fields, s.err
-		}
-	}
-	found, err := find()
-	if len(b.selectable) >= maxForms {
-		b.selectable = b.selectable[1:]
-	}
-	b.selectable = append(b.selectable, selectable{of, found, err})
-	return found, err
 }
 
 // form is an object as a view shows it.

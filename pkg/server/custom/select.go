@@ -3,6 +3,7 @@ package custom
 import (
 	"context"
 	"sync"
+	"unsafe"
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -82,21 +83,26 @@ func (s ofKind) Matches(of fields.Fields) bool {
 	if s.view == nil {
 		return s.Selector.Matches(of)
 	}
-	b := bodyOf(of.Get(fieldBody))
-	if b == nil || s.failed.get() != nil {
+	raw := of.Get(fieldBytes)
+	if raw == "" || s.failed.get() != nil {
 		return false
 	}
-	set, err := b.selectableBy(s.view, func() (fields.Set, error) {
-		shown, err := s.view.decode(s.ctx, b.raw)
+	find := func() (fields.Set, error) {
+		shown, err := s.view.decode(s.ctx, unsafe.Slice(unsafe.StringData(raw), len(raw)))
 		if err != nil {
 			return nil, err
 		}
 		_, set, err := s.attributes(shown)
 		return set, err
-	})
-	if err != nil && s.view.webhook != nil {
-		s.failed.set(err) // it may match
 	}
+	if s.view.webhook != nil { // whoever waits for one holds up nobody else, and its error is for the one who has asked
+		set, err := find()
+		if err != nil {
+			s.failed.set(err) // it may match
+		}
+		return err == nil && s.Selector.Matches(set)
+	}
+	set, err := s.view.looked.of(raw, find)
 	return err == nil && s.Selector.Matches(set) // an object that cannot be shown has no fields
 }
 

@@ -2,6 +2,7 @@ package custom
 
 import (
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -22,12 +23,12 @@ func TestAChangeIsLookedIntoOnceForAllWhoSelectByAField(t *testing.T) {
 	if err := o.parse([]byte(widget("a", `{"size":1}`))); err != nil {
 		t.Fatal(err)
 	}
-	looked := 0 // selectableBy guards it
+	var looked atomic.Int64
 	predicate := func(selector string) storage.SelectionPredicate {
 		p, failed := v.predicate(t.Context(), storage.SelectionPredicate{
 			Label: labels.Everything(), Field: fields.ParseSelectorOrDie(selector),
 			GetAttrs: func(runtime.Object) (labels.Set, fields.Set, error) {
-				looked++
+				looked.Add(1)
 				return nil, fields.Set{"spec.size": "1"}, nil
 			},
 		})
@@ -49,7 +50,7 @@ func TestAChangeIsLookedIntoOnceForAllWhoSelectByAField(t *testing.T) {
 		}
 	}
 	all.Wait()
-	if looked != 1 {
-		t.Errorf("it was looked into %d times", looked)
+	if n := looked.Load(); n != 1 {
+		t.Errorf("it was looked into %d times", n)
 	}
 }

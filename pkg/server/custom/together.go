@@ -36,6 +36,7 @@ func (s *Server) together(contents []*Content) (*Content, error) {
 	return s.Contents.Of(&out, &out.Names)
 }
 
+// schemaless returns a version in which objects keep all their fields.
 func schemaless(name string) apiextensionsv1.CustomResourceDefinitionVersion {
 	everything := true
 	return apiextensionsv1.CustomResourceDefinitionVersion{Name: name, Schema: &apiextensionsv1.CustomResourceValidation{

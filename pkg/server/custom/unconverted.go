@@ -37,7 +37,7 @@ func (s *Server) unconverted(req *http.Request, info *request.RequestInfo, c *Co
 	}
 	out, err := s.variant(c, func(spec *apiextensionsv1.CustomResourceDefinitionSpec) {
 		if at < 0 {
-			at, spec.Versions = len(spec.Versions), append(spec.Versions, lostVersion(version))
+			at, spec.Versions = len(spec.Versions), append(spec.Versions, schemaless(version))
 		}
 		spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}
 		for i := range spec.Versions {

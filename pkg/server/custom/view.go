@@ -34,6 +34,7 @@ type view struct {
 	// webhook converts what is stored in other versions. If it is nil, codec does. others are the views of all versions.
 	webhook *converter
 	others  versions
+	looked  looked
 }
 
 // versions are the views of a content, by their versions. Nobody changes them after the first request.
