@@ -19,7 +19,7 @@ import (
 //	answer       a deadline for clients to read the answer
 //	body         a deadline for clients to send the body
 //	sameOrigin   403 for writes and websockets that another site has a browser ask for
-//	traces       414 for long URLs, 429 for many without credentials: neither is in a log
+//	traces       414 for long URLs, 429 for many without credentials or with wrong ones: none is in a log
 //	split        requests of this process get a chain of their own, without limits
 //	Parse        takes the logical cluster off the URL; answers nobody
 //	public       public paths get a chain of their own, with limits of the same size but counted apart
@@ -44,9 +44,10 @@ func (r *run) handlerChain(directory routing.Resolver, tokens *tokenFilter, shar
 		filter := &routing.Filter{
 			Resolver: directory, InProcess: isOwn, CountedAs: countedAs, RequestInfo: c.RequestInfoResolver, Serializer: c.Serializer,
 		}
+		wrong := newGuesses()
 		users := *c // shallow, as upstream copies it: only the chain gets the authorizer that looks up clusters
 		users.Authorization.Authorizer = filter.Authorizer(&reservedNames{c.Authorization.Authorizer})
-		users.Authentication.Authenticator = access.Remembering(c.Authentication.Authenticator)
+		users.Authentication.Authenticator = access.Remembering(wrong.learning(c.Authentication.Authenticator))
 		own := users
 		own.MaxRequestsInFlight, own.MaxMutatingRequestsInFlight, own.GoawayChance = 0, 0, 0
 		flows := &flows{filter}
@@ -65,7 +66,7 @@ func (r *run) handlerChain(directory routing.Resolver, tokens *tokenFilter, shar
 				withAnswersHeld(errorsOnly, flows.countIn(tally), fairness.WithSeat(endAnswer, fairness.WithQuery(genericapiserver.DefaultBuildHandlerChain(inner, &users)))),
 			)),
 		)
-		return withAnswerDeadline(c.RequestTimeout, connections.WithBodyDeadline(c.RequestTimeout, withSameOrigin(withBoundedTraces(access.WithRequester(outer), c.Serializer))))
+		return withAnswerDeadline(c.RequestTimeout, connections.WithBodyDeadline(c.RequestTimeout, withSameOrigin(withBoundedTraces(access.WithRequester(outer), c.Serializer, wrong))))
 	}
 }
 

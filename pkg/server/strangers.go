@@ -20,9 +20,10 @@ const (
 	strangersPerSecond, strangersAtOnce = 20, 200
 )
 
-// withBoundedTraces returns a handler that bounds what requests leave in logs: the length of URLs, and how often whoever shows no credentials is told so.
+// withBoundedTraces returns a handler that bounds what requests leave in logs: the length of URLs, and how often whoever shows no credentials, or wrong ones, is
+// told so.
 // What is refused here is in no log. Public paths are not bounded in number: they are in none either.
-func withBoundedTraces(next http.Handler, s runtime.NegotiatedSerializer) http.Handler {
+func withBoundedTraces(next http.Handler, s runtime.NegotiatedSerializer, wrong *guesses) http.Handler {
 	strangers := rate.NewLimiter(strangersPerSecond, strangersAtOnce)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		most, stranger := maxURL, isStranger(req)
@@ -34,8 +35,14 @@ func withBoundedTraces(next http.Handler, s runtime.NegotiatedSerializer) http.H
 			refuseHead(w, req, s, http.StatusRequestURITooLong, fmt.Sprintf("the URL has %d bytes and may have %d: use shorter names and selectors", n, most))
 		case stranger && !slices.Contains(publicPaths, req.URL.Path) && !strangers.Allow():
 			refuse(w, req, s, apierrors.NewTooManyRequests("too many requests without credentials: show some, or try again", 1))
-		default:
+		case stranger:
 			next.ServeHTTP(w, req)
+		default:
+			if of, ok := wrong.begin(req); ok {
+				next.ServeHTTP(w, of)
+				return
+			}
+			refuse(w, req, s, apierrors.NewTooManyRequests("too many wrong credentials from this address: show others, or try again", 1))
 		}
 	})
 }

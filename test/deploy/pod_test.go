@@ -107,7 +107,7 @@ func startEtcd(t *testing.T) string {
 	return clients
 }
 
-// onePod is a release of one shard on an etcd of its own, whose authority the chart has made, and a machine on which its pod runs.
+// onePod is a release of one shard whose authority the chart has made, and a machine on which its pod runs.
 type onePod struct {
 	*process
 	port int
@@ -129,7 +129,8 @@ func install(t *testing.T) *onePod {
 	return &onePod{machine, port, of[*corev1.Secret](all)[0].Data, of[*appsv1.StatefulSet](all)[0].Spec.Template.Spec}
 }
 
-// start makes a new pod, with the keys that are in the Secret now, and returns when it is ready. stop does what Kubernetes does to end it.
+// start makes a new pod, with the keys that are in the Secret now, and returns when it is ready. stop does what
+// Kubernetes does to end it.
 func (i *onePod) start(t *testing.T) (stop func()) {
 	t.Helper()
 	for _, left := range []string{"secrets/pki", "var/lib/regent/pki"} { // of the pod before, whose volumes are gone

@@ -47,7 +47,7 @@ func (o *operator) types(t *testing.T, args ...string) {
 	}
 }
 
-// putsBack puts files of the directory into the Secret, as `kubectl create secret generic --from-file` does: all, or some.
+// putsBack puts files of the directory into the Secret, as `kubectl create secret` does: all, or some.
 func (o *operator) putsBack(t *testing.T, some ...string) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Join(o.keys, "pki"))

@@ -28,7 +28,8 @@ func backupCommands(t *testing.T, heading string) (scripts []string) {
 	return scripts
 }
 
-// What was written before the backup is there after the restore, and what was written later is not. The shard takes writes again.
+// What was written before the backup is there after the restore, and what was written later is not. The shard takes
+// writes again.
 func TestABackupOfTheEmbeddedEtcdIsRestoredAsDocumented(t *testing.T) {
 	t.Parallel()
 	r := newReader(t, tour{name: "backup", ports: 3})

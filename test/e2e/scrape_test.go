@@ -51,7 +51,7 @@ func letScraperIn(t *testing.T, front *harness.Front, user string) {
 	}
 }
 
-// Whoever scrapes shards by a binding scrapes fronts, too, also while the root shard is down: then the metrics are needed most.
+// Whoever scrapes shards by a binding scrapes fronts, too, also while the root shard is down.
 func TestAScraperReadsTheMetricsOfFronts(t *testing.T) {
 	t.Parallel()
 	i := harness.Install(t)

@@ -32,8 +32,8 @@ func (f *Front) serveMetrics(x *exchange, req *http.Request, client string) {
 	legacyregistry.Handler().ServeHTTP(x, req)
 }
 
-// mayScrape returns an error unless somebody may read the front's metrics. The front knows neither bindings nor tokens. So
-// it asks the root shard for its metrics, as that user: whoever gets them may have the front's, too.
+// mayScrape returns an error unless somebody may read the front's metrics. The front knows neither bindings nor tokens.
+// So it asks the root shard for its metrics, as that user: whoever gets them may have the front's, too.
 //
 // Metrics are needed most while the root shard does not answer. Whom it has let in within grantAge is let in then.
 func (f *Front) mayScrape(req *http.Request, who user.Info, client string) error {
@@ -100,8 +100,8 @@ const grantAge = time.Hour
 // maxGrants is how many are kept in mind. Beyond it all are forgotten, and asked for anew.
 const maxGrants = 1 << 10
 
-// grants are those whom the root shard has let in, and when. It is ready for use. All methods may be called at any time on
-// any goroutine.
+// grants are those whom the root shard has let in, and when. It is ready for use. All methods may be called at any time
+// on any goroutine.
 type grants struct {
 	mu sync.Mutex
 	at map[[sha256.Size]byte]time.Time

@@ -131,7 +131,7 @@ func TestAKeyOfTokensThatIsNoneIsRefused(t *testing.T) {
 	}
 }
 
-// A directory with an operator's authority in which no replica has started yet has no key of tokens. Its copies have derived one.
+// A directory in which no replica has started yet has no key of tokens. Its copies have derived one.
 func TestACopyAfterARollHasTheKeyOfTokensFromBefore(t *testing.T) {
 	directory, copied := newDirectory(t), newDirectory(t)
 	ensure(t, directory)

@@ -75,7 +75,7 @@ func Roll(directory, kubeconfig string, s Step) error {
 }
 
 // tokenKey returns the key of service accounts' tokens if the directory has none yet, as replicas have derived it. From the
-// next authority's key another one would follow, and all tokens would end when replicas begin with copies of the directory.
+// next authority's key another one would follow, and all tokens would end when replicas begin with copies.
 func (b *Bundle) tokenKey() ([]file, error) {
 	name := b.file(serviceAccountKeyFile)
 	if exists(name) {
