@@ -8,7 +8,6 @@ import (
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/server/pki"
-	"github.com/regent-project/regent/pkg/server/serviceaccounts"
 	"github.com/regent-project/regent/pkg/server/status"
 )
 
@@ -55,7 +54,7 @@ func (g *membersGate) mayAsk(member pki.Member, path string) bool {
 	if member.Name == g.own {
 		return path == status.ReplicaPath
 	}
-	return slices.Contains([]string{status.ShardPath, status.TermsPath, status.WorkspacesPath, serviceaccounts.KeysPath, serviceaccounts.AccountPath}, path)
+	return slices.Contains([]string{status.ShardPath, status.TermsPath, status.WorkspacesPath, status.TokenKeysPath, status.AccountPath}, path)
 }
 
 // mayTell reports whether a member may tell this replica something: a replica of the same shard tells that it leaves.

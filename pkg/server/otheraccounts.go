@@ -13,6 +13,7 @@ import (
 	"github.com/regent-project/regent/pkg/server/routing"
 	"github.com/regent-project/regent/pkg/server/serviceaccounts"
 	"github.com/regent-project/regent/pkg/server/shards"
+	"github.com/regent-project/regent/pkg/server/status"
 )
 
 // otherShards are those whose service accounts this replica knows. The caches are set before the server serves.
@@ -63,8 +64,8 @@ func (r *run) newHomes(c *caches) *shards.Homes {
 // accountQuestions returns what other shards ask about the service accounts of this one, by path.
 func accountQuestions(issuer *serviceaccounts.Issuer, accounts *serviceaccounts.Authenticator) map[string]description {
 	return map[string]description{
-		serviceaccounts.KeysPath: func(*http.Request) (any, error) { return issuer.Published() },
-		serviceaccounts.AccountPath: func(req *http.Request) (any, error) {
+		status.TokenKeysPath: func(*http.Request) (any, error) { return issuer.Published() },
+		status.AccountPath: func(req *http.Request) (any, error) {
 			asked, err := serviceaccounts.ReadQuestion(req.URL.Query())
 			if err != nil {
 				return nil, apierrors.NewBadRequest(err.Error())

@@ -14,12 +14,14 @@ import (
 
 	josejson "gopkg.in/go-jose/go-jose.v2/json"
 	"k8s.io/klog/v2"
+
+	"github.com/regent-project/regent/pkg/server/status"
 )
 
 const (
 	// lookEvery is how often Run looks which shards are heard. It asks a shard for its keys when it begins to be heard, again after keysFor, and after
 	// retryAfter if it has not answered. A key that a shard accepts no more is refused earlier: each Question names it.
-	lookEvery, retryAfter, keysFor = 2 * time.Second, 10 * time.Second, time.Minute
+	lookEvery, retryAfter, keysFor = 200 * time.Millisecond, 10 * time.Second, time.Minute
 )
 
 // publisher is a shard that has published keys.
@@ -145,7 +147,7 @@ func (o *Others) learnOf(ctx context.Context, shard string, was *learned) *learn
 func (o *Others) askForKeys(ctx context.Context, shard string) (*Issuer, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	body, err := o.peers.Ask(ctx, shard, KeysPath, each, maxAnswer)
+	body, err := o.peers.Ask(ctx, shard, status.TokenKeysPath, each, maxAnswer)
 	if err != nil {
 		return nil, err
 	}

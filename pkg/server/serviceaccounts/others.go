@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/lru"
 
 	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/server/status"
 )
 
 // Peers are the other shards of the installation, as this replica knows them.
@@ -166,7 +167,7 @@ func (o *Others) ask(ctx context.Context, shard string, q Question) error {
 	if err := o.peers.CheckHome(ctx, shard, q.Cluster); err != nil {
 		return err
 	}
-	body, err := o.peers.Ask(ctx, shard, AccountPath+"?"+q.Query().Encode(), each, maxAnswer)
+	body, err := o.peers.Ask(ctx, shard, status.AccountPath+"?"+q.Query().Encode(), each, maxAnswer)
 	if err != nil {
 		return fmt.Errorf("it does not say whether the account is there: %w", err)
 	}

@@ -16,14 +16,7 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-const (
-	// KeysPath answers other shards of the installation with Published.
-	KeysPath = "/regent/v1/tokenkeys"
-	// AccountPath answers other shards with Answer to the Question in its query.
-	AccountPath = "/regent/v1/account"
-)
-
-// Published is what a shard tells other shards, so that they recognize its tokens. It has no secret. Others believe it for tokens of accounts whose
+// Published is what a shard tells other shards (status.TokenKeysPath), so that they recognize its tokens. It has no secret. Others believe it for tokens of accounts whose
 // logical clusters are on that shard, and for no others.
 type Published struct {
 	// Issuer is what its tokens have as their issuer, and Audiences are those of its API.
@@ -68,7 +61,7 @@ func (p Published) issuer() (*Issuer, error) {
 	return out, nil
 }
 
-// Question asks the shard of a service account whether a token of it is still good.
+// Question asks the shard of a service account (status.AccountPath) whether a token of it is still good.
 type Question struct {
 	// Key is the id of the key that has signed the token.
 	Key     string
