@@ -18,6 +18,7 @@ import (
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/server/serviceaccounts"
+	"github.com/regent-project/regent/pkg/server/status"
 )
 
 // uncordon makes a shard take new clusters again.
@@ -144,6 +145,13 @@ func TestAnAccountWorksInTheWorkspaceThatItHasMadeOnAnotherShard(t *testing.T) {
 	}
 	if diff := cmp.Diff(home, here); diff != "" {
 		t.Errorf("at home and elsewhere it is not the same (-home +elsewhere):\n%s", diff)
+	}
+
+	// What shards ask each other is for nobody else.
+	for _, path := range []string{status.TokenKeysPath, status.AccountPath} {
+		if err := root.kubeOf(t, i.bot.token, i.made).Discovery().RESTClient().Get().AbsPath(path).Do(t.Context()).Error(); !apierrors.IsForbidden(err) {
+			t.Errorf("%s, for a tenant: %v", path, err)
+		}
 	}
 
 	// An account of the same name is somebody else, whichever shard it is of.
