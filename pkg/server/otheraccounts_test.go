@@ -74,7 +74,8 @@ func (i *installation) makes(p *program, shard, name string) logicalcluster.Name
 	return logicalcluster.Name(made.Spec.Cluster)
 }
 
-// across is an installation in which bot, an account of a cluster on shard eu1, has made a workspace that is on shard root.
+// across is an installation in which bot, an account of a cluster on shard eu1, has made a workspace that is on shard
+// root.
 type across struct {
 	*installation
 	bot  *program

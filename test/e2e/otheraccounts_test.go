@@ -82,8 +82,8 @@ func administers(t *testing.T, at entrance, cluster, name string) string {
 	return token.Status.Token
 }
 
-// A program makes workspaces, which get their clusters on all shards, and works in each of them: at every replica of the shard, and through a front.
-// While its own shard is down it is refused elsewhere, and nobody else is.
+// A program makes workspaces, which get their clusters on all shards, and works in each of them: at every replica of
+// the shard, and through a front. While its own shard is down it is refused elsewhere, and nobody else is.
 func TestAnAccountWorksInItsWorkspacesOnAllShardsI11(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	i := harness.Install(t, "eu1", "us1")
@@ -104,7 +104,7 @@ func TestAnAccountWorksInItsWorkspacesOnAllShardsI11(t *testing.T) {
 		t.Fatalf("its workspaces are on %q only", slices.Sorted(maps.Keys(made)))
 	}
 	stranger := administers(t, bot, made[home], "bot") // of the same name, in another cluster
-	local := map[string]string{} // tokens of accounts that are on the shard where they work
+	local := map[string]string{}                       // tokens of accounts that are on the shard where they work
 	for _, m := range i.All() {
 		local[m.Name] = administers(t, bot, made[m.Name], "local")
 		entrances := []program{bot}

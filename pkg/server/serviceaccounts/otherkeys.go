@@ -19,8 +19,9 @@ import (
 )
 
 const (
-	// lookEvery is how often Run looks which shards are heard. It asks a shard for its keys when it begins to be heard, again after keysFor, and after
-	// retryAfter if it has not answered. A key that a shard accepts no more is refused earlier: each Question names it.
+	// lookEvery is how often Run looks which shards are heard. It asks a shard for its keys when it begins to be heard,
+	// again after keysFor, and after retryAfter if it has not answered. A key that a shard accepts no more is refused
+	// earlier: each Question names it.
 	lookEvery, retryAfter, keysFor = 200 * time.Millisecond, 10 * time.Second, time.Minute
 )
 
@@ -42,7 +43,8 @@ type learned struct {
 	fault  error // of the last question
 }
 
-// publishing returns the shards that have published a key, by its id: mostly one, or none. All have if their operator gives all the same key.
+// publishing returns the shards that have published a key, by its id: mostly one, or none. All have if their operator
+// gives all the same key.
 func (p *publishedKeys) publishing(key string) []publisher {
 	known := p.byShard.Load()
 	if known == nil || key == "" {
@@ -59,8 +61,8 @@ func (p *publishedKeys) publishing(key string) []publisher {
 	return out
 }
 
-// keyOf returns the id of the key that a token in compact form says has signed it, and nothing if it does not say. It proves nothing. It decodes as
-// the verification of signatures does, which takes no name twice, nor in another case.
+// keyOf returns the id of the key that a token in compact form says has signed it, and nothing if it does not say. It
+// proves nothing. It decodes as the verification of signatures does, which takes no name twice, nor in another case.
 func keyOf(token string) string {
 	header, rest, ok := strings.Cut(token, ".")
 	if !ok || len(token) > maxTokenLength || strings.Count(rest, ".") != 1 || strings.ContainsAny(token, "{\" \t\r\n") {

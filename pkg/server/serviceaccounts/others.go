@@ -24,13 +24,15 @@ type Peers interface {
 	Heard() map[string]bool
 	// Ask sends GET to one. Each of its replicas may take so long, and answer with so many bytes.
 	Ask(ctx context.Context, shard, path string, each time.Duration, limit int64) ([]byte, error)
-	// CheckHome returns an error unless a logical cluster is on that shard. It must not rest on the word of that shard alone.
+	// CheckHome returns an error unless a logical cluster is on that shard. It must not rest on the word of that shard
+	// alone.
 	CheckHome(ctx context.Context, shard string, cluster logicalcluster.Name) error
 }
 
 const (
-	// goodFor is for how long a good token is not asked about again: so long it works in other shards after its account was deleted. A question
-	// that was not answered is asked again after unansweredFor, so that a shard that hangs does not cost each request patience.
+	// goodFor is for how long a good token is not asked about again: so long it works in other shards after its account
+	// was deleted. A question that was not answered is asked again after unansweredFor, so that a shard that hangs does
+	// not cost each request patience.
 	goodFor, unansweredFor = 5 * time.Second, time.Second
 	// patience is how long a question may take in all, each how long one replica of the other shard may take.
 	patience, each = 3 * time.Second, time.Second
@@ -40,15 +42,17 @@ const (
 	maxAnswer = 64 << 10
 )
 
-// Others says whose a token is that another shard of the installation has signed. A token that no shard has signed costs one look into a map, and no
-// question, whoever makes it up.
+// Others says whose a token is that another shard of the installation has signed. A token that no shard has signed
+// costs one look into a map, and no question, whoever makes it up.
 //
-//	token ──> key: which shard has published it? ──> signature, time, audience ──> is its cluster at home there? ──> does the account live there?
-//	          (Run asks for keys beforehand)         nothing is asked so far       asked once                        asked each goodFor
+//	which shard has published its key?            asked by Run, beforehand
+//	are signature, time and audience good?        not asked
+//	is the account's cluster on that shard?       asked once for each cluster
+//	is the account there, and the token's Secret? asked each goodFor
 //
-// A shard's key vouches only for accounts whose clusters are on that shard, which others than the shard itself confirm (Peers.CheckHome). Whatever
-// one shard does holds up users of others by nothing, and its own by patience. Make it with NewOthers. All methods may be called at any time on any
-// goroutine.
+// A shard's key vouches only for accounts whose clusters are on that shard, which others than the shard itself confirm
+// (Peers.CheckHome). Whatever one shard does holds up users of others by nothing, and its own by patience. Make it with
+// NewOthers. All methods may be called at any time on any goroutine.
 type Others struct {
 	peers    Peers
 	keys     publishedKeys
@@ -63,8 +67,8 @@ func NewOthers(peers Peers) *Others {
 	return &Others{peers: peers, verified: lru.New(rememberedTokens), answers: cache.NewLRUExpireCache(rememberedAnswers)}
 }
 
-// AuthenticateToken implements authenticator.Token. It is not ok if no other shard has signed the token, and an error if one has and the token is not
-// valid, or cannot be checked now.
+// AuthenticateToken implements authenticator.Token. It is not ok if no other shard has signed the token, and an error
+// if one has and the token is not valid, or cannot be checked now.
 func (o *Others) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
 	var faults []error
 	for _, by := range o.keys.publishing(keyOf(token)) {
@@ -100,8 +104,8 @@ func (o *Others) authenticate(ctx context.Context, by publisher, token string) (
 	return &authenticator.Response{User: c.user(), Audiences: audiences}, nil
 }
 
-// claimsOf returns what a token says. Signatures are remembered for the shard whose key has made them: another shard may have published the same key,
-// without having it.
+// claimsOf returns what a token says. Signatures are remembered for the shard whose key has made them: another shard
+// may have published the same key, without having it.
 func (o *Others) claimsOf(by publisher, key, token string) (*claims, error) {
 	remembered := by.shard + " " + token
 	c, ok := o.verified.Get(remembered)
@@ -123,8 +127,8 @@ func (o *Others) claimsOf(by publisher, key, token string) (*claims, error) {
 	return of, nil
 }
 
-// check returns an error unless the shard has the cluster of an account, and says that the account's token is good. Requests that want to know the
-// same share the question.
+// check returns an error unless the shard has the cluster of an account, and says that the account's token is good.
+// Requests that want to know the same share the question.
 func (o *Others) check(ctx context.Context, shard string, q Question) error {
 	sum := sha256.Sum256([]byte(shard + " " + q.Query().Encode())) // what is remembered is as large as whoever signs likes
 	key := string(sum[:])

@@ -6,11 +6,12 @@ import (
 	"sync"
 )
 
-// placesOfShard is how many questions to one shard may be under way. Whoever finds none waits: so a shard that is slow costs its own accounts time, and
-// this replica few connections and nobody else anything.
+// placesOfShard is how many questions to one shard may be under way. Whoever finds none waits: so a shard that is slow
+// costs its own accounts time, and this replica few connections and nobody else anything.
 const placesOfShard = 16
 
-// places are those for questions, by shard. There are few shards, and their names are never used again: so none is forgotten.
+// places are those for questions, by shard. There are few shards, and their names are never used again: so none is
+// forgotten.
 type places struct{ byShard sync.Map } // of chan struct{}
 
 // enter waits for a place, until ctx ends.

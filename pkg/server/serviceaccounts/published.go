@@ -16,8 +16,8 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// Published is what a shard tells other shards (status.TokenKeysPath), so that they recognize its tokens. It has no secret. Others believe it for tokens of accounts whose
-// logical clusters are on that shard, and for no others.
+// Published is what a shard tells other shards (status.TokenKeysPath), so that they recognize its tokens. It has no
+// secret. Others believe it for tokens of accounts whose logical clusters are on that shard, and for no others.
 type Published struct {
 	// Issuer is what its tokens have as their issuer, and Audiences are those of its API.
 	Issuer    string   `json:"issuer"`
@@ -39,10 +39,12 @@ func (i *Issuer) Published() (Published, error) {
 	return out, nil
 }
 
-// maximumRSA is the size of the largest RSA keys of other shards that are used, in bits: larger ones would only cost time.
+// maximumRSA is the size of the largest RSA keys of other shards that are used, in bits: larger ones would only cost
+// time.
 const maximumRSA = 8192
 
-// issuer returns an issuer that cannot sign. Keys of kinds that this version does not know are left out: a newer version may have them.
+// issuer returns an issuer that cannot sign. Keys of kinds that this version does not know are left out: a newer
+// version may have them.
 func (p Published) issuer() (*Issuer, error) {
 	if p.Issuer == "" || len(p.Audiences) == 0 {
 		return nil, errors.New("it does not say which issuer and audiences its tokens have: it may run another version")
@@ -66,7 +68,8 @@ type Question struct {
 	// Key is the id of the key that has signed the token.
 	Key     string
 	Cluster logicalcluster.Name
-	// Namespace, Account and UID name the account. Secret and SecretUID are what the token is bound to; empty: to nothing but the account.
+	// Namespace, Account and UID name the account. Secret and SecretUID are what the token is bound to; empty: to
+	// nothing but the account.
 	Namespace, Account, Secret string
 	UID, SecretUID             types.UID
 }

@@ -41,10 +41,11 @@ type HomesConfig struct {
 	}
 }
 
-// Homes says whether a logical cluster is on a shard, and does not believe that shard alone: a shard that lies must not pass for the home of another
-// one's clusters. A third shard confirms it: the one that has the cluster's Workspace says that it has assigned the cluster to that shard. If that
-// is the shard itself, or does not answer, each of the others has to say that it does not have the cluster. What was confirmed once is remembered,
-// because no cluster ever changes its home. Make it with NewHomes. All methods may be called at any time on any goroutine.
+// Homes says whether a logical cluster is on a shard, and does not believe that shard alone: a shard that lies must not
+// pass for the home of another one's clusters. A third shard confirms it: the one that has the cluster's Workspace says
+// that it has assigned the cluster to that shard. If that is the shard itself, or does not answer, each of the others
+// has to say that it does not have the cluster. What was confirmed once is remembered, because no cluster ever changes
+// its home. Make it with NewHomes. All methods may be called at any time on any goroutine.
 type Homes struct {
 	cfg   HomesConfig
 	known *lru.Cache // shards by cluster
@@ -93,7 +94,8 @@ func (h *Homes) find(ctx context.Context, shard string, cluster logicalcluster.N
 	return h.nobodyElse(ctx, shard, cluster)
 }
 
-// assigned reports whether another shard than the one that says that it has a logical cluster has assigned the cluster to it.
+// assigned reports whether another shard than the one that says that it has a logical cluster has assigned the cluster
+// to it.
 func (h *Homes) assigned(ctx context.Context, shard string, cluster logicalcluster.Name, says *corev1alpha1.LogicalCluster) bool {
 	parent, owner := says.Labels[clusters.OwnerShardLabel], says.Spec.Owner
 	if parent == "" || parent == shard || owner == nil {
@@ -153,7 +155,8 @@ func (h *Homes) isNotAt(ctx context.Context, shard string, cluster logicalcluste
 	return nil
 }
 
-// Members returns the names of the other shards of the installation, whether they are heard or not. The error says that the list is not read yet.
+// Members returns the names of the other shards of the installation, whether they are heard or not. The error says that
+// the list is not read yet.
 func (r *Reader) Members() ([]string, error) {
 	select {
 	case <-r.cfg.Members.Synced():
