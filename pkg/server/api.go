@@ -72,6 +72,9 @@ func (r *run) newAPI(store *store, caches *caches, elections *elections, terms *
 	for path, describe := range descriptions(survey, r.newSearch(caches), asked) {
 		api.Handler.NonGoRestfulMux.Handle(path, &statusEndpoint{describe, c.Serializer})
 	}
+	for path, answer := range accountQuestions(r.tokenIssuer, r.accounts) {
+		api.Handler.NonGoRestfulMux.Handle(path, &statusEndpoint{answer, c.Serializer})
+	}
 	api.Handler.NonGoRestfulMux.Handle(status.FarewellPath, &farewell{heard: survey.Left, serializer: c.Serializer})
 	api.Handler.NonGoRestfulMux.HandlePrefix(ui.Path, ui.Handler())
 	r.api.Serve(api.Handler)

@@ -41,6 +41,8 @@ type caches struct {
 	customs *custom.Server
 	// others reads the other shards of the installation. Nil: nobody can be called, because the key of the authority is elsewhere.
 	others *shards.Reader
+	// homes says which of the other shards has a logical cluster. Nil: others is nil.
+	homes *shards.Homes
 }
 
 func (r *run) newCaches() (*caches, error) {
@@ -65,7 +67,9 @@ func (r *run) newCaches() (*caches, error) {
 			cfg.Root.URLs = r.cfg.Membership.Root.URLs
 		}
 		c.others = shards.New(cfg)
+		c.homes = r.newHomes(c)
 	}
+	r.otherShards.caches.Store(c)
 	c.directory = &routing.Directory{Shard: r.cfg.Shard, RootShard: r.cfg.rootShard(), Workspaces: c.informers.Workspaces, LogicalClusters: c.informers.LogicalClusters, Live: c.live}
 	return c, nil
 }

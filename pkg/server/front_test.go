@@ -189,6 +189,10 @@ func TestAFrontLeadsToEveryClusterAndSaysWhatItDoesNotKnow(t *testing.T) {
 		}
 		return err == nil
 	})
+	i.until("root", "it knows the accounts of eu1", func() bool {
+		status, _ := e.ask(stranger, "/clusters/root/api/v1/namespaces", "Authorization", "Bearer "+bot)
+		return status != http.StatusUnauthorized
+	})
 	for name, tc := range map[string]struct {
 		client  *http.Client
 		path    string
@@ -213,7 +217,7 @@ func TestAFrontLeadsToEveryClusterAndSaysWhatItDoesNotKnow(t *testing.T) {
 		"a token that nobody knows":      {stranger, "/clusters/root/api/v1/namespaces", []string{"Authorization", "Bearer x"}, 401, ""},
 		"a token, and what is not there": {stranger, "/clusters/root:nowhere/api/v1/namespaces", []string{"Authorization", "Bearer x"}, 401, ""},
 		"a service account":              {stranger, "/clusters/" + cluster + "/api/v1/namespaces", []string{"Authorization", "Bearer " + bot}, 403, "system:serviceaccount:default:default"},
-		"a service account, elsewhere":   {stranger, "/clusters/root/api/v1/namespaces", []string{"Authorization", "Bearer " + bot}, 401, ""},
+		"a service account, elsewhere":   {stranger, "/clusters/root/api/v1/namespaces", []string{"Authorization", "Bearer " + bot}, 403, "system:serviceaccount:default:default"},
 		"an encoded way out":             {e.admin, "/shards/eu1/clusters/root%2f..%2fx/api", nil, 400, ""},
 		"an administrator who forges":    {e.admin, "/clusters/root/api/v1/namespaces", []string{"X-Remote-User", "nobody"}, 200, ""},
 		"a shard":                        {shard, "/clusters/root/api/v1/namespaces", nil, 401, "not through a front"},
@@ -222,7 +226,7 @@ func TestAFrontLeadsToEveryClusterAndSaysWhatItDoesNotKnow(t *testing.T) {
 		"its metrics, with a token":      {stranger, "/metrics", []string{"Authorization", "Bearer x"}, 403, "system:masters"},
 		"how the installation is doing":  {e.admin, "/regent/v1/installation", nil, 200, `"name":"eu1"`},
 		"how it is doing, to a stranger": {stranger, "/regent/v1/installation", nil, 401, ""},
-		"how it is doing, to a token":    {stranger, "/regent/v1/installation", []string{"Authorization", "Bearer " + bot}, 401, ""},
+		"how it is doing, to a token":    {stranger, "/regent/v1/installation", []string{"Authorization", "Bearer " + bot}, 403, "system:serviceaccount:default:default"},
 		"out of how it is doing":         {e.admin, "/regent/v1/../../metrics", nil, 400, ""},
 		"metrics of a shard":             {e.admin, "/shards/eu1/metrics", nil, 200, "leader_election_master_status"},
 	} {

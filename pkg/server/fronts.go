@@ -45,7 +45,7 @@ func (g *membersGate) list() []status.Front {
 	return out
 }
 
-// mayAsk reports whether a member may read how this replica is doing. A replica is asked for itself by its own shard, and for its shard by other
+// mayAsk reports whether a member may read how this replica is doing, and ask about tokens of its service accounts. A replica is asked for itself by its own shard, and for its shard by other
 // shards. So whoever answers one question of a member asks no further questions of the same kind.
 func (g *membersGate) mayAsk(member pki.Member, path string) bool {
 	if member.Kind != pki.KindShard {
@@ -54,7 +54,7 @@ func (g *membersGate) mayAsk(member pki.Member, path string) bool {
 	if member.Name == g.own {
 		return path == status.ReplicaPath
 	}
-	return path == status.ShardPath || path == status.TermsPath || path == status.WorkspacesPath
+	return slices.Contains([]string{status.ShardPath, status.TermsPath, status.WorkspacesPath, status.TokenKeysPath, status.AccountPath}, path)
 }
 
 // mayTell reports whether a member may tell this replica something: a replica of the same shard tells that it leaves.

@@ -8,6 +8,7 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	apiversion "k8s.io/apimachinery/pkg/version"
+	authenticatorunion "k8s.io/apiserver/pkg/authentication/token/union"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/apiserver/pkg/util/compatibility"
@@ -113,14 +114,15 @@ func (s *Server) authenticate(c *genericapiserver.Config) error {
 	if s.tokenIssuer, err = s.cfg.newTokenIssuer(); err != nil {
 		return err
 	}
-	accounts := serviceaccounts.NewAuthenticator(s.tokenIssuer, s.boundObjects)
+	s.accounts = serviceaccounts.NewAuthenticator(s.tokenIssuer, s.boundObjects)
+	s.otherAccounts = serviceaccounts.NewOthers(s.otherShards)
 	if s.authentication, err = authentication.New(authentication.Config{
 		File: s.cfg.AuthenticationConfigFile, PublicPaths: publicPaths, Webhook: s.cfg.TokenWebhook, Replica: c.APIServerID,
 		OwnIssuers: []string{s.tokenIssuer.Name},
 	}); err != nil {
 		return err
 	}
-	if c.Authentication.Authenticator, err = newAuthenticator(s.tokens, s.members, s.clientCA, accounts, s.cfg.TokenFile, s.authentication); err != nil {
+	if c.Authentication.Authenticator, err = newAuthenticator(s.tokens, s.members, s.clientCA, authenticatorunion.New(s.accounts, s.otherAccounts), s.cfg.TokenFile, s.authentication); err != nil {
 		return err
 	}
 	s.authorization, err = authorization.New(authorization.Config{File: s.cfg.AuthorizationConfigFile, Never: noWebhook, Replica: c.APIServerID})

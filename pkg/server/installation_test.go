@@ -462,6 +462,8 @@ func TestNoShardWritesToAnotherOneI9(t *testing.T) {
 				"/clusters/*/api/v1/secrets": http.StatusForbidden, "/clusters/*/apis/tenancy.kcp.io/v1alpha1/workspaces": http.StatusOK,
 				status.ShardPath: http.StatusOK, status.TermsPath: http.StatusOK, status.ReplicaPath: http.StatusForbidden, status.InstallationPath: http.StatusForbidden,
 				status.TopPath:                        http.StatusForbidden,
+				status.TokenKeysPath:                  http.StatusOK,
+				status.AccountPath:                    http.StatusBadRequest, // it asks for nothing
 				"/clusters/root" + status.ReplicaPath: http.StatusForbidden,
 				"/metrics":                            http.StatusForbidden, "/readyz": http.StatusOK, "/clusters/root/api": http.StatusForbidden,
 			} {
@@ -562,6 +564,8 @@ func TestAFrontTellsForWhomItAsksAndNobodyElseDoes(t *testing.T) {
 		"a front, with a token":                       {front, secrets, []string{"Authorization", "Bearer t-root"}, http.StatusUnauthorized}, // which nobody knows
 		"a front, for itself":                         {front, secrets, nil, http.StatusForbidden},
 		"a front, for itself, what it may read":       {front, found, nil, http.StatusOK},
+		"a front, what shards ask of shards":          {front, status.AccountPath, nil, http.StatusForbidden},
+		"a front, for the keys of tokens":             {front, status.TokenKeysPath, nil, http.StatusForbidden},
 		"a shard, for an administrator":               {shard, secrets, []string{user, "ann", group, masters}, http.StatusForbidden},
 		"an administrator, for somebody":              {admin, secrets, []string{user, "joe"}, http.StatusOK},
 	} {

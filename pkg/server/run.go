@@ -126,6 +126,7 @@ func (r *run) start(store *store, caches *caches, elections *elections, terms *t
 	r.process.Keep("bound resources", caches.bound.Run)
 	if caches.others != nil {
 		r.process.Go("reader of other shards", func() error { return caches.others.Run(r.process.ctx) })
+		r.process.Keep("keys of other shards' accounts", r.otherAccounts.Run)
 	}
 	if len(r.cfg.Registry.Scoped(controllers.EveryReplica)) > 0 {
 		r.process.Go("every-replica controllers", func() error {

@@ -47,9 +47,13 @@ type Server struct {
 	authentication *authentication.Authentication
 	authorization  *authorization.Authorization
 	generic        *genericapiserver.Config
-	// tokenIssuer signs the tokens of service accounts. boundObjects finds what they are bound to.
+	// tokenIssuer signs the tokens of service accounts. boundObjects finds what they are bound to, and accounts says whose they are.
 	tokenIssuer  *serviceaccounts.Issuer
 	boundObjects *boundObjects
+	accounts     *serviceaccounts.Authenticator
+	// otherAccounts says whose the tokens are that other shards have signed, which it asks through otherShards.
+	otherAccounts *serviceaccounts.Others
+	otherShards   *otherShards
 	// rootCA is what the controllers publish in each namespace. Empty: nothing.
 	rootCA string
 	// tracing sends spans to a collector. Nil: nobody wants them.
@@ -81,7 +85,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, name: name, keys: keys, tokens: newInProcess(), members: &membersGate{verify: keys.clients.VerifyOptions, own: cfg.Shard, root: cfg.rootShard()}, rbac: &access.Authorizer{}, boundObjects: &boundObjects{}}
+	s := &Server{cfg: cfg, name: name, keys: keys, tokens: newInProcess(), members: &membersGate{verify: keys.clients.VerifyOptions, own: cfg.Shard, root: cfg.rootShard()}, rbac: &access.Authorizer{}, boundObjects: &boundObjects{}, otherShards: &otherShards{}}
 	if s.rootCA, err = cfg.readRootCA(keys.held.Load().bundle.CAPEM); err != nil {
 		return nil, err
 	}

@@ -98,7 +98,7 @@ var layers = []struct {
 	{"pkg/server/apis/rbac", []string{"pkg/clusters", "pkg/server/access", "pkg/server/apis/resource"}},
 	{"pkg/server/access", []string{"pkg/clusters", "pkg/controllers"}},
 	{"pkg/server/apis/*", []string{"pkg/election/fence", "pkg/clusters", "pkg/server/apis/*", "pkg/server/serviceaccounts"}},
-	{"pkg/server/serviceaccounts", []string{"pkg/clusters"}},
+	{"pkg/server/serviceaccounts", []string{"pkg/clusters", "pkg/server/status"}},
 	{"pkg/server/etcd", []string{"pkg/server/pki"}},
 	{"pkg/server/pki", []string{"pkg/clusters"}},
 	{"pkg/server/loopback", []string{"pkg/controllers", "pkg/clusters"}},

@@ -55,13 +55,9 @@ func (a *Authenticator) AuthenticateToken(ctx context.Context, token string) (*a
 	if err := c.inTime(time.Now()); err != nil {
 		return nil, false, err
 	}
-	wanted, ok := authenticator.AudiencesFrom(ctx)
-	if !ok {
-		wanted = a.issuer.Audiences
-	}
-	audiences := wanted.Intersect(authenticator.Audiences(c.Audience))
-	if len(audiences) == 0 {
-		return nil, false, fmt.Errorf("the token is for %q, and not for %q: ask for one with another audience", c.Audience, wanted)
+	audiences, err := c.audiences(ctx, a.issuer)
+	if err != nil {
+		return nil, false, err
 	}
 	if err := a.accounts.check(ctx, c.Private); err != nil {
 		return nil, false, err
@@ -91,7 +87,20 @@ func (a *Authenticator) claimsOf(token string) (*claims, error) {
 	if c, ok := a.verified.Get(token); ok {
 		return c.(*claims), nil
 	}
-	payload, err := a.issuer.Keys.verify(token)
+	c, err := a.issuer.Keys.claims(token, keyOf(token))
+	if err != nil {
+		return nil, err
+	}
+	if err := c.complete(a.issuer.Name); err != nil {
+		return nil, err
+	}
+	a.verified.Add(token, c)
+	return c, nil
+}
+
+// claims returns what a token says that the key with an id has signed.
+func (k *Keys) claims(token, key string) (*claims, error) {
+	payload, err := k.verify(token, key)
 	if err != nil {
 		return nil, err
 	}
@@ -99,10 +108,6 @@ func (a *Authenticator) claimsOf(token string) (*claims, error) {
 	if err := json.Unmarshal(payload, c); err != nil {
 		return nil, fmt.Errorf("the token's claims cannot be decoded: %w", err)
 	}
-	if err := c.complete(a.issuer.Name); err != nil {
-		return nil, err
-	}
-	a.verified.Add(token, c)
 	return c, nil
 }
 
@@ -131,6 +136,19 @@ func (c *claims) inTime(now time.Time) error {
 		return errors.New("the token is valid only later: compare the clocks of the replicas")
 	}
 	return nil
+}
+
+// audiences returns for which audiences of the context, or else of the issuer's API, the token is.
+func (c *claims) audiences(ctx context.Context, issuer *Issuer) (authenticator.Audiences, error) {
+	wanted, ok := authenticator.AudiencesFrom(ctx)
+	if !ok {
+		wanted = issuer.Audiences
+	}
+	audiences := wanted.Intersect(authenticator.Audiences(c.Audience))
+	if len(audiences) == 0 {
+		return nil, fmt.Errorf("the token is for %q, and not for %q: ask for one with another audience", c.Audience, wanted)
+	}
+	return audiences, nil
 }
 
 // user returns whom the claims name.

@@ -31,15 +31,9 @@ type accepted struct {
 func NewKeys(signing crypto.Signer, further ...crypto.PublicKey) (*Keys, error) {
 	k := &Keys{accepted: map[string]accepted{}}
 	for _, key := range append(further, signing.Public()) {
-		id, err := idOf(key)
-		if err != nil {
+		if err := k.accept(key); err != nil {
 			return nil, err
 		}
-		algorithm, err := algorithmOf(key)
-		if err != nil {
-			return nil, err
-		}
-		k.accepted[id] = accepted{key, algorithm}
 	}
 	id, err := idOf(signing.Public())
 	if err != nil {
@@ -52,6 +46,20 @@ func NewKeys(signing crypto.Signer, further ...crypto.PublicKey) (*Keys, error) 
 		return nil, fmt.Errorf("the key of service accounts' tokens cannot sign: %w", err)
 	}
 	return k, nil
+}
+
+// accept adds a key. Nothing else may use k meanwhile.
+func (k *Keys) accept(key crypto.PublicKey) error {
+	id, err := idOf(key)
+	if err != nil {
+		return err
+	}
+	algorithm, err := algorithmOf(key)
+	if err != nil {
+		return err
+	}
+	k.accepted[id] = accepted{key, algorithm}
+	return nil
 }
 
 // idOf returns the name of a key in tokens: the SHA-256 of it.
@@ -84,13 +92,16 @@ func algorithmOf(key crypto.PublicKey) (jose.SignatureAlgorithm, error) {
 	return "", fmt.Errorf("a key of service accounts' tokens is a %T: give an ECDSA key of P-256, P-384 or P-521, or an RSA key", key)
 }
 
-// verify returns the payload of a token in compact form that one of the keys has signed, with the algorithm that the key is for.
-func (k *Keys) verify(token string) ([]byte, error) {
+// verify returns the payload of a token in compact form that the key with an id has signed, with the algorithm that the key is for.
+func (k *Keys) verify(token, key string) ([]byte, error) {
 	signed, err := jose.ParseSigned(token)
 	if err != nil {
 		return nil, fmt.Errorf("the token cannot be parsed: %w", err)
 	}
 	header := signed.Signatures[0].Header
+	if header.KeyID != key {
+		return nil, fmt.Errorf("the token names two keys, %.64q and %.64q", key, header.KeyID)
+	}
 	by, ok := k.accepted[header.KeyID]
 	if !ok {
 		return nil, fmt.Errorf("the token is signed by key %.64q, which this replica does not have: all replicas of a shard need the same pki/, and --service-account-key-file names the keys of before", header.KeyID)

@@ -1,0 +1,138 @@
+package shards
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
+	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/regent-project/regent/pkg/clusters"
+)
+
+// told is what the shards of an installation say. Shard here is the one that asks.
+type told struct {
+	clusters   map[string]string // shards and their parents, by "<shard> has <cluster>": the parent's shard, or empty: the same
+	workspaces map[string]string // the shard to which the Workspace of cluster c1 is assigned, by the shard that says so
+	down       []string
+	members    error
+	mu         sync.Mutex
+	reads      int
+}
+
+func (s *told) LogicalCluster(_ context.Context, shard string, cluster logicalcluster.Name) (*corev1alpha1.LogicalCluster, error) {
+	s.mu.Lock()
+	s.reads++
+	s.mu.Unlock()
+	if slices.Contains(s.down, shard) {
+		return nil, errors.New("it does not answer")
+	}
+	parent, ok := s.clusters[shard+" has "+cluster.String()]
+	if !ok {
+		return nil, apierrors.NewNotFound(corev1alpha1.Resource("logicalclusters"), "cluster")
+	}
+	lc := &corev1alpha1.LogicalCluster{Spec: corev1alpha1.LogicalClusterSpec{Owner: &corev1alpha1.LogicalClusterOwner{Cluster: "parent", Name: "w"}}}
+	if parent != "" {
+		lc.Labels = map[string]string{clusters.OwnerShardLabel: parent}
+	}
+	return lc, nil
+}
+
+func (s *told) Workspace(_ context.Context, shard string, key clusters.Key) (*tenancyv1alpha1.Workspace, error) {
+	to, ok := s.workspaces[shard]
+	if !ok || key != (clusters.Key{Cluster: "parent", Name: "w"}) || slices.Contains(s.down, shard) {
+		return nil, apierrors.NewNotFound(tenancyv1alpha1.Resource("workspaces"), key.Name)
+	}
+	return &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{clusters.ShardLabel: to}}, Spec: tenancyv1alpha1.WorkspaceSpec{Cluster: "c1"}}, nil
+}
+
+// own is what shard here has.
+type own struct{ *told }
+
+func (o own) LogicalCluster(ctx context.Context, cluster logicalcluster.Name) (*corev1alpha1.LogicalCluster, error) {
+	return o.told.LogicalCluster(ctx, "here", cluster)
+}
+
+func (o own) Workspace(ctx context.Context, cluster logicalcluster.Name, name string) (*tenancyv1alpha1.Workspace, error) {
+	return o.told.Workspace(ctx, "here", clusters.Key{Cluster: cluster, Name: name})
+}
+
+func (s *told) heard() map[string]bool {
+	out := map[string]bool{"a": true, "b": true, "root": true}
+	for _, shard := range s.down {
+		out[shard] = false
+	}
+	return out
+}
+
+func (s *told) homes() *Homes {
+	return NewHomes(HomesConfig{
+		Own: "here", Root: "root", Live: s, Here: own{s}, Heard: s.heard,
+		Members: func() ([]string, error) { return slices.Sorted(maps.Keys(s.heard())), s.members },
+	})
+}
+
+// Whether cluster c1 is on shard a.
+func TestAShardAloneIsNotBelievedThatItHasACluster(t *testing.T) {
+	for name, c := range map[string]struct {
+		told *told
+		want string // a part of the error; empty: none
+	}{
+		"it does not say so":                                    {&told{}, "shard a does not say that it has"},
+		"this shard has the cluster":                            {&told{clusters: map[string]string{"here has c1": "", "a has c1": ""}}, "is on shard here"},
+		"a third shard has assigned it":                         {&told{clusters: map[string]string{"a has c1": "b"}, workspaces: map[string]string{"b": "a"}}, ""},
+		"so it has, and another one is down":                    {&told{clusters: map[string]string{"a has c1": "b"}, workspaces: map[string]string{"b": "a"}, down: []string{"root"}}, ""},
+		"this shard has assigned it":                            {&told{clusters: map[string]string{"a has c1": "here"}, workspaces: map[string]string{"here": "a"}, down: []string{"root", "b"}}, ""},
+		"it has assigned it to itself":                          {&told{clusters: map[string]string{"a has c1": ""}, workspaces: map[string]string{"a": "a"}}, ""},
+		"it has assigned it to itself, and another one has it":  {&told{clusters: map[string]string{"a has c1": "", "b has c1": "root"}, workspaces: map[string]string{"a": "a", "root": "b"}}, "shard b has logical cluster c1, too"},
+		"it has assigned it to itself, and another one is down": {&told{clusters: map[string]string{"a has c1": "a"}, workspaces: map[string]string{"a": "a"}, down: []string{"b"}}, "shard b is not heard"},
+		"a third shard has assigned it to another one":          {&told{clusters: map[string]string{"a has c1": "root", "b has c1": "root"}, workspaces: map[string]string{"root": "b"}}, "shard b has logical cluster c1, too"},
+		"the third shard is down":                               {&told{clusters: map[string]string{"a has c1": "b"}, workspaces: map[string]string{"b": "a"}, down: []string{"b"}}, "shard b is not heard"},
+		"who is a member is not known":                          {&told{clusters: map[string]string{"a has c1": ""}, members: errors.New("not read yet")}, "not read yet"},
+	} {
+		err := c.told.homes().Check(t.Context(), "a", "c1")
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+func TestTheRootShardHasClusterRootAndNobodyElse(t *testing.T) {
+	s := &told{clusters: map[string]string{"a has root": ""}}
+	if err := s.homes().Check(t.Context(), "a", clusters.Root); err == nil {
+		t.Error("another shard is believed that it has cluster root")
+	}
+	if err := s.homes().Check(t.Context(), "root", clusters.Root); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAHomeIsAskedForOnce(t *testing.T) {
+	s := &told{clusters: map[string]string{"a has c1": ""}}
+	h := s.homes()
+	for range 3 {
+		if err := h.Check(t.Context(), "a", "c1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.down = []string{"a", "b", "root"} // what is known stays known
+	s.clusters["b has c1"] = "b"
+	before := s.reads
+	if err := h.Check(t.Context(), "a", "c1"); err != nil {
+		t.Error(err)
+	}
+	if err := h.Check(t.Context(), "b", "c1"); err == nil || !strings.Contains(err.Error(), "is on shard a, and not on shard b") {
+		t.Errorf("whoever comes later is told %v", err)
+	}
+	if s.reads != before {
+		t.Errorf("%d reads for what is known", s.reads-before)
+	}
+}
