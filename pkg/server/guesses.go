@@ -18,7 +18,7 @@ import (
 const (
 	// guessesPerSecond is how many requests whose credentials are refused are looked at for an address, and guessesAtOnce how many after a pause. Each is
 	// a line of the audit log, and a call of the webhook that knows tokens.
-	guessesPerSecond, guessesAtOnce = 5, 100
+	guessesPerSecond, guessesAtOnce = 20, 200
 	// maxKnown and maxGuessers bound what is kept in mind. Beyond it all is forgotten, and learnt anew.
 	maxKnown, maxGuessers = 1 << 16, 1 << 14
 )
