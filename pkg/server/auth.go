@@ -136,7 +136,7 @@ func (r *reservedNames) ConditionsAwareAuthorize(ctx context.Context, a authoriz
 func newAuthenticator(
 	p inProcess, members *membersGate, clientCA dynamiccertificates.CAContentProvider, accounts authenticator.Token, tokenFile string,
 	configured *authentication.Authentication,
-) (authenticator.Request, error) {
+) (all, here authenticator.Request, err error) {
 	methods := []authenticator.Request{
 		p.authenticator(),
 		// Before all tokens, as in Kubernetes, and as at a front, which knows certificates only: one request is of one user, whichever way it takes.
@@ -146,19 +146,24 @@ func newAuthenticator(
 	if tokenFile != "" {
 		tokens, err := tokenfile.NewCSV(tokenFile)
 		if err != nil {
-			return nil, fmt.Errorf("cannot read --token-auth-file: %w", err)
+			return nil, nil, fmt.Errorf("cannot read --token-auth-file: %w", err)
 		}
 		methods = append(methods, notReserved{bearertoken.New(tokens)})
 	}
-	for _, method := range configured.Methods() { // last, because a webhook is told tokens that nobody knows
+	byKeys, asking := configured.Methods()
+	for _, method := range byKeys {
 		methods = append(methods, notReserved{method})
 	}
 	ofMembers, err := members.authenticator()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	here = union.New(append([]authenticator.Request{ofMembers}, methods...)...)
+	for _, method := range asking { // last, because a webhook is told tokens that nobody knows
+		methods = append(methods, notReserved{method})
 	}
 	known := union.New(ofMembers, group.NewAuthenticatedGroupAdder(union.New(methods...)))
-	return union.NewFailOnError(known, configured.Anonymous()), nil
+	return union.NewFailOnError(known, configured.Anonymous()), here, nil
 }
 
 // noWebhook reports whether webhooks have no say about a user: masters may do everything, and members of the installation what they need.

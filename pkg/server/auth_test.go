@@ -45,7 +45,7 @@ func TestWhoIsWho(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	who, err := newAuthenticator(tokens, &membersGate{verify: ca.VerifyOptions, root: "root"}, ca, oneAccount{}, tokenFile, configured)
+	who, _, err := newAuthenticator(tokens, &membersGate{verify: ca.VerifyOptions, root: "root"}, ca, oneAccount{}, tokenFile, configured)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,7 +51,7 @@ jwt:
 	if err != nil {
 		t.Fatal(err)
 	}
-	known, err := newAuthenticator(newInProcess(), &membersGate{verify: ca.VerifyOptions, root: "root"}, ca, noAccounts{}, "", configured)
+	known, _, err := newAuthenticator(newInProcess(), &membersGate{verify: ca.VerifyOptions, root: "root"}, ca, noAccounts{}, "", configured)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,7 +44,7 @@ func (r *run) handlerChain(directory routing.Resolver, tokens *tokenFilter, shar
 		filter := &routing.Filter{
 			Resolver: directory, InProcess: isOwn, CountedAs: countedAs, RequestInfo: c.RequestInfoResolver, Serializer: c.Serializer,
 		}
-		wrong := newGuesses()
+		wrong := newGuesses(r.knownHere)
 		users := *c // shallow, as upstream copies it: only the chain gets the authorizer that looks up clusters
 		users.Authorization.Authorizer = filter.Authorizer(&reservedNames{c.Authorization.Authorizer})
 		users.Authentication.Authenticator = access.Remembering(wrong.learning(c.Authentication.Authenticator))

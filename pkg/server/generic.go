@@ -122,7 +122,7 @@ func (s *Server) authenticate(c *genericapiserver.Config) error {
 	}); err != nil {
 		return err
 	}
-	if c.Authentication.Authenticator, err = newAuthenticator(s.tokens, s.members, s.clientCA, authenticatorunion.New(s.accounts, s.otherAccounts), s.cfg.TokenFile, s.authentication); err != nil {
+	if c.Authentication.Authenticator, s.knownHere, err = newAuthenticator(s.tokens, s.members, s.clientCA, authenticatorunion.New(s.accounts, s.otherAccounts), s.cfg.TokenFile, s.authentication); err != nil {
 		return err
 	}
 	s.authorization, err = authorization.New(authorization.Config{File: s.cfg.AuthorizationConfigFile, Never: noWebhook, Replica: c.APIServerID})

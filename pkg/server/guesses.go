@@ -23,9 +23,11 @@ const (
 	maxKnown, maxGuessers = 1 << 16, 1 << 14
 )
 
-// guesses bound how often credentials are refused. Credentials that were accepted before always pass, so whoever makes up tokens does not lock out others of
-// his address who are known; who shows new ones is told to try again. All methods may be called at any time on any goroutine.
+// guesses bound how often credentials are refused. Credentials that were accepted before always pass, and so do those that this replica knows without asking
+// anybody: whoever makes up tokens does not lock out others of his address. Only new tokens that nobody but the webhook knows are told to try again. All
+// methods may be called at any time on any goroutine.
 type guesses struct {
+	here authenticator.Request // knows users without asking anybody outside of the installation
 	seed maphash.Seed
 
 	mu       sync.Mutex
@@ -33,8 +35,8 @@ type guesses struct {
 	guessers map[netip.Prefix]*rate.Limiter
 }
 
-func newGuesses() *guesses {
-	return &guesses{seed: maphash.MakeSeed(), known: map[uint64]struct{}{}, guessers: map[netip.Prefix]*rate.Limiter{}}
+func newGuesses(here authenticator.Request) *guesses {
+	return &guesses{here: here, seed: maphash.MakeSeed(), known: map[uint64]struct{}{}, guessers: map[netip.Prefix]*rate.Limiter{}}
 }
 
 // guess is what a request shows, and from where. The first answer about it counts: later ones are about tokens that the request asks about.
@@ -50,6 +52,20 @@ type guessKey struct{}
 // begin returns the request for which an answer is learnt, or false if the address has guessed too often.
 func (g *guesses) begin(req *http.Request) (*http.Request, bool) {
 	a := &guess{of: g, shown: g.hash(req, req.Header.Get("Authorization"), strings.Join(req.Header.Values("Sec-Websocket-Protocol"), ","))}
+	if g.mustWait(req, a) && !g.isKnownHere(req) {
+		return nil, false
+	}
+	return req.WithContext(context.WithValue(req.Context(), guessKey{}, a)), true
+}
+
+// isKnownHere reports whether this replica knows by itself who asks.
+func (g *guesses) isKnownHere(req *http.Request) bool {
+	_, ok, err := g.here.AuthenticateRequest(req.Clone(req.Context())) // which takes the token off the header
+	return ok && err == nil
+}
+
+// mustWait says from where a guess is, and reports whether too many from there were wrong, unless it was right before.
+func (g *guesses) mustWait(req *http.Request, a *guess) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	a.from = networkOf(req.RemoteAddr)
@@ -59,10 +75,8 @@ func (g *guesses) begin(req *http.Request) (*http.Request, bool) {
 		}
 	}
 	_, known := g.known[a.shown]
-	if of := g.guessers[a.from]; !known && of != nil && of.Tokens() < 1 {
-		return nil, false
-	}
-	return req.WithContext(context.WithValue(req.Context(), guessKey{}, a)), true
+	of := g.guessers[a.from]
+	return !known && of != nil && of.Tokens() < 1
 }
 
 // hash returns what stands for the certificate of a request and further credentials.

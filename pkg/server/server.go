@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/klog/v2"
@@ -45,6 +46,7 @@ type Server struct {
 	rbac *access.Authorizer
 	// authentication asks others than this server who users are, authorization what they may do.
 	authentication *authentication.Authentication
+	knownHere      authenticator.Request // users whom this replica knows without asking a webhook
 	authorization  *authorization.Authorization
 	generic        *genericapiserver.Config
 	// tokenIssuer signs the tokens of service accounts. boundObjects finds what they are bound to, and accounts says whose they are.

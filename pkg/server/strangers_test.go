@@ -42,7 +42,7 @@ func TestLongURLsAreInNoLog(t *testing.T) {
 func TestStrangersHaveABudgetOfTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		passed := 0
-		handler := withBoundedTraces(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { passed++ }), apis.Codecs, newGuesses())
+		handler := withBoundedTraces(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { passed++ }), apis.Codecs, newGuesses(nil))
 		ask := func(n int, path string, change func(*http.Request)) int {
 			passed = 0
 			for range n {
@@ -86,7 +86,11 @@ func TestStrangersHaveABudgetOfTheirOwn(t *testing.T) {
 func TestWrongCredentialsHaveABudgetOfTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
-		wrong := newGuesses()
+		wrong := newGuesses(authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
+			token := req.Header.Get("Authorization")
+			req.Header.Del("Authorization") // as upstream does it
+			return nil, token == "Bearer good signed", nil
+		}))
 		known := wrong.learning(authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
 			asked++
 			name := strings.TrimPrefix(req.Header.Get("Authorization"), "Bearer good ")
@@ -136,6 +140,9 @@ func TestWrongCredentialsHaveABudgetOfTheirOwn(t *testing.T) {
 		}
 		if got := ask(here, "good new"); got != http.StatusTooManyRequests {
 			t.Errorf("who is not: %d", got)
+		}
+		if got := ask(here, "good signed"); got != http.StatusOK || asked == 0 {
+			t.Errorf("whose token is known to be good without asking anybody: %d", got)
 		}
 		if got := ask(there, "good new"); got != http.StatusOK {
 			t.Errorf("from elsewhere: %d", got)

@@ -29,8 +29,8 @@ func TestShardsThatAreCutFromEachOtherServeAndWait(t *testing.T) {
 	between, eu1ToRoot := i.Between(i.Root, a.eu1), i.From(a.eu1, i.Root)
 	const unheard, unbegun = "shard eu1, which has the logical cluster, is not heard", "shard eu1 is heard, and has not"
 	for _, c := range []cut{
-		{"refused", between.Cut, between.Resume, []*harness.ShardMember{i.Root, a.eu1}, "WorkspaceScheduled", "eu1 is not heard", unheard},
-		{"silent", between.Stall, between.Resume, []*harness.ShardMember{i.Root, a.eu1}, "WorkspaceScheduled", "eu1 is not heard", unheard},
+		{"refused", between.Cut, between.Resume, []*harness.ShardMember{i.Root, a.eu1}, "WorkspaceScheduled", "1 not heard", unheard},
+		{"silent", between.Stall, between.Resume, []*harness.ShardMember{i.Root, a.eu1}, "WorkspaceScheduled", "1 not heard", unheard},
 		{"one-way", eu1ToRoot.Cut, eu1ToRoot.Resume, []*harness.ShardMember{a.eu1}, "WorkspaceInitialized", unbegun, unbegun},
 	} {
 		a.goThrough(c)

@@ -170,7 +170,7 @@ type floodArgs struct {
 	requests, watches int
 	pause             time.Duration
 	nice              int
-	burn              bool
+	burn, harm        bool
 }
 
 // told is what a flood prints.
@@ -256,7 +256,7 @@ func (f *floods) start(t testing.TB, args floodArgs) (end func() told) {
 	}
 	flood := exec.CommandContext(t.Context(), f.binary, "--url="+f.shard.URL+"/clusters/"+f.greedy, "--token=t-flood",
 		fmt.Sprintf("--requests=%d", args.requests), fmt.Sprintf("--watches=%d", args.watches), fmt.Sprintf("--pause=%v", args.pause),
-		fmt.Sprintf("--nice=%d", args.nice), fmt.Sprintf("--burn=%t", args.burn))
+		fmt.Sprintf("--nice=%d", args.nice), fmt.Sprintf("--burn=%t", args.burn), fmt.Sprintf("--harm=%t", args.harm))
 	var said strings.Builder
 	flood.Stdout = &said
 	stdin, err := flood.StdinPipe()

@@ -88,16 +88,16 @@ func (a *Authentication) Close() {
 	}
 }
 
-// Methods returns how users are found out, in the order in which to try it. None of them lets anybody in without a token.
-func (a *Authentication) Methods() []authenticator.Request {
-	var methods []authenticator.Request
+// Methods returns how users are found out, in the order in which to try it: here, by keys that are known, and then by asking a webhook. None of them lets
+// anybody in without a token.
+func (a *Authentication) Methods() (here, asking []authenticator.Request) {
 	if a.issuers != nil {
-		methods = append(methods, authenticator.RequestFunc(a.byIssuers))
+		here = append(here, authenticator.RequestFunc(a.byIssuers))
 	}
 	if a.webhook != nil {
-		methods = append(methods, bearertoken.New(strangers{a.webhook}))
+		asking = append(asking, bearertoken.New(strangers{a.webhook}))
 	}
-	return methods
+	return here, asking
 }
 
 func (a *Authentication) byIssuers(req *http.Request) (*authenticator.Response, bool, error) {

@@ -29,7 +29,7 @@ type Cut struct {
 	Name string
 	// FromEtcd: nothing that the leader asks of etcd is answered.
 	FromEtcd bool
-	make func(leader *peer)
+	make     func(leader *peer)
 	// want is what follows, by mode of detection: the trigger of the next term; empty, if the leader leads on, as a leader for
 	// life always does.
 	want map[string]string

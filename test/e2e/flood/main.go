@@ -44,6 +44,7 @@ func main() {
 	watches := flag.Int("watches", 0, "how many watches are open")
 	connections := flag.Int("connections", 10, "over how many connections")
 	burn := flag.Bool("burn", false, "ask for nothing, but use the CPU as much as it can")
+	harm := flag.Bool("harm", false, "do all at once that may harm others")
 	nice := flag.Int("nice", 0, "priority of the process")
 	flag.Parse()
 	if err := syscall.Setpriority(syscall.PRIO_PROCESS, 0, *nice); err != nil {
@@ -63,6 +64,9 @@ func main() {
 	}
 	for n := range *watches {
 		asking.Go(func() { f.watch(ctx, f.clients[n%len(f.clients)]) })
+	}
+	if *harm {
+		asking.Go(func() { f.harm(ctx) })
 	}
 	if *burn {
 		for range 2 {
@@ -112,7 +116,9 @@ func (f *flood) send(ctx context.Context, client *http.Client, method, path, bod
 	if err != nil {
 		panic(err)
 	}
-	req.Header.Set("Authorization", "Bearer "+f.token)
+	if f.token != "" {
+		req.Header.Set("Authorization", "Bearer "+f.token)
+	}
 	req.Header.Set("Content-Type", "application/json")
 	var taken int64
 	resp, err := client.Do(req)
