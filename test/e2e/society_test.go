@@ -28,15 +28,15 @@ import (
 func TestOneTenantWhoDoesAllHarmAtOnceFailsNothingOfAnother(t *testing.T) {
 	s := startSociety(t)
 	quiet := s.live(t, 5*time.Second, floodArgs{})
-	harmed := s.live(t, 20*time.Second, floodArgs{harm: true, nice: 19})
+	harmed := s.live(t, 20*time.Second, floodArgs{harm: true, nice: 10})
 	for _, l := range []life{quiet, harmed} {
 		t.Logf("\n%s", l)
 		for _, err := range l.failed {
 			t.Errorf("of another tenant: %v", err)
 		}
 	}
-	if told := harmed.flood.Statuses; told["429"] == 0 || told["201"] == 0 {
-		t.Errorf("the harmful one was told %v: he has not reached a limit", told)
+	if told := harmed.flood.Statuses; told["200"] == 0 || told["201"] == 0 || told["404"] == 0 {
+		t.Errorf("the harmful one was told %v: he has done none", told)
 	}
 	s.stillLeads(t)
 	s.startsAgain(t)
