@@ -223,7 +223,7 @@ func TestAFrontLeadsToEveryClusterAndSaysWhatItDoesNotKnow(t *testing.T) {
 		"a shard":                        {shard, "/clusters/root/api/v1/namespaces", nil, 401, "not through a front"},
 		"the front's own endpoints":      {stranger, "/livez", nil, 200, "ok"},
 		"the front's metrics":            {e.admin, "/metrics", nil, 200, `regent_front_shard_heard{shard="eu1"} 1`},
-		"its metrics, with a token":      {stranger, "/metrics", []string{"Authorization", "Bearer x"}, 403, "system:masters"},
+		"its metrics, with a token":      {stranger, "/metrics", []string{"Authorization", "Bearer x"}, 401, "does not know the token"},
 		"how the installation is doing":  {e.admin, "/regent/v1/installation", nil, 200, `"name":"eu1"`},
 		"how it is doing, to a stranger": {stranger, "/regent/v1/installation", nil, 401, ""},
 		"how it is doing, to a token":    {stranger, "/regent/v1/installation", []string{"Authorization", "Bearer " + bot}, 403, "system:serviceaccount:default:default"},

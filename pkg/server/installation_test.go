@@ -219,7 +219,7 @@ func TestWhatWaitsForAShardGoesOnWhenThatIsBack(t *testing.T) {
 	root.create("new")
 	i.until("root", "the new one says what it waits for", func() bool {
 		scheduled := conditions.Get(root.get("new"), tenancyv1alpha1.WorkspaceScheduled)
-		return scheduled != nil && strings.Contains(scheduled.Message, "eu1 is not heard")
+		return scheduled != nil && strings.Contains(scheduled.Message, "1 not heard")
 	})
 	must(0, root.at.shard.Clients.Workspaces.Delete(in(root, "root"), "old", metav1.DeleteOptions{}))(root)
 	i.until("root", "the old one says what it waits for", func() bool {

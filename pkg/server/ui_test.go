@@ -140,8 +140,8 @@ func TestOtherSitesCannotHaveABrowserWatch(t *testing.T) {
 	root := i.shards["root"].at
 	for place, c := range map[string]struct {
 		url  string
-		open int // what opens a websocket is answered; a front has none
-	}{"a server": {root.url, http.StatusSwitchingProtocols}, "a front": {e.url, http.StatusOK}} {
+		open int // what opens a websocket is answered; a front passes none on
+	}{"a server": {root.url, http.StatusSwitchingProtocols}, "a front": {e.url, http.StatusBadRequest}} {
 		config := root.adminConfig(t, "")
 		config.NextProtos = []string{"http/1.1"} // HTTP/2 has no upgrades
 		admin, err := rest.HTTPClientFor(config)
