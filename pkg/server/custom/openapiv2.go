@@ -158,7 +158,7 @@ func (o *whole) turn(ctx context.Context, size int) (made func(), err error) {
 	cluster, _ := clusters.From(ctx)
 	leave, err := o.clusters.lock(ctx, cluster.String())
 	if err != nil {
-		return nil, errOthersAreMade
+		return nil, othersAreMade()
 	}
 	place := o.large
 	if size <= smallInWhole {
@@ -169,11 +169,13 @@ func (o *whole) turn(ctx context.Context, size int) (made func(), err error) {
 		return func() { <-place; leave() }, nil
 	case <-ctx.Done():
 		leave()
-		return nil, errOthersAreMade
+		return nil, othersAreMade()
 	}
 }
 
-var errOthersAreMade = apierrors.NewTimeoutError("other OpenAPI v2 documents are being made: try again, or use v3", 1)
+func othersAreMade() error {
+	return apierrors.NewTimeoutError("other OpenAPI v2 documents are being made: try again, or use v3", 1)
+}
 
 // merge returns what is built in with what the definitions add.
 func merge(logger klog.Logger, builtIn *spec.Swagger, definitions []*Definition) (*spec.Swagger, error) {
