@@ -7,8 +7,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// limitMemory has Go's garbage collector keep this process below nine tenths of the memory that its container, or the machine, has: it then works harder,
-// where the kernel would end the process otherwise. GOMEMLIMIT and AUTOMEMLIMIT decide otherwise.
+// limitMemory has Go's garbage collector keep this process below nine tenths of the memory that its container, or the
+// machine, has: it then works harder, where the kernel would end the process otherwise. GOMEMLIMIT and AUTOMEMLIMIT
+// decide otherwise.
 func limitMemory(ctx context.Context) {
 	limit, err := memlimit.Set(memlimit.WithProvider(memlimit.ApplyFallback(memlimit.FromCgroup, memlimit.FromSystem)))
 	if err != nil {

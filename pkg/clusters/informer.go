@@ -247,7 +247,8 @@ func (in *intake[T]) Update(obj any) error { return in.apply(obj, in.informer.be
 func (in *intake[T]) Delete(obj any) error { return in.apply(obj, in.informer.vanish) }
 func (in *intake[T]) Resync() error        { return nil }
 
-// UpdateResourceVersion implements cache.ResourceVersionUpdater: it is called with each event, and with those that tell nothing but the revision.
+// UpdateResourceVersion implements cache.ResourceVersionUpdater: it is called with each event, and with those that tell
+// nothing but the revision.
 func (in *intake[T]) UpdateResourceVersion(string) {
 	in.informer.mu.Lock()
 	defer in.informer.mu.Unlock()

@@ -77,8 +77,8 @@ func bindingTo(path, export string) string {
 	return fmt.Sprintf("{metadata: {name: %s}, spec: {reference: {export: {path: '%s', name: %s}}}}", export, path, export)
 }
 
-// Who may impersonate somebody in one cluster has none of that one's rights in another: neither to bind what is exported there, nor to read its Leases by
-// the refusal of a token.
+// Who may impersonate somebody in one cluster has none of that one's rights in another: neither to bind what is
+// exported there, nor to read its Leases by the refusal of a token.
 func TestRightsElsewhereAreNotToBeHadByImpersonation(t *testing.T) {
 	s := startSociety(t)
 	provider, consumer := s.founds("ann", "provider"), s.founds("bob", "consumer")

@@ -54,8 +54,8 @@ type Limits struct {
 	// Workspaces beyond are refused with 403, whoever creates them. 0: no limit.
 	WorkspacesPerCluster int64
 	WorkspaceDepth       int
-	// HistoryBytes is how many bytes of changes each replica keeps in memory for watches, for 80 s. A logical cluster, or a user, that has written as many
-	// within that time as others have left is answered with 429. 0: no limit.
+	// HistoryBytes is how many bytes of changes each replica keeps in memory for watches, for 80 s. A logical cluster,
+	// or a user, that has written as many within that time as others have left is answered with 429. 0: no limit.
 	HistoryBytes int64
 	// GoawayChance is the share of HTTP/2 requests, from 0 to 1, after which the client is told to reconnect.
 	GoawayChance float64

@@ -23,7 +23,8 @@ const etcdSpacePeriod = 10 * time.Second
 // errEtcdFull says that etcd has no space left.
 var errEtcdFull = errors.New("etcd has no space left (alarm NOSPACE), and takes no writes but deletions: see docs/OPERATIONS.md, RegentEtcdFull")
 
-// etcdSpace knows how large etcd is, and how large it may get. It is asked by way of the connection that is in use: which member answers does not matter.
+// etcdSpace knows how large etcd is, and how large it may get. It is asked by way of the connection that is in use:
+// which member answers does not matter.
 type etcdSpace struct {
 	client *clientv3.Client
 	// learned is told how large etcd may get. Versions before 3.6 do not tell.

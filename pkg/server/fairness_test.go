@@ -78,7 +78,8 @@ func TestAFloodInOneClusterKeepsNobodyElseOut(t *testing.T) {
 	}
 }
 
-// One user has large lists sent to clients that read next to nothing, in as many clusters as he likes. Who asks beside them is answered, and a list is whole in the end.
+// One user has large lists sent to clients that read next to nothing, in as many clusters as he likes. Who asks beside
+// them is answered, and a list is whole in the end.
 func TestSlowReadersKeepNobodyElseOut(t *testing.T) {
 	r, _ := startLetting(t, func(authorizer.Attributes) bool { return false })
 	r.createCluster(t, "quiet")

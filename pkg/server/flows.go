@@ -22,8 +22,8 @@ import (
 // others. A member of system:masters, and a member of the installation, is a tenant by himself, in all clusters together: he gets into
 // a cluster whose users flood it, and a script of his does not shut out its users.
 //
-// A user has no more in all clusters together than a cluster has: everybody may make workspaces. It is the one who has sent the request that counts, and
-// not whom he impersonates (access.CountedAs).
+// A user has no more in all clusters together than a cluster has: everybody may make workspaces. It is the one who has
+// sent the request that counts, and not whom he impersonates (access.CountedAs).
 //
 // Requests for clusters that no cache knows share one tenant: everybody can make up as many names as he likes.
 type flows struct{ clusters *routing.Filter }

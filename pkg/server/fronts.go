@@ -45,8 +45,9 @@ func (g *membersGate) list() []status.Front {
 	return out
 }
 
-// mayAsk reports whether a member may read how this replica is doing, and ask about tokens of its service accounts. A replica is asked for itself by its own shard, and for its shard by other
-// shards. So whoever answers one question of a member asks no further questions of the same kind.
+// mayAsk reports whether a member may read how this replica is doing, and ask about tokens of its service accounts. A
+// replica is asked for itself by its own shard, and for its shard by other shards. So whoever answers one question of a
+// member asks no further questions of the same kind.
 func (g *membersGate) mayAsk(member pki.Member, path string) bool {
 	if member.Kind != pki.KindShard {
 		return false

@@ -16,16 +16,18 @@ import (
 )
 
 const (
-	// guessesPerSecond is how many requests whose credentials are refused are looked at for an address, and guessesAtOnce how many after a pause. Each is
-	// a line of the audit log, and a call of the webhook that knows tokens.
+	// guessesPerSecond is how many requests whose credentials are refused are looked at for an address, and
+	// guessesAtOnce how many after a pause. Each is a line of the audit log, and a call of the webhook that knows
+	// tokens.
 	guessesPerSecond, guessesAtOnce = 20, 200
 	// maxKnown and maxGuessers bound what is kept in mind. Beyond it all is forgotten, and learnt anew.
 	maxKnown, maxGuessers = 1 << 16, 1 << 14
 )
 
-// guesses bound how often credentials are refused. Credentials that were accepted before always pass, and so do those that this replica knows without asking
-// anybody: whoever makes up tokens does not lock out others of his address. Only new tokens that nobody but the webhook knows are told to try again. All
-// methods may be called at any time on any goroutine.
+// guesses bound how often credentials are refused. Credentials that were accepted before always pass, and so do those
+// that this replica knows without asking anybody: whoever makes up tokens does not lock out others of his address. Only
+// new tokens that nobody but the webhook knows are told to try again. All methods may be called at any time on any
+// goroutine.
 type guesses struct {
 	here authenticator.Request // knows users without asking anybody outside of the installation
 	seed maphash.Seed
@@ -39,7 +41,8 @@ func newGuesses(here authenticator.Request) *guesses {
 	return &guesses{here: here, seed: maphash.MakeSeed(), known: map[uint64]struct{}{}, guessers: map[netip.Prefix]*rate.Limiter{}}
 }
 
-// guess is what a request shows, and from where. The first answer about it counts: later ones are about tokens that the request asks about.
+// guess is what a request shows, and from where. The first answer about it counts: later ones are about tokens that the
+// request asks about.
 type guess struct {
 	of       *guesses
 	shown    uint64
@@ -113,7 +116,8 @@ func (g *guesses) learning(next authenticator.Request) authenticator.Request {
 	})
 }
 
-// learn notes whether what was shown is good. An address may get into debt by requests that were under way together, and has to wait longer then.
+// learn notes whether what was shown is good. An address may get into debt by requests that were under way together,
+// and has to wait longer then.
 func (a *guess) learn(good bool) {
 	g := a.of
 	g.mu.Lock()

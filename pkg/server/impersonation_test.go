@@ -37,7 +37,8 @@ func TestQuestionsWhoMayImpersonateTakePlaces(t *testing.T) {
 	}
 }
 
-// Ann may impersonate anybody in a cluster of her own. What she asks for in the name of others is hers: Ben has all that is his.
+// Ann may impersonate anybody in a cluster of her own. What she asks for in the name of others is hers: Ben has all
+// that is his.
 func TestWhomSomebodyImpersonatesLosesNothing(t *testing.T) {
 	root := t.TempDir()
 	cfg := config(t, root)

@@ -23,9 +23,10 @@ var requestMetrics = []string{
 // subresources are all that the server knows. A request may name any other one.
 var subresources = []string{"", "status", "scale", "token", "finalize"}
 
-// boundRequestMetrics has requests for custom resources, and for subresources that there are not, counted together, with the group, version, resource or
-// subresource "unexpected". These names are users' choice, refused requests included, and a replica would keep the series of each name for ever: 20 KB of
-// memory, or 400 for a long one (I18). It must be called before the first request.
+// boundRequestMetrics has requests for custom resources, and for subresources that there are not, counted together,
+// with the group, version, resource or subresource "unexpected". These names are users' choice, refused requests
+// included, and a replica would keep the series of each name for ever: 20 KB of memory, or 400 for a long one (I18). It
+// must be called before the first request.
 var boundRequestMetrics = sync.OnceFunc(func() {
 	groups, versions, resources := sets.New(""), sets.New(""), sets.New("") // those of requests for no resource are empty
 	for gvk := range apis.Scheme.AllKnownTypes() {

@@ -51,7 +51,8 @@ func TestNoMetricHasNamesThatTenantsChoose(t *testing.T) {
 		}
 		return strings.Count(r.ask(t, http.MethodGet, "/metrics", "t-root").body, "\n")
 	}
-	// The server itself begins a series now and then, of a histogram with a dozen lines. One for each name would be hundreds.
+	// The server itself begins a series now and then, of a histogram with a dozen lines. One for each name would be
+	// hundreds.
 	first := hostile(1)
 	if again := hostile(2); again > first+100 {
 		t.Errorf("the same requests with other names: %d lines of metrics, and %d before", again, first)

@@ -49,7 +49,8 @@ type Server struct {
 	knownHere      authenticator.Request // users whom this replica knows without asking a webhook
 	authorization  *authorization.Authorization
 	generic        *genericapiserver.Config
-	// tokenIssuer signs the tokens of service accounts. boundObjects finds what they are bound to, and accounts says whose they are.
+	// tokenIssuer signs the tokens of service accounts. boundObjects finds what they are bound to, and accounts says
+	// whose they are.
 	tokenIssuer  *serviceaccounts.Issuer
 	boundObjects *boundObjects
 	accounts     *serviceaccounts.Authenticator

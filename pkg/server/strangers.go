@@ -15,14 +15,14 @@ const (
 	maxURL = 32 << 10
 	// maxURLOfStrangers is the same for requests without credentials.
 	maxURLOfStrangers = 2 << 10
-	// strangersPerSecond is how many requests without credentials are looked at, and strangersAtOnce how many after a pause. Each is a line of the audit
-	// log.
+	// strangersPerSecond is how many requests without credentials are looked at, and strangersAtOnce how many after a
+	// pause. Each is a line of the audit log.
 	strangersPerSecond, strangersAtOnce = 20, 200
 )
 
-// withBoundedTraces returns a handler that bounds what requests leave in logs: the length of URLs, and how often whoever shows no credentials, or wrong ones, is
-// told so.
-// What is refused here is in no log. Public paths are not bounded in number: they are in none either.
+// withBoundedTraces returns a handler that bounds what requests leave in logs: the length of URLs, and how often
+// whoever shows no credentials, or wrong ones, is told so. What is refused here is in no log. Public paths are not
+// bounded in number: they are in none either.
 func withBoundedTraces(next http.Handler, s runtime.NegotiatedSerializer, wrong *guesses) http.Handler {
 	strangers := rate.NewLimiter(strangersPerSecond, strangersAtOnce)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

@@ -82,7 +82,8 @@ func TestStrangersHaveABudgetOfTheirOwn(t *testing.T) {
 	})
 }
 
-// Whoever makes up credentials has a budget for each address. Who was accepted before passes, from the same address, too.
+// Whoever makes up credentials has a budget for each address. Who was accepted before passes, from the same address,
+// too.
 func TestWrongCredentialsHaveABudgetOfTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0

@@ -17,8 +17,9 @@ import (
 	"k8s.io/apiserver/pkg/util/flowcontrol"
 )
 
-// watches limits how many watches are open. An open watch takes some 60 KiB. One user may have half of the limit, and a tenant as many as are free, so
-// that nobody shuts out all others. Watches of this process are not counted. A watch that begins has its places among the requests (package fairness).
+// watches limits how many watches are open. An open watch takes some 60 KiB. One user may have half of the limit, and a
+// tenant as many as are free, so that nobody shuts out all others. Watches of this process are not counted. A watch
+// that begins has its places among the requests (package fairness).
 //
 // watches also ends watches whose clients read nothing: each would hold its place for ever.
 type watches struct {

@@ -24,9 +24,11 @@ import (
 )
 
 const (
-	// historyWindow is for how long watch caches keep what has changed: upstream's 75 s, and as long as a ledger's last part.
+	// historyWindow is for how long watch caches keep what has changed: upstream's 75 s, and as long as a ledger's last
+	// part.
 	historyWindow = 80 * time.Second
-	// compactionWindow is for how long etcd keeps what has changed: API servers compact it every five minutes up to what it was five minutes before.
+	// compactionWindow is for how long etcd keeps what has changed: API servers compact it every five minutes up to
+	// what it was five minutes before.
 	compactionWindow = 10 * time.Minute
 	// eventsWindow is for how long etcd keeps Events.
 	eventsWindow = time.Hour
@@ -34,14 +36,15 @@ const (
 	usualQuota = 2 << 30
 )
 
-// writeLimits bound how many bytes clients write, by logical cluster and by user (fairness.Ledger): each change is kept in the memory of every replica for a
-// while, and in etcd until it is compacted. Quotas bound what is stored, and not how often it is rewritten.
+// writeLimits bound how many bytes clients write, by logical cluster and by user (fairness.Ledger): each change is kept
+// in the memory of every replica for a while, and in etcd until it is compacted. Quotas bound what is stored, and not
+// how often it is rewritten.
 //
-// What was written in a cluster is told by the watches of etcd, whatever replica has written it. What a user has written, and Events, which have no watch
-// cache, are known of this replica only.
+// What was written in a cluster is told by the watches of etcd, whatever replica has written it. What a user has
+// written, and Events, which have no watch cache, are known of this replica only.
 //
-// Not refused are this process, members of the installation and members of system:masters. Clusters that are the operators' have no bound of their own, but
-// whoever writes there has.
+// Not refused are this process, members of the installation and members of system:masters. Clusters that are the
+// operators' have no bound of their own, but whoever writes there has.
 type writeLimits struct {
 	clock clock.PassiveClock
 	// Each bounds what would fill otherwise.
@@ -54,7 +57,8 @@ type bound struct {
 	name string
 }
 
-// newWriteLimits returns bounds for watch caches that keep so many bytes of changes, 0: any number. Those for etcd suppose its own default quota at first.
+// newWriteLimits returns bounds for watch caches that keep so many bytes of changes, 0: any number. Those for etcd
+// suppose its own default quota at first.
 func newWriteLimits(historyBytes int64, clock clock.PassiveClock) *writeLimits {
 	registerWriteMetrics()
 	w := &writeLimits{
@@ -67,7 +71,8 @@ func newWriteLimits(historyBytes int64, clock clock.PassiveClock) *writeLimits {
 	return w
 }
 
-// fit gives what is written a part of what etcd may have: a quarter to changes that are not compacted, an eighth to Events.
+// fit gives what is written a part of what etcd may have: a quarter to changes that are not compacted, an eighth to
+// Events.
 func (w *writeLimits) fit(quota int64) {
 	w.compaction.Resize(quota / 4)
 	w.events.Resize(quota / 8)

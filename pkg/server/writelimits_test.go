@@ -16,8 +16,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// A user rewrites objects as fast as he can, in one cluster and then in another. He is told to wait, and so is who else writes in the cluster that he has
-// filled. Everybody else writes on, and what makes room is never refused.
+// A user rewrites objects as fast as he can, in one cluster and then in another. He is told to wait, and so is who else
+// writes in the cluster that he has filled. Everybody else writes on, and what makes room is never refused.
 func TestWhoWritesTooMuchIsToldToWaitAndOthersAreNot(t *testing.T) {
 	root := t.TempDir()
 	cfg := config(t, root)

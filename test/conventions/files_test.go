@@ -59,7 +59,8 @@ var compilers = map[string]string{
 	"test/tools/modules/modules_test.go": "modules of a few lines",
 }
 
-// A test that compiles takes as long as the compiler, which on a slow machine with a cold build cache is many minutes, and counts into the test's time.
+// A test that compiles takes as long as the compiler, which on a slow machine with a cold build cache is many minutes,
+// and counts into the test's time.
 func TestNoTestCompiles(t *testing.T) {
 	used := map[string]bool{}
 	call := regexp.MustCompile(`exec\.Command(Context)?\(([\w.()]+, )?("make"|"go", ("(build|install|run|test|vet)"|append))`)

@@ -165,7 +165,8 @@ func (i *onePod) start(t *testing.T) (stop func()) {
 	})
 }
 
-// What the chart renders starts, from the image and with the keys that the chart makes, and stops when Kubernetes asks it to.
+// What the chart renders starts, from the image and with the keys that the chart makes, and stops when Kubernetes asks
+// it to.
 func TestAPodOfTheChartServes(t *testing.T) {
 	install(t).start(t)()
 }

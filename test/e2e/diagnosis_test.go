@@ -169,7 +169,8 @@ func TestTheCommandsNameEachFaultAndItsRemedy(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	etcd := harness.StartEtcdOf(t, harness.EtcdConfig{Members: 3})
 	shard := harness.NewShard("").Renewed()
-	// A stall lasts three deadlines, and each command asks anew for a second or more. The leader after it is whole, and names nothing.
+	// A stall lasts three deadlines, and each command asks anew for a second or more. The leader after it is whole, and
+	// names nothing.
 	shard.Binary, shard.Timings, shard.Args, shard.Mode = harness.Program(t, "faulty"), faultyTimings, []string{"--faults=hangs,fails,stalls", "--stall-deadline=5s"}, harness.Lease
 	p := &patient{couple: &couple{T: t, shard: shard, etcd: etcd, ways: map[*harness.Replica]*harness.Way{}, whole: map[*harness.Replica]string{}}}
 	for _, name := range []string{"a", "b"} {

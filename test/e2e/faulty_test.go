@@ -139,8 +139,8 @@ func TestEveryFaultUnderEveryPolicy(t *testing.T) {
 		ends    = "exits"      // the sound one leads, the process has ended with 1
 		waits   = "is quarantined at the end of the term"
 	)
-	// once are the faults that happen under one policy only, unless -all: what they come to is the same under each, or what another fault's
-	// does. The table is the supervisor's (TestTheDocumentedTable).
+	// once are the faults that happen under one policy only, unless -all: what they come to is the same under each, or
+	// what another fault's does. The table is the supervisor's (TestTheDocumentedTable).
 	once := map[string]string{"panics": "exit", "stalls-and-hangs": "step-down", "starts-slowly": "restart", "steps-down": "step-down", "exits": "restart", "disabled": "exit"}
 	for policy, effects := range map[string]map[string]string{
 		"restart": {"fails": moves, "panics": moves, "hangs": waits, "stalls": nothing, "stalls-and-hangs": waits,

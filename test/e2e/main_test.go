@@ -16,8 +16,8 @@ import (
 
 var all = flag.Bool("all", false, "have each fault happen in each mode of election, under each policy, and to each kind of member: without, each happens once at least, and all of them where what follows differs (make long-faults)")
 
-// calmWriter is the pause of writers that run all the time while something else happens: their scenarios are about who leads. Those
-// about what is written have writers that hurry.
+// calmWriter is the pause of writers that run all the time while something else happens: their scenarios are about who
+// leads. Those about what is written have writers that hurry.
 const calmWriter = 80 * time.Millisecond
 
 func TestMain(m *testing.M) {

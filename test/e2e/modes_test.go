@@ -205,8 +205,8 @@ func terminate(_ *couple, leader, _ *harness.Replica) (mend func()) {
 	return func() { leader.Wait(); leader.Again(); leader.WaitReady() }
 }
 
-// happensIn says whether a fault, the n-th, happens in a mode, the i-th: in each where what follows is not the same, and else in one of
-// them.
+// happensIn says whether a fault, the n-th, happens in a mode, the i-th: in each where what follows is not the same,
+// and else in one of them.
 func happensIn(n, i int, want [3]outcome) bool {
 	return *all || want != [3]outcome{want[0], want[0], want[0]} || n%len(modes) == i
 }

@@ -22,9 +22,10 @@ import (
 	"github.com/regent-project/regent/test/e2e/harness"
 )
 
-// I18: one tenant does all at once that has ever stopped a shard, with the rights of an administrator of his own workspace. What another one asks for and has
-// controllers do meanwhile succeeds, the leader goes on in its term, and a replica that starts beside it becomes ready. How long it takes is printed, and not
-// judged: BenchmarkSociety does that.
+// I18: one tenant does all at once that has ever stopped a shard, with the rights of an administrator of his own
+// workspace. What another one asks for and has controllers do meanwhile succeeds, the leader goes on in its term, and a
+// replica that starts beside it becomes ready. How long it takes is printed, and not judged: BenchmarkSociety does
+// that.
 func TestOneTenantWhoDoesAllHarmAtOnceFailsNothingOfAnother(t *testing.T) {
 	s := startSociety(t)
 	quiet := s.live(t, 5*time.Second, floodArgs{})
@@ -92,7 +93,8 @@ func (l life) String() (out string) {
 	return out + fmt.Sprintf("failed: %d; the other one: %v\n", len(l.failed), l.flood.Statuses)
 }
 
-// live has the quiet tenant do what tenants do for a while, one of each thing at a time, beside the other one. Each is done once at least.
+// live has the quiet tenant do what tenants do for a while, one of each thing at a time, beside the other one. Each is
+// done once at least.
 func (s society) live(t testing.TB, while time.Duration, args floodArgs) life {
 	t.Helper()
 	end := s.start(t, args)

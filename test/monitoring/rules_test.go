@@ -1,5 +1,5 @@
-// Package monitoring tests what deploy/prometheus and docs/OPERATIONS.md say of each other. That each alert fires, `make alerts` tests
-// (test/tools/promtool).
+// Package monitoring tests what deploy/prometheus and docs/OPERATIONS.md say of each other. That each alert fires,
+// `make alerts` tests (test/tools/promtool).
 package monitoring
 
 import (

@@ -71,9 +71,11 @@ func Of(resources []controllers.Resource, keep func(controllers.Resource) bool) 
 // deleted. The caller must have made sure, by a live read, that this namespace or cluster is being deleted, and that nothing
 // new can be created in it.
 //
-// What gives rights and identity goes last, once nothing else remains: whoever has to remove a finalizer needs it until then.
+// What gives rights and identity goes last, once nothing else remains: whoever has to remove a finalizer needs it until
+// then.
 //
-// If a resource fails, others are purged nevertheless. Together with an error, or if something remains, Remaining may be incomplete.
+// If a resource fails, others are purged nevertheless. Together with an error, or if something remains, Remaining may
+// be incomplete.
 func Purge(ctx context.Context, client metadata.Interface, resources []controllers.Resource, namespace string) (Remaining, error) {
 	var errs []error
 	remaining := Remaining{Objects: map[string]int{}, Finalizers: map[string]int{}}
@@ -96,7 +98,8 @@ func Purge(ctx context.Context, client metadata.Interface, resources []controlle
 // stages is how many there are, one after the other.
 const stages = 3
 
-// stageOf returns when objects of a resource are deleted. Secrets may have finalizers of whoever has an account, and rights.
+// stageOf returns when objects of a resource are deleted. Secrets may have finalizers of whoever has an account, and
+// rights.
 func stageOf(r controllers.Resource) int {
 	switch r.GVR.GroupResource() {
 	case corev1.Resource("secrets"):

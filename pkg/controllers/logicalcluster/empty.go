@@ -61,8 +61,8 @@ func (c *controller) empty(ctx context.Context, cached *corev1alpha1.LogicalClus
 	return c.release(ctx, lc)
 }
 
-// tellOfOthers writes into the status of a cluster whose content has gone which finalizers of others hold it. It returns the cluster as it is then: nil, if
-// it has gone.
+// tellOfOthers writes into the status of a cluster whose content has gone which finalizers of others hold it. It
+// returns the cluster as it is then: nil, if it has gone.
 func (c *controller) tellOfOthers(ctx context.Context, lc *corev1alpha1.LogicalCluster) (*corev1alpha1.LogicalCluster, error) {
 	out := heldByOthers(lc)
 	if out == nil {

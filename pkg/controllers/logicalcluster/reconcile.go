@@ -95,7 +95,8 @@ func blocked(lc *corev1alpha1.LogicalCluster, reason, message string) *corev1alp
 	return out
 }
 
-// heldByOthers returns a deleted lc that tells of its finalizers which are not this controller's, or nil if it has none, or tells of them already.
+// heldByOthers returns a deleted lc that tells of its finalizers which are not this controller's, or nil if it has
+// none, or tells of them already.
 func heldByOthers(lc *corev1alpha1.LogicalCluster) *corev1alpha1.LogicalCluster {
 	others := released(lc).Finalizers
 	if len(others) == 0 || clusters.IsPermanent(clusters.KeyOf(lc).Cluster) {

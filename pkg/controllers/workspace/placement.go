@@ -34,8 +34,8 @@ type candidate struct {
 type placement struct {
 	// shard is empty if no shard fits.
 	shard string
-	// why says what spoke for the shard, and what against the others. It is empty in a shard that is alone. Tenants read it, so it has numbers, and no names
-	// and loads of shards that are not theirs.
+	// why says what spoke for the shard, and what against the others. It is empty in a shard that is alone. Tenants
+	// read it, so it has numbers, and no names and loads of shards that are not theirs.
 	why string
 	// details are the same for the operator, with each shard by its name.
 	details string

@@ -66,7 +66,8 @@ func TestElsewhereTheSenderNeedsTheRightToo(t *testing.T) {
 	}
 }
 
-// Limits count who has sent a request. Two of one name are two, if nobody but their clusters tells them apart; and all that a cluster makes up are one.
+// Limits count who has sent a request. Two of one name are two, if nobody but their clusters tells them apart; and all
+// that a cluster makes up are one.
 func TestLimitsCountWhoHasSentTheRequest(t *testing.T) {
 	account := func(cluster, name string) user.Info {
 		return &user.DefaultInfo{Name: "system:serviceaccount:default:" + name, Extra: map[string][]string{clusters.IdentityClusterExtra: {cluster}}}

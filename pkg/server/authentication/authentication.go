@@ -88,8 +88,8 @@ func (a *Authentication) Close() {
 	}
 }
 
-// Methods returns how users are found out, in the order in which to try it: here, by keys that are known, and then by asking a webhook. None of them lets
-// anybody in without a token.
+// Methods returns how users are found out, in the order in which to try it: here, by keys that are known, and then by
+// asking a webhook. None of them lets anybody in without a token.
 func (a *Authentication) Methods() (here, asking []authenticator.Request) {
 	if a.issuers != nil {
 		here = append(here, authenticator.RequestFunc(a.byIssuers))

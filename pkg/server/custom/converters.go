@@ -199,8 +199,9 @@ var (
 	errNotTrusted = errors.New("the webhook shows a certificate that is not trusted: check that caBundle has its authority, that it names the host of the URL, and that it has not expired")
 )
 
-// told returns what a tenant is told of a failure. A webhook that is not reached is always told of in the same words: otherwise whoever makes definitions could
-// ask the operator's DNS which names there are, and see its address and those behind them. The operator finds the rest in the log.
+// told returns what a tenant is told of a failure. A webhook that is not reached is always told of in the same words:
+// otherwise whoever makes definitions could ask the operator's DNS which names there are, and see its address and those
+// behind them. The operator finds the rest in the log.
 func (c *call) told(cluster logicalcluster.Name, host string, err error) error {
 	if bad, ok := errors.AsType[*answerError](err); ok {
 		return bad

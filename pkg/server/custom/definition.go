@@ -39,7 +39,8 @@ func (d *Definition) whenChanged(end func()) (stop func()) {
 
 // Everywhere is what all logical clusters together say of one custom resource.
 type Everywhere struct {
-	// Contents has each of the contents once, the one that most clusters have first. If there are several, the clusters do not agree.
+	// Contents has each of the contents once, the one that most clusters have first. If there are several, the clusters
+	// do not agree.
 	Contents []*Content
 	// One of changed ends when the contents are others.
 	changed []context.Context //nolint:containedctx // as those of Definition

@@ -73,7 +73,8 @@ type underWay struct {
 	users int           // who makes it or waits; making.mu guards it
 }
 
-// lock returns when nobody else makes a document, with a function that says that it is made; or with ctx's error, when that ends before.
+// lock returns when nobody else makes a document, with a function that says that it is made; or with ctx's error, when
+// that ends before.
 func (m *making) lock(ctx context.Context, key string) (unlock func(), err error) {
 	m.mu.Lock()
 	if m.at == nil {

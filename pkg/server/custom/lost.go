@@ -9,12 +9,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// A definition may lose a version in which there are objects, if somebody takes it off status.storedVersions, too. That is how a migration ends, and
-// objects that it has missed must not be stuck: they are shown, changed and deleted as any others. Upstream refuses to convert them, and with one of
-// them each list.
+// A definition may lose a version in which there are objects, if somebody takes it off status.storedVersions, too. That
+// is how a migration ends, and objects that it has missed must not be stuck: they are shown, changed and deleted as any
+// others. Upstream refuses to convert them, and with one of them each list.
 
-// readAny decodes bytes without a webhook. Those of a version that the definition has lost are read as the view's own: without a webhook all versions
-// differ in their names only.
+// readAny decodes bytes without a webhook. Those of a version that the definition has lost are read as the view's own:
+// without a webhook all versions differ in their names only.
 func (v *view) readAny(raw []byte) (*unstructured.Unstructured, error) {
 	out, err := v.read(raw)
 	if err == nil || !v.hasLost(versionOf(raw)) {
@@ -38,9 +38,9 @@ func (v *view) hasLost(apiVersion string) bool {
 	return err == nil && gv.Group == v.kind.Group && v.others[gv.Version] == nil
 }
 
-// keepManagers has upstream keep who manages what, of an object that is about to be changed: it refuses what was applied in a version that the
-// definition has lost. Without a webhook that is the same in the view's version; with one it cannot be known, and is forgotten, as upstream does for
-// versions that it does not know.
+// keepManagers has upstream keep who manages what, of an object that is about to be changed: it refuses what was
+// applied in a version that the definition has lost. Without a webhook that is the same in the view's version; with one
+// it cannot be known, and is forgotten, as upstream does for versions that it does not know.
 func (v *view) keepManagers(u *unstructured.Unstructured) {
 	entries := u.GetManagedFields()
 	if !slices.ContainsFunc(entries, v.ofLost) {

@@ -75,8 +75,8 @@ func TestObjectsOfAVersionThatWasLostAreShownChangedAndDeleted(t *testing.T) {
 	}
 }
 
-// Only a webhook knows how to convert. Controllers ask for metadata, and delete, without one, and lose nothing of what a user may get back. Users are told what
-// to do.
+// Only a webhook knows how to convert. Controllers ask for metadata, and delete, without one, and lose nothing of what
+// a user may get back. Users are told what to do.
 func TestObjectsOfALostVersionAreDeletedByControllersWithoutAWebhook(t *testing.T) {
 	w, h := newWorld(t), newHook(t)
 	w.define(t, "aa", h.converted("v1"))

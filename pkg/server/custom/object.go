@@ -65,8 +65,8 @@ func (b *body) keep(f form) {
 	b.forms = append(b.forms, f)
 }
 
-// parse reads the metadata from the bytes of an object. It tells names apart by case, as whatever shows the object does: a user's own field "Kind" is
-// another one than "kind".
+// parse reads the metadata from the bytes of an object. It tells names apart by case, as whatever shows the object
+// does: a user's own field "Kind" is another one than "kind".
 func (o *object) parse(raw []byte) error {
 	var head struct {
 		metav1.TypeMeta

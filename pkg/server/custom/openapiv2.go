@@ -23,14 +23,16 @@ import (
 // resources, so it is made anew when any of them changes; v3 has one for each API version. While it is made it takes some 20 times this memory.
 const maxInWhole = 8 << 20
 
-// smallInWhole is how large the definitions of a cluster are together, in bytes, whose document is made beside a larger one: in a moment.
+// smallInWhole is how large the definitions of a cluster are together, in bytes, whose document is made beside a larger
+// one: in a moment.
 const smallInWhole = 512 << 10
 
 // whole is the OpenAPI v2 document of each logical cluster: all schemas in one.
 type whole struct {
 	kept *kept
-	// clusters has one document made at a time for each logical cluster, so that no cluster has others wait for more than one of its own. large and small
-	// have room for one document each, so that the memory they take is bounded, and most clusters do not wait for the few that define very much.
+	// clusters has one document made at a time for each logical cluster, so that no cluster has others wait for more
+	// than one of its own. large and small have room for one document each, so that the memory they take is bounded,
+	// and most clusters do not wait for the few that define very much.
 	clusters     making
 	large, small chan struct{}
 	// form answers as the documents do, without their content: it tells in which form a client wants them.
@@ -50,8 +52,8 @@ func emptyDocument() *spec.Swagger {
 	}}
 }
 
-// serve answers for a cluster with these definitions, and reports whether it has. If none of them fits the server itself answers, for what is built in. A
-// warning says which do not fit.
+// serve answers for a cluster with these definitions, and reports whether it has. If none of them fits the server
+// itself answers, for what is built in. A warning says which do not fit.
 func (o *whole) serve(w http.ResponseWriter, req *http.Request, all []*Definition, next http.Handler) (bool, error) {
 	definitions, left := fitting(all)
 	if len(left) > 0 {

@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// maxLooked is how many objects' fields a view keeps: those of the last changes. Each of hundreds of watches by a field asks for the fields of each
-	// change, and of what was there before it, at about the same time.
+	// maxLooked is how many objects' fields a view keeps: those of the last changes. Each of hundreds of watches by a
+	// field asks for the fields of each change, and of what was there before it, at about the same time.
 	maxLooked = 16
 	// maxLookedBytes is how large the fields of an object may be that are kept.
 	maxLookedBytes = 4 << 10
 )
 
-// looked has the fields by which a view selects, of the objects that it looked into last. It is ready for use. All methods may be called at any time on
-// any goroutine.
+// looked has the fields by which a view selects, of the objects that it looked into last. It is ready for use. All
+// methods may be called at any time on any goroutine.
 type looked struct {
 	mu   sync.Mutex
 	last [maxLooked]*look
@@ -34,7 +34,8 @@ type look struct {
 	kept   bool
 }
 
-// storedBytes are the bytes of an object, by where they are. They do not keep these from being collected, and are equal to no others then.
+// storedBytes are the bytes of an object, by where they are. They do not keep these from being collected, and are equal
+// to no others then.
 type storedBytes struct {
 	first weak.Pointer[byte]
 	size  int

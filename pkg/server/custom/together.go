@@ -10,9 +10,10 @@ import (
 	"k8s.io/apiserver/pkg/warning"
 )
 
-// together returns the content by which the objects of contents that do not agree are shown in one list: as they are stored. It has no schema, so it neither
-// prunes nor sets defaults, and no webhook, so no tenant's webhook can make the list fail. Any tenant may define a kind that others define: this must not
-// take the list away from whoever reads all clusters.
+// together returns the content by which the objects of contents that do not agree are shown in one list: as they are
+// stored. It has no schema, so it neither prunes nor sets defaults, and no webhook, so no tenant's webhook can make the
+// list fail. Any tenant may define a kind that others define: this must not take the list away from whoever reads all
+// clusters.
 func (s *Server) together(contents []*Content) (*Content, error) {
 	out := apiextensionsv1.CustomResourceDefinitionSpec{
 		Group: contents[0].spec.Group, Names: *contents[0].names, Scope: apiextensionsv1.ClusterScoped,
@@ -46,7 +47,8 @@ func schemaless(name string) apiextensionsv1.CustomResourceDefinitionVersion {
 
 type kindsKey struct{}
 
-// withAllOf has a view show the objects of all the kinds and scopes that contents give a resource, and warns that it shows them as they are stored.
+// withAllOf has a view show the objects of all the kinds and scopes that contents give a resource, and warns that it
+// shows them as they are stored.
 func withAllOf(ctx context.Context, contents []*Content) context.Context {
 	if len(contents) < 2 {
 		return ctx

@@ -31,8 +31,9 @@ const (
 	// compactionRetention is how long history is kept for watches from an old revision. API servers compact too, every
 	// five minutes. This bounds the history while none is connected.
 	compactionRetention = time.Hour
-	// progressInterval is how often a watch on which nothing happens is told the revision. Watches of what nobody writes get a bookmark then; from etcd's
-	// own ten minutes on, their revision may be compacted before they learn a newer one, and they end with 410 after a restart.
+	// progressInterval is how often a watch on which nothing happens is told the revision. Watches of what nobody
+	// writes get a bookmark then; from etcd's own ten minutes on, their revision may be compacted before they learn a
+	// newer one, and they end with 410 after a restart.
 	progressInterval = 5 * time.Second
 )
 

@@ -13,14 +13,16 @@ import (
 )
 
 const (
-	// roomPeriod is the pause between two looks at how much room there is. roomReminder is the least time between two log lines that there is none.
+	// roomPeriod is the pause between two looks at how much room there is. roomReminder is the least time between two
+	// log lines that there is none.
 	roomPeriod   = 10 * time.Second
 	roomReminder = time.Minute
 )
 
-// keepRoom looks again and again whether the database has become too large, until ctx ends. What was deleted or overwritten stays in it until history is
-// compacted, and the file keeps its size until it is defragmented. etcd counts the file, and once that has reached the quota, it refuses writes until
-// somebody compacts, defragments and disarms. Here there is nobody else to do so.
+// keepRoom looks again and again whether the database has become too large, until ctx ends. What was deleted or
+// overwritten stays in it until history is compacted, and the file keeps its size until it is defragmented. etcd counts
+// the file, and once that has reached the quota, it refuses writes until somebody compacts, defragments and disarms.
+// Here there is nobody else to do so.
 func (s *Server) keepRoom(ctx context.Context, period time.Duration) {
 	var told time.Time
 	for {
@@ -36,7 +38,8 @@ func (s *Server) keepRoom(ctx context.Context, period time.Duration) {
 	}
 }
 
-// makeRoom makes room if the database is full, or is about to be and would shrink. An error says why it is full all the same.
+// makeRoom makes room if the database is full, or is about to be and would shrink. An error says why it is full all the
+// same.
 func (s *Server) makeRoom(ctx context.Context) error {
 	member, log := s.etcd.Server, klog.FromContext(ctx)
 	full := slices.ContainsFunc(member.Alarms(), func(a *pb.AlarmMember) bool { return a.Alarm == pb.AlarmType_NOSPACE })

@@ -19,8 +19,8 @@ const (
 // Places returns how many places a request takes. stored returns how much a list of a resource has to read, before its limit. It is called for lists only,
 // and for watches that begin with one.
 //
-// A list with selectors counts as one without, and whatever its limit is: it reads as much. One of a namespace counts as one of all namespaces, because nothing is known
-// of single ones: whoever has much there can list with a limit.
+// A list with selectors counts as one without, and whatever its limit is: it reads as much. One of a namespace counts
+// as one of all namespaces, because nothing is known of single ones: whoever has much there can list with a limit.
 func Places(info *request.RequestInfo, query url.Values, stored func() (objects, bytes int64)) int {
 	switch {
 	case info == nil || !info.IsResourceRequest || info.Name != "" || info.Subresource != "":

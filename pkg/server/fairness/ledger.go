@@ -5,12 +5,14 @@ import (
 	"time"
 )
 
-// slots is into how many parts a Ledger's window is divided. What was written counts until the window's last part is over.
+// slots is into how many parts a Ledger's window is divided. What was written counts until the window's last part is
+// over.
 const slots = 16
 
-// Ledger knows how many bytes were written in the last while, and who has written too much of it: a tenant that has written more than others have left, as
-// with places, or a person who has, in whatever tenants. So the sum of what persons write has a bound, and whoever writes little is never held up. Make it
-// with NewLedger. All methods may be called at any time on any goroutine.
+// Ledger knows how many bytes were written in the last while, and who has written too much of it: a tenant that has
+// written more than others have left, as with places, or a person who has, in whatever tenants. So the sum of what
+// persons write has a bound, and whoever writes little is never held up. Make it with NewLedger. All methods may be
+// called at any time on any goroutine.
 type Ledger struct {
 	window time.Duration
 
@@ -35,7 +37,8 @@ type account struct {
 	sum  int64
 }
 
-// NewLedger returns a Ledger of what was written within window. size is how many bytes may be: a tenant alone may write half of them.
+// NewLedger returns a Ledger of what was written within window. size is how many bytes may be: a tenant alone may write
+// half of them.
 func NewLedger(size int64, window time.Duration) *Ledger {
 	return &Ledger{window: window, size: size, tenants: map[string]*account{}, persons: map[string]*account{}}
 }
@@ -47,7 +50,8 @@ func (l *Ledger) Resize(size int64) {
 	l.size = size
 }
 
-// Write counts bytes that were written in a tenant, if it is not empty, and by a person, if it is not. Only what persons have written counts for the sum.
+// Write counts bytes that were written in a tenant, if it is not empty, and by a person, if it is not. Only what
+// persons have written counts for the sum.
 func (l *Ledger) Write(now time.Time, tenant, person string, bytes int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,7 +75,8 @@ type Excess struct {
 	Window, RetryAfter time.Duration
 }
 
-// Excess returns what a tenant, if it is not empty, or a person, if it is not, has written too much of. ok is false if neither has.
+// Excess returns what a tenant, if it is not empty, or a person, if it is not, has written too much of. ok is false if
+// neither has.
 func (l *Ledger) Excess(now time.Time, tenant, person string) (e Excess, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

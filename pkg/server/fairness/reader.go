@@ -8,8 +8,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 )
 
-// WithSeat returns a handler whose requests give back their places while their clients read the answer slowly. cut ends the answer of the request in
-// ctx, also if a write is under way.
+// WithSeat returns a handler whose requests give back their places while their clients read the answer slowly. cut ends
+// the answer of the request in ctx, also if a write is under way.
 func WithSeat(cut func(context.Context), next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		ctx := req.Context()
@@ -59,7 +59,8 @@ func (r *read) Flush() {
 	flusher.Flush()
 }
 
-// during begins what may have to wait for the client. back says that it is over. It is nil for a request without places.
+// during begins what may have to wait for the client. back says that it is over. It is nil for a request without
+// places.
 func (r *read) during() (back func() error) {
 	patience, placed := r.seat.wait()
 	if !placed {

@@ -9,28 +9,30 @@ import (
 )
 
 const (
-	// readingPlaces are the places of answers that wait for slow readers, on each replica. Each stands for 100 kB that are kept in memory.
+	// readingPlaces are the places of answers that wait for slow readers, on each replica. Each stands for 100 kB that
+	// are kept in memory.
 	readingPlaces = 2560
 	// largestReading is how much of it one answer takes at the most, however large it is.
 	largestReading = readingPlaces / 8
-	// readerPatience is how long the client of a request may keep it from going on, in all, before it counts as slow. A wait of less than blockedFor is
-	// none.
+	// readerPatience is how long the client of a request may keep it from going on, in all, before it counts as slow. A
+	// wait of less than blockedFor is none.
 	readerPatience = 250 * time.Millisecond
 	blockedFor     = time.Millisecond
-	// slowPatience is how long a slow client may keep a request waiting at a time before the places are given back, until all such waits together have
-	// lasted for longer than mostWaited: then they are given back before each wait.
+	// slowPatience is how long a slow client may keep a request waiting at a time before the places are given back,
+	// until all such waits together have lasted for longer than mostWaited: then they are given back before each wait.
 	slowPatience = 20 * time.Millisecond
 	mostWaited   = 2 * time.Second
-	// returnPatience is how long a request waits for its places when its client reads on. Nothing else ends that wait: the writer that waits holds what
-	// ends requests.
+	// returnPatience is how long a request waits for its places when its client reads on. Nothing else ends that wait:
+	// the writer that waits holds what ends requests.
 	returnPatience = 15 * time.Second
 )
 
 // ErrSlow says that an answer is not kept any longer for a client that reads it slowly.
 var ErrSlow = errors.New("the answer is read slowly, and too many answers for the same tenant or user are")
 
-// seat is where a request has its places. It gives them back while the client keeps the request waiting that reads its answer: then the request takes no
-// CPU. What it has in memory counts among the answers that are read slowly, until its end. Who has too much there is not waited for.
+// seat is where a request has its places. It gives them back while the client keeps the request waiting that reads its
+// answer: then the request takes no CPU. What it has in memory counts among the answers that are read slowly, until its
+// end. Who has too much there is not waited for.
 //
 // The handler works on one goroutine, and a timer calls away on another.
 type seat struct {
@@ -77,7 +79,8 @@ func (s *seat) take(l *Limiter, flow Flow, places, size int, leave func()) {
 	s.limiter, s.flow, s.places, s.size, s.leave, s.since = l, flow, places, size, leave, time.Now()
 }
 
-// end says that the request needs no places any more. It returns how long it had them, and what gives them back. That may be called later.
+// end says that the request needs no places any more. It returns how long it had them, and what gives them back. That
+// may be called later.
 func (s *seat) end() (held time.Duration, leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,8 +94,8 @@ func (s *seat) end() (held time.Duration, leave func()) {
 	return s.held, leave
 }
 
-// wait says that the request begins to wait for its client, until back is called. It returns how long the client may keep it waiting before its places
-// are given back, and whether it has places at all.
+// wait says that the request begins to wait for its client, until back is called. It returns how long the client may
+// keep it waiting before its places are given back, and whether it has places at all.
 func (s *seat) wait() (patience time.Duration, placed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,8 +165,9 @@ func (s *seat) back(ctx context.Context, waited time.Duration) error {
 	return nil
 }
 
-// read counts an answer among those that are read slowly until leave is called. It returns nil if its tenant or its user has as much there as is free,
-// and how much the one of both has that has more. Privileged tenants are not refused.
+// read counts an answer among those that are read slowly until leave is called. It returns nil if its tenant or its
+// user has as much there as is free, and how much the one of both has that has more. Privileged tenants are not
+// refused.
 func (l *Limiter) read(flow Flow, size int) (leave func(), share int) {
 	size = min(max(1, size), largestReading)
 	l.mu.Lock()

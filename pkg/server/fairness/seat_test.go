@@ -116,7 +116,8 @@ func TestAnAnswerThatIsReadFastKeepsItsPlaces(t *testing.T) {
 	})
 }
 
-// Slow readers take no CPU, but memory: there is a bound for a person, in however many tenants, and it leaves room for others.
+// Slow readers take no CPU, but memory: there is a bound for a person, in however many tenants, and it leaves room for
+// others.
 func TestSlowReadersShareWhatIsKeptForThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, 24, 100)
@@ -197,7 +198,8 @@ func TestAClientThatDripsHoldsNoPlacesInTheEnd(t *testing.T) {
 	})
 }
 
-// An answer of whatever size leaves room for those of others, and whoever has little there is not cut off because others have much.
+// An answer of whatever size leaves room for those of others, and whoever has little there is not cut off because
+// others have much.
 func TestALargeSlowAnswerCutsOffNobodyElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, 100, 100)

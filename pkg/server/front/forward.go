@@ -58,8 +58,9 @@ func (f *Front) forward(x *exchange, req *http.Request, to *shard, path, client 
 	if isWatch(req) {
 		proxy.FlushInterval = -1 // each event at once
 	}
-	// ReverseProxy would drop what Connection lists, so that a client could take Impersonate-User or Authorization out of a request. It would also pass
-	// an upgrade on, which HTTP/2 does not have. Shards ignore both. Whoever asks for a websocket has been refused: see wantsWebsocket.
+	// ReverseProxy would drop what Connection lists, so that a client could take Impersonate-User or Authorization out
+	// of a request. It would also pass an upgrade on, which HTTP/2 does not have. Shards ignore both. Whoever asks for
+	// a websocket has been refused: see wantsWebsocket.
 	req.Header.Del("Connection")
 	proxy.ServeHTTP(x, req)
 }
@@ -68,7 +69,8 @@ func (f *Front) forward(x *exchange, req *http.Request, to *shard, path, client 
 // Without this answer a client would get an ordinary one, in the midst of a handshake.
 var errWebsocket = apierrors.NewBadRequest("a front passes no websockets on: watch by an ordinary request with ?watch=true, or open the websocket at the shard itself")
 
-// wantsWebsocket reports whether a request begins a websocket. Any other upgrade may be ignored by whoever does not know it.
+// wantsWebsocket reports whether a request begins a websocket. Any other upgrade may be ignored by whoever does not
+// know it.
 func wantsWebsocket(req *http.Request) bool {
 	has := func(header, word string) bool {
 		return strings.Contains(strings.ToLower(strings.Join(req.Header[header], ",")), word)

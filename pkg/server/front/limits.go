@@ -88,11 +88,12 @@ func (p *inflight) enterCluster(cluster string) (leave func(), ok bool) {
 	}, true
 }
 
-// unknownClusters begins the budget of those that a client asks for and nobody knows: everybody can make up as many names as he likes. No cluster has
-// such a name.
+// unknownClusters begins the budget of those that a client asks for and nobody knows: everybody can make up as many
+// names as he likes. No cluster has such a name.
 const unknownClusters = "(unknown clusters) "
 
-// budgetOf returns for which logical cluster a client's request counts that a shard is asked by a path, or nothing. However a cluster is spelt, it is one.
+// budgetOf returns for which logical cluster a client's request counts that a shard is asked by a path, or nothing.
+// However a cluster is spelt, it is one.
 func (f *Front) budgetOf(path, client string) string {
 	after, ok := strings.CutPrefix(path, "/clusters/")
 	if !ok {

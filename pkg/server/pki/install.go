@@ -8,9 +8,10 @@ import (
 	"strings"
 )
 
-// Install copies the files of a directory so that only this process's user can read the copies. A mounted Secret, for example, is read by a
-// whole group, so replicas refuse the keys in it. Directories and files whose names begin with a dot are left out: a mounted Secret has some,
-// and they are not part of it. So is a directory's lock. What is in to already is replaced by files of the same name, and otherwise kept.
+// Install copies the files of a directory so that only this process's user can read the copies. A mounted Secret, for
+// example, is read by a whole group, so replicas refuse the keys in it. Directories and files whose names begin with a
+// dot are left out: a mounted Secret has some, and they are not part of it. So is a directory's lock. What is in to
+// already is replaced by files of the same name, and otherwise kept.
 func Install(from, to string) error {
 	entries, err := os.ReadDir(from)
 	if err != nil {

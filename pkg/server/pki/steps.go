@@ -74,8 +74,8 @@ func Roll(directory, kubeconfig string, s Step) error {
 	return replaceTogether(b.directory, append(files, token...)...)
 }
 
-// tokenKey returns the key of service accounts' tokens if the directory has none yet, as replicas have derived it. From the
-// next authority's key another one would follow, and all tokens would end when replicas begin with copies.
+// tokenKey returns the key of service accounts' tokens if the directory has none yet, as replicas have derived it. From
+// the next authority's key another one would follow, and all tokens would end when replicas begin with copies.
 func (b *Bundle) tokenKey() ([]file, error) {
 	name := b.file(serviceAccountKeyFile)
 	if exists(name) {

@@ -17,9 +17,9 @@ import (
 )
 
 // Gate admits writes according to the state of their logical cluster. Until the cluster is Ready, only members of
-// system:masters may write. While it is being deleted, nobody may create, unless the cluster is permanent; but what is there
-// may be changed, as in a namespace: the deletion waits for those who remove their finalizers. Gate does not judge the creation
-// of the LogicalCluster itself.
+// system:masters may write. While it is being deleted, nobody may create, unless the cluster is permanent; but what is
+// there may be changed, as in a namespace: the deletion waits for those who remove their finalizers. Gate does not
+// judge the creation of the LogicalCluster itself.
 //
 // For creations Gate reads the LogicalCluster from storage. A stale cache could admit an object after the deletion has counted
 // what is left, and that object would survive its cluster. Gate is an admission plugin and not a handler, because only

@@ -52,8 +52,9 @@ func splitPath(u *url.URL) (cluster logicalcluster.Path, rest string, err error)
 	return path, rest, nil
 }
 
-// isClean reports whether the path has no zero character, no segments "." or "..", and no empty segment except the last. Other control characters are in
-// names of roles that versions before 0.2 have created, and that somebody may want to delete.
+// isClean reports whether the path has no zero character, no segments "." or "..", and no empty segment except the
+// last. Other control characters are in names of roles that versions before 0.2 have created, and that somebody may
+// want to delete.
 func isClean(path string) bool {
 	segments := strings.Split(strings.TrimPrefix(path, "/"), "/")
 	for i, s := range segments {

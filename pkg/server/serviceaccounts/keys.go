@@ -92,7 +92,8 @@ func algorithmOf(key crypto.PublicKey) (jose.SignatureAlgorithm, error) {
 	return "", fmt.Errorf("a key of service accounts' tokens is a %T: give an ECDSA key of P-256, P-384 or P-521, or an RSA key", key)
 }
 
-// verify returns the payload of a token in compact form that the key with an id has signed, with the algorithm that the key is for.
+// verify returns the payload of a token in compact form that the key with an id has signed, with the algorithm that the
+// key is for.
 func (k *Keys) verify(token, key string) ([]byte, error) {
 	signed, err := jose.ParseSigned(token)
 	if err != nil {

@@ -12,9 +12,10 @@ import (
 )
 
 const (
-	// acceptTimeout is how long a replica may take to accept a connection, TLS included, while there are others to try: one that is paused
-	// accepts, but does not go on. lastAcceptTimeout is how long the last one may take: it may just be busy, and nobody else would serve. A
-	// replica that vanishes is noticed after pingAfter and pingTimeout: it is silent for the one, and does not answer for the other.
+	// acceptTimeout is how long a replica may take to accept a connection, TLS included, while there are others to try:
+	// one that is paused accepts, but does not go on. lastAcceptTimeout is how long the last one may take: it may just
+	// be busy, and nobody else would serve. A replica that vanishes is noticed after pingAfter and pingTimeout: it is
+	// silent for the one, and does not answer for the other.
 	acceptTimeout          = time.Second
 	lastAcceptTimeout      = 3 * time.Second
 	pingAfter, pingTimeout = time.Second, 2 * time.Second

@@ -36,8 +36,8 @@ func (r *replicas) set(shard string, urls []string) error {
 	return nil
 }
 
-// try calls do with one replica after the other until it succeeds or ctx ends, and tells it of the last one. The error has those of all that were tried, which must name
-// their replica.
+// try calls do with one replica after the other until it succeeds or ctx ends, and tells it of the last one. The error
+// has those of all that were tried, which must name their replica.
 func (r *replicas) try(ctx context.Context, do func(replica *url.URL, last bool) error) error {
 	var failed attempts
 	order := r.list()

@@ -17,8 +17,8 @@ const (
 	TermsPath = "/regent/v1/terms"
 	// WorkspacesPath answers with Workspaces: those whose path contains the text of ?search=, of the whole installation, as far as it answers.
 	WorkspacesPath = "/regent/v1/workspaces"
-	// TokenKeysPath answers with the public keys of the tokens of this shard's service accounts, and AccountPath whether one of them is there: other shards
-	// ask. What they say is of package serviceaccounts.
+	// TokenKeysPath answers with the public keys of the tokens of this shard's service accounts, and AccountPath
+	// whether one of them is there: other shards ask. What they say is of package serviceaccounts.
 	TokenKeysPath = "/regent/v1/tokenkeys"
 	AccountPath   = "/regent/v1/account"
 	// FarewellPath takes POST with a Farewell from a replica of the same shard.

@@ -36,8 +36,8 @@ type Term struct {
 	Gap float64 `json:"gapSeconds,omitempty"`
 }
 
-// endedOnRequest reports whether somebody wanted the term to end: its process was told to stop, somebody asked for a step down, or another replica was
-// preferred. election words the last two.
+// endedOnRequest reports whether somebody wanted the term to end: its process was told to stop, somebody asked for a
+// step down, or another replica was preferred. election words the last two.
 func (t Term) endedOnRequest() bool {
 	return t.EndCause == "shutdown" || t.EndCause == "step down" && strings.HasPrefix(strings.TrimPrefix(t.EndReason, "step down: "), "on request: ")
 }

@@ -13,18 +13,22 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// Meter is told what is written, and says who may not write more for now. All methods may be called at any time on any goroutine.
+// Meter is told what is written, and says who may not write more for now. All methods may be called at any time on any
+// goroutine.
 type Meter interface {
-	// MayWrite returns why the request in ctx may not write now, or nil. cached says that the resource has a watch cache.
+	// MayWrite returns why the request in ctx may not write now, or nil. cached says that the resource has a watch
+	// cache.
 	MayWrite(ctx context.Context, cached bool) error
 	// Wrote is told that the request in ctx has written so many bytes.
 	Wrote(ctx context.Context, cached bool, bytes int)
-	// Saw is told that somebody, on whatever replica, has written so many bytes in a logical cluster, of a resource that has a watch cache.
+	// Saw is told that somebody, on whatever replica, has written so many bytes in a logical cluster, of a resource
+	// that has a watch cache.
 	Saw(cluster logicalcluster.Name, bytes int)
 }
 
-// metered has the client below ask the Meter about each creation and update of a resource, and tell it what was written. So what changes nothing is not
-// refused. Neither is what makes room: deletions, and the updates of which they are made.
+// metered has the client below ask the Meter about each creation and update of a resource, and tell it what was
+// written. So what changes nothing is not refused. Neither is what makes room: deletions, and the updates of which they
+// are made.
 type metered struct {
 	storage.Interface
 	meter  Meter
@@ -74,7 +78,8 @@ type stage struct {
 	finalizers int
 }
 
-// lastFinalizers is how many finalizers can be taken away one by one, whatever was written. An object may have thousands.
+// lastFinalizers is how many finalizers can be taken away one by one, whatever was written. An object may have
+// thousands.
 const lastFinalizers = 8
 
 func stageOf(obj runtime.Object) stage {
@@ -98,7 +103,8 @@ func mayPut(ctx context.Context) error {
 	return nil
 }
 
-// hasPut tells the meter of the resource in ctx, if there is one, of a write. One without an answer may have been carried out.
+// hasPut tells the meter of the resource in ctx, if there is one, of a write. One without an answer may have been
+// carried out.
 func hasPut(ctx context.Context, resp kubernetes.PutResponse, err error, bytes int) {
 	of, ok := ctx.Value(meterKey{}).(*metering)
 	if ok && (err == nil && resp.Succeeded || isUnanswered(err)) {

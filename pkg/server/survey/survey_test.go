@@ -92,8 +92,8 @@ func following(name, leader string) status.Replica {
 	return status.Replica{Shard: "root", Name: name, Version: "v1", Election: status.Election{State: "standing by", Epoch: 7, Leader: leader}}
 }
 
-// survey returns a Survey of a replica of shard root.
-// lasting is the patience of tests: whoever answers does so within it, on a busy machine too. Tests of those that never do have brief.
+// survey returns a Survey of a replica of shard root. lasting is the patience of tests: whoever answers does so within
+// it, on a busy machine too. Tests of those that never do have brief.
 var (
 	lasting = patience{whole: 40 * time.Second, shard: 20 * time.Second, other: 30 * time.Second, leave: 20 * time.Second}
 	brief   = patience{whole: 6 * time.Second, shard: 3 * time.Second, other: 4 * time.Second}

@@ -94,8 +94,8 @@ func Start(t testing.TB, server string, timings harness.Timings, mode, detection
 	return s
 }
 
-// electors are what the next leader may have seen first in mode coordinated: who elects has noticed the cut, too, and has named
-// it, or has asked the leader, which still reaches etcd, to make way.
+// electors are what the next leader may have seen first in mode coordinated: who elects has noticed the cut, too, and
+// has named it, or has asked the leader, which still reaches etcd, to make way.
 var electors = []string{"elected", "release"}
 
 // leaseOf is the end of the election lease's key.

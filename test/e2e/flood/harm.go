@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// harm does all at once that one tenant has ever stopped a shard with, within the rights of an administrator of his own workspace. It returns when ctx has
-// ended.
+// harm does all at once that one tenant has ever stopped a shard with, within the rights of an administrator of his own
+// workspace. It returns when ctx has ended.
 func (f *flood) harm(ctx context.Context) {
 	f.define(ctx)
 	var acting sync.WaitGroup

@@ -16,7 +16,8 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// writeSBOM writes a bill of materials (CycloneDX, JSON) of what Go recorded in the binary and in etcd's tools: what was linked, and not what go.mod allows.
+// writeSBOM writes a bill of materials (CycloneDX, JSON) of what Go recorded in the binary and in etcd's tools: what
+// was linked, and not what go.mod allows.
 func writeSBOM(w io.Writer, r release) error {
 	b, err := r.one()
 	if err != nil {

@@ -69,9 +69,9 @@ func selectableEventFields(e *corev1.Event) fields.Set {
 	}
 }
 
-// validateEvent checks the rules for all events. An event about an object without a namespace must be in "default", and one in the style of events.k8s.io may be
-// in "kube-system", too. An event about an object with a namespace must be there, unless it is in that style, as in Kubernetes: its reporter may write where
-// it has the right to.
+// validateEvent checks the rules for all events. An event about an object without a namespace must be in "default", and
+// one in the style of events.k8s.io may be in "kube-system", too. An event about an object with a namespace must be
+// there, unless it is in that style, as in Kubernetes: its reporter may write where it has the right to.
 func validateEvent(e *corev1.Event) field.ErrorList {
 	var errs field.ErrorList
 	involved, isNew := e.InvolvedObject.Namespace, !e.EventTime.IsZero()
