@@ -130,9 +130,10 @@ func (r *reservedNames) ConditionsAwareAuthorize(ctx context.Context, a authoriz
 	return r.Authorizer.ConditionsAwareAuthorize(ctx, a)
 }
 
-// newAuthenticator accepts in-process users, other members of the installation, client certificates, tokens of service accounts, bearer
-// tokens from the operator's file, and those that configured knows. Everyone else is anonymous on the public paths, and unauthenticated
-// elsewhere.
+// newAuthenticator accepts in-process users, other members of the installation, client certificates, tokens of service
+// accounts, bearer tokens from the operator's file, and those that configured knows. Everyone else is anonymous on the
+// public paths, and unauthenticated elsewhere. here accepts the same users, except those whom a webhook knows, and does
+// not say of what groups all of them are.
 func newAuthenticator(
 	p inProcess, members *membersGate, clientCA dynamiccertificates.CAContentProvider, accounts authenticator.Token, tokenFile string,
 	configured *authentication.Authentication,

@@ -46,9 +46,10 @@ type Server struct {
 	rbac *access.Authorizer
 	// authentication asks others than this server who users are, authorization what they may do.
 	authentication *authentication.Authentication
-	knownHere      authenticator.Request // users whom this replica knows without asking a webhook
 	authorization  *authorization.Authorization
 	generic        *genericapiserver.Config
+	// knownHere says who those users are whom this replica knows without a webhook.
+	knownHere authenticator.Request
 	// tokenIssuer signs the tokens of service accounts. boundObjects finds what they are bound to, and accounts says
 	// whose they are.
 	tokenIssuer  *serviceaccounts.Issuer

@@ -147,7 +147,8 @@ func (i *onePod) start(t *testing.T) (stop func()) {
 		args[n] = strings.NewReplacer("$(POD_IP)", "127.0.0.1", "$(POD_NAME)", "shard-0", "$(POD_NAMESPACE)", "regent", "=0.0.0.0", "=127.0.0.1").Replace(args[n])
 	}
 	var log bytes.Buffer
-	replica := i.outside(context.Background(), args...) // a container has /proc, too
+	// A container has /proc, too. The context of the test would end it before stop can ask it to.
+	replica := i.outside(context.Background(), args...)
 	replica.Stdout, replica.Stderr = &log, &log
 	if err := replica.Start(); err != nil {
 		t.Fatal(err)
@@ -158,11 +159,13 @@ func (i *onePod) start(t *testing.T) (stop func()) {
 		_ = replica.Process.Kill()
 		t.Fatalf("%v\n%s", err, tail(&log))
 	}
-	return sync.OnceFunc(func() {
+	stop = sync.OnceFunc(func() {
 		if err := errors.Join(replica.Process.Signal(syscall.SIGTERM), <-ended); err != nil {
 			t.Errorf("it stopped with %v\n%s", err, tail(&log))
 		}
 	})
+	t.Cleanup(stop) // also of a test that fails before it stops it
+	return stop
 }
 
 // What the chart renders starts, from the image and with the keys that the chart makes, and stops when Kubernetes asks

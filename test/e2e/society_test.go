@@ -29,7 +29,7 @@ import (
 func TestOneTenantWhoDoesAllHarmAtOnceFailsNothingOfAnother(t *testing.T) {
 	s := startSociety(t)
 	quiet := s.live(t, 5*time.Second, floodArgs{})
-	harmed := s.live(t, 20*time.Second, floodArgs{harm: true, nice: 10})
+	harmed := s.live(t, 10*time.Second, floodArgs{harm: true, nice: 10})
 	for _, l := range []life{quiet, harmed} {
 		t.Logf("\n%s", l)
 		for _, err := range l.failed {

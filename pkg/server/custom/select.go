@@ -24,7 +24,7 @@ func (v *view) predicate(ctx context.Context, p storage.SelectionPredicate) (_ s
 	selected := ofKind{Selector: p.Field, kind: collection(v.kind), kinds: kindsIn(ctx), everywhere: cluster == clusters.Wildcard}
 	for _, r := range p.Field.Requirements() {
 		if r.Field != fieldName && r.Field != fieldNamespace {
-			selected.view, selected.attributes, selected.ctx = v, shown, ctx
+			selected.view, selected.attributes, selected.ctx, selected.short = v, shown, ctx, shortenedIn(p.Field)
 		}
 	}
 	selected.failed = newFailure()
@@ -68,6 +68,7 @@ type ofKind struct {
 	// view is set if the selector names fields that only the view knows, which attributes finds.
 	view       *view
 	attributes storage.AttrFunc
+	short      fields.Selector // Selector, of shortened values
 	ctx        context.Context //nolint:containedctx // that of the request: selectors take none
 	failed     *failure
 }
@@ -103,7 +104,7 @@ func (s ofKind) Matches(of fields.Fields) bool {
 		return err == nil && s.Selector.Matches(set)
 	}
 	set, err := s.view.looked.of(raw, find)
-	return err == nil && s.Selector.Matches(set) // an object that cannot be shown has no fields
+	return err == nil && s.short.Matches(set) // an object that cannot be shown has no fields
 }
 
 // DeepCopySelector implements fields.Selector.

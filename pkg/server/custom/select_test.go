@@ -1,6 +1,7 @@
 package custom
 
 import (
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -23,13 +24,14 @@ func TestAChangeIsLookedIntoOnceForAllWhoSelectByAField(t *testing.T) {
 	if err := o.parse([]byte(widget("a", `{"size":1}`))); err != nil {
 		t.Fatal(err)
 	}
+	long := strings.Repeat("x", 10_000) // the tenant chooses how long a value is
 	var looked atomic.Int64
 	predicate := func(selector string) storage.SelectionPredicate {
 		p, failed := v.predicate(t.Context(), storage.SelectionPredicate{
 			Label: labels.Everything(), Field: fields.ParseSelectorOrDie(selector),
 			GetAttrs: func(runtime.Object) (labels.Set, fields.Set, error) {
 				looked.Add(1)
-				return nil, fields.Set{"spec.size": "1"}, nil
+				return nil, fields.Set{"spec.size": "1", "spec.text": long}, nil
 			},
 		})
 		if err := failed.get(); err != nil {
@@ -39,7 +41,10 @@ func TestAChangeIsLookedIntoOnceForAllWhoSelectByAField(t *testing.T) {
 	}
 	var all sync.WaitGroup
 	for range 100 {
-		for selector, want := range map[string]bool{"spec.size=1": true, "spec.size=2": false} {
+		for selector, want := range map[string]bool{
+			"spec.size=1": true, "spec.size=2": false, "spec.size!=2": true, "spec.text=" + long: true, "spec.text!=" + long: false, "spec.text=" + long + "y": false,
+			"spec.text=" + shorten(long): false, "spec.size=1,spec.text=" + long: true, "spec.size=1,spec.text!=" + long: false,
+		} {
 			p := predicate(selector)
 			all.Go(func() {
 				copied := o.DeepCopyObject() // as the watch cache does it

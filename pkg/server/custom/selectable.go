@@ -1,20 +1,19 @@
 package custom
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"sync"
 	"unsafe"
 	"weak"
 
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/selection"
 )
 
-const (
-	// maxLooked is how many objects' fields a view keeps: those of the last changes. Each of hundreds of watches by a
-	// field asks for the fields of each change, and of what was there before it, at about the same time.
-	maxLooked = 16
-	// maxLookedBytes is how large the fields of an object may be that are kept.
-	maxLookedBytes = 4 << 10
-)
+// maxLooked is how many objects' fields a view keeps: those of the last changes. Each of hundreds of watches by a field
+// asks for the fields of each change, and of what was there before it, at about the same time.
+const maxLooked = 16
 
 // looked has the fields by which a view selects, of the objects that it looked into last. It is ready for use. All
 // methods may be called at any time on any goroutine.
@@ -26,12 +25,10 @@ type looked struct {
 
 // look is at one object.
 type look struct {
-	at   storedBytes
-	once sync.Once
-	// What was found. kept says that it is kept for others.
-	fields fields.Set
+	at     storedBytes
+	once   sync.Once
+	fields fields.Set // shortened
 	err    error
-	kept   bool
 }
 
 // storedBytes are the bytes of an object, by where they are. They do not keep these from being collected, and are equal
@@ -41,27 +38,16 @@ type storedBytes struct {
 	size  int
 }
 
-// of returns the fields of stored bytes. They are found once for all who ask at the same time, or soon after.
+// of returns the shortened fields of stored bytes. They are found once for all who ask at the same time, or soon after.
 func (l *looked) of(raw string, find func() (fields.Set, error)) (fields.Set, error) {
 	one := l.at(storedBytes{weak.Make(unsafe.StringData(raw)), len(raw)})
-	var found fields.Set
-	var err error
-	did := false
 	one.once.Do(func() {
-		did = true
-		found, err = find()
-		if one.kept = sizeOfFields(found) <= maxLookedBytes; one.kept {
-			one.fields, one.err = found, err
+		var found fields.Set
+		if found, one.err = find(); one.err == nil {
+			one.fields = shortened(found)
 		}
 	})
-	switch {
-	case did:
-		return found, err
-	case one.kept:
-		return one.fields, one.err
-	default:
-		return find()
-	}
+	return one.fields, one.err
 }
 
 func (l *looked) at(bytes storedBytes) *look {
@@ -78,9 +64,36 @@ func (l *looked) at(bytes storedBytes) *look {
 	return one
 }
 
-func sizeOfFields(set fields.Set) (size int) {
-	for name, value := range set {
-		size += len(name) + len(value)
+// longestKept is the length of the longest values of fields that are kept as they are. Tenants choose values, which may be
+// as large as objects.
+const longestKept = 64
+
+// shorten returns what stands for a value: equal values have equal ones, and others have others.
+func shorten(value string) string {
+	if len(value) <= longestKept {
+		return value
 	}
-	return size
+	sum := sha256.Sum256([]byte(value))
+	return "#" + hex.EncodeToString(sum[:]) // longer than a value that is kept as it is
+}
+
+func shortened(set fields.Set) fields.Set {
+	out := make(fields.Set, len(set))
+	for field, value := range set {
+		out[field] = shorten(value)
+	}
+	return out
+}
+
+// shortenedIn returns a selector that selects by shortened values.
+func shortenedIn(of fields.Selector) fields.Selector {
+	terms := []fields.Selector{}
+	for _, r := range of.Requirements() {
+		if r.Operator == selection.NotEquals {
+			terms = append(terms, fields.OneTermNotEqualSelector(r.Field, shorten(r.Value)))
+		} else {
+			terms = append(terms, fields.OneTermEqualSelector(r.Field, shorten(r.Value)))
+		}
+	}
+	return fields.AndSelectors(terms...)
 }
