@@ -319,7 +319,7 @@ func TestAWebhookCannotSayInWhichClusterAnObjectIs(t *testing.T) {
 
 func TestAWebhookThatIsNotThereIsToldOf(t *testing.T) {
 	w, h := newWorld(t), newHook(t)
-	nowhere, elsewhere, byName, unknown := "https://127.0.0.1:1/x", "https://127.1.2.3:2379/x", "https://localhost:2379/x", "https://etcd-0.invalid:2379/x"
+	nowhere, elsewhere, byName, unknown := "https://127.0.0.1:1/x", "https://127.1.2.3:2379/x", "https://localhost:2379/x", "https://etcd-0..example:2379/x" // no resolver is asked for it
 	plain := strings.Replace(w.url, "http://", "https://", 1)
 	// The same words for all of them, to the end: nobody learns what is behind a name.
 	notReached := errNotReached.Error()
