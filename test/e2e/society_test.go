@@ -26,7 +26,7 @@ import (
 // workspace. What another one asks for and has controllers do meanwhile succeeds, the leader goes on in its term, and a
 // replica that starts beside it becomes ready. How long it takes is printed, and not judged: BenchmarkSociety does
 // that.
-func TestOneTenantWhoDoesAllHarmAtOnceFailsNothingOfAnother(t *testing.T) {
+func TestOneTenantWhoDoesAllHarmAtOnceFailsNothingOfAnotherI18(t *testing.T) {
 	s := startSociety(t)
 	quiet := s.live(t, 5*time.Second, floodArgs{})
 	harmed := s.live(t, 10*time.Second, floodArgs{harm: true, nice: 10})
