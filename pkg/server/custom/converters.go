@@ -112,7 +112,7 @@ func (c *converters) of(content *Content) *converter {
 		}
 	}
 	out.through = &http.Transport{
-		DialContext: c.dial, TLSClientConfig: roots, TLSHandshakeTimeout: callTime / 2, MaxIdleConnsPerHost: 4, IdleConnTimeout: 30 * time.Second,
+		DialContext: c.dial, TLSClientConfig: roots, TLSHandshakeTimeout: c.callTime / 2, MaxIdleConnsPerHost: 4, IdleConnTimeout: 30 * time.Second,
 		MaxResponseHeaderBytes: 64 << 10,
 	}
 	return out
