@@ -107,7 +107,8 @@ func (r *report) event(u unit, e event) {
 		t.paused, t.began = false, r.now()
 	case "pass", "fail", "skip":
 		delete(p.running, e.Test)
-		took := time.Duration(e.Elapsed * float64(time.Second))
+		// What Go says of a test leaves out its parallel parts.
+		took := max(time.Duration(e.Elapsed*float64(time.Second)), r.now().Sub(t.began))
 		r.result(p, t, testResult{unit: u, name: e.Test, wall: took, cpu: t.cpu}, e.Action)
 	}
 }

@@ -107,6 +107,15 @@ func TestProgressNamesWhatRuns(t *testing.T) {
 	}
 }
 
+// Go says of a test that has parallel parts how long it took without them.
+func TestATestTakesAsLongAsItsParallelParts(t *testing.T) {
+	told, _ := scripted(t, nil, "run TestAll", "pause TestAll", "run TestQuick", "pass TestQuick", "cont TestAll", "run TestAll/one", "pause TestAll/one",
+		"cont TestAll/one", "output TestAll/one I0101 a log line", "pass TestAll/one", "pass TestAll")
+	if want := "6.0s  pkg/a TestAll\n"; !strings.Contains(told, want) {
+		t.Errorf("%q is missing in\n%s", want, told)
+	}
+}
+
 func TestOfLogsTheLastLinesAreKeptAndOfTestsAll(t *testing.T) {
 	var kept tail
 	kept.add("    a_test.go:1: first\n")
