@@ -164,16 +164,16 @@ func (r *runner) compile(ctx context.Context, all []batch) {
 // next chooses which of the compiled units runs next, or none (-1): the dearest for which there is CPU. Units that wait
 // leave it to others, so more of these run at a time than there are CPUs.
 func (s settings) next(queue []runnable, running []unit, compiling bool) int {
-	free := cores()
+	free := cores() + spare
 	if compiling {
 		free -= compilerNeed
 	}
 	for _, u := range running {
-		free -= s.costs.of(u).need()
+		free -= s.need(u)
 	}
 	best := -1
 	for i, b := range queue {
-		if len(running) > 0 && s.costs.of(b.unit).need() > free+spare {
+		if len(running) > 0 && s.need(b.unit) > free {
 			continue
 		}
 		if best < 0 || s.costs.of(b.unit).Wall > s.costs.of(queue[best].unit).Wall {
@@ -182,6 +182,19 @@ func (s settings) next(queue []runnable, running []unit, compiling bool) int {
 	}
 	return best
 }
+
+// need is how many CPUs a unit is promised.
+func (s settings) need(u unit) float64 {
+	if peak, ok := peaks[u.name]; ok {
+		return min(peak, cores()) + spare
+	}
+	return s.costs.of(u).need()
+}
+
+// peaks are packages that need more than their average says, which is promised to them alone: their tests start
+// several processes at a time, which work when all of them do, with leases that expire meanwhile. So on two CPUs
+// nothing but the compiler runs beside the scenarios, and they disturb nothing.
+var peaks = map[string]float64{"test/e2e": 2}
 
 const (
 	// compilerNeed is how many CPUs are left to the compiler while there is something to compile: it takes what is
@@ -197,11 +210,9 @@ const (
 	killAfter = time.Minute
 )
 
-// timed are packages whose tests wait for what processes do in real time, with leases that expire. They have the CPU
-// first, then all others, and then the compiler: what is idle is enough for it.
-var timed = []string{"test/e2e", "test/embed", "test/browser", "pkg/server"}
-
-const testNice, compilerNice = 5, 10
+// compilerNice is the compiler's priority: what is idle is enough for it, while tests wait for what processes do in real
+// time.
+const compilerNice = 10
 
 // yield lowers the priority of a command that has been started as the leader of a group, and of all that it starts.
 func yield(command *exec.Cmd, nice int) {
@@ -271,9 +282,6 @@ func (r *runner) followed(command *exec.Cmd, u unit) error {
 	command.Stderr = command.Stdout
 	if err := command.Start(); err != nil {
 		return fmt.Errorf("cannot start its tests: %w", err)
-	}
-	if !slices.Contains(timed, u.name) {
-		yield(command, testNice)
 	}
 	err = follow(out, func(e event) {
 		if e.Test != "" && e.Action != "output" && !strings.Contains(e.Test, "/") {

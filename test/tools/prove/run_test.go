@@ -14,6 +14,8 @@ func TestWhatWaitsRunsBesideWhatComputes(t *testing.T) {
 		"computes": {Wall: 50 * time.Second, CPU: 50 * time.Second},
 		"both":     {Wall: 60 * time.Second, CPU: 100 * time.Second},
 		"short":    {Wall: time.Second, CPU: time.Second},
+		"little":   {Wall: 10 * time.Second, CPU: time.Second},
+		"test/e2e": {Wall: 100 * time.Second, CPU: 130 * time.Second},
 	}
 	queue := func(names ...string) (all []runnable) {
 		for _, n := range names {
@@ -41,6 +43,8 @@ func TestWhatWaitsRunsBesideWhatComputes(t *testing.T) {
 		{what: "a smaller one that fits", queue: queue("both", "short"), running: running("computes"), want: "short"},
 		{what: "whatever there is, if nothing runs", queue: queue("both"), compiling: true, want: "both"},
 		{what: "the compiler computes, too", queue: queue("both"), running: running("waits"), compiling: true, want: ""},
+		{what: "nothing beside what peaks", queue: queue("short", "little"), running: running("test/e2e"), want: ""},
+		{what: "nothing that peaks beside others", queue: queue("test/e2e", "short"), running: running("little"), want: "short"},
 		{what: "nothing of nothing", want: ""},
 	} {
 		got := ""
