@@ -50,6 +50,12 @@ const (
 	RemoteExtraPrefix = "X-Remote-Extra-"
 )
 
+// CountedAsHeader is how a front learns for whom the requests with a token count, so that a user with many tokens has no
+// more than one with a certificate. A request that has it is answered with it: the value is the name under which the
+// limits of shards count whoever has sent the request, escaped as a segment of a path. Nobody learns more by it than who
+// he is himself.
+const CountedAsHeader = "Regent-Counted-As"
+
 // What a Shard tells of itself, in status.capacity.
 const (
 	// CapacityClusters is how many logical clusters the shard can have, UsedClusters how many it has.

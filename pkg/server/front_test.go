@@ -16,6 +16,7 @@ import (
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -364,6 +365,40 @@ func TestAFrontRefusesAClientThatAsksTooMuch(t *testing.T) {
 	}
 	if status, body := e.ask(e.admin, "/clusters/root/api/v1/configmaps"); status != http.StatusOK {
 		t.Errorf("a list beside it: %d %s", status, body)
+	}
+	// However many tokens somebody has.
+	root := i.shards["root"]
+	kube := root.at.shard.Clients.Kube
+	must(kube.RbacV1().ClusterRoleBindings().Create(in(root, "root"), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "bots"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: "system:serviceaccounts"}},
+	}, metav1.CreateOptions{}))(root)
+	stranger := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: root.at.client.Transport.(*http.Transport).TLSClientConfig.RootCAs}}}
+	defer stranger.CloseIdleConnections()
+	for n, want := range []int{http.StatusOK, http.StatusTooManyRequests} {
+		seconds := int64(3600 + n) // another token
+		token, err := kube.CoreV1().ServiceAccounts("default").CreateToken(in(root, "root"), "default", &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		bearer := []string{"Authorization", "Bearer " + token.Status.Token}
+		i.until("root", "the account may list", func() bool {
+			status, _ := e.ask(stranger, "/clusters/root/api/v1/configmaps", bearer...)
+			return status == http.StatusOK
+		})
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, e.url+"/clusters/root/api/v1/configmaps?watch=1", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set(bearer[0], bearer[1])
+		resp, err := stranger.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = resp.Body.Close() }()
+		if resp.StatusCode != want || resp.Header.Get(clusters.CountedAsHeader) != "" {
+			t.Errorf("a watch with token %d: %d, header %v; want %d", n, resp.StatusCode, resp.Header, want)
+		}
 	}
 }
 

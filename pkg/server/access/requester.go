@@ -3,36 +3,82 @@ package access
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"strings"
+	"sync/atomic"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// requester holds who has sent a request, whomever it impersonates. The authentication filter fills it before anybody
-// reads it.
-type requester struct{ user user.Info }
+// requester holds who has sent a request, whomever it impersonates. The authentication filter fills it. Only an answer
+// that does not wait for it, after the request's time, may find it empty.
+type requester struct{ of atomic.Pointer[user.Info] }
+
+// user returns who it is, or nil.
+func (r *requester) user() user.Info {
+	if who := r.of.Load(); who != nil {
+		return *who
+	}
+	return nil
+}
 
 type requesterKey struct{}
 
-// WithRequester returns a handler whose requests know who has sent them, if Remembering authenticates them.
+// WithRequester returns a handler whose requests know who has sent them, if Remembering authenticates them. Those that
+// ask for it are told for whom they count.
 func WithRequester(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		next.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), requesterKey{}, &requester{})))
+		sender := &requester{}
+		if req.Header.Get(clusters.CountedAsHeader) != "" {
+			w = responsewriter.WrapForHTTP1Or2(&tellingAnswer{ResponseWriter: w, to: sender})
+		}
+		next.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), requesterKey{}, sender)))
 	})
 }
+
+// tellingAnswer is an answer that says for whom the request counts.
+type tellingAnswer struct {
+	http.ResponseWriter
+	to    *requester
+	begun bool
+}
+
+// Unwrap implements responsewriter.UserProvidedDecorator.
+func (t *tellingAnswer) Unwrap() http.ResponseWriter { return t.ResponseWriter }
+
+// WriteHeader implements http.ResponseWriter.
+func (t *tellingAnswer) WriteHeader(status int) {
+	if who := t.to.user(); who != nil && !t.begun {
+		_, person := countedAs(who)
+		t.Header().Set(clusters.CountedAsHeader, url.PathEscape(person))
+	}
+	t.begun = t.begun || status >= http.StatusOK
+	t.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (t *tellingAnswer) Write(p []byte) (int, error) {
+	if !t.begun {
+		t.WriteHeader(http.StatusOK)
+	}
+	return t.ResponseWriter.Write(p)
+}
+
+var _ responsewriter.UserProvidedDecorator = (*tellingAnswer)(nil)
 
 // Remembering returns an authenticator that notes the first user that it finds for a request. Later ones are of tokens
 // that a request asks about.
 func Remembering(next authenticator.Request) authenticator.Request {
 	return authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
 		found, ok, err := next.AuthenticateRequest(req)
-		if of, there := req.Context().Value(requesterKey{}).(*requester); there && err == nil && ok && of.user == nil {
-			of.user = found.User
+		if of, there := req.Context().Value(requesterKey{}).(*requester); there && err == nil && ok && found.User != nil {
+			of.of.CompareAndSwap(nil, &found.User)
 		}
 		return found, ok, err
 	})
@@ -43,9 +89,15 @@ func Remembering(next authenticator.Request) authenticator.Request {
 // one who has sent the request: whoever may impersonate others in his own cluster must not use up what they have. A
 // member of system:masters vouches for whom he names.
 func CountedAs(ctx context.Context, who user.Info) (user, person string) {
-	if sender, ok := ctx.Value(requesterKey{}).(*requester); ok && sender.user != nil && !isMaster(sender.user) {
-		who = sender.user
+	if sender, ok := ctx.Value(requesterKey{}).(*requester); ok {
+		if sent := sender.user(); sent != nil && !isMaster(sent) {
+			who = sent
+		}
 	}
+	return countedAs(who)
+}
+
+func countedAs(who user.Info) (user, person string) {
 	if who == nil {
 		return "", ""
 	}
@@ -79,13 +131,13 @@ func Elsewhere(in authorizer.Authorizer) Allowed {
 			return true, nil
 		}
 		sender, _ := ctx.Value(requesterKey{}).(*requester)
-		if sender == nil || sender.user == nil {
+		if sender == nil || sender.user() == nil {
 			return false, nil
 		}
-		if attributes.User == sender.user {
+		if attributes.User == sender.user() {
 			return true, nil
 		}
-		attributes.User = sender.user
+		attributes.User = sender.user()
 		return ask(there, attributes)
 	}
 }

@@ -89,9 +89,59 @@ func TestLimitsCountWhoHasSentTheRequest(t *testing.T) {
 		"one who is called like accounts":       {&user.DefaultInfo{Name: "(accounts of a)"}, ann, "(user) (accounts of a)", "(user) (accounts of a)"},
 		"an account that impersonates somebody": {account("a", "x"), ann, "(accounts of a) system:serviceaccount:default:x", "(accounts of a)"},
 	} {
-		ctx := context.WithValue(t.Context(), requesterKey{}, &requester{c.sender})
+		var sender requester
+		if c.sender != nil {
+			sender.of.Store(&c.sender)
+		}
+		ctx := context.WithValue(t.Context(), requesterKey{}, &sender)
 		if gotUser, gotPerson := CountedAs(ctx, c.as); gotUser != c.user || gotPerson != c.person {
 			t.Errorf("%s: %q and %q, want %q and %q", name, gotUser, gotPerson, c.user, c.person)
 		}
+	}
+}
+
+// A front learns for whom a token counts from whatever a shard answers, and nobody else is told who a sender is.
+func TestWhoAsksIsToldForWhomHeCounts(t *testing.T) {
+	ann := &user.DefaultInfo{Name: "änn\n"}
+	for name, c := range map[string]struct {
+		asks   bool
+		who    user.Info
+		answer func(http.ResponseWriter)
+		want   string
+	}{
+		"an answer":         {true, ann, func(w http.ResponseWriter) { _, _ = w.Write([]byte("ok")) }, "%C3%A4nn%0A"},
+		"an error":          {true, ann, func(w http.ResponseWriter) { w.WriteHeader(http.StatusForbidden) }, "%C3%A4nn%0A"},
+		"one that is early": {true, ann, func(w http.ResponseWriter) { w.WriteHeader(http.StatusEarlyHints); w.WriteHeader(http.StatusOK) }, "%C3%A4nn%0A"},
+		"who is nobody":     {true, nil, func(w http.ResponseWriter) { w.WriteHeader(http.StatusUnauthorized) }, ""},
+		"who does not ask":  {false, ann, func(w http.ResponseWriter) { w.WriteHeader(http.StatusOK) }, ""},
+		"whom the handler names": {true, ann, func(w http.ResponseWriter) {
+			w.Header().Set(clusters.CountedAsHeader, "eve")
+			w.WriteHeader(http.StatusOK)
+		}, "%C3%A4nn%0A"},
+		"a watch, which has no body": {true, ann, func(w http.ResponseWriter) { w.WriteHeader(http.StatusOK); _ = http.NewResponseController(w).Flush() }, "%C3%A4nn%0A"},
+	} {
+		handler := WithRequester(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			_, _, _ = Remembering(authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
+				return &authenticator.Response{User: c.who}, c.who != nil, nil
+			})).AuthenticateRequest(req)
+			c.answer(w)
+		}))
+		server := httptest.NewServer(handler)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.asks {
+			req.Header.Set(clusters.CountedAsHeader, "?")
+		}
+		got, err := server.Client().Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = got.Body.Close()
+		if told := got.Header.Get(clusters.CountedAsHeader); told != c.want {
+			t.Errorf("%s: %q, want %q", name, told, c.want)
+		}
+		server.Close()
 	}
 }

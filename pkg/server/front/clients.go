@@ -4,35 +4,46 @@ import (
 	"hash/maphash"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"strconv"
 	"sync"
 
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/server/access"
 	"github.com/regent-project/regent/pkg/server/connections"
 )
 
 // tokens are the clients whose tokens a shard has accepted. It is ready for use. All methods may be called at any time on any goroutine.
 type tokens struct {
 	mu       sync.Mutex
-	accepted map[string]struct{}
+	accepted map[string]string // for whom their requests count
 }
 
 // maxTokens is how many accepted tokens are kept in mind. Beyond it all are forgotten, and accepted anew.
 const maxTokens = 1 << 16
 
-// answered learns from a shard's answer to a request with a token.
-func (t *tokens) answered(client string, code int) {
+// answered learns from a shard's answer to a request with a token, and takes off it what is not for the client. A
+// shard of an older version does not say whose a token is: each is a client then.
+func (t *tokens) answered(client string, answer *http.Response) {
+	of, told := client, false
+	if escaped := answer.Header.Get(clusters.CountedAsHeader); escaped != "" {
+		if person, err := url.PathUnescape(escaped); err == nil {
+			of, told = clientNamed(person), true
+		}
+	}
+	answer.Header.Del(clusters.CountedAsHeader)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	switch {
+	switch code := answer.StatusCode; {
 	case code == http.StatusUnauthorized:
 		delete(t.accepted, client)
-	case code < http.StatusMultipleChoices || code == http.StatusForbidden: // others may come before the shard has looked at the token
+	case told || code < http.StatusMultipleChoices || code == http.StatusForbidden: // others may come before the shard has looked at the token
 		if t.accepted == nil || len(t.accepted) >= maxTokens {
-			t.accepted = map[string]struct{}{}
+			t.accepted = map[string]string{}
 		}
-		t.accepted[client] = struct{}{}
+		t.accepted[client] = of
 	}
 }
 
@@ -47,8 +58,13 @@ func (t *tokens) isAccepted(client string) bool {
 // account returns for whom a client's requests count. A token that no shard has accepted counts for its sender's address: whoever makes up tokens
 // must not take everybody's places.
 func (t *tokens) account(client string, req *http.Request, who user.Info) string {
-	if who != nil || t.isAccepted(client) {
+	if who != nil {
 		return client
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if of, ok := t.accepted[client]; ok {
+		return of
 	}
 	return addressOf(req)
 }
@@ -58,13 +74,17 @@ var tokenSeed = maphash.MakeSeed()
 // clientOf returns the client of a request. Tokens are not kept.
 func clientOf(req *http.Request, who user.Info) string {
 	if who != nil {
-		return "user " + who.GetName()
+		_, person := access.CountedAs(req.Context(), who)
+		return clientNamed(person)
 	}
 	if token := req.Header.Get("Authorization"); token != "" {
 		return "token " + strconv.FormatUint(maphash.String(tokenSeed, token), 16)
 	}
 	return addressOf(req)
 }
+
+// clientNamed returns the client that limits of shards count under a name.
+func clientNamed(person string) string { return "user " + person }
 
 func addressOf(req *http.Request) string {
 	at, err := netip.ParseAddrPort(req.RemoteAddr)

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
+	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/regent-project/regent/pkg/clusters"
 )
@@ -226,6 +228,31 @@ func TestALongURLMakesNoLongAnswer(t *testing.T) {
 	}
 }
 
+// However many tokens a user has, and a certificate, he is one client, from the first answer on, whatever that is.
+func TestAUserIsOneClientWithAllHisTokens(t *testing.T) {
+	var tokens tokens
+	told := func(person string, code int) *http.Response {
+		return &http.Response{StatusCode: code, Header: http.Header{clusters.CountedAsHeader: {url.PathEscape(person)}}}
+	}
+	req := httptest.NewRequest(http.MethodGet, "/", nil)
+	of := func(token string) string { return tokens.account(token, req, nil) }
+	answer := told("ann", http.StatusNotFound)
+	if tokens.answered("token x", answer); len(answer.Header) != 0 {
+		t.Errorf("the client gets %v", answer.Header)
+	}
+	tokens.answered("token y", told("ann", http.StatusOK))
+	tokens.answered("token z", told("(accounts of c)", http.StatusOK))
+	ann := clientOf(req, &user.DefaultInfo{Name: "ann"})
+	named := clientOf(req, &user.DefaultInfo{Name: "(accounts of c)"}) // by a certificate
+	if of("token x") != ann || of("token y") != ann || of("token z") == ann || of("token z") == named {
+		t.Errorf("%q, %q, %q, by certificate %q and %q", of("token x"), of("token y"), of("token z"), ann, named)
+	}
+	tokens.answered("token x", told("not % escaped", http.StatusUnauthorized))
+	if got := of("token x"); got != addressOf(req) {
+		t.Errorf("a token that is refused counts for %q", got)
+	}
+}
+
 func TestATokenIsAcceptedUntilAShardRefusesIt(t *testing.T) {
 	var tokens tokens
 	req := httptest.NewRequest(http.MethodGet, "/", nil)
@@ -233,12 +260,12 @@ func TestATokenIsAcceptedUntilAShardRefusesIt(t *testing.T) {
 		code int
 		own  bool
 	}{{401, false}, {404, false}, {429, false}, {503, false}, {403, true}, {503, true}, {401, false}, {200, true}} {
-		if tokens.answered("token x", step.code); (tokens.account("token x", req, nil) == "token x") != step.own {
+		if tokens.answered("token x", &http.Response{StatusCode: step.code}); (tokens.account("token x", req, nil) == "token x") != step.own {
 			t.Errorf("after %d: counts for itself %t, want %t", step.code, !step.own, step.own)
 		}
 	}
 	for n := range maxTokens {
-		tokens.answered(fmt.Sprint(n), http.StatusOK)
+		tokens.answered(fmt.Sprint(n), &http.Response{StatusCode: http.StatusOK})
 	}
 	if len(tokens.accepted) > maxTokens {
 		t.Errorf("%d are kept", len(tokens.accepted))
