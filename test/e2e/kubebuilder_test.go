@@ -14,7 +14,7 @@ import (
 
 // reconnects are what a client may say when its server ends and comes back: that, and nothing else.
 var reconnects = []string{
-	"connection refused", "connection reset by peer", "EOF", "http2: client connection lost", "http2: server sent GOAWAY", "use of closed network connection",
+	"connection refused", "connection reset by peer", "EOF", "http2: client connection ", "http2: server sent GOAWAY", "use of closed network connection",
 	"the server is shutting down", "apiserver is shutting down", "broken pipe",
 }
 
