@@ -73,6 +73,7 @@ func startTwo(t *testing.T, run func(context.Context, controllers.Deps) error, c
 	etcd, root := etcdtest.Start(t), t.TempDir()
 	start := func() *replica {
 		cfg := withController(t, config(t, root), run)
+		cfg.Election = defaultElection() // a leader that steps down leaves the other one time, however busy the machine is
 		cfg.EmbeddedEtcd, cfg.Etcd = nil, etcd
 		for _, c := range change {
 			c(&cfg)

@@ -294,7 +294,7 @@ func TestWebhooksSayWhoUsersAreAndWhatTheyMay(t *testing.T) {
 	hook.must("hangs", true)
 	harness.Eventually(t, "what is remembered has expired", func() bool { return b.status("t-ann", "root:team") != http.StatusOK })
 	began := time.Now()
-	if got := admin(); got != http.StatusOK || time.Since(began) > 2*time.Second {
+	if got := admin(); got != http.StatusOK || time.Since(began) > 4*time.Second { // a webhook may take 5 s
 		t.Errorf("an administrator beside a webhook that hangs: %d after %v", got, time.Since(began))
 	}
 	hook.must("hangs", false)

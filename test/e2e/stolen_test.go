@@ -38,8 +38,8 @@ func TestALeaderThatLosesItsLeaseTwentyTimesLeadsAsTheFirstTime(t *testing.T) {
 		if reason := r.Terms()[terms-1].Reason; reason != "deposed" {
 			t.Errorf("loss %d: the term ended because of %q", n, reason)
 		}
-		if took > time.Second {
-			t.Errorf("loss %d: the controllers stopped after %v, promised is a second", n, took)
+		if took > harness.Patience/6 {
+			t.Errorf("loss %d: the controllers stopped after %v, promised is a second on a machine that is not busy", n, took)
 		}
 		harness.Eventually(t, "it leads again", func() bool { return len(r.Terms()) > terms && r.Leads() })
 		name := fmt.Sprintf("after-%d", n)
