@@ -44,6 +44,9 @@ func (f *Front) finish(x *exchange, req *http.Request) {
 	if x.count(); f.cfg.AccessLog {
 		x.log(req)
 	}
+	if x.silence != nil && f.silences.Allow() {
+		klog.FromContext(req.Context()).Info("A request had no answer: look after the shard, or the way to it", "told", clip(x.silence.Error()), "because", clip(x.silence.why()))
+	}
 	fault := recover()
 	if fault == nil {
 		return
@@ -155,6 +158,11 @@ func refuse(x *exchange, err error) {
 		status = apierrors.NewInternalError(err)
 	}
 	out := status.Status()
+	if found, ok := errors.AsType[*silence](err); ok {
+		if x.silence = found; isAdministrator(x.who) {
+			out.Message += ": " + found.why()
+		}
+	}
 	out.Message = clip(out.Message)
 	out.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {

@@ -394,6 +394,24 @@ func TestAStatusThatHTTPDoesNotHaveIsNotPassedOn(t *testing.T) {
 	}
 }
 
+// Where shards are is for operators.
+func TestOnlyAdministratorsAreToldWhyAShardDoesNotAnswer(t *testing.T) {
+	e := newMembers(t).enter(DefaultLimits(), time.Minute, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	for _, admin := range []bool{true, false} {
+		for _, path := range []string{"GET @/api", "POST @/api", "GET /clusters/root:nowhere/api"} {
+			conn, head := e.dial(admin), []string{path, "Content-Length: 0"}
+			if !admin {
+				head = append(head, "Authorization: Bearer good")
+			}
+			e.send(conn, head...)
+			code, got := e.answer(conn)
+			if code < 500 || strings.Contains(got, "127.0.0.1") && !admin || !admin && strings.Contains(got, "does not answer:") || admin && strings.HasPrefix(path, "GET @") && !strings.Contains(got, "does not answer: ") {
+				t.Errorf("%s, an administrator %t: %d %s", path, admin, code, got)
+			}
+		}
+	}
+}
+
 // A connection outlives its replica's move by its requests, and not for ever.
 func TestAConnectionThatNobodyUsesEnds(t *testing.T) {
 	m := newMembers(t)
