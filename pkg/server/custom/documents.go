@@ -22,7 +22,7 @@ import (
 // clusters that define the same.
 type documents struct {
 	whole  *whole
-	kept   kept
+	kept   *kept
 	making making
 
 	mu      sync.Mutex
@@ -37,8 +37,8 @@ type builtInDocuments struct {
 }
 
 func newDocuments() *documents {
-	d := &documents{}
-	d.whole = newWhole(&d.kept)
+	d := &documents{kept: newKept()}
+	d.whole = newWhole(d.kept)
 	return d
 }
 
@@ -100,7 +100,7 @@ func resourcesOf(definitions []*Definition, gv schema.GroupVersion) (list []meta
 // all returns the handler of /apis, which has what is built in and what the definitions add.
 func (d *documents) all(req *http.Request, definitions []*Definition, next http.Handler) (http.Handler, error) {
 	id := identify(definitions)
-	if there, ok := d.kept.get("discovery " + id); ok {
+	if there, ok := d.kept.get(req.Context(), "discovery "+id); ok {
 		return there.(http.Handler), nil
 	}
 	builtIn, err := d.own(req, next)
@@ -117,7 +117,7 @@ func (d *documents) all(req *http.Request, definitions []*Definition, next http.
 		made.list.Groups = append(made.list.Groups, g.entry())
 		made.all.Items = append(made.all.Items, g.aggregated())
 	}
-	d.kept.add("discovery "+id, made, len(definitions)*listedBytes)
+	d.kept.add(req.Context(), "discovery "+id, made, len(definitions)*listedBytes)
 	return made, nil
 }
 

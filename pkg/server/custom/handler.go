@@ -1,7 +1,6 @@
 package custom
 
 import (
-	"container/list"
 	"context"
 	"fmt"
 	"net/http"
@@ -9,6 +8,7 @@ import (
 	"time"
 	"weak"
 
+	"github.com/kcp-dev/logicalcluster/v3"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver"
 	informers "k8s.io/apiextensions-apiserver/pkg/client/informers/externalversions/apiextensions/v1"
@@ -31,7 +31,7 @@ import (
 	"github.com/regent-project/regent/pkg/server/webhooks"
 )
 
-// What the handlers of contents may take together. A handler has its schemas decoded and its rules compiled, which is ten to forty times its
+// What the handlers of contents may take together, and those of one logical cluster half of it. A handler has its schemas decoded and its rules compiled, which is ten to forty times its
 // definition. One that is needed again after it was dropped is made again, in a few milliseconds.
 const (
 	maxHandlers     = 2000
@@ -61,21 +61,17 @@ type handlers struct {
 	base       storage.Interface
 	converters *converters
 
-	mu     sync.Mutex
-	recent list.List // of used, the one used last in front
-	at     map[contentHash]*list.Element
-	bytes  int
+	mu sync.Mutex
+	// recent has the contents that have a handler. It does not keep them from being collected.
+	recent recent[contentHash, weak.Pointer[Content]]
 }
 
-// used is a content that has a handler. It does not keep the content from being collected.
-type used struct {
-	content weak.Pointer[Content]
-	hash    contentHash
-	size    int
+func newHandlers(cfg HandlerConfig, base storage.Interface) *handlers {
+	return &handlers{cfg: cfg, base: base, converters: newConverters(cfg.Webhooks), recent: newRecent[contentHash, weak.Pointer[Content]](maxHandlers, maxHandlerBytes)}
 }
 
-// of returns the handler of a content.
-func (h *handlers) of(c *Content) (http.Handler, error) {
+// of returns the handler of a content, for a logical cluster.
+func (h *handlers) of(cluster logicalcluster.Name, c *Content) (http.Handler, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.handler == nil {
@@ -86,7 +82,7 @@ func (h *handlers) of(c *Content) (http.Handler, error) {
 		c.handler = made
 	}
 	handler := c.handler
-	for _, other := range h.use(c) {
+	for _, other := range h.use(cluster, c) {
 		if other != c && other.mu.TryLock() { // otherwise it is used right now
 			other.handler = nil
 			other.mu.Unlock()
@@ -95,25 +91,16 @@ func (h *handlers) of(c *Content) (http.Handler, error) {
 	return handler, nil
 }
 
-// use notes that a content is used. It returns those that were not used for longest, if there are too many. Their handlers are to be dropped; requests
-// that these serve go on.
-func (h *handlers) use(c *Content) (dropped []*Content) {
+// use notes that a cluster uses a content. It returns those whose handlers are to be dropped for it. Requests that these serve go on.
+func (h *handlers) use(cluster logicalcluster.Name, c *Content) (dropped []*Content) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if e := h.at[c.hash]; e != nil {
-		e.Value = used{weak.Make(c), c.hash, c.size}
-		h.recent.MoveToFront(e)
+	if was, ok := h.recent.use(cluster, c.hash); ok && was.Value() == c {
 		return nil
 	}
-	if h.at == nil {
-		h.at = map[contentHash]*list.Element{}
-	}
-	h.at[c.hash] = h.recent.PushFront(used{weak.Make(c), c.hash, c.size})
-	h.bytes += c.size
-	for h.recent.Len() > 1 && (h.recent.Len() > maxHandlers || h.bytes > maxHandlerBytes) {
-		last := h.remove(h.recent.Back())
-		if c := last.content.Value(); c != nil {
-			dropped = append(dropped, c)
+	for _, weakly := range h.recent.add(cluster, c.hash, weak.Make(c), c.size) {
+		if other := weakly.Value(); other != nil {
+			dropped = append(dropped, other)
 		}
 	}
 	return dropped
@@ -123,17 +110,9 @@ func (h *handlers) use(c *Content) (dropped []*Content) {
 func (h *handlers) forget(hash contentHash) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if e := h.at[hash]; e != nil && e.Value.(used).content.Value() == nil {
-		h.remove(e)
+	if was, ok := h.recent.entries[hash]; ok && was.Value.(*entry[contentHash, weak.Pointer[Content]]).value.Value() == nil {
+		h.recent.remove(hash)
 	}
-}
-
-// remove removes an entry. The caller holds mu.
-func (h *handlers) remove(e *list.Element) used {
-	gone := h.recent.Remove(e).(used)
-	delete(h.at, gone.hash)
-	h.bytes -= gone.size
-	return gone
 }
 
 func (h *handlers) build(c *Content) (http.Handler, error) {

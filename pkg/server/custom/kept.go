@@ -1,65 +1,47 @@
 package custom
 
 import (
-	"container/list"
 	"context"
 	"sync"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+
+	"github.com/regent-project/regent/pkg/clusters"
 )
 
 // kept has documents that were made, those that were used last. What they may take together is bounded: a document of thousands of definitions is tens of
 // megabytes, and each of their changes makes another one.
 type kept struct {
 	mu     sync.Mutex
-	recent list.List // of keptDocument, the one used last in front
-	at     map[string]*list.Element
-	size   int
+	recent recent[string, any]
 }
 
-// The bounds.
+func newKept() *kept { return &kept{recent: newRecent[string, any](maxDocuments, maxDocumentBytes)} }
+
+// The bounds. What one logical cluster asks for may take half of them.
 const (
 	maxDocuments     = 256
 	maxDocumentBytes = 128 << 20
 	listedBytes      = 1 << 10 // about what a definition takes in the list of all resources
 )
 
-type keptDocument struct {
-	key  string
-	what any
-	size int
-}
-
-func (k *kept) get(key string) (any, bool) {
+// get returns a document that the request in ctx asks for.
+func (k *kept) get(ctx context.Context, key string) (any, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	e := k.at[key]
-	if e == nil {
-		return nil, false
-	}
-	k.recent.MoveToFront(e)
-	return e.Value.(keptDocument).what, true
+	return k.recent.use(clusterOf(ctx), key)
 }
 
-// add keeps a document in place of those that were not used for longest.
-func (k *kept) add(key string, what any, size int) {
+// add keeps a document that the request in ctx has asked for.
+func (k *kept) add(ctx context.Context, key string, what any, size int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if e := k.at[key]; e != nil {
-		k.remove(e)
-	}
-	if k.at == nil {
-		k.at = map[string]*list.Element{}
-	}
-	k.at[key] = k.recent.PushFront(keptDocument{key, what, size})
-	k.size += size
-	for k.recent.Len() > 1 && (k.recent.Len() > maxDocuments || k.size > maxDocumentBytes) {
-		k.remove(k.recent.Back())
-	}
+	k.recent.add(clusterOf(ctx), key, what, size)
 }
 
-func (k *kept) remove(e *list.Element) {
-	gone := k.recent.Remove(e).(keptDocument)
-	delete(k.at, gone.key)
-	k.size -= gone.size
+func clusterOf(ctx context.Context) logicalcluster.Name {
+	cluster, _ := clusters.From(ctx)
+	return cluster
 }
 
 // making has the documents that are being made.

@@ -81,7 +81,7 @@ func (d *documents) schemas(w http.ResponseWriter, req *http.Request, definition
 func (d *documents) encoded(req *http.Request, definitions []*Definition, gv schema.GroupVersion, id string) (*recorded, error) {
 	accept := strings.Join(req.Header.Values("Accept"), ",")
 	key := "openapi " + gv.String() + " " + id + " " + accept
-	if there, ok := d.kept.get(key); ok {
+	if there, ok := d.kept.get(req.Context(), key); ok {
 		return there.(*recorded), nil
 	}
 	made, err := d.making.lock(req.Context(), key) // those who wait for a large one, or ask again after a timeout, do not make it several times
@@ -89,7 +89,7 @@ func (d *documents) encoded(req *http.Request, definitions []*Definition, gv sch
 		return nil, apierrors.NewTimeoutError("the document of an API group is being made: try again", 1)
 	}
 	defer made()
-	if there, ok := d.kept.get(key); ok {
+	if there, ok := d.kept.get(req.Context(), key); ok {
 		return there.(*recorded), nil
 	}
 	service, err := schemasOf(definitions, gv)
@@ -102,7 +102,7 @@ func (d *documents) encoded(req *http.Request, definitions []*Definition, gv sch
 	answer := &recorded{header: http.Header{}, code: http.StatusOK}
 	service.HandleGroupVersion(answer, inner)
 	answer.header.Del("Content-Length") // of all of it, which is not always asked for
-	d.kept.add(key, answer, len(key)+len(answer.body))
+	d.kept.add(req.Context(), key, answer, len(key)+len(answer.body))
 	return answer, nil
 }
 

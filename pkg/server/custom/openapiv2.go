@@ -69,7 +69,7 @@ func (o *whole) serve(w http.ResponseWriter, req *http.Request, all []*Definitio
 	}
 	mediaType := form.header.Get("Content-Type")
 	key := "openapi v2 " + mediaType + " " + identify(definitions)
-	if there, ok := o.kept.get(key); ok {
+	if there, ok := o.kept.get(req.Context(), key); ok {
 		return true, there.(*packed).serve(w, req)
 	}
 	made, err := o.make(req, key, mediaType, definitions, next)
@@ -132,7 +132,7 @@ func (o *whole) make(req *http.Request, key, mediaType string, definitions []*De
 		return nil, err
 	}
 	defer made()
-	if there, ok := o.kept.get(key); ok {
+	if there, ok := o.kept.get(req.Context(), key); ok {
 		return there.(*packed), nil
 	}
 	builtIn := o.builtIn.Load()
@@ -151,7 +151,7 @@ func (o *whole) make(req *http.Request, key, mediaType string, definitions []*De
 	if err != nil {
 		return nil, apierrors.NewInternalError(fmt.Errorf("encode the schemas of custom resources for OpenAPI v2: %w", err))
 	}
-	o.kept.add(key, document, len(document.body))
+	o.kept.add(req.Context(), key, document, len(document.body))
 	return document, nil
 }
 

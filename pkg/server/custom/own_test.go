@@ -90,9 +90,9 @@ func TestDocumentsTakeNoMoreThanTheirDefinitions(t *testing.T) {
 		made := func(n int) uint64 {
 			all := definitionsOf(t, n, apart)
 			for _, path := range []string{"/apis", "/openapi/v3"} { // what is built in is asked for once
-				answerDocument(t, &documents{}, path, all[:1])
+				answerDocument(t, newDocuments(), path, all[:1])
 			}
-			docs := &documents{}
+			docs := newDocuments()
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			for _, path := range []string{"/apis", "/apis/" + all[0].spec.Group, "/apis/" + all[0].spec.Group + "/v1", "/openapi/v3"} {

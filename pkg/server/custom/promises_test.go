@@ -71,7 +71,7 @@ func TestClustersThatDefineTheSameShareWhatServesIt(t *testing.T) {
 	if after := runtime.NumGoroutine(); after > before+20 { // connections come and go
 		t.Errorf("%d goroutines, %d after 100 more clusters", before, after)
 	}
-	if got := w.server.handlers.recent.Len(); got != 1 {
+	if got := len(w.server.handlers.recent.entries); got != 1 {
 		t.Errorf("%d handlers for one content", got)
 	}
 }
@@ -86,7 +86,7 @@ func TestWhatNobodyDefinesAnyMoreIsCollected(t *testing.T) {
 		runtime.GC()
 		w.server.handlers.mu.Lock()
 		defer w.server.handlers.mu.Unlock()
-		return w.contents.Len() == 1 && w.server.handlers.recent.Len() == 1
+		return w.contents.Len() == 1 && len(w.server.handlers.recent.entries) == 1
 	})
 }
 

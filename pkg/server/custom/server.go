@@ -62,7 +62,7 @@ func NewServer(getter generic.RESTOptionsGetter, cfg HandlerConfig) (*Server, er
 		return nil, fmt.Errorf("storage of custom objects: %w", err)
 	}
 	s := &Server{
-		Contents: &Contents{}, handlers: &handlers{cfg: cfg, base: store, converters: newConverters(cfg.Webhooks)}, documents: newDocuments(),
+		Contents: &Contents{}, handlers: newHandlers(cfg, store), documents: newDocuments(),
 		store: store, destroy: destroy,
 	}
 	s.Contents.forgotten = s.handlers.forget
@@ -143,7 +143,7 @@ func (s *Server) serve(w http.ResponseWriter, req *http.Request, info *request.R
 	if inProtobuf(req, info.Verb) {
 		return false, errProtobuf
 	}
-	handler, err := s.handlers.of(content) //nolint:contextcheck // a handler outlives the request that is its first
+	handler, err := s.handlers.of(cluster, content) //nolint:contextcheck // a handler outlives the request that is its first
 	if err != nil {
 		return false, apierrors.NewInternalError(err)
 	}
