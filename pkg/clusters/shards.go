@@ -56,6 +56,15 @@ const (
 // he is himself.
 const CountedAsHeader = "Regent-Counted-As"
 
+// CountedAs returns the name under which limits count a user of that name. Those that begin with a parenthesis are no
+// users', such as that of all service accounts of a logical cluster.
+func CountedAs(user string) string {
+	if strings.HasPrefix(user, "(") {
+		return "(user) " + user
+	}
+	return user
+}
+
 // What a Shard tells of itself, in status.capacity.
 const (
 	// CapacityClusters is how many logical clusters the shard can have, UsedClusters how many it has.

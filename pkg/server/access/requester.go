@@ -105,9 +105,7 @@ func countedAs(who user.Info) (user, person string) {
 		person = "(accounts of " + strings.Join(home, " ") + ")"
 		return person + " " + who.GetName(), person
 	}
-	if person = who.GetName(); strings.HasPrefix(person, "(") { // no other names begin so
-		person = "(user) " + person
-	}
+	person = clusters.CountedAs(who.GetName())
 	return person, person
 }
 
