@@ -114,11 +114,19 @@ func (r *report) event(u unit, e event) {
 }
 
 // charge charges the tests that run with the CPU time that the unit has taken since the last time, each with the same
-// part of it: what a test takes that runs beside others is an estimate.
+// part of it: what a test takes that runs beside others is an estimate. A test whose parts all wait for their turn does
+// not run.
 func (p *packageReport) charge(cpu time.Duration) {
+	parts := map[string]bool{} // of tests: whether one of them runs
+	for name, t := range p.running {
+		if above, _, part := strings.Cut(name, "/"); part {
+			parts[above] = parts[above] || !t.paused
+		}
+	}
 	var at []*testRun
 	for name, t := range p.running {
-		if _, _, part := cutLast(name); !part && !t.paused {
+		works, divided := parts[name]
+		if _, _, part := cutLast(name); !part && !t.paused && (works || !divided) {
 			at = append(at, t)
 		}
 	}

@@ -116,6 +116,21 @@ func TestATestTakesAsLongAsItsParallelParts(t *testing.T) {
 	}
 }
 
+// A test whose parallel parts wait for those of others takes nothing meanwhile.
+func TestOnlyWhatRunsIsChargedWithCPU(t *testing.T) {
+	p := &packageReport{running: map[string]*testRun{
+		"TestWaits": {}, "TestWaits/one": {paused: true}, "TestWaits/two": {paused: true},
+		"TestWorks": {}, "TestWorks/one": {paused: true}, "TestWorks/two": {},
+		"TestAlone": {}, "TestPaused": {paused: true},
+	}}
+	p.charge(10 * time.Second)
+	for name, want := range map[string]time.Duration{"TestWaits": 0, "TestWorks": 5 * time.Second, "TestAlone": 5 * time.Second, "TestPaused": 0} {
+		if got := p.running[name].cpu; got != want {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+}
+
 func TestOfLogsTheLastLinesAreKeptAndOfTestsAll(t *testing.T) {
 	var kept tail
 	kept.add("    a_test.go:1: first\n")

@@ -283,8 +283,12 @@ func (r *runner) followed(command *exec.Cmd, u unit) error {
 	if err := command.Start(); err != nil {
 		return fmt.Errorf("cannot start its tests: %w", err)
 	}
+	beside := map[string]bool{} // parts that run beside others
 	err = follow(out, func(e event) {
-		if e.Test != "" && e.Action != "output" && !strings.Contains(e.Test, "/") {
+		if e.Action == "cont" {
+			beside[e.Test] = true
+		}
+		if e.Test != "" && e.Action != "output" && (beside[e.Test] || !strings.Contains(e.Test, "/")) {
 			e.cpu = treeCPU(command.Process.Pid)
 		}
 		r.events <- told{u, e}
