@@ -50,10 +50,10 @@ const (
 	RemoteExtraPrefix = "X-Remote-Extra-"
 )
 
-// CountedAsHeader is how a front learns for whom the requests with a token count, so that a user with many tokens has no
-// more than one with a certificate. A request that has it is answered with it: the value is the name under which the
-// limits of shards count whoever has sent the request, escaped as a segment of a path. Nobody learns more by it than who
-// he is himself.
+// CountedAsHeader is how a front learns for whom the requests with a token count, so that a user with many tokens has
+// no more than one with a certificate. A request that has it is answered with it: the value is the name under which the
+// limits of shards count whoever has sent the request, escaped as a segment of a path. Nobody learns more by it than
+// who he is himself.
 const CountedAsHeader = "Regent-Counted-As"
 
 // CountedAs returns the name under which limits count a user of that name. Those that begin with a parenthesis are no

@@ -31,8 +31,9 @@ import (
 	"github.com/regent-project/regent/pkg/server/webhooks"
 )
 
-// What the handlers of contents may take together, and those of one logical cluster half of it. A handler has its schemas decoded and its rules compiled, which is ten to forty times its
-// definition. One that is needed again after it was dropped is made again, in a few milliseconds.
+// What the handlers of contents may take together, and those of one logical cluster half of it. A handler has its
+// schemas decoded and its rules compiled, which is ten to forty times its definition. One that is needed again after it
+// was dropped is made again, in a few milliseconds.
 const (
 	maxHandlers     = 2000
 	maxHandlerBytes = 32 << 20 // of definitions
@@ -91,7 +92,8 @@ func (h *handlers) of(cluster logicalcluster.Name, c *Content) (http.Handler, er
 	return handler, nil
 }
 
-// use notes that a cluster uses a content. It returns those whose handlers are to be dropped for it. Requests that these serve go on.
+// use notes that a cluster uses a content. It returns those whose handlers are to be dropped for it. Requests that
+// these serve go on.
 func (h *handlers) use(cluster logicalcluster.Name, c *Content) (dropped []*Content) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

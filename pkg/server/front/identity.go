@@ -90,8 +90,9 @@ func verify(shown []*x509.Certificate, trust *x509.CertPool) (user.Info, error) 
 	return &user.DefaultInfo{Name: leaf.Subject.CommonName, Groups: slices.Concat(leaf.Subject.Organization, []string{user.AllAuthenticated})}, nil
 }
 
-// identify replaces what a client says of itself by what the front knows. Tokens pass as they are: the shard knows whose they are, and is
-// asked to say it. Without either the client is nobody: serve has refused it, and should that ever change, shards must not take the front's own rights for the client's.
+// identify replaces what a client says of itself by what the front knows. Tokens pass as they are: the shard knows
+// whose they are, and is asked to say it. Without either the client is nobody: serve has refused it, and should that
+// ever change, shards must not take the front's own rights for the client's.
 func identify(header http.Header, who user.Info) {
 	for key := range header {
 		if strings.HasPrefix(http.CanonicalHeaderKey(key), "X-Remote-") {

@@ -210,8 +210,8 @@ const (
 	killAfter = time.Minute
 )
 
-// compilerNice is the compiler's priority: what is idle is enough for it, while tests wait for what processes do in real
-// time.
+// compilerNice is the compiler's priority: what is idle is enough for it, while tests wait for what processes do in
+// real time.
 const compilerNice = 10
 
 // yield lowers the priority of a command that has been started as the leader of a group, and of all that it starts.
