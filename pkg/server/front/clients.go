@@ -23,13 +23,14 @@ type tokens struct {
 // maxTokens is how many accepted tokens are kept in mind. Beyond it all are forgotten, and accepted anew.
 const maxTokens = 1 << 16
 
-// answered learns from a shard's answer to a request with a token, and takes off it what is not for the client. A
-// shard of an older version does not say whose a token is: each is a client then.
-func (t *tokens) answered(client string, answer *http.Response) {
+// answered learns from a shard's answer to a request with a token, and takes off it what is not for the client. What
+// one shard says of users is no other's: it must not use up what these have. A shard of an older version does not say
+// whose a token is: each is a client then.
+func (t *tokens) answered(client, shard string, answer *http.Response) {
 	of, told := client, false
 	if escaped := answer.Header.Get(clusters.CountedAsHeader); escaped != "" {
 		if person, err := url.PathUnescape(escaped); err == nil {
-			of, told = clientNamed(person), true
+			of, told = clientNamed(person)+" of shard "+shard, true
 		}
 	}
 	answer.Header.Del(clusters.CountedAsHeader)

@@ -38,7 +38,7 @@ func (f *Front) forward(x *exchange, req *http.Request, to *shard, path, client 
 				return fmt.Errorf("its answer has status %d, which is none: another server is at its address, or it is broken", resp.StatusCode)
 			}
 			if x.who == nil {
-				f.tokens.answered(client, resp)
+				f.tokens.answered(client, to.name, resp)
 			} else if resp.StatusCode == http.StatusUnauthorized {
 				return errNotAccepted
 			}

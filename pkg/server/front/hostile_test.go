@@ -228,7 +228,8 @@ func TestALongURLMakesNoLongAnswer(t *testing.T) {
 	}
 }
 
-// However many tokens a user has, and a certificate, he is one client, from the first answer on, whatever that is.
+// However many tokens a user has, he is one client for a shard, from its first answer on, whatever that is; and no
+// shard makes a token count for whom others know.
 func TestAUserIsOneClientWithAllHisTokens(t *testing.T) {
 	var tokens tokens
 	told := func(person string, code int) *http.Response {
@@ -237,17 +238,17 @@ func TestAUserIsOneClientWithAllHisTokens(t *testing.T) {
 	req := httptest.NewRequest(http.MethodGet, "/", nil)
 	of := func(token string) string { return tokens.account(token, req, nil) }
 	answer := told("ann", http.StatusNotFound)
-	if tokens.answered("token x", answer); len(answer.Header) != 0 {
+	if tokens.answered("token x", "eu1", answer); len(answer.Header) != 0 {
 		t.Errorf("the client gets %v", answer.Header)
 	}
-	tokens.answered("token y", told("ann", http.StatusOK))
-	tokens.answered("token z", told("(accounts of c)", http.StatusOK))
-	ann := clientOf(req, &user.DefaultInfo{Name: "ann"})
-	named := clientOf(req, &user.DefaultInfo{Name: "(accounts of c)"}) // by a certificate
-	if of("token x") != ann || of("token y") != ann || of("token z") == ann || of("token z") == named {
-		t.Errorf("%q, %q, %q, by certificate %q and %q", of("token x"), of("token y"), of("token z"), ann, named)
+	tokens.answered("token y", "eu1", told("ann", http.StatusOK))
+	tokens.answered("token z", "eu1", told("(accounts of c)", http.StatusOK))
+	tokens.answered("token w", "us1", told("ann", http.StatusOK))
+	all := map[string]bool{of("token z"): true, of("token w"): true, clientOf(req, &user.DefaultInfo{Name: "ann"}): true, clientOf(req, &user.DefaultInfo{Name: "(accounts of c)"}): true}
+	if of("token x") != of("token y") || len(all) != 4 || all[of("token x")] {
+		t.Errorf("%q and %q, and others %q", of("token x"), of("token y"), all)
 	}
-	tokens.answered("token x", told("not % escaped", http.StatusUnauthorized))
+	tokens.answered("token x", "eu1", told("not % escaped", http.StatusUnauthorized))
 	if got := of("token x"); got != addressOf(req) {
 		t.Errorf("a token that is refused counts for %q", got)
 	}
@@ -260,12 +261,12 @@ func TestATokenIsAcceptedUntilAShardRefusesIt(t *testing.T) {
 		code int
 		own  bool
 	}{{401, false}, {404, false}, {429, false}, {503, false}, {403, true}, {503, true}, {401, false}, {200, true}} {
-		if tokens.answered("token x", &http.Response{StatusCode: step.code}); (tokens.account("token x", req, nil) == "token x") != step.own {
+		if tokens.answered("token x", "eu1", &http.Response{StatusCode: step.code}); (tokens.account("token x", req, nil) == "token x") != step.own {
 			t.Errorf("after %d: counts for itself %t, want %t", step.code, !step.own, step.own)
 		}
 	}
 	for n := range maxTokens {
-		tokens.answered(fmt.Sprint(n), &http.Response{StatusCode: http.StatusOK})
+		tokens.answered(fmt.Sprint(n), "eu1", &http.Response{StatusCode: http.StatusOK})
 	}
 	if len(tokens.accepted) > maxTokens {
 		t.Errorf("%d are kept", len(tokens.accepted))

@@ -9,9 +9,9 @@ import (
 	"github.com/regent-project/regent/pkg/server/connections"
 )
 
-// Limits are the limits on clients. A client is a user: the one whom a certificate names, or whose token a shard has
-// accepted, as shards count (access.CountedAs), so that the service accounts of a logical cluster are one. Tokens that
-// no shard has accepted count for their sender's address. Requests beyond a limit are answered with 429. They do not
+// Limits are the limits on clients. A client is a user: the one whom a certificate names, or of whose token a shard has
+// said whose it is, as shards count (access.CountedAs), so that the service accounts of a logical cluster are one.
+// Tokens that no shard has accepted count for their sender's address. Requests beyond a limit are answered with 429. They do not
 // reach a shard.
 type Limits struct {
 	Connections connections.Limits
