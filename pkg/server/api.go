@@ -109,6 +109,7 @@ func (r *run) admission(store *store, caches *caches, escalation *access.Escalat
 		&apisadmission.Quota{
 			Default: apisadmission.QuotaLimits{Objects: r.cfg.Limits.ObjectsPerCluster, Bytes: r.cfg.Limits.BytesPerCluster, Workspaces: r.cfg.Limits.WorkspacesPerCluster},
 			Exempt:  []string{leaderUser, replicaUser},
+			Room:    store.space.room,
 			Stored: func(cluster logicalcluster.Name) (objects, bytes int64) {
 				has := store.StoredIn(cluster)
 				return has.Objects, has.Bytes

@@ -47,8 +47,9 @@ type Limits struct {
 	// Watches is how many watches may be open. Further ones are answered with 429. One user may have half of them; that
 	// includes members of system:masters. One tenant may have as many as are free. 0: no limit.
 	Watches int
-	// ObjectsPerCluster and BytesPerCluster are how much each logical cluster may store, unless its LogicalCluster says something else
-	// (clusters.MaxObjectsAnnotation). Writes beyond are answered with 403. System clusters and permanent ones have no such limit. 0: no limit.
+	// ObjectsPerCluster and BytesPerCluster are how much each logical cluster may store, unless its LogicalCluster says
+	// something else (clusters.MaxObjectsAnnotation). Writes beyond are answered with 403. System clusters and permanent
+	// ones have no such limit. 0: no limit, but for bytes what etcd has room for (apisadmission.Quota.Room).
 	ObjectsPerCluster, BytesPerCluster int64
 	// WorkspacesPerCluster is the same for the Workspaces in a cluster. WorkspaceDepth is how many workspaces deep a path below root may be:
 	// Workspaces beyond are refused with 403, whoever creates them. 0: no limit.

@@ -30,7 +30,12 @@ type etcdSpace struct {
 	// learned is told how large etcd may get. Versions before 3.6 do not tell.
 	learned func(quota int64)
 	full    atomic.Bool
+	quota   atomic.Int64 // 0 until etcd has told
 }
+
+// room returns how many bytes all objects may have, or 0 if etcd does not tell. The other half of its quota is for what
+// etcd needs for them, for changes that are not compacted yet, and for Events (writeLimits.fit).
+func (s *etcdSpace) room() int64 { return s.quota.Load() / 2 }
 
 // watch looks again and again, until ctx ends.
 func (s *etcdSpace) watch(ctx context.Context) {
@@ -62,6 +67,7 @@ func (s *etcdSpace) note(status *pb.StatusResponse) {
 	etcdInUse.Set(float64(status.DbSizeInUse))
 	if status.DbSizeQuota > 0 {
 		etcdQuota.Set(float64(status.DbSizeQuota))
+		s.quota.Store(status.DbSizeQuota)
 		s.learned(status.DbSizeQuota)
 	}
 }

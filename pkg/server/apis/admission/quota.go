@@ -30,7 +30,12 @@ type Quota struct {
 	Default QuotaLimits
 	// Exempt are the names of users whose writes are not judged.
 	Exempt []string
-	// Stored returns how much a cluster stores.
+	// Room returns how many bytes all clusters together may store, or 0 if that is not known. A cluster to which no limit
+	// of bytes applies, by Default or by what its LogicalCluster says, may store twice as many as there are left, so that
+	// no cluster takes all: one alone gets two thirds of the room. Each may store a little, whatever others have. Nil: no
+	// limit.
+	Room func() int64
+	// Stored returns how much a cluster stores, or all together with clusters.Wildcard.
 	Stored func(logicalcluster.Name) (objects, bytes int64)
 	// Workspaces returns how many Workspaces a cluster stores.
 	Workspaces func(logicalcluster.Name) int64
@@ -52,11 +57,21 @@ func (q *Quota) Validate(ctx context.Context, a admission.Attributes, _ admissio
 	if who := a.GetUserInfo(); who != nil && slices.Contains(q.Exempt, who.GetName()) {
 		return nil
 	}
-	limits := q.limits(cluster)
-	if limits == (QuotaLimits{}) {
+	limits, unsaid := q.limits(cluster)
+	var room int64
+	if unsaid && q.Room != nil {
+		room = q.Room()
+	}
+	if limits == (QuotaLimits{}) && room == 0 {
 		return nil
 	}
 	objects, bytes := q.Stored(cluster)
+	var left int64
+	if room > 0 {
+		_, all := q.Stored(clusters.Wildcard)
+		left = max(0, room-all)
+		limits.Bytes = max(ofWhatIsLeft*left, room/little)
+	}
 	if created(a) && limits.Objects > 0 && objects >= limits.Objects {
 		quotaRefused.WithLabelValues(limitObjects).Inc()
 		return refusal(a, fmt.Errorf("logical cluster %q stores %d objects, and may store %d", cluster, objects, limits.Objects))
@@ -72,10 +87,17 @@ func (q *Quota) Validate(ctx context.Context, a admission.Attributes, _ admissio
 	}
 	if grows := growth(a); grows > 0 && bytes+grows > limits.Bytes {
 		quotaRefused.WithLabelValues(limitBytes).Inc()
+		if room > 0 {
+			return refusal(a, fmt.Errorf("logical cluster %q stores %d bytes, this write would add %d, and etcd has room for %d more of all logical clusters together", cluster, bytes, grows, left))
+		}
 		return refusal(a, fmt.Errorf("logical cluster %q stores %d bytes, this write would add %d, and it may store %d", cluster, bytes, grows, limits.Bytes))
 	}
 	return nil
 }
+
+// ofWhatIsLeft is how much a cluster may store, compared with what is left for all, and little is which part of the room
+// each may store, whatever others have.
+const ofWhatIsLeft, little = 2, 1024
 
 // largest is more than an object can have: upstream reads 3 MiB of a request's body at the most, and an apply can add to what is there, up to
 // what etcd takes.
@@ -86,25 +108,27 @@ func refusal(a admission.Attributes, err error) error {
 		err, strings.Join(clusters.QuotaAnnotations, ", "), corev1alpha1.LogicalClusterName))
 }
 
-// limits returns what applies to a cluster.
-func (q *Quota) limits(cluster logicalcluster.Name) QuotaLimits {
-	limits := q.Default
+// limits returns what applies to a cluster. unsaid: nobody has said how many bytes.
+func (q *Quota) limits(cluster logicalcluster.Name) (limits QuotaLimits, unsaid bool) {
+	limits = q.Default
 	if clusters.IsPermanent(cluster) {
 		limits = QuotaLimits{}
 	}
+	unsaid = limits.Bytes == 0 && !clusters.IsPermanent(cluster)
 	lc, ok := q.LogicalCluster(cluster)
 	if !ok {
-		return limits
+		return limits, unsaid
 	}
 	for n, limit := range []*int64{&limits.Objects, &limits.Bytes, &limits.Workspaces} { // in the order of the annotations
 		key := clusters.QuotaAnnotations[n]
 		if value, said := lc.Annotations[key]; said {
 			if n, err := clusters.ParseQuota(value); err == nil { // a write with another value is refused
 				*limit = n
+				unsaid = unsaid && limit != &limits.Bytes
 			}
 		}
 	}
-	return limits
+	return limits, unsaid
 }
 
 func created(a admission.Attributes) bool {

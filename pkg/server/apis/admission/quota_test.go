@@ -34,6 +34,7 @@ func TestAQuotaRefusesWhatWouldStoreMoreAndNothingElse(t *testing.T) {
 		cluster        logicalcluster.Name // x7 if empty
 		who            user.Info           // tenant if nil
 		objects, bytes int64               // stored
+		room, others   int64               // what all may store, and what others do
 		workspaces     int64               // among the objects
 		old, obj       runtime.Object
 		subresource    string
@@ -63,6 +64,17 @@ func TestAQuotaRefusesWhatWouldStoreMoreAndNothingElse(t *testing.T) {
 		"an update at that number":             {defaults: admission.QuotaLimits{Workspaces: 3}, workspaces: 3, old: workspace(), obj: workspace()},
 		"its own number of workspaces":         {annotations: map[string]string{clusters.MaxWorkspacesAnnotation: "1"}, workspaces: 1, obj: workspace(), refused: "may have 1"},
 		"a number that cannot be read":         {defaults: admission.QuotaLimits{Objects: 10}, annotations: map[string]string{clusters.MaxObjectsAnnotation: "many"}, objects: 10, obj: configMap(1), refused: "may store 10"},
+		"room for all":                         {room: 1000 * mib, others: 700 * mib, bytes: 199 * mib, obj: configMap(2000)},
+		"more than twice what is left":         {room: 1000 * mib, others: 700 * mib, bytes: 200 * mib, obj: configMap(2000), refused: "room for 104857600 more"},
+		"two thirds of the room alone":         {room: 900 * mib, bytes: 600 * mib, obj: configMap(2000), refused: "room for 314572800 more"},
+		"a little where there is no room":      {room: 1000 * mib, others: 1100 * mib, bytes: 1000, obj: configMap(2000)},
+		"more where there is no room":          {room: 1000 * mib, others: 1100 * mib, bytes: mib, obj: configMap(2000), refused: "room for 0 more"},
+		"shrinking where there is no room":     {room: 1000 * mib, others: 1100 * mib, bytes: mib, old: configMap(2000), obj: configMap(1999)},
+		"no limit said where there is no room": {room: 1000 * mib, others: 1100 * mib, bytes: mib, annotations: map[string]string{clusters.MaxBytesAnnotation: "0"}, obj: configMap(2000)},
+		"its own bytes, and no room":           {room: 1000 * mib, others: 1100 * mib, bytes: mib, annotations: limited, obj: configMap(2000)},
+		"limits for all, and no room":          {room: 1000 * mib, others: 1100 * mib, bytes: mib, defaults: admission.QuotaLimits{Bytes: 100 * mib}, obj: configMap(2000)},
+		"root where there is no room":          {room: 1000 * mib, others: 1100 * mib, bytes: mib, cluster: clusters.Root, obj: configMap(2000)},
+		"the leader where there is no room":    {room: 1000 * mib, others: 1100 * mib, bytes: mib, who: leader, obj: configMap(2000)},
 		"root":                                 {defaults: admission.QuotaLimits{Objects: 10}, cluster: clusters.Root, objects: 1000, obj: configMap(1)},
 		"root, if it is said":                  {annotations: limited, cluster: clusters.Root, objects: 1000, obj: configMap(1), refused: "may store 7"},
 		"a system cluster":                     {defaults: admission.QuotaLimits{Objects: 10}, cluster: clusters.SystemAdmin, objects: 1000, obj: configMap(1)},
@@ -76,8 +88,11 @@ func TestAQuotaRefusesWhatWouldStoreMoreAndNothingElse(t *testing.T) {
 				c.who = tenant
 			}
 			plugin := &admission.Quota{
-				Default: c.defaults, Exempt: []string{leader.Name},
+				Default: c.defaults, Exempt: []string{leader.Name}, Room: func() int64 { return c.room },
 				Stored: func(of logicalcluster.Name) (objects, bytes int64) {
+					if of == clusters.Wildcard {
+						return 0, c.bytes + c.others
+					}
 					if of != c.cluster {
 						t.Errorf("asked for %q", of)
 					}
