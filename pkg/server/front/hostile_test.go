@@ -246,7 +246,7 @@ func TestAUserIsOneClientWithAllHisTokens(t *testing.T) {
 	tokens.answered("token w", "us1", told("ann", http.StatusOK))
 	all := map[string]bool{of("token z"): true, of("token w"): true, clientOf(req, &user.DefaultInfo{Name: "ann"}): true, clientOf(req, &user.DefaultInfo{Name: "(accounts of c)"}): true}
 	if of("token x") != of("token y") || len(all) != 4 || all[of("token x")] {
-		t.Errorf("%q and %q, and others %q", of("token x"), of("token y"), all)
+		t.Errorf("%q and %q, and others %v", of("token x"), of("token y"), all)
 	}
 	tokens.answered("token x", "eu1", told("not % escaped", http.StatusUnauthorized))
 	if got := of("token x"); got != addressOf(req) {
