@@ -51,19 +51,10 @@ const (
 )
 
 // CountedAsHeader is how a front learns for whom the requests with a token count, so that a user with many tokens has
-// no more than one with a certificate. A request that has it is answered with it: the value is the name under which the
-// limits of shards count whoever has sent the request, escaped as a segment of a path. Nobody learns more by it than
-// who he is himself.
+// no more than one with a certificate. A shard answers a request that has this header with the header: the value is
+// the name under which its limits count whoever has sent the request, escaped. Nobody learns more by it than who he is
+// himself.
 const CountedAsHeader = "Regent-Counted-As"
-
-// CountedAs returns the name under which limits count a user of that name. Those that begin with a parenthesis are no
-// users', such as that of all service accounts of a logical cluster.
-func CountedAs(user string) string {
-	if strings.HasPrefix(user, "(") {
-		return "(user) " + user
-	}
-	return user
-}
 
 // What a Shard tells of itself, in status.capacity.
 const (

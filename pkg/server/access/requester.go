@@ -16,13 +16,13 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// requester holds who has sent a request, whomever it impersonates. The authentication filter fills it. Only an answer
-// that does not wait for it, after the request's time, may find it empty.
-type requester struct{ of atomic.Pointer[user.Info] }
+// requester holds who has sent a request, whomever it impersonates. The authentication filter fills it. The answer to a
+// request whose time is over may be written before that, and meanwhile.
+type requester struct{ who atomic.Pointer[user.Info] }
 
 // user returns who it is, or nil.
 func (r *requester) user() user.Info {
-	if who := r.of.Load(); who != nil {
+	if who := r.who.Load(); who != nil {
 		return *who
 	}
 	return nil
@@ -78,7 +78,7 @@ func Remembering(next authenticator.Request) authenticator.Request {
 	return authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
 		found, ok, err := next.AuthenticateRequest(req)
 		if of, there := req.Context().Value(requesterKey{}).(*requester); there && err == nil && ok && found.User != nil {
-			of.of.CompareAndSwap(nil, &found.User)
+			of.who.CompareAndSwap(nil, &found.User)
 		}
 		return found, ok, err
 	})
@@ -105,7 +105,9 @@ func countedAs(who user.Info) (user, person string) {
 		person = "(accounts of " + strings.Join(home, " ") + ")"
 		return person + " " + who.GetName(), person
 	}
-	person = clusters.CountedAs(who.GetName())
+	if person = who.GetName(); strings.HasPrefix(person, "(") { // no other names begin so
+		person = "(user) " + person
+	}
 	return person, person
 }
 

@@ -91,7 +91,7 @@ func TestLimitsCountWhoHasSentTheRequest(t *testing.T) {
 	} {
 		var sender requester
 		if c.sender != nil {
-			sender.of.Store(&c.sender)
+			sender.who.Store(&c.sender)
 		}
 		ctx := context.WithValue(t.Context(), requesterKey{}, &sender)
 		if gotUser, gotPerson := CountedAs(ctx, c.as); gotUser != c.user || gotPerson != c.person {

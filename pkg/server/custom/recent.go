@@ -47,7 +47,7 @@ func (r *recent[K, V]) use(by logicalcluster.Name, key K) (value V, ok bool) {
 	}
 	e := at.Value.(*entry[K, V])
 	e.of.used.MoveToFront(at)
-	if e.of.cluster != by && r.weight(r.accounts[by])+r.weightOf(1, e.size) <= r.weight(e.of) {
+	if e.of.cluster != by && r.weight(r.accounts[by])+r.weightOf(1, e.size) < r.weight(e.of) {
 		r.remove(key)
 		r.charge(by, e)
 	}

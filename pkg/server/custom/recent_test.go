@@ -63,6 +63,17 @@ func TestWhoUsesMuchDropsHisOwn(t *testing.T) {
 	}
 }
 
+// What a hundred thousand clusters use alike is charged to one of them, and does not go from one to the next.
+func TestWhatAllUseStaysWhereItIs(t *testing.T) {
+	r := newRecent[string, int](100, 10_000)
+	r.add("first", "shared", 1, 10)
+	for n := range 1000 {
+		if _, ok := r.use(logicalcluster.Name(fmt.Sprint(n)), "shared"); !ok || len(r.accounts) != 1 || r.accounts["first"] == nil {
+			t.Fatalf("after %d others it is charged to %v", n, r.accounts)
+		}
+	}
+}
+
 func TestWhatIsKeptAddsUpWhateverIsUsed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := newRecent[int, int](8, 100)

@@ -4,7 +4,6 @@ import (
 	"hash/maphash"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"strconv"
 	"sync"
 
@@ -27,11 +26,9 @@ const maxTokens = 1 << 16
 // one shard says of users is no other's: it must not use up what these have. A shard of an older version does not say
 // whose a token is: each is a client then.
 func (t *tokens) answered(client, shard string, answer *http.Response) {
-	of, told := client, false
-	if escaped := answer.Header.Get(clusters.CountedAsHeader); escaped != "" {
-		if person, err := url.PathUnescape(escaped); err == nil {
-			of, told = clientNamed(person)+" of shard "+shard, true
-		}
+	of, name := client, answer.Header.Get(clusters.CountedAsHeader)
+	if name != "" {
+		of = "known " + hashOf(shard+" "+name) // however long it is, it takes no more memory
 	}
 	answer.Header.Del(clusters.CountedAsHeader)
 	t.mu.Lock()
@@ -39,7 +36,7 @@ func (t *tokens) answered(client, shard string, answer *http.Response) {
 	switch code := answer.StatusCode; {
 	case code == http.StatusUnauthorized:
 		delete(t.accepted, client)
-	case told || code < http.StatusMultipleChoices || code == http.StatusForbidden: // others may come before the shard has looked at the token
+	case name != "" || code < http.StatusMultipleChoices || code == http.StatusForbidden: // others may come before the shard has looked at the token
 		if t.accepted == nil || len(t.accepted) >= maxTokens {
 			t.accepted = map[string]string{}
 		}
@@ -74,16 +71,15 @@ var tokenSeed = maphash.MakeSeed()
 // clientOf returns the client of a request. Tokens are not kept.
 func clientOf(req *http.Request, who user.Info) string {
 	if who != nil {
-		return clientNamed(clusters.CountedAs(who.GetName()))
+		return "user " + who.GetName()
 	}
 	if token := req.Header.Get("Authorization"); token != "" {
-		return "token " + strconv.FormatUint(maphash.String(tokenSeed, token), 16)
+		return "token " + hashOf(token)
 	}
 	return addressOf(req)
 }
 
-// clientNamed returns the client that limits of shards count under a name.
-func clientNamed(person string) string { return "user " + person }
+func hashOf(text string) string { return strconv.FormatUint(maphash.String(tokenSeed, text), 16) }
 
 func addressOf(req *http.Request) string {
 	at, err := netip.ParseAddrPort(req.RemoteAddr)

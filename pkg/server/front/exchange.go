@@ -22,8 +22,8 @@ type exchange struct {
 	code  int
 	added time.Duration
 	bytes int64 // of the answer's body
-	// silence is why there is no answer, if a shard gives none.
-	silence *silence
+	// noAnswer is why there is no answer, if a shard gives none.
+	noAnswer *noAnswer
 	// patience is how long the client of a watch may read nothing while there are events for it. 0: it is no watch.
 	patience time.Duration
 }

@@ -88,25 +88,25 @@ var errNotAccepted = errors.New("it does not accept this front: was the front re
 func unanswered(shard, method string, err error) error {
 	message := fmt.Sprintf("shard %s does not answer", shard)
 	if wasNotSent(err) || errors.Is(err, errNotAccepted) || readOnly(method) {
-		return &silence{routing.NewUnavailable(message), err}
+		return &noAnswer{routing.NewUnavailable(message), err}
 	}
-	return &silence{&apierrors.StatusError{ErrStatus: metav1.Status{
+	return &noAnswer{&apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusGatewayTimeout, Reason: metav1.StatusReasonTimeout, Message: message + "; the request may have been carried out",
 	}}, err}
 }
 
-// silence is the error for a client whose shard does not answer. Its cause has addresses, so only administrators are
+// noAnswer is the error for a client whose shard does not answer. Its cause has addresses, so only administrators are
 // told of it. The front's log has it.
-type silence struct {
+type noAnswer struct {
 	error
 	cause error
 }
 
 // Unwrap is for errors.As: the cause is nobody's answer.
-func (s *silence) Unwrap() error { return s.error }
+func (n *noAnswer) Unwrap() error { return n.error }
 
 // why returns the cause in one line.
-func (s *silence) why() string { return strings.ReplaceAll(s.cause.Error(), "\n", "; ") }
+func (n *noAnswer) why() string { return strings.ReplaceAll(n.cause.Error(), "\n", "; ") }
 
 func readOnly(method string) bool { return method == http.MethodGet || method == http.MethodHead }
 

@@ -63,8 +63,8 @@ type Front struct {
 	// stopping is closed when Run was asked to end. Each handler holds serving for reading.
 	stopping chan struct{}
 	serving  sync.RWMutex
-	// silences bounds log lines about shards that do not answer: clients decide how many there are.
-	silences *rate.Limiter
+	// noAnswers bounds log lines about shards that do not answer: clients decide how many there are.
+	noAnswers *rate.Limiter
 	// bodyTimeout, answerTimeout and liveTimeout are the constants, except in tests.
 	bodyTimeout, answerTimeout, liveTimeout time.Duration
 
@@ -86,7 +86,7 @@ func New(cfg Config) (*Front, error) {
 	}
 	f := &Front{
 		cfg: cfg, index: newIndex(cfg.Membership.Root.Name), shards: map[string]*shard{}, inflight: newInflight(cfg.Limits),
-		stopping: make(chan struct{}), silences: rate.NewLimiter(1, 10), searches: make(chan struct{}, maxSearches), bodyTimeout: bodyTimeout, answerTimeout: answerTimeout, liveTimeout: liveTimeout,
+		stopping: make(chan struct{}), noAnswers: rate.NewLimiter(1, 10), searches: make(chan struct{}, maxSearches), bodyTimeout: bodyTimeout, answerTimeout: answerTimeout, liveTimeout: liveTimeout,
 	}
 	if f.trust, err = newTrust(func() []byte { return cfg.keys.now().ca }, cfg.ClientCAFile); err != nil {
 		return nil, err

@@ -44,8 +44,8 @@ func (f *Front) finish(x *exchange, req *http.Request) {
 	if x.count(); f.cfg.AccessLog {
 		x.log(req)
 	}
-	if x.silence != nil && f.silences.Allow() {
-		klog.FromContext(req.Context()).Info("A request had no answer: look after the shard, or the way to it", "told", clip(x.silence.Error()), "because", clip(x.silence.why()))
+	if x.noAnswer != nil && f.noAnswers.Allow() {
+		klog.FromContext(req.Context()).Info("A request had no answer: look after the shard, or the way to it", "told", clip(x.noAnswer.Error()), "because", clip(x.noAnswer.why()))
 	}
 	fault := recover()
 	if fault == nil {
@@ -158,8 +158,8 @@ func refuse(x *exchange, err error) {
 		status = apierrors.NewInternalError(err)
 	}
 	out := status.Status()
-	if found, ok := errors.AsType[*silence](err); ok {
-		if x.silence = found; isAdministrator(x.who) {
+	if found, ok := errors.AsType[*noAnswer](err); ok {
+		if x.noAnswer = found; isAdministrator(x.who) {
 			out.Message += ": " + found.why()
 		}
 	}

@@ -248,7 +248,11 @@ func TestAUserIsOneClientWithAllHisTokens(t *testing.T) {
 	if of("token x") != of("token y") || len(all) != 4 || all[of("token x")] {
 		t.Errorf("%q and %q, and others %v", of("token x"), of("token y"), all)
 	}
-	tokens.answered("token x", "eu1", told("not % escaped", http.StatusUnauthorized))
+	long := told(strings.Repeat("a", 100_000), http.StatusOK)
+	if tokens.answered("token v", "eu1", long); len(of("token v")) > 100 {
+		t.Errorf("a long name takes %d bytes", len(of("token v")))
+	}
+	tokens.answered("token x", "eu1", &http.Response{StatusCode: http.StatusUnauthorized})
 	if got := of("token x"); got != addressOf(req) {
 		t.Errorf("a token that is refused counts for %q", got)
 	}

@@ -11,8 +11,8 @@ import (
 
 // Limits are the limits on clients. A client is a user: the one whom a certificate names, or of whose token a shard has
 // said whose it is, as shards count (access.CountedAs), so that the service accounts of a logical cluster are one.
-// Tokens that no shard has accepted count for their sender's address. Requests beyond a limit are answered with 429. They do not
-// reach a shard.
+// Tokens that no shard has accepted count for their sender's address. Requests beyond a limit are answered with 429.
+// They do not reach a shard.
 type Limits struct {
 	Connections connections.Limits
 	// Requests is how many requests, without watches, may be under way. RequestsPerClient is the same for one client. 0: no limit.

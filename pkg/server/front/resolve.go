@@ -137,7 +137,7 @@ func (f *Front) resolve(ctx context.Context, path logicalcluster.Path, mayRead b
 	case apierrors.IsNotFound(err), err == nil && ws.Spec.Cluster == "":
 		return place{}, routing.NewNotFound(fmt.Sprintf("logical cluster %q not found", path))
 	case err != nil:
-		return place{}, &silence{routing.NewUnavailable(fmt.Sprintf("shard %s does not answer, which knows where logical cluster %q is", above.name, path)), err}
+		return place{}, &noAnswer{routing.NewUnavailable(fmt.Sprintf("shard %s does not answer, which knows where logical cluster %q is", above.name, path)), err}
 	}
 	return f.confirm(ctx, path, ws, clusters.ShardOf(ws, clusters.ShardLabel, above.name))
 }
@@ -254,7 +254,7 @@ func (f *Front) confirm(ctx context.Context, path logicalcluster.Path, ws *tenan
 	case apierrors.IsNotFound(err), err == nil && !controllers.Owns(ws, lc):
 		return place{}, absent
 	case err != nil:
-		return place{}, &silence{routing.NewUnavailable(fmt.Sprintf("shard %s does not answer, which has logical cluster %q", shard, path)), err}
+		return place{}, &noAnswer{routing.NewUnavailable(fmt.Sprintf("shard %s does not answer, which has logical cluster %q", shard, path)), err}
 	}
 	return place{shard, cluster}, nil
 }

@@ -61,7 +61,7 @@ func (f *Front) mayScrape(req *http.Request, who user.Info, client string) error
 	if f.grants.has(asker) {
 		return nil
 	}
-	return &silence{routing.NewUnavailable("the root shard does not say whether you may read metrics"), err}
+	return &noAnswer{routing.NewUnavailable("the root shard does not say whether you may read metrics"), err}
 }
 
 // scrapeTimeout is how long the root shard may take to say who may read metrics: scrapers wait for some ten seconds.
