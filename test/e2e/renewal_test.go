@@ -128,8 +128,8 @@ func mustBeDeposed(t *testing.T, leader *harness.Replica) {
 	began := time.Now()
 	harness.EventuallyIn(t, leader.Timings().Renew/2, "the term ends", func() bool { return leader.Terms()[0].Reason != "" })
 	t.Logf("the term ended %v after the network was back", time.Since(began).Round(time.Millisecond))
-	if reason := leader.Terms()[0].Reason; reason != "deposed" {
-		t.Errorf("the term ended because of %q", reason)
+	if term := leader.Terms()[0]; !term.Deposed() {
+		t.Errorf("the term ended because of %q", term.Reason)
 	}
 }
 

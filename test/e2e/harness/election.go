@@ -201,6 +201,10 @@ func (r *Replica) StepDown(reason string) {
 // Term is one of a process's terms, as its log tells it.
 type Term struct{ Epoch, Reason string }
 
+// Deposed reports whether the term ended because somebody else took its lease. The leader sees that in the Lease, or a write
+// that it makes just then is refused: whichever comes first.
+func (t Term) Deposed() bool { return t.Reason == "deposed" || t.Reason == "fenced" }
+
 // Terms returns the terms of the shard's leader in the process's log, and fails the test if one begins before the one before
 // it has ended (I1): Reason is why it ended, empty for the one that has not.
 func (r *Replica) Terms() []Term {
