@@ -45,17 +45,8 @@ func (d *devShard) said() string {
 // startDev runs `regent dev`, which needs so many ports in a row, and waits for what it says to try.
 func startDev(t *testing.T, ports int, flags ...string) *devShard {
 	t.Helper()
-	var port int
-	harness.Eventually(t, "free ports in a row", func() bool {
-		port = harness.FreePorts(t, 1)[0]
-		for n := 1; n < ports; n++ {
-			if port+n > 65535 || !harness.PortFree(port+n) {
-				return false
-			}
-		}
-		return true
-	})
-	d := &devShard{t: t, root: filepath.Join(t.TempDir(), "root"), flags: append(flags, fmt.Sprintf("--secure-port=%d", port))}
+	port := fmt.Sprintf("--secure-port=%d", harness.FreePortsInARow(t, ports))
+	d := &devShard{t: t, root: filepath.Join(t.TempDir(), "root"), flags: append(flags, port)}
 	d.start()
 	t.Cleanup(func() {
 		_ = d.cmd.Process.Kill()

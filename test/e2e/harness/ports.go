@@ -12,7 +12,8 @@ import (
 // system chooses may be an outgoing connection's a moment later.
 const lowestPort, highestPort = 20_000, 32_000
 
-// given are the ports that freePorts has returned in this process: scenarios that run side by side get different ones.
+// given are the ports that freePorts and portsInARow have returned in this process: scenarios that run side by side get
+// different ones.
 var given = struct {
 	mu    sync.Mutex
 	ports map[int]bool
@@ -33,6 +34,27 @@ func freePorts(n int) (ports []int, err error) {
 		}
 	}
 	return nil, errors.New("no port is free on 127.0.0.1")
+}
+
+// portsInARow returns the first of n consecutive ports that nobody listens on.
+func portsInARow(n int) (first int, err error) {
+	given.mu.Lock()
+	defer given.mu.Unlock()
+	free := func(port int) bool { return !given.ports[port] && PortFree(port) }
+attempts:
+	for range highestPort - lowestPort {
+		first = lowestPort + rand.IntN(highestPort-lowestPort-n)
+		for port := first; port < first+n; port++ {
+			if !free(port) {
+				continue attempts
+			}
+		}
+		for port := first; port < first+n; port++ {
+			given.ports[port] = true
+		}
+		return first, nil
+	}
+	return 0, errors.New("not so many ports in a row are free on 127.0.0.1")
 }
 
 // PortFree reports whether nobody listens on a loopback port.

@@ -244,3 +244,13 @@ func FreePorts(t testing.TB, n int) []int {
 	}
 	return ports
 }
+
+// FreePortsInARow returns the first of n consecutive loopback ports that nobody listens on.
+func FreePortsInARow(t testing.TB, n int) (first int) {
+	t.Helper()
+	first, err := portsInARow(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return first
+}
