@@ -215,16 +215,16 @@ func TestDevRunsAnInstallation(t *testing.T) {
 		t.Fatalf("processes %v", got)
 	}
 	on := map[string]string{} // the URL of a workspace on each shard
-	for n := range 4 {
-		d.createWorkspace(fmt.Sprintf("ws-%d", n))
-	}
-	for line := range strings.Lines(d.kubectl("", "get", "workspaces", "-o", `jsonpath={range .items[*]}{.metadata.labels.regent\.dev/shard} {.spec.URL}{"\n"}{end}`)) {
-		shard, url, _ := strings.Cut(strings.TrimSpace(line), " ")
-		on[shard] = url
-	}
-	if on["root"] == "" || on["shard-1"] == "" {
-		t.Fatalf("workspaces are on %v", on)
-	}
+	made := 0
+	harness.Eventually(t, "each shard has a workspace", func() bool { // until shards hear each other, all are on root
+		d.createWorkspace(fmt.Sprintf("ws-%d", made))
+		made++
+		for line := range strings.Lines(d.kubectl("", "get", "workspaces", "-o", `jsonpath={range .items[*]}{.metadata.labels.regent\.dev/shard} {.spec.URL}{"\n"}{end}`)) {
+			shard, url, _ := strings.Cut(strings.TrimSpace(line), " ")
+			on[shard] = url
+		}
+		return on["root"] != "" && on["shard-1"] != ""
+	})
 	d.kubectl("", "--server="+on["shard-1"], "create", "configmap", "first")
 	d.kubectl("", "--context=shard-1/system:admin", "get", "lease", "-n", "kube-system", "regent-controllers")
 	if out, err := d.run("regent", "", "shard", "list"); err != nil || !strings.Contains(out, "shard-1") {
@@ -235,12 +235,16 @@ func TestDevRunsAnInstallation(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	d.kubectl("", "--server="+on["shard-1"], "create", "configmap", "without-root")
+	// Before it has died, a front may accept a connection, which breaks then.
 	harness.Eventually(t, "dev tells of both deaths", func() bool { return strings.Count(d.said(), "has ended: signal: killed") == 2 })
+	d.kubectl("", "--server="+on["shard-1"], "create", "configmap", "without-root")
 	if _, err := io.WriteString(d.enter, "\n"); err != nil {
 		t.Fatal(err)
 	}
-	d.kubectl("", "--server="+on["root"], "create", "configmap", "root-is-back")
+	harness.Eventually(t, "root is back", func() bool { // kubectl itself tries for 10 s
+		out, err := d.run("kubectl", "", "--server="+on["root"], "create", "configmap", "root-is-back")
+		return err == nil || strings.Contains(out, "AlreadyExists")
+	})
 	d.stop()
 
 	d.start()
