@@ -191,11 +191,16 @@ func (r *Replica) Overwrite(identity string, seconds int32) *coordinationv1.Leas
 // StepDown asks the replica, which must lead, to end its term.
 func (r *Replica) StepDown(reason string) {
 	r.t.Helper()
-	body := fmt.Sprintf(`{"reason": %q}`, reason)
-	err := r.Kube("system:admin").Discovery().RESTClient().Post().AbsPath("/election/step-down").Body([]byte(body)).Do(r.t.Context()).Error()
-	if err != nil {
+	if err := r.TryStepDown(reason); err != nil {
 		r.t.Fatalf("ask %s to step down: %v", r.name, err)
 	}
+}
+
+// TryStepDown is StepDown that returns its error: who has just said that it leads may have lost its lease meanwhile.
+func (r *Replica) TryStepDown(reason string) error {
+	r.t.Helper()
+	body := fmt.Sprintf(`{"reason": %q}`, reason)
+	return r.Kube("system:admin").Discovery().RESTClient().Post().AbsPath("/election/step-down").Body([]byte(body)).Do(r.t.Context()).Error()
 }
 
 // Term is one of a process's terms, as its log tells it.
