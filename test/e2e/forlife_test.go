@@ -50,6 +50,7 @@ func TestALeaderForLifeLeadsOnAfterAPauseAndIsSucceededWhenItIsKilled(t *testing
 	takeovers := b.Takeovers()
 	a.Kill()
 	harness.Eventually(t, "the standby leads", b.Leads)
+	harness.Eventually(t, "the takeover is counted", func() bool { return len(b.TriggersSince(takeovers)) > 0 })
 	if triggers := b.TriggersSince(takeovers); len(triggers) != 1 || triggers[0] != "death" {
 		t.Errorf("it took over because of %v", triggers)
 	}
@@ -119,6 +120,7 @@ func TestALeaderForLifeThatIsCutOffIsWaitedForUntilAnOperatorForgetsIt(t *testin
 		t.Fatalf("regent %s: %v\n%s", command, err, out)
 	}
 	harness.Eventually(t, "the standby leads", b.Leads)
+	harness.Eventually(t, "the takeover is counted", func() bool { return len(b.TriggersSince(takeovers)) > 0 })
 	if triggers := b.TriggersSince(takeovers); len(triggers) != 1 || triggers[0] != "owner-deleted" {
 		t.Errorf("it took over because of %v", triggers)
 	}
