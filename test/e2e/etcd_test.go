@@ -149,8 +149,8 @@ func TestALoneReplicaThatIsKilledLeadsAgainWhenItIsReadyAgain(t *testing.T) {
 			leads := time.Since(began)
 			t.Logf("ready %v after the start, leading %v after that", ready.Round(time.Millisecond), (leads - ready).Round(time.Millisecond))
 			// The promise is a second. A loaded machine may be late, but not as late as the lease's expiry.
-			if leads-ready > 5*time.Second {
-				t.Errorf("leading %v after being ready", leads-ready)
+			if leads-ready > shard.Timings.Lease*2/3 || len(r.Lines(`"Leading"`, "/"+harness.LeaseName, "expired")) > 0 {
+				t.Errorf("leading %v after being ready: %q", leads-ready, r.Lines(`"Leading"`))
 			}
 			r.CreateWorkspace("after")
 			r.WaitWorkspace("after")
@@ -169,12 +169,12 @@ func TestAVanishedHolderCostsOneLeaseDuration(t *testing.T) {
 	}
 	mustLeadInTime := func(t *testing.T, r *harness.Replica) {
 		t.Helper()
-		// It has to see the Lease unchanged for its duration, and needs some time before it can look.
-		began := time.Now()
+		// It has to see the Lease unchanged for its duration. How long its start takes does not count.
 		r.WaitReady()
+		began := time.Now()
 		harness.Eventually(t, "the fresh replica leads", r.Leads)
 		took := time.Since(began)
-		t.Logf("lease %v, start to leading %v", lease, took.Round(time.Millisecond))
+		t.Logf("lease %v, ready to leading %v", lease, took.Round(time.Millisecond))
 		if took >= 2*lease {
 			t.Errorf("leading after %v, that is two leases of %v", took, lease)
 		}
@@ -206,8 +206,9 @@ func TestAVanishedHolderCostsOneLeaseDuration(t *testing.T) {
 		}
 		fresh := shard.Launch(t, "fresh")
 		mustLeadInTime(t, fresh)
-		if terms := fresh.Terms(); len(terms) != 1 || terms[0].Epoch != "8" {
-			t.Errorf("terms %v, want one of epoch 8", terms)
+		// It may lose its lease on a busy machine, and take it again.
+		if terms := fresh.Terms(); len(terms) == 0 || terms[0].Epoch != "8" {
+			t.Errorf("terms %v, want the first to be of epoch 8", terms)
 		}
 	})
 }
