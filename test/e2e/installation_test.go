@@ -247,6 +247,10 @@ func TestAShardGoesOnWithoutTheRootShardI11(t *testing.T) {
 		t.Fatal(err)
 	}
 	harness.Eventually(t, "nothing is left of it", func() bool { return len(logicalClusters(t, eu1)) == 0 })
+	harness.Eventually(t, "its Workspace is gone, too", func() bool {
+		_, err := i.Root.Replicas[0].Dynamic("root").Resource(harness.Workspaces).Get(t.Context(), "team", metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	})
 	if _, err := i.TryRegent("shard", "remove", "eu1"); err != nil {
 		t.Error(err)
 	}
