@@ -41,6 +41,15 @@ func (k kubectl) refused(t *testing.T, want, stdin string, args ...string) {
 	}
 }
 
+// soonRefused is refused, once a cache of the server has what was done before.
+func (k kubectl) soonRefused(t *testing.T, want, stdin string, args ...string) {
+	t.Helper()
+	harness.Eventually(t, fmt.Sprintf("kubectl %s fails with %q", strings.Join(args, " "), want), func() bool {
+		out, err := k.TryKubectl(k.cluster, stdin, args...)
+		return err != nil && strings.Contains(out, want)
+	})
+}
+
 // field reads one field of an object.
 func (k kubectl) field(object, path string) string {
 	return k.run("get", object, "-o", "jsonpath={"+path+"}")
@@ -319,10 +328,10 @@ func kubectlNamespaces(t *testing.T, k kubectl) {
 	k.run("patch", "cm", "held", "-n", "leaving", "--type=merge", "-p", `{"metadata":{"finalizers":["example.org/held"]}}`)
 	k.run("delete", "namespace", "leaving", "--wait=false")
 	mustContain(t, k.run("get", "namespace", "leaving"), "Terminating")
-	k.refused(t, "unable to create new content in namespace leaving because it is being terminated", configMap("x", "1"), "create", "-n", "leaving", "-f", "-")
+	k.soonRefused(t, "unable to create new content in namespace leaving because it is being terminated", configMap("x", "1"), "create", "-n", "leaving", "-f", "-")
 	k.run("patch", "cm", "held", "-n", "leaving", "--type=json", "-p", `[{"op":"remove","path":"/metadata/finalizers"}]`)
 	k.run("wait", "--for=delete", "namespace/leaving", "--timeout=60s")
-	k.refused(t, `namespaces "leaving" not found`, configMap("x", "1"), "create", "-n", "leaving", "-f", "-")
+	k.soonRefused(t, `namespaces "leaving" not found`, configMap("x", "1"), "create", "-n", "leaving", "-f", "-")
 	for _, name := range []string{"default", "kube-system"} {
 		k.refused(t, "may not be deleted", "", "delete", "namespace", name)
 	}
