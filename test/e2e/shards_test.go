@@ -68,7 +68,7 @@ func startShard(t *testing.T, name, etcd string) *twoReplicas {
 	shard := harness.NewShard(etcd).Renewed()
 	shard.Name, shard.Prefix = name, "/"+name
 	// Long enough for the one that nobody touches to keep its lease while four processes and their start share a machine.
-	shard.Timings = harness.Timings{Lease: 5 * time.Second, Renew: 4 * time.Second, Retry: 500 * time.Millisecond}
+	shard.Timings = harness.Default
 	s := &twoReplicas{name: name}
 	s.leader, s.others = harness.Leader(t, shard.Start(t, name+"-0"), shard.Start(t, name+"-1"))
 	s.leader.WaitRoot()

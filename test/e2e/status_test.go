@@ -38,7 +38,7 @@ func faultOf(shard status.Shard, replica string) (fault string, listed bool) {
 // Whichever replica is asked tells of all: that one was killed, that another one hangs, and who leads. The answer does not wait for them.
 func TestOneReplicaTellsOfThoseThatWereKilledOrHang(t *testing.T) {
 	shard := harness.NewShard(harness.StartEtcd(t).URL)
-	shard.Mode = harness.Lease
+	shard.Mode, shard.Timings = harness.Lease, harness.Default // who leads is to lead until it is killed
 	leader, others := harness.Leader(t, shard.Start(t, "a"), shard.Start(t, "b"), shard.Start(t, "c"))
 	awaitContact(t, "alive", others...)
 	for _, at := range append(others, leader) {

@@ -16,6 +16,7 @@ func TestALeaderThatLosesItsLeaseTwentyTimesLeadsAsTheFirstTime(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	const losses = 20
 	shard := harness.NewShard(harness.StartEtcd(t).URL)
+	shard.Timings = harness.Default // each term is to end because the lease is lost, and not before
 	r := shard.Start(t, "a")
 	r.WaitRoot()
 	pid := r.PID()

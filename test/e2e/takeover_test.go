@@ -15,7 +15,9 @@ import (
 )
 
 func TestTwoReplicasOneLeadsAndBothServe(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	shard := harness.NewShard(harness.StartEtcd(t).URL)
+	shard.Timings = harness.Default // a short lease would be lost on a machine that is busy for two seconds
 	a, b := shard.Start(t, "a"), shard.Start(t, "b")
 	leader, _ := harness.Leader(t, a, b)
 	leader.WaitRoot()
@@ -41,7 +43,7 @@ func TestTwoReplicasOneLeadsAndBothServe(t *testing.T) {
 		fromA, fromB := list(a), list(b)
 		return slices.Equal(fromA, fromB) && len(fromA) == 2
 	})
-	harness.Throughout(t, 2*shard.Timings.Lease, "one leads, and the other does not", func() bool { return a.Leads() != b.Leads() })
+	harness.Throughout(t, shard.Timings.Lease+2*time.Second, "one leads, and the other does not", func() bool { return a.Leads() != b.Leads() })
 	if terms := append(a.Terms(), b.Terms()...); len(terms) != 1 || terms[0].Reason != "" {
 		t.Errorf("terms %v, want one that goes on", terms)
 	}
@@ -100,6 +102,7 @@ func (c *client) mustHaveSucceeded(t *testing.T) {
 // I8, I4.
 func TestWhatWasPendingWhenTheLeaderWasKilledIsDoneByTheNext(t *testing.T) {
 	shard := harness.NewShard(harness.StartEtcd(t).URL)
+	shard.Timings = harness.Default // the survivor is to lead in one term
 	a, b := shard.Start(t, "a"), shard.Start(t, "b")
 	leader, others := harness.Leader(t, a, b)
 	survivor := others[0]
@@ -130,7 +133,7 @@ func TestALeaderThatIsAskedToStopHandsOverAtOnce(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		t.Run(signal.String(), func(t *testing.T) {
 			shard := harness.NewShard(harness.StartEtcd(t).URL)
-			shard.Timings = harness.Timings{Lease: time.Minute, Renew: 40 * time.Second, Retry: 10 * time.Second}
+			shard.Timings = slow
 			a, b := shard.Start(t, "a"), shard.Start(t, "b")
 			leader, others := harness.Leader(t, a, b)
 			survivor := others[0]
@@ -139,10 +142,10 @@ func TestALeaderThatIsAskedToStopHandsOverAtOnce(t *testing.T) {
 
 			began := time.Now()
 			leader.Signal(signal)
-			// The lease lasts a minute, and a stock candidate would look at it every ten seconds.
-			harness.EventuallyIn(t, 8*time.Second, "the other leads", survivor.Leads)
+			// The lease lasts two minutes, and a stock candidate would look at it every twenty seconds.
+			harness.EventuallyIn(t, 16*time.Second, "the other leads", survivor.Leads)
 			t.Logf("%v to leading: %v", signal, time.Since(began).Round(time.Millisecond))
-			if code := leader.WaitIn(10 * time.Second); code != 0 {
+			if code := leader.Wait(); code != 0 {
 				t.Errorf("exit code %d", code)
 			}
 			if len(leader.Lines("Stopping", `signal="`+signal.String()+`"`)) != 1 {
