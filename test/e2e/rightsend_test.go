@@ -65,7 +65,7 @@ func TestWhatWasTakenAwayEndsAtEachReplica(t *testing.T) {
 	b := newBearer(t, filepath.Join(leader.Root, "pki", "ca.crt"), "")
 	for _, r := range replicas {
 		b.url = r.URL
-		b.until(5*time.Second, "ann", path, http.StatusForbidden)
+		b.until(harness.Patience, "ann", path, http.StatusForbidden)
 		t.Logf("refused at %s %v after the right was taken away", r.Name(), time.Since(began).Round(time.Millisecond))
 	}
 	if _, err := admin.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "later"}}, metav1.CreateOptions{}); err != nil {
@@ -75,7 +75,7 @@ func TestWhatWasTakenAwayEndsAtEachReplica(t *testing.T) {
 		for name := ""; name != "later"; {
 			select {
 			case name = <-seen:
-			case <-time.After(10 * time.Second):
+			case <-time.After(harness.Patience):
 				t.Fatalf("a watch that was open at %s has ended: say so in docs/ACCESS.md", r.Name())
 			}
 		}
@@ -103,8 +103,8 @@ func TestWhatWasTakenAwayEndsAtEachReplica(t *testing.T) {
 	for _, r := range replicas {
 		b.url = r.URL
 		for _, cluster := range []string{path, first, second} {
-			b.until(5*time.Second, "ann", cluster, http.StatusForbidden)
-			b.until(5*time.Second, token.Status.Token, cluster, http.StatusUnauthorized)
+			b.until(harness.Patience, "ann", cluster, http.StatusForbidden)
+			b.until(harness.Patience, token.Status.Token, cluster, http.StatusUnauthorized)
 		}
 	}
 }
