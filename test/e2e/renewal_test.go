@@ -16,8 +16,8 @@ import (
 // leaderBehindAProxy returns a leader that reaches etcd through a proxy, and a replica that reaches it directly and
 // stands for another lease, so that it leaves this one alone.
 func leaderBehindAProxy(t *testing.T) (leader, other *harness.Replica, network *harness.Way) {
-	// Long enough for what happens between two renewals that get through.
-	return leaderBehindAProxyWith(t, harness.Timings{Lease: 15 * time.Second, Renew: 10 * time.Second, Retry: 500 * time.Millisecond})
+	// Long enough for what happens between two renewals that get through: an attempt fails after a third of the deadline.
+	return leaderBehindAProxyWith(t, harness.Timings{Lease: 30 * time.Second, Renew: 20 * time.Second, Retry: 500 * time.Millisecond})
 }
 
 func leaderBehindAProxyWith(t *testing.T, timings harness.Timings, args ...string) (leader, other *harness.Replica, network *harness.Way) {
@@ -90,8 +90,9 @@ func TestAForeignLeaderThatAppearsWhileRenewalsFailEndsOurTerm(t *testing.T) {
 // its holder: from when it sent the renewal, not from when it was answered.
 func TestARenewalCountsFromItsSendingHoweverLateItsAnswer(t *testing.T) {
 	t.Parallel() // most of it is waiting
-	const late, drain = 2 * time.Second, 5 * time.Second
-	timings := harness.Timings{Lease: 15 * time.Second, Renew: 12 * time.Second, Retry: 2 * time.Second}
+	// So late that a busy machine does not take as long; a connection without answers is given up after 13 s.
+	const late, drain = 4 * time.Second, 10 * time.Second
+	timings := harness.Timings{Lease: 30 * time.Second, Renew: 24 * time.Second, Retry: 3 * time.Second}
 	leader, other, network := leaderBehindAProxyWith(t, timings, "--controller-drain-timeout="+drain.String())
 	renewed := func() float64 { return leader.MetricSum("rest_client_requests_total", `code="200"`, `method="PUT"`) }
 
