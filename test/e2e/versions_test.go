@@ -120,8 +120,14 @@ func TestALoneReplicaOfModeCoordinatedThatIsKilledLeadsAsSoonAsItIsBack(t *testi
 	r.WaitReady()
 	mustLead(t, r, r)
 	t.Logf("led after %v", time.Since(killed).Round(time.Millisecond))
-	if took := time.Since(killed); took > shard.Timings.Lease-5*time.Second {
-		t.Errorf("it took %v, as long as a lease", took)
+	mustNotHaveExpired(t, r)
+}
+
+// mustNotHaveExpired fails the test if a process has waited for the end of a lease of another one.
+func mustNotHaveExpired(t *testing.T, r *harness.Replica) {
+	t.Helper()
+	if lines := r.Lines("the lease of ", " expired"); len(lines) > 0 {
+		t.Errorf("%s waited until a lease had expired: %q", r.Name(), lines)
 	}
 }
 
@@ -141,11 +147,10 @@ func TestALeaderOfModeCoordinatedThatIsKilledIsSucceededByTheOldestOfTheOthers(t
 	killed := time.Now()
 	mustLead(t, b, b, c)
 	t.Logf("led after %v: %v", time.Since(killed).Round(time.Millisecond), b.Lines(`"Takeover"`))
-	if took := time.Since(killed); took > shard.Timings.Lease-2*time.Second {
-		t.Errorf("it took %v, as long as a lease", took)
-	}
 	b.CreateWorkspace("after")
-	b.WaitWorkspace("after")
+	b.WaitWorkspace("after") // the log tells of a term before its work begins
+	mustNotHaveExpired(t, b)
+	mustNotHaveExpired(t, c)
 	if now := b.Lease(); *now.Spec.LeaseTransitions <= *before.Spec.LeaseTransitions {
 		t.Errorf("epoch %d after %d", *now.Spec.LeaseTransitions, *before.Spec.LeaseTransitions)
 	}
