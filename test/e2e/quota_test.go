@@ -15,12 +15,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/regent-project/regent/test/e2e/harness"
 )
 
 // A cluster is filled through both replicas at once, by many writers. It gets no more than it may have, and what writers had under way. Deletions make
 // room, an administrator allows more, and the cluster can be deleted while it is full.
+//
+// Replicas judge by what they have seen: a writer goes on once both have seen what he wrote.
 func TestAClusterStoresNoMoreThanItMay(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	const quota, writers = 40, 8
@@ -33,14 +36,19 @@ func TestAClusterStoresNoMoreThanItMay(t *testing.T) {
 	cluster := leader.WaitWorkspace("full")
 	var created, refused atomic.Int64
 	var writing sync.WaitGroup
+	var through []corev1client.ConfigMapInterface
+	for _, r := range []*harness.Replica{a, b} {
+		through = append(through, r.Kube(cluster).CoreV1().ConfigMaps("default"))
+	}
 	for w := range writers {
-		configMaps := []*harness.Replica{a, b}[w%2].Kube(cluster).CoreV1().ConfigMaps("default")
 		writing.Go(func() {
 			for n := range quota {
-				_, err := configMaps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("w%d-%d", w, n)}}, metav1.CreateOptions{})
+				name := fmt.Sprintf("w%d-%d", w, n)
+				_, err := through[w%2].Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 				switch {
 				case err == nil:
 					created.Add(1)
+					awaitSeen(t, name, through...)
 				case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "delete what is not needed"):
 					refused.Add(1)
 				default:
@@ -95,6 +103,22 @@ func TestAClusterStoresNoMoreThanItMay(t *testing.T) {
 		_, err := a.Dynamic("root").Resource(harness.Workspaces).Get(t.Context(), "full", metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
+}
+
+// awaitSeen waits until replicas have seen a ConfigMap: until their caches have it.
+func awaitSeen(t *testing.T, name string, through ...corev1client.ConfigMapInterface) {
+	t.Helper()
+	for _, configMaps := range through {
+		for deadline := time.Now().Add(harness.Patience); ; time.Sleep(5 * time.Millisecond) {
+			if _, err := configMaps.Get(t.Context(), name, metav1.GetOptions{ResourceVersion: "0"}); err == nil {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Errorf("a replica does not see %s", name)
+				return
+			}
+		}
+	}
 }
 
 // allow sets annotations of a cluster's LogicalCluster, as the administrator.
