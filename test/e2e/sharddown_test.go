@@ -32,6 +32,13 @@ func TestAFrontServesWhicheverShardIsDownI11(t *testing.T) {
 		died := time.Now()
 		s.part(down)
 		stop("it has died")
+		for _, m := range s.All() {
+			if m != down {
+				m.WaitHeard(t, len(s.Others)-1)
+			}
+		}
+		noticed := time.Now() // what was created before may have been assigned to it, and waits for its return
+		t.Logf("all have noticed that %s has died after %v", down.Name, noticed.Sub(died).Round(time.Millisecond))
 
 		for _, f := range s.fronts[:1] {
 			f.Signal(syscall.SIGTERM)
@@ -62,7 +69,7 @@ func TestAFrontServesWhicheverShardIsDownI11(t *testing.T) {
 		stop = s.use(down)
 		s.part(down)
 		stop("all other replicas were restarted")
-		s.awaitBelow(died.Add(noticed), down)
+		s.awaitBelow(noticed, down)
 
 		down.Again(t)
 		for _, m := range s.All() {
@@ -73,8 +80,8 @@ func TestAFrontServesWhicheverShardIsDownI11(t *testing.T) {
 			harness.Eventually(t, "users of "+down.Name+" are served again", func() bool { return s.write(f, s.on[down.Name]) == nil })
 		}
 	}
-	t.Logf("%v for each shard that was down: %d writes, %d reads and %d workspaces (%d of them in the first %v) of users of the others, %d failed",
-		*shardDownFlag, s.writes, s.reads, s.workspaces, s.early, noticed, s.failed)
+	t.Logf("%v for each shard that was down: %d writes, %d reads and %d workspaces (%d of them before all had noticed) of users of the others, %d failed",
+		*shardDownFlag, s.writes, s.reads, s.workspaces, s.early, s.failed)
 	if s.writes == 0 || s.reads == 0 || s.workspaces == s.early {
 		t.Error("this scenario shows nothing")
 	}
@@ -98,9 +105,6 @@ type below struct {
 	name, in string
 	at       time.Time
 }
-
-// noticed is how soon all notice that a shard has died. What was created before that may have been assigned to it, and waits for its return.
-const noticed = 2 * time.Second
 
 // awaitBelow waits until the workspaces that were created since a time are Ready, none of them on the shard that is down.
 func (s *shardDown) awaitBelow(since time.Time, down *harness.ShardMember) {
