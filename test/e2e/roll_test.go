@@ -206,7 +206,7 @@ func mustNotGoBack(t *testing.T, r *harness.Replica, backup string) {
 		}
 	}
 	harness.Eventually(t, "the log says that the files are another authority's", func() bool {
-		return len(r.Lines("The certificates stay as they are", "another certificate authority")) == 1
+		return len(r.Lines("The certificates stay as they are", "another certificate authority")) > 0
 	})
 	r.Signal(15)
 	r.Wait()

@@ -148,7 +148,7 @@ func mustShow(t *testing.T, w watch.Interface, name string) {
 // fails, no watch ends, no term ends, workspaces appear on both shards all the time. In the end what the old authority has signed is worth nothing.
 func TestTheAuthorityOfAnInstallationIsRolledWithClientsConnected(t *testing.T) {
 	t.Parallel() // most of it is waiting
-	i := harness.Install(t, "eu1")
+	i := harness.InstallLong(t, "eu1")
 	r := &rolled{T: t, Installation: i, a: i.Root.Replicas[0], b: i.Root.Replicas[1], eu1: i.Others[0], front: i.StartFront()}
 	r.readKeysAgain()
 	if _, err := i.TryRegent("shard", "cordon", "root"); err != nil {
@@ -264,7 +264,7 @@ func (r *rolled) mustStartAgain(before []byte) {
 		r.Fatal(err)
 	}
 	harness.Eventually(r.T, "the log says that the membership is one from before the roll", func() bool {
-		return len(eu1[0].Lines("The certificates stay as they are", "from before the authority was rolled")) == 1
+		return len(eu1[0].Lines("The certificates stay as they are", "from before the authority was rolled")) > 0
 	})
 	r.works("all-the-same")
 }

@@ -23,6 +23,7 @@ type Installation struct {
 	Root   *ShardMember
 	Others []*ShardMember
 
+	timings Timings
 	fronts  int
 	port    int      // of the first front, under which users know the installation
 	network *network // nil: shards reach each other directly
@@ -41,20 +42,26 @@ type ShardMember struct {
 // administrator's kubeconfig, are the first front's, which StartFront starts.
 func Install(t testing.TB, others ...string) *Installation {
 	t.Helper()
-	return install(t, &Installation{t: t}, others)
+	return install(t, &Installation{t: t, timings: Short}, others)
+}
+
+// InstallLong is Install with the product's timings of elections: for scenarios in which no term is to end.
+func InstallLong(t testing.TB, others ...string) *Installation {
+	t.Helper()
+	return install(t, &Installation{t: t, timings: Default}, others)
 }
 
 // InstallApart is Install with a network between each two shards, which can be cut (Between). Fronts and users are not behind it.
 func InstallApart(t testing.TB, others ...string) *Installation {
 	t.Helper()
-	return install(t, &Installation{t: t, network: &network{ways: map[way]*proxy.Proxy{}}}, others)
+	return install(t, &Installation{t: t, timings: Short, network: &network{ways: map[way]*proxy.Proxy{}}}, others)
 }
 
 func install(t testing.TB, i *Installation, others []string) *Installation {
 	t.Helper()
 	i.port = FreePorts(t, 1)[0]
 	url := fmt.Sprintf("--shard-base-url=https://127.0.0.1:%d", i.port)
-	i.Root = newShardMember(t, "root")
+	i.Root = i.newShardMember(t, "root")
 	i.Root.Args = []string{url}
 	for _, replica := range []string{"a", "b"} {
 		i.Root.Replicas = append(i.Root.Replicas, i.Root.Start(t, "root-"+replica))
@@ -63,7 +70,7 @@ func install(t testing.TB, i *Installation, others []string) *Installation {
 	i.regent(append([]string{"shard", "set", "root"}, i.urls(i.Root)...)...)
 	for _, name := range others {
 		membership := filepath.Join(t.TempDir(), name+".yaml")
-		m := newShardMember(t, name)
+		m := i.newShardMember(t, name)
 		m.Membership = membership
 		m.Args, m.admin = []string{"--membership=" + membership, url}, i.Root.Replicas[0].Root
 		for _, replica := range []string{"a", "b"} { // others must know their URLs before they start
@@ -84,11 +91,11 @@ func install(t testing.TB, i *Installation, others []string) *Installation {
 	return i
 }
 
-func newShardMember(t testing.TB, name string) *ShardMember {
+func (i *Installation) newShardMember(t testing.TB, name string) *ShardMember {
 	t.Helper()
 	m := &ShardMember{Etcd: StartEtcd(t)}
 	m.Shard = NewShard(m.Etcd.URL)
-	m.Shard.Name = name
+	m.Shard.Name, m.Shard.Timings = name, i.timings
 	return m
 }
 
