@@ -22,7 +22,7 @@ import (
 	"github.com/regent-project/regent/test/e2e/harness"
 )
 
-// inTime is how long a process may take to stop (docs/INSTALL.md). A request may take longer, and a watch goes on for ever.
+// inTime is how long a process may take to stop, with the default timings (docs/INSTALL.md).
 const inTime = 40 * time.Second
 
 func TestAReplicaWithAHundredWatchesStopsInTime(t *testing.T) {
