@@ -92,13 +92,14 @@ func TestTheOldestVersionLeadsWhileReplicasAreRolledUpAndDown(t *testing.T) {
 	all[0].WaitWorkspace(name)
 	users.mustHaveSucceeded(t)
 
-	candidates, err := all[0].Kube("system:admin").CoordinationV1beta1().LeaseCandidates(metav1.NamespaceSystem).List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := len(candidates.Items); n != 4 {
-		t.Errorf("%d candidates of 4 replicas: %+v", n, candidates.Items)
-	}
+	// A replica may be ready before it is a candidate.
+	harness.Eventually(t, "there are four candidates of four replicas", func() bool {
+		candidates, err := all[0].Candidates().List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(candidates.Items) == 4
+	})
 	events := recorder.Finish(t)
 	spans := history.Terms(events, leaseOf)
 	if stale, backwards := history.Stale(events, spans), history.Backwards(events, spans); len(stale) > 0 || len(backwards) > 0 || len(history.Twice(spans)) > 0 {
