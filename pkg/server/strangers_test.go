@@ -20,6 +20,7 @@ import (
 // Whoever shows no credentials must not turn the audit log over by long URLs.
 func TestLongURLsAreInNoLog(t *testing.T) {
 	r, events := startAudited(t)
+	defer func() { _ = r.stop(t) }() // before its directory is removed
 	for range 3 {
 		if got := r.ask(t, http.MethodGet, "/clusters/root/api/"+strings.Repeat("x", maxURLOfStrangers), ""); got.status != http.StatusRequestURITooLong {
 			t.Errorf("a long URL: %d %.200s", got.status, got.body)
