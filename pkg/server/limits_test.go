@@ -30,6 +30,7 @@ import (
 
 // All places for requests and all connections but our own are taken, and the term goes on, with writes of its controllers.
 func TestALeaderKeepsItsLeaseWhenAllPlacesAreTaken(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	var full atomic.Bool
 	writes, terms := make(chan error, 1000), make(chan int64, 100)
 	root := t.TempDir()
@@ -47,7 +48,6 @@ func TestALeaderKeepsItsLeaseWhenAllPlacesAreTaken(t *testing.T) {
 		}
 		return nil
 	})
-	cfg.Election.LeaseDuration, cfg.Election.RenewDeadline = 3*time.Second, 2*time.Second
 	cfg.Election.DrainTimeout = time.Second
 	cfg.TokenFile = write(t, filepath.Join(root, "tokens.csv"), tokensOfUsers+"t-bob,bob,5\n")
 	cfg.Limits = Limits{RequestsInFlight: 1, MutatingRequestsInFlight: 1, RequestTimeout: 4 * time.Second} // who waits is refused after a quarter of it
