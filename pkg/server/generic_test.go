@@ -87,7 +87,8 @@ func TestASelectionByNameOverAllClustersFindsTheNameInEach(t *testing.T) {
 }
 
 func TestAReplicaServesOnNotReadyForTheShutdownDelay(t *testing.T) {
-	const delay = 3 * time.Second
+	t.Parallel()                   // most of it is waiting
+	const delay = 10 * time.Second // also for a busy machine
 	cfg := config(t, t.TempDir())
 	cfg.ShutdownDelay = delay
 	r := startReplica(t, cfg)
