@@ -159,8 +159,8 @@ type Config struct {
 	// take to end, plus 20 s, plus ShutdownDelay. With the default timings and no delay that is 40 s.
 	ShutdownTimeout time.Duration
 
-	// The fields below are for tests. 0 stands for the default of terms.Config.
-	offerAfter time.Duration
+	// The fields below are for tests. 0 stands for the default of terms.Config, and of survey.Config.
+	offerAfter, farewell time.Duration
 	// informerSource wraps what the informers read, termTransport the requests of a term's controllers. Nil: not wrapped.
 	informerSource func(controllers.Source) controllers.Source
 	termTransport  transport.WrapperFunc

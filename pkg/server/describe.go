@@ -40,7 +40,7 @@ func (r *run) newSurvey(d *describer) *survey.Survey {
 	cfg := survey.Config{
 		Name: r.cfg.Shard, Root: r.cfg.rootShard(), Replica: d.replica, Outline: d.outline, Shard: d.shard, Terms: d.termsSoFar,
 		Keys: r.keys.keys, Authority: d.authority, Others: func() []string { return nil }, Diagnose: status.Diagnose,
-		Changed: r.known, Leaves: func() bool { return r.fault() == nil },
+		Changed: r.known, Leaves: func() bool { return r.fault() == nil }, Farewell: r.cfg.farewell,
 	}
 	if d.caches.others != nil {
 		cfg.Others = func() []string { return slices.Collect(maps.Keys(d.caches.others.Heard())) }

@@ -10,6 +10,7 @@
 package survey
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -64,6 +65,8 @@ type Config struct {
 	// Leaves reports, once the context of Run has ended, whether the process ends because it was asked to. Then Run
 	// tells the other replicas so.
 	Leaves func() bool
+	// Farewell is how long the others may take to hear it; 0: 300 ms.
+	Farewell time.Duration
 	// Diagnose returns what is wrong, the worst first; nil: nobody looks.
 	Diagnose func(of status.Installation, now time.Time) []status.Problem
 }
@@ -83,7 +86,9 @@ type Survey struct {
 
 // New returns a Survey that asks nobody yet.
 func New(cfg Config) *Survey {
-	return &Survey{cfg: cfg, patience: usual, lines: lines{cfg: cfg, caller: shards.NewCaller(cfg.Keys), byURL: map[string]line{}}}
+	patience := usual
+	patience.leave = cmp.Or(cfg.Farewell, usual.leave)
+	return &Survey{cfg: cfg, patience: patience, lines: lines{cfg: cfg, caller: shards.NewCaller(cfg.Keys), byURL: map[string]line{}}}
 }
 
 // lookEvery is how often Run looks at which replicas this one knows, if nothing changes.
