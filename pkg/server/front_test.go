@@ -377,10 +377,12 @@ func TestAFrontRefusesAClientThatAsksTooMuch(t *testing.T) {
 	defer stranger.CloseIdleConnections()
 	for n, want := range []int{http.StatusOK, http.StatusTooManyRequests} {
 		seconds := int64(3600 + n) // another token
-		token, err := kube.CoreV1().ServiceAccounts("default").CreateToken(in(root, "root"), "default", &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		var token *authenticationv1.TokenRequest
+		i.until("root", "root has its service account", func() (has bool) {
+			var err error
+			token, err = kube.CoreV1().ServiceAccounts("default").CreateToken(in(root, "root"), "default", &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}, metav1.CreateOptions{})
+			return err == nil
+		})
 		bearer := []string{"Authorization", "Bearer " + token.Status.Token}
 		i.until("root", "the account may list", func() bool {
 			status, _ := e.ask(stranger, "/clusters/root/api/v1/configmaps", bearer...)

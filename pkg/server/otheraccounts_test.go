@@ -10,6 +10,7 @@ import (
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -206,10 +207,12 @@ func TestAShardsKeyVouchesForNoAccountOfAnotherShard(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own, err := root.adminIn(t, i.made).CoreV1().ServiceAccounts(aNamespace).Get(t.Context(), "default", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	var own *corev1.ServiceAccount
+	i.until("root", "the workspace has its account", func() (has bool) {
+		var err error
+		own, err = root.adminIn(t, i.made).CoreV1().ServiceAccounts(aNamespace).Get(t.Context(), "default", metav1.GetOptions{})
+		return err == nil
+	})
 	for name, c := range map[string]struct {
 		by    *catalogued
 		grant serviceaccounts.Grant

@@ -88,6 +88,10 @@ func TestOtherSitesCannotHaveABrowserWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer admin.CloseIdleConnections()
+	i.until("root", "root has its namespace", func() bool { // it is Ready before
+		code, _, _ := browse(t, admin, "GET", root.url+"/clusters/root/api/v1/namespaces/default", "")
+		return code == http.StatusOK
+	})
 	for place, at := range map[string]struct {
 		url   string
 		admin *http.Client
