@@ -93,7 +93,7 @@ func TestRightsElsewhereAreNotToBeHadByImpersonation(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	providerCluster := s.at.workspace("provider").Spec.Cluster
+	providerCluster := s.get("provider").Spec.Cluster
 	said := map[string]bool{}
 	for _, who := range []rest.ImpersonationConfig{
 		{}, {UserName: "ann"}, {UserName: "nobody"},
