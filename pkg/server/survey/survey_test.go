@@ -15,6 +15,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -160,16 +161,11 @@ func TestAStandbyFindsTheLeadersOtherStandbys(t *testing.T) {
 func TestAReplicaThatDoesNotAnswerWellHasAFault(t *testing.T) {
 	h := newHouse(t)
 	wake := make(chan struct{})
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = closed.Close()
 	hangs := func(http.ResponseWriter, *http.Request) { <-wake }
 	another := following("bad", "")
 	another.Shard = "eu1"
 	bad := map[string]struct{ url, says string }{
-		"is gone":             {"https://" + closed.Addr().String(), "refused"},
+		"is gone":             {"https://127.0.0.1:1", "refused"},
 		"hangs":               {h.serve(h.authority, hangs), "has not answered"},
 		"is another shard's":  {h.serve(h.of("eu1"), saying(following("bad", ""))), "shard eu1 answers"},
 		"says it is another":  {h.serve(h.authority, saying(another)), `of shard "eu1"`},
@@ -376,42 +372,45 @@ func TestAnInstallationIsWhatEachShardSaysOfItself(t *testing.T) {
 }
 
 func TestManyWhoAskCostOneQuestion(t *testing.T) {
-	var answer shared[int]
-	var asked atomic.Int32
-	begun, wake := make(chan struct{}), make(chan struct{})
-	question := func(ctx context.Context) int {
-		n := asked.Add(1)
-		if n == 1 {
-			close(begun)
-			<-wake
+	synctest.Test(t, func(t *testing.T) {
+		var answer shared[int]
+		var asked atomic.Int32
+		begun, wake := make(chan struct{}), make(chan struct{})
+		question := func(ctx context.Context) int {
+			n := asked.Add(1)
+			if n == 1 {
+				close(begun)
+				<-wake
+			}
+			if ctx.Err() != nil {
+				t.Error("the question ends with whoever asked first")
+			}
+			return int(n)
 		}
-		if ctx.Err() != nil {
-			t.Error("the question ends with whoever asked first")
+		first, gone := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		got := make([]int, 10)
+		all.Go(func() { got[0] = answer.get(first, time.Minute, "", question) })
+		<-begun
+		gone()
+		for n := range 9 {
+			all.Go(func() { got[n+1] = answer.get(t.Context(), time.Minute, "", question) })
 		}
-		return int(n)
-	}
-	first, gone := context.WithCancel(t.Context())
-	var all sync.WaitGroup
-	got := make([]int, 10)
-	all.Go(func() { got[0] = answer.get(first, time.Minute, "", question) })
-	<-begun
-	gone()
-	for n := range 9 {
-		all.Go(func() { got[n+1] = answer.get(t.Context(), time.Minute, "", question) })
-	}
-	impatient, cancel := context.WithCancel(t.Context())
-	cancel()
-	if got := answer.get(impatient, time.Minute, "", question); got != 0 {
-		t.Errorf("who has gone away gets %d", got)
-	}
-	close(wake)
-	all.Wait()
-	if fmt.Sprint(got) != "[1 1 1 1 1 1 1 1 1 1]" {
-		t.Errorf("asked %d times: %v", asked.Load(), got)
-	}
-	for answer.get(t.Context(), time.Minute, "", question) == 1 { // until it is not fresh
-		<-time.After(fresh / 10)
-	}
+		synctest.Wait() // until all wait for the answer
+		impatient, cancel := context.WithCancel(t.Context())
+		cancel()
+		if got := answer.get(impatient, time.Minute, "", question); got != 0 {
+			t.Errorf("who has gone away gets %d", got)
+		}
+		close(wake)
+		all.Wait()
+		if fmt.Sprint(got) != "[1 1 1 1 1 1 1 1 1 1]" {
+			t.Errorf("asked %d times: %v", asked.Load(), got)
+		}
+		for answer.get(t.Context(), time.Minute, "", question) == 1 { // until it is not fresh
+			<-time.After(fresh / 10)
+		}
+	})
 }
 
 func TestAQuestionThatPanicsDoesNotBlockTheNext(t *testing.T) {
