@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"net"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -25,17 +24,12 @@ func TestTheLogSaysWhyEtcdDoesNotAnswer(t *testing.T) {
 	if _, err := pki.Ensure(strangers); err != nil {
 		t.Fatal(err)
 	}
-	nobody, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = nobody.Close()
 	for name, tc := range map[string]struct {
 		change func(*storagebackend.TransportConfig)
 		want   string
 	}{
 		"nobody listens": {func(way *storagebackend.TransportConfig) {
-			way.ServerList = []string{"https://" + nobody.Addr().String()}
+			way.ServerList = []string{"https://127.0.0.1:1"}
 		}, "connection refused"},
 		"an authority that is not etcd's": {func(way *storagebackend.TransportConfig) { way.TrustedCAFile = filepath.Join(strangers, "ca.crt") }, "certificate signed by unknown authority"},
 		"no certificate":                  {func(way *storagebackend.TransportConfig) { way.CertFile, way.KeyFile = "", "" }, "certificate"},
