@@ -63,9 +63,13 @@ func (i *served) token(t *testing.T, claims map[string]any) string {
 
 const header = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\n"
 
+// writeFile puts another file in its place, as Kubernetes' volumes do: nobody reads half of it.
 func writeFile(t testing.TB, name, content string) string {
 	t.Helper()
-	if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+	if err := os.WriteFile(name+".next", []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(name+".next", name); err != nil {
 		t.Fatal(err)
 	}
 	return name

@@ -87,9 +87,13 @@ const (
 	rbac   = "- {type: RBAC, name: rbac}\n"
 )
 
+// writeFile puts another file in its place, as Kubernetes' volumes do: nobody reads half of it.
 func writeFile(t *testing.T, name, content string) {
 	t.Helper()
-	if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+	if err := os.WriteFile(name+".next", []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(name+".next", name); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -222,14 +226,18 @@ func TestTheFilesOrderDecides(t *testing.T) {
 
 func TestAnswersAreRememberedForAsLongAsTheFileSays(t *testing.T) {
 	h := startHook(t, allowAll)
-	a, file := start(t, header+rbac+h.entry("hook", "Deny", "    authorizedTTL: 400ms\n    unauthorizedTTL: 10ms\n"))
+	long, _ := start(t, header+rbac+h.entry("hook", "Deny", "    authorizedTTL: 1h\n    unauthorizedTTL: 1h\n"))
 	for range 5 {
-		if got, err := ask(t, a, "mine", ann, "get"); got != authorizer.DecisionAllow {
+		if got, err := ask(t, long, "mine", ann, "get"); got != authorizer.DecisionAllow {
 			t.Fatalf("%v, %v", got, err)
 		}
 	}
 	if n := h.asked.Load(); n != 1 {
 		t.Errorf("asked %d times", n)
+	}
+	a, file := start(t, header+rbac+h.entry("hook", "Deny", "    authorizedTTL: 400ms\n    unauthorizedTTL: 10ms\n"))
+	if got, err := ask(t, a, "mine", ann, "get"); got != authorizer.DecisionAllow {
+		t.Fatalf("%v, %v", got, err)
 	}
 	no := func(authorizationv1.SubjectAccessReviewSpec) authorizationv1.SubjectAccessReviewStatus {
 		return authorizationv1.SubjectAccessReviewStatus{}
