@@ -47,10 +47,10 @@ func (r *run) becomeCampaigning(ctx context.Context, reason string) {
 func (r *run) becomeLeading(ctx context.Context, term Term, reason string) {
 	r.become(leads, campaigning)
 	r.tellNothing()
-	r.showLeading(true) //nolint:contextcheck // nothing in it waits
-	termsStarted.WithLabelValues(r.cfg.Name).Inc()
-	r.notify(Acquired, false, "leads%s: %s", as(term), reason)
 	klog.FromContext(ctx).Info("Leading", "reason", reason, "holder", term.Token().Holder)
+	termsStarted.WithLabelValues(r.cfg.Name).Inc()
+	r.showLeading(true) //nolint:contextcheck // nothing in it waits; who sees it finds the line above in the log
+	r.notify(Acquired, false, "leads%s: %s", as(term), reason)
 }
 
 // becomeDraining: the term's context has ended, and its work is stopping. That takes no longer than the drain timeout, or else the

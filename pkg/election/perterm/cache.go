@@ -3,11 +3,12 @@ package perterm
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
+	"strings"
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -22,14 +23,21 @@ func notSynced() cache.InformerGetOption { return cache.BlockUntilSynced(false) 
 // loan is the cache of the process, and what terms have done to it for good.
 type loan struct {
 	cache.Cache
-
-	started sync.Map // by kind: what has an informer
+	patience time.Duration // how long anybody waits for a kind to sync
 
 	mu      sync.Mutex
 	indexed map[index]bool
 }
 
-func newLoan(c cache.Cache) *loan { return &loan{Cache: c, indexed: map[index]bool{}} }
+// defaultPatience is controller-runtime's default of a controller's CacheSyncTimeout.
+const defaultPatience = 2 * time.Minute
+
+func newLoan(c cache.Cache, patience time.Duration) *loan {
+	if patience <= 0 {
+		patience = defaultPatience
+	}
+	return &loan{Cache: c, patience: patience, indexed: map[index]bool{}}
+}
 
 // kind identifies objects, or lists, that have an informer. One type of Go can stand for several: unstructured objects, metadata.
 type kind struct {
@@ -41,23 +49,47 @@ func kindOf(obj runtime.Object) kind {
 	return kind{reflect.TypeOf(obj), obj.GetObjectKind().GroupVersionKind()}
 }
 
+// String is how errors name it.
+func (k kind) String() string {
+	if k.Empty() {
+		return k.Type.String()
+	}
+	return k.GroupVersionKind.String()
+}
+
 type index struct {
 	kind
 	field string
 }
 
-// outside calls f, which may start the informer of a kind, for the first time outside of the term's scope: the informer lives on with the process.
-func (l *loan) outside(obj runtime.Object, f func() error) error {
-	kind := kindOf(obj)
-	if _, ok := l.started.Load(kind); ok {
-		return f()
-	}
+// await calls f, which may start the informer of a kind and wait until that has synced. It does so outside of the
+// term's scope, because such an informer lives on with the process: which reads start one, only the cache knows. It may
+// be the second namespace of a cache of several, or a kind that the process has removed. Whatever cannot be listed
+// costs who asks for it, and only for so long.
+func (l *loan) await(ctx context.Context, k kind, f func(ctx context.Context) error) error {
+	bounded, cancel := context.WithTimeoutCause(ctx, l.patience, &unsyncedError{[]kind{k}, l.patience})
+	defer cancel()
 	var err error
-	join.Outside(func() { err = f() })
-	if err == nil || apierrors.IsNotFound(err) {
-		l.started.Store(kind, nil)
+	join.Outside(func() { err = f(bounded) })
+	if unsynced, late := errors.AsType[*unsyncedError](context.Cause(bounded)); err != nil && late {
+		return fmt.Errorf("%w: %w", unsynced, err)
 	}
 	return err
+}
+
+// unsyncedError says that kinds have not been listed for that long.
+type unsyncedError struct {
+	kinds []kind
+	after time.Duration
+}
+
+// Error implements error.
+func (e *unsyncedError) Error() string {
+	names := make([]string, len(e.kinds))
+	for i, k := range e.kinds {
+		names[i] = k.String()
+	}
+	return fmt.Sprintf("the cache has not synced %s within %v: see whether the server has it, and whether this account may list and watch it", strings.Join(names, ", "), e.after)
 }
 
 // lent is the cache of a term. It is neither started nor stopped, and forgets the term's event handlers at the end.
@@ -66,38 +98,100 @@ type lent struct {
 	loan  *loan
 	scope *join.Scope
 	over  <-chan struct{} // closed when the term's context ends
+	fail  func(error)     // ends the term
 
 	indexed map[index]bool // by this term; loan.mu guards it
+
+	mu    sync.Mutex
+	asked map[kind]cache.Informer // those that the term was given before they had synced
+}
+
+func (t *tenancy) cache() *lent {
+	return &lent{
+		Cache: t.loan.Cache, loan: t.loan, scope: t.scope, over: t.ctx.Done(), fail: t.fail,
+		indexed: map[index]bool{}, asked: map[kind]cache.Informer{},
+	}
 }
 
 // Start returns at the end of the term: the process has started the cache.
 func (*lent) Start(ctx context.Context) error { <-ctx.Done(); return nil }
 
+// look is the pause between two looks at informers that have not synced.
+const look = 5 * time.Millisecond
+
+// WaitForCacheSync waits for the informers that this term has asked for without waiting. What other terms have asked
+// for is no concern of this one. If one does not sync in time, the term fails. At the end of the term it returns true,
+// as long as ctx goes on: controller-runtime's manager would otherwise wait for ever for its cache, and spin, when it
+// is asked to stop.
+func (l *lent) WaitForCacheSync(ctx context.Context) bool {
+	deadline, tick := time.NewTimer(l.loan.patience), time.NewTicker(look)
+	defer deadline.Stop()
+	defer tick.Stop()
+	for {
+		unsynced := l.unsynced()
+		if len(unsynced) == 0 {
+			return true
+		}
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			l.fail(&unsyncedError{unsynced, l.loan.patience})
+		case <-l.over:
+			return ctx.Err() == nil
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// unsynced returns the kinds that the term waits for.
+func (l *lent) unsynced() (kinds []kind) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for k, informer := range l.asked {
+		if !informer.HasSynced() && !informer.IsStopped() {
+			kinds = append(kinds, k)
+		}
+	}
+	return kinds
+}
+
 // Get implements client.Reader.
 func (l *lent) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-	return l.loan.outside(obj, func() error { return l.Cache.Get(ctx, key, obj, opts...) }) //nolint:contextcheck // f has it
+	return l.loan.await(ctx, kindOf(obj), func(ctx context.Context) error { return l.Cache.Get(ctx, key, obj, opts...) })
 }
 
 // List implements client.Reader.
 func (l *lent) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	return l.loan.outside(list, func() error { return l.Cache.List(ctx, list, opts...) }) //nolint:contextcheck // f has it
+	return l.loan.await(ctx, kindOf(list), func(ctx context.Context) error { return l.Cache.List(ctx, list, opts...) })
 }
 
 // GetInformer implements cache.Informers.
 func (l *lent) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (i cache.Informer, err error) {
-	join.Outside(func() { i, err = l.Cache.GetInformer(ctx, obj, opts...) }) //nolint:contextcheck // f has it
-	return l.lend(i, err)
+	err = l.loan.await(ctx, kindOf(obj), func(ctx context.Context) (err error) {
+		i, err = l.Cache.GetInformer(ctx, obj, opts...)
+		return err
+	})
+	return l.lend(kindOf(obj), i, err)
 }
 
 // GetInformerForKind implements cache.Informers.
-func (l *lent) GetInformerForKind(ctx context.Context, kind schema.GroupVersionKind, opts ...cache.InformerGetOption) (i cache.Informer, err error) {
-	join.Outside(func() { i, err = l.Cache.GetInformerForKind(ctx, kind, opts...) }) //nolint:contextcheck // f has it
-	return l.lend(i, err)
+func (l *lent) GetInformerForKind(ctx context.Context, gvk schema.GroupVersionKind, opts ...cache.InformerGetOption) (i cache.Informer, err error) {
+	err = l.loan.await(ctx, kind{nil, gvk}, func(ctx context.Context) (err error) {
+		i, err = l.Cache.GetInformerForKind(ctx, gvk, opts...)
+		return err
+	})
+	return l.lend(kind{nil, gvk}, i, err)
 }
 
-func (l *lent) lend(i cache.Informer, err error) (cache.Informer, error) {
+func (l *lent) lend(k kind, i cache.Informer, err error) (cache.Informer, error) {
 	if err != nil {
 		return nil, err
+	}
+	if !i.HasSynced() {
+		l.mu.Lock()
+		l.asked[k] = i
+		l.mu.Unlock()
 	}
 	return &informer{i, l.scope, l.over}, nil
 }
@@ -108,21 +202,24 @@ var errRemoval = errors.New("the informer is the process's, and the next term ne
 // RemoveInformer returns an error.
 func (*lent) RemoveInformer(context.Context, client.Object) error { return errRemoval }
 
-// IndexField adds an index that an earlier term has not added yet.
+// IndexField adds an index that an earlier term has not added yet, or not to the present informer: the process may have
+// removed the one that had it.
 func (l *lent) IndexField(ctx context.Context, obj client.Object, field string, extract client.IndexerFunc) (err error) {
 	name := index{kindOf(obj), field}
 	l.loan.mu.Lock()
 	defer l.loan.mu.Unlock()
-	if l.loan.indexed[name] && !l.indexed[name] {
-		l.indexed[name] = true
-		return nil
-	}
 	join.Outside(func() { err = l.Cache.IndexField(ctx, obj, field, extract) }) //nolint:contextcheck // f has it
+	if err != nil && l.loan.indexed[name] && !l.indexed[name] && strings.Contains(err.Error(), indexed) {
+		err = nil
+	}
 	if err == nil {
 		l.loan.indexed[name], l.indexed[name] = true, true
 	}
 	return err
 }
+
+// indexed is how client-go says that an informer has an index of that name.
+const indexed = "indexer conflict"
 
 // informer forgets the event handlers of a term at its end.
 type informer struct {

@@ -1,7 +1,6 @@
 package perterm
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 
@@ -11,9 +10,10 @@ import (
 	"github.com/regent-project/regent/pkg/election/fence"
 )
 
-// config returns the configuration of the term's clients. They use the connections of the process: a configuration with certificates would
-// have client-go make, and keep, connections for each term whenever it cannot tell that two configurations are equal.
-func (t *tenancy) config(ctx context.Context) (*rest.Config, error) {
+// config returns the configuration of the clients that the program makes in the term, and of its Events. They use the
+// connections of the process: a configuration with certificates would have client-go make, and keep, connections for
+// each term whenever it cannot tell that two configurations are equal.
+func (t *tenancy) config() (*rest.Config, error) {
 	process := t.process.GetConfig()
 	host, _, err := rest.DefaultServerUrlFor(process)
 	if err != nil {
@@ -21,13 +21,13 @@ func (t *tenancy) config(ctx context.Context) (*rest.Config, error) {
 	}
 	config := &rest.Config{
 		Host: host.String(), APIPath: process.APIPath, ContentConfig: process.ContentConfig, DisableCompression: process.DisableCompression,
-		QPS: process.QPS, Burst: process.Burst, Timeout: process.Timeout,
+		UserAgent: process.UserAgent, QPS: process.QPS, Burst: process.Burst, RateLimiter: process.RateLimiter, Timeout: process.Timeout,
 		WarningHandler: process.WarningHandler, WarningHandlerWithContext: process.WarningHandlerWithContext,
-		Transport: t.process.GetHTTPClient().Transport, // it has the credentials and the user agent; nil without either, and then client-go has one
+		Transport: t.process.GetHTTPClient().Transport, // it has the credentials, and tells the term of a request by its context
 	}
 	if t.term.Fenced() {
-		config.Wrap(fence.Transport(fence.Of(t.term.Token())))
-		config.Wrap(fence.OnFenced(func(*http.Request) { election.Fail(ctx, election.Fenced) }))
+		config.Wrap(fence.Transport(fence.Of(t.term.Token()))) // also for a request with a context of its own
+		config.Wrap(fence.OnFenced(func(*http.Request) { t.fail(election.Fenced) }))
 	}
 	return config, nil
 }

@@ -32,22 +32,38 @@
 //
 // # What a term has of its own, and what the process lends
 //
-//   - Controllers, runnables, event recorders, clients: the term's. Names of controllers come again with each term.
+//   - Controllers, runnables and event recorders: the term's. Names of controllers come again with each term.
+//   - The client: the process's, with all that manager.Options.Client says of it. Requests belong to the term whose client is asked, or from whose context they come.
+//     A program that sets Client or NewClient in Options.Configure has a client of the term's own.
 //   - The cache: the process's. The term's event handlers are removed at its end. An informer that a term asks for first lives on with the
 //     process; Options.Warm starts those before the first term. An index is added once and stays, so what it computes must not depend on
 //     the term.
-//   - Connections, scheme, RESTMapper: the process's.
+//   - Connections, rate limits, scheme, RESTMapper: the process's.
 //   - Metrics: controller-runtime's own live with the process, so /metrics shows terms, and a term continues the series of the last. For
 //     others there is Manager.Metrics.
-//   - Webhooks, health checks and metrics handlers belong to the manager of the process, because each replica must answer. The manager of a
-//     term refuses them, with an error that says so.
+//   - Webhooks, health checks, metrics handlers, and runnables whose NeedLeaderElection returns false belong to the manager of the process, because each
+//     replica must have them. The manager of a term refuses them, with an error that says so. The manager of the process refuses what needs a leader: at Add, or, if it is
+//     added later, when it starts.
+//
+// EnableWarmup of controllers does nothing: a term begins when the process leads already, with caches that are warm.
+//
+// # What cannot be served
+//
+// A kind that the account may not list, or that the server does not have, costs who asks for it, and nobody else and no
+// later term. A read, or a wait for its informer, fails after controller-runtime's CacheSyncTimeout (two minutes, if
+// manager.Options.Controller says nothing) with an error that names the kind. A controller that is for such a kind
+// fails its term, which says so in the log and on the Lease, and others try.
 //
 // # What it promises
 //
-// A term's function returns when everything of the term has ended (see package join, which also says what it cannot see). If a runnable is late,
-// it is reported by its type, name and stack, and the elector keeps the process in quarantine meanwhile: it does not campaign until the
-// runnable has ended. A panic of the function or of a runnable ends the term, and not the process: the log and the Lease say who panicked with
-// what, and the log has the stack. A panic of a reconciler does not reach its runnable: controller-runtime recovers it, and tries the item again
-// in the same term. With its option RecoverPanic set to false such a panic ends the process. If the election is fenced
-// (Config.Fenced of packages election and leader), the writes of the term carry its token, and the first that is refused ends the term.
+// A runnable that fails ends the term at once, and others can lead. A term's function returns when everything of the
+// term has ended (see package join, which also says what it cannot see). If a runnable is late, it is reported by its
+// type, name and stack, and the elector keeps the process in quarantine meanwhile: it does not campaign until the
+// runnable has ended. A panic of the function or of a runnable ends the term, and not the process: the log and the
+// Lease say who panicked with what, and the log has the stack. A panic of a reconciler does not reach its runnable:
+// controller-runtime recovers it, and tries the item again in the same term. With its option RecoverPanic set to false
+// such a panic ends the process. If the election is fenced (Config.Fenced of packages election and leader), the writes
+// of the term carry its token, and the first that is refused ends the term. So do writes by the client of the process
+// with a context of the term. What has neither carries none: a clientset that the program has made by itself (make it
+// of Manager.GetConfig), the process's client with context.Background(), Events of the process's recorders.
 package perterm

@@ -86,6 +86,7 @@ func setUp(m *perterm.Manager, extra func(ctx context.Context) error) error {
 type world struct {
 	*shelf
 	t       *testing.T
+	process manager.Manager
 	elector *election.Elector
 	store   *electiontest.Store
 	log     *journal
@@ -127,32 +128,43 @@ func beginIn(t *testing.T, options func(*manager.Options), o perterm.Options, se
 	t.Helper()
 	w := &world{shelf: newShelf(t), t: t, store: electiontest.NewStore("example"), log: &journal{}}
 	w.put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "one"}})
-	process := newProcess(t, w.shelf, func(o *manager.Options) { o.Logger = funcr.New(w.log.write, funcr.Options{}) }, options)
+	w.process = newProcess(t, w.shelf, func(o *manager.Options) { o.Logger = funcr.New(w.log.write, funcr.Options{}) }, options)
+	w.elector = newElector(t, w.store, change...)
+	if err := perterm.Add(w.process, w.elector, o, setup); err != nil {
+		t.Fatal(err)
+	}
+	w.stop = start(t, w.process)
+	return w
+}
+
+func newElector(t *testing.T, store *electiontest.Store, change ...func(*election.Config)) *election.Elector {
+	t.Helper()
 	cfg := election.DefaultConfig()
-	cfg.Namespace, cfg.Name, cfg.Client, cfg.Cluster = "default", "example", w.store.Client(), "root"
+	cfg.Namespace, cfg.Name, cfg.Client, cfg.Cluster = "default", "example", store.Client(), "root"
 	cfg.RetryPeriod, cfg.DrainTimeout = 20*time.Millisecond, 50*time.Millisecond
 	for _, f := range change {
 		f(&cfg)
 	}
-	var err error
-	if w.elector, err = election.New(cfg); err != nil {
+	elector, err := election.New(cfg)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := perterm.Add(process, w.elector, o, setup); err != nil {
-		t.Fatal(err)
-	}
-	w.stop = start(t, process)
-	return w
+	return elector
 }
 
-func newProcess(t *testing.T, s *shelf, change ...func(*manager.Options)) manager.Manager {
-	t.Helper()
-	o := manager.Options{
+// processOptions are those of newProcess.
+func processOptions() manager.Options {
+	return manager.Options{
 		Metrics: server.Options{BindAddress: "0"},
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 			return mapper(), nil
 		},
 	}
+}
+
+func newProcess(t *testing.T, s *shelf, change ...func(*manager.Options)) manager.Manager {
+	t.Helper()
+	o := processOptions()
 	for _, f := range change {
 		f(&o)
 	}

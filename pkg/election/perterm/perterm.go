@@ -50,6 +50,12 @@ func Add(process manager.Manager, elector Elector, o Options, setup func(m *Mana
 	if electsItself(process) {
 		return errElects
 	}
+	if err := refuseLeft(process); err != nil {
+		return err
+	}
+	if err := process.Add(&inspection{process: process, done: make(chan struct{})}); err != nil {
+		return fmt.Errorf("perterm: %w", err)
+	}
 	ctx := context.Background() // informers that are asked for before the start begin with it, and nothing here waits
 	for _, obj := range o.Warm {
 		if _, err := process.GetCache().GetInformer(ctx, obj, notSynced()); err != nil {
@@ -92,20 +98,25 @@ func (c *campaign) Start(ctx context.Context) error {
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (*campaign) NeedLeaderElection() bool { return false }
 
-// Lead returns the function that Add gives the elector, for programs that run it themselves. process must have been started before it is called,
-// and must last longer.
+// Lead returns the function that Add gives the elector, for programs that run it themselves. Call Lead before process
+// starts, and the function while process runs.
 func Lead(process manager.Manager, o Options, setup func(m *Manager) error) election.LeadFunc {
-	l := newLoan(process.GetCache())
+	l := newLoan(process.GetCache(), process.GetControllerOptions().CacheSyncTimeout)
 	o.Join.Leave = append(slices.Clone(o.Join.Leave), leave...)
+	carries := carry(process)
 	return join.Lead(o.Join, func(ctx context.Context, term election.Term) error {
+		if term.Fenced() && !carries {
+			return errStarted
+		}
 		t := &tenancy{process: process, options: o, loan: l, scope: join.From(ctx), term: term}
-		m, err := t.manager(ctx)
+		t.ctx = t.in(ctx)
+		m, err := t.manager()
 		if err != nil {
 			return fmt.Errorf("cannot make the manager of the term: %w", err)
 		}
 		if err := contain(func() error { return setup(m) }); err != nil {
 			return fmt.Errorf("cannot set up the term: %w", err)
 		}
-		return m.Manager.Start(ctx)
+		return m.Manager.Start(t.ctx)
 	})
 }

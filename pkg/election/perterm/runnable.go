@@ -18,29 +18,63 @@ import (
 // label is the profiler label that has the name of a runnable on its goroutines, so that reports of late ones show it.
 const label = "runnable"
 
-// contained returns a runnable that turns a panic of r into an error. What a manager knows by its type is returned as it is.
-func contained(r manager.Runnable) manager.Runnable {
-	switch r.(type) {
-	case *manager.Server, webhook.Server, interface{ GetCache() cache.Cache }:
-		return r
-	default:
-		return &runnable{r}
+// add returns what the manager of the term is given for a runnable, or why a term does not have it.
+func (t *tenancy) add(r manager.Runnable) (manager.Runnable, error) {
+	w := &runnable{r, t, nameOf(reflect.ValueOf(r))}
+	if _, ok := r.(webhook.Server); ok {
+		return nil, fmt.Errorf("webhook server %s: %w", w.name, errProcess)
 	}
+	if c, ok := r.(hasCache); ok { // a cluster, which a manager knows by this method
+		return &cluster{w, c}, nil
+	}
+	if l, ok := r.(manager.LeaderElectionRunnable); ok && !l.NeedLeaderElection() {
+		return nil, fmt.Errorf("%s says that it needs no leader election: %w", w.name, errProcess)
+	}
+	return w, nil
 }
 
-type runnable struct{ manager.Runnable }
+type hasCache interface{ GetCache() cache.Cache }
 
-// Start implements manager.Runnable.
+type cluster struct {
+	*runnable
+	hasCache
+}
+
+// runnable is one of a term.
+type runnable struct {
+	manager.Runnable
+	t    *tenancy
+	name string
+}
+
+// Start runs the runnable. If it fails, or panics, the term ends at once: the manager returns only when all others have
+// ended, and the term would lead on meanwhile.
 func (r *runnable) Start(ctx context.Context) error {
-	name := nameOf(r.Runnable)
+	if r.t.ctx.Err() != nil {
+		return nil // the term was over before the manager had started it
+	}
 	err := contain(func() (err error) {
-		pprof.Do(ctx, pprof.Labels(label, name), func(ctx context.Context) { err = r.Runnable.Start(ctx) })
+		r.t.labelled(ctx, r.name, func(ctx context.Context) { err = r.Runnable.Start(ctx) })
 		return err
 	})
 	if _, panicked := errors.AsType[*join.Panic](err); panicked {
-		return fmt.Errorf("runnable %s: %w", name, err)
+		err = fmt.Errorf("runnable %s: %w", r.name, err)
+	}
+	if err != nil {
+		r.t.fail(err)
 	}
 	return err
+}
+
+// labelled calls f with the labels of the term and the name of a runnable, also if ctx was made by the program
+// (manager.Options.BaseContext): by its labels package join knows what belongs to the term.
+func (t *tenancy) labelled(ctx context.Context, name string, f func(ctx context.Context)) {
+	labels := []string{label, name}
+	pprof.ForLabels(t.ctx, func(key, value string) bool {
+		labels = append(labels, key, value)
+		return true
+	})
+	pprof.Do(ctx, pprof.Labels(labels...), f)
 }
 
 // contain calls f, and turns its panic into a *join.Panic.
@@ -53,18 +87,9 @@ func contain(f func() error) (err error) {
 	return f()
 }
 
-// NeedLeaderElection says to which group the manager adds the runnable.
-func (r *runnable) NeedLeaderElection() bool {
-	if l, ok := r.Runnable.(manager.LeaderElectionRunnable); ok {
-		return l.NeedLeaderElection()
-	}
-	return true // as a manager takes it
-}
-
 // nameOf returns the type of a runnable, and its field Name if there is one, as controllers have.
-func nameOf(r manager.Runnable) string {
-	name := fmt.Sprintf("%T", r)
-	v := reflect.ValueOf(r)
+func nameOf(v reflect.Value) string {
+	name := v.Type().String()
 	if v.Kind() == reflect.Pointer {
 		v = v.Elem()
 	}

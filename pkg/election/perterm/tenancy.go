@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
@@ -30,10 +31,19 @@ type Manager struct {
 	// Metrics registers collectors at controller-runtime's registry for as long as the term lasts, so that those of the next term can have
 	// the same names.
 	Metrics prometheus.Registerer
+
+	t *tenancy
 }
 
-// Add adds a runnable. If it panics when it runs, the term ends, and not the process.
-func (m *Manager) Add(r manager.Runnable) error { return m.Manager.Add(contained(r)) }
+// Add adds a runnable. If it fails, or panics, when it runs, the term ends at once, and not the process. What says that
+// it needs no leader election is refused: every replica must run that.
+func (m *Manager) Add(r manager.Runnable) error {
+	r, err := m.t.add(r)
+	if err != nil {
+		return err
+	}
+	return m.Manager.Add(r)
+}
 
 // errProcess is wrapped in the errors of what the manager of a term refuses.
 var errProcess = errors.New("it must work on every replica, whether it leads or not: give it to the manager of the process")
@@ -63,29 +73,36 @@ type tenancy struct {
 	loan    *loan
 	scope   *join.Scope
 	term    election.Term
+	ctx     context.Context // of the term
 }
 
-func (t *tenancy) manager(ctx context.Context) (*Manager, error) {
-	config, err := t.config(ctx)
+// fail ends the term at once, for that reason.
+func (t *tenancy) fail(err error) { election.Fail(t.ctx, err) }
+
+func (t *tenancy) manager() (*Manager, error) {
+	config, err := t.config()
 	if err != nil {
 		return nil, err
 	}
 	o := manager.Options{
 		Scheme:     t.process.GetScheme(),
 		Controller: t.process.GetControllerOptions(),
-		Logger:     t.process.GetLogger().WithValues("epoch", t.term.Epoch()),
+		Logger:     t.logger(t.process.GetLogger()),
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 			return t.process.GetRESTMapper(), nil
 		},
-		NewCache: func(*rest.Config, cache.Options) (cache.Cache, error) {
-			return &lent{Cache: t.loan.Cache, loan: t.loan, scope: t.scope, over: ctx.Done(), indexed: map[index]bool{}}, nil
-		},
-		// Runnables get a context with the values of the term's.
-		BaseContext: func() context.Context { return context.WithoutCancel(ctx) },
+		NewCache: func(*rest.Config, cache.Options) (cache.Cache, error) { return t.cache(), nil },
+	}
+	if o.Controller.Logger.GetSink() != nil {
+		o.Controller.Logger = t.logger(o.Controller.Logger)
 	}
 	if t.options.Configure != nil {
 		t.options.Configure(&o)
 	}
+	if o.NewClient == nil && !says(o.Client) {
+		o.NewClient = t.newClient
+	}
+	o.BaseContext = t.base(o.BaseContext)
 	o.LeaderElection, o.LeaderElectionConfig = false, nil // with the latter the manager would write to the scheme, which the process reads
 	o.Metrics, o.HealthProbeBindAddress, o.PprofBindAddress = server.Options{BindAddress: "0"}, "0", "0"
 	o.Controller.SkipNameValidation = ptr.To(true)        // names come again with each term
@@ -94,7 +111,34 @@ func (t *tenancy) manager(ctx context.Context) (*Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Manager{Manager: m, Term: t.term, Metrics: &registerer{metrics.Registry, t.scope}}, nil
+	return &Manager{Manager: m, Term: t.term, Metrics: &registerer{metrics.Registry, t.scope}, t: t}, nil
+}
+
+func (t *tenancy) logger(l logr.Logger) logr.Logger { return l.WithValues("epoch", t.term.Epoch()) }
+
+// base returns the function that makes the context of runnables: it has the values of the term's, and before these
+// those that the program gives.
+func (t *tenancy) base(given manager.BaseContextFunc) manager.BaseContextFunc {
+	return func() context.Context {
+		if given == nil {
+			return context.WithoutCancel(t.ctx)
+		}
+		return t.in(&values{given(), t.ctx})
+	}
+}
+
+// values is a context with the values of another one besides.
+type values struct {
+	context.Context
+	besides context.Context
+}
+
+// Value implements context.Context.
+func (v *values) Value(key any) any {
+	if value := v.Context.Value(key); value != nil {
+		return value
+	}
+	return v.besides.Value(key)
 }
 
 // registerer unregisters at the end of the term what is registered in it.

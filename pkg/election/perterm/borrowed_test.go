@@ -1,0 +1,323 @@
+package perterm_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/flowcontrol"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/election/electiontest"
+	"github.com/regent-project/regent/pkg/election/join"
+	"github.com/regent-project/regent/pkg/election/perterm"
+)
+
+// reading is the work of a term: it reads ConfigMaps of these namespaces through the term's client, as a reconciler
+// does, and waits for the end.
+func reading(epochs chan<- int64, namespaces ...string) func(m *perterm.Manager) error {
+	return func(m *perterm.Manager) error {
+		return m.Add(manager.RunnableFunc(func(ctx context.Context) error {
+			for _, namespace := range namespaces {
+				err := m.GetClient().Get(ctx, client.ObjectKey{Namespace: namespace, Name: "two"}, &corev1.ConfigMap{})
+				if client.IgnoreNotFound(err) != nil && ctx.Err() == nil {
+					return err
+				}
+			}
+			select {
+			case epochs <- m.Term.Epoch():
+			case <-ctx.Done():
+			}
+			<-ctx.Done()
+			return nil
+		}))
+	}
+}
+
+// logLate logs who is late.
+func logLate(t *testing.T) join.Options {
+	return join.Options{Patience: 500 * time.Millisecond, OnLate: func(l *join.Late) { t.Logf("late: %v", l) }}
+}
+
+func awaitNext(t *testing.T, w interface{ state() string }, epochs <-chan int64, want int64) {
+	t.Helper()
+	select {
+	case got := <-epochs:
+		if got != want {
+			t.Errorf("epoch %d, want %d", got, want)
+		}
+	case <-time.After(15 * time.Second):
+		t.Errorf("15 s after the term was asked to end there is no next one: the elector is %s", w.state())
+	}
+}
+
+func (w *world) state() string { return w.elector.Status().State }
+
+// A program with a cache of several namespaces (cache.Options.DefaultNamespaces) reads a kind that it does not watch,
+// in two of them.
+func TestATermEndsThatHasReadInTwoNamespaces(t *testing.T) {
+	epochs := make(chan int64)
+	w := beginIn(t, func(o *manager.Options) {
+		o.Cache.DefaultNamespaces = map[string]cache.Config{"default": {}, "another": {}}
+	}, perterm.Options{Join: logLate(t)}, reading(epochs, "default", "another"))
+	awaitNext(t, w, epochs, 1)
+	w.stepDown("the next, please")
+	awaitNext(t, w, epochs, 2)
+	w.stop()
+}
+
+// The same in one namespace: it ends.
+func TestATermEndsThatHasReadInOneNamespace(t *testing.T) {
+	epochs := make(chan int64)
+	w := beginIn(t, func(o *manager.Options) {
+		o.Cache.DefaultNamespaces = map[string]cache.Config{"default": {}, "another": {}}
+	}, perterm.Options{Join: logLate(t)}, reading(epochs, "default"))
+	awaitNext(t, w, epochs, 1)
+	w.stepDown("the next, please")
+	awaitNext(t, w, epochs, 2)
+	w.stop()
+}
+
+type leading struct{ *election.Elector }
+
+func (l leading) state() string { return l.Status().State }
+
+// The error of RemoveInformer says: "remove it from the cache of the process's manager". A program does so, between two
+// reads of a term.
+func TestATermEndsThatReadsWhatTheProcessHasRemoved(t *testing.T) {
+	s, store := newShelf(t), electiontest.NewStore("example")
+	process := newProcess(t, s)
+	cfg := election.DefaultConfig()
+	cfg.Namespace, cfg.Name, cfg.Client = "default", "example", store.Client()
+	cfg.RetryPeriod, cfg.DrainTimeout = 20*time.Millisecond, 50*time.Millisecond
+	elector, err := election.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	epochs := make(chan int64)
+	err = perterm.Add(process, elector, perterm.Options{Join: logLate(t)}, func(m *perterm.Manager) error {
+		return m.Add(manager.RunnableFunc(func(ctx context.Context) error {
+			read := func() {
+				_ = m.GetClient().Get(ctx, client.ObjectKey{Namespace: "default", Name: "two"}, &corev1.ConfigMap{})
+			}
+			read()
+			if m.Term.Epoch() == 1 {
+				if err := process.GetCache().RemoveInformer(ctx, &corev1.ConfigMap{}); err != nil {
+					t.Error(err)
+				}
+				read()
+			}
+			select {
+			case epochs <- m.Term.Epoch():
+			case <-ctx.Done():
+			}
+			<-ctx.Done()
+			return nil
+		}))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := start(t, process)
+	awaitNext(t, leading{elector}, epochs, 1)
+	if _, err := elector.StepDown("the next, please", ""); err != nil {
+		t.Fatal(err)
+	}
+	awaitNext(t, leading{elector}, epochs, 2)
+	stop()
+}
+
+type recorded struct {
+	next http.RoundTripper
+	mu   *sync.Mutex
+	seen map[string]string // user agent by method
+}
+
+func (r recorded) RoundTrip(req *http.Request) (*http.Response, error) {
+	r.mu.Lock()
+	r.seen[req.Method] = req.Header.Get("User-Agent")
+	r.mu.Unlock()
+	return r.next.RoundTrip(req)
+}
+
+type counted struct {
+	flowcontrol.RateLimiter
+	n *atomic.Int32
+}
+
+func (c counted) Wait(context.Context) error { c.n.Add(1); return nil }
+
+// "Transport: … it has the credentials and the user agent."
+func TestTheClientsOfATermAreTheProcesss(t *testing.T) {
+	s, store := newShelf(t), electiontest.NewStore("example")
+	s.put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "one"}})
+	config := s.config()
+	seen := recorded{mu: &sync.Mutex{}, seen: map[string]string{}}
+	config.UserAgent = "my-operator/1.0"
+	var waits atomic.Int32
+	config.RateLimiter = counted{flowcontrol.NewFakeAlwaysRateLimiter(), &waits}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		r := seen
+		r.next = next
+		return r
+	})
+	process, err := manager.New(config, processOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := election.DefaultConfig()
+	cfg.Namespace, cfg.Name, cfg.Client = "default", "example", store.Client()
+	elector, err := election.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrote := make(chan struct{})
+	err = perterm.Add(process, elector, perterm.Options{}, func(m *perterm.Manager) error {
+		return m.Add(manager.RunnableFunc(func(ctx context.Context) error {
+			before := waits.Load()
+			obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "one"}}
+			if err := m.GetClient().Update(ctx, obj); err != nil {
+				t.Error(err)
+			}
+			if waits.Load() == before {
+				t.Error("the rate limiter of the process's configuration is not asked for a write of the term")
+			}
+			close(wrote)
+			<-ctx.Done()
+			return nil
+		}))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := start(t, process)
+	<-wrote
+	stop()
+	seen.mu.Lock()
+	defer seen.mu.Unlock()
+	if got := seen.seen[http.MethodPut]; got != "my-operator/1.0" {
+		t.Errorf("the user agent of a write of the term is %q", got)
+	}
+}
+
+// A controller that is left on the manager of the process, whose LeaderElection had to be turned off, needs a leader by
+// what it says.
+func TestWhatNeedsALeaderDoesNotRunOnAStandby(t *testing.T) {
+	s, store := newShelf(t), electiontest.NewStore("example")
+	store.Take("another replica", time.Hour)
+	process := newProcess(t, s)
+	cfg := election.DefaultConfig()
+	cfg.Namespace, cfg.Name, cfg.Client = "default", "example", store.Client()
+	elector, err := election.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran := make(chan struct{})
+	if err := process.Add(needs(func(ctx context.Context) error { close(ran); <-ctx.Done(); return nil })); err != nil {
+		t.Fatal(err)
+	}
+	if err := perterm.Add(process, elector, perterm.Options{}, func(*perterm.Manager) error { return nil }); err != nil {
+		t.Logf("refused, as it should be: %v", err)
+		return
+	}
+	stop := start(t, process)
+	select {
+	case <-ran:
+		t.Errorf("a runnable whose NeedLeaderElection is true runs, although another replica leads: this elector is %s", elector.Status().State)
+	case <-time.After(3 * time.Second):
+	}
+	stop()
+}
+
+type needs func(context.Context) error
+
+func (n needs) Start(ctx context.Context) error { return n(ctx) }
+func (needs) NeedLeaderElection() bool          { return true }
+
+// The manager of a term logs with the epoch. So should its controllers.
+func TestControllersLogTheEpoch(t *testing.T) {
+	w := begin(t, perterm.Options{}, func(m *perterm.Manager) error { return setUp(m, nil) })
+	w.awaitEpoch(1)
+	w.stop()
+	t.Log(w.log.line("Starting Controller"))
+	if line := w.log.line("Starting Controller"); !strings.Contains(line, `"epoch"=1`) {
+		t.Errorf("no epoch in %s", line)
+	}
+}
+
+// A runnable that says that it needs no leader election ran on every replica, when it was added to the program's only
+// manager.
+func TestWhatNeedsNoLeaderIsNotSilentlyLedOnly(t *testing.T) {
+	s, store := newShelf(t), electiontest.NewStore("example")
+	store.Take("another replica", time.Hour)
+	process := newProcess(t, s)
+	cfg := election.DefaultConfig()
+	cfg.Namespace, cfg.Name, cfg.Client = "default", "example", store.Client()
+	elector, err := election.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := make(chan error, 10)
+	if err := perterm.Add(process, elector, perterm.Options{}, func(m *perterm.Manager) error {
+		refused <- m.Add(everywhere(func(ctx context.Context) error { <-ctx.Done(); return nil }))
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	stop := start(t, process)
+	time.Sleep(time.Second)
+	store.Free()
+	select {
+	case err := <-refused:
+		if err == nil {
+			t.Error("accepted without a word, as part of a term: standbys do not run it any more")
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("no term")
+	}
+	stop()
+}
+
+type everywhere func(context.Context) error
+
+func (e everywhere) Start(ctx context.Context) error { return e(ctx) }
+func (everywhere) NeedLeaderElection() bool          { return false }
+
+// A reconciler that is moved into a term, and keeps the client that it was made with before.
+func TestAWriteOfATermByTheClientOfTheProcessIsFencedOrRefused(t *testing.T) {
+	s, store := newShelf(t), electiontest.NewStore("example")
+	process := newProcess(t, s)
+	cfg := election.DefaultConfig()
+	cfg.Namespace, cfg.Name, cfg.Client, cfg.Fenced = "default", "example", store.Client(), true
+	elector, err := election.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrote := make(chan error, 1)
+	if err := perterm.Add(process, elector, perterm.Options{}, func(m *perterm.Manager) error {
+		return m.Add(manager.RunnableFunc(func(ctx context.Context) error {
+			wrote <- process.GetClient().Update(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "one"}})
+			<-ctx.Done()
+			return nil
+		}))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	stop := start(t, process)
+	err = <-wrote
+	stop()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil && len(s.tokens) > 0 && s.tokens[0] == "" {
+		t.Error("written in the term, under an election that says it is fenced, without a token")
+	}
+}

@@ -1,0 +1,76 @@
+package perterm
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+)
+
+// refuseLeft returns an error if the manager of the process has runnables that need a leader. Every replica would run
+// them, because that manager elects none.
+func refuseLeft(process manager.Manager) error {
+	names := left(process)
+	if len(names) == 0 {
+		return nil
+	}
+	return fmt.Errorf("perterm: the manager of the process does not elect, so that every replica would run what needs a leader: %s. Add it to the manager of the term, in setup. "+
+		"If every replica is to run it, let its method NeedLeaderElection return false (of a controller: manager.Options.Controller.NeedLeaderElection or controller.Options)", strings.Join(names, ", "))
+}
+
+// left returns the names of the runnables of a manager that need a leader and have not started. The interface does not
+// tell, so it looks into controller-runtime's own type, as it is in v0.24 and v0.25. Of a manager of another type it
+// returns none.
+func left(process manager.Manager) (names []string) {
+	queue := within(reflect.ValueOf(process), "runnables", "LeaderElection", "startQueue")
+	if queue.Kind() != reflect.Slice {
+		return nil
+	}
+	for i := range queue.Len() {
+		if r := within(queue.Index(i), "Runnable"); r.Kind() == reflect.Interface && !r.IsNil() {
+			names = append(names, nameOf(r.Elem()))
+		}
+	}
+	return names
+}
+
+// within returns a field of a field; invalid if there is none.
+func within(v reflect.Value, path ...string) reflect.Value {
+	for _, name := range path {
+		for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
+			v = v.Elem()
+		}
+		if v.Kind() != reflect.Struct {
+			return reflect.Value{}
+		}
+		v = v.FieldByName(name)
+	}
+	return v
+}
+
+// inspection looks for what was added to the manager of the process after Add. It is a runnable with a cache, because a
+// manager starts these before all others and waits for their caches, so that nothing is added meanwhile.
+type inspection struct {
+	cache.Cache
+	process manager.Manager
+	done    chan struct{} // closed when it has looked
+}
+
+// Start implements manager.Runnable.
+func (i *inspection) Start(ctx context.Context) error {
+	err := refuseLeft(i.process)
+	close(i.done)
+	if err == nil {
+		<-ctx.Done()
+	}
+	return err
+}
+
+// GetCache says that this is a runnable with a cache.
+func (i *inspection) GetCache() cache.Cache { return i }
+
+// WaitForCacheSync waits for the look.
+func (i *inspection) WaitForCacheSync(context.Context) bool { <-i.done; return true }

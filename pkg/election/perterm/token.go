@@ -1,0 +1,71 @@
+package perterm
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/election/fence"
+)
+
+// tenancyKey is the context key of the *tenancy to which a request belongs.
+type tenancyKey struct{}
+
+// in returns a context whose requests belong to the term.
+func (t *tenancy) in(ctx context.Context) context.Context {
+	return context.WithValue(ctx, tenancyKey{}, t)
+}
+
+// tenancyOf returns the term to which a request belongs; nil if it belongs to none.
+func tenancyOf(ctx context.Context) *tenancy {
+	t, _ := ctx.Value(tenancyKey{}).(*tenancy)
+	return t
+}
+
+// tokenOf is the fence.Source of the process's connections. Requests whose context comes from a term carry its token,
+// whichever client makes them: a reconciler that was moved into a term, and kept the client of the process, is fenced
+// like the others. What belongs to no term has no token.
+func tokenOf(ctx context.Context) (fence.Token, error) {
+	if t := tenancyOf(ctx); t != nil && t.term.Fenced() {
+		return t.term.Token(), nil
+	}
+	return fence.Token{}, nil
+}
+
+// endFenced ends the term of a request that was refused.
+func endFenced(req *http.Request) {
+	if t := tenancyOf(req.Context()); t != nil {
+		t.fail(election.Fenced)
+	}
+}
+
+// carrying are the connections of a process whose requests carry the tokens of their terms.
+type carrying struct{ http.RoundTripper }
+
+// WrappedRoundTripper lets client-go find the transport whose requests it can cancel.
+func (c *carrying) WrappedRoundTripper() http.RoundTripper { return c.RoundTripper }
+
+// carry has the clients of the process send the tokens of terms. It reports false if it is too late for that, because
+// process has started.
+func carry(process manager.Manager) bool {
+	c := process.GetHTTPClient()
+	next := c.Transport
+	if _, ok := next.(*carrying); ok {
+		return true
+	}
+	select {
+	case <-process.Elected(): // of a manager without leader election: it has started
+		return false
+	default:
+	}
+	if next == nil {
+		next = http.DefaultTransport
+	}
+	c.Transport = &carrying{fence.OnFenced(endFenced)(fence.Transport(tokenOf)(next))}
+	return true
+}
+
+var errStarted = errors.New("the election is fenced, and perterm.Lead was called when the manager of the process had started, so that its clients send no tokens: call it before")

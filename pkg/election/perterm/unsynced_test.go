@@ -1,0 +1,187 @@
+package perterm_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/election/electiontest"
+	"github.com/regent-project/regent/pkg/election/perterm"
+)
+
+// secretsAreForbidden makes a process whose account may not list Secrets, and that waits half a second for a kind.
+func secretsAreForbidden(o *manager.Options) {
+	o.Controller.CacheSyncTimeout = 500 * time.Millisecond
+	o.MapperProvider = func(config *rest.Config, c *http.Client) (meta.RESTMapper, error) {
+		c.Transport = forbidding{c.Transport}
+		m := meta.NewDefaultRESTMapper(nil)
+		m.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
+		m.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
+		return m, nil
+	}
+}
+
+// Whatever a term needs of a kind that it cannot have, the term says which kind that is: to who reads, or by its end.
+// Nothing waits for ever.
+func TestAKindThatCannotBeHadIsNamed(t *testing.T) {
+	const want = "the cache has not synced *v1.Secret within 500ms"
+	secret := client.ObjectKey{Namespace: "default", Name: "x"}
+	for name, work := range map[string]func(m *perterm.Manager, ctx context.Context) error{
+		"a get": func(m *perterm.Manager, ctx context.Context) error {
+			return m.GetClient().Get(ctx, secret, &corev1.Secret{})
+		},
+		"a list": func(m *perterm.Manager, ctx context.Context) error {
+			err := m.GetClient().List(ctx, &corev1.SecretList{})
+			if err != nil && strings.Contains(err.Error(), "*v1.SecretList within") {
+				err = errors.New(want)
+			}
+			return err
+		},
+		"a get of the cache": func(m *perterm.Manager, ctx context.Context) error {
+			return m.GetCache().Get(ctx, secret, &corev1.Secret{})
+		},
+		"an informer": func(m *perterm.Manager, ctx context.Context) error {
+			_, err := m.GetCache().GetInformer(ctx, &corev1.Secret{})
+			return err
+		},
+		"an informer that is waited for": func(m *perterm.Manager, ctx context.Context) error {
+			if _, err := m.GetCache().GetInformer(ctx, &corev1.Secret{}, cache.BlockUntilSynced(false)); err != nil {
+				return err
+			}
+			m.GetCache().WaitForCacheSync(ctx)
+			<-ctx.Done()
+			return errors.New(want) // what the term's end says is looked at below
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			said := make(chan error, 1)
+			w := beginIn(t, secretsAreForbidden, perterm.Options{Join: logLate(t)}, func(m *perterm.Manager) error {
+				if m.Term.Epoch() > 1 {
+					return setUp(m, nil)
+				}
+				return m.Add(manager.RunnableFunc(func(ctx context.Context) error {
+					err := work(m, ctx)
+					said <- err
+					return err
+				}))
+			})
+			defer w.stop()
+			if err := <-said; err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("it says %v, want %q", err, want)
+			}
+			w.awaitEpoch(2)
+			if line := w.log.line("The term has ended"); !strings.Contains(line, "Secret") {
+				t.Errorf("the log does not name the kind: %s", line)
+			}
+		})
+	}
+}
+
+// What setup asks for fails the term, by name, and the next one tries again.
+func TestASetUpThatWaitsForAKindFails(t *testing.T) {
+	w := beginIn(t, secretsAreForbidden, perterm.Options{}, func(m *perterm.Manager) error {
+		if m.Term.Epoch() == 1 {
+			_, err := m.GetCache().GetInformer(context.Background(), &corev1.Secret{})
+			return err
+		}
+		return setUp(m, nil)
+	})
+	defer w.stop()
+	w.awaitEpoch(2)
+	if line := w.log.line("The term has ended"); !strings.Contains(line, "cannot set up the term: the cache has not synced *v1.Secret") {
+		t.Errorf("the log: %s", line)
+	}
+}
+
+// An index that the process has removed with its informer is there again in the next term.
+func TestAnIndexOfAnInformerThatTheProcessHasRemovedComesAgain(t *testing.T) {
+	const field = "epoch"
+	found := make(chan int, 10)
+	var w *world
+	ready := make(chan struct{})
+	w = begin(t, perterm.Options{}, func(m *perterm.Manager) error {
+		<-ready
+		if err := m.GetFieldIndexer().IndexField(context.Background(), &corev1.ConfigMap{}, field, func(client.Object) []string { return []string{"any"} }); err != nil {
+			return err
+		}
+		return m.Add(manager.RunnableFunc(func(ctx context.Context) error {
+			var list corev1.ConfigMapList
+			if err := m.GetClient().List(ctx, &list, client.MatchingFields{field: "any"}); err != nil {
+				return err
+			}
+			found <- len(list.Items)
+			if m.Term.Epoch() == 1 {
+				if err := w.process.GetCache().RemoveInformer(ctx, &corev1.ConfigMap{}); err != nil {
+					return err
+				}
+			}
+			<-ctx.Done()
+			return nil
+		}))
+	})
+	close(ready)
+	defer w.stop()
+	for range 2 {
+		select {
+		case n := <-found:
+			if n != 1 {
+				t.Errorf("%d objects by the index, want 1", n)
+			}
+		case <-time.After(soon):
+			t.Fatalf("nothing was listed by the index: %s", w.log.line("The term has ended"))
+		}
+		if w.elector.Status().Epoch == 1 {
+			w.stepDown("the next, please")
+		}
+	}
+}
+
+// A controller that is added to the manager of the process after Add is refused, too: when the process starts.
+func TestWhatIsAddedLaterAndNeedsALeaderEndsTheProcess(t *testing.T) {
+	process := newProcess(t, newShelf(t))
+	if err := perterm.Add(process, exits{}, perterm.Options{}, func(*perterm.Manager) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	c := &clerk{Client: process.GetClient()}
+	if err := ctrl.NewControllerManagedBy(process).Named("left-behind").For(&corev1.ConfigMap{}).Complete(c); err != nil {
+		t.Fatal(err)
+	}
+	err := process.Start(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "left-behind") || !strings.Contains(err.Error(), "Add it to the manager of the term") {
+		t.Errorf("the process ended with %v", err)
+	}
+	process.GetHTTPClient().CloseIdleConnections()
+}
+
+// A program that runs the elector itself, and asks for the function of its terms when its requests cannot be given
+// tokens any more, does not lead unfenced.
+func TestAFencedTermWhoseClientsSendNoTokensIsRefused(t *testing.T) {
+	process := newProcess(t, newShelf(t))
+	stop := start(t, process)
+	defer stop()
+	<-process.Elected()
+	lead := perterm.Lead(process, perterm.Options{}, func(*perterm.Manager) error { t.Error("it leads"); return nil })
+	elector := newElector(t, electiontest.NewStore("example"), fenced)
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	defer cancel()
+	var err error
+	_ = elector.Run(ctx, func(ctx context.Context, term election.Term) error {
+		err = lead(ctx, term)
+		return errors.Join(election.ErrExit, err)
+	})
+	if err == nil || !strings.Contains(err.Error(), "call it before") {
+		t.Errorf("the term ended with %v", err)
+	}
+}
