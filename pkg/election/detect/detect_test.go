@@ -52,9 +52,12 @@ func newDetector(t *testing.T, replica, listen string) *Detector {
 	return d
 }
 
-func open(t *testing.T, replica, listen string) *Detector {
+func open(t *testing.T, replica, listen string, change ...func(*Detector)) *Detector {
 	t.Helper()
 	d := newDetector(t, replica, listen)
+	for _, c := range change {
+		c(d)
+	}
 	if err := d.Open(t.Context(), shardSecret); err != nil {
 		t.Fatal(err)
 	}
@@ -254,12 +257,12 @@ func TestAStandbyThatWasPausedItselfSuspectsNobody(t *testing.T) {
 }
 
 func TestAStatementReachesAllWhoFollowAndThoseWhoComeLater(t *testing.T) {
-	leader := open(t, "leader", "127.0.0.1:0")
-	first := follow(t, leader.Contact())
+	leader := open(t, "leader", "127.0.0.1:0", patient)
+	first := follow(t, leader.Contact(), unhurried)
 	first.next(t, sign(election.Alive))
 	said := election.Statement{Holder: "h", Condition: election.Over}
 	leader.Say(said)
-	for _, f := range []*follower{first, follow(t, leader.Contact())} {
+	for _, f := range []*follower{first, follow(t, leader.Contact(), unhurried)} {
 		f.next(t, func(n election.News) bool { return n.Said == said }, election.Dead, election.Silent)
 	}
 	leader.Close()
@@ -291,15 +294,12 @@ func TestALeaderInTroubleLearnsWhoCouldWriteTheLease(t *testing.T) {
 }
 
 func TestALeaderKnowsWhoFollowsIt(t *testing.T) {
-	leader := newDetector(t, "leader", "127.0.0.1:0")
-	changed := make(chan struct{}, 2) // the beginning and the end are told, whatever the number of streams
-	leader.cfg.Changed = func() { changed <- struct{}{} }
-	if err := leader.Open(t.Context(), shardSecret); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(leader.Close)
+	changed := make(chan struct{}, 1000)
+	leader := open(t, "leader", "127.0.0.1:0", patient, func(d *Detector) {
+		d.cfg.Changed = func() { changed <- struct{}{} }
+	})
 	is := election.Standby{Replica: "standby", Mode: election.ForLife{}.Name(), Priority: -7, Led: "the holder of its last term", URL: "https://127.0.0.1:6443"}
-	f := follow(t, leader.Contact(), func(f *follower) { f.is = is })
+	f := follow(t, leader.Contact(), unhurried, func(f *follower) { f.is = is })
 	f.next(t, sign(election.Alive))
 	receive(t, changed)
 	if got := leader.Followers(); !slices.Equal(got, []election.Standby{is}) {
@@ -307,9 +307,9 @@ func TestALeaderKnowsWhoFollowsIt(t *testing.T) {
 	}
 	f.stop()
 	<-f.ended
-	receive(t, changed)
-	if got := leader.Followers(); len(got) > 0 {
-		t.Errorf("when nobody follows: %+v", got)
+	// A stream to the witness may have been on its way: then the standby is told of twice, but nobody is left in the end.
+	for receive(t, changed); len(leader.Followers()) > 0; {
+		receive(t, changed)
 	}
 }
 
@@ -417,13 +417,17 @@ func TestALeaderThatBreaksEachContactIsNotDialledInHaste(t *testing.T) {
 		contacts <- time.Now()
 		_, _ = w.Write(lineOf(election.Statement{}))
 	}))
-	const slow = 3 // contacts, after the hasty ones
-	began := receive(t, contacts)
-	for range mostBrief + slow - 1 {
-		receive(t, contacts)
-	}
-	if took := receive(t, contacts).Sub(began); took < slow*steady {
-		t.Errorf("%d contacts in %v", mostBrief+slow+1, took)
+	// A contact that takes long on a busy machine begins the count of brief ones anew: so the slow pauses may come later.
+	const slow, most = 3, 50
+	pauses, last := 0, receive(t, contacts)
+	for n := 1; pauses < slow; n++ {
+		now := receive(t, contacts)
+		if pauses++; now.Sub(last) < steady {
+			pauses = 0
+		}
+		if last = now; n > most {
+			t.Fatalf("after %d contacts it does not pause for %v between them", n, steady)
+		}
 	}
 }
 
@@ -448,7 +452,8 @@ func TestALeaderInTroubleIsNotAnsweredAtEachBeat(t *testing.T) {
 	leader := open(t, "leader", "127.0.0.1:0")
 	reads := make(chan time.Time, 1000)
 	follow(t, leader.Contact(), func(f *follower) {
-		// A busy machine does not break contact by silence, because a standby that dials again is answered at once.
+		// A busy machine does not break contact, because a standby that dials again is answered at once.
+		f.Detector.handshake = within
 		f.Detector.cfg.Interval, f.Detector.cfg.Misses = shortestInterval, mostMisses
 		f.reads = func(context.Context, string) bool { reads <- time.Now(); return true }
 	})
@@ -461,7 +466,8 @@ func TestALeaderInTroubleIsNotAnsweredAtEachBeat(t *testing.T) {
 
 // A peer may hold a connection no longer than it needs to show the credential.
 func TestAStrangerThatReadsNothingLosesItsConnection(t *testing.T) {
-	leader := open(t, "leader", "127.0.0.1:0")
+	// It must lose it, but not before it has sent anything.
+	leader := open(t, "leader", "127.0.0.1:0", func(d *Detector) { d.handshake = 5 * time.Second })
 	conn, err := tls.Dial("tcp", leader.Contact().Address, &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 	if err != nil {
 		t.Fatal(err)

@@ -204,8 +204,8 @@ func headers(stream uint32, fields ...string) []byte {
 func TestAStandbyThatAnswersNothingLosesItsPlace(t *testing.T) {
 	for name, open := range probes {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()                                                       // most of it is waiting
-			leader := open(t, func(d *Detector) { d.stall = 5 * time.Second }) // within which it is seen to follow, on a busy machine, too
+			t.Parallel()                                                                // most of it is waiting
+			leader := open(t, patient, func(d *Detector) { d.stall = 5 * time.Second }) // within which it is seen to follow, on a busy machine, too
 			conn, err := tls.Dial("tcp", leader.Contact().Address, withProtocol(trusting(leader.fingerprint)))
 			if err != nil {
 				t.Fatal(err)
@@ -237,8 +237,8 @@ func TestAFollowerThatAnswersKeepsItsPlaceHoweverSeldomItAsksForBeats(t *testing
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()                  // most of it is waiting
 			const stall = 3 * time.Second // a busy machine answers within that
-			leader := open(t, func(d *Detector) { d.stall = stall })
-			f := follow(t, leader.Contact(), func(f *follower) { f.Detector.cfg.Interval = 2 * stall })
+			leader := open(t, patient, func(d *Detector) { d.stall = stall })
+			f := follow(t, leader.Contact(), unhurried, func(f *follower) { f.Detector.cfg.Interval = 2 * stall })
 			f.next(t, sign(election.Alive))
 			for began := time.Now(); time.Since(began) < 3*stall; time.Sleep(time.Millisecond) {
 				if got := leader.Followers(); len(got) != 1 {

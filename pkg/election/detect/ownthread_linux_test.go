@@ -48,11 +48,11 @@ func TestTheProbesSocketsAreInATableOfTheirOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = other.Close() }()
-	leader := open(t, "leader", "127.0.0.1:0")
+	leader := open(t, "leader", "127.0.0.1:0", patient)
 	if _, ok := leader.listener.(*limitedListener).Listener.(*ownThread); !ok {
 		t.Fatalf("the probe is a %T", leader.listener)
 	}
-	follow(t, leader.Contact())
+	follow(t, leader.Contact(), unhurried) // an attempt that is given up would leave sockets for a while
 	haveBoth(t, leader)
 
 	all := tables(t)

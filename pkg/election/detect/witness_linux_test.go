@@ -25,9 +25,9 @@ func haveBoth(t *testing.T, leader *Detector) {
 
 // The kernel closes the sockets of all threads at once but those of the last one. The witness tells of the death if that is the probe's.
 func TestAWitnessTellsOfADeathBeforeTheProbeDoes(t *testing.T) {
-	leader := open(t, "leader", "127.0.0.1:0")
+	leader := open(t, "leader", "127.0.0.1:0", patient)
 	leader.Say(election.Statement{Holder: "h"})
-	f := follow(t, leader.Contact())
+	f := follow(t, leader.Contact(), unhurried)
 	f.next(t, sign(election.Alive))
 	haveBoth(t, leader)
 	_ = leader.witness.Close()
@@ -40,10 +40,11 @@ func TestAWitnessTellsOfADeathBeforeTheProbeDoes(t *testing.T) {
 
 // Whoever follows for another Lease, in mode coordinated, has both streams, too.
 func TestAWitnessTellsAnAliasOfADeath(t *testing.T) {
-	leader := open(t, "leader", "127.0.0.1:0")
+	leader := open(t, "leader", "127.0.0.1:0", patient)
 	standby := newDetector(t, "standby", "127.0.0.1:0")
 	standby.secret = shardSecret
-	f := &follower{news: make(chan election.News, 1000)}
+	f := &follower{Detector: standby, news: make(chan election.News, 1000)}
+	unhurried(f)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {

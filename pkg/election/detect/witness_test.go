@@ -9,7 +9,8 @@ import (
 
 // A port that never answered with the leader's key says nothing: a firewall may be before it, or somebody else behind it.
 func TestOnlyTheLeadersKeyIsAWitness(t *testing.T) {
-	leader, other, closed := open(t, "leader", "127.0.0.1:0"), open(t, "other", "127.0.0.1:0"), open(t, "closed", "127.0.0.1:0")
+	begin := func(replica string) *Detector { return open(t, replica, "127.0.0.1:0", patient) }
+	leader, other, closed := begin("leader"), begin("other"), begin("closed")
 	closed.Close()
 	for name, test := range map[string]struct {
 		behind *Detector
@@ -21,6 +22,7 @@ func TestOnlyTheLeadersKeyIsAWitness(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			standby := newDetector(t, "standby", "127.0.0.1:0")
+			patient(standby)
 			standby.secret = []byte("of another shard") // else the stream would last
 			f := &following{d: standby, leader: leader.Contact()}
 			met, err := f.meetWitness(t.Context(), test.behind.listener.Addr().String())
