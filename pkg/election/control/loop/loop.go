@@ -143,10 +143,11 @@ func (l *Loop[K]) Run(ctx context.Context) error {
 
 // Report implements control.Reporter: it counts the keys that are queued or being reconciled, and those that have been.
 func (l *Loop[K]) Report() control.Health {
+	walked := l.sweep.walked.Load() // first: what the sweep has queued until then is among what is pending
 	pending, returned := l.lanes.progress()
 	return control.Health{
 		Pending: pending[fresh] + pending[swept], Returned: returned[fresh] + returned[swept],
-		Sweep: control.Sweep{Running: !l.sweep.walked.Load() || pending[swept] > 0, Pending: pending[swept], Returned: returned[swept]},
+		Sweep: control.Sweep{Running: !walked || pending[swept] > 0, Pending: pending[swept], Returned: returned[swept]},
 	}
 }
 
