@@ -148,9 +148,10 @@ func TestATermsClientsCarryItsTokenAndARefusalEndsIt(t *testing.T) {
 		})
 	})
 	l := s.newLeader(t, func(cfg *leader.Config) { cfg.Fenced, cfg.Cluster = true, "root" })
-	ended := make(chan error, 10)
+	ended := make(chan error, 1)
+	var first atomic.Bool
 	err := l.Start(t.Context(), func(ctx context.Context, term election.Term) error {
-		if len(ended) > 0 {
+		if first.Swap(true) { // Stop may end this term before anything is sent in it
 			<-ctx.Done()
 			return nil
 		}
