@@ -223,11 +223,12 @@ func TestWritesOfATermCarryItsTokenAndARefusedOneEndsIt(t *testing.T) {
 	w.mu.Lock()
 	token, err := fence.Parse(w.tokens[:1])
 	w.refuse = true
+	meta := w.objects["one"].ObjectMeta
 	w.mu.Unlock()
 	if err != nil || token.Epoch != 1 || token.Name != "example" {
 		t.Errorf("token %v: %v", token, err)
 	}
-	w.put(&corev1.ConfigMap{ObjectMeta: w.objects["one"].ObjectMeta}) // it wants another write
+	w.put(&corev1.ConfigMap{ObjectMeta: meta}) // it wants another write
 	eventually(t, "the end of the term whose write was refused", func() bool { return w.elector.Status().Epoch > epoch || w.elector.Status().State != "leading" })
 	w.mu.Lock()
 	w.refuse = false
