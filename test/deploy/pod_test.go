@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -79,14 +80,27 @@ func (p *process) mount(t *testing.T, path string, files map[string][]byte) {
 	}
 }
 
+// given are the ports that freePort has returned.
+var given = map[int]bool{}
+
+// freePort returns a port that nobody listens on, below those that systems use for outgoing connections: one of these
+// may be an outgoing connection's before the program listens on it.
 func freePort(t *testing.T) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	const lowest, highest = 20_000, 32_000
+	for range highest - lowest {
+		port := lowest + rand.IntN(highest-lowest)
+		if given[port] {
+			continue
+		}
+		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			_ = l.Close()
+			given[port] = true
+			return port
+		}
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port
+	t.Fatal("no port is free")
+	return 0
 }
 
 // startEtcd runs an etcd until the test ends, and returns its URL.
