@@ -101,8 +101,9 @@ func runProgram(t *testing.T, set func(*rest.Config, cache.SharedIndexInformer) 
 	}
 	loopback := config.GenericConfig.LoopbackClientConfig
 	informer := o.SharedInformerFactory.Wardle().V1alpha1().Flunders().Informer()
+	// A busy machine, or a disk that is slow for seconds, ends no term: the tests do, and they count them.
 	cfg := leader.Config{Namespace: "default", Name: "leader", Detection: election.DetectOff,
-		LeaseDuration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 200 * time.Millisecond}
+		LeaseDuration: 30 * time.Second, RenewDeadline: 25 * time.Second, RetryPeriod: 200 * time.Millisecond, DrainTimeout: time.Second}
 	if err := lead.Add(s.GenericAPIServer, p.guard, cfg, set(loopback, informer)...); err != nil {
 		t.Fatal(err)
 	}
