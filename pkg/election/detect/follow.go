@@ -45,7 +45,8 @@ type following struct {
 
 	mu       sync.Mutex
 	state    state
-	answered bool // the leader has answered at this address with its key
+	answered bool // the leader has answered with its key
+	place    place
 	news     election.News
 	last     time.Time // when the leader was last heard
 	quiet    quiet     // since then
@@ -126,7 +127,7 @@ func (f *following) session(ctx context.Context, patience time.Duration, hurry b
 	}
 	timeout := time.AfterFunc(patience, f.abandon)
 	defer timeout.Stop()
-	conn, err := f.connect(ctx, dialer, f.leader.Address)
+	conn, err := f.connect(ctx, f.place.through(dialer), f.leader.Address)
 	if err != nil {
 		return false, err
 	}
@@ -135,6 +136,7 @@ func (f *following) session(ctx context.Context, patience time.Duration, hurry b
 		return false, err
 	}
 	defer s.shut()
+	f.place.confirm()
 
 	var beside sync.WaitGroup
 	defer beside.Wait()
@@ -169,9 +171,9 @@ type stream struct {
 }
 
 // connect connects to an address of the leader's process. An error means that no process answered there with the leader's key.
-func (f *following) connect(ctx context.Context, dialer *net.Dialer, address string) (*http.ClientConn, error) {
+func (f *following) connect(ctx context.Context, dial dialFunc, address string) (*http.ClientConn, error) {
 	transport := &http.Transport{
-		DialContext:     dialer.DialContext,
+		DialContext:     dial,
 		TLSClientConfig: trusting(f.leader.Key),
 		Protocols:       new(http.Protocols),
 	}

@@ -38,11 +38,7 @@ func portOf(listener net.Listener) string {
 
 // watchWitness keeps a stream to the leader's witness until ctx ends. The leader has named its port on the stream to its probe.
 func (f *following) watchWitness(ctx context.Context, port string) {
-	host, _, err := net.SplitHostPort(f.leader.Address)
-	if err != nil {
-		return
-	}
-	address := net.JoinHostPort(host, port)
+	address := net.JoinHostPort(f.place.host(), port)
 	var judge testimony
 	for ctx.Err() == nil {
 		began := time.Now()
@@ -62,7 +58,7 @@ func (f *following) meetWitness(ctx context.Context, address string) (met bool, 
 	defer cancel()
 	timeout := time.AfterFunc(f.d.handshake, cancel)
 	defer timeout.Stop()
-	conn, err := f.connect(ctx, &net.Dialer{KeepAlive: -1}, address)
+	conn, err := f.connect(ctx, (&net.Dialer{KeepAlive: -1}).DialContext, address)
 	if err != nil {
 		klog.FromContext(ctx).V(2).Info("No contact with the second port of the leader's probe: if the leader is killed, this process may notice it only when "+
 			"the leader's memory was freed. Let replicas reach all ports of each other", "address", address, "err", err)
