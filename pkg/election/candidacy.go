@@ -38,6 +38,7 @@ type candidacy struct {
 	presence func(holder string) lease.Presence // returns what a candidate says of this process
 	timeout  time.Duration                      // of a request
 	longest  time.Duration                      // pause between two attempts
+	standing *lease.Standing                    // tells why the candidate cannot be kept
 
 	mu      sync.Mutex
 	name    string        // of the wanted candidate; empty: none
@@ -45,9 +46,9 @@ type candidacy struct {
 	gone    chan struct{} // closed when the latest candidate is gone
 }
 
-func newCandidacy(cfg Config, mode Coordinated, presence func(holder string) lease.Presence) *candidacy {
+func newCandidacy(cfg Config, mode Coordinated, presence func(holder string) lease.Presence, standing *lease.Standing) *candidacy {
 	return &candidacy{
-		client: cfg.Candidates,
+		client: cfg.Candidates, standing: standing,
 		spec: coordinationv1beta1.LeaseCandidateSpec{
 			LeaseName: cfg.Name, BinaryVersion: mode.BinaryVersion, EmulationVersion: mode.EmulationVersion,
 			Strategy: coordinationv1.OldestEmulationVersion,
@@ -120,12 +121,17 @@ func (c *candidacy) run(ctx context.Context) {
 // standAs keeps the candidate of that name until ctx ends. It tries again after every failure.
 func (c *candidacy) standAs(ctx context.Context, name string) {
 	pause := lease.NewBackoff(c.longest)
+	defer c.standing.Over()
 	for {
+		began := time.Now()
 		watched, err := c.keep(ctx, name)
 		if ctx.Err() != nil {
 			return
 		}
-		if watched {
+		if !watched && err != nil {
+			c.standing.Failed(klog.FromContext(ctx), name, began, err)
+		}
+		if watched && time.Since(began) >= c.longest { // as lease.Watcher
 			pause = lease.NewBackoff(c.longest)
 		}
 		delay := pause.Next()
@@ -161,6 +167,7 @@ func (c *candidacy) keep(ctx context.Context, name string) (watched bool, err er
 	if err != nil {
 		return false, fmt.Errorf("watch the LeaseCandidate: %w", err)
 	}
+	c.standing.Succeeded(klog.FromContext(ctx))
 	defer events.Stop()
 	for {
 		select {

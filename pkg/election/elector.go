@@ -61,6 +61,8 @@ type Elector struct {
 		holder string
 	}
 
+	standing lease.Standing // of mode coordinated
+
 	past past
 }
 
@@ -75,6 +77,7 @@ type past struct {
 		epoch  int64
 		ending
 	}
+	pace pace
 }
 
 // New validates cfg and returns an Elector. It starts nothing. From then on the metrics of this process show that it does not

@@ -36,7 +36,7 @@ func (m Coordinated) kind() kind {
 		unreleased: expiresUnreleased,
 		faults:     m.faults,
 		begin: func(e *Elector) mode {
-			return &coordinated{candidacy: newCandidacy(e.cfg, m, e.presence), next: e.identities.next}
+			return &coordinated{candidacy: newCandidacy(e.cfg, m, e.presence, &e.standing), next: e.identities.next}
 		},
 	}
 }

@@ -67,7 +67,8 @@ func (r *run) start(ctx context.Context) (stop func()) {
 	r.view, r.peer = lease.NewView(klog.FromContext(ctx), r.identities.ours), newPeer()
 	r.watcher = lease.NewWatcher(r.api, r.view, r.cfg.RetryPeriod)
 	r.mu.Unlock()
-	r.pace = pace{retryPeriod: r.cfg.RetryPeriod}
+	r.pace = r.past.pace
+	r.pace.retryPeriod = r.cfg.RetryPeriod
 	r.introduce(ctx)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // the watch must still see the release
 	var background sync.WaitGroup
@@ -88,7 +89,7 @@ func (r *run) start(ctx context.Context) (stop func()) {
 		cancel()
 		background.Wait()
 		r.processLock.leave(r.past.unsure)
-		r.past.told = r.memory.told
+		r.past.told, r.past.pace = r.memory.told, r.pace
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.state = stopped

@@ -92,6 +92,9 @@ func (r *run) serve(ctx context.Context, c claim, reason string, lead LeadFunc) 
 		r.joinLate(termCtx, w, drain)
 		r.becomeDrained(termCtx, ended, ctx.Err() != nil || w.exit() != nil)
 	}
+	if err := w.leftover(cause); err != nil {
+		klog.FromContext(termCtx).Error(err, "The work of the term has failed while it stopped: look at what it says, the next term begins all the same")
+	}
 	drainSeconds.WithLabelValues(r.cfg.Name).Observe(time.Since(ended).Seconds())
 	if causeOf(cause) == RenewDeadline { // tell followers now: the release may not arrive, and a renewal may still be under way
 		r.say(term, Over)

@@ -41,6 +41,10 @@ type Status struct {
 	// CannotRead says why this process cannot read or watch the Lease, as its log does; empty if it can, or while Run does not run.
 	// As long as it cannot read the Lease, the other fields may be out of date.
 	CannotRead string
+	// CannotStand says, in mode coordinated, why this process's LeaseCandidate cannot be kept, as its log does; empty
+	// if it can, or while no candidate is wanted. As long as it cannot, the electing controller does not choose this
+	// process.
+	CannotStand string
 	// Contact is what the Detector knows of the leader's process. It is nil on the leader, and for Detectors that do not say.
 	Contact *ContactState
 	// Standbys are the replicas that follow this process while it holds the lease, ordered by name.
@@ -102,6 +106,7 @@ func (e *Elector) Status() Status {
 	if e.watcher != nil && now != stopped {
 		s.CannotRead = e.watcher.Fault()
 	}
+	s.CannotStand = e.standing.Fault()
 	e.mu.Unlock()
 	s.State = string(now)
 	holder := seen.Presence()

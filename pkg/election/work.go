@@ -23,10 +23,11 @@ type work struct {
 // workKey is the context key of *work.
 type workKey struct{}
 
-// Fail ends the current term at once, as if its LeadFunc had returned err. ctx is the context that the LeadFunc got, or one
-// derived from it. Use it when the work has failed, but the function cannot return yet because a part of it does not stop:
-// otherwise the term would keep the lease until that part has stopped. The function must still return. Only the first call has an
-// effect. With any other context, and after the end of the term, Fail does nothing.
+// Fail ends the current term at once, as if its LeadFunc had returned err. ctx is the context that the LeadFunc got, or
+// one derived from it. Use it when the work has failed, but the function cannot return yet because a part of it does
+// not stop: otherwise the term would keep the lease until that part has stopped. The function must still return. Only
+// the first call has an effect. With any other context, and after the end of the term, Fail does nothing, except that
+// an error which wraps ErrExit still ends the election.
 func Fail(ctx context.Context, err error) {
 	if w, ok := ctx.Value(workKey{}).(*work); ok {
 		w.fail(err)
@@ -95,10 +96,27 @@ func causeOfReturn(err error) error {
 	}
 }
 
-// exit returns the function's error if it wraps ErrExit. Call it after the function has returned.
+// exit returns the error that ends the election: what the function has returned, or what Fail was called with, if it
+// wraps ErrExit. Call it after the function has returned.
 func (w *work) exit() error {
 	if errors.Is(w.err, ErrExit) {
 		return w.err
 	}
+	select {
+	case <-w.failed:
+		if errors.Is(w.fault, ErrExit) {
+			return w.fault
+		}
+	default:
+	}
 	return nil
+}
+
+// leftover returns the error of a function that has returned after the end of its term, if nobody has heard of it yet:
+// not the end of its context, nor why the term has ended, nor what ends the election.
+func (w *work) leftover(cause error) error {
+	if w.err == nil || errors.Is(w.err, context.Canceled) || errors.Is(w.err, ErrExit) || errors.Is(cause, w.err) || errors.Is(w.err, cause) {
+		return nil
+	}
+	return w.err
 }

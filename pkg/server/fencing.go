@@ -91,8 +91,8 @@ func (f *tokenFilter) wrap(next http.Handler) http.Handler {
 			f.refuse(w, req, err)
 			return
 		}
-		if info, ok := request.RequestInfoFrom(req.Context()); ok && info.Verb == "delete" && !fence.From(req.Context()).IsZero() { //nolint:contextcheck // the request carries its context
-			f.serveDeletion(next, w, req)
+		if changes(req) && !fence.From(req.Context()).IsZero() { //nolint:contextcheck // the request carries its context
+			f.serveChange(next, w, req)
 			return
 		}
 		next.ServeHTTP(w, req)
@@ -103,9 +103,10 @@ func (f *tokenFilter) refuse(w http.ResponseWriter, req *http.Request, err error
 	responsewriters.ErrorNegotiated(err, f.serializer, schema.GroupVersion{Version: "v1"}, w, req)
 }
 
-// serveDeletion keeps back a 404 until the token has been checked. Upstream answers it without a call of storage, where the
-// token would be checked. The check costs one read, and only deletions that find nothing pay it.
-func (f *tokenFilter) serveDeletion(next http.Handler, w http.ResponseWriter, req *http.Request) {
+// serveChange keeps back a 404 until the token has been checked. Upstream answers it without a call of storage, where
+// the token would be checked: to the deletion of what is not there, or to a creation in a namespace that is not. The
+// check costs one read, and only changes that find nothing pay it.
+func (f *tokenFilter) serveChange(next http.Handler, w http.ResponseWriter, req *http.Request) {
 	held := &heldAnswer{ResponseWriter: w, holds: func(status int) bool { return status == http.StatusNotFound }}
 	next.ServeHTTP(responsewriter.WrapForHTTP1Or2(held), req)
 	if held.is() {
@@ -124,8 +125,8 @@ func (f *tokenFilter) admit(req *http.Request) (*http.Request, error) {
 	if err != nil {
 		return req, apierrors.NewBadRequest(err.Error())
 	}
-	info, ok := request.RequestInfoFrom(req.Context())
-	changes := ok && info.IsResourceRequest && slices.Contains(writes, info.Verb)
+	info, _ := request.RequestInfoFrom(req.Context())
+	changes := changes(req)
 	if token.IsZero() {
 		if !changes {
 			return req, nil
@@ -140,6 +141,12 @@ func (f *tokenFilter) admit(req *http.Request) (*http.Request, error) {
 		err = f.check.answer(ctx)
 	}
 	return req.WithContext(ctx), err
+}
+
+// changes reports whether a request changes something.
+func changes(req *http.Request) bool {
+	info, ok := request.RequestInfoFrom(req.Context())
+	return ok && info.IsResourceRequest && slices.Contains(writes, info.Verb)
 }
 
 // withoutToken refuses a write that must carry a token, and counts the other writes of this process's own users.

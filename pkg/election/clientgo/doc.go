@@ -53,6 +53,17 @@
 //		cfg.Detector, cfg.SucceedUnfenced = probe, true // see there for the risk
 //	})
 //
+// # Fencing
+//
+// With election.Config.Fenced the server has to prove, before this process campaigns, that it refuses writes of terms
+// that are over. Its proof, and the renewals, take a client of the lock that sends the tokens of its contexts. The
+// writes of a term take the clients of ForTerm, or others whose contexts come from that of OnStartedLeading and whose
+// configuration has the same wrapper:
+//
+//	config.Wrap(fence.Transport(fence.FromContext)) // of the lock's client
+//	...
+//	OnStartedLeading: func(ctx context.Context) { client, err := kubernetes.NewForConfig(clientgo.ForTerm(ctx, config)); ... }
+//
 // New programs should begin with package leader.
 //
 // The lock's client should be one of its own, without a rate limit and without a timeout, so that no other request delays a renewal. That of resourcelock.NewFromKubeconfig has a timeout, which ends each watch

@@ -17,13 +17,16 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/election/fence"
+	"github.com/regent-project/regent/pkg/election/leader"
 )
 
 // LeaderElector is what client-go's LeaderElector is, and its Run can be called again.
 type LeaderElector struct {
 	callbacks leaderelection.LeaderCallbacks
 	lock      *resourcelock.LeaseLock
-	lease     time.Duration // how long it lasts
+	lease     time.Duration    // how long it lasts
+	claim     *election.Config // what the server has to prove before this process campaigns; nil: nothing, or it has
 	elector   *election.Elector
 	changed   chan struct{} // capacity 1: the Lease shows another holder
 
@@ -58,6 +61,9 @@ func NewLeaderElector(lec leaderelection.LeaderElectionConfig, adjust ...func(*e
 	if le.elector, err = election.New(cfg); err != nil {
 		return nil, fmt.Errorf("clientgo: LeaderElectionConfig: %w", err)
 	}
+	if cfg.Fenced {
+		le.claim = &cfg
+	}
 	return le, nil
 }
 
@@ -74,15 +80,35 @@ func RunOrDie(ctx context.Context, lec leaderelection.LeaderElectionConfig, adju
 // errTermOver makes election.Elector.Run return after one term.
 var errTermOver = fmt.Errorf("%w: clientgo leads for one term at a time", election.ErrExit)
 
-// Run stands by until it leads, leads for one term, and returns when everything has ended, or earlier if ctx ends before it has led.
-// OnStoppedLeading is called in either case, as the last. After the end of ctx the lock's client must work for
-// election.Config.EndTimeout.
+// Run stands by until it leads, leads for one term, and returns when everything has ended, or earlier if ctx ends
+// before it has led. OnStoppedLeading is called in either case, as the last. After the end of ctx the lock's client
+// must work for election.Config.EndTimeout. If adjust has set election.Config.Fenced, and the server shows that it does
+// not check tokens, Run panics: see leader.ProveFenced.
 func (le *LeaderElector) Run(ctx context.Context) {
+	if err := le.prove(ctx); err != nil {
+		le.callbacks.OnStoppedLeading()
+		if ctx.Err() != nil {
+			return
+		}
+		panic(err)
+	}
 	crash := le.run(ctx)
 	le.callbacks.OnStoppedLeading()
 	if crash != nil {
 		panic(crash.String())
 	}
+}
+
+// prove has the server prove what election.Config.Fenced says, once.
+func (le *LeaderElector) prove(ctx context.Context) error {
+	if le.claim == nil {
+		return nil
+	}
+	if err := leader.ProveFenced(ctx, *le.claim); err != nil {
+		return fmt.Errorf("clientgo: the client of LeaderElectionConfig.Lock must send the tokens of its contexts (config.Wrap(fence.Transport(fence.FromContext))), and the server must check them: %w", err)
+	}
+	le.claim = nil
+	return nil
 }
 
 // run returns how the work has panicked, if it has.
@@ -123,7 +149,7 @@ func (le *LeaderElector) lead(ctx context.Context, term election.Term) (panicked
 				c = &crash{value, debug.Stack()}
 			}
 		}()
-		le.callbacks.OnStartedLeading(ctx)
+		le.callbacks.OnStartedLeading(fence.With(ctx, term.Token()))
 	}()
 	select {
 	case panicked = <-work:

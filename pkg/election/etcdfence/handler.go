@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
@@ -65,7 +66,7 @@ func (g *Guard) admit(req *http.Request) (fence.Token, error) {
 		}
 		return token, nil
 	}
-	if g.config.MustCarry == nil || !changes(req.Context()) {
+	if g.config.MustCarry == nil || !changes(req.Context()) || elects(req.Context()) {
 		return token, nil
 	}
 	if by, ok := request.UserFrom(req.Context()); ok && g.config.MustCarry(by) {
@@ -77,6 +78,13 @@ func (g *Guard) admit(req *http.Request) (fence.Token, error) {
 func changes(ctx context.Context) bool {
 	info, ok := request.RequestInfoFrom(ctx)
 	return ok && info.IsResourceRequest && slices.Contains(writes, info.Verb)
+}
+
+// elects reports whether a request is about Leases or LeaseCandidates, with which a leader becomes one: before that
+// nobody has given it a token.
+func elects(ctx context.Context) bool {
+	info, ok := request.RequestInfoFrom(ctx)
+	return ok && info.APIGroup == coordinationv1.GroupName
 }
 
 func answerWith(err error, w http.ResponseWriter, req *http.Request) {

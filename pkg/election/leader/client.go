@@ -23,11 +23,12 @@ type clients struct {
 	candidates *coordinationv1beta1client.CoordinationV1beta1Client
 	secrets    *corev1client.CoreV1Client
 	close      func() // closes their connections
+	tokens     bool   // requests carry the tokens of their contexts; set before the first request
 }
 
 // newClients returns clients of a copy of config. They share nothing with other clients of it: neither connections nor a rate limit.
 // A transport that config brings is used as it is.
-func newClients(config *rest.Config, tokens bool) (*clients, error) {
+func newClients(config *rest.Config) (*clients, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.RateLimiter, config.Timeout = -1, nil, 0 // the Elector bounds each request
 	c := &clients{close: func() {}}
@@ -41,9 +42,12 @@ func newClients(config *rest.Config, tokens bool) (*clients, error) {
 		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &impatient{next, dialer.CloseAll} })
 		c.close = dialer.CloseAll
 	}
-	if tokens {
-		config.Wrap(fence.Transport(fence.FromContext))
-	}
+	config.Wrap(fence.Transport(func(ctx context.Context) (fence.Token, error) {
+		if !c.tokens {
+			return fence.Token{}, nil
+		}
+		return fence.FromContext(ctx)
+	}))
 	transport, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("leader: the rest.Config: %w", err)

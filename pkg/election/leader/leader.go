@@ -23,6 +23,7 @@ type Leader struct {
 	elector *election.Elector
 	probe   *detect.Detector // nil: there is none
 	within  time.Duration    // how long an orderly end takes at most
+	fenced  bool             // the server has to prove that it is
 
 	mu      sync.Mutex
 	began   bool
@@ -41,7 +42,7 @@ func New(config *rest.Config, cfg Config) (*Leader, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	clients, err := newClients(config, cfg.Fenced || cfg.Cluster != "")
+	clients, err := newClients(config)
 	if err != nil {
 		return nil, err
 	}
@@ -62,6 +63,8 @@ func New(config *rest.Config, cfg Config) (*Leader, error) {
 	if cfg.Adjust != nil {
 		cfg.Adjust(&e)
 	}
+	l.fenced = e.Fenced
+	clients.tokens = e.Fenced || cfg.Cluster != ""
 	if l.elector, err = election.New(e); err != nil {
 		return nil, fmt.Errorf("leader: Config: %w", err)
 	}
@@ -111,8 +114,9 @@ func (l *Leader) run(ctx context.Context, lead election.LeadFunc) error {
 			return fmt.Errorf("leader: not ready to lead: %w", err)
 		}
 	}
-	if l.cfg.Fenced {
-		if err := proveFenced(ctx, l.cfg, l.clients.leases.Leases(l.cfg.Namespace)); err != nil {
+	if l.fenced {
+		claim := election.Config{Namespace: l.cfg.Namespace, Name: l.cfg.Name, Cluster: l.cfg.Cluster, Client: l.clients.leases.Leases(l.cfg.Namespace)}
+		if err := ProveFenced(ctx, claim); err != nil {
 			return err
 		}
 	}

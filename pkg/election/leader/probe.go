@@ -27,7 +27,7 @@ func OpenProbe(ctx context.Context, config *rest.Config, cfg Config) (*detect.De
 	case cfg.Replica == "":
 		return nil, errors.New("leader: Config.Replica is required: give that of the election.Config, which package clientgo takes from the lock's Identity")
 	}
-	clients, err := newClients(config, false)
+	clients, err := newClients(config)
 	if err != nil {
 		return nil, err
 	}

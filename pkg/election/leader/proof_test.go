@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 
@@ -46,18 +47,24 @@ func TestAServerThatDoesNotFenceIsNotBelievedToDoSo(t *testing.T) {
 	}
 }
 
-// A server without Leases answers 404, also to a token. One that fences says so before.
-func TestAServerWithoutLeasesIsNotBelievedToFenceUnlessItRefuses(t *testing.T) {
-	web := httptest.NewServer(http.NotFoundHandler())
-	defer web.Close()
-	cfg := config()
-	cfg.Fenced, cfg.SecretName, cfg.SecretBytes = true, "", []byte("a secret of this test")
-	l, err := leader.New(&rest.Config{Host: web.URL}, cfg)
-	if err != nil {
+// The namespace of the Lease may be made later, and the API may be served later: a 404 is no verdict. Nobody leads
+// until the server has refused the question.
+func TestAServerThatFindsNothingIsAskedAgain(t *testing.T) {
+	s := newServer(t)
+	s.store.Fence()
+	missing := electiontest.Fault{Err: apierrors.NewNotFound(corev1.Resource("namespaces"), "default")}
+	s.client.Next(electiontest.Create, missing, missing)
+	var c terms
+	l := s.newLeader(t, fenced)
+	if err := l.Start(t.Context(), c.lead); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Run(t.Context(), func(context.Context, election.Term) error { return nil }); err == nil || !strings.Contains(err.Error(), "Config.Fenced") {
-		t.Errorf("Run returned %v", err)
+	eventually(t, "it leads", c.leads)
+	if n := s.client.Count(electiontest.Create); n < 4 { // two without an answer, the proof, and the Lease
+		t.Errorf("%d creations: it campaigned without a proof", n)
+	}
+	if err := l.Stop(); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -112,5 +119,23 @@ func TestAClusterThatTheServerCannotHaveIsNamed(t *testing.T) {
 	err = l.Run(t.Context(), func(context.Context, election.Term) error { return nil })
 	if err == nil || !strings.Contains(err.Error(), "Config.Cluster") || asked.Load() != 1 {
 		t.Errorf("Run returned %v after %d requests", err, asked.Load())
+	}
+}
+
+// What Adjust promises has to be proved like what the Config promises.
+func TestAFenceThatAdjustPromisesHasToBeProved(t *testing.T) {
+	for name, there := range map[string]bool{"it is there": true, "it is not": false} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t)
+			if there {
+				s.store.Fence()
+			}
+			l := s.newLeader(t, func(cfg *leader.Config) { cfg.Adjust = func(e *election.Config) { e.Fenced = true } })
+			led := false
+			err := l.Run(t.Context(), func(context.Context, election.Term) error { led = true; return election.ErrExit })
+			if led != there || !there && !strings.Contains(err.Error(), "Config.Fenced") {
+				t.Errorf("led: %v; Run returned %v", led, err)
+			}
+		})
 	}
 }

@@ -33,7 +33,7 @@ func Diagnose(of Installation, now time.Time) []Problem {
 var (
 	shardRules = []func(*shardView){
 		shardAnswers, replicasAnswer, replicasReady,
-		somebodyLeads, oneLeads, somebodyElects, leaseIsRenewed, holderIsAccountedFor, epochsAreLeft, modesAgree, leadersLast,
+		somebodyLeads, oneLeads, somebodyElects, leaseIsRenewed, holderIsAccountedFor, epochsAreLeft, modesAgree, allCanLead, leadersLast,
 		nobodyIsQuarantined, contactIsAlive, leaderHasStandbys,
 		controllersWork, etcdServes, peersAreHeard, certificatesLast, shardHasRoom,
 	}

@@ -14,6 +14,7 @@ const (
 	kindUnaccounted      kind = "unaccounted"
 	kindNoEpochLeft      kind = "no-epoch-left"
 	kindOtherMode        kind = "other-mode"
+	kindCannotLead       kind = "cannot-lead"
 	kindFlapping         kind = "flapping"
 	kindQuarantined      kind = "quarantined"
 	kindContact          kind = "contact"
@@ -44,6 +45,7 @@ var sections = map[kind]string{
 	kindUnaccounted:      "docs/OPERATIONS.md#who-leads-and-why",
 	kindNoEpochLeft:      "docs/OPERATIONS.md#who-leads-and-why",
 	kindOtherMode:        "docs/OPERATIONS.md#who-leads-and-why",
+	kindCannotLead:       "docs/OPERATIONS.md#who-leads-and-why",
 	kindFlapping:         "docs/FAILOVER.md#what-is-damped",
 	kindQuarantined:      "docs/SUPERVISION.md#the-end-of-a-term",
 	kindContact:          "docs/FAILOVER.md#addresses-that-lie",

@@ -134,6 +134,9 @@ type Election struct {
 	// Unaccounted: the holder may be dead, and an operator has to say so. OtherMode: leaders lead in another mode than this replica's.
 	Unaccounted bool `json:"unaccounted,omitempty"`
 	OtherMode   bool `json:"otherMode,omitempty"`
+	// CannotLead says what keeps the replica from the election: it cannot read the Lease, or cannot keep its
+	// LeaseCandidate. Empty: nothing.
+	CannotLead string `json:"cannotLead,omitempty"`
 	// Priority is this replica's.
 	Priority int32 `json:"priority,omitempty"`
 	// Contact is a standby's contact with the leader's process. Nil on the leader, and without failure detection.

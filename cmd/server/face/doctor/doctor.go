@@ -88,7 +88,7 @@ var groups = []struct {
 }{
 	{"replicas answer", []string{"shard-silent", "replica-silent", "single-replica"}},
 	{"replicas are ready", []string{"not-ready"}},
-	{"one leads", []string{"no-leader", "two-leaders", "unaccounted", "no-epoch-left", "other-mode", "no-elector", "flapping"}},
+	{"one leads", []string{"no-leader", "two-leaders", "unaccounted", "no-epoch-left", "other-mode", "cannot-lead", "no-elector", "flapping"}},
 	{"the lease is renewed", []string{"renewal-late"}},
 	{"standbys reach the leader's probe", []string{"contact", "no-standbys"}},
 	{"controllers work", []string{"quarantined", "controller-late", "controller-failed", "controller-stalled", "controller-restarting", "controller-waiting"}},

@@ -100,14 +100,14 @@ func (l *Loop[K]) AddAfter(k K, delay time.Duration) {
 // Run waits for the caches, registers the event handlers, sweeps, and reconciles until ctx ends. Then it removes the
 // handlers, shuts down the queue, joins the sweep and the workers, and returns nil. Keys that are left in the queue
 // are dropped: the next term begins with all objects. A panic in reconcile or in a handler ends Run early with a
-// *control.Panic.
+// *control.Panic, and a cache that does not sync within half a minute with an error that names it.
 func (l *Loop[K]) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	for _, w := range l.wirings {
-		if !l.await(ctx, w) {
+		if err := l.await(ctx, w); err != nil || ctx.Err() != nil {
 			l.end()
-			return nil
+			return err
 		}
 	}
 	queue, err := l.begin(cancel)

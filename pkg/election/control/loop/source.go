@@ -2,6 +2,7 @@ package loop
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -55,14 +56,19 @@ type wiring[K comparable] struct {
 const (
 	// pollPeriod is how often a source is asked whether it is synced that does not tell. A leader's caches are warm: it asks once.
 	pollPeriod = 10 * time.Millisecond
-	// firstReminder is after how long a source is told of that is not synced. Each further pause is twice as long.
-	firstReminder = 10 * time.Second
+	// remindAfter is after how long a source is told of that is not synced.
+	remindAfter = 10 * time.Second
+	// syncTimeout is after how long Run fails. What has not synced by then may never do so: the account must not list
+	// it, or nobody has started it. A term would go on without its work, so another replica tries; the caches belong to
+	// the process, and fill meanwhile.
+	syncTimeout = 30 * time.Second
 )
 
-// await returns true when a source is synced, and false if ctx ends before.
-func (l *Loop[K]) await(ctx context.Context, w wiring[K]) bool {
+// await returns nil when a source is synced, or when ctx ends before. The error names a source that has not synced in
+// time.
+func (l *Loop[K]) await(ctx context.Context, w wiring[K]) error {
 	if w.synced == nil && (w.hasSynced == nil || w.hasSynced()) {
-		return true
+		return nil
 	}
 	var poll <-chan time.Time
 	if w.hasSynced != nil {
@@ -70,23 +76,23 @@ func (l *Loop[K]) await(ctx context.Context, w wiring[K]) bool {
 		defer ticker.Stop()
 		poll = ticker.C
 	}
-	began, pause := time.Now(), firstReminder
-	reminder := time.NewTimer(pause)
+	reminder, deadline := time.NewTimer(remindAfter), time.NewTimer(syncTimeout)
 	defer reminder.Stop()
+	defer deadline.Stop()
 	for {
 		select {
 		case <-w.synced:
-			return true
+			return nil
 		case <-ctx.Done():
-			return false
+			return nil
 		case <-poll:
 			if w.hasSynced() {
-				return true
+				return nil
 			}
 		case <-reminder.C:
-			klog.FromContext(ctx).Info("Still waiting for a cache to be synced: does it run? It must be started with the process", "cache", w.name, "for", time.Since(began).Round(time.Second))
-			pause *= 2
-			reminder.Reset(pause)
+			klog.FromContext(ctx).Info("Still waiting for a cache to be synced: does it run? It must be started with the process", "cache", w.name, "for", remindAfter)
+		case <-deadline.C:
+			return fmt.Errorf("loop %s: %s has not synced within %v: start it with the process, and see in the log of its reflector why it cannot list", l.name, w.name, syncTimeout)
 		}
 	}
 }

@@ -80,6 +80,12 @@ func (o Observation) next(lease *coordinationv1.Lease, revision string, now time
 		o.Revision = revision
 		return o, false
 	}
+	return o.after(lease, revision, now), true
+}
+
+// after returns the observation after lease was seen at revision, whichever that is. What outlives a deletion of the
+// Lease outlives a restore of the store, too.
+func (o Observation) after(lease *coordinationv1.Lease, revision string, now time.Time) Observation {
 	seen := Observation{Lease: lease, Revision: revision, Since: now, TermSince: now, Highest: max(o.Highest, epochOf(lease)), Mode: o.Mode, reading: read(lease)}
 	if mode := seen.reading.mode; mode != "" {
 		seen.Mode = mode
@@ -95,7 +101,7 @@ func (o Observation) next(lease *coordinationv1.Lease, revision string, now time
 			seen.TermSince, seen.Before = o.TermSince, o.Before
 		}
 	}
-	return seen, true
+	return seen
 }
 
 // Known reports whether anything was seen yet.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/klog/v2"
 )
 
@@ -44,10 +45,37 @@ func (v *View) SeeList(list *coordinationv1.LeaseList) *coordinationv1.Lease {
 
 // seeList does what SeeList does, and reports whether the list was news.
 func (v *View) seeList(list *coordinationv1.LeaseList) (_ *coordinationv1.Lease, news bool) {
+	lease, revision := in(list)
+	return lease, v.take(lease, revision)
+}
+
+// in returns the Lease in a list, and the revision at which it was seen.
+func in(list *coordinationv1.LeaseList) (*coordinationv1.Lease, string) {
 	if len(list.Items) == 0 {
-		return nil, v.take(nil, list.ResourceVersion)
+		return nil, list.ResourceVersion
 	}
-	return &list.Items[0], v.take(&list.Items[0], list.Items[0].ResourceVersion)
+	return &list.Items[0], list.Items[0].ResourceVersion
+}
+
+// seeRead does what seeList does for a consistent read that was sent when known was the latest revision. If the store
+// is at an earlier one, it was restored from a backup: what this process has seen of it is no longer so, and no change
+// is ever as new as that for a long time.
+func (v *View) seeRead(list *coordinationv1.LeaseList, known string) (news bool) {
+	order, err := resourceversion.CompareResourceVersion(list.ResourceVersion, known)
+	if known == "" || err != nil || order >= 0 {
+		_, news = v.seeList(list)
+		return news
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.seen.Revision != known {
+		return false // a write of this process was answered meanwhile: the next read shows it
+	}
+	v.logger.Error(nil, "The store of the Lease is at an earlier revision than this process has seen: it was restored from a backup, or is another one. The election goes on from what it shows now",
+		"revision", list.ResourceVersion, "seen", known)
+	lease, revision := in(list)
+	v.become(v.seen.after(lease, revision, time.Now()))
+	return true
 }
 
 // take records the Lease at revision; nil means that there is none. It reports whether that was news.
@@ -59,11 +87,16 @@ func (v *View) take(lease *coordinationv1.Lease, revision string) (news bool) {
 		v.seen = seen
 		return false
 	}
+	v.become(seen)
+	return true
+}
+
+// become makes seen what is known. The caller holds mu.
+func (v *View) become(seen Observation) {
 	v.report(v.seen, seen)
 	v.seen = seen
 	close(v.changed)
 	v.changed = make(chan struct{})
-	return true
 }
 
 // report logs a change of leader once, whatever the source of the news. The Elector logs its own terms itself.

@@ -51,11 +51,12 @@ func (w *Watcher) Run(ctx context.Context) {
 
 	pause := NewBackoff(w.longest)
 	for {
+		began := time.Now()
 		watched, err := w.watch(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		if watched {
+		if watched && time.Since(began) >= w.longest { // one that ends at once would be begun again at once, for ever
 			pause = NewBackoff(w.longest)
 		}
 		delay := pause.Next()
@@ -146,12 +147,12 @@ func (w *Watcher) readNowAndThen(ctx context.Context) {
 
 // read brings the View up to date. It returns the revision of the read, and whether the read brought news.
 func (w *Watcher) read(ctx context.Context) (revision string, news bool, err error) {
+	known, _ := w.view.Latest()
 	list, err := w.api.Read(ctx)
 	if err != nil {
 		return "", false, err
 	}
-	_, news = w.view.seeList(list)
-	return list.ResourceVersion, news, nil
+	return list.ResourceVersion, w.view.seeRead(list, known.Revision), nil
 }
 
 // signal leaves a message in a channel of capacity 1, unless there is one already.

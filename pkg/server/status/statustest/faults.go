@@ -99,6 +99,9 @@ func failovers() []Fault {
 		unaccounted(), foreign(),
 		lone("no epoch is left", []string{"no-epoch-left"}, func(a, b *status.Replica) { a.Election.Epoch, b.Election.Epoch = math.MaxInt32, math.MaxInt32 }),
 		lone("a replica has another mode", []string{"other-mode"}, func(_, b *status.Replica) { b.Election.Mode, b.Election.OtherMode = "for-life", true }),
+		lone("a replica cannot keep its candidate", []string{"cannot-lead"}, func(_, b *status.Replica) {
+			b.Election.CannotLead = "create the LeaseCandidate: leasecandidates.coordination.k8s.io is forbidden"
+		}),
 		lone("nobody elects", []string{"no-elector"}, func(a, b *status.Replica) {
 			e := &status.Election{Lease: "kube-system/regent-elections", Mode: "lease", State: "standing by", Leaderless: 33}
 			a.Electing, b.Electing, a.Election.Mode, b.Election.Mode = e, e, "coordinated", "coordinated"
