@@ -77,6 +77,31 @@ func show(e *Elector) {
 	shown.electors[name] = e
 }
 
+// Close removes the series of this Elector's Lease from the metrics, unless a later Elector of that name shows them. It
+// is for a program whose elections come and go, such as one that has an Elector for each of its tenants; others need
+// not call it. Run must have returned, and must not be called again.
+func (e *Elector) Close() {
+	name := e.cfg.Name
+	shown.mu.Lock()
+	latest := shown.electors[name] == e
+	if latest {
+		delete(shown.electors, name)
+	}
+	shown.mu.Unlock()
+	if !latest {
+		return
+	}
+	for _, gauge := range []*metrics.GaugeVec{leading, quarantine, otherMode, unaccounted} {
+		gauge.DeleteLabelValues(name)
+	}
+	slowpath.DeleteLabelValues(name)
+	termsStarted.DeleteLabelValues(name)
+	for _, cause := range causes {
+		termsEnded.DeleteLabelValues(name, string(cause))
+	}
+	drainSeconds.DeleteLabelValues(name)
+}
+
 // showLeading shows whether this process leads.
 func (e *Elector) showLeading(so bool) {
 	value := 0.0

@@ -11,10 +11,11 @@ import (
 
 // OnEnd is Scope.OnEnd of the innermost scope to which the calling goroutine belongs. In none it does nothing: then what is registered stays.
 // It is for code that does not know in which scope it is called, such as an informer to which controllers add handlers.
-func OnEnd(undo func()) {
+func OnEnd(undo func()) (forget func()) {
 	if s := current(); s != nil {
-		s.OnEnd(undo)
+		return s.OnEnd(undo)
 	}
+	return func() {}
 }
 
 // Outside calls f on a goroutine that belongs to no scope, and returns when f has returned. What f starts belongs to no scope either.

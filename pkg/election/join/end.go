@@ -60,7 +60,7 @@ func (s *Scope) becomeEnding() bool {
 func (s *Scope) becomeEnded() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.doing > 0 || s.undoing || len(s.undo) > 0 {
+	if s.doing > 0 || s.undoing || s.undo.Len() > 0 {
 		return false
 	}
 	s.state = ended
@@ -74,7 +74,7 @@ func (s *Scope) becomeEnded() bool {
 func (s *Scope) undoAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.undoing || len(s.undo) == 0 {
+	if s.undoing || s.undo.Len() == 0 {
 		return
 	}
 	s.undoing = true
@@ -89,14 +89,12 @@ func (s *Scope) undoAll() {
 func (s *Scope) last() func() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := len(s.undo) - 1
-	if n < 0 {
+	latest := s.undo.Back()
+	if latest == nil {
 		s.undoing = false
 		return nil
 	}
-	undo := s.undo[n]
-	s.undo = s.undo[:n]
-	return undo
+	return s.undo.Remove(latest).(func())
 }
 
 func (s *Scope) blame(p *Panic) {

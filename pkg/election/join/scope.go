@@ -1,6 +1,7 @@
 package join
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -49,10 +50,10 @@ type Scope struct {
 
 	mu      sync.Mutex
 	state   state
-	doing   int      // calls of do
-	undo    []func() // the latest last
-	undoing bool     // a goroutine calls undo functions
-	fault   *Panic   // the first of an undo function
+	doing   int       // calls of do
+	undo    list.List // of func(), the latest last
+	undoing bool      // a goroutine calls undo functions
+	fault   *Panic    // the first of an undo function
 }
 
 type state int
@@ -156,15 +157,23 @@ func (s *Scope) start(f func()) {
 
 // OnEnd has undo called at the end of the scope, on a goroutine of the scope: after the scope's context has ended, before the undo
 // functions that were registered earlier, and once. If the scope has ended already, undo is called before OnEnd returns.
-func (s *Scope) OnEnd(undo func()) {
+//
+// Whoever has undone it by himself calls forget, so that a scope which lasts for long does not keep what is over. After
+// undo was called forget does nothing.
+func (s *Scope) OnEnd(undo func()) (forget func()) {
 	s.mu.Lock()
 	if s.state != ended {
-		s.undo = append(s.undo, undo)
-		s.mu.Unlock()
-		return
+		defer s.mu.Unlock()
+		element := s.undo.PushBack(undo)
+		return func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.undo.Remove(element)
+		}
 	}
 	s.mu.Unlock()
 	undo()
+	return func() {}
 }
 
 // contains reports whether a goroutine whose label has that value belongs to the scope.

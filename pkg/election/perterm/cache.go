@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/regent-project/regent/pkg/election/internal/undone"
 	"github.com/regent-project/regent/pkg/election/join"
 )
 
@@ -104,6 +105,8 @@ type lent struct {
 
 	mu    sync.Mutex
 	asked map[kind]cache.Informer // those that the term was given before they had synced
+
+	undone undone.Undone // by registration of an event handler
 }
 
 func (t *tenancy) cache() *lent {
@@ -193,7 +196,7 @@ func (l *lent) lend(k kind, i cache.Informer, err error) (cache.Informer, error)
 		l.asked[k] = i
 		l.mu.Unlock()
 	}
-	return &informer{i, l.scope, l.over}, nil
+	return &informer{Informer: i, scope: l.scope, over: l.over, undone: &l.undone}, nil
 }
 
 // errRemoval is the error of RemoveInformer.
@@ -226,6 +229,14 @@ type informer struct {
 	cache.Informer
 	scope *join.Scope
 	over  <-chan struct{} // as of lent
+
+	undone *undone.Undone // by registration; of all informers of the term
+}
+
+// RemoveEventHandler implements cache.Informer. The term keeps nothing of a handler that it has removed itself.
+func (i *informer) RemoveEventHandler(r toolscache.ResourceEventHandlerRegistration) error {
+	i.undone.Forget(r)
+	return i.Informer.RemoveEventHandler(r)
 }
 
 // AddEventHandler implements cache.Informer.
@@ -248,7 +259,7 @@ func (i *informer) added(r toolscache.ResourceEventHandlerRegistration, err erro
 	if err != nil {
 		return r, err
 	}
-	i.scope.OnEnd(func() { _ = i.RemoveEventHandler(r) }) // fails only for a handler of another informer
+	i.undone.Keep(r, i.scope.OnEnd(func() { _ = i.RemoveEventHandler(r) })) // fails only for a handler of another informer
 	if i.HasSynced() {
 		i.awaitSync(r)
 	}

@@ -8,6 +8,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
+	"github.com/regent-project/regent/pkg/election/internal/undone"
 	"github.com/regent-project/regent/pkg/election/join"
 )
 
@@ -59,7 +60,7 @@ func TestAddingAHandlerWaitsForNothingThatMayNeverCome(t *testing.T) {
 					time.AfterFunc(c.over, func() { close(over) })
 				}
 				began := time.Now()
-				if _, err := (&informer{&c.informer, scope, over}).AddEventHandler(nil); err != nil {
+				if _, err := (&informer{Informer: &c.informer, scope: scope, over: over, undone: &undone.Undone{}}).AddEventHandler(nil); err != nil {
 					t.Fatal(err)
 				}
 				if took := time.Since(began); took != c.want {

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/election/internal/undone"
 	"github.com/regent-project/regent/pkg/election/join"
 )
 
@@ -111,7 +112,7 @@ func (t *tenancy) manager() (*Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Manager{Manager: m, Term: t.term, Metrics: &registerer{metrics.Registry, t.scope}, t: t}, nil
+	return &Manager{Manager: m, Term: t.term, Metrics: &registerer{Registerer: metrics.Registry, scope: t.scope}, t: t}, nil
 }
 
 func (t *tenancy) logger(l logr.Logger) logr.Logger { return l.WithValues("epoch", t.term.Epoch()) }
@@ -145,15 +146,23 @@ func (v *values) Value(key any) any {
 type registerer struct {
 	prometheus.Registerer
 	scope *join.Scope
+
+	undone undone.Undone // by collector
 }
 
 // Register implements prometheus.Registerer.
 func (r *registerer) Register(c prometheus.Collector) error {
 	err := r.Registerer.Register(c)
 	if err == nil {
-		r.scope.OnEnd(func() { r.Unregister(c) })
+		r.undone.Keep(c, r.scope.OnEnd(func() { r.Registerer.Unregister(c) }))
 	}
 	return err
+}
+
+// Unregister implements prometheus.Registerer.
+func (r *registerer) Unregister(c prometheus.Collector) bool {
+	r.undone.Forget(c)
+	return r.Registerer.Unregister(c)
 }
 
 // MustRegister implements prometheus.Registerer.

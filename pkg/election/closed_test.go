@@ -1,0 +1,53 @@
+package election_test
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/component-base/metrics/legacyregistry"
+
+	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/election/electiontest"
+)
+
+// A program whose elections come and go does not fill its metrics with names that have gone.
+func TestAnElectorThatIsClosedLeavesNoSeries(t *testing.T) {
+	series := func(name string) (n int) {
+		families, err := legacyregistry.DefaultGatherer.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			for _, m := range f.GetMetric() {
+				for _, l := range m.GetLabel() {
+					if l.GetName() == "name" && l.GetValue() == name && strings.Contains(f.GetName(), "election") {
+						n++
+					}
+				}
+			}
+		}
+		return n
+	}
+	const name = "comes-and-goes"
+	made := func() *election.Elector {
+		cfg := newConfig(electiontest.NewStore(name).Client())
+		cfg.Name = name
+		elector, err := election.New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return elector
+	}
+	first := made()
+	before := series(name)
+	second := made()
+	first.Close()
+	if n := series(name); before == 0 || n != before {
+		t.Errorf("%d series while the second shows them, want %d", n, before)
+	}
+	second.Close()
+	second.Close()
+	if n := series(name); n != 0 {
+		t.Errorf("%d series are left", n)
+	}
+}
