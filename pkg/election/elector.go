@@ -92,6 +92,9 @@ func New(cfg Config) (*Elector, error) {
 	if cfg.Detection == DetectSuspect && !cfg.Fenced {
 		return nil, errors.New("election: Config.Detection is suspect: that is safe only if stale writes are refused, see Config.Fenced")
 	}
+	if (cfg.Detection == DetectCrash || cfg.Detection == DetectSuspect) && cfg.Detector == nil {
+		return nil, fmt.Errorf("election: Config.Detection is %s, and Config.Detector is nil: nothing would be detected; leader.OpenProbe makes one", cfg.Detection)
+	}
 	if cfg.SucceedUnfenced && cfg.Detector == nil {
 		return nil, errors.New("election: Config.SucceedUnfenced needs a Config.Detector, which sees whether a process refuses connections")
 	}
