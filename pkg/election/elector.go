@@ -61,7 +61,8 @@ type Elector struct {
 		holder string
 	}
 
-	standing lease.Standing // of mode coordinated
+	standing lease.Standing         // of mode coordinated
+	held     atomic.Pointer[string] // what Hold was called with
 
 	past past
 }
@@ -136,11 +137,12 @@ func New(cfg Config) (*Elector, error) {
 	return e, nil
 }
 
-// NewUnelected returns an Elector that is no candidate: it never writes the Lease. Whenever nobody holds the lease it runs a term
-// without a lease and with epoch 0, and ends that term when somebody acquires the lease. Two such processes do not notice each
-// other. Mode, Priority, Preempt, SucceedUnfenced and Detector of cfg are ignored. It returns the same errors as New.
+// NewUnelected returns an Elector that is no candidate: it never writes the Lease. Whenever nobody holds the lease it
+// runs a term without a lease and with epoch 0, and ends that term when somebody acquires the lease. Two such processes
+// do not notice each other. Mode, Priority, Preempt, SucceedUnfenced, Detector and Detection of cfg are ignored. It
+// returns the same errors as New.
 func NewUnelected(cfg Config) (*Elector, error) {
-	cfg.unelected, cfg.Mode, cfg.Priority, cfg.Preempt, cfg.SucceedUnfenced, cfg.Detector = true, Renewed{}, 0, false, false, nil
+	cfg.unelected, cfg.Mode, cfg.Priority, cfg.Preempt, cfg.SucceedUnfenced, cfg.Detector, cfg.Detection = true, Renewed{}, 0, false, false, nil, ""
 	return New(cfg)
 }
 

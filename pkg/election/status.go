@@ -41,6 +41,9 @@ type Status struct {
 	// CannotRead says why this process cannot read or watch the Lease, as its log does; empty if it can, or while Run does not run.
 	// As long as it cannot read the Lease, the other fields may be out of date.
 	CannotRead string
+	// Held says what whoever runs this Elector waits for before Run, and that it lasts (Hold); empty: nothing. Package leader waits for the proof of the fence
+	// and for the secret of the probe, package perterm for the caches of the process.
+	Held string
 	// CannotStand says, in mode coordinated, why this process's LeaseCandidate cannot be kept, as its log does; empty
 	// if it can, or while no candidate is wanted. As long as it cannot, the electing controller does not choose this
 	// process.
@@ -107,6 +110,9 @@ func (e *Elector) Status() Status {
 		s.CannotRead = e.watcher.Fault()
 	}
 	s.CannotStand = e.standing.Fault()
+	if held := e.held.Load(); held != nil {
+		s.Held = *held
+	}
 	e.mu.Unlock()
 	s.State = string(now)
 	holder := seen.Presence()
@@ -136,6 +142,9 @@ func (e *Elector) Status() Status {
 	}
 	return s
 }
+
+// Hold says in Status what keeps this process from the election before Run is called; empty: nothing does any more. Any goroutine may call it.
+func (e *Elector) Hold(why string) { e.held.Store(&why) }
 
 // perReplica returns each replica once, ordered by name. A replica follows a process for each of its Leases, and tells its mode for
 // one of them.

@@ -169,7 +169,7 @@ func electionOf(s election.Status, namespace, name string) status.Election {
 		Mode: string(s.Mode), State: s.State, Epoch: s.Epoch, Holder: s.Holder, Leader: s.Leader, LeaderURL: s.LeaderURL,
 		Since: s.Began, Renewed: s.Renewed, Duration: int32(s.Duration / time.Second), Trigger: string(s.Trigger), Leaderless: s.Leaderless.Seconds(), LastStepDown: s.LastStepDown,
 		Unaccounted: s.Unaccounted, OtherMode: s.OtherMode, Priority: s.Priority,
-		CannotLead: cmp.Or(s.CannotRead, s.CannotStand),
+		CannotLead: cmp.Or(s.CannotRead, s.CannotStand, s.Held),
 	}
 	if s.Mode != "" {
 		out.Lease = namespace + "/" + name

@@ -13,9 +13,10 @@ const (
 	attemptTimeout           = 10 * time.Second
 )
 
-// insist calls try until it succeeds, and says in the log what this process waits for. It returns nil, or ctx's cause.
-func insist(ctx context.Context, cannot string, try func(context.Context) error) error {
+// insist calls try until it succeeds, and says in the log, and to held, what this process waits for. It returns nil, or ctx's cause.
+func insist(ctx context.Context, held func(why string), cannot string, try func(context.Context) error) error {
 	began, told := time.Now(), false
+	defer held("")
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		attempt, cancel := context.WithTimeout(ctx, attemptTimeout)
 		err := try(attempt)
@@ -26,6 +27,7 @@ func insist(ctx context.Context, cannot string, try func(context.Context) error)
 		if ctx.Err() == nil && time.Since(began) > time.Second && (!told || pause == longestPause) {
 			told = true // a server that starts refuses for a moment
 			klog.FromContext(ctx).Error(err, cannot, "since", time.Since(began).Round(time.Second))
+			held(cannot + ": " + err.Error())
 		} else {
 			klog.FromContext(ctx).V(2).Info(cannot+": trying again", "err", err)
 		}

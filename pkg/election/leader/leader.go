@@ -86,6 +86,9 @@ func newReplica() (string, error) {
 // Elector returns what elects this process, to ask for its Status and to step down. Do not call its Run.
 func (l *Leader) Elector() *election.Elector { return l.elector }
 
+// Hold says in the Status of the elector what keeps this process from the election, for who waits for that before Run: see election.Elector.Hold.
+func (l *Leader) Hold(why string) { l.elector.Hold(why) }
+
 // errBegan is the error of a second Start or Run.
 var errBegan = errors.New("leader: this Leader was started before: make another with New")
 
@@ -116,7 +119,7 @@ func (l *Leader) run(ctx context.Context, lead election.LeadFunc) error {
 	}
 	if l.fenced {
 		claim := election.Config{Namespace: l.cfg.Namespace, Name: l.cfg.Name, Cluster: l.cfg.Cluster, Client: l.clients.leases.Leases(l.cfg.Namespace)}
-		if err := ProveFenced(ctx, claim); err != nil {
+		if err := proveFenced(ctx, claim, l.elector.Hold); err != nil {
 			return err
 		}
 	}
@@ -124,7 +127,7 @@ func (l *Leader) run(ctx context.Context, lead election.LeadFunc) error {
 		klog.FromContext(ctx).Info("This process has no probe: after a crash of the leader, standbys wait for the lease to expire, unless they share a directory with it", "lease", l.cfg.Namespace+"/"+l.cfg.Name)
 		return l.elector.Run(ctx, lead)
 	}
-	if err := open(ctx, l.probe, l.cfg, l.clients); err != nil { // last, and closed when nothing of a term is left: see detect.Detector.Open
+	if err := open(ctx, l.probe, l.cfg, l.clients, l.elector.Hold); err != nil { // last, and closed when nothing of a term is left: see detect.Detector.Open
 		return err
 	}
 	defer l.probe.Close()

@@ -36,7 +36,7 @@ func OpenProbe(ctx context.Context, config *rest.Config, cfg Config) (*detect.De
 	if err != nil {
 		return nil, err
 	}
-	if err := open(ctx, probe, cfg, clients); err != nil {
+	if err := open(ctx, probe, cfg, clients, func(string) {}); err != nil {
 		return nil, err
 	}
 	return probe, nil
@@ -57,8 +57,8 @@ func newProbe(config *rest.Config, cfg Config, replica string) (*detect.Detector
 }
 
 // open opens a probe, once the secret is there.
-func open(ctx context.Context, probe *detect.Detector, cfg Config, clients *clients) error {
-	secret, err := awaitSecret(ctx, cfg, clients.secrets.Secrets(cfg.Namespace))
+func open(ctx context.Context, probe *detect.Detector, cfg Config, clients *clients, held func(why string)) error {
+	secret, err := awaitSecret(ctx, cfg, clients.secrets.Secrets(cfg.Namespace), held)
 	if err != nil {
 		return err
 	}

@@ -25,11 +25,15 @@ import (
 // every write of a term that is over, whether it has Leases, and this one, or not. Until the server answers so or so,
 // ProveFenced asks again, says in the log why, and returns the cause of ctx when that ends.
 func ProveFenced(ctx context.Context, cfg election.Config) error {
+	return proveFenced(ctx, cfg, func(string) {})
+}
+
+func proveFenced(ctx context.Context, cfg election.Config, held func(why string)) error {
 	client := cfg.Client
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: cfg.Namespace, Name: cfg.Name}}
 	token := fence.Token{Cluster: cfg.Cluster, Namespace: cfg.Namespace, Name: cfg.Name, UID: types.UID(uuid.NewString()), Holder: "nobody", Epoch: 1}
 	var verdict error
-	err := insist(ctx, "Cannot find out whether the server checks fencing tokens, which Config.Fenced promises: this process does not campaign until it can", func(ctx context.Context) error {
+	err := insist(ctx, held, "Cannot find out whether the server checks fencing tokens, which Config.Fenced promises: this process does not campaign until it can", func(ctx context.Context) error {
 		_, err := client.Create(fence.With(ctx, token), lease, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		switch {
 		case fence.IsFenced(err):

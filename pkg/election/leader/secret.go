@@ -27,8 +27,8 @@ type secretClient interface {
 
 // awaitSecret returns the probe's secret as soon as there is one, or ctx's cause. Replicas must agree on it before they can see each
 // other, so this process does not campaign without.
-func awaitSecret(ctx context.Context, cfg Config, client secretClient) (secret []byte, err error) {
-	return secret, insist(ctx, "Cannot get the probe's secret: this process does not campaign until it can", func(ctx context.Context) error {
+func awaitSecret(ctx context.Context, cfg Config, client secretClient, held func(why string)) (secret []byte, err error) {
+	return secret, insist(ctx, held, "Cannot get the probe's secret: this process does not campaign until it can", func(ctx context.Context) error {
 		secret, err = readSecret(ctx, cfg, client)
 		return err
 	})

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -56,17 +58,54 @@ func within(v reflect.Value, path ...string) reflect.Value {
 type inspection struct {
 	cache.Cache
 	process manager.Manager
-	done    chan struct{} // closed when it has looked
+	warm    map[string]cache.Informer // Options.Warm, by type
+	held    func(why string)          // tells what the process waits for
+	done    chan struct{}             // closed when it has looked
 }
 
 // Start implements manager.Runnable.
 func (i *inspection) Start(ctx context.Context) error {
 	err := refuseLeft(i.process)
 	close(i.done)
-	if err == nil {
-		<-ctx.Done()
+	if err != nil {
+		return err
 	}
-	return err
+	i.watchWarm(ctx)
+	<-ctx.Done()
+	return nil
+}
+
+// warmPatience is after how long people are told that the process waits for a cache, and how often.
+const warmPatience = 5 * time.Second
+
+// watchWarm tells which kinds the process waits for before it campaigns, until there are none.
+func (i *inspection) watchWarm(ctx context.Context) {
+	defer i.held("")
+	tick := time.NewTicker(look)
+	defer tick.Stop()
+	for told := time.Now(); ; {
+		var waits []string
+		for name, informer := range i.warm {
+			if !informer.HasSynced() {
+				waits = append(waits, name)
+			}
+		}
+		if len(waits) == 0 {
+			return
+		}
+		if time.Since(told) >= warmPatience {
+			told = time.Now()
+			slices.Sort(waits)
+			why := fmt.Sprintf("the cache of the process has not synced %s of perterm.Options.Warm: see whether the server has it, and whether this account may list and watch it", strings.Join(waits, ", "))
+			i.process.GetLogger().Error(nil, "This process does not campaign yet: "+why)
+			i.held(why)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // GetCache says that this is a runnable with a cache.

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -53,14 +54,20 @@ func Add(process manager.Manager, elector Elector, o Options, setup func(m *Mana
 	if err := refuseLeft(process); err != nil {
 		return err
 	}
-	if err := process.Add(&inspection{process: process, done: make(chan struct{})}); err != nil {
-		return fmt.Errorf("perterm: %w", err)
-	}
 	ctx := context.Background() // informers that are asked for before the start begin with it, and nothing here waits
+	i := &inspection{process: process, warm: map[string]cache.Informer{}, held: func(string) {}, done: make(chan struct{})}
+	if h, ok := elector.(interface{ Hold(why string) }); ok {
+		i.held = h.Hold
+	}
 	for _, obj := range o.Warm {
-		if _, err := process.GetCache().GetInformer(ctx, obj, notSynced()); err != nil {
+		informer, err := process.GetCache().GetInformer(ctx, obj, notSynced())
+		if err != nil {
 			return fmt.Errorf("perterm: Options.Warm: no informer for %T: %w", obj, err)
 		}
+		i.warm[kindOf(obj).String()] = informer
+	}
+	if err := process.Add(i); err != nil {
+		return fmt.Errorf("perterm: %w", err)
 	}
 	return process.Add(&campaign{elector: elector, lead: Lead(process, o, setup), logger: process.GetLogger()})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -184,4 +185,40 @@ func TestAFencedTermWhoseClientsSendNoTokensIsRefused(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "call it before") {
 		t.Errorf("the term ended with %v", err)
 	}
+}
+
+// A process that waits for a cache before it campaigns says so, in its log and in its Status, and campaigns when the cache is there.
+func TestAProcessThatWaitsForItsWarmKindsSaysSo(t *testing.T) {
+	var allowed atomic.Bool
+	w := beginIn(t, func(o *manager.Options) {
+		o.MapperProvider = func(_ *rest.Config, c *http.Client) (meta.RESTMapper, error) {
+			c.Transport = &gate{c.Transport, &allowed}
+			return mapper(), nil
+		}
+	}, perterm.Options{Warm: []client.Object{&corev1.ConfigMap{}}}, func(m *perterm.Manager) error { return setUp(m, nil) })
+	defer w.stop()
+	eventually(t, "it says what it waits for", func() bool { return strings.Contains(w.elector.Status().Held, "*v1.ConfigMap of perterm.Options.Warm") })
+	if line := w.log.line("does not campaign yet"); !strings.Contains(line, "*v1.ConfigMap") {
+		t.Errorf("the log does not say it: %s", line)
+	}
+	allowed.Store(true)
+	w.awaitEpoch(1)
+	if held := w.elector.Status().Held; held != "" {
+		t.Errorf("it leads, and is held by %s", held)
+	}
+}
+
+// gate forbids all requests until they are allowed.
+type gate struct {
+	next    http.RoundTripper
+	allowed *atomic.Bool
+}
+
+func (g *gate) RoundTrip(req *http.Request) (*http.Response, error) {
+	if !g.allowed.Load() {
+		req = req.Clone(req.Context())
+		req.URL.Path = "/secrets"
+		return forbidding{g.next}.RoundTrip(req)
+	}
+	return g.next.RoundTrip(req)
 }
