@@ -48,7 +48,8 @@ type candidacy struct {
 
 func newCandidacy(cfg Config, mode Coordinated, presence func(holder string) lease.Presence, standing *lease.Standing) *candidacy {
 	return &candidacy{
-		client: cfg.Candidates, standing: standing,
+		standing: standing,
+		client:   cfg.Candidates,
 		spec: coordinationv1beta1.LeaseCandidateSpec{
 			LeaseName: cfg.Name, BinaryVersion: mode.BinaryVersion, EmulationVersion: mode.EmulationVersion,
 			Strategy: coordinationv1.OldestEmulationVersion,

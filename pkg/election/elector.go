@@ -61,8 +61,10 @@ type Elector struct {
 		holder string
 	}
 
-	standing lease.Standing         // of mode coordinated
+	standing lease.Standing         // of the object that the mode makes
 	held     atomic.Pointer[string] // what Hold was called with
+
+	cannotWrite atomic.Pointer[string] // why the latest write of the Lease by a standby has failed; nil: it has not
 
 	past past
 }
@@ -133,6 +135,7 @@ func New(cfg Config) (*Elector, error) {
 		state:       stopped,
 		born:        time.Now(),
 	}
+	e.standing.Cannot, e.standing.Again, e.standing.Key = cfg.kind().standing[0], cfg.kind().standing[1], cfg.kind().standing[2]
 	show(e)
 	return e, nil
 }

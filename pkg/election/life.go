@@ -24,11 +24,12 @@ type life struct {
 	watcher  *lease.Watcher
 	presence lease.Presence // identifies this process
 	longest  time.Duration  // between two attempts to create it
+	standing *lease.Standing
 }
 
 // newLife returns the life of this process. Its Lease does not exist yet.
 func (e *Elector) newLife() *life {
-	l := &life{api: e.api.For(lease.LifeName(e.processLock.process)), presence: e.presence(e.cfg.Replica), longest: e.cfg.RetryPeriod}
+	l := &life{api: e.api.For(lease.LifeName(e.processLock.process)), presence: e.presence(e.cfg.Replica), longest: e.cfg.RetryPeriod, standing: &e.standing}
 	l.view, l.watcher = e.watcherOf(l.api)
 	return l
 }
@@ -51,11 +52,13 @@ func (l *life) run(ctx context.Context) {
 		seen, changed := l.view.Latest()
 		var again time.Time
 		if seen.Known() && seen.Lease == nil {
+			began := time.Now()
 			if err := l.create(ctx); err != nil {
-				klog.FromContext(ctx).V(2).Info("Cannot create the object that stands for this process's life: trying again", "object", l.api.Name, "err", err)
+				l.standing.Failed(klog.FromContext(ctx), l.api.Name, began, err)
 				again = time.Now().Add(retry.Next())
 			} else {
 				retry = lease.NewBackoff(l.longest)
+				l.standing.Succeeded(klog.FromContext(ctx))
 			}
 		}
 		timer := newAlarm(again)

@@ -55,6 +55,9 @@ type kind struct {
 	requests int
 	// unreleased tells people what happens to the lease of a quarantined process.
 	unreleased string
+	// standing is what people are told when the object with which a process stands for election cannot be kept, and can
+	// be again, and the key of its name in the log.
+	standing [3]string
 	// faults returns which fields of a Config contradict the mode, named as in Config.ValidateAs. Nil: none can.
 	faults func(cfg Config, name func(field string) string) []error
 	// begin returns the mode for one call of Run. It starts no goroutine.

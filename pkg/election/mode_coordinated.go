@@ -34,7 +34,11 @@ func (m Coordinated) kind() kind {
 		patience:   5 * time.Second, // the electing controller waits as long for candidates that do not answer
 		requests:   2,               // the LeaseCandidate is deleted, in up to two attempts
 		unreleased: expiresUnreleased,
-		faults:     m.faults,
+		standing: [3]string{
+			"Cannot keep the LeaseCandidate of this replica: until it can, the electing controller does not choose this replica (it takes the verbs list, watch, create, update and delete on leasecandidates)",
+			"The LeaseCandidate of this replica can be kept again", "candidate",
+		},
+		faults: m.faults,
 		begin: func(e *Elector) mode {
 			return &coordinated{candidacy: newCandidacy(e.cfg, m, e.presence, &e.standing), next: e.identities.next}
 		},

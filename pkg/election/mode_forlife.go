@@ -36,7 +36,11 @@ func (m ForLife) kind() kind {
 		unsuspected: true,
 		requests:    2, // the standbys are written to the Lease, and the object that stands for its life is deleted
 		unreleased:  "Its lease does not expire: nobody leads until the work has stopped or this process is ended",
-		faults:      m.faults,
+		standing: [3]string{
+			"Cannot create the Lease that stands for the life of this process: until it can, this replica does not lead (it takes the verb create)",
+			"The Lease that stands for the life of this process is there again", "object",
+		},
+		faults: m.faults,
 		begin: func(e *Elector) mode {
 			if m.Owner != nil {
 				return &forLife{owner: m.Owner}

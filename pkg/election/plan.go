@@ -133,6 +133,11 @@ func (d *decision) stand(s situation, other bool, headStart time.Time) {
 	switch {
 	case d.action == clear:
 		return
+	case !s.seen.Known():
+		// Named before it has read the Lease, it could not tell whether the epoch there is its own: kube-apiserver
+		// names a holder without raising it.
+		d.nominate = stepBack
+		return
 	case other && d.action != win:
 		d.nominate = stepBack
 		return

@@ -169,6 +169,10 @@ func (r *run) depose(ctx context.Context, d decision) {
 // only in detail, as well as those in which another replica was faster.
 func (r *run) complain(ctx context.Context, err error, message string) {
 	tries := r.pace.misses + 1
+	if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+		said := err.Error()
+		r.cannotWrite.Store(&said)
+	}
 	if seldom := tries&(tries-1) == 0; seldom && !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
 		klog.FromContext(ctx).Error(err, message, "tries", tries)
 		return
@@ -187,6 +191,7 @@ func (r *run) writeFailed(seen lease.Observation) {
 // writeSucceeded records that a write was answered. No earlier write of this process can be committed from now on.
 func (r *run) writeSucceeded() {
 	r.pace.writeSucceeded()
+	r.cannotWrite.Store(nil)
 	r.past.unsure = false
 }
 

@@ -41,12 +41,15 @@ type Status struct {
 	// CannotRead says why this process cannot read or watch the Lease, as its log does; empty if it can, or while Run does not run.
 	// As long as it cannot read the Lease, the other fields may be out of date.
 	CannotRead string
+	// CannotWrite says why this process's latest attempt to take the lease has failed, if not because another one was
+	// faster. It is empty once an attempt has succeeded.
+	CannotWrite string
 	// Held says what whoever runs this Elector waits for before Run, and that it lasts (Hold); empty: nothing. Package leader waits for the proof of the fence
 	// and for the secret of the probe, package perterm for the caches of the process.
 	Held string
-	// CannotStand says, in mode coordinated, why this process's LeaseCandidate cannot be kept, as its log does; empty
-	// if it can, or while no candidate is wanted. As long as it cannot, the electing controller does not choose this
-	// process.
+	// CannotStand says why this process cannot keep the object with which it stands for election, as its log does: in
+	// mode coordinated its LeaseCandidate, in mode for-life the Lease that stands for its life. It is empty if it can,
+	// or while none is wanted. As long as it cannot, this process does not lead.
 	CannotStand string
 	// Contact is what the Detector knows of the leader's process. It is nil on the leader, and for Detectors that do not say.
 	Contact *ContactState
@@ -110,6 +113,9 @@ func (e *Elector) Status() Status {
 		s.CannotRead = e.watcher.Fault()
 	}
 	s.CannotStand = e.standing.Fault()
+	if cannot := e.cannotWrite.Load(); cannot != nil {
+		s.CannotWrite = *cannot
+	}
 	if held := e.held.Load(); held != nil {
 		s.Held = *held
 	}

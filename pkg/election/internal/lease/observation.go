@@ -24,8 +24,7 @@ type Observation struct {
 	Since time.Time
 	// TermSince is when uid, holder and epoch were first seen with their present values.
 	TermSince time.Time
-	// Before is the highest epoch seen before the Lease first showed its present term. If nothing was seen before, it
-	// is that of the term: its holder may have it from somebody else.
+	// Before is the highest epoch seen before the Lease first showed its present term.
 	Before int64
 	// Highest is the highest epoch ever seen on a Lease of this name. Mode is the last mode that such a Lease showed. Both
 	// outlive a deletion of the Lease.
@@ -92,9 +91,6 @@ func (o Observation) after(lease *coordinationv1.Lease, revision string, now tim
 		seen.Mode = mode
 	}
 	seen.Before, seen.Past = o.Highest, o.pastAt(seen, now)
-	if !o.Known() {
-		seen.Before = epochOf(lease) // nobody knows whether that is another one's epoch, too
-	}
 	if o.Known() {
 		before, after := o.signs(), seen.signs()
 		if before == after {

@@ -21,8 +21,10 @@ const (
 //
 // Only the goroutine of Watcher.Run changes it. Any goroutine may read the fault.
 type unread struct {
-	life  string    // the name of the Lease, if it stands for a process's life; empty: it is that of the election
-	stand string    // the name of the LeaseCandidate, if it is not a Lease that is meant
+	life string // the name of the Lease, if it stands for a process's life; empty: it is that of the election
+	// message and again are what people are told if it is no Lease that cannot be read; empty: it is.
+	message, again string
+
 	since time.Time // when the first of the attempts began that have failed in a row; zero: the last one succeeded
 	next  time.Time // when to tell people again; zero: they have not been told
 
@@ -47,9 +49,8 @@ func (u *unread) failed(logger klog.Logger, began time.Time, err error, read, kn
 	u.next = now.Add(min(max(lasts, toldAfter), toldAgain))
 	message := "Cannot read the Lease: this replica cannot lead, nor follow, until it can (it takes the verbs list and watch)"
 	switch {
-	case u.stand != "":
-		message = "Cannot keep the LeaseCandidate of this replica: until it can, the electing controller does not choose this replica (it takes the verbs list, watch, create, update and delete on leasecandidates)"
-		logger = logger.WithValues("candidate", u.stand)
+	case u.message != "":
+		message = u.message
 	case u.life != "":
 		message = "Cannot read the Lease that stands for a process's life: until it can, this replica holds no lease for life, nor sees that such a holder is gone (it takes the verbs list and watch)"
 		logger = logger.WithValues("object", u.life)
@@ -73,8 +74,8 @@ func (u *unread) succeeded(logger klog.Logger) {
 	if !u.next.IsZero() {
 		message := "The Lease can be read and watched again"
 		switch {
-		case u.stand != "":
-			message, logger = "The LeaseCandidate of this replica can be kept again", logger.WithValues("candidate", u.stand)
+		case u.message != "":
+			message = u.again
 		case u.life != "":
 			logger = logger.WithValues("object", u.life)
 		}
@@ -96,24 +97,29 @@ func (u *unread) get() string {
 	return u.fault
 }
 
-// Standing tells people that the LeaseCandidate of this process cannot be kept, as unread does of a Lease. The zero
-// Standing has nothing to tell. One goroutine may call Failed and Succeeded, and any goroutine Fault.
-type Standing struct{ unread }
+// Standing tells people of an object of this process that it cannot keep, as unread does of the Lease. One goroutine
+// may call Failed, Succeeded and Over, and any goroutine Fault.
+type Standing struct {
+	// Cannot is the message, and Again the one when it can be kept. Key is the key of its name in the log.
+	Cannot, Again, Key string
 
-// Failed records an attempt to keep the candidate of that name that began at began.
-func (s *Standing) Failed(logger klog.Logger, candidate string, began time.Time, err error) {
-	s.stand = candidate
-	s.failed(logger, began, err, false, false)
+	unread
 }
 
-// Succeeded records that the candidate is kept.
+// Failed records an attempt to keep the object of that name that began at began.
+func (s *Standing) Failed(logger klog.Logger, name string, began time.Time, err error) {
+	s.message, s.again = s.Cannot, s.Again
+	s.failed(logger.WithValues(s.Key, name), began, err, false, false)
+}
+
+// Succeeded records that the object is kept.
 func (s *Standing) Succeeded(logger klog.Logger) { s.succeeded(logger) }
 
-// Over forgets what was told: no candidate is wanted.
+// Over forgets what was told: no object is wanted.
 func (s *Standing) Over() {
 	s.since, s.next = time.Time{}, time.Time{}
 	s.set("")
 }
 
-// Fault says why the candidate cannot be kept, as people were told in the log; empty if it can.
+// Fault says why the object cannot be kept, as people were told in the log; empty if it can.
 func (s *Standing) Fault() string { return s.get() }
