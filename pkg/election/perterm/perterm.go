@@ -110,10 +110,10 @@ func (*campaign) NeedLeaderElection() bool { return false }
 func Lead(process manager.Manager, o Options, setup func(m *Manager) error) election.LeadFunc {
 	l := newLoan(process.GetCache(), process.GetControllerOptions().CacheSyncTimeout)
 	o.Join.Leave = append(slices.Clone(o.Join.Leave), leave...)
-	carries := carry(process)
+	cannotCarry := carry(process)
 	return join.Lead(o.Join, func(ctx context.Context, term election.Term) error {
-		if term.Fenced() && !carries {
-			return errStarted
+		if term.Fenced() && cannotCarry != nil {
+			return cannotCarry
 		}
 		t := &tenancy{process: process, options: o, loan: l, scope: join.From(ctx), term: term}
 		t.ctx = t.in(ctx)

@@ -48,24 +48,25 @@ type carrying struct{ http.RoundTripper }
 // WrappedRoundTripper lets client-go find the transport whose requests it can cancel.
 func (c *carrying) WrappedRoundTripper() http.RoundTripper { return c.RoundTripper }
 
-// carry has the clients of the process send the tokens of terms. It reports false if it is too late for that, because
-// process has started.
-func carry(process manager.Manager) bool {
+// carry has the clients of the process send the tokens of terms. Its error says why they cannot: then terms that are fenced are refused.
+func carry(process manager.Manager) error {
 	c := process.GetHTTPClient()
-	next := c.Transport
-	if _, ok := next.(*carrying); ok {
-		return true
+	if _, ok := c.Transport.(*carrying); ok {
+		return nil
+	}
+	if c == http.DefaultClient || c.Transport == nil {
+		return errShared
 	}
 	select {
 	case <-process.Elected(): // of a manager without leader election: it has started
-		return false
+		return errStarted
 	default:
 	}
-	if next == nil {
-		next = http.DefaultTransport
-	}
-	c.Transport = &carrying{fence.OnFenced(endFenced)(fence.Transport(tokenOf)(next))}
-	return true
+	c.Transport = &carrying{fence.OnFenced(endFenced)(fence.Transport(tokenOf)(c.Transport))}
+	return nil
 }
 
-var errStarted = errors.New("the election is fenced, and perterm.Lead was called when the manager of the process had started, so that its clients send no tokens: call it before")
+var (
+	errStarted = errors.New("the election is fenced, and perterm.Lead was called when the manager of the process had started, so that its clients send no tokens: call it before")
+	errShared  = errors.New("the election is fenced, and manager.Options.HTTPClient is one without a transport of its own, so that it sends no tokens: give it one, or leave it to the manager")
+)
