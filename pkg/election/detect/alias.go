@@ -12,7 +12,7 @@ import (
 // this process there. But it carries no Statements about terms under that other Lease. A leader of that Lease that cannot renew
 // thus keeps its lease until its deadline.
 func (d *Detector) For(lease string) election.Detector {
-	show(lease)
+	d.show(lease)
 	return &alias{of: d, lease: lease}
 }
 

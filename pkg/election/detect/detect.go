@@ -116,6 +116,15 @@ type Detector struct {
 	spoke     chan struct{}            // closed at the next Say
 	followers map[election.Standby]int // how many streams each has
 	closing   bool
+	shown     []string // the names of Leases whose series this Detector shows
+}
+
+// show creates the series of a Lease, which Close removes.
+func (d *Detector) show(lease string) {
+	show(lease)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.shown = append(d.shown, lease)
 }
 
 // New makes the key of this process. It opens nothing.
@@ -149,7 +158,7 @@ func New(cfg Config) (*Detector, error) {
 		spoke:         make(chan struct{}),
 		followers:     map[election.Standby]int{}, following: &atomic.Pointer[following]{},
 	}
-	show(cfg.Name)
+	d.show(cfg.Name)
 	return d, nil
 }
 

@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -62,15 +63,51 @@ func registerMetrics(to prometheus.Registerer) error {
 	return registry.Register(to, contact, failures, allowedSilence, followers, expelled)
 }
 
+// shown counts the Detectors that show series, by the name of the Lease.
+var shown = struct {
+	mu    sync.Mutex
+	names map[string]int
+}{names: map[string]int{}}
+
+// hide removes the series of a Detector, unless another one of that name shows them.
+func hide(name string) {
+	shown.mu.Lock()
+	defer shown.mu.Unlock()
+	if shown.names[name]--; shown.names[name] > 0 {
+		return
+	}
+	delete(shown.names, name)
+	for _, s := range states {
+		contact.DeleteLabelValues(name, string(s))
+	}
+	for _, reason := range notMade {
+		failures.DeleteLabelValues(name, string(reason))
+	}
+	followers.DeleteLabelValues(name)
+	allowedSilence.DeleteLabelValues(name)
+	for _, reason := range expulsions {
+		expelled.DeleteLabelValues(name, reason)
+	}
+}
+
+// notMade are the reasons why contact is not made, and expulsions those of closed connections.
+var (
+	notMade    = []state{unreachable, refused, untrusted, unauthorized}
+	expulsions = []string{"late", "crowded"}
+)
+
 // show creates the series of a detector.
 func show(name string) {
+	shown.mu.Lock()
+	defer shown.mu.Unlock()
+	shown.names[name]++
 	setState(name, idle)
-	for _, reason := range []state{unreachable, refused, untrusted, unauthorized} {
+	for _, reason := range notMade {
 		failures.WithLabelValues(name, string(reason)).Add(0)
 	}
 	followers.WithLabelValues(name).Set(0)
 	showPatience(name, 0)
-	for _, reason := range []string{"late", "crowded"} {
+	for _, reason := range expulsions {
 		expelled.WithLabelValues(name, reason).Add(0)
 	}
 }

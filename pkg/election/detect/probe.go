@@ -97,16 +97,21 @@ func withConn(ctx context.Context, conn net.Conn) context.Context {
 }
 
 // Close closes the probe for good, and returns when no replica follows this process any more. To followers it looks as if the
-// process had died, so call it after Elector.Run has returned.
+// process had died, so call it after Elector.Run has returned. The metrics show its Leases no more, unless another
+// Detector does.
 func (d *Detector) Close() {
-	if d.server == nil {
-		return
-	}
 	d.mu.Lock()
 	d.closing = true
+	names := d.shown
+	d.shown = nil
 	d.mu.Unlock()
-	_ = d.server.Close()
-	d.serving.Wait()
+	if d.server != nil {
+		_ = d.server.Close()
+		d.serving.Wait()
+	}
+	for _, name := range names {
+		hide(name)
+	}
 }
 
 // enter counts a request that Close waits for. It returns false if the probe is closing.

@@ -71,7 +71,7 @@ func (l *loan) await(ctx context.Context, k kind, f func(ctx context.Context) er
 	bounded, cancel := context.WithTimeoutCause(ctx, l.patience, &unsyncedError{[]kind{k}, l.patience})
 	defer cancel()
 	var err error
-	join.Outside(func() { err = f(bounded) })
+	join.Outside(func() { err = f(bounded) }) //nolint:contextcheck // f has it
 	if unsynced, late := errors.AsType[*unsyncedError](context.Cause(bounded)); err != nil && late {
 		return fmt.Errorf("%w: %w", unsynced, err)
 	}

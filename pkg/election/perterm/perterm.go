@@ -124,6 +124,6 @@ func Lead(process manager.Manager, o Options, setup func(m *Manager) error) elec
 		if err := contain(func() error { return setup(m) }); err != nil {
 			return fmt.Errorf("cannot set up the term: %w", err)
 		}
-		return m.Manager.Start(t.ctx)
+		return m.Manager.Start(t.ctx) //nolint:contextcheck // it is made of ctx
 	})
 }

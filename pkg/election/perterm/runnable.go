@@ -50,8 +50,10 @@ type runnable struct {
 // Start runs the runnable. If it fails, or panics, the term ends at once: the manager returns only when all others have
 // ended, and the term would lead on meanwhile.
 func (r *runnable) Start(ctx context.Context) error {
-	if r.t.ctx.Err() != nil {
+	select {
+	case <-r.t.ctx.Done():
 		return nil // the term was over before the manager had started it
+	default:
 	}
 	err := contain(func() (err error) {
 		r.t.labelled(ctx, r.name, func(ctx context.Context) { err = r.Runnable.Start(ctx) })
@@ -70,7 +72,7 @@ func (r *runnable) Start(ctx context.Context) error {
 // (manager.Options.BaseContext): by its labels package join knows what belongs to the term.
 func (t *tenancy) labelled(ctx context.Context, name string, f func(ctx context.Context)) {
 	labels := []string{label, name}
-	pprof.ForLabels(t.ctx, func(key, value string) bool {
+	pprof.ForLabels(t.ctx, func(key, value string) bool { //nolint:contextcheck // the labels of the term, whatever ctx is
 		labels = append(labels, key, value)
 		return true
 	})
