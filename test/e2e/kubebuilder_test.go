@@ -73,7 +73,8 @@ func TestAControllerOfKubebuilderWorksWhileItsServerComesAndGoes(t *testing.T) {
 		for s := range shops {
 			name := "after-" + strings.ToLower(strings.ReplaceAll(fault.name, " ", ""))
 			s.create(name, "blue", 2)
-			harness.Eventually(t, "what is wanted after "+fault.name+" is made", func() bool { return s.made(name) == "" })
+			// After some refused connections in a row client-go's reflector waits for up to a minute.
+			harness.EventuallyIn(t, 3*harness.Patience, "what is wanted after "+fault.name+" is made", func() bool { return s.made(name) == "" })
 		}
 	}
 	for _, stop := range stops {
