@@ -11,6 +11,7 @@ import (
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/election/electiontest"
 	"github.com/regent-project/regent/pkg/election/fence"
 	"github.com/regent-project/regent/pkg/election/leader"
 )
@@ -48,4 +49,13 @@ func TestALeaderWaitsForItsNamespace(t *testing.T) {
 	if time.Since(began) < 5*time.Second {
 		t.Errorf("Run has ended after %v: %v", time.Since(began), err)
 	}
+}
+
+// What electors take for granted of a server, and their tests of the store that stands for one.
+func TestTheServerDoesWhatElectorsTakeForGranted(t *testing.T) {
+	cfg := config(t, t.TempDir())
+	r := startReplica(t, cfg)
+	defer func() { _ = r.stop(t) }()
+	r.untilReady(t)
+	electiontest.CheckLeases(t, r.adminIn(t, clusters.SystemAdmin).CoordinationV1().Leases(metav1.NamespaceSystem), "an-example")
 }
