@@ -3,6 +3,7 @@ package perterm_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -24,9 +25,45 @@ import (
 
 // secretsAreForbidden makes a process whose account may not list Secrets, and that waits half a second for a kind.
 func secretsAreForbidden(o *manager.Options) {
+	secretsAre(func(next http.RoundTripper) http.RoundTripper { return forbidding{next} })(o)
+}
+
+// noSecrets are ways in which Secrets cannot be had.
+var noSecrets = map[string]func(next http.RoundTripper) http.RoundTripper{
+	"are forbidden": func(next http.RoundTripper) http.RoundTripper { return forbidding{next} },
+	"hang":          func(next http.RoundTripper) http.RoundTripper { return without{next, hangs} },
+	"break off":     func(next http.RoundTripper) http.RoundTripper { return without{next, breaks} },
+}
+
+// without answers requests for Secrets by itself.
+type without struct {
+	next   http.RoundTripper
+	answer func(*http.Request) (*http.Response, error)
+}
+
+func (w without) RoundTrip(req *http.Request) (*http.Response, error) {
+	if strings.Contains(req.URL.Path, "/secrets") {
+		return w.answer(req)
+	}
+	return w.next.RoundTrip(req)
+}
+
+func hangs(req *http.Request) (*http.Response, error) {
+	<-req.Context().Done()
+	return nil, req.Context().Err()
+}
+
+func breaks(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF }
+
+// secretsAre makes a process for which Secrets are as change makes them, and that waits half a second for a kind.
+func secretsAre(change func(next http.RoundTripper) http.RoundTripper) func(o *manager.Options) {
+	return func(o *manager.Options) { withSecrets(o, change) }
+}
+
+func withSecrets(o *manager.Options, change func(next http.RoundTripper) http.RoundTripper) {
 	o.Controller.CacheSyncTimeout = 500 * time.Millisecond
-	o.MapperProvider = func(config *rest.Config, c *http.Client) (meta.RESTMapper, error) {
-		c.Transport = forbidding{c.Transport}
+	o.MapperProvider = func(_ *rest.Config, c *http.Client) (meta.RESTMapper, error) {
+		c.Transport = change(c.Transport)
 		m := meta.NewDefaultRESTMapper(nil)
 		m.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
 		m.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
@@ -66,27 +103,34 @@ func TestAKindThatCannotBeHadIsNamed(t *testing.T) {
 			return errors.New(want) // what the term's end says is looked at below
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			said := make(chan error, 1)
-			w := beginIn(t, secretsAreForbidden, perterm.Options{Join: logLate(t)}, func(m *perterm.Manager) error {
-				if m.Term.Epoch() > 1 {
-					return setUp(m, nil)
-				}
-				return m.Add(manager.RunnableFunc(func(ctx context.Context) error {
-					err := work(m, ctx)
-					said <- err
-					return err
-				}))
+		for how, change := range noSecrets {
+			t.Run(name+", Secrets "+how, func(t *testing.T) {
+				t.Parallel() // most of it is waiting
+				aKindThatCannotBeHadIsNamed(t, change, work, want)
 			})
-			defer w.stop()
-			if err := <-said; err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("it says %v, want %q", err, want)
-			}
-			w.awaitEpoch(2)
-			if line := w.log.line("The term has ended"); !strings.Contains(line, "Secret") {
-				t.Errorf("the log does not name the kind: %s", line)
-			}
-		})
+		}
+	}
+}
+
+func aKindThatCannotBeHadIsNamed(t *testing.T, change func(next http.RoundTripper) http.RoundTripper, work func(m *perterm.Manager, ctx context.Context) error, want string) {
+	said := make(chan error, 1)
+	w := beginIn(t, secretsAre(change), perterm.Options{Join: logLate(t)}, func(m *perterm.Manager) error {
+		if m.Term.Epoch() > 1 {
+			return setUp(m, nil)
+		}
+		return m.Add(manager.RunnableFunc(func(ctx context.Context) error {
+			err := work(m, ctx)
+			said <- err
+			return err
+		}))
+	})
+	defer w.stop()
+	if err := <-said; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("it says %v, want %q", err, want)
+	}
+	w.awaitEpoch(2)
+	if line := w.log.line("The term has ended"); !strings.Contains(line, "Secret") {
+		t.Errorf("the log does not name the kind: %s", line)
 	}
 }
 
