@@ -168,6 +168,10 @@ func purge(ctx context.Context, client metadata.Interface, resource controllers.
 // preconditions, is not served across namespaces, and deletes objects one after the other.
 func deleteAll(ctx context.Context, client metadata.Getter, objects []metav1.PartialObjectMetadata) error {
 	errs := make([]error, len(objects))
+	// Another deletion of what waits for finalizers changes nothing, and each pass would repeat it.
+	objects = slices.DeleteFunc(slices.Clone(objects), func(obj metav1.PartialObjectMetadata) bool {
+		return obj.DeletionTimestamp != nil && len(obj.Finalizers) > 0
+	})
 	free := make(chan struct{}, deleters)
 	var deletions sync.WaitGroup
 	for i := range objects {

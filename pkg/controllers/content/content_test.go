@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -174,5 +175,21 @@ func TestRightsAndIdentityGoLast(t *testing.T) {
 	}
 	if left, err := Find(t.Context(), client, all, ""); err != nil || !left.Empty() {
 		t.Errorf("left: %+v, %v", left, err)
+	}
+}
+
+// A thousand definitions go one after the other, and a pass over them comes with each.
+func TestWhatIsBeingDeletedIsNotDeletedAgain(t *testing.T) {
+	going := object("ConfigMap", "n", "going", "x/y")
+	going.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	client := newClient(t, going, object("ConfigMap", "n", "there", "x/y"), object("ConfigMap", "n", "gone"))
+	got, err := Purge(t.Context(), client, resources, "n")
+	if err != nil || got.Objects["configmaps"] != 2 {
+		t.Fatalf("got %+v, %v", got, err)
+	}
+	for _, action := range client.Actions() {
+		if deletion, ok := action.(clienttesting.DeleteAction); ok && deletion.GetName() == "going" {
+			t.Error("it was deleted again")
+		}
 	}
 }
