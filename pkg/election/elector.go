@@ -80,7 +80,7 @@ type past struct {
 		epoch  int64
 		ending
 	}
-	pace pace
+	pace pace // so that work which fails in each call of Run is tried as seldom as in one call
 }
 
 // New validates cfg and returns an Elector. It starts nothing. From then on the metrics of this process show that it does not

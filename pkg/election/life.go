@@ -47,6 +47,7 @@ func (l *life) run(ctx context.Context) {
 	watching, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	running.Go(func() { l.watcher.Run(watching) })
+	defer l.standing.Over()
 	retry := lease.NewBackoff(l.longest)
 	for ctx.Err() == nil {
 		seen, changed := l.view.Latest()
@@ -58,8 +59,9 @@ func (l *life) run(ctx context.Context) {
 				again = time.Now().Add(retry.Next())
 			} else {
 				retry = lease.NewBackoff(l.longest)
-				l.standing.Succeeded(klog.FromContext(ctx))
 			}
+		} else if seen.Lease != nil { // by whichever attempt, whose answer may be lost
+			l.standing.Succeeded(klog.FromContext(ctx))
 		}
 		timer := newAlarm(again)
 		select {

@@ -63,6 +63,8 @@ var causes = []Cause{Deposed, RenewDeadline, Fenced, StepDown, Shutdown, Failed}
 func show(e *Elector) {
 	name := e.cfg.Name
 	e.showLeading(false)
+	shown.mu.Lock()
+	defer shown.mu.Unlock()
 	quarantine.WithLabelValues(name).Set(0)
 	e.showOtherMode(false)
 	e.showUnaccounted(false)
@@ -72,8 +74,7 @@ func show(e *Elector) {
 		termsEnded.WithLabelValues(name, string(cause)).Add(0)
 	}
 	drainSeconds.WithLabelValues(name)
-	shown.mu.Lock()
-	defer shown.mu.Unlock()
+	leading.WithLabelValues(name).Set(0)
 	shown.electors[name] = e
 }
 
@@ -83,14 +84,11 @@ func show(e *Elector) {
 func (e *Elector) Close() {
 	name := e.cfg.Name
 	shown.mu.Lock()
-	latest := shown.electors[name] == e
-	if latest {
-		delete(shown.electors, name)
-	}
-	shown.mu.Unlock()
-	if !latest {
+	defer shown.mu.Unlock()
+	if shown.electors[name] != e {
 		return
 	}
+	delete(shown.electors, name)
 	for _, gauge := range []*metrics.GaugeVec{leading, quarantine, otherMode, unaccounted} {
 		gauge.DeleteLabelValues(name)
 	}

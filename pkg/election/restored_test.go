@@ -25,6 +25,28 @@ import (
 type rewound struct {
 	election.LeaseClient
 	ahead *atomic.Int64
+	// bumped, if not nil, is the revision up to which the restored store has what it had: later revisions are higher by
+	// bump, as etcdutl --bump-revision makes them.
+	bumped *atomic.Int64
+}
+
+const bump = 1_000_000_000
+
+// after returns a revision as a store shows it that was bumped, if it was.
+func (r *rewound) after(revision string) string {
+	n, err := strconv.ParseInt(revision, 10, 64)
+	if r.bumped == nil || r.bumped.Load() == 0 || err != nil || n <= r.bumped.Load() {
+		return r.shift(revision, r.ahead.Load())
+	}
+	return strconv.FormatInt(n+bump, 10)
+}
+
+// before returns the revision of the store that a client means.
+func (r *rewound) before(revision string) string {
+	if n, err := strconv.ParseInt(revision, 10, 64); err == nil && n > bump {
+		return strconv.FormatInt(n-bump, 10)
+	}
+	return r.shift(revision, -r.ahead.Load())
 }
 
 func (r *rewound) out(l *coordinationv1.Lease) *coordinationv1.Lease {
@@ -32,7 +54,7 @@ func (r *rewound) out(l *coordinationv1.Lease) *coordinationv1.Lease {
 		return nil
 	}
 	l = l.DeepCopy()
-	l.ResourceVersion = r.shift(l.ResourceVersion, r.ahead.Load())
+	l.ResourceVersion = r.after(l.ResourceVersion)
 	return l
 }
 
@@ -50,7 +72,9 @@ func (r *rewound) List(ctx context.Context, opts metav1.ListOptions) (*coordinat
 		return nil, err
 	}
 	list = list.DeepCopy()
-	list.ResourceVersion = r.shift(list.ResourceVersion, r.ahead.Load())
+	if list.ResourceVersion = r.after(list.ResourceVersion); r.bumped != nil && r.bumped.Load() > 0 {
+		list.ResourceVersion = strconv.FormatInt(bump+1_000_000, 10) // a restored store begins there
+	}
 	for i := range list.Items {
 		list.Items[i] = *r.out(&list.Items[i])
 	}
@@ -58,7 +82,9 @@ func (r *rewound) List(ctx context.Context, opts metav1.ListOptions) (*coordinat
 }
 
 func (r *rewound) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-	opts.ResourceVersion = r.shift(opts.ResourceVersion, -r.ahead.Load())
+	if opts.ResourceVersion = r.before(opts.ResourceVersion); r.bumped != nil && r.bumped.Load() > 0 {
+		opts.ResourceVersion = strconv.FormatInt(r.bumped.Load(), 10) // all since the restore, some of it again
+	}
 	w, err := r.LeaseClient.Watch(ctx, opts)
 	if err != nil {
 		return nil, err
@@ -78,7 +104,7 @@ func (r *rewound) Create(ctx context.Context, l *coordinationv1.Lease, opts meta
 
 func (r *rewound) Update(ctx context.Context, l *coordinationv1.Lease, opts metav1.UpdateOptions) (*coordinationv1.Lease, error) {
 	l = l.DeepCopy()
-	l.ResourceVersion = r.shift(l.ResourceVersion, -r.ahead.Load())
+	l.ResourceVersion = r.before(l.ResourceVersion)
 	written, err := r.LeaseClient.Update(ctx, l, opts)
 	return r.out(written), err
 }
@@ -124,7 +150,7 @@ func TestAStandbyLeadsAfterARestoreOfEtcd(t *testing.T) {
 			store := electiontest.NewStore(leaseName)
 			ahead := &atomic.Int64{}
 			ahead.Store(1_000_000)
-			through := func(cfg *election.Config) { cfg.Client = &rewound{cfg.Client, ahead} }
+			through := func(cfg *election.Config) { cfg.Client = &rewound{LeaseClient: cfg.Client, ahead: ahead} }
 			leader := start(t, store, nil, through)
 			leader.mustLead()
 			standby := start(t, store, nil, through)
@@ -149,12 +175,37 @@ func TestAStandbyLeadsAfterARestoreOfEtcd(t *testing.T) {
 			standby.stop()
 		})
 	})
+	t.Run("ours, by the book", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			store := electiontest.NewStore(leaseName)
+			ahead, bumped := &atomic.Int64{}, &atomic.Int64{}
+			ahead.Store(1_000_000)
+			through := func(cfg *election.Config) { cfg.Client = &rewound{cfg.Client, ahead, bumped} }
+			leader := start(t, store, nil, through)
+			leader.mustLead()
+			standby := start(t, store, nil, through)
+			time.Sleep(time.Minute)
+			latest, err := strconv.ParseInt(store.Lease().ResourceVersion, 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cutOff(leader) // it does not live to see it
+			ahead.Store(0)
+			bumped.Store(latest)
+			standby.client.DropWatches()
+			time.Sleep(2 * lease)
+			standby.mustLead()
+			leader.client.Always(electiontest.Fault{})
+			leader.stop()
+			standby.stop()
+		})
+	})
 	t.Run("ours, alone", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			store := electiontest.NewStore(leaseName)
 			ahead := &atomic.Int64{}
 			ahead.Store(1_000_000)
-			only := start(t, store, nil, func(cfg *election.Config) { cfg.Client = &rewound{cfg.Client, ahead} })
+			only := start(t, store, nil, func(cfg *election.Config) { cfg.Client = &rewound{LeaseClient: cfg.Client, ahead: ahead} })
 			only.mustLead()
 			time.Sleep(time.Minute)
 			ahead.Store(0)
@@ -178,7 +229,7 @@ func TestAStandbyLeadsAfterARestoreOfEtcd(t *testing.T) {
 			run := func(name string) (*leaderelection.LeaderElector, func()) {
 				le, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 					Lock: &resourcelock.LeaseLock{
-						LeaseMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: leaseName}, Client: rewoundGetter{&rewound{store.Client(), ahead}},
+						LeaseMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: leaseName}, Client: rewoundGetter{&rewound{LeaseClient: store.Client(), ahead: ahead}},
 						LockConfig: resourcelock.ResourceLockConfig{Identity: name},
 					},
 					LeaseDuration: lease, RenewDeadline: renew, RetryPeriod: retry, ReleaseOnCancel: true,

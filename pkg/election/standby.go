@@ -172,6 +172,8 @@ func (r *run) complain(ctx context.Context, err error, message string) {
 	if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
 		said := err.Error()
 		r.cannotWrite.Store(&said)
+	} else {
+		r.cannotWrite.Store(nil)
 	}
 	if seldom := tries&(tries-1) == 0; seldom && !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
 		klog.FromContext(ctx).Error(err, message, "tries", tries)

@@ -111,6 +111,9 @@ func (f *tokenFilter) serveChange(next http.Handler, w http.ResponseWriter, req 
 	next.ServeHTTP(responsewriter.WrapForHTTP1Or2(held), req)
 	if held.is() {
 		if err := f.check.answer(req.Context()); err != nil {
+			for _, about := range []string{"Content-Type", "Content-Length", "Content-Encoding"} {
+				w.Header().Del(about)
+			}
 			f.refuse(w, req, err)
 			return
 		}

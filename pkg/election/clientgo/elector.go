@@ -104,7 +104,7 @@ func (le *LeaderElector) prove(ctx context.Context) error {
 	if le.claim == nil {
 		return nil
 	}
-	if err := leader.ProveFenced(ctx, *le.claim); err != nil {
+	if err := leader.ProveFenced(ctx, *le.claim, le.elector.Hold); err != nil {
 		return fmt.Errorf("clientgo: the client of LeaderElectionConfig.Lock must send the tokens of its contexts (config.Wrap(fence.Transport(fence.FromContext))), and the server must check them: %w", err)
 	}
 	le.claim = nil

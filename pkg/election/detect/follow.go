@@ -127,7 +127,7 @@ func (f *following) session(ctx context.Context, patience time.Duration, hurry b
 	}
 	timeout := time.AfterFunc(patience, f.abandon)
 	defer timeout.Stop()
-	conn, err := f.connect(ctx, f.place.through(dialer), f.leader.Address)
+	conn, err := f.connect(ctx, f.place.through(dialer, patience), f.leader.Address)
 	if err != nil {
 		return false, err
 	}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // dialFunc is that of an http.Transport.
@@ -43,7 +44,7 @@ var errElsewhere = errors.New("another address of the leader's name refuses conn
 
 // through returns a function that dials where the process has answered, if it has. If that cannot be reached, it tries all addresses of the name: the process may
 // be reached by another. It does not take their refusal for the process's.
-func (p *place) through(dialer *net.Dialer) dialFunc {
+func (p *place) through(dialer *net.Dialer, patience time.Duration) dialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		host, port, err := net.SplitHostPort(address)
 		if err != nil {
@@ -51,7 +52,9 @@ func (p *place) through(dialer *net.Dialer) dialFunc {
 		}
 		answered := p.host()
 		if answered != "" && answered != host {
-			conn, err := dialer.DialContext(ctx, network, net.JoinHostPort(answered, port))
+			first, cancel := context.WithTimeout(ctx, patience/2) // packets to it may be lost
+			conn, err := dialer.DialContext(first, network, net.JoinHostPort(answered, port))
+			cancel()
 			if err == nil || errors.Is(err, syscall.ECONNREFUSED) || ctx.Err() != nil {
 				return p.note(conn, err)
 			}

@@ -12,14 +12,21 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
-
-	"github.com/regent-project/regent/pkg/election"
 )
+
+// LeaseClient is election.LeaseClient, which tests of that package cannot import.
+type LeaseClient interface {
+	List(ctx context.Context, opts metav1.ListOptions) (*coordinationv1.LeaseList, error)
+	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
+	Create(ctx context.Context, lease *coordinationv1.Lease, opts metav1.CreateOptions) (*coordinationv1.Lease, error)
+	Update(ctx context.Context, lease *coordinationv1.Lease, opts metav1.UpdateOptions) (*coordinationv1.Lease, error)
+	Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error
+}
 
 // CheckLeases is what an Elector takes for granted of a server of Leases, as a list of promises, each a subtest: the
 // Store of this package is held to it, and so is each server with which electors of this module are used. client is for
 // a namespace in which there is no Lease of that name. CheckLeases leaves none.
-func CheckLeases(t *testing.T, client election.LeaseClient, name string) {
+func CheckLeases(t *testing.T, client LeaseClient, name string) {
 	c := &contract{client: client, name: name}
 	for _, promise := range []struct {
 		name string
@@ -44,7 +51,7 @@ func CheckLeases(t *testing.T, client election.LeaseClient, name string) {
 }
 
 type contract struct {
-	client election.LeaseClient
+	client LeaseClient
 	name   string
 	latest *coordinationv1.Lease // what the server has
 }

@@ -80,11 +80,12 @@ func changes(ctx context.Context) bool {
 	return ok && info.IsResourceRequest && slices.Contains(writes, info.Verb)
 }
 
-// elects reports whether a request is about Leases or LeaseCandidates, with which a leader becomes one: before that
-// nobody has given it a token.
+// elects reports whether a request is one with which a process becomes a leader: before that nobody has given it a
+// token.
 func elects(ctx context.Context) bool {
 	info, ok := request.RequestInfoFrom(ctx)
-	return ok && info.APIGroup == coordinationv1.GroupName
+	return ok && info.APIGroup == coordinationv1.GroupName && info.Subresource == "" &&
+		(info.Resource == "leases" || info.Resource == "leasecandidates") && slices.Contains([]string{"create", "update", "delete"}, info.Verb)
 }
 
 func answerWith(err error, w http.ResponseWriter, req *http.Request) {

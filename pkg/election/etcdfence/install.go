@@ -31,10 +31,11 @@ type Config struct {
 
 	// MustCarry reports whether writes of a user must carry a token; such writes without one are refused. It is for the
 	// users as whom leaders write; in the server itself that is user.APIServerUser, by the loopback client. A request
-	// without a user, as in a server without an authenticator, need not carry one, nor one of the group
-	// coordination.k8s.io: a leader becomes one by it. Other things that its user writes before it leads must be there,
-	// or be made as another user, such as the Secret of leader.Config.SecretName. Nil: no user must. A token that is
-	// there is checked, whoever sends it.
+	// without a user, as in a server without an authenticator, need not carry one. Creations, updates and deletions of
+	// Leases and LeaseCandidates need not either: a process becomes a leader by these. So Leases that are a leader's
+	// product are held only if it sends its token. Other things that its user writes before it leads must be there, or
+	// be made as another user, such as the Secret of leader.Config.SecretName. Nil: no user must. A token that is there
+	// is checked, whoever sends it.
 	MustCarry func(user.Info) bool
 	// MayGet reports whether the user in ctx may get the Lease of a token: he is told what it shows when his write is refused. Nil: nobody is told.
 	MayGet func(ctx context.Context, lease fence.Token) bool

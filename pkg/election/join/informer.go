@@ -1,6 +1,7 @@
 package join
 
 import (
+	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/tools/cache"
@@ -32,8 +33,15 @@ func (i *informer) AddEventHandlerWithOptions(h cache.ResourceEventHandler, o ca
 }
 
 func (i *informer) removedOnEnd(added cache.ResourceEventHandlerRegistration, err error) (cache.ResourceEventHandlerRegistration, error) {
-	if err == nil {
-		i.undone.Keep(added, OnEnd(func() { _ = i.RemoveEventHandler(added) })) // fails only for a handler of another informer
+	if s := current(); err == nil && s != nil {
+		var forget atomic.Pointer[func()] // kept before the scope can end and remove the handler
+		i.undone.Keep(added, func() {
+			if f := forget.Load(); f != nil {
+				(*f)()
+			}
+		})
+		f := s.OnEnd(func() { _ = i.RemoveEventHandler(added) }) // fails only for a handler of another informer
+		forget.Store(&f)
 	}
 	return added, err
 }

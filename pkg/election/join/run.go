@@ -40,8 +40,11 @@ func Lead(o Options, lead election.LeadFunc) election.LeadFunc {
 		err, p := run(ctx, o,
 			func(ctx context.Context) error { return lead(ctx, term) },
 			func(err error) { election.Fail(ctx, err) })
-		if p != nil {
+		if p != nil && err != nil {
 			return errors.Join(p, err)
+		}
+		if p != nil {
+			return p // itself: it was told already why the term ends
 		}
 		return err
 	}

@@ -23,7 +23,7 @@ type Leader struct {
 	elector *election.Elector
 	probe   *detect.Detector // nil: there is none
 	within  time.Duration    // how long an orderly end takes at most
-	fenced  bool             // the server has to prove that it is
+	claim   election.Config  // what the server has to prove, if it says Fenced
 
 	mu      sync.Mutex
 	began   bool
@@ -63,8 +63,9 @@ func New(config *rest.Config, cfg Config) (*Leader, error) {
 	if cfg.Adjust != nil {
 		cfg.Adjust(&e)
 	}
-	l.fenced = e.Fenced
-	clients.tokens = e.Fenced || cfg.Cluster != ""
+	l.claim = e
+	l.claim.Client = clients.leases.Leases(e.Namespace) // whichever way its Leases go, its writes go through the API
+	clients.tokens = e.Fenced || e.Cluster != ""
 	if l.elector, err = election.New(e); err != nil {
 		return nil, fmt.Errorf("leader: Config: %w", err)
 	}
@@ -109,6 +110,9 @@ func (l *Leader) Run(ctx context.Context, lead election.LeadFunc) error {
 
 func (l *Leader) run(ctx context.Context, lead election.LeadFunc) error {
 	defer l.clients.close()
+	if l.probe != nil {
+		defer l.probe.Close()
+	}
 	if l.cfg.Ready != nil {
 		if err := l.cfg.Ready(ctx); err != nil {
 			if ctx.Err() != nil {
@@ -117,9 +121,8 @@ func (l *Leader) run(ctx context.Context, lead election.LeadFunc) error {
 			return fmt.Errorf("leader: not ready to lead: %w", err)
 		}
 	}
-	if l.fenced {
-		claim := election.Config{Namespace: l.cfg.Namespace, Name: l.cfg.Name, Cluster: l.cfg.Cluster, Client: l.clients.leases.Leases(l.cfg.Namespace)}
-		if err := proveFenced(ctx, claim, l.elector.Hold); err != nil {
+	if l.claim.Fenced {
+		if err := ProveFenced(ctx, l.claim, l.elector.Hold); err != nil {
 			return err
 		}
 	}
@@ -130,7 +133,6 @@ func (l *Leader) run(ctx context.Context, lead election.LeadFunc) error {
 	if err := open(ctx, l.probe, l.cfg, l.clients, l.elector.Hold); err != nil { // last, and closed when nothing of a term is left: see detect.Detector.Open
 		return err
 	}
-	defer l.probe.Close()
 	return l.elector.Run(ctx, lead)
 }
 

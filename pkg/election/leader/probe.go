@@ -37,6 +37,7 @@ func OpenProbe(ctx context.Context, config *rest.Config, cfg Config) (*detect.De
 		return nil, err
 	}
 	if err := open(ctx, probe, cfg, clients, func(string) {}); err != nil {
+		probe.Close()
 		return nil, err
 	}
 	return probe, nil

@@ -24,11 +24,13 @@ import (
 // It makes a dry run with the token of a term that never was: a server that checks tokens refuses that as it refuses
 // every write of a term that is over, whether it has Leases, and this one, or not. Until the server answers so or so,
 // ProveFenced asks again, says in the log why, and returns the cause of ctx when that ends.
-func ProveFenced(ctx context.Context, cfg election.Config) error {
-	return proveFenced(ctx, cfg, func(string) {})
-}
-
-func proveFenced(ctx context.Context, cfg election.Config, held func(why string)) error {
+//
+// held, if not nil, is told what this process waits for, and "" when it waits no more: election.Elector.Hold shows it
+// in Status.
+func ProveFenced(ctx context.Context, cfg election.Config, held func(why string)) error {
+	if held == nil {
+		held = func(string) {}
+	}
 	client := cfg.Client
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: cfg.Namespace, Name: cfg.Name}}
 	token := fence.Token{Cluster: cfg.Cluster, Namespace: cfg.Namespace, Name: cfg.Name, UID: types.UID(uuid.NewString()), Holder: "nobody", Epoch: 1}

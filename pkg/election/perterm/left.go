@@ -61,14 +61,17 @@ type inspection struct {
 	warm    map[string]cache.Informer // Options.Warm, by type
 	held    func(why string)          // tells what the process waits for
 	done    chan struct{}             // closed when it has looked
+	err     error                     // what it has found; set before done is closed
 }
 
 // Start implements manager.Runnable.
 func (i *inspection) Start(ctx context.Context) error {
-	err := refuseLeft(i.process)
+	i.err = refuseLeft(i.process)
 	close(i.done)
-	if err != nil {
-		return err
+	if i.err != nil { // a manager heeds the error only when all caches have synced
+		i.process.GetLogger().Error(i.err, "This process does not campaign, and ends")
+		i.held(i.err.Error())
+		return i.err
 	}
 	i.watchWarm(ctx)
 	<-ctx.Done()
@@ -86,7 +89,7 @@ func (i *inspection) watchWarm(ctx context.Context) {
 	for told := time.Now(); ; {
 		var waits []string
 		for name, informer := range i.warm {
-			if !informer.HasSynced() {
+			if !informer.HasSynced() && !informer.IsStopped() {
 				waits = append(waits, name)
 			}
 		}

@@ -69,7 +69,7 @@ func Add(process manager.Manager, elector Elector, o Options, setup func(m *Mana
 	if err := process.Add(i); err != nil {
 		return fmt.Errorf("perterm: %w", err)
 	}
-	return process.Add(&campaign{elector: elector, lead: Lead(process, o, setup), logger: process.GetLogger()})
+	return process.Add(&campaign{elector: elector, lead: Lead(process, o, setup), logger: process.GetLogger(), after: i})
 }
 
 var errElects = errors.New("perterm: the manager elects a leader itself, and would end the process when it loses that lease: " +
@@ -91,10 +91,14 @@ type campaign struct {
 	elector Elector
 	lead    election.LeadFunc
 	logger  logr.Logger
+	after   *inspection
 }
 
 // Start implements manager.Runnable.
 func (c *campaign) Start(ctx context.Context) error {
+	if <-c.after.done; c.after.err != nil {
+		return c.after.err
+	}
 	ctx = logr.NewContext(ctx, c.logger) // else the election would write to klog, and the controllers elsewhere
 	if err := c.elector.Run(ctx, c.lead); ctx.Err() == nil || !isContextError(ctx, err) {
 		return err

@@ -37,7 +37,34 @@ type hasCache interface{ GetCache() cache.Cache }
 
 type cluster struct {
 	*runnable
-	hasCache
+	of hasCache
+}
+
+// GetCache says that this is a runnable with a cache.
+func (c *cluster) GetCache() cache.Cache { return &awaited{c.of.GetCache(), c.runnable} }
+
+// awaited is the cache of a cluster in a term. A manager waits for it without bound, and at the end of the term, too.
+type awaited struct {
+	cache.Cache
+	r *runnable
+}
+
+// WaitForCacheSync fails the term if the cache does not sync in time. At the end of the term it returns true, as long
+// as ctx goes on: see lent.
+func (a *awaited) WaitForCacheSync(ctx context.Context) bool {
+	t := a.r.t
+	bounded, cancel := context.WithTimeout(ctx, t.loan.patience)
+	defer cancel()
+	defer context.AfterFunc(t.ctx, cancel)() //nolint:contextcheck // the end of the term
+	if a.Cache.WaitForCacheSync(bounded) {
+		return true
+	}
+	if ctx.Err() != nil {
+		return false
+	}
+	t.fail(fmt.Errorf("the cache of %s has not synced within %v: see whether its server answers, and whether this account may list and watch there", a.r.name, t.loan.patience))
+	<-t.ctx.Done()
+	return true
 }
 
 // runnable is one of a term.

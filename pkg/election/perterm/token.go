@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync/atomic"
 
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -19,6 +20,9 @@ func (t *tenancy) in(ctx context.Context) context.Context {
 	return context.WithValue(ctx, tenancyKey{}, t)
 }
 
+// carriedKey is the context key of a flag that is set when a request gets its token.
+type carriedKey struct{}
+
 // tenancyOf returns the term to which a request belongs; nil if it belongs to none.
 func tenancyOf(ctx context.Context) *tenancy {
 	t, _ := ctx.Value(tenancyKey{}).(*tenancy)
@@ -30,6 +34,9 @@ func tenancyOf(ctx context.Context) *tenancy {
 // like the others. What belongs to no term has no token.
 func tokenOf(ctx context.Context) (fence.Token, error) {
 	if t := tenancyOf(ctx); t != nil && t.term.Fenced() {
+		if carried, ok := ctx.Value(carriedKey{}).(*atomic.Bool); ok {
+			carried.Store(true)
+		}
 		return t.term.Token(), nil
 	}
 	return fence.Token{}, nil

@@ -16,6 +16,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/regent-project/regent/pkg/election"
@@ -64,11 +65,15 @@ func withSecrets(o *manager.Options, change func(next http.RoundTripper) http.Ro
 	o.Controller.CacheSyncTimeout = 500 * time.Millisecond
 	o.MapperProvider = func(_ *rest.Config, c *http.Client) (meta.RESTMapper, error) {
 		c.Transport = change(c.Transport)
-		m := meta.NewDefaultRESTMapper(nil)
-		m.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
-		m.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
-		return m, nil
+		return secretsMapper(nil, nil)
 	}
+}
+
+func secretsMapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
+	m := meta.NewDefaultRESTMapper(nil)
+	m.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
+	m.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
+	return m, nil
 }
 
 // Whatever a term needs of a kind that it cannot have, the term says which kind that is: to who reads, or by its end.
@@ -265,4 +270,45 @@ func (g *gate) RoundTrip(req *http.Request) (*http.Response, error) {
 		return forbidding{g.next}.RoundTrip(req)
 	}
 	return g.next.RoundTrip(req)
+}
+
+// A second cluster whose kinds cannot be had fails the term by name, and the term ends.
+func TestAClusterThatDoesNotSyncFailsTheTerm(t *testing.T) {
+	other := newShelf(t)
+	w := beginIn(t, secretsAreForbidden, perterm.Options{Join: logLate(t)}, func(m *perterm.Manager) error {
+		if m.Term.Epoch() > 1 {
+			return setUp(m, nil)
+		}
+		config := other.config()
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return forbidding{next} })
+		second, err := cluster.New(config, func(o *cluster.Options) { o.Scheme, o.MapperProvider = m.GetScheme(), secretsMapper })
+		if err != nil {
+			return err
+		}
+		if _, err := second.GetCache().GetInformer(context.Background(), &corev1.Secret{}, cache.BlockUntilSynced(false)); err != nil {
+			return err
+		}
+		return m.Add(second)
+	})
+	defer w.stop()
+	w.awaitEpoch(2)
+	if line := w.log.line("The term has ended"); !strings.Contains(line, "cluster.cluster has not synced within 500ms") {
+		t.Errorf("the log: %s", line)
+	}
+}
+
+// A program that has given its client other connections than the manager's cannot be fenced by them: its term fails,
+// and says what to do.
+func TestAWriteThatCarriesNoTokenFailsAFencedTerm(t *testing.T) {
+	w := beginIn(t, func(o *manager.Options) {
+		o.NewClient = func(config *rest.Config, options client.Options) (client.Client, error) {
+			options.HTTPClient = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+			return client.New(config, options)
+		}
+	}, perterm.Options{}, func(m *perterm.Manager) error { return setUp(m, nil) }, fenced)
+	defer w.stop()
+	eventually(t, "the term fails", func() bool { return w.log.line("The term has ended") != "" })
+	if line := w.log.line("The term has ended"); !strings.Contains(line, "without its token") || !strings.Contains(line, "Options.Configure") {
+		t.Errorf("the log: %s", line)
+	}
 }

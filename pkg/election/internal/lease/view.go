@@ -39,14 +39,9 @@ func (v *View) See(lease *coordinationv1.Lease) { v.take(lease, lease.ResourceVe
 
 // SeeList records the result of a read, and returns the Lease in it; nil if there is none.
 func (v *View) SeeList(list *coordinationv1.LeaseList) *coordinationv1.Lease {
-	lease, _ := v.seeList(list)
-	return lease
-}
-
-// seeList does what SeeList does, and reports whether the list was news.
-func (v *View) seeList(list *coordinationv1.LeaseList) (_ *coordinationv1.Lease, news bool) {
 	lease, revision := in(list)
-	return lease, v.take(lease, revision)
+	v.take(lease, revision)
+	return lease
 }
 
 // in returns the Lease in a list, and the revision at which it was seen.
@@ -57,14 +52,14 @@ func in(list *coordinationv1.LeaseList) (*coordinationv1.Lease, string) {
 	return &list.Items[0], list.Items[0].ResourceVersion
 }
 
-// seeRead does what seeList does for a consistent read that was sent when known was the latest revision. If the store
-// is at an earlier one, it was restored from a backup: what this process has seen of it is no longer so, and no change
-// is ever as new as that for a long time.
+// seeRead does what SeeList does for a consistent read that was sent when known was the latest revision, and reports
+// whether it was news. If the Lease is of an earlier revision, the store was restored from a backup: what this process
+// has seen of it is no longer so, and no change is as new as that for a long time.
 func (v *View) seeRead(list *coordinationv1.LeaseList, known string) (news bool) {
-	order, err := resourceversion.CompareResourceVersion(list.ResourceVersion, known)
+	lease, revision := in(list) // the list's own revision may be bumped, so that watches notice the restore
+	order, err := resourceversion.CompareResourceVersion(revision, known)
 	if known == "" || err != nil || order >= 0 {
-		_, news = v.seeList(list)
-		return news
+		return v.take(lease, revision)
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -72,8 +67,7 @@ func (v *View) seeRead(list *coordinationv1.LeaseList, known string) (news bool)
 		return false // a write of this process was answered meanwhile: the next read shows it
 	}
 	v.logger.Error(nil, "The store of the Lease is at an earlier revision than this process has seen: it was restored from a backup, or is another one. The election goes on from what it shows now",
-		"revision", list.ResourceVersion, "seen", known)
-	lease, revision := in(list)
+		"revision", revision, "seen", known)
 	v.become(v.seen.after(lease, revision, time.Now()))
 	return true
 }
