@@ -114,6 +114,23 @@ func TestWhoMustCarryATokenMayNotWriteWithout(t *testing.T) {
 			t.Errorf("%s by %s: %d: %s", c.method, c.as, code, answer)
 		}
 	}
+	// By Leases it becomes a leader. (This server has none, and says so.)
+	const leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+	for _, c := range []struct {
+		method, path string
+		held         bool
+	}{
+		{http.MethodPost, leases, false},
+		{http.MethodPut, leases + "/example", false},
+		{http.MethodDelete, leases + "/example", false},
+		{http.MethodDelete, leases, true}, // all of them
+		{http.MethodPatch, leases + "/example", true},
+	} {
+		code, answer := w.send(t, c.method, c.path, "leader")
+		if held := code == http.StatusPreconditionFailed; held != c.held {
+			t.Errorf("%s %s: %d: %s", c.method, c.path, code, answer)
+		}
+	}
 }
 
 // Only who may get the Lease is told what it shows.
