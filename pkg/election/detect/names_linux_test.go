@@ -3,11 +3,11 @@ package detect
 import (
 	"context"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
-	"golang.org/x/net/dns/dnsmessage"
 	"golang.org/x/sys/unix"
 
 	"github.com/regent-project/regent/pkg/election"
@@ -28,28 +28,38 @@ func nameserver(t *testing.T, addresses ...[4]byte) *net.Resolver {
 			if err != nil {
 				return
 			}
-			var q dnsmessage.Message
-			if q.Unpack(buffer[:n]) != nil || len(q.Questions) == 0 {
-				continue
-			}
-			a := dnsmessage.Message{Header: dnsmessage.Header{ID: q.ID, Response: true, Authoritative: true, RecursionAvailable: true}, Questions: q.Questions}
-			if q.Questions[0].Type == dnsmessage.TypeA {
-				for _, ip := range addresses {
-					a.Answers = append(a.Answers, dnsmessage.Resource{
-						Header: dnsmessage.ResourceHeader{Name: q.Questions[0].Name, Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET, TTL: 60},
-						Body:   &dnsmessage.AResource{A: ip},
-					})
-				}
-			}
-			packed, err := a.Pack()
-			if err == nil {
-				_, _ = conn.WriteTo(packed, from)
+			if answer := answerTo(buffer[:n], addresses); answer != nil {
+				_, _ = conn.WriteTo(answer, from)
 			}
 		}
 	}()
 	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "udp", conn.LocalAddr().String())
 	}}
+}
+
+// answerTo returns the answer to a question of DNS (RFC 1035): these addresses, if it is for the type A, and else none.
+func answerTo(question []byte, addresses [][4]byte) []byte {
+	const header, flags, counts = 12, 2, 4
+	end := header
+	for end < len(question) && question[end] != 0 { // the labels of the name
+		end += 1 + int(question[end])
+	}
+	if end += 5; end > len(question) { // its end, the type, the class
+		return nil
+	}
+	answer := slices.Clone(question[:end])
+	answer[flags], answer[flags+1] = 0x81, 0x80 // a response, and no error
+	clear(answer[counts+2 : header])            // one question, and no other records yet
+	if typ := question[end-3]; typ != 1 {
+		return answer
+	}
+	answer[counts+3] = byte(len(addresses))
+	for _, ip := range addresses {
+		answer = append(answer, 0xc0, header, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4) // the name above, A, IN, for a minute, four bytes
+		answer = append(answer, ip[:]...)
+	}
+	return answer
 }
 
 // hole is an address that takes no connection, and refuses none: packets to it are lost.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -71,13 +70,16 @@ func interrupt(p *os.Process, ended <-chan error) error {
 	}
 }
 
-// portsInARow returns the first of n free ports, below those that systems use for outgoing connections: one of these
-// may be an outgoing connection's before the shard listens on it.
+// portsInARow returns the first of n free ports.
 func portsInARow(t *testing.T, n int) int {
 	t.Helper()
-	const lowest, highest = 20_000, 32_000
 	for range 100 {
-		port, free := lowest+rand.IntN(highest-lowest), 0
+		first, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		port, free := first.Addr().(*net.TCPAddr).Port, 0
+		_ = first.Close()
 		for ; free < n; free++ {
 			l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port+free))
 			if err != nil {
