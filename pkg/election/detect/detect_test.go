@@ -155,7 +155,7 @@ func TestADeathIsSeen(t *testing.T) {
 
 // Only a refusal by the address where the leader answered before is its death, whatever else is at an address.
 func TestWhatIsNoDeath(t *testing.T) {
-	other := open(t, "other", "127.0.0.1:0")
+	other := open(t, "other", "127.0.0.1:0", patient)
 	for name, test := range map[string]struct {
 		leader func(t *testing.T) election.Contact
 		change func(*follower)
@@ -181,7 +181,8 @@ func TestWhatIsNoDeath(t *testing.T) {
 			leader: func(*testing.T) election.Contact {
 				return election.Contact{Address: other.Contact().Address, Key: "of the leader"}
 			},
-			want: untrusted,
+			change: func(f *follower) { patient(f.Detector) },
+			want:   untrusted,
 		},
 		"it accepts and never answers": {
 			leader: func(t *testing.T) election.Contact {
@@ -199,7 +200,7 @@ func TestWhatIsNoDeath(t *testing.T) {
 		},
 		"it has another secret": {
 			leader: func(*testing.T) election.Contact { return other.Contact() },
-			change: func(f *follower) { f.secret = []byte("of another shard") },
+			change: func(f *follower) { patient(f.Detector); f.secret = []byte("of another shard") },
 			want:   unauthorized,
 		},
 	} {
