@@ -28,6 +28,16 @@ func With(ctx context.Context, name logicalcluster.Name) context.Context {
 	return context.WithValue(ctx, contextKey{}, name)
 }
 
+// WithOnly returns a context that ends with ctx, and carries nothing but a logical cluster: what is asked with it is asked
+// for the server itself, and is not part of the request's trace, audit or identity.
+func WithOnly(ctx context.Context, name logicalcluster.Name) context.Context {
+	return With(onlyEnd{ctx}, name)
+}
+
+type onlyEnd struct{ context.Context }
+
+func (onlyEnd) Value(any) any { return nil }
+
 // From returns the logical cluster in a context, and false if there is none.
 func From(ctx context.Context) (logicalcluster.Name, bool) {
 	name, ok := ctx.Value(contextKey{}).(logicalcluster.Name)

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"time"
@@ -20,9 +21,14 @@ import (
 	"github.com/regent-project/regent/pkg/server/access"
 	"github.com/regent-project/regent/pkg/server/apis"
 	apisadmission "github.com/regent-project/regent/pkg/server/apis/admission"
+	"github.com/regent-project/regent/pkg/server/apis/core"
 	"github.com/regent-project/regent/pkg/server/apis/openapi"
+	"github.com/regent-project/regent/pkg/server/apis/resource"
+	"github.com/regent-project/regent/pkg/server/apis/review"
 	"github.com/regent-project/regent/pkg/server/custom"
+	"github.com/regent-project/regent/pkg/server/edge"
 	"github.com/regent-project/regent/pkg/server/fairness"
+	"github.com/regent-project/regent/pkg/server/identity"
 	"github.com/regent-project/regent/pkg/server/routing"
 	"github.com/regent-project/regent/pkg/server/status"
 	"github.com/regent-project/regent/pkg/server/storage"
@@ -35,9 +41,7 @@ import (
 func (r *run) newAPI(store *store, caches *caches, elections *elections, terms *terms.Runner, survey *survey.Survey) (*genericapiserver.GenericAPIServer, error) {
 	c := r.generic
 	openapi.Configure(c, apis.Scheme)
-	policies := &policies{live: caches.live, logicalClusters: caches.informers.LogicalClusters}
-	r.rbac.Policy, r.rbac.Fresh = access.NewCached(caches.informers), policies.fresh
-	c.AdmissionControl = r.admission(store, caches, &access.Escalation{Stored: policies.stored, Authorizer: c.Authorization.Authorizer})
+	c.AdmissionControl = r.admission(store, caches, &access.Escalation{Stored: r.identity.Stored, Authorizer: c.Authorization.Authorizer})
 	customs, err := r.newCustoms(store, c)
 	if err != nil {
 		return nil, err
@@ -48,9 +52,11 @@ func (r *run) newAPI(store *store, caches *caches, elections *elections, terms *
 	caches.bound = custom.NewBound(caches.informers, customs.Contents, caches.live.bindings())
 	definitions := custom.NewUnion(caches.own, caches.bound)
 	asked := &top{shard: r.cfg.Shard, replica: r.name, tally: fairness.NewTally(), clusters: caches.informers.LogicalClusters}
-	c.BuildHandlerChainFunc = r.handlerChain(caches.directory,
-		newTokenFilter(r.cfg.EnableLeaderElection, r.cfg.Fencing, store.CheckToken, access.Elsewhere(c.Authorization.Authorizer), c.Serializer), store.shard, store.Client, asked.tally,
-		func(next http.Handler) http.Handler { return customs.Wrap(definitions, apis.BuiltIn, next) })
+	c.BuildHandlerChainFunc = (&edge.Edge{
+		Limits: r.cfg.Limits, Identity: r.identity, Directory: caches.directory, FencingRequired: r.cfg.EnableLeaderElection, Fencing: r.cfg.Fencing,
+		CheckToken: store.CheckToken, Usage: store.Client, Tally: asked.tally, Hold: store.shard.hold,
+		Custom: func(next http.Handler) http.Handler { return customs.Wrap(definitions, apis.BuiltIn, next) },
+	}).BuildHandlerChain
 	c.AddReadyzChecks(unhurried{store.etcd}, store.space, store.shard, informersCheck(caches.informers), historyCheck(store.Client))
 	if store.keys != nil {
 		c.AddReadyzChecks(store.keys.Plugins())
@@ -72,7 +78,7 @@ func (r *run) newAPI(store *store, caches *caches, elections *elections, terms *
 	for path, describe := range descriptions(survey, r.newSearch(caches), asked) {
 		api.Handler.NonGoRestfulMux.Handle(path, &statusEndpoint{describe, c.Serializer})
 	}
-	for path, answer := range accountQuestions(r.tokenIssuer, r.accounts) {
+	for path, answer := range accountQuestions(r.identity) {
 		api.Handler.NonGoRestfulMux.Handle(path, &statusEndpoint{answer, c.Serializer})
 	}
 	api.Handler.NonGoRestfulMux.Handle(status.FarewellPath, &farewell{heard: survey.Left, serializer: c.Serializer})
@@ -89,13 +95,24 @@ func (r *run) newAPI(store *store, caches *caches, elections *elections, terms *
 	return api, nil
 }
 
+// virtual returns what is served and not stored.
+func (r *run) virtual(caches *caches) []resource.Virtual {
+	tokens := core.Tokens{
+		Issuer: r.identity.Issuer, Accounts: caches.live.reader,
+		MaxLifetime: cmp.Or(r.cfg.ServiceAccounts.MaxTokenLifetime, identity.DefaultMaxTokenLifetime),
+	}
+	reviews := review.Tokens{Authenticator: r.identity.Authenticator, Audiences: r.identity.Issuer.Audiences, Hidden: identity.IsHidden}
+	access := review.Access{Authorizer: r.identity.Authorizer, Rights: r.identity.Rights}
+	return append(access.Reviews(), tokens.Subresource(), reviews.Reviews(), review.Self())
+}
+
 // admission returns the admission plugins that every write passes.
 func (r *run) admission(store *store, caches *caches, escalation *access.Escalation) admission.Interface {
 	return admission.NewChainHandler(
 		&apisadmission.NamespaceLifecycle{Namespaces: namespaces{caches.informers.Namespaces, caches.live}},
 		apisadmission.Creator{},
 		apisadmission.Names{},
-		&apisadmission.TenancyProtection{Leader: leaderUser},
+		&apisadmission.TenancyProtection{Leader: identity.LeaderUser},
 		escalation,
 		&apisadmission.Aggregated{Count: func(cluster logicalcluster.Name) int {
 			return len(caches.informers.ClusterRoles.ByIndex(controllers.ByAggregating, cluster.String()))
@@ -108,7 +125,7 @@ func (r *run) admission(store *store, caches *caches, escalation *access.Escalat
 		&apisadmission.Depth{Max: r.cfg.Limits.WorkspaceDepth, LogicalCluster: caches.directory.LogicalCluster},
 		&apisadmission.Quota{
 			Default: apisadmission.QuotaLimits{Objects: r.cfg.Limits.ObjectsPerCluster, Bytes: r.cfg.Limits.BytesPerCluster, Workspaces: r.cfg.Limits.WorkspacesPerCluster},
-			Exempt:  []string{leaderUser, replicaUser},
+			Exempt:  []string{identity.LeaderUser, identity.ReplicaUser},
 			Room:    store.space.room,
 			Stored: func(cluster logicalcluster.Name) (objects, bytes int64) {
 				has := store.StoredIn(cluster)
@@ -123,7 +140,7 @@ func (r *run) admission(store *store, caches *caches, escalation *access.Escalat
 		},
 		&electionLease{cluster: clusters.SystemAdmin, namespace: r.cfg.Election.Namespace, name: r.cfg.Election.Name},
 		&electionLease{cluster: clusters.SystemAdmin, namespace: r.cfg.Election.Namespace, name: ElectionsLease},
-		&dryRunFence{check: store.CheckToken},
+		&edge.DryRunFence{Check: store.CheckToken},
 		custom.Terminating{},
 	)
 }

@@ -20,7 +20,9 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/election/fence"
+	"github.com/regent-project/regent/pkg/server/edge"
 	"github.com/regent-project/regent/pkg/server/history"
+	"github.com/regent-project/regent/pkg/server/identity"
 	"github.com/regent-project/regent/pkg/server/routing"
 )
 
@@ -46,15 +48,15 @@ func TestTheShippedAuditPolicyHasNoBodiesAndNoNoise(t *testing.T) {
 	}
 	for want, requests := range map[auditinternal.Level][]authorizer.AttributesRecord{
 		auditinternal.LevelMetadata: {
-			of("ann", "create", "", "secrets", ""), of("ann", "list", "", "secrets", ""), of(leaderUser, "get", "", "secrets", ""),
+			of("ann", "create", "", "secrets", ""), of("ann", "list", "", "secrets", ""), of(identity.LeaderUser, "get", "", "secrets", ""),
 			of("ann", "create", "", "serviceaccounts", "token"), of("ann", "create", "authentication.k8s.io", "tokenreviews", ""),
-			of("ann", "get", "", "configmaps", ""), of(leaderUser, "update", "", "configmaps", ""),
-			of("ann", "update", "coordination.k8s.io", "leases", ""), of(leaderUser, "update", "coordination.k8s.io", "leases", ""),
+			of("ann", "get", "", "configmaps", ""), of(identity.LeaderUser, "update", "", "configmaps", ""),
+			of("ann", "update", "coordination.k8s.io", "leases", ""), of(identity.LeaderUser, "update", "coordination.k8s.io", "leases", ""),
 			at("post", routing.StepDownPath), at("get", "/debug/pprof/heap"), at("delete", "/metrics"),
 		},
 		auditinternal.LevelNone: {
-			of("ann", "create", "", "events", ""), of(leaderUser, "patch", "events.k8s.io", "events", ""),
-			of(replicaUser, "update", "coordination.k8s.io", "leases", ""), of(leaderUser, "list", "", "configmaps", ""),
+			of("ann", "create", "", "events", ""), of(identity.LeaderUser, "patch", "events.k8s.io", "events", ""),
+			of(identity.ReplicaUser, "update", "coordination.k8s.io", "leases", ""), of(identity.LeaderUser, "list", "", "configmaps", ""),
 			at("get", "/readyz"), at("get", "/readyz/etcd"), at("get", "/livez"), at("get", "/version"), at("get", "/openapi/v3/api/v1"), at("get", "/apis"),
 		},
 	} {
@@ -119,22 +121,22 @@ func TestTheAuditLogHasTermsAndNoSecrets(t *testing.T) {
 	}
 	found := map[string]int{}
 	for _, e := range eventsOf(t, cfg.Audit.LogOptions.Path) {
-		if e.Annotations[auditShard] != cfg.Shard || e.Annotations[auditReplica] != r.server.name {
+		if e.Annotations[edge.AuditShard] != cfg.Shard || e.Annotations[edge.AuditReplica] != r.server.name {
 			t.Errorf("%s %s has the annotations %v", e.Verb, e.RequestURI, e.Annotations)
 		}
 		tokenOf := func(want fence.Token) bool {
-			return e.Annotations[auditLease] == want.Cluster.String()+"/"+want.Namespace+"/"+want.Name &&
-				e.Annotations[auditHolder] == want.Holder && e.Annotations[auditEpoch] == strconv.FormatInt(want.Epoch, 10)
+			return e.Annotations[edge.AuditLease] == want.Cluster.String()+"/"+want.Namespace+"/"+want.Name &&
+				e.Annotations[edge.AuditHolder] == want.Holder && e.Annotations[edge.AuditEpoch] == strconv.FormatInt(want.Epoch, 10)
 		}
 		switch ref := e.ObjectRef; {
 		case ref == nil:
-		case ref.Resource == "configmaps" && e.Verb == "create" && e.User.Username == leaderUser && tokenOf(term) && !strings.HasPrefix(ref.Name, history.Name):
+		case ref.Resource == "configmaps" && e.Verb == "create" && e.User.Username == identity.LeaderUser && tokenOf(term) && !strings.HasPrefix(ref.Name, history.Name):
 			found["the leader's write"]++
 		case ref.Resource == "configmaps" && e.Verb == "delete" && e.ResponseStatus.Code == http.StatusPreconditionFailed && tokenOf(over):
 			found["the refused write"]++
-		case ref.Resource == "secrets" && (e.Verb == "create" || e.Verb == "get") && e.Annotations[auditEpoch] == "":
+		case ref.Resource == "secrets" && (e.Verb == "create" || e.Verb == "get") && e.Annotations[edge.AuditEpoch] == "":
 			found["the Secret"]++
-		case ref.Resource == "leases" && e.User.Username == replicaUser, ref.Resource == "events":
+		case ref.Resource == "leases" && e.User.Username == identity.ReplicaUser, ref.Resource == "events":
 			found["noise"]++
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/server/apis"
 	"github.com/regent-project/regent/pkg/server/custom"
+	"github.com/regent-project/regent/pkg/server/identity"
 	"github.com/regent-project/regent/pkg/server/loopback"
 	"github.com/regent-project/regent/pkg/server/pki"
 	"github.com/regent-project/regent/pkg/server/routing"
@@ -46,7 +47,7 @@ type caches struct {
 }
 
 func (r *run) newCaches() (*caches, error) {
-	c := &caches{client: loopback.New(&r.api, r.tokens.replica), live: &live{&apis.Reader{}}}
+	c := &caches{client: loopback.New(&r.api, r.identity.InProcess.Replica), live: &live{&apis.Reader{}}}
 	var err error
 	if c.clients, err = c.client.Clients(); err != nil {
 		return nil, err
@@ -59,17 +60,17 @@ func (r *run) newCaches() (*caches, error) {
 		source = r.cfg.informerSource(source)
 	}
 	c.informers = controllers.NewInformers(source, c.resources)
-	r.members.shards.Store(c.informers.Shards)
-	r.boundObjects.caches.Store(c)
 	if r.keys.members != nil {
 		cfg := shards.Config{Own: r.cfg.Shard, Root: pki.RootShard{Name: r.cfg.rootShard()}, Keys: r.keys.keys, Members: c.informers.Shards}
 		if r.cfg.Membership != nil {
 			cfg.Root.URLs = r.cfg.Membership.Root.URLs
 		}
 		c.others = shards.New(cfg)
-		c.homes = r.newHomes(c)
+		c.homes = shards.NewHomes(shards.HomesConfig{
+			Own: r.cfg.Shard, Root: r.cfg.rootShard(), Members: c.others.Members, Heard: c.others.Heard, Live: c.others, Here: c.live,
+		})
 	}
-	r.otherShards.caches.Store(c)
+	r.identity.Bind(identity.Sources{Informers: c.informers, Reader: c.live.reader, Others: c.others, Homes: c.homes})
 	c.directory = &routing.Directory{Shard: r.cfg.Shard, RootShard: r.cfg.rootShard(), Workspaces: c.informers.Workspaces, LogicalClusters: c.informers.LogicalClusters, Live: c.live}
 	return c, nil
 }
@@ -116,38 +117,28 @@ func informersCheck(i controllers.Informers) healthz.HealthChecker {
 type live struct{ reader *apis.Reader }
 
 func (l *live) Workspace(ctx context.Context, cluster logicalcluster.Name, name string) (*tenancyv1alpha1.Workspace, error) {
-	return l.reader.Workspace(inCluster(ctx, cluster), name)
+	return l.reader.Workspace(clusters.WithOnly(ctx, cluster), name)
 }
 
 func (l *live) LogicalCluster(ctx context.Context, cluster logicalcluster.Name) (*corev1alpha1.LogicalCluster, error) {
-	return l.reader.LogicalCluster(inCluster(ctx, cluster))
+	return l.reader.LogicalCluster(clusters.WithOnly(ctx, cluster))
 }
 
 func (l *live) definition(ctx context.Context, cluster logicalcluster.Name, name string) (*apiextensionsv1.CustomResourceDefinition, error) {
-	return l.reader.Definition(inCluster(ctx, cluster), name)
+	return l.reader.Definition(clusters.WithOnly(ctx, cluster), name)
 }
 
 // bindings reads from storage what logical clusters have bound.
 func (l *live) bindings() custom.LiveBindings {
 	return custom.LiveBindings{
 		List: func(ctx context.Context, cluster logicalcluster.Name) ([]*apisv1alpha2.APIBinding, error) {
-			return l.reader.Bindings(inCluster(ctx, cluster))
+			return l.reader.Bindings(clusters.WithOnly(ctx, cluster))
 		},
 		Schema: func(ctx context.Context, cluster logicalcluster.Name, name string) (*apisv1alpha1.APIResourceSchema, error) {
-			return l.reader.Schema(inCluster(ctx, cluster), name)
+			return l.reader.Schema(clusters.WithOnly(ctx, cluster), name)
 		},
 	}
 }
-
-// inCluster returns a context that ends with ctx and carries none of its values: the read is the server's own, and not part of
-// the request's trace, audit or identity.
-func inCluster(ctx context.Context, cluster logicalcluster.Name) context.Context {
-	return clusters.With(onlyEnd{ctx}, cluster)
-}
-
-type onlyEnd struct{ context.Context }
-
-func (onlyEnd) Value(any) any { return nil }
 
 // namespaces finds namespaces for admission.NamespaceLifecycle.
 type namespaces struct {
@@ -160,7 +151,7 @@ func (n namespaces) Cached(cluster logicalcluster.Name, name string) (*corev1.Na
 }
 
 func (n namespaces) Live(ctx context.Context, cluster logicalcluster.Name, name string) (*corev1.Namespace, error) {
-	return n.live.reader.Namespace(inCluster(ctx, cluster), name)
+	return n.live.reader.Namespace(clusters.WithOnly(ctx, cluster), name)
 }
 
 // Leaving returns true also for a cluster that has no LogicalCluster any more. Permanent clusters never leave.

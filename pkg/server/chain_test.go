@@ -17,6 +17,7 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"github.com/regent-project/regent/pkg/server/identity"
 	"github.com/regent-project/regent/pkg/server/routing"
 )
 
@@ -114,12 +115,12 @@ func TestOnlyThisProcessHasItsUsers(t *testing.T) {
 	r, _ := startAudited(t)
 	defer func() { _ = r.stop(t) }()
 	const url = "/clusters/system:admin/api/v1/namespaces"
-	for bearer, want := range map[string]int{"t-forger": 401, "t-member": 401, "t-root": 200, r.server.tokens.leader: 200} {
+	for bearer, want := range map[string]int{"t-forger": 401, "t-member": 401, "t-root": 200, r.server.identity.InProcess.Leader: 200} {
 		if got := r.ask(t, http.MethodGet, url, bearer); got.status != want {
 			t.Errorf("%s: %d, want %d", bearer, got.status, want)
 		}
 	}
-	for header, value := range map[string]string{"Impersonate-User": replicaUser, "Impersonate-Group": "system:regent:friends"} {
+	for header, value := range map[string]string{"Impersonate-User": identity.ReplicaUser, "Impersonate-Group": "system:regent:friends"} {
 		for _, groups := range [][]string{nil, {user.SystemPrivilegedGroup}} {
 			h := http.Header{"Impersonate-User": {"somebody"}, "Impersonate-Group": groups}
 			if header == "Impersonate-User" {
@@ -127,7 +128,7 @@ func TestOnlyThisProcessHasItsUsers(t *testing.T) {
 			} else {
 				h[header] = append(h[header], value)
 			}
-			if got := r.askWith(t, http.MethodGet, url, "t-root", h); got.status != http.StatusForbidden || !strings.Contains(got.body, reservedPrefix) {
+			if got := r.askWith(t, http.MethodGet, url, "t-root", h); got.status != http.StatusForbidden || !strings.Contains(got.body, identity.ReservedPrefix) {
 				t.Errorf("impersonation with %v: %d %s, want 403 and why", h, got.status, got.body)
 			}
 		}
@@ -230,7 +231,7 @@ func (r *replica) createCluster(t testing.TB, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Header.Set("Authorization", "Bearer "+r.server.tokens.leader)
+	req.Header.Set("Authorization", "Bearer "+r.server.identity.InProcess.Leader)
 	req.Header.Set("Content-Type", "application/json")
 	if got := r.do(t, req); got.status != http.StatusCreated {
 		t.Fatalf("cannot make logical cluster %s: %d %s", name, got.status, got.body)

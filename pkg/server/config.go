@@ -15,7 +15,9 @@ import (
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/election/detect"
 	"github.com/regent-project/regent/pkg/server/authentication"
+	"github.com/regent-project/regent/pkg/server/edge"
 	"github.com/regent-project/regent/pkg/server/etcd"
+	"github.com/regent-project/regent/pkg/server/identity"
 	"github.com/regent-project/regent/pkg/server/pki"
 	"github.com/regent-project/regent/pkg/server/webhooks"
 )
@@ -26,55 +28,6 @@ const shutdownAllowance = 20 * time.Second
 // watchGrace is how long clients' watches may go on after the listener has closed. They are ended one by one, so that not all
 // clients reconnect at the same moment.
 const watchGrace = 5 * time.Second
-
-// Limits are the limits on clients. Requests of this process itself are exempt: a busy leader must still renew its lease.
-type Limits struct {
-	// RequestTimeout is how long a request other than a watch may take, its body included. 0 stands for 60 s.
-	RequestTimeout time.Duration
-	// RequestsInFlight and MutatingRequestsInFlight are, together, how many places there are for requests that are handled, as with
-	// upstream's priority and fairness. Further ones wait, and then are answered with 429: see package fairness. Watches take a
-	// place only while they begin. Public paths have places of their own, and own requests need none. Both 0: no such limit.
-	RequestsInFlight, MutatingRequestsInFlight int
-	// RequestsPerCPU limits the places, too: to so many for each CPU that the process may use. Requests that are handled share the
-	// CPUs, so a replica with more of them is not faster, but each of them is slower. 0: no such limit.
-	RequestsPerCPU int
-	// CPUs is how many CPUs the process may use. 0 stands for GOMAXPROCS.
-	CPUs int
-	// Connections is how many connections may be open. Further ones are closed. 0: three quarters of the file descriptors that
-	// the process may open, which is the upper limit in any case. ConnectionsPerClient is the same for one IP address (IPv6:
-	// one /64 network). 0 stands for half of Connections.
-	Connections, ConnectionsPerClient int
-	// Watches is how many watches may be open. Further ones are answered with 429. One user may have half of them; that
-	// includes members of system:masters. One tenant may have as many as are free. 0: no limit.
-	Watches int
-	// ObjectsPerCluster and BytesPerCluster are how much each logical cluster may store, unless its LogicalCluster says
-	// something else (clusters.MaxObjectsAnnotation). Writes beyond are answered with 403. System clusters and permanent
-	// ones have no such limit. 0: no limit, but for bytes what etcd has room for (apisadmission.Quota.Room).
-	ObjectsPerCluster, BytesPerCluster int64
-	// WorkspacesPerCluster is the same for the Workspaces in a cluster. WorkspaceDepth is how many workspaces deep a path below root may be:
-	// Workspaces beyond are refused with 403, whoever creates them. 0: no limit.
-	WorkspacesPerCluster int64
-	WorkspaceDepth       int
-	// HistoryBytes is how many bytes of changes each replica keeps in memory for watches, for 80 s. A logical cluster,
-	// or a user, that has written as many within that time as others have left is answered with 429. 0: no limit.
-	HistoryBytes int64
-	// GoawayChance is the share of HTTP/2 requests, from 0 to 1, after which the client is told to reconnect.
-	GoawayChance float64
-	// HSTS are the directives of the header Strict-Transport-Security. Empty: the header is not sent.
-	HSTS []string
-}
-
-// DefaultLimits returns Kubernetes' defaults, places that keep the CPUs of a replica busy, and limits on connections and watches that only an attack or a fault should
-// reach.
-func DefaultLimits() Limits {
-	return Limits{
-		RequestTimeout: defaultRequestTimeout, RequestsInFlight: 400, MutatingRequestsInFlight: 200, RequestsPerCPU: 12, Connections: 10_000, Watches: 20_000,
-		HistoryBytes: 128 << 20,
-	}
-}
-
-// defaultRequestTimeout is upstream's default.
-const defaultRequestTimeout = 60 * time.Second
 
 // Config is what New needs.
 type Config struct {
@@ -104,7 +57,7 @@ type Config struct {
 	// empty.
 	ClientCAFile, TokenFile string
 	// ServiceAccounts says how tokens of service accounts are made and checked.
-	ServiceAccounts ServiceAccounts
+	ServiceAccounts identity.ServiceAccounts
 	// AuthenticationConfigFile names a file with an AuthenticationConfiguration (apiserver.config.k8s.io/v1), that is read again when it
 	// changes. It may be empty. TokenWebhook says whom to ask about tokens that nobody else knows.
 	AuthenticationConfigFile string
@@ -114,7 +67,7 @@ type Config struct {
 	AuthorizationConfigFile string
 
 	// Limits are the limits on requests and connections.
-	Limits Limits
+	Limits edge.Limits
 	// ConversionWebhooks are where the webhooks may be that definitions of custom resources name. The zero value: nowhere.
 	ConversionWebhooks webhooks.Networks
 
@@ -138,9 +91,9 @@ type Config struct {
 	// address, on which other replicas probe this one. 0: any free port.
 	Detect    detect.Config
 	ProbePort int
-	// Fencing says what happens to a leader's writes without a fencing token. Empty: FencingEnforce. It has no effect without
+	// Fencing says what happens to a leader's writes without a fencing token. Empty: edge.FencingEnforce. It has no effect without
 	// leader election.
-	Fencing Fencing
+	Fencing edge.Fencing
 	// Registry lists the controllers to run. Policies say what happens when they fail.
 	Registry *controllers.Registry
 	Policies controllers.Policies

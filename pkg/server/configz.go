@@ -10,6 +10,7 @@ import (
 
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/server/edge"
 )
 
 // configzPath is where a replica shows its configuration, as Kubernetes' components do. Flags as they were given are at /flagz.
@@ -51,7 +52,7 @@ type shownElection struct {
 	Priority      int32             `json:"priority"`
 	Preempt       bool              `json:"preempt"`
 	Detection     string            `json:"failureDetection"`
-	Fencing       Fencing           `json:"fencing"`
+	Fencing       edge.Fencing      `json:"fencing"`
 }
 
 type shownLimits struct {
@@ -81,7 +82,7 @@ func (c shownConfig) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 
 func (s *Server) shownConfig() shownConfig {
 	c, e := s.cfg, s.cfg.Election
-	e.Fenced = c.Fencing != FencingWarn
+	e.Fenced = c.Fencing != edge.FencingWarn
 	if e.Mode == nil {
 		e.Mode = election.Renewed{}
 	}
@@ -92,9 +93,9 @@ func (s *Server) shownConfig() shownConfig {
 			Enabled: c.EnableLeaderElection, Lease: e.Namespace + "/" + e.Name, Mode: e.Mode.Name(),
 			LeaseDuration: e.LeaseDuration.String(), RenewDeadline: e.RenewDeadline.String(), RetryPeriod: e.RetryPeriod.String(),
 			DrainTimeout: e.EffectiveDrainTimeout().String(), Priority: e.Priority, Preempt: e.Preempt,
-			Detection: string(e.EffectiveDetection()), Fencing: cmp.Or(c.Fencing, FencingEnforce),
+			Detection: string(e.EffectiveDetection()), Fencing: cmp.Or(c.Fencing, edge.FencingEnforce),
 		},
-		Limits: c.Limits.shown(),
+		Limits: showLimits(c.Limits),
 		Files: shownFiles{
 			ClientCA: c.ClientCAFile, Tokens: c.TokenFile, AuthenticationConfig: c.AuthenticationConfigFile,
 			AuthorizationConfig: c.AuthorizationConfigFile, EncryptionConfig: c.EncryptionConfigFile,
@@ -110,9 +111,9 @@ func (s *Server) shownConfig() shownConfig {
 	return out
 }
 
-func (l Limits) shown() shownLimits {
+func showLimits(l edge.Limits) shownLimits {
 	return shownLimits{
-		RequestTimeout: l.RequestTimeout.String(), Places: l.places(), Connections: l.Connections, ConnectionsPerClient: l.ConnectionsPerClient,
+		RequestTimeout: l.RequestTimeout.String(), Places: l.Places(), Connections: l.Connections, ConnectionsPerClient: l.ConnectionsPerClient,
 		Watches: l.Watches, ObjectsPerCluster: l.ObjectsPerCluster, BytesPerCluster: l.BytesPerCluster,
 	}
 }

@@ -8,6 +8,8 @@ import (
 
 	cliflag "k8s.io/component-base/cli/flag"
 
+	"github.com/regent-project/regent/pkg/server/edge"
+
 	"k8s.io/apiserver/pkg/server/flagz"
 )
 
@@ -21,22 +23,22 @@ func TestTheZPagesSayWhatIsInForceToOperators(t *testing.T) {
 		if got := r.get(t, path); got != http.StatusUnauthorized {
 			t.Errorf("%s, to a stranger: %d, want 401", path, got)
 		}
-		got := r.ask(t, http.MethodGet, path, r.server.tokens.replica)
+		got := r.ask(t, http.MethodGet, path, r.server.identity.InProcess.Replica)
 		if got.status != http.StatusOK || !strings.Contains(got.body, says) {
 			t.Errorf("%s: %d %s, want %s", path, got.status, got.body, says)
 		}
-		for _, secret := range []string{r.server.tokens.replica, r.server.tokens.leader, "PRIVATE KEY"} {
+		for _, secret := range []string{r.server.identity.InProcess.Replica, r.server.identity.InProcess.Leader, "PRIVATE KEY"} {
 			if strings.Contains(got.body, secret) {
 				t.Errorf("%s tells a secret", path)
 			}
 		}
 	}
 	var shown map[string]shownConfig
-	if err := json.Unmarshal([]byte(r.ask(t, http.MethodGet, configzPath, r.server.tokens.replica).body), &shown); err != nil {
+	if err := json.Unmarshal([]byte(r.ask(t, http.MethodGet, configzPath, r.server.identity.InProcess.Replica).body), &shown); err != nil {
 		t.Fatal(err)
 	}
 	got := shown["regent"]
-	if got.Replica != r.server.name || got.Election.Mode != "lease" || got.Election.Detection != "suspect" || got.Election.Fencing != FencingEnforce || got.Limits.RequestTimeout != "1m0s" || got.Policies["default"] != "restart" {
+	if got.Replica != r.server.name || got.Election.Mode != "lease" || got.Election.Detection != "suspect" || got.Election.Fencing != edge.FencingEnforce || got.Limits.RequestTimeout != "1m0s" || got.Policies["default"] != "restart" {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	apisadmission "github.com/regent-project/regent/pkg/server/apis/admission"
 	"github.com/regent-project/regent/pkg/server/apis/openapi"
 	"github.com/regent-project/regent/pkg/server/custom"
+	"github.com/regent-project/regent/pkg/server/identity"
 	"github.com/regent-project/regent/pkg/server/storage"
 )
 
@@ -29,7 +30,7 @@ func (r *run) newCustoms(store *store, c *genericapiserver.Config) (*custom.Serv
 	getter := storage.NewRESTOptionsGetter(store.Client, func(schema.GroupResource) (storage.Encoding, error) { return custom.Encoding(), nil })
 	return custom.NewServer(getter, custom.HandlerConfig{
 		Admission: c.AdmissionControl, Authorizer: c.Authorization.Authorizer, Schemas: metadata,
-		Internal:       isOwnContext,
+		Internal:       identity.IsOwnContext,
 		RequestTimeout: c.RequestTimeout, MinRequestTimeout: time.Duration(c.MinRequestTimeout) * time.Second, MaxRequestBytes: c.MaxRequestBodyBytes,
 		Webhooks: r.cfg.ConversionWebhooks,
 	})
@@ -50,7 +51,7 @@ func resourceIn(informers controllers.Informers) func(context.Context, schema.Gr
 // bindings returns the admission of APIBindings.
 func (r *run) bindings(caches *caches, may authorizer.Authorizer) *apisadmission.Bindings {
 	return &apisadmission.Bindings{
-		Leader: leaderUser, Shard: r.cfg.Shard,
+		Leader: identity.LeaderUser, Shard: r.cfg.Shard,
 		Resolve: func(ctx context.Context, path logicalcluster.Path) (logicalcluster.Name, error) {
 			return caches.directory.Resolve(ctx, path, func() error { return nil })
 		},
@@ -58,12 +59,4 @@ func (r *run) bindings(caches *caches, may authorizer.Authorizer) *apisadmission
 			return may.Authorize(access.FromOutside(ctx), a)
 		})),
 	}
-}
-
-// storedAs returns the resource as which objects of a request's resource are stored.
-func storedAs(resource schema.GroupResource) schema.GroupResource {
-	if apis.BuiltIn(resource.Group) {
-		return resource
-	}
-	return custom.Resource
 }

@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/regent-project/regent/pkg/server/custom"
+	"github.com/regent-project/regent/pkg/server/edge"
 	"github.com/regent-project/regent/test/etcdtest"
 )
 
@@ -24,7 +25,7 @@ func TestCustomObjectsAreEncryptedAndCounted(t *testing.T) {
 	cfg.EncryptionConfigFile = write(t, filepath.Join(root, "encryption.yaml"), fmt.Sprintf(
 		`{"apiVersion": "apiserver.config.k8s.io/v1", "kind": "EncryptionConfiguration", "resources": [{"resources": [%q], "providers": [{"aescbc": {"keys": [{"name": "one", "secret": %q}]}}]}]}`,
 		custom.Resource.String(), base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 32)))))
-	cfg.Limits = Limits{ObjectsPerCluster: quota}
+	cfg.Limits = edge.Limits{ObjectsPerCluster: quota}
 	r := startReplica(t, cfg)
 	t.Cleanup(func() {
 		if err := r.stop(t); err != nil {

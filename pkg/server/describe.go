@@ -64,7 +64,7 @@ func (d *describer) outline() status.Replica {
 func (d *describer) replica(ctx context.Context) status.Replica {
 	out := d.outline()
 	out.Version, out.Started = build.Info().GitVersion, d.started
-	out.NotReady, out.Certificates, out.Fronts = d.notReady(ctx), d.certificates(), d.members.list()
+	out.NotReady, out.Certificates, out.Fronts = d.notReady(ctx), d.certificates(), d.identity.Fronts()
 	for _, s := range d.terms.Status() {
 		out.Controllers = append(out.Controllers, controllerOf(s))
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/regent-project/regent/pkg/election/detect"
 	"github.com/regent-project/regent/pkg/election/fence"
 	"github.com/regent-project/regent/pkg/server/build"
+	"github.com/regent-project/regent/pkg/server/edge"
 	"github.com/regent-project/regent/pkg/server/loopback"
 	"github.com/regent-project/regent/pkg/server/terms"
 )
@@ -37,7 +38,7 @@ type elections struct {
 }
 
 func (r *run) newElections(caches *caches) (*elections, error) {
-	client := loopback.In(clusters.SystemAdmin, &r.api, r.tokens.replica)
+	client := loopback.In(clusters.SystemAdmin, &r.api, r.identity.InProcess.Replica)
 	client.Wrap(fence.Transport(fence.FromContext))
 	cfg, err := r.electionConfig(client)
 	if err != nil {
@@ -91,7 +92,7 @@ func (r *run) electionConfig(client *loopback.Client) (election.Config, error) {
 	cfg.ReplicasDirectory = filepath.Join(r.cfg.RootDirectory, replicasDirectory)
 	cfg.Client = clients.Kube.CoordinationV1().Leases(cfg.Namespace)
 	cfg.Candidates = clients.Kube.CoordinationV1beta1().LeaseCandidates(cfg.Namespace)
-	cfg.Fenced = r.cfg.Fencing != FencingWarn
+	cfg.Fenced = r.cfg.Fencing != edge.FencingWarn
 	cfg.Replica, cfg.URL = r.name, r.replicaURL()
 	cfg.Changed = r.known.tell
 	cfg.ForgetCommand = forgetCommand

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
+
+	"github.com/regent-project/regent/pkg/server/identity"
 )
 
 func TestNobodyGetsMoreThanHeHasByRolesAndBindings(t *testing.T) {
@@ -105,8 +107,8 @@ func TestImpersonationEndsAtTheClustersBorder(t *testing.T) {
 		s.refused("eve as ann in root", list("root", acting("ann")))
 	}
 	s.refused("eve as a member of system:masters", list(own, acting("eve", user.SystemPrivilegedGroup)))
-	s.refused("eve as the leader", list(own, acting(leaderUser)))
-	s.refused("eve as a replica, with its group", list(own, acting(replicaUser, reservedPrefix+"x")))
+	s.refused("eve as the leader", list(own, acting(identity.LeaderUser)))
+	s.refused("eve as a replica, with its group", list(own, acting(identity.ReplicaUser, identity.ReservedPrefix+"x")))
 	s.refused("eve as an account of another cluster", list(other, func(c *rest.Config) {
 		c.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:default:default", Extra: map[string][]string{"authentication.kcp.io/cluster-name": {"x"}}}
 	}))

@@ -34,7 +34,7 @@ type etcdSpace struct {
 }
 
 // room returns how many bytes all objects may have, or 0 if etcd does not tell. The other half of its quota is for what
-// etcd needs for them, for changes that are not compacted yet, and for Events (writeLimits.fit).
+// etcd needs for them, for changes that are not compacted yet, and for Events (edge.WriteLimits.Fit).
 func (s *etcdSpace) room() int64 { return s.quota.Load() / 2 }
 
 // watch looks again and again, until ctx ends.

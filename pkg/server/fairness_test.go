@@ -19,6 +19,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/rest"
+
+	"github.com/regent-project/regent/pkg/server/edge"
 )
 
 // letting allows everything. What it is to hold waits until the channel is closed.
@@ -43,7 +45,7 @@ func startLetting(t *testing.T, holds func(authorizer.Attributes) bool) (*replic
 	root := t.TempDir()
 	cfg := config(t, root)
 	cfg.TokenFile = write(t, filepath.Join(root, "tokens.csv"), "t-ann,ann,1\nt-ben,ben,2\n")
-	cfg.Limits = Limits{RequestsInFlight: 16, RequestTimeout: 5 * time.Minute}
+	cfg.Limits = edge.Limits{RequestsInFlight: 16, RequestTimeout: 5 * time.Minute}
 	l := &letting{holds: holds, hold: make(chan struct{})}
 	r := startReplica(t, cfg, func(s *Server) {
 		l.Authorizer = s.generic.Authorization.Authorizer
@@ -172,7 +174,7 @@ func TestAnOpenWatchHasNoPlace(t *testing.T) {
 	root := t.TempDir()
 	cfg := config(t, root)
 	cfg.TokenFile = write(t, filepath.Join(root, "tokens.csv"), tokensOfUsers)
-	cfg.Limits = Limits{RequestsInFlight: 4, RequestTimeout: 20 * time.Second}
+	cfg.Limits = edge.Limits{RequestsInFlight: 4, RequestTimeout: 20 * time.Second}
 	r := startReplica(t, cfg)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -277,7 +277,7 @@ func keysOf(t *testing.T, etcd *clientv3.Client) (out map[string]int64, revision
 // dynamic returns a client of the leader's for the logical cluster in each context, with a fencing token unless it is zero.
 func (r *replica) dynamic(t *testing.T, token fence.Token) dynamic.Interface {
 	t.Helper()
-	return dynamicOf(t, r.configOf(t, r.server.tokens.leader, ""), token)
+	return dynamicOf(t, r.configOf(t, r.server.identity.InProcess.Leader, ""), token)
 }
 
 func dynamicOf(t *testing.T, config *rest.Config, token fence.Token) dynamic.Interface {

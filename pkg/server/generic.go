@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"path/filepath"
 	"strconv"
 
 	"go.opentelemetry.io/otel/attribute"
 	apiversion "k8s.io/apimachinery/pkg/version"
-	authenticatorunion "k8s.io/apiserver/pkg/authentication/token/union"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/apiserver/pkg/util/compatibility"
@@ -22,11 +22,10 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/workqueue"
 
 	"github.com/regent-project/regent/pkg/server/apis"
-	"github.com/regent-project/regent/pkg/server/authentication"
-	"github.com/regent-project/regent/pkg/server/authorization"
 	"github.com/regent-project/regent/pkg/server/build"
 	"github.com/regent-project/regent/pkg/server/connections"
-	"github.com/regent-project/regent/pkg/server/serviceaccounts"
+	"github.com/regent-project/regent/pkg/server/edge"
+	"github.com/regent-project/regent/pkg/server/identity"
 	"github.com/regent-project/regent/pkg/server/tracing"
 )
 
@@ -39,15 +38,15 @@ func (s *Server) newGenericConfig(ctx context.Context) (*genericapiserver.Config
 	c.Flagz = s.cfg.Flags
 	// Upstream's profiling also makes DELETE /metrics reset all metrics, including gauges that are set only once.
 	c.EnableProfiling = false
-	c.FeatureGate = withoutConstrainedImpersonation{utilfeature.DefaultFeatureGate}
+	c.FeatureGate = edge.WithoutConstrainedImpersonation{FeatureGate: utilfeature.DefaultFeatureGate}
 	c.ShutdownWatchTerminationGracePeriod = watchGrace
 	c.ShutdownDelayDuration = s.cfg.ShutdownDelay
-	s.cfg.Limits.applyTo(c)
+	s.cfg.Limits.ApplyTo(c)
 	if err := s.cfg.Audit.ApplyTo(c); err != nil {
 		return nil, fmt.Errorf("cannot set up auditing: %w", err)
 	}
 	if c.AuditBackend != nil {
-		c.AuditBackend = &auditStamp{c.AuditBackend, s.cfg.Shard, s.name}
+		c.AuditBackend = &edge.AuditStamp{Backend: c.AuditBackend, Shard: s.cfg.Shard, Replica: s.name}
 	}
 	if err := s.authenticate(c); err != nil { //nolint:contextcheck // it starts nothing that a context would have to end
 		return nil, err
@@ -63,7 +62,7 @@ func (s *Server) newGenericConfig(ctx context.Context) (*genericapiserver.Config
 	if s.keys.members != nil {
 		c.SecureServing.SNICerts = append(c.SecureServing.SNICerts, s.keys.members)
 	}
-	c.SecureServing.Listener = connections.Limit(ctx, c.SecureServing.Listener, s.cfg.Limits.connections())
+	c.SecureServing.Listener = connections.Limit(ctx, c.SecureServing.Listener, s.cfg.Limits.OfConnections())
 	c.ExternalAddress = net.JoinHostPort(s.cfg.Host, strconv.Itoa(s.cfg.Serving.BindPort))
 	if err := s.trace(ctx); err != nil {
 		_ = c.SecureServing.Listener.Close()
@@ -110,25 +109,18 @@ func (s *Server) authenticate(c *genericapiserver.Config) error {
 		s.furtherCA = further
 		s.clientCA = dynamiccertificates.NewUnionCAContentProvider(&s.keys.clients, further)
 	}
-	var err error
-	if s.tokenIssuer, err = s.cfg.newTokenIssuer(); err != nil {
-		return err
-	}
-	s.accounts = serviceaccounts.NewAuthenticator(s.tokenIssuer, s.boundObjects)
-	s.otherAccounts = serviceaccounts.NewOthers(s.otherShards)
-	if s.authentication, err = authentication.New(authentication.Config{
-		File: s.cfg.AuthenticationConfigFile, PublicPaths: publicPaths, Webhook: s.cfg.TokenWebhook, Replica: c.APIServerID,
-		OwnIssuers: []string{s.tokenIssuer.Name},
-	}); err != nil {
-		return err
-	}
-	if c.Authentication.Authenticator, s.knownHere, err = newAuthenticator(s.tokens, s.members, s.clientCA, authenticatorunion.New(s.accounts, s.otherAccounts), s.cfg.TokenFile, s.authentication); err != nil {
-		return err
-	}
-	s.authorization, err = authorization.New(authorization.Config{File: s.cfg.AuthorizationConfigFile, Never: noWebhook, Replica: c.APIServerID})
+	issuer, err := s.cfg.ServiceAccounts.NewIssuer(s.cfg.Shard, filepath.Join(s.cfg.RootDirectory, pkiDirectory))
 	if err != nil {
 		return err
 	}
-	c.Authorization.Authorizer, err = newAuthorizer(s.members, s.authorization.Around(s.rbac))
-	return err
+	s.identity, err = identity.New(identity.Config{
+		Shard: s.cfg.Shard, RootShard: s.cfg.rootShard(), Replica: c.APIServerID, Members: s.keys.clients.VerifyOptions, ClientCA: s.clientCA,
+		TokenFile: s.cfg.TokenFile, Issuer: issuer, AuthenticationFile: s.cfg.AuthenticationConfigFile,
+		AuthorizationFile: s.cfg.AuthorizationConfigFile, TokenWebhook: s.cfg.TokenWebhook,
+	})
+	if err != nil {
+		return err
+	}
+	c.Authentication.Authenticator, c.Authorization.Authorizer = s.identity.Authenticator, s.identity.Authorizer
+	return nil
 }

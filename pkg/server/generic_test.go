@@ -43,14 +43,14 @@ func TestDeletingTheMetricsRemovesNone(t *testing.T) {
 	cfg.Profiling = true
 	r := startReplica(t, cfg)
 	defer func() { _ = r.stop(t) }()
-	r.ask(t, http.MethodDelete, "/metrics", r.server.tokens.replica)
-	got := r.ask(t, http.MethodGet, "/metrics", r.server.tokens.replica)
+	r.ask(t, http.MethodDelete, "/metrics", r.server.identity.InProcess.Replica)
+	got := r.ask(t, http.MethodGet, "/metrics", r.server.identity.InProcess.Replica)
 	for _, name := range []string{`regent_api_connections_refused_total{limit="total"}`, "kubernetes_build_info"} {
 		if !strings.Contains(got.body, "\n"+name) {
 			t.Errorf("%s has gone", name)
 		}
 	}
-	if got := r.ask(t, http.MethodGet, "/debug/pprof/goroutine", r.server.tokens.replica); got.status != http.StatusOK {
+	if got := r.ask(t, http.MethodGet, "/debug/pprof/goroutine", r.server.identity.InProcess.Replica); got.status != http.StatusOK {
 		t.Errorf("profiles: %d", got.status)
 	}
 	if got := r.ask(t, http.MethodGet, "/debug/pprof/goroutine", ""); got.status != http.StatusUnauthorized {

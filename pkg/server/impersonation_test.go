@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/regent-project/regent/pkg/server/edge"
 )
 
 // Whoever writes a cluster's roles decides how long such a question takes, and whoever impersonates how many there are.
@@ -43,7 +45,7 @@ func TestWhomSomebodyImpersonatesLosesNothing(t *testing.T) {
 	root := t.TempDir()
 	cfg := config(t, root)
 	cfg.TokenFile = write(t, filepath.Join(root, "tokens.csv"), "t-ann,ann,1\nt-ben,ben,2\n")
-	cfg.Limits = Limits{RequestsInFlight: 64, RequestTimeout: time.Minute, Watches: 8}
+	cfg.Limits = edge.Limits{RequestsInFlight: 64, RequestTimeout: time.Minute, Watches: 8}
 	r := startReplica(t, cfg, func(s *Server) {
 		s.generic.Authorization.Authorizer = &letting{Authorizer: s.generic.Authorization.Authorizer, holds: func(authorizer.Attributes) bool { return false }}
 	})

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/server/identity"
 	administration "github.com/regent-project/regent/pkg/server/installation"
 	"github.com/regent-project/regent/pkg/server/pki"
 	"github.com/regent-project/regent/pkg/server/status"
@@ -444,7 +445,7 @@ func TestNoShardWritesToAnotherOneI9(t *testing.T) {
 								t.Errorf("%s %s: %d, want 403", write[0], write[1], got)
 							}
 						}
-						_, mayRead := readable[name]
+						_, mayRead := identity.Readable[name]
 						got := ask(http.MethodGet, collection)
 						if mayRead == (got == http.StatusForbidden) {
 							t.Errorf("GET %s: %d", collection, got)
@@ -556,7 +557,7 @@ func TestAFrontTellsForWhomItAsksAndNobodyElseDoes(t *testing.T) {
 		"a front, for somebody":                       {front, secrets, []string{user, "joe", group, "dev"}, http.StatusForbidden},
 		"a front, for somebody, what fronts may read": {front, found, []string{user, "joe"}, http.StatusForbidden},
 		"a front, for nobody":                         {front, secrets, []string{user, "system:anonymous", group, "system:unauthenticated"}, http.StatusForbidden},
-		"a front, for the leader":                     {front, secrets, []string{user, leaderUser, group, masters}, http.StatusUnauthorized},
+		"a front, for the leader":                     {front, secrets, []string{user, identity.LeaderUser, group, masters}, http.StatusUnauthorized},
 		"a front, for another shard's group":          {front, found, []string{user, "joe", group, "system:regent:shards"}, http.StatusUnauthorized},
 		"a front, for a service account":              {front, secrets, []string{user, "system:serviceaccount:default:bot"}, http.StatusUnauthorized},
 		"a front, for all service accounts":           {front, secrets, []string{user, "joe", group, "system:serviceaccounts"}, http.StatusUnauthorized},

@@ -26,6 +26,7 @@ import (
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/server/apis"
 	"github.com/regent-project/regent/pkg/server/connections"
+	"github.com/regent-project/regent/pkg/server/edge"
 )
 
 // All places for requests and all connections but our own are taken, and the term goes on, with writes of its controllers.
@@ -50,7 +51,7 @@ func TestALeaderKeepsItsLeaseWhenAllPlacesAreTaken(t *testing.T) {
 	})
 	cfg.Election.DrainTimeout = time.Second
 	cfg.TokenFile = write(t, filepath.Join(root, "tokens.csv"), tokensOfUsers+"t-bob,bob,5\n")
-	cfg.Limits = Limits{RequestsInFlight: 1, MutatingRequestsInFlight: 1, RequestTimeout: 4 * time.Second} // who waits is refused after a quarter of it
+	cfg.Limits = edge.Limits{RequestsInFlight: 1, MutatingRequestsInFlight: 1, RequestTimeout: 4 * time.Second} // who waits is refused after a quarter of it
 	hold := make(chan struct{})
 	var held atomic.Int32
 	r := startReplica(t, cfg, func(s *Server) {
@@ -133,9 +134,9 @@ func (a *asking) ConditionsAwareAuthorize(ctx context.Context, attributes author
 
 func TestUpstreamKnowsTheLimits(t *testing.T) {
 	c := genericapiserver.NewConfig(apis.Codecs)
-	limits := Limits{RequestTimeout: time.Hour, RequestsInFlight: 1, MutatingRequestsInFlight: 2, GoawayChance: 0.01, HSTS: []string{"preload"}}
-	limits.applyTo(c)
-	got := Limits{
+	limits := edge.Limits{RequestTimeout: time.Hour, RequestsInFlight: 1, MutatingRequestsInFlight: 2, GoawayChance: 0.01, HSTS: []string{"preload"}}
+	limits.ApplyTo(c)
+	got := edge.Limits{
 		RequestTimeout: c.RequestTimeout, RequestsInFlight: c.MaxRequestsInFlight, MutatingRequestsInFlight: c.MaxMutatingRequestsInFlight,
 		GoawayChance: c.GoawayChance, HSTS: c.HSTSDirectives,
 	}
@@ -152,7 +153,7 @@ func TestOnlyOthersAreToldToConnectAnew(t *testing.T) {
 	cfg.Limits.GoawayChance = 1
 	r := startReplica(t, cfg)
 	defer func() { _ = r.stop(t) }()
-	for bearer, want := range map[string]bool{r.server.tokens.leader: true, "t-root": false} {
+	for bearer, want := range map[string]bool{r.server.identity.InProcess.Leader: true, "t-root": false} {
 		var reused bool
 		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { reused = c.Reused }})
 		for range 2 {

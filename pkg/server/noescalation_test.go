@@ -134,12 +134,9 @@ func (c *conspiracy) rules(namespaced bool) string {
 }
 
 func (c *conspiracy) stored() access.Policy {
-	policy, err := c.at.server.rbac.Fresh(c.Context(), logicalcluster.Name(c.cluster))
+	policy, err := c.at.server.identity.Stored(c.Context(), logicalcluster.Name(c.cluster))
 	if err != nil {
 		c.Fatal(err)
-	}
-	if policy == nil { // the cluster has become old
-		return c.at.server.rbac.Policy
 	}
 	return policy
 }
@@ -323,7 +320,7 @@ func TestNobodyGetsARightThatNobodyHad(t *testing.T) {
 		for deadline := time.Now().Add(50 * time.Millisecond); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 			c.judge(c.stored())
 		}
-		c.judge(s.at.server.rbac.Policy)
+		c.judge(s.at.server.identity.Policy())
 		failed = t.Failed()
 	})
 	if answers[http.StatusCreated] < *sequencesFlag || answers[http.StatusOK] < *sequencesFlag || answers[http.StatusForbidden] < *sequencesFlag {

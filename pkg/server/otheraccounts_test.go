@@ -225,8 +225,8 @@ func TestAShardsKeyVouchesForNoAccountOfAnotherShard(t *testing.T) {
 		"an account of a cluster that is nowhere, by eu1":      {eu1, serviceaccounts.Grant{Cluster: "nowhere0000000000", Account: own}, "root"},
 		"an account of a cluster that all shards have, by eu1": {eu1, serviceaccounts.Grant{Cluster: clusters.SystemAdmin, Account: own}, "root"},
 	} {
-		c.grant.Audiences, c.grant.Lifetime = c.by.server.tokenIssuer.Audiences, time.Hour
-		token, err := c.by.server.tokenIssuer.Issue(c.grant)
+		c.grant.Audiences, c.grant.Lifetime = c.by.server.identity.Issuer.Audiences, time.Hour
+		token, err := c.by.server.identity.Issuer.Issue(c.grant)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -270,7 +270,7 @@ func TestAccountsOfAShardThatWasRemovedAreRefused(t *testing.T) {
 func TestATokenReviewTellsNobodyOfAccountsOfOtherShards(t *testing.T) {
 	i := worksAcross(t)
 	i.untilServed(i.bot, "root", i.made)
-	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: i.bot.token, Audiences: []string{i.shards["eu1"].at.server.tokenIssuer.Name}}}
+	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: i.bot.token, Audiences: []string{i.shards["eu1"].at.server.identity.Issuer.Name}}}
 	got, err := i.shards["root"].at.adminIn(t, i.made).AuthenticationV1().TokenReviews().Create(t.Context(), review, metav1.CreateOptions{})
 	if err != nil || got.Status.Authenticated {
 		t.Errorf("%+v, %v", got, err)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/election/fence"
+	"github.com/regent-project/regent/pkg/server/identity"
 	"github.com/regent-project/regent/pkg/server/routing"
 	"github.com/regent-project/regent/pkg/server/status"
 )
@@ -134,7 +135,7 @@ func TestReplicasOfAShardPassOnStepDownsOnly(t *testing.T) {
 		"for itself":              {http.MethodPost, routing.StepDownPath, nil, http.StatusForbidden},
 		"for somebody":            {http.MethodPost, routing.StepDownPath, []string{clusters.RemoteUserHeader, "joe"}, http.StatusForbidden},
 		"for another shard":       {http.MethodPost, routing.StepDownPath, []string{clusters.RemoteUserHeader, "system:regent:shard:eu1"}, http.StatusUnauthorized},
-		"for the server's own":    {http.MethodPost, routing.StepDownPath, []string{clusters.RemoteUserHeader, leaderUser, clusters.RemoteGroupHeader, "system:masters"}, http.StatusUnauthorized},
+		"for the server's own":    {http.MethodPost, routing.StepDownPath, []string{clusters.RemoteUserHeader, identity.LeaderUser, clusters.RemoteGroupHeader, "system:masters"}, http.StatusUnauthorized},
 		"something else":          {http.MethodGet, "/clusters/root/api/v1/secrets", masters, http.StatusForbidden},
 		"something else, written": {http.MethodPost, "/clusters/root/api/v1/namespaces", masters, http.StatusForbidden},
 		"below the path":          {http.MethodGet, routing.StepDownPath + "/more", masters, http.StatusForbidden},

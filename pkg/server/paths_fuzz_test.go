@@ -11,6 +11,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/regent-project/regent/pkg/server/edge"
+	"github.com/regent-project/regent/pkg/server/identity"
 )
 
 // treasure is what cluster "other" holds. Nobody but its users may be shown it.
@@ -83,7 +86,7 @@ func isOwnOrPublic(u *url.URL) bool {
 		_, path, _ = strings.Cut(after, "/")
 		path = "/" + path
 	}
-	return slices.Contains(publicPaths, path)
+	return slices.Contains(identity.PublicPaths, path)
 }
 
 // seedTargets are request targets by which others have got out of where they were.
@@ -113,7 +116,7 @@ func startWithNeighbours(t testing.TB) *replica {
 	root := t.TempDir()
 	cfg := config(t, root)
 	cfg.TokenFile = write(t, filepath.Join(root, "tokens.csv"), "t-eve,eve,1\nt-root,rita,4,system:masters\n")
-	cfg.Limits = Limits{}
+	cfg.Limits = edge.Limits{}
 	r := startReplica(t, cfg)
 	t.Cleanup(func() {
 		if err := r.stop(t); err != nil {
@@ -145,7 +148,7 @@ func (r *replica) send(t testing.TB, method, cluster, path, body string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Header.Set("Authorization", "Bearer "+r.server.tokens.leader)
+	req.Header.Set("Authorization", "Bearer "+r.server.identity.InProcess.Leader)
 	req.Header.Set("Content-Type", map[bool]string{true: "application/merge-patch+json", false: "application/json"}[method == http.MethodPatch])
 	if got := r.do(t, req); got.status >= http.StatusMultipleChoices {
 		t.Fatalf("%s %s in %s: %d %s", method, path, cluster, got.status, got.body)

@@ -62,7 +62,7 @@ func TestTheReferenceSaysWhichPathsThereAreAndWhoMay(t *testing.T) {
 	})
 	listed := referencePaths(t)
 	var index metav1.RootPaths
-	answer := s.at.ask(t, http.MethodGet, "/clusters/root/", s.at.server.tokens.replica)
+	answer := s.at.ask(t, http.MethodGet, "/clusters/root/", s.at.server.identity.InProcess.Replica)
 	if err := json.Unmarshal([]byte(answer.body), &index); err != nil || len(index.Paths) < 10 {
 		t.Fatalf("%d %s: %v", answer.status, answer.body, err)
 	}

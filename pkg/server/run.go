@@ -60,8 +60,7 @@ func (r *run) all() error {
 	defer func() { _ = r.generic.SecureServing.Listener.Close() }()
 	defer r.stop(nil)
 	defer r.process.end(nil) // a phase that fails may have started goroutines
-	defer r.authentication.Close()
-	defer r.authorization.Close()
+	defer r.identity.Close()
 
 	store, err := r.openStore()
 	if err != nil && r.ctx.Err() != nil {
@@ -110,8 +109,9 @@ func (r *run) start(store *store, caches *caches, elections *elections, terms *t
 	r.process.Go("embedded etcd", func() error { return store.watchEmbedded(r.process.ctx) })
 	r.process.Go("etcd's space", func() error { store.space.watch(r.process.ctx); return nil })
 	r.process.Go("etcd's members", func() error { return store.WatchMembers(r.process.ctx) })
-	r.process.Keep("authentication", r.authentication.Run)
-	r.process.Keep("authorization", r.authorization.Run)
+	for name, run := range r.identity.Runs() {
+		r.process.Keep(name, run)
+	}
 	r.process.Keep("etcd's observer", func(ctx context.Context) { tellOfEtcd(ctx, store.etcd.observe) })
 	r.process.Keep("etcd's history", func(ctx context.Context) { r.watchHistory(ctx, store) })
 	r.process.Go("shard record", func() error { return store.shard.Run(r.process.ctx) })
@@ -126,7 +126,6 @@ func (r *run) start(store *store, caches *caches, elections *elections, terms *t
 	r.process.Keep("bound resources", caches.bound.Run)
 	if caches.others != nil {
 		r.process.Go("reader of other shards", func() error { return caches.others.Run(r.process.ctx) })
-		r.process.Keep("keys of other shards' accounts", r.otherAccounts.Run)
 	}
 	if len(r.cfg.Registry.Scoped(controllers.EveryReplica)) > 0 {
 		r.process.Go("every-replica controllers", func() error {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/server/identity"
 	"github.com/regent-project/regent/pkg/server/status"
 )
 
@@ -52,7 +53,7 @@ func (r *run) newSearch(caches *caches) *search {
 // describe is a description. A member of the installation is told of this shard only: it asks the others itself.
 func (s *search) describe(req *http.Request) (any, error) {
 	who, _ := apirequest.UserFrom(req.Context())
-	return s.find(req.Context(), req.URL.Query(), isMember(who))
+	return s.find(req.Context(), req.URL.Query(), identity.IsMember(who))
 }
 
 // find answers a search. A member of the installation asks for what this shard has (here).

@@ -21,6 +21,7 @@ import (
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/regent-project/regent/pkg/controllers/controllertest"
+	"github.com/regent-project/regent/pkg/server/identity"
 	"github.com/regent-project/regent/pkg/server/status"
 )
 
@@ -185,7 +186,7 @@ func TestAMemberIsToldOfThisShardOnly(t *testing.T) {
 		asked++
 		return []byte(`{"items":[]}`), nil
 	}
-	for n, who := range []user.Info{&memberUser{}, &user.DefaultInfo{Name: "ann"}} {
+	for n, who := range []user.Info{&identity.MemberUser{}, &user.DefaultInfo{Name: "ann"}} {
 		req := httptest.NewRequest("GET", status.WorkspacesPath+"?search=b", nil)
 		found, err := s.describe(req.WithContext(apirequest.WithUser(t.Context(), who)))
 		if err != nil || !slices.Equal(pathsOf(found.(status.Workspaces)), []string{"root:b"}) {

@@ -11,17 +11,14 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"k8s.io/apiserver/pkg/authentication/authenticator"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/klog/v2"
 
-	"github.com/regent-project/regent/pkg/server/access"
-	"github.com/regent-project/regent/pkg/server/authentication"
-	"github.com/regent-project/regent/pkg/server/authorization"
+	"github.com/regent-project/regent/pkg/server/edge"
+	"github.com/regent-project/regent/pkg/server/identity"
 	"github.com/regent-project/regent/pkg/server/loopback"
 	"github.com/regent-project/regent/pkg/server/pki"
-	"github.com/regent-project/regent/pkg/server/serviceaccounts"
 	"github.com/regent-project/regent/pkg/server/tracing"
 )
 
@@ -40,24 +37,9 @@ type Server struct {
 	clientCA dynamiccertificates.CAContentProvider
 	// furtherCA is the part of clientCA that the operator has given; nil: none.
 	furtherCA dynamiccertificates.CAContentProvider
-	tokens    inProcess
-	members   *membersGate // knows who the other members of the installation are
-	// rbac decides about users. Its policy is set before the server serves.
-	rbac *access.Authorizer
-	// authentication asks others than this server who users are, authorization what they may do.
-	authentication *authentication.Authentication
-	authorization  *authorization.Authorization
-	generic        *genericapiserver.Config
-	// knownHere says who those users are whom this replica knows without a webhook.
-	knownHere authenticator.Request
-	// tokenIssuer signs the tokens of service accounts. boundObjects finds what they are bound to, and accounts says
-	// whose they are.
-	tokenIssuer  *serviceaccounts.Issuer
-	boundObjects *boundObjects
-	accounts     *serviceaccounts.Authenticator
-	// otherAccounts says whose the tokens are that other shards have signed, which it asks through otherShards.
-	otherAccounts *serviceaccounts.Others
-	otherShards   *otherShards
+	// identity says who asks, and what they may do.
+	identity *identity.Identity
+	generic  *genericapiserver.Config
 	// rootCA is what the controllers publish in each namespace. Empty: nothing.
 	rootCA string
 	// tracing sends spans to a collector. Nil: nobody wants them.
@@ -73,7 +55,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 		cfg.ShutdownTimeout = cfg.Election.EndTimeout() + shutdownAllowance + cfg.ShutdownDelay
 	}
 	if cfg.Limits.RequestTimeout == 0 {
-		cfg.Limits.RequestTimeout = defaultRequestTimeout
+		cfg.Limits.RequestTimeout = edge.DefaultRequestTimeout
 	}
 	if cfg.Membership != nil {
 		if err := pki.Join(filepath.Join(cfg.RootDirectory, pkiDirectory), cfg.Membership); err != nil {
@@ -84,13 +66,13 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	boundRequestMetrics()
+	edge.BoundRequestMetrics()
 	name, err := replicaName()
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, name: name, keys: keys, tokens: newInProcess(), members: &membersGate{verify: keys.clients.VerifyOptions, own: cfg.Shard, root: cfg.rootShard()}, rbac: &access.Authorizer{}, boundObjects: &boundObjects{}, otherShards: &otherShards{}}
-	if s.rootCA, err = cfg.readRootCA(keys.held.Load().bundle.CAPEM); err != nil {
+	s := &Server{cfg: cfg, name: name, keys: keys}
+	if s.rootCA, err = cfg.ServiceAccounts.ReadRootCA(keys.held.Load().bundle.CAPEM); err != nil {
 		return nil, err
 	}
 	if err := s.writeKubeconfig(ctx); err != nil {

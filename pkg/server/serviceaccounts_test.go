@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
+	"github.com/regent-project/regent/pkg/server/identity"
 	"github.com/regent-project/regent/pkg/server/serviceaccounts"
 	"github.com/regent-project/regent/test/etcdtest"
 )
@@ -197,7 +198,7 @@ func TestWhatCanBeAskedOfATokenRequest(t *testing.T) {
 		"nothing":                {lifetime: time.Hour},
 		"ten minutes":            {spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(600))}, lifetime: 10 * time.Minute},
 		"less":                   {spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(599))}, want: "spec.expirationSeconds"},
-		"a year":                 {spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(365 * 24 * 3600))}, lifetime: DefaultMaxTokenLifetime},
+		"a year":                 {spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(365 * 24 * 3600))}, lifetime: identity.DefaultMaxTokenLifetime},
 		"more than upstream":     {spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(1<<32 + 1))}, want: "spec.expirationSeconds"},
 		"an empty audience":      {spec: authenticationv1.TokenRequestSpec{Audiences: []string{"a", ""}}, want: "spec.audiences[1]"},
 		"an attestation":         {spec: authenticationv1.TokenRequestSpec{Attestations: map[string]authenticationv1.AttestationValue{"a": nil}}, want: "spec.attestations"},
@@ -229,7 +230,7 @@ func TestWhatCanBeAskedOfATokenRequest(t *testing.T) {
 	if got := r.warnedOf(t, 365*24*time.Hour); len(got) != 1 || !strings.Contains(got[0], "valid for 24h0m0s, the longest lifetime here, and not for the 8760h0m0s") {
 		t.Errorf("who asks for a year is warned %q", got)
 	}
-	if got := r.warnedOf(t, DefaultMaxTokenLifetime); len(got) != 0 {
+	if got := r.warnedOf(t, identity.DefaultMaxTokenLifetime); len(got) != 0 {
 		t.Errorf("who gets what he asks for is warned %q", got)
 	}
 	if _, err := r.askForToken(t, "system:b", authenticationv1.TokenRequestSpec{}); !apierrors.IsNotFound(err) {
@@ -242,7 +243,7 @@ func TestATokenReviewTellsOfTheTokensOfItsCluster(t *testing.T) {
 	r.bot(t, "system:a")
 	plain := r.tokenOf(t, "system:a", authenticationv1.TokenRequestSpec{}).Status.Token
 	vault := r.tokenOf(t, "system:a", authenticationv1.TokenRequestSpec{Audiences: []string{"vault"}}).Status.Token
-	here := r.server.tokenIssuer.Name
+	here := r.server.identity.Issuer.Name
 	for name, c := range map[string]struct {
 		cluster   logicalcluster.Name
 		token     string
@@ -255,11 +256,11 @@ func TestATokenReviewTellsOfTheTokensOfItsCluster(t *testing.T) {
 		"for another audience than its own": {"system:a", plain, []string{"vault"}, nil},
 		"for an audience of its own":        {"system:a", vault, []string{"vault", "other"}, []string{"vault"}},
 		"for the API, which is not its own": {"system:a", vault, nil, nil},
-		"the leader's":                      {"system:a", r.server.tokens.leader, nil, nil},
-		"the replica's":                     {"system:a", r.server.tokens.replica, nil, nil},
-		"the leader's, with a space":        {"system:a", r.server.tokens.leader + " x", nil, nil},
-		"the leader's, behind a space":      {"system:a", " " + r.server.tokens.leader, nil, nil},
-		"the leader's, with a tab":          {"system:a", r.server.tokens.leader + "\tx", nil, nil},
+		"the leader's":                      {"system:a", r.server.identity.InProcess.Leader, nil, nil},
+		"the replica's":                     {"system:a", r.server.identity.InProcess.Replica, nil, nil},
+		"the leader's, with a space":        {"system:a", r.server.identity.InProcess.Leader + " x", nil, nil},
+		"the leader's, behind a space":      {"system:a", " " + r.server.identity.InProcess.Leader, nil, nil},
+		"the leader's, with a tab":          {"system:a", r.server.identity.InProcess.Leader + "\tx", nil, nil},
 		"nobody's":                          {"system:a", "nobody's", nil, nil},
 		"cut":                               {"system:a", plain[:len(plain)-4], nil, nil},
 	} {
@@ -291,14 +292,14 @@ func TestTokensOfOthersAreRefusedByTheServer(t *testing.T) {
 		}
 		return token.Text
 	}
-	own := r.server.tokenIssuer
+	own := r.server.identity.Issuer
 	for name, token := range map[string]string{
 		"expired":                           issue(own, -time.Second, own.Name),
 		"for another audience":              issue(own, time.Hour, "vault"),
 		"for nobody":                        issue(own, time.Hour),
 		"another issuer's, by the same key": issue(&serviceaccounts.Issuer{Name: "there", Keys: own.Keys}, time.Hour, own.Name),
 		"another shard's":                   other.tokenOf(t, "system:a", authenticationv1.TokenRequestSpec{}).Status.Token,
-		"this issuer's, by another key":     issue(&serviceaccounts.Issuer{Name: own.Name, Keys: other.server.tokenIssuer.Keys}, time.Hour, own.Name),
+		"this issuer's, by another key":     issue(&serviceaccounts.Issuer{Name: own.Name, Keys: other.server.identity.Issuer.Keys}, time.Hour, own.Name),
 	} {
 		if who, err := whoami(t, r.kubeOf(t, token, "system:a")); !apierrors.IsUnauthorized(err) {
 			t.Errorf("%s: it is %v, %v", name, who, err)

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/klog/v2"
 
+	"github.com/regent-project/regent/pkg/server/identity"
 	"github.com/regent-project/regent/pkg/server/pki"
 	"github.com/regent-project/regent/pkg/server/routing"
 )
@@ -193,7 +194,7 @@ func (c *shardCheck) mismatch(ours, theirs shardRecord) error {
 // another shard's: other shards and fronts would take what is missing among them for deleted.
 func (c *shardCheck) hold(next http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if info, ok := request.RequestInfoFrom(req.Context()); ok && info.IsResourceRequest && !isOwn(req) {
+		if info, ok := request.RequestInfoFrom(req.Context()); ok && info.IsResourceRequest && !identity.IsOwn(req) {
 			if err := c.Check(req); err != nil {
 				responsewriters.ErrorNegotiated(routing.NewUnavailable(err.Error()), serializer, schema.GroupVersion{Version: "v1"}, w, req)
 				return

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -9,9 +8,10 @@ import (
 	"testing"
 
 	"k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
+	plaintext "k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 
 	"github.com/regent-project/regent/pkg/server/apis"
+	"github.com/regent-project/regent/pkg/server/identity"
 	"github.com/regent-project/regent/pkg/server/pki"
 	"github.com/regent-project/regent/test/etcdtest"
 )
@@ -35,7 +35,7 @@ func TestAPrefixBelongsToOneShardAndOneAuthority(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		check := newShardCheck(client, Config{Shard: c.shard, EtcdPrefix: c.prefix, RootDirectory: c.directory}, bundle, identity.NewEncryptCheckTransformer())
+		check := newShardCheck(client, Config{Shard: c.shard, EtcdPrefix: c.prefix, RootDirectory: c.directory}, bundle, plaintext.NewEncryptCheckTransformer())
 		if check.Check(nil) == nil {
 			t.Errorf("%s: ready before the record was compared", c.name)
 		}
@@ -59,14 +59,15 @@ func TestAPrefixBelongsToOneShardAndOneAuthority(t *testing.T) {
 func TestNoObjectIsServedBeforeTheShardIsKnown(t *testing.T) {
 	c := &shardCheck{known: make(chan struct{})}
 	held := c.hold(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), apis.Codecs)
+	process := identity.InProcess{Leader: "leader", Replica: "replica"}
+	all := process.Split(held, held)
 	ask := func(info request.RequestInfo, own bool) int {
 		req := httptest.NewRequest(http.MethodGet, "/", nil)
-		ctx := request.WithRequestInfo(req.Context(), &info)
 		if own {
-			ctx = context.WithValue(ctx, ownKey{}, true)
+			req.Header.Set("Authorization", "Bearer "+process.Replica)
 		}
 		w := httptest.NewRecorder()
-		held.ServeHTTP(w, req.WithContext(ctx))
+		all.ServeHTTP(w, req.WithContext(request.WithRequestInfo(req.Context(), &info)))
 		return w.Code
 	}
 	objects := request.RequestInfo{IsResourceRequest: true, Verb: "list", Resource: "workspaces"}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/server/edge"
 	"github.com/regent-project/regent/pkg/server/survey"
 )
 
@@ -54,7 +55,7 @@ type stepDownResponse struct {
 // twice, or has looked at what is over by now, gets 409.
 type stepDown struct {
 	elector        *election.Elector
-	check          checkToken
+	check          edge.CheckToken
 	survey         *survey.Survey
 	serializer     runtime.NegotiatedSerializer
 	shard, replica string
@@ -72,7 +73,7 @@ func (s *stepDown) ask(req *http.Request) (stepDownResponse, error) {
 		return stepDownResponse{}, apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "step-down"}, req.Method)
 	}
 	// A leader whose term is over must not end its successor's term.
-	if err := s.check.answer(req.Context()); err != nil {
+	if err := s.check.Answer(req.Context()); err != nil {
 		return stepDownResponse{}, err
 	}
 	shard := req.URL.Query().Get(shardParameter)

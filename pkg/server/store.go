@@ -8,6 +8,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	"k8s.io/utils/clock"
 
+	"github.com/regent-project/regent/pkg/server/edge"
 	"github.com/regent-project/regent/pkg/server/encryption"
 	"github.com/regent-project/regent/pkg/server/etcd"
 	"github.com/regent-project/regent/pkg/server/storage"
@@ -29,7 +30,7 @@ type store struct {
 // openStore starts the embedded etcd, if configured, and waits for it. It does not wait for an external etcd.
 func (r *run) openStore() (*store, error) {
 	s := &store{}
-	limits := newWriteLimits(r.cfg.Limits.HistoryBytes, clock.RealClock{})
+	limits := edge.NewWriteLimits(r.cfg.Limits.HistoryBytes, clock.RealClock{})
 	stored := storage.Config{Transport: r.cfg.Etcd, Prefix: r.cfg.EtcdPrefix, Meter: limits}
 	secrets, err := s.readKeys(r.ctx, r.cfg.EncryptionConfigFile, r.generic.APIServerID)
 	if err != nil {
@@ -51,7 +52,7 @@ func (r *run) openStore() (*store, error) {
 		return nil, err
 	}
 	s.etcd = newEtcdCheck(s.Etcd(), r.cfg.EtcdPrefix)
-	s.space = &etcdSpace{client: s.Etcd(), learned: limits.fit}
+	s.space = &etcdSpace{client: s.Etcd(), learned: limits.Fit}
 	s.shard = newShardCheck(s.Etcd(), r.cfg, r.keys.held.Load().bundle, secrets)
 	return s, nil
 }

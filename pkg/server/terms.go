@@ -36,7 +36,7 @@ func (r *run) newTerms(store *store, caches *caches, elections *elections) (*ter
 			Holds:  caches.live.reader.Holds, Shards: others, ReplicaURL: r.replicaURL(), Capacity: cmp.Or(r.cfg.Capacity, clusters.DefaultCapacity),
 		},
 		API:         &r.api,
-		LeaderToken: r.tokens.leader, ReplicaToken: r.tokens.replica,
+		LeaderToken: r.identity.InProcess.Leader, ReplicaToken: r.identity.InProcess.Replica,
 		Warn:      func(message string) { elections.leaderRecorder.record(controllerFailed, true, message) },
 		Exit:      r.fail,
 		Transport: r.cfg.termTransport,

@@ -4,13 +4,14 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/regent-project/regent/pkg/server/edge"
 	"github.com/regent-project/regent/pkg/server/status"
 )
 
 // What clients ask for counts in the logical cluster for which they ask it.
 func TestRequestsCountInTheirLogicalCluster(t *testing.T) {
 	cfg := config(t, t.TempDir())
-	cfg.Limits = Limits{RequestsInFlight: 16}
+	cfg.Limits = edge.Limits{RequestsInFlight: 16}
 	r := startReplica(t, cfg)
 	defer func() { _ = r.stop(t) }()
 	r.createCluster(t, "busy")

@@ -6,14 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/kcp-dev/logicalcluster/v3"
-	"github.com/regent-project/regent/pkg/clusters"
-	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
-	"k8s.io/apiserver/pkg/endpoints/request"
-	clocktesting "k8s.io/utils/clock/testing"
 )
 
 // A user rewrites objects as fast as he can, in one cluster and then in another. He is told to wait, and so is who else
@@ -76,43 +70,5 @@ func TestWhoWritesTooMuchIsToldToWaitAndOthersAreNot(t *testing.T) {
 	}
 	if err := r.stop(t); err != nil {
 		t.Error(err)
-	}
-}
-
-// What etcd keeps until it is compacted, and Events, have bounds of their own, by how much etcd may have.
-func TestWhatEtcdKeepsHasBoundsByItsQuota(t *testing.T) {
-	now := clocktesting.NewFakePassiveClock(time.Now().Add(time.Hour))
-	w := newWriteLimits(0, now)
-	w.fit(8000)
-	written := func(cluster string, n int) {
-		for range n {
-			w.Wrote(clusters.With(request.WithUser(t.Context(), &user.DefaultInfo{Name: cluster}), logicalcluster.Name(cluster)), true, 1)
-			w.Saw(logicalcluster.Name(cluster), 1)
-		}
-	}
-	exceeds := func(by bound, tenant string) bool {
-		_, ok := by.Excess(now.Now(), tenant, "")
-		return ok
-	}
-	written("a", 1000)
-	if exceeds(w.compaction, "a") || exceeds(w.history, "a") {
-		t.Error("half of a quarter of the quota is too much")
-	}
-	written("a", 1)
-	if !exceeds(w.compaction, "a") || exceeds(w.events, "a") || exceeds(w.compaction, "b") {
-		t.Error("more than half of a quarter of the quota is not too much, or too much of something else")
-	}
-	w.fit(16000)
-	if exceeds(w.compaction, "a") {
-		t.Error("a larger quota makes no difference")
-	}
-	now.SetTime(now.Now().Add(compactionWindow + time.Minute))
-	w.fit(8)
-	if exceeds(w.compaction, "a") {
-		t.Error("what was written counts after a compaction")
-	}
-	w.Saw("root", 100)
-	if exceeds(w.compaction, "root") {
-		t.Error("what is written in an operator's cluster counts")
 	}
 }

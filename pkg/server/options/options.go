@@ -23,7 +23,9 @@ import (
 	"github.com/regent-project/regent/pkg/election/detect"
 	"github.com/regent-project/regent/pkg/server"
 	"github.com/regent-project/regent/pkg/server/authentication"
+	"github.com/regent-project/regent/pkg/server/edge"
 	"github.com/regent-project/regent/pkg/server/etcd"
+	"github.com/regent-project/regent/pkg/server/identity"
 	"github.com/regent-project/regent/pkg/server/pki"
 	"github.com/regent-project/regent/pkg/server/webhooks"
 )
@@ -39,7 +41,7 @@ type Options struct {
 	ShardBaseURL     string
 	ProbePort        int
 	Profiling        bool
-	Limits           server.Limits
+	Limits           edge.Limits
 	// ConversionWebhookNetworks are where the conversion webhooks of custom resources may be, for webhooks.ParseNetworks.
 	ConversionWebhookNetworks []string
 	ShutdownDelay             time.Duration
@@ -49,7 +51,7 @@ type Options struct {
 	ClientCAFile string
 	TokenFile    string
 	// ServiceAccounts says how tokens of service accounts are made and checked.
-	ServiceAccounts server.ServiceAccounts
+	ServiceAccounts identity.ServiceAccounts
 	// DefaultServiceAccounts says whether namespaces get the service account default, and the ConfigMap kube-root-ca.crt.
 	DefaultServiceAccounts bool
 	// AuthenticationConfigFile names a file with an AuthenticationConfiguration. Empty: there are no issuers of tokens.
@@ -61,7 +63,7 @@ type Options struct {
 	EncryptionConfigFile string
 	Election             ElectionOptions
 	Detect               detect.Config
-	// Fencing is one of server.FencingValues.
+	// Fencing is one of edge.FencingValues.
 	Fencing string
 	// FailurePolicies are of the form <policy> or <controller>=<policy>.
 	FailurePolicies []string
@@ -91,15 +93,15 @@ func New() *Options {
 		RootDirectory:             ".regent",
 		ShardName:                 defaultShardName,
 		ShardCapacity:             clusters.DefaultCapacity,
-		Limits:                    server.DefaultLimits(),
-		ServiceAccounts:           server.ServiceAccounts{MaxTokenLifetime: server.DefaultMaxTokenLifetime},
+		Limits:                    edge.DefaultLimits(),
+		ServiceAccounts:           identity.ServiceAccounts{MaxTokenLifetime: identity.DefaultMaxTokenLifetime},
 		DefaultServiceAccounts:    true,
 		ConversionWebhookNetworks: []string{webhooks.Public},
 		Serving:                   serving,
 		Etcd:                      EtcdOptions{Prefix: "/registry", EmbeddedQuota: etcd.DefaultQuota},
 		Election:                  defaultElection(),
 		Detect:                    detect.DefaultConfig(),
-		Fencing:                   string(server.FencingEnforce),
+		Fencing:                   string(edge.FencingEnforce),
 		TokenWebhook:              authentication.Webhook{Version: "v1", TTL: 2 * time.Minute},
 		Audit:                     genericoptions.NewAuditOptions(),
 		Tracing:                   genericoptions.NewTracingOptions(),
@@ -180,7 +182,7 @@ func (o *Options) Config(registry *controllers.Registry) (server.Config, error) 
 		Election:             stands,
 		Detect:               o.Detect,
 		ProbePort:            o.ProbePort,
-		Fencing:              server.Fencing(o.Fencing),
+		Fencing:              edge.Fencing(o.Fencing),
 		Registry:             registry,
 		Policies:             policies,
 		Audit:                o.Audit,

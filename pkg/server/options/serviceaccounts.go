@@ -6,13 +6,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/regent-project/regent/pkg/server"
+	"github.com/regent-project/regent/pkg/server/identity"
 )
 
 // minTokenLifetime is the shortest lifetime that can be asked for.
 const minTokenLifetime = 10 * time.Minute
 
-func serviceAccountFaults(s server.ServiceAccounts) []error {
+func serviceAccountFaults(s identity.ServiceAccounts) []error {
 	var errs []error
 	if s.MaxTokenLifetime < minTokenLifetime {
 		errs = append(errs, fmt.Errorf("--service-account-max-token-expiration %v must be at least %v: nobody may ask for less", s.MaxTokenLifetime, minTokenLifetime))

@@ -20,7 +20,7 @@ import (
 	utilsnet "k8s.io/utils/net"
 
 	"github.com/regent-project/regent/pkg/election"
-	"github.com/regent-project/regent/pkg/server"
+	"github.com/regent-project/regent/pkg/server/edge"
 )
 
 // Validate returns all faults, one line each, with the name of the flag.
@@ -66,9 +66,9 @@ func (o *Options) Validate() error {
 	if err := o.Detect.ValidateAs(func(field string) string { return detectFlags[field] }); err != nil {
 		errs = append(errs, err)
 	}
-	if !slices.Contains(server.FencingValues, server.Fencing(o.Fencing)) {
-		bad("--fencing %q must be one of %q", o.Fencing, server.FencingValues)
-	} else if o.Election.Detection == election.DetectSuspect && server.Fencing(o.Fencing) != server.FencingEnforce {
+	if !slices.Contains(edge.FencingValues, edge.Fencing(o.Fencing)) {
+		bad("--fencing %q must be one of %q", o.Fencing, edge.FencingValues)
+	} else if o.Election.Detection == election.DetectSuspect && edge.Fencing(o.Fencing) != edge.FencingEnforce {
 		bad("--leader-failure-detection=suspect needs --fencing=enforce: a leader that is only slow would go on writing beside its successor")
 	}
 	for _, err := range logsapi.Validate(o.Logs, utilfeature.DefaultFeatureGate, field.NewPath("logging")) {
