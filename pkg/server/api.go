@@ -54,7 +54,7 @@ func (r *run) newAPI(store *store, caches *caches, elections *elections, terms *
 	asked := &top{shard: r.cfg.Shard, replica: r.name, tally: fairness.NewTally(), clusters: caches.informers.LogicalClusters}
 	c.BuildHandlerChainFunc = (&edge.Edge{
 		Limits: r.cfg.Limits, Identity: r.identity, Directory: caches.directory, FencingRequired: r.cfg.EnableLeaderElection, Fencing: r.cfg.Fencing,
-		CheckToken: store.CheckToken, Usage: store.Client, Tally: asked.tally, Hold: store.shard.hold,
+		CheckToken: store.CheckToken, Usage: store.Client, Tally: asked.tally, Known: store.shard,
 		Custom: func(next http.Handler) http.Handler { return customs.Wrap(definitions, apis.BuiltIn, next) },
 	}).BuildHandlerChain
 	c.AddReadyzChecks(unhurried{store.etcd}, store.space, store.shard, informersCheck(caches.informers), historyCheck(store.Client))
@@ -126,7 +126,7 @@ func (r *run) admission(store *store, caches *caches, escalation *access.Escalat
 		&apisadmission.Quota{
 			Default: apisadmission.QuotaLimits{Objects: r.cfg.Limits.ObjectsPerCluster, Bytes: r.cfg.Limits.BytesPerCluster, Workspaces: r.cfg.Limits.WorkspacesPerCluster},
 			Exempt:  []string{identity.LeaderUser, identity.ReplicaUser},
-			Room:    store.space.room,
+			Room:    store.space.Room,
 			Stored: func(cluster logicalcluster.Name) (objects, bytes int64) {
 				has := store.StoredIn(cluster)
 				return has.Objects, has.Bytes

@@ -60,8 +60,8 @@ func (r *run) newCaches() (*caches, error) {
 		source = r.cfg.informerSource(source)
 	}
 	c.informers = controllers.NewInformers(source, c.resources)
-	if r.keys.members != nil {
-		cfg := shards.Config{Own: r.cfg.Shard, Root: pki.RootShard{Name: r.cfg.rootShard()}, Keys: r.keys.keys, Members: c.informers.Shards}
+	if r.keys.Members() != nil {
+		cfg := shards.Config{Own: r.cfg.Shard, Root: pki.RootShard{Name: r.cfg.rootShard()}, Keys: r.keys.ForMembers, Members: c.informers.Shards}
 		if r.cfg.Membership != nil {
 			cfg.Root.URLs = r.cfg.Membership.Root.URLs
 		}

@@ -47,7 +47,7 @@ func TestCustomObjectsAreEncryptedAndCounted(t *testing.T) {
 		code, _ := add("own", "x")
 		return code == http.StatusCreated || code == http.StatusConflict
 	})
-	stored, err := etcdClient(t, cfg.Etcd).Get(t.Context(), "/registry/custom/own/", clientv3.WithPrefix())
+	stored, err := etcdtest.Client(t, cfg.Etcd).Get(t.Context(), "/registry/custom/own/", clientv3.WithPrefix())
 	if err != nil || len(stored.Kvs) != 1 {
 		t.Fatalf("%v, %v", stored, err)
 	}

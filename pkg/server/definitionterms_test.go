@@ -227,7 +227,7 @@ func TestTermsLeaveNothingBehindOfDefinitions(t *testing.T) {
 		f.until(fmt.Sprintf("term %d begins", n+1), func() bool { return c.latestOf("definition") != led })
 	}
 	f.watching.Wait()
-	left, err := etcdClient(t, way).Get(t.Context(), "/registry/custom/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	left, err := etcdtest.Client(t, way).Get(t.Context(), "/registry/custom/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	if err != nil || len(left.Kvs) > 0 {
 		t.Errorf("left in etcd: %v, %v", left, err)
 	}

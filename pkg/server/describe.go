@@ -39,7 +39,7 @@ type describer struct {
 func (r *run) newSurvey(d *describer) *survey.Survey {
 	cfg := survey.Config{
 		Name: r.cfg.Shard, Root: r.cfg.rootShard(), Replica: d.replica, Outline: d.outline, Shard: d.shard, Terms: d.termsSoFar,
-		Keys: r.keys.keys, Authority: d.authority, Others: func() []string { return nil }, Diagnose: status.Diagnose,
+		Keys: r.keys.ForMembers, Authority: d.authority, Others: func() []string { return nil }, Diagnose: status.Diagnose,
 		Changed: r.known, Leaves: func() bool { return r.fault() == nil }, Farewell: r.cfg.farewell,
 	}
 	if d.caches.others != nil {
@@ -70,7 +70,7 @@ func (d *describer) replica(ctx context.Context) status.Replica {
 	}
 	members := d.store.Members()
 	for _, m := range members {
-		out.Etcd = append(out.Etcd, status.Member{Endpoint: m.Endpoint, Serves: m.Serves && (len(members) > 1 || d.store.etcd.answers.Load())})
+		out.Etcd = append(out.Etcd, status.Member{Endpoint: m.Endpoint, Serves: m.Serves && (len(members) > 1 || d.store.etcd.DidAnswer())})
 	}
 	if d.caches.others != nil {
 		heard := d.caches.others.Heard()
@@ -89,7 +89,7 @@ func (d *describer) notReady(ctx context.Context) []status.Check {
 	ctx, cancel := context.WithTimeout(ctx, checkPatience)
 	defer cancel()
 	checks := []healthz.HealthChecker{
-		healthz.NamedCheck("etcd", func(*http.Request) error { return d.store.etcd.latest() }),
+		healthz.NamedCheck("etcd", func(*http.Request) error { return d.store.etcd.Latest() }),
 		d.store.space, d.store.shard, informersCheck(d.caches.informers), historyCheck(d.store.Client),
 		healthz.NamedCheck("supervisor", func(*http.Request) error { return d.terms.Ping(ctx) }),
 		healthz.NamedCheck("shutdown", func(*http.Request) error { return context.Cause(d.ctx) }),
@@ -109,20 +109,21 @@ func (d *describer) notReady(ctx context.Context) []status.Check {
 
 // certificates returns when those expire that this replica shows or trusts.
 func (d *describer) certificates() []status.Certificate {
-	held := d.keys.held.Load()
-	out := []status.Certificate{{Name: "authority", Expires: held.bundle.CA().NotAfter}}
+	bundle := d.keys.Bundle()
+	_, authority := d.keys.ForMembers()
+	out := []status.Certificate{{Name: "authority", Expires: bundle.CA().NotAfter}}
 	add := func(name string, certPEM []byte) {
 		if certs, err := cert.ParseCertsPEM(certPEM); err == nil { // the admin's is not on all shards
 			out = append(out, status.Certificate{Name: name, Expires: earliest(certs)})
 		}
 	}
-	add("admin", held.bundle.AdminCertPEM)
+	add("admin", bundle.AdminCertPEM)
 	if d.generic.SecureServing.Cert != nil {
 		certPEM, _ := d.generic.SecureServing.Cert.CurrentCertKeyContent()
 		add("serving", certPEM)
 	}
-	if held.authority != nil && d.cfg.Membership != nil {
-		out = append(out, status.Certificate{Name: "membership", Expires: held.authority.Expires()})
+	if authority != nil && d.cfg.Membership != nil {
+		out = append(out, status.Certificate{Name: "membership", Expires: authority.Expires()})
 	}
 	if d.furtherCA != nil {
 		add("client-ca-file", d.furtherCA.CurrentCABundleContent())

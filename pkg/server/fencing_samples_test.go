@@ -151,7 +151,7 @@ func startFencedShard(t *testing.T) *fencedShard {
 		}
 	})
 	r.untilReady(t)
-	etcd := etcdClient(t, cfg.Etcd)
+	etcd := etcdtest.Client(t, cfg.Etcd)
 	lease, err := r.adminIn(t, clusters.SystemAdmin).CoordinationV1().Leases(aNamespace).Create(t.Context(), &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: "some-job"},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("holder"), LeaseTransitions: ptr.To(int32(7))},
@@ -250,8 +250,8 @@ func (s *fencedShard) keys(t *testing.T) map[string]int64 {
 	return s.known
 }
 
-// keys are those of keysOf.
-func keys(t *testing.T, etcd *clientv3.Client) map[string]int64 {
+// storedKeys are those of keysOf.
+func storedKeys(t *testing.T, etcd *clientv3.Client) map[string]int64 {
 	t.Helper()
 	out, _ := keysOf(t, etcd)
 	return out

@@ -42,7 +42,7 @@ type entrance struct {
 func (i *installation) open(name string) *entrance {
 	i.Helper()
 	root := i.shards["root"]
-	membership, err := root.at.server.keys.held.Load().bundle.NewMembership(pki.Member{Kind: pki.KindFront, Name: name}, pki.RootShard{Name: "root", URLs: []string{root.at.url}})
+	membership, err := root.at.server.keys.Bundle().NewMembership(pki.Member{Kind: pki.KindFront, Name: name}, pki.RootShard{Name: "root", URLs: []string{root.at.url}})
 	if err != nil {
 		i.Fatal(err)
 	}

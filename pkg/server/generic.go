@@ -59,8 +59,8 @@ func (s *Server) newGenericConfig(ctx context.Context) (*genericapiserver.Config
 	// Upstream demands a configuration for clients in this process. They do without: see package loopback.
 	c.LoopbackClientConfig = &rest.Config{}
 	c.SecureServing.ClientCA = s.clientCA
-	if s.keys.members != nil {
-		c.SecureServing.SNICerts = append(c.SecureServing.SNICerts, s.keys.members)
+	if members := s.keys.Members(); members != nil {
+		c.SecureServing.SNICerts = append(c.SecureServing.SNICerts, members)
 	}
 	c.SecureServing.Listener = connections.Limit(ctx, c.SecureServing.Listener, s.cfg.Limits.OfConnections())
 	c.ExternalAddress = net.JoinHostPort(s.cfg.Host, strconv.Itoa(s.cfg.Serving.BindPort))
@@ -100,21 +100,21 @@ func (v effectiveVersion) Info() *apiversion.Info {
 
 // authenticate sets the authenticator and the authorizer.
 func (s *Server) authenticate(c *genericapiserver.Config) error {
-	s.clientCA = &s.keys.clients
+	s.clientCA = s.keys.Clients()
 	if s.cfg.ClientCAFile != "" {
 		further, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca-file", s.cfg.ClientCAFile)
 		if err != nil {
 			return fmt.Errorf("cannot read --client-ca-file: %w", err)
 		}
 		s.furtherCA = further
-		s.clientCA = dynamiccertificates.NewUnionCAContentProvider(&s.keys.clients, further)
+		s.clientCA = dynamiccertificates.NewUnionCAContentProvider(s.keys.Clients(), further)
 	}
 	issuer, err := s.cfg.ServiceAccounts.NewIssuer(s.cfg.Shard, filepath.Join(s.cfg.RootDirectory, pkiDirectory))
 	if err != nil {
 		return err
 	}
 	s.identity, err = identity.New(identity.Config{
-		Shard: s.cfg.Shard, RootShard: s.cfg.rootShard(), Replica: c.APIServerID, Members: s.keys.clients.VerifyOptions, ClientCA: s.clientCA,
+		Shard: s.cfg.Shard, RootShard: s.cfg.rootShard(), Replica: c.APIServerID, Members: s.keys.Clients().VerifyOptions, ClientCA: s.clientCA,
 		TokenFile: s.cfg.TokenFile, Issuer: issuer, AuthenticationFile: s.cfg.AuthenticationConfigFile,
 		AuthorizationFile: s.cfg.AuthorizationConfigFile, TokenWebhook: s.cfg.TokenWebhook,
 	})

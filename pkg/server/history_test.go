@@ -23,6 +23,7 @@ import (
 	"github.com/regent-project/regent/pkg/election/fence"
 	"github.com/regent-project/regent/pkg/server/history"
 	"github.com/regent-project/regent/pkg/server/status"
+	"github.com/regent-project/regent/test/etcdtest"
 )
 
 // firstPage is the ConfigMap with the first terms.
@@ -157,7 +158,7 @@ func TestTheTermsOfAShardAreRememberedWithTheirCauses(t *testing.T) {
 // versionOf returns how often a ConfigMap of system:admin was written.
 func versionOf(t *testing.T, r *replica, name string) int64 {
 	t.Helper()
-	client := etcdClient(t, r.server.cfg.Etcd)
+	client := etcdtest.Client(t, r.server.cfg.Etcd)
 	resp, err := client.Get(t.Context(), "/registry/core/configmaps/"+clusters.SystemAdmin.String()+"/"+metav1.NamespaceSystem+"/"+name)
 	if err != nil || len(resp.Kvs) != 1 {
 		t.Fatalf("%v, %v", resp, err)

@@ -42,7 +42,7 @@ func hostileValues(apiVersion, kind string) map[string]string {
 func TestNothingThatIsStoredKeepsAReplicaFromStartingI18(t *testing.T) {
 	way := etcdtest.Start(t)
 	root := t.TempDir()
-	etcd := etcdClient(t, way)
+	etcd := etcdtest.Client(t, way)
 	kinds := map[string][2]string{"/registry/custom/%s/example.com/Widget/default/": {"example.com/v1", "Widget"}}
 	for _, r := range apis.Resources() {
 		group, namespace := r.GVR.Group, ""

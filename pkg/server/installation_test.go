@@ -248,7 +248,7 @@ func TestAClusterOutlivesItsWorkspaceThatNobodyHasDeletedI10(t *testing.T) {
 		t.Fatal(err)
 	}
 	key := "/of-root/tenancy.kcp.io/workspaces/root/young"
-	client := etcdClient(t, i.etcd)
+	client := etcdtest.Client(t, i.etcd)
 	stored, err := client.Get(t.Context(), key)
 	if err != nil || stored.Count != 1 {
 		t.Fatalf("%d of %s (%v)", stored.Count, key, err)
@@ -296,7 +296,7 @@ func TestAnOrphanIsAdoptedOrDeletedByAnAdministratorI10(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range names {
-		if resp, err := etcdClient(t, i.etcd).Delete(t.Context(), "/of-root/tenancy.kcp.io/workspaces/root/"+name); err != nil || resp.Deleted != 1 {
+		if resp, err := etcdtest.Client(t, i.etcd).Delete(t.Context(), "/of-root/tenancy.kcp.io/workspaces/root/"+name); err != nil || resp.Deleted != 1 {
 			t.Fatalf("%d of %s (%v)", resp.Deleted, name, err)
 		}
 	}
@@ -380,7 +380,7 @@ func TestAnOrphanIsAdoptedOrDeletedByAnAdministratorI10(t *testing.T) {
 // callAs returns a client with a certificate of a shard's authority.
 func (i *installation) callAs(shard string) *http.Client {
 	i.Helper()
-	return i.callWith(i.shards[shard].at.server.keys.held.Load().authority)
+	return i.callWith(authorityOf(i.shards[shard].at.server.keys))
 }
 
 // callWith returns a client with a certificate of a member's authority.
@@ -395,7 +395,7 @@ func (i *installation) callWith(authority *pki.Authority) *http.Client {
 		i.Fatal(err)
 	}
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(i.shards["root"].at.server.keys.held.Load().bundle.CAPEM)
+	roots.AppendCertsFromPEM(i.shards["root"].at.server.keys.Bundle().CAPEM)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}}, ForceAttemptHTTP2: true}
 	i.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport}
@@ -516,7 +516,7 @@ func TestWhoIsNoMemberAnyMoreIsRefused(t *testing.T) {
 func TestAFrontTellsForWhomItAsksAndNobodyElseDoes(t *testing.T) {
 	i := install(t, "eu1")
 	root := i.shards["root"]
-	certPEM, keyPEM, err := root.at.server.keys.held.Load().bundle.NewAuthority(pki.Member{Kind: pki.KindFront, Name: "f"})
+	certPEM, keyPEM, err := root.at.server.keys.Bundle().NewAuthority(pki.Member{Kind: pki.KindFront, Name: "f"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/server/keys"
 	"github.com/regent-project/regent/pkg/server/pki"
 )
 
@@ -33,7 +35,7 @@ func keepMembership(t *testing.T, file string, m *pki.Membership) {
 func (i *installation) renew(m pki.Member, root pki.RootShard) *pki.Membership {
 	i.Helper()
 	at := i.shards["root"]
-	membership, err := at.at.server.keys.held.Load().bundle.NewMembership(m, root)
+	membership, err := at.at.server.keys.Bundle().NewMembership(m, root)
 	if err != nil {
 		i.Fatal(err)
 	}
@@ -57,13 +59,13 @@ func TestANewMembershipIsUsedWithoutARestart(t *testing.T) {
 	i := install(t, "eu1")
 	e := i.open("f")
 	root, eu1 := i.shards["root"], i.shards["eu1"]
-	before := eu1.at.server.keys.held.Load().authority
+	before := authorityOf(eu1.at.server.keys)
 	moved := pki.RootShard{Name: "root", URLs: []string{root.at.url, "https://127.0.0.1:1"}}
 	keepMembership(t, i.cfgs["eu1"].MembershipFile, i.renew(pki.Member{Kind: pki.KindShard, Name: "eu1"}, moved))
 	keepMembership(t, e.file, i.renew(pki.Member{Kind: pki.KindFront, Name: "f"}, moved))
 
 	i.until("eu1", "it calls with the new membership", func() bool {
-		return eu1.at.server.keys.held.Load().authority.Fingerprint() != before.Fingerprint()
+		return authorityOf(eu1.at.server.keys).Fingerprint() != before.Fingerprint()
 	})
 	for own, other := range map[string]string{"root": "eu1", "eu1": "root"} {
 		i.until(own, own+" hears "+other, func() bool { return i.shards[own].at.shard.Shards.Contact.Heard(other) })
@@ -89,8 +91,8 @@ func TestAFaultyMembershipChangesNothing(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	i := install(t, "eu1")
 	eu1, file := i.shards["eu1"], i.cfgs["eu1"].MembershipFile
-	before := eu1.at.server.keys.held.Load()
-	stranger := i.shards["root"].at.server.keys.held.Load().bundle
+	before, with := eu1.at.server.keys.Bundle(), authorityOf(eu1.at.server.keys)
+	stranger := i.shards["root"].at.server.keys.Bundle()
 	other, err := stranger.NewMembership(pki.Member{Kind: pki.KindShard, Name: "us1"}, i.cfgs["eu1"].Membership.Root)
 	if err != nil {
 		t.Fatal(err)
@@ -109,7 +111,19 @@ func TestAFaultyMembershipChangesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	i.until("eu1", "it says that others may read the membership", told("0600"))
-	if after := eu1.at.server.keys.held.Load(); after != before {
+	if eu1.at.server.keys.Bundle() != before || authorityOf(eu1.at.server.keys) != with {
 		t.Error("it uses something else than before")
 	}
+}
+
+// authorityOf returns what signs a replica's calls to other members.
+func authorityOf(k *keys.Keys) *pki.Authority {
+	_, authority := k.ForMembers()
+	return authority
+}
+
+func certificatesCheck(k *keys.Keys) (int, string) {
+	answer := httptest.NewRecorder()
+	k.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/readyz/certificates", nil))
+	return answer.Code, answer.Body.String()
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/server/keys"
 	"github.com/regent-project/regent/pkg/server/terms"
 )
 
@@ -107,16 +108,16 @@ func (r *run) all() error {
 // start starts all goroutines, except those of the API server and of terms.
 func (r *run) start(store *store, caches *caches, elections *elections, terms *terms.Runner) {
 	r.process.Go("embedded etcd", func() error { return store.watchEmbedded(r.process.ctx) })
-	r.process.Go("etcd's space", func() error { store.space.watch(r.process.ctx); return nil })
+	r.process.Go("etcd's space", func() error { store.space.Run(r.process.ctx); return nil })
 	r.process.Go("etcd's members", func() error { return store.WatchMembers(r.process.ctx) })
 	for name, run := range r.identity.Runs() {
 		r.process.Keep(name, run)
 	}
-	r.process.Keep("etcd's observer", func(ctx context.Context) { tellOfEtcd(ctx, store.etcd.observe) })
+	r.process.Keep("etcd's observer", store.etcd.Run)
 	r.process.Keep("etcd's history", func(ctx context.Context) { r.watchHistory(ctx, store) })
 	r.process.Go("shard record", func() error { return store.shard.Run(r.process.ctx) })
 	r.process.Keep("encryption keys", store.watchKeys)
-	r.process.Keep("certificates", func(ctx context.Context) { r.watchCredentials(ctx, store, caches) })
+	r.process.Keep("certificates", func(ctx context.Context) { r.followKeys(ctx, store, caches) })
 	r.process.Keep("recorder of events", elections.leaderRecorder.run)
 	if elections.electing != nil {
 		r.process.Keep("recorder of events about elections", elections.electingRecorder.run)
@@ -129,7 +130,7 @@ func (r *run) start(store *store, caches *caches, elections *elections, terms *t
 	}
 	if len(r.cfg.Registry.Scoped(controllers.EveryReplica)) > 0 {
 		r.process.Go("every-replica controllers", func() error {
-			if !waitFor(r.process.ctx, map[string]<-chan struct{}{"the API server": r.serving, "the shard's record": store.shard.known}) {
+			if !waitFor(r.process.ctx, map[string]<-chan struct{}{"the API server": r.serving, "the shard's record": store.shard.Known()}) {
 				return nil
 			}
 			return terms.EveryReplica(r.process.ctx)
@@ -139,6 +140,15 @@ func (r *run) start(store *store, caches *caches, elections *elections, terms *t
 		defer elections.client.Close()
 		return r.elect(store, caches, elections, terms)
 	})
+}
+
+// followKeys uses what is in pki/, or in the membership, when it changes, until ctx ends.
+func (r *run) followKeys(ctx context.Context, store *store, caches *caches) {
+	cfg := keys.FollowConfig{Agree: store.shard.Follow, Membership: r.cfg.Membership, File: r.cfg.MembershipFile}
+	if caches.others != nil {
+		cfg.FindRoot = caches.others.FindRoot
+	}
+	r.keys.Follow(ctx, cfg)
 }
 
 // addHooks adds one hook at each end of the API server. The post-start hook only announces that the server serves: upstream
@@ -166,7 +176,7 @@ func (r *run) addHooks(api *genericapiserver.GenericAPIServer, closeCaches func(
 func (r *run) elect(store *store, caches *caches, e *elections, terms *terms.Runner) error {
 	ctx := r.election.ctx
 	// A leader must be able to work at once: with cold caches it would only keep the lease from other replicas.
-	awaited := map[string]<-chan struct{}{"the API server": r.serving, "the shard's record": store.shard.known}
+	awaited := map[string]<-chan struct{}{"the API server": r.serving, "the shard's record": store.shard.Known()}
 	for name, done := range synced(caches.informers) {
 		awaited["the informer of "+name] = done
 	}
@@ -175,7 +185,7 @@ func (r *run) elect(store *store, caches *caches, e *elections, terms *terms.Run
 	}
 	// The probe tells other replicas that this process lives. It opens last, and closes when nothing of a term is left.
 	if e.probe != nil {
-		if err := e.probe.Open(ctx, store.shard.secret); err != nil {
+		if err := e.probe.Open(ctx, store.shard.Secret()); err != nil {
 			return err
 		}
 		defer e.probe.Close()

@@ -34,7 +34,7 @@ func TestAShardOfTwoThousandWorkspacesIsLedLikeOneOfOne(t *testing.T) {
 	}
 
 	// Nobody leads. The workspace is copied as it is stored, under names of the same lengths, since some of it is protobuf.
-	etcd := etcdClient(t, way)
+	etcd := etcdtest.Client(t, way)
 	stored, err := etcd.Get(t.Context(), "/registry/", clientv3.WithPrefix())
 	if err != nil {
 		t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/regent-project/regent/pkg/server/edge"
 	"github.com/regent-project/regent/pkg/server/identity"
+	"github.com/regent-project/regent/pkg/server/keys"
 	"github.com/regent-project/regent/pkg/server/loopback"
 	"github.com/regent-project/regent/pkg/server/pki"
 	"github.com/regent-project/regent/pkg/server/tracing"
@@ -33,7 +34,7 @@ const (
 type Server struct {
 	cfg      Config
 	name     string
-	keys     *credentials
+	keys     *keys.Keys
 	clientCA dynamiccertificates.CAContentProvider
 	// furtherCA is the part of clientCA that the operator has given; nil: none.
 	furtherCA dynamiccertificates.CAContentProvider
@@ -62,7 +63,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 			return nil, err
 		}
 	}
-	keys, err := newCredentials(cfg)
+	held, err := keys.Open(filepath.Join(cfg.RootDirectory, pkiDirectory), cfg.Shard, cfg.Membership != nil)
 	if err != nil {
 		return nil, err
 	}
@@ -71,8 +72,8 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, name: name, keys: keys}
-	if s.rootCA, err = cfg.ServiceAccounts.ReadRootCA(keys.held.Load().bundle.CAPEM); err != nil {
+	s := &Server{cfg: cfg, name: name, keys: held}
+	if s.rootCA, err = cfg.ServiceAccounts.ReadRootCA(held.Bundle().CAPEM); err != nil {
 		return nil, err
 	}
 	if err := s.writeKubeconfig(ctx); err != nil {
@@ -114,7 +115,7 @@ func (s *Server) writeKubeconfig(ctx context.Context) error {
 		return nil // the root shard's leads to all shards
 	}
 	name := filepath.Join(s.cfg.RootDirectory, kubeconfigFile)
-	baseURL, err := s.keys.held.Load().bundle.WriteKubeconfig(name, pki.Kubeconfig{BaseURL: s.cfg.BaseURL, Replace: s.cfg.FixedBaseURL})
+	baseURL, err := s.keys.Bundle().WriteKubeconfig(name, pki.Kubeconfig{BaseURL: s.cfg.BaseURL, Replace: s.cfg.FixedBaseURL})
 	if err != nil {
 		return err
 	}
@@ -131,7 +132,7 @@ func (s *Server) certify() error {
 	if pair.CertKey.CertFile != "" || pair.GeneratedCert != nil {
 		return nil
 	}
-	shown, err := s.keys.serveAs(s.servingNames())
+	shown, err := s.keys.ServeAs(s.servingNames())
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/storage/value"
@@ -11,6 +12,7 @@ import (
 	"github.com/regent-project/regent/pkg/server/edge"
 	"github.com/regent-project/regent/pkg/server/encryption"
 	"github.com/regent-project/regent/pkg/server/etcd"
+	"github.com/regent-project/regent/pkg/server/etcdcheck"
 	"github.com/regent-project/regent/pkg/server/storage"
 )
 
@@ -22,9 +24,9 @@ type store struct {
 	// keys encrypt what is stored. Nil: it is stored unencrypted.
 	keys *encryption.Keys
 	// etcd checks that etcd answers, space that it has some left, shard that its prefix belongs to this shard.
-	etcd  *etcdCheck
-	space *etcdSpace
-	shard *shardCheck
+	etcd  *etcdcheck.Answers
+	space *etcdcheck.Space
+	shard *etcdcheck.Shard
 }
 
 // openStore starts the embedded etcd, if configured, and waits for it. It does not wait for an external etcd.
@@ -51,9 +53,11 @@ func (r *run) openStore() (*store, error) {
 		s.close()
 		return nil, err
 	}
-	s.etcd = newEtcdCheck(s.Etcd(), r.cfg.EtcdPrefix)
-	s.space = &etcdSpace{client: s.Etcd(), learned: limits.Fit}
-	s.shard = newShardCheck(s.Etcd(), r.cfg, r.keys.held.Load().bundle, secrets)
+	s.etcd = etcdcheck.NewAnswers(s.Etcd(), r.cfg.EtcdPrefix)
+	s.space = etcdcheck.NewSpace(s.Etcd(), limits.Fit)
+	s.shard = etcdcheck.NewShard(s.Etcd(), etcdcheck.Config{
+		Shard: r.cfg.Shard, Prefix: r.cfg.EtcdPrefix, Directory: filepath.Join(r.cfg.RootDirectory, pkiDirectory), Secrets: secrets,
+	}, r.keys.Bundle())
 	return s, nil
 }
 
@@ -71,7 +75,7 @@ func (s *store) readKeys(ctx context.Context, file, apiServerID string) (secrets
 // watchKeys loads the encryption keys anew when their file changes, until ctx ends. The probe secret is then encrypted anew, too.
 func (s *store) watchKeys(ctx context.Context) {
 	if s.keys != nil {
-		s.keys.Run(ctx, s.shard.probe.encryptAnew)
+		s.keys.Run(ctx, s.shard.EncryptAnew)
 	}
 }
 

@@ -27,7 +27,7 @@ func (r *run) newTerms(store *store, caches *caches, elections *elections) (*ter
 		Lease:    r.cfg.Election.Name,
 		Registry: r.cfg.Registry,
 		Supervision: supervisor.Config{
-			DrainTimeout: r.cfg.Election.EffectiveDrainTimeout(), Policies: p, StoreReachable: store.etcd.answers.Load,
+			DrainTimeout: r.cfg.Election.EffectiveDrainTimeout(), Policies: p, StoreReachable: store.etcd.DidAnswer,
 			OfferAfter: r.cfg.offerAfter,
 		},
 		Deps: controllers.Deps{

@@ -484,9 +484,9 @@ func TestANewLeaderWorksAtOnceOnLateCachesAndUndoesNothing(t *testing.T) {
 	u.create("newborn")
 	newborn := u.ready("newborn")
 
-	etcd := etcdClient(t, store)
+	etcd := etcdtest.Client(t, store)
 	u.until("the first has nothing left to do but pending", func() bool { return first.idle(1) })
-	before := keys(t, etcd)
+	before := storedKeys(t, etcd)
 	if err := first.admin(t).Post().AbsPath(routing.StepDownPath).Do(t.Context()).Error(); err != nil {
 		t.Fatal(err)
 	}
@@ -510,7 +510,7 @@ func TestANewLeaderWorksAtOnceOnLateCachesAndUndoesNothing(t *testing.T) {
 	if ns, ws := second.namespace(stays, "reused"), second.workspace("unbound"); ns.UID != old.UID || ws.Spec.Cluster != "" || second.phase(doomed) != "Ready" {
 		t.Errorf("the second's caches have got on: namespace %s, was %s; workspace bound to %q; deleted cluster %q", ns.UID, old.UID, ws.Spec.Cluster, second.phase(doomed))
 	}
-	after := keys(t, etcd)
+	after := storedKeys(t, etcd)
 	for _, own := range []string{
 		"/registry/tenancy.kcp.io/workspaces/root/pending", "/registry/core.kcp.io/logicalclusters/" + pending + "/cluster",
 		"/registry/coordination.k8s.io/leases/system:admin/kube-system/regent-controllers",
@@ -553,7 +553,7 @@ func TestANewLeaderWorksAtOnceOnLateCachesAndUndoesNothing(t *testing.T) {
 	must(kube.ConfigMaps("reused").Get(in(u, stays), "precious", metav1.GetOptions{}))(u)
 	must(kube.ConfigMaps("default").Get(in(u, stays), "owned", metav1.GetOptions{}))(u)
 	u.delete(slices.Collect(maps.Keys(want))...)
-	for key := range keys(t, etcd) {
+	for key := range storedKeys(t, etcd) {
 		for _, cluster := range want {
 			if strings.Contains(key, "/"+cluster+"/") {
 				t.Errorf("%s is left", key)

@@ -51,7 +51,7 @@ func (e *Edge) BuildHandlerChain(apis http.Handler, c *genericapiserver.Config) 
 	flows := &flows{filter}
 	watches := newWatches(e.Limits.Watches, c.RequestTimeout, flows.ofContext, c.Serializer)
 	tokens := newTokenFilter(e.FencingRequired, e.Fencing, e.CheckToken, access.Elsewhere(c.Authorization.Authorizer), c.Serializer)
-	inner := e.Hold(filter.Admit(withShortHeads(watches.wrap(tokens.wrap(e.Custom(apis))), c.Serializer)), c.Serializer)
+	inner := withObjectsHeld(e.Known, filter.Admit(withShortHeads(watches.wrap(tokens.wrap(e.Custom(apis))), c.Serializer)), c.Serializer)
 	public := users // each chain counts its own requests
 	if places := e.Limits.Places(); places > 0 {
 		limiter := fairness.New(places, maxWaiting)

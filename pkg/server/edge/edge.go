@@ -5,7 +5,7 @@ package edge
 import (
 	"net/http"
 
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/server/healthz"
 
 	"github.com/regent-project/regent/pkg/server/fairness"
 	"github.com/regent-project/regent/pkg/server/identity"
@@ -27,8 +27,8 @@ type Edge struct {
 	// Usage says how much a list reads, and Tally is told what was asked for.
 	Usage Usage
 	Tally *fairness.Tally
-	// Hold returns a handler that refuses requests for objects until the store is known to be this shard's.
-	Hold func(next http.Handler, serializer runtime.NegotiatedSerializer) http.Handler
+	// Known says whether etcd is known to be this shard's. Until then requests for objects are refused.
+	Known healthz.HealthChecker
 	// Custom returns a handler that serves what logical clusters define themselves, and passes all else on.
 	Custom func(next http.Handler) http.Handler
 }

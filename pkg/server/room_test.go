@@ -1,45 +1,12 @@
 package server
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-
-	"github.com/regent-project/regent/pkg/server/storage"
-	"github.com/regent-project/regent/test/etcdtest"
 )
-
-// A full etcd answers reads. /readyz says all the same that it is full, as long as it is.
-func TestAFullEtcdIsToldOf(t *testing.T) {
-	client, err := storage.NewClient(storage.Config{Transport: etcdtest.Start(t), Prefix: "/registry"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = client.Close() }()
-	var quota int64
-	space := &etcdSpace{client: client.Etcd(), learned: func(q int64) { quota = q }}
-	for _, full := range []bool{false, true, false} {
-		alarm := &pb.AlarmRequest{Action: pb.AlarmRequest_DEACTIVATE, Alarm: pb.AlarmType_NOSPACE}
-		if full {
-			alarm.Action = pb.AlarmRequest_ACTIVATE
-		}
-		if _, err := pb.NewMaintenanceClient(client.Etcd().ActiveConnection()).Alarm(t.Context(), alarm); err != nil {
-			t.Fatal(err)
-		}
-		space.look(t.Context())
-		if err := space.Check(nil); errors.Is(err, errEtcdFull) != full {
-			t.Errorf("full: %t, and the check says %v", full, err)
-		}
-	}
-	if quota <= 0 {
-		t.Errorf("a quota of %d bytes", quota)
-	}
-}
 
 // I18: whatever a cluster stores, there is room for others, although no quota is set.
 func TestNoClusterTakesAllOfEtcdsRoom(t *testing.T) {

@@ -1,4 +1,4 @@
-package server
+package etcdcheck
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
@@ -56,7 +57,7 @@ func secretsBy(t *testing.T, providers ...string) value.Transformer {
 // A shard's replicas are restarted one by one with another configuration, each step of a way that operators go. All of them
 // have the same secret throughout, those that were not restarted too, and what is in etcd is encrypted as Secrets are.
 func TestTheProbesSecretIsEncryptedAsSecretsAre(t *testing.T) {
-	client := etcdClient(t, etcdtest.Start(t))
+	client := etcdtest.Client(t, etcdtest.Start(t))
 	key := secretKey("/registry")
 	var first []byte
 	for i, step := range []struct {
@@ -103,7 +104,7 @@ func storedAt(t *testing.T, client *clientv3.Client, key string) []byte {
 }
 
 func TestReplicasThatStartTogetherHaveOneSecret(t *testing.T) {
-	client := etcdClient(t, etcdtest.Start(t))
+	client := etcdtest.Client(t, etcdtest.Start(t))
 	secrets := make([][]byte, 16)
 	var all sync.WaitGroup
 	for i := range secrets {
@@ -129,32 +130,43 @@ func TestReplicasThatStartTogetherHaveOneSecret(t *testing.T) {
 
 // A replica without the others' key must not take what it cannot read for the secret: it is not ready, and says why.
 func TestAReplicaWithoutTheKeyIsNotReadyAndSaysWhy(t *testing.T) {
-	client := etcdClient(t, etcdtest.Start(t))
-	cfg := Config{Shard: "root", EtcdPrefix: "/registry", RootDirectory: t.TempDir()}
-	bundle, err := pki.Ensure(filepath.Join(cfg.RootDirectory, pkiDirectory))
+	client := etcdtest.Client(t, etcdtest.Start(t))
+	cfg := Config{Shard: "root", Prefix: "/registry", Directory: filepath.Join(t.TempDir(), "pki"), Secrets: secretsBy(t, keyOne)}
+	bundle, err := pki.Ensure(cfg.Directory)
 	if err != nil {
 		t.Fatal(err)
 	}
-	good := newShardCheck(client, cfg, bundle, secretsBy(t, keyOne))
+	good := NewShard(client, cfg, bundle)
 	if err := good.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	stored := storedAt(t, client, secretKey(cfg.EtcdPrefix))
+	stored := storedAt(t, client, secretKey(cfg.Prefix))
 	for name, providers := range map[string][]string{"no configuration": nil, "another key": {keyTwo}, "another key, or none": {keyTwo, unencrypted}} {
-		check := newShardCheck(client, cfg, bundle, secretsBy(t, providers...))
+		cfg.Secrets = secretsBy(t, providers...)
+		check := NewShard(client, cfg, bundle)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- check.Run(ctx) }()
 		until(t, name+": it is said to be unready for its keys", func() bool {
 			err := check.Check(nil)
-			return err != nil && strings.Contains(err.Error(), "--encryption-provider-config") && strings.Contains(err.Error(), secretKey(cfg.EtcdPrefix))
+			return err != nil && strings.Contains(err.Error(), "--encryption-provider-config") && strings.Contains(err.Error(), secretKey(cfg.Prefix))
 		})
 		cancel()
-		if err := <-ended; err == nil || errors.Is(err, errOtherShard) {
+		if err := <-ended; err == nil || errors.Is(err, ErrOtherShard) {
 			t.Errorf("%s: Run returned %v, want it to try on", name, err)
 		}
-		if !bytes.Equal(storedAt(t, client, secretKey(cfg.EtcdPrefix)), stored) {
+		if !bytes.Equal(storedAt(t, client, secretKey(cfg.Prefix)), stored) {
 			t.Errorf("%s: it has written another secret", name)
+		}
+	}
+}
+
+// until waits for what must happen soon.
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal(what + ": not within a minute")
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package server
+package keys
 
 import (
 	"context"
@@ -12,47 +12,50 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/regent-project/regent/pkg/server/etcdcheck"
 	"github.com/regent-project/regent/pkg/server/pki"
 )
 
 const (
-	// credentialsInterval is the pause between two looks at the files in pki/.
-	credentialsInterval = 2 * time.Second
+	// interval is the pause between two looks at the files in pki/.
+	interval = 2 * time.Second
 	// signAgain is how old what this process has signed for itself may get. It is valid for years: a process that lives longer signs in time.
 	signAgain = 30 * 24 * time.Hour
 	// followTimeout is how long it may take to compare an authority with the shard's record in etcd.
 	followTimeout = 5 * time.Second
 )
 
-// credentialsWatch is what watchCredentials knows.
-type credentialsWatch struct {
-	*credentials
-	// follow agrees with the other replicas on the authority.
-	follow func(context.Context, *pki.Bundle) error
-	// membership is that of a member. Only its file counts then, and what is in pki/ follows it. findRoot is told where the root shard is.
-	membership     *pki.Membership
-	membershipFile string
-	findRoot       func(urls []string)
+// follower is what Follow knows. Of a member only the membership's file counts, and what is in pki/ follows it.
+type follower struct {
+	*Keys
+	FollowConfig
 	// inUse is the state of the files that is in use, and refused one that will not be. latest is the state at the last look: files that are
 	// being copied are judged when they have stayed the same for one interval. told is what was logged of it.
 	inUse, refused, latest, told string
 	signed                       time.Time
 }
 
-// watchCredentials uses what is in pki/, or in the membership, when it changes, until ctx ends.
-func (r *run) watchCredentials(ctx context.Context, store *store, caches *caches) {
-	w := &credentialsWatch{credentials: r.keys, follow: store.shard.follow, membership: r.cfg.Membership, membershipFile: r.cfg.MembershipFile}
-	if caches.others != nil {
-		w.findRoot = caches.others.FindRoot
-	}
-	w.run(ctx)
+// FollowConfig is what Follow needs.
+type FollowConfig struct {
+	// Agree agrees with the other replicas on an authority (etcdcheck.Shard.Follow).
+	Agree func(context.Context, *pki.Bundle) error
+	// Membership is that of a member; nil: the shard is none. File is where it is read from; empty: it never changes.
+	// FindRoot is told where the root shard is; nil: nobody is.
+	Membership *pki.Membership
+	File       string
+	FindRoot   func(urls []string)
+}
+
+// Follow uses what is in the files, or in the membership, when it changes, until ctx ends. It is called once.
+func (c *Keys) Follow(ctx context.Context, cfg FollowConfig) {
+	(&follower{Keys: c, FollowConfig: cfg}).run(ctx)
 }
 
 // run uses what is in the files when it changes, until ctx ends. It follows the other replicas before anything of a new authority is used: what
 // another shard's authority has signed must never be shown. Faulty files change nothing.
-func (w *credentialsWatch) run(ctx context.Context) {
+func (w *follower) run(ctx context.Context) {
 	w.inUse, w.signed = w.began(), time.Now()
-	tick := time.NewTicker(credentialsInterval)
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
 		select {
@@ -64,7 +67,7 @@ func (w *credentialsWatch) run(ctx context.Context) {
 	}
 }
 
-func (w *credentialsWatch) look(ctx context.Context, now time.Time) {
+func (w *follower) look(ctx context.Context, now time.Time) {
 	if now.Sub(w.signed) > signAgain {
 		if err := w.sign(w.held.Load()); err != nil {
 			w.refuse(ctx, err)
@@ -79,7 +82,7 @@ func (w *credentialsWatch) look(ctx context.Context, now time.Time) {
 	}
 	if state != w.inUse {
 		if err := w.change(ctx); err != nil {
-			if errors.Is(err, errOtherShard) {
+			if errors.Is(err, etcdcheck.ErrOtherShard) {
 				w.refused = state // to ask again would get the same answer
 			}
 			w.refuse(ctx, err)
@@ -92,8 +95,8 @@ func (w *credentialsWatch) look(ctx context.Context, now time.Time) {
 }
 
 // change uses what is in the files now.
-func (w *credentialsWatch) change(ctx context.Context) error {
-	if w.membership != nil {
+func (w *follower) change(ctx context.Context) error {
+	if w.Membership != nil {
 		return w.join(ctx)
 	}
 	bundle, err := pki.Read(w.directory)
@@ -104,11 +107,11 @@ func (w *credentialsWatch) change(ctx context.Context) error {
 }
 
 // agree uses what is in a bundle, if the other replicas agree.
-func (w *credentialsWatch) agree(ctx context.Context, bundle *pki.Bundle) error {
+func (w *follower) agree(ctx context.Context, bundle *pki.Bundle) error {
 	before := w.held.Load().bundle
 	within, cancel := context.WithTimeout(ctx, followTimeout)
 	defer cancel()
-	if err := w.follow(within, bundle); err != nil {
+	if err := w.Agree(within, bundle); err != nil {
 		return err
 	}
 	next, err := w.renewed(bundle)
@@ -124,15 +127,15 @@ func (w *credentialsWatch) agree(ctx context.Context, bundle *pki.Bundle) error 
 	return nil
 }
 
-func (w *credentialsWatch) refuse(ctx context.Context, err error) {
+func (w *follower) refuse(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
 	w.reject(err)
 	if err.Error() != w.told {
 		w.told = err.Error()
-		if w.membership != nil {
-			klog.FromContext(ctx).Error(err, "The certificates stay as they are: correct --membership before this replica starts anew", "file", w.membershipFile)
+		if w.Membership != nil {
+			klog.FromContext(ctx).Error(err, "The certificates stay as they are: correct --membership before this replica starts anew", "file", w.File)
 			return
 		}
 		klog.FromContext(ctx).Error(err, "The certificates stay as they are: correct pki/ before this replica starts anew", "directory", w.directory)
@@ -140,8 +143,8 @@ func (w *credentialsWatch) refuse(ctx context.Context, err error) {
 }
 
 // state returns what tells the content of the files from any other.
-func (w *credentialsWatch) state() string {
-	if w.membership != nil {
+func (w *follower) state() string {
+	if w.Membership != nil {
 		return w.membershipState()
 	}
 	sum := sha256.New()

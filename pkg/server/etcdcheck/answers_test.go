@@ -1,4 +1,4 @@
-package server
+package etcdcheck
 
 import (
 	"bytes"
@@ -41,7 +41,7 @@ func TestTheLogSaysWhyEtcdDoesNotAnswer(t *testing.T) {
 			t.Parallel()
 			way := etcd
 			tc.change(&way)
-			check := newEtcdCheck(etcdClient(t, way), "/registry")
+			check := NewAnswers(etcdtest.Client(t, way), "/registry")
 			err := check.observe(t.Context())
 			for range 9 { // on a busy machine it may still be connecting
 				if err == nil || strings.Contains(err.Error(), tc.want) {
@@ -58,7 +58,7 @@ func TestTheLogSaysWhyEtcdDoesNotAnswer(t *testing.T) {
 		})
 	}
 	t.Run("nothing is wrong", func(t *testing.T) {
-		check := newEtcdCheck(etcdClient(t, etcd), "/registry")
+		check := NewAnswers(etcdtest.Client(t, etcd), "/registry")
 		if err := check.observe(t.Context()); err != nil || !check.answers.Load() {
 			t.Errorf("etcd answers, and got %v", err)
 		}

@@ -1,4 +1,4 @@
-package server
+package etcdcheck
 
 import (
 	"context"
@@ -11,16 +11,10 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
-	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/klog/v2"
 
-	"github.com/regent-project/regent/pkg/server/identity"
 	"github.com/regent-project/regent/pkg/server/pki"
-	"github.com/regent-project/regent/pkg/server/routing"
 )
 
 // shardRecord identifies a shard. The first replica writes it into etcd; all others compare theirs with it. Two shards on one
@@ -34,11 +28,11 @@ type shardRecord struct {
 // shardKey returns the record's key. It does not collide with the keys of objects, which are <prefix>/<group>/<resource>/...
 func shardKey(prefix string) string { return prefix + "/.shard" }
 
-// errOtherShard is a mismatch that trying again does not mend.
-var errOtherShard = errors.New("this etcd prefix belongs to another shard or another certificate authority")
+// ErrOtherShard is a mismatch that trying again does not mend.
+var ErrOtherShard = errors.New("this etcd prefix belongs to another shard or another certificate authority")
 
-// shardCheck records the shard in etcd, or compares it with the recorded one.
-type shardCheck struct {
+// Shard records the shard in etcd, or compares it with the recorded one.
+type Shard struct {
 	client    *clientv3.Client
 	key       string
 	shard     string
@@ -51,27 +45,44 @@ type shardCheck struct {
 	fault atomic.Pointer[error]
 
 	probe probeSecret
-	// secret is the probe secret. It may be read once Run has returned.
+	// secret is the probes' secret, once Run has returned.
 	secret []byte
 }
 
-// newShardCheck returns a check that encrypts the probe secret as Secrets are encrypted.
-func newShardCheck(client *clientv3.Client, cfg Config, bundle *pki.Bundle, secrets value.Transformer) *shardCheck {
-	c := &shardCheck{
+// Config is what NewShard needs.
+type Config struct {
+	// Shard is the shard's name, Prefix begins all its keys, and Directory holds its authority.
+	Shard, Prefix, Directory string
+	// Secrets encrypts the probes' secret, as Secrets are encrypted.
+	Secrets value.Transformer
+}
+
+// NewShard returns a check of the record of a shard with an authority.
+func NewShard(client *clientv3.Client, cfg Config, authority *pki.Bundle) *Shard {
+	c := &Shard{
 		client:    client,
-		key:       shardKey(cfg.EtcdPrefix),
+		key:       shardKey(cfg.Prefix),
 		shard:     cfg.Shard,
-		directory: filepath.Join(cfg.RootDirectory, pkiDirectory),
+		directory: cfg.Directory,
 		known:     make(chan struct{}),
-		probe:     probeSecret{client: client, key: secretKey(cfg.EtcdPrefix), encrypt: secrets},
+		probe:     probeSecret{client: client, key: secretKey(cfg.Prefix), encrypt: cfg.Secrets},
 	}
-	c.authority.Store(bundle)
+	c.authority.Store(authority)
 	return c
 }
 
+// Known is closed when the prefix is known to be this shard's.
+func (c *Shard) Known() <-chan struct{} { return c.known }
+
+// Secret returns the probes' secret. It may be called once Run has returned nil.
+func (c *Shard) Secret() []byte { return c.secret }
+
+// EncryptAnew stores the probes' secret anew if it is not encrypted with the first of the keys in use.
+func (c *Shard) EncryptAnew(ctx context.Context) error { return c.probe.encryptAnew(ctx) }
+
 // Run tries until etcd has answered, and returns nil once the prefix is known to be this shard's. On a mismatch it returns an
-// error that wraps errOtherShard. It may be called once.
-func (c *shardCheck) Run(ctx context.Context) error {
+// error that wraps ErrOtherShard. It may be called once.
+func (c *Shard) Run(ctx context.Context) error {
 	log := klog.FromContext(ctx)
 	var told time.Time
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, time.Second) {
@@ -80,11 +91,11 @@ func (c *shardCheck) Run(ctx context.Context) error {
 			close(c.known)
 			return nil
 		}
-		if errors.Is(err, errOtherShard) || ctx.Err() != nil {
+		if errors.Is(err, ErrOtherShard) || ctx.Err() != nil {
 			return err
 		}
 		c.fault.Store(&err)
-		if errors.Is(err, errUnreadable) && (told.IsZero() || time.Since(told) >= etcdReminder) {
+		if errors.Is(err, errUnreadable) && (told.IsZero() || time.Since(told) >= reminder) {
 			log.Error(err, "This replica is not ready, and stands for no election")
 			told = time.Now()
 		}
@@ -97,7 +108,7 @@ func (c *shardCheck) Run(ctx context.Context) error {
 	}
 }
 
-func (c *shardCheck) try(ctx context.Context) error {
+func (c *Shard) try(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	err := c.compare(ctx, c.authority.Load())
@@ -108,9 +119,9 @@ func (c *shardCheck) try(ctx context.Context) error {
 	return err
 }
 
-// follow compares an authority that is new to this replica with the record, which follows it if the recorded authority has named it as its
+// Follow compares an authority that is new to this replica with the record, which follows it if the recorded authority has named it as its
 // successor. Nothing else ever changes the record: whoever has the files of another shard, or those from before the roll, is refused.
-func (c *shardCheck) follow(ctx context.Context, bundle *pki.Bundle) error {
+func (c *Shard) Follow(ctx context.Context, bundle *pki.Bundle) error {
 	err := c.compare(ctx, bundle)
 	if err == nil {
 		c.authority.Store(bundle)
@@ -119,7 +130,7 @@ func (c *shardCheck) follow(ctx context.Context, bundle *pki.Bundle) error {
 }
 
 // compare records the shard, or compares it with the recorded one.
-func (c *shardCheck) compare(ctx context.Context, bundle *pki.Bundle) error {
+func (c *Shard) compare(ctx context.Context, bundle *pki.Bundle) error {
 	record := shardRecord{Shard: c.shard, CA: bundle.Identity()}
 	ours, err := json.Marshal(record)
 	if err != nil {
@@ -131,7 +142,7 @@ func (c *shardCheck) compare(ctx context.Context, bundle *pki.Bundle) error {
 	}
 	var theirs shardRecord
 	if err := json.Unmarshal(stored, &theirs); err != nil {
-		return fmt.Errorf("%w: the record at %s is not readable: %w", errOtherShard, c.key, err)
+		return fmt.Errorf("%w: the record at %s is not readable: %w", ErrOtherShard, c.key, err)
 	}
 	same := theirs.Shard == record.Shard
 	switch {
@@ -144,7 +155,7 @@ func (c *shardCheck) compare(ctx context.Context, bundle *pki.Bundle) error {
 }
 
 // succeed replaces the record of the authority that has named ours as its successor. revision is that at which it was read.
-func (c *shardCheck) succeed(ctx context.Context, ours []byte, revision int64) error {
+func (c *Shard) succeed(ctx context.Context, ours []byte, revision int64) error {
 	resp, err := c.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(c.key), "=", revision)).Then(clientv3.OpPut(c.key, string(ours))).Commit()
 	if err != nil {
 		return fmt.Errorf("etcd does not answer: %w", err)
@@ -158,7 +169,7 @@ func (c *shardCheck) succeed(ctx context.Context, ours []byte, revision int64) e
 
 // agree stores ours under key if the key is absent, and returns what the key then holds, and since which revision (0: ours). It reads first,
 // because an etcd that is out of space refuses transactions that may write.
-func (c *shardCheck) agree(ctx context.Context, key string, ours []byte) (stored []byte, revision int64, err error) {
+func (c *Shard) agree(ctx context.Context, key string, ours []byte) (stored []byte, revision int64, err error) {
 	existing, err := c.client.Get(ctx, key)
 	if err != nil {
 		return nil, 0, fmt.Errorf("etcd does not answer: %w", err)
@@ -182,33 +193,19 @@ func (c *shardCheck) agree(ctx context.Context, key string, ours []byte) (stored
 }
 
 // mismatch says what to do about a record that is not ours.
-func (c *shardCheck) mismatch(ours, theirs shardRecord) error {
+func (c *Shard) mismatch(ours, theirs shardRecord) error {
 	if theirs.Shard != ours.Shard {
-		return fmt.Errorf("%w: it holds shard %q, this replica is of shard %q: give another --etcd-prefix or --shard-name=%s", errOtherShard, theirs.Shard, ours.Shard, theirs.Shard)
+		return fmt.Errorf("%w: it holds shard %q, this replica is of shard %q: give another --etcd-prefix or --shard-name=%s", ErrOtherShard, theirs.Shard, ours.Shard, theirs.Shard)
 	}
 	return fmt.Errorf("%w: replace %s by the files of a replica of this shard (its %s has another fingerprint, %.12s and not %.12s)",
-		errOtherShard, filepath.Join(c.directory, "{"+pki.CACertFile+","+pki.CAKeyFile+","+pki.AdminCertFile+","+pki.AdminKeyFile+","+pki.RollFile+"}"), pki.CACertFile, ours.CA, theirs.CA)
-}
-
-// hold returns a handler that answers 503 to requests for objects until the prefix is known to be this shard's. Until then the objects may be
-// another shard's: other shards and fronts would take what is missing among them for deleted.
-func (c *shardCheck) hold(next http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if info, ok := request.RequestInfoFrom(req.Context()); ok && info.IsResourceRequest && !identity.IsOwn(req) {
-			if err := c.Check(req); err != nil {
-				responsewriters.ErrorNegotiated(routing.NewUnavailable(err.Error()), serializer, schema.GroupVersion{Version: "v1"}, w, req)
-				return
-			}
-		}
-		next.ServeHTTP(w, req)
-	})
+		ErrOtherShard, filepath.Join(c.directory, "{"+pki.CACertFile+","+pki.CAKeyFile+","+pki.AdminCertFile+","+pki.AdminKeyFile+","+pki.RollFile+"}"), pki.CACertFile, ours.CA, theirs.CA)
 }
 
 // Name implements healthz.HealthChecker.
-func (c *shardCheck) Name() string { return "shard" }
+func (c *Shard) Name() string { return "shard" }
 
 // Check implements healthz.HealthChecker.
-func (c *shardCheck) Check(*http.Request) error {
+func (c *Shard) Check(*http.Request) error {
 	const notYet = "the shard's name and certificate authority are not compared with those in etcd yet"
 	select {
 	case <-c.known:

@@ -1,4 +1,4 @@
-package server
+package etcdtest
 
 import (
 	"testing"
@@ -9,8 +9,8 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 )
 
-// etcdClient returns a client that lives as long as the test.
-func etcdClient(t testing.TB, way storagebackend.TransportConfig) *clientv3.Client {
+// Client returns a client that lives as long as the test.
+func Client(t testing.TB, way storagebackend.TransportConfig) *clientv3.Client {
 	t.Helper()
 	config, err := transport.TLSInfo{TrustedCAFile: way.TrustedCAFile, CertFile: way.CertFile, KeyFile: way.KeyFile}.ClientConfig()
 	if err != nil {

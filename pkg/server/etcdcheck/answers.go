@@ -1,4 +1,6 @@
-package server
+// Package etcdcheck is what a replica checks of the shard's etcd: that it answers, that it has space left, and that its
+// prefix is this shard's. The probes' secret is read with the latter.
+package etcdcheck
 
 import (
 	"context"
@@ -16,40 +18,40 @@ import (
 )
 
 const (
-	// etcdCheckTimeout is how long a check waits for etcd.
-	etcdCheckTimeout = 2 * time.Second
-	// etcdReasonTimeout is how long observe waits to learn why etcd did not answer.
-	etcdReasonTimeout = time.Second
-	// etcdCheckPeriod is the pause between two calls of observe. etcdReminder is the least time between two log lines about an
+	// checkTimeout is how long a check waits for etcd.
+	checkTimeout = 2 * time.Second
+	// reasonTimeout is how long observe waits to learn why etcd did not answer.
+	reasonTimeout = time.Second
+	// checkPeriod is the pause between two calls of observe. reminder is the least time between two log lines about an
 	// outage.
-	etcdCheckPeriod = 2 * time.Second
-	etcdReminder    = time.Minute
+	checkPeriod = 2 * time.Second
+	reminder    = time.Minute
 )
 
-// etcdCheck checks that etcd answers a linearizable read.
-type etcdCheck struct {
+// Answers checks that etcd answers a linearizable read.
+type Answers struct {
 	client *clientv3.Client
 	key    string
-	// answers is the result of the last observe, and true before the first.
+	// answers is the result of the last observe, and true before the first. fault is its error; nil if etcd answered.
 	answers atomic.Bool
-	// fault is its error; nil if etcd answered.
-	fault atomic.Pointer[error]
+	fault   atomic.Pointer[error]
 }
 
-func newEtcdCheck(client *clientv3.Client, prefix string) *etcdCheck {
-	c := &etcdCheck{client: client, key: prefix + "/.health"}
+// NewAnswers returns a check that reads a key below a prefix.
+func NewAnswers(client *clientv3.Client, prefix string) *Answers {
+	c := &Answers{client: client, key: prefix + "/.health"}
 	c.answers.Store(true)
 	return c
 }
 
 // Name implements healthz.HealthChecker.
-func (c *etcdCheck) Name() string { return "etcd" }
+func (c *Answers) Name() string { return "etcd" }
 
 // Check implements healthz.HealthChecker. It belongs in /readyz only: killing replicas does not bring etcd back.
-func (c *etcdCheck) Check(req *http.Request) error { return c.ask(req.Context()) }
+func (c *Answers) Check(req *http.Request) error { return c.ask(req.Context()) }
 
 // observe asks etcd and records whether it answered. The error says why it did not, if that can be found out.
-func (c *etcdCheck) observe(ctx context.Context) error {
+func (c *Answers) observe(ctx context.Context) error {
 	err := c.ask(ctx)
 	c.answers.Store(err == nil)
 	if err == nil {
@@ -63,8 +65,11 @@ func (c *etcdCheck) observe(ctx context.Context) error {
 	return err
 }
 
-// latest returns what the last observe returned, and asks nobody.
-func (c *etcdCheck) latest() error {
+// DidAnswer reports whether etcd answered when Run last asked, and true before that.
+func (c *Answers) DidAnswer() bool { return c.answers.Load() }
+
+// Latest returns why etcd did not answer when Run last asked, and asks nobody.
+func (c *Answers) Latest() error {
 	if fault := c.fault.Load(); fault != nil {
 		return *fault
 	}
@@ -73,8 +78,8 @@ func (c *etcdCheck) latest() error {
 
 // reason returns what gRPC says of the connection: refused, or which certificate is not trusted. etcd's own client hides this:
 // it repeats a read until its context ends, and returns the context's error. So reason makes one read of its own.
-func (c *etcdCheck) reason(ctx context.Context) string {
-	ctx, cancel := context.WithTimeout(ctx, etcdReasonTimeout)
+func (c *Answers) reason(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, reasonTimeout)
 	defer cancel()
 	_, err := pb.NewKVClient(c.client.ActiveConnection()).Range(ctx, &pb.RangeRequest{Key: []byte(c.key), KeysOnly: true})
 	message := status.Convert(err).Message() // "" for nil
@@ -88,14 +93,18 @@ func (c *etcdCheck) reason(ctx context.Context) string {
 	return message
 }
 
-func (c *etcdCheck) ask(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, etcdCheckTimeout)
+func (c *Answers) ask(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	if _, err := c.client.Get(ctx, c.key, clientv3.WithKeysOnly()); err != nil {
 		return fmt.Errorf("etcd does not answer: %w", err)
 	}
 	return nil
 }
+
+// Run asks etcd again and again until ctx ends. It logs when etcd stops answering, then every minute, and when it answers
+// again.
+func (c *Answers) Run(ctx context.Context) { tellOfEtcd(ctx, c.observe) }
 
 // tellOfEtcd calls ask again and again until ctx ends. It logs when etcd stops answering, then every minute, and when it
 // answers again. Callers of etcd try again by themselves and need not log.
@@ -115,7 +124,7 @@ func tellOfEtcd(ctx context.Context, ask func(context.Context) error) {
 			if since.IsZero() {
 				since = now
 			}
-			if told.IsZero() || now.Sub(told) >= etcdReminder {
+			if told.IsZero() || now.Sub(told) >= reminder {
 				log.Error(err, "This replica is not ready and its requests fail or wait until etcd answers: look after etcd and the way to it", "for", now.Sub(since).Round(time.Second))
 				told = now
 			}
@@ -123,9 +132,9 @@ func tellOfEtcd(ctx context.Context, ask func(context.Context) error) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(etcdCheckPeriod):
+		case <-time.After(checkPeriod):
 		}
 	}
 }
 
-var _ healthz.HealthChecker = (*etcdCheck)(nil)
+var _ healthz.HealthChecker = (*Answers)(nil)

@@ -1,4 +1,4 @@
-package server
+package keys
 
 import (
 	"crypto/x509"
@@ -20,17 +20,17 @@ var (
 		Name: "regent_certificate_expiration_seconds", StabilityLevel: metrics.ALPHA,
 		Help: "When a certificate expires, in seconds since 1970: the authority's, the administrator's, and the one that this process serves with.",
 	}, []string{"certificate"})
-	credentialsRefused = metrics.NewGauge(&metrics.GaugeOpts{
+	refusedGauge = metrics.NewGauge(&metrics.GaugeOpts{
 		Name: "regent_certificates_refused", StabilityLevel: metrics.ALPHA,
 		Help: "1 if what is in pki/ cannot be used and what was read before it stays in use, else 0.",
 	})
 )
 
-var registerCredentialMetrics = sync.OnceFunc(func() { legacyregistry.MustRegister(authorities, expiries, credentialsRefused) })
+var registerMetrics = sync.OnceFunc(func() { legacyregistry.MustRegister(authorities, expiries, refusedGauge) })
 
 // tellAuthorities sets the metrics of what is in use.
 func tellAuthorities(b *pki.Bundle, serving *shownPair) {
-	registerCredentialMetrics()
+	registerMetrics()
 	authorities.Reset()
 	for _, ca := range b.Trusted() {
 		use := "trusts"
@@ -58,12 +58,12 @@ func expiresPEM(name string, certPEM []byte) {
 }
 
 // accept says that what is in the files is what is used, reject why it is not.
-func (c *credentials) accept() {
+func (c *Keys) accept() {
 	c.fault.Store(nil)
-	credentialsRefused.Set(0)
+	refusedGauge.Set(0)
 }
 
-func (c *credentials) reject(err error) {
+func (c *Keys) reject(err error) {
 	c.fault.Store(&err)
-	credentialsRefused.Set(1)
+	refusedGauge.Set(1)
 }

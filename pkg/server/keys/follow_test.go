@@ -1,4 +1,4 @@
-package server
+package keys
 
 import (
 	"context"
@@ -13,90 +13,25 @@ import (
 	"testing/synctest"
 	"time"
 
-	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
-
 	"github.com/regent-project/regent/pkg/server/pki"
-	"github.com/regent-project/regent/test/etcdtest"
 )
 
-// The record in etcd follows the authority through a roll, whatever replica comes first, and nobody else's files change it.
-func TestTheShardsRecordFollowsTheAuthorityThroughARoll(t *testing.T) {
-	client := etcdClient(t, etcdtest.Start(t))
-	root := t.TempDir()
-	directory := filepath.Join(root, pkiDirectory)
-	cfg := Config{Shard: "root", EtcdPrefix: "/registry", RootDirectory: root}
-	old, err := pki.Ensure(directory)
-	if err != nil {
-		t.Fatal(err)
-	}
-	check := func(b *pki.Bundle) error {
-		t.Helper()
-		return newShardCheck(client, cfg, b, identity.NewEncryptCheckTransformer()).Run(t.Context())
-	}
-	roll := func(s pki.Step) *pki.Bundle {
-		t.Helper()
-		if err := pki.Roll(directory, "", s); err != nil {
-			t.Fatal(err)
-		}
-		b, err := pki.Read(directory)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b
-	}
-	if err := check(old); err != nil {
-		t.Fatal(err)
-	}
-	begun := roll(pki.Begin)
-	switched := roll(pki.Switch)
-	finished := roll(pki.Finish)
-	stranger, err := pki.Ensure(filepath.Join(t.TempDir(), pkiDirectory))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		name    string
-		with    *pki.Bundle
-		refused bool
-	}{
-		{"another shard's files, before", stranger, true},
-		{"a replica that knows of the roll", begun, false},
-		{"one that does not", old, false},
-		{"the first one that signs with the new authority", switched, false},
-		{"one that is behind", begun, false},
-		{"one that has missed the roll", old, true},
-		{"another shard's files, after", stranger, true},
-		{"one that is ahead", finished, false},
-		{"one that is behind by a step", switched, false},
-	} {
-		if err := check(c.with); errors.Is(err, errOtherShard) != c.refused || err != nil && !c.refused {
-			t.Errorf("%s: %v", c.name, err)
-		}
-	}
-	if _, err := client.Delete(t.Context(), shardKey("/registry")); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(check(old), check(finished)); err != nil {
-		t.Errorf("an etcd that was restored to before the roll: %v", err)
-	}
-}
-
 // newWatch returns a watch of a new directory, which an etcd agrees to unless it returns an error.
-func newWatch(t *testing.T, follow func() error) (*credentialsWatch, string) {
+func newWatch(t *testing.T, follow func() error) (*follower, string) {
 	t.Helper()
-	root := t.TempDir()
-	c, err := newCredentials(Config{Shard: "root", RootDirectory: root})
+	directory := filepath.Join(t.TempDir(), "pki")
+	c, err := Open(directory, "root", false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.serveAs([]string{"localhost"}, nil); err != nil {
+	if _, err := c.ServeAs([]string{"localhost"}, nil); err != nil {
 		t.Fatal(err)
 	}
-	return &credentialsWatch{credentials: c, follow: func(context.Context, *pki.Bundle) error { return follow() }}, filepath.Join(root, pkiDirectory)
+	return &follower{Keys: c, FollowConfig: FollowConfig{Agree: func(context.Context, *pki.Bundle) error { return follow() }}}, directory
 }
 
 // runWatch runs a watch, in a bubble, while do runs.
-func runWatch(t *testing.T, w *credentialsWatch, do func()) {
+func runWatch(t *testing.T, w *follower, do func()) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		joined := make(chan struct{})
@@ -117,7 +52,7 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-func certificatesCheck(c *credentials) (int, string) {
+func certificatesCheck(c *Keys) (int, string) {
 	answer := httptest.NewRecorder()
 	c.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/readyz/certificates", nil))
 	return answer.Code, answer.Body.String()
@@ -139,22 +74,22 @@ func TestNothingIsSignedAnewBeforeTheRecordAgrees(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		pass(4 * credentialsInterval)
+		pass(4 * interval)
 		if now, _ := w.serving.CurrentCertKeyContent(); string(now) != string(before) {
 			t.Error("the new authority's certificate is shown")
 		}
-		if status, body := certificatesCheck(w.credentials); status != http.StatusInternalServerError || !strings.Contains(body, "etcd is away") {
+		if status, body := certificatesCheck(w.Keys); status != http.StatusInternalServerError || !strings.Contains(body, "etcd is away") {
 			t.Errorf("the check answers %d %s", status, body)
 		}
 		answers.Store(true)
-		pass(4 * credentialsInterval)
+		pass(4 * interval)
 		now, _ := w.serving.CurrentCertKeyContent()
-		ca, authority := w.keys()
+		ca, authority := w.ForMembers()
 		bundle := w.held.Load().bundle
 		if string(now) == string(before) || bundle.Phase() != pki.PhaseSwitched || string(ca) != string(bundle.CAPEM) || authority == nil {
 			t.Error("the new authority is not in use")
 		}
-		if status, body := certificatesCheck(w.credentials); status != http.StatusOK {
+		if status, body := certificatesCheck(w.Keys); status != http.StatusOK {
 			t.Errorf("the check answers %d %s", status, body)
 		}
 	})
@@ -177,8 +112,8 @@ func TestFaultyKeysChangeNothing(t *testing.T) {
 			if err := os.WriteFile(name, c.content, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			pass(3 * credentialsInterval)
-			if status, body := certificatesCheck(w.credentials); status != c.status {
+			pass(3 * interval)
+			if status, body := certificatesCheck(w.Keys); status != c.status {
 				t.Errorf("%.20q: the check answers %d %s, want %d", c.content, status, body, c.status)
 			}
 		}

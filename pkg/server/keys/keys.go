@@ -1,19 +1,22 @@
-package server
+// Package keys is what a replica has from pki/ and from its membership: whom it trusts, and what it shows to clients and
+// to other members of the installation. It follows the files while the replica runs.
+package keys
 
 import (
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
-	"path/filepath"
 	"sync/atomic"
+
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 
 	"github.com/regent-project/regent/pkg/server/pki"
 )
 
-// credentials are what this process has from pki/ now: whom it trusts, and what it shows to clients and other members.
-// watchCredentials exchanges them when the files change. Nothing is ever taken back: connections and requests go on.
-type credentials struct {
+// Keys are what this process has from pki/ now: whom it trusts, and what it shows to clients and other members.
+// Follow exchanges them when the files change. Nothing is ever taken back: connections and requests go on.
+type Keys struct {
 	directory, shard string
 	// names and addresses are those of the serving certificate.
 	names     []string
@@ -35,16 +38,15 @@ type held struct {
 	authority *pki.Authority
 }
 
-// newCredentials makes what is missing in pki/.
-func newCredentials(cfg Config) (*credentials, error) {
-	directory := filepath.Join(cfg.RootDirectory, pkiDirectory)
+// Open makes what is missing in a directory, pki/, of a shard. A member of an installation needs the key of its authority.
+func Open(directory, shard string, isMember bool) (*Keys, error) {
 	bundle, err := pki.Ensure(directory)
 	if err != nil {
 		return nil, err
 	}
-	c := &credentials{directory: directory, shard: cfg.Shard}
-	authority, err := bundle.Authority(cfg.Shard)
-	if err != nil && (cfg.Membership != nil || !errors.Is(err, pki.ErrNoKey)) {
+	c := &Keys{directory: directory, shard: shard}
+	authority, err := bundle.Authority(shard)
+	if err != nil && (isMember || !errors.Is(err, pki.ErrNoKey)) {
 		return nil, err
 	}
 	if authority != nil {
@@ -53,14 +55,14 @@ func newCredentials(cfg Config) (*credentials, error) {
 	return c, c.use(&held{bundle, authority})
 }
 
-// serveAs has the listener show a certificate for names and addresses. The key stays in this process.
-func (c *credentials) serveAs(names []string, addresses []net.IP) (*shownPair, error) {
+// ServeAs returns what the listener shows: a certificate for names and addresses. The key stays in this process.
+func (c *Keys) ServeAs(names []string, addresses []net.IP) (dynamiccertificates.CertKeyContentProvider, error) {
 	c.names, c.addresses, c.serving = names, addresses, &shownPair{name: "serving"}
 	return c.serving, c.sign(c.held.Load())
 }
 
 // use makes a state of the files the one in use. What can fail comes first.
-func (c *credentials) use(h *held) error {
+func (c *Keys) use(h *held) error {
 	if err := c.sign(h); err != nil {
 		return err
 	}
@@ -73,7 +75,7 @@ func (c *credentials) use(h *held) error {
 }
 
 // sign makes the certificates anew that this process shows. Connections that are open keep the old ones.
-func (c *credentials) sign(h *held) error {
+func (c *Keys) sign(h *held) error {
 	if c.serving != nil {
 		certPEM, keyPEM, err := h.bundle.ServingCert(c.names, c.addresses)
 		if err != nil {
@@ -94,7 +96,7 @@ func (c *credentials) sign(h *held) error {
 }
 
 // renewed returns what the files hold now, with an authority that the authority that signs now has signed.
-func (c *credentials) renewed(bundle *pki.Bundle) (*held, error) {
+func (c *Keys) renewed(bundle *pki.Bundle) (*held, error) {
 	before := c.held.Load()
 	h := &held{bundle, before.authority}
 	if before.authority == nil || !bundle.IsMember() && bundle.CA().Equal(before.bundle.CA()) {
@@ -107,14 +109,29 @@ func (c *credentials) renewed(bundle *pki.Bundle) (*held, error) {
 	return h, nil
 }
 
-// keys returns what this process needs to call other members.
-func (c *credentials) keys() (ca []byte, authority *pki.Authority) {
+// Bundle returns what is in the files that are in use.
+func (c *Keys) Bundle() *pki.Bundle { return c.held.Load().bundle }
+
+// Clients returns the authorities for client certificates. They change when the files do.
+func (c *Keys) Clients() dynamiccertificates.CAContentProvider { return &c.clients }
+
+// Members returns what this process shows to other members of the installation, or nil if it has no authority to sign it:
+// then it calls none either.
+func (c *Keys) Members() dynamiccertificates.SNICertKeyContentProvider {
+	if c.members == nil {
+		return nil
+	}
+	return c.members
+}
+
+// ForMembers returns what this process needs to call other members. The authority is nil if it has none.
+func (c *Keys) ForMembers() (ca []byte, authority *pki.Authority) {
 	h := c.held.Load()
 	return h.bundle.CAPEM, h.authority
 }
 
 // ServeHTTP answers whether what is in the files is in use. It is no part of /readyz: the replica serves as before.
-func (c *credentials) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+func (c *Keys) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	if fault := c.fault.Load(); fault != nil {
 		http.Error(w, (*fault).Error(), http.StatusInternalServerError)
 		return

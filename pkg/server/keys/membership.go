@@ -1,4 +1,4 @@
-package server
+package keys
 
 import (
 	"context"
@@ -12,11 +12,11 @@ import (
 )
 
 // began returns the state of the files that is in use at the start.
-func (w *credentialsWatch) began() string {
-	if w.membership == nil {
+func (w *follower) began() string {
+	if w.Membership == nil {
 		return w.state()
 	}
-	content, err := w.membership.Encode()
+	content, err := w.Membership.Encode()
 	if err != nil {
 		return "" // it is read once more
 	}
@@ -24,30 +24,30 @@ func (w *credentialsWatch) began() string {
 }
 
 // membershipState returns what tells one membership from any other. What is no membership is told from others by its content.
-func (w *credentialsWatch) membershipState() string {
-	if w.membershipFile == "" {
+func (w *follower) membershipState() string {
+	if w.File == "" {
 		return w.began()
 	}
-	m, err := pki.ReadMembership(w.membershipFile)
+	m, err := pki.ReadMembership(w.File)
 	if err == nil {
 		var content []byte
 		if content, err = m.Encode(); err == nil {
 			return string(content)
 		}
 	}
-	content, _ := os.ReadFile(w.membershipFile)
+	content, _ := os.ReadFile(w.File)
 	return fmt.Sprintf("%v: %x", err, content)
 }
 
 // join uses what is in the membership now. The directory gets it when the other replicas have agreed.
-func (w *credentialsWatch) join(ctx context.Context) error {
-	m, err := pki.ReadMembership(w.membershipFile)
+func (w *follower) join(ctx context.Context) error {
+	m, err := pki.ReadMembership(w.File)
 	if err != nil {
 		return err
 	}
-	if m.Member != w.membership.Member || m.Root.Name != w.membership.Root.Name {
+	if m.Member != w.Membership.Member || m.Root.Name != w.Membership.Root.Name {
 		return fmt.Errorf("%s is for shard %s of the installation of shard %s, and this is shard %s of that of shard %s: give it the latest membership of its own",
-			w.membershipFile, m.Member.Name, m.Root.Name, w.membership.Member.Name, w.membership.Root.Name)
+			w.File, m.Member.Name, m.Root.Name, w.Membership.Member.Name, w.Membership.Root.Name)
 	}
 	bundle, err := pki.Joined(w.directory, m)
 	if err != nil {
@@ -59,12 +59,12 @@ func (w *credentialsWatch) join(ctx context.Context) error {
 	if err := pki.Join(w.directory, m); err != nil {
 		return fmt.Errorf("the membership is in use, and cannot be kept: %w", err)
 	}
-	if w.findRoot != nil && !slices.Equal(m.Root.URLs, w.membership.Root.URLs) {
-		w.findRoot(m.Root.URLs)
+	if w.FindRoot != nil && !slices.Equal(m.Root.URLs, w.Membership.Root.URLs) {
+		w.FindRoot(m.Root.URLs)
 	}
-	if m.Certificate != w.membership.Certificate {
-		klog.FromContext(ctx).Info("A new membership is in use", "file", w.membershipFile)
+	if m.Certificate != w.Membership.Certificate {
+		klog.FromContext(ctx).Info("A new membership is in use", "file", w.File)
 	}
-	w.membership = m
+	w.Membership = m
 	return nil
 }
