@@ -27,10 +27,10 @@ import (
 	"github.com/regent-project/regent/pkg/server/apis/review"
 	"github.com/regent-project/regent/pkg/server/custom"
 	"github.com/regent-project/regent/pkg/server/edge"
+	"github.com/regent-project/regent/pkg/server/endpoints"
 	"github.com/regent-project/regent/pkg/server/fairness"
 	"github.com/regent-project/regent/pkg/server/identity"
 	"github.com/regent-project/regent/pkg/server/routing"
-	"github.com/regent-project/regent/pkg/server/status"
 	"github.com/regent-project/regent/pkg/server/storage"
 	"github.com/regent-project/regent/pkg/server/survey"
 	"github.com/regent-project/regent/pkg/server/terms"
@@ -51,10 +51,10 @@ func (r *run) newAPI(store *store, caches *caches, elections *elections, terms *
 	caches.own = custom.NewOwn(caches.informers.Definitions, customs.Contents, caches.live.definition)
 	caches.bound = custom.NewBound(caches.informers, customs.Contents, caches.live.bindings())
 	definitions := custom.NewUnion(caches.own, caches.bound)
-	asked := &top{shard: r.cfg.Shard, replica: r.name, tally: fairness.NewTally(), clusters: caches.informers.LogicalClusters}
+	tally := fairness.NewTally()
 	c.BuildHandlerChainFunc = (&edge.Edge{
 		Limits: r.cfg.Limits, Identity: r.identity, Directory: caches.directory, FencingRequired: r.cfg.EnableLeaderElection, Fencing: r.cfg.Fencing,
-		CheckToken: store.CheckToken, Usage: store.Client, Tally: asked.tally, Known: store.shard,
+		CheckToken: store.CheckToken, Usage: store.Client, Tally: tally, Known: store.shard,
 		Custom: func(next http.Handler) http.Handler { return customs.Wrap(definitions, apis.BuiltIn, next) },
 	}).BuildHandlerChain
 	c.AddReadyzChecks(unhurried{store.etcd}, store.space, store.shard, informersCheck(caches.informers), historyCheck(store.Client))
@@ -70,18 +70,14 @@ func (r *run) newAPI(store *store, caches *caches, elections *elections, terms *
 	if err := apis.Install(api, apis.NewRESTOptionsGetter(store.Client), caches.live.reader, r.virtual(caches)...); err != nil {
 		return nil, err
 	}
-	api.Handler.NonGoRestfulMux.Handle(routing.StepDownPath, &stepDown{
-		elector: elections.leader, check: store.CheckToken, survey: survey, serializer: c.Serializer, shard: r.cfg.Shard, replica: r.name,
-		lease: r.cfg.Election.Namespace + "/" + r.cfg.Election.Name,
-	})
+	handlers := (&endpoints.Endpoints{
+		Shard: r.cfg.Shard, Replica: r.name, Lease: r.cfg.Election.Namespace + "/" + r.cfg.Election.Name, Elector: elections.leader, CheckToken: store.CheckToken,
+		Survey: survey, Identity: r.identity, Informers: caches.informers, Others: caches.others, Tally: tally, Serializer: c.Serializer,
+	}).Handlers()
+	for path, handler := range handlers {
+		api.Handler.NonGoRestfulMux.Handle(path, handler)
+	}
 	api.Handler.NonGoRestfulMux.Handle(configzPath, r.shownConfig())
-	for path, describe := range descriptions(survey, r.newSearch(caches), asked) {
-		api.Handler.NonGoRestfulMux.Handle(path, &statusEndpoint{describe, c.Serializer})
-	}
-	for path, answer := range accountQuestions(r.identity) {
-		api.Handler.NonGoRestfulMux.Handle(path, &statusEndpoint{answer, c.Serializer})
-	}
-	api.Handler.NonGoRestfulMux.Handle(status.FarewellPath, &farewell{heard: survey.Left, serializer: c.Serializer})
 	api.Handler.NonGoRestfulMux.HandlePrefix(ui.Path, ui.Handler())
 	r.api.Serve(api.Handler)
 	api.Handler.NonGoRestfulMux.Handle("/readyz/certificates", r.keys)

@@ -197,7 +197,7 @@ func TestAFarewellIsARequestWithAName(t *testing.T) {
 	}{
 		{http.MethodPost, `{"replica":"x"}`, http.StatusOK},
 		{http.MethodPost, `{"replica":""}`, http.StatusBadRequest},
-		{http.MethodPost, `{"replica":"` + strings.Repeat("x", longestReplica+1) + `"}`, http.StatusBadRequest},
+		{http.MethodPost, `{"replica":"` + strings.Repeat("x", 256+1) + `"}`, http.StatusBadRequest},
 		{http.MethodPost, `x`, http.StatusBadRequest},
 		{http.MethodPost, ``, http.StatusBadRequest},
 		{http.MethodGet, ``, http.StatusMethodNotAllowed},

@@ -6,7 +6,6 @@ import (
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/server/history"
-	"github.com/regent-project/regent/pkg/server/status"
 	"github.com/regent-project/regent/pkg/server/terms"
 )
 
@@ -18,17 +17,4 @@ func (r *run) remember(e *elections) terms.Remember {
 	return func(ctx context.Context, clients controllers.Clients, term election.Term, phases map[string]float64) error {
 		return r.book().Add(ctx, clients.Kube, history.NewEntry(term, r.name, e.leader.Status().Past, phases))
 	}
-}
-
-// termsSoFar returns the terms of this shard that are remembered, and what this replica sees now.
-func (d *describer) termsSoFar(ctx context.Context) (status.Terms, error) {
-	entries, err := d.book().Read(ctx, d.caches.clients.Kube)
-	if err != nil {
-		return status.Terms{}, err
-	}
-	told := history.Told(entries, history.Now(d.elections.leader.Status()))
-	if told == nil {
-		told = []status.Term{}
-	}
-	return status.Terms{Shard: d.cfg.Shard, Terms: told}, nil
 }

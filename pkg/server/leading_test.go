@@ -266,7 +266,7 @@ func TestAStepDownIsForMastersAndForLeaders(t *testing.T) {
 	}{
 		{"by GET", http.MethodGet, "", http.StatusMethodNotAllowed, "GET"},
 		{"with a body that is not JSON", http.MethodPost, "because", http.StatusBadRequest, "must be empty"},
-		{"with a long body", http.MethodPost, `{"reason": "` + strings.Repeat("x", maxStepDownRequest) + `"}`, http.StatusRequestEntityTooLarge, "4096 bytes"},
+		{"with a long body", http.MethodPost, `{"reason": "` + strings.Repeat("x", 4<<10) + `"}`, http.StatusRequestEntityTooLarge, "4096 bytes"},
 		{"with a reason", http.MethodPost, `{"reason": "to see another lead"}`, http.StatusOK, fmt.Sprintf(`"epoch":%d`, first)},
 	} {
 		var code int

@@ -7,10 +7,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/regent-project/regent/pkg/server/endpoints"
+
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
@@ -110,7 +111,7 @@ func TestAnyReplicaHasTheLeaderOfItsShardStepDown(t *testing.T) {
 			code, answer = stepDownAt(t, to, who.client, fmt.Sprintf("%s&epoch=%d", here, epoch+1), fmt.Sprintf(`{"reason":"to see it","to":%q}`, to.server.name), who.headers...)
 			return code != http.StatusForbidden && code != http.StatusServiceUnavailable // the two replicas learn of the binding one after the other
 		})
-		var term stepDownResponse
+		var term endpoints.StepDownResponse
 		if err := json.Unmarshal([]byte(answer), &term); err != nil || code != http.StatusOK || term.Replica != from.server.name || term.Epoch != int64(epoch+1) {
 			t.Fatalf("by %s: %d %s", by, code, answer)
 		}
@@ -143,26 +144,6 @@ func TestReplicasOfAShardPassOnStepDownsOnly(t *testing.T) {
 	} {
 		if code, _, answer := browse(t, own, c.method, root.url+c.path, "{}", c.headers...); code != c.want {
 			t.Errorf("%s: %d %s, want %d", name, code, answer, c.want)
-		}
-	}
-}
-
-// What the leader answers counts for the user, unless it refuses the replica that asks for the user.
-func TestALeaderThatRefusesTheReplicaHasNotRefusedTheUser(t *testing.T) {
-	for name, c := range map[string]struct {
-		code   int
-		body   string
-		reason metav1.StatusReason
-	}{
-		"it does not lead any more":       {409, `{"reason":"Conflict","code":409,"message":"does not lead"}`, metav1.StatusReasonConflict},
-		"nobody of that name follows it":  {404, `{"reason":"NotFound","code":404}`, metav1.StatusReasonNotFound},
-		"it has not heard of the replica": {401, `{"reason":"Unauthorized","code":401}`, metav1.StatusReasonUnknown},
-		"it runs an older version":        {403, `{"reason":"Forbidden","code":403}`, metav1.StatusReasonUnknown},
-		"something else answers":          {502, `<html>`, metav1.StatusReasonUnknown},
-		"it answers nonsense":             {200, `<html>`, metav1.StatusReasonUnknown},
-	} {
-		if _, err := replied(c.code, []byte(c.body)); err == nil || apierrors.ReasonForError(err) != c.reason {
-			t.Errorf("%s: %v, want reason %q", name, err, c.reason)
 		}
 	}
 }

@@ -85,7 +85,7 @@ func (r *run) all() error {
 	if err != nil {
 		return err
 	}
-	survey := r.newSurvey(&describer{r, store, caches, elections, terms, time.Now()})
+	survey := r.newSurvey(store, caches, elections, terms)
 	api, err := r.newAPI(store, caches, elections, terms, survey)
 	if err != nil {
 		return err

@@ -97,3 +97,13 @@ func (r *run) join() {
 	r.process.Join()
 	r.election.Join()
 }
+
+// signal is a channel of capacity 1. A message in it says that something has changed.
+type signal chan struct{}
+
+func (s signal) tell() {
+	select {
+	case s <- struct{}{}:
+	default:
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"github.com/regent-project/regent/pkg/server/encryption"
 	"github.com/regent-project/regent/pkg/server/etcd"
 	"github.com/regent-project/regent/pkg/server/etcdcheck"
+	"github.com/regent-project/regent/pkg/server/status"
 	"github.com/regent-project/regent/pkg/server/storage"
 )
 
@@ -103,4 +104,13 @@ func (s *store) watchEmbedded(ctx context.Context) error {
 	case err := <-s.embedded.Failed():
 		return err
 	}
+}
+
+// describe returns the members of etcd, and which of them serve.
+func (s *store) describe() (out []status.Member) {
+	members := s.Members()
+	for _, m := range members {
+		out = append(out, status.Member{Endpoint: m.Endpoint, Serves: m.Serves && (len(members) > 1 || s.etcd.DidAnswer())})
+	}
+	return out
 }

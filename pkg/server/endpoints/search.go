@@ -1,4 +1,4 @@
-package server
+package endpoints
 
 import (
 	"context"
@@ -20,6 +20,7 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/server/identity"
+	"github.com/regent-project/regent/pkg/server/shards"
 	"github.com/regent-project/regent/pkg/server/status"
 )
 
@@ -41,11 +42,12 @@ type search struct {
 	ask    func(ctx context.Context, shard, path string, each time.Duration, limit int64) ([]byte, error)
 }
 
-func (r *run) newSearch(caches *caches) *search {
-	s := &search{shard: r.cfg.Shard, workspaces: caches.informers.Workspaces}
-	if caches.others != nil {
-		s.others = func() []string { return slices.Collect(maps.Keys(caches.others.Heard())) }
-		s.ask = caches.others.Ask
+// newSearch returns a search of a shard. others reads other shards; nil: there are none.
+func newSearch(shard string, workspaces *clusters.Informer[*tenancyv1alpha1.Workspace], others *shards.Reader) *search {
+	s := &search{shard: shard, workspaces: workspaces}
+	if others != nil {
+		s.others = func() []string { return slices.Collect(maps.Keys(others.Heard())) }
+		s.ask = others.Ask
 	}
 	return s
 }
@@ -123,7 +125,7 @@ func (s *search) addOthers(ctx context.Context, query url.Values, out *status.Wo
 			if out.Faults == nil {
 				out.Faults = map[string]string{}
 			}
-			out.Faults[name], out.More = clipped(faults[i]), true
+			out.Faults[name], out.More = clip(faults[i]), true
 			continue
 		}
 		for _, ws := range found[i].Items {

@@ -1,4 +1,4 @@
-package server
+package endpoints
 
 import (
 	"bytes"
@@ -20,33 +20,33 @@ import (
 // passOn asks the replica that leads to step down, for the user of a request. This replica has checked that the user may. It has no right of its own
 // to ask, and says who the user is: the leader checks the user's rights again (memberRequests). What was passed on is not passed on again, because
 // it does not name the shard.
-func (s *stepDown) passOn(req *http.Request, asked stepDownRequest) (stepDownResponse, error) {
+func (s *stepDown) passOn(req *http.Request, asked stepDownRequest) (StepDownResponse, error) {
 	leader, url := s.survey.Leader()
 	switch {
 	case leader == "":
-		return stepDownResponse{}, notLeading("nobody is known to lead shard %s now: ask again when somebody does", s.shard)
+		return StepDownResponse{}, notLeading("nobody is known to lead shard %s now: ask again when somebody does", s.shard)
 	case leader == s.replica:
-		return stepDownResponse{}, notLeading("the term of replica %s ends already", s.replica)
+		return StepDownResponse{}, notLeading("the term of replica %s ends already", s.replica)
 	}
 	onward, err := s.onward(req, url, asked)
 	if err != nil {
-		return stepDownResponse{}, apierrors.NewInternalError(err)
+		return StepDownResponse{}, apierrors.NewInternalError(err)
 	}
 	code, body, err := s.survey.Send(onward, url)
 	if errors.Is(err, survey.ErrUnanswered) {
-		return stepDownResponse{}, newStatus(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, fmt.Sprintf("replica %s leads, and does not answer replica %s: %v: see whether another one leads before you ask again", leader, s.replica, err))
+		return StepDownResponse{}, newStatus(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, fmt.Sprintf("replica %s leads, and does not answer replica %s: %v: see whether another one leads before you ask again", leader, s.replica, err))
 	}
 	if err == nil {
-		var response stepDownResponse
+		var response StepDownResponse
 		if response, err = replied(code, body); err == nil || apierrors.ReasonForError(err) != metav1.StatusReasonUnknown {
 			return response, err
 		}
 	}
-	return stepDownResponse{}, newStatus(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, fmt.Sprintf("replica %s leads, and could not be asked by replica %s: %v: ask it itself, at %s", leader, s.replica, err, url))
+	return StepDownResponse{}, newStatus(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, fmt.Sprintf("replica %s leads, and could not be asked by replica %s: %v: ask it itself, at %s", leader, s.replica, err, url))
 }
 
 // replied returns what the leader has answered. It returns an error that is no Status if the leader refuses this replica, not the user.
-func replied(code int, body []byte) (response stepDownResponse, err error) {
+func replied(code int, body []byte) (response StepDownResponse, err error) {
 	if code == http.StatusOK {
 		return response, json.Unmarshal(body, &response)
 	}

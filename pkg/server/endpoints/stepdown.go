@@ -1,4 +1,4 @@
-package server
+package endpoints
 
 import (
 	"bytes"
@@ -40,8 +40,8 @@ type stepDownRequest struct {
 // epochParameter names, in a query, the epoch of the term that is to end.
 const epochParameter = "epoch"
 
-// stepDownResponse names the term that was asked to end.
-type stepDownResponse struct {
+// StepDownResponse names the term that was asked to end.
+type StepDownResponse struct {
 	Replica string `json:"replica"`
 	Holder  string `json:"holder"`
 	Epoch   int64  `json:"epoch"`
@@ -68,29 +68,29 @@ func (s *stepDown) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	answerJSON(w, req, s.serializer, response, err) // if the client has gone, the Lease shows what happened
 }
 
-func (s *stepDown) ask(req *http.Request) (stepDownResponse, error) {
+func (s *stepDown) ask(req *http.Request) (StepDownResponse, error) {
 	if req.Method != http.MethodPost {
-		return stepDownResponse{}, apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "step-down"}, req.Method)
+		return StepDownResponse{}, apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "step-down"}, req.Method)
 	}
 	// A leader whose term is over must not end its successor's term.
 	if err := s.check.Answer(req.Context()); err != nil {
-		return stepDownResponse{}, err
+		return StepDownResponse{}, err
 	}
 	shard := req.URL.Query().Get(shardParameter)
 	if shard != "" && shard != s.shard {
-		return stepDownResponse{}, newStatus(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf(
+		return StepDownResponse{}, newStatus(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf(
 			"this is a replica of shard %s, and shards cannot act on each other: ask a replica of shard %s, or use regent ui or regent step-down --shard=%s", s.shard, shard, shard))
 	}
 	asked, err := readStepDown(req)
 	if err != nil {
-		return stepDownResponse{}, err
+		return StepDownResponse{}, err
 	}
 	response, err := s.askHere(req, asked)
 	if !errors.Is(err, election.ErrNotLeading) {
 		return response, err
 	}
 	if shard == "" {
-		return stepDownResponse{}, notLeading("replica %s does not lead: see who does on lease %s in logical cluster %s, or ask with ?%s=%s", s.replica, s.lease, clusters.SystemAdmin, shardParameter, s.shard)
+		return StepDownResponse{}, notLeading("replica %s does not lead: see who does on lease %s in logical cluster %s, or ask with ?%s=%s", s.replica, s.lease, clusters.SystemAdmin, shardParameter, s.shard)
 	}
 	return s.passOn(req, asked)
 }
@@ -120,7 +120,7 @@ func readStepDown(req *http.Request) (asked stepDownRequest, err error) {
 }
 
 // askHere asks the term of this replica to end. It returns ErrNotLeading if there is none.
-func (s *stepDown) askHere(req *http.Request, asked stepDownRequest) (stepDownResponse, error) {
+func (s *stepDown) askHere(req *http.Request, asked stepDownRequest) (StepDownResponse, error) {
 	reason := "asked"
 	if user, ok := apirequest.UserFrom(req.Context()); ok {
 		reason += " by " + user.GetName()
@@ -129,20 +129,20 @@ func (s *stepDown) askHere(req *http.Request, asked stepDownRequest) (stepDownRe
 		reason += ": " + strings.Join(strings.FieldsFunc(asked.Reason, func(c rune) bool { return unicode.IsSpace(c) || unicode.IsControl(c) }), " ")
 	}
 	if now := s.elector.Status(); asked.epoch != 0 && asked.epoch != now.Epoch && now.Leader == s.replica {
-		return stepDownResponse{}, notLeading("the term of epoch %d is over: replica %s leads in epoch %d", asked.epoch, s.replica, now.Epoch)
+		return StepDownResponse{}, notLeading("the term of epoch %d is over: replica %s leads in epoch %d", asked.epoch, s.replica, now.Epoch)
 	}
 	term, err := s.elector.StepDown(reason, asked.To)
 	switch {
 	case errors.Is(err, election.ErrNotLeading):
-		return stepDownResponse{}, err
+		return StepDownResponse{}, err
 	case errors.Is(err, election.ErrLeadsAlready):
-		return stepDownResponse{Replica: s.replica, Holder: term.Token().Holder, Epoch: term.Epoch(), GoesOn: true}, nil
+		return StepDownResponse{Replica: s.replica, Holder: term.Token().Holder, Epoch: term.Epoch(), GoesOn: true}, nil
 	case errors.Is(err, election.ErrNoStandby):
-		return stepDownResponse{}, newStatus(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("replica %s leads on: %v", s.replica, err))
+		return StepDownResponse{}, newStatus(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("replica %s leads on: %v", s.replica, err))
 	case err != nil:
-		return stepDownResponse{}, apierrors.NewInternalError(err)
+		return StepDownResponse{}, apierrors.NewInternalError(err)
 	}
-	return stepDownResponse{Replica: s.replica, Holder: term.Token().Holder, Epoch: term.Epoch()}, nil
+	return StepDownResponse{Replica: s.replica, Holder: term.Token().Holder, Epoch: term.Epoch()}, nil
 }
 
 func notLeading(format string, args ...any) error {

@@ -1,4 +1,4 @@
-package server
+package endpoints
 
 import (
 	"encoding/json"
@@ -13,9 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 
 	"github.com/regent-project/regent/pkg/election/control/supervisor"
-	"github.com/regent-project/regent/pkg/server/identity"
 	"github.com/regent-project/regent/pkg/server/routing"
-	"github.com/regent-project/regent/pkg/server/serviceaccounts"
 	"github.com/regent-project/regent/pkg/server/status"
 	"github.com/regent-project/regent/pkg/server/survey"
 )
@@ -28,38 +26,6 @@ const shardParameter = "shard"
 
 // description returns what an endpoint answers.
 type description func(*http.Request) (any, error)
-
-// descriptions returns the endpoints that say how this replica, its shard and its installation are doing, by path.
-func descriptions(s *survey.Survey, workspaces *search, asked *top) map[string]description {
-	return map[string]description{
-		status.ReplicaPath: func(req *http.Request) (any, error) {
-			return withStacks(s.Replica(req.Context()), req.URL.Query().Get(stacksParameter))
-		},
-		status.ShardPath:        func(req *http.Request) (any, error) { return s.Shard(req.Context()), nil },
-		status.WorkspacesPath:   workspaces.describe,
-		status.TopPath:          asked.describe,
-		status.InstallationPath: func(req *http.Request) (any, error) { return s.Installation(req.Context()), nil },
-		status.TermsPath:        func(req *http.Request) (any, error) { return termsOf(req, s) },
-	}
-}
-
-// accountQuestions returns what other shards ask about the service accounts of this one, by path.
-func accountQuestions(who *identity.Identity) map[string]description {
-	return map[string]description{
-		status.TokenKeysPath: func(*http.Request) (any, error) { return who.Issuer.Published() },
-		status.AccountPath: func(req *http.Request) (any, error) {
-			question, err := serviceaccounts.ReadQuestion(req.URL.Query())
-			if err != nil {
-				return nil, apierrors.NewBadRequest(err.Error())
-			}
-			answer, err := who.Accounts.Answer(req.Context(), question)
-			if err != nil {
-				return nil, routing.NewUnavailable(err.Error())
-			}
-			return answer, nil
-		},
-	}
-}
 
 // termsOf returns the terms of the shard that the query names; empty: this one.
 func termsOf(req *http.Request, s *survey.Survey) (status.Terms, error) {

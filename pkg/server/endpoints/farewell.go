@@ -1,4 +1,4 @@
-package server
+package endpoints
 
 import (
 	"encoding/json"
@@ -18,16 +18,6 @@ const (
 	// maxFarewell is the maximum size of the body, longestReplica of the name in it, both in bytes.
 	maxFarewell, longestReplica = 1 << 10, 256
 )
-
-// signal is a channel of capacity 1. A message in it says that something has changed.
-type signal chan struct{}
-
-func (s signal) tell() {
-	select {
-	case s <- struct{}{}:
-	default:
-	}
-}
 
 // farewell handles POST /regent/v1/farewell, for replicas of the same shard: the one that it names ends in order, and is listed no more.
 type farewell struct {

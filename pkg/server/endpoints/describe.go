@@ -1,0 +1,194 @@
+package endpoints
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
+	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/election/control/supervisor"
+	"github.com/regent-project/regent/pkg/server/build"
+	"github.com/regent-project/regent/pkg/server/history"
+	"github.com/regent-project/regent/pkg/server/shards"
+	"github.com/regent-project/regent/pkg/server/status"
+	"github.com/regent-project/regent/pkg/server/terms"
+)
+
+// Describer says how this replica is doing. It asks nobody, so that the answer is there when etcd is not.
+type Describer struct {
+	// Shard and Replica are names, and URL is where other members reach this replica. Capacity is how many logical clusters
+	// the shard can have; 0 stands for the default.
+	Shard, Replica, URL string
+	Capacity            int64
+	// Started is when the replica started.
+	Started time.Time
+	// Leader stands for the shard's Lease. Electing stands for who elects; nil: nobody does.
+	Leader   Candidate
+	Electing *Candidate
+	// Terms runs the controllers, and Book has the terms so far, which Kube reads.
+	Terms *terms.Runner
+	Book  history.Book
+	Kube  kubernetes.Interface
+	// Informers has the Shard objects and the logical clusters. Others reads other shards; nil: nobody does.
+	Informers controllers.Informers
+	Others    *shards.Reader
+	// Checks are those of /readyz, of what the process knows by itself.
+	Checks []healthz.HealthChecker
+	// Etcd returns the members of etcd, Fronts those fronts that were heard, and Certificates when those expire that this
+	// replica shows or trusts.
+	Etcd         func() []status.Member
+	Fronts       func() []status.Front
+	Certificates func() []status.Certificate
+}
+
+// Candidate is an Elector with the Lease for which it stands, as namespace/name.
+type Candidate struct {
+	*election.Elector
+	Lease string
+}
+
+// Outline returns the name of this replica, its elections, and the time.
+func (d *Describer) Outline() status.Replica {
+	out := status.Replica{Shard: d.Shard, Name: d.Replica, URL: d.URL, Observed: time.Now(), Election: d.Leader.describe()}
+	if d.Electing != nil {
+		electing := d.Electing.describe()
+		out.Electing = &electing
+	}
+	return out
+}
+
+// Describe returns how this replica is doing.
+func (d *Describer) Describe(ctx context.Context) status.Replica {
+	out := d.Outline()
+	out.Version, out.Started = build.Info().GitVersion, d.Started
+	out.NotReady, out.Certificates, out.Fronts, out.Etcd = d.notReady(ctx), d.Certificates(), d.Fronts(), d.Etcd()
+	for _, s := range d.Terms.Status() {
+		out.Controllers = append(out.Controllers, controllerOf(s))
+	}
+	if d.Others != nil {
+		heard := d.Others.Heard()
+		for _, name := range slices.Sorted(maps.Keys(heard)) {
+			out.Peers = append(out.Peers, status.Peer{Shard: name, Heard: heard[name]})
+		}
+	}
+	return out
+}
+
+// TermsSoFar returns the terms of this shard that are remembered, and what this replica sees now.
+func (d *Describer) TermsSoFar(ctx context.Context) (status.Terms, error) {
+	entries, err := d.Book.Read(ctx, d.Kube)
+	if err != nil {
+		return status.Terms{}, err
+	}
+	told := history.Told(entries, history.Now(d.Leader.Status()))
+	if told == nil {
+		told = []status.Term{}
+	}
+	return status.Terms{Shard: d.Shard, Terms: told}, nil
+}
+
+// checkPatience is how long the checks may take together.
+const checkPatience = 300 * time.Millisecond
+
+// notReady returns which checks of /readyz fail. Of etcd it says what the process has last seen.
+func (d *Describer) notReady(ctx context.Context) []status.Check {
+	ctx, cancel := context.WithTimeout(ctx, checkPatience)
+	defer cancel()
+	req := (&http.Request{}).WithContext(ctx)
+	var out []status.Check
+	for _, check := range d.Checks {
+		if err := check.Check(req); err != nil {
+			out = append(out, status.Check{Name: check.Name(), Error: clip(err)})
+		}
+	}
+	return out
+}
+
+// DescribeShard returns what this replica knows of its shard, as `regent shard list` does.
+func (d *Describer) DescribeShard() status.Shard {
+	out := status.Shard{Name: d.Shard, Clusters: d.Informers.LogicalClusters.Len(), Capacity: int(cmp.Or(d.Capacity, clusters.DefaultCapacity))}
+	if own, ok := d.own(clusters.SystemShards); ok {
+		out.Cordoned = clusters.IsCordoned(own)
+		if told := own.Status.Capacity; told != nil {
+			capacity, used := told[clusters.CapacityClusters], told[clusters.UsedClusters]
+			out.Capacity, out.Clusters = int(capacity.Value()), int(used.Value())
+		}
+	}
+	if own, ok := d.own(clusters.Root); ok { // of the root shard itself
+		out.Cordoned = clusters.IsCordoned(own)
+	}
+	return out
+}
+
+// own returns the Shard object of this shard.
+func (d *Describer) own(cluster logicalcluster.Name) (*corev1alpha1.Shard, bool) {
+	return d.Informers.Shards.Get(clusters.Key{Cluster: cluster, Name: d.Shard})
+}
+
+// Authority returns the fingerprint of the shard's authority. Each replica of a root shard makes one of its own.
+func (d *Describer) Authority() string {
+	if own, ok := d.own(clusters.SystemShards); ok {
+		return own.Annotations[clusters.AuthorityAnnotation]
+	}
+	return ""
+}
+
+func (c *Candidate) describe() status.Election {
+	s := c.Status()
+	out := status.Election{
+		Mode: string(s.Mode), State: s.State, Epoch: s.Epoch, Holder: s.Holder, Leader: s.Leader, LeaderURL: s.LeaderURL,
+		Since: s.Began, Renewed: s.Renewed, Duration: int32(s.Duration / time.Second), Trigger: string(s.Trigger), Leaderless: s.Leaderless.Seconds(), LastStepDown: s.LastStepDown,
+		Unaccounted: s.Unaccounted, OtherMode: s.OtherMode, Priority: s.Priority,
+		CannotLead: cmp.Or(s.CannotRead, s.CannotStand, s.Held),
+	}
+	if s.Mode != "" {
+		out.Lease = c.Lease
+	}
+	if contact := s.Contact; contact != nil {
+		out.Contact = &status.Contact{State: contact.State, Heard: contact.Heard, AllowedSilence: contact.AllowedSilence.Seconds()}
+	}
+	for _, f := range s.Standbys {
+		out.Standbys = append(out.Standbys, status.Standby{Replica: f.Replica, URL: f.URL, Mode: string(f.Mode), Priority: f.Priority})
+	}
+	return out
+}
+
+// scopes are the words for Scope in a status.Controller.
+var scopes = map[controllers.Scope]string{controllers.LeaderOnly: "leader", controllers.Electing: "electing", controllers.EveryReplica: "every-replica"}
+
+func controllerOf(s terms.Status) status.Controller {
+	h := s.Health
+	out := status.Controller{
+		Name: s.Controller, Scope: scopes[s.Scope], State: s.State, Since: s.Since, Restarts: s.Restarts, Panics: s.Panics, Stalls: s.Stalls,
+		Failed: s.Failed, Effect: s.Effect, Tolerated: s.Tolerated,
+		Users: status.Lane{Running: s.State == supervisor.Running || s.State == supervisor.Stalled, Pending: h.Pending - h.Sweep.Pending, Returned: h.Returned - h.Sweep.Returned},
+		Sweep: status.Lane{Running: h.Sweep.Running, Pending: h.Sweep.Pending, Returned: h.Sweep.Returned},
+	}
+	if s.LastError != nil {
+		out.LastError = clip(s.LastError)
+	}
+	return out
+}
+
+// longestError is how many bytes of an error are told.
+const longestError = 4 << 10
+
+func clip(err error) string {
+	text := err.Error()
+	if len(text) > longestError {
+		text = strings.ToValidUTF8(text[:longestError], "") + fmt.Sprintf("... (%d bytes)", len(text))
+	}
+	return text
+}

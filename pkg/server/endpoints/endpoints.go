@@ -1,0 +1,83 @@
+// Package endpoints is what a replica answers beside the APIs: how it, its shard and its installation are doing, what is
+// asked of its accounts, and that its leader steps down.
+package endpoints
+
+import (
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/server/edge"
+	"github.com/regent-project/regent/pkg/server/fairness"
+	"github.com/regent-project/regent/pkg/server/identity"
+	"github.com/regent-project/regent/pkg/server/routing"
+	"github.com/regent-project/regent/pkg/server/serviceaccounts"
+	"github.com/regent-project/regent/pkg/server/shards"
+	"github.com/regent-project/regent/pkg/server/status"
+	"github.com/regent-project/regent/pkg/server/survey"
+)
+
+// Endpoints are the handlers, by what they need.
+type Endpoints struct {
+	// Shard and Replica are names, and Lease is the shard's, as namespace/name.
+	Shard, Replica, Lease string
+	Elector               *election.Elector
+	// CheckToken refuses a step down that a leader asks for whose term is over.
+	CheckToken edge.CheckToken
+	Survey     *survey.Survey
+	// Identity answers what other shards ask about accounts of this one.
+	Identity *identity.Identity
+	// Informers has the workspaces that are searched, and Others reads those of other shards; nil: there are none.
+	Informers controllers.Informers
+	Others    *shards.Reader
+	// Tally has what was asked for.
+	Tally      *fairness.Tally
+	Serializer runtime.NegotiatedSerializer
+}
+
+// Handlers returns all handlers, by path.
+func (e *Endpoints) Handlers() map[string]http.Handler {
+	out := map[string]http.Handler{
+		routing.StepDownPath: &stepDown{
+			elector: e.Elector, check: e.CheckToken, survey: e.Survey, serializer: e.Serializer, shard: e.Shard, replica: e.Replica, lease: e.Lease,
+		},
+		status.FarewellPath: &farewell{heard: e.Survey.Left, serializer: e.Serializer},
+	}
+	for path, describe := range e.descriptions() {
+		out[path] = &statusEndpoint{describe, e.Serializer}
+	}
+	return out
+}
+
+// descriptions returns what answers GET with JSON, by path.
+func (e *Endpoints) descriptions() map[string]description {
+	top := &top{shard: e.Shard, replica: e.Replica, tally: e.Tally, clusters: e.Informers.LogicalClusters}
+	return map[string]description{
+		status.ReplicaPath: func(req *http.Request) (any, error) {
+			return withStacks(e.Survey.Replica(req.Context()), req.URL.Query().Get(stacksParameter))
+		},
+		status.ShardPath:        func(req *http.Request) (any, error) { return e.Survey.Shard(req.Context()), nil },
+		status.WorkspacesPath:   newSearch(e.Shard, e.Informers.Workspaces, e.Others).describe,
+		status.TopPath:          top.describe,
+		status.InstallationPath: func(req *http.Request) (any, error) { return e.Survey.Installation(req.Context()), nil },
+		status.TermsPath:        func(req *http.Request) (any, error) { return termsOf(req, e.Survey) },
+		status.TokenKeysPath:    func(*http.Request) (any, error) { return e.Identity.Issuer.Published() },
+		status.AccountPath:      e.account,
+	}
+}
+
+// account answers what another shard asks about an account of this one.
+func (e *Endpoints) account(req *http.Request) (any, error) {
+	question, err := serviceaccounts.ReadQuestion(req.URL.Query())
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	answer, err := e.Identity.Accounts.Answer(req.Context(), question)
+	if err != nil {
+		return nil, routing.NewUnavailable(err.Error())
+	}
+	return answer, nil
+}
