@@ -46,7 +46,7 @@ const (
 func opened(b *testing.B) string {
 	b.Helper()
 	const masters, both = "NewPrivilegedGroups(user.SystemPrivilegedGroup)", `NewPrivilegedGroups(user.SystemPrivilegedGroup, "` + group + `")`
-	file, err := filepath.Abs("../../pkg/server/auth.go")
+	file, err := filepath.Abs("../../pkg/server/identity/authorizer.go")
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func opened(b *testing.B) string {
 	if n := bytes.Count(source, []byte(masters)); n != 1 {
 		b.Fatalf("the authorizer says %s %d times, not once", masters, n)
 	}
-	changed := save(b, "auth.go", bytes.Replace(source, []byte(masters), []byte(both), 1))
+	changed := save(b, "authorizer.go", bytes.Replace(source, []byte(masters), []byte(both), 1))
 	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {file: changed}})
 	if err != nil {
 		b.Fatal(err)

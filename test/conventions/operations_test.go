@@ -1,6 +1,7 @@
 package conventions
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -61,11 +62,26 @@ func TestTheManifestsAreSound(t *testing.T) {
 	}
 }
 
+// productFiles returns the Go files below a directory that are no tests.
+func productFiles(t *testing.T, directory string) (files []string) {
+	t.Helper()
+	err := filepath.WalkDir(directory, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
+			files = append(files, path)
+		}
+		return err
+	})
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d files below %s: %v", len(files), directory, err)
+	}
+	return files
+}
+
 // What is documented of metrics and Events exists: each name is in the code.
 func TestDocumentedMetricsAndEventsExist(t *testing.T) {
 	var code strings.Builder
-	for _, file := range []string{"election/metrics.go", "election/etcdfence/metrics.go", "election/notice.go", "election/detect/metrics.go", "server/terms/timeline.go", "election/control/supervisor/metrics.go", "server/recorder.go", "server/fencing.go", "server/authentication/metrics.go", "server/credentialmetrics.go", "server/encryption/metrics.go", "server/connections/listener.go", "server/fairness/metrics.go", "server/apis/admission/metrics.go", "server/front/metrics.go", "server/storage/metrics.go", "server/writelimits.go", "server/etcdspace.go", "server/shards/metrics.go", "controllers/assignment/event.go"} {
-		code.Write(readFile(t, "../../pkg/"+file))
+	for _, file := range productFiles(t, "../../pkg") {
+		code.Write(readFile(t, file))
 	}
 	operations := string(readFile(t, "../../docs/OPERATIONS.md")) + string(readFile(t, "../../docs/SHARDS.md"))
 	metrics := regexp.MustCompile("`((?:regent|leader)_[a-z_]+)").FindAllStringSubmatch(operations, -1)
@@ -78,7 +94,7 @@ func TestDocumentedMetricsAndEventsExist(t *testing.T) {
 			t.Errorf("%s is documented, and not in the code", name[1])
 		}
 	}
-	for _, name := range regexp.MustCompile(`"(regent_[a-z_]+)"`).FindAllStringSubmatch(code.String(), -1) {
+	for _, name := range regexp.MustCompile(`Name:\s+"(regent_[a-z_]+)"`).FindAllStringSubmatch(code.String(), -1) {
 		if !strings.Contains(operations, name[1]) {
 			t.Errorf("%s is not documented", name[1])
 		}
