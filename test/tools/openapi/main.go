@@ -1,5 +1,5 @@
 // Command openapi generates pkg/server/apis/openapi: the OpenAPI definitions of the types that the shard serves, and of the
-// types that they consist of. `make generate` runs it. It reads the list of types from standard input, as test/tools/served
+// types that they consist of, as far as no dependency of the server has them. `make generate` runs it. It reads the list of types from standard input, as test/tools/served
 // prints it. Its argument is the root of the main module: it reads the types at the versions that the server is built with.
 //
 // It is a module of its own, so that the generator's dependencies are not the server's.
@@ -22,8 +22,12 @@ import (
 	"k8s.io/kube-openapi/pkg/generators"
 )
 
-// always are the packages of which all types are taken, because every API server sends and gets them.
-var always = []string{"k8s.io/apimachinery/pkg/apis/meta/v1", "k8s.io/apimachinery/pkg/runtime", "k8s.io/apimachinery/pkg/version"}
+// elsewhere are the packages whose types upstream's apiextensions-apiserver describes, which the server links: package
+// openapi takes them from there.
+var elsewhere = []string{
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", "k8s.io/apimachinery/pkg/api/resource",
+	"k8s.io/apimachinery/pkg/apis/meta/v1", "k8s.io/apimachinery/pkg/runtime", "k8s.io/apimachinery/pkg/version",
+}
 
 // names has the names of types by package.
 type names map[string]map[string]bool
@@ -86,11 +90,10 @@ func generate(root string, served names) error {
 	}
 	targets := func(c *generator.Context) []generator.Target {
 		c.Order = slices.DeleteFunc(c.Order, func(t *types.Type) bool {
-			return !slices.Contains(always, t.Name.Package) && !served[t.Name.Package][t.Name.Name]
+			return slices.Contains(elsewhere, t.Name.Package) || !served[t.Name.Package][t.Name.Name]
 		})
 		return generators.GetOpenAPITargets(c, a, header)
 	}
-	packages := slices.AppendSeq(slices.Clone(always), maps.Keys(served))
-	slices.Sort(packages)
-	return gengo.Execute(generators.NameSystems(), generators.DefaultNameSystem(), targets, gengo.StdBuildTag, slices.Compact(packages))
+	packages := slices.Sorted(maps.Keys(served))
+	return gengo.Execute(generators.NameSystems(), generators.DefaultNameSystem(), targets, gengo.StdBuildTag, packages)
 }

@@ -1,11 +1,14 @@
 // Package openapi holds the OpenAPI definitions of the served types. kubectl explain, client-side validation and
-// server-side apply need them. `make generate` writes them, for the types that apis.Types returns.
+// server-side apply need them. `make generate` writes them, for the types that apis.Types returns, except for those that
+// upstream's apiextensions-apiserver has.
 package openapi
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 
+	upstream "k8s.io/apiextensions-apiserver/pkg/generated/openapi"
 	"k8s.io/apimachinery/pkg/runtime"
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -18,11 +21,18 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
+// definitions returns those of all types that are served, and some more.
+func definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
+	all := upstream.GetOpenAPIDefinitions(ref)
+	maps.Copy(all, GetOpenAPIDefinitions(ref))
+	return all
+}
+
 // Metadata returns the schemas of what all objects have in common, which those of custom objects refer to.
 func Metadata(scheme *runtime.Scheme) (map[string]*spec.Schema, error) {
-	config := genericapiserver.DefaultOpenAPIV3Config(GetOpenAPIDefinitions, openapinamer.NewDefinitionNamer(scheme))
+	config := genericapiserver.DefaultOpenAPIV3Config(definitions, openapinamer.NewDefinitionNamer(scheme))
 	var names []string
-	for name := range GetOpenAPIDefinitions(func(string) spec.Ref { return spec.Ref{} }) {
+	for name := range definitions(func(string) spec.Ref { return spec.Ref{} }) {
 		if strings.Contains(name, "apimachinery") {
 			names = append(names, name)
 		}
@@ -33,9 +43,9 @@ func Metadata(scheme *runtime.Scheme) (map[string]*spec.Schema, error) {
 // Configure sets the OpenAPI definitions of the scheme's types in the server's configuration.
 func Configure(config *genericapiserver.Config, scheme *runtime.Scheme) {
 	namer := openapinamer.NewDefinitionNamer(scheme)
-	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(GetOpenAPIDefinitions, namer)
+	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(definitions, namer)
 	config.OpenAPIConfig.Info.Title = "Regent"
-	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(GetOpenAPIDefinitions, namer)
+	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(definitions, namer)
 	config.OpenAPIV3Config.Info.Title = "Regent"
 }
 
