@@ -199,6 +199,11 @@ lint: bin/golangci-lint
 	@for m in $(LIBRARIES); do (cd $$m && echo "$$m: golangci-lint" && GOWORK=$(CURDIR)/test/libraries.work $(CURDIR)/bin/golangci-lint run --allow-parallel-runners ./...) || exit 1; done
 	@for m in $(linted); do (cd $$m && echo "$$m: golangci-lint" && $(CURDIR)/bin/golangci-lint run --allow-parallel-runners ./...) || exit 1; done
 
+.PHONY: fmt
+fmt: ## format Go files, and wrap their comments at 120 columns
+	gofmt -w cmd examples pkg test
+	$(GO) run ./test/tools/wrap cmd examples pkg test
+
 .PHONY: generate
 generate: ## write generated code and docs/reference anew
 	$(GO) run ./test/tools/served | (cd test/tools/openapi && $(GO) run . ../../..)

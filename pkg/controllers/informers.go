@@ -76,8 +76,9 @@ type Source interface {
 	CustomObjects() cache.ListerWatcherWithContext
 }
 
-// NewInformers returns informers that read from source. Run them to fill them.
-func NewInformers(source Source, resources []Resource) Informers {
+// NewInformers returns informers that read from a source. Run them to fill them.
+func NewInformers(from Source, resources []Resource) Informers {
+	source := &viewedSource{from, map[schema.GroupResource]clusters.Cache[*metav1.PartialObjectMetadata]{}}
 	out := Informers{
 		Namespaces:      newInformer(source, corev1.SchemeGroupVersion.WithResource("namespaces"), OwnerIndexers[*corev1.Namespace]()),
 		Workspaces:      newInformer(source, tenancyv1alpha1.SchemeGroupVersion.WithResource("workspaces"), OwnerIndexers[*tenancyv1alpha1.Workspace]()),
@@ -97,28 +98,9 @@ func NewInformers(source Source, resources []Resource) Informers {
 		APIBindings:         newInformer(source, apisv1alpha2.SchemeGroupVersion.WithResource("apibindings"), BindingIndexers()),
 		CustomObjects:       clusters.NewInformer(source.CustomObjects(), OwnerIndexers[*clusters.CustomObject]()),
 	}
-	views := map[schema.GroupResource]clusters.Cache[*metav1.PartialObjectMetadata]{
-		corev1.Resource("namespaces"):                   clusters.MetadataOf(out.Namespaces),
-		tenancyv1alpha1.Resource("workspaces"):          clusters.MetadataOf(out.Workspaces),
-		corev1alpha1.Resource("logicalclusters"):        clusters.MetadataOf(out.LogicalClusters),
-		corev1alpha1.Resource("shards"):                 clusters.MetadataOf(out.Shards),
-		corev1.Resource("configmaps"):                   clusters.MetadataOf(out.ConfigMaps),
-		coordinationv1.Resource("leases"):               clusters.MetadataOf(out.Leases),
-		coordinationv1beta1.Resource("leasecandidates"): clusters.MetadataOf(out.LeaseCandidates),
-		rbacv1.Resource("roles"):                        clusters.MetadataOf(out.Roles),
-		rbacv1.Resource("rolebindings"):                 clusters.MetadataOf(out.RoleBindings),
-		rbacv1.Resource("clusterroles"):                 clusters.MetadataOf(out.ClusterRoles),
-		rbacv1.Resource("clusterrolebindings"):          clusters.MetadataOf(out.ClusterRoleBindings),
-
-		apisv1alpha1.Resource("apiresourceschemas"): clusters.MetadataOf(out.APIResourceSchemas),
-		apisv1alpha2.Resource("apiexports"):         clusters.MetadataOf(out.APIExports),
-		apisv1alpha2.Resource("apibindings"):        clusters.MetadataOf(out.APIBindings),
-
-		apiextensionsv1.Resource("customresourcedefinitions"): clusters.MetadataOf(out.Definitions),
-	}
 	out.Metadata = map[schema.GroupVersionResource]clusters.Cache[*metav1.PartialObjectMetadata]{}
 	for _, r := range resources {
-		if view, ok := views[r.GVR.GroupResource()]; ok {
+		if view, ok := source.views[r.GVR.GroupResource()]; ok {
 			out.Metadata[r.GVR] = view
 			continue
 		}
@@ -162,8 +144,20 @@ func DefinitionIndexers() map[string]func(*apiextensionsv1.CustomResourceDefinit
 	return indexers
 }
 
-func newInformer[T clusters.Object](source Source, resource schema.GroupVersionResource, indexers map[string]func(T) []string) *clusters.Informer[T] {
-	return clusters.NewInformer(source.Objects(resource), indexers)
+// viewedSource has a view of the metadata of each informer that was made of it, so that there is no second informer of a
+// resource.
+type viewedSource struct {
+	Source
+	views map[schema.GroupResource]clusters.Cache[*metav1.PartialObjectMetadata]
+}
+
+func newInformer[T interface {
+	clusters.Object
+	metav1.ObjectMetaAccessor
+}](source *viewedSource, resource schema.GroupVersionResource, indexers map[string]func(T) []string) *clusters.Informer[T] {
+	informer := clusters.NewInformer(source.Objects(resource), indexers)
+	source.views[resource.GroupResource()] = clusters.MetadataOf(informer)
+	return informer
 }
 
 // All returns the informers by name: "namespaces", "metadata of secrets". It finds them by reflection, so that none can be
