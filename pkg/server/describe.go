@@ -72,6 +72,9 @@ func (d *describer) replica(ctx context.Context) status.Replica {
 	for _, m := range members {
 		out.Etcd = append(out.Etcd, status.Member{Endpoint: m.Endpoint, Serves: m.Serves && (len(members) > 1 || d.store.etcd.answers.Load())})
 	}
+	for _, a := range d.store.Aside() {
+		out.Aside = append(out.Aside, status.Aside{Resource: a.Resource, Number: a.Number, ModRevision: a.Revision})
+	}
 	if d.caches.others != nil {
 		heard := d.caches.others.Heard()
 		for _, name := range slices.Sorted(maps.Keys(heard)) {
@@ -190,7 +193,7 @@ func controllerOf(s terms.Status) status.Controller {
 	h := s.Health
 	out := status.Controller{
 		Name: s.Controller, Scope: scopes[s.Scope], State: s.State, Since: s.Since, Restarts: s.Restarts, Panics: s.Panics, Stalls: s.Stalls,
-		Failed: s.Failed, Effect: s.Effect, Tolerated: s.Tolerated,
+		Failed: s.Failed, Effect: s.Effect, Tolerated: s.Tolerated, HeldBy: s.HeldBy,
 		Users: status.Lane{Running: s.State == supervisor.Running || s.State == supervisor.Stalled, Pending: h.Pending - h.Sweep.Pending, Returned: h.Returned - h.Sweep.Returned},
 		Sweep: status.Lane{Running: h.Sweep.Running, Pending: h.Sweep.Pending, Returned: h.Sweep.Returned},
 	}
