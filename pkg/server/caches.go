@@ -45,7 +45,7 @@ type caches struct {
 	homes *shards.Homes
 }
 
-func (r *run) newCaches() (*caches, error) {
+func (r *run) newCaches(store *store) (*caches, error) {
 	c := &caches{client: loopback.New(&r.api, r.tokens.replica), live: &live{&apis.Reader{}}}
 	var err error
 	if c.clients, err = c.client.Clients(); err != nil {
@@ -67,7 +67,7 @@ func (r *run) newCaches() (*caches, error) {
 			cfg.Root.URLs = r.cfg.Membership.Root.URLs
 		}
 		c.others = shards.New(cfg)
-		c.homes = r.newHomes(c)
+		c.homes = r.newHomes(c, store)
 	}
 	r.otherShards.caches.Store(c)
 	c.directory = &routing.Directory{Shard: r.cfg.Shard, RootShard: r.cfg.rootShard(), Workspaces: c.informers.Workspaces, LogicalClusters: c.informers.LogicalClusters, Live: c.live}

@@ -55,9 +55,10 @@ func (o *otherShards) CheckHome(ctx context.Context, shard string, cluster logic
 }
 
 // newHomes returns what says whether another shard has a logical cluster.
-func (r *run) newHomes(c *caches) *shards.Homes {
+func (r *run) newHomes(c *caches, store *store) *shards.Homes {
 	return shards.NewHomes(shards.HomesConfig{
 		Own: r.cfg.Shard, Root: r.cfg.rootShard(), Members: c.others.Members, Heard: c.others.Heard, Live: c.others, Here: c.live,
+		Confirmed: &confirmed{client: store.Etcd(), prefix: store.Prefix()},
 	})
 }
 
