@@ -46,7 +46,7 @@ type caches struct {
 	homes *shards.Homes
 }
 
-func (r *run) newCaches() (*caches, error) {
+func (r *run) newCaches(store *store) (*caches, error) {
 	c := &caches{client: loopback.New(&r.api, r.identity.InProcess.Replica), live: &live{&apis.Reader{}}}
 	var err error
 	if c.clients, err = c.client.Clients(); err != nil {
@@ -68,6 +68,7 @@ func (r *run) newCaches() (*caches, error) {
 		c.others = shards.New(cfg)
 		c.homes = shards.NewHomes(shards.HomesConfig{
 			Own: r.cfg.Shard, Root: r.cfg.rootShard(), Members: c.others.Members, Heard: c.others.Heard, Live: c.others, Here: c.live,
+			Confirmed: &confirmed{client: store.Etcd(), prefix: store.Prefix()},
 		})
 	}
 	r.identity.Bind(identity.Sources{Informers: c.informers, Reader: c.live.reader, Others: c.others, Homes: c.homes})

@@ -38,7 +38,7 @@ func (r *run) newDescriber(store *store, caches *caches, elections *elections, t
 		Shard: r.cfg.Shard, Replica: r.name, URL: r.replicaURL(), Capacity: r.cfg.Capacity, Started: time.Now(),
 		Leader: endpoints.Candidate{Elector: elections.leader, Lease: namespace + "/" + r.cfg.Election.Name},
 		Terms:  terms, Book: r.book(), Kube: caches.clients.Kube, Informers: caches.informers, Others: caches.others,
-		Etcd: store.describe, Fronts: r.identity.Fronts, Certificates: r.certificates,
+		Etcd: store.describe, Aside: store.aside, Fronts: r.identity.Fronts, Certificates: r.certificates,
 		Checks: []healthz.HealthChecker{
 			healthz.NamedCheck("etcd", func(*http.Request) error { return store.etcd.Latest() }), // as the process has last seen it
 			store.space, store.shard, informersCheck(caches.informers), historyCheck(store.Client),

@@ -72,7 +72,7 @@ func (r *run) all() error {
 	}
 	defer store.close()
 	defer r.join() // nothing outlives the store
-	caches, err := r.newCaches()
+	caches, err := r.newCaches(store)
 	if err != nil {
 		return err
 	}

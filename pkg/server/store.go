@@ -114,3 +114,11 @@ func (s *store) describe() (out []status.Member) {
 	}
 	return out
 }
+
+// aside returns what is stored in etcd and is no object.
+func (s *store) aside() (out []status.Aside) {
+	for _, a := range s.Aside() {
+		out = append(out, status.Aside{Resource: a.Resource, Number: a.Number, ModRevision: a.Revision})
+	}
+	return out
+}

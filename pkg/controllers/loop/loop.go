@@ -4,6 +4,7 @@ package loop
 import (
 	"context"
 	"reflect"
+	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 
@@ -17,12 +18,19 @@ type Loop[K comparable] = loop.Loop[K]
 // Source is control/loop's.
 type Source[K comparable] = loop.Source[K]
 
+// turn is how long a reconcile may take. A controller stalls after three times as long.
+const turn = 20 * time.Second
+
 // New returns a loop that calls reconcile from a number of workers. See control/loop. Logical clusters take turns, and
 // whatever hangs for one of them leaves workers to the others (I18). A key is charged to the cluster that it names: it
 // is a clusters.Key, the name of a cluster, or Clustered. Other keys are of the shard: nobody tells them apart, unless
 // the loop's By says how.
+//
+// A reconcile has a deadline: nobody is worked for longer in one turn, whatever hangs, and however many objects there are.
+// What it has not done then it does in its next turn. So it must come further each time.
 func New[K comparable](name string, workers int, reconcile func(context.Context, K) error) *Loop[K] {
 	l := loop.New(name, workers, reconcile)
+	l.Within(turn)
 	var none K
 	switch any(none).(type) {
 	case clusters.Key:

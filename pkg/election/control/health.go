@@ -14,6 +14,10 @@ type Health struct {
 	Pending int
 	// Returned counts the items that were worked on, with or without success. It never falls.
 	Returned uint64
+	// Only is the group to which all items belong that are due, apart from Sweep's: a tenant, for example. Empty: there are
+	// several groups, or items are not told apart. While one group alone has work, a controller that finishes none of it is held
+	// by that group, and not stalled: it would work for others.
+	Only string
 	// Sweep is about the part of these items that the controller has found in its pass over all objects. The supervisor judges
 	// it apart from the rest: neither may stand still behind the other.
 	Sweep Sweep
@@ -23,7 +27,8 @@ type Health struct {
 type Sweep struct {
 	// Running says that the pass has not ended: objects are left to look at, or items to work on.
 	Running bool
-	// Pending and Returned are the parts of Health's.
+	// Pending and Returned are the parts of Health's. Only is that of these items.
 	Pending  int
 	Returned uint64
+	Only     string
 }

@@ -46,9 +46,10 @@ type Describer struct {
 	Others    *shards.Reader
 	// Checks are those of /readyz, of what the process knows by itself.
 	Checks []healthz.HealthChecker
-	// Etcd returns the members of etcd, Fronts those fronts that were heard, and Certificates when those expire that this
+	// Etcd returns the members of etcd, Aside what is stored there and is no object, Fronts those fronts that were heard, and Certificates when those expire that this
 	// replica shows or trusts.
 	Etcd         func() []status.Member
+	Aside        func() []status.Aside
 	Fronts       func() []status.Front
 	Certificates func() []status.Certificate
 }
@@ -73,7 +74,8 @@ func (d *Describer) Outline() status.Replica {
 func (d *Describer) Describe(ctx context.Context) status.Replica {
 	out := d.Outline()
 	out.Version, out.Started = build.Info().GitVersion, d.Started
-	out.NotReady, out.Certificates, out.Fronts, out.Etcd = d.notReady(ctx), d.Certificates(), d.Fronts(), d.Etcd()
+	out.NotReady, out.Certificates, out.Fronts = d.notReady(ctx), d.Certificates(), d.Fronts()
+	out.Etcd, out.Aside = d.Etcd(), d.Aside()
 	for _, s := range d.Terms.Status() {
 		out.Controllers = append(out.Controllers, controllerOf(s))
 	}
@@ -172,7 +174,7 @@ func controllerOf(s terms.Status) status.Controller {
 	h := s.Health
 	out := status.Controller{
 		Name: s.Controller, Scope: scopes[s.Scope], State: s.State, Since: s.Since, Restarts: s.Restarts, Panics: s.Panics, Stalls: s.Stalls,
-		Failed: s.Failed, Effect: s.Effect, Tolerated: s.Tolerated,
+		Failed: s.Failed, Effect: s.Effect, Tolerated: s.Tolerated, HeldBy: s.HeldBy,
 		Users: status.Lane{Running: s.State == supervisor.Running || s.State == supervisor.Stalled, Pending: h.Pending - h.Sweep.Pending, Returned: h.Returned - h.Sweep.Returned},
 		Sweep: status.Lane{Running: h.Sweep.Running, Pending: h.Sweep.Pending, Returned: h.Sweep.Returned},
 	}

@@ -193,6 +193,15 @@ func (s *Server) fail(err error) {
 	}
 }
 
+const (
+	// catchUpEntries is how many of the last writes etcd keeps in memory, beside a hundred, for followers that are slow. There
+	// are none, and by default it is 5,000: as many megabytes, if somebody writes large objects.
+	catchUpEntries = 1
+	// snapshotCount is how many writes are read into memory at a start, at most, and are on the disk a second time. By
+	// default it is 10,000.
+	snapshotCount = 1000
+)
+
 // embedConfig returns the configuration of a member that stays alone: it has no peer listener and short election timeouts,
 // because nobody contests its election. serving listens for its clients.
 func embedConfig(ctx context.Context, cfg Config, endpoint string, closing *atomic.Bool) *embed.Config {
@@ -212,6 +221,7 @@ func embedConfig(ctx context.Context, cfg Config, endpoint string, closing *atom
 	c.EnableGRPCGateway = false
 	c.TickMs, c.ElectionMs = 20, 200
 	c.QuotaBackendBytes = cfg.Quota
+	c.SnapshotCatchUpEntries, c.SnapshotCount = catchUpEntries, snapshotCount
 	c.AutoCompactionMode = embed.CompactorModePeriodic
 	c.AutoCompactionRetention = compactionRetention.String()
 	c.WatchProgressNotifyInterval = progressInterval

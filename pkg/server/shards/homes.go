@@ -33,6 +33,8 @@ type HomesConfig struct {
 	Members func() ([]string, error)
 	// Heard returns which of them are heard.
 	Heard func() map[string]bool
+	// Confirmed outlives this process. Nil: what is known is forgotten with it.
+	Confirmed Confirmed
 	// Live reads other shards, and Here this one.
 	Live controllers.ShardReader
 	Here interface {
@@ -41,11 +43,19 @@ type HomesConfig struct {
 	}
 }
 
+// Confirmed remembers, for all replicas of this shard and beyond their restarts, which shard has a logical cluster. It may
+// forget.
+type Confirmed interface {
+	// Home returns the shard that has a cluster, or an empty string.
+	Home(ctx context.Context, cluster logicalcluster.Name) string
+	Remember(ctx context.Context, cluster logicalcluster.Name, shard string)
+}
+
 // Homes says whether a logical cluster is on a shard, and does not believe that shard alone: a shard that lies must not
 // pass for the home of another one's clusters. A third shard confirms it: the one that has the cluster's Workspace says
 // that it has assigned the cluster to that shard. If that is the shard itself, or does not answer, each of the others
 // has to say that it does not have the cluster. What was confirmed once is remembered, because no cluster ever changes
-// its home. Make it with NewHomes. All methods may be called at any time on any goroutine.
+// its home; and beyond this process, if all others had to confirm it, because one of them may be down next time. Make it with NewHomes. All methods may be called at any time on any goroutine.
 type Homes struct {
 	cfg   HomesConfig
 	known *lru.Cache // shards by cluster
@@ -91,7 +101,17 @@ func (h *Homes) find(ctx context.Context, shard string, cluster logicalcluster.N
 	if h.assigned(ctx, shard, cluster, says) {
 		return nil
 	}
-	return h.nobodyElse(ctx, shard, cluster)
+	if h.cfg.Confirmed == nil {
+		return h.nobodyElse(ctx, shard, cluster)
+	}
+	if home := h.cfg.Confirmed.Home(ctx, cluster); home != "" {
+		return same(home, shard, cluster)
+	}
+	if err := h.nobodyElse(ctx, shard, cluster); err != nil {
+		return err
+	}
+	h.cfg.Confirmed.Remember(ctx, cluster, shard)
+	return nil
 }
 
 // assigned reports whether another shard than the one that says that it has a logical cluster has assigned the cluster

@@ -24,6 +24,7 @@ type told struct {
 	workspaces map[string]string // the shard to which the Workspace of cluster c1 is assigned, by the shard that says so
 	down       []string
 	members    error
+	confirmed  *remembered
 	mu         sync.Mutex
 	reads      int
 }
@@ -74,10 +75,14 @@ func (s *told) heard() map[string]bool {
 }
 
 func (s *told) homes() *Homes {
-	return NewHomes(HomesConfig{
+	cfg := HomesConfig{
 		Own: "here", Root: "root", Live: s, Here: own{s}, Heard: s.heard,
 		Members: func() ([]string, error) { return slices.Sorted(maps.Keys(s.heard())), s.members },
-	})
+	}
+	if s.confirmed != nil {
+		cfg.Confirmed = s.confirmed
+	}
+	return NewHomes(cfg)
 }
 
 // Whether cluster c1 is on shard a.
@@ -134,5 +139,42 @@ func TestAHomeIsAskedForOnce(t *testing.T) {
 	}
 	if s.reads != before {
 		t.Errorf("%d reads for what is known", s.reads-before)
+	}
+}
+
+// remembered is a Confirmed in memory.
+type remembered struct {
+	homes map[logicalcluster.Name]string
+}
+
+func (r *remembered) Home(_ context.Context, cluster logicalcluster.Name) string {
+	return r.homes[cluster]
+}
+
+func (r *remembered) Remember(_ context.Context, cluster logicalcluster.Name, shard string) {
+	r.homes[cluster] = shard
+}
+
+// What all shards have confirmed is known to the next process, too: also while one of them is down.
+func TestWhatAllHaveConfirmedOutlivesTheProcess(t *testing.T) {
+	s := &told{clusters: map[string]string{"a has c1": "", "b has c1": ""}, confirmed: &remembered{map[logicalcluster.Name]string{}}}
+	if err := s.homes().Check(t.Context(), "a", "c1"); err == nil || len(s.confirmed.homes) != 0 {
+		t.Errorf("two shards have it: %v, remembered %v", err, s.confirmed.homes)
+	}
+	delete(s.clusters, "b has c1")
+	if err := s.homes().Check(t.Context(), "a", "c1"); err != nil {
+		t.Fatal(err)
+	}
+	s.down = []string{"b"}
+	if err := s.homes().Check(t.Context(), "a", "c1"); err != nil {
+		t.Errorf("the next process, while another shard is down: %v", err)
+	}
+	s.clusters["root has c1"] = ""
+	if err := s.homes().Check(t.Context(), "root", "c1"); err == nil || !strings.Contains(err.Error(), "is on shard a, and not on shard root") {
+		t.Errorf("a shard that says so later is told %v", err)
+	}
+	delete(s.clusters, "a has c1")
+	if err := s.homes().Check(t.Context(), "a", "c1"); err == nil {
+		t.Error("it is taken for the home of what it does not have")
 	}
 }

@@ -35,7 +35,7 @@ var (
 		shardAnswers, replicasAnswer, replicasReady,
 		somebodyLeads, oneLeads, somebodyElects, leaseIsRenewed, holderIsAccountedFor, epochsAreLeft, modesAgree, allCanLead, leadersLast,
 		nobodyIsQuarantined, contactIsAlive, leaderHasStandbys,
-		controllersWork, etcdServes, peersAreHeard, certificatesLast, shardHasRoom,
+		controllersWork, etcdServes, allIsSound, peersAreHeard, certificatesLast, shardHasRoom,
 	}
 	rules = []func(*diagnosis){versionsAgree, clocksAgree}
 )

@@ -23,9 +23,11 @@ const (
 	kindControllerLate   kind = "controller-late"
 	kindControllerFailed kind = "controller-failed"
 	kindControllerStalls kind = "controller-stalled"
+	kindControllerHeld   kind = "controller-held"
 	kindControllerAgain  kind = "controller-restarting"
 	kindControllerWaits  kind = "controller-waiting"
 	kindEtcdMember       kind = "etcd-member"
+	kindSetAside         kind = "set-aside"
 	kindPeerSilent       kind = "peer-silent"
 	kindCertificate      kind = "certificate"
 	kindShardFull        kind = "shard-full"
@@ -54,9 +56,11 @@ var sections = map[kind]string{
 	kindControllerLate:   "docs/SUPERVISION.md#the-end-of-a-term",
 	kindControllerFailed: "docs/SUPERVISION.md#when-a-controller-fails-on-every-replica",
 	kindControllerStalls: "docs/SUPERVISION.md#what-a-controller-may-say",
+	kindControllerHeld:   "docs/SUPERVISION.md#turns",
 	kindControllerAgain:  "docs/SUPERVISION.md#policies",
 	kindControllerWaits:  "docs/SUPERVISION.md#policies",
 	kindEtcdMember:       "docs/OPERATIONS.md#an-etcd-of-several-members",
+	kindSetAside:         "docs/OPERATIONS.md#what-is-stored-and-is-no-object",
 	kindPeerSilent:       "docs/SHARDS.md#what-is-down-and-what-goes-on",
 	kindCertificate:      "docs/ACCESS.md#certificates",
 	kindShardFull:        "docs/SHARDS.md#planning",

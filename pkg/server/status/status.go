@@ -84,6 +84,8 @@ type Replica struct {
 	Controllers []Controller `json:"controllers,omitempty"`
 	// Etcd are the members that this replica knows by --etcd-servers.
 	Etcd []Member `json:"etcd,omitempty"`
+	// Aside is what the replica has found in etcd that is no object, and shows to nobody.
+	Aside []Aside `json:"aside,omitempty"`
 	// Peers are the other shards of which this replica reads.
 	Peers []Peer `json:"peers,omitempty"`
 	// Left are replicas of the shard that have ended in order in the last ten minutes, as far as they have told this one themselves.
@@ -181,6 +183,8 @@ type Controller struct {
 	Effect    string    `json:"effect,omitempty"`
 	// Tolerated: its failure does not end the term, because other replicas could not run it either.
 	Tolerated bool `json:"tolerated,omitempty"`
+	// HeldBy is the logical cluster to which all its work belongs, and which gets none of it done. The controller would work for others.
+	HeldBy string `json:"heldBy,omitempty"`
 	// Users is the queue of what changes, Sweep that of the pass over all objects with which the controller begins.
 	Users Lane `json:"users"`
 	Sweep Lane `json:"sweep"`
@@ -202,6 +206,14 @@ type Member struct {
 	Endpoint string `json:"endpoint"`
 	// Serves is false for a member that does not answer this replica while another one does.
 	Serves bool `json:"serves"`
+}
+
+// Aside is what is stored of a resource and is no object.
+type Aside struct {
+	Resource string `json:"resource"`
+	// Number is how many there are, ModRevision that of the latest of them.
+	Number      int   `json:"number"`
+	ModRevision int64 `json:"modRevision"`
 }
 
 // Peer is another shard, as a replica hears it.

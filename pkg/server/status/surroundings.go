@@ -45,6 +45,30 @@ func etcdServes(s *shardView) {
 	}
 }
 
+// allIsSound tells of what is stored and is no object.
+func allIsSound(s *shardView) {
+	var aside by
+	latest := map[string]Aside{}
+	for _, r := range s.answered {
+		for _, a := range r.Aside {
+			aside.add(a.Resource, r.Name)
+			if a.ModRevision >= latest[a.Resource].ModRevision {
+				latest[a.Resource] = a
+			}
+		}
+	}
+	for _, resource := range aside.things {
+		a := latest[resource]
+		what := fmt.Sprintf("Something is stored of %s that is no object, with mod revision %d.", resource, a.ModRevision)
+		if a.Number > 1 {
+			what = fmt.Sprintf("%d things are stored of %s that are no objects, the last with mod revision %d.", a.Number, resource, a.ModRevision)
+		}
+		s.add(Warning, "", kindSetAside, what+fmt.Sprintf(" Lists and watches go on without. So say %s.", aside.names(resource)),
+			"Somebody writes to etcd directly, or a disk is broken. The log has all revisions (\"What is stored is no object\").",
+			"Find the key by the revision, and delete it or restore it from a backup.")
+	}
+}
+
 // peersAreHeard leaves out shards that do not answer at all: shardAnswers tells of them.
 func peersAreHeard(s *shardView) {
 	var silent by

@@ -57,6 +57,11 @@ func controllersWork(s *shardView) {
 
 func (s *shardView) controller(r Replica, c Controller) {
 	who := fmt.Sprintf("Controller %s of replica %s", c.Name, r.Name)
+	if c.HeldBy != "" {
+		s.add(Warning, r.Name, kindControllerHeld, fmt.Sprintf("%s has work of logical cluster %s only, and finishes none of it. It works for whoever else has some.", who, c.HeldBy),
+			"Its stacks say where it hangs. Keep them, for the author of the controller:", s.stacks(c.Name),
+			"Look at what that cluster has many of, or what is large there. A restart of this replica ends what hangs.")
+	}
 	handOver := "$ regent step-down" + s.onShard() + " --reason 'controller " + c.Name + "'"
 	switch c.State {
 	case "late":

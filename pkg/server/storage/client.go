@@ -61,6 +61,7 @@ type Client struct {
 	history   *history
 	members   *members
 	tallies   *tallies
+	aside     aside
 	compactor interface {
 		etcd3.Compactor
 		Stop()

@@ -153,7 +153,7 @@ func (o *restOptions) decorator(encoding Encoding) generic.StorageDecorator {
 			}))
 		}
 		keys := keyFunc(prefix, clusterless)
-		read := &stream{Interface: &sound{Interface: store, resource: config.GroupResource, keys: keys}, resource: config.GroupResource.String()}
+		read := &stream{Interface: &sound{Interface: store, resource: config.GroupResource, prefix: prefix, keys: keys, aside: &o.client.aside}, resource: config.GroupResource.String()}
 		guarded := o.client.guard.Storage(read, holdsLeases)
 		stamped := &stamp{Interface: &metered{guarded, o.client.config.Meter, !encoding.Uncached}, prefix: prefix}
 		if encoding.Uncached {

@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"reflect"
+	"strings"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,7 +23,9 @@ import (
 type sound struct {
 	storage.Interface
 	resource schema.GroupResource
+	prefix   string // of its keys
 	keys     func(runtime.Object) (string, error)
+	aside    *aside
 }
 
 // whySetAside is the annotation of what stands for bytes that are set aside. It never leaves this layer.
@@ -40,6 +43,9 @@ func (s *sound) GetList(ctx context.Context, key string, opts storage.ListOption
 	items, err := conversion.EnforcePtr(pointer)
 	if err != nil {
 		return err
+	}
+	if s.isOfAll(key, opts.Predicate) {
+		s.aside.anew(s.resource)
 	}
 	kept := 0
 	for i := range items.Len() {
@@ -59,6 +65,14 @@ func (s *sound) GetList(ctx context.Context, key string, opts storage.ListOption
 		items.SetLen(kept)
 	}
 	return nil
+}
+
+// pageOfCache is how many objects a watch cache asks for at a time.
+const pageOfCache = 10_000
+
+// isOfAll reports whether a list is the first page of what a watch cache begins with: of everything.
+func (s *sound) isOfAll(key string, p storage.SelectionPredicate) bool {
+	return p.Empty() && p.Continue == "" && (p.Limit == 0 || p.Limit >= pageOfCache) && strings.TrimSuffix(key, "/") == s.prefix
 }
 
 func objectAt(items reflect.Value, i int) (runtime.Object, bool) {
@@ -84,6 +98,7 @@ func (s *sound) keeps(ctx context.Context, obj runtime.Object) bool {
 		revision, why = of.GetResourceVersion(), of.GetAnnotations()[whySetAside]
 	}
 	setAside.WithLabelValues(s.resource.String()).Inc()
+	s.aside.add(s.resource, revision)
 	klog.FromContext(ctx).Error(err, "What is stored is no object, and is shown to nobody: find it in etcd by its mod revision, and delete or mend it (docs/OPERATIONS.md)",
 		"resource", s.resource, "modRevision", revision, "decoding", why)
 	return false

@@ -34,7 +34,6 @@ var healthy = map[string]string{
 	`regent_fencing_unfenced_writes_total{user="system:regent:leader"}`: "0",
 	`regent_quota_refused_total{limit="objects"}`:                       "2",
 	`regent_requests_refused_total{reason="full"}`:                      "9",
-	`regent_storage_set_aside_total{resource="configmaps"}`:             "0",
 	`kubernetes_build_info{git_version="v1.37.2+regent.1"}`:             "1",
 }
 
@@ -108,7 +107,6 @@ var cases = []struct {
 	{"refused-requests", status.Warning, map[string]string{`regent_requests_refused_total{reason="full"}`: "10"}, nil},
 	{"refused-requests", status.Warning, map[string]string{`regent_api_connections_refused_total{limit="total"}`: "6"}, nil},
 	{"quota", status.Notice, map[string]string{`regent_quota_refused_total{limit="objects"}`: "3"}, nil},
-	{"set-aside", status.Warning, map[string]string{`regent_storage_set_aside_total{resource="configmaps"}`: "1"}, nil},
 	{"files-refused", status.Warning, map[string]string{`regent_certificates_refused`: "1"}, nil},
 	{"files-refused", status.Warning, map[string]string{`regent_encryption_config_refused`: "1"}, nil},
 	{"serving-certificate", status.Warning, nil, func(m *ask.Measured) { m.Expires = statustest.Now.AddDate(0, 0, 29) }},

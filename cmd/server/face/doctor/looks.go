@@ -12,7 +12,7 @@ import (
 
 // looks are all that is looked at of a replica besides what it says itself.
 var looks = []func(*examination){
-	latency, etcdLatency, etcdSpace, descriptors, renewals, fencing, refusals, quotas, stored, keys, certificate, clock, version,
+	latency, etcdLatency, etcdSpace, descriptors, renewals, fencing, refusals, quotas, keys, certificate, clock, version,
 }
 
 // What is slow, and how full is full.
@@ -122,16 +122,6 @@ func refusals(x *examination) {
 func quotas(x *examination) {
 	if grown := x.Metrics.Grown("regent_quota_refused_total", nil); !x.check("quotas", grown == 0, "%d writes refused while it was watched", int(grown)) {
 		x.found(status.Notice, "quota", fmt.Sprintf("Replica %s refuses writes, because their logical clusters are full.", x.Name), "The quotas are flags, and annotations of a LogicalCluster (docs/ACCESS.md#quotas).")
-	}
-}
-
-// stored looks for what was read of etcd and is no object. A replica sets it aside and goes on.
-func stored(x *examination) {
-	aside := x.Metrics.After.Sum("regent_storage_set_aside_total", nil)
-	if !x.check("what is stored", aside == 0, "%d times something that is no object since its start", int(aside)) {
-		x.found(status.Warning, "set-aside", fmt.Sprintf("Replica %s has read %d times from etcd what is no object. It shows it to nobody.", x.Name, int(aside)),
-			"Somebody writes to etcd directly, or a disk is broken. The replica's log names resource and revision (\"What is stored is no object\"):",
-			"docs/OPERATIONS.md#what-is-stored-and-is-no-object says how to find the key, and to delete or restore it.")
 	}
 }
 

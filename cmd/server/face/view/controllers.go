@@ -104,6 +104,9 @@ func (p *page) details(r status.Replica, c status.Controller) {
 	if c.Tolerated {
 		rows = append(rows, []string{"tolerated:", "its failure does not end the term, because other replicas could not run it either"})
 	}
+	if c.HeldBy != "" {
+		rows = append(rows, []string{"held by:", c.HeldBy + ", a logical cluster: the controller has work of it only, and finishes none"})
+	}
 	if c.State != "stopped" {
 		rows = append(rows,
 			[]string{"queue:", fmt.Sprintf("%d pending, %d done", c.Users.Pending, c.Users.Returned)},

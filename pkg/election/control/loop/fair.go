@@ -2,6 +2,8 @@ package loop
 
 import (
 	"container/heap"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -136,6 +138,24 @@ func (f *fair[K]) done(g *group[K], took, charged time.Duration) {
 	}
 	f.charge(g, took-charged)
 	f.rest(g)
+}
+
+// only returns the name of the group that has keys, if there is one only.
+func (f *fair[K]) only() string {
+	if len(f.active)+len(f.ready) > 2 {
+		return ""
+	}
+	var one *group[K]
+	for _, g := range append(slices.Collect(maps.Keys(f.active)), f.ready...) {
+		if one != nil && g != one {
+			return ""
+		}
+		one = g
+	}
+	if one == nil {
+		return ""
+	}
+	return one.name
 }
 
 func (f *fair[K]) charge(g *group[K], cost time.Duration) {

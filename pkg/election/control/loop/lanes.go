@@ -190,4 +190,12 @@ func (l *lanes[K]) progress() (pending [swept + 1]int, returned [swept + 1]uint6
 	return pending, l.returned
 }
 
+// only returns the group to which all keys of a lane belong, those that are queued and those that are worked on. Empty:
+// there are several, or no keys, or nobody tells keys apart.
+func (l *lanes[K]) only(in lane) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.order[in].only()
+}
+
 var _ workqueue.Queue[int] = (*lanes[int])(nil)

@@ -4,6 +4,7 @@ package loop
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -26,9 +27,9 @@ const sweepWorkers = 4
 
 // Loop reconciles keys of type K. Each value is run once. Its states:
 //
-//	New --Watch, On, Needs, By--> wired --Run--> waiting for caches --> working --ctx ends, or a panic--> ended
+//	New --Watch, On, Needs, By, Within--> wired --Run--> waiting for caches --> working --ctx ends, or a panic--> ended
 //
-// Watch, On, Needs and By must be called before Run, and by one goroutine. Add and AddAfter may be called at any time.
+// Watch, On, Needs, By and Within must be called before Run, and by one goroutine. Add and AddAfter may be called at any time.
 // Keys that are added before Run works are kept, keys that are added after it has ended are dropped.
 //
 // Run begins with a sweep: a pass over all objects. The keys that it finds wait in a lane of their own, behind what
@@ -38,7 +39,8 @@ type Loop[K comparable] struct {
 	name      string
 	workers   int
 	reconcile func(context.Context, K) error
-	needs     func(K) bool // nil: the sweep queues all keys
+	needs     func(K) bool  // nil: the sweep queues all keys
+	within    time.Duration // 0: a reconcile may take any time
 	wirings   []wiring[K]
 	lanes     *lanes[K]
 	sweep     sweep
@@ -76,6 +78,12 @@ func (l *Loop[K]) Needs(needs func(K) bool) { l.needs = needs }
 // than half of the workers that the others leave. A group is a tenant, for whom keys may be many, or slow, or hang. By
 // must be called before Run; group must be pure and quick.
 func (l *Loop[K]) By(group func(K) string) { l.lanes.group = group }
+
+// Within gives each reconcile a deadline, after which its context ends. An error that it returns then is a failure as any
+// other: the key waits for its next turn. What may wait for somebody else's machine needs a deadline, and so does what
+// takes as long as a tenant has objects. It should be well below the stall deadline of the controller: what is cut short
+// in time is no stall. Call it before Run.
+func (l *Loop[K]) Within(deadline time.Duration) { l.within = deadline }
 
 // Add queues a key now. A key that is already queued is queued once. A key that is being reconciled is reconciled
 // again.
@@ -146,8 +154,8 @@ func (l *Loop[K]) Report() control.Health {
 	walked := l.sweep.walked.Load() // first: what the sweep has queued until then is among what is pending
 	pending, returned := l.lanes.progress()
 	return control.Health{
-		Pending: pending[fresh] + pending[swept], Returned: returned[fresh] + returned[swept],
-		Sweep: control.Sweep{Running: !walked || pending[swept] > 0, Pending: pending[swept], Returned: returned[swept]},
+		Pending: pending[fresh] + pending[swept], Returned: returned[fresh] + returned[swept], Only: l.lanes.only(fresh),
+		Sweep: control.Sweep{Running: !walked || pending[swept] > 0, Pending: pending[swept], Returned: returned[swept], Only: l.lanes.only(swept)},
 	}
 }
 
@@ -245,6 +253,23 @@ func (l *Loop[K]) work(ctx context.Context, queue workqueue.TypedRateLimitingInt
 		queue.AddRateLimited(k)
 	}
 	return ctx.Err() == nil
+}
+
+// errLong is the cause with which the context of a reconcile ends that takes too long.
+var errLong = errors.New("the reconcile takes too long")
+
+// bounded calls reconcile with its deadline.
+func (l *Loop[K]) bounded(ctx context.Context, k K) error {
+	if l.within == 0 {
+		return l.reconcile(ctx, k)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, l.within, errLong)
+	defer cancel()
+	err := l.reconcile(ctx, k)
+	if err != nil && context.Cause(ctx) == errLong { //nolint:errorlint // the cause itself
+		return fmt.Errorf("it was cut short after %v, and goes on in its next turn: %w", l.within, err)
+	}
+	return err
 }
 
 // tells reports whether the log has a failure, by how many there were in succession: the first ones, and then fewer

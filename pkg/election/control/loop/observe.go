@@ -6,18 +6,18 @@ import (
 	"github.com/regent-project/regent/pkg/election/control"
 )
 
-// observed returns a function that calls reconcile and, if ctx has an observer, tells it. failures returns how often the key's
+// observed returns a function that calls bounded and, if ctx has an observer, tells it. failures returns how often the key's
 // reconcile has failed in succession.
 func (l *Loop[K]) observed(ctx context.Context, failures func(K) int) func(context.Context, K) error {
 	observe := control.ObserverOf(ctx)
 	if observe == nil {
-		return l.reconcile
+		return l.bounded
 	}
 	return func(ctx context.Context, k K) (err error) {
 		ctx, done := observe(ctx, l.describe(k, failures(k)))
 		var failure error
 		defer func() { done(failure) }()
-		if err = l.reconcile(ctx, k); ctx.Err() == nil {
+		if err = l.bounded(ctx, k); ctx.Err() == nil {
 			failure = err
 		}
 		return err

@@ -30,24 +30,6 @@ func (e *stallError) Error() string {
 	return fmt.Sprintf("stalled: it holds %d items and has returned none for %v", e.pending, e.idle.Round(time.Second))
 }
 
-// stallClock measures how long a controller has held work and finished none of it.
-type stallClock struct {
-	returned uint64
-	idle     time.Duration
-}
-
-// observe records a report, elapsed after the last one. The clock stops while the store is unreachable: no controller could
-// finish anything then.
-func (c *stallClock) observe(pending int, returned uint64, elapsed time.Duration, reachable bool) (idle time.Duration) {
-	switch {
-	case pending <= 0, returned != c.returned:
-		c.returned, c.idle = returned, 0
-	case reachable:
-		c.idle += elapsed
-	}
-	return c.idle
-}
-
 // instance is one call of a controller's constructor or Run, as the health watcher sees it.
 type instance struct {
 	cancel context.CancelCauseFunc
@@ -55,8 +37,7 @@ type instance struct {
 	reporter control.Reporter
 
 	// Owned by the health watcher.
-	clock  stallClock
-	sweep  stallClock    // of what the controller's sweep has found
+	stands standstill
 	worked time.Duration // time without a stall and with a reachable store
 	answer chan reported // gets the report that was asked for; nil if none was
 	last   control.Health
@@ -111,11 +92,8 @@ func (c *child) examine(elapsed time.Duration, reachable bool) {
 		i.cancel(err)
 		return
 	}
-	sweep := health.Sweep
-	idle := max(
-		i.clock.observe(health.Pending-sweep.Pending, health.Returned-sweep.Returned, elapsed, reachable),
-		i.sweep.observe(sweep.Pending, sweep.Returned, elapsed, reachable))
-	showSweep(c.Name, sweep)
+	idle, held, by := i.stands.observe(health, elapsed, reachable)
+	showSweep(c.Name, health.Sweep)
 	c.record.reports(health)
 	if idle == 0 && reachable {
 		if i.worked += elapsed; i.worked >= c.failures.window {
@@ -126,6 +104,7 @@ func (c *child) examine(elapsed time.Duration, reachable bool) {
 	if deadline == 0 {
 		deadline = defaultStallDeadline
 	}
+	c.holds(i, by, held, deadline)
 	stall := &stallError{idle: idle, pending: health.Pending}
 	switch {
 	case deadline < 0:
@@ -162,7 +141,7 @@ func (c *child) ask(i *instance) (control.Health, error) {
 		return r.Health, r.err
 	case <-timer.C: // the answer may be there at the next tick
 		h := i.last
-		h.Pending = max(h.Pending, h.Sweep.Pending+1)
+		h.Pending, h.Only = max(h.Pending, h.Sweep.Pending+1), ""
 		return h, nil
 	}
 }
@@ -196,6 +175,7 @@ func (c *child) end(i *instance) {
 	c.mu.Unlock()
 	i.reports.Wait()
 	showSweep(c.Name, control.Sweep{})
+	c.holds(i, "", 0, 0)
 }
 
 // recovered ends the toleration of a controller that has worked for the restart window.

@@ -39,6 +39,10 @@ var (
 		Name: "regent_controller_swept_keys", StabilityLevel: metrics.ALPHA,
 		Help: "Number of keys that a controller has found in its pass over all objects and has not worked on yet.",
 	}, []string{"controller"})
+	holding = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Name: "regent_controller_held", StabilityLevel: metrics.ALPHA,
+		Help: "1 while all the work of a controller is of one group, such as a logical cluster, and none of it was done for its stall deadline, otherwise 0. The log names the group.",
+	}, []string{"controller"})
 	lateGauge = metrics.NewGauge(&metrics.GaugeOpts{
 		Name: "regent_late_controllers", StabilityLevel: metrics.ALPHA,
 		Help: "Number of controllers that have not stopped although their drain timeout is over. The log has their stacks.",
@@ -47,7 +51,7 @@ var (
 
 // registerMetrics registers the metrics at a registry; nil: component-base's. It may be called any number of times.
 func registerMetrics(to prometheus.Registerer) error {
-	err := registry.Register(to, stateGauge, starts, restartsTotal, panics, stalls, sweeping, sweptKeys, lateGauge)
+	err := registry.Register(to, stateGauge, starts, restartsTotal, panics, stalls, sweeping, sweptKeys, holding, lateGauge)
 	if err != nil {
 		return fmt.Errorf("supervisor: Config.Metrics: %w", err)
 	}
@@ -73,6 +77,7 @@ func show(to prometheus.Registerer, controllers []string) error {
 			counter.WithLabelValues(name).Add(0)
 		}
 		showSweep(name, control.Sweep{})
+		holding.WithLabelValues(name).Set(0)
 	}
 	return nil
 }

@@ -24,6 +24,9 @@ type Status struct {
 	Effect    string
 	// Tolerated: its failure does not end the term.
 	Tolerated bool
+	// HeldBy is the group, such as a logical cluster, to which all its work belongs of which none was done for its stall deadline;
+	// empty if it is not held so. A controller that is held works for others, and is not stalled.
+	HeldBy string
 	// Health is its latest report, at most some seconds old. It is zero while the controller does not run, and for one that does
 	// not report.
 	Health control.Health
@@ -99,6 +102,13 @@ func (r *record) tolerates(so bool)        { r.change(func(now *Status) { now.To
 func (r *record) reports(h control.Health) { r.change(func(now *Status) { now.Health = h }) }
 func (r *record) restarted()               { r.change(func(now *Status) { now.Restarts++ }) }
 func (r *record) panicked()                { r.change(func(now *Status) { now.Panics++ }) }
+
+// heldBy returns who has held it until now.
+func (r *record) heldBy(group string) (was string) {
+	r.change(func(now *Status) { was, now.HeldBy = now.HeldBy, group })
+	return was
+}
+
 func (r *record) stalled(err error) {
 	r.change(func(now *Status) { now.Stalls++ })
 	r.failed(err, "")

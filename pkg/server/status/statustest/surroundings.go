@@ -49,6 +49,10 @@ func surroundings() []Fault {
 			b.NotReady = []status.Check{{Name: "etcd-history", Error: "etcd is at revision 120, and was at 4711"}, {Name: "informers", Error: "workspaces is not synced"}}
 		}),
 		lone("one member of etcd hangs, dies, is slow or is cut off", []string{"etcd-member"}, func(a, b *status.Replica) { a.Etcd[1].Serves, b.Etcd[1].Serves = false, false }),
+		lone("something stored is no object", []string{"set-aside", "set-aside"}, func(a, b *status.Replica) {
+			a.Aside = []status.Aside{{Resource: "configmaps", Number: 1, ModRevision: 4711}, {Resource: "secrets", Number: 3, ModRevision: 4812}}
+			b.Aside = a.Aside
+		}),
 		lone("a certificate expires in a month", []string{"certificate"}, func(a, b *status.Replica) {
 			a.Certificates[1].Expires = Now.AddDate(0, 0, 20)
 			b.Certificates[1].Expires = Now.AddDate(0, 0, 20)

@@ -28,6 +28,10 @@ func works() []Fault {
 			c.Users.Pending = 17
 			c.Stacks = "goroutine 245 [select, 1 minutes]:\nexample.invalid/namespace.(*Controller).finalize(...)\n\tnamespace.go:88 +0x2f\n"
 		})),
+		lone("one cluster holds a controller", []string{"controller-held"}, leaders("logicalcluster", func(c *status.Controller) {
+			c.HeldBy, c.Users.Pending = "1dl5b0qb6gbm0a2n", 17
+			c.Stacks = "goroutine 245 [runnable]:\nexample.invalid/logicalcluster.(*controller).reconcile(...)\n\treconcile.go:88 +0x2f\n"
+		})),
 		lone("a controller has failed", []string{"controller-failed"}, leaders("workspace", func(c *status.Controller) {
 			c.State, c.Since, c.Restarts, c.LastError, c.Failed = "failed", Now.Add(-4*time.Second), 6, "cannot read the template", Now.Add(-4*time.Second)
 		})),
