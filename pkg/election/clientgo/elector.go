@@ -17,7 +17,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/regent-project/regent/pkg/election"
-	"github.com/regent-project/regent/pkg/election/fence"
 	"github.com/regent-project/regent/pkg/election/leader"
 )
 
@@ -149,7 +148,7 @@ func (le *LeaderElector) lead(ctx context.Context, term election.Term) (panicked
 				c = &crash{value, debug.Stack()}
 			}
 		}()
-		le.callbacks.OnStartedLeading(fence.With(ctx, term.Token()))
+		le.callbacks.OnStartedLeading(inTerm(ctx, term))
 	}()
 	select {
 	case panicked = <-work:
