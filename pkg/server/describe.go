@@ -169,7 +169,7 @@ func electionOf(s election.Status, namespace, name string) status.Election {
 		Mode: string(s.Mode), State: s.State, Epoch: s.Epoch, Holder: s.Holder, Leader: s.Leader, LeaderURL: s.LeaderURL,
 		Since: s.Began, Renewed: s.Renewed, Duration: int32(s.Duration / time.Second), Trigger: string(s.Trigger), Leaderless: s.Leaderless.Seconds(), LastStepDown: s.LastStepDown,
 		Unaccounted: s.Unaccounted, OtherMode: s.OtherMode, Priority: s.Priority,
-		CannotLead: cmp.Or(s.CannotRead, s.CannotStand, s.Held),
+		CannotLead: cmp.Or(s.CannotRead, s.CannotStand, s.Held, cannotTake(s)),
 	}
 	if s.Mode != "" {
 		out.Lease = namespace + "/" + name
@@ -181,6 +181,15 @@ func electionOf(s election.Status, namespace, name string) status.Election {
 		out.Standbys = append(out.Standbys, status.Standby{Replica: f.Replica, URL: f.URL, Mode: string(f.Mode), Priority: f.Priority})
 	}
 	return out
+}
+
+// cannotTake says why a replica cannot take the lease. Once somebody leads, its latest attempt is an old one: perhaps etcd
+// did not answer anybody then, and this replica has no reason to try again.
+func cannotTake(s election.Status) string {
+	if s.CannotWrite == "" || s.Leaderless == 0 {
+		return ""
+	}
+	return "cannot take the lease: " + s.CannotWrite
 }
 
 // scopes are the words for Scope in a status.Controller.
