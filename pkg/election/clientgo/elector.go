@@ -66,6 +66,9 @@ func NewLeaderElector(lec leaderelection.LeaderElectionConfig, adjust ...func(*e
 	return le, nil
 }
 
+// Elector returns what elects this process, to ask for its Status, to step down, and to Close it. Do not call its Run.
+func (le *LeaderElector) Elector() *election.Elector { return le.elector }
+
 // RunOrDie runs an elector for a configuration, or panics if that is wrong. Call it again to lead again; NewLeaderElector is better for
 // that, because its elector remembers what it left on the Lease.
 func RunOrDie(ctx context.Context, lec leaderelection.LeaderElectionConfig, adjust ...func(*election.Config)) {
