@@ -62,7 +62,7 @@ parts:
 	@$(prove) parts -minutes $(MINUTES)
 
 # What has a shorter form in make test, for the CPU that it takes: .ci/run runs those that a change touches, or one in turn (test/tools/prove/parts.go).
-LONG = long-properties long-scenarios long-faults long-workspaces long-definitions long-sample long-manager
+LONG = long-properties long-scenarios long-faults long-workspaces long-definitions long-sample long-manager long-leases
 .PHONY: long $(LONG)
 long: $(LONG) ## run the long forms of tests, one after the other: each is a target, too
 long-properties: bin/programs bin/selectors bin/packed ## each property, of hundreds of random cases
@@ -80,6 +80,8 @@ long-sample: bin/apiserver ## a thousand terms of a sample server
 	cd test/embed && $(GO) test -count=1 -timeout 20m -run 'TermsOfTheSampleLeaveNothing' -terms=1000
 long-manager: ## a thousand terms of a manager
 	cd pkg/election/perterm && GOWORK=$(CURDIR)/test/libraries.work $(GO) test -count=1 -timeout 20m -run 'NothingGrowsOverTerms' -terms=1000
+long-leases: bin/etcd bin/kube-apiserver ## a kube-apiserver does with Leases what the store of pkg/election/electiontest and Regent do
+	cd test/bench && $(GO) test -count=1 -timeout 20m -run 'DoesWhatElectorsTakeForGranted' .
 
 .PHONY: e2e
 e2e: ## run the scenarios with real processes only (one, in a mode of election, on an etcd of three members: make e2e RUN=TestName MODE=for-life ETCD=3)
