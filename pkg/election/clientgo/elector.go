@@ -3,7 +3,6 @@ package clientgo
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync"
@@ -14,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
-	"k8s.io/klog/v2"
 
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/election/leader"
@@ -122,15 +120,12 @@ func (le *LeaderElector) run(ctx context.Context) (crash *crash) {
 	if le.callbacks.OnNewLeader != nil {
 		told.Go(func() { le.tellLeaders(telling) })
 	}
-	err := le.elector.Run(ctx, func(ctx context.Context, term election.Term) error {
+	_ = le.elector.Run(ctx, func(ctx context.Context, term election.Term) error { // it returns because the term or ctx is over: the log says which
 		if crash = le.lead(ctx, term); crash != nil {
 			return fmt.Errorf("%w: OnStartedLeading has panicked: %v", errTermOver, crash.value)
 		}
 		return errTermOver
 	})
-	if !errors.Is(err, errTermOver) && ctx.Err() == nil {
-		klog.FromContext(ctx).Error(err, "The election has ended") // it cannot, by its contract
-	}
 	return crash
 }
 
