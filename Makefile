@@ -62,7 +62,7 @@ parts:
 	@$(prove) parts -minutes $(MINUTES)
 
 # What has a shorter form in make test, for the CPU that it takes: .ci/run runs those that a change touches, or one in turn (test/tools/prove/parts.go).
-LONG = long-properties long-scenarios long-faults long-workspaces long-definitions long-sample long-manager
+LONG = long-properties long-scenarios long-faults long-workspaces long-definitions long-sample long-manager long-programs long-leases
 .PHONY: long $(LONG)
 long: $(LONG) ## run the long forms of tests, one after the other: each is a target, too
 long-properties: bin/programs bin/selectors bin/packed ## each property, of hundreds of random cases
@@ -80,6 +80,11 @@ long-sample: bin/apiserver ## a thousand terms of a sample server
 	cd test/embed && $(GO) test -count=1 -timeout 20m -run 'TermsOfTheSampleLeaveNothing' -terms=1000
 long-manager: ## a thousand terms of a manager
 	cd pkg/election/perterm && GOWORK=$(CURDIR)/test/libraries.work $(GO) test -count=1 -timeout 20m -run 'NothingGrowsOverTerms' -terms=1000
+long-programs: ## a thousand terms of a leader, a drop-in and a manager in which anything fails at random (others: SEED=2)
+	cd pkg/election && GOWORK=$(CURDIR)/test/libraries.work $(GO) test -count=1 -timeout 20m ./leader ./clientgo -run 'AtRandom' -terms=1000 -seed=$(or $(SEED),1)
+	cd pkg/election/perterm && GOWORK=$(CURDIR)/test/libraries.work $(GO) test -count=1 -timeout 20m -run 'AtRandom' -random-terms=1000 -seed=$(or $(SEED),1)
+long-leases: bin/etcd bin/kube-apiserver ## a kube-apiserver does with Leases what the store of pkg/election/electiontest and Regent do
+	cd test/bench && $(GO) test -count=1 -timeout 20m -run 'DoesWhatElectorsTakeForGranted' .
 
 .PHONY: e2e
 e2e: ## run the scenarios with real processes only (one, in a mode of election, on an etcd of three members: make e2e RUN=TestName MODE=for-life ETCD=3)
@@ -265,9 +270,11 @@ chaos: ## run the long forms: many random scripts, fuzzing, the scenarios again 
 	$(GO) test -v -count=1 -timeout 60m -parallel 5 ./test/e2e -run 'AMemberOfEtcd' -member-rounds=20 -member-fault=30s
 	$(GO) test -v -count=5 -timeout 90m -parallel 4 ./test/e2e/...
 
+# Modules of their own are among them, with the versions in which all is compiled already.
+mutated = ./pkg/server/storage ./pkg/election $(addprefix ./pkg/election/,internal/lease control/supervisor control fence leader clientgo join detect perterm etcdfence)
 .PHONY: mutate
 mutate: ## break the product on purpose, one change at a time, and tell which the tests let pass: docs/MUTATION.md (N=changes of each package, SEED=which, MUTATE=packages)
-	$(GO) run ./test/tools/mutate -go '$(GO)' -n $(or $(N),40) -seed $(or $(SEED),1) $(or $(MUTATE),./pkg/election ./pkg/election/internal/lease ./pkg/server/storage ./pkg/election/control/supervisor)
+	GOWORK=$(CURDIR)/test/libraries.work $(GO) run ./test/tools/mutate -go '$(GO)' -n $(or $(N),40) -seed $(or $(SEED),1) $(or $(MUTATE),$(mutated))
 
 .PHONY: clean
 clean: ## remove what was built and the data of make run

@@ -7,52 +7,51 @@ import (
 	"testing/synctest"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/election/electiontest"
 )
 
-// whatCan says what can happen to requests of one kind, for good.
-var whatCan = map[string]electiontest.Fault{
-	"is forbidden":  {Err: apierrors.NewForbidden(coordinationv1.Resource("leases"), leaseName, errors.New("no"))},
-	"hangs":         {Hang: true},
-	"fails":         {Err: errRefused},
-	"is not found":  {Err: apierrors.NewNotFound(coordinationv1.Resource("leases"), leaseName)},
-	"loses answers": {LoseReply: true},
-}
-
 // Whatever one replica cannot do, from whichever moment on: soon it works all the same, or another one leads, and this
 // one says why it does not. Nothing of it leads beside that, it ends when it is asked to, and works again when it can.
 func TestWhateverAReplicaCannotDoSomebodyLeads(t *testing.T) {
-	for _, request := range []electiontest.Request{electiontest.List, electiontest.Watch, electiontest.Create, electiontest.Update, electiontest.Delete} {
-		for how, fault := range whatCan {
+	for _, request := range electiontest.Requests {
+		for how, fault := range electiontest.Mishaps {
 			for _, when := range []string{"from its start", "in its term", "at the end of its term"} {
 				for _, mode := range []election.Mode{election.Renewed{}, election.Coordinated{}, election.ForLife{}} {
 					t.Run(fmt.Sprintf("%s/%s %s/%s", mode.Name(), request, how, when), func(t *testing.T) {
-						synctest.Test(t, func(t *testing.T) { cannot(t, request, fault, when, mode) })
+						synctest.Test(t, func(t *testing.T) { cannot(t, request, fault, when, mode, false) })
 					})
 				}
+				t.Run(fmt.Sprintf("coordinated/%s of candidates %s/%s", request, how, when), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) { cannot(t, request, fault, when, election.Coordinated{}, true) })
+				})
 			}
 		}
 	}
 }
 
-func cannot(t *testing.T, request electiontest.Request, fault electiontest.Fault, when string, mode election.Mode) {
+// cannot has one replica lack a kind of request of the Lease, or of candidates only.
+func cannot(t *testing.T, request electiontest.Request, fault electiontest.Fault, when string, mode election.Mode, candidates bool) {
 	store := electiontest.NewStore(leaseName)
 	of := func(name string) func(*election.Config) {
 		return func(cfg *election.Config) { cfg.Mode, cfg.Hostname, cfg.Replica = mode, name, name }
 	}
 	poor := &replica{t: t, log: &record{}}
+	var standing *electiontest.CandidateClient
 	faulty := func(on bool) {
 		f := electiontest.Fault{}
 		if on {
 			f = fault
 		}
-		poor.client.Always(f, request)
+		if candidates {
+			standing.Always(f, request)
+		} else {
+			poor.client.Always(f, request)
+		}
 	}
 	early := func(cfg *election.Config) {
+		standing = poor.client.Candidates()
+		cfg.Candidates = standing
 		if when == "from its start" {
 			faulty(true)
 		}

@@ -1,33 +1,18 @@
 package election_test
 
 import (
-	"strings"
 	"testing"
 
 	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/election/electiontest"
+	"github.com/regent-project/regent/pkg/election/internal/registry/registrytest"
 )
 
 // A program whose elections come and go does not fill its metrics with names that have gone.
 func TestAnElectorThatIsClosedLeavesNoSeries(t *testing.T) {
-	series := func(name string) (n int) {
-		families, err := legacyregistry.DefaultGatherer.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, f := range families {
-			for _, m := range f.GetMetric() {
-				for _, l := range m.GetLabel() {
-					if l.GetName() == "name" && l.GetValue() == name && strings.Contains(f.GetName(), "election") {
-						n++
-					}
-				}
-			}
-		}
-		return n
-	}
+	series := func(name string) int { return registrytest.Series(t, legacyregistry.DefaultGatherer, "name", name) }
 	const name = "comes-and-goes"
 	made := func() *election.Elector {
 		cfg := newConfig(electiontest.NewStore(name).Client())

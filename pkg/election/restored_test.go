@@ -2,8 +2,7 @@ package election_test
 
 import (
 	"context"
-	"strconv"
-	"sync/atomic"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,7 +10,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -20,98 +18,156 @@ import (
 	"github.com/regent-project/regent/pkg/election/electiontest"
 )
 
-// rewound is a client of a server whose etcd was at higher revisions before it was restored from a backup: ahead is by
-// how much.
-type rewound struct {
-	election.LeaseClient
-	ahead *atomic.Int64
-	// bumped, if not nil, is the revision up to which the restored store has what it had: later revisions are higher by
-	// bump, as etcdutl --bump-revision makes them.
-	bumped *atomic.Int64
-}
+// restores are the ways in which an etcd is restored, by how much higher its revisions are after it.
+var restores = map[string]int64{"revisions are lower": 0, "by the book": 1_000_000_000}
 
-const bump = 1_000_000_000
-
-// after returns a revision as a store shows it that was bumped, if it was.
-func (r *rewound) after(revision string) string {
-	n, err := strconv.ParseInt(revision, 10, 64)
-	if r.bumped == nil || r.bumped.Load() == 0 || err != nil || n <= r.bumped.Load() {
-		return r.shift(revision, r.ahead.Load())
-	}
-	return strconv.FormatInt(n+bump, 10)
-}
-
-// before returns the revision of the store that a client means.
-func (r *rewound) before(revision string) string {
-	if n, err := strconv.ParseInt(revision, 10, 64); err == nil && n > bump {
-		return strconv.FormatInt(n-bump, 10)
-	}
-	return r.shift(revision, -r.ahead.Load())
-}
-
-func (r *rewound) out(l *coordinationv1.Lease) *coordinationv1.Lease {
-	if l == nil {
-		return nil
-	}
-	l = l.DeepCopy()
-	l.ResourceVersion = r.after(l.ResourceVersion)
-	return l
-}
-
-func (r *rewound) shift(revision string, by int64) string {
-	n, err := strconv.ParseInt(revision, 10, 64)
-	if err != nil {
-		return revision
-	}
-	return strconv.FormatInt(n+by, 10)
-}
-
-func (r *rewound) List(ctx context.Context, opts metav1.ListOptions) (*coordinationv1.LeaseList, error) {
-	list, err := r.LeaseClient.List(ctx, opts)
-	if err != nil {
-		return nil, err
-	}
-	list = list.DeepCopy()
-	if list.ResourceVersion = r.after(list.ResourceVersion); r.bumped != nil && r.bumped.Load() > 0 {
-		list.ResourceVersion = strconv.FormatInt(bump+1_000_000, 10) // a restored store begins there
-	}
-	for i := range list.Items {
-		list.Items[i] = *r.out(&list.Items[i])
-	}
-	return list, nil
-}
-
-func (r *rewound) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-	if opts.ResourceVersion = r.before(opts.ResourceVersion); r.bumped != nil && r.bumped.Load() > 0 {
-		opts.ResourceVersion = strconv.FormatInt(r.bumped.Load(), 10) // all since the restore, some of it again
-	}
-	w, err := r.LeaseClient.Watch(ctx, opts)
-	if err != nil {
-		return nil, err
-	}
-	return watch.Filter(w, func(in watch.Event) (watch.Event, bool) {
-		if l, ok := in.Object.(*coordinationv1.Lease); ok {
-			in.Object = r.out(l)
+// A cluster's etcd is restored from a backup, and the programs that elect by its Leases are not restarted. Somebody leads,
+// whatever has happened since the backup, and whoever goes then: client-go's elector does, too.
+func TestSomebodyLeadsAfterARestoreOfEtcd(t *testing.T) {
+	for _, mode := range []election.Mode{election.Renewed{}, election.Coordinated{}} {
+		for how, bump := range restores {
+			for name, scene := range map[string]func(*restored){
+				"the leader of the backup leads on, and stops": func(r *restored) {
+					r.restore(bump)
+					time.Sleep(lease)
+					r.leader.stop()
+					r.mustSoonLead(r.standby)
+				},
+				"the leader of the backup dies with it": func(r *restored) {
+					r.leader.client.Always(electiontest.Fault{Hang: true})
+					r.restore(bump)
+					r.mustSoonLead(r.standby)
+					r.leader.client.Always(electiontest.Fault{})
+				},
+				"another has led since": func(r *restored) {
+					if _, err := r.leader.elector.StepDown("the other", ""); err != nil {
+						r.t.Fatal(err)
+					}
+					time.Sleep(lease)
+					r.restore(bump)
+					r.mustSoonLead(r.leader, r.standby)
+				},
+				"another has led since, and dies with it": func(r *restored) {
+					r.leader.stop()
+					time.Sleep(lease)
+					r.leader.run(nil)
+					time.Sleep(lease)
+					r.standby.client.Always(electiontest.Fault{Hang: true})
+					r.restore(bump)
+					r.mustSoonLead(r.leader)
+					r.standby.client.Always(electiontest.Fault{})
+				},
+			} {
+				t.Run(fmt.Sprintf("%s/%s/%s", mode.Name(), how, name), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						r := &restored{t: t, store: electiontest.NewStore(leaseName)}
+						named := func(name string) func(*election.Config) {
+							return func(cfg *election.Config) { cfg.Mode, cfg.Hostname, cfg.Replica = mode, name, name }
+						}
+						r.leader = start(t, r.store, nil, named("leader"))
+						time.Sleep(soonLed)
+						r.standby = start(t, r.store, nil, named("standby"))
+						time.Sleep(time.Minute)
+						r.backup = time.Now()
+						time.Sleep(time.Minute)
+						scene(r)
+						r.end()
+					})
+				})
+			}
 		}
-		return in, true
-	}), nil
+	}
 }
 
-func (r *rewound) Create(ctx context.Context, l *coordinationv1.Lease, opts metav1.CreateOptions) (*coordinationv1.Lease, error) {
-	written, err := r.LeaseClient.Create(ctx, l, opts)
-	return r.out(written), err
+// soonLed is longer than an electing controller takes to name somebody.
+const soonLed = 10 * time.Second
+
+// restored is a scene: a leader and a standby, whose store has a backup.
+type restored struct {
+	t               *testing.T
+	store           *electiontest.Store
+	leader, standby *replica
+	backup          time.Time
 }
 
-func (r *rewound) Update(ctx context.Context, l *coordinationv1.Lease, opts metav1.UpdateOptions) (*coordinationv1.Lease, error) {
-	l = l.DeepCopy()
-	l.ResourceVersion = r.before(l.ResourceVersion)
-	written, err := r.LeaseClient.Update(ctx, l, opts)
-	return r.out(written), err
+func (r *restored) restore(bump int64) { r.store.Restore(r.backup, bump) }
+
+// mustSoonLead waits until one of the replicas leads, and still leads a while later: a standby reads the Lease once a minute, and
+// then the lease has to expire. As long as none leads its work may be of the time before.
+func (r *restored) mustSoonLead(replicas ...*replica) {
+	r.t.Helper()
+	led := 0
+	for range 2*60 + 2*int(lease/time.Second) {
+		time.Sleep(time.Second)
+		var leading *replica
+		for _, one := range replicas {
+			if _, leads := one.leading(); leads && one.elector.Status().State == "leading" && one.elector.Status().Epoch > 0 {
+				leading = one
+			}
+		}
+		if led++; leading == nil {
+			led = 0
+		}
+		if led > int(lease/time.Second) {
+			return
+		}
+	}
+	for _, one := range replicas {
+		r.t.Errorf("nobody leads for long; the store shows %+v, the replica's status is %+v", r.store.Lease(), one.elector.Status())
+	}
 }
 
-// Get is for client-go's elector.
-func (r *rewound) Get(ctx context.Context, name string, _ metav1.GetOptions) (*coordinationv1.Lease, error) {
-	list, err := r.List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
+// end stops who has not been stopped.
+func (r *restored) end() {
+	for _, one := range []*replica{r.leader, r.standby} {
+		if one.elector.Status().State != "stopped" {
+			one.stop()
+		}
+		one.client.Wait()
+	}
+}
+
+// The only replica is asked to step down after a restore.
+func TestWhoIsAloneLeadsAgainAfterARestoreOfEtcd(t *testing.T) {
+	for how, bump := range restores {
+		t.Run(how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := electiontest.NewStore(leaseName)
+				only := start(t, store, nil)
+				defer only.stop()
+				only.mustLead()
+				time.Sleep(time.Minute)
+				backup := time.Now()
+				time.Sleep(time.Minute)
+				store.Restore(backup, bump)
+				time.Sleep(time.Minute)
+				if _, err := only.elector.StepDown("test", ""); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Minute + lease)
+				if _, leads := only.leading(); !leads {
+					t.Errorf("it does not lead again: %+v", only.elector.Status())
+				}
+			})
+		})
+	}
+}
+
+// getter is a client of client-go's elector.
+type getter struct{ client *electiontest.Client }
+
+func (g getter) Leases(string) coordinationv1client.LeaseInterface {
+	return leases{client: g.client}
+}
+
+// leases has the methods that client-go's elector calls.
+type leases struct {
+	coordinationv1client.LeaseInterface
+	client *electiontest.Client
+}
+
+func (l leases) Get(ctx context.Context, name string, _ metav1.GetOptions) (*coordinationv1.Lease, error) {
+	list, err := l.client.List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
 	if err != nil {
 		return nil, err
 	}
@@ -121,140 +177,48 @@ func (r *rewound) Get(ctx context.Context, name string, _ metav1.GetOptions) (*c
 	return &list.Items[0], nil
 }
 
-type rewoundGetter struct{ r *rewound }
-
-type rewoundLeases struct {
-	coordinationv1client.LeaseInterface
-	r *rewound
+func (l leases) Create(ctx context.Context, lease *coordinationv1.Lease, o metav1.CreateOptions) (*coordinationv1.Lease, error) {
+	return l.client.Create(ctx, lease, o)
 }
 
-func (g rewoundGetter) Leases(string) coordinationv1client.LeaseInterface {
-	return rewoundLeases{r: g.r}
+func (l leases) Update(ctx context.Context, lease *coordinationv1.Lease, o metav1.UpdateOptions) (*coordinationv1.Lease, error) {
+	return l.client.Update(ctx, lease, o)
 }
 
-func (l rewoundLeases) Get(ctx context.Context, n string, o metav1.GetOptions) (*coordinationv1.Lease, error) {
-	return l.r.Get(ctx, n, o)
-}
-func (l rewoundLeases) Create(ctx context.Context, n *coordinationv1.Lease, o metav1.CreateOptions) (*coordinationv1.Lease, error) {
-	return l.r.Create(ctx, n, o)
-}
-func (l rewoundLeases) Update(ctx context.Context, n *coordinationv1.Lease, o metav1.UpdateOptions) (*coordinationv1.Lease, error) {
-	return l.r.Update(ctx, n, o)
-}
-
-// A cluster's etcd is restored from a backup of the day before, and the programs that elect by its Leases are not
-// restarted. The leader is stopped in an orderly way after that. Somebody should lead: client-go's elector does.
-func TestAStandbyLeadsAfterARestoreOfEtcd(t *testing.T) {
-	t.Run("ours", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			store := electiontest.NewStore(leaseName)
-			ahead := &atomic.Int64{}
-			ahead.Store(1_000_000)
-			through := func(cfg *election.Config) { cfg.Client = &rewound{LeaseClient: cfg.Client, ahead: ahead} }
-			leader := start(t, store, nil, through)
-			leader.mustLead()
-			standby := start(t, store, nil, through)
-			time.Sleep(time.Minute)
-
-			ahead.Store(0) // restored: revisions are lower
-			leader.client.DropWatches()
-			standby.client.DropWatches()
-			time.Sleep(time.Minute)
-			_, leads := leader.leading()
-			t.Logf("a minute after the restore the leader leads on: %v", leads)
-			leader.stop()
-			if holder := store.Holder(); holder != "" {
-				t.Logf("the lease is held by %q", holder)
-			}
-			failed := standby.client.Count(electiontest.Update)
-			time.Sleep(time.Hour)
-			if _, leads := standby.leading(); !leads {
-				t.Errorf("an hour later the healthy standby does not lead: the lease is free (holder %q), and it has tried %d writes in vain; status: %+v",
-					store.Holder(), standby.client.Count(electiontest.Update)-failed, standby.elector.Status())
-			}
-			standby.stop()
-		})
-	})
-	t.Run("ours, by the book", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			store := electiontest.NewStore(leaseName)
-			ahead, bumped := &atomic.Int64{}, &atomic.Int64{}
-			ahead.Store(1_000_000)
-			through := func(cfg *election.Config) { cfg.Client = &rewound{cfg.Client, ahead, bumped} }
-			leader := start(t, store, nil, through)
-			leader.mustLead()
-			standby := start(t, store, nil, through)
-			time.Sleep(time.Minute)
-			latest, err := strconv.ParseInt(store.Lease().ResourceVersion, 10, 64)
+// What client-go's elector does, for comparison: it reads the Lease each time.
+func TestClientGoLeadsAfterARestoreOfEtcd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := electiontest.NewStore(leaseName)
+		run := func(name string) (*leaderelection.LeaderElector, func()) {
+			elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+				Lock: &resourcelock.LeaseLock{
+					LeaseMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: leaseName}, Client: getter{store.Client()},
+					LockConfig: resourcelock.ResourceLockConfig{Identity: name},
+				},
+				LeaseDuration: lease, RenewDeadline: renew, RetryPeriod: retry, ReleaseOnCancel: true,
+				Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) {}, OnStoppedLeading: func() {}},
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
-			cutOff(leader) // it does not live to see it
-			ahead.Store(0)
-			bumped.Store(latest)
-			standby.client.DropWatches()
-			time.Sleep(2 * lease)
-			standby.mustLead()
-			leader.client.Always(electiontest.Fault{})
-			leader.stop()
-			standby.stop()
-		})
-	})
-	t.Run("ours, alone", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			store := electiontest.NewStore(leaseName)
-			ahead := &atomic.Int64{}
-			ahead.Store(1_000_000)
-			only := start(t, store, nil, func(cfg *election.Config) { cfg.Client = &rewound{LeaseClient: cfg.Client, ahead: ahead} })
-			only.mustLead()
-			time.Sleep(time.Minute)
-			ahead.Store(0)
-			only.client.DropWatches()
-			time.Sleep(time.Minute)
-			if _, err := only.elector.StepDown("test", ""); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(time.Hour)
-			if _, leads := only.leading(); !leads {
-				t.Errorf("the only replica was asked to step down an hour ago, and does not lead again: status %+v", only.elector.Status())
-			}
-			only.stop()
-		})
-	})
-	t.Run("client-go", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			store := electiontest.NewStore(leaseName)
-			ahead := &atomic.Int64{}
-			ahead.Store(1_000_000)
-			run := func(name string) (*leaderelection.LeaderElector, func()) {
-				le, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-					Lock: &resourcelock.LeaseLock{
-						LeaseMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: leaseName}, Client: rewoundGetter{&rewound{LeaseClient: store.Client(), ahead: ahead}},
-						LockConfig: resourcelock.ResourceLockConfig{Identity: name},
-					},
-					LeaseDuration: lease, RenewDeadline: renew, RetryPeriod: retry, ReleaseOnCancel: true,
-					Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) {}, OnStoppedLeading: func() {}},
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
-				ctx, cancel := context.WithCancel(t.Context())
-				over := make(chan struct{})
-				go func() { defer close(over); le.Run(ctx) }()
-				return le, func() { cancel(); <-over }
-			}
-			_, stopLeader := run("a")
-			time.Sleep(time.Second)
-			standby, stopStandby := run("b")
-			time.Sleep(time.Minute)
-			ahead.Store(0)
-			time.Sleep(time.Minute)
-			stopLeader()
-			time.Sleep(time.Minute)
-			if !standby.IsLeader() {
-				t.Error("client-go's standby does not lead either")
-			}
-			stopStandby()
-		})
+			ctx, cancel := context.WithCancel(t.Context())
+			over := make(chan struct{})
+			go func() { defer close(over); elector.Run(ctx) }()
+			return elector, func() { cancel(); <-over }
+		}
+		_, stopLeader := run("a")
+		time.Sleep(time.Second)
+		standby, stopStandby := run("b")
+		time.Sleep(time.Minute)
+		backup := time.Now()
+		time.Sleep(time.Minute)
+		store.Restore(backup, 0)
+		time.Sleep(time.Minute)
+		stopLeader()
+		time.Sleep(time.Minute)
+		if !standby.IsLeader() {
+			t.Error("client-go's standby does not lead")
+		}
+		stopStandby()
 	})
 }

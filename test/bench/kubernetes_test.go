@@ -28,7 +28,7 @@ type kubernetesAPI struct {
 }
 
 // startKubernetes returns when it is ready.
-func startKubernetes(b *testing.B) *kubernetesAPI {
+func startKubernetes(b testing.TB) *kubernetesAPI {
 	b.Helper()
 	make := exec.Command("make", "-C", harness.File("."), "bin/kube-apiserver")
 	make.Stdout, make.Stderr = os.Stderr, os.Stderr
@@ -79,7 +79,7 @@ func (k *kubernetesAPI) kubeconfig(b *testing.B, token string) string {
 	return file
 }
 
-func newKey(b *testing.B) []byte {
+func newKey(b testing.TB) []byte {
 	b.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {

@@ -39,7 +39,7 @@ type writes struct {
 }
 
 // follow watches what is below a prefix until the benchmark ends. read says what was written; a write without a term counts for nothing.
-func follow(b *testing.B, client *clientv3.Client, below string, read func(*mvccpb.KeyValue) (write, error)) *writes {
+func follow(b testing.TB, client *clientv3.Client, below string, read func(*mvccpb.KeyValue) (write, error)) *writes {
 	b.Helper()
 	w := &writes{byName: map[string]chan write{}, failed: make(chan error, 1), read: read}
 	ctx, cancel := context.WithCancel(context.Background())

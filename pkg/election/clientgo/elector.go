@@ -3,7 +3,6 @@ package clientgo
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync"
@@ -14,10 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
-	"k8s.io/klog/v2"
 
 	"github.com/regent-project/regent/pkg/election"
-	"github.com/regent-project/regent/pkg/election/fence"
 	"github.com/regent-project/regent/pkg/election/leader"
 )
 
@@ -66,6 +63,9 @@ func NewLeaderElector(lec leaderelection.LeaderElectionConfig, adjust ...func(*e
 	}
 	return le, nil
 }
+
+// Elector returns what elects this process, to ask for its Status, to step down, and to Close it. Do not call its Run.
+func (le *LeaderElector) Elector() *election.Elector { return le.elector }
 
 // RunOrDie runs an elector for a configuration, or panics if that is wrong. Call it again to lead again; NewLeaderElector is better for
 // that, because its elector remembers what it left on the Lease.
@@ -120,15 +120,12 @@ func (le *LeaderElector) run(ctx context.Context) (crash *crash) {
 	if le.callbacks.OnNewLeader != nil {
 		told.Go(func() { le.tellLeaders(telling) })
 	}
-	err := le.elector.Run(ctx, func(ctx context.Context, term election.Term) error {
+	_ = le.elector.Run(ctx, func(ctx context.Context, term election.Term) error { // it returns because the term or ctx is over: the log says which
 		if crash = le.lead(ctx, term); crash != nil {
 			return fmt.Errorf("%w: OnStartedLeading has panicked: %v", errTermOver, crash.value)
 		}
 		return errTermOver
 	})
-	if !errors.Is(err, errTermOver) && ctx.Err() == nil {
-		klog.FromContext(ctx).Error(err, "The election has ended") // it cannot, by its contract
-	}
 	return crash
 }
 
@@ -149,7 +146,7 @@ func (le *LeaderElector) lead(ctx context.Context, term election.Term) (panicked
 				c = &crash{value, debug.Stack()}
 			}
 		}()
-		le.callbacks.OnStartedLeading(fence.With(ctx, term.Token()))
+		le.callbacks.OnStartedLeading(inTerm(ctx, term))
 	}()
 	select {
 	case panicked = <-work:

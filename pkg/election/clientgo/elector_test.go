@@ -160,3 +160,41 @@ func TestTheElectionCanBeAdjusted(t *testing.T) {
 		<-over
 	})
 }
+
+// A program that is slow to take note of a leader is told of the next one after that, and Run waits for it.
+func TestALeaderThatIsSeenMeanwhileIsToldAndRunWaitsForIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, gate, told := electiontest.NewStore(leaseName), make(chan struct{}), make(chan string)
+		lec := newConfig(store.Client(), "me", &diary{}, nil)
+		lec.Callbacks.OnNewLeader = func(identity string) {
+			told <- identity
+			<-gate
+		}
+		elector, err := clientgo.NewLeaderElector(lec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		store.Take("first", time.Hour)
+		ctx, cancel := context.WithCancel(t.Context())
+		over := make(chan struct{})
+		go func() { defer close(over); elector.Run(ctx) }()
+		if got := <-told; got != "first" {
+			t.Errorf("told of %q", got)
+		}
+		store.Take("second", time.Hour)
+		time.Sleep(moment)
+		gate <- struct{}{}
+		if got := <-told; got != "second" {
+			t.Errorf("told of %q", got)
+		}
+		cancel()
+		time.Sleep(lease)
+		select {
+		case <-over:
+			t.Error("Run has returned before OnNewLeader")
+		default:
+		}
+		close(gate)
+		<-over
+	})
+}

@@ -2,14 +2,15 @@ package clientgo_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 
 	"github.com/regent-project/regent/pkg/election"
@@ -88,35 +89,55 @@ func TestAProcessThatWaitsForAProofEndsWithItsContext(t *testing.T) {
 	})
 }
 
+// The clients of a term send its token, and the first write that is refused ends the term. Without a term nothing is sent.
 func TestTheClientsOfATermCarryItsToken(t *testing.T) {
-	var got []string
-	web := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { got = req.Header.Values(fence.Header) }))
-	defer web.Close()
-	send := func(ctx context.Context) error {
-		client, err := rest.HTTPClientFor(clientgo.ForTerm(ctx, &rest.Config{}))
+	synctest.Test(t, func(t *testing.T) {
+		var got []string
+		refuse := false
+		server := electiontest.Wire(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			if got = req.Header.Values(fence.Header); refuse {
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(http.StatusPreconditionFailed)
+				_ = json.NewEncoder(w).Encode(fence.NewRefusal("the term is over").(apierrors.APIStatus).Status())
+			}
+		}))
+		send := func(ctx context.Context) error {
+			client, err := rest.HTTPClientFor(clientgo.ForTerm(ctx, &rest.Config{Transport: server}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, "http://in.memory", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := client.Do(req)
+			if err == nil {
+				_ = resp.Body.Close()
+			}
+			return err
+		}
+		if err := send(t.Context()); !errors.Is(err, fence.ErrNoTerm) || got != nil {
+			t.Errorf("a write without a term was sent, with %q: %v", got, err)
+		}
+		store := electiontest.NewStore(leaseName)
+		store.Fence()
+		elector, err := clientgo.NewLeaderElector(newConfig(store.Client(), "me", &diary{}, func(ctx context.Context) {
+			if err := send(ctx); err != nil {
+				t.Error(err)
+			}
+			if token, err := fence.Parse(got); err != nil || token.IsZero() || token != fence.From(ctx) {
+				t.Errorf("the write had the token %v: %v", got, err)
+			}
+			refuse = true
+			_ = send(ctx)
+			synctest.Wait()
+			if ctx.Err() == nil || !errors.Is(context.Cause(ctx), election.Fenced) {
+				t.Errorf("after a write that was refused the term goes on: %v", context.Cause(ctx))
+			}
+		}), fenced)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer client.CloseIdleConnections()
-		req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, web.URL, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp, err := client.Do(req)
-		if err == nil {
-			_ = resp.Body.Close()
-		}
-		return err
-	}
-	token := fence.Token{Namespace: "default", Name: leaseName, UID: "u", Holder: "me", Epoch: 7}
-	if err := send(fence.With(t.Context(), token)); err != nil {
-		t.Fatal(err)
-	}
-	if parsed, err := fence.Parse(got); err != nil || parsed != token {
-		t.Errorf("the write had the token %v: %v", got, err)
-	}
-	got = nil
-	if err := send(t.Context()); !errors.Is(err, fence.ErrNoTerm) || got != nil {
-		t.Errorf("a write without a term was sent, with %q: %v", got, err)
-	}
+		elector.Run(t.Context())
+	})
 }

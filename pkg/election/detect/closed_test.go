@@ -4,26 +4,13 @@ import (
 	"testing"
 
 	"k8s.io/component-base/metrics/legacyregistry"
+
+	"github.com/regent-project/regent/pkg/election/internal/registry/registrytest"
 )
 
 // A program whose elections come and go does not fill its metrics with names that have gone.
 func TestADetectorThatIsClosedLeavesNoSeries(t *testing.T) {
-	series := func(name string) (n int) {
-		families, err := legacyregistry.DefaultGatherer.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, f := range families {
-			for _, m := range f.GetMetric() {
-				for _, l := range m.GetLabel() {
-					if l.GetName() == "name" && l.GetValue() == name {
-						n++
-					}
-				}
-			}
-		}
-		return n
-	}
+	series := func(name string) int { return registrytest.Series(t, legacyregistry.DefaultGatherer, "name", name) }
 	cfg := DefaultConfig()
 	cfg.Name, cfg.Replica, cfg.Advertise, cfg.Listen = "comes-and-goes", "a", "127.0.0.1", "127.0.0.1:0"
 	first, err := New(cfg)

@@ -26,13 +26,23 @@ type Candidates struct {
 	mu       sync.Mutex
 	revision int64
 	objects  map[string]*coordinationv1beta1.LeaseCandidate
-	history  []watch.Event
+	history  []candidateChange
 	grown    chan struct{} // closed at the next change
+	restored chan struct{} // closed when the store is restored
+	bumped   int64         // watches from an earlier revision are too old
+	made     int           // how often the store was restored
+}
+
+// candidateChange is one committed write.
+type candidateChange struct {
+	watch.Event
+	at       time.Time
+	revision int64
 }
 
 // newCandidates returns Candidates without any LeaseCandidate.
 func newCandidates() *Candidates {
-	return &Candidates{revision: 1, objects: map[string]*coordinationv1beta1.LeaseCandidate{}, grown: make(chan struct{})}
+	return &Candidates{revision: 1, objects: map[string]*coordinationv1beta1.LeaseCandidate{}, grown: make(chan struct{}), restored: make(chan struct{})}
 }
 
 // Names returns the names of the candidates, the best one first: by the oldest emulation version, then by age.
@@ -100,27 +110,38 @@ func (s *Candidates) commit(event watch.EventType, c *coordinationv1beta1.LeaseC
 	s.revision++
 	c.ResourceVersion = strconv.FormatInt(s.revision, 10)
 	if event == watch.Added {
-		c.UID, c.Generation = types.UID("candidate-"+c.ResourceVersion), s.revision
+		c.UID, c.Generation = types.UID(s.uid()), s.revision
 	}
 	s.objects[c.Name] = c
 	if event == watch.Deleted {
 		delete(s.objects, c.Name)
 	}
-	s.history = append(s.history, watch.Event{Type: event, Object: c.DeepCopy()})
+	s.history = append(s.history, candidateChange{watch.Event{Type: event, Object: c.DeepCopy()}, time.Now(), s.revision})
 	close(s.grown)
 	s.grown = make(chan struct{})
 	return c.DeepCopy()
 }
 
-// CandidateClient is one replica's client of Candidates. It implements election.CandidateClient, with the faults of a Client.
+// CandidateClient is one replica's client of Candidates. It implements election.CandidateClient, with the faults of a Client, and
+// where that has none with its own, as of a server that refuses candidates and serves Leases.
 type CandidateClient struct {
+	Faults
 	client     *Client
 	candidates *Candidates
 }
 
+// doOf makes one request of a candidate, with its fault.
+func doOf[T any](ctx context.Context, c *CandidateClient, r Request, request func() (T, error)) (T, error) {
+	fault, own := c.client.fault(r), c.fault(r)
+	if fault == (Fault{}) {
+		fault = own
+	}
+	return with(ctx, c.client, fault, request)
+}
+
 // List returns the candidate that the options select by its name, or all if they select none.
 func (c *CandidateClient) List(ctx context.Context, opts metav1.ListOptions) (*coordinationv1beta1.LeaseCandidateList, error) {
-	return do(ctx, c.client, List, func() (*coordinationv1beta1.LeaseCandidateList, error) {
+	return doOf(ctx, c, List, func() (*coordinationv1beta1.LeaseCandidateList, error) {
 		s := c.candidates
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -136,7 +157,7 @@ func (c *CandidateClient) List(ctx context.Context, opts metav1.ListOptions) (*c
 
 // Create creates a candidate.
 func (c *CandidateClient) Create(ctx context.Context, candidate *coordinationv1beta1.LeaseCandidate, _ metav1.CreateOptions) (*coordinationv1beta1.LeaseCandidate, error) {
-	return do(ctx, c.client, Create, func() (*coordinationv1beta1.LeaseCandidate, error) {
+	return doOf(ctx, c, Create, func() (*coordinationv1beta1.LeaseCandidate, error) {
 		s := c.candidates
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -149,7 +170,7 @@ func (c *CandidateClient) Create(ctx context.Context, candidate *coordinationv1b
 
 // Update updates a candidate, by a compare-and-swap on its revision.
 func (c *CandidateClient) Update(ctx context.Context, candidate *coordinationv1beta1.LeaseCandidate, _ metav1.UpdateOptions) (*coordinationv1beta1.LeaseCandidate, error) {
-	return do(ctx, c.client, Update, func() (*coordinationv1beta1.LeaseCandidate, error) {
+	return doOf(ctx, c, Update, func() (*coordinationv1beta1.LeaseCandidate, error) {
 		s := c.candidates
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -165,7 +186,7 @@ func (c *CandidateClient) Update(ctx context.Context, candidate *coordinationv1b
 
 // Delete deletes a candidate.
 func (c *CandidateClient) Delete(ctx context.Context, name string, _ metav1.DeleteOptions) error {
-	_, err := do(ctx, c.client, Delete, func() (any, error) {
+	_, err := doOf(ctx, c, Delete, func() (any, error) {
 		s := c.candidates
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -181,39 +202,59 @@ func (c *CandidateClient) Delete(ctx context.Context, name string, _ metav1.Dele
 
 // Watch sends every change, after a revision, of the candidate that the options select by its name.
 func (c *CandidateClient) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-	revision, err := strconv.Atoi(opts.ResourceVersion)
+	revision, err := strconv.ParseInt(opts.ResourceVersion, 10, 64)
 	if err != nil {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("a watch needs a resourceVersion: %v", err))
 	}
-	return do(ctx, c.client, Watch, func() (watch.Interface, error) {
+	return doOf(ctx, c, Watch, func() (watch.Interface, error) {
 		ctx, cancel := context.WithCancel(ctx)
 		w := &watching{events: make(chan watch.Event), cancel: cancel}
 		go func() {
 			defer close(w.events)
-			for n := revision - 1; ; { // revisions begin with 2
-				c.candidates.mu.Lock()
-				history, grown := c.candidates.history, c.candidates.grown
-				c.candidates.mu.Unlock()
-				var events chan<- watch.Event
-				var next watch.Event
-				for ; n < len(history) && events == nil; n++ {
-					if object, ok := history[n].Object.(*coordinationv1beta1.LeaseCandidate); ok && object.Name == nameOf(opts) {
-						events, next = w.events, history[n]
-					}
-				}
-				select {
-				case events <- next:
-				case <-grown:
-					if events != nil {
-						n-- // it was not sent yet
-					}
-				case <-ctx.Done():
-					return
-				}
-			}
+			c.tell(ctx, nameOf(opts), revision, w.events)
 		}()
 		return w, nil
 	})
+}
+
+// tell sends every change of a candidate after revision, until ctx ends or the store is restored.
+func (c *CandidateClient) tell(ctx context.Context, name string, revision int64, events chan<- watch.Event) {
+	c.candidates.mu.Lock()
+	restored, expired := c.candidates.restored, revision < c.candidates.bumped
+	c.candidates.mu.Unlock()
+	for {
+		var to chan<- watch.Event
+		next, grown := c.candidates.after(name, revision)
+		if next.Object != nil || expired {
+			to, grown = events, nil
+		}
+		if expired {
+			next.Event = watch.Event{Type: watch.Error, Object: &apierrors.NewResourceExpired("too old resource version").ErrStatus}
+		}
+		select {
+		case to <- next.Event:
+			if revision = next.revision; expired {
+				return
+			}
+		case <-grown:
+		case <-restored:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// after returns the first change of a candidate after revision, and a channel that is closed at the next change of any.
+func (s *Candidates) after(name string, revision int64) (candidateChange, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.history {
+		if object, ok := c.Object.(*coordinationv1beta1.LeaseCandidate); ok && object.Name == name && c.revision > revision {
+			return c, s.grown
+		}
+	}
+	return candidateChange{}, s.grown
 }
 
 func nameOf(opts metav1.ListOptions) string {

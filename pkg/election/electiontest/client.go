@@ -16,69 +16,20 @@ import (
 	"github.com/regent-project/regent/pkg/election/fence"
 )
 
-// Request is a kind of request.
-type Request string
-
-const (
-	List   Request = "list"
-	Watch  Request = "watch"
-	Create Request = "create"
-	Update Request = "update"
-	Delete Request = "delete"
-)
-
-// Fault is what happens to one request.
-type Fault struct {
-	// Delay holds the request back before it reaches the store. If the caller gives up meanwhile, a delayed write is committed
-	// all the same.
-	Delay time.Duration
-	// Err is returned instead of the store's answer. The request does not reach the store.
-	Err error
-	// AnswerDelay holds the answer back. The request reaches the store at once. If the caller gives up meanwhile, it does not
-	// learn what became of the request.
-	AnswerDelay time.Duration
-	// LoseReply drops the answer. The request reaches the store, and the caller waits until its context ends.
-	LoseReply bool
-	// Hang drops the request. The caller waits until its context ends.
-	Hang bool
-}
-
 // Client is one replica's client of a Store. It implements election.LeaseClient, and has its own faults.
 type Client struct {
+	Faults
 	store *Store
 
-	mu     sync.Mutex
-	counts map[Request]int
-	faults map[Request][]Fault
-	always map[Request]Fault
-	held   chan struct{} // not nil: watches bring nothing until it is closed
-	drops  chan struct{} // closed: watches end with "too old resource version"
-	late   sync.WaitGroup
+	mu    sync.Mutex
+	held  chan struct{} // not nil: watches bring nothing until it is closed
+	drops chan struct{} // closed: watches end with "too old resource version"
+	late  sync.WaitGroup
 }
 
 // Client returns a new client.
 func (s *Store) Client() *Client {
-	return &Client{store: s, counts: map[Request]int{}, faults: map[Request][]Fault{}, always: map[Request]Fault{}, drops: make(chan struct{})}
-}
-
-// Next queues faults for the next requests of a kind, one fault for each request.
-func (c *Client) Next(r Request, faults ...Fault) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.faults[r] = append(c.faults[r], faults...)
-}
-
-// Always sets the fault of requests of these kinds for which no fault is queued. Without kinds it applies to all. The zero Fault
-// ends it.
-func (c *Client) Always(f Fault, of ...Request) {
-	if len(of) == 0 {
-		of = []Request{List, Watch, Create, Update, Delete}
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, r := range of {
-		c.always[r] = f
-	}
+	return &Client{store: s, drops: make(chan struct{})}
 }
 
 // HoldWatches holds back the events of all watches, or releases them.
@@ -102,17 +53,10 @@ func (c *Client) DropWatches() {
 	c.drops = make(chan struct{})
 }
 
-// Count returns how many requests of a kind there were, including failed ones.
-func (c *Client) Count(r Request) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.counts[r]
-}
-
 // Wait returns when no delayed write or answer is under way.
 func (c *Client) Wait() { c.late.Wait() }
 
-// Candidates returns a client of the store's LeaseCandidates, with c's faults.
+// Candidates returns a client of the store's LeaseCandidates, with c's faults, and others of its own.
 func (c *Client) Candidates() *CandidateClient {
 	return &CandidateClient{client: c, candidates: c.store.Candidates()}
 }
@@ -156,14 +100,19 @@ func (c *Client) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Inte
 	return do(ctx, c, Watch, func() (watch.Interface, error) { return c.watch(ctx, c.store.selected(opts), revision), nil })
 }
 
-// do makes one request, with its fault.
-func do[T any](ctx context.Context, c *Client, r Request, request func() (T, error)) (none T, _ error) {
+// do makes one request of a Lease, with its fault.
+func do[T any](ctx context.Context, c *Client, r Request, request func() (T, error)) (T, error) {
+	return with(ctx, c, c.fault(r), request)
+}
+
+// with makes one request with a fault.
+func with[T any](ctx context.Context, c *Client, fault Fault, request func() (T, error)) (none T, _ error) {
 	type answer struct {
 		value T
 		err   error
 	}
 	answers := make(chan answer, 1)
-	switch fault := c.fault(r); {
+	switch {
 	case fault.Hang:
 	case fault.Err != nil:
 		return none, fault.Err
@@ -194,18 +143,6 @@ func do[T any](ctx context.Context, c *Client, r Request, request func() (T, err
 	}
 }
 
-// fault counts a request and returns its fault.
-func (c *Client) fault(r Request) Fault {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.counts[r]++
-	if queued := c.faults[r]; len(queued) > 0 {
-		c.faults[r] = queued[1:]
-		return queued[0]
-	}
-	return c.always[r]
-}
-
 // watch starts a watch, which ends with ctx or by Stop.
 func (c *Client) watch(ctx context.Context, of *Store, revision int64) watch.Interface {
 	ctx, cancel := context.WithCancel(ctx)
@@ -226,10 +163,14 @@ func (c *Client) watch(ctx context.Context, of *Store, revision int64) watch.Int
 	return w
 }
 
-var errDropped = errors.New("dropped")
+var errDropped, errRestored = errors.New("dropped"), errors.New("restored")
 
-// tell sends every change of a store after revision, until ctx ends or the watch is dropped.
+// tell sends every change of a store after revision, until ctx ends, the watch is dropped, or the store is restored.
 func (c *Client) tell(ctx context.Context, of *Store, revision int64, drops <-chan struct{}, events chan<- watch.Event) error {
+	restored, expired := of.watched(revision)
+	if expired {
+		return errDropped
+	}
 	for {
 		c.mu.Lock()
 		held := c.held
@@ -244,6 +185,8 @@ func (c *Client) tell(ctx context.Context, of *Store, revision int64, drops <-ch
 			case <-proceed:
 			case <-drops:
 				return errDropped
+			case <-restored:
+				return errRestored
 			case <-ctx.Done():
 				return ctx.Err()
 			}
@@ -254,6 +197,8 @@ func (c *Client) tell(ctx context.Context, of *Store, revision int64, drops <-ch
 			revision = change.Revision
 		case <-drops:
 			return errDropped
+		case <-restored:
+			return errRestored
 		case <-ctx.Done():
 			return ctx.Err()
 		}

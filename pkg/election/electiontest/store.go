@@ -36,6 +36,8 @@ type Store struct {
 	history  []Change
 	grown    chan struct{} // closed at the next change
 	fenced   bool
+	restored chan struct{} // closed when the store is restored
+	bumped   int64         // watches from an earlier revision are too old
 }
 
 // Change is one committed write.
@@ -59,7 +61,7 @@ func (c Change) Epoch() int64 { return int64(ptr.Deref(c.Lease.Spec.LeaseTransit
 
 // NewStore returns a Store for the Lease of this name, which does not exist yet.
 func NewStore(name string) *Store {
-	return &Store{name: name, revision: 1, grown: make(chan struct{})}
+	return &Store{name: name, revision: 1, grown: make(chan struct{}), restored: make(chan struct{})}
 }
 
 // Of returns the store of the Lease of this name, in the same namespace.

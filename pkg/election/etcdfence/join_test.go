@@ -5,6 +5,8 @@ import (
 	"context"
 	"io"
 	"net"
+	"os"
+	"os/exec"
 	"runtime/pprof"
 	"strings"
 	"sync"
@@ -15,6 +17,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/regent-project/regent/pkg/election/join"
 )
@@ -66,17 +69,24 @@ func listen(t *testing.T) net.Listener {
 	return l
 }
 
-// mustGoOn fails the test if no goroutine of a scope has that function on its stack.
-func mustGoOn(t *testing.T, function string) {
-	t.Helper()
+// goesOn reports whether a goroutine of a scope has that function on its stack.
+func goesOn(function string) bool {
 	var all bytes.Buffer
 	_ = pprof.Lookup("goroutine").WriteTo(&all, 1)
 	for record := range strings.SplitSeq(all.String(), "\n\n") {
 		if strings.Contains(record, `"regent.dev/join"`) && strings.Contains(record, function) {
-			return
+			return true
 		}
 	}
-	t.Errorf("no goroutine of the scope is in %s: this test shows nothing", function)
+	return false
+}
+
+// mustGoOn fails the test if no goroutine of a scope has that function on its stack.
+func mustGoOn(t *testing.T, function string) {
+	t.Helper()
+	if !goesOn(function) {
+		t.Errorf("no goroutine of the scope is in %s: this test shows nothing", function)
+	}
 }
 
 // health answers at once, or when the gate opens.
@@ -184,4 +194,45 @@ func TestAClientOfGRPCThatConnectsOrResolvesIsLeftAlone(t *testing.T) {
 			mustGoOn(t, c.left)
 		})
 	}
+}
+
+// A handler is in the scope in which its server serves, unless gRPC labels its goroutine anew. It does from v1.82 on, if the
+// environment has it do so.
+func TestAHandlerOfGRPCIsInTheScopeOfItsServerUnlessGRPCLabelsIt(t *testing.T) {
+	const labels, child = "GRPC_GO_SERVER_GOROUTINE_LABELS", "JOIN_TEST_CHILD"
+	if os.Getenv(child) == "" {
+		for _, value := range []string{"none", "all"} {
+			again := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=2m") //nolint:gosec // this test
+			again.Env = append(os.Environ(), child+"=yes", labels+"="+value)
+			if out, err := again.CombinedOutput(); err != nil || !strings.Contains(string(out), "labelled: "+value) {
+				t.Errorf("%s=%s: %v\n%s", labels, value, err, out)
+			}
+		}
+		return
+	}
+	h := &health{arrived: make(chan struct{}), gate: make(chan struct{})}
+	server, l := grpc.NewServer(), listen(t)
+	grpc_health_v1.RegisterHealthServer(server, h)
+	s := join.New(context.Background(), join.Options{Patience: -1})
+	s.Do(func(context.Context) { go func() { _ = server.Serve(l) }() })
+	conn, err := grpc.NewClient("passthrough:///"+l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	called := make(chan struct{})
+	go func() {
+		defer close(called)
+		_, _ = grpc_health_v1.NewHealthClient(conn).Check(context.Background(), &grpc_health_v1.HealthCheckRequest{Service: "slow"})
+	}()
+	mustEnd(t, "the call", h.arrived)
+	anew := os.Getenv(labels) == "all" && version.MustParseGeneric(grpc.Version).AtLeast(version.MustParseGeneric("1.82.0"))
+	if got := goesOn("(*health).Check"); got == anew {
+		t.Errorf("gRPC %s, %s=%s: the handler is in the scope: %v", grpc.Version, labels, os.Getenv(labels), got)
+	}
+	close(h.gate)
+	mustEnd(t, "the answer", called)
+	_ = conn.Close()
+	server.Stop()
+	mustEnd(t, "the end", end(s))
+	t.Log("labelled: " + os.Getenv(labels))
 }

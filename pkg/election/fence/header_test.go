@@ -1,6 +1,7 @@
 package fence
 
 import (
+	"math"
 	"strings"
 	"testing"
 )
@@ -21,6 +22,22 @@ func TestATokenTravelsInAHeader(t *testing.T) {
 	} {
 		if parsed, err := Parse([]string{text}); err != nil || parsed != sound {
 			t.Errorf("%s is read as %v, %v", text, parsed, err)
+		}
+	}
+	for name, change := range map[string]func(*Token){
+		"the longest holder":       func(t *Token) { t.Holder = strings.Repeat("x", longestHolder) },
+		"a holder with a quote":    func(t *Token) { t.Holder = `a", epoch=8` },
+		"one that ends with it":    func(t *Token) { t.Holder = `a\` },
+		"a holder that is escaped": func(t *Token) { t.Holder = `a\", epoch=8` },
+		"the last epoch":           func(t *Token) { t.Epoch = math.MaxInt32 },
+	} {
+		token := sound
+		change(&token)
+		text, err := token.HeaderValue()
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if parsed, err := Parse([]string{text}); err != nil || parsed != token {
+			t.Errorf("%s: %s is read as %v, %v", name, text, parsed, err)
 		}
 	}
 	if none, err := Parse(nil); err != nil || !none.IsZero() {
@@ -61,7 +78,7 @@ func TestAMalformedHeaderIsRefusedAndSaysWhy(t *testing.T) {
 		strings.Replace(soundHeader, `uid="0b1c"`, `uid=token`, 1):              "uid is not a string",
 		strings.Replace(soundHeader, `uid="0b1c"`, `uid=%"0b1c"`, 1):            "uid is not a string",
 		strings.Replace(soundHeader, `uid="0b1c"`, `uid=""`, 1):                 `uid ""`,
-		strings.Replace(soundHeader, "kube-system/", "", 1):                     "<namespace>/<name>",
+		strings.Replace(soundHeader, "kube-system/", "", 1):                     `lease "regent-controllers" is not <namespace>/<name>`,
 		strings.Replace(soundHeader, "kube-system/", "kube-system/a/", 1):       "<namespace>/<name>",
 		strings.Replace(soundHeader, "system:admin", "system:admin:", 1):        "logical cluster",
 		strings.Replace(soundHeader, "system:admin", "*", 1):                    "logical cluster",

@@ -38,8 +38,9 @@
 //   - work that is handed to goroutines of others: a pool that was there before, or a handler that was added to an informer before
 //     the informer was started.
 //   - goroutines that replace their labels, by pprof.Do or pprof.SetGoroutineLabels with a context that does not come from the
-//     scope, and what they start. Nothing in client-go, apimachinery or controller-runtime does so. gRPC labels the goroutines
-//     of its connections and streams from v1.82 on: those of a client that is made in a scope are not in it.
+//     scope, and what they start. Nothing in client-go, apimachinery or controller-runtime does so. gRPC does so for
+//     the handlers of its servers from v1.82 on, if the environment has GRPC_GO_SERVER_GOROUTINE_LABELS (all, or
+//     grpc.method=true). Without it a handler is in the scope in which its server serves.
 //   - connections, name lookups and the like, which outlive who opened them and write nothing by themselves: see the list below.
 //
 // Waited for, although it may not be meant so: a worker that a library starts at its first use and that lives as long as the process.

@@ -16,8 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/regent-project/regent/pkg/election"
-	"github.com/regent-project/regent/pkg/election/electiontest"
 	"github.com/regent-project/regent/pkg/election/join"
 	"github.com/regent-project/regent/pkg/election/perterm"
 )
@@ -48,19 +46,17 @@ func logLate(t *testing.T) join.Options {
 	return join.Options{Patience: 500 * time.Millisecond, OnLate: func(l *join.Late) { t.Logf("late: %v", l) }}
 }
 
-func awaitNext(t *testing.T, w interface{ state() string }, epochs <-chan int64, want int64) {
+func awaitNext(t *testing.T, w *world, epochs <-chan int64, want int64) {
 	t.Helper()
 	select {
 	case got := <-epochs:
 		if got != want {
 			t.Errorf("epoch %d, want %d", got, want)
 		}
-	case <-time.After(15 * time.Second):
-		t.Errorf("15 s after the term was asked to end there is no next one: the elector is %s", w.state())
+	case <-time.After(soon):
+		t.Errorf("%v after the term was asked to end there is no next one: the elector is %s", soon, w.elector.Status().State)
 	}
 }
-
-func (w *world) state() string { return w.elector.Status().State }
 
 // A program with a cache of several namespaces (cache.Options.DefaultNamespaces) reads a kind that it does not watch,
 // in two of them.
@@ -87,31 +83,18 @@ func TestATermEndsThatHasReadInOneNamespace(t *testing.T) {
 	w.stop()
 }
 
-type leading struct{ *election.Elector }
-
-func (l leading) state() string { return l.Status().State }
-
 // The error of RemoveInformer says: "remove it from the cache of the process's manager". A program does so, between two
 // reads of a term.
 func TestATermEndsThatReadsWhatTheProcessHasRemoved(t *testing.T) {
-	s, store := newShelf(t), electiontest.NewStore("example")
-	process := newProcess(t, s)
-	cfg := election.DefaultConfig()
-	cfg.Namespace, cfg.Name, cfg.Client = "default", "example", store.Client()
-	cfg.RetryPeriod, cfg.DrainTimeout = 20*time.Millisecond, 50*time.Millisecond
-	elector, err := election.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	epochs := make(chan int64)
-	err = perterm.Add(process, elector, perterm.Options{Join: logLate(t)}, func(m *perterm.Manager) error {
+	w, epochs := prepare(t, asItIs), make(chan int64)
+	w.begin(perterm.Options{Join: logLate(t)}, func(m *perterm.Manager) error {
 		return m.Add(manager.RunnableFunc(func(ctx context.Context) error {
 			read := func() {
 				_ = m.GetClient().Get(ctx, client.ObjectKey{Namespace: "default", Name: "two"}, &corev1.ConfigMap{})
 			}
 			read()
 			if m.Term.Epoch() == 1 {
-				if err := process.GetCache().RemoveInformer(ctx, &corev1.ConfigMap{}); err != nil {
+				if err := w.process.GetCache().RemoveInformer(ctx, &corev1.ConfigMap{}); err != nil {
 					t.Error(err)
 				}
 				read()
@@ -124,16 +107,10 @@ func TestATermEndsThatReadsWhatTheProcessHasRemoved(t *testing.T) {
 			return nil
 		}))
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	stop := start(t, process)
-	awaitNext(t, leading{elector}, epochs, 1)
-	if _, err := elector.StepDown("the next, please", ""); err != nil {
-		t.Fatal(err)
-	}
-	awaitNext(t, leading{elector}, epochs, 2)
-	stop()
+	awaitNext(t, w, epochs, 1)
+	w.stepDown("the next, please")
+	awaitNext(t, w, epochs, 2)
+	w.stop()
 }
 
 type recorded struct {
@@ -158,8 +135,7 @@ func (c counted) Wait(context.Context) error { c.n.Add(1); return nil }
 
 // "Transport: … it has the credentials and the user agent."
 func TestTheClientsOfATermAreTheProcesss(t *testing.T) {
-	s, store := newShelf(t), electiontest.NewStore("example")
-	s.put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "one"}})
+	s := newShelf(t)
 	config := s.config()
 	seen := recorded{mu: &sync.Mutex{}, seen: map[string]string{}}
 	config.UserAgent = "my-operator/1.0"
@@ -174,14 +150,8 @@ func TestTheClientsOfATermAreTheProcesss(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := election.DefaultConfig()
-	cfg.Namespace, cfg.Name, cfg.Client = "default", "example", store.Client()
-	elector, err := election.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	wrote := make(chan struct{})
-	err = perterm.Add(process, elector, perterm.Options{}, func(m *perterm.Manager) error {
+	w, wrote := prepareOn(t, s, process), make(chan struct{})
+	w.begin(perterm.Options{}, func(m *perterm.Manager) error {
 		return m.Add(manager.RunnableFunc(func(ctx context.Context) error {
 			before := waits.Load()
 			obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "one"}}
@@ -196,12 +166,8 @@ func TestTheClientsOfATermAreTheProcesss(t *testing.T) {
 			return nil
 		}))
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	stop := start(t, process)
 	<-wrote
-	stop()
+	w.stop()
 	seen.mu.Lock()
 	defer seen.mu.Unlock()
 	if got := seen.seen[http.MethodPut]; got != "my-operator/1.0" {
@@ -212,19 +178,11 @@ func TestTheClientsOfATermAreTheProcesss(t *testing.T) {
 // A controller that is left on the manager of the process, whose LeaderElection had to be turned off, needs a leader by
 // what it says.
 func TestWhatNeedsALeaderDoesNotRunOnAStandby(t *testing.T) {
-	s, store := newShelf(t), electiontest.NewStore("example")
-	store.Take("another replica", time.Hour)
-	process := newProcess(t, s)
-	cfg := election.DefaultConfig()
-	cfg.Namespace, cfg.Name, cfg.Client = "default", "example", store.Client()
-	elector, err := election.New(cfg)
-	if err != nil {
+	w := prepare(t, asItIs)
+	if err := w.process.Add(needs(func(context.Context) error { t.Error("it runs"); return nil })); err != nil {
 		t.Fatal(err)
 	}
-	if err := process.Add(needs(func(context.Context) error { t.Error("it runs"); return nil })); err != nil {
-		t.Fatal(err)
-	}
-	err = perterm.Add(process, elector, perterm.Options{}, func(*perterm.Manager) error { return nil })
+	err := perterm.Add(w.process, w.elector, perterm.Options{}, func(*perterm.Manager) error { return nil })
 	if err == nil || !strings.Contains(err.Error(), "perterm_test.needs") || !strings.Contains(err.Error(), "Add it to the manager of the term") {
 		t.Errorf("it is left to every replica: %v", err)
 	}
@@ -249,33 +207,20 @@ func TestControllersLogTheEpoch(t *testing.T) {
 // A runnable that says that it needs no leader election ran on every replica, when it was added to the program's only
 // manager.
 func TestWhatNeedsNoLeaderIsNotSilentlyLedOnly(t *testing.T) {
-	s, store := newShelf(t), electiontest.NewStore("example")
-	store.Take("another replica", time.Hour)
-	process := newProcess(t, s)
-	cfg := election.DefaultConfig()
-	cfg.Namespace, cfg.Name, cfg.Client = "default", "example", store.Client()
-	elector, err := election.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
 	refused := make(chan error, 10)
-	if err := perterm.Add(process, elector, perterm.Options{}, func(m *perterm.Manager) error {
+	w := begin(t, perterm.Options{}, func(m *perterm.Manager) error {
 		refused <- m.Add(everywhere(func(ctx context.Context) error { <-ctx.Done(); return nil }))
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	stop := start(t, process)
-	store.Free()
+	})
 	select {
 	case err := <-refused:
 		if err == nil {
 			t.Error("accepted without a word, as part of a term: standbys do not run it any more")
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(soon):
 		t.Error("no term")
 	}
-	stop()
+	w.stop()
 }
 
 type everywhere func(context.Context) error
@@ -285,30 +230,19 @@ func (everywhere) NeedLeaderElection() bool          { return false }
 
 // A reconciler that is moved into a term, and keeps the client that it was made with before.
 func TestAWriteOfATermByTheClientOfTheProcessIsFencedOrRefused(t *testing.T) {
-	s, store := newShelf(t), electiontest.NewStore("example")
-	process := newProcess(t, s)
-	cfg := election.DefaultConfig()
-	cfg.Namespace, cfg.Name, cfg.Client, cfg.Fenced = "default", "example", store.Client(), true
-	elector, err := election.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	wrote := make(chan error, 1)
-	if err := perterm.Add(process, elector, perterm.Options{}, func(m *perterm.Manager) error {
+	w, wrote := prepare(t, asItIs, fenced), make(chan error, 1)
+	w.begin(perterm.Options{}, func(m *perterm.Manager) error {
 		return m.Add(manager.RunnableFunc(func(ctx context.Context) error {
-			wrote <- process.GetClient().Update(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "one"}})
+			wrote <- w.process.GetClient().Update(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "one"}})
 			<-ctx.Done()
 			return nil
 		}))
-	}); err != nil {
-		t.Fatal(err)
-	}
-	stop := start(t, process)
-	err = <-wrote
-	stop()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err == nil && len(s.tokens) > 0 && s.tokens[0] == "" {
+	})
+	err := <-wrote
+	w.stop()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err == nil && len(w.tokens) > 0 && w.tokens[0] == "" {
 		t.Error("written in the term, under an election that says it is fenced, without a token")
 	}
 }

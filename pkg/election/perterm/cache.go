@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -66,14 +67,22 @@ type index struct {
 // await calls f, which may start the informer of a kind and wait until that has synced. It does so outside of the
 // term's scope, because such an informer lives on with the process: which reads start one, only the cache knows. It may
 // be the second namespace of a cache of several, or a kind that the process has removed. Whatever cannot be listed
-// costs who asks for it, and only for so long.
+// costs who asks for it, and only for so long. A read for which the server is asked waits for no informer: it takes as
+// long as its context, and the client, let it.
 func (l *loan) await(ctx context.Context, k kind, f func(ctx context.Context) error) error {
-	bounded, cancel := context.WithTimeoutCause(ctx, l.patience, &unsyncedError{[]kind{k}, l.patience})
-	defer cancel()
+	bounded, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var asked atomic.Bool
+	patience := time.AfterFunc(l.patience, func() {
+		if !asked.Load() {
+			cancel(&unsyncedError{[]kind{k}, l.patience})
+		}
+	})
+	defer patience.Stop()
 	var err error
-	join.Outside(func() { err = f(bounded) }) //nolint:contextcheck // f has it
+	join.Outside(func() { err = f(context.WithValue(bounded, askedKey{}, &asked)) }) //nolint:contextcheck // f has it
 	if unsynced, late := errors.AsType[*unsyncedError](context.Cause(bounded)); err != nil && late {
-		return fmt.Errorf("%w: %w", unsynced, err)
+		return fmt.Errorf("%w: %w", unsynced, context.DeadlineExceeded) // and not that of a context that was cancelled: nobody has cancelled the caller's
 	}
 	return err
 }

@@ -120,22 +120,47 @@ func (j *journal) line(text string) string {
 // begin starts the process.
 func begin(t *testing.T, o perterm.Options, setup func(m *perterm.Manager) error, change ...func(*election.Config)) *world {
 	t.Helper()
-	return beginIn(t, func(*manager.Options) {}, o, setup, change...)
+	return beginIn(t, asItIs, o, setup, change...)
 }
 
 // beginIn starts the process with other options of its manager.
 func beginIn(t *testing.T, options func(*manager.Options), o perterm.Options, setup func(m *perterm.Manager) error, change ...func(*election.Config)) *world {
 	t.Helper()
-	w := &world{shelf: newShelf(t), t: t, store: electiontest.NewStore("example"), log: &journal{}}
-	w.put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "one"}})
-	w.process = newProcess(t, w.shelf, func(o *manager.Options) { o.Logger = funcr.New(w.log.write, funcr.Options{}) }, options)
-	w.elector = newElector(t, w.store, change...)
-	if err := perterm.Add(w.process, w.elector, o, setup); err != nil {
-		t.Fatal(err)
-	}
-	w.stop = start(t, w.process)
+	w := prepare(t, options, change...)
+	w.begin(o, setup)
 	return w
 }
+
+// prepare makes the process, and starts nothing.
+func prepare(t *testing.T, options func(*manager.Options), change ...func(*election.Config)) *world {
+	t.Helper()
+	j := &journal{}
+	s := newShelf(t)
+	w := prepareOn(t, s, newProcess(t, s, func(o *manager.Options) { o.Logger = funcr.New(j.write, funcr.Options{}) }, options), change...)
+	w.log = j
+	return w
+}
+
+// prepareOn does it for a process that is made already.
+func prepareOn(t *testing.T, s *shelf, process manager.Manager, change ...func(*election.Config)) *world {
+	t.Helper()
+	w := &world{shelf: s, t: t, process: process, store: electiontest.NewStore("example"), log: &journal{}}
+	w.put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "one"}})
+	w.elector = newElector(t, w.store, change...)
+	return w
+}
+
+// begin starts the process, which runs setup in each term.
+func (w *world) begin(o perterm.Options, setup func(m *perterm.Manager) error) {
+	w.t.Helper()
+	if err := perterm.Add(w.process, w.elector, o, setup); err != nil {
+		w.t.Fatal(err)
+	}
+	w.stop = start(w.t, w.process)
+}
+
+// asItIs changes no option of a manager.
+func asItIs(*manager.Options) {}
 
 func newElector(t *testing.T, store *electiontest.Store, change ...func(*election.Config)) *election.Elector {
 	t.Helper()

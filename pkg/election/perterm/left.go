@@ -15,7 +15,10 @@ import (
 // refuseLeft returns an error if the manager of the process has runnables that need a leader. Every replica would run
 // them, because that manager elects none.
 func refuseLeft(process manager.Manager) error {
-	names := left(process)
+	var names []string
+	for _, entry := range left(process) {
+		names = append(names, nameOf(entry.Elem()))
+	}
 	if len(names) == 0 {
 		return nil
 	}
@@ -23,20 +26,36 @@ func refuseLeft(process manager.Manager) error {
 		"If every replica is to run it, let its method NeedLeaderElection return false (of a controller: manager.Options.Controller.NeedLeaderElection or controller.Options)", strings.Join(names, ", "))
 }
 
-// left returns the names of the runnables of a manager that need a leader and have not started. The interface does not
-// tell, so it looks into controller-runtime's own type, as it is in v0.24 and v0.25. Of a manager of another type it
-// returns none.
-func left(process manager.Manager) (names []string) {
+// left returns the runnables of a manager that need a leader and have not started, as fields that can be set. The
+// interface does not tell, so it looks into controller-runtime's own type, as it is in v0.24 and v0.25. Of a manager of
+// another type it returns none.
+func left(process manager.Manager) (runnables []reflect.Value) {
 	queue := within(reflect.ValueOf(process), "runnables", "LeaderElection", "startQueue")
-	if queue.Kind() != reflect.Slice {
+	if queue.Kind() != reflect.Slice || queue.Type().Elem().Kind() != reflect.Pointer {
 		return nil
 	}
 	for i := range queue.Len() {
-		if r := within(queue.Index(i), "Runnable"); r.Kind() == reflect.Interface && !r.IsNil() {
-			names = append(names, nameOf(r.Elem()))
+		entry := reflect.NewAt(queue.Type().Elem().Elem(), queue.Index(i).UnsafePointer()) // without the mark of a private field
+		if r := within(entry, "Runnable"); r.Kind() == reflect.Interface && !r.IsNil() {
+			runnables = append(runnables, r)
 		}
 	}
-	return names
+	return runnables
+}
+
+// refused takes the place of a runnable that must not run.
+type refused struct{ why error }
+
+// Start returns why.
+func (r refused) Start(context.Context) error { return r.why }
+
+// takeOut has a manager that starts run none of what is left on it: it heeds an error only when everything has begun.
+func takeOut(process manager.Manager, why error) {
+	for _, r := range left(process) {
+		if r.CanSet() && reflect.TypeFor[refused]().AssignableTo(r.Type()) {
+			r.Set(reflect.ValueOf(refused{why}))
+		}
+	}
 }
 
 // within returns a field of a field; invalid if there is none.
@@ -66,7 +85,9 @@ type inspection struct {
 
 // Start implements manager.Runnable.
 func (i *inspection) Start(ctx context.Context) error {
-	i.err = refuseLeft(i.process)
+	if i.err = refuseLeft(i.process); i.err != nil {
+		takeOut(i.process, i.err)
+	}
 	close(i.done)
 	if i.err != nil { // a manager heeds the error only when all caches have synced
 		i.process.GetLogger().Error(i.err, "This process does not campaign, and ends")

@@ -13,10 +13,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/regent-project/regent/pkg/election"
@@ -205,7 +207,11 @@ func TestWhatIsAddedLaterAndNeedsALeaderEndsTheProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &clerk{Client: process.GetClient()}
-	if err := ctrl.NewControllerManagedBy(process).Named("left-behind").For(&corev1.ConfigMap{}).Complete(c); err != nil {
+	if err := ctrl.NewControllerManagedBy(process).Named("left-behind").For(&corev1.ConfigMap{}).
+		WithOptions(controller.Options{SkipNameValidation: ptr.To(true)}).Complete(c); err != nil {
+		t.Fatal(err)
+	}
+	if err := process.Add(needs(func(context.Context) error { t.Error("it runs"); return nil })); err != nil {
 		t.Fatal(err)
 	}
 	err := process.Start(t.Context())
@@ -216,24 +222,78 @@ func TestWhatIsAddedLaterAndNeedsALeaderEndsTheProcess(t *testing.T) {
 }
 
 // A program that runs the elector itself, and asks for the function of its terms when its requests cannot be given
-// tokens any more, does not lead unfenced.
+// tokens any more, does not lead unfenced. While its manager starts nothing is changed under its requests.
 func TestAFencedTermWhoseClientsSendNoTokensIsRefused(t *testing.T) {
-	process := newProcess(t, newShelf(t))
-	stop := start(t, process)
-	defer stop()
-	<-process.Elected()
-	lead := perterm.Lead(process, perterm.Options{}, func(*perterm.Manager) error { t.Error("it leads"); return nil })
-	elector := newElector(t, electiontest.NewStore("example"), fenced)
-	ctx, cancel := context.WithTimeout(t.Context(), soon)
-	defer cancel()
-	var err error
-	_ = elector.Run(ctx, func(ctx context.Context, term election.Term) error {
-		err = lead(ctx, term)
-		return errors.Join(election.ErrExit, err)
-	})
-	if err == nil || !strings.Contains(err.Error(), "call it before") {
-		t.Errorf("the term ended with %v", err)
+	for _, when := range []string{"it has started", "it starts"} {
+		t.Run(when, func(t *testing.T) {
+			var allowed atomic.Bool
+			allowed.Store(when == "it has started")
+			asked := make(chan struct{}, 1)
+			process := newProcess(t, newShelf(t), func(o *manager.Options) {
+				o.MapperProvider = func(_ *rest.Config, c *http.Client) (meta.RESTMapper, error) {
+					c.Transport = &gate{c.Transport, &allowed, asked}
+					return mapper(), nil
+				}
+			})
+			if _, err := process.GetCache().GetInformer(t.Context(), &corev1.ConfigMap{}, cache.BlockUntilSynced(false)); err != nil {
+				t.Fatal(err)
+			}
+			stop := start(t, process)
+			defer stop()
+			if <-asked; allowed.Load() {
+				<-process.Elected()
+			}
+			made := make(chan election.LeadFunc)
+			go func() {
+				made <- perterm.Lead(process, perterm.Options{}, func(*perterm.Manager) error { t.Error("it leads"); return nil })
+			}()
+			allowed.Store(true)
+			lead := <-made
+			ctx, cancel := context.WithTimeout(t.Context(), soon)
+			defer cancel()
+			var err error
+			_ = newElector(t, electiontest.NewStore("example"), fenced).Run(ctx, func(ctx context.Context, term election.Term) error {
+				err = lead(ctx, term)
+				return errors.Join(election.ErrExit, err)
+			})
+			if err == nil || !strings.Contains(err.Error(), "call it before") {
+				t.Errorf("the term ended with %v", err)
+			}
+		})
 	}
+}
+
+// A read for which the server is asked may take longer than a kind that is not cached may take to sync: that is the
+// server's to say, and the caller's.
+func TestAReadThatAsksTheServerIsNotBoundedAsThatOfAKind(t *testing.T) {
+	read := make(chan error, 1)
+	w := beginIn(t, func(o *manager.Options) {
+		withSecrets(o, func(next http.RoundTripper) http.RoundTripper { return without{next, slow} })
+		o.Client.Cache = &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}
+	}, perterm.Options{}, func(m *perterm.Manager) error {
+		return m.Add(manager.RunnableFunc(func(ctx context.Context) error {
+			read <- m.GetClient().Get(ctx, client.ObjectKey{Namespace: "default", Name: "x"}, &corev1.Secret{})
+			<-ctx.Done()
+			return nil
+		}))
+	})
+	if err := <-read; err != nil {
+		t.Error(err)
+	}
+	w.stop()
+}
+
+// slow answers when a kind would long be given up.
+func slow(req *http.Request) (*http.Response, error) {
+	select {
+	case <-time.After(1500 * time.Millisecond):
+	case <-req.Context().Done():
+		return nil, req.Context().Err()
+	}
+	return &http.Response{
+		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Request: req,
+		Body: io.NopCloser(strings.NewReader(`{"kind":"Secret","apiVersion":"v1","metadata":{"namespace":"default","name":"x"}}`)),
+	}, nil
 }
 
 // A process that waits for a cache before it campaigns says so, in its log and in its Status, and campaigns when the cache is there.
@@ -241,7 +301,7 @@ func TestAProcessThatWaitsForItsWarmKindsSaysSo(t *testing.T) {
 	var allowed atomic.Bool
 	w := beginIn(t, func(o *manager.Options) {
 		o.MapperProvider = func(_ *rest.Config, c *http.Client) (meta.RESTMapper, error) {
-			c.Transport = &gate{c.Transport, &allowed}
+			c.Transport = &gate{c.Transport, &allowed, make(chan struct{}, 1)}
 			return mapper(), nil
 		}
 	}, perterm.Options{Warm: []client.Object{&corev1.ConfigMap{}}}, func(m *perterm.Manager) error { return setUp(m, nil) })
@@ -261,9 +321,14 @@ func TestAProcessThatWaitsForItsWarmKindsSaysSo(t *testing.T) {
 type gate struct {
 	next    http.RoundTripper
 	allowed *atomic.Bool
+	asked   chan struct{} // of a capacity of 1: there was a request
 }
 
 func (g *gate) RoundTrip(req *http.Request) (*http.Response, error) {
+	select {
+	case g.asked <- struct{}{}:
+	default:
+	}
 	if !g.allowed.Load() {
 		req = req.Clone(req.Context())
 		req.URL.Path = "/secrets"

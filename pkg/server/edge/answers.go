@@ -3,6 +3,7 @@ package edge
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net/http"
 	"sync"
 	"time"
@@ -86,12 +87,18 @@ func allAnswers(int) bool { return true }
 
 func errorsOnly(status int) bool { return status >= http.StatusBadRequest }
 
+// longestHeld is the longest answer that is kept back, in bytes. What this server says of errors, and on public paths, is
+// shorter; what others have it say, such as a webhook, need not be. Of a longer one only the status is answered, and that it
+// was too long: passed on, it would hold a place for as long as its client does not read.
+const longestHeld = 1 << 20
+
 // heldAnswer keeps an answer back if holds selects its status, and passes on any other.
 type heldAnswer struct {
 	http.ResponseWriter
-	holds  func(status int) bool
-	status int // 0 until the handler has set it
-	body   bytes.Buffer
+	holds   func(status int) bool
+	status  int // 0 until the handler has set it
+	body    bytes.Buffer
+	tooLong bool
 }
 
 // is reports whether an answer is being kept back.
@@ -99,10 +106,18 @@ func (h *heldAnswer) is() bool { return h.status != 0 && h.holds(h.status) }
 
 // release writes the answer that was kept back, if there is one.
 func (h *heldAnswer) release() {
-	if h.is() {
-		h.ResponseWriter.WriteHeader(h.status)
-		_, _ = h.ResponseWriter.Write(h.body.Bytes()) // an error means that the client has gone
+	if !h.is() {
+		return
 	}
+	if h.tooLong {
+		for _, about := range []string{"Content-Length", "Content-Encoding"} {
+			h.Header().Del(about)
+		}
+		h.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = fmt.Fprintf(&h.body, "The answer had more than %d bytes, and is left out.\n", longestHeld)
+	}
+	h.ResponseWriter.WriteHeader(h.status)
+	_, _ = h.ResponseWriter.Write(h.body.Bytes()) // an error means that the client has gone
 }
 
 // Unwrap implements responsewriter.UserProvidedDecorator.
@@ -124,6 +139,10 @@ func (h *heldAnswer) Write(p []byte) (int, error) {
 		h.status = http.StatusOK
 	}
 	if h.is() {
+		if h.tooLong = h.tooLong || h.body.Len()+len(p) > longestHeld; h.tooLong {
+			h.body = bytes.Buffer{}
+			return len(p), nil
+		}
 		return h.body.Write(p)
 	}
 	return h.ResponseWriter.Write(p)

@@ -104,23 +104,57 @@ func (f *tokenFilter) refuse(w http.ResponseWriter, req *http.Request, err error
 	responsewriters.ErrorNegotiated(err, f.serializer, schema.GroupVersion{Version: "v1"}, w, req)
 }
 
-// serveChange keeps back a 404 until the token has been checked. Upstream answers it without a call of storage, where
-// the token would be checked: to the deletion of what is not there, or to a creation in a namespace that is not. The
-// check costs one read, and only changes that find nothing pay it.
+// serveChange checks the token before a 404 is answered. Upstream answers it without a call of storage, where the token
+// would be checked: to the deletion of what is not there, or to a creation in a namespace that is not. The check costs one
+// read, and only changes that find nothing pay it.
 func (f *tokenFilter) serveChange(next http.Handler, w http.ResponseWriter, req *http.Request) {
-	held := &heldAnswer{ResponseWriter: w, holds: func(status int) bool { return status == http.StatusNotFound }}
-	next.ServeHTTP(responsewriter.WrapForHTTP1Or2(held), req)
-	if held.is() {
-		if err := f.check.Answer(req.Context()); err != nil {
+	next.ServeHTTP(responsewriter.WrapForHTTP1Or2(&changeAnswer{ResponseWriter: w, filter: f, req: req}), req)
+}
+
+// changeAnswer is the answer to a change with a token. It keeps nothing of it: a refusal is sent in place of what follows.
+type changeAnswer struct {
+	http.ResponseWriter
+	filter *tokenFilter
+	req    *http.Request
+
+	begun, refused bool
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (a *changeAnswer) WriteHeader(status int) {
+	if a.begun || status < http.StatusOK { // what is informational comes before the answer
+		if !a.refused {
+			a.ResponseWriter.WriteHeader(status)
+		}
+		return
+	}
+	a.begun = true
+	if status == http.StatusNotFound {
+		if err := a.filter.check.Answer(a.req.Context()); err != nil {
+			a.refused = true
 			for _, about := range []string{"Content-Type", "Content-Length", "Content-Encoding"} {
-				w.Header().Del(about)
+				a.Header().Del(about)
 			}
-			f.refuse(w, req, err)
+			a.filter.refuse(a.ResponseWriter, a.req, err)
 			return
 		}
 	}
-	held.release()
+	a.ResponseWriter.WriteHeader(status)
 }
+
+// Write implements http.ResponseWriter.
+func (a *changeAnswer) Write(body []byte) (int, error) {
+	if !a.begun {
+		a.WriteHeader(http.StatusOK)
+	}
+	if a.refused {
+		return len(body), nil
+	}
+	return a.ResponseWriter.Write(body)
+}
+
+// Unwrap implements responsewriter.UserProvidedDecorator.
+func (a *changeAnswer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
 // admit returns the request with its token in the context, also when it returns an error. A token that cannot be parsed is
 // refused: the sender believes that its write is fenced.
@@ -231,4 +265,7 @@ var registerFencingMetrics = sync.OnceFunc(func() {
 	}
 })
 
-var _ admission.ValidationInterface = (*DryRunFence)(nil)
+var (
+	_ admission.ValidationInterface        = (*DryRunFence)(nil)
+	_ responsewriter.UserProvidedDecorator = (*changeAnswer)(nil)
+)

@@ -147,16 +147,17 @@ func (d *Describer) Authority() string {
 	return ""
 }
 
-func (c *Candidate) describe() status.Election {
-	s := c.Status()
+func (c *Candidate) describe() status.Election { return electionOf(c.Status(), c.Lease) }
+
+func electionOf(s election.Status, lease string) status.Election {
 	out := status.Election{
 		Mode: string(s.Mode), State: s.State, Epoch: s.Epoch, Holder: s.Holder, Leader: s.Leader, LeaderURL: s.LeaderURL,
 		Since: s.Began, Renewed: s.Renewed, Duration: int32(s.Duration / time.Second), Trigger: string(s.Trigger), Leaderless: s.Leaderless.Seconds(), LastStepDown: s.LastStepDown,
 		Unaccounted: s.Unaccounted, OtherMode: s.OtherMode, Priority: s.Priority,
-		CannotLead: cmp.Or(s.CannotRead, s.CannotStand, s.Held),
+		CannotLead: cmp.Or(s.CannotRead, s.CannotStand, s.Held, cannotTake(s)),
 	}
 	if s.Mode != "" {
-		out.Lease = c.Lease
+		out.Lease = lease
 	}
 	if contact := s.Contact; contact != nil {
 		out.Contact = &status.Contact{State: contact.State, Heard: contact.Heard, AllowedSilence: contact.AllowedSilence.Seconds()}
@@ -165,6 +166,15 @@ func (c *Candidate) describe() status.Election {
 		out.Standbys = append(out.Standbys, status.Standby{Replica: f.Replica, URL: f.URL, Mode: string(f.Mode), Priority: f.Priority})
 	}
 	return out
+}
+
+// cannotTake says why a replica cannot take the lease. Once somebody leads, its latest attempt is an old one: perhaps etcd
+// did not answer anybody then, and this replica has no reason to try again.
+func cannotTake(s election.Status) string {
+	if s.CannotWrite == "" || s.Leaderless == 0 {
+		return ""
+	}
+	return "cannot take the lease: " + s.CannotWrite
 }
 
 // scopes are the words for Scope in a status.Controller.

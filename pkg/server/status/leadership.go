@@ -150,7 +150,7 @@ func allCanLead(s *shardView) {
 	for _, r := range s.answered {
 		if why := r.Election.CannotLead; why != "" {
 			s.add(Warning, r.Name, kindCannotLead, fmt.Sprintf("Replica %s takes no part in the election: %s.", r.Name, strings.TrimSuffix(why, ".")),
-				"It serves. See its log, and whether it reaches etcd: it takes part again by itself when it can read the Lease, and in mode coordinated keep its LeaseCandidate.")
+				"It serves. See its log, and whether it reaches etcd: it takes part again by itself when it can read and write the Lease, and in mode coordinated keep its LeaseCandidate.")
 		}
 	}
 }

@@ -137,7 +137,7 @@ type Election struct {
 	Unaccounted bool `json:"unaccounted,omitempty"`
 	OtherMode   bool `json:"otherMode,omitempty"`
 	// CannotLead says what keeps the replica from the election: it cannot read the Lease, or cannot keep its
-	// LeaseCandidate. Empty: nothing.
+	// LeaseCandidate, or, while nobody leads, cannot write the Lease. Empty: nothing.
 	CannotLead string `json:"cannotLead,omitempty"`
 	// Priority is this replica's.
 	Priority int32 `json:"priority,omitempty"`

@@ -28,6 +28,8 @@ var parts = []part{
 	{"long-sample", []string{"pkg/election/etcdfence/", "examples/apiserver/", "pkg/election/leader/"}, 6},
 	{"conformance", []string{"pkg/server/apis/apiextensions/", "test/tools/conformance/"}, 25},
 	{"long-manager", []string{"pkg/election/perterm/", "examples/manager/", "pkg/election/join/"}, 6},
+	{"long-programs", []string{"pkg/election/leader/", "pkg/election/clientgo/", "pkg/election/perterm/", "pkg/election/join/"}, 8},
+	{"long-leases", []string{"pkg/election/electiontest/", "test/tools/kubernetes/"}, 15},
 	{"compat KUBERNETES=0.37", nil, 40},
 }
 

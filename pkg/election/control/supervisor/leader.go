@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -43,6 +44,8 @@ type Leader[D any] struct {
 	cfg    Config
 	set    []control.Descriptor[D]
 	memory memory
+	shows  []string // the names of whose series it has a share until Close
+	closed sync.Once
 }
 
 // NewLeader returns a Leader for the controllers of some scopes of a registry; none: LeaderOnly. It sets the Config's Tolerated itself. It
@@ -58,12 +61,16 @@ func NewLeader[D any](cfg Config, r *control.Registry[D], scopes ...control.Scop
 		return nil, fmt.Errorf("supervisor: Config.Policies: %w", err)
 	}
 	l := &Leader[D]{cfg: cfg, set: r.Scoped(scopes...)}
-	var names []string
 	for _, d := range l.set {
-		names = append(names, d.Name)
+		l.shows = append(l.shows, d.Name)
 	}
-	return l, show(cfg.Metrics, names)
+	return l, show(cfg.Metrics, l.shows)
 }
+
+// Close removes the series of the controllers that no other Leader of this process has. It is for programs whose
+// controllers come and go, when Lead has returned for the last time. The series of a work queue belong to client-go, which
+// keeps them.
+func (l *Leader[D]) Close() { l.closed.Do(func() { hide(l.shows) }) }
 
 // Lead runs the controllers for a term, with deps for their constructors. It is to be called by a LeadFunc, with its ctx and term. What it
 // returns is the LeadFunc's to return. All controllers have been joined then, so that clients in deps can be closed.

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"fmt"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/component-base/metrics"
@@ -59,7 +60,7 @@ func registerMetrics(to prometheus.Registerer) error {
 }
 
 // ShowMetrics registers the metrics, as Config.Metrics says, and creates the series of all controllers of a registry, so that alerts work
-// on replicas that have never led. NewLeader does it for its controllers; call it before the first Run.
+// on replicas that have never led. NewLeader does it for its controllers; call it before the first Run. They stay for as long as the process lives.
 func ShowMetrics[D any](to prometheus.Registerer, r *control.Registry[D]) error {
 	return show(to, r.Names())
 }
@@ -68,7 +69,12 @@ func show(to prometheus.Registerer, controllers []string) error {
 	if err := registerMetrics(to); err != nil {
 		return err
 	}
+	shown.mu.Lock()
+	defer shown.mu.Unlock()
 	for _, name := range controllers {
+		if shown.by[name]++; shown.by[name] > 1 {
+			continue // its controller may work
+		}
 		for _, state := range states {
 			stateGauge.WithLabelValues(name, string(state)).Set(0)
 		}
@@ -80,6 +86,33 @@ func show(to prometheus.Registerer, controllers []string) error {
 		holding.WithLabelValues(name).Set(0)
 	}
 	return nil
+}
+
+// shown says how many have shown the series of a controller and not hidden them.
+var shown = struct {
+	mu sync.Mutex
+	by map[string]int
+}{by: map[string]int{}}
+
+// hide takes back a call of show. The series of a controller that nobody shows any more go.
+func hide(controllers []string) {
+	shown.mu.Lock()
+	defer shown.mu.Unlock()
+	for _, name := range controllers {
+		if shown.by[name]--; shown.by[name] > 0 {
+			continue
+		}
+		delete(shown.by, name)
+		for _, state := range states {
+			stateGauge.DeleteLabelValues(name, string(state))
+		}
+		for _, counter := range []*metrics.CounterVec{starts, restartsTotal, panics, stalls} {
+			counter.DeleteLabelValues(name)
+		}
+		for _, gauge := range []*metrics.GaugeVec{sweeping, sweptKeys} {
+			gauge.DeleteLabelValues(name)
+		}
+	}
 }
 
 // showSweep shows a controller's report of its sweep.

@@ -10,6 +10,7 @@ import (
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/election/control"
 	"github.com/regent-project/regent/pkg/election/control/supervisor"
+	"github.com/regent-project/regent/pkg/election/internal/registry/registrytest"
 )
 
 func TestMetricsAreWhereTheProgramWantsThemAndTwiceIsAsGoodAsOnce(t *testing.T) {
@@ -40,6 +41,43 @@ func TestMetricsAreWhereTheProgramWantsThemAndTwiceIsAsGoodAsOnce(t *testing.T) 
 		}
 	}
 	t.Errorf("the program's own registry has not got the controller: %d families", len(families))
+}
+
+// A program whose controllers come and go does not fill its metrics with names that have gone.
+func TestALeaderThatIsClosedLeavesNoSeries(t *testing.T) {
+	mine := prometheus.NewRegistry()
+	series := func() int { return registrytest.Series(t, mine, "controller", "comes-and-goes") }
+	registry, err := control.NewRegistry(descriptor("comes-and-goes", untilCancelled))
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := func() *supervisor.Leader[deps] {
+		l, err := supervisor.NewLeader(supervisor.Config{Metrics: mine}, registry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	first, other := made(), made()
+	before := series()
+	first.Close()
+	first.Close()
+	if n := series(); before == 0 || n != before {
+		t.Errorf("%d series while the other shows them, want %d", n, before)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := supervisor.Run(ended, registry.Scoped(control.LeaderOnly), deps{}, supervisor.Config{Metrics: mine}); err != nil {
+		t.Fatal(err)
+	}
+	other.Close()
+	if n := series(); n != 0 {
+		t.Errorf("%d series are left", n)
+	}
+	made().Close()
+	if n := series(); n != 0 {
+		t.Errorf("%d series are left of one that came again", n)
+	}
 }
 
 func TestPoliciesThatMeanNothingAreAnError(t *testing.T) {
