@@ -72,8 +72,8 @@ func (f *adminFlags) config() (*rest.Config, error) {
 	return config, nil
 }
 
-// places returns whom to ask how an installation is doing. If the kubeconfig has no context of the default name, its current one is taken: what is
-// asked for belongs to no logical cluster.
+// places returns whom to ask how an installation is doing. If the kubeconfig has no context of the default name, its
+// current one is taken: what is asked for belongs to no logical cluster.
 func (f *adminFlags) places(isDefault bool) ([]ask.Place, error) {
 	if err := f.check(); err != nil {
 		return nil, err

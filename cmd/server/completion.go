@@ -15,7 +15,8 @@ const completionTimeout = 2 * time.Second
 
 // complete has a shell complete a flag with what names returns.
 func complete(cmd *cobra.Command, flag string, names func(context.Context) []string) {
-	// It fails only if there is no such flag, or if it is completed already: the first use of the shell would show it.
+	// It fails only if there is no such flag, or if it is completed already: the first use of the shell would show
+	// it.
 	_ = cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 		return names(cmd.Context()), cobra.ShellCompDirectiveNoFileComp
 	})

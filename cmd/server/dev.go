@@ -56,8 +56,8 @@ the fronts, and admin.kubeconfig to the balancer. Each further shard has its roo
 	return cmd
 }
 
-// startFault returns what is wrong with the flags of start that follow "--". Every replica gets them. If it is another program (further), that may
-// have further flags.
+// startFault returns what is wrong with the flags of start that follow "--". Every replica gets them. If it is another
+// program (further), that may have further flags.
 func startFault(args []string, further bool) error {
 	opts := options.New()
 	flags := pflag.NewFlagSet("start", pflag.ContinueOnError)
@@ -84,11 +84,11 @@ func startFault(args []string, further bool) error {
 	return nil
 }
 
-// enters returns a channel that gets a value for each line of input, and is closed when the input ends. Its goroutine lives as
-// long as the process: nothing can interrupt a read of a terminal.
+// enters returns a channel that gets a value for each line of input, and is closed when the input ends. Its goroutine
+// lives as long as the process: nothing can interrupt a read of a terminal.
 func enters(cmd *cobra.Command) <-chan struct{} {
-	// When this process is in the background, a read of the terminal must fail. By default it would stop this process, and etcd
-	// with it.
+	// When this process is in the background, a read of the terminal must fail. By default it would stop this
+	// process, and etcd with it.
 	signal.Ignore(syscall.SIGTTIN)
 	lines := make(chan struct{})
 	go func() {

@@ -17,7 +17,8 @@ var (
 	flagged      = regexp.MustCompile(`--([a-z][a-z-]*)`)
 )
 
-// Every command of regent that the documentation names exists, with the flags that it is shown with, whether a test runs it or not.
+// Every command of regent that the documentation names exists, with the flags that it is shown with, whether a test
+// runs it or not.
 func TestTheDocsNameNoCommandOrFlagThatDoesNotExist(t *testing.T) {
 	found := 0
 	for _, pattern := range []string{"../../README.md", "../../docs/*.md", "../../examples/*/README.md"} {

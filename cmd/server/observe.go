@@ -80,7 +80,8 @@ func (f *observerFlags) installation(ctx context.Context, client *ask.Client) (s
 	return f.narrow(of)
 }
 
-// addTerms adds the latest terms of a lone shard whose replicas do not send them along. Without them nobody is told why it is led.
+// addTerms adds the latest terms of a lone shard whose replicas do not send them along. Without them nobody is told why
+// it is led.
 func addTerms(ctx context.Context, client *ask.Client, of *status.Installation) {
 	const latest = 10
 	if len(of.Shards) != 1 || len(of.Shards[0].Terms) > 0 || of.Shards[0].Fault != "" {

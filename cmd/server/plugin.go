@@ -7,7 +7,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// The names under which kubectl runs this program: as its plugin `kubectl regent`, and to complete that plugin's arguments.
+// The names under which kubectl runs this program: as its plugin `kubectl regent`, and to complete that plugin's
+// arguments.
 const (
 	pluginName     = "kubectl-regent"
 	completionName = "kubectl_complete-regent"

@@ -11,8 +11,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Upstream logs these as errors when a client disconnects before its answer, or when an answer takes too long. Nobody who reads
-// this log could act on them: the client knows, and metrics and the audit log count it.
+// Upstream logs these as errors when a client disconnects before its answer, or when an answer takes too long. Nobody
+// who reads this log could act on them: the client knows, and metrics and the audit log count it.
 var (
 	afterTheClient = []string{"Post-timeout activity", "post-timeout activity", "Timeout or abort while handling"}
 	answerFailed   = "apiserver " // received an error that is not an metav1.Status; was unable to write; to close

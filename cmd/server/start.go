@@ -78,7 +78,8 @@ func start(opts *options.Options, flags cliflag.NamedFlagSets) error {
 	})
 }
 
-// serve calls run with a context that ends at a signal, or with the parent process, and logs the end. It is the whole life of the process.
+// serve calls run with a context that ends at a signal, or with the parent process, and logs the end. It is the whole
+// life of the process.
 func serve(run func(context.Context) error) error {
 	quieten()
 	defer logs.FlushLogs()
@@ -96,8 +97,8 @@ func serve(run func(context.Context) error) error {
 	return nil
 }
 
-// untilSignal returns a context that ends at the first SIGTERM or SIGINT, or when the parent process has ended. A second signal
-// ends the process at once. The returned function releases the signals.
+// untilSignal returns a context that ends at the first SIGTERM or SIGINT, or when the parent process has ended. A
+// second signal ends the process at once. The returned function releases the signals.
 func untilSignal(parent context.Context, parentEnded <-chan struct{}) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 2)

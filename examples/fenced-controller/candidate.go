@@ -16,9 +16,9 @@ import (
 	"github.com/regent-project/regent/pkg/election/fence"
 )
 
-// candidate stands for election once. It is not for a second time: client-go's elector may lose its lease and take it back
-// without a callback, in a new epoch, and whoever goes on then works with what was true in the old one. So the process
-// ends with its term, and its supervisor (systemd, a kubelet) starts another, with another identity.
+// candidate stands for election once. It is not for a second time: client-go's elector may lose its lease and take it
+// back without a callback, in a new epoch, and whoever goes on then works with what was true in the old one. So the
+// process ends with its term, and its supervisor (systemd, a kubelet) starts another, with another identity.
 type candidate struct {
 	options
 	// election is for the Lease and nothing else, work for everything else. Only work is fenced.
@@ -52,8 +52,8 @@ func electionConfig(config *rest.Config) *rest.Config {
 
 var errLost = errors.New("the lease is lost: to be started again, as a new candidate")
 
-// run stands for election and works while it leads, until ctx ends (nil) or the term (an error). All of it has ended when
-// it returns.
+// run stands for election and works while it leads, until ctx ends (nil) or the term (an error). All of it has ended
+// when it returns.
 func (c *candidate) run(ctx context.Context) error {
 	led := make(chan struct{})
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
@@ -65,12 +65,13 @@ func (c *candidate) run(ctx context.Context) error {
 		},
 		LeaseDuration: c.duration, RenewDeadline: c.deadline, RetryPeriod: c.retry,
 		Callbacks: leaderelection.LeaderCallbacks{
-			// client-go does not wait for this callback when it stops: the work is done here below, and is waited for.
+			// client-go does not wait for this callback when it stops: the work is done here below, and is
+			// waited for.
 			OnStartedLeading: func(context.Context) { close(led) },
 			OnStoppedLeading: func() {},
 		},
-		// Not ReleaseOnCancel: it releases while the work still ends, and, if somebody else has taken the lease since the
-		// elector last looked, it reads that new Lease and releases it.
+		// Not ReleaseOnCancel: it releases while the work still ends, and, if somebody else has taken the lease
+		// since the elector last looked, it reads that new Lease and releases it.
 	})
 	if err != nil {
 		return err
@@ -102,23 +103,24 @@ func (c *candidate) run(ctx context.Context) error {
 
 // term works for one term.
 func (c *candidate) term(ctx context.Context) error {
-	// Only now that the lease is ours, and only once: the token is that of the term whose work begins here. It is not read
-	// again, not even after a refusal. A token that follows the Lease proves nothing.
+	// Only now that the lease is ours, and only once: the token is that of the term whose work begins here. It is
+	// not read again, not even after a refusal. A token that follows the Lease proves nothing.
 	reading, done := context.WithTimeout(ctx, c.deadline) // a leader that hangs here would keep the lease
 	defer done()
 	lease, err := c.election.CoordinationV1().Leases(c.namespace).Get(reading, c.lease, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("read the Lease of the term that has begun: %w", err)
 	}
-	// The epoch is spec.leaseTransitions: 0 if client-go has created the Lease, as it does for the very first leader, and
-	// again if the Lease was deleted since. So it is no token by itself: the uid and the holder belong to it.
+	// The epoch is spec.leaseTransitions: 0 if client-go has created the Lease, as it does for the very first
+	// leader, and again if the Lease was deleted since. So it is no token by itself: the uid and the holder belong
+	// to it.
 	token, err := fence.Acquired(lease, c.identity)
 	if err != nil {
 		return err
 	}
 	c.current.Set(token)
-	// When the work has ended, and not in OnStoppedLeading. A write that is on its way then was decided in this term: it
-	// keeps the term's token, and the server, which alone can tell, lets it pass or refuses it.
+	// When the work has ended, and not in OnStoppedLeading. A write that is on its way then was decided in this
+	// term: it keeps the term's token, and the server, which alone can tell, lets it pass or refuses it.
 	defer c.current.Clear()
 
 	klog.FromContext(ctx).Info("Leading", "epoch", token.Epoch, "holder", token.Holder)

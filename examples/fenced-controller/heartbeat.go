@@ -15,9 +15,9 @@ import (
 	"github.com/regent-project/regent/pkg/election/fence"
 )
 
-// heartbeat is the work of one term: a ConfigMap that says who leads, and counts. It stands for any controller: it reads
-// what is there, goes on from it, and takes for granted that it is alone. So the count never goes back, and never forks,
-// only if no write of an earlier term commits after the first read of a later one.
+// heartbeat is the work of one term: a ConfigMap that says who leads, and counts. It stands for any controller: it
+// reads what is there, goes on from it, and takes for granted that it is alone. So the count never goes back, and never
+// forks, only if no write of an earlier term commits after the first read of a later one.
 type heartbeat struct {
 	options
 	configMaps corev1.ConfigMapInterface

@@ -1,5 +1,5 @@
-// Command fenced-controller is a controller elsewhere: a process of its own, with client-go's stock leader election, whose
-// writes the shard refuses as soon as its term is over. README.md says how to run it.
+// Command fenced-controller is a controller elsewhere: a process of its own, with client-go's stock leader election,
+// whose writes the shard refuses as soon as its term is over. README.md says how to run it.
 package main
 
 import (
@@ -38,8 +38,9 @@ func (o *options) addFlags(flags *flag.FlagSet) {
 	flags.DurationVar(&o.think, "think", 0, "How long it takes from deciding on a write to sending it, as in a slow reconcile.")
 }
 
-// newIdentity is the host's name, for people, and what makes it new. It must be new for every start of a process: client-go
-// gives a lease back to its holder in the same epoch, and then the writes of the process before pass for this one's.
+// newIdentity is the host's name, for people, and what makes it new. It must be new for every start of a process:
+// client-go gives a lease back to its holder in the same epoch, and then the writes of the process before pass for this
+// one's.
 func newIdentity() string {
 	host, err := os.Hostname()
 	if err != nil {

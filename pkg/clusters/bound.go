@@ -5,12 +5,13 @@ import (
 	apisv1alpha2 "github.com/kcp-dev/sdk/apis/apis/v1alpha2"
 )
 
-// BoundSchemas is the logical cluster with the APIResourceSchemas that APIBindings of this shard use: for each of them one copy, however many use it. So a
-// binding serves on when its export, its schema, or their logical cluster goes.
+// BoundSchemas is the logical cluster with the APIResourceSchemas that APIBindings of this shard use: for each of them
+// one copy, however many use it. So a binding serves on when its export, its schema, or their logical cluster goes.
 const BoundSchemas logicalcluster.Name = "system:bound-schemas"
 
-// ExportClusterAnnotation names the logical cluster of an APIBinding's export. Admission writes it when the binding is made, and decides by it who may bind. So
-// the path in the binding is resolved once: whoever gets that path later gets no binding with it.
+// ExportClusterAnnotation names the logical cluster of an APIBinding's export. Admission writes it when the binding is
+// made, and decides by it who may bind. So the path in the binding is resolved once: whoever gets that path later gets
+// no binding with it.
 const ExportClusterAnnotation = "internal.apis.kcp.io/export-cluster"
 
 // BindingFinalizer keeps an APIBinding until the objects of what it binds are deleted. It is kcp's.

@@ -17,8 +17,8 @@ type Cache[T Object] interface {
 	Handlers() int
 }
 
-// MetadataOf returns a view of an informer's objects that has only their metadata. It takes no memory: an object's metadata is
-// copied when it is asked for, and shares all but its fields with the object.
+// MetadataOf returns a view of an informer's objects that has only their metadata. It takes no memory: an object's
+// metadata is copied when it is asked for, and shares all but its fields with the object.
 func MetadataOf[T interface {
 	Object
 	metav1.ObjectMetaAccessor
@@ -77,7 +77,8 @@ func (m metadataOf[T]) one(obj T) *metav1.PartialObjectMetadata {
 	return Metadata(obj)
 }
 
-// Metadata returns the metadata of an object, without managedFields, which no controller reads. It shares the rest with the object.
+// Metadata returns the metadata of an object, without managedFields, which no controller reads. It shares the rest with
+// the object.
 func Metadata(obj metav1.ObjectMetaAccessor) *metav1.PartialObjectMetadata {
 	meta, ok := obj.GetObjectMeta().(*metav1.ObjectMeta)
 	if !ok {

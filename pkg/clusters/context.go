@@ -1,5 +1,5 @@
-// Package clusters deals with logical clusters: their names, how contexts and storage keys carry these, and how clients and
-// informers reach the clusters.
+// Package clusters deals with logical clusters: their names, how contexts and storage keys carry these, and how clients
+// and informers reach the clusters.
 package clusters
 
 import (
@@ -14,7 +14,8 @@ const Wildcard logicalcluster.Name = "*"
 
 // The logical clusters that belong to the shard itself.
 const (
-	// SystemAdmin holds the shard's own records, such as its election Lease. Like all system clusters it has no LogicalCluster.
+	// SystemAdmin holds the shard's own records, such as its election Lease. Like all system clusters it has no
+	// LogicalCluster.
 	SystemAdmin logicalcluster.Name = "system:admin"
 	// Root is the shard's first logical cluster, the ancestor of all workspaces. It has a LogicalCluster.
 	Root logicalcluster.Name = "root"
@@ -22,14 +23,14 @@ const (
 
 type contextKey struct{}
 
-// With returns a context that carries the logical cluster of a request. In the server, routing.Filter adds it. In a client
-// whose transport is a Transport, it says where the request goes.
+// With returns a context that carries the logical cluster of a request. In the server, routing.Filter adds it. In a
+// client whose transport is a Transport, it says where the request goes.
 func With(ctx context.Context, name logicalcluster.Name) context.Context {
 	return context.WithValue(ctx, contextKey{}, name)
 }
 
-// WithOnly returns a context that ends with ctx, and carries nothing but a logical cluster: what is asked with it is asked
-// for the server itself, and is not part of the request's trace, audit or identity.
+// WithOnly returns a context that ends with ctx, and carries nothing but a logical cluster: what is asked with it is
+// asked for the server itself, and is not part of the request's trace, audit or identity.
 func WithOnly(ctx context.Context, name logicalcluster.Name) context.Context {
 	return With(onlyEnd{ctx}, name)
 }
@@ -44,8 +45,9 @@ func From(ctx context.Context) (logicalcluster.Name, bool) {
 	return name, ok
 }
 
-// IsValidName reports whether name is a valid name of one logical cluster: a lower-case DNS-like label, or labels separated by
-// colons of which the first is "system". (logicalcluster.Name.IsValid accepts anything that begins with "system:".)
+// IsValidName reports whether name is a valid name of one logical cluster: a lower-case DNS-like label, or labels
+// separated by colons of which the first is "system". (logicalcluster.Name.IsValid accepts anything that begins with
+// "system:".)
 func IsValidName(name logicalcluster.Name) bool {
 	return name.IsValid() && name.Path().IsValid()
 }
@@ -53,6 +55,6 @@ func IsValidName(name logicalcluster.Name) bool {
 // IsSystem reports whether a cluster always exists and has no LogicalCluster.
 func IsSystem(name logicalcluster.Name) bool { return strings.HasPrefix(name.String(), "system:") }
 
-// IsPermanent reports whether a cluster belongs to the shard itself. Such a cluster is never emptied. If its LogicalCluster is
-// deleted, the leader creates it again.
+// IsPermanent reports whether a cluster belongs to the shard itself. Such a cluster is never emptied. If its
+// LogicalCluster is deleted, the leader creates it again.
 func IsPermanent(name logicalcluster.Name) bool { return name == Root || IsSystem(name) }

@@ -13,8 +13,9 @@ import (
 // serviceAccountPrefix begins the user names of service accounts, as <prefix><namespace>:<name>.
 const serviceAccountPrefix = "system:serviceaccount:"
 
-// EncodeCreator returns the value of kcp's annotation experimental.tenancy.kcp.io/owner of a Workspace: who has created it, and so
-// is to be the administrator of its logical cluster. The user's groups are left out, because others can read the Workspace.
+// EncodeCreator returns the value of kcp's annotation experimental.tenancy.kcp.io/owner of a Workspace: who has created
+// it, and so is to be the administrator of its logical cluster. The user's groups are left out, because others can read
+// the Workspace.
 func EncodeCreator(name string, extra map[string][]string) string {
 	who := authenticationv1.UserInfo{Username: name}
 	if home := extra[IdentityClusterExtra]; len(home) > 0 {
@@ -24,8 +25,8 @@ func EncodeCreator(name string, extra map[string][]string) string {
 	return string(out)
 }
 
-// CreatorOf reads the annotation's value. It returns the creator as bindings in the new logical cluster name him. A service account is a group
-// there, because only its own cluster knows it as an account.
+// CreatorOf reads the annotation's value. It returns the creator as bindings in the new logical cluster name him. A
+// service account is a group there, because only its own cluster knows it as an account.
 func CreatorOf(annotation string) (rbacv1.Subject, error) {
 	var who authenticationv1.UserInfo
 	if err := json.Unmarshal([]byte(annotation), &who); err != nil {

@@ -12,8 +12,8 @@ import (
 // CustomObjects stands for custom objects of all kinds, where a resource is asked for.
 var CustomObjects = schema.GroupVersionResource{Group: "regent.dev", Version: "v1", Resource: "customobjects"}
 
-// CustomObject is the metadata of a custom object, with its kind. One informer has those of all kinds, so the kind is a part of the key: see
-// CustomKey.
+// CustomObject is the metadata of a custom object, with its kind. One informer has those of all kinds, so the kind is a
+// part of the key: see CustomKey.
 type CustomObject struct {
 	metav1.TypeMeta
 	metav1.ObjectMeta
@@ -32,7 +32,8 @@ func (o *CustomObject) DeepCopyObject() runtime.Object {
 	return out
 }
 
-// CustomKey returns the key of a custom object in an informer of all kinds: its name is "<Kind>.<group>/<name>", which no name is like.
+// CustomKey returns the key of a custom object in an informer of all kinds: its name is "<Kind>.<group>/<name>", which
+// no name is like.
 func CustomKey(cluster logicalcluster.Name, kind schema.GroupKind, namespace, name string) Key {
 	return Key{Cluster: cluster, Namespace: namespace, Name: kind.String() + "/" + name}
 }

@@ -6,8 +6,9 @@ import (
 	"sync"
 )
 
-// Foreign is a cache of one resource of other shards: an Informer for each shard. Shards come and go. Objects of different shards are
-// kept apart, also if their keys are the same, because a shard must not be able to replace another one's.
+// Foreign is a cache of one resource of other shards: an Informer for each shard. Shards come and go. Objects of
+// different shards are kept apart, also if their keys are the same, because a shard must not be able to replace another
+// one's.
 //
 // All methods may be called at any time on any goroutine.
 type Foreign[T Object] struct {
@@ -29,8 +30,9 @@ func NewForeign[T Object]() *Foreign[T] {
 	return &Foreign[T]{informers: map[string]*Informer[T]{}, followers: map[*follower[T]]struct{}{}}
 }
 
-// Add adds the informer of a shard, which the caller runs, until remove is called. Followers learn of all objects that it has and gets;
-// they do not learn that the shard goes, because its objects live on. There must be no informer of that shard yet.
+// Add adds the informer of a shard, which the caller runs, until remove is called. Followers learn of all objects that
+// it has and gets; they do not learn that the shard goes, because its objects live on. There must be no informer of
+// that shard yet.
 func (f *Foreign[T]) Add(shard string, inf *Informer[T]) (remove func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -53,8 +55,9 @@ func (f *Foreign[T]) Add(shard string, inf *Informer[T]) (remove func()) {
 	})
 }
 
-// Follow calls h with each change from now on, and with the objects of shards that are added from now on, until remove is called, as
-// Informer.Follow does. Calls for one shard come one after the other. Those for different shards do not wait for each other.
+// Follow calls h with each change from now on, and with the objects of shards that are added from now on, until remove
+// is called, as Informer.Follow does. Calls for one shard come one after the other. Those for different shards do not
+// wait for each other.
 func (f *Foreign[T]) Follow(h ForeignHandler[T]) (remove func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -25,8 +25,8 @@ type Object interface {
 	metav1.Object
 }
 
-// reflectorBackoff is short because an informer reads from its own process: there is no thundering herd, and a stale cache
-// would make a slow leader.
+// reflectorBackoff is short because an informer reads from its own process: there is no thundering herd, and a stale
+// cache would make a slow leader.
 var reflectorBackoff = wait.Backoff{
 	Duration: 200 * time.Millisecond,
 	Factor:   2,
@@ -35,7 +35,8 @@ var reflectorBackoff = wait.Backoff{
 	Steps:    math.MaxInt32,
 }
 
-// foreignBackoff is for informers of other shards, which may be away for long. They must be back within a second of those.
+// foreignBackoff is for informers of other shards, which may be away for long. They must be back within a second of
+// those.
 var foreignBackoff = wait.Backoff{
 	Duration: 100 * time.Millisecond,
 	Factor:   2,
@@ -44,10 +45,11 @@ var foreignBackoff = wait.Backoff{
 	Steps:    math.MaxInt32,
 }
 
-// Informer is a cache of one resource over all logical clusters of the shard. It lives as long as the process, on leaders and
-// standbys, so that a new term starts with warm caches. Handlers live as long as a term.
+// Informer is a cache of one resource over all logical clusters of the shard. It lives as long as the process, on
+// leaders and standbys, so that a new term starts with warm caches. Handlers live as long as a term.
 //
-// client-go's shared informers cannot be used: their keys have no cluster, and their handlers cannot be removed and joined.
+// client-go's shared informers cannot be used: their keys have no cluster, and their handlers cannot be removed and
+// joined.
 //
 // All methods may be called at any time on any goroutine.
 type Informer[T Object] struct {
@@ -63,9 +65,9 @@ type Informer[T Object] struct {
 	subscriptions map[*subscription[T]]struct{}
 }
 
-// NewInformer returns an informer that Run fills from lw, which must list and watch all clusters (see ListWatch). An indexer
-// returns the values by which ByIndex finds an object. An index spans all clusters. If it must not, its values must contain the
-// cluster, as Key.String does.
+// NewInformer returns an informer that Run fills from lw, which must list and watch all clusters (see ListWatch). An
+// indexer returns the values by which ByIndex finds an object. An index spans all clusters. If it must not, its values
+// must contain the cluster, as Key.String does.
 func NewInformer[T Object](lw cache.ListerWatcherWithContext, indexers map[string]func(T) []string) *Informer[T] {
 	return &Informer[T]{
 		source:        &source{ListerWatcherWithContext: lw},
@@ -76,16 +78,16 @@ func NewInformer[T Object](lw cache.ListerWatcherWithContext, indexers map[strin
 	}
 }
 
-// NewForeignInformer returns an informer of another shard, without indexes. It logs no failures: the other shard may be away for long, and
-// its transport knows.
+// NewForeignInformer returns an informer of another shard, without indexes. It logs no failures: the other shard may be
+// away for long, and its transport knows.
 func NewForeignInformer[T Object](lw cache.ListerWatcherWithContext) *Informer[T] {
 	i := NewInformer[T](lw, nil)
 	i.backoff, i.quiet = &foreignBackoff, true
 	return i
 }
 
-// Run keeps the cache up to date until ctx ends, and then returns nil. It survives any number of API errors. It may be called
-// once. It does not end the handlers: whoever added them must remove them.
+// Run keeps the cache up to date until ctx ends, and then returns nil. It survives any number of API errors. It may be
+// called once. It does not end the handlers: whoever added them must remove them.
 func (i *Informer[T]) Run(ctx context.Context) error {
 	if i.ran.Swap(true) {
 		return errors.New("informer has run already: construct a new one")
@@ -113,9 +115,9 @@ func run[T Object](ctx context.Context, from *source, to cache.ReflectorStore, b
 // Synced returns a channel that is closed when the cache holds a first complete list. It stays closed.
 func (i *Informer[T]) Synced() <-chan struct{} { return i.synced }
 
-// AddHandler calls h with each change, beginning with the objects that exist now, until remove is called. remove waits until h
-// is not running; h is not called again, and changes that it has not been called with are lost to it. remove may be called more
-// than once, but not by h.
+// AddHandler calls h with each change, beginning with the objects that exist now, until remove is called. remove waits
+// until h is not running; h is not called again, and changes that it has not been called with are lost to it. remove
+// may be called more than once, but not by h.
 func (i *Informer[T]) AddHandler(h Handler[T]) (remove func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -127,8 +129,8 @@ func (i *Informer[T]) AddHandler(h Handler[T]) (remove func()) {
 	return i.subscribe(h, changes)
 }
 
-// Follow calls h with each change from now on, until remove is called, as AddHandler does. It costs the same, however many objects
-// there are. Recent and Page return what came before.
+// Follow calls h with each change from now on, until remove is called, as AddHandler does. It costs the same, however
+// many objects there are. Recent and Page return what came before.
 func (i *Informer[T]) Follow(h Handler[T]) (remove func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -176,8 +178,8 @@ func (i *Informer[T]) List(cluster logicalcluster.Name) []T {
 	return i.objects.list(cluster)
 }
 
-// Page returns up to n objects of all clusters with keys greater than after, in the order of their keys. Whoever reads page after
-// page, from the zero Key on, sees each object that exists all the while.
+// Page returns up to n objects of all clusters with keys greater than after, in the order of their keys. Whoever reads
+// page after page, from the zero Key on, sees each object that exists all the while.
 func (i *Informer[T]) Page(after Key, n int) []T {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
@@ -266,8 +268,8 @@ func (in *intake[T]) apply(obj any, change func(Key, T)) error {
 	return nil
 }
 
-// Replace takes a complete list: the first one, or one after a watch that could not be resumed. Objects that it lacks were
-// deleted meanwhile.
+// Replace takes a complete list: the first one, or one after a watch that could not be resumed. Objects that it lacks
+// were deleted meanwhile.
 func (in *intake[T]) Replace(list []any, _ string) error {
 	listed := make([]entry[T], 0, len(list))
 	for _, obj := range list {
@@ -304,8 +306,8 @@ func (in *intake[T]) Replace(list []any, _ string) error {
 	return nil
 }
 
-// accept returns an object with its key. It refuses objects without a cluster: objects of several clusters could share an
-// incomplete key.
+// accept returns an object with its key. It refuses objects without a cluster: objects of several clusters could share
+// an incomplete key.
 func accept[T Object](obj any) (Key, T, error) {
 	typed, ok := obj.(T)
 	if !ok {

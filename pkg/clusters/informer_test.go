@@ -395,7 +395,8 @@ func TestHandlersComeAndGoWhileObjectsChange(t *testing.T) {
 		})
 		all.Go(func() {
 			for range 100 {
-				seen := map[clusters.Key]*corev1.ConfigMap{} // without a lock: calls are one after the other
+				// without a lock: calls are one after the other
+				seen := map[clusters.Key]*corev1.ConfigMap{}
 				remove := inf.AddHandler(func(old, new *corev1.ConfigMap) {
 					if old != nil {
 						if known := seen[clusters.KeyOf(old)]; known == nil || known.UID != old.UID {

@@ -14,7 +14,8 @@ func TestTwoKeysNeverShareAString(t *testing.T) {
 		return clusters.Key{
 			Cluster:   logicalcluster.Name(rapid.StringMatching(`[ab]{1,2}|system:[ab]`).Draw(t, "cluster")),
 			Namespace: rapid.StringMatching(`[ab]{0,2}`).Draw(t, "namespace"),
-			Name:      rapid.StringMatching(`[ab|:]{1,3}`).Draw(t, "name"), // all that a path segment may hold, some kinds allow
+			// all that a path segment may hold, some kinds allow
+			Name: rapid.StringMatching(`[ab|:]{1,3}`).Draw(t, "name"),
 		}
 	})
 	rapid.Check(t, func(t *rapid.T) {

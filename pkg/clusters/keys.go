@@ -8,11 +8,11 @@ import (
 )
 
 // StorageKey inserts a logical cluster into the key of an object or a collection. prefix is the resource's, such as
-// "/core/configmaps". key is one of upstream's keys below it, such as "/core/configmaps/default/a", or the prefix itself. The
-// result is "/core/configmaps/<cluster>/default/a".
+// "/core/configmaps". key is one of upstream's keys below it, such as "/core/configmaps/default/a", or the prefix
+// itself. The result is "/core/configmaps/<cluster>/default/a".
 //
-// No key leads out of its cluster: cluster must be the valid name of one cluster (not the wildcard), and no segment of the rest
-// may be empty, "." or "..". One slash at the end is kept.
+// No key leads out of its cluster: cluster must be the valid name of one cluster (not the wildcard), and no segment of
+// the rest may be empty, "." or "..". One slash at the end is kept.
 func StorageKey(prefix, key string, cluster logicalcluster.Name) (string, error) {
 	if !IsValidName(cluster) {
 		return "", fmt.Errorf("%q names no single logical cluster: a storage key needs one", cluster)

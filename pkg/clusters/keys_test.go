@@ -84,8 +84,8 @@ func FuzzStorageKeyStaysInItsCluster(f *testing.F) {
 	})
 }
 
-// FuzzKeysOfTwoClustersNeverMeet checks that no key of one cluster is a key of another, or lies below one, and that listing
-// one cluster's prefix finds nothing of the other.
+// FuzzKeysOfTwoClustersNeverMeet checks that no key of one cluster is a key of another, or lies below one, and that
+// listing one cluster's prefix finds nothing of the other.
 func FuzzKeysOfTwoClustersNeverMeet(f *testing.F) {
 	for _, seed := range [][4]string{
 		{"root", "/core/configmaps/default/a", "root2", "/core/configmaps/default/a"},

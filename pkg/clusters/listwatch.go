@@ -16,7 +16,8 @@ type Lister[L runtime.Object] interface {
 	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
 }
 
-// ListWatch lists and watches a resource in all logical clusters, for an Informer. The client's transport must be a Transport.
+// ListWatch lists and watches a resource in all logical clusters, for an Informer. The client's transport must be a
+// Transport.
 func ListWatch[L runtime.Object](client Lister[L]) cache.ListerWatcherWithContext {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
@@ -30,11 +31,11 @@ func ListWatch[L runtime.Object](client Lister[L]) cache.ListerWatcherWithContex
 
 // source stands between a reflector and a list-watch, for two reasons.
 //
-// The reflector collects a streamed list (WatchList) in a store keyed by namespace and name. There, objects with equal names in
-// two clusters silently replace each other. source tells the reflector not to stream.
+// The reflector collects a streamed list (WatchList) in a store keyed by namespace and name. There, objects with equal
+// names in two clusters silently replace each other. source tells the reflector not to stream.
 //
-// When its context ends, the reflector abandons a list that is under way, and does not wait until a stopped watch is closed.
-// source lets the informer wait for both.
+// When its context ends, the reflector abandons a list that is under way, and does not wait until a stopped watch is
+// closed. source lets the informer wait for both.
 type source struct {
 	cache.ListerWatcherWithContext
 

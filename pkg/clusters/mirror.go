@@ -13,12 +13,13 @@ type Store[T Object] interface {
 	// Set is called with an object that is new or has changed, Unset with the last state of one that has gone.
 	Set(T)
 	Unset(T)
-	// Replace is called with all objects: first of all, and after a watch that could not be resumed. Objects that are missing have gone.
+	// Replace is called with all objects: first of all, and after a watch that could not be resumed. Objects that
+	// are missing have gone.
 	Replace([]T)
 }
 
-// Mirror tells a store what lw lists and watches at another shard, until ctx ends. It is for those who need to keep less than an Informer does. It survives
-// any number of errors, and logs none, as an informer of NewForeignInformer.
+// Mirror tells a store what lw lists and watches at another shard, until ctx ends. It is for those who need to keep
+// less than an Informer does. It survives any number of errors, and logs none, as an informer of NewForeignInformer.
 func Mirror[T Object](ctx context.Context, lw cache.ListerWatcherWithContext, store Store[T]) {
 	run[T](klog.NewContext(ctx, logr.Discard()), &source{ListerWatcherWithContext: lw}, mirrored[T]{store}, &foreignBackoff)
 }

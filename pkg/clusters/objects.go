@@ -15,8 +15,8 @@ const degree = 32
 
 // objects are the objects of an informer, by key and by index. The informer's mu guards them.
 //
-// A tree takes a sixth of the memory of a map for each cluster, where most clusters have an object or two of a resource. It can
-// also be read page by page.
+// A tree takes a sixth of the memory of a map for each cluster, where most clusters have an object or two of a
+// resource. It can also be read page by page.
 type objects[T Object] struct {
 	byKey    *btree.BTree[entry[T]]
 	indexers map[string]func(T) []string
@@ -127,8 +127,8 @@ type groups[T any] map[string]group[T]
 // group are the objects with one value. Most have one object, for which a tree would take three times the memory.
 type group[T any] struct {
 	entry[T]
-	// more has all objects of the group, if it has had several. Then entry is not used. A tree is read five times as fast as a map, which counts
-	// where a user has a hundred bindings.
+	// more has all objects of the group, if it has had several. Then entry is not used. A tree is read five times
+	// as fast as a map, which counts where a user has a hundred bindings.
 	more *btree.BTree[entry[T]]
 }
 

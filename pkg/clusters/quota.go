@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// The annotations on a LogicalCluster that say how much may be stored in its cluster, instead of what the shard's flags say. Values are
-// quantities, such as 20k or 64Mi. 0: no limit. Only members of system:masters set them.
+// The annotations on a LogicalCluster that say how much may be stored in its cluster, instead of what the shard's flags
+// say. Values are quantities, such as 20k or 64Mi. 0: no limit. Only members of system:masters set them.
 const (
 	MaxObjectsAnnotation = "quota.regent.dev/max-objects"
 	MaxBytesAnnotation   = "quota.regent.dev/max-bytes"

@@ -3,10 +3,11 @@ package clusters
 import "time"
 
 const (
-	// maxRecent is how many changes an informer remembers. It is more than a busy shard makes while one leader follows
-	// another.
+	// maxRecent is how many changes an informer remembers. It is more than a busy shard makes while one leader
+	// follows another.
 	maxRecent = 1024
-	// recentAge is for how long it remembers them. A leader is succeeded sooner, and changes keep objects in memory.
+	// recentAge is for how long it remembers them. A leader is succeeded sooner, and changes keep objects in
+	// memory.
 	recentAge = time.Minute
 )
 

@@ -12,37 +12,39 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// SystemShards is the logical cluster, one in each shard, that has copies of all Shard objects of the installation. The shard writes the
-// status of its own one.
+// SystemShards is the logical cluster, one in each shard, that has copies of all Shard objects of the installation. The
+// shard writes the status of its own one.
 const SystemShards logicalcluster.Name = "system:shards"
 
 const (
-	// ShardLabel is on a Workspace: the name of the shard that has its logical cluster. It is permanent. Without it the shard of the Workspace
-	// itself has the cluster.
+	// ShardLabel is on a Workspace: the name of the shard that has its logical cluster. It is permanent. Without it
+	// the shard of the Workspace itself has the cluster.
 	ShardLabel = "regent.dev/shard"
-	// OwnerShardLabel is on a LogicalCluster: the name of the shard that has its Workspace. It is permanent. Without it that is the
-	// cluster's own shard.
+	// OwnerShardLabel is on a LogicalCluster: the name of the shard that has its Workspace. It is permanent.
+	// Without it that is the cluster's own shard.
 	OwnerShardLabel = "regent.dev/owner-shard"
-	// ReplicasAnnotation is on a Shard: the URLs of its replicas, separated by commas. Without it there is one: spec.baseURL.
+	// ReplicasAnnotation is on a Shard: the URLs of its replicas, separated by commas. Without it there is one:
+	// spec.baseURL.
 	ReplicasAnnotation = "regent.dev/replicas"
-	// FrontAnnotationPrefix begins annotations of the root shard's Shard: the name of a front follows, and the value is the fingerprint of
-	// the authority that signs its certificates.
+	// FrontAnnotationPrefix begins annotations of the root shard's Shard: the name of a front follows, and the
+	// value is the fingerprint of the authority that signs its certificates.
 	FrontAnnotationPrefix = "front.regent.dev/"
 	// AuthorityAnnotation is on a Shard: the fingerprint of the authority that signs its certificates.
 	AuthorityAnnotation = "regent.dev/authority"
 	// PlacementAnnotation is on a Workspace: why its cluster is on that shard.
 	PlacementAnnotation = "regent.dev/placement"
-	// AdoptAnnotation is on a Workspace that gets a logical cluster that has lost its Workspace, instead of a new one: <shard>/<cluster>. Only
-	// administrators set it, when they create the Workspace.
+	// AdoptAnnotation is on a Workspace that gets a logical cluster that has lost its Workspace, instead of a new
+	// one: <shard>/<cluster>. Only administrators set it, when they create the Workspace.
 	AdoptAnnotation = "regent.dev/adopt"
-	// RemovedAnnotation is on a Shard that was removed from the installation. The Shard stays: its name is not used again.
+	// RemovedAnnotation is on a Shard that was removed from the installation. The Shard stays: its name is not used
+	// again.
 	RemovedAnnotation = "regent.dev/removed"
 	// CordonAnnotation is on a Shard that takes no new logical clusters. It is kcp's.
 	CordonAnnotation = "experimental.core.kcp.io/unschedulable"
 )
 
-// Headers with which a front tells a shard for whom it asks, and a standby its leader. They are Kubernetes' usual ones. A shard believes them of fronts,
-// and of its own replicas that pass a step down on.
+// Headers with which a front tells a shard for whom it asks, and a standby its leader. They are Kubernetes' usual ones.
+// A shard believes them of fronts, and of its own replicas that pass a step down on.
 const (
 	RemoteUserHeader  = "X-Remote-User"
 	RemoteUIDHeader   = "X-Remote-Uid"
@@ -63,10 +65,12 @@ const (
 	UsedClusters     corev1.ResourceName = "used-clusters"
 )
 
-// ConditionOrphaned is true on a LogicalCluster whose Workspace is absent on another shard, though nobody has seen its deletion.
+// ConditionOrphaned is true on a LogicalCluster whose Workspace is absent on another shard, though nobody has seen its
+// deletion.
 const ConditionOrphaned conditionsv1alpha1.ConditionType = "Orphaned"
 
-// DefaultCapacity is how many logical clusters a shard can have unless its replicas are told otherwise: as many as were measured.
+// DefaultCapacity is how many logical clusters a shard can have unless its replicas are told otherwise: as many as were
+// measured.
 const DefaultCapacity = 100_000
 
 // IsRemoved reports whether a Shard was removed from the installation.
@@ -93,8 +97,8 @@ func ReplicasOf(shard *corev1alpha1.Shard) []string {
 	return urls
 }
 
-// ShardOf returns the name of the shard that has the cluster of a Workspace, or that has the Workspace of a LogicalCluster, by the given
-// label. own is the name of the object's own shard.
+// ShardOf returns the name of the shard that has the cluster of a Workspace, or that has the Workspace of a
+// LogicalCluster, by the given label. own is the name of the object's own shard.
 func ShardOf(obj metav1.Object, label, own string) string {
 	if name := obj.GetLabels()[label]; name != "" {
 		return name
@@ -102,7 +106,8 @@ func ShardOf(obj metav1.Object, label, own string) string {
 	return own
 }
 
-// Indexes of LogicalClusters that other shards have assigned to this one. The others are in neither: they need no memory for it.
+// Indexes of LogicalClusters that other shards have assigned to this one. The others are in neither: they need no
+// memory for it.
 const (
 	// ByOwnerShard has them by the shard of their Workspace.
 	ByOwnerShard = "owner-shard"

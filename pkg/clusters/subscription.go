@@ -2,13 +2,13 @@ package clusters
 
 import "sync"
 
-// Handler is called with every change of an informer's objects. old is nil for an object that was added, or that existed when
-// the handler was added. new is nil for an object that was deleted. An object that was deleted and created again causes two
-// calls. Objects are shared: do not modify them.
+// Handler is called with every change of an informer's objects. old is nil for an object that was added, or that
+// existed when the handler was added. new is nil for an object that was deleted. An object that was deleted and created
+// again causes two calls. Objects are shared: do not modify them.
 //
-// Calls come one after the other, in the order of the changes, on a goroutine of the handler's own. A slow handler delays no
-// other; changes wait in memory. A panic in a handler ends the process, as in any goroutine. Package loop recovers those of its
-// handlers.
+// Calls come one after the other, in the order of the changes, on a goroutine of the handler's own. A slow handler
+// delays no other; changes wait in memory. A panic in a handler ends the process, as in any goroutine. Package loop
+// recovers those of its handlers.
 type Handler[T Object] func(old, new T)
 
 type change[T Object] struct{ old, new T }

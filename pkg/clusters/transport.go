@@ -11,8 +11,8 @@ import (
 // ErrNoCluster is the error of a client's call whose context has no logical cluster.
 var ErrNoCluster = errors.New("the request's context names no logical cluster: call with clusters.With(ctx, name)")
 
-// Transport returns a RoundTripper that sends each request to the logical cluster in its context (see With). So one clientset,
-// with one set of connections, serves all clusters. A request without a cluster fails with ErrNoCluster.
+// Transport returns a RoundTripper that sends each request to the logical cluster in its context (see With). So one
+// clientset, with one set of connections, serves all clusters. A request without a cluster fails with ErrNoCluster.
 func Transport(next http.RoundTripper) http.RoundTripper { return &transport{next: next} }
 
 type transport struct{ next http.RoundTripper }

@@ -13,8 +13,9 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// The indexes of Informers.APIBindings: by the export that they name (the Key.String of it), by the copies of schemas that they use (their names), by what they
-// have bound in each cluster (BoundValue), and in all clusters (the resource).
+// The indexes of Informers.APIBindings: by the export that they name (the Key.String of it), by the copies of schemas
+// that they use (their names), by what they have bound in each cluster (BoundValue), and in all clusters (the
+// resource).
 const (
 	ByExport      = "export"
 	ByBoundSchema = "schema"
@@ -66,7 +67,8 @@ func (i Informers) BoundSchema(r *apisv1alpha2.BoundAPIResource) (*apisv1alpha1.
 	return i.APIResourceSchemas.Get(clusters.BoundSchemaKey(r))
 }
 
-// boundResources returns the custom resources that a binding has bound. It is not ok if the cache lacks one of the schemas.
+// boundResources returns the custom resources that a binding has bound. It is not ok if the cache lacks one of the
+// schemas.
 func (i Informers) boundResources(b *apisv1alpha2.APIBinding) (all []Resource, ok bool) {
 	ok = true
 	for n := range b.Status.BoundResources {

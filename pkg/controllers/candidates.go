@@ -6,8 +6,8 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// ByLease is the index of Informers.LeaseCandidates by the Lease that a candidate wants. Its values are Key.String of that
-// Lease.
+// ByLease is the index of Informers.LeaseCandidates by the Lease that a candidate wants. Its values are Key.String of
+// that Lease.
 const ByLease = "lease"
 
 // LeaseOf returns the key of the Lease that a candidate wants.

@@ -36,8 +36,9 @@ type Clients struct {
 	Bindings        *gentype.ClientWithList[*apisv1alpha2.APIBinding, *apisv1alpha2.APIBindingList]
 }
 
-// NewClients returns clients that send their requests with client, to the host in config. The transport of client decides which
-// logical cluster a request goes to: it is a clusters.Transport, or config's host is the URL of one cluster.
+// NewClients returns clients that send their requests with client, to the host in config. The transport of client
+// decides which logical cluster a request goes to: it is a clusters.Transport, or config's host is the URL of one
+// cluster.
 func NewClients(config *rest.Config, client *http.Client) (Clients, error) {
 	kube, err := kubernetes.NewForConfigAndClient(inProtobuf(config), client)
 	if err != nil {
@@ -110,11 +111,13 @@ func IgnoreNotFound(err error) error {
 func inProtobuf(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.ContentType = runtime.ContentTypeProtobuf
-	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON // an error may come as text
+	// an error may come as text
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	return config
 }
 
-// restClient returns a client for a group version that is not of Kubernetes' own clients, in JSON: kcp's types have no protobuf encoding.
+// restClient returns a client for a group version that is not of Kubernetes' own clients, in JSON: kcp's types have no
+// protobuf encoding.
 func restClient(config *rest.Config, client *http.Client, gv schema.GroupVersion) (rest.Interface, error) {
 	config = rest.CopyConfig(config)
 	config.GroupVersion = &gv

@@ -17,8 +17,9 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// CustomResources returns the custom resources that a logical cluster defines or has bound, ordered by their names, as the caches show them. Each is in the version in
-// which its objects are stored, which the controllers of this process can use even if it is not served.
+// CustomResources returns the custom resources that a logical cluster defines or has bound, ordered by their names, as
+// the caches show them. Each is in the version in which its objects are stored, which the controllers of this process
+// can use even if it is not served.
 func (i Informers) CustomResources(cluster logicalcluster.Name) (all []Resource) {
 	for _, d := range i.Definitions.List(cluster) {
 		if r, ok := customResource(d); ok {
@@ -32,12 +33,13 @@ func (i Informers) CustomResources(cluster logicalcluster.Name) (all []Resource)
 	return sorted(all)
 }
 
-// livePage is how many definitions or bindings the first list asks for. A page of this size is read from etcd at once. A larger list waits until the watch cache has caught
-// up, for a tenth of a second, and then costs much less than so many pages, for each of which etcd's bytes are decoded.
+// livePage is how many definitions or bindings the first list asks for. A page of this size is read from etcd at once.
+// A larger list waits until the watch cache has caught up, for a tenth of a second, and then costs much less than so
+// many pages, for each of which etcd's bytes are decoded.
 const livePage = 50
 
-// LiveCustomResources is CustomResources for what must not depend on caches, such as the end of a namespace. It fails as long as the cache is behind the
-// server: try again then.
+// LiveCustomResources is CustomResources for what must not depend on caches, such as the end of a namespace. It fails
+// as long as the cache is behind the server: try again then.
 func (i Informers) LiveCustomResources(ctx context.Context, client metadata.Interface, cluster logicalcluster.Name) ([]Resource, error) {
 	ctx = clusters.With(ctx, cluster)
 	definitions := client.Resource(apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions"))
@@ -56,14 +58,15 @@ func (i Informers) LiveCustomResources(ctx context.Context, client metadata.Inte
 	return i.CustomResources(cluster), nil
 }
 
-// LiveBindings returns an error as long as the cache lacks changes of bindings that were made before the call, in any logical cluster. It takes a list of all of
-// them.
+// LiveBindings returns an error as long as the cache lacks changes of bindings that were made before the call, in any
+// logical cluster. It takes a list of all of them.
 func (i Informers) LiveBindings(ctx context.Context, client metadata.Interface) error {
 	bindings := client.Resource(apisv1alpha2.SchemeGroupVersion.WithResource("apibindings"))
 	return caughtUp(clusters.With(ctx, clusters.Wildcard), bindings, i.APIBindings, "")
 }
 
-// caughtUp returns an error unless the cache has all objects of a live list. cluster is empty if these say themselves where they are.
+// caughtUp returns an error unless the cache has all objects of a live list. cluster is empty if these say themselves
+// where they are.
 func caughtUp[T clusters.Object](ctx context.Context, client metadata.ResourceInterface, cache *clusters.Informer[T], cluster logicalcluster.Name) error {
 	list, err := client.List(ctx, metav1.ListOptions{Limit: livePage})
 	if err == nil && list.Continue != "" {
@@ -121,7 +124,8 @@ func DefinitionLeaving(d *apiextensionsv1.CustomResourceDefinition) bool {
 	return d.DeletionTimestamp != nil && apihelpers.CRDHasFinalizer(d, apiextensionsv1.CustomResourceCleanupFinalizer)
 }
 
-// customResource returns what a definition defines. It is not ok if the definition has never been established: then there is no object of it.
+// customResource returns what a definition defines. It is not ok if the definition has never been established: then
+// there is no object of it.
 func customResource(d *apiextensionsv1.CustomResourceDefinition) (r Resource, ok bool) {
 	if !apihelpers.IsCRDConditionTrue(d, apiextensionsv1.Established) {
 		return Resource{}, false

@@ -8,8 +8,8 @@ import (
 	"github.com/regent-project/regent/pkg/election/fence"
 )
 
-// Deps is what a constructor gets. Clients belong to the term, and fail when it has ended. Informers and Resources belong to
-// the process, and are warm on standbys too.
+// Deps is what a constructor gets. Clients belong to the term, and fail when it has ended. Informers and Resources
+// belong to the process, and are warm on standbys too.
 type Deps struct {
 	// Shard is the shard's name, Replica the name of this process.
 	Shard, Replica string
@@ -19,11 +19,11 @@ type Deps struct {
 	ReplicaURL string
 	// Capacity is how many logical clusters the shard can have.
 	Capacity int64
-	// RootCA has the certificates of the authorities by which clients know the API, in PEM. Empty: namespaces get neither that nor a
-	// service account.
+	// RootCA has the certificates of the authorities by which clients know the API, in PEM. Empty: namespaces get
+	// neither that nor a service account.
 	RootCA string
-	// Token names the term. It is zero without leader election and for EveryReplica controllers. Clients send it already: a
-	// controller needs it only for effects outside of the shard.
+	// Token names the term. It is zero without leader election and for EveryReplica controllers. Clients send it
+	// already: a controller needs it only for effects outside of the shard.
 	Token     fence.Token
 	Clients   Clients
 	Informers Informers
@@ -31,8 +31,8 @@ type Deps struct {
 	Shards *Shards
 	// Resources are the resources that this server stores, of all groups.
 	Resources []Resource
-	// Holds reports whether the context's logical cluster has objects of a resource, by a live read. To list them with Clients tells
-	// the same, and takes the server longer. Nil: the server cannot tell, so there may be some.
+	// Holds reports whether the context's logical cluster has objects of a resource, by a live read. To list them
+	// with Clients tells the same, and takes the server longer. Nil: the server cannot tell, so there may be some.
 	Holds func(context.Context, schema.GroupVersionResource) (bool, error)
 }
 

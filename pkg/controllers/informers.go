@@ -24,9 +24,9 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// Informers are caches over all logical clusters that live as long as the process. Objects in them are shared: do not modify
-// them. They may be stale, also at the beginning of a term: docs/SUPERVISION.md, "Warm start", says what writes must do about
-// it.
+// Informers are caches over all logical clusters that live as long as the process. Objects in them are shared: do not
+// modify them. They may be stale, also at the beginning of a term: docs/SUPERVISION.md, "Warm start", says what writes
+// must do about it.
 //
 // Each informer is a field, so that All finds it, and is made by NewInformers.
 type Informers struct {
@@ -44,15 +44,15 @@ type Informers struct {
 	ClusterRoleBindings *clusters.Informer[*rbacv1.ClusterRoleBinding]
 	// Definitions has the indexes ByName, ByGroup and ByGroupLeaving.
 	Definitions *clusters.Informer[*apiextensionsv1.CustomResourceDefinition]
-	// What logical clusters offer each other: schemas (those that bindings use are in cluster clusters.BoundSchemas), exports, and bindings with the indexes
-	// of BindingIndexers.
+	// What logical clusters offer each other: schemas (those that bindings use are in cluster
+	// clusters.BoundSchemas), exports, and bindings with the indexes of BindingIndexers.
 	APIResourceSchemas *clusters.Informer[*apisv1alpha1.APIResourceSchema]
 	APIExports         *clusters.Informer[*apisv1alpha2.APIExport]
 	APIBindings        *clusters.Informer[*apisv1alpha2.APIBinding]
 	// CustomObjects has the metadata of custom objects of all kinds, with the index ByOwner.
 	CustomObjects *clusters.Informer[*clusters.CustomObject]
-	// Metadata has the metadata of each of Deps.Resources: a view of the informer above, if there is one, or an informer. All have
-	// the index ByOwner.
+	// Metadata has the metadata of each of Deps.Resources: a view of the informer above, if there is one, or an
+	// informer. All have the index ByOwner.
 	Metadata map[schema.GroupVersionResource]clusters.Cache[*metav1.PartialObjectMetadata]
 }
 
@@ -115,8 +115,8 @@ func logicalClusterIndexers() map[string]func(*corev1alpha1.LogicalCluster) []st
 	return indexers
 }
 
-// ByName is the index of definitions by their names, over all logical clusters, ByGroup that by cluster and API group. ByGroupLeaving is ByGroup of those that
-// wait for their objects to be deleted.
+// ByName is the index of definitions by their names, over all logical clusters, ByGroup that by cluster and API group.
+// ByGroupLeaving is ByGroup of those that wait for their objects to be deleted.
 const (
 	ByName         = "name"
 	ByGroup        = "group"
@@ -144,8 +144,8 @@ func DefinitionIndexers() map[string]func(*apiextensionsv1.CustomResourceDefinit
 	return indexers
 }
 
-// viewedSource has a view of the metadata of each informer that was made of it, so that there is no second informer of a
-// resource.
+// viewedSource has a view of the metadata of each informer that was made of it, so that there is no second informer of
+// a resource.
 type viewedSource struct {
 	Source
 	views map[schema.GroupResource]clusters.Cache[*metav1.PartialObjectMetadata]
@@ -160,8 +160,8 @@ func newInformer[T interface {
 	return informer
 }
 
-// All returns the informers by name: "namespaces", "metadata of secrets". It finds them by reflection, so that none can be
-// forgotten. Fields that a test leaves nil are left out, and so are views.
+// All returns the informers by name: "namespaces", "metadata of secrets". It finds them by reflection, so that none can
+// be forgotten. Fields that a test leaves nil are left out, and so are views.
 func (i Informers) All() map[string]Informer {
 	all := map[string]Informer{}
 	fields := reflect.ValueOf(i)

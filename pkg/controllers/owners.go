@@ -7,11 +7,12 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// ByOwner is the index of Informers.Metadata by the owners that objects refer to. Its values are OwnerValue of each owner.
+// ByOwner is the index of Informers.Metadata by the owners that objects refer to. Its values are OwnerValue of each
+// owner.
 const ByOwner = "owner"
 
-// OwnerValue returns the value of an owner in the index ByOwner. It includes the cluster, because a uid can be forged, or restored
-// from a backup into a second cluster.
+// OwnerValue returns the value of an owner in the index ByOwner. It includes the cluster, because a uid can be forged,
+// or restored from a backup into a second cluster.
 func OwnerValue(cluster logicalcluster.Name, uid types.UID) string {
 	return cluster.String() + "|" + string(uid)
 }

@@ -10,19 +10,20 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// ByAggregation is the index of Informers.ClusterRoles by the built-in roles to which they are aggregated. Its values are
-// AggregationValue. ByAggregating is that of the roles with an aggregation rule. Its values are the names of their clusters.
+// ByAggregation is the index of Informers.ClusterRoles by the built-in roles to which they are aggregated. Its values
+// are AggregationValue. ByAggregating is that of the roles with an aggregation rule. Its values are the names of their
+// clusters.
 const (
 	ByAggregation = "aggregation"
 	ByAggregating = "aggregating"
 )
 
-// BySubject is the index of Informers.RoleBindings and of ClusterRoleBindings by the users, groups and service accounts that they are
-// about. Its values are SubjectValue.
+// BySubject is the index of Informers.RoleBindings and of ClusterRoleBindings by the users, groups and service accounts
+// that they are about. Its values are SubjectValue.
 const BySubject = "subject"
 
-// SubjectValue returns the value of a subject of bindings in the index BySubject. namespace is that of the bindings, and empty for
-// ClusterRoleBindings. Those of a service account have its namespace and name.
+// SubjectValue returns the value of a subject of bindings in the index BySubject. namespace is that of the bindings,
+// and empty for ClusterRoleBindings. Those of a service account have its namespace and name.
 func SubjectValue(cluster logicalcluster.Name, namespace, kind, name string) string {
 	return cluster.String() + "|" + namespace + "|" + kind + "|" + name
 }
@@ -54,7 +55,8 @@ func clusterRoleBindingIndexers() map[string]func(*rbacv1.ClusterRoleBinding) []
 	return indexers
 }
 
-// AggregationPrefix begins the labels by which the rules of a ClusterRole belong to a built-in role, too. They are Kubernetes'.
+// AggregationPrefix begins the labels by which the rules of a ClusterRole belong to a built-in role, too. They are
+// Kubernetes'.
 const AggregationPrefix = rbacv1.GroupName + "/aggregate-to-"
 
 // AggregationValue returns the value of a built-in role of a cluster in the index ByAggregation.

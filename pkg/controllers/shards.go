@@ -11,8 +11,9 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// Shards are the other shards of the installation, as this process reads them. Nobody writes to another shard (I9): whoever owns an
-// object pulls what it depends on. The caches live as long as the process, and may be stale for as long as a shard is not heard.
+// Shards are the other shards of the installation, as this process reads them. Nobody writes to another shard (I9):
+// whoever owns an object pulls what it depends on. The caches live as long as the process, and may be stale for as long
+// as a shard is not heard.
 type Shards struct {
 	// Root is the name of the root shard, whose cluster root says who is a member. It may be this shard's own.
 	Root string
@@ -20,7 +21,8 @@ type Shards struct {
 	Workspaces *clusters.Foreign[*tenancyv1alpha1.Workspace]
 	// LogicalClusters are the clusters that other shards have made for this shard's Workspaces.
 	LogicalClusters *clusters.Foreign[*corev1alpha1.LogicalCluster]
-	// Members are the Shard objects of each shard: its copies of all of them, and on the root shard those that say who is a member.
+	// Members are the Shard objects of each shard: its copies of all of them, and on the root shard those that say
+	// who is a member.
 	Members *clusters.Foreign[*corev1alpha1.Shard]
 	// Contact says which shards are heard.
 	Contact *Contact
@@ -28,8 +30,8 @@ type Shards struct {
 	Live ShardReader
 }
 
-// ShardReader reads single objects of another shard, as they are now. The error for an object that does not exist is a NotFound of
-// k8s.io/apimachinery/pkg/api/errors.
+// ShardReader reads single objects of another shard, as they are now. The error for an object that does not exist is a
+// NotFound of k8s.io/apimachinery/pkg/api/errors.
 type ShardReader interface {
 	Workspace(ctx context.Context, shard string, key clusters.Key) (*tenancyv1alpha1.Workspace, error)
 	LogicalCluster(ctx context.Context, shard string, cluster logicalcluster.Name) (*corev1alpha1.LogicalCluster, error)
@@ -47,8 +49,8 @@ func NewShards(root string, live ShardReader) *Shards {
 	}
 }
 
-// Contact says which other shards are heard: there are watches of theirs that have not been broken for long. It is ready for use. All methods
-// may be called at any time on any goroutine.
+// Contact says which other shards are heard: there are watches of theirs that have not been broken for long. It is
+// ready for use. All methods may be called at any time on any goroutine.
 type Contact struct {
 	mu        sync.Mutex
 	heard     map[string]bool
@@ -79,8 +81,8 @@ func (c *Contact) Set(shard string, heard bool) {
 	}
 }
 
-// Waver records that a watch of a shard has just broken. It still counts as heard: most watches are open again at once. But it may be dead, and
-// what is assigned to it now would wait for its return.
+// Waver records that a watch of a shard has just broken. It still counts as heard: most watches are open again at once.
+// But it may be dead, and what is assigned to it now would wait for its return.
 func (c *Contact) Waver(shard string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -97,8 +99,8 @@ func (c *Contact) Steady(shard string) bool {
 	return c.heard[shard] && !c.wavering[shard]
 }
 
-// FollowSteady calls h when what Waver has begun ends, until remove is called. The rules are those of Follow, whose handlers do not get these calls:
-// watches break every few minutes, and those handlers look at all clusters of a shard.
+// FollowSteady calls h when what Waver has begun ends, until remove is called. The rules are those of Follow, whose
+// handlers do not get these calls: watches break every few minutes, and those handlers look at all clusters of a shard.
 func (c *Contact) FollowSteady(h func()) (remove func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -120,8 +122,8 @@ func (c *Contact) Heard(shard string) bool {
 	return c.heard[shard]
 }
 
-// Follow calls h with the name of each shard that begins or ceases to be heard, until remove is called. h must be quick, and call
-// nothing of Contact. When remove returns, h is not running and is not called again.
+// Follow calls h with the name of each shard that begins or ceases to be heard, until remove is called. h must be
+// quick, and call nothing of Contact. When remove returns, h is not running and is not called again.
 func (c *Contact) Follow(h func(shard string, heard bool)) (remove func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

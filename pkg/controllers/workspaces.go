@@ -14,8 +14,8 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// HasBegun reports whether a Workspace has told of its LogicalCluster. If that has gone since, it is not created again: a cluster name is
-// never reused.
+// HasBegun reports whether a Workspace has told of its LogicalCluster. If that has gone since, it is not created again:
+// a cluster name is never reused.
 func HasBegun(ws *tenancyv1alpha1.Workspace) bool {
 	return ws.Status.Phase != "" && ws.Status.Phase != corev1alpha1.LogicalClusterPhaseScheduling
 }
@@ -26,8 +26,8 @@ func PathOf(ws *tenancyv1alpha1.Workspace) string {
 	return path
 }
 
-// NewLogicalCluster returns the LogicalCluster of a scheduled Workspace, to be created in cluster ws.Spec.Cluster. ownerShard is the
-// Workspace's shard, and empty if the LogicalCluster is in the same one.
+// NewLogicalCluster returns the LogicalCluster of a scheduled Workspace, to be created in cluster ws.Spec.Cluster.
+// ownerShard is the Workspace's shard, and empty if the LogicalCluster is in the same one.
 func NewLogicalCluster(ws *tenancyv1alpha1.Workspace, ownerShard string) *corev1alpha1.LogicalCluster {
 	out := &corev1alpha1.LogicalCluster{
 		ObjectMeta: metav1.ObjectMeta{
@@ -56,7 +56,8 @@ func NewLogicalCluster(ws *tenancyv1alpha1.Workspace, ownerShard string) *corev1
 	return out
 }
 
-// Adoption returns the logical cluster that a Workspace is to adopt, and its shard. cluster is empty if it is to get a new one.
+// Adoption returns the logical cluster that a Workspace is to adopt, and its shard. cluster is empty if it is to get a
+// new one.
 func Adoption(ws *tenancyv1alpha1.Workspace) (shard string, cluster logicalcluster.Name) {
 	shard, name, _ := strings.Cut(ws.Annotations[clusters.AdoptAnnotation], "/")
 	return shard, logicalcluster.Name(name)
@@ -68,8 +69,9 @@ func Adopts(ws *tenancyv1alpha1.Workspace) bool {
 	return !cluster.Empty() && cluster.String() == ws.Spec.Cluster
 }
 
-// AgainstAdoption returns why a Workspace of shard owner must not adopt a LogicalCluster, and nothing if it may: the LogicalCluster is an
-// orphan, and names the Workspace as its owner, by shard, logical cluster and name. The uid differs, because the Workspace is a new one.
+// AgainstAdoption returns why a Workspace of shard owner must not adopt a LogicalCluster, and nothing if it may: the
+// LogicalCluster is an orphan, and names the Workspace as its owner, by shard, logical cluster and name. The uid
+// differs, because the Workspace is a new one.
 func AgainstAdoption(ws *tenancyv1alpha1.Workspace, owner string, lc *corev1alpha1.LogicalCluster) string {
 	key, was := clusters.KeyOf(ws), lc.Spec.Owner
 	switch {

@@ -11,8 +11,8 @@ import (
 	"github.com/regent-project/regent/pkg/election/electiontest"
 )
 
-// A store may fail everybody for a while, for example while etcd elects its leader or an API server restarts. A follower can then
-// write no sooner than the leader, whose next attempt succeeds.
+// A store may fail everybody for a while, for example while etcd elects its leader or an API server restarts. A
+// follower can then write no sooner than the leader, whose next attempt succeeds.
 func TestWhatEverybodySuffersEndsNoTermIfItIsOverInTime(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		fault, longest := electiontest.Fault{Hang: true}, 2500

@@ -140,7 +140,8 @@ func TestALeaderThatIsRefusedStepsAsideWithItsNextTry(t *testing.T) {
 	})
 }
 
-// One write of the leader is lost. From then on everybody can read and write, the leader a little more slowly than its standby.
+// One write of the leader is lost. From then on everybody can read and write, the leader a little more slowly than its
+// standby.
 func TestOneLostRenewalEndsNoTerm(t *testing.T) {
 	for name, fault := range map[string]electiontest.Fault{
 		"lost": {Hang: true}, "lost on the way back": {LoseReply: true}, "refused": {Err: errRefused},
@@ -163,7 +164,8 @@ func TestOneLostRenewalEndsNoTerm(t *testing.T) {
 	}
 }
 
-// A conflict is an answer, so the store can be reached. Somebody has edited the Lease, or a renewal that seemed lost was committed.
+// A conflict is an answer, so the store can be reached. Somebody has edited the Lease, or a renewal that seemed lost
+// was committed.
 func TestAConflictOfARenewalIsNoReasonToStepAside(t *testing.T) {
 	slow, refused := electiontest.Fault{AnswerDelay: moment}, electiontest.Fault{Err: errRefused}
 	for name, test := range map[string]struct {
@@ -187,7 +189,8 @@ func TestAConflictOfARenewalIsNoReasonToStepAside(t *testing.T) {
 				renewed := history[len(history)-1].At
 				leader.client.Next(electiontest.Update, test.updates...)
 				leader.client.Next(electiontest.List, test.lists...)
-				time.Sleep(time.Until(renewed.Add(retry + renew/3 + moment/2))) // it has failed, and reads the Lease
+				// it has failed, and reads the Lease
+				time.Sleep(time.Until(renewed.Add(retry + renew/3 + moment/2)))
 				if test.edit != nil {
 					store.Edit(test.edit)
 				}
@@ -291,7 +294,8 @@ func TestAnAnswerAboutAnotherTermEndsNone(t *testing.T) {
 				c.silenceLeader()
 				history := c.store.History()
 				renewed := history[len(history)-1].At
-				time.Sleep(time.Until(renewed.Add(retry + renew/3 + moment))) // until a renewal has failed
+				// until a renewal has failed
+				time.Sleep(time.Until(renewed.Add(retry + renew/3 + moment)))
 				says := election.Confirmation{Standby: election.Standby{Replica: "b", Mode: election.Renewed{}.Name()}, Holder: "host_of-another-term"}
 				if ends {
 					says.Holder = c.store.Holder()

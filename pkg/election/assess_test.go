@@ -11,7 +11,8 @@ import (
 	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
-// The last renewal was sent at noon. A lease lasts 15 s, a drain may take 5 s, a request 3.3 s, and renewals are due every 2 s.
+// The last renewal was sent at noon. A lease lasts 15 s, a drain may take 5 s, a request 3.3 s, and renewals are due
+// every 2 s.
 func TestWhatEndsATerm(t *testing.T) {
 	const (
 		deadline = 10 * time.Second // what is left is for the drain

@@ -19,8 +19,8 @@ import (
 	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
-// CandidateClient is the part of coordinationv1beta1client.LeaseCandidateInterface that the Elector uses, for the Lease's
-// namespace.
+// CandidateClient is the part of coordinationv1beta1client.LeaseCandidateInterface that the Elector uses, for the
+// Lease's namespace.
 type CandidateClient interface {
 	List(ctx context.Context, opts metav1.ListOptions) (*coordinationv1beta1.LeaseCandidateList, error)
 	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
@@ -29,9 +29,9 @@ type CandidateClient interface {
 	Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error
 }
 
-// candidacy keeps the LeaseCandidate of this process, and answers when the electing controller asks whether it lives (KEP-4355).
-// client-go's NewCandidate keeps one candidate for as long as a process lives. Here each term has a candidate of its own, whose
-// name is the term's holder identity.
+// candidacy keeps the LeaseCandidate of this process, and answers when the electing controller asks whether it lives
+// (KEP-4355). client-go's NewCandidate keeps one candidate for as long as a process lives. Here each term has a
+// candidate of its own, whose name is the term's holder identity.
 type candidacy struct {
 	client   CandidateClient
 	spec     coordinationv1beta1.LeaseCandidateSpec
@@ -66,8 +66,8 @@ func closed() chan struct{} {
 	return c
 }
 
-// stand makes this process a candidate of that name, in place of any other; empty: it is no candidate. It does not wait until
-// that is done.
+// stand makes this process a candidate of that name, in place of any other; empty: it is no candidate. It does not wait
+// until that is done.
 func (c *candidacy) stand(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,8 +143,8 @@ func (c *candidacy) standAs(ctx context.Context, name string) {
 	}
 }
 
-// keep creates the candidate if it does not exist, and answers for it until its watch ends or it is deleted. A deletion is no
-// error. watched reports whether the watch began.
+// keep creates the candidate if it does not exist, and answers for it until its watch ends or it is deleted. A deletion
+// is no error. watched reports whether the watch began.
 func (c *candidacy) keep(ctx context.Context, name string) (watched bool, err error) {
 	only := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
 	request, cancel := context.WithTimeout(ctx, c.timeout)
@@ -201,8 +201,8 @@ func (c *candidacy) create(ctx context.Context, name string) (*coordinationv1bet
 	return c.client.Create(ctx, candidate, metav1.CreateOptions{})
 }
 
-// answer renews the candidate if the electing controller has asked whether this process is alive. It has asked if pingTime is
-// later than renewTime. The answer is later than pingTime, even if the controller's clock is ahead.
+// answer renews the candidate if the electing controller has asked whether this process is alive. It has asked if
+// pingTime is later than renewTime. The answer is later than pingTime, even if the controller's clock is ahead.
 func (c *candidacy) answer(ctx context.Context, candidate *coordinationv1beta1.LeaseCandidate) error {
 	ping, renewed := candidate.Spec.PingTime, candidate.Spec.RenewTime
 	if ping == nil || renewed != nil && !ping.After(renewed.Time) {
@@ -226,8 +226,8 @@ func (c *candidacy) answer(ctx context.Context, candidate *coordinationv1beta1.L
 	return nil
 }
 
-// withdraw deletes the candidate of that name, and reports whether it is gone. It goes on after the end of ctx: the electing
-// controller waits for a candidate that does not answer.
+// withdraw deletes the candidate of that name, and reports whether it is gone. It goes on after the end of ctx: the
+// electing controller waits for a candidate that does not answer.
 func (c *candidacy) withdraw(ctx context.Context, name string) (gone bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.timeout)
 	defer cancel()
@@ -238,8 +238,8 @@ func (c *candidacy) withdraw(ctx context.Context, name string) (gone bool) {
 	return true
 }
 
-// sweepCandidates deletes the candidates for a Lease whose processes are known to be dead. The electing controller would wait for
-// their answers.
+// sweepCandidates deletes the candidates for a Lease whose processes are known to be dead. The electing controller
+// would wait for their answers.
 func sweepCandidates(ctx context.Context, client CandidateClient, name string, dead func(lease.Presence) bool) error {
 	list, err := client.List(ctx, metav1.ListOptions{})
 	if err != nil {

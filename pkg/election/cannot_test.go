@@ -78,7 +78,8 @@ func cannot(t *testing.T, request electiontest.Request, fault electiontest.Fault
 			break
 		}
 		if waited == soon && mode.Name() == "for-life" && !poorLeads && !forgotten {
-			forgotten = true // who holds the lease for life, and is not heard, is declared dead by an operator
+			// who holds the lease for life, and is not heard, is declared dead by an operator
+			forgotten = true
 			if err := election.Forget(t.Context(), rich.client, "poor"); err != nil && !errors.Is(err, election.ErrNoReplica) {
 				t.Fatal(err)
 			}

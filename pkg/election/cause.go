@@ -30,8 +30,8 @@ const (
 // Error implements error.
 func (c Cause) Error() string { return string(c) }
 
-// ErrExit ends the election if a LeadFunc returns an error that wraps it. The Elector releases the lease, and Run returns that
-// error.
+// ErrExit ends the election if a LeadFunc returns an error that wraps it. The Elector releases the lease, and Run
+// returns that error.
 var ErrExit = errors.New("exit")
 
 // request is the error of a term that ends because StepDown was called, or because another replica is preferred.

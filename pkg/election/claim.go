@@ -2,7 +2,8 @@ package election
 
 import "context"
 
-// claim is what entitles this process to a term: a lease that it holds, or, without election, that nobody holds the lease.
+// claim is what entitles this process to a term: a lease that it holds, or, without election, that nobody holds the
+// lease.
 type claim interface {
 	// term returns the term.
 	term() Term
@@ -16,6 +17,7 @@ type claim interface {
 	end(cause error)
 	// stop ends the renewals, and returns when they have ended.
 	stop()
-	// release gives up what is still held after stop, for cause. It goes on after the end of ctx, and has a timeout of its own.
+	// release gives up what is still held after stop, for cause. It goes on after the end of ctx, and has a timeout
+	// of its own.
 	release(ctx context.Context, cause error) error
 }

@@ -21,76 +21,84 @@ const maxDefaultDrain = 5 * time.Second
 type Config struct {
 	// Namespace and Name are those of the Lease.
 	Namespace, Name string
-	// Mode says what it takes to keep the lease; nil means Renewed. If the Lease shows another mode, this replica stands by for
-	// as long as a replica of that mode takes the lease whenever it is free. The repository of Regent says more about the modes:
-	// docs/ELECTION.md.
+	// Mode says what it takes to keep the lease; nil means Renewed. If the Lease shows another mode, this replica
+	// stands by for as long as a replica of that mode takes the lease whenever it is free. The repository of Regent
+	// says more about the modes: docs/ELECTION.md.
 	Mode Mode
-	// Candidates is a client for the LeaseCandidates of the Lease's namespace. Mode Coordinated needs it. In other modes the
-	// Elector uses it to delete the LeaseCandidates of dead processes of this machine that ran in mode Coordinated; nil: it
-	// deletes none.
+	// Candidates is a client for the LeaseCandidates of the Lease's namespace. Mode Coordinated needs it. In other
+	// modes the Elector uses it to delete the LeaseCandidates of dead processes of this machine that ran in mode
+	// Coordinated; nil: it deletes none.
 	Candidates CandidateClient
-	// Priority says how much this replica is preferred to others. When the lease becomes free, replicas of lower priority leave
-	// it to this one for a quarter of the retry period.
+	// Priority says how much this replica is preferred to others. When the lease becomes free, replicas of lower
+	// priority leave it to this one for a quarter of the retry period.
 	//
-	// With Preempt, this replica also asks a leader of lower priority to step down. It asks after it could have led for one lease
-	// duration, and waits twice as long after each of its terms that failed in a row.
+	// With Preempt, this replica also asks a leader of lower priority to step down. It asks after it could have led
+	// for one lease duration, and waits twice as long after each of its terms that failed in a row.
 	//
-	// Both need a Detector, because a leader learns the priorities of its standbys from their streams to it. Neither can be used
-	// in a mode that is Electing.
+	// Both need a Detector, because a leader learns the priorities of its standbys from their streams to it.
+	// Neither can be used in a mode that is Electing.
 	Priority int32
 	Preempt  bool
-	// ForgetCommand is the command that an operator types, followed by a replica's name (Config.Replica), to declare dead a
-	// process that holds the lease for life. Events and logs quote it, in every mode. Empty: they quote a kubectl command.
+	// ForgetCommand is the command that an operator types, followed by a replica's name (Config.Replica), to
+	// declare dead a process that holds the lease for life. Events and logs quote it, in every mode. Empty: they
+	// quote a kubectl command.
 	ForgetCommand string
 
-	// LeaseDuration is how long other replicas wait for a renewal before they take the lease. A Lease holds whole seconds, so it
-	// must be a whole number of seconds, and at least one.
+	// LeaseDuration is how long other replicas wait for a renewal before they take the lease. A Lease holds whole
+	// seconds, so it must be a whole number of seconds, and at least one.
 	LeaseDuration time.Duration
 	// RenewDeadline is how long a leader retries a renewal before its term ends. It must be below LeaseDuration.
 	RenewDeadline time.Duration
 	// RetryPeriod is the time between two renewals.
 	RetryPeriod time.Duration
-	// DrainTimeout is how long a LeadFunc may take to return after its context has ended. If it takes longer, the process is
-	// quarantined. It must be below RenewDeadline. 0 means the smaller of 5 s and half of RenewDeadline.
+	// DrainTimeout is how long a LeadFunc may take to return after its context has ended. If it takes longer, the
+	// process is quarantined. It must be below RenewDeadline. 0 means the smaller of 5 s and half of RenewDeadline.
 	DrainTimeout time.Duration
 
-	// Cluster is the logical cluster in which the Lease lives. It only goes into fencing tokens. The contexts of renewals and of
-	// the release carry the token (fence.From), and Client should send it (fence.FromContext).
+	// Cluster is the logical cluster in which the Lease lives. It only goes into fencing tokens. The contexts of
+	// renewals and of the release carry the token (fence.From), and Client should send it (fence.FromContext).
 	Cluster logicalcluster.Name
-	// Hostname is the beginning of each holder identity, for people to read. Empty: the host name of the operating system.
+	// Hostname is the beginning of each holder identity, for people to read. Empty: the host name of the operating
+	// system.
 	Hostname string
-	// ReplicasDirectory is a directory in which each process of this machine that runs for this Lease locks a file of its own. A
-	// restarted replica then sees that its predecessor is dead, and need not wait for the lease to expire. Use it for one Lease
-	// only: a standby removes the files of dead processes. It is created if it does not exist. Empty: a restarted replica waits.
+	// ReplicasDirectory is a directory in which each process of this machine that runs for this Lease locks a file
+	// of its own. A restarted replica then sees that its predecessor is dead, and need not wait for the lease to
+	// expire. Use it for one Lease only: a standby removes the files of dead processes. It is created if it does
+	// not exist. Empty: a restarted replica waits.
 	ReplicasDirectory string
 	// Client is a client for the Leases of Namespace.
 	Client LeaseClient
-	// Fenced promises that the server behind Client refuses every write of a term that is over, in the transaction of that write, and
-	// that all that writes in a term sends its token: what has none, nobody can refuse, unless the server demands one. The Lease says so
-	// to other replicas, which may then succeed this holder early. New believes it; package leader has the server prove its part.
+	// Fenced promises that the server behind Client refuses every write of a term that is over, in the transaction
+	// of that write, and that all that writes in a term sends its token: what has none, nobody can refuse, unless
+	// the server demands one. The Lease says so to other replicas, which may then succeed this holder early. New
+	// believes it; package leader has the server prove its part.
 	Fenced bool
-	// SucceedUnfenced allows standbys to succeed this process without a fence when its address refuses connections, and this process
-	// to succeed holders that allow it, too. It publishes the choice on the Lease: a holder that does not make it is waited for.
+	// SucceedUnfenced allows standbys to succeed this process without a fence when its address refuses connections,
+	// and this process to succeed holders that allow it, too. It publishes the choice on the Lease: a holder that
+	// does not make it is waited for.
 	//
-	// The risk: a refused connection is strong evidence of a death and no proof, because a firewall or proxy can refuse, too. If the
-	// holder lives, both work until it sees that it is deposed: for milliseconds if its watch works, for a retry period if its writes
-	// do, and for up to the lease duration if it cannot reach the server. So choose it only if what a leader does bears that.
-	// A holder that is silent is never succeeded for that without a fence. It needs a Detector, and mode ForLife contradicts it.
+	// The risk: a refused connection is strong evidence of a death and no proof, because a firewall or proxy can
+	// refuse, too. If the holder lives, both work until it sees that it is deposed: for milliseconds if its watch
+	// works, for a retry period if its writes do, and for up to the lease duration if it cannot reach the server.
+	// So choose it only if what a leader does bears that. A holder that is silent is never succeeded for that
+	// without a fence. It needs a Detector, and mode ForLife contradicts it.
 	SucceedUnfenced bool
-	// Replica is what this process calls itself. It must be unique: a step down prefers a standby by this name, and Forget declares
-	// a process dead by it. Empty: the host name and a part of a random uuid, new with each start.
+	// Replica is what this process calls itself. It must be unique: a step down prefers a standby by this name, and
+	// Forget declares a process dead by it. Empty: the host name and a part of a random uuid, new with each start.
 	Replica string
-	// URL is where others reach this process, as https://<host>:<port>; empty: nowhere. The Lease and the Detector tell it. The
-	// election itself does not use it.
+	// URL is where others reach this process, as https://<host>:<port>; empty: nowhere. The Lease and the Detector
+	// tell it. The election itself does not use it.
 	URL string
-	// Detector, if set, finds out that the holder's process has died, before the lease expires. Detection says which of its signs
-	// a standby acts on. Empty means the fastest that is safe: DetectSuspect if Fenced is set and the mode allows it, otherwise
-	// DetectCrash. If the holder's writes are not fenced, a standby acts on none of these signs, except as SucceedUnfenced says. It
-	// only believes the holder's own statement that its term is over.
+	// Detector, if set, finds out that the holder's process has died, before the lease expires. Detection says
+	// which of its signs a standby acts on. Empty means the fastest that is safe: DetectSuspect if Fenced is set
+	// and the mode allows it, otherwise DetectCrash. If the holder's writes are not fenced, a standby acts on none
+	// of these signs, except as SucceedUnfenced says. It only believes the holder's own statement that its term is
+	// over.
 	Detector  Detector
 	Detection Detection
-	// Metrics is where the metrics of all Electors of this process are registered; nil: the registry of component-base, which
-	// Kubernetes components serve at /metrics. Registering again at the same registry does nothing. NoMetrics: nowhere.
+	// Metrics is where the metrics of all Electors of this process are registered; nil: the registry of
+	// component-base, which Kubernetes components serve at /metrics. Registering again at the same registry does
+	// nothing. NoMetrics: nowhere.
 	Metrics prometheus.Registerer
 	// Notify, if set, receives what people should know of: see Notice. It must not block.
 	Notify func(Notice)
@@ -130,16 +138,17 @@ func (c Config) EffectiveDrainTimeout() time.Duration {
 	return min(maxDefaultDrain, c.RenewDeadline/2)
 }
 
-// EndTimeout returns the longest time that the end of a term takes if the LeadFunc returns within the drain timeout. It includes
-// the drain, a renewal that is under way, the release with its retries, and the removal of what the mode keeps beside the Lease.
-// Keep the server behind Client alive for that long after you have ended Run's context.
+// EndTimeout returns the longest time that the end of a term takes if the LeadFunc returns within the drain timeout. It
+// includes the drain, a renewal that is under way, the release with its retries, and the removal of what the mode keeps
+// beside the Lease. Keep the server behind Client alive for that long after you have ended Run's context.
 func (c Config) EndTimeout() time.Duration {
 	requests := 3 + c.kind().requests
 	return c.EffectiveDrainTimeout() + c.releaseTimeout() + time.Duration(requests)*c.requestTimeout()
 }
 
-// Validate checks everything that can be wrong in the values of c, and names faulty fields by their Go names. Fields that are
-// missing are left to New. NewUnelected needs valid timings, too: they say when a lease that another process holds has expired.
+// Validate checks everything that can be wrong in the values of c, and names faulty fields by their Go names. Fields
+// that are missing are left to New. NewUnelected needs valid timings, too: they say when a lease that another process
+// holds has expired.
 func (c Config) Validate() error {
 	return c.ValidateAs(func(field string) string { return field })
 }
@@ -199,9 +208,9 @@ func (c Config) modeFaults(name func(string) string) (faults []error) {
 	return faults
 }
 
-// drainFaults returns what is wrong with the drain timeout. If other timings are wrong (others), it checks only the sign: most
-// other faults would be consequences. After each renewal a term works for the lease duration less the drain timeout. client-go
-// must renew within that time, or the term would end before its first renewal.
+// drainFaults returns what is wrong with the drain timeout. If other timings are wrong (others), it checks only the
+// sign: most other faults would be consequences. After each renewal a term works for the lease duration less the drain
+// timeout. client-go must renew within that time, or the term would end before its first renewal.
 func (c Config) drainFaults(name func(string) string, others bool) []error {
 	drain := c.EffectiveDrainTimeout()
 	switch {
@@ -231,7 +240,8 @@ func jittered(period time.Duration) time.Duration {
 	return time.Duration(leaderelection.JitterFactor * float64(period))
 }
 
-// requestTimeout bounds each request except watches. It is short enough for a renewal to be retried before its deadline.
+// requestTimeout bounds each request except watches. It is short enough for a renewal to be retried before its
+// deadline.
 func (c Config) requestTimeout() time.Duration { return c.RenewDeadline / 3 }
 
 // releaseTimeout bounds the release, all retries included.

@@ -43,7 +43,8 @@ func TestTheOldestVersionLeadsAndItsCandidateIsItsHolder(t *testing.T) {
 		}
 		first.stop()
 		next := second.mustLead()
-		triggers := []election.Trigger{election.TriggerRelease, election.TriggerElected} // it may have been elected before it saw the release
+		// it may have been elected before it saw the release
+		triggers := []election.Trigger{election.TriggerRelease, election.TriggerElected}
 		if next.Epoch() != leads.Epoch()+1 || !slices.Contains(triggers, next.Takeover().Trigger) {
 			t.Errorf("epoch %d after %d, by %s", next.Epoch(), leads.Epoch(), next.Takeover().Trigger)
 		}
@@ -139,8 +140,8 @@ func TestADeadLeaderIsSucceededAtOnceByTheBestOfTheOthers(t *testing.T) {
 	})
 }
 
-// A standby whose watch of the Lease is late takes the lease for expired. Its compare-and-swap fails, and nothing else happens: the
-// leader's candidate stays the oldest.
+// A standby whose watch of the Lease is late takes the lease for expired. Its compare-and-swap fails, and nothing else
+// happens: the leader's candidate stays the oldest.
 func TestAStandbyWhoseWatchIsLateTakesNobodysCandidateAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := electiontest.NewStore(leaseName)
@@ -304,8 +305,8 @@ func TestWhoIsNamedAndPreferredAtOnceDoesNotHang(t *testing.T) {
 	})
 }
 
-// In mode coordinated a standby that suspects the holder does not take the lease itself. The Lease still has the count of
-// suspicions.
+// In mode coordinated a standby that suspects the holder does not take the lease itself. The Lease still has the count
+// of suspicions.
 func TestADeposedHoldersSuspicionIsCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, network := unattended(t), newNetwork()

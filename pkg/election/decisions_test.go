@@ -129,8 +129,8 @@ func TestOnlyTheLastIdentitiesAreRemembered(t *testing.T) {
 	}
 }
 
-// A busy process may not look between a renewal that succeeded and the next one, which failed. A confirmation from before that
-// success does not say that its sender can write now.
+// A busy process may not look between a renewal that succeeded and the next one, which failed. A confirmation from
+// before that success does not say that its sender can write now.
 func TestARenewalEndsATroubleAlsoIfTheNextFails(t *testing.T) {
 	cfg := DefaultConfig()
 	sent := noon.Add(time.Second)

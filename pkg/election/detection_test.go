@@ -51,8 +51,8 @@ func (c *couple) stop() {
 	c.leader.stop()
 }
 
-// A leader that hangs or is cut off may write later. Another may lead before its lease expires only if both are fenced: the server
-// refuses the old leader's writes, and the other's server is the one that refuses them.
+// A leader that hangs or is cut off may write later. Another may lead before its lease expires only if both are fenced:
+// the server refuses the old leader's writes, and the other's server is the one that refuses them.
 func TestOnWhichSignsALeaseIsTakenBeforeItExpires(t *testing.T) {
 	for name, test := range map[string]struct {
 		mode            election.Detection
@@ -243,8 +243,8 @@ func TestAStepDownInFavourOfNobodyIsRefused(t *testing.T) {
 	})
 }
 
-// Two replicas that always seem silent to each other take the lease from each other ever more seldom, and stop once they hear each
-// other.
+// Two replicas that always seem silent to each other take the lease from each other ever more seldom, and stop once
+// they hear each other.
 func TestSuspicionsAreDamped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCouple(t, election.DetectSuspect, true, nil)
@@ -261,7 +261,8 @@ func TestSuspicionsAreDamped(t *testing.T) {
 			}
 		}
 		slices.SortFunc(began, time.Time.Compare)
-		// The standby acts on the first suspicion at once. Then terms last 5 s, 10 s, 20 s, 40 s, and a minute each.
+		// The standby acts on the first suspicion at once. Then terms last 5 s, 10 s, 20 s, 40 s, and a minute
+		// each.
 		for i, want := 2, 5*time.Second; i < len(began); i, want = i+1, min(2*want, time.Minute) {
 			if lasted := began[i].Sub(began[i-1]); lasted < want || lasted > want+moment {
 				t.Errorf("term %d lasted %v, want %v", i, lasted, want)
@@ -310,7 +311,8 @@ func TestATakeoverTellsItsPhases(t *testing.T) {
 
 // When Run is called again, it does not use what the last call knew of the leader.
 func TestANewRunKnowsNothingOfTheLeaderUntilItHearsOfIt(t *testing.T) {
-	for range 50 { // the view brings the Lease before the Detector can have brought anything; who is first is not told
+	// the view brings the Lease before the Detector can have brought anything; who is first is not told
+	for range 50 {
 		synctest.Test(t, func(t *testing.T) {
 			c := newCouple(t, election.DetectSuspect, true, nil)
 			defer c.stop()

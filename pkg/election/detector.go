@@ -5,18 +5,21 @@ import (
 	"time"
 )
 
-// Detector finds out what the Lease does not show, or shows only later: that the holder's process has died, is silent, or cannot
-// renew. Package detect has an implementation that works over the network. Each Elector needs a Detector of its own.
+// Detector finds out what the Lease does not show, or shows only later: that the holder's process has died, is silent,
+// or cannot renew. Package detect has an implementation that works over the network. Each Elector needs a Detector of
+// its own.
 type Detector interface {
-	// Contact says how the Detectors of other processes reach this one. The Elector writes it on the Lease with each term.
+	// Contact says how the Detectors of other processes reach this one. The Elector writes it on the Lease with
+	// each term.
 	Contact() Contact
-	// Follow keeps in touch with the process of a leader, and reports what it learns to f, in one call at a time. It returns soon
-	// after ctx has ended, and does not call f after it has returned. leader is zero if the Lease shows no Contact.
+	// Follow keeps in touch with the process of a leader, and reports what it learns to f, in one call at a time.
+	// It returns soon after ctx has ended, and does not call f after it has returned. leader is zero if the Lease
+	// shows no Contact.
 	Follow(ctx context.Context, leader Contact, f Follower)
 	// Say sends a Statement of this process to all replicas that follow it. The Statement holds until the next one.
 	Say(Statement)
-	// Confirmations returns a channel with the answers of followers to the Statement that this process is Troubled. Only the
-	// Elector receives from it.
+	// Confirmations returns a channel with the answers of followers to the Statement that this process is Troubled.
+	// Only the Elector receives from it.
 	Confirmations() <-chan Confirmation
 	// Followers returns the replicas that follow this process now.
 	Followers() []Standby
@@ -49,12 +52,13 @@ type Follower struct {
 	Is Standby
 	// Report takes what has become known of the leader's process. It must not block.
 	Report func(News)
-	// Writes reports whether this process could take the lease from that holder. The Detector calls it when the holder cannot
-	// renew. It checks that this process reads the Lease with that holder on it, and that the store takes its writes. It ends
-	// with ctx, and takes no longer than two requests.
+	// Writes reports whether this process could take the lease from that holder. The Detector calls it when the
+	// holder cannot renew. It checks that this process reads the Lease with that holder on it, and that the store
+	// takes its writes. It ends with ctx, and takes no longer than two requests.
 	Writes func(ctx context.Context, holder string) bool
-	// Waits says that this process waits for the lease to expire even if the leader's process is Dead, because the leader's late
-	// writes are neither refused (Config.Fenced) nor accepted (Config.SucceedUnfenced). The Detector tells people so.
+	// Waits says that this process waits for the lease to expire even if the leader's process is Dead, because the
+	// leader's late writes are neither refused (Config.Fenced) nor accepted (Config.SucceedUnfenced). The Detector
+	// tells people so.
 	Waits bool
 }
 
@@ -76,7 +80,8 @@ const (
 	NoSign Sign = iota
 	// Alive: the process answers.
 	Alive
-	// Silent: the process answered before, but has not been heard for too long. It may hang, or the network may be cut.
+	// Silent: the process answered before, but has not been heard for too long. It may hang, or the network may be
+	// cut.
 	Silent
 	// Dead: the process answered before, contact broke off, and now its address refuses connections.
 	Dead
@@ -95,8 +100,8 @@ type Condition string
 const (
 	// Well: the process leads.
 	Well Condition = "well"
-	// Troubled: the process leads, but has not been able to renew for some time. It asks its followers whether they could write
-	// the Lease.
+	// Troubled: the process leads, but has not been able to renew for some time. It asks its followers whether they
+	// could write the Lease.
 	Troubled Condition = "troubled"
 	// Over: the term has ended, and all its work has stopped. Only the Lease may still show its holder.
 	Over Condition = "over"
@@ -119,9 +124,9 @@ const (
 	DetectOff Detection = "off"
 	// DetectCrash: when the leader's process is found dead, or has said that its term is over.
 	DetectCrash Detection = "crash"
-	// DetectSuspect: also when the leader has been silent for too long. It may be alive, so its writes must be fenced. A term that
-	// began on a suspicion is not ended by another one in its first 5 s. That time doubles with each such term in a row, up to
-	// 1 min, so that a slow network does not move the lease back and forth. Until then a standby waits for the lease to expire,
-	// and says so in its log.
+	// DetectSuspect: also when the leader has been silent for too long. It may be alive, so its writes must be
+	// fenced. A term that began on a suspicion is not ended by another one in its first 5 s. That time doubles with
+	// each such term in a row, up to 1 min, so that a slow network does not move the lease back and forth. Until
+	// then a standby waits for the lease to expire, and says so in its log.
 	DetectSuspect Detection = "suspect"
 )

@@ -56,8 +56,8 @@ func TestAFailedWriteIsLookedForWithoutAWatch(t *testing.T) {
 	})
 }
 
-// While the lease may name an ended process, the file of that process stays: it proves to others that nobody works under the lease.
-// In all other cases the file is removed, so that files do not pile up.
+// While the lease may name an ended process, the file of that process stays: it proves to others that nobody works
+// under the lease. In all other cases the file is removed, so that files do not pile up.
 func TestAFileStaysWhileTheLeaseMayNameItsProcess(t *testing.T) {
 	for name, test := range map[string]struct {
 		prepare func(*replica)
@@ -111,8 +111,8 @@ func TestAProcessThatEndsWaitsForWhatItCreates(t *testing.T) {
 	}
 }
 
-// lingering is a client whose lists of all Leases hang until they are cancelled, and a while longer. Lists of the election's Lease
-// work.
+// lingering is a client whose lists of all Leases hang until they are cancelled, and a while longer. Lists of the
+// election's Lease work.
 type lingering struct {
 	*electiontest.Client
 	underWay atomic.Int32
@@ -136,7 +136,8 @@ func TestRunReturnsOnlyWhenWhatItWatchesHasEnded(t *testing.T) {
 		leader := start(t, store, nil, forLife)
 		leader.mustLead()
 		client := &lingering{Client: store.Client()}
-		standby := start(t, store, nil, func(cfg *election.Config) { cfg.Client = client }) // in another mode: it has no such object itself
+		// in another mode: it has no such object itself
+		standby := start(t, store, nil, func(cfg *election.Config) { cfg.Client = client })
 		time.Sleep(time.Second)
 		if client.underWay.Load() == 0 {
 			t.Fatal("it does not watch what stands for the leader's life")

@@ -15,8 +15,8 @@ import (
 	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
-// Elector makes this process lead in terms under one Lease, for as long as Run lasts. A process may have several Electors, one
-// for each Lease.
+// Elector makes this process lead in terms under one Lease, for as long as Run lasts. A process may have several
+// Electors, one for each Lease.
 //
 //	              the lease can be won
 //	standing by -----------------------> campaigning
@@ -31,10 +31,10 @@ import (
 //	  |        joined; the holder cleared        v  and joined, nothing released
 //	  +----------- unless lost ------------- quarantined
 //
-// A standby costs a watch of the Lease and one read a minute, and what Config.Detector does. It campaigns in these cases: there
-// is no Lease, nobody holds the lease, the lease has expired, the holder's process is known to be dead, or it is suspected to be
-// dead and Config.Detection allows to act on that. Expiry is measured on this process's clock: the lease has expired when the
-// process has seen the same holder, epoch and renewal time for the whole lease duration.
+// A standby costs a watch of the Lease and one read a minute, and what Config.Detector does. It campaigns in these
+// cases: there is no Lease, nobody holds the lease, the lease has expired, the holder's process is known to be dead, or
+// it is suspected to be dead and Config.Detection allows to act on that. Expiry is measured on this process's clock:
+// the lease has expired when the process has seen the same holder, epoch and renewal time for the whole lease duration.
 type Elector struct {
 	cfg         Config
 	api         lease.API
@@ -53,8 +53,8 @@ type Elector struct {
 	view    *lease.View
 	watcher *lease.Watcher
 	peer    *peer
-	// current is the running term. Its work is nil if there is none, or if the term has been told to end. holder is the holder
-	// identity of the latest term, and outlives it.
+	// current is the running term. Its work is nil if there is none, or if the term has been told to end. holder is
+	// the holder identity of the latest term, and outlives it.
 	current struct {
 		term   Term
 		work   *work
@@ -83,8 +83,8 @@ type past struct {
 	pace pace // so that work which fails in each call of Run is tried as seldom as in one call
 }
 
-// New validates cfg and returns an Elector. It starts nothing. From then on the metrics of this process show that it does not
-// lead.
+// New validates cfg and returns an Elector. It starts nothing. From then on the metrics of this process show that it
+// does not lead.
 func New(cfg Config) (*Elector, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -159,14 +159,14 @@ var (
 	ErrLeadsAlready = errors.New("the replica that should lead next leads already")
 )
 
-// StepDown asks the current term of this process to end, and writes reason on the Lease. It returns that term without waiting for
-// its end, or ErrNotLeading if there is none. The process does not campaign again before one retry period has passed, so that
-// another replica can lead.
+// StepDown asks the current term of this process to end, and writes reason on the Lease. It returns that term without
+// waiting for its end, or ErrNotLeading if there is none. The process does not campaign again before one retry period
+// has passed, so that another replica can lead.
 //
-// If to is not empty, it is the name of the replica that should lead next (Config.Replica). The other standbys leave the lease to
-// it for a quarter of the retry period. If the Elector has a Detector, that replica must have a stream to this process. Otherwise
-// StepDown returns ErrNoStandby, and the term goes on. Without a Detector any other name is good. With this process's own name StepDown
-// returns the term, which goes on, and ErrLeadsAlready.
+// If to is not empty, it is the name of the replica that should lead next (Config.Replica). The other standbys leave
+// the lease to it for a quarter of the retry period. If the Elector has a Detector, that replica must have a stream to
+// this process. Otherwise StepDown returns ErrNoStandby, and the term goes on. Without a Detector any other name is
+// good. With this process's own name StepDown returns the term, which goes on, and ErrLeadsAlready.
 //
 // Any goroutine may call it at any time.
 func (e *Elector) StepDown(reason, to string) (Term, error) {
@@ -185,8 +185,8 @@ func (e *Elector) StepDown(reason, to string) (Term, error) {
 	return e.current.term, nil
 }
 
-// checkStandby returns an error that wraps ErrNoStandby, or ErrLeadsAlready, if the replica of that name cannot be preferred. standbys
-// are the replicas that follow this process.
+// checkStandby returns an error that wraps ErrNoStandby, or ErrLeadsAlready, if the replica of that name cannot be
+// preferred. standbys are the replicas that follow this process.
 func checkStandby(cfg Config, name string, standbys []Standby) error {
 	switch {
 	case name == "":
@@ -208,8 +208,8 @@ func checkStandby(cfg Config, name string, standbys []Standby) error {
 	return fmt.Errorf("%w: %q is not among the replicas that follow this leader: %q", ErrNoStandby, name, slices.Compact(names))
 }
 
-// known returns what was seen of the Lease, the epoch on it, and for how long there has been no holder with an unexpired lease. A holder that has
-// not been heard for too long (situation.unaccounted) does not count as one.
+// known returns what was seen of the Lease, the epoch on it, and for how long there has been no holder with an
+// unexpired lease. A holder that has not been heard for too long (situation.unaccounted) does not count as one.
 func (e *Elector) known(now time.Time) (seen lease.Observation, epoch int64, leaderless time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -238,17 +238,18 @@ func (e *Elector) known(now time.Time) (seen lease.Observation, epoch int64, lea
 	return seen, epoch, max(0, now.Sub(since))
 }
 
-// Run calls lead once for each term, one after the other, until ctx ends or lead asks to exit. Losing the lease never ends it.
-// Run returns context.Cause(ctx), or an error that wraps ErrExit. It returns only when everything that it started has ended,
-// including the last call of lead. By then it has released the lease, if it held it and the store could be reached.
+// Run calls lead once for each term, one after the other, until ctx ends or lead asks to exit. Losing the lease never
+// ends it. Run returns context.Cause(ctx), or an error that wraps ErrExit. It returns only when everything that it
+// started has ended, including the last call of lead. By then it has released the lease, if it held it and the store
+// could be reached.
 //
-// After the end of ctx, Config.Client must still work for Config.EndTimeout, so that the term can drain and the lease be
-// released.
+// After the end of ctx, Config.Client must still work for Config.EndTimeout, so that the term can drain and the lease
+// be released.
 //
-// Run does not return before lead does. If lead has not returned at the end of the drain timeout, the log says that the shutdown
-// waits for it; if lead never returns, neither does Run. A program that must end all the same has to bound its own wait for Run,
-// and then exit its process: the lease expires, and the server refuses late writes if they are fenced. Leader.Stop of package
-// leader does that wait.
+// Run does not return before lead does. If lead has not returned at the end of the drain timeout, the log says that the
+// shutdown waits for it; if lead never returns, neither does Run. A program that must end all the same has to bound its
+// own wait for Run, and then exit its process: the lease expires, and the server refuses late writes if they are
+// fenced. Leader.Stop of package leader does that wait.
 //
 // Run may be called again after it has returned. It panics if it is called while it runs.
 func (e *Elector) Run(ctx context.Context, lead LeadFunc) error {

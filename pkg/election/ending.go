@@ -16,11 +16,12 @@ import (
 type ending struct {
 	why         string
 	failedParts []string
-	failed      bool          // because of the term's own work
-	cause       string        // the Cause or the Trigger of the end; empty: no work was done in the term, as far as its process knows
-	details     string        // of the cause, if why does not say them
-	preferred   string        // the name of the replica that should lead next
-	lasted      time.Duration // zero: not known
+	failed      bool // because of the term's own work
+	// the Cause or the Trigger of the end; empty: no work was done in the term, as far as its process knows
+	cause     string
+	details   string        // of the cause, if why does not say them
+	preferred string        // the name of the replica that should lead next
+	lasted    time.Duration // zero: not known
 	// standbyPriority and alone describe the standbys at the end of the term: see lease.Presence.
 	standbyPriority int32
 	alone           bool
@@ -59,8 +60,8 @@ func brief(cause error) string {
 	}, line)
 }
 
-// freed returns the Lease held without its holder, and with how its term ended. The count of suspicions goes on unless that term
-// was calm: see nextSuspicions.
+// freed returns the Lease held without its holder, and with how its term ended. The count of suspicions goes on unless
+// that term was calm: see nextSuspicions.
 func freed(held *coordinationv1.Lease, how ending) *coordinationv1.Lease {
 	before := lease.PredecessorOf(held)
 	last := lease.PastOf(held, time.Now())

@@ -18,7 +18,8 @@ func Example() {
 		// This client is for the election only: it has no rate limit, and connections of its own.
 		config = rest.CopyConfig(config)
 		config.QPS = -1
-		config.Dial = (&net.Dialer{}).DialContext // else client-go shares connections between equal configurations
+		// else client-go shares connections between equal configurations
+		config.Dial = (&net.Dialer{}).DialContext
 		client, err := kubernetes.NewForConfig(config)
 		if err != nil {
 			return err

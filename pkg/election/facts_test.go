@@ -94,8 +94,8 @@ func TestReleaseNeverWipesASuccessor(t *testing.T) {
 	})
 }
 
-// Fact 4: client-go releases before it cancels the leading context, so on a black-holed connection the leader works past its lease.
-// I6: what is left of the lease suffices for the drain.
+// Fact 4: client-go releases before it cancels the leading context, so on a black-holed connection the leader works
+// past its lease. I6: what is left of the lease suffices for the drain.
 func TestABlackHoleEndsTheTermAndItsDrainWithinTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := electiontest.NewStore(leaseName)

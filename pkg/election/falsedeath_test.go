@@ -69,8 +69,8 @@ func (c *crew) flap(period, during time.Duration) {
 	}
 }
 
-// A firewall or proxy that refuses connections now and then makes each leader look dead. The replicas do not take turns at being
-// deposed.
+// A firewall or proxy that refuses connections now and then makes each leader look dead. The replicas do not take turns
+// at being deposed.
 func TestDeathsWhoseVictimsAreHeardAgainAreDamped(t *testing.T) {
 	for _, mode := range []election.Mode{election.Renewed{}, election.Coordinated{}} {
 		for _, n := range []int{2, 3, 5} {
@@ -85,7 +85,8 @@ func TestDeathsWhoseVictimsAreHeardAgainAreDamped(t *testing.T) {
 					}
 					c.flap(3*time.Second, 20*time.Minute)
 					began := c.began()[before:]
-					// The standby acts on the first death at once. Like each later one it counts as a suspicion.
+					// The standby acts on the first death at once. Like each later one it counts as
+					// a suspicion.
 					for i, want := 1, 5*time.Second; i < len(began); i, want = i+1, min(2*want, time.Minute) {
 						if lasted := began[i].Sub(began[i-1]); lasted < want {
 							t.Errorf("term %d lasted %v, want %v", i, lasted, want)
@@ -122,7 +123,8 @@ func (c *crew) kill(t *testing.T) time.Duration {
 	return 0
 }
 
-// However many leaders die one after the other, a standby takes over from each at once, because none of them is heard again.
+// However many leaders die one after the other, a standby takes over from each at once, because none of them is heard
+// again.
 func TestDeathsThatAreTrueAreFollowedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrew(t, election.Renewed{}, 5)

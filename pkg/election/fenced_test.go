@@ -62,8 +62,8 @@ func TestATermTellsWhetherItIsFenced(t *testing.T) {
 	}
 }
 
-// Fact 3 of docs/CLIENT-GO.md: a release that comes too late must leave the successor its lease. The store refuses it, whatever its
-// revision.
+// Fact 3 of docs/CLIENT-GO.md: a release that comes too late must leave the successor its lease. The store refuses it,
+// whatever its revision.
 func TestARefusedReleaseLeavesTheSuccessorItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := electiontest.NewStore(leaseName)
@@ -80,7 +80,8 @@ func TestARefusedReleaseLeavesTheSuccessorItsLease(t *testing.T) {
 	})
 }
 
-// If the term's work gets the refusal, the term ends for the same cause, and the replica does not campaign against the new leader.
+// If the term's work gets the refusal, the term ends for the same cause, and the replica does not campaign against the
+// new leader.
 func TestARefusedWriteEndsTheTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := electiontest.NewStore(leaseName)

@@ -10,8 +10,8 @@ func (c Config) followers() []Standby {
 	return c.Detector.Followers()
 }
 
-// standbys returns the highest priority among the followers of this process that have its mode, and whether there are no such
-// followers.
+// standbys returns the highest priority among the followers of this process that have its mode, and whether there are
+// no such followers.
 func (c Config) standbys() (highest int32, none bool) {
 	if c.Detector == nil {
 		return 0, false // not known

@@ -14,12 +14,13 @@ import (
 )
 
 // client-go takes one provider of metrics, the first that it is given. Programs that link
-// component-base/metrics/prometheus/clientgo (kube-apiserver does) or controller-runtime have given it theirs when they began. A
-// provider cannot be asked for again, but client-go's elector tells it everything: that nobody leads, when an elector is made, and
-// that somebody does, when it acquires a lock. So an elector on a lock in memory keeps the other provider's gauge right.
+// component-base/metrics/prometheus/clientgo (kube-apiserver does) or controller-runtime have given it theirs when they
+// began. A provider cannot be asked for again, but client-go's elector tells it everything: that nobody leads, when an
+// elector is made, and that somebody does, when it acquires a lock. So an elector on a lock in memory keeps the other
+// provider's gauge right.
 
-// foreignProvider reports whether client-go has another provider of metrics than this package's. The first call asks client-go, in
-// the name of a Lease.
+// foreignProvider reports whether client-go has another provider of metrics than this package's. The first call asks
+// client-go, in the name of a Lease.
 func foreignProvider(name string) bool {
 	findProvider.Do(func() {
 		leaderelection.SetProvider(provider{})
@@ -33,10 +34,11 @@ var findProvider sync.Once
 // asked is set when client-go asks this package for metrics.
 var asked atomic.Bool
 
-// tellProvider tells client-go's provider of metrics whether this process leads under the Lease of that name. It takes no context:
-// nothing in it waits.
+// tellProvider tells client-go's provider of metrics whether this process leads under the Lease of that name. It takes
+// no context: nothing in it waits.
 func tellProvider(name string, leads bool) {
-	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), klog.Logger{})) // the Elector has logged it
+	// the Elector has logged it
+	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), klog.Logger{}))
 	defer cancel()
 	told := newToldElector(name, cancel) // this tells that nobody leads
 	if leads {
@@ -44,8 +46,8 @@ func tellProvider(name string, leads bool) {
 	}
 }
 
-// newToldElector returns an elector of client-go that tells the provider that it leads under that name when it runs, and calls
-// told. If told ends the context of Run, nothing else follows.
+// newToldElector returns an elector of client-go that tells the provider that it leads under that name when it runs,
+// and calls told. If told ends the context of Run, nothing else follows.
 func newToldElector(name string, told func()) *leaderelection.LeaderElector {
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: toldLock{told}, Name: name, LeaseDuration: 3 * time.Hour, RenewDeadline: 2 * time.Hour, RetryPeriod: time.Hour,

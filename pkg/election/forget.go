@@ -14,11 +14,12 @@ import (
 // ErrNoReplica is returned by Forget: no such Lease exists for the replica.
 var ErrNoReplica = errors.New("no such replica")
 
-// Forget declares dead the process of a replica that holds the lease for life. It deletes the Lease that stands for the life of
-// the replica of that name (Config.Replica), and a standby then takes the lease. client is for the Leases' namespace.
+// Forget declares dead the process of a replica that holds the lease for life. It deletes the Lease that stands for the
+// life of the replica of that name (Config.Replica), and a standby then takes the lease. client is for the Leases'
+// namespace.
 //
-// If the process is alive after all, its term is over. Fencing refuses its writes from then on. Without fencing two processes may
-// write until that one has noticed.
+// If the process is alive after all, its term is over. Fencing refuses its writes from then on. Without fencing two
+// processes may write until that one has noticed.
 //
 // If no such Lease exists, the error wraps ErrNoReplica and names the replicas that have one.
 func Forget(ctx context.Context, client LeaseClient, replica string) error {
@@ -52,8 +53,8 @@ func Forget(ctx context.Context, client LeaseClient, replica string) error {
 	}
 }
 
-// sweepLives deletes the Leases that stand for the lives of processes that are known to be dead. It leaves that of the lease's
-// holder, because standbys still need it to take the lease. It returns what that holder says of itself.
+// sweepLives deletes the Leases that stand for the lives of processes that are known to be dead. It leaves that of the
+// lease's holder, because standbys still need it to take the lease. It returns what that holder says of itself.
 func (e *Elector) sweepLives(ctx context.Context) (holder lease.Presence, _ error) {
 	list, err := e.api.Client.List(ctx, metav1.ListOptions{})
 	if err != nil {

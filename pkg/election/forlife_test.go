@@ -394,7 +394,8 @@ func TestALeaderIsNotUnaccountedForWhenAnotherHolds(t *testing.T) {
 	})
 }
 
-// Without its presence standbys would not know how to reach the leader, and would let the lease of a holder for life expire.
+// Without its presence standbys would not know how to reach the leader, and would let the lease of a holder for life
+// expire.
 func TestALeaderPutsItsWordBackOnTheLease(t *testing.T) {
 	for name, edit := range map[string]func(*coordinationv1.Lease){
 		"taken off": func(l *coordinationv1.Lease) { l.Annotations = nil },
@@ -414,7 +415,8 @@ func TestALeaderPutsItsWordBackOnTheLease(t *testing.T) {
 					before := store.Lease().Annotations[presenceAnnotation]
 					for range 5 {
 						store.Edit(edit)
-						time.Sleep(2*retry + moment) // in mode coordinated client-go reads only with its next try
+						// in mode coordinated client-go reads only with its next try
+						time.Sleep(2*retry + moment)
 						if after := store.Lease().Annotations[presenceAnnotation]; after != before || after == "" {
 							t.Fatalf("it said %s, and says %s", before, after)
 						}

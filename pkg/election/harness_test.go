@@ -21,8 +21,8 @@ import (
 	"github.com/regent-project/regent/pkg/election/electiontest"
 )
 
-// Without -v nothing is logged: go test would show the log lines of all tests with the failure of one. They are formatted, so that
-// the race detector sees what they read.
+// Without -v nothing is logged: go test would show the log lines of all tests with the failure of one. They are
+// formatted, so that the race detector sees what they read.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if !testing.Verbose() {

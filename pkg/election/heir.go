@@ -2,8 +2,8 @@ package election
 
 import "context"
 
-// couldLead answers a leader that cannot renew: it reports whether this process stands by, reads the Lease with that holder on
-// it, and could write it.
+// couldLead answers a leader that cannot renew: it reports whether this process stands by, reads the Lease with that
+// holder on it, and could write it.
 func (r *run) couldLead(ctx context.Context, holder string) bool {
 	if !r.standsBy.Load() {
 		return false

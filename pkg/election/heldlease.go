@@ -19,9 +19,9 @@ import (
 	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
-// heldLease is the Lease during one term, from the attempt to acquire it to the release. One write acquires it, on exactly the
-// revision that the standby judged. That write pins it to a uid, a holder and an epoch. Later writes are made only on the
-// revision of the term's own last write, or of a read that shows the same uid, holder and epoch.
+// heldLease is the Lease during one term, from the attempt to acquire it to the release. One write acquires it, on
+// exactly the revision that the standby judged. That write pins it to a uid, a holder and an epoch. Later writes are
+// made only on the revision of the term's own last write, or of a read that shows the same uid, holder and epoch.
 //
 // Only one goroutine at a time may acquire, write or release. The other methods may be called at any time.
 type heldLease struct {
@@ -43,9 +43,9 @@ type heldLease struct {
 	cause error                 // set before over is closed
 }
 
-// acquire writes next as the spec of the Lease, together with all else that a new term changes. It succeeds only if the answer
-// says so. If the answer is lost, the write may have been committed: the standby then sees this process's identity on the Lease
-// and clears it. acquire returns when it sent the write.
+// acquire writes next as the spec of the Lease, together with all else that a new term changes. It succeeds only if the
+// answer says so. If the answer is lost, the write may have been committed: the standby then sees this process's
+// identity on the Lease and clears it. acquire returns when it sent the write.
 func (h *heldLease) acquire(ctx context.Context, next coordinationv1.LeaseSpec, epoch int32, owner ...metav1.OwnerReference) (sent time.Time, err error) {
 	taken, write := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: h.api.Name}}, h.api.Create
 	if h.basis.Lease != nil {
@@ -84,8 +84,8 @@ func (h *heldLease) term() Term {
 	return Term{token: h.token(), failedParts: strings.Join(h.basis.Predecessor().FailedParts, partsSeparator), takeover: h.takeover, drain: h.cfg.EffectiveDrainTimeout(), fenced: h.cfg.Fenced}
 }
 
-// token returns the term's token. Every write of the term carries it, so that the server refuses the write after a later term has
-// begun. Only the acquiring write has no token.
+// token returns the term's token. Every write of the term carries it, so that the server refuses the write after a
+// later term has begun. Only the acquiring write has no token.
 func (h *heldLease) token() fence.Token {
 	return fence.Token{
 		Cluster: h.cfg.Cluster, Namespace: h.api.Namespace, Name: h.api.Name,
@@ -98,9 +98,9 @@ func (h *heldLease) update(ctx context.Context, next *coordinationv1.Lease) (*co
 	return h.api.Update(fence.With(ctx, h.token()), next)
 }
 
-// describe writes on next what this process says of itself, and what it knows of its standbys. This also restores what somebody
-// has edited or removed. If the process that was presumed dead when this term began is alive, that counts as a suspicion.
-// describe reports whether next has changed.
+// describe writes on next what this process says of itself, and what it knows of its standbys. This also restores what
+// somebody has edited or removed. If the process that was presumed dead when this term began is alive, that counts as a
+// suspicion. describe reports whether next has changed.
 func (h *heldLease) describe(next *coordinationv1.Lease) (changed bool) {
 	if countSuspicion(&h.presence, h.cfg.follows) {
 		h.logger.Info("The replica that seemed to be dead is alive: its address had refused connections. Check firewalls and proxies between the replicas. For some time standbys will not act on this sign alone",
@@ -157,9 +157,9 @@ func (h *heldLease) isStale() bool {
 	return h.stale
 }
 
-// release gives the lease up and writes how the term ended, unless the term is already lost. Nothing else may write at the same
-// time. It goes on after the end of ctx, and retries until its own timeout. A retry reads first, and so finds out whether a
-// release without an answer was committed.
+// release gives the lease up and writes how the term ended, unless the term is already lost. Nothing else may write at
+// the same time. It goes on after the end of ctx, and retries until its own timeout. A retry reads first, and so finds
+// out whether a release without an answer was committed.
 func (h *heldLease) release(ctx context.Context, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.cfg.releaseTimeout())
 	defer cancel()
@@ -195,8 +195,8 @@ func (h *heldLease) release(ctx context.Context, cause error) error {
 // retryRelease is the time between two attempts to release.
 const retryRelease = 20 * time.Millisecond
 
-// held returns the Lease as this term last wrote or read it, nil before it was acquired. The error says why the attempt or the
-// term is over; nil if it is not.
+// held returns the Lease as this term last wrote or read it, nil before it was acquired. The error says why the attempt
+// or the term is over; nil if it is not.
 func (h *heldLease) held() (*coordinationv1.Lease, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -8,11 +8,12 @@ import (
 	"github.com/google/uuid"
 )
 
-// remembered is how many identities are kept. An identity can appear on the Lease only while its write is under way, and that
-// write fails after any other write. So the last few would suffice.
+// remembered is how many identities are kept. An identity can appear on the Lease only while its write is under way,
+// and that write fails after any other write. So the last few would suffice.
 const remembered = 64
 
-// identities makes the holder identities of this process, one for each attempt to acquire the lease, and recognises them later.
+// identities makes the holder identities of this process, one for each attempt to acquire the lease, and recognises
+// them later.
 type identities struct {
 	hostname string
 	// separator stands between the host name and the uuid.
@@ -41,7 +42,8 @@ func (i *identities) ours(identity string) bool {
 	return slices.Contains(i.recent, identity)
 }
 
-// newIdentities returns the identities of a process on that host. With objects, each identity is a valid name of an object.
+// newIdentities returns the identities of a process on that host. With objects, each identity is a valid name of an
+// object.
 func newIdentities(hostname string, objects bool) *identities {
 	if !objects {
 		return &identities{hostname: hostname, separator: "_"}

@@ -15,9 +15,9 @@ import (
 	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
-// life is the object that stands for this process's life. It is an owner of the Lease that the process holds for life, and its
-// deletion means that the process is dead. It is a Lease itself, like the identity Lease of an API server (KEP-1965), but nobody
-// renews it.
+// life is the object that stands for this process's life. It is an owner of the Lease that the process holds for life,
+// and its deletion means that the process is dead. It is a Lease itself, like the identity Lease of an API server
+// (KEP-1965), but nobody renews it.
 type life struct {
 	api      lease.API
 	view     *lease.View
@@ -34,7 +34,8 @@ func (e *Elector) newLife() *life {
 	return l
 }
 
-// watcherOf returns a view of a Lease that stands for the life of a process, and the watcher that keeps it up to date while it runs.
+// watcherOf returns a view of a Lease that stands for the life of a process, and the watcher that keeps it up to date
+// while it runs.
 func (e *Elector) watcherOf(api lease.API) (*lease.View, *lease.Watcher) {
 	view := lease.NewView(logr.Discard(), func(string) bool { return false })
 	return view, lease.NewLifeWatcher(api, view, e.cfg.RetryPeriod)
@@ -94,8 +95,8 @@ func (l *life) create(ctx context.Context) error {
 	return nil
 }
 
-// owner returns the owner of Leases that this process holds for life, nil while it does not exist. The channel is closed when
-// that changes.
+// owner returns the owner of Leases that this process holds for life, nil while it does not exist. The channel is
+// closed when that changes.
 func (l *life) owner() (*metav1.OwnerReference, <-chan struct{}) {
 	seen, changed := l.view.Latest()
 	if seen.Lease == nil {
@@ -104,9 +105,9 @@ func (l *life) owner() (*metav1.OwnerReference, <-chan struct{}) {
 	return lease.OwnerReference(seen.Lease), changed
 }
 
-// ownerOfHolder returns the Lease that stands for the life of the lease's holder. There is none if the lease is not held for
-// life, if this process holds it, or if the owner is not a Lease. In that last case the garbage collector deletes the election's
-// Lease with its owner.
+// ownerOfHolder returns the Lease that stands for the life of the lease's holder. There is none if the lease is not
+// held for life, if this process holds it, or if the owner is not a Lease. In that last case the garbage collector
+// deletes the election's Lease with its owner.
 func (e *Elector) ownerOfHolder(seen lease.Observation) (_ lease.Life, some bool) {
 	if !seen.HeldForLife() || e.identities.ours(seen.Holder()) {
 		return lease.Life{}, false
@@ -115,8 +116,8 @@ func (e *Elector) ownerOfHolder(seen lease.Observation) (_ lease.Life, some bool
 	return life, life.Name != ""
 }
 
-// watchOwner watches, until ctx ends, the Lease that stands for the life of the lease's current holder, and reports its deletion
-// to e.peer.
+// watchOwner watches, until ctx ends, the Lease that stands for the life of the lease's current holder, and reports its
+// deletion to e.peer.
 func (e *Elector) watchOwner(ctx context.Context) {
 	whileShown(ctx, e.view, e.ownerOfHolder, func(ctx context.Context, owner lease.Life, some bool) {
 		if !some {
@@ -128,7 +129,8 @@ func (e *Elector) watchOwner(ctx context.Context) {
 		running.Go(func() { watcher.Run(ctx) })
 		for ctx.Err() == nil {
 			seen, changed := view.Latest()
-			// A deletion that waits for finalizers counts: the garbage collector's finalizers may wait for a leader.
+			// A deletion that waits for finalizers counts: the garbage collector's finalizers may wait for
+			// a leader.
 			if seen.Known() && (seen.Lease == nil || seen.Lease.UID != owner.UID || seen.Lease.DeletionTimestamp != nil) {
 				e.peer.setDeleted(owner.UID)
 			}

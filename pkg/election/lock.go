@@ -15,14 +15,16 @@ import (
 	"github.com/regent-project/regent/pkg/election/fence"
 )
 
-// lock is the resource lock that one entry of RunOrDie uses. With client-go's LeaseLock, RunOrDie goes on trying to renew after
-// it has read another holder's name, takes the lease back after another term has come and gone, and creates a deleted Lease anew,
-// all of it in what the caller takes for one term. With this lock an entry makes one attempt and leads one term:
+// lock is the resource lock that one entry of RunOrDie uses. With client-go's LeaseLock, RunOrDie goes on trying to
+// renew after it has read another holder's name, takes the lease back after another term has come and gone, and creates
+// a deleted Lease anew, all of it in what the caller takes for one term. With this lock an entry makes one attempt and
+// leads one term:
 //
-//   - Before the lease is acquired, Get returns the Lease as the standby judged it. It makes no request, and hides the holder, unless
-//     the holder is this entry. RunOrDie then writes once, on exactly that revision. If the write fails, the entry is over.
-//   - After that the lock renews a heldLease in the epoch of the term, whatever record client-go passes. When the Lease shows another
-//     term, the entry is over, and every later call fails.
+//   - Before the lease is acquired, Get returns the Lease as the standby judged it. It makes no request, and hides the
+//     holder, unless the holder is this entry. RunOrDie then writes once, on exactly that revision. If the write fails,
+//     the entry is over.
+//   - After that the lock renews a heldLease in the epoch of the term, whatever record client-go passes. When the Lease
+//     shows another term, the entry is over, and every later call fails.
 //
 // RunOrDie calls the methods of resourcelock.Interface, one at a time. The others may be called at any time.
 type lock struct {
@@ -110,8 +112,8 @@ func (l *lock) take(ctx context.Context, ler resourcelock.LeaderElectionRecord) 
 	return nil
 }
 
-// epoch returns the epoch of the term. The electing controller may have raised it when it named the holder; kube-apiserver does
-// not.
+// epoch returns the epoch of the term. The electing controller may have raised it when it named the holder;
+// kube-apiserver does not.
 func (l *lock) epoch() (int32, error) {
 	if l.named && l.basis.Epoch() > l.basis.Before {
 		return int32(l.basis.Epoch()), nil
@@ -119,8 +121,8 @@ func (l *lock) epoch() (int32, error) {
 	return l.nextEpoch()
 }
 
-// renew writes the Lease, unless the last write is less than half a retry period old: client-go renews right after it has
-// acquired.
+// renew writes the Lease, unless the last write is less than half a retry period old: client-go renews right after it
+// has acquired.
 func (l *lock) renew(ctx context.Context, held *coordinationv1.Lease, ler resourcelock.LeaderElectionRecord) error {
 	if time.Since(l.renewals().sent) < l.cfg.RetryPeriod/2 {
 		return nil
@@ -138,7 +140,8 @@ func (l *lock) renew(ctx context.Context, held *coordinationv1.Lease, ler resour
 		return l.fail(because(Fenced, "the renewal was refused"))
 	}
 	if err != nil {
-		if !apierrors.IsConflict(err) { // a conflict is an answer: the Lease was edited, or an earlier renewal was committed
+		// a conflict is an answer: the Lease was edited, or an earlier renewal was committed
+		if !apierrors.IsConflict(err) {
 			l.falter(sent)
 		}
 		l.distrust()
@@ -178,8 +181,8 @@ func (l *lock) renewedAt(sent time.Time) {
 	l.latest = renewals{sent: sent}
 }
 
-// falter records a failed attempt to renew that was sent at that time. It may be a write, or the read that client-go makes after
-// a failed write.
+// falter records a failed attempt to renew that was sent at that time. It may be a write, or the read that client-go
+// makes after a failed write.
 func (l *lock) falter(sent time.Time) {
 	l.mu.Lock()
 	l.latest.failed = sent

@@ -12,9 +12,9 @@ import (
 	"github.com/regent-project/regent/pkg/election/internal/registry"
 )
 
-// Two metrics are upstream's under upstream's names. They are set here and not by client-go, which has no series on a replica that
-// never led, and leaves the gauge at 1 when a term is ended between two renewals. If the program has given client-go another
-// provider of metrics, that one's gauge is kept right, too: see foreign.go.
+// Two metrics are upstream's under upstream's names. They are set here and not by client-go, which has no series on a
+// replica that never led, and leaves the gauge at 1 when a term is ended between two renewals. If the program has given
+// client-go another provider of metrics, that one's gauge is kept right, too: see foreign.go.
 var (
 	leading = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Name: "leader_election_master_status", StabilityLevel: metrics.ALPHA,
@@ -140,7 +140,8 @@ func isShown(name string) bool {
 // NoMetrics is the value of Config.Metrics with which metrics are registered nowhere.
 var NoMetrics = registry.None
 
-// registerMetrics registers the metrics at a registry, for an Elector of a Lease of that name. It may be called any number of times.
+// registerMetrics registers the metrics at a registry, for an Elector of a Lease of that name. It may be called any
+// number of times.
 func registerMetrics(to prometheus.Registerer, name string) error {
 	foreign := foreignProvider(name)
 	if err := registry.Register(to, termsStarted, termsEnded, drainSeconds, quarantine, otherMode, unaccounted); err != nil {
@@ -182,7 +183,8 @@ func (v *views) CollectWithStability(ch chan<- metrics.Metric) {
 	}
 }
 
-// provider implements client-go's metrics, unless the program has given client-go another provider. It ignores what client-go says of leading for the electors of this package.
+// provider implements client-go's metrics, unless the program has given client-go another provider. It ignores what
+// client-go says of leading for the electors of this package.
 type provider struct{}
 
 func (provider) NewLeaderMetric() leaderelection.LeaderMetric {

@@ -12,15 +12,16 @@ import (
 type Mode interface {
 	// Name returns the mode's name, as the Lease shows it.
 	Name() ModeName
-	// Electing reports whether an electing controller chooses the holder. If so, replicas cannot have priorities, and a step down
-	// cannot name a successor.
+	// Electing reports whether an electing controller chooses the holder. If so, replicas cannot have priorities,
+	// and a step down cannot name a successor.
 	Electing() bool
 	// kind returns the mode's properties. Only this package implements it.
 	kind() kind
 }
 
-// ModeName is the name of a Mode, a string: "lease" for Renewed, "coordinated" for Coordinated, and "for-life" for ForLife. The Lease
-// carries the name of its holder's mode, and keeps it while the lease is free. ModeNamed returns the mode of a name.
+// ModeName is the name of a Mode, a string: "lease" for Renewed, "coordinated" for Coordinated, and "for-life" for
+// ForLife. The Lease carries the name of its holder's mode, and keeps it while the lease is free. ModeNamed returns the
+// mode of a name.
 type ModeName = lease.ModeName
 
 // Modes are all modes, as zero values.
@@ -55,8 +56,8 @@ type kind struct {
 	requests int
 	// unreleased tells people what happens to the lease of a quarantined process.
 	unreleased string
-	// standing is what people are told when the object with which a process stands for election cannot be kept, and can
-	// be again, and the key of its name in the log.
+	// standing is what people are told when the object with which a process stands for election cannot be kept, and
+	// can be again, and the key of its name in the log.
 	standing [3]string
 	// faults returns which fields of a Config contradict the mode, named as in Config.ValidateAs. Nil: none can.
 	faults func(cfg Config, name func(field string) string) []error
@@ -77,17 +78,18 @@ func kindOf(name ModeName) kind {
 type mode interface {
 	// run keeps the objects that the mode needs beside the Lease until ctx ends, and then deletes them.
 	run(ctx context.Context)
-	// candidate returns a new identity for the next candidacy and the term that follows it. Empty: the mode has no candidates, and
-	// each campaign makes its own identity.
+	// candidate returns a new identity for the next candidacy and the term that follows it. Empty: the mode has no
+	// candidates, and each campaign makes its own identity.
 	candidate() string
-	// nominate makes this process a candidate under that identity, or withdraws the candidate. It does not wait until this is
-	// done.
+	// nominate makes this process a candidate under that identity, or withdraws the candidate. It does not wait
+	// until this is done.
 	nominate(nomination)
 	// awaitWithdrawn waits until this process has no candidate any more, but no longer than for one request.
 	awaitWithdrawn()
 	// deposed is called after this process has taken the holder that it saw off the Lease.
 	deposed(ctx context.Context, seen lease.Observation)
-	// unready returns nil if a term can begin. Otherwise none can begin yet, and the channel is closed when to ask again.
+	// unready returns nil if a term can begin. Otherwise none can begin yet, and the channel is closed when to ask
+	// again.
 	unready() <-chan struct{}
 	// enter makes one attempt to acquire the lease. If it fails, nothing that it started is left running.
 	enter(ctx context.Context, h *heldLease) (claim, error)

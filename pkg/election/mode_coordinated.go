@@ -10,13 +10,14 @@ import (
 	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
-// Coordinated is the mode in which an electing controller chooses the holder, which then renews the lease as in mode Renewed. The
-// controller chooses among the LeaseCandidates of live processes the one of the oldest version, so that a rolling upgrade changes
-// the version once (KEP-4355). On a shard Regent's controller leasecandidate elects. On a Kubernetes cluster kube-apiserver does,
-// if it has the feature CoordinatedLeaderElection. The mode needs Config.Candidates.
+// Coordinated is the mode in which an electing controller chooses the holder, which then renews the lease as in mode
+// Renewed. The controller chooses among the LeaseCandidates of live processes the one of the oldest version, so that a
+// rolling upgrade changes the version once (KEP-4355). On a shard Regent's controller leasecandidate elects. On a
+// Kubernetes cluster kube-apiserver does, if it has the feature CoordinatedLeaderElection. The mode needs
+// Config.Candidates.
 type Coordinated struct {
-	// BinaryVersion and EmulationVersion are the versions of this process, such as 1.36.0. EmulationVersion must not be newer
-	// than BinaryVersion.
+	// BinaryVersion and EmulationVersion are the versions of this process, such as 1.36.0. EmulationVersion must
+	// not be newer than BinaryVersion.
 	BinaryVersion, EmulationVersion string
 }
 
@@ -83,8 +84,8 @@ func (c *coordinated) nominate(n nomination) {
 	}
 }
 
-// awaitWithdrawn keeps the lease held while the LeaseCandidate is there: after a release the electing controller would ask that
-// candidate, and name it again.
+// awaitWithdrawn keeps the lease held while the LeaseCandidate is there: after a release the electing controller would
+// ask that candidate, and name it again.
 func (c *coordinated) awaitWithdrawn() {
 	timer := time.NewTimer(c.timeout)
 	defer timer.Stop()
@@ -94,9 +95,9 @@ func (c *coordinated) awaitWithdrawn() {
 	}
 }
 
-// deposed deletes the LeaseCandidate of the holder, which the electing controller would otherwise ask in vain for half a second.
-// It comes after the holder was taken off the Lease. Nothing guards this deletion: if the news was old and the holder is well,
-// the holder becomes a candidate again. Meanwhile the electing controller asks the others.
+// deposed deletes the LeaseCandidate of the holder, which the electing controller would otherwise ask in vain for half
+// a second. It comes after the holder was taken off the Lease. Nothing guards this deletion: if the news was old and
+// the holder is well, the holder becomes a candidate again. Meanwhile the electing controller asks the others.
 func (c *coordinated) deposed(ctx context.Context, seen lease.Observation) {
 	if seen.Mode == lease.Coordinated {
 		c.withdraw(ctx, seen.Holder())

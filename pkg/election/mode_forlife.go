@@ -13,13 +13,15 @@ import (
 	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
-// ForLife is the mode in which the lease does not expire. The holder keeps it until it releases it, until another replica knows
-// that the holder's process is dead, or until the object that stands for the holder's life is deleted. Death on another machine
-// can never be proved. If such a holder falls silent, the others wait until an operator declares it dead.
+// ForLife is the mode in which the lease does not expire. The holder keeps it until it releases it, until another
+// replica knows that the holder's process is dead, or until the object that stands for the holder's life is deleted.
+// Death on another machine can never be proved. If such a holder falls silent, the others wait until an operator
+// declares it dead.
 type ForLife struct {
-	// Owner is the object that stands for this process's life, in the Lease's namespace. Its deletion means that the process is
-	// dead. On a Kubernetes cluster use the process's Pod: the garbage collector then deletes the Lease with it. Nil: the Elector
-	// creates a Lease named replica-<uuid> for this purpose, which other replicas watch, and deletes it when Run ends.
+	// Owner is the object that stands for this process's life, in the Lease's namespace. Its deletion means that
+	// the process is dead. On a Kubernetes cluster use the process's Pod: the garbage collector then deletes the
+	// Lease with it. Nil: the Elector creates a Lease named replica-<uuid> for this purpose, which other replicas
+	// watch, and deletes it when Run ends.
 	Owner *metav1.OwnerReference
 }
 
@@ -34,8 +36,9 @@ func (m ForLife) kind() kind {
 		name:        lease.ForLife,
 		owned:       m.Owner != nil,
 		unsuspected: true,
-		requests:    2, // the standbys are written to the Lease, and the object that stands for its life is deleted
-		unreleased:  "Its lease does not expire: nobody leads until the work has stopped or this process is ended",
+		// the standbys are written to the Lease, and the object that stands for its life is deleted
+		requests:   2,
+		unreleased: "Its lease does not expire: nobody leads until the work has stopped or this process is ended",
 		standing: [3]string{
 			"Cannot create the Lease that stands for the life of this process: until it can, this replica does not lead (it takes the verb create)",
 			"The Lease that stands for the life of this process is there again", "object",
@@ -70,8 +73,8 @@ type forLife struct {
 	plain
 	owner *metav1.OwnerReference // ForLife.Owner; nil if life is set
 	life  *life                  // the Lease that this process makes for its life; nil if owner is set
-	// doubted: the last term was deposed, perhaps because the object that stands for this process's life was deleted. The watch
-	// may not have shown that yet.
+	// doubted: the last term was deposed, perhaps because the object that stands for this process's life was
+	// deleted. The watch may not have shown that yet.
 	doubted bool
 }
 
@@ -132,8 +135,8 @@ func (m *forLife) enter(ctx context.Context, h *heldLease) (claim, error) {
 	return l, nil
 }
 
-// lifelong is the claim of a term whose lease is held for life. Nothing is renewed, and the term goes on while the store cannot
-// be reached.
+// lifelong is the claim of a term whose lease is held for life. Nothing is renewed, and the term goes on while the
+// store cannot be reached.
 type lifelong struct {
 	*heldLease
 	mode     *forLife
@@ -158,9 +161,9 @@ func (l *lifelong) run(ctx context.Context) {
 	}
 }
 
-// refresh writes what describe says, if that has changed. It starts from the Lease as it was last seen, with the edits of others.
-// The term ends only if the Lease shows another term or was deleted. A write that fails ends nothing, and the next call tries
-// again.
+// refresh writes what describe says, if that has changed. It starts from the Lease as it was last seen, with the edits
+// of others. The term ends only if the Lease shows another term or was deleted. A write that fails ends nothing, and
+// the next call tries again.
 func (l *lifelong) refresh(ctx context.Context) error {
 	seen, _ := l.view.Latest()
 	if err := l.check(seen.Lease); err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
-// Renewed is the mode in which the holder renews the lease. Another replica takes the lease when it has expired, or earlier if a
-// Detector allows it (Config.Detection). This is how client-go's leader election works.
+// Renewed is the mode in which the holder renews the lease. Another replica takes the lease when it has expired, or
+// earlier if a Detector allows it (Config.Detection). This is how client-go's leader election works.
 type Renewed struct{}
 
 // Name returns "lease".
@@ -41,11 +41,11 @@ type renewed struct {
 	returned chan struct{} // closed when RunOrDie has returned
 }
 
-// enterRunOrDie makes one attempt to acquire the lease, by entering RunOrDie, and waits for the outcome. That takes at most the
-// request timeout. On error nothing is left running.
+// enterRunOrDie makes one attempt to acquire the lease, by entering RunOrDie, and waits for the outcome. That takes at
+// most the request timeout. On error nothing is left running.
 //
-// The entry does not end with ctx, because it must renew until the term is drained. client-go's own log lines are discarded: they
-// would log each term twice, and each lost race as an error.
+// The entry does not end with ctx, because it must renew until the term is drained. client-go's own log lines are
+// discarded: they would log each term twice, and each lost race as an error.
 func enterRunOrDie(ctx context.Context, l *lock) (claim, error) {
 	ctx, cancel := context.WithCancel(klog.NewContext(context.WithoutCancel(ctx), logr.Discard()))
 	l.giveUp, l.acquired, l.failures = cancel, make(chan struct{}), make(chan struct{}, 1)
@@ -59,8 +59,8 @@ func enterRunOrDie(ctx context.Context, l *lock) (claim, error) {
 			RenewDeadline: l.cfg.RenewDeadline,
 			RetryPeriod:   l.cfg.RetryPeriod,
 			Coordinated:   l.named,
-			// The lock finds both moments itself. client-go never joins OnStartedLeading, and calls OnStoppedLeading also when
-			// it has acquired nothing.
+			// The lock finds both moments itself. client-go never joins OnStartedLeading, and calls
+			// OnStoppedLeading also when it has acquired nothing.
 			Callbacks: leaderelection.LeaderCallbacks{
 				OnStartedLeading: func(context.Context) {},
 				OnStoppedLeading: func() {},

@@ -105,7 +105,8 @@ func TestTheModeIsChangedWhenNobodyOfTheLeasesModeIsLeft(t *testing.T) {
 				if mode := modeOn(store); mode != to.Name() {
 					t.Errorf("the Lease names mode %q, want %q", mode, to.Name())
 				}
-				if epoch := store.History()[len(store.History())-1].Epoch(); epoch <= before.Epoch() { // of two candidates the second may be the better one
+				// of two candidates the second may be the better one
+				if epoch := store.History()[len(store.History())-1].Epoch(); epoch <= before.Epoch() {
 					t.Errorf("epoch %d after %d", epoch, before.Epoch())
 				}
 				last.client.Always(electiontest.Fault{})
@@ -170,7 +171,8 @@ func TestAReplicaAfterTheOtherIsRestartedInAnotherMode(t *testing.T) {
 	})
 }
 
-// An elector that knows no modes, such as client-go's, leaves a Lease that names no mode, or the mode of another holder.
+// An elector that knows no modes, such as client-go's, leaves a Lease that names no mode, or the mode of another
+// holder.
 func TestALeaseOfAStrangerIsHeldByRenewing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := electiontest.NewStore(leaseName)
@@ -275,8 +277,8 @@ func TestALeaderIsDeposedByWhoeverTakesTheLeaseInWhateverEpoch(t *testing.T) {
 	}
 }
 
-// Only the electing controller of mode coordinated can set a preferred holder. In other modes this is an edit like any other, and
-// the next renewal removes it.
+// Only the electing controller of mode coordinated can set a preferred holder. In other modes this is an edit like any
+// other, and the next renewal removes it.
 func TestAPreferredHolderIsHeededInModeCoordinatedOnly(t *testing.T) {
 	for _, mode := range []election.Mode{election.Renewed{}, election.ForLife{}} {
 		t.Run(string(mode.Name()), func(t *testing.T) {

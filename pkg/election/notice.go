@@ -6,7 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Notice reports an event in the life of an Elector that people should see outside of the log, for example as a Kubernetes Event.
+// Notice reports an event in the life of an Elector that people should see outside of the log, for example as a
+// Kubernetes Event.
 type Notice struct {
 	// Reason is one of the reasons below.
 	Reason string
@@ -30,16 +31,18 @@ const (
 	Gave = "TermFailed"
 	// OtherMode: this process stands by because the leaders use another mode than its own.
 	OtherMode = "OtherElectionMode"
-	// Unaccounted: the holder's process is not heard and may be dead, but its lease does not expire, or only after far longer
-	// than this process's lease duration. An operator has to declare it dead.
+	// Unaccounted: the holder's process is not heard and may be dead, but its lease does not expire, or only after
+	// far longer than this process's lease duration. An operator has to declare it dead.
 	Unaccounted = "LeaderUnaccounted"
-	// NoEpochLeft: the Lease has reached the highest epoch, so no further term can begin. An operator has to delete the Lease.
+	// NoEpochLeft: the Lease has reached the highest epoch, so no further term can begin. An operator has to delete
+	// the Lease.
 	NoEpochLeft = "NoEpochLeft"
-	// Unproved: this process has taken the lease from a holder whose address refuses connections, before the lease expired and
-	// without a fence (Config.SucceedUnfenced). If that holder lives, both may have worked for a moment.
+	// Unproved: this process has taken the lease from a holder whose address refuses connections, before the lease
+	// expired and without a fence (Config.SucceedUnfenced). If that holder lives, both may have worked for a
+	// moment.
 	Unproved = "SucceededUnfenced"
-	// Quarantine: this process does not campaign, because work of its last term has not stopped. QuarantineOver: that work has
-	// stopped.
+	// Quarantine: this process does not campaign, because work of its last term has not stopped. QuarantineOver:
+	// that work has stopped.
 	Quarantine     = "Quarantined"
 	QuarantineOver = "QuarantineEnded"
 )

@@ -3,20 +3,23 @@ package election
 import "time"
 
 const (
-	// shortestBackoff is how long a replica does not campaign after its first failed term. The time doubles with each further one.
+	// shortestBackoff is how long a replica does not campaign after its first failed term. The time doubles with
+	// each further one.
 	shortestBackoff = time.Second
-	// longestBackoff is the upper limit. A term that has lasted this long was healthy, and the next failure counts as the first.
+	// longestBackoff is the upper limit. A term that has lasted this long was healthy, and the next failure counts
+	// as the first.
 	longestBackoff = time.Minute
 )
 
 // pace says when this process may campaign again. Run's goroutine owns it.
 //
-// A term that its own work ended is followed by a growing back-off, so that a replica that cannot do the work does not keep the
-// lease. This includes a step down that the work asked for: otherwise a controller that always asks would move the lease back and
-// forth. A step down on request, and a fenced term, are followed by one retry period, so that another replica can lead.
+// A term that its own work ended is followed by a growing back-off, so that a replica that cannot do the work does not
+// keep the lease. This includes a step down that the work asked for: otherwise a controller that always asks would move
+// the lease back and forth. A step down on request, and a fenced term, are followed by one retry period, so that
+// another replica can lead.
 //
-// The process rests only while its own term is the latest one on the Lease, or while the latest term failed, too. So two replicas
-// that cannot do the work do not take turns. Nothing else delays a campaign.
+// The process rests only while its own term is the latest one on the Lease, or while the latest term failed, too. So
+// two replicas that cannot do the work do not take turns. Nothing else delays a campaign.
 type pace struct {
 	retryPeriod time.Duration
 

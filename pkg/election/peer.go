@@ -21,7 +21,8 @@ type peer struct {
 
 func newPeer() *peer { return &peer{changed: make(chan struct{})} }
 
-// latest returns what is known of the process that contact reaches, and a channel that is closed when something changes.
+// latest returns what is known of the process that contact reaches, and a channel that is closed when something
+// changes.
 func (p *peer) latest(contact Contact) (News, <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -111,8 +112,8 @@ func (r *run) tellChanges(ctx context.Context) {
 	}
 }
 
-// waitsForExpiry reports whether this process waits for the lease to expire even if its holder's process is found dead over the
-// network.
+// waitsForExpiry reports whether this process waits for the lease to expire even if its holder's process is found dead
+// over the network.
 func (r *run) waitsForExpiry(seen lease.Observation) bool {
 	holder := seen.Presence()
 	return !r.cfg.bothFenced(holder) && !r.cfg.bothRisk(holder) && !r.processLock.neighbour(holder) && !seen.HeldForLife()
@@ -125,8 +126,8 @@ func (e *Elector) lastHolder() string {
 	return e.current.holder
 }
 
-// whileShown calls do with what of returns for the Lease in the view. Whenever that changes, it ends the context of the call,
-// waits until do has returned, and calls it again. It returns after ctx has ended and do has returned.
+// whileShown calls do with what of returns for the Lease in the view. Whenever that changes, it ends the context of the
+// call, waits until do has returned, and calls it again. It returns after ctx has ended and do has returned.
 func whileShown[K comparable](ctx context.Context, v *lease.View, of func(lease.Observation) (K, bool), do func(context.Context, K, bool)) {
 	var current struct {
 		shown K
@@ -154,7 +155,8 @@ func whileShown[K comparable](ctx context.Context, v *lease.View, of func(lease.
 	}
 }
 
-// contactOf returns how to reach the process of the lease's holder, as far as the Lease says so. foreign: it is another process.
+// contactOf returns how to reach the process of the lease's holder, as far as the Lease says so. foreign: it is another
+// process.
 func (e *Elector) contactOf(seen lease.Observation) (_ Contact, foreign bool) {
 	if seen.Holder() == "" || e.identities.ours(seen.Holder()) {
 		return Contact{}, false

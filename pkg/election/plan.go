@@ -9,8 +9,8 @@ import (
 	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
-// situation is everything, beside its Config, that a standby's decision depends on. It is a value; each look at the Lease makes a
-// new one.
+// situation is everything, beside its Config, that a standby's decision depends on. It is a value; each look at the
+// Lease makes a new one.
 type situation struct {
 	now  time.Time
 	seen lease.Observation
@@ -19,7 +19,8 @@ type situation struct {
 	// pace says when this process may campaign again. lastEpoch is the epoch of its latest term.
 	pace      pace
 	lastEpoch int64
-	// unready: the mode says that no term can begin yet (mode.unready). In mode for-life the term's owner object does not exist.
+	// unready: the mode says that no term can begin yet (mode.unready). In mode for-life the term's owner object
+	// does not exist.
 	unready bool
 	memory
 }
@@ -125,17 +126,18 @@ func plan(cfg Config, s situation) decision {
 	return d
 }
 
-// stand decides whether this process is a candidate, in mode coordinated, and adapts the verdict. When nobody holds the lease,
-// the electing controller chooses the next holder, so the process only waits to be named. When the holder can be succeeded, the
-// process takes it off the Lease (depose). It is no candidate while it rests, or while leaders use another mode.
+// stand decides whether this process is a candidate, in mode coordinated, and adapts the verdict. When nobody holds the
+// lease, the electing controller chooses the next holder, so the process only waits to be named. When the holder can be
+// succeeded, the process takes it off the Lease (depose). It is no candidate while it rests, or while leaders use
+// another mode.
 func (d *decision) stand(s situation, other bool, headStart time.Time) {
 	from := s.pace.rested // this applies even while another leads: the best candidate replaces it
 	switch {
 	case d.action == clear:
 		return
 	case !s.seen.Known():
-		// Named before it has read the Lease, it could not tell whether the epoch there is its own: kube-apiserver
-		// names a holder without raising it.
+		// Named before it has read the Lease, it could not tell whether the epoch there is its own:
+		// kube-apiserver names a holder without raising it.
 		d.nominate = stepBack
 		return
 	case other && d.action != win:
@@ -158,8 +160,8 @@ func (d *decision) stand(s situation, other bool, headStart time.Time) {
 	}
 }
 
-// pause delays the action if it must not be taken yet: after a failed write on the same revision, while this process rests, while
-// it gives others a head start, and while the next term's owner object does not exist.
+// pause delays the action if it must not be taken yet: after a failed write on the same revision, while this process
+// rests, while it gives others a head start, and while the next term's owner object does not exist.
 func (d *decision) pause(cfg Config, s situation, headStart time.Time) {
 	at := s.pace.earliest(d.action, s.seen.Revision, s.rests(cfg))
 	if d.action == win && d.trigger != TriggerElected {
@@ -173,7 +175,8 @@ func (d *decision) pause(cfg Config, s situation, headStart time.Time) {
 	}
 }
 
-// waitForHolder decides when to look at the holder again, whether to ask it to step down, and what people should be told of it.
+// waitForHolder decides when to look at the holder again, whether to ask it to step down, and what people should be
+// told of it.
 func (d *decision) waitForHolder(cfg Config, s situation) {
 	d.again = d.until
 	if s.holder.near { // the lock file would show its death, but sends no event
@@ -189,8 +192,9 @@ func (d *decision) waitForHolder(cfg Config, s situation) {
 	d.again = earlier(d.again, due)
 }
 
-// preemption returns when this process asks the holder to step down; zero: it does not ask. It asks a holder of lower priority
-// after it could have led for one lease duration. Each of its own terms that failed in a row doubles that time.
+// preemption returns when this process asks the holder to step down; zero: it does not ask. It asks a holder of lower
+// priority after it could have led for one lease duration. Each of its own terms that failed in a row doubles that
+// time.
 func (s situation) preemption(cfg Config) (at time.Time) {
 	if !cfg.Preempt || s.holder.news.Sign != Alive || cfg.isOther(s.seen.Mode) || s.seen.Presence().Priority >= cfg.Priority {
 		return time.Time{}
@@ -200,18 +204,19 @@ func (s situation) preemption(cfg Config) (at time.Time) {
 	return later(at, s.wish.tried.Add(cfg.RetryPeriod/headStarts))
 }
 
-// mostPreemptionDoublings is how often that time is doubled at most. With default timings it then is a quarter of an hour.
+// mostPreemptionDoublings is how often that time is doubled at most. With default timings it then is a quarter of an
+// hour.
 const mostPreemptionDoublings = 6
 
-// rests reports whether this process must rest after its last term: no other replica has led since, or the last one to lead
-// failed by its own work, too.
+// rests reports whether this process must rest after its last term: no other replica has led since, or the last one to
+// lead failed by its own work, too.
 func (s situation) rests(cfg Config) bool {
 	return cfg.unelected || s.seen.Presence().Failed || s.seen.Lease != nil && s.seen.Epoch() == s.lastEpoch
 }
 
-// headStart returns until when this process leaves a free lease to preferred replicas; zero: none. winnable is since when the
-// lease can be won. Preferred are replicas of the Lease's mode if that is another mode than this process's. Otherwise it is the
-// replica that the last holder named as its successor, or else replicas of higher priority.
+// headStart returns until when this process leaves a free lease to preferred replicas; zero: none. winnable is since
+// when the lease can be won. Preferred are replicas of the Lease's mode if that is another mode than this process's.
+// Otherwise it is the replica that the last holder named as its successor, or else replicas of higher priority.
 func (s situation) headStart(cfg Config, winnable time.Time) time.Time {
 	switch last := s.seen.Presence(); {
 	case cfg.isOther(s.seen.Mode):
@@ -235,16 +240,16 @@ func (c Config) isOther(mode ModeName) bool {
 	return !c.unelected && mode != "" && mode != c.kind().name
 }
 
-// modeHeadStart is how many retry periods a free lease is left to the replicas of its mode. A live one takes it at once, or after
-// one retry period if it has just stepped down on request. After that time there is none, and a replica of another mode takes the
-// lease.
+// modeHeadStart is how many retry periods a free lease is left to the replicas of its mode. A live one takes it at
+// once, or after one retry period if it has just stepped down on request. After that time there is none, and a replica
+// of another mode takes the lease.
 const modeHeadStart = 2
 
 // headStarts is how many head starts make a retry period.
 const headStarts = 4
 
-// lookAgain returns how long to wait before looking again whether a process on this machine is dead, because no event shows that.
-// The time is short if contact with the process has just broken off.
+// lookAgain returns how long to wait before looking again whether a process on this machine is dead, because no event
+// shows that. The time is short if contact with the process has just broken off.
 func lookAgain(cfg Config, news News, now time.Time) time.Duration {
 	if news.Sign != Dead {
 		return cfg.RetryPeriod
@@ -277,8 +282,8 @@ func (d *decision) remarkOnEpoch() {
 	}
 }
 
-// remarkOnHolder tells people when the holder has not been heard for too long, and when it is heard again. It returns when to
-// look again.
+// remarkOnHolder tells people when the holder has not been heard for too long, and when it is heard again. It returns
+// when to look again.
 func (d *decision) remarkOnHolder(cfg Config, s situation) (again time.Time) {
 	_, due := s.unaccounted(cfg)
 	same, waits := d.told.holder == s.seen.Holder(), d.told.holder != ""
@@ -302,8 +307,8 @@ func (d *decision) remarkOnHolder(cfg Config, s situation) (again time.Time) {
 	return time.Time{}
 }
 
-// remarkOnWaiting tells people once for each sign that this process may not act on it. It returns when to look again: the death of
-// a process on this machine will soon be proved.
+// remarkOnWaiting tells people once for each sign that this process may not act on it. It returns when to look again:
+// the death of a process on this machine will soon be proved.
 func (d *decision) remarkOnWaiting(cfg Config, s situation) (again time.Time) {
 	w, until := s.waits(cfg)
 	if until.IsZero() || w == d.told.waiting {
@@ -319,10 +324,10 @@ func (d *decision) remarkOnWaiting(cfg Config, s situation) (again time.Time) {
 
 func (d *decision) remark(r remark) { d.remarks = append(d.remarks, r) }
 
-// unaccounted returns since when the holder has not been heard, and when that has lasted too long. Both are zero if there is no
-// holder, if its lease expires soon, or if its process is known to be alive. So only two kinds of holders count: those that hold
-// the lease for life, and those whose lease lasts far longer than this process's (see believed). Such a holder keeps the lease
-// until an operator declares it dead: it has a right to it for as long as the Lease says.
+// unaccounted returns since when the holder has not been heard, and when that has lasted too long. Both are zero if
+// there is no holder, if its lease expires soon, or if its process is known to be alive. So only two kinds of holders
+// count: those that hold the lease for life, and those whose lease lasts far longer than this process's (see believed).
+// Such a holder keeps the lease until an operator declares it dead: it has a right to it for as long as the Lease says.
 func (s situation) unaccounted(cfg Config) (heard, due time.Time) {
 	news, contact := s.holder.news, s.seen.Presence().Contact
 	switch {
@@ -338,15 +343,18 @@ func (s situation) unaccounted(cfg Config) (heard, due time.Time) {
 		return time.Time{}, time.Time{}
 	case news.Sign == Alive, news.Since.IsZero(): // it is alive, or is not followed yet
 		return time.Time{}, time.Time{}
-	case contact == (lease.Contact{}) && cfg.kind().owned: // the garbage collector deletes the Lease when this holder dies
+	// the garbage collector deletes the Lease when this holder dies
+	case contact == (lease.Contact{}) && cfg.kind().owned:
 		return time.Time{}, time.Time{}
 	}
-	heard = later(news.Since, s.seen.TermSince) // the holder before may not have been heard either, so count from this term's beginning
+	// the holder before may not have been heard either, so count from this term's beginning
+	heard = later(news.Since, s.seen.TermSince)
 	return heard, heard.Add(cfg.LeaseDuration)
 }
 
-// waits returns on which sign of the holder's death this process may not act, and until when it waits if the holder does not renew.
-// until is zero if there is no such sign, or if it may act. A lease that is held for life does not expire: see unaccounted.
+// waits returns on which sign of the holder's death this process may not act, and until when it waits if the holder
+// does not renew. until is zero if there is no such sign, or if it may act. A lease that is held for life does not
+// expire: see unaccounted.
 func (s situation) waits(cfg Config) (w waiting, until time.Time) {
 	k := s.holder
 	if s.seen.Holder() == "" || k.mine || s.seen.HeldForLife() || k.news.Sign != Dead && k.news.Sign != Silent {
@@ -372,8 +380,8 @@ func (s situation) waits(cfg Config) (w waiting, until time.Time) {
 	return w, until
 }
 
-// believed is for how many of this process's lease durations a holder is taken to be alive without a renewal, if its own lease
-// lasts longer.
+// believed is for how many of this process's lease durations a holder is taken to be alive without a renewal, if its
+// own lease lasts longer.
 const believed = 4
 
 // earlier returns the earlier of two times, of which zero means never.

@@ -13,9 +13,9 @@ import (
 	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
-// Everybody who may write the Lease may write any presence. A presence says nothing about a holder that it does not name. A
-// standby's judgement stays within bounds, whatever the presence says. What the next holder makes of it reads back as it was
-// written.
+// Everybody who may write the Lease may write any presence. A presence says nothing about a holder that it does not
+// name. A standby's judgement stays within bounds, whatever the presence says. What the next holder makes of it reads
+// back as it was written.
 func FuzzPresence(f *testing.F) {
 	f.Add("h", `{"holder":"h","mode":"fenced","electionMode":"lease","probe":{"address":"127.0.0.1:1","key":"k"}}`, byte(Dead))
 	f.Add("h", `{"holder":"h","mode":"fenced","suspicions":3,"presumedDead":"g","standbyPriority":2147483647}`, byte(Silent))

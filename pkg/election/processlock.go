@@ -13,10 +13,10 @@ import (
 	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
-// processLock shows to other processes on the same machine that this process is alive. It is a file, named after the process,
-// that the process locks for as long as it lives. However the process dies, the kernel releases the lock. So a process that can
-// lock a holder's file, on the same boot of the same machine, knows that the holder is dead. A lone replica that restarts thus
-// need not wait for its predecessor's lease to expire.
+// processLock shows to other processes on the same machine that this process is alive. It is a file, named after the
+// process, that the process locks for as long as it lives. However the process dies, the kernel releases the lock. So a
+// process that can lock a holder's file, on the same boot of the same machine, knows that the holder is dead. A lone
+// replica that restarts thus need not wait for its predecessor's lease to expire.
 type processLock struct {
 	directory string // empty: there is no file, and no process is known to be dead
 	process   string // this process's uuid, which is the file's name
@@ -32,8 +32,8 @@ func newProcessLock(directory string) *processLock {
 	return l
 }
 
-// enter creates and locks this process's file. Call it before the first attempt to acquire the lease: other processes take an
-// unlocked file for that of a dead process, but conclude nothing from a missing one.
+// enter creates and locks this process's file. Call it before the first attempt to acquire the lease: other processes
+// take an unlocked file for that of a dead process, but conclude nothing from a missing one.
 func (l *processLock) enter() error {
 	if l.directory == "" {
 		return nil
@@ -60,8 +60,9 @@ func (l *processLock) enter() error {
 	return fmt.Errorf("lock the replica's file: others keep removing it from %s", l.directory)
 }
 
-// mark identifies this process's file by device and inode. A copy of the directory has a file of the same name that nobody locks.
-// With the name alone that file would prove this process dead. mark returns false if there is no locked file.
+// mark identifies this process's file by device and inode. A copy of the directory has a file of the same name that
+// nobody locks. With the name alone that file would prove this process dead. mark returns false if there is no locked
+// file.
 func (l *processLock) mark() (string, bool) {
 	if l.file == nil {
 		return "", false
@@ -90,8 +91,8 @@ func flock(file *os.File, how int) error {
 	}
 }
 
-// leave closes the file when the process ends in order, and removes it unless this process may still hold the lease (mayHold). In
-// that case the unlocked file proves to others that the process is gone.
+// leave closes the file when the process ends in order, and removes it unless this process may still hold the lease
+// (mayHold). In that case the unlocked file proves to others that the process is gone.
 func (l *processLock) leave(mayHold bool) {
 	if l.file == nil {
 		return
@@ -103,7 +104,8 @@ func (l *processLock) leave(mayHold bool) {
 	l.file = nil
 }
 
-// neighbour reports whether p is that of another process, on this boot of this machine, that may have a file in the directory.
+// neighbour reports whether p is that of another process, on this boot of this machine, that may have a file in the
+// directory.
 func (l *processLock) neighbour(p lease.Presence) bool {
 	return l.directory != "" && l.bootID != "" && p.BootID == l.bootID && p.Process != l.process &&
 		uuid.Validate(p.Process) == nil // it becomes a file name

@@ -111,8 +111,8 @@ func TestStartersRemoveDeadProcessesFilesButTheHolders(t *testing.T) {
 	}
 }
 
-// A standby whose view of the Lease is late takes an earlier holder for the present one. The file of the present holder, which is
-// dead, too, has to stay: it shows to others that this holder is dead.
+// A standby whose view of the Lease is late takes an earlier holder for the present one. The file of the present
+// holder, which is dead, too, has to stay: it shows to others that this holder is dead.
 func TestWhoSweepsSparesTheHolderNotWhoWasIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		directory, store := t.TempDir(), electiontest.NewStore("controllers")
@@ -254,7 +254,8 @@ func ledOverADeadHolder(t *testing.T, mode Mode) {
 
 // The electing controller would wait for the answer of a dead standby.
 func TestWhoEntersTakesAwayTheCandidatesOfDeadProcesses(t *testing.T) {
-	for _, mode := range []Mode{Renewed{}, Coordinated{BinaryVersion: "1.0.0", EmulationVersion: "1.0.0"}, ForLife{}} { // of whatever mode it is itself
+	// of whatever mode it is itself
+	for _, mode := range []Mode{Renewed{}, Coordinated{BinaryVersion: "1.0.0", EmulationVersion: "1.0.0"}, ForLife{}} {
 		t.Run(string(mode.Name()), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { sweepsCandidates(t, mode) })
 		})
@@ -304,7 +305,8 @@ func sweepsCandidates(t *testing.T, mode Mode) {
 	}
 }
 
-// The release did not arrive, so the Lease still names the process. Others know that it is gone because its file can be locked.
+// The release did not arrive, so the Lease still names the process. Others know that it is gone because its file can be
+// locked.
 func TestAProcessThatCouldNotReleaseLeavesTheProofOfItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		directory, store := t.TempDir(), electiontest.NewStore("controllers")

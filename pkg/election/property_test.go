@@ -83,7 +83,8 @@ type shard struct {
 	broken   atomic.Value // string: the first promise that was broken
 }
 
-// aftermath is how long two may work at once after a theft. Whoever does not hear of it works until he cannot have renewed in time, and stops by the end of his lease.
+// aftermath is how long two may work at once after a theft. Whoever does not hear of it works until he cannot have
+// renewed in time, and stops by the end of his lease.
 const aftermath = 2*lease + drain
 
 // forever is the excuse while somebody lies, or where nothing expires.
@@ -212,7 +213,8 @@ func (s *shard) judge(r *replica) {
 	}
 }
 
-// overlap checks that no two replicas work at the same time in terms of one lease, unless the lease was taken by force a short while ago.
+// overlap checks that no two replicas work at the same time in terms of one lease, unless the lease was taken by force
+// a short while ago.
 func (s *shard) overlap() {
 	if time.Now().UnixNano() <= s.excused.Load() {
 		return
@@ -226,10 +228,10 @@ func (s *shard) overlap() {
 	}
 }
 
-// I1 for any sequence of faults: at most one term is active in a process. Work never outlives its lease. Replicas with which nobody
-// interferes never work at the same time, except where the fence allows it (a leader that seems dead or silent), or where both accept it
-// without a fence (a leader that seems dead). Once the faults are
-// over, one replica leads. All this holds in any mode, and while replicas change their mode.
+// I1 for any sequence of faults: at most one term is active in a process. Work never outlives its lease. Replicas with
+// which nobody interferes never work at the same time, except where the fence allows it (a leader that seems dead or
+// silent), or where both accept it without a fence (a leader that seems dead). Once the faults are over, one replica
+// leads. All this holds in any mode, and while replicas change their mode.
 func TestInAnySequenceOfFaultsATermIsAloneAndSomebodyLeadsInTheEnd(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		script := draw(rt)
@@ -265,7 +267,8 @@ func TestInAnySequenceOfFaultsATermIsAloneAndSomebodyLeadsInTheEnd(t *testing.T)
 				switch {
 				case step.what == "take", step.what == "free", step.what == "delete", step.what == "forget":
 					if slices.Contains(s.modes[:], election.Mode(election.ForLife{})) {
-						s.excused.Store(forever) // who does not hear of it works on for as long as he lives
+						// who does not hear of it works on for as long as he lives
+						s.excused.Store(forever)
 					}
 					s.excuse()
 				case fenced && step.what == "seems silent", (fenced || accepted) && step.what == "seems dead":
@@ -289,7 +292,8 @@ func TestInAnySequenceOfFaultsATermIsAloneAndSomebodyLeadsInTheEnd(t *testing.T)
 				r.client.HoldWatches(false)
 			}
 			time.Sleep(2*time.Minute + 2*lease) // queued faults, back-off, and an expiry
-			if s.leaders() == 0 {               // whoever held the lease for life could not release it when it stopped
+			// whoever held the lease for life could not release it when it stopped
+			if s.leaders() == 0 {
 				s.forget()
 				time.Sleep(lease)
 			}

@@ -13,8 +13,8 @@ import (
 // cutOff fails all later requests of a replica for which its test queues no fault.
 func cutOff(r *replica) { r.client.Always(electiontest.Fault{Hang: true}) }
 
-// mustEndWithin checks that the first term ended because it was not renewed, early enough to drain before the lease that was sent
-// then expires.
+// mustEndWithin checks that the first term ended because it was not renewed, early enough to drain before the lease
+// that was sent then expires.
 func mustEndWithin(r *replica, sent time.Time) {
 	r.t.Helper()
 	ended := r.mustEnd(0, election.RenewDeadline).ended

@@ -11,8 +11,8 @@ import (
 	"github.com/regent-project/regent/pkg/election/electiontest"
 )
 
-// A replica that has failed several times rests for half a minute, but only while nobody has led since, or while the last leader has
-// failed, too. The shard does not stay without a leader because of a failure that is over.
+// A replica that has failed several times rests for half a minute, but only while nobody has led since, or while the
+// last leader has failed, too. The shard does not stay without a leader because of a failure that is over.
 func TestARestEndsWithTheNextSoundTerm(t *testing.T) {
 	const failures = 6 // rests of 1, 2, 4, 8, 16 and 32 s
 	for name, lose := range map[string]func(*couple){

@@ -21,8 +21,8 @@ import (
 // restores are the ways in which an etcd is restored, by how much higher its revisions are after it.
 var restores = map[string]int64{"revisions are lower": 0, "by the book": 1_000_000_000}
 
-// A cluster's etcd is restored from a backup, and the programs that elect by its Leases are not restarted. Somebody leads,
-// whatever has happened since the backup, and whoever goes then: client-go's elector does, too.
+// A cluster's etcd is restored from a backup, and the programs that elect by its Leases are not restarted. Somebody
+// leads, whatever has happened since the backup, and whoever goes then: client-go's elector does, too.
 func TestSomebodyLeadsAfterARestoreOfEtcd(t *testing.T) {
 	for _, mode := range []election.Mode{election.Renewed{}, election.Coordinated{}} {
 		for how, bump := range restores {
@@ -92,8 +92,8 @@ type restored struct {
 
 func (r *restored) restore(bump int64) { r.store.Restore(r.backup, bump) }
 
-// mustSoonLead waits until one of the replicas leads, and still leads a while later: a standby reads the Lease once a minute, and
-// then the lease has to expire. As long as none leads its work may be of the time before.
+// mustSoonLead waits until one of the replicas leads, and still leads a while later: a standby reads the Lease once a
+// minute, and then the lease has to expire. As long as none leads its work may be of the time before.
 func (r *restored) mustSoonLead(replicas ...*replica) {
 	r.t.Helper()
 	led := 0

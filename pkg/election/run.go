@@ -9,8 +9,8 @@ import (
 	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
-// run is one call of Elector.Run. What it knows of other processes ends with it, because it would be out of date in the next
-// call.
+// run is one call of Elector.Run. What it knows of other processes ends with it, because it would be out of date in the
+// next call.
 type run struct {
 	*Elector
 
@@ -20,8 +20,8 @@ type run struct {
 	// Owned by the goroutine of Run.
 	pace   pace
 	memory memory
-	// candidate is, in mode coordinated, the holder identity of this process's LeaseCandidate and of its next term. Otherwise
-	// empty.
+	// candidate is, in mode coordinated, the holder identity of this process's LeaseCandidate and of its next term.
+	// Otherwise empty.
 	candidate string
 }
 

@@ -96,7 +96,8 @@ func (r *run) serve(ctx context.Context, c claim, reason string, lead LeadFunc) 
 		klog.FromContext(termCtx).Error(err, "The work of the term has failed while it stopped: look at what it says, the next term begins all the same")
 	}
 	drainSeconds.WithLabelValues(r.cfg.Name).Observe(time.Since(ended).Seconds())
-	if causeOf(cause) == RenewDeadline { // tell followers now: the release may not arrive, and a renewal may still be under way
+	// tell followers now: the release may not arrive, and a renewal may still be under way
+	if causeOf(cause) == RenewDeadline {
 		r.say(term, Over)
 	}
 	c.stop()
@@ -127,8 +128,8 @@ func (r *run) release(ctx context.Context, c claim, cause error) {
 	}
 }
 
-// untilOver waits for the first cause that ends the term, and returns it. Each time that something changes it assesses the term
-// anew, and does what follows.
+// untilOver waits for the first cause that ends the term, and returns it. Each time that something changes it assesses
+// the term anew, and does what follows.
 func (e *Elector) untilOver(ctx context.Context, c claim, w *work) error {
 	var confirmations <-chan Confirmation
 	if e.cfg.Detector != nil {

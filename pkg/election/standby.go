@@ -11,9 +11,9 @@ import (
 	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
-// standBy waits until the lease can be won, and returns that decision, or ctx's cause. In a loop it looks, plans, and does what
-// was planned. It writes in three cases only: to clear an identity of this process that leads no term, to ask a leader of lower
-// priority to step down, and in mode coordinated to depose a holder that can be succeeded.
+// standBy waits until the lease can be won, and returns that decision, or ctx's cause. In a loop it looks, plans, and
+// does what was planned. It writes in three cases only: to clear an identity of this process that leads no term, to ask
+// a leader of lower priority to step down, and in mode coordinated to depose a holder that can be succeeded.
 func (r *run) standBy(ctx context.Context) (decision, error) {
 	r.standsBy.Store(true)
 	defer r.standsBy.Store(false)
@@ -77,8 +77,8 @@ func (c Config) bothRisk(holder lease.Presence) bool {
 	return c.SucceedUnfenced && holder.Succession == lease.OnRefusal
 }
 
-// changes has channels that are closed when something changes: on the Lease, about the holder's process, or in what the mode
-// needs.
+// changes has channels that are closed when something changes: on the Lease, about the holder's process, or in what the
+// mode needs.
 type changes struct{ lease, holder, mode <-chan struct{} }
 
 // await waits for a change, until the given time (zero: for ever), or until ctx ends.
@@ -104,9 +104,9 @@ func newAlarm(t time.Time) *time.Timer {
 	return time.NewTimer(time.Until(t))
 }
 
-// sweep deletes what dead processes of this machine have left, in any mode. It keeps what the lease's holder has left, because
-// its lock file proves to others that the holder is dead. The view may be out of date, so sweep reads the holder from the store
-// after it has listed the dead. A process that was dead by then cannot become the holder later.
+// sweep deletes what dead processes of this machine have left, in any mode. It keeps what the lease's holder has left,
+// because its lock file proves to others that the holder is dead. The view may be out of date, so sweep reads the
+// holder from the store after it has listed the dead. A process that was dead by then cannot become the holder later.
 func (e *Elector) sweep(ctx context.Context, seen lease.Presence) {
 	dead := slices.DeleteFunc(e.processLock.dead(), func(process string) bool { return process == seen.Process })
 	if len(dead) == 0 {
@@ -125,8 +125,8 @@ func (e *Elector) sweep(ctx context.Context, seen lease.Presence) {
 	e.processLock.remove(dead, holder)
 }
 
-// clear takes an identity of this process off the Lease, on the revision that showed it. Nobody works under that identity: a
-// write whose answer was lost, a write that was committed late, or a failed release left it there.
+// clear takes an identity of this process off the Lease, on the revision that showed it. Nobody works under that
+// identity: a write whose answer was lost, a write that was committed late, or a failed release left it there.
 func (r *run) clear(ctx context.Context, seen lease.Observation, reason string) {
 	how := ending{why: seen.Presence().LastStepDown, details: "cleared by its own process, which did not lead in it"}
 	if seen.Holder() == r.past.last.holder {
@@ -143,8 +143,8 @@ func (r *run) clear(ctx context.Context, seen lease.Observation, reason string) 
 	r.writeSucceeded()
 }
 
-// depose takes a holder that can be succeeded off the Lease, by one compare-and-swap on the revision that was judged. An electing
-// controller then names the next (mode coordinated).
+// depose takes a holder that can be succeeded off the Lease, by one compare-and-swap on the revision that was judged.
+// An electing controller then names the next (mode coordinated).
 func (r *run) depose(ctx context.Context, d decision) {
 	seen := d.seen
 	free := freed(seen.Lease, ending{why: seen.Presence().LastStepDown, cause: string(d.trigger), details: d.reason})
@@ -165,8 +165,8 @@ func (r *run) depose(ctx context.Context, d decision) {
 	r.mode.deposed(ctx, seen)
 }
 
-// complain logs a failed write. It logs the first, second, fourth, eighth failure in a row and so on as an error, and the others
-// only in detail, as well as those in which another replica was faster.
+// complain logs a failed write. It logs the first, second, fourth, eighth failure in a row and so on as an error, and
+// the others only in detail, as well as those in which another replica was faster.
 func (r *run) complain(ctx context.Context, err error, message string) {
 	tries := r.pace.misses + 1
 	if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
@@ -182,8 +182,8 @@ func (r *run) complain(ctx context.Context, err error, message string) {
 	klog.FromContext(ctx).V(2).Info(message, "err", err, "tries", tries)
 }
 
-// writeFailed records that a write on seen failed. Either the view is out of date, or the write was committed and its answer was
-// lost. The next read shows which.
+// writeFailed records that a write on seen failed. Either the view is out of date, or the write was committed and its
+// answer was lost. The next read shows which.
 func (r *run) writeFailed(seen lease.Observation) {
 	r.pace.writeFailed(seen.Revision, time.Now())
 	r.past.unsure = true
@@ -197,8 +197,8 @@ func (r *run) writeSucceeded() {
 	r.past.unsure = false
 }
 
-// clearOwn is the last step of Run. It clears the holder if a write of this process may have been committed without an answer: no
-// other process could know that this holder does not lead.
+// clearOwn is the last step of Run. It clears the holder if a write of this process may have been committed without an
+// answer: no other process could know that this holder does not lead.
 func (r *run) clearOwn(ctx context.Context) {
 	r.mode.nominate(stepBack)
 	r.mode.awaitWithdrawn()

@@ -104,8 +104,8 @@ func TestAnExpiryIsTakenByOneWrite(t *testing.T) {
 	})
 }
 
-// A lease has expired when holder, epoch and renewTime have not changed for its duration on our clock. The value of renewTime does
-// not matter.
+// A lease has expired when holder, epoch and renewTime have not changed for its duration on our clock. The value of
+// renewTime does not matter.
 func TestTheHoldersClockDoesNotMatter(t *testing.T) {
 	for name, skew := range map[string]time.Duration{"behind": -24 * time.Hour, "ahead": 24 * time.Hour} {
 		t.Run(name, func(t *testing.T) {

@@ -53,8 +53,8 @@ func (r *run) becomeLeading(ctx context.Context, term Term, reason string) {
 	r.notify(Acquired, false, "leads%s: %s", as(term), reason)
 }
 
-// becomeDraining: the term's context has ended, and its work is stopping. That takes no longer than the drain timeout, or else the
-// next line in the log says so.
+// becomeDraining: the term's context has ended, and its work is stopping. That takes no longer than the drain timeout,
+// or else the next line in the log says so.
 func (r *run) becomeDraining(ctx context.Context, term Term, cause error) {
 	r.become(draining, leads)
 	r.showLeading(false) //nolint:contextcheck // nothing in it waits
@@ -63,8 +63,8 @@ func (r *run) becomeDraining(ctx context.Context, term Term, cause error) {
 	klog.FromContext(ctx).Info("The term has ended", "reason", causeOf(cause), "cause", cause.Error(), "drainTimeout", r.cfg.EffectiveDrainTimeout())
 }
 
-// becomeQuarantined: the work has not stopped in time. This process does not campaign, and does not release the lease, until it
-// has.
+// becomeQuarantined: the work has not stopped in time. This process does not campaign, and does not release the lease,
+// until it has.
 func (r *run) becomeQuarantined(ctx context.Context, drain time.Duration) {
 	r.become(quarantined, draining)
 	quarantine.WithLabelValues(r.cfg.Name).Set(1)
@@ -78,8 +78,8 @@ func (r *run) becomeQuarantined(ctx context.Context, drain time.Duration) {
 	klog.FromContext(ctx).Error(nil, "Quarantined: the term's work has not stopped in time, and this replica does not campaign until it has. "+others, "drainTimeout", drain)
 }
 
-// joinLate waits until the late work has stopped. If ctx ends meanwhile, it says that the shutdown waits for that. If ctx had ended
-// before, becomeQuarantined has said so.
+// joinLate waits until the late work has stopped. If ctx ends meanwhile, it says that the shutdown waits for that. If
+// ctx had ended before, becomeQuarantined has said so.
 func (r *run) joinLate(ctx context.Context, w *work, drain time.Duration) {
 	if ctx.Err() == nil {
 		select {
@@ -109,7 +109,8 @@ func (r *run) unreleased() string {
 	}
 }
 
-// becomeDrained: the late work has stopped. From here the term ends as if the work had been in time. ends: Run returns next.
+// becomeDrained: the late work has stopped. From here the term ends as if the work had been in time. ends: Run returns
+// next.
 func (r *run) becomeDrained(ctx context.Context, ended time.Time, ends bool) {
 	r.become(draining, quarantined)
 	quarantine.WithLabelValues(r.cfg.Name).Set(0)

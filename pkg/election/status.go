@@ -18,40 +18,45 @@ type Status struct {
 	// Mode is that of Config; empty for an Elector of NewUnelected. Priority is that of Config.
 	Mode     ModeName
 	Priority int32
-	// Epoch is the number of the term that the Lease shows; 0 if none was seen. Holder is its holder identity; empty if nobody
-	// holds the lease. Leader and LeaderURL are Config.Replica and Config.URL of the holder's process; empty if it does not say.
+	// Epoch is the number of the term that the Lease shows; 0 if none was seen. Holder is its holder identity;
+	// empty if nobody holds the lease. Leader and LeaderURL are Config.Replica and Config.URL of the holder's
+	// process; empty if it does not say.
 	Epoch             int64
 	Holder            string
 	Leader, LeaderURL string
-	// Began is when the holder acquired the lease, Renewed when it last renewed it, both by the holder's clock. They are zero if
-	// nobody holds the lease. Duration is how long the lease lasts without a renewal; 0 if it does not expire.
+	// Began is when the holder acquired the lease, Renewed when it last renewed it, both by the holder's clock.
+	// They are zero if nobody holds the lease. Duration is how long the lease lasts without a renewal; 0 if it does
+	// not expire.
 	Began, Renewed time.Time
 	Duration       time.Duration
 	// Trigger says why this process campaigned for the term in which it leads; empty if it does not lead.
 	Trigger Trigger
-	// Leaderless is for how long there has been no holder with an unexpired lease that is accounted for; 0 while there is one.
+	// Leaderless is for how long there has been no holder with an unexpired lease that is accounted for; 0 while
+	// there is one.
 	Leaderless time.Duration
 	// LastStepDown says why a holder last gave the lease up.
 	LastStepDown string
 	// Past are the latest terms that this process knows to have ended, the oldest first; at most 3.
 	Past []PastTerm
-	// Unaccounted: the holder may be dead, and an operator has to say so (Notice Unaccounted). OtherMode: leaders use another mode
-	// than this Elector (Notice OtherMode).
+	// Unaccounted: the holder may be dead, and an operator has to say so (Notice Unaccounted). OtherMode: leaders
+	// use another mode than this Elector (Notice OtherMode).
 	Unaccounted, OtherMode bool
-	// CannotRead says why this process cannot read or watch the Lease, as its log does; empty if it can, or while Run does not run.
-	// As long as it cannot read the Lease, the other fields may be out of date.
+	// CannotRead says why this process cannot read or watch the Lease, as its log does; empty if it can, or while
+	// Run does not run. As long as it cannot read the Lease, the other fields may be out of date.
 	CannotRead string
-	// CannotWrite says why this process's latest attempt to take the lease has failed, if not because another one was
-	// faster. It is empty once an attempt has succeeded.
+	// CannotWrite says why this process's latest attempt to take the lease has failed, if not because another one
+	// was faster. It is empty once an attempt has succeeded.
 	CannotWrite string
-	// Held says what whoever runs this Elector waits for before Run, and that it lasts (Hold); empty: nothing. Package leader waits for the proof of the fence
-	// and for the secret of the probe, package perterm for the caches of the process.
+	// Held says what whoever runs this Elector waits for before Run, and that it lasts (Hold); empty: nothing.
+	// Package leader waits for the proof of the fence and for the secret of the probe, package perterm for the
+	// caches of the process.
 	Held string
-	// CannotStand says why this process cannot keep the object with which it stands for election, as its log does: in
-	// mode coordinated its LeaseCandidate, in mode for-life the Lease that stands for its life. It is empty if it can,
-	// or while none is wanted. As long as it cannot, this process does not lead.
+	// CannotStand says why this process cannot keep the object with which it stands for election, as its log does:
+	// in mode coordinated its LeaseCandidate, in mode for-life the Lease that stands for its life. It is empty if
+	// it can, or while none is wanted. As long as it cannot, this process does not lead.
 	CannotStand string
-	// Contact is what the Detector knows of the leader's process. It is nil on the leader, and for Detectors that do not say.
+	// Contact is what the Detector knows of the leader's process. It is nil on the leader, and for Detectors that
+	// do not say.
 	Contact *ContactState
 	// Standbys are the replicas that follow this process while it holds the lease, ordered by name.
 	Standbys []Standby
@@ -59,20 +64,22 @@ type Status struct {
 
 // PastTerm is a term that has ended, as this process knows it: it has seen the end, or the Lease tells it.
 type PastTerm struct {
-	// Epoch and Holder are the number of the term and its holder identity. Replica is the name of the holder's replica
-	// (Config.Replica), empty if the holder did not say it.
+	// Epoch and Holder are the number of the term and its holder identity. Replica is the name of the holder's
+	// replica (Config.Replica), empty if the holder did not say it.
 	Epoch   int64  `json:"epoch,omitempty"`
 	Holder  string `json:"holder,omitempty"`
 	Replica string `json:"replica,omitempty"`
-	// Began is when the holder acquired the lease, by its own clock. Ended is when this process saw the end. If it did not see
-	// that, Ended is when the holder released the lease, by the holder's clock. Both are zero if nobody has said so.
+	// Began is when the holder acquired the lease, by its own clock. Ended is when this process saw the end. If it
+	// did not see that, Ended is when the holder released the lease, by the holder's clock. Both are zero if nobody
+	// has said so.
 	Began time.Time `json:"began,omitzero"`
 	Ended time.Time `json:"ended,omitzero"`
-	// Renewed is when the holder last renewed the lease, and Duration how long the lease then was; zero if it does not expire.
+	// Renewed is when the holder last renewed the lease, and Duration how long the lease then was; zero if it does
+	// not expire.
 	Renewed  time.Time     `json:"-"`
 	Duration time.Duration `json:"-"`
-	// Cause is the Cause or the Trigger of the term's end, as a string. It is empty if the holder was succeeded without a release:
-	// the Takeover of the next term then has the Trigger. Reason has details.
+	// Cause is the Cause or the Trigger of the term's end, as a string. It is empty if the holder was succeeded
+	// without a release: the Takeover of the next term then has the Trigger. Reason has details.
 	Cause  string `json:"cause,omitempty"`
 	Reason string `json:"reason,omitempty"`
 }
@@ -94,8 +101,8 @@ type ContactState struct {
 	AllowedSilence time.Duration
 }
 
-// ContactReporter is a Detector that says how its contact with the leader's process is. Any goroutine may call ContactState at any
-// time. It returns nil while this process follows nobody, and must not block.
+// ContactReporter is a Detector that says how its contact with the leader's process is. Any goroutine may call
+// ContactState at any time. It returns nil while this process follows nobody, and must not block.
 type ContactReporter interface {
 	ContactState() *ContactState
 }
@@ -149,11 +156,12 @@ func (e *Elector) Status() Status {
 	return s
 }
 
-// Hold says in Status what keeps this process from the election before Run is called; empty: nothing does any more. Any goroutine may call it.
+// Hold says in Status what keeps this process from the election before Run is called; empty: nothing does any more. Any
+// goroutine may call it.
 func (e *Elector) Hold(why string) { e.held.Store(&why) }
 
-// perReplica returns each replica once, ordered by name. A replica follows a process for each of its Leases, and tells its mode for
-// one of them.
+// perReplica returns each replica once, ordered by name. A replica follows a process for each of its Leases, and tells
+// its mode for one of them.
 func perReplica(standbys []Standby) []Standby {
 	sorted := slices.SortedFunc(slices.Values(standbys), func(a, b Standby) int {
 		return cmp.Or(cmp.Compare(a.Replica, b.Replica), -cmp.Compare(a.Mode, b.Mode))

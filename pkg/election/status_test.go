@@ -57,7 +57,8 @@ func TestAStatusSaysWhoLeadsAndWhereItIsReached(t *testing.T) {
 		if got := leader.elector.Status(); got.Trigger != "" {
 			t.Errorf("who leads no more still says why it led: %+v", got)
 		}
-		// The beginning of the reason is relied on: package status of the server tells by it who asked for the end of a term.
+		// The beginning of the reason is relied on: package status of the server tells by it who asked for the
+		// end of a term.
 		if p := got.Past; len(p) != 1 || p[0].Epoch != 1 || p[0].Holder != holder || p[0].Replica != "a" || p[0].Cause != string(election.StepDown) || !strings.HasPrefix(p[0].Reason, "step down: on request: ") || !strings.Contains(p[0].Reason, "to see b lead") || p[0].Began.IsZero() || p[0].Ended.Before(p[0].Began) {
 			t.Errorf("of the term before: %+v", p)
 		}

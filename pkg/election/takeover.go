@@ -19,9 +19,11 @@ const (
 	TriggerSuspicion Trigger = "suspicion"
 	// TriggerExpiry: the lease expired.
 	TriggerExpiry Trigger = "expiry"
-	// TriggerElected: in mode coordinated the electing controller named this process, which did not see why the last term ended.
+	// TriggerElected: in mode coordinated the electing controller named this process, which did not see why the
+	// last term ended.
 	TriggerElected Trigger = "elected"
-	// TriggerOwnerDeleted: the lease was held for life, and the object that stood for the holder's life was deleted.
+	// TriggerOwnerDeleted: the lease was held for life, and the object that stood for the holder's life was
+	// deleted.
 	TriggerOwnerDeleted Trigger = "owner-deleted"
 )
 
@@ -31,10 +33,10 @@ var Triggers = []Trigger{TriggerNone, TriggerRelease, TriggerDeletion, TriggerDe
 // Takeover says why and when a term began, by this process's clock. It is zero without leader election.
 type Takeover struct {
 	Trigger Trigger
-	// Symptom is when this process first noticed the event: when contact with the holder broke off, when the holder was last
-	// heard or last seen to renew, or when the release was seen.
+	// Symptom is when this process first noticed the event: when contact with the holder broke off, when the holder
+	// was last heard or last seen to renew, or when the release was seen.
 	Symptom time.Time
-	// Decided is when this process found that it could win the lease. Sent is when it sent the write that acquired the lease, and
-	// Acquired when the answer came.
+	// Decided is when this process found that it could win the lease. Sent is when it sent the write that acquired
+	// the lease, and Acquired when the answer came.
 	Decided, Sent, Acquired time.Time
 }

@@ -7,13 +7,14 @@ import (
 	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
-// tenure is everything, beside its Config, that a leader's decision to go on depends on. It is a value; each look makes a new
-// one.
+// tenure is everything, beside its Config, that a leader's decision to go on depends on. It is a value; each look makes
+// a new one.
 type tenure struct {
 	now  time.Time
 	seen lease.Observation
 	grounds
-	// standbys are the replicas that follow this process. They are set only if the Lease has a wish to succeed this process.
+	// standbys are the replicas that follow this process. They are set only if the Lease has a wish to succeed this
+	// process.
 	standbys []Standby
 	trouble  trouble
 }
@@ -34,8 +35,8 @@ type grounds struct {
 
 // renewals say how the renewals of a term are going.
 type renewals struct {
-	// sent is when the last successful write was sent. failed is when the latest failed attempt after that write was sent; zero:
-	// none.
+	// sent is when the last successful write was sent. failed is when the latest failed attempt after that write
+	// was sent; zero: none.
 	sent, failed time.Time
 }
 
@@ -79,9 +80,9 @@ func assess(cfg Config, t tenure) assessment {
 	return a
 }
 
-// deadline returns until when the term may go on without news, zero if no time ends it. If the term must end now, it returns the
-// cause. What is left of the lease at the deadline suffices for the drain. With client-go alone, the time for retries and the
-// drain together can be longer than the lease.
+// deadline returns until when the term may go on without news, zero if no time ends it. If the term must end now, it
+// returns the cause. What is left of the lease at the deadline suffices for the drain. With client-go alone, the time
+// for retries and the drain together can be longer than the lease.
 func (t tenure) deadline(cfg Config) (until time.Time, cause error) {
 	if t.lost != nil {
 		return time.Time{}, t.lost
@@ -113,8 +114,8 @@ func (t tenure) givesWay(cfg Config) error {
 	return because(Deposed, "the lease is held by %q in epoch %d, and this process is no candidate", t.seen.Holder(), t.seen.Epoch())
 }
 
-// wish returns why the term ends because of a wish on the Lease: a replica of higher priority, which follows this one, wants to
-// lead. It returns nil if there is no such wish.
+// wish returns why the term ends because of a wish on the Lease: a replica of higher priority, which follows this one,
+// wants to lead. It returns nil if there is no such wish.
 func (t tenure) wish(cfg Config) error {
 	w := t.seen.Wish()
 	if w.Holder == "" || w.Holder != t.pin.Holder || w.Mode != cfg.kind().name || w.Priority <= cfg.Priority {
@@ -126,15 +127,17 @@ func (t tenure) wish(cfg Config) error {
 	return because(StepDown, "%w", &request{reason: fmt.Sprintf("replica %q has priority %d, this one %d", w.Replica, w.Priority, cfg.Priority), to: w.Replica})
 }
 
-// aside ends a term that cannot be renewed while another process could lead. The leader is in trouble if a renewal has failed and
-// troubledAfter retry periods have passed since the last success. It then asks its followers who could write the Lease.
+// aside ends a term that cannot be renewed while another process could lead. The leader is in trouble if a renewal has
+// failed and troubledAfter retry periods have passed since the last success. It then asks its followers who could write
+// the Lease.
 //
-// The first answer shows that the store takes writes. If a renewal that was sent after it fails, too, or if none succeeds for as
-// long as one may take, only this process cannot write, and its term ends. Otherwise the next renewal repairs what was lost, as
-// when etcd has elected another leader. If nobody answers, nobody else could lead, and the term goes on until its deadline.
+// The first answer shows that the store takes writes. If a renewal that was sent after it fails, too, or if none
+// succeeds for as long as one may take, only this process cannot write, and its term ends. Otherwise the next renewal
+// repairs what was lost, as when etcd has elected another leader. If nobody answers, nobody else could lead, and the
+// term goes on until its deadline.
 //
-// A late renewal is no trouble before it has failed. The store may be slow for everyone, or this process was paused and renews
-// next.
+// A late renewal is no trouble before it has failed. The store may be slow for everyone, or this process was paused and
+// renews next.
 func (t tenure) aside(cfg Config) assessment {
 	begins := t.renewals.sent.Add(troubledAfter * cfg.RetryPeriod)
 	until := t.trouble.since.Add(max(cfg.RetryPeriod, cfg.requestTimeout()))
@@ -160,8 +163,8 @@ func (t tenure) aside(cfg Config) assessment {
 	}
 }
 
-// hear records a follower's statement that it could take the lease from holder. It ignores answers that come late or concern
-// another term.
+// hear records a follower's statement that it could take the lease from holder. It ignores answers that come late or
+// concern another term.
 func (t trouble) hear(said Confirmation, holder string, now time.Time) trouble {
 	if said.Holder == holder && t.asked && t.heir == "" {
 		t.heir, t.since = said.Replica, now

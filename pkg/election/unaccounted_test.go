@@ -27,8 +27,8 @@ func holdForLife(store *electiontest.Store, presence string) {
 	})
 }
 
-// A holder has a right to its lease for as long as the Lease says, however long that is. But if it is not heard, perhaps nobody
-// leads. So people are told: by an Event, by the log, and by the metric that has an alert.
+// A holder has a right to its lease for as long as the Lease says, however long that is. But if it is not heard,
+// perhaps nobody leads. So people are told: by an Event, by the log, and by the metric that has an alert.
 func TestAHolderWhomNoExpiryEndsIsWaitedForAndPeopleAreTold(t *testing.T) {
 	for name, test := range map[string]struct {
 		hold    func(*electiontest.Store)
@@ -125,7 +125,8 @@ func TestAHolderThatRenewsIsAccountedForHoweverLongItsLeaseLasts(t *testing.T) {
 	})
 }
 
-// On a Kubernetes cluster a holder whose Pod owns the Lease needs no address, because the garbage collector deletes the Lease.
+// On a Kubernetes cluster a holder whose Pod owns the Lease needs no address, because the garbage collector deletes the
+// Lease.
 func TestAHolderOfALeaseThatItsPodOwnsNeedsNoAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network, told := newNetwork(), &noticed{}

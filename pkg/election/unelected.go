@@ -2,8 +2,8 @@ package election
 
 import "context"
 
-// withoutElection is the mode of a process that is no candidate (NewUnelected). It leads whenever nobody holds the lease, or whoever does
-// is certainly dead.
+// withoutElection is the mode of a process that is no candidate (NewUnelected). It leads whenever nobody holds the
+// lease, or whoever does is certainly dead.
 type withoutElection struct{ plain }
 
 func (withoutElection) enter(_ context.Context, h *heldLease) (claim, error) {

@@ -12,8 +12,8 @@ import (
 	"github.com/regent-project/regent/pkg/election/electiontest"
 )
 
-// A holder without a fence is succeeded early only if its address refuses connections, and both replicas have chosen to accept the
-// risk. To be fenced is no such choice.
+// A holder without a fence is succeeded early only if its address refuses connections, and both replicas have chosen to
+// accept the risk. To be fenced is no such choice.
 func TestAnUnfencedHolderIsSucceededEarlyOnlyIfBothAcceptTheRisk(t *testing.T) {
 	type choice struct{ fenced, accepts bool }
 	rapid.Check(t, func(rt *rapid.T) {

@@ -33,8 +33,8 @@ func TestTheChoiceToBeSucceededIsPublished(t *testing.T) {
 	})
 }
 
-// A holder that lives, and whose address refused connections, stops as soon as its watch tells it, or at its next renewal. Deaths
-// that were none are then doubted, as with a fence.
+// A holder that lives, and whose address refused connections, stops as soon as its watch tells it, or at its next
+// renewal. Deaths that were none are then doubted, as with a fence.
 func TestALivingHolderThatWasSucceededWithoutAFenceStopsSoon(t *testing.T) {
 	for name, test := range map[string]struct {
 		blind bool // its watch brings nothing

@@ -16,7 +16,8 @@ type verdict struct {
 	reason  string
 	// symptom is when the reason was first noticed: see Takeover.Symptom.
 	symptom time.Time
-	// unproved: the holder is succeeded although nothing proves its death, and nothing refuses its writes (Config.SucceedUnfenced).
+	// unproved: the holder is succeeded although nothing proves its death, and nothing refuses its writes
+	// (Config.SucceedUnfenced).
 	unproved bool
 	// until is when the passing of time changes the verdict; zero: only a change can.
 	until time.Time
@@ -32,8 +33,8 @@ const (
 	win
 	// clear: the holder is an identity of this process that leads no term, and has to be taken off the Lease.
 	clear
-	// depose: the holder can be succeeded and has to be taken off the Lease. An electing controller then names the next (mode
-	// coordinated).
+	// depose: the holder can be succeeded and has to be taken off the Lease. An electing controller then names the
+	// next (mode coordinated).
 	depose
 	// ask: the holder has to be asked to step down.
 	ask
@@ -51,16 +52,16 @@ type knowledge struct {
 	near bool
 	// news is what the Detector knows of the holder's process.
 	news News
-	// fenced: both this process and the holder are fenced (Config.Fenced). If not, only proof, or the holder's own word, ends the
-	// holder's term early.
+	// fenced: both this process and the holder are fenced (Config.Fenced). If not, only proof, or the holder's own
+	// word, ends the holder's term early.
 	fenced bool
-	// risked: this process and the holder allow to succeed the holder without a fence if its address refuses connections
-	// (Config.SucceedUnfenced).
+	// risked: this process and the holder allow to succeed the holder without a fence if its address refuses
+	// connections (Config.SucceedUnfenced).
 	risked bool
 	// suspect: the holder may be succeeded because it is silent (Config.Detection is DetectSuspect).
 	suspect bool
-	// suspicions is the count on the Lease. The higher it is, the longer a new term is safe from signs that are no proof
-	// (suspicionPause).
+	// suspicions is the count on the Lease. The higher it is, the longer a new term is safe from signs that are no
+	// proof (suspicionPause).
 	suspicions int
 	// orphaned: the lease is held for life, and its owner object was deleted.
 	orphaned bool
@@ -76,7 +77,8 @@ func (k knowledge) seemsDead() bool {
 	return (k.fenced || k.risked) && k.news.Sign == Dead
 }
 
-// judge decides what a standby does about what it sees and knows. fallback is the duration of a Lease that does not say one.
+// judge decides what a standby does about what it sees and knows. fallback is the duration of a Lease that does not say
+// one.
 func judge(seen lease.Observation, now time.Time, fallback time.Duration, k knowledge) verdict {
 	expiry := seen.Expiry(fallback)
 	doubtful := now.Before(expiry) && now.Before(seen.TermSince.Add(suspicionPause(k.suspicions)))
@@ -121,8 +123,8 @@ func judge(seen lease.Observation, now time.Time, fallback time.Duration, k know
 // winnable says since when the lease can be won, and why. The zero value means that it cannot.
 type winnable struct {
 	since time.Time
-	// first is the verdict that made the lease winnable, and decided is when that was. A later verdict with another trigger
-	// replaces it, but not in mode coordinated: there the election follows it as another trigger.
+	// first is the verdict that made the lease winnable, and decided is when that was. A later verdict with another
+	// trigger replaces it, but not in mode coordinated: there the election follows it as another trigger.
 	first   verdict
 	decided time.Time
 	// after is the highest epoch that had been seen by then.

@@ -15,8 +15,8 @@ import (
 	"github.com/regent-project/regent/pkg/election/electiontest"
 )
 
-// Anyone who knows the probe's secret may follow the leader, claim the highest priority, and confirm anything. That ends no term,
-// because the Lease has no wish of theirs. A wish on the Lease ends only the term that it names.
+// Anyone who knows the probe's secret may follow the leader, claim the highest priority, and confirm anything. That
+// ends no term, because the Lease has no wish of theirs. A wish on the Lease ends only the term that it names.
 func TestAWishIsHeededIfItIsOnTheLeaseOfAReplicaThatFollows(t *testing.T) {
 	const heeded = `{"holder":"%s","replica":"ghost","mode":"lease","priority":2147483647}`
 	for name, test := range map[string]struct {

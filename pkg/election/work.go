@@ -41,8 +41,8 @@ func (w *work) fail(err error) {
 	})
 }
 
-// prepare returns the work of a term, and the function that begins it by calling do. The call's context does not end with ctx: the elector ends it, with the
-// cause of the term's end.
+// prepare returns the work of a term, and the function that begins it by calling do. The call's context does not end
+// with ctx: the elector ends it, with the cause of the term's end.
 func prepare(ctx context.Context, do LeadFunc, term Term) (w *work, begin func()) {
 	ctx, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	w = &work{end: end, returned: make(chan struct{}), failed: make(chan struct{})}
@@ -50,7 +50,8 @@ func prepare(ctx context.Context, do LeadFunc, term Term) (w *work, begin func()
 	return w, func() {
 		go func() {
 			defer close(w.returned)
-			w.err = errors.New("the LeadFunc ended its goroutine with runtime.Goexit") // remains if do called runtime.Goexit
+			// remains if do called runtime.Goexit
+			w.err = errors.New("the LeadFunc ended its goroutine with runtime.Goexit")
 			w.err = contained(ctx, do, term)
 		}()
 	}
@@ -66,7 +67,8 @@ func contained(ctx context.Context, do LeadFunc, term Term) (err error) {
 	return do(ctx, term)
 }
 
-// join waits until the function has returned, and reports whether it has. It waits for d at most; 0 means without a bound.
+// join waits until the function has returned, and reports whether it has. It waits for d at most; 0 means without a
+// bound.
 func (w *work) join(d time.Duration) bool {
 	var late <-chan time.Time
 	if d > 0 {

@@ -14,7 +14,8 @@ import (
 	"github.com/regent-project/regent/pkg/server/edge"
 )
 
-// Answers that need no rights are as long as their URLs. Clients whose window is smaller would hold all places for good.
+// Answers that need no rights are as long as their URLs. Clients whose window is smaller would hold all places for
+// good.
 func TestWhoHasNoRightsHoldsNoPlaceByTakingNoAnswer(t *testing.T) {
 	root := t.TempDir()
 	cfg := config(t, root)

@@ -141,13 +141,15 @@ func (r *run) admission(store *store, caches *caches, escalation *access.Escalat
 	)
 }
 
-// installProfiling adds the endpoints for profiles and for the log's verbosity. Only members of system:masters may use them.
+// installProfiling adds the endpoints for profiles and for the log's verbosity. Only members of system:masters may use
+// them.
 func installProfiling(mux *mux.PathRecorderMux) {
 	routes.Profiling{}.Install(mux)
 	routes.DebugFlags{}.Install(mux, "v", routes.StringFlagPutHandler(logs.GlogSetter))
 }
 
-// historyCheck fails once etcd's revision or cluster id has gone back. This replica's caches then belong to another history.
+// historyCheck fails once etcd's revision or cluster id has gone back. This replica's caches then belong to another
+// history.
 func historyCheck(client *storage.Client) healthz.HealthChecker {
 	return healthz.NamedCheck("etcd-history", func(*http.Request) error { return client.Fault() })
 }
@@ -155,8 +157,8 @@ func historyCheck(client *storage.Client) healthz.HealthChecker {
 // supervisorTimeout is how long the supervisor may take to answer the check.
 const supervisorTimeout = 2 * time.Second
 
-// supervisorCheck fails only if the supervisor of this process's controllers hangs, which only a restart mends. It does not
-// depend on who leads or on how the controllers are doing: the replica serves anyway.
+// supervisorCheck fails only if the supervisor of this process's controllers hangs, which only a restart mends. It does
+// not depend on who leads or on how the controllers are doing: the replica serves anyway.
 func supervisorCheck(probe interface{ Ping(context.Context) error }) healthz.HealthChecker {
 	return unhurried{healthz.NamedCheck("supervisor", func(req *http.Request) error {
 		ctx, cancel := context.WithTimeout(req.Context(), supervisorTimeout)
@@ -165,8 +167,8 @@ func supervisorCheck(probe interface{ Ping(context.Context) error }) healthz.Hea
 	})}
 }
 
-// unhurried is a check that goes on when its caller hangs up, until its own timeout. A caller that hangs up says nothing about
-// what is checked, but the log would report a failed check.
+// unhurried is a check that goes on when its caller hangs up, until its own timeout. A caller that hangs up says
+// nothing about what is checked, but the log would report a failed check.
 type unhurried struct{ healthz.HealthChecker }
 
 // Check implements healthz.HealthChecker.

@@ -68,8 +68,8 @@ func TestTheShippedAuditPolicyHasNoBodiesAndNoNoise(t *testing.T) {
 	}
 }
 
-// The log says which replica has answered, and of leaders' writes which term they are of, also when they are refused. It never has a
-// Secret's data.
+// The log says which replica has answered, and of leaders' writes which term they are of, also when they are refused.
+// It never has a Secret's data.
 func TestTheAuditLogHasTermsAndNoSecrets(t *testing.T) {
 	const secret, token = "s3cret-value", "t0ken-value"
 	root := t.TempDir()

@@ -18,8 +18,8 @@ import (
 	"github.com/regent-project/regent/pkg/server/routing"
 )
 
-// BenchmarkFirstReconcile is from when a warm replica sends the write that acquires the lease to the first reconcile of a
-// controller beside the catalog's, with 100,000 objects in the caches, all of which the controller sweeps.
+// BenchmarkFirstReconcile is from when a warm replica sends the write that acquires the lease to the first reconcile of
+// a controller beside the catalog's, with 100,000 objects in the caches, all of which the controller sweeps.
 func BenchmarkFirstReconcile(b *testing.B) {
 	const objects = 100_000
 	registry, err := catalog.Registry()

@@ -190,7 +190,8 @@ func TestWhoeverMayBindAnExportBindsItAndNobodyElse(t *testing.T) {
 		t.Errorf("it is %q", phase)
 	}
 
-	// What is bound the leader says, and nobody else. Otherwise whoever guesses a uid could use a schema that was shown to others.
+	// What is bound the leader says, and nobody else. Otherwise whoever guesses a uid could use a schema that was
+	// shown to others.
 	forged := b.DeepCopy()
 	if err := unstructured.SetNestedField(forged.Object, "Binding", "status", "phase"); err != nil {
 		t.Fatal(err)

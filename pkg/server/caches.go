@@ -26,8 +26,8 @@ import (
 	"github.com/regent-project/regent/pkg/server/shards"
 )
 
-// caches are the replica's view of the shard, on leaders and standbys alike. The informers read storage. What the replica asks for
-// besides, it asks of its own API, as its own user.
+// caches are the replica's view of the shard, on leaders and standbys alike. The informers read storage. What the
+// replica asks for besides, it asks of its own API, as its own user.
 type caches struct {
 	client    *loopback.Client
 	clients   controllers.Clients
@@ -40,7 +40,8 @@ type caches struct {
 	own     *custom.Own
 	bound   *custom.Bound
 	customs *custom.Server
-	// others reads the other shards of the installation. Nil: nobody can be called, because the key of the authority is elsewhere.
+	// others reads the other shards of the installation. Nil: nobody can be called, because the key of the
+	// authority is elsewhere.
 	others *shards.Reader
 	// homes says which of the other shards has a logical cluster. Nil: others is nil.
 	homes *shards.Homes
@@ -76,7 +77,8 @@ func (r *run) newCaches(store *store) (*caches, error) {
 	return c, nil
 }
 
-// close ends what the API server would wait for when it stops: the connections of informers, and calls of conversion webhooks.
+// close ends what the API server would wait for when it stops: the connections of informers, and calls of conversion
+// webhooks.
 func (c *caches) close() {
 	c.client.Close()
 	c.customs.EndCalls()
@@ -98,9 +100,9 @@ func synced(i controllers.Informers) map[string]<-chan struct{} {
 	return out
 }
 
-// informersCheck is part of /readyz: a replica is ready when its informers are warm. The API server's watch caches are filled
-// by then, because the informers read through them. Upstream's storage readiness hook is not used: it is part of /livez too, so
-// a replica without etcd would be killed, and it gives up after a minute.
+// informersCheck is part of /readyz: a replica is ready when its informers are warm. The API server's watch caches are
+// filled by then, because the informers read through them. Upstream's storage readiness hook is not used: it is part of
+// /livez too, so a replica without etcd would be killed, and it gives up after a minute.
 func informersCheck(i controllers.Informers) healthz.HealthChecker {
 	return healthz.NamedCheck("informers", func(*http.Request) error {
 		for name, done := range synced(i) {

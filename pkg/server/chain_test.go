@@ -54,7 +54,8 @@ func TestWithoutRightsWhetherAClusterExistsCannotBeTold(t *testing.T) {
 		for i := range guesses {
 			r.ask(t, http.MethodGet, "/clusters/guess"+strconv.Itoa(i)+":x/api", c.bearer)
 		}
-		// Of a user's guesses some are looked up, because a cluster may be new: a hundred, and fifty a second. Strangers are none of storage's business.
+		// Of a user's guesses some are looked up, because a cluster may be new: a hundred, and fifty a second.
+		// Strangers are none of storage's business.
 		if reads := r.reads(t) - before; reads > 110+50*time.Since(began).Seconds() || c.status == http.StatusUnauthorized && reads > 0 {
 			t.Errorf("%s had storage read %v times", c.who, reads)
 		}
@@ -100,7 +101,8 @@ func TestEveryRefusalIsAudited(t *testing.T) {
 	}
 	got := map[string]int32{}
 	for _, e := range events() {
-		if e.ResponseStatus != nil { // of a request that was not authenticated there is no stage ResponseComplete
+		// of a request that was not authenticated there is no stage ResponseComplete
+		if e.ResponseStatus != nil {
 			got[e.RequestURI[strings.LastIndexByte(e.RequestURI, '/')+1:]] = e.ResponseStatus.Code
 		}
 	}

@@ -1,5 +1,5 @@
-// Package server composes a replica: storage, logical clusters, the APIs, and the controllers that run beside them. Package
-// apis decides what is served, package election who leads, package terms what runs in a term.
+// Package server composes a replica: storage, logical clusters, the APIs, and the controllers that run beside them.
+// Package apis decides what is served, package election who leads, package terms what runs in a term.
 package server
 
 import (
@@ -25,50 +25,55 @@ import (
 // shutdownAllowance is how long a server may by default take to stop after its term has ended.
 const shutdownAllowance = 20 * time.Second
 
-// watchGrace is how long clients' watches may go on after the listener has closed. They are ended one by one, so that not all
-// clients reconnect at the same moment.
+// watchGrace is how long clients' watches may go on after the listener has closed. They are ended one by one, so that
+// not all clients reconnect at the same moment.
 const watchGrace = 5 * time.Second
 
 // Config is what New needs.
 type Config struct {
 	// Shard is the shard's name, the same on all its replicas.
 	Shard string
-	// Membership is what this shard has joined an installation with. Nil: the shard is alone, or the root shard of an installation.
+	// Membership is what this shard has joined an installation with. Nil: the shard is alone, or the root shard of
+	// an installation.
 	Membership *pki.Membership
-	// MembershipFile is the file that Membership was read from. What is in it counts as soon as it changes. Empty: it never does.
+	// MembershipFile is the file that Membership was read from. What is in it counts as soon as it changes. Empty:
+	// it never does.
 	MembershipFile string
 	// Capacity is how many logical clusters the shard can have: other shards assign no more to it. 0 stands for
 	// clusters.DefaultCapacity.
 	Capacity int64
-	// RootDirectory holds generated keys (pki/), admin.kubeconfig and, while the process lives, a file in replicas/.
+	// RootDirectory holds generated keys (pki/), admin.kubeconfig and, while the process lives, a file in
+	// replicas/.
 	RootDirectory string
-	// Host is the name or address under which clients reach this replica. Advertise is the address that peers dial. The serving
-	// certificate is valid for both.
+	// Host is the name or address under which clients reach this replica. Advertise is the address that peers dial.
+	// The serving certificate is valid for both.
 	Host      string
 	Advertise net.IP
-	// BaseURL is the URL under which clients reach the shard, without a trailing slash. FixedBaseURL says that the operator has
-	// chosen it: an admin.kubeconfig that names another URL is rewritten.
+	// BaseURL is the URL under which clients reach the shard, without a trailing slash. FixedBaseURL says that the
+	// operator has chosen it: an admin.kubeconfig that names another URL is rewritten.
 	BaseURL      string
 	FixedBaseURL bool
 
 	// Serving says where to listen. Without a certificate, New makes one that the shard's authority signs.
 	Serving *genericoptions.SecureServingOptions
-	// ClientCAFile names a file with further authorities for client certificates, TokenFile one with bearer tokens. Both may be
-	// empty.
+	// ClientCAFile names a file with further authorities for client certificates, TokenFile one with bearer tokens.
+	// Both may be empty.
 	ClientCAFile, TokenFile string
 	// ServiceAccounts says how tokens of service accounts are made and checked.
 	ServiceAccounts identity.ServiceAccounts
-	// AuthenticationConfigFile names a file with an AuthenticationConfiguration (apiserver.config.k8s.io/v1), that is read again when it
-	// changes. It may be empty. TokenWebhook says whom to ask about tokens that nobody else knows.
+	// AuthenticationConfigFile names a file with an AuthenticationConfiguration (apiserver.config.k8s.io/v1), that
+	// is read again when it changes. It may be empty. TokenWebhook says whom to ask about tokens that nobody else
+	// knows.
 	AuthenticationConfigFile string
 	TokenWebhook             authentication.Webhook
-	// AuthorizationConfigFile names a file with an AuthorizationConfiguration (apiserver.config.k8s.io/v1): webhooks to ask what users may
-	// do. It is read again when it changes. It may be empty.
+	// AuthorizationConfigFile names a file with an AuthorizationConfiguration (apiserver.config.k8s.io/v1):
+	// webhooks to ask what users may do. It is read again when it changes. It may be empty.
 	AuthorizationConfigFile string
 
 	// Limits are the limits on requests and connections.
 	Limits edge.Limits
-	// ConversionWebhooks are where the webhooks may be that definitions of custom resources name. The zero value: nowhere.
+	// ConversionWebhooks are where the webhooks may be that definitions of custom resources name. The zero value:
+	// nowhere.
 	ConversionWebhooks webhooks.Networks
 
 	// EmbeddedEtcd is the etcd to run in this process. Nil: the server uses Etcd.
@@ -76,23 +81,24 @@ type Config struct {
 	Etcd         storagebackend.TransportConfig
 	// EtcdPrefix begins all keys.
 	EtcdPrefix string
-	// EncryptionConfigFile names a file with an EncryptionConfiguration (apiserver.config.k8s.io/v1). It is read again when it
-	// changes. Empty: objects are stored unencrypted.
+	// EncryptionConfigFile names a file with an EncryptionConfiguration (apiserver.config.k8s.io/v1). It is read
+	// again when it changes. Empty: objects are stored unencrypted.
 	EncryptionConfigFile string
 
-	// EnableLeaderElection makes this replica a candidate. Otherwise it runs the controllers whenever nobody holds the Lease, and
-	// two replicas without it do not detect each other: give it to every replica if there is more than one.
+	// EnableLeaderElection makes this replica a candidate. Otherwise it runs the controllers whenever nobody holds
+	// the Lease, and two replicas without it do not detect each other: give it to every replica if there is more
+	// than one.
 	EnableLeaderElection bool
-	// Election says how this replica stands for election. The server sets Client, Candidates, Cluster, ReplicasDirectory,
-	// Replica, Fenced, Detector, ForgetCommand and Notify.
+	// Election says how this replica stands for election. The server sets Client, Candidates, Cluster,
+	// ReplicasDirectory, Replica, Fenced, Detector, ForgetCommand and Notify.
 	Election election.Config
-	// Detect says how often standbys look for signs of life of the leader's process (its Interval and Misses, 0 for the
-	// defaults), if Election.Detection is not off. The server sets its other fields. ProbePort is the port, beside Serving's
-	// address, on which other replicas probe this one. 0: any free port.
+	// Detect says how often standbys look for signs of life of the leader's process (its Interval and Misses, 0 for
+	// the defaults), if Election.Detection is not off. The server sets its other fields. ProbePort is the port,
+	// beside Serving's address, on which other replicas probe this one. 0: any free port.
 	Detect    detect.Config
 	ProbePort int
-	// Fencing says what happens to a leader's writes without a fencing token. Empty: edge.FencingEnforce. It has no effect without
-	// leader election.
+	// Fencing says what happens to a leader's writes without a fencing token. Empty: edge.FencingEnforce. It has no
+	// effect without leader election.
 	Fencing edge.Fencing
 	// Registry lists the controllers to run. Policies say what happens when they fail.
 	Registry *controllers.Registry
@@ -105,16 +111,17 @@ type Config struct {
 	// Flags are what /flagz shows. Nil: there is no /flagz.
 	Flags flagz.Reader
 
-	// ShutdownDelay is how long the server goes on serving, not ready, after its context has ended. Load balancers need it to
-	// stop sending requests. The term does not wait for it.
+	// ShutdownDelay is how long the server goes on serving, not ready, after its context has ended. Load balancers
+	// need it to stop sending requests. The term does not wait for it.
 	ShutdownDelay time.Duration
-	// ShutdownTimeout is how long Run may take to return after its context has ended. 0 stands for the time that a term may
-	// take to end, plus 20 s, plus ShutdownDelay. With the default timings and no delay that is 40 s.
+	// ShutdownTimeout is how long Run may take to return after its context has ended. 0 stands for the time that a
+	// term may take to end, plus 20 s, plus ShutdownDelay. With the default timings and no delay that is 40 s.
 	ShutdownTimeout time.Duration
 
 	// The fields below are for tests. 0 stands for the default of terms.Config, and of survey.Config.
 	offerAfter, farewell time.Duration
-	// informerSource wraps what the informers read, termTransport the requests of a term's controllers. Nil: not wrapped.
+	// informerSource wraps what the informers read, termTransport the requests of a term's controllers. Nil: not
+	// wrapped.
 	informerSource func(controllers.Source) controllers.Source
 	termTransport  transport.WrapperFunc
 }

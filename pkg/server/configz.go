@@ -13,10 +13,12 @@ import (
 	"github.com/regent-project/regent/pkg/server/edge"
 )
 
-// configzPath is where a replica shows its configuration, as Kubernetes' components do. Flags as they were given are at /flagz.
+// configzPath is where a replica shows its configuration, as Kubernetes' components do. Flags as they were given are at
+// /flagz.
 const configzPath = "/configz"
 
-// shownConfig is what is in force: with defaults, and with limits computed from this machine. It has names of files, and none of their contents.
+// shownConfig is what is in force: with defaults, and with limits computed from this machine. It has names of files,
+// and none of their contents.
 type shownConfig struct {
 	Shard         string `json:"shard"`
 	Replica       string `json:"replica"`
@@ -118,7 +120,8 @@ func showLimits(l edge.Limits) shownLimits {
 	}
 }
 
-// WithoutPassword returns a URL with xxxxx instead of its password, if it has one. Other texts are returned as they are.
+// WithoutPassword returns a URL with xxxxx instead of its password, if it has one. Other texts are returned as they
+// are.
 func WithoutPassword(text string) string {
 	if u, err := url.Parse(text); err == nil && u.User != nil {
 		return u.Redacted()

@@ -39,12 +39,14 @@ const changesOfDefinitions = 256 << 10
 
 var definitionsGVR = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
-// ofTerm is what is defined in a term. Its content is new in each. Names recur: for each group there ever was, upstream's metrics keep what was requested.
+// ofTerm is what is defined in a term. Its content is new in each. Names recur: for each group there ever was,
+// upstream's metrics keep what was requested.
 func ofTerm(n int) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: fmt.Sprintf("g%d.example.com", n%20), Version: "v1", Resource: "widgets"}
 }
 
-// define defines it everywhere: alike in the first half of the clusters, differently in each of the others. Each gets objects, and is watched.
+// define defines it everywhere: alike in the first half of the clusters, differently in each of the others. Each gets
+// objects, and is watched.
 func (f *fashion) define(n int) {
 	f.Helper()
 	var all sync.WaitGroup
@@ -159,8 +161,9 @@ func (c *catalogued) rest() bool {
 	return true
 }
 
-// I5 and I12: definitions and their objects come in each term, in several clusters, and go in the next one. (-terms=1000 is the long form. It compares terms
-// whose watch caches are full; the short form allows for what its few terms put into them.)
+// I5 and I12: definitions and their objects come in each term, in several clusters, and go in the next one.
+// (-terms=1000 is the long form. It compares terms whose watch caches are full; the short form allows for what its few
+// terms put into them.)
 func TestTermsLeaveNothingBehindOfDefinitions(t *testing.T) {
 	const begin, every = 10, 50
 	terms := *termsFlag

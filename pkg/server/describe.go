@@ -40,7 +40,8 @@ func (r *run) newDescriber(store *store, caches *caches, elections *elections, t
 		Terms:  terms, Book: r.book(), Kube: caches.clients.Kube, Informers: caches.informers, Others: caches.others,
 		Etcd: store.describe, Aside: store.aside, Fronts: r.identity.Fronts, Certificates: r.certificates,
 		Checks: []healthz.HealthChecker{
-			healthz.NamedCheck("etcd", func(*http.Request) error { return store.etcd.Latest() }), // as the process has last seen it
+			// as the process has last seen it
+			healthz.NamedCheck("etcd", func(*http.Request) error { return store.etcd.Latest() }),
 			store.space, store.shard, informersCheck(caches.informers), historyCheck(store.Client),
 			healthz.NamedCheck("supervisor", func(req *http.Request) error { return terms.Ping(req.Context()) }),
 			healthz.NamedCheck("shutdown", func(*http.Request) error { return context.Cause(r.ctx) }),

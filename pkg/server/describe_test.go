@@ -73,7 +73,8 @@ func startTwo(t *testing.T, run func(context.Context, controllers.Deps) error, c
 	etcd, root := etcdtest.Start(t), t.TempDir()
 	start := func() *replica {
 		cfg := withController(t, config(t, root), run)
-		cfg.Election = defaultElection() // a leader that steps down leaves the other one time, however busy the machine is
+		// a leader that steps down leaves the other one time, however busy the machine is
+		cfg.Election = defaultElection()
 		cfg.EmbeddedEtcd, cfg.Etcd = nil, etcd
 		for _, c := range change {
 			c(&cfg)
@@ -105,7 +106,8 @@ func TestEachReplicaTellsTheSameOfItsShard(t *testing.T) {
 	names := []string{leader.server.name, standby.server.name}
 	slices.Sort(names)
 	for _, at := range []*replica{leader, standby} {
-		shard := untilAnswered(t, at, status.ShardPath, "both answer and are ready, and the leader works", func(s status.Shard) bool { // answers are given again for a moment
+		// answers are given again for a moment
+		shard := untilAnswered(t, at, status.ShardPath, "both answer and are ready, and the leader works", func(s status.Shard) bool {
 			if len(s.Replicas) != 2 || s.Replicas[0].Fault+s.Replicas[1].Fault != "" {
 				return false
 			}
@@ -164,7 +166,8 @@ func TestEachReplicaTellsTheSameOfItsShard(t *testing.T) {
 func TestAReplicaThatEndsInOrderIsListedNoMore(t *testing.T) {
 	for name, leads := range map[string]bool{"leader": true, "standby": false} {
 		t.Run(name, func(t *testing.T) {
-			leaves, stays := startTwo(t, untilDone, func(cfg *Config) { cfg.farewell = 20 * time.Second }) // also for a busy machine
+			// also for a busy machine
+			leaves, stays := startTwo(t, untilDone, func(cfg *Config) { cfg.farewell = 20 * time.Second })
 			if !leads {
 				leaves, stays = stays, leaves
 			}
@@ -174,7 +177,8 @@ func TestAReplicaThatEndsInOrderIsListedNoMore(t *testing.T) {
 			if err := leaves.stop(t); err != nil {
 				t.Fatal(err)
 			}
-			shard := untilAnswered(t, stays, status.ShardPath, "the one that stays leads alone", func(s status.Shard) bool { // answers are given again for a moment
+			// answers are given again for a moment
+			shard := untilAnswered(t, stays, status.ShardPath, "the one that stays leads alone", func(s status.Shard) bool {
 				return s.Leader == stays.server.name && len(s.Replicas) == 1
 			})
 			if got := named(shard, stays.server.name).Left; !slices.Equal(got, []string{leaves.server.name}) {
@@ -273,7 +277,8 @@ func TestWhoElectsTheLeaderIsTold(t *testing.T) {
 		shard := untilAnswered(t, at, status.ShardPath, "one of two replicas elects, and the other one hears it", func(s status.Shard) bool {
 			elect, follow := 0, 0
 			for _, r := range s.Replicas {
-				if r.Electing != nil && r.Electing.State == "leading" && len(r.Electing.Standbys) > 0 { // it is asked before the one that hears it
+				// it is asked before the one that hears it
+				if r.Electing != nil && r.Electing.State == "leading" && len(r.Electing.Standbys) > 0 {
 					elect++
 				} else if r.Electing != nil && r.Electing.Contact != nil && r.Electing.Contact.State == "alive" {
 					follow++

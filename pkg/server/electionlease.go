@@ -14,9 +14,10 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// electionLease validates updates of one of the shard's own Leases, whoever makes them. Fencing relies on terms that never come
-// back: a new holder must raise the epoch (spec.leaseTransitions), and the epoch must never fall. An edit that restores an old
-// holder and epoch would make that term's token valid again. Taking the Lease away, clearing it and deleting it stay allowed.
+// electionLease validates updates of one of the shard's own Leases, whoever makes them. Fencing relies on terms that
+// never come back: a new holder must raise the epoch (spec.leaseTransitions), and the epoch must never fall. An edit
+// that restores an old holder and epoch would make that term's token valid again. Taking the Lease away, clearing it
+// and deleting it stay allowed.
 type electionLease struct {
 	cluster         logicalcluster.Name
 	namespace, name string

@@ -21,19 +21,20 @@ import (
 	"github.com/regent-project/regent/pkg/server/terms"
 )
 
-// ElectionsLease is the name of the Lease for which the electing controllers' replicas compete in mode coordinated. Its holder
-// elects the shard's leader.
+// ElectionsLease is the name of the Lease for which the electing controllers' replicas compete in mode coordinated. Its
+// holder elects the shard's leader.
 const ElectionsLease = "regent-elections"
 
 // elections are the elections that this replica stands in.
 type elections struct {
-	// leader stands for the shard's Lease. electing stands for ElectionsLease. electing and its recorder are nil unless the
-	// mode is coordinated.
+	// leader stands for the shard's Lease. electing stands for ElectionsLease. electing and its recorder are nil
+	// unless the mode is coordinated.
 	leader, electing                 *election.Elector
 	leaderRecorder, electingRecorder *recorder
 	// client reaches the Leases.
 	client *loopback.Client
-	// probe watches the leader's process for standbys, and shows this process to other replicas. Nil: detection is off.
+	// probe watches the leader's process for standbys, and shows this process to other replicas. Nil: detection is
+	// off.
 	probe *detect.Detector
 }
 
@@ -69,8 +70,8 @@ func (r *run) newElections(caches *caches) (*elections, error) {
 	return e, nil
 }
 
-// run campaigns and leads, again and again, until ctx ends. It returns when all terms have ended. If one elector fails, the
-// other one ends too.
+// run campaigns and leads, again and again, until ctx ends. It returns when all terms have ended. If one elector fails,
+// the other one ends too.
 func (e *elections) run(ctx context.Context, terms *terms.Runner) error {
 	if e.electing == nil {
 		return e.leader.Run(ctx, terms.Leader(controllers.LeaderOnly, controllers.Electing))
@@ -99,8 +100,8 @@ func (r *run) electionConfig(client *loopback.Client) (election.Config, error) {
 	return cfg, nil
 }
 
-// electsItself reports whether the shard's leader is elected by the shard's own electing controllers (mode coordinated). These
-// then need a Lease of their own.
+// electsItself reports whether the shard's leader is elected by the shard's own electing controllers (mode
+// coordinated). These then need a Lease of their own.
 func (r *run) electsItself() bool {
 	mode := r.cfg.Election.Mode
 	return r.cfg.EnableLeaderElection && mode != nil && mode.Electing()
@@ -133,7 +134,8 @@ func (r *run) newProbe(e election.Config) (*detect.Detector, error) {
 	return probe, nil
 }
 
-// BuildVersion returns the version with which this build stands in elections: major, minor and patch of `regent version`.
+// BuildVersion returns the version with which this build stands in elections: major, minor and patch of `regent
+// version`.
 func BuildVersion() string {
 	v := utilversion.MustParseSemantic(build.Info().GitVersion)
 	return fmt.Sprintf("%d.%d.%d", v.Major(), v.Minor(), v.Patch())

@@ -21,7 +21,8 @@ func TestNobodyGetsMoreThanHeHasByRolesAndBindings(t *testing.T) {
 	if _, err := ann.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "clerk"}, Rules: []rbacv1.PolicyRule{
 		{Verbs: []string{"access"}, NonResourceURLs: []string{"/"}},
 		{
-			Verbs:     []string{"get", "list", "watch", "create", "update", "patch", "delete"}, // * would have escalate and bind in it
+			// * would have escalate and bind in it
+			Verbs:     []string{"get", "list", "watch", "create", "update", "patch", "delete"},
 			APIGroups: []string{rbacv1.GroupName}, Resources: []string{"roles", "rolebindings", "clusterroles", "clusterrolebindings"},
 		},
 		{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"configmaps"}},

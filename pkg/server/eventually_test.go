@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// eventually tries until do succeeds. It ends the test with the last error if that takes a minute: rights that were given a moment ago, for one,
-// may not have reached the replica.
+// eventually tries until do succeeds. It ends the test with the last error if that takes a minute: rights that were
+// given a moment ago, for one, may not have reached the replica.
 func eventually(t testing.TB, what string, do func(context.Context) error) {
 	t.Helper()
 	again, over := time.NewTicker(10*time.Millisecond), time.After(time.Minute)

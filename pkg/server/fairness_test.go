@@ -39,7 +39,8 @@ func (l *letting) Authorize(_ context.Context, a authorizer.Attributes) (authori
 	return authorizer.DecisionAllow, "", nil
 }
 
-// startLetting starts a replica with two users and 16 places for requests, in which everything is allowed, and some of it is held.
+// startLetting starts a replica with two users and 16 places for requests, in which everything is allowed, and some of
+// it is held.
 func startLetting(t *testing.T, holds func(authorizer.Attributes) bool) (*replica, *letting) {
 	t.Helper()
 	root := t.TempDir()
@@ -54,7 +55,8 @@ func startLetting(t *testing.T, holds func(authorizer.Attributes) bool) (*replic
 	return r, l
 }
 
-// One user of a cluster holds all that he can get, for as long as he likes. Who else is there gets in, and so does who is in another cluster.
+// One user of a cluster holds all that he can get, for as long as he likes. Who else is there gets in, and so does who
+// is in another cluster.
 func TestAFloodInOneClusterKeepsNobodyElseOut(t *testing.T) {
 	r, everybody := startLetting(t, func(a authorizer.Attributes) bool { return a.GetPath() == "/hold" })
 	r.createCluster(t, "flooded")
@@ -169,7 +171,8 @@ func (r *replica) readsSlowly(t *testing.T, path, bearer string) *http.Response 
 	return resp
 }
 
-// A watch has a place until it has sent what there is, or else a few watches would keep their tenant out for as long as they are open.
+// A watch has a place until it has sent what there is, or else a few watches would keep their tenant out for as long as
+// they are open.
 func TestAnOpenWatchHasNoPlace(t *testing.T) {
 	root := t.TempDir()
 	cfg := config(t, root)

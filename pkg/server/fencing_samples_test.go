@@ -44,7 +44,8 @@ var questions = map[string]string{
 	"authentication.k8s.io/v1 selfsubjectreviews":       "{apiVersion: authentication.k8s.io/v1, kind: SelfSubjectReview}",
 }
 
-// samples are by API version and name. A resource that is not among them is written as an empty object; a subresource must be.
+// samples are by API version and name. A resource that is not among them is written as an empty object; a subresource
+// must be.
 var samples = map[string]sample{
 	"v1 namespaces/status":   {change: "{status: {conditions: [{type: Sampled, status: 'True'}]}}"},
 	"v1 namespaces/finalize": {change: "{spec: {finalizers: [kubernetes, example.com/more]}}"},
@@ -125,9 +126,9 @@ func fromYAML(text string) map[string]any {
 	return out
 }
 
-// fencedShard is a shard with a Lease that somebody holds, and clients of the leader, who may write everything: one without
-// a token, one with the token of the term that the Lease shows, and some, by whose they are, with those of other terms. outside is such a one of the
-// administrator's.
+// fencedShard is a shard with a Lease that somebody holds, and clients of the leader, who may write everything: one
+// without a token, one with the token of the term that the Lease shows, and some, by whose they are, with those of
+// other terms. outside is such a one of the administrator's.
 type fencedShard struct {
 	discovery     discovery.DiscoveryInterface
 	etcd          *clientv3.Client
@@ -236,8 +237,8 @@ func (s *fencedShard) newTarget(t *testing.T, r writable) target {
 	return o
 }
 
-// keys are the shard's (see keysOf). At a revision of etcd that was read already they are as they were then: to read some
-// thousand keys after each write that is refused would cost more than all else here.
+// keys are the shard's (see keysOf). At a revision of etcd that was read already they are as they were then: to read
+// some thousand keys after each write that is refused would cost more than all else here.
 func (s *fencedShard) keys(t *testing.T) map[string]int64 {
 	t.Helper()
 	resp, err := s.etcd.Get(t.Context(), "/registry", clientv3.WithCountOnly())
@@ -257,8 +258,8 @@ func storedKeys(t *testing.T, etcd *clientv3.Client) map[string]int64 {
 	return out
 }
 
-// keysOf are all of a shard's, with the revisions at which they were written, but for the events that the replicas themselves
-// record of their terms; and the revision of etcd at which they were read.
+// keysOf are all of a shard's, with the revisions at which they were written, but for the events that the replicas
+// themselves record of their terms; and the revision of etcd at which they were read.
 func keysOf(t *testing.T, etcd *clientv3.Client) (out map[string]int64, revision int64) {
 	t.Helper()
 	resp, err := etcd.Get(t.Context(), "/registry", clientv3.WithPrefix(), clientv3.WithKeysOnly())
@@ -274,7 +275,8 @@ func keysOf(t *testing.T, etcd *clientv3.Client) (out map[string]int64, revision
 	return out, resp.Header.Revision
 }
 
-// dynamic returns a client of the leader's for the logical cluster in each context, with a fencing token unless it is zero.
+// dynamic returns a client of the leader's for the logical cluster in each context, with a fencing token unless it is
+// zero.
 func (r *replica) dynamic(t *testing.T, token fence.Token) dynamic.Interface {
 	t.Helper()
 	return dynamicOf(t, r.configOf(t, r.server.identity.InProcess.Leader, ""), token)

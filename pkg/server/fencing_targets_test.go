@@ -116,7 +116,8 @@ func createHeld(o target) error {
 	return createObject(o, obj)
 }
 
-// createAndApply leaves what was applied in an earlier second, as managedFields tell it: most applies that change nothing are of a later one.
+// createAndApply leaves what was applied in an earlier second, as managedFields tell it: most applies that change
+// nothing are of a later one.
 func createAndApply(o target) error {
 	if err := create(o); err != nil {
 		return err

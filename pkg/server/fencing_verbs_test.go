@@ -11,7 +11,8 @@ import (
 	"github.com/regent-project/regent/pkg/election/fence"
 )
 
-// kindOfWrite is one way to change, or to seem to change, an object. before brings about, without a token, what do needs.
+// kindOfWrite is one way to change, or to seem to change, an object. before brings about, without a token, what do
+// needs.
 type kindOfWrite struct {
 	name, verb string
 	before, do func(target) error

@@ -11,7 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Somebody deletes an object while its controller gives it a finalizer. If the controller is told that the finalizer is there, the object does not go without it.
+// Somebody deletes an object while its controller gives it a finalizer. If the controller is told that the finalizer is
+// there, the object does not go without it.
 func TestAFinalizerThatWasGivenIsNotPassedOver(t *testing.T) {
 	r := startWithNeighbours(t)
 	const things = "/apis/example.com/v1/namespaces/default/things"

@@ -14,8 +14,8 @@ import (
 // forgetCommand is the command with which operators call ForgetReplica.
 const forgetCommand = "regent forget-replica"
 
-// ForgetReplica declares a replica dead, so that another one can take the Lease that it holds for life: see election.Forget.
-// config must lead to the shard's logical cluster system:admin.
+// ForgetReplica declares a replica dead, so that another one can take the Lease that it holds for life: see
+// election.Forget. config must lead to the shard's logical cluster system:admin.
 func ForgetReplica(ctx context.Context, config *rest.Config, namespace, replica string) error {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {

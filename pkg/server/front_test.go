@@ -270,7 +270,8 @@ func TestAFrontLeadsToEveryClusterAndSaysWhatItDoesNotKnow(t *testing.T) {
 		}
 	}
 
-	// The shard is down: its watches end, its clusters are unavailable, and it is named. All others are as they were.
+	// The shard is down: its watches end, its clusters are unavailable, and it is named. All others are as they
+	// were.
 	if err := eu1.at.stop(t); err != nil {
 		t.Fatal(err)
 	}
@@ -299,13 +300,15 @@ func TestAFrontLeadsToEveryClusterAndSaysWhatItDoesNotKnow(t *testing.T) {
 	})
 }
 
-// A front that is asked to stop ends watches as the server would, finishes requests, and tells load balancers before that.
+// A front that is asked to stop ends watches as the server would, finishes requests, and tells load balancers before
+// that.
 func TestAFrontStopsWithoutAnErrorForItsClients(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	i := install(t)
 	e := i.open("f")
 	e.stop()
-	e = i.enter(e.membership, e.snapshot, func(cfg *front.Config) { cfg.ShutdownDelay = 5 * time.Second }) // also for a busy machine
+	// also for a busy machine
+	e = i.enter(e.membership, e.snapshot, func(cfg *front.Config) { cfg.ShutdownDelay = 5 * time.Second })
 	i.until("root", "the front is ready", func() bool {
 		status, _ := e.ask(e.admin, "/readyz")
 		return status == http.StatusOK
@@ -437,7 +440,8 @@ func TestAFrontBeginsWithWhatItKnewI11(t *testing.T) {
 	i.until("eu1", "the front is ready, and has heard eu1", func() bool {
 		status, _ := e.ask(e.admin, "/readyz")
 		gone, _ := e.ask(e.admin, "/clusters/root:gone/api/v1/namespaces")
-		return status == http.StatusOK && gone == http.StatusServiceUnavailable // the root shard may know more of it
+		// the root shard may know more of it
+		return status == http.StatusOK && gone == http.StatusServiceUnavailable
 	})
 	for _, path := range []string{"root:a", cluster} {
 		if status, body := e.ask(e.admin, "/clusters/"+path+"/api/v1/namespaces"); status != http.StatusOK {

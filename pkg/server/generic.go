@@ -86,7 +86,8 @@ func (s *Server) trace(ctx context.Context) (err error) {
 	return nil
 }
 
-// effectiveVersion is upstream's, which shows a placeholder as the version of a build for which the linker was given none.
+// effectiveVersion is upstream's, which shows a placeholder as the version of a build for which the linker was given
+// none.
 type effectiveVersion struct {
 	basecompatibility.EffectiveVersion
 }

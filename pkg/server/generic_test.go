@@ -58,7 +58,8 @@ func TestDeletingTheMetricsRemovesNone(t *testing.T) {
 	}
 }
 
-// kubectl refuses a server whose version it cannot parse. Tests are built without make, and so without a version by the linker.
+// kubectl refuses a server whose version it cannot parse. Tests are built without make, and so without a version by the
+// linker.
 func TestABuildWithoutMakeHasAVersionForClients(t *testing.T) {
 	r := startReplica(t, config(t, t.TempDir()))
 	defer func() { _ = r.stop(t) }()

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// A tenant may open thousands of watches. What each keeps, and what each costs whoever writes, must not be the tenant's to choose.
+// A tenant may open thousands of watches. What each keeps, and what each costs whoever writes, must not be the tenant's
+// to choose.
 func TestSelectorsAndWatchesAreNoLargerThanTheyMay(t *testing.T) {
 	r := startWithNeighbours(t)
 	terms := func(n int) string { return "labelSelector=" + strings.TrimSuffix(strings.Repeat("!a,", n), ",") }
@@ -32,8 +33,8 @@ func TestSelectorsAndWatchesAreNoLargerThanTheyMay(t *testing.T) {
 	}
 }
 
-// Reviews take what they are about from their bodies, of up to three megabytes. A group for each binding to find, each with as many
-// groups to compare, took hours of a CPU.
+// Reviews take what they are about from their bodies, of up to three megabytes. A group for each binding to find, each
+// with as many groups to compare, took hours of a CPU.
 func TestAReviewAboutManyGroupsEnds(t *testing.T) {
 	r := startWithNeighbours(t)
 	var subjects, groups []string

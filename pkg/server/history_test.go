@@ -44,7 +44,8 @@ func writesOnce(ctx context.Context, deps controllers.Deps) error {
 	return nil
 }
 
-// untilLed waits until a replica tells that a term of that epoch is the latest and goes on, and how the one before ended, and returns all terms by epoch.
+// untilLed waits until a replica tells that a term of that epoch is the latest and goes on, and how the one before
+// ended, and returns all terms by epoch.
 func untilLed(t *testing.T, r *replica, epoch int64) map[int64]status.Term {
 	t.Helper()
 	told := untilAnswered(t, r, status.TermsPath, fmt.Sprintf("term %d is remembered", epoch), func(all status.Terms) bool {
@@ -61,7 +62,8 @@ func untilLed(t *testing.T, r *replica, epoch int64) map[int64]status.Term {
 	return out
 }
 
-// Whoever is asked tells the same: who led, why, and how it ended, also of terms whose leaders are gone, and of those who have no replica.
+// Whoever is asked tells the same: who led, why, and how it ended, also of terms whose leaders are gone, and of those
+// who have no replica.
 func TestTheTermsOfAShardAreRememberedWithTheirCauses(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	leader, standby := startTwo(t, writesOnce)
@@ -220,7 +222,8 @@ func TestARecordThatCannotBeWrittenHoldsUpNobody(t *testing.T) {
 			leader, standby := startTwo(t, writesOnce, func(cfg *Config) {
 				cfg.termTransport = func(next http.RoundTripper) http.RoundTripper {
 					return roundTrip(func(req *http.Request) (*http.Response, error) {
-						if strings.Contains(req.URL.RequestURI(), history.Name) { // also in a selector
+						// also in a selector
+						if strings.Contains(req.URL.RequestURI(), history.Name) {
 							return nil, fault(req)
 						}
 						return next.RoundTrip(req)

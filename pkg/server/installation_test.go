@@ -416,7 +416,8 @@ func TestNoShardWritesToAnotherOneI9(t *testing.T) {
 				return code
 			}
 			read := 0
-			_, lists, err := at.adminIn(t, clusters.SystemAdmin).Discovery().ServerGroupsAndResources() // every shard has that cluster
+			// every shard has that cluster
+			_, lists, err := at.adminIn(t, clusters.SystemAdmin).Discovery().ServerGroupsAndResources()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -562,13 +563,14 @@ func TestAFrontTellsForWhomItAsksAndNobodyElseDoes(t *testing.T) {
 		"a front, for a service account":              {front, secrets, []string{user, "system:serviceaccount:default:bot"}, http.StatusUnauthorized},
 		"a front, for all service accounts":           {front, secrets, []string{user, "joe", group, "system:serviceaccounts"}, http.StatusUnauthorized},
 		"a front, for somebody of a cluster":          {front, secrets, []string{user, "joe", clusters.RemoteExtraPrefix + "Authentication.kcp.io%2fcluster-Name", "root"}, http.StatusUnauthorized},
-		"a front, with a token":                       {front, secrets, []string{"Authorization", "Bearer t-root"}, http.StatusUnauthorized}, // which nobody knows
-		"a front, for itself":                         {front, secrets, nil, http.StatusForbidden},
-		"a front, for itself, what it may read":       {front, found, nil, http.StatusOK},
-		"a front, what shards ask of shards":          {front, status.AccountPath, nil, http.StatusForbidden},
-		"a front, for the keys of tokens":             {front, status.TokenKeysPath, nil, http.StatusForbidden},
-		"a shard, for an administrator":               {shard, secrets, []string{user, "ann", group, masters}, http.StatusForbidden},
-		"an administrator, for somebody":              {admin, secrets, []string{user, "joe"}, http.StatusOK},
+		// which nobody knows
+		"a front, with a token":                 {front, secrets, []string{"Authorization", "Bearer t-root"}, http.StatusUnauthorized},
+		"a front, for itself":                   {front, secrets, nil, http.StatusForbidden},
+		"a front, for itself, what it may read": {front, found, nil, http.StatusOK},
+		"a front, what shards ask of shards":    {front, status.AccountPath, nil, http.StatusForbidden},
+		"a front, for the keys of tokens":       {front, status.TokenKeysPath, nil, http.StatusForbidden},
+		"a shard, for an administrator":         {shard, secrets, []string{user, "ann", group, masters}, http.StatusForbidden},
+		"an administrator, for somebody":        {admin, secrets, []string{user, "joe"}, http.StatusOK},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := ask(tc.client, tc.path, tc.headers...); got != tc.want {
@@ -602,7 +604,8 @@ func TestANewLeaderKnowsWhatWaits(t *testing.T) {
 	root.ready("waits")
 }
 
-// What a shard says of itself is the same at another one. One that does not answer has a Fault, and costs the others nothing.
+// What a shard says of itself is the same at another one. One that does not answer has a Fault, and costs the others
+// nothing.
 func TestEachShardTellsOfAllOfThem(t *testing.T) {
 	i := install(t, "eu1")
 	i.cordon("eu1")

@@ -28,8 +28,8 @@ type acting func(ctx context.Context) error
 
 func (a acting) Run(ctx context.Context) error { return a(ctx) }
 
-// withController makes cfg a candidate whose only controller is the given one. Its timings are short for a lease, and long
-// for a busy machine: no term here is to end for want of a renewal.
+// withController makes cfg a candidate whose only controller is the given one. Its timings are short for a lease, and
+// long for a busy machine: no term here is to end for want of a renewal.
 func withController(t *testing.T, cfg Config, run func(ctx context.Context, deps controllers.Deps) error) Config {
 	t.Helper()
 	var err error
@@ -45,9 +45,10 @@ func withController(t *testing.T, cfg Config, run func(ctx context.Context, deps
 	return cfg
 }
 
-// Fact 8 of docs/CLIENT-GO.md: controllers and the lease on one rate-limited client make a busy leader lose its own lease. Here
-// the lease has a client and connections of its own, and no client waits for a limit. (At client-go's 5 requests a second a renewal
-// would wait behind 40 writers for 7 s, which is longer than the renew deadline. So that they do not keep all CPUs busy, each rests between two writes.)
+// Fact 8 of docs/CLIENT-GO.md: controllers and the lease on one rate-limited client make a busy leader lose its own
+// lease. Here the lease has a client and connections of its own, and no client waits for a limit. (At client-go's 5
+// requests a second a renewal would wait behind 40 writers for 7 s, which is longer than the renew deadline. So that
+// they do not keep all CPUs busy, each rests between two writes.)
 func TestABusyLeaderKeepsItsLease(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	const writers, rest = 40, 500 * time.Millisecond

@@ -61,7 +61,8 @@ func (g *goroutines) Go(name string, run func() error) {
 // Join waits for all goroutines.
 func (g *goroutines) Join() { g.ended.Wait() }
 
-// JoinFor waits for all goroutines, but at most for d, and reports whether all have ended. The caller must call Join later.
+// JoinFor waits for all goroutines, but at most for d, and reports whether all have ended. The caller must call Join
+// later.
 func (g *goroutines) JoinFor(d time.Duration) bool {
 	joined := make(chan struct{})
 	go func() {

@@ -29,7 +29,8 @@ import (
 	"github.com/regent-project/regent/pkg/server/edge"
 )
 
-// All places for requests and all connections but our own are taken, and the term goes on, with writes of its controllers.
+// All places for requests and all connections but our own are taken, and the term goes on, with writes of its
+// controllers.
 func TestALeaderKeepsItsLeaseWhenAllPlacesAreTaken(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	var full atomic.Bool
@@ -51,7 +52,8 @@ func TestALeaderKeepsItsLeaseWhenAllPlacesAreTaken(t *testing.T) {
 	})
 	cfg.Election.DrainTimeout = time.Second
 	cfg.TokenFile = write(t, filepath.Join(root, "tokens.csv"), tokensOfUsers+"t-bob,bob,5\n")
-	cfg.Limits = edge.Limits{RequestsInFlight: 1, MutatingRequestsInFlight: 1, RequestTimeout: 4 * time.Second} // who waits is refused after a quarter of it
+	// who waits is refused after a quarter of it
+	cfg.Limits = edge.Limits{RequestsInFlight: 1, MutatingRequestsInFlight: 1, RequestTimeout: 4 * time.Second}
 	hold := make(chan struct{})
 	var held atomic.Int32
 	r := startReplica(t, cfg, func(s *Server) {
@@ -65,7 +67,8 @@ func TestALeaderKeepsItsLeaseWhenAllPlacesAreTaken(t *testing.T) {
 	epoch := <-terms
 	full.Store(true)
 	var holders sync.WaitGroup
-	for cluster, token := range map[string]string{"root": "t-ann", "system:admin": "t-bob"} { // neither a cluster nor a user could have both places
+	// neither a cluster nor a user could have both places
+	for cluster, token := range map[string]string{"root": "t-ann", "system:admin": "t-bob"} {
 		holders.Go(func() {
 			req, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodGet, r.url+"/clusters/"+cluster+"/hold", http.NoBody)
 			if err != nil {
@@ -173,7 +176,8 @@ func TestOnlyOthersAreToldToConnectAnew(t *testing.T) {
 	}
 }
 
-// trickle sends a request whose body never ends, a byte at a time, and returns when the server has closed the connection.
+// trickle sends a request whose body never ends, a byte at a time, and returns when the server has closed the
+// connection.
 func trickle(t *testing.T, address string, patience time.Duration) (answered string, closed bool) {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)

@@ -52,8 +52,8 @@ func (i *installation) renew(m pki.Member, root pki.RootShard) *pki.Membership {
 	return membership
 }
 
-// A shard and a front that are given new memberships go on with them, and nobody accepts the ones before. They find the root shard where the new
-// ones say.
+// A shard and a front that are given new memberships go on with them, and nobody accepts the ones before. They find the
+// root shard where the new ones say.
 func TestANewMembershipIsUsedWithoutARestart(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	i := install(t, "eu1")

@@ -21,8 +21,8 @@ import (
 // targetLabels are the labels that Prometheus adds, or the scrape configuration: deploy/prometheus/prometheus.yaml.
 var targetLabels = []string{"job", "instance", "installation", "shard"}
 
-// seldom are metrics whose first series needs more than this test has, such as several members of etcd or a file of configuration, with
-// their labels. Those of Regent must be in the code with these labels.
+// seldom are metrics whose first series needs more than this test has, such as several members of etcd or a file of
+// configuration, with their labels. Those of Regent must be in the code with these labels.
 var seldom = map[string][]string{
 	"regent_etcd_member_serves":        {"endpoint"},
 	"regent_issuer_key_fetches_total":  {"issuer", "result"},
@@ -89,7 +89,8 @@ func TestRulesAndDashboardsUseMetricsThatExist(t *testing.T) {
 	}
 }
 
-// literals returns the texts in the product's code. A value of a label that this test does not see, such as the cause of a fault, is one.
+// literals returns the texts in the product's code. A value of a label that this test does not see, such as the cause
+// of a fault, is one.
 func literals(t *testing.T) map[string]bool {
 	t.Helper()
 	out := map[string]bool{}
@@ -108,7 +109,8 @@ func literals(t *testing.T) map[string]bool {
 	return out
 }
 
-// knownMetrics returns the series' names that a replica of an installation and a front show, with their labels, and all that they show.
+// knownMetrics returns the series' names that a replica of an installation and a front show, with their labels, and all
+// that they show.
 func knownMetrics(t *testing.T) (known map[string][]string, shown string) {
 	i := install(t, "eu1")
 	front := i.open("front")

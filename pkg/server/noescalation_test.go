@@ -22,9 +22,9 @@ import (
 
 var sequencesFlag = flag.Int("sequences", 15, "sequences of writes in TestNobodyGetsARightThatNobodyHad; give -rapid.checks, too, for more than 100")
 
-// conspiracy is a logical cluster in which bob may write all roles and bindings, and eve those of one namespace. Neither may escalate or bind, and
-// nobody else helps them. So whatever they write, as themselves, as each other or as service accounts, and whatever the server makes of it: none of
-// them has a right that none of them had.
+// conspiracy is a logical cluster in which bob may write all roles and bindings, and eve those of one namespace.
+// Neither may escalate or bind, and nobody else helps them. So whatever they write, as themselves, as each other or as
+// service accounts, and whatever the server makes of it: none of them has a right that none of them had.
 type conspiracy struct {
 	*rapid.T
 	at      *replica
@@ -302,7 +302,8 @@ func (c *conspiracy) judge(policy access.Policy) {
 	}
 }
 
-// "Must show" 3 of the issue about access, over the whole server: no sequence of writes gives anybody a right that nobody had.
+// "Must show" 3 of the issue about access, over the whole server: no sequence of writes gives anybody a right that
+// nobody had.
 func TestNobodyGetsARightThatNobodyHad(t *testing.T) {
 	s := startSociety(t)
 	n, failed, answers := 0, false, map[int]int{}

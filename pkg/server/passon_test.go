@@ -109,7 +109,8 @@ func TestAnyReplicaHasTheLeaderOfItsShardStepDown(t *testing.T) {
 		var answer string
 		until(t, by+" may", func() bool {
 			code, answer = stepDownAt(t, to, who.client, fmt.Sprintf("%s&epoch=%d", here, epoch+1), fmt.Sprintf(`{"reason":"to see it","to":%q}`, to.server.name), who.headers...)
-			return code != http.StatusForbidden && code != http.StatusServiceUnavailable // the two replicas learn of the binding one after the other
+			// the two replicas learn of the binding one after the other
+			return code != http.StatusForbidden && code != http.StatusServiceUnavailable
 		})
 		var term endpoints.StepDownResponse
 		if err := json.Unmarshal([]byte(answer), &term); err != nil || code != http.StatusOK || term.Replica != from.server.name || term.Epoch != int64(epoch+1) {

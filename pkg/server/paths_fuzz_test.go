@@ -19,8 +19,9 @@ import (
 // treasure is what cluster "other" holds. Nobody but its users may be shown it.
 const treasure = "treasure-of-another-cluster"
 
-// FuzzNobodyIsAnsweredOutsideOfHisCluster has a user with rights in cluster "own" ask for anything: no answer is 2xx that is not about that cluster or
-// public, and none shows what another cluster holds. It asks the whole server, over what net/http makes of a request as a client has written it.
+// FuzzNobodyIsAnsweredOutsideOfHisCluster has a user with rights in cluster "own" ask for anything: no answer is 2xx
+// that is not about that cluster or public, and none shows what another cluster holds. It asks the whole server, over
+// what net/http makes of a request as a client has written it.
 func FuzzNobodyIsAnsweredOutsideOfHisCluster(f *testing.F) {
 	for _, target := range seedTargets() {
 		for method := range uint8(len(fuzzedMethods)) {
@@ -76,13 +77,15 @@ func knowsAPassword(header http.Header) bool {
 	return slices.ContainsFunc(header.Values("Authorization"), func(value string) bool { return !strings.Contains(value, "t-eve") })
 }
 
-// isOwnOrPublic judges a URL as simply as can be: its decoded path begins with the cluster that the user has rights in, or is a public one.
+// isOwnOrPublic judges a URL as simply as can be: its decoded path begins with the cluster that the user has rights in,
+// or is a public one.
 func isOwnOrPublic(u *url.URL) bool {
 	path := u.Path
 	if path == "/clusters/own" || strings.HasPrefix(path, "/clusters/own/") {
 		return true
 	}
-	if after, ok := strings.CutPrefix(path, "/clusters/"); ok { // probes are answered whatever cluster is before them
+	// probes are answered whatever cluster is before them
+	if after, ok := strings.CutPrefix(path, "/clusters/"); ok {
 		_, path, _ = strings.Cut(after, "/")
 		path = "/" + path
 	}
@@ -110,7 +113,8 @@ func seedTargets() (out []string) {
 	return out
 }
 
-// startWithNeighbours starts a replica with the clusters "own", in which eve has rights, and "other", in which she has none.
+// startWithNeighbours starts a replica with the clusters "own", in which eve has rights, and "other", in which she has
+// none.
 func startWithNeighbours(t testing.TB) *replica {
 	t.Helper()
 	root := t.TempDir()
@@ -130,7 +134,8 @@ func startWithNeighbours(t testing.TB) *replica {
 	}
 	r.send(t, http.MethodPost, "other", "/api/v1/namespaces/default/configmaps", `{"metadata":{"name":"treasure"},"data":{"a":"`+treasure+`"}}`)
 	const group = `"apiGroup":"rbac.authorization.k8s.io"`
-	// She may impersonate and make tokens, but not end her own cluster or her rights in it: what comes after would test nothing.
+	// She may impersonate and make tokens, but not end her own cluster or her rights in it: what comes after would
+	// test nothing.
 	r.send(t, http.MethodPost, "own", "/apis/rbac.authorization.k8s.io/v1/clusterroles", `{"metadata":{"name":"eve"},"rules":[
 		{"verbs":["access","get"],"nonResourceURLs":["*"]}, {"verbs":["get","list","watch","create","impersonate"],"apiGroups":["*"],"resources":["*"]},
 		{"verbs":["*"],"apiGroups":[""],"resources":["configmaps","secrets"]}]}`)

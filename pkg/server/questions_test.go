@@ -15,8 +15,8 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// What is created and not stored needs no fence. The server says what it serves, so a question that stores its object is found here or
-// among the samples.
+// What is created and not stored needs no fence. The server says what it serves, so a question that stores its object
+// is found here or among the samples.
 func TestQuestionsWriteNothing(t *testing.T) {
 	s := startFencedShard(t)
 	ctx := clusters.With(t.Context(), "system:questions")

@@ -25,19 +25,20 @@ const controllerFailed = "ControllerFailed"
 const (
 	// eventBacklog is how many Events may wait to be written. Further ones are dropped: the log has them all.
 	eventBacklog = 64
-	// eventTimeout bounds the writing of one Event. lastEvents bounds the writing of those that wait when the process stops.
+	// eventTimeout bounds the writing of one Event. lastEvents bounds the writing of those that wait when the
+	// process stops.
 	eventTimeout = 2 * time.Second
 	lastEvents   = time.Second
-	// eventLife is how long the recorder tries to write an Event, with a pause of eventPause. So Events of an outage are
-	// written after it.
+	// eventLife is how long the recorder tries to write an Event, with a pause of eventPause. So Events of an
+	// outage are written after it.
 	eventLife  = 10 * time.Minute
 	eventPause = 2 * time.Second
 	// longestMessage is the maximum length of an Event's message, in bytes.
 	longestMessage = 1024
 )
 
-// recorder writes Events about one of the shard's election Leases, where operators look for them. It does not use client-go's
-// broadcaster, whose end cannot be awaited, but client-go's correlator, which aggregates and limits Events.
+// recorder writes Events about one of the shard's election Leases, where operators look for them. It does not use
+// client-go's broadcaster, whose end cannot be awaited, but client-go's correlator, which aggregates and limits Events.
 type recorder struct {
 	events     corev1client.EventInterface
 	lease      corev1.ObjectReference
@@ -58,7 +59,8 @@ func newRecorder(events corev1client.EventInterface, namespace, lease, replica s
 	}
 }
 
-// spamKey says which Events share a rate limit. A controller that keeps failing must not crowd out the Lease's own Events.
+// spamKey says which Events share a rate limit. A controller that keeps failing must not crowd out the Lease's own
+// Events.
 func spamKey(e *corev1.Event) string { return e.Source.Host + "/" + e.Reason }
 
 // notify records a notice of the elector.
@@ -138,7 +140,8 @@ func (r *recorder) write(ctx context.Context, result *record.EventCorrelateResul
 	if result == nil {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), eventTimeout) // the end of ctx does not cut off a write
+	// the end of ctx does not cut off a write
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), eventTimeout)
 	defer cancel()
 	var written *corev1.Event
 	var err error

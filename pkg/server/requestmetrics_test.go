@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// Tenants choose the names of custom resources. A replica that kept a series for each name would need more and more memory.
+// Tenants choose the names of custom resources. A replica that kept a series for each name would need more and more
+// memory.
 func TestNoMetricHasNamesThatTenantsChoose(t *testing.T) {
 	r := startWithNeighbours(t)
 	const plural, version, objects = "zebrathings", "v7zebra", "/apis/zebra-group.example.com/v7zebra/namespaces/default/zebrathings"

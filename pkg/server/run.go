@@ -15,8 +15,8 @@ import (
 	"github.com/regent-project/regent/pkg/server/terms"
 )
 
-// run is the state that the phases of one Server.Run share. There are two lifetimes: process is that of everything that every
-// replica does, election that of campaigns and terms. election ends first.
+// run is the state that the phases of one Server.Run share. There are two lifetimes: process is that of everything that
+// every replica does, election that of campaigns and terms. election ends first.
 //
 //	ctx ends ──> pre-shutdown hook: ask and join election ──> ask and join process ──> listener closes ──> requests
 //	finish ──> join election, process ──> storage closes ──> etcd stops
@@ -54,8 +54,8 @@ func newRun(s *Server, ctx context.Context) *run {
 }
 
 // all shows the shape of the product: one registry of controllers (newTerms), one hook at either end of the API server
-// (addHooks), and one loop (elect). It serves until ctx ends, and returns when everything has ended. Each phase takes the
-// results of the phases before it. If a phase fails, the earlier ones are undone in reverse order.
+// (addHooks), and one loop (elect). It serves until ctx ends, and returns when everything has ended. Each phase takes
+// the results of the phases before it. If a phase fails, the earlier ones are undone in reverse order.
 func (r *run) all() error {
 	defer r.tracing.Close() // last: all else may have spans
 	defer func() { _ = r.generic.SecureServing.Listener.Close() }()
@@ -151,9 +151,9 @@ func (r *run) followKeys(ctx context.Context, store *store, caches *caches) {
 	r.keys.Follow(ctx, cfg)
 }
 
-// addHooks adds one hook at each end of the API server. The post-start hook only announces that the server serves: upstream
-// ends the process if the hook fails, and is not ready before it returns. The pre-shutdown hook ends the term while the API still
-// answers, because the lease is released through it.
+// addHooks adds one hook at each end of the API server. The post-start hook only announces that the server serves:
+// upstream ends the process if the hook fails, and is not ready before it returns. The pre-shutdown hook ends the term
+// while the API still answers, because the lease is released through it.
 func (r *run) addHooks(api *genericapiserver.GenericAPIServer, closeCaches func()) error {
 	err := api.AddPostStartHook("regent", func(genericapiserver.PostStartHookContext) error {
 		close(r.serving)
@@ -183,7 +183,8 @@ func (r *run) elect(store *store, caches *caches, e *elections, terms *terms.Run
 	if !waitFor(ctx, awaited) {
 		return nil
 	}
-	// The probe tells other replicas that this process lives. It opens last, and closes when nothing of a term is left.
+	// The probe tells other replicas that this process lives. It opens last, and closes when nothing of a term is
+	// left.
 	if e.probe != nil {
 		if err := e.probe.Open(ctx, store.shard.Secret()); err != nil {
 			return err

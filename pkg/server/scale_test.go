@@ -13,8 +13,8 @@ import (
 	"github.com/regent-project/regent/test/etcdtest"
 )
 
-// I13: with many workspaces a new leader works on those that need something, and on nothing else before what users wait for. A
-// replica has no more goroutines with many workspaces than with one.
+// I13: with many workspaces a new leader works on those that need something, and on nothing else before what users wait
+// for. A replica has no more goroutines with many workspaces than with one.
 func TestAShardOfTwoThousandWorkspacesIsLedLikeOneOfOne(t *testing.T) {
 	const many, lacking = 2000, 50
 	way := etcdtest.Start(t)
@@ -33,13 +33,15 @@ func TestAShardOfTwoThousandWorkspacesIsLedLikeOneOfOne(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Nobody leads. The workspace is copied as it is stored, under names of the same lengths, since some of it is protobuf.
+	// Nobody leads. The workspace is copied as it is stored, under names of the same lengths, since some of it is
+	// protobuf.
 	etcd := etcdtest.Client(t, way)
 	stored, err := etcd.Get(t.Context(), "/registry/", clientv3.WithPrefix())
 	if err != nil {
 		t.Fatal(err)
 	}
-	var writes int64 // of etcd, for one workspace: three of it, two of its cluster, and its namespaces with two objects each
+	// of etcd, for one workspace: three of it, two of its cluster, and its namespaces with two objects each
+	var writes int64
 	for _, kv := range stored.Kvs {
 		if key := string(kv.Key); strings.Contains(key, cluster) || strings.HasSuffix(key, "/workspaces/root/model-0000") {
 			writes += kv.Version

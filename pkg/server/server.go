@@ -49,8 +49,8 @@ type Server struct {
 	api loopback.Server
 }
 
-// New makes a replica: its keys, its kubeconfig and its listener. The listener accepts connections as soon as New returns; they
-// are answered once Run serves. New does not touch etcd. Run closes what New opened.
+// New makes a replica: its keys, its kubeconfig and its listener. The listener accepts connections as soon as New
+// returns; they are answered once Run serves. New does not touch etcd. Run closes what New opened.
 func New(ctx context.Context, cfg Config) (*Server, error) {
 	if cfg.ShutdownTimeout == 0 {
 		cfg.ShutdownTimeout = cfg.Election.EndTimeout() + shutdownAllowance + cfg.ShutdownDelay
@@ -88,9 +88,9 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Run serves until ctx ends. Then it ends the term, which releases its lease while the listener is still open, lets requests in
-// flight finish, and gives watches a few seconds. It returns when everything has ended, with nil if ctx was the reason. If
-// something still runs at the shutdown timeout, Run returns a *LateError, and the process should exit.
+// Run serves until ctx ends. Then it ends the term, which releases its lease while the listener is still open, lets
+// requests in flight finish, and gives watches a few seconds. It returns when everything has ended, with nil if ctx was
+// the reason. If something still runs at the shutdown timeout, Run returns a *LateError, and the process should exit.
 func (s *Server) Run(ctx context.Context) error {
 	log := klog.FromContext(ctx).WithValues("shard", s.cfg.Shard, "replica", s.name)
 	r := newRun(s, klog.NewContext(ctx, log))

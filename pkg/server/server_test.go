@@ -282,7 +282,8 @@ func (r *replica) closeIdle() {
 	if err != nil {
 		return // there were no such clients
 	}
-	for _, config := range []*rest.Config{admin, rest.AnonymousClientConfig(admin)} { // client-go has one transport for all with the same certificates
+	// client-go has one transport for all with the same certificates
+	for _, config := range []*rest.Config{admin, rest.AnonymousClientConfig(admin)} {
 		if through, err := rest.TransportFor(config); err == nil {
 			utilnet.CloseIdleConnectionsFor(through)
 		}

@@ -331,7 +331,8 @@ func TestAReplicaAcceptsTheTokensOfOthers(t *testing.T) {
 		cluster := logicalcluster.Name(fmt.Sprintf("system:c%d", n))
 		replicas[0].bot(t, cluster)
 		token := replicas[0].tokenOf(t, cluster, authenticationv1.TokenRequestSpec{}).Status.Token
-		if _, err := whoami(t, replicas[1].kubeOf(t, token, cluster)); err != nil { // at once: its informer may lack the account
+		// at once: its informer may lack the account
+		if _, err := whoami(t, replicas[1].kubeOf(t, token, cluster)); err != nil {
 			t.Errorf("in %s: %v", cluster, err)
 		}
 	}

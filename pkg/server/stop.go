@@ -10,8 +10,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// LateError says that a server did not stop in time. Late names the goroutines and controllers that still run: the process
-// should exit.
+// LateError says that a server did not stop in time. Late names the goroutines and controllers that still run: the
+// process should exit.
 type LateError struct {
 	Timeout time.Duration
 	Late    []string
@@ -53,8 +53,8 @@ func (r *run) running() []string {
 	return late
 }
 
-// watchHistory ends the election, and with it the term, if etcd goes back. The process goes on serving, but is not ready. It
-// does not exit, because all replicas would exit at the same time.
+// watchHistory ends the election, and with it the term, if etcd goes back. The process goes on serving, but is not
+// ready. It does not exit, because all replicas would exit at the same time.
 func (r *run) watchHistory(ctx context.Context, s *store) {
 	select {
 	case <-ctx.Done():
@@ -67,8 +67,8 @@ func (r *run) watchHistory(ctx context.Context, s *store) {
 // processAllowance is how long the pre-shutdown hook waits for the goroutines of the process lifetime.
 const processAllowance = 3 * time.Second
 
-// end asks everything to end, the election first, and waits for a bounded time. closeCaches closes the connections of the
-// informers; otherwise the API server would wait for them.
+// end asks everything to end, the election first, and waits for a bounded time. closeCaches closes the connections of
+// the informers; otherwise the API server would wait for them.
 func (r *run) end(electionTime time.Duration, closeCaches func()) {
 	log, began := klog.FromContext(r.ctx), time.Now()
 	r.election.end(context.Cause(r.ctx))

@@ -73,14 +73,16 @@ func (s *store) readKeys(ctx context.Context, file, apiServerID string) (secrets
 	return s.keys.TransformerForResource(corev1.Resource("secrets")), nil
 }
 
-// watchKeys loads the encryption keys anew when their file changes, until ctx ends. The probe secret is then encrypted anew, too.
+// watchKeys loads the encryption keys anew when their file changes, until ctx ends. The probe secret is then encrypted
+// anew, too.
 func (s *store) watchKeys(ctx context.Context) {
 	if s.keys != nil {
 		s.keys.Run(ctx, s.shard.EncryptAnew)
 	}
 }
 
-// close closes the client, stops the embedded etcd and ends the connections to KMS plugins. The API server must have destroyed its stores before.
+// close closes the client, stops the embedded etcd and ends the connections to KMS plugins. The API server must have
+// destroyed its stores before.
 func (s *store) close() {
 	if s.Client != nil {
 		_ = s.Close()

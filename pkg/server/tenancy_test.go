@@ -33,8 +33,8 @@ var (
 	logicalClustersGVR = corev1alpha1.SchemeGroupVersion.WithResource("logicalclusters")
 )
 
-// withUsers makes a server know a plain member of system:masters and a tenant, by the tokens "master" and "tenant", and lets
-// the tenant do everything in every cluster: what it is refused then, no rights can give it.
+// withUsers makes a server know a plain member of system:masters and a tenant, by the tokens "master" and "tenant", and
+// lets the tenant do everything in every cluster: what it is refused then, no rights can give it.
 func withUsers(s *Server) {
 	known := authenticatorfactory.NewFromTokens(map[string]*user.DefaultInfo{
 		"master": {Name: "plain-master", Groups: []string{user.SystemPrivilegedGroup}},
@@ -95,8 +95,8 @@ func forged(victim *tenancyv1alpha1.Workspace) *unstructured.Unstructured {
 	}}
 }
 
-// Whoever may do everything in a cluster of its own deletes it, and makes another one in its place, whose deletion is to take
-// a victim's workspace along.
+// Whoever may do everything in a cluster of its own deletes it, and makes another one in its place, whose deletion is
+// to take a victim's workspace along.
 func TestNobodyDeletesAWorkspaceByAForgedOwner(t *testing.T) {
 	c := startCatalogued(t, t.TempDir(), etcdtest.Start(t), withUsers)
 	u := &operator{t, c}

@@ -182,8 +182,8 @@ func TestTermsLeaveNothingBehind(t *testing.T) {
 	}
 }
 
-// Watch caches keep every change of the last 75 s, those of the Lease and of the history too. So what the first terms have is allowed for: later
-// ones push it out.
+// Watch caches keep every change of the last 75 s, those of the Lease and of the history too. So what the first terms
+// have is allowed for: later ones push it out.
 const (
 	changesOfATerm = 64 << 10 // bytes
 	termsKept      = 100

@@ -117,7 +117,8 @@ func TestOtherSitesCannotHaveABrowserWrite(t *testing.T) {
 			if code, _, answer := browse(t, at.admin, "POST", writes, body, c.headers...); code != c.want {
 				t.Errorf("%s, of %s: %d %s, want %d", c.name, place, code, answer, c.want)
 			}
-			code, _, _ := browse(t, at.admin, "GET", writes+"/"+name, "", c.headers...) // whoever asks: reading is no write, and other sites are not shown the answer
+			// whoever asks: reading is no write, and other sites are not shown the answer
+			code, _, _ := browse(t, at.admin, "GET", writes+"/"+name, "", c.headers...)
 			if want := map[bool]int{true: http.StatusOK, false: http.StatusNotFound}[c.want == http.StatusCreated]; code != want {
 				t.Errorf("%s, of %s: reading gives %d, want %d", c.name, place, code, want)
 			}

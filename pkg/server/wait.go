@@ -11,7 +11,8 @@ import (
 // firstReminder is how long waitFor waits before it first logs what it waits for. Each further pause is twice as long.
 const firstReminder = 10 * time.Second
 
-// waitFor waits until all channels are closed, and returns false if ctx ends first. It logs the channels that take long.
+// waitFor waits until all channels are closed, and returns false if ctx ends first. It logs the channels that take
+// long.
 func waitFor(ctx context.Context, all map[string]<-chan struct{}) bool {
 	began, reminder := time.Now(), firstReminder
 	timer := time.NewTimer(reminder)

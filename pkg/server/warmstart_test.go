@@ -269,8 +269,8 @@ func (c *catalogued) idle(held int) bool {
 	return pending == held && len(c.latest) == c.controllers
 }
 
-// mayIdle are controllers that may have nothing to do: one has something in an installation only, the others in new namespaces, and where
-// there are aggregated roles or definitions.
+// mayIdle are controllers that may have nothing to do: one has something in an installation only, the others in new
+// namespaces, and where there are aggregated roles or definitions.
 var mayIdle = map[string]bool{"assignment": true, "serviceaccount": true, "aggregation": true, "definition": true}
 
 // operator does what users of a shard do, through a replica.
@@ -279,7 +279,8 @@ type operator struct {
 	at *catalogued
 }
 
-// elect waits until the Lease has that holder, and renews for so long that it will not expire here; or gives it up, for nobody.
+// elect waits until the Lease has that holder, and renews for so long that it will not expire here; or gives it up, for
+// nobody.
 func (u *operator) elect(leases coordinationclient.LeaseInterface, cluster, holder string) {
 	u.Helper()
 	u.until("the Lease has its holder", func() bool {
@@ -298,7 +299,8 @@ func in(t *operator, cluster string) context.Context {
 	return clusters.With(t.Context(), logicalcluster.Name(cluster))
 }
 
-// must returns what ends the test if an action failed. For one that returns nothing else than an error it is must(0, err).
+// must returns what ends the test if an action failed. For one that returns nothing else than an error it is must(0,
+// err).
 func must[T any](out T, err error) func(*operator) T {
 	return func(t *operator) T {
 		t.Helper()
@@ -375,9 +377,9 @@ func (c *catalogued) namespace(cluster, name string) *corev1.Namespace {
 	return ns
 }
 
-// A standby's caches may be behind what the leader has done, each by another span: here its watches are held back while the
-// leader works, and then it has to lead. It must begin at once, and nothing that it does may rest on what the caches show
-// and is not so any more.
+// A standby's caches may be behind what the leader has done, each by another span: here its watches are held back while
+// the leader works, and then it has to lead. It must begin at once, and nothing that it does may rest on what the
+// caches show and is not so any more.
 func TestANewLeaderWorksAtOnceOnLateCachesAndUndoesNothing(t *testing.T) {
 	root, store := t.TempDir(), etcdtest.Start(t)
 	first := startCatalogued(t, root, store)
@@ -386,7 +388,8 @@ func TestANewLeaderWorksAtOnceOnLateCachesAndUndoesNothing(t *testing.T) {
 	second := startCatalogued(t, root, store)
 	kube := first.shard.Clients.Kube.CoreV1()
 
-	// What both know: a workspace with a namespace that terminates and waits for a finalizer, and two more workspaces.
+	// What both know: a workspace with a namespace that terminates and waits for a finalizer, and two more
+	// workspaces.
 	u.create("stays", "doomed", "again")
 	stays, doomed, again := u.ready("stays"), u.ready("doomed"), u.ready("again")
 	old := must(kube.Namespaces().Create(in(u, stays), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "reused"}}, metav1.CreateOptions{}))(u)

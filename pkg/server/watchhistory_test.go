@@ -8,8 +8,9 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
-// watchHistory is what the watch cache of a resource has received, and how many events it keeps. Upstream doubles that until the events kept are of 75 s at
-// least, and fills it then: it never drops an event for its age. So the heap grows until the histories of all resources that change are full.
+// watchHistory is what the watch cache of a resource has received, and how many events it keeps. Upstream doubles that
+// until the events kept are of 75 s at least, and fills it then: it never drops an event for its age. So the heap grows
+// until the histories of all resources that change are full.
 type watchHistory struct{ received, capacity float64 }
 
 // watchHistories are of this process, by resource.

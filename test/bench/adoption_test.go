@@ -31,15 +31,18 @@ type ending int
 const (
 	askedToEnd ending = iota // SIGTERM
 	killed                   // kill -9
-	vanished                 // its machine is gone: nothing comes from it any more, and nothing refuses connections either
-	paused                   // SIGSTOP in the middle of its writes, and SIGCONT when another leads
+	// its machine is gone: nothing comes from it any more, and nothing refuses connections either
+	vanished
+	paused // SIGSTOP in the middle of its writes, and SIGCONT when another leads
 	endings
 )
 
-// BenchmarkAdoption is BenchmarkFailover of programs that others write: with stock electors and with ours, beside a kube-apiserver as it comes, where nothing is
-// fenced, and beside Regent. It prints one table. Every failover counts. examples/leader has the rights that its deploy.yaml gives, and no others.
+// BenchmarkAdoption is BenchmarkFailover of programs that others write: with stock electors and with ours, beside a
+// kube-apiserver as it comes, where nothing is fenced, and beside Regent. It prints one table. Every failover counts.
+// examples/leader has the rights that its deploy.yaml gives, and no others.
 //
-// Nearly all of it is waiting for leases to expire. So all programs of an ending have their turn at the same time, each with a Lease of its own.
+// Nearly all of it is waiting for leases to expire. So all programs of an ending have their turn at the same time, each
+// with a Lease of its own.
 func BenchmarkAdoption(b *testing.B) {
 	m, k, began := start(b), startKubernetes(b), time.Now()
 	for _, example := range []string{"leader", "apiserver"} {

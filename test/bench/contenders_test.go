@@ -17,8 +17,8 @@ import (
 // contender is one of those that are compared.
 type contender interface {
 	name() string
-	// turn has one of its leaders end by a signal, and measures how long it takes until its successor works. It does not
-	// begin before the successor stands by, and leaves no process behind that competes with the next turn.
+	// turn has one of its leaders end by a signal, and measures how long it takes until its successor works. It
+	// does not begin before the successor stands by, and leaves no process behind that competes with the next turn.
 	turn(b *testing.B, m *machine, s syscall.Signal) sample
 }
 

@@ -14,10 +14,10 @@ import (
 // fastWriter is the pause of writers whose first write is waited for.
 const fastWriter = 10 * time.Millisecond
 
-// BenchmarkCuts is from a cut of one of a leader's networks to the first committed write of the next leader, where there is to
-// be one: of replicas that suspect whoever is silent, and of replicas that do not. The leader and its successor write all the
-// time. It prints a table. Every cut counts, must have the effect that it is meant to have, and leaves one leader; that never
-// more than one led in effect, is for etcd's own history to tell.
+// BenchmarkCuts is from a cut of one of a leader's networks to the first committed write of the next leader, where
+// there is to be one: of replicas that suspect whoever is silent, and of replicas that do not. The leader and its
+// successor write all the time. It prints a table. Every cut counts, must have the effect that it is meant to have, and
+// leaves one leader; that never more than one led in effect, is for etcd's own history to tell.
 func BenchmarkCuts(b *testing.B) {
 	server, err := build()
 	if err != nil {
@@ -58,8 +58,9 @@ func BenchmarkCuts(b *testing.B) {
 	fmt.Printf("\n%s\n%s%s.\n%s\n", table, said, versions(b), closing(began))
 }
 
-// BenchmarkVanish is from the moment when a leader's machine is gone, so that nothing comes from it any more and nothing breaks its
-// connections either, to the first committed write of the next leader, with default flags. It prints a table.
+// BenchmarkVanish is from the moment when a leader's machine is gone, so that nothing comes from it any more and
+// nothing breaks its connections either, to the first committed write of the next leader, with default flags. It prints
+// a table.
 func BenchmarkVanish(b *testing.B) {
 	server, err := build()
 	if err != nil {

@@ -18,7 +18,8 @@ import (
 
 var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
-// definitionOf returns a definition with a schema of so many fields, as kubectl apply sends it. Its resource is called plural.
+// definitionOf returns a definition with a schema of so many fields, as kubectl apply sends it. Its resource is called
+// plural.
 func definitionOf(group, plural string, fields int) *unstructured.Unstructured {
 	properties := map[string]any{}
 	for n := range fields {
@@ -71,8 +72,8 @@ func isEstablished(d *unstructured.Unstructured) bool {
 	return false
 }
 
-// spread copies what etcd has of the definitions of the first workspace, whose names contain a text, to so many others, and waits until the replicas have
-// seen them.
+// spread copies what etcd has of the definitions of the first workspace, whose names contain a text, to so many others,
+// and waits until the replicas have seen them.
 func (m *machine) spread(b *testing.B, containing string, to int) {
 	b.Helper()
 	etcd, cluster := m.etcd.Client(b), m.stored(b).cluster
@@ -99,8 +100,8 @@ func (m *machine) spread(b *testing.B, containing string, to int) {
 	progress("seen by both after %v", time.Since(began))
 }
 
-// shows waits until a replica shows a definition to the user, from what it has in memory. That one hears of it, and of the right to read it, is a promise: what is
-// asked of storage would be answered anyway.
+// shows waits until a replica shows a definition to the user, from what it has in memory. That one hears of it, and of
+// the right to read it, is a promise: what is asked of storage would be answered anyway.
 func (m *machine) shows(b *testing.B, replica *harness.Replica, cluster, name string) {
 	b.Helper()
 	client, began := replica.Dynamic(cluster).Resource(definitions), time.Now()
@@ -125,7 +126,8 @@ type taken struct {
 	goroutines     int
 }
 
-// takes looks at a replica. Upstream's watch cache leaves a timer of 3 s behind for each read that waited for it: these are not counted.
+// takes looks at a replica. Upstream's watch cache leaves a timer of 3 s behind for each read that waited for it: these
+// are not counted.
 func takes(b *testing.B, of *harness.Replica) taken {
 	b.Helper()
 	for range 2 { // what is weak goes with the second collection

@@ -15,8 +15,8 @@ var (
 	everywhereEach = flag.Int("everywhere-each", 50, "how many definitions each of them has")
 )
 
-// BenchmarkDefinedEverywhere is BenchmarkSameDefinitions for very many clusters: only what depends on how many definitions there are. They are copied in etcd and not
-// used. Then the leader is killed, and starts again.
+// BenchmarkDefinedEverywhere is BenchmarkSameDefinitions for very many clusters: only what depends on how many
+// definitions there are. They are copied in etcd and not used. Then the leader is killed, and starts again.
 func BenchmarkDefinedEverywhere(b *testing.B) {
 	m, began := start(b), time.Now()
 	b.ReportMetric(0, "ns/op")

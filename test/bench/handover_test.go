@@ -11,9 +11,9 @@ import (
 	"github.com/regent-project/regent/test/e2e/history"
 )
 
-// BenchmarkHandover is from the request to step down to the first committed write of the other replica's controller, again
-// and again, between two processes that live on: neither slower nor larger in the end. It prints a table. Every handover
-// counts. The handovers follow each other as closely as they can without a candidate that rests.
+// BenchmarkHandover is from the request to step down to the first committed write of the other replica's controller,
+// again and again, between two processes that live on: neither slower nor larger in the end. It prints a table. Every
+// handover counts. The handovers follow each other as closely as they can without a candidate that rests.
 func BenchmarkHandover(b *testing.B) {
 	m := start(b)
 	first, second := m.leader, m.standby
@@ -22,7 +22,8 @@ func BenchmarkHandover(b *testing.B) {
 	var all row
 	var footprints string
 	for n := range *handovers {
-		// Whoever was asked to step down does not campaign for a retry period. Sooner, the rest of that would be measured.
+		// Whoever was asked to step down does not campaign for a retry period. Sooner, the rest of that would
+		// be measured.
 		time.Sleep(harness.Default.Retry + 50*time.Millisecond + rand.N(100*time.Millisecond))
 		all.samples = append(all.samples, m.handOver(b))
 		if done := n + 1; done == early || done == *handovers {

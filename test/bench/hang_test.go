@@ -16,9 +16,9 @@ import (
 )
 
 // BenchmarkHang is from the SIGSTOP that a leader gets to the first committed write of the next leader's controller: of
-// replicas that suspect whoever is silent, and of replicas that wait until the lease expires. It prints a table. Every hang
-// counts, and each must be noticed as it was meant to be. Whoever was stopped goes on afterwards, finds that its term is
-// over, and stands by.
+// replicas that suspect whoever is silent, and of replicas that wait until the lease expires. It prints a table. Every
+// hang counts, and each must be noticed as it was meant to be. Whoever was stopped goes on afterwards, finds that its
+// term is over, and stands by.
 func BenchmarkHang(b *testing.B) {
 	modes := []*hanging{
 		{detection: "suspect", trigger: "suspicion", n: *hangs, figure: "median", of: median, target: time.Second},
@@ -35,7 +35,8 @@ func BenchmarkHang(b *testing.B) {
 				said = versions(b) + ".\n"
 			}
 			h.row = row{event: "SIGSTOP", name: fmt.Sprintf("Regent, `%s` (%s)", h.detection, h.trigger)}
-			defer func() { table, said = table+h.row.String(), said+h.judge()+m.disk(b)+".\n" }() // also of a run that fails
+			// also of a run that fails
+			defer func() { table, said = table+h.row.String(), said+h.judge()+m.disk(b)+".\n" }()
 			for len(h.row.samples) < h.n {
 				h.take(b, m)
 			}
@@ -90,8 +91,8 @@ func (h *hanging) judge() string {
 	return fmt.Sprintf("`%s`: the %s is %s; at most %s was the target: %s. ", h.detection, h.figure, show(is), show(h.target), word)
 }
 
-// anew deletes the Lease, and with it the memory of suspicions, which are damped: a term that began on one is not succeeded
-// on another at once. It returns when either replica leads, under a new one, and the other stands by.
+// anew deletes the Lease, and with it the memory of suspicions, which are damped: a term that began on one is not
+// succeeded on another at once. It returns when either replica leads, under a new one, and the other stands by.
 func (m *machine) anew(b *testing.B) {
 	b.Helper()
 	harness.Eventually(b, "the Lease is deleted", func() bool {

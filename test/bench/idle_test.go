@@ -20,8 +20,8 @@ import (
 	"github.com/regent-project/regent/test/e2e/harness"
 )
 
-// BenchmarkIdle is what it costs etcd and the API server that nothing happens: in shards of 1, 3 and 10 replicas, and beside
-// the first with client-go's stock elector, which has its own Lease on the same server. It prints a table.
+// BenchmarkIdle is what it costs etcd and the API server that nothing happens: in shards of 1, 3 and 10 replicas, and
+// beside the first with client-go's stock elector, which has its own Lease on the same server. It prints a table.
 func BenchmarkIdle(b *testing.B) {
 	if _, err := build(); err != nil {
 		b.Fatal(err)

@@ -38,8 +38,9 @@ var (
 // kcpLease is where kcp's Lease is in etcd.
 const kcpLease = "/registry/coordination.k8s.io/leases/system:admin/kube-system/kcp-controllers"
 
-// BenchmarkKcp is two replicas of kcp on one etcd, as it comes and with the patch, one after the other: how long nobody leads after the leader was killed or asked to
-// stop, how long a workspace waits that was created then, and what a process has after its Lease was stolen again and again. examples/kcp/adopt.sh runs it.
+// BenchmarkKcp is two replicas of kcp on one etcd, as it comes and with the patch, one after the other: how long nobody
+// leads after the leader was killed or asked to stop, how long a workspace waits that was created then, and what a
+// process has after its Lease was stolen again and again. examples/kcp/adopt.sh runs it.
 func BenchmarkKcp(b *testing.B) {
 	if *kcpStock == "" && *kcpRegent == "" {
 		b.Fatal("no binary of kcp: examples/kcp/adopt.sh builds both, and calls this with -kcp-stock and -kcp-regent")
@@ -262,12 +263,12 @@ func decodeLease(b *testing.B, value []byte) string {
 	return ptr.Deref(object.(*coordinationv1.Lease).Spec.HolderIdentity, "")
 }
 
-// theft is how many seconds the thief holds the Lease: longer than kcp's renew deadline of 5 s. Within that client-go's elector takes the Lease back without
-// ending its term, so that a shorter theft is none.
+// theft is how many seconds the thief holds the Lease: longer than kcp's renew deadline of 5 s. Within that client-go's
+// elector takes the Lease back without ending its term, so that a shorter theft is none.
 const theft = 8
 
-// steal writes another holder into the Lease, who holds it for a while, and returns when one of the replicas leads again. It writes past the servers, since kcp lets
-// nobody else write there.
+// steal writes another holder into the Lease, who holds it for a while, and returns when one of the replicas leads
+// again. It writes past the servers, since kcp lets nobody else write there.
 func (k *kcp) steal(b *testing.B) {
 	b.Helper()
 	codec := scheme.Codecs.LegacyCodec(coordinationv1.SchemeGroupVersion)

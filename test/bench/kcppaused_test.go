@@ -18,11 +18,13 @@ import (
 	"github.com/regent-project/regent/test/e2e/harness"
 )
 
-// kcpBurst is how many workspaces are created just before kcp's leader is paused, so that it is in the middle of its writes.
+// kcpBurst is how many workspaces are created just before kcp's leader is paused, so that it is in the middle of its
+// writes.
 const kcpBurst = 20
 
-// BenchmarkKcpPaused stops kcp's leader in the middle of its writes (SIGSTOP), waits until the other replica leads, and wakes it up (SIGCONT). It counts what the
-// controllers of the one that slept write then, as its audit log has it. What a replica writes that does not lead does not count.
+// BenchmarkKcpPaused stops kcp's leader in the middle of its writes (SIGSTOP), waits until the other replica leads, and
+// wakes it up (SIGCONT). It counts what the controllers of the one that slept write then, as its audit log has it. What
+// a replica writes that does not lead does not count.
 func BenchmarkKcpPaused(b *testing.B) {
 	if *kcpStock == "" && *kcpRegent == "" {
 		b.Fatal("no binary of kcp: examples/kcp/adopt.sh builds both, and this takes them as -kcp-stock and -kcp-regent")

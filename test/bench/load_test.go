@@ -33,16 +33,17 @@ const (
 	group = "bench:users"
 	// namespace is theirs, in root.
 	namespace = "users"
-	// objects is how many ConfigMaps each of them has, size how many bytes are in one, and writes of a hundred requests
-	// how many write one.
+	// objects is how many ConfigMaps each of them has, size how many bytes are in one, and writes of a hundred
+	// requests how many write one.
 	objects, size, writing = 5, 256, 25
 	// patience is how long a user waits for an answer.
 	patience = 10 * time.Second
 )
 
-// opened is the flag that builds a server which lets members of group do all. The product lets members of system:masters
-// do so, and nobody else do anything, "until a further authorizer is added". They are no ordinary users: upstream does not
-// apply its limit on requests in flight to them. So this adds a group beside them, in a copy of one file.
+// opened is the flag that builds a server which lets members of group do all. The product lets members of
+// system:masters do so, and nobody else do anything, "until a further authorizer is added". They are no ordinary users:
+// upstream does not apply its limit on requests in flight to them. So this adds a group beside them, in a copy of one
+// file.
 func opened(b *testing.B) string {
 	b.Helper()
 	const masters, both = "NewPrivilegedGroups(user.SystemPrivilegedGroup)", `NewPrivilegedGroups(user.SystemPrivilegedGroup, "` + group + `")`
@@ -90,7 +91,8 @@ func token(i int) string { return fmt.Sprintf("token-of-%d", i) }
 type user struct {
 	http  *http.Client
 	token string
-	homes [replicasOfUsers]string // the URLs of the ConfigMaps' namespace: through its own replica, and through the other
+	// the URLs of the ConfigMaps' namespace: through its own replica, and through the other
+	homes [replicasOfUsers]string
 	names [objects]string
 	body  [objects][]byte
 	away  atomic.Bool // goes through the other
@@ -201,8 +203,8 @@ func (u *user) any() code {
 	return u.ask(http.MethodGet, u.names[o], nil)
 }
 
-// ask sends one request and reads all of the answer. It does not try again. With -move, a user without an answer goes to the
-// other replica next.
+// ask sends one request and reads all of the answer. It does not try again. With -move, a user without an answer goes
+// to the other replica next.
 func (u *user) ask(method, path string, body []byte) code {
 	home := u.homes[0]
 	if u.away.Load() {
@@ -239,8 +241,8 @@ func (u *user) send(method, url string, body []byte) code {
 	}
 }
 
-// saturate has all users ask, each again as soon as it is answered, and returns how many requests are answered in a second:
-// what the machine sustains. The first fifth of the time does not count.
+// saturate has all users ask, each again as soon as it is answered, and returns how many requests are answered in a
+// second: what the machine sustains. The first fifth of the time does not count.
 func saturate(b *testing.B, users []*user, while time.Duration) (rate float64) {
 	b.Helper()
 	began := time.Now()
@@ -266,8 +268,8 @@ func saturate(b *testing.B, users []*user, while time.Duration) (rate float64) {
 	return float64(all) / end.Sub(counts).Seconds()
 }
 
-// load is that of users who ask when it is time to, whether or not they have been answered. Whoever is kept waiting keeps
-// nobody from asking, and all the time since a request was due is its latency.
+// load is that of users who ask when it is time to, whether or not they have been answered. Whoever is kept waiting
+// keeps nobody from asking, and all the time since a request was due is its latency.
 type load struct {
 	users []*user
 	began time.Time

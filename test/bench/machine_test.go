@@ -20,8 +20,8 @@ import (
 	"github.com/regent-project/regent/test/e2e/history"
 )
 
-// machine is where all is measured: an etcd and a shard of two replicas, with root directories of their own, as if they were
-// on two machines, unless the shard says otherwise.
+// machine is where all is measured: an etcd and a shard of two replicas, with root directories of their own, as if they
+// were on two machines, unless the shard says otherwise.
 type machine struct {
 	etcd            *harness.Etcd
 	writes          *writes
@@ -75,8 +75,8 @@ var build = sync.OnceValues(func() (server string, err error) {
 	return harness.BuildGo(binaries, "./test/e2e/faulty")
 })
 
-// awaitStandby waits until the one that was started last is ready, which means that its caches are warm, knows who leads,
-// and follows its process.
+// awaitStandby waits until the one that was started last is ready, which means that its caches are warm, knows who
+// leads, and follows its process.
 func (m *machine) awaitStandby(b *testing.B) {
 	b.Helper()
 	m.standby.WaitReady()
@@ -149,8 +149,8 @@ func (w *writes) signal(b *testing.B, to *harness.Process, s syscall.Signal, nam
 	return sample{began: began, took: got.at.Sub(began), load: load}, got
 }
 
-// settle waits for at least so long and at most a retry period more, which one cannot know: the signal comes at any time
-// between two renewals.
+// settle waits for at least so long and at most a retry period more, which one cannot know: the signal comes at any
+// time between two renewals.
 func settle(atLeast time.Duration) { time.Sleep(atLeast + rand.N(harness.Default.Retry)) }
 
 // loadAverage is the machine's of the last minute.

@@ -21,9 +21,10 @@ import (
 
 var manyDefinitions = flag.String("many-definitions", "1,1000,2000,5000", "how many definitions one logical cluster has, one measurement after the other")
 
-// BenchmarkManyDefinitions is what thousands of definitions in one logical cluster cost, all of them in one API group, and each in a group of its own: what
-// each further one takes until it is established, and how long discovery, schemas and single reads take. In the end the leader is killed. It prints a table.
-// What grows with the square of their number would show in the CPU column, which is of the leader for each further definition.
+// BenchmarkManyDefinitions is what thousands of definitions in one logical cluster cost, all of them in one API group,
+// and each in a group of its own: what each further one takes until it is established, and how long discovery, schemas
+// and single reads take. In the end the leader is killed. It prints a table. What grows with the square of their number
+// would show in the CPU column, which is of the leader for each further definition.
 func BenchmarkManyDefinitions(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 	for _, groups := range []string{"one group", "groups of their own"} {

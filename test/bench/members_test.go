@@ -17,19 +17,20 @@ import (
 )
 
 const (
-	// memberDown is how long a killed member of etcd stays away. A leader that does not find another one loses most of its renew
-	// deadline of 10 s by that.
+	// memberDown is how long a killed member of etcd stays away. A leader that does not find another one loses most
+	// of its renew deadline of 10 s by that.
 	memberDown = 8 * time.Second
-	// aheadOf and afterwards are for how long users ask before and after something happens: requests that hang are told of after it.
+	// aheadOf and afterwards are for how long users ask before and after something happens: requests that hang are
+	// told of after it.
 	aheadOf, afterwards = 2 * time.Second, 3 * time.Second
 	// behind is for how long a standby is paused, so that it misses some hundred changes.
 	behind = 5 * time.Second
 )
 
-// BenchmarkMembers is what becomes of a shard of many workspaces when something happens to its etcd of three members: a member
-// is killed, all of the history is compacted while a standby is behind, a member is defragmented, the space is used up. Users read,
-// write, create and delete workspaces meanwhile, and the leader writes all the time. It prints a table. etcd's history tells whether
-// a write was stale.
+// BenchmarkMembers is what becomes of a shard of many workspaces when something happens to its etcd of three members: a
+// member is killed, all of the history is compacted while a standby is behind, a member is defragmented, the space is
+// used up. Users read, write, create and delete workspaces meanwhile, and the leader writes all the time. It prints a
+// table. etcd's history tells whether a write was stale.
 func BenchmarkMembers(b *testing.B) {
 	if _, err := build(); err != nil {
 		b.Fatal(err)
@@ -157,7 +158,8 @@ func (s *membersAtScale) ended() (ended []string) {
 	return ended
 }
 
-// compactBehind compacts all that the standby has not seen, which is paused, and waits until it has seen what came after.
+// compactBehind compacts all that the standby has not seen, which is paused, and waits until it has seen what came
+// after.
 func (s *membersAtScale) compactBehind(b *testing.B) {
 	s.standby.Signal(syscall.SIGSTOP)
 	time.Sleep(behind)

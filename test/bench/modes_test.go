@@ -9,8 +9,8 @@ import (
 	"github.com/regent-project/regent/test/e2e/harness"
 )
 
-// BenchmarkModes is BenchmarkFailover of ours alone, in each mode of election. Leaders for life share a machine, as far as
-// they know: elsewhere they wait for an operator.
+// BenchmarkModes is BenchmarkFailover of ours alone, in each mode of election. Leaders for life share a machine, as far
+// as they know: elsewhere they wait for an operator.
 func BenchmarkModes(b *testing.B) {
 	server, err := build()
 	if err != nil {
@@ -27,7 +27,8 @@ func BenchmarkModes(b *testing.B) {
 			}
 			killed := row{event: "kill -9", name: "Regent, `" + mode + "`"}
 			stopped := row{event: "SIGTERM", name: killed.name}
-			defer func() { table, said = table+killed.String()+stopped.String(), said+m.disk(b)+".\n" }() // also of a run that fails
+			// also of a run that fails
+			defer func() { table, said = table+killed.String()+stopped.String(), said+m.disk(b)+".\n" }()
 			for n := range *modesFlag {
 				killed.samples = append(killed.samples, ours{}.turn(b, m, syscall.SIGKILL))
 				stopped.samples = append(stopped.samples, ours{}.turn(b, m, syscall.SIGTERM))

@@ -16,9 +16,9 @@ import (
 	"github.com/regent-project/regent/test/e2e/harness"
 )
 
-// BenchmarkNeedless counts takeovers where there should be none, with default flags: nothing happens; all cores are busy with
-// something else; etcd is at its limit; a standby is paused now and then. It prints a table. -needless-together has the last three
-// at the same time, in shards of their own, which is harder for each.
+// BenchmarkNeedless counts takeovers where there should be none, with default flags: nothing happens; all cores are
+// busy with something else; etcd is at its limit; a standby is paused now and then. It prints a table.
+// -needless-together has the last three at the same time, in shards of their own, which is harder for each.
 func BenchmarkNeedless(b *testing.B) {
 	troubles := []trouble{
 		{"nothing", func(context.Context, *testing.B, *machine) {}},

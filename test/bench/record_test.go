@@ -13,12 +13,14 @@ import (
 	"github.com/regent-project/regent/test/e2e/harness"
 )
 
-// BenchmarkRecord is BenchmarkFailover of ours alone, with no record of earlier terms and with a full one, in turns: what the history costs.
+// BenchmarkRecord is BenchmarkFailover of ours alone, with no record of earlier terms and with a full one, in turns:
+// what the history costs.
 func BenchmarkRecord(b *testing.B) {
 	m, began := start(b), time.Now()
 	none := row{event: "kill -9", name: "Regent, no record of terms"}
 	full := row{event: "kill -9", name: fmt.Sprintf("Regent, a record of %d terms", history.Most)}
-	defer func() { fmt.Printf("\n%s%s%s\n%s.\n%s\n", tableHead, none, full, m.disk(b), closing(began)) }() // also of a run that fails
+	// also of a run that fails
+	defer func() { fmt.Printf("\n%s%s%s\n%s.\n%s\n", tableHead, none, full, m.disk(b), closing(began)) }()
 	for n := range *records {
 		m.record(b, 0)
 		none.samples = append(none.samples, ours{}.turn(b, m, syscall.SIGKILL))

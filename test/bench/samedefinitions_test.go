@@ -21,8 +21,9 @@ var (
 // Definitions of the usual size and a large one, by the number of their fields: some 2.5 and 34 KiB of JSON.
 const usualFields, largeFields = 12, 275
 
-// BenchmarkSameDefinitions is what the same definitions in many logical clusters cost: a large one, and then many of the usual size. Each is copied in etcd,
-// and then used: an object is asked for, and what the cluster serves. It prints a table.
+// BenchmarkSameDefinitions is what the same definitions in many logical clusters cost: a large one, and then many of
+// the usual size. Each is copied in etcd, and then used: an object is asked for, and what the cluster serves. It prints
+// a table.
 func BenchmarkSameDefinitions(b *testing.B) {
 	m, began := start(b), time.Now()
 	b.ReportMetric(0, "ns/op")
@@ -70,9 +71,11 @@ func BenchmarkSameDefinitions(b *testing.B) {
 			_ = m.standby.SaveProfile("heap?gc=1", filepath.Join(*profiles, name+"-standby.pprof"))
 		}
 	}
-	use(n, "/api/v1/namespaces/default/configmaps", "/apis") // what a cluster costs that is used at all is not what a definition costs
+	// what a cluster costs that is used at all is not what a definition costs
+	use(n, "/api/v1/namespaces/default/configmaps", "/apis")
 	add("", 0)
-	// What a content costs that is served at all is not what a further cluster costs: it is used in the first one before.
+	// What a content costs that is served at all is not what a further cluster costs: it is used in the first one
+	// before.
 	large := []string{"/apis/large.example.com/v1/namespaces/default/larges", "/apis/large.example.com/v1", "/apis", "/openapi/v3"}
 	define(b, m.leader, first.cluster, definitionOf("large.example.com", "larges", largeFields))
 	use(1, large...)

@@ -22,8 +22,9 @@ import (
 	"github.com/regent-project/regent/test/e2e/harness"
 )
 
-// sampleServer is examples/apiserver. Its replicas have an etcd of their own, and in each turn a prefix of their own in it. Whoever leads stamps each Flunder with its term.
-// As it comes the sample server has no controllers, so there is nothing to compare with.
+// sampleServer is examples/apiserver. Its replicas have an etcd of their own, and in each turn a prefix of their own in
+// it. Whoever leads stamps each Flunder with its term. As it comes the sample server has no controllers, so there is
+// nothing to compare with.
 type sampleServer struct {
 	etcd   *harness.Etcd
 	secret string

@@ -25,13 +25,14 @@ var (
 	scaleEach = flag.Int("scale-failovers", 10, "how many leaders to kill, and how many to ask to stop, with each number of workspaces")
 )
 
-// BenchmarkAtScale is what a shard costs, and how soon it does what users ask for, with more and more workspaces in it (I12, I13):
-// two replicas, default timings. It prints a table. Workspaces are in root, with nothing in them. Most of them are copies that are
-// made in etcd; some are created and deleted besides, to measure that.
+// BenchmarkAtScale is what a shard costs, and how soon it does what users ask for, with more and more workspaces in it
+// (I12, I13): two replicas, default timings. It prints a table. Workspaces are in root, with nothing in them. Most of
+// them are copies that are made in etcd; some are created and deleted besides, to measure that.
 //
-// A failover is from the signal to the first write of the next leader's controllers for a change that was made after the signal:
-// somebody creates a workspace through the survivor at once. The sweep is from the signal until the new leader's controllers have
-// passed over everything. Meanwhile somebody reads and somebody writes, each as fast as it is answered, but for a pause.
+// A failover is from the signal to the first write of the next leader's controllers for a change that was made after
+// the signal: somebody creates a workspace through the survivor at once. The sweep is from the signal until the new
+// leader's controllers have passed over everything. Meanwhile somebody reads and somebody writes, each as fast as it is
+// answered, but for a pause.
 func BenchmarkAtScale(b *testing.B) {
 	m, began := start(b), time.Now()
 	var rows []*scaled
@@ -72,9 +73,10 @@ type scaled struct {
 	size                     int
 	accepted, ready, deleted float64 // workspaces in a second, with creators at once
 	memory                   [2]footprint
-	restarted                [2]footprint // after all failovers, after each of which the old leader is started again
-	kills, stops             []outage
-	starts                   []time.Duration // from the start of a killed replica until it is ready
+	// after all failovers, after each of which the old leader is started again
+	restarted    [2]footprint
+	kills, stops []outage
+	starts       []time.Duration // from the start of a killed replica until it is ready
 }
 
 // footprint is of the leader, and of the standby.

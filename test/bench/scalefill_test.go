@@ -30,8 +30,8 @@ const (
 // workspaceName has the same length for all: what is stored is partly protobuf, which says how long names are.
 func workspaceName(n int) string { return fmt.Sprintf("ws-%07d", n) }
 
-// fill copies the first workspace, as it is stored in etcd, until there are as many as wanted, and waits until the replicas have
-// seen them. To create a hundred thousand takes half an hour.
+// fill copies the first workspace, as it is stored in etcd, until there are as many as wanted, and waits until the
+// replicas have seen them. To create a hundred thousand takes half an hour.
 func (m *machine) fill(b *testing.B, r *scaled, from, to int) {
 	b.Helper()
 	if to == 0 {
@@ -126,11 +126,12 @@ func (m *machine) stored(b *testing.B) workspaceStored {
 
 var uid = regexp.MustCompile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
-// copied returns the transactions that make workspace n: the same, but for its name, its cluster's name and the uids. A workspace and its cluster are made by the
-// first one, since the leader deletes clusters that have no workspace.
+// copied returns the transactions that make workspace n: the same, but for its name, its cluster's name and the uids. A
+// workspace and its cluster are made by the first one, since the leader deletes clusters that have no workspace.
 //
-// None of them has two objects of one resource. A watch that ends amid the objects of a revision goes on behind them, and who watches never hears of the rest. Replicas
-// write objects one by one. Several in one transaction have cost replicas the bindings of whole clusters, whose users were refused until a restart.
+// None of them has two objects of one resource. A watch that ends amid the objects of a revision goes on behind them,
+// and who watches never hears of the rest. Replicas write objects one by one. Several in one transaction have cost
+// replicas the bindings of whole clusters, whose users were refused until a restart.
 func (s workspaceStored) copied(n int) (transactions [][]clientv3.Op) {
 	names := strings.NewReplacer(s.cluster, fmt.Sprintf("c%0*d", len(s.cluster)-1, n), workspaceName(0), workspaceName(n))
 	of := map[string]int{} // how many of a resource there are
@@ -147,7 +148,8 @@ func (s workspaceStored) copied(n int) (transactions [][]clientv3.Op) {
 	return transactions
 }
 
-// throughput creates so many workspaces beside those that are there, waits until they are Ready, and deletes them again.
+// throughput creates so many workspaces beside those that are there, waits until they are Ready, and deletes them
+// again.
 func (m *machine) throughput(b *testing.B, r *scaled, from, n int) {
 	b.Helper()
 	if n == 0 {
@@ -162,7 +164,8 @@ func (m *machine) throughput(b *testing.B, r *scaled, from, n int) {
 	progress("%d workspaces, and %d more: %.0f accepted, %.0f Ready, %.0f deleted in a second", r.size, n, r.accepted, r.ready, r.deleted)
 }
 
-// each does something to workspaces, and returns how many of them were accepted in a second, and how many were seen as wanted.
+// each does something to workspaces, and returns how many of them were accepted in a second, and how many were seen as
+// wanted.
 func (m *machine) each(b *testing.B, r *scaled, profile string, from, to int, do func(*testing.B, *machine, int, int),
 	so func(watch.EventType, *unstructured.Unstructured) bool) (accepted, done float64) {
 	b.Helper()

@@ -22,16 +22,17 @@ const (
 	lead = 100 * time.Millisecond
 )
 
-// BenchmarkUsers is what ordinary users of the surviving replica notice when the leader is killed, at half the load that the
-// machine sustains. It prints a table. Every failover counts, and every request.
+// BenchmarkUsers is what ordinary users of the surviving replica notice when the leader is killed, at half the load
+// that the machine sustains. It prints a table. Every failover counts, and every request.
 //
-// The users of the killed replica go on asking it, dead or alive, as those do who know one address: that they fail is no
-// news. With -move they come to the survivor, as through a load balancer. Otherwise all that the killed replica did for them
-// is off the machine, which the survivor shares, and the second around the failover may be better than those before. The
-// killed replica is started again when that second is over; on a machine of its own it would disturb nobody.
+// The users of the killed replica go on asking it, dead or alive, as those do who know one address: that they fail is
+// no news. With -move they come to the survivor, as through a load balancer. Otherwise all that the killed replica did
+// for them is off the machine, which the survivor shares, and the second around the failover may be better than those
+// before. The killed replica is started again when that second is over; on a machine of its own it would disturb
+// nobody.
 //
-// Keep the machine quiet: what stands still for a second, for whatever reason, has more requests in flight than the server
-// admits, and then it refuses some.
+// Keep the machine quiet: what stands still for a second, for whatever reason, has more requests in flight than the
+// server admits, and then it refuses some.
 func BenchmarkUsers(b *testing.B) {
 	if *before < time.Second {
 		b.Fatal("-before is too short: not a second to compare with")

@@ -13,10 +13,10 @@ import (
 	"github.com/regent-project/regent/test/e2e/harness"
 )
 
-// BenchmarkVictim is kill -9 of leaders with more and more memory, in turns: a kernel takes back the memory of a process
-// before it closes its connections, and only then can anybody know. It prints two tables, of which the second says which part
-// of a takeover took how long, as the successor's own log has it. What was before the first is what the kernel took. Every
-// failover counts.
+// BenchmarkVictim is kill -9 of leaders with more and more memory, in turns: a kernel takes back the memory of a
+// process before it closes its connections, and only then can anybody know. It prints two tables, of which the second
+// says which part of a takeover took how long, as the successor's own log has it. What was before the first is what the
+// kernel took. Every failover counts.
 func BenchmarkVictim(b *testing.B) {
 	victims := []*victim{{mib: 0}, {mib: 256}, {mib: 1024}, {mib: 256, huge: true}, {mib: 1024, huge: true}}
 	const most = 2
@@ -109,7 +109,8 @@ var (
 	logTime      = regexp.MustCompile(`^I(\d{4} \d\d:\d\d:\d\d\.\d{6}) `)
 )
 
-// parsePhases reads the line that every takeover writes, at the end of the last phase, and makes out when the first began.
+// parsePhases reads the line that every takeover writes, at the end of the last phase, and makes out when the first
+// began.
 func parsePhases(line string) (p phases, began time.Time, err error) {
 	p = phases{}
 	for _, found := range phasePattern.FindAllStringSubmatch(line, -1) {

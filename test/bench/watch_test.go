@@ -38,7 +38,8 @@ type writes struct {
 	read   func(*mvccpb.KeyValue) (write, error)
 }
 
-// follow watches what is below a prefix until the benchmark ends. read says what was written; a write without a term counts for nothing.
+// follow watches what is below a prefix until the benchmark ends. read says what was written; a write without a term
+// counts for nothing.
 func follow(b testing.TB, client *clientv3.Client, below string, read func(*mvccpb.KeyValue) (write, error)) *writes {
 	b.Helper()
 	w := &writes{byName: map[string]chan write{}, failed: make(chan error, 1), read: read}
@@ -119,8 +120,8 @@ func (w *writes) waiting(name string) (write, bool) {
 	}
 }
 
-// next waits for the first write of another term than the given one. It does not poll: this process leaves the machine alone
-// while it measures.
+// next waits for the first write of another term than the given one. It does not poll: this process leaves the machine
+// alone while it measures.
 func (w *writes) next(b *testing.B, name, term string) write {
 	b.Helper()
 	const patience = 2 * time.Minute

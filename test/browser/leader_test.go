@@ -9,7 +9,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// seen is how soon a change of the leader must be seen. On an idle machine it takes a second at the most; here others may run tests.
+// seen is how soon a change of the leader must be seen. On an idle machine it takes a second at the most; here others
+// may run tests.
 const seen = 5 * time.Second
 
 // leads is the name of the leader, as the page says it.

@@ -16,7 +16,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// made is a server of the page that makes its answers up: of an installation that is larger, older or worse than one that a test can have.
+// made is a server of the page that makes its answers up: of an installation that is larger, older or worse than one
+// that a test can have.
 type made struct {
 	*httptest.Server
 	workspaces int         // below root
@@ -69,7 +70,8 @@ func makeUp(t *testing.T, workspaces int) *made {
 func (m *made) page(req *http.Request) (int, any) {
 	from, _ := strconv.Atoi(strings.TrimPrefix(req.FormValue("continue"), "later-"))
 	if from > 0 && m.forgets.CompareAndSwap(true, false) {
-		return 410, map[string]any{"kind": "Status", "message": "the snapshot is too old", "metadata": map[string]any{"continue": fmt.Sprintf("later-%d", from-3)}} // some come again
+		// some come again
+		return 410, map[string]any{"kind": "Status", "message": "the snapshot is too old", "metadata": map[string]any{"continue": fmt.Sprintf("later-%d", from-3)}}
 	}
 	limit, _ := strconv.Atoi(req.FormValue("limit"))
 	items, metadata := []any{}, map[string]any{}

@@ -48,14 +48,16 @@ func openAt(t *testing.T, url string) *tab {
 	t.Cleanup(p.judge)
 	p.ctx, cancel = chromedp.NewContext(browser, chromedp.WithListener(p.hear))
 	t.Cleanup(cancel)
-	if err := chromedp.Do(p.ctx, command(log.Enable, cdp.Empty{}), command(runtime.Enable, cdp.Empty{})); err != nil { // the browser lives as long as this context
+	// the browser lives as long as this context
+	if err := chromedp.Do(p.ctx, command(log.Enable, cdp.Empty{}), command(runtime.Enable, cdp.Empty{})); err != nil {
 		t.Fatalf("the browser does not start: %v", err)
 	}
 	p.do("open the page", chromedp.Navigate(url))
 	return p
 }
 
-// hear takes what the browser complains of. Requests to the API may fail while replicas are killed: the page says so itself.
+// hear takes what the browser complains of. Requests to the API may fail while replicas are killed: the page says so
+// itself.
 func (p *tab) hear(event any) {
 	fault := ""
 	switch e := event.(type) {

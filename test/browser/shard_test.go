@@ -105,7 +105,8 @@ func portsInARow(n int) (int, error) {
 	return 0, errors.New("there are no free ports in a row")
 }
 
-// clientOf has the credentials of a kubeconfig that dev has written. The authority is not checked: all is on this machine.
+// clientOf has the credentials of a kubeconfig that dev has written. The authority is not checked: all is on this
+// machine.
 func clientOf(kubeconfig string) (*http.Client, error) {
 	content, err := os.ReadFile(kubeconfig)
 	if err != nil {
@@ -198,7 +199,8 @@ func (s *shard) leader(t *testing.T) (leader, standby string) {
 	return leader, standby
 }
 
-// pageOf returns where a replica's own page is, as the administrator sees it: a browser that shows the administrator's certificate.
+// pageOf returns where a replica's own page is, as the administrator sees it: a browser that shows the administrator's
+// certificate.
 func (s *shard) pageOf(t *testing.T, replica string) string {
 	t.Helper()
 	resp, err := s.client.Get(s.api + "/regent/v1/installation")

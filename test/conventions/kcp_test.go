@@ -16,8 +16,8 @@ import (
 
 const kcpPatch = "../../examples/kcp/regent.patch"
 
-// kcp itself is not here to compile the patch with: adopt.sh does that. What this test can tell is that git will read the patch, that it is as short as
-// the documentation says, and that everything it uses of our packages is there.
+// kcp itself is not here to compile the patch with: adopt.sh does that. What this test can tell is that git will read
+// the patch, that it is as short as the documentation says, and that everything it uses of our packages is there.
 func TestKcpAdoptsThePackagesInAHundredLines(t *testing.T) {
 	const most = 100
 	p := parsePatch(t, string(readFile(t, kcpPatch)))

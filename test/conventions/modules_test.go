@@ -62,8 +62,8 @@ func readModule(t *testing.T, directory string) (m goMod) {
 	return m
 }
 
-// heavy are modules that what is required with a library may not bring, by the library's path below this repository's. The first that
-// matches counts. Who adds a library says here what it keeps out.
+// heavy are modules that what is required with a library may not bring, by the library's path below this repository's.
+// The first that matches counts. Who adds a library says here what it keeps out.
 var heavy = []struct {
 	library string
 	modules *regexp.Regexp
@@ -102,7 +102,8 @@ func TestALibraryDoesNotBringTheServer(t *testing.T) {
 	}
 }
 
-// A library requires the oldest Kubernetes that it can do with, because Go gives a program the newest that anything in it requires.
+// A library requires the oldest Kubernetes that it can do with, because Go gives a program the newest that anything in
+// it requires.
 func TestTheElectionRaisesNobodysKubernetes(t *testing.T) {
 	const floor = "v0.35.0"
 	for _, r := range readModule(t, "../../pkg/election").Require {
@@ -134,7 +135,8 @@ func TestModulesFindEachOtherInTheRepository(t *testing.T) {
 	}
 }
 
-// A release has no property tests, so that nobody has their library in the graph (docs/RELEASING.md). It knows them by their file's name.
+// A release has no property tests, so that nobody has their library in the graph (docs/RELEASING.md). It knows them by
+// their file's name.
 func TestPropertyTestsOfLibrariesHaveFilesOfTheirOwn(t *testing.T) {
 	found := 0
 	for _, directory := range libraries() {

@@ -33,7 +33,8 @@ func TestTheCodeInTheDocsForBuildersIsFromExamples(t *testing.T) {
 	}
 }
 
-// What a sample-apiserver and a manager of controller-runtime gain is as short as EMBEDDING.md promises, in lines of code that they would not have otherwise.
+// What a sample-apiserver and a manager of controller-runtime gain is as short as EMBEDDING.md promises, in lines of
+// code that they would not have otherwise.
 func TestAdoptionTakesFewLines(t *testing.T) {
 	for _, of := range []struct {
 		file, from, to string

@@ -77,7 +77,8 @@ func valuesFiles(t *testing.T) []string {
 	return files
 }
 
-// objects returns what the chart makes with values. A field that Kubernetes does not know is an error. PodMonitors are not Kubernetes'.
+// objects returns what the chart makes with values. A field that Kubernetes does not know is an error. PodMonitors are
+// not Kubernetes'.
 func objects(t *testing.T, values map[string]any) []runtime.Object {
 	t.Helper()
 	documents, err := render(values)

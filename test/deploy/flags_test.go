@@ -12,7 +12,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 )
 
-// longestStop is for how many seconds a process may take to stop, with the default timings and no delay: docs/OPERATIONS.md.
+// longestStop is for how many seconds a process may take to stop, with the default timings and no delay:
+// docs/OPERATIONS.md.
 const longestStop = 40
 
 func seconds(t *testing.T, s string) int64 {

@@ -147,7 +147,8 @@ func install(t *testing.T) *onePod {
 // Kubernetes does to end it.
 func (i *onePod) start(t *testing.T) (stop func()) {
 	t.Helper()
-	for _, left := range []string{"secrets/pki", "var/lib/regent/pki"} { // of the pod before, whose volumes are gone
+	// of the pod before, whose volumes are gone
+	for _, left := range []string{"secrets/pki", "var/lib/regent/pki"} {
 		if err := os.RemoveAll(filepath.Join(i.root, left)); err != nil {
 			t.Fatal(err)
 		}

@@ -112,7 +112,8 @@ func TestTokensOutliveARollOfTheAuthorityAndARestart(t *testing.T) {
 		"with all keys of the directory": {},
 		// The chart has made a key for tokens, which stays.
 		"with what the roll has changed": {putsBack: []string{"ca.crt", "ca.key", "roll.json"}},
-		// Version 1 of the chart has made none, so that pods have derived one. The operator's directory gets the same.
+		// Version 1 of the chart has made none, so that pods have derived one. The operator's directory gets
+		// the same.
 		"with a key that pods have derived": {lacks: []string{"serviceaccount.key"}},
 	} {
 		t.Run(name, func(t *testing.T) {

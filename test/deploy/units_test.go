@@ -11,7 +11,8 @@ import (
 const (
 	installed = "/usr/local/bin/regent"
 	systemd   = root + "/deploy/systemd"
-	// exposure is ten times what systemd-analyze gives a unit at the most: 0 is the best, 100 the worst. Neither unit can do without the network.
+	// exposure is ten times what systemd-analyze gives a unit at the most: 0 is the best, 100 the worst. Neither
+	// unit can do without the network.
 	exposure = "15"
 )
 

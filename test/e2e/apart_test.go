@@ -14,8 +14,9 @@ import (
 	"github.com/regent-project/regent/test/e2e/harness"
 )
 
-// The shard of workspaces and the shard of their clusters are cut from each other, both ways or one way. Both serve. What needs the other waits, says why, and
-// goes on soon when the cut ends. Nothing is doubled, and nothing deleted that nobody has deleted.
+// The shard of workspaces and the shard of their clusters are cut from each other, both ways or one way. Both serve.
+// What needs the other waits, says why, and goes on soon when the cut ends. Nothing is doubled, and nothing deleted
+// that nobody has deleted.
 func TestShardsThatAreCutFromEachOtherServeAndWait(t *testing.T) {
 	t.Parallel()
 	i := harness.InstallApart(t, "eu1", "us1")
@@ -45,7 +46,8 @@ func TestShardsThatAreCutFromEachOtherServeAndWait(t *testing.T) {
 type cut struct {
 	name       string
 	begin, end func()
-	// deaf are those that do not hear the other. A new workspace of root, and one that is deleted, say why, the former in condition.
+	// deaf are those that do not hear the other. A new workspace of root, and one that is deleted, say why, the
+	// former in condition.
 	deaf           []*harness.ShardMember
 	condition, why string
 	deletion       string

@@ -45,8 +45,8 @@ type attacked struct {
 type tenant struct {
 	name, cluster, path string
 	shard               *harness.ShardMember
-	// What is in the workspace: the uid of ConfigMap treasure, a service account's token, that of an account which was deleted since, the
-	// resourceVersion of a list, and the continue token of its first page.
+	// What is in the workspace: the uid of ConfigMap treasure, a service account's token, that of an account which
+	// was deleted since, the resourceVersion of a list, and the continue token of its first page.
 	uid, bot, gone, version, more string
 }
 
@@ -212,9 +212,10 @@ func (a *attacked) must(err error) {
 	}
 }
 
-// hostile is one request of an attack. In all its texts {o} is the attacker's own cluster, {v} the victim's, {op} and {vp} their paths, {on} and
-// {vn} their users, {vu} the uid of the victim's ConfigMap, {vt}, {vg} and {ot}, {og} tokens of their accounts, those of a deleted one second, {vr}
-// and {vc} a version and a continue token of the victim's, {host} the host and port of the door.
+// hostile is one request of an attack. In all its texts {o} is the attacker's own cluster, {v} the victim's, {op} and
+// {vp} their paths, {on} and {vn} their users, {vu} the uid of the victim's ConfigMap, {vt}, {vg} and {ot}, {og} tokens
+// of their accounts, those of a deleted one second, {vr} and {vc} a version and a continue token of the victim's,
+// {host} the host and port of the door.
 type hostile struct {
 	what   string
 	method string // GET by default
@@ -281,7 +282,8 @@ func (a *attacked) send(door string, at *hostile, attacker, victim *tenant) (sta
 	return resp.StatusCode, string(read)
 }
 
-// recorded begins to record what happens on all shards, and returns a function that tells what has happened to a tenant since.
+// recorded begins to record what happens on all shards, and returns a function that tells what has happened to a tenant
+// since.
 func (a *attacked) recorded(to *tenant) func() []string {
 	a.Helper()
 	recorders := map[string]*history.Recorder{}
@@ -324,7 +326,8 @@ func (a *attacked) kept(t *tenant) {
 	}
 }
 
-// I14, "Must show" 2 of the issue about access: two tenants attack each other, through each replica of both shards and through the front.
+// I14, "Must show" 2 of the issue about access: two tenants attack each other, through each replica of both shards and
+// through the front.
 func TestTenantsDoNotGetAtEachOtherWhateverTheySendI14(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	a := startAttacked(t)

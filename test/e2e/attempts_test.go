@@ -12,14 +12,15 @@ const (
 	inOwn     = "/clusters/{o}/api/v1/namespaces/default/"
 )
 
-// attempts is everything that the attackers send. Through a door that does not have one of the clusters, its name is as one that does not exist, and
-// through a front URLs are judged before rights.
+// attempts is everything that the attackers send. Through a door that does not have one of the clusters, its name is as
+// one that does not exist, and through a front URLs are judged before rights.
 func attempts() []hostile {
 	all := slices.Concat(plain(), paths(), headers(), impersonations(), credentials(), lists(), ofProcess(), system(), inRoot(), inOwnCluster())
 	return slices.Concat(all, onCustom(all), definitionsOf())
 }
 
-// onCustom are those of the attempts on ConfigMaps, on custom objects. Both tenants define their resource under the same name, in different ways.
+// onCustom are those of the attempts on ConfigMaps, on custom objects. Both tenants define their resource under the
+// same name, in different ways.
 func onCustom(all []hostile) (out []hostile) {
 	other := strings.NewReplacer(
 		"api/v1/namespaces/default/configmaps", "apis/attack.example.com/v1/namespaces/default/widgets", "api/v1/configmaps", "apis/attack.example.com/v1/widgets",
@@ -60,7 +61,8 @@ func definitionsOf() (out []hostile) {
 			{path: base + "/apis/attack.example.com/v1/namespaces/default/widgets/treasure/status"}, {path: base + "/apis/attack.example.com/v1/namespaces/default/widgets/treasure/scale"},
 		} {
 			c.what, c.want = "definitions: "+c.method+" "+c.path, noRequest
-			if cluster == "root" && strings.Contains(c.path, "/openapi/") { // where the attacker is let in: upstream has an empty document of each group that there is not
+			// where the attacker is let in: upstream has an empty document of each group that there is not
+			if cluster == "root" && strings.Contains(c.path, "/openapi/") {
 				c.want = append([]int{http.StatusOK}, noRequest...)
 			}
 			out = append(out, c)
@@ -91,13 +93,15 @@ func definitionsOf() (out []hostile) {
 	)
 }
 
-// refusal are the answers of the server to somebody without the right. A front says that there is no such URL before it asks for rights.
+// refusal are the answers of the server to somebody without the right. A front says that there is no such URL before it
+// asks for rights.
 var (
 	forbidden  = []int{http.StatusForbidden}
 	noRequest  = []int{http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound}
 	nobody     = []int{http.StatusUnauthorized}
 	notAllowed = []int{http.StatusForbidden, http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusUnprocessableEntity}
-	// What a user does in his own cluster may succeed, and elsewhere has no effect. The door that does not have the cluster refuses it.
+	// What a user does in his own cluster may succeed, and elsewhere has no effect. The door that does not have the
+	// cluster refuses it.
 	harmless = []int{
 		http.StatusOK, http.StatusCreated, http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusConflict, http.StatusGone,
 		http.StatusUnprocessableEntity, http.StatusGatewayTimeout,
@@ -186,7 +190,8 @@ func paths() (out []hostile) {
 	}
 	return append(out,
 		hostile{what: "CONNECT", method: http.MethodConnect, path: "/clusters/{v}/" + treasure, want: notAllowed},
-		hostile{what: "OPTIONS *", method: http.MethodOptions, path: "*", want: append([]int{http.StatusOK}, notAllowed...)}, // net/http answers it
+		// net/http answers it
+		hostile{what: "OPTIONS *", method: http.MethodOptions, path: "*", want: append([]int{http.StatusOK}, notAllowed...)},
 	)
 }
 
@@ -216,7 +221,8 @@ func headers() (out []hostile) {
 	)
 }
 
-// impersonations are refused where the attacker is nobody. In his own cluster he may be whomever he likes, and is somebody there only.
+// impersonations are refused where the attacker is nobody. In his own cluster he may be whomever he likes, and is
+// somebody there only.
 func impersonations() (out []hostile) {
 	const as = "Impersonate-User: "
 	for _, header := range [][]string{

@@ -16,8 +16,8 @@ import (
 	"github.com/regent-project/regent/test/e2e/harness"
 )
 
-// BenchmarkCustomResources measures what users wait for: from a definition until it is established, and until there is an object of it; creations and gets of
-// custom objects and, in turns, of ConfigMaps of the same size.
+// BenchmarkCustomResources measures what users wait for: from a definition until it is established, and until there is
+// an object of it; creations and gets of custom objects and, in turns, of ConfigMaps of the same size.
 func BenchmarkCustomResources(b *testing.B) {
 	shard := harness.NewShard(harness.StartEtcd(b).URL)
 	a, other := shard.Start(b, "a"), shard.Start(b, "b")

@@ -31,8 +31,9 @@ const (
 	askers = 16
 )
 
-// BenchmarkInstallation is what users of an installation of three shards of two replicas wait for: until a workspace is Ready, until it can be reached
-// through every front, and how much longer an answer takes through a front than without. It prints two tables.
+// BenchmarkInstallation is what users of an installation of three shards of two replicas wait for: until a workspace is
+// Ready, until it can be reached through every front, and how much longer an answer takes through a front than without.
+// It prints two tables.
 func BenchmarkInstallation(b *testing.B) {
 	for range b.N {
 		i := harness.Install(b, "eu1", "us1")
@@ -178,7 +179,8 @@ type asked struct {
 	faults int
 }
 
-// askAt makes requests at a rate, whether or not those before were answered. The time of each counts from when it was due.
+// askAt makes requests at a rate, whether or not those before were answered. The time of each counts from when it was
+// due.
 func askAt(b *testing.B, rate int, newClient func() *http.Client, url string) asked {
 	b.Helper()
 	due := make(chan time.Time, rate)

@@ -27,10 +27,11 @@ import (
 
 var chaosFlag = flag.Duration("chaos", 8*time.Second, "how long faults happen in each mode of TestTermsNeverGoBackWhateverHappens")
 
-// I2 and I3 under everything at once: three replicas whose leader writes all the time are killed, stopped, cut off and asked
-// to step down, and suspected on the slightest silence, where the mode allows it; their Lease is stolen, cleared and deleted,
-// their etcd is killed. Then etcd's history has no write outside of its term, no object whose terms go back, and a fenced
-// register explains whatever its writers and readers were told. In each mode, and in a shard whose replicas have all three.
+// I2 and I3 under everything at once: three replicas whose leader writes all the time are killed, stopped, cut off and
+// asked to step down, and suspected on the slightest silence, where the mode allows it; their Lease is stolen, cleared
+// and deleted, their etcd is killed. Then etcd's history has no write outside of its term, no object whose terms go
+// back, and a fenced register explains whatever its writers and readers were told. In each mode, and in a shard whose
+// replicas have all three.
 func TestTermsNeverGoBackWhateverHappens(t *testing.T) {
 	t.Parallel()
 	for name, of := range map[string][]string{
@@ -221,7 +222,8 @@ func (c *chaos) heal(t *testing.T) {
 	}
 	harness.Eventually(t, "who leads is asked to step down", func() bool {
 		v, _ := harness.Leader(t, c.victims[0].replica, c.victims[1].replica, c.victims[2].replica)
-		// Who was cut off while its lease was stolen finds out only now, and may have said that it leads until then.
+		// Who was cut off while its lease was stolen finds out only now, and may have said that it leads until
+		// then.
 		return v.TryStepDown("the chaos is over") == nil
 	})
 	c.recorder.NextTerm(t, leaseOf, before)

@@ -39,8 +39,8 @@ func (s *stock) leads(t *testing.T, n int) {
 	harness.Eventually(t, s.name+" leads", func() bool { return len(s.Lines(`"Leading"`)) == n })
 }
 
-// leadsNoMore waits until it says so, for the n-th time. client-go releases the lease first, so that the next one may be
-// faster to say that it leads.
+// leadsNoMore waits until it says so, for the n-th time. client-go releases the lease first, so that the next one may
+// be faster to say that it leads.
 func (s *stock) leadsNoMore(t *testing.T, n int) {
 	t.Helper()
 	harness.Eventually(t, s.name+" leads no more", func() bool { return len(s.Lines(`"Not leading"`)) == n })
@@ -64,9 +64,9 @@ func named(t *testing.T, r *harness.Replica, lease string, holder *stock) (epoch
 	return epoch, time.Since(began)
 }
 
-// KEP-4355, with stock clients: the oldest leads, and whatever ends it, the next oldest follows; a still older one that comes
-// is made way for. It is slow because stock clients notice by an expired lease, or by asking again, that it is their turn, and a
-// candidate is built first.
+// KEP-4355, with stock clients: the oldest leads, and whatever ends it, the next oldest follows; a still older one that
+// comes is made way for. It is slow because stock clients notice by an expired lease, or by asking again, that it is
+// their turn, and a candidate is built first.
 func TestStockCandidatesLeadInTheOrderOfTheirVersions(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	binary := harness.Program(t, "candidate")

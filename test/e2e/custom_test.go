@@ -58,7 +58,8 @@ func isEstablished(ctx context.Context, r *harness.Replica, cluster, name string
 	return false
 }
 
-// Whoever applies a definition can use it, though the leader dies right then: on each replica, at once, without sleeping.
+// Whoever applies a definition can use it, though the leader dies right then: on each replica, at once, without
+// sleeping.
 func TestADefinitionIsEstablishedByTheNextLeader(t *testing.T) {
 	shard := harness.NewShard(harness.StartEtcd(t).URL)
 	a, b := shard.Start(t, "a"), shard.Start(t, "b")

@@ -99,7 +99,8 @@ func stores(t *testing.T, in dynamic.Interface, name, version string) {
 	})
 }
 
-// A tenant's conversion webhook hangs. Other clusters, garbage collection, deletions, the leader's end and its successor do not wait for it.
+// A tenant's conversion webhook hangs. Other clusters, garbage collection, deletions, the leader's end and its
+// successor do not wait for it.
 func TestAConversionWebhookThatHangsHoldsUpNobodyElse(t *testing.T) {
 	etcd, hook := harness.StartEtcd(t), startHook(t)
 	shard := harness.NewShard(etcd.URL)

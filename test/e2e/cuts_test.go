@@ -11,8 +11,9 @@ import (
 
 var cutTimings = flag.Bool("default-timings", false, "cut networks with the default lease timings")
 
-// Whatever network is cut, exactly one leads, in the end and all along: etcd's history has no write outside of its term. It is
-// slow because the cuts happen one after the other, and that a leader for life leads on is watched for longer than a lease.
+// Whatever network is cut, exactly one leads, in the end and all along: etcd's history has no write outside of its
+// term. It is slow because the cuts happen one after the other, and that a leader for life leads on is watched for
+// longer than a lease.
 //
 // Each cut happens in mode lease; in the others those do from which the leader hears nothing of etcd, unless -all.
 func TestWhateverNetworkIsCutOneLeadsAndNothingStaleIsWritten(t *testing.T) {

@@ -97,7 +97,8 @@ func (d *deployment) command(binary, ip string, port int) []string {
 	for _, arg := range d.deployment.Spec.Template.Spec.Containers[0].Args {
 		arg = strings.ReplaceAll(arg, "$(POD_NAMESPACE)", metav1.NamespaceDefault)
 		if strings.HasPrefix(arg, "--probe-port=") {
-			arg = "--probe-port=" + strconv.Itoa(port) // Pods of one machine have addresses of their own, and processes have not
+			// Pods of one machine have addresses of their own, and processes have not
+			arg = "--probe-port=" + strconv.Itoa(port)
 		}
 		command = append(command, arg)
 	}
@@ -127,7 +128,8 @@ func rights(role *rbacv1.Role) sets.Set[right] {
 	return all
 }
 
-// witness is a proxy in front of a server. It knows which rights were used, and which requests were refused for want of one.
+// witness is a proxy in front of a server. It knows which rights were used, and which requests were refused for want of
+// one.
 type witness struct {
 	*httptest.Server
 	mu      sync.Mutex
@@ -151,7 +153,8 @@ func newWitness(t *testing.T, r *harness.Replica, granted sets.Set[right]) *witn
 		Rewrite:   func(p *httputil.ProxyRequest) { p.SetURL(upstream) },
 		Transport: transport, FlushInterval: -1,
 		ModifyResponse: w.see,
-		ErrorHandler:   func(rw http.ResponseWriter, _ *http.Request, _ error) { rw.WriteHeader(http.StatusBadGateway) }, // a process was killed
+		// a process was killed
+		ErrorHandler: func(rw http.ResponseWriter, _ *http.Request, _ error) { rw.WriteHeader(http.StatusBadGateway) },
 	})
 	t.Cleanup(w.Close)
 	return w
@@ -222,8 +225,8 @@ func (w *witness) kubeconfig(t *testing.T, admin kubernetes.Interface, account, 
 	return file
 }
 
-// Two processes run as deploy.yaml has them: with its account's rights, all of which they need, and its flags. When the leader is killed, the other
-// leads before the Lease expires.
+// Two processes run as deploy.yaml has them: with its account's rights, all of which they need, and its flags. When the
+// leader is killed, the other leads before the Lease expires.
 func TestTheExampleLeadsWithExactlyTheRightsOfItsManifests(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	binary := harness.Program(t, "leader")
@@ -279,7 +282,8 @@ func TestTheExampleLeadsWithExactlyTheRightsOfItsManifests(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// The address, the port and the Secret of deploy.yaml are the same wherever it names them, and its Pods may reach each other there and nobody else may.
+// The address, the port and the Secret of deploy.yaml are the same wherever it names them, and its Pods may reach each
+// other there and nobody else may.
 func TestTheManifestsOfTheExampleAgree(t *testing.T) {
 	t.Parallel()
 	d := readDeployment(t)

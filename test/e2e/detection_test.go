@@ -32,7 +32,8 @@ func TestADeadLeaderIsFollowedLongBeforeItsLeaseExpires(t *testing.T) {
 	next.CreateWorkspace("after")
 	next.WaitWorkspace("after")
 	user.mustHaveSucceeded(t)
-	if lines := next.Lines(`"Takeover"`, `trigger="death"`); len(lines) != 1 && shard.Mode != harness.Coordinated { // there the other may have been faster to say so
+	// there the other may have been faster to say so
+	if lines := next.Lines(`"Takeover"`, `trigger="death"`); len(lines) != 1 && shard.Mode != harness.Coordinated {
 		t.Errorf("the log tells of %d takeovers after a death", len(lines))
 	}
 
@@ -48,7 +49,8 @@ func TestADeadLeaderIsFollowedLongBeforeItsLeaseExpires(t *testing.T) {
 // A leader that says nothing of its process, as an older version, costs its lease, and no more.
 func TestALeaderWithoutAProbeIsFollowedWhenItsLeaseExpires(t *testing.T) {
 	shard := harness.NewShard(harness.StartEtcd(t).URL)
-	shard.Mode, shard.OneMachine = harness.Lease, false // one for life does not expire, and one that is elected is not just taken
+	// one for life does not expire, and one that is elected is not just taken
+	shard.Mode, shard.OneMachine = harness.Lease, false
 	leader := shard.Start(t, "a", "--leader-failure-detection=off")
 	harness.Eventually(t, "the first leads", leader.Leads)
 	standby := shard.Start(t, "b")

@@ -206,8 +206,8 @@ func TestReplicasEndWithADevThatIsKilled(t *testing.T) {
 	}
 }
 
-// Several shards are one installation: one kubeconfig, one tree, and a shard or a front that is killed takes nothing else along. The installation is the same
-// after a restart.
+// Several shards are one installation: one kubeconfig, one tree, and a shard or a front that is killed takes nothing
+// else along. The installation is the same after a restart.
 func TestDevRunsAnInstallation(t *testing.T) {
 	t.Parallel()
 	d := startDev(t, 5, "--shards=2", "--replicas=1")
@@ -216,7 +216,8 @@ func TestDevRunsAnInstallation(t *testing.T) {
 	}
 	on := map[string]string{} // the URL of a workspace on each shard
 	made := 0
-	harness.Eventually(t, "each shard has a workspace", func() bool { // until shards hear each other, all are on root
+	// until shards hear each other, all are on root
+	harness.Eventually(t, "each shard has a workspace", func() bool {
 		d.createWorkspace(fmt.Sprintf("ws-%d", made))
 		made++
 		for line := range strings.Lines(d.kubectl("", "get", "workspaces", "-o", `jsonpath={range .items[*]}{.metadata.labels.regent\.dev/shard} {.spec.URL}{"\n"}{end}`)) {

@@ -16,8 +16,8 @@ import (
 	"github.com/regent-project/regent/test/e2e/harness"
 )
 
-// patient is a shard to which one fault after the other happens, and is asked what it has. Its servers are shared by all faults, because to start
-// them costs most.
+// patient is a shard to which one fault after the other happens, and is asked what it has. Its servers are shared by
+// all faults, because to start them costs most.
 type patient struct {
 	*couple
 	// odd is a further replica, which has what is wrong from its start: see odd_test.go.
@@ -31,7 +31,8 @@ type symptom struct {
 	fault string
 	// do does it, and returns how to undo it; nil: it is over by itself.
 	do func(p *patient) (undo func())
-	// kinds are the kinds of problems that regent status and regent doctor must name, and says what both must say besides, remedies too.
+	// kinds are the kinds of problems that regent status and regent doctor must name, and says what both must say
+	// besides, remedies too.
 	kinds []string
 	says  []string
 	// why is what regent status must say of the leader besides.
@@ -44,7 +45,8 @@ type symptom struct {
 	not []string
 }
 
-// regent runs the command line with the administrator's kubeconfig against who is asked, and returns what it says on one line, and its exit code.
+// regent runs the command line with the administrator's kubeconfig against who is asked, and returns what it says on
+// one line, and its exit code.
 func (p *patient) regent(args ...string) (said string, code int) {
 	p.Helper()
 	cmd := exec.CommandContext(p.Context(), harness.Binary("regent"),
@@ -163,14 +165,15 @@ func saysWorse(said string) bool {
 	return strings.Contains(said, "critical: ") || strings.Contains(said, "warning: ")
 }
 
-// "Must show" of the command line: whatever docs/FAILOVER.md says that a standby acts on, and whatever else keeps a shard from being led well, has a
-// name in what the commands say, and a remedy. It is slow because the faults come one after the other, each to replicas that are whole again.
+// "Must show" of the command line: whatever docs/FAILOVER.md says that a standby acts on, and whatever else keeps a
+// shard from being led well, has a name in what the commands say, and a remedy. It is slow because the faults come one
+// after the other, each to replicas that are whole again.
 func TestTheCommandsNameEachFaultAndItsRemedy(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	etcd := harness.StartEtcdOf(t, harness.EtcdConfig{Members: 3})
 	shard := harness.NewShard("").Renewed()
-	// A stall lasts three deadlines, and each command asks anew for a second or more. The leader after it is whole, and
-	// names nothing.
+	// A stall lasts three deadlines, and each command asks anew for a second or more. The leader after it is whole,
+	// and names nothing.
 	timings := faultyTimings
 	timings.Lease *= 2 // it expires long after its holder has stepped aside, on a busy machine too
 	shard.Binary, shard.Timings, shard.Args, shard.Mode = harness.Program(t, "faulty"), timings, []string{"--faults=hangs,fails,stalls", "--stall-deadline=5s"}, harness.Lease

@@ -55,7 +55,8 @@ func (b block) steps() []step {
 	return steps
 }
 
-// languages are those that a block of the documentation may be in. What is in sh and console is typed; text is what a program says.
+// languages are those that a block of the documentation may be in. What is in sh and console is typed; text is what a
+// program says.
 var languages = []string{"sh", "console", "text", "go", "yaml", "json", "mermaid"}
 
 var (
@@ -73,7 +74,8 @@ const (
 	inText = "(in the text)"
 )
 
-// documented returns all blocks of the documentation, in the order of its pages. The commands in the text of the runbooks are among them.
+// documented returns all blocks of the documentation, in the order of its pages. The commands in the text of the
+// runbooks are among them.
 func documented(t *testing.T) (blocks []block) {
 	t.Helper()
 	for _, pattern := range pagesOfAll {

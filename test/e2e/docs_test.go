@@ -132,7 +132,8 @@ func (r *reader) write(b block) {
 	}
 }
 
-// run types a block, command by command, and compares the answers. A question is asked again until the answer is as shown.
+// run types a block, command by command, and compares the answers. A question is asked again until the answer is as
+// shown.
 func (r *reader) run(b block) {
 	r.t.Helper()
 	because, _ := reason(otherAnswers, b)
@@ -182,7 +183,8 @@ func (r *reader) typed(script string) string {
 	return failed.ReplaceAllString(said, "")
 }
 
-// foundProblems are the exit codes by which regent says that something is wrong with the shard, and not with the question.
+// foundProblems are the exit codes by which regent says that something is wrong with the shard, and not with the
+// question.
 var foundProblems = []int{3, 4}
 
 // command is a shell that runs a script, and goes on after what fails.
@@ -199,7 +201,8 @@ interrupted() { timeout --signal=INT --preserve-status 3 "$@"; }
 	return cmd
 }
 
-// here returns what a script comes to on this machine: its addresses, names and process ids are those of whoever wrote it.
+// here returns what a script comes to on this machine: its addresses, names and process ids are those of whoever wrote
+// it.
 func (r *reader) here(script string) string {
 	r.t.Helper()
 	replace := func(what, by string) { script = regexp.MustCompile(what).ReplaceAllString(script, by) }
@@ -326,8 +329,8 @@ func (r *reader) endBackground() {
 	r.ends = nil
 }
 
-// unlike returns the first line that nothing in what was said is like. A word with a digit or "..." may be any other, and so may a
-// dash and ordinals. Spaces and the ends of lines do not count.
+// unlike returns the first line that nothing in what was said is like. A word with a digit or "..." may be any other,
+// and so may a dash and ordinals. Spaces and the ends of lines do not count.
 func unlike(lines []string, said string) string {
 	flow := " " + strings.Join(strings.Fields(said), " ") + " "
 	for _, line := range lines {

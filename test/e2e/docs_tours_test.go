@@ -23,7 +23,8 @@ type tour struct {
 	background []string
 }
 
-// tours have every command of the documentation that is not in notRun. Servers are shared by as much as can be typed one after the other.
+// tours have every command of the documentation that is not in notRun. Servers are shared by as much as can be typed
+// one after the other.
 var tours = []tour{
 	{name: "the first five minutes", ports: 3, pages: []string{"README.md ## Five minutes"}},
 	{
@@ -101,7 +102,8 @@ var notRun = map[string]string{
 	"docs/SHARDS.md ### On three machines":                             "it needs three machines",
 }
 
-// otherAnswers are blocks that are run, and whose answers have another form than the page shows, but for headings of tables.
+// otherAnswers are blocks that are run, and whose answers have another form than the page shows, but for headings of
+// tables.
 var otherAnswers = map[string]string{
 	"docs/CLI.md # The command line: regent status --watch": "nothing changes meanwhile",
 	"docs/CLI.md ## status: regent status":                  "nobody was killed a second ago. The tutorial shows the same",
@@ -120,7 +122,8 @@ func reason(table map[string]string, b block) (why, entry string) {
 	return why, entry
 }
 
-// readBy returns the tour that a block belongs to, and the entry in its pages: the longest that the block's name begins with.
+// readBy returns the tour that a block belongs to, and the entry in its pages: the longest that the block's name begins
+// with.
 func readBy(b block) (name, page string) {
 	for _, tour := range tours {
 		for _, entry := range tour.pages {
@@ -144,7 +147,8 @@ func isOneOf(beginnings []string, b block) (string, bool) {
 // testNamed finds the tests that reasons name.
 var testNamed = regexp.MustCompile(`Test[A-Z]\w+`)
 
-// Whoever writes a command into the documentation has it run by a test, or says here why it is not. No entry outlives what it is about.
+// Whoever writes a command into the documentation has it run by a test, or says here why it is not. No entry outlives
+// what it is about.
 func TestEveryCommandInTheDocsIsRunOrListed(t *testing.T) {
 	t.Parallel()
 	used, tests := map[string]bool{}, testsHere(t)

@@ -77,8 +77,9 @@ func TestAnExternalLeaderThatWakesUpLateIsFenced(t *testing.T) {
 	}
 }
 
-// stopBetweenDecidingAndWriting stops the process when it has decided on a write, and has sent nothing yet. It returns the
-// write's count. When the process goes on it is past all its checks and writes, whatever its elector finds out meanwhile.
+// stopBetweenDecidingAndWriting stops the process when it has decided on a write, and has sent nothing yet. It returns
+// the write's count. When the process goes on it is past all its checks and writes, whatever its elector finds out
+// meanwhile.
 func stopBetweenDecidingAndWriting(t *testing.T, p *harness.Process) (count string) {
 	t.Helper()
 	decided := func() bool {

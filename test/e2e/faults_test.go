@@ -10,11 +10,13 @@ import (
 	"github.com/regent-project/regent/test/e2e/harness"
 )
 
-// I8, I10 and I11 under everything at once: replicas and fronts are killed, replicas are stopped, shards are cut from each other or lose their etcd, and
-// whole shards are killed, while users create and delete workspaces, nested ones too, and write and read in them through fronts. Whatever a user is told
-// must be so. Then the histories of all etcds have no cluster that was lost, doubled, or deleted without its Workspace.
+// I8, I10 and I11 under everything at once: replicas and fronts are killed, replicas are stopped, shards are cut from
+// each other or lose their etcd, and whole shards are killed, while users create and delete workspaces, nested ones
+// too, and write and read in them through fronts. Whatever a user is told must be so. Then the histories of all etcds
+// have no cluster that was lost, doubled, or deleted without its Workspace.
 //
-// No etcd is restored from a backup meanwhile: that loses what users were told, and makes clusters come back. Those have scenarios of their own.
+// No etcd is restored from a backup meanwhile: that loses what users were told, and makes clusters come back. Those
+// have scenarios of their own.
 func TestAnInstallationUnderRandomFaults(t *testing.T) {
 	t.Parallel()
 	seed := *seedFlag
@@ -105,7 +107,8 @@ func newInstallationChaos(t *testing.T, seed uint64) *installationChaos {
 
 // step does one thing, and returns its name.
 func (c *installationChaos) step() string {
-	p, what, which := c.parts[c.random.IntN(len(c.parts))], c.random.IntN(100), c.random.IntN(1<<16) // always drawn, so that a seed stands for one sequence
+	// always drawn, so that a seed stands for one sequence
+	p, what, which := c.parts[c.random.IntN(len(c.parts))], c.random.IntN(100), c.random.IntN(1<<16)
 	switch {
 	case p.held != nil && what < 60:
 		p.heal()

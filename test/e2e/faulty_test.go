@@ -57,7 +57,8 @@ func TestAReplicaWhoseControllersFailLeavesTheLeaseToOthersUntilItIsMended(t *te
 			shard, faulty, mend := startFaulty(t, fault, "--controller-failure-policy=step-down")
 			harness.Eventually(t, "the faulty one leads first", func() bool { return len(faulty.Terms()) > 0 })
 			sound := shard.Start(t, "sound", "--faults=")
-			// The first term fails. If the sound one was not there yet, the second leads on without the controller.
+			// The first term fails. If the sound one was not there yet, the second leads on without the
+			// controller.
 			harness.Eventually(t, "it has failed", func() bool { return faulty.Terms()[0].Reason != "" })
 			harness.Eventually(t, "one leads again", func() bool { return faulty.Leads() || sound.Leads() })
 			handOver(t, faulty, sound)
@@ -137,8 +138,9 @@ func TestAShardWhoseReplicasAllFailHasALeaderWithoutWhatItCannotRun(t *testing.T
 	}
 }
 
-// TestEveryFaultUnderEveryPolicy has, for each policy, a sound replica and one after the other with each fault. It is slow
-// because each fault takes a replica's start, a hand over and the way back, and those that hang a drain timeout and a lease, too.
+// TestEveryFaultUnderEveryPolicy has, for each policy, a sound replica and one after the other with each fault. It is
+// slow because each fault takes a replica's start, a hand over and the way back, and those that hang a drain timeout
+// and a lease, too.
 func TestEveryFaultUnderEveryPolicy(t *testing.T) {
 	t.Parallel()
 	const (
@@ -147,8 +149,8 @@ func TestEveryFaultUnderEveryPolicy(t *testing.T) {
 		ends    = "exits"      // the sound one leads, the process has ended with 1
 		waits   = "is quarantined at the end of the term"
 	)
-	// once are the faults that happen under one policy only, unless -all: what they come to is the same under each, or
-	// what another fault's does. The table is the supervisor's (TestTheDocumentedTable).
+	// once are the faults that happen under one policy only, unless -all: what they come to is the same under each,
+	// or what another fault's does. The table is the supervisor's (TestTheDocumentedTable).
 	once := map[string]string{"panics": "exit", "stalls-and-hangs": "step-down", "starts-slowly": "restart", "steps-down": "step-down", "exits": "restart", "disabled": "exit"}
 	for policy, effects := range map[string]map[string]string{
 		"restart": {"fails": moves, "panics": moves, "hangs": waits, "stalls": nothing, "stalls-and-hangs": waits,

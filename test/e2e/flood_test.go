@@ -24,8 +24,9 @@ import (
 // floodTokens are the users of the tenants. Each has been let into one cluster.
 const floodTokens = "t-flood,flooder,1\nt-quiet,quiet,2\n"
 
-// A tenant has a thousand requests under way all the time, lists of everything among them, and a hundred watches. None of another
-// tenant's requests fails, and the leader goes on. How long they take is printed, and not judged: BenchmarkFlood does that.
+// A tenant has a thousand requests under way all the time, lists of everything among them, and a hundred watches. None
+// of another tenant's requests fails, and the leader goes on. How long they take is printed, and not judged:
+// BenchmarkFlood does that.
 func TestAFloodOfOneTenantFailsNoRequestOfAnother(t *testing.T) {
 	f := startFloods(t)
 	quiet := f.others(t, 5*time.Second, floodArgs{})
@@ -42,8 +43,9 @@ func TestAFloodOfOneTenantFailsNoRequestOfAnother(t *testing.T) {
 	f.stillLeads(t)
 }
 
-// BenchmarkFlood prints how much slower one tenant's requests are while another floods the shard. The flood comes from a process of its own, of a
-// lower priority than the server's, because both share the machine; the first case is what it costs that the machine is busy.
+// BenchmarkFlood prints how much slower one tenant's requests are while another floods the shard. The flood comes from
+// a process of its own, of a lower priority than the server's, because both share the machine; the first case is what
+// it costs that the machine is busy.
 func BenchmarkFlood(b *testing.B) {
 	busy := floodCase{"nothing is asked for, and the CPU is busy", floodArgs{burn: true, nice: 19}}
 	tenfold := floodCase{"240 requests under way, ten for each place of two CPUs", floodArgs{requests: 240, nice: 19}}
@@ -203,7 +205,8 @@ func (p phase) String() string {
 // quietRate is how many requests the quiet tenant makes per second.
 const quietRate = 50
 
-// others has the quiet tenant ask for a while, beside a flood. Its requests begin when they are due, however long those before them take.
+// others has the quiet tenant ask for a while, beside a flood. Its requests begin when they are due, however long those
+// before them take.
 func (f *floods) others(t testing.TB, while time.Duration, args floodArgs) phase {
 	t.Helper()
 	end := f.start(t, args)

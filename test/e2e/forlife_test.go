@@ -63,7 +63,8 @@ func TestALeaderForLifeLeadsOnAfterAPauseAndIsSucceededWhenItIsKilled(t *testing
 	judge(t, recorder.Finish(t), 2)
 }
 
-// A node that is gone cannot be told from one that is cut off: an operator has to say which. Whatever he says, one writes.
+// A node that is gone cannot be told from one that is cut off: an operator has to say which. Whatever he says, one
+// writes.
 func TestALeaderForLifeThatIsCutOffIsWaitedForUntilAnOperatorForgetsIt(t *testing.T) {
 	t.Parallel()
 	etcd := harness.StartEtcd(t)
@@ -108,7 +109,8 @@ func TestALeaderForLifeThatIsCutOffIsWaitedForUntilAnOperatorForgetsIt(t *testin
 	}
 	forget := func(args ...string) (string, error) {
 		cmd := harness.Command(t, "regent", args...)
-		cmd.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(b.Root, "admin.kubeconfig")) // as README has it exported
+		// as README has it exported
+		cmd.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(b.Root, "admin.kubeconfig"))
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}

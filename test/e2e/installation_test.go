@@ -120,7 +120,8 @@ func converged(t *testing.T, until grown) *history.Tree {
 	}
 }
 
-// The leader of each shard is killed in turn while workspaces are created through fronts. None is lost, and none doubled.
+// The leader of each shard is killed in turn while workspaces are created through fronts. None is lost, and none
+// doubled.
 func TestWorkspacesLandOnAllShardsWhateverLeaderIsKilled(t *testing.T) {
 	t.Parallel()
 	workspaces, creators := *workspacesFlag, 16

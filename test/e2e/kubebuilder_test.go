@@ -31,8 +31,8 @@ func errorsOf(p *harness.Process) (others []string) {
 	return slices.DeleteFunc(p.Lines("\tERROR\t"), saysReconnect)
 }
 
-// What kubebuilder scaffolds needs nothing but the workspace's kubeconfig. The replica that it goes through leads, and ends in all ways, while users go on:
-// what they want is done, once the controller has its connection back.
+// What kubebuilder scaffolds needs nothing but the workspace's kubeconfig. The replica that it goes through leads, and
+// ends in all ways, while users go on: what they want is done, once the controller has its connection back.
 func TestAControllerOfKubebuilderWorksWhileItsServerComesAndGoes(t *testing.T) {
 	t.Parallel() // much of it is waiting
 	shard := harness.NewShard(harness.StartEtcd(t).URL)

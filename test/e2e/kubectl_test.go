@@ -274,7 +274,8 @@ func kubectlDiscovers(t *testing.T, k kubectl) {
 	}
 	slices.Sort(names)
 	want := []string{
-		"events.events.k8s.io",                                                           // shows the events of core
+		// shows the events of core
+		"events.events.k8s.io",
 		"selfsubjectreviews.authentication.k8s.io", "tokenreviews.authentication.k8s.io", // are stored nowhere
 		"localsubjectaccessreviews.authorization.k8s.io", "selfsubjectaccessreviews.authorization.k8s.io",
 		"selfsubjectrulesreviews.authorization.k8s.io", "subjectaccessreviews.authorization.k8s.io",

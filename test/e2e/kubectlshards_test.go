@@ -62,7 +62,8 @@ func (s *shell) enter(url string) {
 	s.run("config", "set-cluster", "root", "--server="+url)
 }
 
-// create creates a Workspace on a shard, waits until it is Ready, and returns its URL, as kubectl-create-workspace does.
+// create creates a Workspace on a shard, waits until it is Ready, and returns its URL, as kubectl-create-workspace
+// does.
 func (s *shell) create(name, shard string) (url string) {
 	s.t.Helper()
 	s.in(fmt.Sprintf(`{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"name":%q},"spec":{"location":{"selector":{"matchLabels":{"at":%q}}}}}`, name, shard), "create", "-f", "-")
@@ -92,8 +93,8 @@ func (s *shell) finds(path string, args ...string) (fault string) {
 	return ""
 }
 
-// What kcp's kubectl-ws and kubectl-create-workspace do, with kubectl alone: they create Workspaces, wait, and go on at spec.URL. A user does not see
-// which shard has which cluster.
+// What kcp's kubectl-ws and kubectl-create-workspace do, with kubectl alone: they create Workspaces, wait, and go on at
+// spec.URL. A user does not see which shard has which cluster.
 func TestKubectlGoesFromWorkspaceToWorkspaceAcrossShards(t *testing.T) {
 	t.Parallel()
 	i := harness.Install(t, "eu1", "us1")
@@ -134,7 +135,8 @@ func TestKubectlGoesFromWorkspaceToWorkspaceAcrossShards(t *testing.T) {
 	}
 	kubectlStreams(t, i, user)
 
-	// Deleted from its parent, with what is below on other shards. kubectl keeps what it discovered by URL, and a new workspace there is another cluster.
+	// Deleted from its parent, with what is below on other shards. kubectl keeps what it discovered by URL, and a
+	// new workspace there is another cluster.
 	const first = "root:in-eu1"
 	user.enter(root)
 	watch := startWatch(t, user.command("--server="+urls[path], "get", "configmaps", "-w", "--output-watch-events"), "where")

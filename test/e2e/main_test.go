@@ -1,6 +1,6 @@
 // Package e2e holds scenarios with real processes, a real etcd and real faults. Each is named for what it promises.
-// Those that do not need a certain mode of election pass in each (-mode), and those that do not need a certain etcd pass on one
-// of several members, too (-etcd=3).
+// Those that do not need a certain mode of election pass in each (-mode), and those that do not need a certain etcd
+// pass on one of several members, too (-etcd=3).
 package e2e
 
 import (

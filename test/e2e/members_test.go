@@ -42,9 +42,9 @@ var memberFaults = []struct {
 		func(t *testing.T, m *harness.Member) { m.SlowDown(t, 0) }},
 }
 
-// An etcd of three members is there for those who fail one at a time: no term ends, no replica becomes unready, and what
-// was written is there. What users notice is told. It is slow because each fault lasts for longer than the renew deadline, which
-// is the product's, ten seconds: a shorter one could end no term.
+// An etcd of three members is there for those who fail one at a time: no term ends, no replica becomes unready, and
+// what was written is there. What users notice is told. It is slow because each fault lasts for longer than the renew
+// deadline, which is the product's, ten seconds: a shorter one could end no term.
 func TestAMemberOfEtcdThatFailsEndsNoTerm(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -56,7 +56,8 @@ func TestAMemberOfEtcdThatFailsEndsNoTerm(t *testing.T) {
 			s := startOnThreeMembers(t)
 			for round := range *memberRounds {
 				for i, victim := range []string{"follower", "raft leader"} {
-					if !*all && i != (n+1)%2 { // one that hangs, is cut off or slow is worst as the leader
+					// one that hangs, is cut off or slow is worst as the leader
+					if !*all && i != (n+1)%2 {
 						continue
 					}
 					name := victim + " " + fault.name

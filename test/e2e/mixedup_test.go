@@ -9,7 +9,8 @@ import (
 	"github.com/regent-project/regent/test/e2e/harness"
 )
 
-// A replica that is given what is another shard's refuses to start. One that answers in another shard's place is not believed. Both say what to change.
+// A replica that is given what is another shard's refuses to start. One that answers in another shard's place is not
+// believed. Both say what to change.
 func TestShardsThatAreMixedUpAreRefusedOrNotBelieved(t *testing.T) {
 	t.Parallel()
 	i := harness.Install(t, "eu1", "us1")

@@ -25,9 +25,9 @@ var (
 	modeChanges = []string{modes[0], modes[1], modes[2], modes[0], modes[2], modes[1], modes[0]}
 )
 
-// I1 to I3, I8: three replicas are rolled from each mode to each other, while they write. The Lease's mode changes once in
-// each roll, with the last replica; there are never two leaders, and none for no longer than the change waits for the old
-// mode. It is slow because replicas are restarted one after the other, eighteen times.
+// I1 to I3, I8: three replicas are rolled from each mode to each other, while they write. The Lease's mode changes once
+// in each roll, with the last replica; there are never two leaders, and none for no longer than the change waits for
+// the old mode. It is slow because replicas are restarted one after the other, eighteen times.
 func TestReplicasAreRolledFromEachModeToEachOther(t *testing.T) {
 	t.Parallel()
 	etcd := harness.StartEtcd(t)
@@ -99,7 +99,8 @@ type couple struct {
 	etcd  *harness.Etcd
 	both  []*harness.Replica
 	ways  map[*harness.Replica]*harness.Way
-	whole map[*harness.Replica]string // --mended of each: <file>.<controller> is there while that controller is sound
+	// --mended of each: <file>.<controller> is there while that controller is sound
+	whole map[*harness.Replica]string
 }
 
 // breaks has one of a replica's controllers go wrong, until it is mended.
@@ -213,8 +214,8 @@ func happensIn(n, i int, want [3]outcome) bool {
 	return *all || want != [3]outcome{want[0], want[0], want[0]} || n%len(modes) == i
 }
 
-// I1 to I4, I8, whatever the mode. It is slow because the faults happen one after the other, and several last for a lease: what
-// one leaves behind must not matter to the next.
+// I1 to I4, I8, whatever the mode. It is slow because the faults happen one after the other, and several last for a
+// lease: what one leaves behind must not matter to the next.
 func TestEveryFaultInEveryMode(t *testing.T) {
 	t.Parallel()
 	for i, mode := range modes {

@@ -16,7 +16,8 @@ import (
 	"github.com/regent-project/regent/test/e2e/harness"
 )
 
-// odd is a replica that was given the wrong things: an address at which others do not reach it, a certificate that expires soon, another version.
+// odd is a replica that was given the wrong things: an address at which others do not reach it, a certificate that
+// expires soon, another version.
 type odd struct {
 	*harness.Replica
 	// probe is where others look for its probe.
@@ -56,7 +57,8 @@ func shardsAuthority(t *testing.T, r *harness.Replica) *authority {
 	return a
 }
 
-// oddLeads has the odd replica lead while something listens in place of its probe, until the returned function is called. Nil: nothing does.
+// oddLeads has the odd replica lead while something listens in place of its probe, until the returned function is
+// called. Nil: nothing does.
 func (p *patient) oddLeads(listen func(net.Listener) net.Listener) (undo func()) {
 	p.Helper()
 	stop := func() {}

@@ -82,8 +82,8 @@ var pausing = []struct {
 		func(p *paused) { p.way.Stall() }, func(p *paused) { p.way.Resume() }},
 }
 
-// deposing are the ways to have another lead, and in mode coordinated another elect: the one that is paused may have done
-// both.
+// deposing are the ways to have another lead, and in mode coordinated another elect: the one that is paused may have
+// done both.
 var deposing = []struct {
 	name   string
 	depose func(ctx context.Context, leases coordinationclient.LeaseInterface, name string) error

@@ -70,8 +70,8 @@ func (m *manager) leads() bool {
 	return m.metric(fmt.Sprintf("leader_election_master_status{name=%q}", managerLease)) == 1
 }
 
-// A manager of controller-runtime with package perterm: leases that are taken away end terms and no process, nothing of a term is left, and a
-// killed leader is succeeded at once.
+// A manager of controller-runtime with package perterm: leases that are taken away end terms and no process, nothing of
+// a term is left, and a killed leader is succeeded at once.
 func TestAManagerLeadsTermAfterTerm(t *testing.T) {
 	t.Parallel()
 	r := harness.NewShard(harness.StartEtcd(t).URL).Start(t, "a")

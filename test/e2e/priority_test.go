@@ -11,7 +11,8 @@ import (
 func TestTheReplicaOfTheHighestPriorityLeadsAndPreemptsOnce(t *testing.T) {
 	t.Parallel()
 	shard := harness.NewShard(harness.StartEtcd(t).URL)
-	// A free lease is left to the highest priority for a quarter of the retry period: a busy machine takes a second.
+	// A free lease is left to the highest priority for a quarter of the retry period: a busy machine takes a
+	// second.
 	shard.Timings = harness.Timings{Lease: 10 * time.Second, Renew: 8 * time.Second, Retry: 4 * time.Second}
 	shard.Args = []string{"--controller-drain-timeout=2s"} // so that a renewal may come late
 	if shard.Mode == harness.Coordinated {                 // where versions decide

@@ -20,8 +20,9 @@ import (
 	"github.com/regent-project/regent/test/e2e/harness"
 )
 
-// A cluster is filled through both replicas at once, by many writers. It gets no more than it may have, and what writers had under way. Deletions make
-// room, an administrator allows more, and the cluster can be deleted while it is full.
+// A cluster is filled through both replicas at once, by many writers. It gets no more than it may have, and what
+// writers had under way. Deletions make room, an administrator allows more, and the cluster can be deleted while it is
+// full.
 //
 // Replicas judge by what they have seen: a writer goes on once both have seen what he wrote.
 func TestAClusterStoresNoMoreThanItMay(t *testing.T) {

@@ -41,7 +41,8 @@ func shows(t *testing.T, r *harness.Replica) string {
 	return conn.ConnectionState().PeerCertificates[0].SerialNumber.String()
 }
 
-// The operator's own serving certificate and authorities for clients are exchanged while the replica runs. Watches and connections stay.
+// The operator's own serving certificate and authorities for clients are exchanged while the replica runs. Watches and
+// connections stay.
 func TestTheOperatorsCertificatesAreReloadedWithoutDroppingConnections(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	serving, users, later := newAuthority(t, "serving-ca"), newAuthority(t, "users-ca"), newAuthority(t, "later-ca")

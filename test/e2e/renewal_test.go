@@ -16,7 +16,8 @@ import (
 // leaderBehindAProxy returns a leader that reaches etcd through a proxy, and a replica that reaches it directly and
 // stands for another lease, so that it leaves this one alone.
 func leaderBehindAProxy(t *testing.T) (leader, other *harness.Replica, network *harness.Way) {
-	// Long enough for what happens between two renewals that get through: an attempt fails after a third of the deadline.
+	// Long enough for what happens between two renewals that get through: an attempt fails after a third of the
+	// deadline.
 	return leaderBehindAProxyWith(t, harness.Timings{Lease: 30 * time.Second, Renew: 20 * time.Second, Retry: 500 * time.Millisecond})
 }
 
@@ -86,8 +87,8 @@ func TestAForeignLeaderThatAppearsWhileRenewalsFailEndsOurTerm(t *testing.T) {
 	}
 }
 
-// A renewal is committed at once, and its answer comes late. The others count the lease from what was committed, and so must
-// its holder: from when it sent the renewal, not from when it was answered.
+// A renewal is committed at once, and its answer comes late. The others count the lease from what was committed, and so
+// must its holder: from when it sent the renewal, not from when it was answered.
 func TestARenewalCountsFromItsSendingHoweverLateItsAnswer(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	// So late that a busy machine does not take as long; a connection without answers is given up after 13 s.

@@ -16,7 +16,8 @@ import (
 	"github.com/regent-project/regent/test/e2e/harness"
 )
 
-// restored is an installation of two shards and a front, of which one is restored from a backup. Workspaces of root have their clusters on eu1.
+// restored is an installation of two shards and a front, of which one is restored from a backup. Workspaces of root
+// have their clusters on eu1.
 type restored struct {
 	*testing.T
 	*harness.Installation
@@ -82,8 +83,8 @@ func (i *restored) restore(m *harness.ShardMember, backup string) {
 	i.heard()
 }
 
-// forgetLeader does what a replica's log says: the backup has a leader for life, and who succeeded it has removed the file that proves its death. If it was
-// killed before it did, there is nothing to forget.
+// forgetLeader does what a replica's log says: the backup has a leader for life, and who succeeded it has removed the
+// file that proves its death. If it was killed before it did, there is nothing to forget.
 func (i *restored) forgetLeader(m *harness.ShardMember) {
 	i.Helper()
 	r := m.Replicas[0]
@@ -99,7 +100,8 @@ func (i *restored) forgetLeader(m *harness.ShardMember) {
 	if told == nil {
 		return
 	}
-	args := append(strings.Fields(told[1]), "--kubeconfig="+i.Kubeconfig(), "--server="+r.URL) // m's own: there is a Lease in each shard
+	// m's own: there is a Lease in each shard
+	args := append(strings.Fields(told[1]), "--kubeconfig="+i.Kubeconfig(), "--server="+r.URL)
 	if out, err := harness.Command(i.T, "regent", args...).CombinedOutput(); err != nil {
 		i.Fatalf("regent %s: %v\n%s", told[1], err, out)
 	}

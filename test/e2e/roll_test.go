@@ -112,9 +112,10 @@ func uses(t *testing.T, authority string, trusted int, replicas ...*harness.Repl
 	}
 }
 
-// The authority of a shard is exchanged in steps, first on one replica and then on the other. Users who were there before, and users who come
-// with what each step has given them, write and read through both. Nothing fails, no watch ends, and the term goes on. In the end what the old
-// authority has signed is worth nothing, and nobody can go back by mistake.
+// The authority of a shard is exchanged in steps, first on one replica and then on the other. Users who were there
+// before, and users who come with what each step has given them, write and read through both. Nothing fails, no watch
+// ends, and the term goes on. In the end what the old authority has signed is worth nothing, and nobody can go back by
+// mistake.
 func TestTheAuthorityIsRolledWithClientsConnected(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	shard := harness.NewShard(harness.StartEtcd(t).URL)
@@ -216,7 +217,8 @@ func mustNotGoBack(t *testing.T, r *harness.Replica, backup string) {
 	}
 }
 
-// The administrator's certificate is renewed beside a replica that runs: the new one is good at once, and the old one goes on.
+// The administrator's certificate is renewed beside a replica that runs: the new one is good at once, and the old one
+// goes on.
 func TestTheAdministratorsCertificateIsRenewed(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	r := harness.NewShard(harness.StartEtcd(t).URL).Start(t, "a")

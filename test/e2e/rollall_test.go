@@ -143,9 +143,10 @@ func mustShow(t *testing.T, w watch.Interface, name string) {
 	}
 }
 
-// The authority of an installation is exchanged in steps, while users of both shards write and read through the front and directly. Those who come with
-// what each step has given them are served, and so are those from the step before. No step is taken before all processes have the one before. Nothing
-// fails, no watch ends, no term ends, workspaces appear on both shards all the time. In the end what the old authority has signed is worth nothing.
+// The authority of an installation is exchanged in steps, while users of both shards write and read through the front
+// and directly. Those who come with what each step has given them are served, and so are those from the step before. No
+// step is taken before all processes have the one before. Nothing fails, no watch ends, no term ends, workspaces appear
+// on both shards all the time. In the end what the old authority has signed is worth nothing.
 func TestTheAuthorityOfAnInstallationIsRolledWithClientsConnected(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	i := harness.InstallLong(t, "eu1")
@@ -245,7 +246,8 @@ func refusesCertificate(t *testing.T, old, now *rest.Config) bool {
 	return apierrors.IsUnauthorized(err)
 }
 
-// mustStartAgain restarts a member and the front, which have in their files what they used, and gives a member what it had before the roll.
+// mustStartAgain restarts a member and the front, which have in their files what they used, and gives a member what it
+// had before the roll.
 func (r *rolled) mustStartAgain(before []byte) {
 	r.Helper()
 	eu1 := r.eu1.Replicas

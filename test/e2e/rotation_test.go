@@ -52,8 +52,9 @@ func encryptionBy(keys ...string) []byte {
 		{"resources": ["*.*"], "providers": [{"aesgcm": {"keys": [%s]}}]}]}`, strings.Join(all, ", "))
 }
 
-// A key is rotated in the four steps of docs/OPERATIONS.md, on one replica after the other, while users write, read and watch through both.
-// No request fails, the term goes on, and a stranger's mistake in a file is told and changes nothing.
+// A key is rotated in the four steps of docs/OPERATIONS.md, on one replica after the other, while users write, read and
+// watch through both. No request fails, the term goes on, and a stranger's mistake in a file is told and changes
+// nothing.
 func TestAnEncryptionKeyIsRotatedUnderLoadWithoutARestart(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	etcd := harness.StartEtcd(t)

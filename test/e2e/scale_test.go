@@ -24,7 +24,8 @@ import (
 var manyFlag = flag.Int("many", 100, "how many workspaces TestManyWorkspacesComeAndGoWithoutATrace makes; make long-workspaces: 1000")
 
 // It is slow because it is work, a hundred seconds of CPU for a thousand: each workspace is made, becomes ready through
-// several writes, and is deleted with all that is in it. It does not run beside other scenarios, which would wait for their share.
+// several writes, and is deleted with all that is in it. It does not run beside other scenarios, which would wait for
+// their share.
 func TestManyWorkspacesComeAndGoWithoutATrace(t *testing.T) {
 	const clients = 16
 	total := *manyFlag

@@ -20,8 +20,9 @@ import (
 
 var shardDownFlag = flag.Duration("shard-down", 3*time.Second, "how long users write and read while each shard is down, in TestAFrontServesWhicheverShardIsDown")
 
-// I11, at the entrance: while any one shard is down with its etcd, users of all others notice nothing, through any front, and workspaces below their
-// clusters become Ready. So it is, too, once a front was restarted, and once all other replicas were. Users of what is down are told which it is.
+// I11, at the entrance: while any one shard is down with its etcd, users of all others notice nothing, through any
+// front, and workspaces below their clusters become Ready. So it is, too, once a front was restarted, and once all
+// other replicas were. Users of what is down are told which it is.
 func TestAFrontServesWhicheverShardIsDownI11(t *testing.T) {
 	t.Parallel()
 	s := newShardDown(t, harness.Install(t, "eu1", "us1"))
@@ -96,8 +97,9 @@ type shardDown struct {
 
 	mu                                sync.Mutex
 	writes, reads, workspaces, failed int
-	early                             int // of the workspaces those that were created before all noticed that a shard had died
-	below                             []below
+	// of the workspaces those that were created before all noticed that a shard had died
+	early int
+	below []below
 }
 
 // below is a workspace that a user has created in a cluster.
@@ -106,7 +108,8 @@ type below struct {
 	at       time.Time
 }
 
-// awaitBelow waits until the workspaces that were created since a time are Ready, none of them on the shard that is down.
+// awaitBelow waits until the workspaces that were created since a time are Ready, none of them on the shard that is
+// down.
 func (s *shardDown) awaitBelow(since time.Time, down *harness.ShardMember) {
 	s.Helper()
 	s.below = slices.DeleteFunc(s.below, func(b below) bool {
@@ -151,7 +154,8 @@ func (s *shardDown) part(down *harness.ShardMember) {
 	}
 }
 
-// use has users of all shards but one write and read through each front, and create workspaces, until the returned function is called.
+// use has users of all shards but one write and read through each front, and create workspaces, until the returned
+// function is called.
 func (s *shardDown) use(down *harness.ShardMember) (stop func(when string)) {
 	ctx, cancel := context.WithCancel(s.Context())
 	var using sync.WaitGroup

@@ -67,7 +67,8 @@ func startShard(t *testing.T, name, etcd string) *twoReplicas {
 	t.Helper()
 	shard := harness.NewShard(etcd).Renewed()
 	shard.Name, shard.Prefix = name, "/"+name
-	// Long enough for the one that nobody touches to keep its lease while four processes and their start share a machine.
+	// Long enough for the one that nobody touches to keep its lease while four processes and their start share a
+	// machine.
 	shard.Timings = harness.Default
 	s := &twoReplicas{name: name}
 	s.leader, s.others = harness.Leader(t, shard.Start(t, name+"-0"), shard.Start(t, name+"-1"))

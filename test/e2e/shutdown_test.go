@@ -74,7 +74,8 @@ func openWatches(t *testing.T, r *harness.Replica, n int) []watch.Interface {
 	for i := range n {
 		opening.Go(func() {
 			config := r.Config("root")
-			config.Dial = (&net.Dialer{}).DialContext // client-go shares no transport of a config that dials by itself
+			// client-go shares no transport of a config that dials by itself
+			config.Dial = (&net.Dialer{}).DialContext
 			client, err := kubernetes.NewForConfig(config)
 			if err != nil {
 				t.Error(err)

@@ -35,7 +35,8 @@ func faultOf(shard status.Shard, replica string) (fault string, listed bool) {
 	return shard.Replicas[n].Fault, true
 }
 
-// Whichever replica is asked tells of all: that one was killed, that another one hangs, and who leads. The answer does not wait for them.
+// Whichever replica is asked tells of all: that one was killed, that another one hangs, and who leads. The answer does
+// not wait for them.
 func TestOneReplicaTellsOfThoseThatWereKilledOrHang(t *testing.T) {
 	shard := harness.NewShard(harness.StartEtcd(t).URL)
 	shard.Mode, shard.Timings = harness.Lease, harness.Default // who leads is to lead until it is killed

@@ -11,7 +11,8 @@ import (
 	"github.com/regent-project/regent/test/e2e/harness"
 )
 
-// I1, I4, I5. It is slow because after each of twenty losses a term is waited for, and a workspace that comes and goes in it.
+// I1, I4, I5. It is slow because after each of twenty losses a term is waited for, and a workspace that comes and goes
+// in it.
 func TestALeaderThatLosesItsLeaseTwentyTimesLeadsAsTheFirstTime(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	const losses = 20
@@ -70,7 +71,8 @@ func TestALeaderThatLosesItsLeaseTwentyTimesLeadsAsTheFirstTime(t *testing.T) {
 	if last.Handlers != first.Handlers || first.Handlers == 0 {
 		t.Errorf("%d event handlers, %d after the first loss", last.Handlers, first.Handlers)
 	}
-	// A leak of one goroutine per term would show as 19. A few are the server's own, which come and go with requests.
+	// A leak of one goroutine per term would show as 19. A few are the server's own, which come and go with
+	// requests.
 	if last.Goroutines > first.Goroutines+losses/4 {
 		t.Errorf("%d goroutines, %d after the first loss", last.Goroutines, first.Goroutines)
 	}
@@ -78,7 +80,8 @@ func TestALeaderThatLosesItsLeaseTwentyTimesLeadsAsTheFirstTime(t *testing.T) {
 	if last.Descriptors > first.Descriptors+losses/4 {
 		t.Errorf("%d open files and connections, %d after the first loss", last.Descriptors, first.Descriptors)
 	}
-	// The watch caches keep what happened lately, a few MiB of it. A term's informers, were they kept, would be more.
+	// The watch caches keep what happened lately, a few MiB of it. A term's informers, were they kept, would be
+	// more.
 	if last.Heap > first.Heap+5<<20 {
 		t.Errorf("%d KiB of heap, %d after the first loss", last.Heap>>10, first.Heap>>10)
 	}

@@ -12,7 +12,8 @@ import (
 	"github.com/regent-project/regent/test/e2e/harness"
 )
 
-// symptoms are the faults of docs/FAILOVER.md, in its order, and further ones of a leader, of its controllers and of etcd.
+// symptoms are the faults of docs/FAILOVER.md, in its order, and further ones of a leader, of its controllers and of
+// etcd.
 var symptoms = []symptom{
 	{
 		fault: "the leader releases: SIGTERM", kinds: []string{"single-replica"}, not: []string{"replica-silent"}, term: "shutdown",

@@ -57,8 +57,8 @@ type client struct {
 	failed   []error
 }
 
-// pause is how long that user waits after an answer. Without a pause one user keeps a CPU busy all the time, and two hundred
-// requests a second miss nothing that goes on for longer than it takes to make one.
+// pause is how long that user waits after an answer. Without a pause one user keeps a CPU busy all the time, and two
+// hundred requests a second miss nothing that goes on for longer than it takes to make one.
 const pause = 5 * time.Millisecond
 
 // ask reads, lists and writes in root through r until stopped.

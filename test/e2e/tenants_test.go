@@ -183,7 +183,8 @@ func (u *user) check(fronts []*harness.Front) {
 	}
 }
 
-// left reports whether a cluster is one of the user's that was deleted, or may have been. Of such he is told what strangers are told.
+// left reports whether a cluster is one of the user's that was deleted, or may have been. Of such he is told what
+// strangers are told.
 func (u *user) left(path string) bool {
 	for _, o := range u.mine {
 		if o.path == path && (o.deleted || o.unknown) {

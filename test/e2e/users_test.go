@@ -26,8 +26,8 @@ const (
 	usersPatience = 60 * time.Second
 )
 
-// users write and read all the time, through all replicas, however long answers take: a request begins when it is due, not
-// when the one before it was answered. They try nothing again.
+// users write and read all the time, through all replicas, however long answers take: a request begins when it is due,
+// not when the one before it was answered. They try nothing again.
 type users struct {
 	t        *testing.T
 	clients  []kubernetes.Interface
@@ -159,8 +159,8 @@ func (u *users) between(from, to time.Time) (some []request) {
 	return some
 }
 
-// mustFindWhatTheyWrote fails the test if a replica does not have what a user was told to be written, and tells of what went
-// wrong.
+// mustFindWhatTheyWrote fails the test if a replica does not have what a user was told to be written, and tells of what
+// went wrong.
 func (u *users) mustFindWhatTheyWrote(t *testing.T) {
 	t.Helper()
 	for _, client := range u.clients {
@@ -232,11 +232,11 @@ func quantile(sorted []time.Duration, q float64) time.Duration {
 // Replicas are probed as often as the manifest in docs/OPERATIONS.md has it.
 const (
 	probePeriod = 2 * time.Second
-	// probeTimeout is that manifest's: longer answers are told. A busy machine makes them so, too, and that alone leaves a
-	// replica ready here.
+	// probeTimeout is that manifest's: longer answers are told. A busy machine makes them so, too, and that alone
+	// leaves a replica ready here.
 	probeTimeout = time.Second
-	// probePatience is for an answer at all, and probeThreshold how many in a row that are wrong, or none, make a replica
-	// unready.
+	// probePatience is for an answer at all, and probeThreshold how many in a row that are wrong, or none, make a
+	// replica unready.
 	probePatience  = 10 * time.Second
 	probeThreshold = 3
 )
@@ -301,8 +301,8 @@ func (p *probes) finish() {
 	p.probing.Wait()
 }
 
-// between says how many probes were not answered well in time, of those that began between two moments, and for how long
-// replicas were not ready.
+// between says how many probes were not answered well in time, of those that began between two moments, and for how
+// long replicas were not ready.
 func (p *probes) between(from, to time.Time) (failed int, unready time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -29,8 +29,8 @@ func mustLead(t *testing.T, want *harness.Replica, all ...*harness.Replica) {
 	})
 }
 
-// I1 to I4, I8: replicas are rolled to a new version, and back. Of those that serve the oldest version leads at every step, so that
-// the version of the leader changes once; users of a replica that lives notice nothing.
+// I1 to I4, I8: replicas are rolled to a new version, and back. Of those that serve the oldest version leads at every
+// step, so that the version of the leader changes once; users of a replica that lives notice nothing.
 func TestTheOldestVersionLeadsWhileReplicasAreRolledUpAndDown(t *testing.T) {
 	t.Parallel()
 	const before, after = "1.36.0", "1.37.0"

@@ -25,7 +25,8 @@ func fischer() *v1alpha1.Fischer {
 // cleared has the Lease held by nobody.
 func cleared(s *coordinationv1.LeaseSpec) { s.HolderIdentity = ptr.To("") }
 
-// An aggregated server elects by a Lease in its own etcd, and its leaders' writes are held to it: by turns, each in terms of its own.
+// An aggregated server elects by a Lease in its own etcd, and its leaders' writes are held to it: by turns, each in
+// terms of its own.
 func TestAnElectionByALeaseInTheServersOwnEtcd(t *testing.T) {
 	w := newWorld(t)
 	type report struct {

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apiserver/pkg/server/egressselector"
 )
 
-// gate is in the way from stores to etcd. While it is closed, what is sent waits in it: that is a process, or a network, that stops after everything has
-// been checked, and goes on later.
+// gate is in the way from stores to etcd. While it is closed, what is sent waits in it: that is a process, or a
+// network, that stops after everything has been checked, and goes on later.
 type gate struct {
 	counts  atomic.Bool // for connections that are made from now on
 	waiting atomic.Int32

@@ -18,8 +18,8 @@ import (
 	"github.com/regent-project/regent/pkg/election/fence"
 )
 
-// A leader's writes are under way, all of them checked, when everything stops. Another one leads before it goes on. etcd's own history says what became
-// of them.
+// A leader's writes are under way, all of them checked, when everything stops. Another one leads before it goes on.
+// etcd's own history says what became of them.
 func TestALeaderThatWakesUpInTheMiddleOfItsWritesChangesNothing(t *testing.T) {
 	const rounds = 8
 	w := newGatedWorld(t)

@@ -177,9 +177,11 @@ func TestAReplicaOfTheSampleIsFollowedWhenItIsKilledAndWhenItStops(t *testing.T)
 	}
 }
 
-// A leader is stopped while its controller writes, another one leads, and the first goes on where it was. etcd's history says who wrote what.
+// A leader is stopped while its controller writes, another one leads, and the first goes on where it was. etcd's
+// history says who wrote what.
 func TestAReplicaOfTheSampleThatWasPausedWritesNothingLate(t *testing.T) {
-	const rounds = 2 // the second time standbys wait for the lease to expire, because they were wrong about a death before
+	// the second time standbys wait for the lease to expire, because they were wrong about a death before
+	const rounds = 2
 	way := etcdtest.Start(t)
 	replicas := startSamples(t, way, 2)
 	asking, stop := context.WithCancel(t.Context())
@@ -223,7 +225,8 @@ func TestAReplicaOfTheSampleThatWasPausedWritesNothingLate(t *testing.T) {
 	t.Logf("%d stamps in %d terms, %d of them late", stamps, terms, len(late))
 }
 
-// history reads etcd's: how many terms there were, how often a Flunder was stamped, and which were stamped when a later term had begun.
+// history reads etcd's: how many terms there were, how often a Flunder was stamped, and which were stamped when a later
+// term had begun.
 func history(t *testing.T, etcd *clientv3.Client) (terms, stamps int, late []string) {
 	t.Helper()
 	now, err := etcd.Get(t.Context(), prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())

@@ -273,9 +273,12 @@ func holds(t *testing.T) (h held) {
 	return h
 }
 
-// The server leads again and again, because others take the Lease, and is what it was. An informer's handler has goroutines, so these count handlers, too.
+// The server leads again and again, because others take the Lease, and is what it was. An informer's handler has
+// goroutines, so these count handlers, too.
 func TestTermsOfTheSampleLeaveNothing(t *testing.T) {
-	const slack = 10 // upstream's compactor begins a watch some seconds after the start, and a first conflict is a series; 20 terms that leave one thing each are more
+	// upstream's compactor begins a watch some seconds after the start, and a first conflict is a series; 20 terms
+	// that leave one thing each are more
+	const slack = 10
 	if *manyTerms <= 20+slack {
 		t.Fatalf("-terms=%d: give more than %d, so that a leak of one thing a term is seen", *manyTerms, 20+slack)
 	}

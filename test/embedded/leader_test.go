@@ -100,9 +100,9 @@ func config() leader.Config {
 	return leader.Config{Namespace: "default", Name: "example", SecretBytes: []byte("a secret of this test"), LeaseDuration: 4 * time.Second, RenewDeadline: 3 * time.Second, RetryPeriod: time.Second}
 }
 
-// In an API server, Start is called in a post-start hook, when the server is not ready and may not answer yet; the server gets ready all
-// the same, and the process leads when it answers. Stop is called in a pre-shutdown hook: the work is joined and the lease released while
-// the server answers. Nothing is left.
+// In an API server, Start is called in a post-start hook, when the server is not ready and may not answer yet; the
+// server gets ready all the same, and the process leads when it answers. Stop is called in a pre-shutdown hook: the
+// work is joined and the lease released while the server answers. Nothing is left.
 func TestAnAPIServerLeadsBetweenItsHooks(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	e := newEmbedder(t)

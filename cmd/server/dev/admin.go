@@ -8,8 +8,8 @@ import (
 	"github.com/regent-project/regent/pkg/server/pki"
 )
 
-// adminTransport makes requests with the administrator's credentials. It reads them again when a replica does not accept them, or is not trusted:
-// regent pki may have exchanged them.
+// adminTransport makes requests with the administrator's credentials. It reads them again when a replica does not
+// accept them, or is not trusted: regent pki may have exchanged them.
 type adminTransport struct {
 	directory string
 

@@ -14,11 +14,12 @@ import (
 )
 
 const (
-	// readyPeriod is how often each backend is asked whether it is ready, readyTimeout how long it may take to answer.
+	// readyPeriod is how often each backend is asked whether it is ready, readyTimeout how long it may take to
+	// answer.
 	readyPeriod  = 250 * time.Millisecond
 	readyTimeout = time.Second
-	// balancerNotices is how long a backend goes on serving after it was asked to stop: long enough for the balancer to ask it once
-	// more.
+	// balancerNotices is how long a backend goes on serving after it was asked to stop: long enough for the
+	// balancer to ask it once more.
 	balancerNotices = 2 * readyPeriod
 	// firstPause is the pause after an Accept that failed. Each further pause is twice as long, up to longestPause.
 	firstPause, longestPause = 5 * time.Millisecond, time.Second
@@ -26,8 +27,9 @@ const (
 	reminder = time.Minute
 )
 
-// balancer is a plain TCP load balancer: each connection goes to the next backend that is ready: to a replica of a lone shard, or to a front. It does
-// not end TLS: the client sees the backend's certificate, and the backend sees the client's.
+// balancer is a plain TCP load balancer: each connection goes to the next backend that is ready: to a replica of a lone
+// shard, or to a front. It does not end TLS: the client sees the backend's certificate, and the backend sees the
+// client's.
 type balancer struct {
 	listener net.Listener
 	backends []*backend
@@ -58,8 +60,8 @@ func newBalancer(address string, connections int, say func(format string, args .
 	return lb, nil
 }
 
-// run forwards connections until ctx ends, and returns when all of them are closed. It returns an error if it had to stop for
-// another reason.
+// run forwards connections until ctx ends, and returns when all of them are closed. It returns an error if it had to
+// stop for another reason.
 func (lb *balancer) run(ctx context.Context, client *http.Client) error {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -104,8 +106,8 @@ func (lb *balancer) hasRoom(ctx context.Context) bool {
 	}
 }
 
-// accept returns the next connection. It fails only if ctx has ended or the listener is closed. After any other error, such as
-// a lack of file descriptors or a client that has gone, it tries again.
+// accept returns the next connection. It fails only if ctx has ended or the listener is closed. After any other error,
+// such as a lack of file descriptors or a client that has gone, it tries again.
 func (lb *balancer) accept(ctx context.Context) (net.Conn, error) {
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		c, err := lb.listener.Accept()
@@ -166,7 +168,8 @@ func (lb *balancer) dial(ctx context.Context) (net.Conn, error) {
 		if err == nil {
 			return c, nil
 		}
-		if errors.Is(err, syscall.ECONNREFUSED) { // another error may only mean that this process has no descriptors left
+		// another error may only mean that this process has no descriptors left
+		if errors.Is(err, syscall.ECONNREFUSED) {
 			b.ready.Store(false)
 		}
 	}
@@ -188,8 +191,8 @@ func (lb *balancer) forward(ctx context.Context, client net.Conn) {
 	defer context.AfterFunc(ctx, closeBoth)()
 	var both sync.WaitGroup
 	copyTo := func(to, from net.Conn) {
-		// The wrappers hide that these are TCP connections. Otherwise the kernel splices them through a pipe, which takes two
-		// more descriptors.
+		// The wrappers hide that these are TCP connections. Otherwise the kernel splices them through a pipe,
+		// which takes two more descriptors.
 		_, _ = io.Copy(struct{ io.Writer }{to}, struct{ io.Reader }{from})
 		closeBoth() // HTTP and TLS do not half-close
 	}

@@ -83,7 +83,8 @@ func TestDescriptorsAreLeftForEtcd(t *testing.T) {
 	}
 }
 
-// balancerTo, if set in the environment, makes this binary a balancer before that replica, under fewDescriptors, until its input ends.
+// balancerTo, if set in the environment, makes this binary a balancer before that replica, under fewDescriptors, until
+// its input ends.
 const (
 	balancerTo     = "REGENT_TEST_BALANCER_TO"
 	fewDescriptors = 256
@@ -119,7 +120,8 @@ func asBalancer(backend string) int {
 	return 0
 }
 
-// More clients come than there are descriptors for: those that there is room for are served, the others once these have gone.
+// More clients come than there are descriptors for: those that there is room for are served, the others once these have
+// gone.
 func TestMoreClientsThanDescriptorsWaitForEachOther(t *testing.T) {
 	var ready atomic.Bool
 	ready.Store(true)

@@ -17,14 +17,15 @@ import (
 	"time"
 )
 
-// parentPipe is the environment variable that tells a child which of its file descriptors is a pipe from its parent. The pipe
-// ends when the parent ends, however the parent dies. The child must then stop.
+// parentPipe is the environment variable that tells a child which of its file descriptors is a pipe from its parent.
+// The pipe ends when the parent ends, however the parent dies. The child must then stop.
 const parentPipe = "REGENT_PARENT_PIPE"
 
 // parentPipeFD is the first file descriptor after stdin, stdout and stderr.
 const parentPipeFD = 3
 
-// stopTimeout is how long a child may take to stop. It is longer than a replica's own shutdown timeout at default timings.
+// stopTimeout is how long a child may take to stop. It is longer than a replica's own shutdown timeout at default
+// timings.
 const stopTimeout = 45 * time.Second
 
 // exitUsage is the exit code of a child whose flags are invalid.
@@ -125,8 +126,8 @@ func quoted(text string) string {
 
 var plain = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
 
-// run starts the process and waits until it ends. When ctx ends, run asks the process to stop. It returns how the process
-// ended.
+// run starts the process and waits until it ends. When ctx ends, run asks the process to stop. It returns how the
+// process ended.
 func (c *child) run(ctx context.Context) (*os.ProcessState, error) {
 	file, err := c.file()
 	if err != nil {
@@ -210,8 +211,8 @@ func (c *child) stop(ctx context.Context, process *os.Process, ended <-chan stru
 // leadingLine matches the line that a replica logs when its term begins, as text or as JSON.
 var leadingLine = regexp.MustCompile(`"Leading".*\bepoch"?[=:]"?(\d+)`)
 
-// electionsLease is in the log lines about the Lease server.ElectionsLease (mode coordinated). Its holder need not be the
-// shard's leader.
+// electionsLease is in the log lines about the Lease server.ElectionsLease (mode coordinated). Its holder need not be
+// the shard's leader.
 var electionsLease = []byte("/regent-elections")
 
 // watchLog looks for leadingLine in a line of a replica's log. A front has no leads.
@@ -226,8 +227,8 @@ func (c *child) watchLog(line []byte) {
 	}
 }
 
-// UntilParentEnds calls ended when the pipe from the parent process ends. It returns at once, and does nothing if this process
-// was started without such a pipe.
+// UntilParentEnds calls ended when the pipe from the parent process ends. It returns at once, and does nothing if this
+// process was started without such a pipe.
 func UntilParentEnds(ended func()) error {
 	text, ok := os.LookupEnv(parentPipe)
 	if !ok {

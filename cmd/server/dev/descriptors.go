@@ -6,15 +6,15 @@ import (
 )
 
 const (
-	// reservedDescriptors are kept for each etcd, which runs in this process, and for everything else but the balancer's
-	// connections. A process that may open few files keeps half of them.
+	// reservedDescriptors are kept for each etcd, which runs in this process, and for everything else but the
+	// balancer's connections. A process that may open few files keeps half of them.
 	reservedDescriptors = 256
 	// mostConnections is plenty for one machine.
 	mostConnections = 10_000
 )
 
-// connections returns how many connections the balancer may have open beside so many etcds. It depends on this process's limit of open files:
-// each connection takes two descriptors, one to the client and one to the backend.
+// connections returns how many connections the balancer may have open beside so many etcds. It depends on this
+// process's limit of open files: each connection takes two descriptors, one to the client and one to the backend.
 func connections(etcds int) (int, error) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

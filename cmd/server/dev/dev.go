@@ -1,6 +1,6 @@
-// Package dev runs a whole shard on one machine: an etcd, several replicas, and a balancer that leads clients to a ready replica. Or an
-// installation of several shards, each with an etcd of its own, and fronts. It is for trying Regent and for developing it: etcd, the balancer and kubectl go on
-// when a replica or a front is killed.
+// Package dev runs a whole shard on one machine: an etcd, several replicas, and a balancer that leads clients to a
+// ready replica. Or an installation of several shards, each with an etcd of its own, and fronts. It is for trying
+// Regent and for developing it: etcd, the balancer and kubectl go on when a replica or a front is killed.
 package dev
 
 import (
@@ -20,18 +20,20 @@ var ErrUsage = errors.New("see --help")
 // Config is what Run needs beside the options.
 type Config struct {
 	*Options
-	// Stdout gets dev's own messages and what users need of the replicas' logs, line by line. Colour says that Stdout is a terminal that shows
-	// colours.
+	// Stdout gets dev's own messages and what users need of the replicas' logs, line by line. Colour says that
+	// Stdout is a terminal that shows colours.
 	Stdout io.Writer
 	Colour bool
-	// Stderr gets a line on what is waited for while the shards start, if it is a terminal and that takes longer than two seconds.
+	// Stderr gets a line on what is waited for while the shards start, if it is a terminal and that takes longer
+	// than two seconds.
 	Stderr io.Writer
-	// Again asks for restarts: at each value, dev starts the replicas whose process has ended. The channel may be closed.
+	// Again asks for restarts: at each value, dev starts the replicas whose process has ended. The channel may be
+	// closed.
 	Again <-chan struct{}
 }
 
-// Run runs the shards until ctx ends. It returns when the processes, then the balancer, then the etcds have stopped. cfg.Options must be
-// valid.
+// Run runs the shards until ctx ends. It returns when the processes, then the balancer, then the etcds have stopped.
+// cfg.Options must be valid.
 func Run(ctx context.Context, cfg Config) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)

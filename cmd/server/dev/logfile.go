@@ -7,7 +7,8 @@ import (
 	"path/filepath"
 )
 
-// mostLog is how many bytes a log file may have. When it is full, it becomes <name>.1, and the one that had that name is removed.
+// mostLog is how many bytes a log file may have. When it is full, it becomes <name>.1, and the one that had that name
+// is removed.
 const mostLog = 16 << 20
 
 // logFile keeps a child's whole log, across restarts. It is for one goroutine at a time.

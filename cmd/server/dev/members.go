@@ -27,8 +27,8 @@ type member struct {
 	out atomic.Bool
 }
 
-// join starts the members: those that have a membership at once, so that they serve although the root shard is down; all others once the root shard has
-// made one for them. It returns when all are started, or ctx ends.
+// join starts the members: those that have a membership at once, so that they serve although the root shard is down;
+// all others once the root shard has made one for them. It returns when all are started, or ctx ends.
 func (s *system) join(ctx context.Context, keep func(context.Context, []*child)) {
 	started := map[*member]context.CancelFunc{}
 	for _, m := range s.members {
@@ -71,7 +71,8 @@ func (m *member) hasMembership(bundle *pki.Bundle, root []string) bool {
 	return err == nil && slices.Equal(there.Root.URLs, root) && bytes.Equal([]byte(there.CertificateAuthority), bundle.CAPEM)
 }
 
-// rootAdmin waits for the root shard, tells it where its replicas are, and returns a way to change the installation. It returns nil if ctx ends first.
+// rootAdmin waits for the root shard, tells it where its replicas are, and returns a way to change the installation. It
+// returns nil if ctx ends first.
 func (s *system) rootAdmin(ctx context.Context) *installation.Admin {
 	root := s.shards[0]
 	tick := time.NewTicker(announcePeriod)
@@ -102,7 +103,8 @@ func (m *member) isFront() bool { return len(m.urls) == 0 }
 
 // join makes it a member, and writes the file with its membership.
 func (m *member) join(ctx context.Context, admin *installation.Admin, bundle *pki.Bundle) error {
-	// The one that is there is refused from now on. Without a file the next process asks for another membership, whenever this one is killed.
+	// The one that is there is refused from now on. Without a file the next process asks for another membership,
+	// whenever this one is killed.
 	if err := os.Remove(m.file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot replace the membership: %w", err)
 	}

@@ -12,7 +12,8 @@ import (
 
 // output is the terminal, or the writer in its place. All replicas share it, line by line.
 type output struct {
-	// colour: the terminal shows colours. all: every line of the replicas' logs is shown, not only what a sieve lets through.
+	// colour: the terminal shows colours. all: every line of the replicas' logs is shown, not only what a sieve
+	// lets through.
 	colour, all bool
 	// waits is where it is told what is waited for, if it is a terminal.
 	waits io.Writer
@@ -22,7 +23,8 @@ type output struct {
 	waiting bool
 }
 
-// while calls do, and tells what is waited for. Lines that are said meanwhile take the place of what was told, which comes again below them.
+// while calls do, and tells what is waited for. Lines that are said meanwhile take the place of what was told, which
+// comes again below them.
 func (o *output) while(ctx context.Context, what string, do func(context.Context) error) error {
 	o.wait(true)
 	defer o.wait(false)
@@ -60,7 +62,8 @@ func (o *output) block(text string) {
 	_, _ = io.WriteString(o.to, text)
 }
 
-// prefixed returns a writer that keeps each line in a file, passes it to see, and shows it with name before it if a user needs it.
+// prefixed returns a writer that keeps each line in a file, passes it to see, and shows it with name before it if a
+// user needs it.
 func (o *output) prefixed(name, file string, see func(line []byte)) *lines {
 	return &lines{out: o, name: name, see: see, keep: logFile{name: file, most: mostLog}}
 }

@@ -91,7 +91,8 @@ func TestALogWithoutAFileIsShown(t *testing.T) {
 	}
 }
 
-// On a terminal a line that is said while something is waited for takes the place of the line that tells of the waiting.
+// On a terminal a line that is said while something is waited for takes the place of the line that tells of the
+// waiting.
 func TestWhatIsSaidWhileDevWaitsDoesNotRunIntoTheLineThatTellsOfIt(t *testing.T) {
 	for _, terminal := range []bool{true, false} {
 		var shown bytes.Buffer

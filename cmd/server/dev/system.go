@@ -20,8 +20,8 @@ import (
 	"github.com/regent-project/regent/pkg/server/pki"
 )
 
-// system is what dev runs beside the etcds: one shard, or an installation of several with fronts before them; and the balancer before the replicas
-// of the one, or the fronts of the other.
+// system is what dev runs beside the etcds: one shard, or an installation of several with fronts before them; and the
+// balancer before the replicas of the one, or the fronts of the other.
 type system struct {
 	cfg             Config
 	bundle          *pki.Bundle // of the first shard
@@ -124,7 +124,8 @@ func (s *system) children() []*child {
 
 func (s *system) isInstallation() bool { return len(s.shards) > 1 }
 
-// writeKubeconfig writes the administrator's kubeconfig. Fronts have no system clusters: it leads to each shard's through them.
+// writeKubeconfig writes the administrator's kubeconfig. Fronts have no system clusters: it leads to each shard's
+// through them.
 func (s *system) writeKubeconfig() error {
 	contexts := map[string]string{}
 	for _, shard := range s.shards {
@@ -179,7 +180,8 @@ func (s *system) run(ctx context.Context) {
 	})
 }
 
-// restart starts the processes that have ended again at each value of cfg.Again. It returns when ctx ends or the channel is closed.
+// restart starts the processes that have ended again at each value of cfg.Again. It returns when ctx ends or the
+// channel is closed.
 func (s *system) restart(ctx context.Context) {
 	for {
 		select {

@@ -5,7 +5,8 @@ import (
 	"regexp"
 )
 
-// klogLine matches the beginning of a line that klog writes as text, and jsonLine that of one as JSON. The first group is the severity.
+// klogLine matches the beginning of a line that klog writes as text, and jsonLine that of one as JSON. The first group
+// is the severity.
 var (
 	klogLine = regexp.MustCompile(`^([IWEF])\d{4} \d\d:`)
 	jsonLine = []byte(`{"ts":`)
@@ -13,8 +14,8 @@ var (
 	jsonInfo = []byte(`,"v":`)
 )
 
-// worthSaying are the beginnings of messages without a fault that a first-time user needs: why a term ended and the next one began, and what becomes of
-// controllers. That a replica leads, dev says itself.
+// worthSaying are the beginnings of messages without a fault that a first-time user needs: why a term ended and the
+// next one began, and what becomes of controllers. That a replica leads, dev says itself.
 var worthSaying = [][]byte{
 	[]byte(`"The term has ended"`),
 	[]byte(`"The leader's process is `),
@@ -30,14 +31,16 @@ var worthSaying = [][]byte{
 	[]byte(`"Standing by: `),
 }
 
-// startsSo are errors that each start of an installation brings, until its shards have heard of each other. The log files have them.
+// startsSo are errors that each start of an installation brings, until its shards have heard of each other. The log
+// files have them.
 var startsSo = [][]byte{
 	[]byte(`this shard does not know the members of its installation yet`),
 	[]byte(`is no member of the installation, as far as this shard knows`),
 }
 
-// sieve lets those lines of one child's log through that a first-time user needs: warnings and errors with all their lines (but for startsSo), what is no log, such as a
-// panic, and what is worthSaying. It is for one goroutine at a time.
+// sieve lets those lines of one child's log through that a first-time user needs: warnings and errors with all their
+// lines (but for startsSo), what is no log, such as a panic, and what is worthSaying. It is for one goroutine at a
+// time.
 type sieve struct{ through bool }
 
 // passes reports whether a line is let through. It must see all lines, in their order.

@@ -1,5 +1,5 @@
-// Command apiserver is Kubernetes' sample-apiserver, of which several replicas share an etcd, and one has a controller at work. It is for a
-// machine of one's own: whoever reaches it may do everything.
+// Command apiserver is Kubernetes' sample-apiserver, of which several replicas share an etcd, and one has a controller
+// at work. It is for a machine of one's own: whoever reaches it may do everything.
 package main
 
 import (
@@ -28,7 +28,8 @@ func main() {
 	command.Use, command.Short, command.Long = "apiserver", "Serve Flunders, and lead with a controller that stamps them", ""
 	command.Flags().StringVar(&cfg.SecretFile, "probe-secret", "", "file with a secret that all replicas share, of at least 16 bytes: with it a crash is followed within milliseconds")
 	command.RunE = func(cmd *cobra.Command, args []string) error {
-		klog.EnableContextualLogging(true) // cli.Run turns it off, and lines would not say of which Lease and term they are
+		// cli.Run turns it off, and lines would not say of which Lease and term they are
+		klog.EnableContextualLogging(true)
 		if err := o.Validate(args); err != nil {
 			return err
 		}

@@ -1,5 +1,5 @@
-// Package lead is all that an API server on k8s.io/apiserver gains: its replicas elect one whose controllers work, and what a leader writes
-// after its term is refused.
+// Package lead is all that an API server on k8s.io/apiserver gains: its replicas elect one whose controllers work, and
+// what a leader writes after its term is refused.
 package lead
 
 import (
@@ -16,7 +16,8 @@ import (
 	"github.com/regent-project/regent/pkg/election/leader"
 )
 
-// Guard guards the stores of a server. Call it when the options of etcd were applied to config, and before the server is made.
+// Guard guards the stores of a server. Call it when the options of etcd were applied to config, and before the server
+// is made.
 func Guard(ctx context.Context, etcd *options.EtcdOptions, config *genericapiserver.RecommendedConfig) (*etcdfence.Guard, error) {
 	guard, err := etcdfence.Install(ctx, etcdfence.Config{Etcd: etcd, Stored: config.RESTOptionsGetter})
 	if err != nil {
@@ -28,7 +29,8 @@ func Guard(ctx context.Context, etcd *options.EtcdOptions, config *genericapiser
 	return guard, nil
 }
 
-// Add has the server's replicas elect one, in which the controllers work. cfg names the Lease, which is kept in the server's own etcd.
+// Add has the server's replicas elect one, in which the controllers work. cfg names the Lease, which is kept in the
+// server's own etcd.
 func Add(server *genericapiserver.GenericAPIServer, guard *etcdfence.Guard, cfg leader.Config, set ...control.Descriptor[election.Term]) error {
 	leases, err := guard.LeaseClient(cfg.Namespace)
 	if err != nil {

@@ -1,4 +1,5 @@
-// Command leader is a program for any Kubernetes cluster, of which one replica works: it counts in a ConfigMap, and says in which term.
+// Command leader is a program for any Kubernetes cluster, of which one replica works: it counts in a ConfigMap, and
+// says in which term.
 package main
 
 import (

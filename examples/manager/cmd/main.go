@@ -1,5 +1,5 @@
-// Command manager is a controller-runtime program that leads again after it has lost the lease. It writes into each ConfigMap with the label
-// example.com/greeted whom it greets.
+// Command manager is a controller-runtime program that leads again after it has lost the lease. It writes into each
+// ConfigMap with the label example.com/greeted whom it greets.
 package main
 
 import (

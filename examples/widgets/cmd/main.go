@@ -1,4 +1,5 @@
-// Command widgets is a controller as kubebuilder scaffolds one, which runs against a workspace. What is not stock is one line.
+// Command widgets is a controller as kubebuilder scaffolds one, which runs against a workspace. What is not stock is
+// one line.
 package main
 
 import (
@@ -48,7 +49,8 @@ func main() {
 
 	config := ctrl.GetConfigOrDie()
 	if *elect && *fenced {
-		config.Wrap(fence.Elected(leaseNamespace, leaseName)) // the one line: every write from here on proves its term
+		// the one line: every write from here on proves its term
+		config.Wrap(fence.Elected(leaseNamespace, leaseName))
 	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: *metrics}, HealthProbeBindAddress: *probes,

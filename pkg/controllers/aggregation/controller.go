@@ -1,7 +1,8 @@
-// Package aggregation fills aggregated ClusterRoles: one with an aggregationRule has the rules of the ClusterRoles of its logical cluster
-// that the rule selects. What users write into its rules is overwritten.
+// Package aggregation fills aggregated ClusterRoles: one with an aggregationRule has the rules of the ClusterRoles of
+// its logical cluster that the rule selects. What users write into its rules is overwritten.
 //
-// The built-in roles admin, edit and view are not stored. Who is authorized by them gets what is aggregated to them without this controller.
+// The built-in roles admin, edit and view are not stored. Who is authorized by them gets what is aggregated to them
+// without this controller.
 package aggregation
 
 import (
@@ -44,7 +45,8 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 	return c, nil
 }
 
-// aggregating returns the keys of the roles that may take in another: all aggregated roles of its cluster, which are few.
+// aggregating returns the keys of the roles that may take in another: all aggregated roles of its cluster, which are
+// few.
 func (c *controller) aggregating(role *rbacv1.ClusterRole) (keys []clusters.Key) {
 	for _, into := range c.roles.ByIndex(controllers.ByAggregating, clusters.KeyOf(role).Cluster.String()) {
 		keys = append(keys, clusters.KeyOf(into))

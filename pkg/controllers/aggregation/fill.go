@@ -10,12 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// most is how many bytes of rules an aggregated role takes in, those that it has already included. A role with more could not be stored, and whoever has
-// written it would have the leader compare what fills his whole quota, for ever.
+// most is how many bytes of rules an aggregated role takes in, those that it has already included. A role with more
+// could not be stored, and whoever has written it would have the leader compare what fills his whole quota, for ever.
 const most = 256 << 10
 
-// filled returns a copy of an aggregated role with the rules of those that it selects among the roles of its cluster, or nil if it has
-// them already. They are in the order of the roles' names, and none comes twice, so that a second look changes nothing. What is beyond most is left out.
+// filled returns a copy of an aggregated role with the rules of those that it selects among the roles of its cluster,
+// or nil if it has them already. They are in the order of the roles' names, and none comes twice, so that a second look
+// changes nothing. What is beyond most is left out.
 func filled(role *rbacv1.ClusterRole, all []*rbacv1.ClusterRole) *rbacv1.ClusterRole {
 	rules := distinct(selected(role, all))
 	if equality.Semantic.DeepEqual(role.Rules, rules) {
@@ -30,7 +31,8 @@ func filled(role *rbacv1.ClusterRole, all []*rbacv1.ClusterRole) *rbacv1.Cluster
 func selected(role *rbacv1.ClusterRole, all []*rbacv1.ClusterRole) (out []*rbacv1.ClusterRole) {
 	var selectors []labels.Selector
 	for n := range role.AggregationRule.ClusterRoleSelectors {
-		if selector, err := metav1.LabelSelectorAsSelector(&role.AggregationRule.ClusterRoleSelectors[n]); err == nil { // validation refuses others
+		// validation refuses others
+		if selector, err := metav1.LabelSelectorAsSelector(&role.AggregationRule.ClusterRoleSelectors[n]); err == nil {
 			selectors = append(selectors, selector)
 		}
 	}

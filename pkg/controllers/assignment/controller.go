@@ -1,5 +1,5 @@
-// Package assignment makes, in this shard, the logical clusters of Workspaces that other shards have assigned to it. It deletes them when
-// those Workspaces are deleted, and marks those that have lost their Workspace.
+// Package assignment makes, in this shard, the logical clusters of Workspaces that other shards have assigned to it. It
+// deletes them when those Workspaces are deleted, and marks those that have lost their Workspace.
 package assignment
 
 import (
@@ -96,7 +96,8 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 	return c, nil
 }
 
-// assignable reports whether another shard may assign what a Workspace says: the cluster of a workspace, and a path that ends with its name.
+// assignable reports whether another shard may assign what a Workspace says: the cluster of a workspace, and a path
+// that ends with its name.
 func assignable(ws *tenancyv1alpha1.Workspace) bool {
 	cluster := logicalcluster.Name(ws.Spec.Cluster)
 	return clusters.IsValidName(cluster) && !clusters.IsPermanent(cluster) && !clusters.IsSystem(clusters.KeyOf(ws).Cluster) &&
@@ -127,8 +128,8 @@ func (c *controller) world(a assigned) world {
 	return w
 }
 
-// reconcile takes one step. A conflict is no error: the informer has delivered the newer LogicalCluster, or will, and queues the key
-// again.
+// reconcile takes one step. A conflict is no error: the informer has delivered the newer LogicalCluster, or will, and
+// queues the key again.
 func (c *controller) reconcile(ctx context.Context, a assigned) error {
 	w := c.world(a)
 	step := decide(w)
@@ -200,8 +201,8 @@ func (c *controller) adopt(ctx context.Context, a assigned, w world) error {
 	return controllers.IgnoreNotFound(err)
 }
 
-// create first makes sure by a live read that the Workspace is as the cache shows it. The Workspace may go just after that. Therefore the
-// controller of logical clusters looks once more before it makes the cluster Ready.
+// create first makes sure by a live read that the Workspace is as the cache shows it. The Workspace may go just after
+// that. Therefore the controller of logical clusters looks once more before it makes the cluster Ready.
 func (c *controller) create(ctx context.Context, a assigned, w world) error {
 	live, err := c.others.Live.Workspace(ctx, a.shard, a.workspace)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 // reasonOrphaned is the reason of the Event about a logical cluster that has lost its Workspace.
 const reasonOrphaned = "Orphaned"
 
-// orphanedEvent returns the Event about a cluster that was just marked. It is for system:admin of the cluster's shard, where operators look: the
-// cluster itself is its users'.
+// orphanedEvent returns the Event about a cluster that was just marked. It is for system:admin of the cluster's shard,
+// where operators look: the cluster itself is its users'.
 func orphanedEvent(lc *corev1alpha1.LogicalCluster, a assigned, replica string) *corev1.Event {
 	now := metav1.Now()
 	return &corev1.Event{

@@ -18,9 +18,9 @@ import (
 //
 //	Workspace assigned -> create
 //	Workspace deleted -> remove
-//	Workspace absent, though its shard is heard -> ask that shard, and mark the cluster if it is so; never delete it (I10)
+//	Workspace absent, though its shard is heard -> ask that shard, and mark the cluster if so; never delete it (I10)
 //	Workspace back -> found: take the mark away
-//	a new Workspace in its place, which an administrator has told to adopt the cluster -> adopt it as the owner, and then as above
+//	a new Workspace in its place that is to adopt the cluster, as an administrator says -> adopt it, then as above
 type step string
 
 const (
@@ -34,7 +34,8 @@ const (
 
 // world is everything that a decision depends on.
 type world struct {
-	// shard is the one that has the Workspace. heard says that its watches are open, so that the cache shows all of it.
+	// shard is the one that has the Workspace. heard says that its watches are open, so that the cache shows all of
+	// it.
 	shard string
 	heard bool
 	// workspace is the one that has been assigned the cluster. Nil: the cache shows none.

@@ -1,6 +1,6 @@
-// Package bootstrap creates what every shard needs: the logical cluster root, and the namespaces of root and system:admin. It
-// does so in every term, and again when somebody deletes one of them. It changes no existing object, except that it makes root
-// Ready.
+// Package bootstrap creates what every shard needs: the logical cluster root, and the namespaces of root and
+// system:admin. It does so in every term, and again when somebody deletes one of them. It changes no existing object,
+// except that it makes root Ready.
 package bootstrap
 
 import (

@@ -21,8 +21,8 @@ var established = map[logicalcluster.Name][]string{
 	clusters.Root:        {metav1.NamespaceDefault, metav1.NamespaceSystem},
 }
 
-// establish creates what the cluster lacks by the cache. Objects that exist already, though the cache does not show them, are
-// left as they are.
+// establish creates what the cluster lacks by the cache. Objects that exist already, though the cache does not show
+// them, are left as they are.
 func (c *controller) establish(ctx context.Context, cluster logicalcluster.Name) error {
 	ctx = clusters.With(ctx, cluster)
 	if cluster == clusters.Root {
@@ -43,8 +43,8 @@ func (c *controller) establish(ctx context.Context, cluster logicalcluster.Name)
 	return nil
 }
 
-// establishRoot reads root from the server, unless the cache shows that nothing needs to be done. A new leader's cache may be
-// stale, and all other controllers wait for root.
+// establishRoot reads root from the server, unless the cache shows that nothing needs to be done. A new leader's cache
+// may be stale, and all other controllers wait for root.
 func (c *controller) establishRoot(ctx context.Context) error {
 	cached, ok := c.logicalClusters.Get(clusters.Key{Cluster: clusters.Root, Name: corev1alpha1.LogicalClusterName})
 	if ok && becomeUsable(cached, c.baseURL) == nil {
@@ -72,9 +72,9 @@ func newRoot() *corev1alpha1.LogicalCluster {
 	}}
 }
 
-// becomeUsable returns lc as it must be, or nil if it is so already. Root is made Ready in any phase: it has no initializers,
-// is never emptied, and the shard is useless without it. An existing URL is kept, because replicas may be configured with
-// different ones.
+// becomeUsable returns lc as it must be, or nil if it is so already. Root is made Ready in any phase: it has no
+// initializers, is never emptied, and the shard is useless without it. An existing URL is kept, because replicas may be
+// configured with different ones.
 func becomeUsable(lc *corev1alpha1.LogicalCluster, baseURL string) *corev1alpha1.LogicalCluster {
 	out := lc.DeepCopy()
 	out.Status.Phase = corev1alpha1.LogicalClusterPhaseReady

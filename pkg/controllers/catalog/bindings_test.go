@@ -193,7 +193,8 @@ func TestWhatIsBoundGoesOnWithoutTheExportAndGoesWithTheBinding(t *testing.T) {
 	}
 	eventually(t, "without a binding there are no widgets", func() bool {
 		err := s.make(x, t, "new")
-		if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) { // the latter while the server's cache still shows it
+		// the latter while the server's cache still shows it
+		if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
 			t.Fatalf("without a binding: %v", err)
 		}
 		return apierrors.IsNotFound(err)

@@ -16,8 +16,8 @@ import (
 	"github.com/regent-project/regent/pkg/controllers/workspace"
 )
 
-// Registry returns the server's controllers. Call it once, at the start, so that a faulty list ends the process before it
-// serves.
+// Registry returns the server's controllers. Call it once, at the start, so that a faulty list ends the process before
+// it serves.
 func Registry() (*controllers.Registry, error) {
 	return controllers.NewRegistry(
 		bootstrap.Descriptor(),

@@ -33,12 +33,13 @@ import (
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(
 		m,
-		// Upstream's: a read that waits for a watch cache, and the timer it has, outlive their request for up to 3 s.
+		// Upstream's: a read that waits for a watch cache, and the timer it has, outlive their request for up
+		// to 3 s.
 		goleak.IgnoreAnyFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshLocked"),
 		goleak.IgnoreTopFunction("k8s.io/apiserver/pkg/server/filters.(*timeoutHandler).ServeHTTP.func2.1"),
 		goleak.IgnoreTopFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshLocked.func2"),
-		// Upstream's: such a read does not heed the end of its context, whoever makes it: a store that counts its objects, or a
-		// request whose client has gone, for which the filter that bounds requests waits.
+		// Upstream's: such a read does not heed the end of its context, whoever makes it: a store that counts
+		// its objects, or a request whose client has gone, for which the filter that bounds requests waits.
 		goleak.IgnoreAnyFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshLocked"),
 		goleak.IgnoreTopFunction("k8s.io/apiserver/pkg/server/filters.(*timeoutHandler).ServeHTTP.func2.1"),
 		// Upstream's: flushes the log for as long as the process lives.

@@ -140,8 +140,8 @@ func (r roles) due() {
 	r.change("due", func(role *rbacv1.ClusterRole) { role.Rules = nil })
 }
 
-// A leader whose cache is late fills an aggregated role with what it knows, or is refused; the next one makes it right. Whatever changed meanwhile
-// in the aggregated role itself wins.
+// A leader whose cache is late fills an aggregated role with what it knows, or is refused; the next one makes it right.
+// Whatever changed meanwhile in the aggregated role itself wins.
 func TestALateCacheFillsNoRoleForLong(t *testing.T) {
 	s := startShard(t)
 	for name, c := range map[string]struct {
@@ -210,7 +210,8 @@ func (d *dying) RoundTrip(req *http.Request) (*http.Response, error) {
 	return nil, context.Canceled
 }
 
-// A leader dies when the first of three roles that take in each other is filled. None of them ever has what no role gives, and the next leader fills all.
+// A leader dies when the first of three roles that take in each other is filled. None of them ever has what no role
+// gives, and the next leader fills all.
 func TestALeaderThatDiesWhileItFillsRolesIsSucceeded(t *testing.T) {
 	s := startShard(t)
 	r := roles{t, s}

@@ -17,8 +17,8 @@ import (
 	"github.com/regent-project/regent/pkg/controllers"
 )
 
-// unmodified is a source that holds controllers to what Informers says: do not modify the objects in them. They share memory with
-// the watch cache, so that users would read what a controller has changed in one.
+// unmodified is a source that holds controllers to what Informers says: do not modify the objects in them. They share
+// memory with the watch cache, so that users would read what a controller has changed in one.
 type unmodified struct {
 	controllers.Source
 	mu sync.Mutex

@@ -1,5 +1,5 @@
-// Package content empties namespaces and logical clusters, for the controllers that remove their finalizers when nothing is
-// left.
+// Package content empties namespaces and logical clusters, for the controllers that remove their finalizers when
+// nothing is left.
 package content
 
 import (
@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// PageSize is how many objects a list asks for. It bounds the memory that it takes, here and in the server. Most clusters hold
-	// less, and the server answers such small pages at once.
+	// PageSize is how many objects a list asks for. It bounds the memory that it takes, here and in the server.
+	// Most clusters hold less, and the server answers such small pages at once.
 	PageSize = 50
 	// deleters is how many deletions are in flight at a time. etcd commits concurrent writes together.
 	deleters = 16
@@ -64,12 +64,13 @@ func Of(resources []controllers.Resource, keep func(controllers.Resource) bool) 
 	return slices.DeleteFunc(slices.Clone(resources), func(r controllers.Resource) bool { return !keep(r) })
 }
 
-// Purge deletes all objects of the given resources in one namespace of the logical cluster in ctx, or with namespace "" in the
-// whole cluster. It returns what remains. Objects with finalizers remain; the caller calls Purge again when they have changed.
+// Purge deletes all objects of the given resources in one namespace of the logical cluster in ctx, or with namespace ""
+// in the whole cluster. It returns what remains. Objects with finalizers remain; the caller calls Purge again when they
+// have changed.
 //
-// Each deletion carries the uid that a live list has shown, so an object that is created later under the same name is not
-// deleted. The caller must have made sure, by a live read, that this namespace or cluster is being deleted, and that nothing
-// new can be created in it.
+// Each deletion carries the uid that a live list has shown, so an object that is created later under the same name is
+// not deleted. The caller must have made sure, by a live read, that this namespace or cluster is being deleted, and
+// that nothing new can be created in it.
 //
 // What gives rights and identity goes last, once nothing else remains: whoever has to remove a finalizer needs it until
 // then.
@@ -195,7 +196,8 @@ func deleteOne(ctx context.Context, client metadata.Getter, obj *metav1.PartialO
 	err := client.Namespace(obj.Namespace).Delete(ctx, obj.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &obj.UID}, PropagationPolicy: &policy,
 	})
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // both mean that this object has gone
+	// both mean that this object has gone
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("delete %s in namespace %q: %w", obj.Name, obj.Namespace, err)
 	}
 	return nil

@@ -16,19 +16,20 @@ import (
 )
 
 const (
-	// settle is how long a controller may work before it is cancelled. The result does not depend on what it gets done.
+	// settle is how long a controller may work before it is cancelled. The result does not depend on what it gets
+	// done.
 	settle = 100 * time.Millisecond
 	// patience is how long a loaded machine may take for what normally takes no time.
 	patience = 30 * time.Second
 )
 
-// Check checks that a controller fulfils the contract of controllers.Controller and Descriptor.New. It runs the controller for
-// two terms on the same informers, and for a third that has ended before it begins. The controller must stop when its context
-// ends and not before, return nil or the context's error, and leave no goroutine and no event handler behind. Its constructor
-// must start neither.
+// Check checks that a controller fulfils the contract of controllers.Controller and Descriptor.New. It runs the
+// controller for two terms on the same informers, and for a third that has ended before it begins. The controller must
+// stop when its context ends and not before, return nil or the context's error, and leave no goroutine and no event
+// handler behind. Its constructor must start neither.
 //
-// newDeps is called once. Its informers should be running and synced (see Informer). Its clients may be fakes; Server.Check
-// also checks the writes. Each term has a token of its own.
+// newDeps is called once. Its informers should be running and synced (see Informer). Its clients may be fakes;
+// Server.Check also checks the writes. Each term has a token of its own.
 func Check(t *testing.T, d controllers.Descriptor, newDeps func(t *testing.T) controllers.Deps) {
 	t.Helper()
 	check(t, d, newDeps(t), nil)

@@ -14,7 +14,8 @@ import (
 	"github.com/regent-project/regent/pkg/controllers"
 )
 
-// WithCustom returns informers with those of definitions and of custom objects, which run until the test ends. A nil source has nothing.
+// WithCustom returns informers with those of definitions and of custom objects, which run until the test ends. A nil
+// source has nothing.
 func WithCustom(
 	t testing.TB, in controllers.Informers, definitions *Source[*apiextensionsv1.CustomResourceDefinition], objects *Source[*clusters.CustomObject],
 ) controllers.Informers {

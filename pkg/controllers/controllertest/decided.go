@@ -15,10 +15,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Decided returns a transport that reports writes which may commit although they were decided on stale state: an update, patch
-// or deletion without the resourceVersion or uid of the object, the deletion of a collection, and the creation of an object
-// whose name the server chooses. All requests go to next unchanged. breach may be called from many goroutines.
-// docs/SUPERVISION.md, "Warm start", gives the reasons.
+// Decided returns a transport that reports writes which may commit although they were decided on stale state: an
+// update, patch or deletion without the resourceVersion or uid of the object, the deletion of a collection, and the
+// creation of an object whose name the server chooses. All requests go to next unchanged. breach may be called from
+// many goroutines. docs/SUPERVISION.md, "Warm start", gives the reasons.
 func Decided(next http.RoundTripper, breach func(error)) http.RoundTripper {
 	return roundTripper(func(req *http.Request) (*http.Response, error) {
 		if err := decided(req); err != nil {

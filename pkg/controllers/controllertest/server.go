@@ -17,9 +17,9 @@ import (
 // ErrRefused is the error of every request to a Server.
 var ErrRefused = errors.New("connection refused")
 
-// Server is the server's side of clients. Like a server that cannot be reached it answers nothing, but it records the token of
-// each write, and what the write was decided on. It uses no network, whose goroutines Check would take for the controller's.
-// The zero Server is ready to use.
+// Server is the server's side of clients. Like a server that cannot be reached it answers nothing, but it records the
+// token of each write, and what the write was decided on. It uses no network, whose goroutines Check would take for the
+// controller's. The zero Server is ready to use.
 type Server struct {
 	mu     sync.Mutex
 	term   fence.Token
@@ -28,9 +28,9 @@ type Server struct {
 	untokened, undecided []string
 }
 
-// Check does what the function Check does, with clients of s, which carry the token of each term. It also checks each write
-// that reaches s: the write must carry that token, and say what it was decided on (see Decided). Other clients that the
-// controller gets should be s.Clients without a token.
+// Check does what the function Check does, with clients of s, which carry the token of each term. It also checks each
+// write that reaches s: the write must carry that token, and say what it was decided on (see Decided). Other clients
+// that the controller gets should be s.Clients without a token.
 func (s *Server) Check(t *testing.T, d controllers.Descriptor, newDeps func(t *testing.T) controllers.Deps) {
 	t.Helper()
 	check(t, d, newDeps(t), s)

@@ -17,8 +17,8 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// Source is the server's side of an informer: a list of one resource's objects over all clusters, and watches. It validates
-// nothing: it is for controllers that read, not for their writes.
+// Source is the server's side of an informer: a list of one resource's objects over all clusters, and watches. It
+// validates nothing: it is for controllers that read, not for their writes.
 type Source[T clusters.Object] struct {
 	mu       sync.Mutex
 	revision int64
@@ -43,8 +43,8 @@ func NewSource[T clusters.Object](objs ...T) *Source[T] {
 	return s
 }
 
-// Informer returns a synced informer that reads from source and runs until the test ends. All its goroutines run when Informer
-// returns, so that Check does not take them for the controller's.
+// Informer returns a synced informer that reads from source and runs until the test ends. All its goroutines run when
+// Informer returns, so that Check does not take them for the controller's.
 func Informer[T clusters.Object](t testing.TB, source *Source[T], indexers map[string]func(T) []string) *clusters.Informer[T] {
 	t.Helper()
 	inf := clusters.NewInformer[T](source, indexers)
@@ -110,8 +110,8 @@ func (s *Source[T]) Delete(k clusters.Key) {
 	s.record(watch.Event{Type: watch.Deleted, Object: last})
 }
 
-// Fail ends all watches, and makes lists and watches fail until Fail(nil). No watch reports the changes in between: informers
-// have to list again.
+// Fail ends all watches, and makes lists and watches fail until Fail(nil). No watch reports the changes in between:
+// informers have to list again.
 func (s *Source[T]) Fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,8 +1,9 @@
-// Package definition accepts the names of CustomResourceDefinitions, establishes them, and deletes their objects when they go. In Kubernetes these are
-// three controllers, which wait for each other, and for replicas that have not heard yet. Here they are one, and replicas look into storage.
+// Package definition accepts the names of CustomResourceDefinitions, establishes them, and deletes their objects when
+// they go. In Kubernetes these are three controllers, which wait for each other, and for replicas that have not heard
+// yet. Here they are one, and replicas look into storage.
 //
-// It also binds what APIBindings ask for, since both compete for names: within a logical cluster each name of an API group belongs to one definition, or to one
-// bound resource.
+// It also binds what APIBindings ask for, since both compete for names: within a logical cluster each name of an API
+// group belongs to one definition, or to one bound resource.
 package definition
 
 import (
@@ -33,7 +34,8 @@ func Descriptor() controllers.Descriptor {
 
 type definition = *apiextensionsv1.CustomResourceDefinition
 
-// controller reconciles the definitions of an API group in a logical cluster together, since they compete for names; each binding; and each copy of a schema.
+// controller reconciles the definitions of an API group in a logical cluster together, since they compete for names;
+// each binding; and each copy of a schema.
 type controller struct {
 	*loop.Loop[key]
 	informers   controllers.Informers
@@ -41,7 +43,8 @@ type controller struct {
 	clients     controllers.Clients
 	metadata    metadata.Interface
 	groups      groups
-	// names is held while names of a logical cluster are given: the ledgers of its groups are used by one goroutine at a time.
+	// names is held while names of a logical cluster are given: the ledgers of its groups are used by one goroutine
+	// at a time.
 	names stripes
 	copies
 }
@@ -56,8 +59,9 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 	return c, nil
 }
 
-// changed returns the group of a definition if it has to be reconciled, whether the definition has changed or the sweep looks at it. A definition that is there,
-// has all that it wants and stays concerns nobody. So the sweep looks at each definition once, however many are in its group.
+// changed returns the group of a definition if it has to be reconciled, whether the definition has changed or the sweep
+// looks at it. A definition that is there, has all that it wants and stays concerns nobody. So the sweep looks at each
+// definition once, however many are in its group.
 func (c *controller) changed(d definition) []key {
 	of := clusters.KeyOf(d)
 	group := clusters.Key{Cluster: of.Cluster, Name: d.Spec.Group}
@@ -86,8 +90,8 @@ func (c *controller) reconcile(ctx context.Context, k key) error {
 	return errors.Join(errs...)
 }
 
-// name writes what the names of a group's definitions come to. It returns those that wait for their objects to be deleted. As long as the cache lacks what was
-// bound it gives no names: its next event queues the group.
+// name writes what the names of a group's definitions come to. It returns those that wait for their objects to be
+// deleted. As long as the cache lacks what was bound it gives no names: its next event queues the group.
 func (c *controller) name(ctx context.Context, of clusters.Key) (leaving []definition, err error) {
 	defer c.names.lock(of.Cluster)()
 	ledger := c.groups.enter(of)
@@ -119,7 +123,8 @@ func (c *controller) name(ctx context.Context, of clusters.Key) (leaving []defin
 	return leaving, errors.Join(errs...)
 }
 
-// unlessChanged returns nil if an object was changed or deleted meanwhile: the informer has delivered that, or will, and queues the group again.
+// unlessChanged returns nil if an object was changed or deleted meanwhile: the informer has delivered that, or will,
+// and queues the group again.
 func unlessChanged(err error) error {
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil

@@ -17,13 +17,16 @@ import (
 	"github.com/regent-project/regent/pkg/controllers"
 )
 
-// copies are those of schemas that bindings use. A copy is made before the status of a binding names it, and deleted when no binding names it:
+// copies are those of schemas that bindings use. A copy is made before the status of a binding names it, and deleted
+// when no binding names it:
 //
-//	no copy --bind: create--> copy, named by nobody --bind: status--> named --the last binding goes--> named by nobody --release--> no copy
+//	no copy --bind: create--> copy, named by nobody --bind: status--> named
+//	named --the last binding goes--> named by nobody --release--> no copy
 //
-// A leader that is killed leaves each of these states to the next one, which finds it in its sweep. Two things could delete a copy that a binding has just come to
-// name: a worker beside the one that binds, which the lock keeps out, and a cache that is late. It lacks nothing that leaders before this one wrote, which is asked
-// once in a term; and what this one wrote is kept until the cache shows it. Writes of an earlier leader that come late are refused by the fence.
+// A leader that is killed leaves each of these states to the next one, which finds it in its sweep. Two things could
+// delete a copy that a binding has just come to name: a worker beside the one that binds, which the lock keeps out, and
+// a cache that is late. It lacks nothing that leaders before this one wrote, which is asked once in a term; and what
+// this one wrote is kept until the cache shows it. Writes of an earlier leader that come late are refused by the fence.
 type copies struct {
 	// binding is read-locked from before a copy is made until the status that names it is written and noted.
 	binding sync.RWMutex
@@ -92,7 +95,8 @@ func (c *controller) inUse(copyName string) bool {
 	defer c.mu.Unlock()
 	for of, written := range c.named {
 		b, ok := c.informers.APIBindings.Get(of)
-		if !ok || !olderThan(b, written.version) { // what is not there any more has gone: it was there when its status was written
+		// what is not there any more has gone: it was there when its status was written
+		if !ok || !olderThan(b, written.version) {
 			delete(c.named, of)
 			continue
 		}

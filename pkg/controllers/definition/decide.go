@@ -27,8 +27,9 @@ type decision struct {
 	problems map[string][]string
 }
 
-// decide must be called with the names of the cluster locked. It binds each resource of the export whose names are free. It never gives up what is bound: neither because the export is gone or names it no more, nor
-// because its new schema cannot be used.
+// decide must be called with the names of the cluster locked. It binds each resource of the export whose names are
+// free. It never gives up what is bound: neither because the export is gone or names it no more, nor because its new
+// schema cannot be used.
 func (c *controller) decide(b binding) decision {
 	d := decision{out: b.DeepCopy(), problems: map[string][]string{}}
 	if d.out.Status.Phase == "" {
@@ -69,7 +70,8 @@ func (c *controller) take(d *decision, s resourceSchema, identity string) {
 	})
 	if n >= 0 && (*all)[n].Schema.UID == string(s.UID) {
 		(*all)[n].Schema.Name, (*all)[n].Schema.IdentityHash = s.Name, identity
-		if _, there := c.informers.BoundSchema(&(*all)[n]); !there { // somebody has deleted the copy by hand, or the cache has not got it
+		// somebody has deleted the copy by hand, or the cache has not got it
+		if _, there := c.informers.BoundSchema(&(*all)[n]); !there {
 			d.schemas = append(d.schemas, s)
 		}
 		return

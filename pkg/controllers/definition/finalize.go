@@ -17,11 +17,12 @@ import (
 // leaving reports whether a definition waits for its objects to be deleted.
 func leaving(d definition) bool { return controllers.DefinitionLeaving(d) }
 
-// finalize deletes the objects of a definition, and lets it go when none is left. Until then its status says what it waits for, and each object that
-// changes queues the group.
+// finalize deletes the objects of a definition, and lets it go when none is left. Until then its status says what it
+// waits for, and each object that changes queues the group.
 //
-// It reads the definition from the server first: the one in a stale cache may have gone, and the objects of another one of its name must not be deleted.
-// Once the server has shown that this one is being deleted, no object can be created: see custom.whileDefined.
+// It reads the definition from the server first: the one in a stale cache may have gone, and the objects of another one
+// of its name must not be deleted. Once the server has shown that this one is being deleted, no object can be created:
+// see custom.whileDefined.
 func (c *controller) finalize(ctx context.Context, cached definition) error {
 	d, err := c.clients.Definitions.Get(ctx, cached.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) || err == nil && (d.UID != cached.UID || !leaving(d)) {

@@ -13,11 +13,12 @@ import (
 	"github.com/regent-project/regent/pkg/controllers"
 )
 
-// kept: the ledger of a group with so many definitions is kept for the term. That of a smaller one is made anew, which takes no longer than a write, as soon
-// as the cache has all that was written.
+// kept: the ledger of a group with so many definitions is kept for the term. That of a smaller one is made anew, which
+// takes no longer than a write, as soon as the cache has all that was written.
 const kept = 64
 
-// groups are the groups of this term that are being reconciled, or whose ledgers are kept. Their keys have the name of the API group.
+// groups are the groups of this term that are being reconciled, or whose ledgers are kept. Their keys have the name of
+// the API group.
 type groups struct {
 	informers controllers.Informers
 
@@ -41,7 +42,8 @@ type checked struct {
 	has bool
 }
 
-// change notes that a definition has changed. It returns false if nobody needs to know: the next one who enters the group makes a ledger.
+// change notes that a definition has changed. It returns false if nobody needs to know: the next one who enters the
+// group makes a ledger.
 func (g *groups) change(of clusters.Key, name string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -52,7 +54,8 @@ func (g *groups) change(of clusters.Key, name string) bool {
 	return in != nil
 }
 
-// enter returns the ledger of a group, which knows what the cache shows. The caller leaves the group before another one enters it.
+// enter returns the ledger of a group, which knows what the cache shows. The caller leaves the group before another one
+// enters it.
 func (g *groups) enter(of clusters.Key) *ledger {
 	g.mu.Lock()
 	if g.all == nil {
@@ -76,8 +79,8 @@ func (g *groups) enter(of clusters.Key) *ledger {
 	return in.ledger
 }
 
-// leave drops the ledger of a group, unless it is worth keeping or knows more than the cache. Of a group without definitions nothing is kept: its logical cluster may be
-// gone, and a term may be long.
+// leave drops the ledger of a group, unless it is worth keeping or knows more than the cache. Of a group without
+// definitions nothing is kept: its logical cluster may be gone, and a term may be long.
 func (g *groups) leave(of clusters.Key) {
 	g.mu.Lock()
 	l := g.all[of].ledger
@@ -92,10 +95,11 @@ func (g *groups) leave(of clusters.Key) {
 	}
 }
 
-// check returns an error if the cache lacks something that leaders before this one have written in a logical cluster. Only leaders give names, and what this
-// one has written the ledgers know. So it is enough to ask once.
+// check returns an error if the cache lacks something that leaders before this one have written in a logical cluster.
+// Only leaders give names, and what this one has written the ledgers know. So it is enough to ask once.
 //
-// Without it a late cache could give a name away a second time: a definition that has come since might get a name that its older state seems to leave free.
+// Without it a late cache could give a name away a second time: a definition that has come since might get a name that
+// its older state seems to leave free.
 func (g *groups) check(ctx context.Context, client metadata.Interface, cluster logicalcluster.Name) error {
 	g.checkedMu.Lock()
 	if g.checked == nil {

@@ -61,7 +61,8 @@ func (l *ledger) conflicts(names *apiextensionsv1.CustomResourceDefinitionNames)
 	return found
 }
 
-// bound returns who has bound names of a group, except for one binding. It is not ok if the cache lacks a schema, or is behind what was written.
+// bound returns who has bound names of a group, except for one binding. It is not ok if the cache lacks a schema, or is
+// behind what was written.
 func (c *controller) bound(of clusters.Key, except string) (all []holder, ok bool) {
 	ok = true
 	for _, b := range c.informers.APIBindings.List(of.Cluster) {

@@ -40,8 +40,8 @@ func TestWhoHasANameIsTold(t *testing.T) {
 	}
 }
 
-// Definitions and bindings come, go and change, and whichever writes fail: no name is ever a definition's and a binding's, or of two bindings, and in the end nobody
-// waits for what is free.
+// Definitions and bindings come, go and change, and whichever writes fail: no name is ever a definition's and a
+// binding's, or of two bindings, and in the end nobody waits for what is free.
 func TestNoNameIsADefinitionsAndABindings(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		var group []definition

@@ -42,7 +42,8 @@ type (
 	apiVersion = apisv1alpha1.APIResourceVersion
 )
 
-// watch says which changes concern whom. A name that gets free may be wanted by definitions of its group, and by any binding of the cluster that lacks a name.
+// watch says which changes concern whom. A name that gets free may be wanted by definitions of its group, and by any
+// binding of the cluster that lacks a name.
 func (c *controller) watch() {
 	loop.Watch(c.Loop, c.definitions, c.changed)
 	loop.Watch(c.Loop, c.informers.APIBindings, c.concerned)
@@ -51,7 +52,8 @@ func (c *controller) watch() {
 	loop.Follow(c.Loop, c.informers.CustomObjects, c.waiting)
 }
 
-// concerned returns whom a binding concerns: itself, the definitions and the bindings that may want its names, and the copies that it uses.
+// concerned returns whom a binding concerns: itself, the definitions and the bindings that may want its names, and the
+// copies that it uses.
 func (c *controller) concerned(b binding) []key {
 	of := clusters.KeyOf(b)
 	keys := append(c.lacking(of.Cluster), key{aBinding, of})
@@ -80,8 +82,8 @@ func (c *controller) bindingsOf(export clusters.Key) (keys []key) {
 	return keys
 }
 
-// concernedBySchema returns whom a schema concerns: the bindings of exports that name it. A copy concerns itself, and who may have waited for it to come into the
-// cache.
+// concernedBySchema returns whom a schema concerns: the bindings of exports that name it. A copy concerns itself, and
+// who may have waited for it to come into the cache.
 func (c *controller) concernedBySchema(s resourceSchema) (keys []key) {
 	of := clusters.KeyOf(s)
 	if of.Cluster != clusters.BoundSchemas {

@@ -8,11 +8,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// ledger is what the definitions of an API group in a logical cluster have got, and who waits for what. A change of a definition is looked at with those that
-// it concerns, which does not take longer if there are more others.
+// ledger is what the definitions of an API group in a logical cluster have got, and who waits for what. A change of a
+// definition is looked at with those that it concerns, which does not take longer if there are more others.
 //
-// A definition keeps the names that it has got. Of two that want the same name, the older one gets it. A name that one of them gives up is free once that
-// has been written, so each of the writes may fail.
+// A definition keeps the names that it has got. Of two that want the same name, the older one gets it. A name that one
+// of them gives up is free once that has been written, so each of the writes may fail.
 //
 // A late cache does no harm: what was written is known at once, and the cache's older states are ignored.
 type ledger struct {
@@ -20,7 +20,8 @@ type ledger struct {
 	// bound are those who have names of the group without a definition.
 	bound []holder
 	taken claims
-	// open are the definitions that must be looked at. settled ones are not among them, nor those that wait, and say so.
+	// open are the definitions that must be looked at. settled ones are not among them, nor those that wait, and
+	// say so.
 	open sets.Set[string]
 	// wanted are those that are not settled, by each name that they want.
 	wanted map[claim]sets.Set[string]
@@ -58,7 +59,8 @@ func older(a, b definition) bool {
 	return err == nil && order < 0
 }
 
-// put replaces what is known of a definition. Whoever waits for a name that gets free, or that is taken, is looked at again.
+// put replaces what is known of a definition. Whoever waits for a name that gets free, or that is taken, is looked at
+// again.
 func (l *ledger) put(name string, d definition) {
 	was := l.known[name]
 	if was == d && d != nil {
@@ -110,7 +112,8 @@ func (l *ledger) want(d definition, does bool) {
 	}
 }
 
-// due returns the open definitions whose status does not say yet what their names come to, as it should be written. They stay open until it was.
+// due returns the open definitions whose status does not say yet what their names come to, as it should be written.
+// They stay open until it was.
 func (l *ledger) due() (due []definition) {
 	order := make([]definition, 0, l.open.Len())
 	for name := range l.open {

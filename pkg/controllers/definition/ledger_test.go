@@ -43,7 +43,8 @@ func TestAChangeIsLookedAtWithoutTheOthersOfItsGroup(t *testing.T) {
 	}
 }
 
-// A ledger that is kept knows what one knows that is made anew, whatever comes, goes and changes, and whichever writes fail.
+// A ledger that is kept knows what one knows that is made anew, whatever comes, goes and changes, and whichever writes
+// fail.
 func TestALedgerThatIsKeptKnowsWhatANewOneKnows(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		kept, revision := newLedger(nil), 0

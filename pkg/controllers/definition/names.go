@@ -55,8 +55,8 @@ func claimsOf(n *apiextensionsv1.CustomResourceDefinitionNames) map[claim]struct
 	return out
 }
 
-// given returns the definition with what its names come to, where others have the names that are taken. who says who has one. given returns nil if the status says
-// so already.
+// given returns the definition with what its names come to, where others have the names that are taken. who says who
+// has one. given returns nil if the status says so already.
 func given(d definition, taken claims, who func(claim) string) definition {
 	out := *d // all but the status is shared, and not changed
 	out.Status.Conditions = slices.Clone(d.Status.Conditions)
@@ -67,10 +67,12 @@ func given(d definition, taken claims, who func(claim) string) definition {
 	return out.DeepCopy()
 }
 
-// settled reports whether a definition has all that it wants, and its status says so. Then nothing is due, whatever others have.
+// settled reports whether a definition has all that it wants, and its status says so. Then nothing is due, whatever
+// others have.
 func settled(d definition) bool { return given(d, nil, nil) == nil }
 
-// give gives a definition the names that it wants and that are free. If it has got all of them once, it is established, and stays so.
+// give gives a definition the names that it wants and that are free. If it has got all of them once, it is established,
+// and stays so.
 func give(d definition, taken claims, who func(claim) string) {
 	want, got := d.Spec.Names, &d.Status.AcceptedNames
 	accepted := apiextensionsv1.CustomResourceDefinitionCondition{
@@ -106,7 +108,8 @@ func give(d definition, taken claims, who func(claim) string) {
 	}
 }
 
-// approved returns the condition that says whether a definition in one of Kubernetes' groups has the approval that these need. It is nil for other groups.
+// approved returns the condition that says whether a definition in one of Kubernetes' groups has the approval that
+// these need. It is nil for other groups.
 func approved(d definition) *apiextensionsv1.CustomResourceDefinitionCondition {
 	if !apihelpers.IsProtectedCommunityGroup(d.Spec.Group) {
 		return nil

@@ -156,8 +156,8 @@ func drawn(r *rapid.T) names {
 	}
 }
 
-// Definitions come, go and change their names, while a controller decides by a view that lacks the last changes. A write that was decided on an
-// older state of its definition is refused, and all are decided again.
+// Definitions come, go and change their names, while a controller decides by a view that lacks the last changes. A
+// write that was decided on an older state of its definition is refused, and all are decided again.
 func TestNoTwoDefinitionsEverHaveTheSameName(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		var group []definition

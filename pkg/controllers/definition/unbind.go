@@ -18,8 +18,9 @@ import (
 	"github.com/regent-project/regent/pkg/controllers/content"
 )
 
-// unbind deletes the objects of what a binding has bound, and lets the binding go when none is left. It reads the binding from the server first, as finalize does:
-// once the server has shown that it is being deleted, no object can be created.
+// unbind deletes the objects of what a binding has bound, and lets the binding go when none is left. It reads the
+// binding from the server first, as finalize does: once the server has shown that it is being deleted, no object can be
+// created.
 func (c *controller) unbind(ctx context.Context, cached binding) error {
 	b, err := c.clients.Bindings.Get(ctx, cached.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) || err == nil && (b.UID != cached.UID || b.DeletionTimestamp == nil || !slices.Contains(b.Finalizers, clusters.BindingFinalizer)) {

@@ -16,9 +16,9 @@ import (
 	"github.com/regent-project/regent/pkg/controllers/content"
 )
 
-// collect deletes an object whose owners are all gone, or removes the owners that are gone from its references. The object's
-// own dependents come from the informers. If these are stale, the object goes before its dependents and not after them, as
-// upstream.
+// collect deletes an object whose owners are all gone, or removes the owners that are gone from its references. The
+// object's own dependents come from the informers. If these are stale, the object goes before its dependents and not
+// after them, as upstream.
 func (c *controller) collect(ctx context.Context, n node, obj *metav1.PartialObjectMetadata) error {
 	owners, err := c.classify(ctx, n, obj)
 	if err != nil {
@@ -78,14 +78,14 @@ func (c *controller) classify(ctx context.Context, n node, obj *metav1.PartialOb
 	return owners, nil
 }
 
-// isAbsent reports whether the server has said that there is no such object. Of a resource that it does not serve, because a definition is about to
-// change, it says something like that, too.
+// isAbsent reports whether the server has said that there is no such object. Of a resource that it does not serve,
+// because a definition is about to change, it says something like that, too.
 func isAbsent(err error) bool {
 	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
-// await handles an object that is being deleted in the foreground. It queues the object's dependents. When no dependent is left
-// that blocks the deletion, it removes the finalizer.
+// await handles an object that is being deleted in the foreground. It queues the object's dependents. When no dependent
+// is left that blocks the deletion, it removes the finalizer.
 func (c *controller) await(ctx context.Context, n node, obj *metav1.PartialObjectMetadata) error {
 	blocked := false
 	for _, d := range c.dependents(n) {
@@ -111,8 +111,8 @@ func (c *controller) await(ctx context.Context, n node, obj *metav1.PartialObjec
 	return c.patch(ctx, n, obj, map[string]any{"finalizers": without(obj.Finalizers, metav1.FinalizerDeleteDependents)})
 }
 
-// orphan removes an object that is being deleted from the references of its dependents, and then removes the finalizer. The
-// versions of the dependents do not show whether the object still wants this, so it is read from the server first.
+// orphan removes an object that is being deleted from the references of its dependents, and then removes the finalizer.
+// The versions of the dependents do not show whether the object still wants this, so it is read from the server first.
 func (c *controller) orphan(ctx context.Context, n node, obj *metav1.PartialObjectMetadata) error {
 	live, err := c.client(n).Get(ctx, obj.Name, metav1.GetOptions{})
 	if err != nil {
@@ -130,8 +130,8 @@ func (c *controller) orphan(ctx context.Context, n node, obj *metav1.PartialObje
 	return c.patch(ctx, n, obj, map[string]any{"finalizers": without(obj.Finalizers, metav1.FinalizerOrphanDependents)})
 }
 
-// eachDependent visits all objects that refer to owner, by live lists: the end of an owner must not depend on caches. Only
-// objects in its own namespace can refer to a namespaced owner.
+// eachDependent visits all objects that refer to owner, by live lists: the end of an owner must not depend on caches.
+// Only objects in its own namespace can refer to a namespaced owner.
 func (c *controller) eachDependent(ctx context.Context, owner *metav1.PartialObjectMetadata, visit func(node, *metav1.PartialObjectMetadata) error) error {
 	resources, err := c.resourcesIn(ctx, clusters.KeyOf(owner).Cluster)
 	if err != nil {
@@ -159,7 +159,8 @@ func (c *controller) eachDependent(ctx context.Context, owner *metav1.PartialObj
 	return nil
 }
 
-// patch changes fields of an object's metadata if the object still has the uid and resourceVersion that were decided on.
+// patch changes fields of an object's metadata if the object still has the uid and resourceVersion that were decided
+// on.
 func (c *controller) patch(ctx context.Context, n node, obj *metav1.PartialObjectMetadata, fields map[string]any) error {
 	fields["uid"] = obj.UID
 	fields["resourceVersion"] = obj.ResourceVersion

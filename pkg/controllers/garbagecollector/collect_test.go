@@ -109,8 +109,8 @@ func TestDependentsGoBeforeTheirOwnerInTheForeground(t *testing.T) {
 	s.create(configMaps.GVR, in("x", "grandchild", by("child")))
 	start(t, s)
 	s.mustDelete(t, "x", "owner", metav1.DeletePropagationForeground)
-	// A child whose own dependents were not known yet when it was deleted goes without waiting for them, as upstream's
-	// does; the owner is the last of those it blocks in any case.
+	// A child whose own dependents were not known yet when it was deleted goes without waiting for them, as
+	// upstream's does; the owner is the last of those it blocks in any case.
 	got := s.order(3)
 	if slices.Index(got, "child") > slices.Index(got, "owner") {
 		t.Errorf("the owner went before its child: %v", got)
@@ -182,7 +182,8 @@ func TestCollectorKeepsTheContractOfControllers(t *testing.T) {
 	})
 }
 
-// The sweep leaves out what needs nothing. Whatever the caches show: the reconcile of a key that is left out asks nobody anything.
+// The sweep leaves out what needs nothing. Whatever the caches show: the reconcile of a key that is left out asks
+// nobody anything.
 func TestAnObjectThatNeedsNothingIsLeftAlone(t *testing.T) {
 	owners := map[string][]metav1.OwnerReference{
 		"none": nil, "there": {by("owner")}, "gone": {by("gone")}, "going": {by("going")}, "one of two": {by("owner"), by("gone")},

@@ -1,9 +1,9 @@
-// Package garbagecollector acts on owner references inside each logical cluster. It deletes objects whose owners are all gone,
-// in the background or the foreground, or removes an owner that orphans its dependents from their references.
+// Package garbagecollector acts on owner references inside each logical cluster. It deletes objects whose owners are
+// all gone, in the background or the foreground, or removes an owner that orphans its dependents from their references.
 //
-// Upstream's collector builds a graph of all objects from informers of its own. This one uses an index of the shared informers,
-// which has only objects with owners and is warm on standbys, too. It looks up owners by the name in the reference. Before it
-// writes, it asks the server about everything that the informers do not show.
+// Upstream's collector builds a graph of all objects from informers of its own. This one uses an index of the shared
+// informers, which has only objects with owners and is warm on standbys, too. It looks up owners by the name in the
+// reference. Before it writes, it asks the server about everything that the informers do not show.
 package garbagecollector
 
 import (
@@ -73,8 +73,9 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 	return c, nil
 }
 
-// observe returns the nodes that a change of obj concerns: obj itself, owners that may wait for it, and its dependents if it is
-// gone. The loop calls it with the old and the new state. observe uses the informer's state, which is the newest.
+// observe returns the nodes that a change of obj concerns: obj itself, owners that may wait for it, and its dependents
+// if it is gone. The loop calls it with the old and the new state. observe uses the informer's state, which is the
+// newest.
 func (c *controller) observe(n node, obj *metav1.PartialObjectMetadata) []node {
 	concerned := c.ownersInDeletion(obj)
 	current, ok := c.cached(n)
@@ -135,8 +136,8 @@ func (c *controller) ownersInDeletion(obj *metav1.PartialObjectMetadata) []node 
 	return owners
 }
 
-// locate returns the owner that ref names. It must be in obj's cluster and, if its kind has namespaces, in obj's namespace. locate returns
-// false if there can be no such owner.
+// locate returns the owner that ref names. It must be in obj's cluster and, if its kind has namespaces, in obj's
+// namespace. locate returns false if there can be no such owner.
 func (c *controller) locate(obj *metav1.PartialObjectMetadata, ref metav1.OwnerReference) (node, bool) {
 	gv, err := schema.ParseGroupVersion(ref.APIVersion)
 	if err != nil {
@@ -163,8 +164,8 @@ func (c *controller) locate(obj *metav1.PartialObjectMetadata, ref metav1.OwnerR
 	return node{key: clusters.CustomKey(cluster, kind, namespace, ref.Name), uid: ref.UID}, true
 }
 
-// reconcile does what an object's owners, or its own deletion, require. A conflict is no error: the informer has delivered the
-// change, or will, and queues the node again.
+// reconcile does what an object's owners, or its own deletion, require. A conflict is no error: the informer has
+// delivered the change, or will, and queues the node again.
 func (c *controller) reconcile(ctx context.Context, n node) error {
 	obj, ok := c.cached(n)
 	if !ok || obj.UID != n.uid {

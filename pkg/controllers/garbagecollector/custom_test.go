@@ -85,7 +85,8 @@ func TestCustomDependentsGoBeforeTheirOwnerInTheForeground(t *testing.T) {
 	}
 }
 
-// A controller's cache of definitions may be late, and an object may be there before anybody defines the kind of its owner.
+// A controller's cache of definitions may be late, and an object may be there before anybody defines the kind of its
+// owner.
 func TestWhatNobodyCanTellYetIsCollectedOnceTheKindIsDefined(t *testing.T) {
 	s := newStore(configMaps)
 	s.create(configMaps.GVR, in("x", "unknown", of("Widget", "nobody")))
@@ -133,7 +134,8 @@ func TestNothingIsKeptOfWhatHasGone(t *testing.T) {
 	_ = widgets
 }
 
-// Whatever refers to whatever: what has lost all its owners goes, what has one stays, and equal names and uids of another cluster do not matter.
+// Whatever refers to whatever: what has lost all its owners goes, what has one stays, and equal names and uids of
+// another cluster do not matter.
 func TestWhatHasLostItsOwnersGoesWhateverTheirKinds(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		s := newStore(configMaps)

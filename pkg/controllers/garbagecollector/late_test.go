@@ -13,8 +13,8 @@ import (
 	"github.com/regent-project/regent/pkg/controllers/controllertest"
 )
 
-// A new leader's cache may show an owner's deletion with a policy that it has no more: what becomes of the dependents is
-// the server's to say.
+// A new leader's cache may show an owner's deletion with a policy that it has no more: what becomes of the dependents
+// is the server's to say.
 func TestACachedPolicyIsNotCarriedOut(t *testing.T) {
 	deleted := func(finalizer string) *metav1.PartialObjectMetadata {
 		owner := in("x", "owner")

@@ -62,8 +62,8 @@ func (c *controller) cached(n node) (*metav1.PartialObjectMetadata, bool) {
 	return clusters.Metadata(obj), true
 }
 
-// served returns the resource of a node, through which the API serves it. It is not ok for a custom object whose definition is not there, or not
-// yet.
+// served returns the resource of a node, through which the API serves it. It is not ok for a custom object whose
+// definition is not there, or not yet.
 func (c *controller) served(n node) (schema.GroupVersionResource, bool) {
 	if !n.custom() {
 		return n.resource, true

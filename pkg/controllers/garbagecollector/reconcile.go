@@ -18,8 +18,8 @@ const (
 	waiting
 	// absent: the server has said that the owner does not exist.
 	absent
-	// unknowable: the reference names a kind that is not served, or a namespaced owner for an object without a namespace. As
-	// upstream, the collector never touches such objects.
+	// unknowable: the reference names a kind that is not served, or a namespaced owner for an object without a
+	// namespace. As upstream, the collector never touches such objects.
 	unknowable
 )
 
@@ -33,16 +33,16 @@ type ownership struct {
 type verdict struct {
 	// unlink are the owners to remove from its references.
 	unlink []types.UID
-	// unblock: its references must stop blocking the owners first. Otherwise the object and one of its dependents would wait
-	// for each other.
+	// unblock: its references must stop blocking the owners first. Otherwise the object and one of its dependents
+	// would wait for each other.
 	unblock bool
 	// remove: delete the object. policy says what happens to its own dependents.
 	remove bool
 	policy metav1.DeletionPropagation
 }
 
-// judge decides about an object that is not being deleted. hasDependents says whether others refer to it, dependentsWait
-// whether one of these is waiting for its own dependents.
+// judge decides about an object that is not being deleted. hasDependents says whether others refer to it,
+// dependentsWait whether one of these is waiting for its own dependents.
 func judge(obj *metav1.PartialObjectMetadata, owners []ownership, hasDependents, dependentsWait bool) verdict {
 	count := map[ownerState]int{}
 	var gone []types.UID

@@ -21,8 +21,8 @@ type kindIn struct {
 	kind    schema.GroupKind
 }
 
-// awaiting are nodes that need a kind which the cluster does not define, or not yet: that of an owner, or their own. Nothing can be said of them until
-// it does.
+// awaiting are nodes that need a kind which the cluster does not define, or not yet: that of an owner, or their own.
+// Nothing can be said of them until it does.
 type awaiting struct {
 	mu    sync.Mutex
 	nodes map[kindIn]map[node]struct{}
@@ -67,8 +67,8 @@ func (a *awaiting) take(of kindIn) (nodes []node) {
 	return nodes
 }
 
-// departed are custom objects that have been seen to go while others referred to them. When a definition is deleted, its objects go, and then it goes:
-// nobody can ask the server about such an owner any more.
+// departed are custom objects that have been seen to go while others referred to them. When a definition is deleted,
+// its objects go, and then it goes: nobody can ask the server about such an owner any more.
 type departed struct {
 	mu     sync.Mutex
 	owners map[string]struct{} // see controllers.OwnerValue
@@ -133,7 +133,8 @@ func (c *controller) known(of kindIn) []node {
 	return c.awaiting.take(of)
 }
 
-// undefined returns the kind of an owner that its cluster does not define, or not yet. It is not ok for all others, those that cannot be at all included.
+// undefined returns the kind of an owner that its cluster does not define, or not yet. It is not ok for all others,
+// those that cannot be at all included.
 func (c *controller) undefined(obj *metav1.PartialObjectMetadata, ref metav1.OwnerReference) (kindIn, bool) {
 	gv, err := schema.ParseGroupVersion(ref.APIVersion)
 	if err != nil {
@@ -147,7 +148,8 @@ func (c *controller) undefined(obj *metav1.PartialObjectMetadata, ref metav1.Own
 	return of, !known
 }
 
-// unlocated returns what is known of an owner that cannot be located. If a definition can change that, n is queued again then.
+// unlocated returns what is known of an owner that cannot be located. If a definition can change that, n is queued
+// again then.
 func (c *controller) unlocated(n node, obj *metav1.PartialObjectMetadata, ref metav1.OwnerReference) ownerState {
 	of, ok := c.undefined(obj, ref)
 	switch {
@@ -171,7 +173,8 @@ func (c *controller) awaitOwn(n node) {
 	}
 }
 
-// forget drops what is kept of an object that is there no more, and of its owners if it was the last that referred to them.
+// forget drops what is kept of an object that is there no more, and of its owners if it was the last that referred to
+// them.
 func (c *controller) forget(n node, obj *metav1.PartialObjectMetadata) {
 	if n.custom() {
 		c.awaiting.remove(kindIn{n.key.Cluster, n.key.CustomKind()}, n)

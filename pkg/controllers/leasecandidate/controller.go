@@ -1,5 +1,5 @@
-// Package leasecandidate elects the holders of Leases that have LeaseCandidates: the coordinated leader election of KEP-4355,
-// in all logical clusters. Candidates are client-go's, unmodified.
+// Package leasecandidate elects the holders of Leases that have LeaseCandidates: the coordinated leader election of
+// KEP-4355, in all logical clusters. Candidates are client-go's, unmodified.
 package leasecandidate
 
 import (
@@ -98,8 +98,8 @@ func (c *controller) memoryOf(key clusters.Key, anything bool) *memory {
 	return m
 }
 
-// reconcile takes one election as far as it can get now. A conflict is no error: the informers have delivered the change, or
-// will, and queue the key again.
+// reconcile takes one election as far as it can get now. A conflict is no error: the informers have delivered the
+// change, or will, and queue the key again.
 func (c *controller) reconcile(ctx context.Context, key clusters.Key) error {
 	if key == c.own {
 		return nil
@@ -172,8 +172,8 @@ func (c *controller) write(ctx context.Context, key clusters.Key, lease *coordin
 	return ignoreStale(err)
 }
 
-// ignoreStale ignores errors which mean that an object has changed since the decision, is gone, or was created by somebody
-// else.
+// ignoreStale ignores errors which mean that an object has changed since the decision, is gone, or was created by
+// somebody else.
 func ignoreStale(err error) error {
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) {
 		return nil

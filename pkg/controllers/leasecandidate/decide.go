@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// patience is how long a candidate may take to answer a ping. A candidate that has just lost the lease is probably
-	// stopping, and gets patienceWithLeavers.
+	// patience is how long a candidate may take to answer a ping. A candidate that has just lost the lease is
+	// probably stopping, and gets patienceWithLeavers.
 	patience, patienceWithLeavers = 5 * time.Second, 500 * time.Millisecond
 	// remembered is how long an answer counts. It is longer than patience.
 	remembered = 2 * patience
@@ -27,8 +27,8 @@ const (
 	firstDuration = 5 * time.Second
 )
 
-// election is what is known of one Lease and its candidates. All times are by this process's clock. A time that a client writes
-// is only compared with earlier times of the same client.
+// election is what is known of one Lease and its candidates. All times are by this process's clock. A time that a
+// client writes is only compared with earlier times of the same client.
 type election struct {
 	lease *coordinationv1.Lease // nil: it does not exist
 	// seen is when the lease was first seen in this state: absent, free, or held with this renewal.
@@ -41,13 +41,13 @@ type candidate struct {
 	*coordinationv1beta1.LeaseCandidate
 	// found is when the candidate was first seen.
 	found time.Time
-	// heard is when the candidate was last seen to appear or to renew. It is zero for a candidate that existed when this
-	// process began to look, until it renews.
+	// heard is when the candidate was last seen to appear or to renew. It is zero for a candidate that existed when
+	// this process began to look, until it renews.
 	heard time.Time
 	// asked is when the ping that the candidate has not answered was first seen. Zero: there is none.
 	asked time.Time
-	// left is when the candidate was seen to lose the lease. It may be stopping. Zero: it never held the lease, or was heard
-	// since.
+	// left is when the candidate was seen to lose the lease. It may be stopping. Zero: it never held the lease, or
+	// was heard since.
 	left time.Time
 }
 
@@ -59,7 +59,8 @@ func (c candidate) sign() time.Time {
 	return c.heard
 }
 
-// lives reports whether the candidate was heard recently. A candidate that lost the lease or was pinged since then may be dead.
+// lives reports whether the candidate was heard recently. A candidate that lost the lease or was pinged since then may
+// be dead.
 func (c candidate) lives(now time.Time) bool {
 	return !c.heard.IsZero() && now.Sub(c.heard) < remembered && c.asked.IsZero() && c.left.IsZero()
 }
@@ -106,8 +107,8 @@ func (d *decision) request(c candidate) {
 	}
 }
 
-// decide decides about an election. It elects only if nobody holds the lease, and only a candidate that has answered: with the
-// name of a dead one on the Lease, the others could not lead.
+// decide decides about an election. It elects only if nobody holds the lease, and only a candidate that has answered:
+// with the name of a dead one on the Lease, the others could not lead.
 //
 // Source: KEP-4355, and the electing controller of kube-apiserver.
 func decide(e election, now time.Time) decision {
@@ -172,8 +173,8 @@ func (e election) heldForLife() bool {
 	return e.lease != nil && holderOf(e.lease) != "" && e.lease.Spec.RenewTime == nil && e.lease.Spec.Strategy == nil
 }
 
-// held reports whether somebody holds the lease. at is when the lease expires unless it is renewed, or since when nobody holds
-// it.
+// held reports whether somebody holds the lease. at is when the lease expires unless it is renewed, or since when
+// nobody holds it.
 func (e election) held(now time.Time) (held bool, at time.Time) {
 	if e.lease == nil || ptr.Deref(e.lease.Spec.HolderIdentity, "") == "" {
 		return false, e.seen
@@ -186,8 +187,8 @@ func (e election) held(now time.Time) (held bool, at time.Time) {
 	return now.Before(expiry), expiry
 }
 
-// preferOver asks the holder to make way if a better candidate lives. Of candidates with equal versions that were created in
-// the same second, the holder stays.
+// preferOver asks the holder to make way if a better candidate lives. Of candidates with equal versions that were
+// created in the same second, the holder stays.
 func (d *decision) preferOver(lease *coordinationv1.Lease, ranked []candidate, now time.Time) {
 	better := ranked
 	if i := slices.IndexFunc(ranked, func(c candidate) bool { return c.Name == *lease.Spec.HolderIdentity }); i >= 0 {
@@ -213,8 +214,8 @@ func (d *decision) electFor(e election, ranked []candidate, expiry, now time.Tim
 	d.elect, _ = d.best(ranked, now)
 }
 
-// best returns the name of the first candidate that lives. It pings the candidates before it that may live. While one of these
-// may still answer, open is true and name is empty.
+// best returns the name of the first candidate that lives. It pings the candidates before it that may live. While one
+// of these may still answer, open is true and name is empty.
 func (d *decision) best(ranked []candidate, now time.Time) (name string, open bool) {
 	for _, c := range ranked {
 		switch {
@@ -249,8 +250,8 @@ func ranked(candidates []candidate) []candidate {
 	return ranked
 }
 
-// rank compares candidates. The better one has the older emulation version, else the older binary version, else the earlier
-// second of creation.
+// rank compares candidates. The better one has the older emulation version, else the older binary version, else the
+// earlier second of creation.
 func rank(a, b candidate) int {
 	return cmp.Or(
 		compare(a.Spec.EmulationVersion, b.Spec.EmulationVersion),
@@ -296,8 +297,8 @@ func compare(a, b string) int {
 	}
 }
 
-// question returns a candidate with a ping. Its time is by the candidate's own clock, right after its last sign of life: a
-// candidate answers a ping that is later than its last renewal.
+// question returns a candidate with a ping. Its time is by the candidate's own clock, right after its last sign of
+// life: a candidate answers a ping that is later than its last renewal.
 func question(c *coordinationv1beta1.LeaseCandidate) *coordinationv1beta1.LeaseCandidate {
 	c = c.DeepCopy()
 	last := ptr.Deref(c.Spec.RenewTime, metav1.MicroTime{Time: time.Unix(0, 0)})

@@ -10,8 +10,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// memory is what this process has seen of one election, and when. Signs of life are changes, and not the times that clients
-// write: their clocks may differ.
+// memory is what this process has seen of one election, and when. Signs of life are changes, and not the times that
+// clients write: their clocks may differ.
 type memory struct {
 	// old are the candidates that existed before this process began to look. They may be of any age.
 	old        map[types.UID]bool

@@ -14,9 +14,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// From any state that faults may leave, once there are no more of them, the best candidate that lives holds the lease, or one
-// that is as good, and goes on holding it, in one term. No election names a holder while another holds the lease, and no epoch
-// comes twice.
+// From any state that faults may leave, once there are no more of them, the best candidate that lives holds the lease,
+// or one that is as good, and goes on holding it, in one term. No election names a holder while another holds the
+// lease, and no epoch comes twice.
 func TestInTheEndTheBestThatLivesIsElected(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{t: t, now: now, candidates: map[string]*coordinationv1beta1.LeaseCandidate{}}

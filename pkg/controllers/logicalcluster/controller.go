@@ -96,7 +96,8 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 	return c, nil
 }
 
-// mayHold is for tests without Deps.Holds: a cluster may have objects of any resource, and has the custom objects that the cache shows.
+// mayHold is for tests without Deps.Holds: a cluster may have objects of any resource, and has the custom objects that
+// the cache shows.
 func (c *controller) mayHold(ctx context.Context, r schema.GroupVersionResource) (bool, error) {
 	cluster, _ := clusters.From(ctx)
 	return r != clusters.CustomObjects || len(c.informers.CustomObjects.List(cluster)) > 0, nil
@@ -106,7 +107,8 @@ func isWorkspaces(r controllers.Resource) bool {
 	return r.GVR.GroupResource() == tenancyv1alpha1.Resource("workspaces")
 }
 
-// isContent reports whether objects are deleted between Workspaces, which go first, and Namespaces. The LogicalCluster goes last.
+// isContent reports whether objects are deleted between Workspaces, which go first, and Namespaces. The LogicalCluster
+// goes last.
 func isContent(r controllers.Resource) bool {
 	return !isWorkspaces(r) && r.GVR.GroupResource() != corev1.Resource("namespaces")
 }
@@ -123,7 +125,8 @@ func (c *controller) needs(cluster logicalcluster.Name) bool {
 	return lc.Status.Phase != corev1alpha1.LogicalClusterPhaseReady || !hasFinalizer(lc) || len(c.missing(cluster)) > 0 || !c.owned(lc)
 }
 
-// related returns the cluster that a Workspace owns, and the cluster that has the Workspace if that one waits for its children.
+// related returns the cluster that a Workspace owns, and the cluster that has the Workspace if that one waits for its
+// children.
 func (c *controller) related(ws *tenancyv1alpha1.Workspace) []logicalcluster.Name {
 	parent := clusters.KeyOf(ws).Cluster
 	var keys []logicalcluster.Name
@@ -146,8 +149,8 @@ func (c *controller) dying(obj *metav1.PartialObjectMetadata) []logicalcluster.N
 	return []logicalcluster.Name{cluster}
 }
 
-// reconcile takes one cluster as far as it can get now. A conflict is no error: the informer has delivered the change, or will,
-// and queues the key again.
+// reconcile takes one cluster as far as it can get now. A conflict is no error: the informer has delivered the change,
+// or will, and queues the key again.
 func (c *controller) reconcile(ctx context.Context, cluster logicalcluster.Name) error {
 	lc, ok := c.cached(cluster)
 	if c.written.unseen(cluster, lc) || !ok {
@@ -230,11 +233,11 @@ func (c *controller) createNamespaces(ctx context.Context, names []string) error
 	return nil
 }
 
-// orphaned reports whether lc belongs to a Workspace that does not exist any more. It asks the server unless the cache has the
-// Workspace.
+// orphaned reports whether lc belongs to a Workspace that does not exist any more. It asks the server unless the cache
+// has the Workspace.
 //
-// A Workspace of another shard is looked for once, right after its cluster was created, and then never again: if that shard was restored from
-// a backup, its absence says nothing (I10).
+// A Workspace of another shard is looked for once, right after its cluster was created, and then never again: if that
+// shard was restored from a backup, its absence says nothing (I10).
 func (c *controller) orphaned(ctx context.Context, lc *corev1alpha1.LogicalCluster) (bool, error) {
 	if c.owned(lc) {
 		return false, nil
@@ -244,7 +247,8 @@ func (c *controller) orphaned(ctx context.Context, lc *corev1alpha1.LogicalClust
 	if err != nil {
 		return false, err
 	}
-	// A Workspace of another shard that is being deleted takes a cluster that was just created along: nobody else may see that.
+	// A Workspace of another shard that is being deleted takes a cluster that was just created along: nobody else
+	// may see that.
 	return ws == nil || ws.UID != lc.Spec.Owner.UID || c.elsewhere(lc) && ws.DeletionTimestamp != nil, nil
 }
 

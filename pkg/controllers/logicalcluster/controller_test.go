@@ -21,7 +21,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The deletion of a parent waits until the cache of Workspaces shows none in it, so it must be that cache that wakes it.
+// The deletion of a parent waits until the cache of Workspaces shows none in it, so it must be that cache that wakes
+// it.
 func TestAChildsEventsWakeTheParentThatWaitsForIt(t *testing.T) {
 	c := &controller{informers: controllers.Informers{LogicalClusters: controllertest.Informer(t, controllertest.NewSource(
 		inCluster("living"), inCluster("going", deleted)), nil)}}
@@ -56,7 +57,8 @@ func TestOnlyWhatIsInADeletedClusterWakesIt(t *testing.T) {
 	}
 }
 
-// The sweep leaves out what needs nothing. Whatever the caches show: the reconcile of a key that is left out asks nobody anything.
+// The sweep leaves out what needs nothing. Whatever the caches show: the reconcile of a key that is left out asks
+// nobody anything.
 func TestAClusterThatNeedsNothingIsLeftAlone(t *testing.T) {
 	phases := []corev1alpha1.LogicalClusterPhaseType{
 		"", corev1alpha1.LogicalClusterPhaseScheduling, corev1alpha1.LogicalClusterPhaseInitializing, corev1alpha1.LogicalClusterPhaseReady,

@@ -15,14 +15,15 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// The binding of who has created a cluster's workspace to the role that may do everything in the cluster. The names are kcp's.
+// The binding of who has created a cluster's workspace to the role that may do everything in the cluster. The names are
+// kcp's.
 const (
 	creatorBinding = "workspace-admin"
 	creatorRole    = "cluster-admin"
 )
 
-// bindCreator makes the creator of a new cluster its administrator, before the cluster is Ready. It does so once: later the binding
-// is the cluster's own, and whoever may delete it takes the creator's rights away.
+// bindCreator makes the creator of a new cluster its administrator, before the cluster is Ready. It does so once: later
+// the binding is the cluster's own, and whoever may delete it takes the creator's rights away.
 func (c *controller) bindCreator(ctx context.Context, lc *corev1alpha1.LogicalCluster) error {
 	owner := lc.Annotations[tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey]
 	if owner == "" || lc.Status.Phase == corev1alpha1.LogicalClusterPhaseReady {

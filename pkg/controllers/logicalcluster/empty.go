@@ -17,16 +17,16 @@ import (
 	"github.com/regent-project/regent/pkg/controllers/content"
 )
 
-// empty takes a deleted cluster as far as it can get now, in this order: delete the owner, wait for terminators, delete child
-// workspaces and wait for their clusters, delete content, delete namespaces. When live lists show that nothing is left, it
-// removes the finalizer. Events bring the cluster back to whatever it waits for. The status tells of the deletion only if it has to
-// wait: also for finalizers of others, when the content has gone.
+// empty takes a deleted cluster as far as it can get now, in this order: delete the owner, wait for terminators, delete
+// child workspaces and wait for their clusters, delete content, delete namespaces. When live lists show that nothing is
+// left, it removes the finalizer. Events bring the cluster back to whatever it waits for. The status tells of the
+// deletion only if it has to wait: also for finalizers of others, when the content has gone.
 //
-// The server refuses creations in a cluster that is being deleted, so a cluster that was seen empty stays empty. The lists at
-// the end find objects of creations that were admitted just before.
+// The server refuses creations in a cluster that is being deleted, so a cluster that was seen empty stays empty. The
+// lists at the end find objects of creations that were admitted just before.
 //
-// Before it deletes anything, empty reads the LogicalCluster from the server: the one in a stale cache may be gone, and another
-// may live under its name. Once the server has shown it, only this controller can remove its finalizer.
+// Before it deletes anything, empty reads the LogicalCluster from the server: the one in a stale cache may be gone, and
+// another may live under its name. Once the server has shown it, only this controller can remove its finalizer.
 func (c *controller) empty(ctx context.Context, cached *corev1alpha1.LogicalCluster) error {
 	if !slices.Contains(cached.Finalizers, clusters.ContentFinalizer) {
 		_, err := c.tellOfOthers(ctx, cached)
@@ -78,8 +78,8 @@ func (c *controller) tellOfOthers(ctx context.Context, lc *corev1alpha1.LogicalC
 	return lc, nil
 }
 
-// purge deletes what is in the cluster, and the Workspace that owns it. It returns what the deletion waits for. Empty: there is
-// nothing left.
+// purge deletes what is in the cluster, and the Workspace that owns it. It returns what the deletion waits for. Empty:
+// there is nothing left.
 func (c *controller) purge(ctx context.Context, lc *corev1alpha1.LogicalCluster) (reason, message string, err error) {
 	if err := c.deleteOwner(ctx, lc); err != nil {
 		return "", "", err
@@ -123,8 +123,8 @@ func (c *controller) purge(ctx context.Context, lc *corev1alpha1.LogicalCluster)
 	return c.withoutDefinition(ctx)
 }
 
-// withoutDefinition returns what the deletion waits for if there are custom objects although there is no definition any more. Somebody must have removed
-// the finalizer of a definition.
+// withoutDefinition returns what the deletion waits for if there are custom objects although there is no definition any
+// more. Somebody must have removed the finalizer of a definition.
 func (c *controller) withoutDefinition(ctx context.Context) (reason, message string, err error) {
 	holds, err := c.holds(ctx, clusters.CustomObjects)
 	if err != nil || !holds {
@@ -147,9 +147,9 @@ func (c *controller) held(ctx context.Context) (held []controllers.Resource, err
 	return held, nil
 }
 
-// deleteOwner deletes the Workspace of a cluster that was deleted directly. Both must name each other. A link that only one
-// of the two claims may be forged, or restored from a backup. A Workspace of another shard is not written from here: that shard sees
-// the deletion, and follows.
+// deleteOwner deletes the Workspace of a cluster that was deleted directly. Both must name each other. A link that only
+// one of the two claims may be forged, or restored from a backup. A Workspace of another shard is not written from
+// here: that shard sees the deletion, and follows.
 func (c *controller) deleteOwner(ctx context.Context, lc *corev1alpha1.LogicalCluster) error {
 	key, ok := ownerOf(lc)
 	if !ok || c.elsewhere(lc) {
@@ -174,13 +174,14 @@ func (c *controller) deleteOwner(ctx context.Context, lc *corev1alpha1.LogicalCl
 	return nil
 }
 
-// deleteChildren deletes the Workspaces in the cluster and returns how many are left. As long as the cache has some, their
-// number comes from the cache: it may be too high, but each Workspace that goes queues the cluster again. If the cache has
-// none, but the server holds some, the server is asked.
+// deleteChildren deletes the Workspaces in the cluster and returns how many are left. As long as the cache has some,
+// their number comes from the cache: it may be too high, but each Workspace that goes queues the cluster again. If the
+// cache has none, but the server holds some, the server is asked.
 func (c *controller) deleteChildren(ctx context.Context, key clusters.Key, held []controllers.Resource) (int, error) {
 	children := c.informers.Workspaces.List(key.Cluster)
 	if len(children) == 0 && slices.ContainsFunc(held, isWorkspaces) {
-		live, err := c.clients.Workspaces.List(ctx, metav1.ListOptions{Limit: content.PageSize}) // each that goes queues the cluster again
+		// each that goes queues the cluster again
+		live, err := c.clients.Workspaces.List(ctx, metav1.ListOptions{Limit: content.PageSize})
 		if err != nil {
 			return 0, fmt.Errorf("list workspaces: %w", err)
 		}
@@ -200,8 +201,8 @@ func (c *controller) deleteChildren(ctx context.Context, key clusters.Key, held 
 	return len(children), nil
 }
 
-// ownerFollows reports whether the Workspace of lc, if another shard has it, is being deleted, too. That shard deletes it when it sees that lc is
-// being deleted. If lc went before, it would only see that its cluster is missing.
+// ownerFollows reports whether the Workspace of lc, if another shard has it, is being deleted, too. That shard deletes
+// it when it sees that lc is being deleted. If lc went before, it would only see that its cluster is missing.
 func (c *controller) ownerFollows(ctx context.Context, lc *corev1alpha1.LogicalCluster) (bool, error) {
 	key, ok := ownerOf(lc)
 	if !ok || !c.elsewhere(lc) {
@@ -214,11 +215,12 @@ func (c *controller) ownerFollows(ctx context.Context, lc *corev1alpha1.LogicalC
 	return ws == nil || ws.UID != lc.Spec.Owner.UID || ws.Spec.Cluster != clusters.KeyOf(lc).Cluster.String() || ws.DeletionTimestamp != nil, nil
 }
 
-// deleteNamespaces deletes and finalizes the cluster's namespaces, which are empty by now. The namespace controller leaves them
-// alone, because it would only list each of them again.
+// deleteNamespaces deletes and finalizes the cluster's namespaces, which are empty by now. The namespace controller
+// leaves them alone, because it would only list each of them again.
 func (c *controller) deleteNamespaces(ctx context.Context) error {
 	client := c.clients.Kube.CoreV1().Namespaces()
-	namespaces, err := client.List(ctx, metav1.ListOptions{Limit: content.PageSize}) // each that goes queues the cluster again
+	// each that goes queues the cluster again
+	namespaces, err := client.List(ctx, metav1.ListOptions{Limit: content.PageSize})
 	if err != nil {
 		return fmt.Errorf("list namespaces: %w", err)
 	}

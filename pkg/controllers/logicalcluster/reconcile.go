@@ -48,9 +48,9 @@ func released(lc *corev1alpha1.LogicalCluster) *corev1alpha1.LogicalCluster {
 //	Scheduling --no initializers, namespaces there, URL set--> Ready
 //	any --deleted--> Deleting (terminators copied)
 //
-// A phase never goes back. Phases outside of this diagram, such as Unavailable, may come from a backup or from another writer.
-// They are treated like Initializing; otherwise only administrators could ever write in that cluster. provided says whether the
-// namespaces exist.
+// A phase never goes back. Phases outside of this diagram, such as Unavailable, may come from a backup or from another
+// writer. They are treated like Initializing; otherwise only administrators could ever write in that cluster. provided
+// says whether the namespaces exist.
 func advanced(lc *corev1alpha1.LogicalCluster, baseURL string, provided bool) *corev1alpha1.LogicalCluster {
 	out := lc.DeepCopy()
 	fresh := lc.Status.Phase == "" || lc.Status.Phase == corev1alpha1.LogicalClusterPhaseScheduling
@@ -81,8 +81,8 @@ func advanced(lc *corev1alpha1.LogicalCluster, baseURL string, provided bool) *c
 	return out
 }
 
-// blocked returns a deleted lc in phase Deleting, with the condition that says why its content is not gone, or nil if it is so
-// already.
+// blocked returns a deleted lc in phase Deleting, with the condition that says why its content is not gone, or nil if
+// it is so already.
 func blocked(lc *corev1alpha1.LogicalCluster, reason, message string) *corev1alpha1.LogicalCluster {
 	old, out := conditions.Get(lc, tenancyv1alpha1.WorkspaceContentDeleted), advanced(lc, "", false)
 	if out == nil && old != nil && old.Status == corev1.ConditionFalse && old.Reason == reason && old.Message == message {

@@ -10,8 +10,9 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// written knows what this controller has written and its cache does not show yet. The events of a new cluster's namespaces come before
-// that of its status: without this, half of all new clusters were written a second time, in vain.
+// written knows what this controller has written and its cache does not show yet. The events of a new cluster's
+// namespaces come before that of its status: without this, half of all new clusters were written a second time, in
+// vain.
 type written struct {
 	mu       sync.Mutex
 	versions map[logicalcluster.Name]string
@@ -27,8 +28,8 @@ func (w *written) add(lc *corev1alpha1.LogicalCluster) {
 	w.versions[clusters.KeyOf(lc).Cluster] = lc.ResourceVersion
 }
 
-// unseen reports whether a later state of the cluster was written than the cached one, which is nil if there is none. The event of
-// that write is still to come, and queues the cluster again.
+// unseen reports whether a later state of the cluster was written than the cached one, which is nil if there is none.
+// The event of that write is still to come, and queues the cluster again.
 func (w *written) unseen(cluster logicalcluster.Name, cached *corev1alpha1.LogicalCluster) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -2,8 +2,8 @@ package loop
 
 import "github.com/regent-project/regent/pkg/clusters"
 
-// WatchForeign is Watch for objects of other shards. Run does not wait for them: another shard may be away for long, and its objects
-// queue their keys when it is back.
+// WatchForeign is Watch for objects of other shards. Run does not wait for them: another shard may be away for long,
+// and its objects queue their keys when it is back.
 func WatchForeign[K comparable, T clusters.Object](l *Loop[K], foreign *clusters.Foreign[T], keys func(shard string, obj T) []K) {
 	of := func(shard string) func(T) []K { return func(obj T) []K { return keys(shard, obj) } }
 	l.On(Source[K]{

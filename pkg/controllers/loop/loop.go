@@ -26,8 +26,8 @@ const turn = 20 * time.Second
 // is a clusters.Key, the name of a cluster, or Clustered. Other keys are of the shard: nobody tells them apart, unless
 // the loop's By says how.
 //
-// A reconcile has a deadline: nobody is worked for longer in one turn, whatever hangs, and however many objects there are.
-// What it has not done then it does in its next turn. So it must come further each time.
+// A reconcile has a deadline: nobody is worked for longer in one turn, whatever hangs, and however many objects there
+// are. What it has not done then it does in its next turn. So it must come further each time.
 func New[K comparable](name string, workers int, reconcile func(context.Context, K) error) *Loop[K] {
 	l := loop.New(name, workers, reconcile)
 	l.Within(turn)

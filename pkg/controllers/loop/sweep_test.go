@@ -37,7 +37,8 @@ func (s *slow) reconcile(ctx context.Context, k clusters.Key) error {
 	return s.record.reconcile(ctx, k)
 }
 
-// However much the sweep has found, what happens now is reconciled by the next worker that is free, and some always are.
+// However much the sweep has found, what happens now is reconciled by the next worker that is free, and some always
+// are.
 func TestWhatHappensNowDoesNotWaitForTheSweepI13(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const objects, workers = 5000, 8

@@ -1,5 +1,5 @@
-// Package members keeps the shard's copies of all Shard objects of the installation, so that the root shard may be away, and tells in its own
-// copy how many logical clusters this shard has and can have.
+// Package members keeps the shard's copies of all Shard objects of the installation, so that the root shard may be
+// away, and tells in its own copy how many logical clusters this shard has and can have.
 package members
 
 import (
@@ -86,7 +86,8 @@ func (c *controller) listed(shard string) *corev1alpha1.Shard {
 
 func (c *controller) isRoot() bool { return c.others.Root == c.own.name }
 
-// reconcile writes what differs. A conflict is no error: the informer has delivered the newer object, or will, and queues the key again.
+// reconcile writes what differs. A conflict is no error: the informer has delivered the newer object, or will, and
+// queues the key again.
 func (c *controller) reconcile(ctx context.Context, shard string) error {
 	listed := c.listed(shard)
 	copied, _ := c.shards.Get(clusters.Key{Cluster: clusters.SystemShards, Name: shard})

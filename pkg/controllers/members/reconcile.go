@@ -44,8 +44,8 @@ func (s self) tell(copied *corev1alpha1.Shard, used int64) *corev1alpha1.Shard {
 	return out
 }
 
-// copyOf returns the copy of a Shard object: new if there is none yet, nil if it is as it must be. The status of a copy belongs to
-// whoever has it.
+// copyOf returns the copy of a Shard object: new if there is none yet, nil if it is as it must be. The status of a copy
+// belongs to whoever has it.
 func copyOf(listed, copied *corev1alpha1.Shard) *corev1alpha1.Shard {
 	annotations := maps.Clone(listed.Annotations)
 	delete(annotations, logicalcluster.AnnotationKey)

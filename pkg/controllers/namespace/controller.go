@@ -80,9 +80,9 @@ func (c *controller) holding(obj *metav1.PartialObjectMetadata) []clusters.Key {
 	return []clusters.Key{key}
 }
 
-// reconcile deletes the content of a terminating namespace, and finalizes the namespace once live lists show nothing. If the
-// whole logical cluster is being deleted, package logicalcluster does this instead. Permanent clusters are never emptied: their
-// namespaces are always terminated here, even while a finalizer holds their deleted LogicalCluster.
+// reconcile deletes the content of a terminating namespace, and finalizes the namespace once live lists show nothing.
+// If the whole logical cluster is being deleted, package logicalcluster does this instead. Permanent clusters are never
+// emptied: their namespaces are always terminated here, even while a finalizer holds their deleted LogicalCluster.
 func (c *controller) reconcile(ctx context.Context, key clusters.Key) error {
 	namespace, ok := c.namespaces.Get(key)
 	if !ok || !terminating(namespace) {
@@ -103,8 +103,8 @@ func (c *controller) reconcile(ctx context.Context, key clusters.Key) error {
 	return nil
 }
 
-// contentOf returns the resources that a cluster may have in its namespaces, custom ones first: whoever owns an object of another kind is often one of
-// these.
+// contentOf returns the resources that a cluster may have in its namespaces, custom ones first: whoever owns an object
+// of another kind is often one of these.
 func (c *controller) contentOf(ctx context.Context, cluster logicalcluster.Name) ([]controllers.Resource, error) {
 	custom, err := c.informers.LiveCustomResources(ctx, c.metadata, cluster)
 	if err != nil {
@@ -113,9 +113,9 @@ func (c *controller) contentOf(ctx context.Context, cluster logicalcluster.Name)
 	return append(content.Of(custom, func(r controllers.Resource) bool { return r.Namespaced }), c.content...), nil
 }
 
-// terminate reads the namespace from the server first: the one in a stale cache may have gone, and the content of another one
-// of its name must not be deleted. Once the server has shown that this one is terminating, only this controller or that of its
-// cluster can finalize it, and nothing can be created in it.
+// terminate reads the namespace from the server first: the one in a stale cache may have gone, and the content of
+// another one of its name must not be deleted. Once the server has shown that this one is terminating, only this
+// controller or that of its cluster can finalize it, and nothing can be created in it.
 func (c *controller) terminate(ctx context.Context, cached *corev1.Namespace) error {
 	client := c.kube.CoreV1().Namespaces()
 	namespace, err := client.Get(ctx, cached.Name, metav1.GetOptions{})

@@ -15,8 +15,8 @@ func terminating(namespace *corev1.Namespace) bool {
 	return namespace.DeletionTimestamp != nil && slices.Contains(namespace.Spec.Finalizers, corev1.FinalizerKubernetes)
 }
 
-// reported returns the namespace with the conditions that say what its deletion waits for, in upstream's words. It returns nil
-// if the namespace has them already. failure is the error of the last deletion.
+// reported returns the namespace with the conditions that say what its deletion waits for, in upstream's words. It
+// returns nil if the namespace has them already. failure is the error of the last deletion.
 func reported(namespace *corev1.Namespace, remaining content.Remaining, failure error, now time.Time) *corev1.Namespace {
 	out := namespace.DeepCopy()
 	out.Status.Phase = corev1.NamespaceTerminating

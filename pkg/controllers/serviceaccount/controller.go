@@ -1,6 +1,6 @@
-// Package serviceaccount keeps in each namespace what programs expect there, as upstream does: the service account default, and the
-// ConfigMap kube-root-ca.crt with the authorities by which clients know the API. Both are made again when somebody deletes them, and
-// the ConfigMap's content is restored.
+// Package serviceaccount keeps in each namespace what programs expect there, as upstream does: the service account
+// default, and the ConfigMap kube-root-ca.crt with the authorities by which clients know the API. Both are made again
+// when somebody deletes them, and the ConfigMap's content is restored.
 package serviceaccount
 
 import (
@@ -26,8 +26,8 @@ const (
 	name = "serviceaccount"
 	// workers are few: while many workspaces are made, what makes them Ready comes first.
 	workers = 2
-	// refusedPause is how long a namespace waits in which nothing can be created: its cluster is being deleted, and the cache does not
-	// show it yet.
+	// refusedPause is how long a namespace waits in which nothing can be created: its cluster is being deleted, and
+	// the cache does not show it yet.
 	refusedPause = time.Second
 )
 

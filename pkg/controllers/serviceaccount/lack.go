@@ -26,7 +26,8 @@ func (l lack) any() bool {
 	return l.account != nil || l.create != nil || l.update != nil || l.remove != nil
 }
 
-// lackOf returns what a namespace lacks. hasAccount says whether it has the account, published is its ConfigMap, or nil.
+// lackOf returns what a namespace lacks. hasAccount says whether it has the account, published is its ConfigMap, or
+// nil.
 func lackOf(namespace *corev1.Namespace, hasAccount bool, published *corev1.ConfigMap, rootCA string) lack {
 	if namespace.DeletionTimestamp != nil || namespace.Status.Phase == corev1.NamespaceTerminating {
 		return lack{}

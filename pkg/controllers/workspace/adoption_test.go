@@ -100,7 +100,8 @@ func (l liveOrphans) LogicalCluster(context.Context, string, logicalcluster.Name
 	return l.lc, nil
 }
 
-// The cache may show an orphan that is none any more: another one than the Workspace's would be a cluster that two believe to be theirs.
+// The cache may show an orphan that is none any more: another one than the Workspace's would be a cluster that two
+// believe to be theirs.
 func TestAnOrphanIsReadLiveBeforeItIsAdopted(t *testing.T) {
 	worlds := map[string]*corev1alpha1.LogicalCluster{"gone": nil}
 	for name, tc := range foreign {

@@ -1,5 +1,5 @@
-// Package workspace creates the logical cluster of every Workspace, reports the cluster's state in the Workspace's status, and
-// removes the Workspace's finalizer when the cluster has gone.
+// Package workspace creates the logical cluster of every Workspace, reports the cluster's state in the Workspace's
+// status, and removes the Workspace's finalizer when the cluster has gone.
 package workspace
 
 import (
@@ -102,8 +102,8 @@ func (c *controller) followShards(members clusters.Cache[*corev1alpha1.Shard]) {
 	}})
 }
 
-// affected returns the Workspace that owns lc, and the Workspaces in lc's cluster that have no cluster yet because they need lc
-// first.
+// affected returns the Workspace that owns lc, and the Workspaces in lc's cluster that have no cluster yet because they
+// need lc first.
 func (c *controller) affected(lc *corev1alpha1.LogicalCluster) []clusters.Key {
 	keys := owners(lc)
 	for _, ws := range c.workspaces.List(clusters.KeyOf(lc).Cluster) {
@@ -122,8 +122,8 @@ func owners(lc *corev1alpha1.LogicalCluster) []clusters.Key {
 	return nil
 }
 
-// reconcile takes steps until it has to wait. A conflict is no error: the informer has delivered the newer Workspace, or will,
-// and queues the key again.
+// reconcile takes steps until it has to wait. A conflict is no error: the informer has delivered the newer Workspace,
+// or will, and queues the key again.
 func (c *controller) reconcile(ctx context.Context, key clusters.Key) error {
 	ctx = clusters.With(ctx, key.Cluster)
 	w, ok := c.world(key)
@@ -254,9 +254,9 @@ func (c *controller) schedule(ctx context.Context, w world) (*world, error) {
 	return &w, nil
 }
 
-// create first makes sure by a live read that the Workspace has not changed, unless this leader has just bound it: then only this
-// leader can release it. A stale cache may show a Workspace that is long gone, and nobody would delete the cluster that is created
-// for it.
+// create first makes sure by a live read that the Workspace has not changed, unless this leader has just bound it: then
+// only this leader can release it. A stale cache may show a Workspace that is long gone, and nobody would delete the
+// cluster that is created for it.
 func (c *controller) create(ctx context.Context, w world) (*world, error) {
 	if !w.answered {
 		live, err := c.workspace.Get(ctx, w.workspace.Name, metav1.GetOptions{})

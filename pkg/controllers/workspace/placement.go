@@ -24,8 +24,8 @@ import (
 type candidate struct {
 	name   string
 	labels labels.Set
-	// own says that it is the Workspace's shard. cordoned and removed ones take no new clusters, and who is not heard would not take
-	// it soon.
+	// own says that it is the Workspace's shard. cordoned and removed ones take no new clusters, and who is not
+	// heard would not take it soon.
 	own, cordoned, heard bool
 	clusters, capacity   int64
 }
@@ -43,8 +43,9 @@ type placement struct {
 	adopted logicalcluster.Name
 }
 
-// adoption returns the placement of a Workspace that adopts a cluster. heard says whether the cluster's shard is heard. lc is the cluster's
-// LogicalCluster, nil if that shard shows none. path is the path that a cluster of the Workspace has.
+// adoption returns the placement of a Workspace that adopts a cluster. heard says whether the cluster's shard is heard.
+// lc is the cluster's LogicalCluster, nil if that shard shows none. path is the path that a cluster of the Workspace
+// has.
 func adoption(ws *tenancyv1alpha1.Workspace, own, path string, heard bool, lc *corev1alpha1.LogicalCluster) placement {
 	shard, cluster := controllers.Adoption(ws)
 	var against string
@@ -132,7 +133,8 @@ type shards struct {
 	others   *controllers.Shards
 	countOwn func() int
 	mu       sync.Mutex
-	assigned map[string]int64  // how many clusters this leader has assigned to a shard since that has last told how many it has
+	// how many clusters this leader has assigned to a shard since that has last told how many it has
+	assigned map[string]int64
 	toldAt   map[string]string // the resource version of what it has told
 }
 

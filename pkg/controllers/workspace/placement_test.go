@@ -65,7 +65,8 @@ func TestAClusterGoesWhereThereIsMostRoom(t *testing.T) {
 	}
 }
 
-// What is assigned to a shard that has just died waits for its return, however long that takes: no workspace is assigned twice.
+// What is assigned to a shard that has just died waits for its return, however long that takes: no workspace is
+// assigned twice.
 func TestNothingIsAssignedToAShardWhoseWatchesHaveJustBroken(t *testing.T) {
 	member := func(in, name string) *corev1alpha1.Shard {
 		s := &corev1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: "1", Annotations: map[string]string{"kcp.io/cluster": in}}}

@@ -21,15 +21,17 @@ import (
 	"github.com/regent-project/regent/pkg/controllers"
 )
 
-// step is the next thing to do for a Workspace. After each step, the next is decided anew, by this leader or by another:
+// step is the next thing to do for a Workspace. After each step, the next is decided anew, by this leader or by
+// another:
 //
-//	new -> schedule (finalizer, shard, cluster, URL in one write) -> create LogicalCluster -> confirm -> report its phase
+//	new -> schedule (finalizer, shard, cluster, URL: one write) -> create LogicalCluster -> confirm -> report phase
 //	deleted -> remove LogicalCluster -> confirm that it is gone -> release (finalizer removed)
 //
-// If another shard has the cluster, it creates and removes the LogicalCluster itself: it watches the Workspace. This shard watches the
-// LogicalCluster in turn, and follows if that is deleted by itself.
+// If another shard has the cluster, it creates and removes the LogicalCluster itself: it watches the Workspace. This
+// shard watches the LogicalCluster in turn, and follows if that is deleted by itself.
 //
-// An administrator may tell a Workspace to adopt a cluster that has lost its own. Then schedule assigns that one, and its shard gives it its new owner.
+// An administrator may tell a Workspace to adopt a cluster that has lost its own. Then schedule assigns that one, and
+// its shard gives it its new owner.
 //
 // What lasts is reported meanwhile: initializers that are left, content that cannot be deleted.
 type step string
@@ -52,8 +54,8 @@ type world struct {
 	logicalCluster *corev1alpha1.LogicalCluster
 	// parent is the LogicalCluster of the cluster that has the Workspace. Nil: there is none.
 	parent *corev1alpha1.LogicalCluster
-	// shard is the name of the shard that has the logicalCluster, or will have it. elsewhere says that it is another one, and heard that
-	// this one hears it.
+	// shard is the name of the shard that has the logicalCluster, or will have it. elsewhere says that it is
+	// another one, and heard that this one hears it.
 	shard            string
 	elsewhere, heard bool
 	// overdue says that the other shard, though it is heard, has not begun for a while with what it is awaited for.
@@ -62,15 +64,16 @@ type world struct {
 	own string
 	// placement is where the cluster of a Workspace goes that has none.
 	placement placement
-	// confirmed says that the server has been asked for logicalCluster, or for parent if spec.cluster is empty. Until then they
-	// are from caches, one of which may be ahead of the other.
+	// confirmed says that the server has been asked for logicalCluster, or for parent if spec.cluster is empty.
+	// Until then they are from caches, one of which may be ahead of the other.
 	confirmed bool
 	// answered says that workspace is the server's answer to this leader's own write, and not from a cache.
 	answered bool
 }
 
-// decide is pure. A write is guarded only by the resourceVersion of the object that it changes. Therefore, before a write that
-// depends on another object, or on its absence, that object is read from the server. For create, the step itself does so.
+// decide is pure. A write is guarded only by the resourceVersion of the object that it changes. Therefore, before a
+// write that depends on another object, or on its absence, that object is read from the server. For create, the step
+// itself does so.
 func decide(w world) step {
 	ws := w.workspace
 	managed := slices.Contains(ws.Finalizers, clusters.WorkspaceFinalizer)
@@ -114,8 +117,8 @@ func decide(w world) step {
 	}
 }
 
-// unheard returns the next step while the shard that has the cluster is not heard. What is cached of that shard may be old, or nothing, and
-// it cannot be asked.
+// unheard returns the next step while the shard that has the cluster is not heard. What is cached of that shard may be
+// old, or nothing, and it cannot be asked.
 func (w world) unheard() step {
 	if apiequality.Semantic.DeepEqual(reported(w).Status, w.workspace.Status) {
 		return nothing
@@ -123,8 +126,8 @@ func (w world) unheard() step {
 	return report
 }
 
-// awaited reports whether the next step is that of another shard, which is heard: to make the cluster, or to delete it. That shard may not hear
-// this one.
+// awaited reports whether the next step is that of another shard, which is heard: to make the cluster, or to delete it.
+// That shard may not hear this one.
 func (w world) awaited() bool {
 	ws := w.workspace
 	switch {
@@ -145,7 +148,8 @@ func (w world) await() step {
 	return w.report()
 }
 
-// waits reports whether the Workspace waits for another shard to be heard, or for any that fits (""). The events of its objects do not tell.
+// waits reports whether the Workspace waits for another shard to be heard, or for any that fits (""). The events of its
+// objects do not tell.
 func (w world) waits() (shard string, waits bool) {
 	switch {
 	case w.workspace.Spec.Cluster == "":
@@ -168,9 +172,10 @@ func (w world) report() step {
 	}
 }
 
-// passing reports whether the LogicalCluster is in a state that it leaves at once, unless something goes wrong. A deletion that goes
-// wrong says so in the LogicalCluster. A cluster that cannot be provided stays Scheduling, and so does the Workspace. To tell of such
-// a state would cost a write for each workspace that is created, and one for each that is deleted.
+// passing reports whether the LogicalCluster is in a state that it leaves at once, unless something goes wrong. A
+// deletion that goes wrong says so in the LogicalCluster. A cluster that cannot be provided stays Scheduling, and so
+// does the Workspace. To tell of such a state would cost a write for each workspace that is created, and one for each
+// that is deleted.
 func (w world) passing() bool {
 	if !w.owned() {
 		return false
@@ -192,8 +197,8 @@ func (w world) owned() bool {
 	return w.logicalCluster != nil && w.workspace.Spec.Cluster != "" && controllers.Owns(w.workspace, w.logicalCluster)
 }
 
-// scheduled returns the Workspace bound to a cluster. All changes are in one write, and existing values are kept: after a crash
-// the next leader goes on with the same cluster name, so that no cluster is leaked or created twice.
+// scheduled returns the Workspace bound to a cluster. All changes are in one write, and existing values are kept: after
+// a crash the next leader goes on with the same cluster name, so that no cluster is leaked or created twice.
 func scheduled(w world, baseURL, clusterName string) *tenancyv1alpha1.Workspace {
 	out := w.workspace.DeepCopy()
 	if !slices.Contains(out.Finalizers, clusters.WorkspaceFinalizer) {
@@ -220,8 +225,8 @@ func released(ws *tenancyv1alpha1.Workspace) *tenancyv1alpha1.Workspace {
 	return out
 }
 
-// childPath returns the path of the Workspace's cluster. It is below the parent's path, or below the parent's name if that has
-// no path.
+// childPath returns the path of the Workspace's cluster. It is below the parent's path, or below the parent's name if
+// that has no path.
 func childPath(w world) string {
 	parent := clusters.KeyOf(w.workspace).Cluster.String()
 	if w.parent != nil && w.parent.Annotations[core.LogicalClusterPathAnnotationKey] != "" {
@@ -259,7 +264,8 @@ func reported(w world) *tenancyv1alpha1.Workspace {
 	return out
 }
 
-// reportUnheard tells what waits for a shard that is not heard. A workspace that is Ready stays so: its users notice by themselves.
+// reportUnheard tells what waits for a shard that is not heard. A workspace that is Ready stays so: its users notice by
+// themselves.
 func reportUnheard(ws *tenancyv1alpha1.Workspace, shard string) {
 	switch {
 	case ws.DeletionTimestamp != nil:

@@ -36,8 +36,8 @@ func (w *waiting) take(shard string) []clusters.Key {
 	return keys
 }
 
-// overdueAfter is how long another shard may take to begin before its workspaces tell of it. Most begin within milliseconds, and to tell costs a
-// write.
+// overdueAfter is how long another shard may take to begin before its workspaces tell of it. Most begin within
+// milliseconds, and to tell costs a write.
 const overdueAfter = 5 * time.Second
 
 // awaited knows since when other shards are awaited, by the Workspace.

@@ -14,8 +14,8 @@ import (
 	"github.com/regent-project/regent/pkg/election"
 )
 
-// leaseLock returns the lock of a configuration, or everything that is wrong with that configuration, by the names of its fields. What
-// is wrong with the timings election.New finds.
+// leaseLock returns the lock of a configuration, or everything that is wrong with that configuration, by the names of
+// its fields. What is wrong with the timings election.New finds.
 func leaseLock(lec leaderelection.LeaderElectionConfig) (*resourcelock.LeaseLock, error) {
 	var faults []error
 	fault := func(format string, args ...any) {

@@ -195,7 +195,8 @@ func slow(ctx context.Context) {
 	time.Sleep(3 * time.Second)
 }
 
-// What this package adds: Run returns when the work has returned, the lease is released after that, and OnStoppedLeading comes last.
+// What this package adds: Run returns when the work has returned, the lease is released after that, and
+// OnStoppedLeading comes last.
 func TestTheWorkIsJoinedBeforeTheLeaseIsReleasedAndRunReturns(t *testing.T) {
 	for name, end := range map[string]func(*scene){
 		"the end of its context": func(s *scene) { s.cancel() },
@@ -255,7 +256,8 @@ func TestRunCanBeCalledAgain(t *testing.T) {
 	})
 }
 
-// Programs that use this package and those that still use client-go compete for one Lease, in a rolling update. At most one leads.
+// Programs that use this package and those that still use client-go compete for one Lease, in a rolling update. At most
+// one leads.
 func TestItCompetesWithClientGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := electiontest.NewStore(leaseName)

@@ -22,10 +22,11 @@ import (
 type LeaderElector struct {
 	callbacks leaderelection.LeaderCallbacks
 	lock      *resourcelock.LeaseLock
-	lease     time.Duration    // how long it lasts
-	claim     *election.Config // what the server has to prove before this process campaigns; nil: nothing, or it has
-	elector   *election.Elector
-	changed   chan struct{} // capacity 1: the Lease shows another holder
+	lease     time.Duration // how long it lasts
+	// what the server has to prove before this process campaigns; nil: nothing, or it has
+	claim   *election.Config
+	elector *election.Elector
+	changed chan struct{} // capacity 1: the Lease shows another holder
 
 	mu    sync.Mutex
 	leads bool      // the context of OnStartedLeading has not ended
@@ -33,8 +34,8 @@ type LeaderElector struct {
 	ended time.Time // when the latest term has ended
 }
 
-// NewLeaderElector returns an elector for a configuration of client-go, or an error that names the fields that are wrong or cannot be
-// honoured. adjust, if given, changes the election.Config that follows from it.
+// NewLeaderElector returns an elector for a configuration of client-go, or an error that names the fields that are
+// wrong or cannot be honoured. adjust, if given, changes the election.Config that follows from it.
 func NewLeaderElector(lec leaderelection.LeaderElectionConfig, adjust ...func(*election.Config)) (*LeaderElector, error) {
 	lock, err := leaseLock(lec)
 	if err != nil {
@@ -67,8 +68,8 @@ func NewLeaderElector(lec leaderelection.LeaderElectionConfig, adjust ...func(*e
 // Elector returns what elects this process, to ask for its Status, to step down, and to Close it. Do not call its Run.
 func (le *LeaderElector) Elector() *election.Elector { return le.elector }
 
-// RunOrDie runs an elector for a configuration, or panics if that is wrong. Call it again to lead again; NewLeaderElector is better for
-// that, because its elector remembers what it left on the Lease.
+// RunOrDie runs an elector for a configuration, or panics if that is wrong. Call it again to lead again;
+// NewLeaderElector is better for that, because its elector remembers what it left on the Lease.
 func RunOrDie(ctx context.Context, lec leaderelection.LeaderElectionConfig, adjust ...func(*election.Config)) {
 	le, err := NewLeaderElector(lec, adjust...) //nolint:contextcheck // it starts nothing
 	if err != nil {
@@ -120,7 +121,8 @@ func (le *LeaderElector) run(ctx context.Context) (crash *crash) {
 	if le.callbacks.OnNewLeader != nil {
 		told.Go(func() { le.tellLeaders(telling) })
 	}
-	_ = le.elector.Run(ctx, func(ctx context.Context, term election.Term) error { // it returns because the term or ctx is over: the log says which
+	// it returns because the term or ctx is over: the log says which
+	_ = le.elector.Run(ctx, func(ctx context.Context, term election.Term) error {
 		if crash = le.lead(ctx, term); crash != nil {
 			return fmt.Errorf("%w: OnStartedLeading has panicked: %v", errTermOver, crash.value)
 		}
@@ -229,8 +231,8 @@ func (le *LeaderElector) GetLeader() string {
 	return cmp.Or(status.Leader, status.Holder) // a stock client says no more than the holder
 }
 
-// Check returns an error if OnStartedLeading still runs although the lease must have expired for others, for longer than that. The
-// process should then be ended.
+// Check returns an error if OnStartedLeading still runs although the lease must have expired for others, for longer
+// than that. The process should then be ended.
 func (le *LeaderElector) Check(maxTolerableExpiredLease time.Duration) error {
 	le.mu.Lock()
 	defer le.mu.Unlock()

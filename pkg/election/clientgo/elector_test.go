@@ -102,8 +102,8 @@ func TestWorkThatEndsItsGoroutineHasReturned(t *testing.T) {
 	})
 }
 
-// Work that does not stop makes the check fail when the lease must have expired for others, and not before. The lease is not
-// released. When the work stops, Run returns.
+// Work that does not stop makes the check fail when the lease must have expired for others, and not before. The lease
+// is not released. When the work stops, Run returns.
 func TestTheCheckFailsForWorkThatDoesNotStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})

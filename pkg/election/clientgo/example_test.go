@@ -12,7 +12,8 @@ import (
 	"github.com/regent-project/regent/pkg/election/clientgo"
 )
 
-// What is new beside client-go: the name of the package, the loop, and that the process need not end in OnStoppedLeading.
+// What is new beside client-go: the name of the package, the loop, and that the process need not end in
+// OnStoppedLeading.
 func Example() {
 	lead := func(ctx context.Context, client kubernetes.Interface, identity string) error {
 		elector, err := clientgo.NewLeaderElector(leaderelection.LeaderElectionConfig{
@@ -23,7 +24,8 @@ func Example() {
 			},
 			LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second, ReleaseOnCancel: true,
 			Callbacks: leaderelection.LeaderCallbacks{
-				OnStartedLeading: func(ctx context.Context) { <-ctx.Done() }, // return when everything has stopped
+				// return when everything has stopped
+				OnStartedLeading: func(ctx context.Context) { <-ctx.Done() },
 				OnStoppedLeading: func() {},
 			},
 		})

@@ -89,7 +89,8 @@ func TestAProcessThatWaitsForAProofEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// The clients of a term send its token, and the first write that is refused ends the term. Without a term nothing is sent.
+// The clients of a term send its token, and the first write that is refused ends the term. Without a term nothing is
+// sent.
 func TestTheClientsOfATermCarryItsToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got []string

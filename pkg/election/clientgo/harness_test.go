@@ -113,8 +113,8 @@ func (d *diary) all() []string {
 	return slices.Clone(d.lines)
 }
 
-// newConfig returns the configuration of a replica that writes what happens into d. work is what it does when it leads; nil: it waits
-// for the end of its context.
+// newConfig returns the configuration of a replica that writes what happens into d. work is what it does when it leads;
+// nil: it waits for the end of its context.
 func newConfig(client *electiontest.Client, identity string, d *diary, work func(context.Context)) leaderelection.LeaderElectionConfig {
 	if work == nil {
 		work = func(ctx context.Context) { <-ctx.Done() }

@@ -12,7 +12,8 @@ type HealthzAdaptor struct {
 	elector atomic.Pointer[LeaderElector]
 }
 
-// NewLeaderHealthzAdaptor returns a check that fails when the work of a term has not stopped that long after its lease must have expired.
+// NewLeaderHealthzAdaptor returns a check that fails when the work of a term has not stopped that long after its lease
+// must have expired.
 func NewLeaderHealthzAdaptor(timeout time.Duration) *HealthzAdaptor {
 	return &HealthzAdaptor{timeout: timeout}
 }

@@ -21,11 +21,12 @@ var (
 	seed      = flag.Uint64("seed", 1, "of the random test")
 )
 
-// soon is longer than it takes until a process that can leads, or one that cannot says why, whatever of the work is late.
+// soon is longer than it takes until a process that can leads, or one that cannot says why, whatever of the work is
+// late.
 const soon = 4*lease + 20*time.Second
 
-// dropIn is one process after another that calls Run again and again, on a store whose requests fail at random, with work that
-// does.
+// dropIn is one process after another that calls Run again and again, on a store whose requests fail at random, with
+// work that does.
 type dropIn struct {
 	t       *testing.T
 	random  *rand.Rand
@@ -36,8 +37,8 @@ type dropIn struct {
 	elector *clientgo.LeaderElector
 }
 
-// Whatever fails at random, at start, in a term and at its end: a process that leads works, one that does not says why, and each
-// ends when it is asked to, and leaves nothing behind.
+// Whatever fails at random, at start, in a term and at its end: a process that leads works, one that does not says why,
+// and each ends when it is asked to, and leaves nothing behind.
 func TestWhateverFailsAtRandomADropInWorksOrSaysWhyNotAndEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := electiontest.NewStore(leaseName)
@@ -145,8 +146,8 @@ func (d *dropIn) mishap() {
 	d.client.Always(fault, of...)
 }
 
-// mustRecover checks that a process whose work goes well says why it does not lead as long as something fails, and leads soon
-// when nothing does.
+// mustRecover checks that a process whose work goes well says why it does not lead as long as something fails, and
+// leads soon when nothing does.
 func (d *dropIn) mustRecover() {
 	d.t.Helper()
 	d.job.Mend(true)

@@ -31,8 +31,8 @@ import (
 	"github.com/regent-project/regent/pkg/election/electiontest"
 )
 
-// These tests are of a program without our server: its informers are client-go's, its clients a fake clientset's, and what its
-// constructors get is of its own making.
+// These tests are of a program without our server: its informers are client-go's, its clients a fake clientset's, and
+// what its constructors get is of its own making.
 
 // kit is what the constructors get.
 type kit struct {

@@ -52,7 +52,8 @@ func Example() {
 
 	cfg := election.DefaultConfig()
 	cfg.Namespace, cfg.Name = "default", "example"
-	cfg.Client = electiontest.NewStore(cfg.Name).Client() // in a program: client.CoordinationV1().Leases(cfg.Namespace)
+	// in a program: client.CoordinationV1().Leases(cfg.Namespace)
+	cfg.Client = electiontest.NewStore(cfg.Name).Client()
 	elector, err := election.New(cfg)
 	if err != nil {
 		panic(err)

@@ -1,7 +1,8 @@
 package control
 
-// Reporter is a Controller that reports the progress of its work. The supervisor can then find out that it hangs: a controller
-// that holds work and finishes none of it for its stall deadline is stalled, and after twice that time it has failed.
+// Reporter is a Controller that reports the progress of its work. The supervisor can then find out that it hangs: a
+// controller that holds work and finishes none of it for its stall deadline is stalled, and after twice that time it
+// has failed.
 type Reporter interface {
 	// Report is called from time to time while Run runs, on another goroutine. It must not block.
 	Report() Health
@@ -9,17 +10,17 @@ type Reporter interface {
 
 // Health is a controller's report.
 type Health struct {
-	// Pending is the number of items that are due: queued or being worked on. Items that wait for their time, such as the next
-	// attempt after a failure, are not due.
+	// Pending is the number of items that are due: queued or being worked on. Items that wait for their time, such
+	// as the next attempt after a failure, are not due.
 	Pending int
 	// Returned counts the items that were worked on, with or without success. It never falls.
 	Returned uint64
-	// Only is the group to which all items belong that are due, apart from Sweep's: a tenant, for example. Empty: there are
-	// several groups, or items are not told apart. While one group alone has work, a controller that finishes none of it is held
-	// by that group, and not stalled: it would work for others.
+	// Only is the group to which all items belong that are due, apart from Sweep's: a tenant, for example. Empty:
+	// there are several groups, or items are not told apart. While one group alone has work, a controller that
+	// finishes none of it is held by that group, and not stalled: it would work for others.
 	Only string
-	// Sweep is about the part of these items that the controller has found in its pass over all objects. The supervisor judges
-	// it apart from the rest: neither may stand still behind the other.
+	// Sweep is about the part of these items that the controller has found in its pass over all objects. The
+	// supervisor judges it apart from the rest: neither may stand still behind the other.
 	Sweep Sweep
 }
 

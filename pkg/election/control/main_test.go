@@ -4,7 +4,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
-	_ "k8s.io/component-base/metrics/prometheus/clientgo" // as kube-apiserver has it: other providers of client-go's metrics
+	// as kube-apiserver has it: other providers of client-go's metrics
+	_ "k8s.io/component-base/metrics/prometheus/clientgo"
 )
 
 func TestMain(m *testing.M) {

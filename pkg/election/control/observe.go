@@ -26,8 +26,8 @@ const (
 	Retry Cause = "retry"
 )
 
-// Observer is called before each reconcile, on the worker's goroutine. The reconcile gets the returned context. When it has returned, or
-// panicked, done is called with its error; with nil if the end of the term has cut it short.
+// Observer is called before each reconcile, on the worker's goroutine. The reconcile gets the returned context. When it
+// has returned, or panicked, done is called with its error; with nil if the end of the term has cut it short.
 type Observer func(ctx context.Context, of Reconcile) (observed context.Context, done func(error))
 
 type observerKey struct{}

@@ -7,16 +7,17 @@ import (
 	"slices"
 )
 
-// These errors say what happens to a controller whose Run or constructor returns before its context has ended. Everything else
-// is a failure: any other error, nil from Run, and a panic. The controller's Policy says what a failure does.
+// These errors say what happens to a controller whose Run or constructor returns before its context has ended.
+// Everything else is a failure: any other error, nil from Run, and a panic. The controller's Policy says what a failure
+// does.
 var (
 	// ErrDisabled leaves the controller, and those that need it, out of this term.
 	ErrDisabled = errors.New("disabled")
-	// ErrStepDown ends the term and lets another replica lead. A term of EveryReplica controllers ends too; they all start
-	// again.
+	// ErrStepDown ends the term and lets another replica lead. A term of EveryReplica controllers ends too; they
+	// all start again.
 	ErrStepDown = errors.New("step down")
-	// ErrExit ends the election: Elector.Run returns an error that wraps election.ErrExit and this one. The program should then end with a
-	// non-zero exit code, as Regent's server does.
+	// ErrExit ends the election: Elector.Run returns an error that wraps election.ErrExit and this one. The program
+	// should then end with a non-zero exit code, as Regent's server does.
 	ErrExit = errors.New("exit")
 )
 
@@ -25,8 +26,8 @@ var (
 type Policy string
 
 const (
-	// Restart constructs and runs the controller again after a pause. The pauses grow. After too many restarts the replica
-	// steps down.
+	// Restart constructs and runs the controller again after a pause. The pauses grow. After too many restarts the
+	// replica steps down.
 	Restart Policy = "restart"
 	// StepDown ends the term at the first failure, so that another replica leads.
 	StepDown Policy = "step-down"

@@ -5,8 +5,8 @@ import (
 	"runtime/debug"
 )
 
-// Panic is the error for a recovered panic, which then ends a term and not the process. A controller that recovers panics of
-// its own goroutines returns one from Run. The supervisor logs its stack.
+// Panic is the error for a recovered panic, which then ends a term and not the process. A controller that recovers
+// panics of its own goroutines returns one from Run. The supervisor logs its stack.
 type Panic struct {
 	// Where says what panicked, such as "reconcile of root|x".
 	Where string
@@ -16,8 +16,8 @@ type Panic struct {
 	Stack []byte
 }
 
-// Recovered returns the Panic for a value that recover returned. Call it in the function that called recover: only there the
-// stack still shows what panicked.
+// Recovered returns the Panic for a value that recover returned. Call it in the function that called recover: only
+// there the stack still shows what panicked.
 func Recovered(where string, value any) *Panic {
 	return &Panic{Where: where, Value: value, Stack: debug.Stack()}
 }

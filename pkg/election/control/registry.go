@@ -15,8 +15,9 @@ type Registry[D any] struct {
 	descriptors []Descriptor[D]
 }
 
-// NewRegistry validates the descriptors and keeps them in the given order. The error names every faulty one: a name that is
-// empty, malformed or repeated, a missing constructor, an unknown scope, or a need that is unknown, of another scope, or circular.
+// NewRegistry validates the descriptors and keeps them in the given order. The error names every faulty one: a name
+// that is empty, malformed or repeated, a missing constructor, an unknown scope, or a need that is unknown, of another
+// scope, or circular.
 func NewRegistry[D any](descriptors ...Descriptor[D]) (*Registry[D], error) {
 	return NewRegistryOf([]Scope{LeaderOnly, EveryReplica}, descriptors...)
 }
@@ -63,8 +64,8 @@ func NewRegistryOf[D any](scopes []Scope, descriptors ...Descriptor[D]) (*Regist
 	return &Registry[D]{scopes: slices.Clone(scopes), descriptors: slices.Clone(descriptors)}, nil
 }
 
-// With returns a registry of r's descriptors followed by more, validated together, with the same scopes. Programs use it to add their
-// controllers to those of a library.
+// With returns a registry of r's descriptors followed by more, validated together, with the same scopes. Programs use
+// it to add their controllers to those of a library.
 func (r *Registry[D]) With(more ...Descriptor[D]) (*Registry[D], error) {
 	return NewRegistryOf(r.scopes, slices.Concat(r.descriptors, more)...)
 }

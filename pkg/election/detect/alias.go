@@ -8,9 +8,9 @@ import (
 	"github.com/regent-project/regent/pkg/election"
 )
 
-// For returns an election.Detector for another Lease of the same process. It uses the same probe: standbys of either Lease follow
-// this process there. But it carries no Statements about terms under that other Lease. A leader of that Lease that cannot renew
-// thus keeps its lease until its deadline.
+// For returns an election.Detector for another Lease of the same process. It uses the same probe: standbys of either
+// Lease follow this process there. But it carries no Statements about terms under that other Lease. A leader of that
+// Lease that cannot renew thus keeps its lease until its deadline.
 func (d *Detector) For(lease string) election.Detector {
 	d.show(lease)
 	return &alias{of: d, lease: lease}

@@ -9,8 +9,8 @@ import (
 	"github.com/regent-project/regent/pkg/election"
 )
 
-// From its followers a leader learns that a replica that seemed to be dead is alive. Replicas that follow for the other Lease do not
-// count.
+// From its followers a leader learns that a replica that seemed to be dead is alive. Replicas that follow for the other
+// Lease do not count.
 func TestWhoFollowsForAnotherLeaseSaysWhichOfItsTermsItLedLast(t *testing.T) {
 	leader := open(t, "leader", "127.0.0.1:0")
 	follow(t, leader.Contact(), func(f *follower) {

@@ -1,25 +1,25 @@
 // Package detect finds out that a leader's process is dead before its lease expires.
 //
-// Every process listens on a port of its own, the probe, with a key that it makes at its start and never shares. A leader writes
-// on its Lease the address of its probe and the fingerprint of its key. Each standby keeps one stream to the leader's probe, on
-// which the leader sends a beat in every interval.
+// Every process listens on a port of its own, the probe, with a key that it makes at its start and never shares. A
+// leader writes on its Lease the address of its probe and the fingerprint of its key. Each standby keeps one stream to
+// the leader's probe, on which the leader sends a beat in every interval.
 //
-// When the leader's process dies, for whatever reason, its kernel breaks the stream. The standby dials again at once. If the address
-// then refuses the connection, and the same key answered there before, the process counts as dead. This is strong evidence but no
-// proof, because a firewall may refuse connections, too. So package election acts on it only where stale writes are refused, or where both
-// sides accept the risk (election.Config.SucceedUnfenced).
+// When the leader's process dies, for whatever reason, its kernel breaks the stream. The standby dials again at once.
+// If the address then refuses the connection, and the same key answered there before, the process counts as dead. This
+// is strong evidence but no proof, because a firewall may refuse connections, too. So package election acts on it only
+// where stale writes are refused, or where both sides accept the risk (election.Config.SucceedUnfenced).
 //
-// The kernel breaks streams of different threads at different times, and the last ones only when it has freed the process's memory.
-// So each standby keeps a stream to a second port, too, which another thread serves: the witness.
+// The kernel breaks streams of different threads at different times, and the last ones only when it has freed the
+// process's memory. So each standby keeps a stream to a second port, too, which another thread serves: the witness.
 //
-// A leader that stays silent for a number of intervals is suspected: it hangs, it is paused, its machine has vanished, or the
-// network is cut. How many these are depends on how late its beats have been in the last minutes (patience).
+// A leader that stays silent for a number of intervals is suspected: it hangs, it is paused, its machine has vanished,
+// or the network is cut. How many these are depends on how late its beats have been in the last minutes (patience).
 //
 // The stream also carries what a leader says of its term, and what its standbys answer: see election.Detector.
 //
-// The probe gives no access to the API. It serves one request, which needs a secret that the replicas share,
-// and it sends nothing but beats. If the probe cannot be reached, or another process answers there, standbys wait for the lease
-// to expire, and the metrics show why.
+// The probe gives no access to the API. It serves one request, which needs a secret that the replicas share, and it
+// sends nothing but beats. If the probe cannot be reached, or another process answers there, standbys wait for the
+// lease to expire, and the metrics show why.
 package detect
 
 import (
@@ -43,13 +43,15 @@ import (
 
 // Config says how to detect failures. Begin with DefaultConfig.
 type Config struct {
-	// Name is the Lease's name, for metrics. Replica is how this process calls itself to the leader that it follows.
+	// Name is the Lease's name, for metrics. Replica is how this process calls itself to the leader that it
+	// follows.
 	Name, Replica string
-	// Listen is where the probe listens, as <host>:<port>; port 0 means any free port. Advertise is the host that other processes
-	// dial.
+	// Listen is where the probe listens, as <host>:<port>; port 0 means any free port. Advertise is the host that
+	// other processes dial.
 	Listen, Advertise string
-	// Interval is the time between two beats that this process requests from the leader. Misses is how many beats in a row may be
-	// missing before the leader counts as silent, on machines that are quiet. New uses the values of DefaultConfig for 0.
+	// Interval is the time between two beats that this process requests from the leader. Misses is how many beats
+	// in a row may be missing before the leader counts as silent, on machines that are quiet. New uses the values
+	// of DefaultConfig for 0.
 	Interval time.Duration
 	Misses   int
 	// Metrics is where the metrics of all Detectors of this process are registered: see election.Config.
@@ -61,7 +63,8 @@ type Config struct {
 // DefaultConfig returns values with which a leader that hangs is found after 0.8 s, on machines that are quiet.
 func DefaultConfig() Config { return Config{Interval: 200 * time.Millisecond, Misses: 4} }
 
-// The bounds of Interval and Misses. They protect a leader from requests for too many beats, and a standby from noticing nothing.
+// The bounds of Interval and Misses. They protect a leader from requests for too many beats, and a standby from
+// noticing nothing.
 const (
 	shortestInterval = 10 * time.Millisecond
 	longestInterval  = time.Minute
@@ -170,7 +173,8 @@ func (d *Detector) Contact() election.Contact {
 	return election.Contact{Address: net.JoinHostPort(d.cfg.Advertise, portOf(d.listener)), Key: d.fingerprint}
 }
 
-// ContactState returns how the contact with the leader's process is. Its State is one of regent_failure_detection_contact.
+// ContactState returns how the contact with the leader's process is. Its State is one of
+// regent_failure_detection_contact.
 func (d *Detector) ContactState() *election.ContactState { return contactState(d.following.Load()) }
 
 // contactState returns how the contact of a call of Follow is; nil if there is no such call.

@@ -308,7 +308,8 @@ func TestALeaderKnowsWhoFollowsIt(t *testing.T) {
 	}
 	f.stop()
 	<-f.ended
-	// A stream to the witness may have been on its way: then the standby is told of twice, but nobody is left in the end.
+	// A stream to the witness may have been on its way: then the standby is told of twice, but nobody is left in
+	// the end.
 	for receive(t, changed); len(leader.Followers()) > 0; {
 		receive(t, changed)
 	}
@@ -418,7 +419,8 @@ func TestALeaderThatBreaksEachContactIsNotDialledInHaste(t *testing.T) {
 		contacts <- time.Now()
 		_, _ = w.Write(lineOf(election.Statement{}))
 	}))
-	// A contact that takes long on a busy machine begins the count of brief ones anew: so the slow pauses may come later.
+	// A contact that takes long on a busy machine begins the count of brief ones anew: so the slow pauses may come
+	// later.
 	const slow, most = 3, 50
 	pauses, last := 0, receive(t, contacts)
 	for n := 1; pauses < slow; n++ {
@@ -475,8 +477,10 @@ func TestAStrangerThatReadsNothingLosesItsConnection(t *testing.T) {
 	}
 	defer func() { _ = conn.Close() }()
 	_, err = io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"+
-		"\x00\x00\x06\x04\x00\x00\x00\x00\x00"+"\x00\x04\x00\x00\x00\x00"+ // SETTINGS: a window of 0, so that no body can be sent
-		"\x00\x00\x11\x01\x04\x00\x00\x00\x01"+"\x83\x87\x41\x01x\x44\x0a"+path) // HEADERS: POST, https, authority x
+		// SETTINGS: a window of 0, so that no body can be sent
+		"\x00\x00\x06\x04\x00\x00\x00\x00\x00"+"\x00\x04\x00\x00\x00\x00"+
+		// HEADERS: POST, https, authority x
+		"\x00\x00\x11\x01\x04\x00\x00\x00\x01"+"\x83\x87\x41\x01x\x44\x0a"+path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -490,7 +494,8 @@ func TestALeaderWhoseContactBrokeOffIsNotShownAsAlive(t *testing.T) {
 	leader := openPlain(t) // without a witness, which would tell more
 	front := newFront(t, leader.listener.Addr().String())
 	f := follow(t, election.Contact{Address: front.address(), Key: leader.fingerprint}, func(f *follower) {
-		f.Detector.cfg.Misses = int(within / f.Detector.cfg.Interval) // it is not silent before the test is over
+		// it is not silent before the test is over
+		f.Detector.cfg.Misses = int(within / f.Detector.cfg.Interval)
 	})
 	f.mustBe(t, alive)
 	front.to("")

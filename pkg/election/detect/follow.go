@@ -41,7 +41,8 @@ type following struct {
 	leader   election.Contact
 	follower election.Follower
 
-	asked chan string // capacity 1: the leader is in trouble, and asks who could write the Lease with this holder on it
+	// capacity 1: the leader is in trouble, and asks who could write the Lease with this holder on it
+	asked chan string
 
 	mu       sync.Mutex
 	state    state
@@ -82,7 +83,8 @@ func (f *following) run(ctx context.Context) {
 		f.becomeBroken(ctx, err, made, lost)
 		wait := pause(!lost.IsZero(), time.Since(lost), failed)
 		if brief > mostBrief {
-			wait = max(wait, steady) // the leader breaks the connections that it accepts, so it is not dying
+			// the leader breaks the connections that it accepts, so it is not dying
+			wait = max(wait, steady)
 		}
 		sleep(ctx, wait)
 		failed++
@@ -90,23 +92,23 @@ func (f *following) run(ctx context.Context) {
 }
 
 const (
-	// haste is for how long the leader is dialled again every hasty, after contact broke off. If it is dead, its address refuses
-	// connections as soon as the kernel has closed its sockets.
+	// haste is for how long the leader is dialled again every hasty, after contact broke off. If it is dead, its
+	// address refuses connections as soon as the kernel has closed its sockets.
 	haste, hasty = 250 * time.Millisecond, time.Millisecond
-	// hastyDial is how long one of those attempts may take. If its first packet is lost, TCP would send it again only after a
-	// second.
+	// hastyDial is how long one of those attempts may take. If its first packet is lost, TCP would send it again
+	// only after a second.
 	hastyDial = 50 * time.Millisecond
 	// mostBrief is how many contacts in a row may break right away before the attempts slow down.
 	mostBrief = 3
-	// steady is the pause between later attempts. longestDoubt is the longest pause between attempts to reach a leader that has
-	// never answered.
+	// steady is the pause between later attempts. longestDoubt is the longest pause between attempts to reach a
+	// leader that has never answered.
 	steady, longestDoubt = 250 * time.Millisecond, 15 * time.Second
 	// askAgain is the shortest time between two answers to the leader's question.
 	askAgain = time.Second
 )
 
-// pause returns the pause after a failed attempt. answered: the leader has answered before, and contact broke off that long ago
-// (since). n is how many attempts in a row had failed before this one.
+// pause returns the pause after a failed attempt. answered: the leader has answered before, and contact broke off that
+// long ago (since). n is how many attempts in a row had failed before this one.
 func pause(answered bool, since time.Duration, n int) time.Duration {
 	switch {
 	case answered && since < haste:
@@ -118,8 +120,9 @@ func pause(answered bool, since time.Duration, n int) time.Duration {
 	}
 }
 
-// session makes contact, with a bound of patience, and keeps it until it breaks. made reports whether the leader answered. err
-// says why contact broke or could not be made. With hurry the connection must be accepted or refused soon.
+// session makes contact, with a bound of patience, and keeps it until it breaks. made reports whether the leader
+// answered. err says why contact broke or could not be made. With hurry the connection must be accepted or refused
+// soon.
 func (f *following) session(ctx context.Context, patience time.Duration, hurry bool) (made bool, err error) {
 	dialer := &net.Dialer{KeepAlive: -1} // beats replace TCP's keep-alive
 	if hurry {
@@ -154,7 +157,8 @@ func (f *following) session(ctx context.Context, patience time.Duration, hurry b
 			if f.follower.Waits {
 				message += ", but its lease has to expire all the same, because its late writes are neither refused (Fenced) nor accepted (SucceedUnfenced)"
 			}
-			klog.FromContext(ctx).Info(message, "address", f.leader.Address) // its statement may be of an earlier term, so no holder is named
+			// its statement may be of an earlier term, so no holder is named
+			klog.FromContext(ctx).Info(message, "address", f.leader.Address)
 		}
 		f.becomeAlive(s)
 	})
@@ -170,7 +174,8 @@ type stream struct {
 	shut    func() // ends it; the end of the context does so, too
 }
 
-// connect connects to an address of the leader's process. An error means that no process answered there with the leader's key.
+// connect connects to an address of the leader's process. An error means that no process answered there with the
+// leader's key.
 func (f *following) connect(ctx context.Context, dial dialFunc, address string) (*http.ClientConn, error) {
 	transport := &http.Transport{
 		DialContext:     dial,
@@ -240,8 +245,9 @@ var errUnauthorized = errors.New("the leader's probe refuses this replica: check
 // errCrowded: the leader has too many connections.
 var errCrowded = errors.New("the leader's probe has as many followers as it can have")
 
-// dialPatience bounds an attempt to make contact. failed is how many attempts in a row have failed. If the leader answered before,
-// the first attempt takes no longer than the leader may be silent: it may be dead, and the packets to it lost.
+// dialPatience bounds an attempt to make contact. failed is how many attempts in a row have failed. If the leader
+// answered before, the first attempt takes no longer than the leader may be silent: it may be dead, and the packets to
+// it lost.
 func (d *Detector) dialPatience(answered bool, failed int) time.Duration {
 	if answered {
 		return min(d.cfg.silence()<<min(failed, 10), max(d.cfg.silence(), d.handshake))

@@ -14,7 +14,8 @@ import (
 	"github.com/regent-project/regent/pkg/election"
 )
 
-// Whatever a leader sends, a standby accepts as beats only lines of JSON that are not too long, and keeps no more than one line.
+// Whatever a leader sends, a standby accepts as beats only lines of JSON that are not too long, and keeps no more than
+// one line.
 func FuzzWhatALeaderSends(f *testing.F) {
 	f.Add([]byte(`{"holder":"h","condition":"well"}` + "\n"))
 	f.Add([]byte(`{"holder":"h","condition":"troubled"}` + "\n" + `{"holder":"h","condition":"over"}`))
@@ -55,7 +56,8 @@ func occurs[T comparable](sent []byte, said T) bool {
 // Whatever a peer sends, it counts only with the credential, under the name that it gave, and until its stream ends.
 func FuzzWhatAStandbySends(f *testing.F) {
 	f.Add(true, "standby", "200ms", "lease", "7", "h", []byte(`{"reads":"h"}`+"\n"))
-	f.Add(true, "standby", "200ms", "lease", "7", "h", []byte(`{"reads":"h`+"\xff\x80\n"+`{"writes":"h"}`+"\n")) // the second is not heard
+	// the second is not heard
+	f.Add(true, "standby", "200ms", "lease", "7", "h", []byte(`{"reads":"h`+"\xff\x80\n"+`{"writes":"h"}`+"\n"))
 	f.Add(true, "standby", "10ms", "for-life", "-1", "", []byte(`{"wants":"h"}`+"\n"+`{"reads":"a","wants":"b"}`))
 	f.Add(true, "", "1h", "", "99999999999", strings.Repeat("h", longestHolder+1), []byte("x\n"))
 	f.Add(true, strings.Repeat("r", longestReplica+1), "-1s", "", "", "", []byte(nil))

@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// newKey makes a key, and a certificate that carries it. Nothing else in the certificate counts: peers compare the key's
-// fingerprint with that on the Lease.
+// newKey makes a key, and a certificate that carries it. Nothing else in the certificate counts: peers compare the
+// key's fingerprint with that on the Lease.
 func newKey() (tls.Certificate, string, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -25,7 +25,8 @@ func newKey() (tls.Certificate, string, error) {
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "regent-probe"},
-		NotBefore: time.Unix(0, 0), NotAfter: time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC), // no end: RFC 5280
+		// no end: RFC 5280
+		NotBefore: time.Unix(0, 0), NotAfter: time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC),
 		KeyUsage: x509.KeyUsageDigitalSignature,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
@@ -52,7 +53,8 @@ var errUntrusted = errors.New("another process than the one that the Lease names
 func trusting(fingerprint string) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
-		// No authority signs a key that lives only as long as its process. VerifyConnection is the complete check.
+		// No authority signs a key that lives only as long as its process. VerifyConnection is the complete
+		// check.
 		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection pins the key
 		VerifyConnection: func(state tls.ConnectionState) error {
 			if len(state.PeerCertificates) == 0 || fingerprintOf(state.PeerCertificates[0]) != fingerprint {
@@ -63,7 +65,8 @@ func trusting(fingerprint string) *tls.Config {
 	}
 }
 
-// credential returns a proof that its sender knows the secret that the replicas share. It is valid only for the process of that fingerprint.
+// credential returns a proof that its sender knows the secret that the replicas share. It is valid only for the process
+// of that fingerprint.
 func credential(secret []byte, fingerprint string) string {
 	mac := hmac.New(sha256.New, secret)
 	mac.Write([]byte("regent probe " + fingerprint))

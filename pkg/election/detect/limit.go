@@ -12,21 +12,22 @@ import (
 )
 
 const (
-	// mostStrangers is how many connections there may be that have not shown the credential. One more replaces the oldest
-	// connection of the address that has the most. A standby needs its place for some milliseconds only, so idle connections
-	// cannot shut it out.
+	// mostStrangers is how many connections there may be that have not shown the credential. One more replaces the
+	// oldest connection of the address that has the most. A standby needs its place for some milliseconds only, so
+	// idle connections cannot shut it out.
 	mostStrangers = 64
 	// mostAuthenticated is how many connections there may be that have shown it.
 	mostAuthenticated = 256
-	// shortestAcceptPause is the pause after a connection could not be accepted. It doubles with each failure in a row.
+	// shortestAcceptPause is the pause after a connection could not be accepted. It doubles with each failure in a
+	// row.
 	shortestAcceptPause = 5 * time.Millisecond
 	longestAcceptPause  = time.Second
 	// complainAgain is the shortest time between two log lines about that.
 	complainAgain = time.Minute
 )
 
-// limitedListener bounds what connections to a probe cost its process, whoever makes them. A connection is a stranger's until it
-// has shown the credential, and it must do so within patience.
+// limitedListener bounds what connections to a probe cost its process, whoever makes them. A connection is a stranger's
+// until it has shown the credential, and it must do so within patience.
 type limitedListener struct {
 	net.Listener
 	name     string        // the Lease's name, for metrics
@@ -61,8 +62,8 @@ type limitedConn struct {
 	authenticated, gone bool
 }
 
-// Accept implements net.Listener. It fails only after Close. It retries all other failures, such as a lack of descriptors or of
-// memory, because they pass.
+// Accept implements net.Listener. It fails only after Close. It retries all other failures, such as a lack of
+// descriptors or of memory, because they pass.
 func (l *limitedListener) Accept() (net.Conn, error) {
 	for pause := shortestAcceptPause; ; pause = min(2*pause, longestAcceptPause) {
 		conn, err := l.Listener.Accept()
@@ -143,7 +144,8 @@ func (l *limitedListener) expel(c *limitedConn, reason string) {
 	}
 }
 
-// authenticate records that the connection has shown the credential. It returns false if there are too many such connections.
+// authenticate records that the connection has shown the credential. It returns false if there are too many such
+// connections.
 func (c *limitedConn) authenticate() bool {
 	l := c.listener
 	l.mu.Lock()

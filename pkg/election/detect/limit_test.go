@@ -57,14 +57,16 @@ var probes = map[string]func(*testing.T, ...func(*Detector)) *Detector{
 	},
 }
 
-// besiege keeps n connections of strangers open until the test ends. They send nothing, and each one that is closed is replaced.
+// besiege keeps n connections of strangers open until the test ends. They send nothing, and each one that is closed is
+// replaced.
 func besiege(t *testing.T, address string, n int) (made *atomic.Int64) {
 	t.Helper()
 	made = new(atomic.Int64)
 	var all sync.WaitGroup
 	over := make(chan struct{})
 	dialer := &net.Dialer{}
-	if runtime.GOOS == "linux" { // on other systems loopback is one address, and a standby gets in beside them only by luck
+	// on other systems loopback is one address, and a standby gets in beside them only by luck
+	if runtime.GOOS == "linux" {
 		dialer.LocalAddr = &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}
 	}
 	for range n {
@@ -166,8 +168,10 @@ func TestAStrangerLosesItsConnectionInTime(t *testing.T) {
 	} {
 		for kind, open := range probes {
 			t.Run(name+"/"+kind, func(t *testing.T) {
-				t.Parallel()                                                           // most of it is waiting
-				leader := open(t, func(d *Detector) { d.handshake = 5 * time.Second }) // within which it is seen to have a place
+				// most of it is waiting
+				t.Parallel()
+				// within which it is seen to have a place
+				leader := open(t, func(d *Detector) { d.handshake = 5 * time.Second })
 				conn, err := net.Dial("tcp", leader.Contact().Address)
 				if err != nil {
 					t.Fatal(err)
@@ -200,12 +204,15 @@ func headers(stream uint32, fields ...string) []byte {
 	return append(binary.BigEndian.AppendUint32(frame, stream), block...)
 }
 
-// A standby without power does not keep its place. Neither does one that was paused, although its kernel still accepts data.
+// A standby without power does not keep its place. Neither does one that was paused, although its kernel still accepts
+// data.
 func TestAStandbyThatAnswersNothingLosesItsPlace(t *testing.T) {
 	for name, open := range probes {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()                                                                // most of it is waiting
-			leader := open(t, patient, func(d *Detector) { d.stall = 5 * time.Second }) // within which it is seen to follow, on a busy machine, too
+			// most of it is waiting
+			t.Parallel()
+			// within which it is seen to follow, on a busy machine, too
+			leader := open(t, patient, func(d *Detector) { d.stall = 5 * time.Second })
 			conn, err := tls.Dial("tcp", leader.Contact().Address, withProtocol(trusting(leader.fingerprint)))
 			if err != nil {
 				t.Fatal(err)
@@ -437,7 +444,8 @@ func (c *counted) Accept() (net.Conn, error) {
 	return c.Listener.Accept()
 }
 
-// poorLeader opens a probe and writes its address. Then, for each line that it reads, it writes how often it has tried to accept.
+// poorLeader opens a probe and writes its address. Then, for each line that it reads, it writes how often it has tried
+// to accept.
 func poorLeader(kind string) error {
 	limit := syscall.Rlimit{Cur: poorDescriptors, Max: poorDescriptors}
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

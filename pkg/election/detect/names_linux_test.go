@@ -56,7 +56,8 @@ func answerTo(question []byte, addresses [][4]byte) []byte {
 	}
 	answer[counts+3] = byte(len(addresses))
 	for _, ip := range addresses {
-		answer = append(answer, 0xc0, header, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4) // the name above, A, IN, for a minute, four bytes
+		// the name above, A, IN, for a minute, four bytes
+		answer = append(answer, 0xc0, header, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4)
 		answer = append(answer, ip[:]...)
 	}
 	return answer
@@ -92,9 +93,9 @@ func hole(t *testing.T, address *net.TCPAddr) {
 	}
 }
 
-// "A crash is a refused connection to an address where this very process answered before." A name has two addresses, as in a dual stack, or because a record
-// is old. The leader answers at one of them. Then packets to that one are lost: the leader is cut off, and lives. The other address refuses, as it
-// always did.
+// "A crash is a refused connection to an address where this very process answered before." A name has two addresses, as
+// in a dual stack, or because a record is old. The leader answers at one of them. Then packets to that one are lost:
+// the leader is cut off, and lives. The other address refuses, as it always did.
 func TestARefusalOfAnAddressThatNeverAnsweredIsNoDeath(t *testing.T) {
 	leader := openPlain(t)
 	relay, err := net.Listen("tcp", "127.0.0.3:0")
@@ -133,7 +134,8 @@ func TestARefusalOfAnAddressThatNeverAnsweredIsNoDeath(t *testing.T) {
 			if err != nil {
 				return
 			}
-			b, err := (&net.Dialer{Resolver: &net.Resolver{}}).Dial("tcp", leader.listener.Addr().String()) // it does not look at the process's
+			// it does not look at the process's
+			b, err := (&net.Dialer{Resolver: &net.Resolver{}}).Dial("tcp", leader.listener.Addr().String())
 			if err != nil {
 				_ = c.Close()
 				continue
@@ -147,7 +149,8 @@ func TestARefusalOfAnAddressThatNeverAnsweredIsNoDeath(t *testing.T) {
 	}()
 	at := relay.Addr().(*net.TCPAddr)
 	was := net.DefaultResolver
-	net.DefaultResolver = nameserver(t, [4]byte{127, 0, 0, 2}, [4]byte{127, 0, 0, 3}) // it is the process's: this test is not parallel
+	// it is the process's: this test is not parallel
+	net.DefaultResolver = nameserver(t, [4]byte{127, 0, 0, 2}, [4]byte{127, 0, 0, 3})
 	t.Cleanup(func() { net.DefaultResolver = was })
 
 	_, port, _ := net.SplitHostPort(at.String())

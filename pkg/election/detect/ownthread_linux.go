@@ -20,13 +20,14 @@ import (
 
 // ownThread is a net.Listener whose sockets are open in one thread only.
 //
-// A process that is killed frees its memory before the kernel closes its descriptors. For 1 GiB that takes some 70 ms, in which
-// its peers notice nothing. The last of the process's threads frees the memory, but each thread that ends earlier drops its table
-// of descriptors at once. Threads share one table, unless a thread asks for its own. So a socket that is open only in such a
-// thread's table is closed right after the kill, however large the process is, unless this thread happens to be the last one.
+// A process that is killed frees its memory before the kernel closes its descriptors. For 1 GiB that takes some 70 ms,
+// in which its peers notice nothing. The last of the process's threads frees the memory, but each thread that ends
+// earlier drops its table of descriptors at once. Threads share one table, unless a thread asks for its own. So a
+// socket that is open only in such a thread's table is closed right after the kill, however large the process is,
+// unless this thread happens to be the last one.
 //
-// The descriptors mean nothing in other threads. So the runtime's poller cannot wait for them, and other threads cannot read or
-// write them: the thread does so for all its sockets. This is slow, but fast enough for beats.
+// The descriptors mean nothing in other threads. So the runtime's poller cannot wait for them, and other threads cannot
+// read or write them: the thread does so for all its sockets. This is slow, but fast enough for beats.
 type ownThread struct {
 	address  net.Addr
 	wake     int // an eventfd that all threads have; a write to it interrupts the thread's waiting
@@ -56,8 +57,8 @@ type accepted struct {
 // ownTable is the directory with the process's descriptors. A chroot may lack it.
 const ownTable = "/proc/self/fd"
 
-// inOwnThread moves the socket of listener to a thread of its own. If that is not possible, it returns listener, which works as before. table
-// is ownTable, except in tests.
+// inOwnThread moves the socket of listener to a thread of its own. If that is not possible, it returns listener, which
+// works as before. table is ownTable, except in tests.
 func inOwnThread(ctx context.Context, listener net.Listener, table string) net.Listener {
 	moved, err := newOwnThread(listener, table)
 	if err != nil {
@@ -101,8 +102,9 @@ func newOwnThread(listener net.Listener, table string) (*ownThread, error) {
 	return t, nil
 }
 
-// duplicate returns a second descriptor of a listener's socket. It is not taken from TCPListener.File: that one's Fd makes the socket block, for
-// both descriptors. Where the listener stays with the runtime after all, its Close would then wait for the next connection.
+// duplicate returns a second descriptor of a listener's socket. It is not taken from TCPListener.File: that one's Fd
+// makes the socket block, for both descriptors. Where the listener stays with the runtime after all, its Close would
+// then wait for the next connection.
 func duplicate(listener *net.TCPListener) (fd int, err error) {
 	raw, err := listener.SyscallConn()
 	if err != nil {
@@ -116,8 +118,9 @@ func duplicate(listener *net.TCPListener) (fd int, err error) {
 	return fd, nil
 }
 
-// pollerDescriptors returns the descriptors that the runtime uses from any thread: its epoll, and the eventfd that interrupts it.
-// They exist since the process's first socket, and are never closed. table is the directory with the process's descriptors.
+// pollerDescriptors returns the descriptors that the runtime uses from any thread: its epoll, and the eventfd that
+// interrupts it. They exist since the process's first socket, and are never closed. table is the directory with the
+// process's descriptors.
 func pollerDescriptors(table string) ([]int, error) {
 	entries, err := os.ReadDir(table)
 	if err != nil {
@@ -149,7 +152,8 @@ func leaveTable(keep []int) error {
 	keep = slices.Clone(keep)
 	slices.Sort(keep)
 	keep = slices.Compact(keep)
-	// Begin with the highest, so that the first call copies as few as possible. Containers that forbid unshare allow close_range.
+	// Begin with the highest, so that the first call copies as few as possible. Containers that forbid unshare
+	// allow close_range.
 	flags := uint(unix.CLOSE_RANGE_UNSHARE)
 	last := uint(1<<31 - 1)
 	for i := len(keep); i >= 0; i-- {
@@ -170,8 +174,8 @@ func leaveTable(keep []int) error {
 	return nil
 }
 
-// offMainThread calls run locked to a thread, which ends after run. It never uses the process's first thread: that one does not
-// end, and its table is taken for the process's.
+// offMainThread calls run locked to a thread, which ends after run. It never uses the process's first thread: that one
+// does not end, and its table is taken for the process's.
 func offMainThread(run func()) {
 	runtime.LockOSThread()
 	if unix.Gettid() != unix.Getpid() {
@@ -329,8 +333,8 @@ func (t *ownThread) interrupt() {
 	_, _ = unix.Write(t.wake, binary.NativeEndian.AppendUint64(nil, 1))
 }
 
-// Accept implements net.Listener. The thread accepts a connection only while Accept waits for one, so the caller's pauses between
-// calls limit what failed attempts cost.
+// Accept implements net.Listener. The thread accepts a connection only while Accept waits for one, so the caller's
+// pauses between calls limit what failed attempts cost.
 func (t *ownThread) Accept() (net.Conn, error) {
 	t.accepting.Lock()
 	defer t.accepting.Unlock()
@@ -348,7 +352,8 @@ func (t *ownThread) Accept() (net.Conn, error) {
 	}
 }
 
-// Close implements net.Listener. Unlike other listeners it also closes all connections, and it returns when the thread has ended.
+// Close implements net.Listener. Unlike other listeners it also closes all connections, and it returns when the thread
+// has ended.
 func (t *ownThread) Close() error {
 	t.mu.Lock()
 	again := t.over

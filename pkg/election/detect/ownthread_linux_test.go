@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// tables returns the sockets that each thread of this process has open, by thread and then by inode. The main thread's table is that
-// of the process.
+// tables returns the sockets that each thread of this process has open, by thread and then by inode. The main thread's
+// table is that of the process.
 func tables(t *testing.T) map[string]map[string]bool {
 	t.Helper()
 	threads, err := filepath.Glob("/proc/self/task/*")
@@ -140,7 +140,8 @@ func TestWhatPassesTheThreadArrivesWholeAndInOrder(t *testing.T) {
 	all.Wait()
 }
 
-// Peers that come and go, that read nothing, or that stay when the listener closes leave no descriptor and no goroutine behind.
+// Peers that come and go, that read nothing, or that stay when the listener closes leave no descriptor and no goroutine
+// behind.
 func TestTheThreadClosesWhatItsPeersLeave(t *testing.T) {
 	listener := echoThread(t)
 	thread, ok := listener.(*ownThread)
@@ -190,8 +191,8 @@ func TestTheThreadClosesWhatItsPeersLeave(t *testing.T) {
 	}
 }
 
-// A chroot may have no /proc. The probe then stays with the runtime, and closes like any other listener: a replica that cannot close it does not
-// stop.
+// A chroot may have no /proc. The probe then stays with the runtime, and closes like any other listener: a replica that
+// cannot close it does not stop.
 func TestAProbeThatGetsNoThreadStillCloses(t *testing.T) {
 	for name, table := range map[string]string{"no /proc": filepath.Join(t.TempDir(), "none"), "another kernel's poller": t.TempDir()} {
 		t.Run(name, func(t *testing.T) {
@@ -206,7 +207,8 @@ func TestAProbeThatGetsNoThreadStillCloses(t *testing.T) {
 			closed := make(chan error, 1)
 			go func() {
 				var accepting sync.WaitGroup
-				accepting.Go(func() { // the first connection shows that it serves; then it waits until it is closed
+				// the first connection shows that it serves; then it waits until it is closed
+				accepting.Go(func() {
 					for conn, err := listener.Accept(); err == nil; conn, err = listener.Accept() {
 						_ = conn.Close()
 					}

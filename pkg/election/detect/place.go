@@ -13,8 +13,9 @@ import (
 // dialFunc is that of an http.Transport.
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// place is where the leader's process has answered. Its name may have other addresses, for example those of another family, or of a record that is old. That one of
-// these refuses connections says nothing of the process: a crash is a refusal where this very process has answered.
+// place is where the leader's process has answered. Its name may have other addresses, for example those of another
+// family, or of a record that is old. That one of these refuses connections says nothing of the process: a crash is a
+// refusal where this very process has answered.
 type place struct {
 	mu       sync.Mutex
 	dialled  net.Addr // of the latest connection
@@ -42,8 +43,8 @@ func (p *place) host() string {
 // errElsewhere is the error of a refusal by an address that has never answered.
 var errElsewhere = errors.New("another address of the leader's name refuses connections")
 
-// through returns a function that dials where the process has answered, if it has. If that cannot be reached, it tries all addresses of the name: the process may
-// be reached by another. It does not take their refusal for the process's.
+// through returns a function that dials where the process has answered, if it has. If that cannot be reached, it tries
+// all addresses of the name: the process may be reached by another. It does not take their refusal for the process's.
 func (p *place) through(dialer *net.Dialer, patience time.Duration) dialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		host, port, err := net.SplitHostPort(address)

@@ -30,8 +30,9 @@ const (
 	stallTimeout = 10 * time.Second
 )
 
-// Open opens the probe for processes that know the secret that the replicas share. Call it once, before Follow and before the
-// Elector runs, but as late as possible otherwise: when a process dies, the kernel closes first what was opened last.
+// Open opens the probe for processes that know the secret that the replicas share. Call it once, before Follow and
+// before the Elector runs, but as late as possible otherwise: when a process dies, the kernel closes first what was
+// opened last.
 func (d *Detector) Open(ctx context.Context, secret []byte) error {
 	if len(secret) == 0 {
 		return errors.New("the probe needs the secret that the replicas share")
@@ -96,9 +97,9 @@ func withConn(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, conn)
 }
 
-// Close closes the probe for good, and returns when no replica follows this process any more. To followers it looks as if the
-// process had died, so call it after Elector.Run has returned. The metrics show its Leases no more, unless another
-// Detector does.
+// Close closes the probe for good, and returns when no replica follows this process any more. To followers it looks as
+// if the process had died, so call it after Elector.Run has returned. The metrics show its Leases no more, unless
+// another Detector does.
 func (d *Detector) Close() {
 	d.mu.Lock()
 	d.closing = true
@@ -218,7 +219,8 @@ func (d *Detector) serve(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// followedBy counts a stream of a standby until the function that it returns is called. A standby has two streams: to the probe, and to the witness.
+// followedBy counts a stream of a standby until the function that it returns is called. A standby has two streams: to
+// the probe, and to the witness.
 func (d *Detector) followedBy(standby election.Standby) (over func()) {
 	count := func(n int) (changed bool) {
 		d.mu.Lock()

@@ -12,8 +12,8 @@ import (
 	"github.com/regent-project/regent/pkg/election"
 )
 
-// A standby that has to wait for the lease to expire does not promise more. No holder is named: the leader's statement may be of an
-// earlier term.
+// A standby that has to wait for the lease to expire does not promise more. No holder is named: the leader's statement
+// may be of an earlier term.
 func TestAContactIsToldWithWhatItIsGoodFor(t *testing.T) {
 	leader := open(t, "leader", "127.0.0.1:0")
 	leader.Say(election.Statement{Holder: "of an earlier term", Condition: election.Over})

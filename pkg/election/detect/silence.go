@@ -8,9 +8,10 @@ import (
 const (
 	// pulses is how often in each interval this process looks whether the leader is silent.
 	pulses = 4
-	// margin is how many times as late as the latest beat of the last minutes a beat may be. Delays on busy machines have no useful
-	// mean: most are far below a millisecond, and a few are hundreds. An estimate by mean and variance, such as that of the phi
-	// accrual failure detector (Hayashibara et al., 2004), would be too short for those.
+	// margin is how many times as late as the latest beat of the last minutes a beat may be. Delays on busy
+	// machines have no useful mean: most are far below a millisecond, and a few are hundreds. An estimate by mean
+	// and variance, such as that of the phi accrual failure detector (Hayashibara et al., 2004), would be too short
+	// for those.
 	margin = 4
 	// mostPatience is how many times the configured silence the allowed one may become.
 	mostPatience = 3
@@ -18,12 +19,13 @@ const (
 	memory = 5 * time.Minute
 )
 
-// patience is how long a leader may be silent. It begins at the configured silence, and grows with the delays of beats that this
-// process has seen in the last minutes, whatever their reason: the leader's machine, this machine, or the network between. So on
-// machines that are quiet a silent leader is found soon, and on busy ones a leader that is only slow is not suspected.
+// patience is how long a leader may be silent. It begins at the configured silence, and grows with the delays of beats
+// that this process has seen in the last minutes, whatever their reason: the leader's machine, this machine, or the
+// network between. So on machines that are quiet a silent leader is found soon, and on busy ones a leader that is only
+// slow is not suspected.
 //
-// It belongs to a Detector, and not to the leader that is followed: who follows a new leader has seen nothing of it yet, but knows
-// its own machine and network.
+// It belongs to a Detector, and not to the leader that is followed: who follows a new leader has seen nothing of it
+// yet, but knows its own machine and network.
 type patience struct {
 	mu sync.Mutex
 	// worst has the largest delay since began, and that of the memory before.
@@ -58,8 +60,8 @@ func (p *patience) turn(now time.Time) {
 	}
 }
 
-// quiet measures for how long nothing has been heard, by this process's own pulse. While the process was paused, or got no CPU, it
-// could hear nothing: such a time counts as one pulse or two.
+// quiet measures for how long nothing has been heard, by this process's own pulse. While the process was paused, or got
+// no CPU, it could hear nothing: such a time counts as one pulse or two.
 type quiet struct {
 	pulse time.Duration
 	since time.Duration

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// listenTo has a follower with default settings listen to beats that come at the given times, with a pulse of its own that stops
-// while it is paused. It returns after how long it finds the leader silent, and 0 if it does not.
+// listenTo has a follower with default settings listen to beats that come at the given times, with a pulse of its own
+// that stops while it is paused. It returns after how long it finds the leader silent, and 0 if it does not.
 func listenTo(cfg Config, beats []time.Duration, paused func(time.Duration) bool, until time.Duration) time.Duration {
 	start, p := time.Unix(1000, 0), &patience{}
 	q := quiet{pulse: cfg.Interval / pulses}

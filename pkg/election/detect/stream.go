@@ -9,8 +9,8 @@ import (
 	"github.com/regent-project/regent/pkg/election"
 )
 
-// The probe has one request: a POST whose request and response bodies stay open. The leader's beat is an election.Statement, as a line
-// of JSON. The standby sends a confirmation in the same form.
+// The probe has one request: a POST whose request and response bodies stay open. The leader's beat is an
+// election.Statement, as a line of JSON. The standby sends a confirmation in the same form.
 const (
 	path            = "/v1/follow"
 	replicaHeader   = "Regent-Replica"
@@ -28,8 +28,9 @@ const (
 	maxHeaderLength = 8 << 10 // bytes
 )
 
-// confirmation says that a standby could write the Lease with that holder on it. Leaders of older versions look at Reads alone.
-// Standbys of older versions send Reads alone: they have not shown that they can write, and no leader makes way for them.
+// confirmation says that a standby could write the Lease with that holder on it. Leaders of older versions look at
+// Reads alone. Standbys of older versions send Reads alone: they have not shown that they can write, and no leader
+// makes way for them.
 type confirmation struct {
 	Reads  string `json:"reads,omitempty"`
 	Writes string `json:"writes,omitempty"`

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// threadConn is a connection of an ownThread. Its socket belongs to the thread, which reads one buffer ahead and writes what
-// Write gives it.
+// threadConn is a connection of an ownThread. Its socket belongs to the thread, which reads one buffer ahead and writes
+// what Write gives it.
 type threadConn struct {
 	thread  *ownThread
 	fd      int
@@ -61,7 +61,8 @@ func (c *threadConn) proceed() {
 	}
 }
 
-// progress reads and writes as much as is possible now. It runs in the thread. It returns false if the connection is over.
+// progress reads and writes as much as is possible now. It runs in the thread. It returns false if the connection is
+// over.
 func (c *threadConn) progress() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,10 +11,10 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// A process that is killed frees its memory in the last of its threads: some 70 to 150 ms for each GiB. Until then the sockets of
-// that thread stay open. If it happens to be the probe's, standbys learn of the death that late, which was so for one death of ten or
-// twenty. Only one thread is the last one. So there is a witness: another port of the probe, in another thread of its own. Standbys
-// keep a stream to both.
+// A process that is killed frees its memory in the last of its threads: some 70 to 150 ms for each GiB. Until then the
+// sockets of that thread stay open. If it happens to be the probe's, standbys learn of the death that late, which was
+// so for one death of ten or twenty. Only one thread is the last one. So there is a witness: another port of the probe,
+// in another thread of its own. Standbys keep a stream to both.
 
 // listenWitness opens the witness. Without one nothing is lost but time, so a failure is only logged.
 func (d *Detector) listenWitness(ctx context.Context, probe net.Listener) net.Listener {
@@ -36,7 +36,8 @@ func portOf(listener net.Listener) string {
 	return port
 }
 
-// watchWitness keeps a stream to the leader's witness until ctx ends. The leader has named its port on the stream to its probe.
+// watchWitness keeps a stream to the leader's witness until ctx ends. The leader has named its port on the stream to
+// its probe.
 func (f *following) watchWitness(ctx context.Context, port string) {
 	address := net.JoinHostPort(f.place.host(), port)
 	var judge testimony
@@ -51,8 +52,8 @@ func (f *following) watchWitness(ctx context.Context, port string) {
 	}
 }
 
-// meetWitness keeps a stream to the witness until it breaks. met reports whether the leader's key answered there; if not, err says
-// why.
+// meetWitness keeps a stream to the witness until it breaks. met reports whether the leader's key answered there; if
+// not, err says why.
 func (f *following) meetWitness(ctx context.Context, address string) (met bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -76,12 +77,13 @@ func (f *following) meetWitness(ctx context.Context, address string) (met bool, 
 
 // testimony is what the attempts to keep a stream to one witness tell.
 type testimony struct {
-	lost   time.Time // when the leader's key last answered there; zero if it never did, or the death that followed was told
-	failed int       // attempts in a row that led to no lasting stream
+	// when the leader's key last answered there; zero if it never did, or the death that followed was told
+	lost   time.Time
+	failed int // attempts in a row that led to no lasting stream
 }
 
-// after takes in how an attempt ended, which was made at began. gone is zero, or the time since when the process is gone: its stream broke,
-// and now its port refuses. wait is the pause until the next attempt.
+// after takes in how an attempt ended, which was made at began. gone is zero, or the time since when the process is
+// gone: its stream broke, and now its port refuses. wait is the pause until the next attempt.
 func (t *testimony) after(began, now time.Time, met bool, err error) (gone time.Time, wait time.Duration) {
 	switch {
 	case met:

@@ -23,7 +23,8 @@ func haveBoth(t *testing.T, leader *Detector) {
 	waitFor(t, "a stream to the probe and one to the witness", func() bool { return leader.streams() == 2 })
 }
 
-// The kernel closes the sockets of all threads at once but those of the last one. The witness tells of the death if that is the probe's.
+// The kernel closes the sockets of all threads at once but those of the last one. The witness tells of the death if
+// that is the probe's.
 func TestAWitnessTellsOfADeathBeforeTheProbeDoes(t *testing.T) {
 	leader := open(t, "leader", "127.0.0.1:0", patient)
 	leader.Say(election.Statement{Holder: "h"})

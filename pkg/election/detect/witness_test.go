@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// A port that never answered with the leader's key says nothing: a firewall may be before it, or somebody else behind it.
+// A port that never answered with the leader's key says nothing: a firewall may be before it, or somebody else behind
+// it.
 func TestOnlyTheLeadersKeyIsAWitness(t *testing.T) {
 	begin := func(replica string) *Detector { return open(t, replica, "127.0.0.1:0", patient) }
 	leader, other, closed := begin("leader"), begin("other"), begin("closed")

@@ -122,8 +122,8 @@ func (s *Candidates) commit(event watch.EventType, c *coordinationv1beta1.LeaseC
 	return c.DeepCopy()
 }
 
-// CandidateClient is one replica's client of Candidates. It implements election.CandidateClient, with the faults of a Client, and
-// where that has none with its own, as of a server that refuses candidates and serves Leases.
+// CandidateClient is one replica's client of Candidates. It implements election.CandidateClient, with the faults of a
+// Client, and where that has none with its own, as of a server that refuses candidates and serves Leases.
 type CandidateClient struct {
 	Faults
 	client     *Client
@@ -266,12 +266,12 @@ func nameOf(opts metav1.ListOptions) string {
 	return name
 }
 
-// Elect acts as an electing controller until ctx ends. Whenever nobody holds the lease, it names the best candidate. If the
-// holder is not the best candidate, it asks the holder to make way.
+// Elect acts as an electing controller until ctx ends. Whenever nobody holds the lease, it names the best candidate. If
+// the holder is not the best candidate, it asks the holder to make way.
 //
-// A candidate that held the lease when it became free or expired may be dead. So Elect asks that candidate, and if it is the best
-// waits for its answer for leaverPatience. Without an answer it does not name that candidate. Only the first call of Elect has an
-// effect.
+// A candidate that held the lease when it became free or expired may be dead. So Elect asks that candidate, and if it
+// is the best waits for its answer for leaverPatience. Without an answer it does not name that candidate. Only the
+// first call of Elect has an effect.
 func (s *Store) Elect(ctx context.Context) {
 	candidates, held, left := s.Candidates(), "", leavers{}
 	for first := s.electing.CompareAndSwap(false, true); first && ctx.Err() == nil; {
@@ -287,7 +287,8 @@ func (s *Store) Elect(ctx context.Context) {
 		}
 		held = holder
 		names, again := left.electable(candidates)
-		timer := time.NewTimer(max(min(again, s.elect(names)), 0) + time.Millisecond) // standbys may depose first, as they do with a real electing controller
+		// standbys may depose first, as they do with a real electing controller
+		timer := time.NewTimer(max(min(again, s.elect(names)), 0) + time.Millisecond)
 		select {
 		case <-nominated:
 		case <-changed:
@@ -308,8 +309,8 @@ const never = 1000 * time.Hour
 // leavers are the candidates that have held the lease and not answered since, and until when Elect waits for each.
 type leavers map[string]time.Time
 
-// electable returns the names of the candidates that can be elected, the best one first. It returns none while Elect waits for
-// one that may be better, and how much longer that takes.
+// electable returns the names of the candidates that can be elected, the best one first. It returns none while Elect
+// waits for one that may be better, and how much longer that takes.
 func (l leavers) electable(candidates *Candidates) (names []string, again time.Duration) {
 	for _, name := range candidates.Names() {
 		until, left := l[name]

@@ -18,13 +18,13 @@ const (
 
 // Fault is what happens to one request.
 type Fault struct {
-	// Delay holds the request back before it reaches the store. If the caller gives up meanwhile, a delayed write is committed
-	// all the same.
+	// Delay holds the request back before it reaches the store. If the caller gives up meanwhile, a delayed write
+	// is committed all the same.
 	Delay time.Duration
 	// Err is returned instead of the store's answer. The request does not reach the store.
 	Err error
-	// AnswerDelay holds the answer back. The request reaches the store at once. If the caller gives up meanwhile, it does not
-	// learn what became of the request.
+	// AnswerDelay holds the answer back. The request reaches the store at once. If the caller gives up meanwhile,
+	// it does not learn what became of the request.
 	AnswerDelay time.Duration
 	// LoseReply drops the answer. The request reaches the store, and the caller waits until its context ends.
 	LoseReply bool
@@ -50,8 +50,8 @@ func (f *Faults) Next(r Request, faults ...Fault) {
 	f.queued[r] = append(f.queued[r], faults...)
 }
 
-// Always sets the fault of requests of these kinds for which no fault is queued. Without kinds it applies to all. The zero Fault
-// ends it.
+// Always sets the fault of requests of these kinds for which no fault is queued. Without kinds it applies to all. The
+// zero Fault ends it.
 func (f *Faults) Always(fault Fault, of ...Request) {
 	if len(of) == 0 {
 		of = Requests

@@ -19,8 +19,8 @@ import (
 // LeasesPath is below which Handler serves.
 const LeasesPath = "/apis/coordination.k8s.io/v1/namespaces/"
 
-// Handler serves the Leases of c's Store, in any namespace, as an API server does, with c's faults. It is for programs that make their
-// client from a rest.Config. It looks at fencing tokens if the Store is fenced (Store.Fence).
+// Handler serves the Leases of c's Store, in any namespace, as an API server does, with c's faults. It is for programs
+// that make their client from a rest.Config. It looks at fencing tokens if the Store is fenced (Store.Fence).
 func Handler(c *Client) http.Handler { return &handler{c} }
 
 type handler struct{ client *Client }

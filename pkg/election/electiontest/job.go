@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// Job is the work of a program's terms, which goes wrong at random until Mend is called. Any goroutine may call its methods.
+// Job is the work of a program's terms, which goes wrong at random until Mend is called. Any goroutine may call its
+// methods.
 type Job struct {
 	late time.Duration
 
@@ -22,7 +23,8 @@ type Job struct {
 	twice  bool
 }
 
-// NewJob returns a Job. late is for how long work goes on after the end of its term, if it does: longer than an elector waits.
+// NewJob returns a Job. late is for how long work goes on after the end of its term, if it does: longer than an elector
+// waits.
 func NewJob(random *rand.Rand, late time.Duration) *Job { return &Job{random: random, late: late} }
 
 // errJob is the error of work that fails.
@@ -94,8 +96,8 @@ func (j *Job) Twice() bool {
 	return j.twice
 }
 
-// Goroutines returns how many goroutines of bubbles of testing/synctest there are. runtime.NumGoroutine also counts those of the
-// runtime that happen to work for the program.
+// Goroutines returns how many goroutines of bubbles of testing/synctest there are. runtime.NumGoroutine also counts
+// those of the runtime that happen to work for the program.
 func Goroutines() int {
 	stacks := make([]byte, 1<<20)
 	return bytes.Count(stacks[:runtime.Stack(stacks, true)], []byte(", synctest bubble "))

@@ -9,11 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// Restore puts all Leases and LeaseCandidates of the namespace back to how they were at a time, as the restore of an etcd from
-// its backup does. What came later never was, and watches end. Revisions go on from those of that time, so that a revision
-// comes again with another content, and a watch from a later revision brings nothing until there are such again. With a bump
-// (etcdutl snapshot restore --bump-revision --mark-compacted) they go on that much higher instead, and a watch from an
-// earlier revision is answered with "too old resource version".
+// Restore puts all Leases and LeaseCandidates of the namespace back to how they were at a time, as the restore of an
+// etcd from its backup does. What came later never was, and watches end. Revisions go on from those of that time, so
+// that a revision comes again with another content, and a watch from a later revision brings nothing until there are
+// such again. With a bump (etcdutl snapshot restore --bump-revision --mark-compacted) they go on that much higher
+// instead, and a watch from an earlier revision is answered with "too old resource version".
 func (s *Store) Restore(to time.Time, bump int64) {
 	s.othersMu.Lock()
 	stores, candidates := []*Store{s}, s.candidates

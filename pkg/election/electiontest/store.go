@@ -19,8 +19,8 @@ import (
 	"github.com/regent-project/regent/pkg/election/fence"
 )
 
-// Store keeps one Lease. Its exported methods act for processes that are not under test: they always succeed, at once. Of returns
-// the Stores of Leases with other names.
+// Store keeps one Lease. Its exported methods act for processes that are not under test: they always succeed, at once.
+// Of returns the Stores of Leases with other names.
 type Store struct {
 	name string
 
@@ -141,8 +141,8 @@ func (s *Store) History() []Change {
 	return s.history[:len(s.history):len(s.history)]
 }
 
-// Take makes holder the holder of the Lease, in the next epoch. It creates the Lease if there is none, and leaves annotations as
-// they are, like a patch.
+// Take makes holder the holder of the Lease, in the next epoch. It creates the Lease if there is none, and leaves
+// annotations as they are, like a patch.
 func (s *Store) Take(holder string, duration time.Duration) {
 	s.Edit(func(lease *coordinationv1.Lease) {
 		now := metav1.NowMicro()
@@ -218,8 +218,8 @@ func (s *Store) create(token fence.Token, lease *coordinationv1.Lease, dryRun bo
 	return s.commit(watch.Added, s.fresh(lease)), nil
 }
 
-// Fence makes the store refuse writes with a token of another term than the one that the Lease shows, as Regent's API server
-// does.
+// Fence makes the store refuse writes with a token of another term than the one that the Lease shows, as Regent's API
+// server does.
 func (s *Store) Fence() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -274,7 +274,8 @@ func (s *Store) listAll() *coordinationv1.LeaseList {
 	return list
 }
 
-// after returns the first change after revision. If there is none yet, it returns a channel that is closed at the next change.
+// after returns the first change after revision. If there is none yet, it returns a channel that is closed at the next
+// change.
 func (s *Store) after(revision int64) (change *Change, grown <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

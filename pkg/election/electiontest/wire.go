@@ -7,13 +7,14 @@ import (
 	"sync"
 )
 
-// Wire returns a transport that has a handler serve requests, without a network: for a rest.Config in testing/synctest, whose
-// time stands still while a goroutine waits for a connection.
+// Wire returns a transport that has a handler serve requests, without a network: for a rest.Config in testing/synctest,
+// whose time stands still while a goroutine waits for a connection.
 func Wire(handler http.Handler) http.RoundTripper { return wire{handler} }
 
 type wire struct{ handler http.Handler }
 
-// RoundTrip implements http.RoundTripper. The handler's context ends when the answer's body is closed, or the request's does.
+// RoundTrip implements http.RoundTripper. The handler's context ends when the answer's body is closed, or the request's
+// does.
 func (w wire) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(req.Context())
 	body, sent := io.Pipe()

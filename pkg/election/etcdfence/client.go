@@ -16,8 +16,8 @@ import (
 // maxTries bounds how often one write is tried because its Lease keeps changing.
 const maxTries = 20
 
-// client stands between upstream's etcd3 stores and etcd. Every change of an object is one of its two writes. Only here can a condition be put into
-// the transaction that makes the change.
+// client stands between upstream's etcd3 stores and etcd. Every change of an object is one of its two writes. Only here
+// can a condition be put into the transaction that makes the change.
 type client struct {
 	kubernetes.Interface // reads, and writes that nothing is compared for
 	kv                   interface {
@@ -130,7 +130,8 @@ func (c *client) write(ctx context.Context, token fence.Token, made change) (kub
 		if err != nil {
 			return kubernetes.PutResponse{}, err
 		}
-		if held == revision { // the Lease has not changed: the object's key was not as expected, or a condition does not hold
+		// the Lease has not changed: the object's key was not as expected, or a condition does not hold
+		if held == revision {
 			if was.objects[1] == nil && len(made.when) > 0 {
 				return kubernetes.PutResponse{}, ErrConditionUnmet
 			}
@@ -148,8 +149,8 @@ func givenUp(token fence.Token) error {
 		token.Namespace, token.Name, maxTries), 1)
 }
 
-// commit makes one transaction. If it fails, look finds out why. Asking for that in the transaction itself would make every write more expensive,
-// and few fail.
+// commit makes one transaction. If it fails, look finds out why. Asking for that in the transaction itself would make
+// every write more expensive, and few fail.
 func (c *client) commit(ctx context.Context, made change, also ...clientv3.Cmp) (kubernetes.PutResponse, error) {
 	compared := append([]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(made.key), "=", made.expected)}, also...)
 	resp, err := c.kv.Txn(ctx).If(append(compared, made.when...)...).Then(made.op).Commit()
@@ -165,8 +166,8 @@ type seen struct {
 	revision int64
 }
 
-// look reads what was compared, after a transaction has failed. A Lease that still has the compared revision had it at the time of the transaction,
-// too.
+// look reads what was compared, after a transaction has failed. A Lease that still has the compared revision had it at
+// the time of the transaction, too.
 func (c *client) look(ctx context.Context, keys ...string) (seen, error) {
 	var gets []clientv3.Op
 	for _, key := range keys {

@@ -12,8 +12,9 @@ var ErrConditionUnmet = errors.New("an object that this one depends on has chang
 
 type conditionKey struct{}
 
-// WithCondition makes creations in the context commit only if what is at an etcd key is at that revision: the transaction that creates an object compares
-// it. A check before would not do, because the process may be stopped between the check and the creation. Updates and deletions do not look at it.
+// WithCondition makes creations in the context commit only if what is at an etcd key is at that revision: the
+// transaction that creates an object compares it. A check before would not do, because the process may be stopped
+// between the check and the creation. Updates and deletions do not look at it.
 func WithCondition(ctx context.Context, key string, revision int64) context.Context {
 	return context.WithValue(ctx, conditionKey{}, clientv3.Compare(clientv3.ModRevision(key), "=", revision))
 }

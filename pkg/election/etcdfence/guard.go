@@ -15,15 +15,17 @@ import (
 	"github.com/regent-project/regent/pkg/election/fence"
 )
 
-// Guard holds writes to the fencing tokens in their contexts. All clients of one etcd share one: Client returns one that is guarded, and Install has
-// it put into every store of an API server.
+// Guard holds writes to the fencing tokens in their contexts. All clients of one etcd share one: Client returns one
+// that is guarded, and Install has it put into every store of an API server.
 //
-// A write with a token commits only if the token's Lease has not changed since the guard last saw it show the token's term: the transaction compares
-// the revision of the Lease's key. A check before the write would not do, because the process may be stopped between the check and the write for
-// longer than the lease lasts. No other record of terms is needed, so any Lease can be used, whoever wrote it.
+// A write with a token commits only if the token's Lease has not changed since the guard last saw it show the token's
+// term: the transaction compares the revision of the Lease's key. A check before the write would not do, because the
+// process may be stopped between the check and the write for longer than the lease lasts. No other record of terms is
+// needed, so any Lease can be used, whoever wrote it.
 //
-// A renewal changes that revision too. Then the guard reads the Lease again. If it still shows the token's term, the write is tried again; otherwise
-// it is fenced. A Lease that has expired and that nobody has taken still belongs to its holder.
+// A renewal changes that revision too. Then the guard reads the Lease again. If it still shows the token's term, the
+// write is tried again; otherwise it is fenced. A Lease that has expired and that nobody has taken still belongs to its
+// holder.
 //
 // All methods may be called at any time on any goroutine.
 type Guard struct {
@@ -40,7 +42,8 @@ type Guard struct {
 	apart   []string // etcds without the Leases
 }
 
-// New returns a guard that knows no Leases yet: writes with a token fail until SetLeases is called, and others are made as ever.
+// New returns a guard that knows no Leases yet: writes with a token fail until SetLeases is called, and others are made
+// as ever.
 func New() *Guard {
 	registerMetrics()
 	return &Guard{terms: newTerms()}
@@ -49,8 +52,8 @@ func New() *Guard {
 // SetLeases says where the Leases are stored.
 func (g *Guard) SetLeases(l Leases) { g.leases.Store(&l) }
 
-// Client returns a client that makes what next would make, and holds writes to the tokens in their contexts. kv is of the same etcd as next, and as
-// the Leases: otherwise all writes with a token are refused. It makes the transactions.
+// Client returns a client that makes what next would make, and holds writes to the tokens in their contexts. kv is of
+// the same etcd as next, and as the Leases: otherwise all writes with a token are refused. It makes the transactions.
 func (g *Guard) Client(next kubernetes.Interface, kv interface {
 	Txn(context.Context) clientv3.Txn
 }) kubernetes.Interface {
@@ -61,8 +64,9 @@ func (g *Guard) Client(next kubernetes.Interface, kv interface {
 	return c
 }
 
-// Check returns an error for which fence.IsFenced holds if the term of the token in ctx is over, and nil if ctx has no token. It reads the Lease,
-// linearizably. It is for answers to a leader that no write stands behind, such as that to a dry run: each write is checked in its own transaction.
+// Check returns an error for which fence.IsFenced holds if the term of the token in ctx is over, and nil if ctx has no
+// token. It reads the Lease, linearizably. It is for answers to a leader that no write stands behind, such as that to a
+// dry run: each write is checked in its own transaction.
 func (g *Guard) Check(ctx context.Context) error {
 	token := fence.From(ctx)
 	if token.IsZero() {
@@ -81,8 +85,9 @@ func (g *Guard) Check(ctx context.Context) error {
 	return err
 }
 
-// Forget makes the guard forget what it has seen of Leases, and remember nothing any more. It is for whoever notices that etcd has lost some of its
-// history: one revision may then stand for two states. From then on each write with a token costs one read more.
+// Forget makes the guard forget what it has seen of Leases, and remember nothing any more. It is for whoever notices
+// that etcd has lost some of its history: one revision may then stand for two states. From then on each write with a
+// token costs one read more.
 func (g *Guard) Forget() { g.terms.forget() }
 
 // reader returns a client that is not closed.
@@ -106,7 +111,8 @@ func (g *Guard) key(token fence.Token) (string, error) {
 	return l.Key(token)
 }
 
-// hold returns the revision of a Lease if it shows the token's term. Otherwise it returns the error that refuses the write.
+// hold returns the revision of a Lease if it shows the token's term. Otherwise it returns the error that refuses the
+// write.
 func (g *Guard) hold(ctx context.Context, token fence.Token, lease *mvccpb.KeyValue) (int64, error) {
 	var shown fence.Token
 	if lease != nil {

@@ -20,15 +20,17 @@ import (
 // writes are the verbs that change something.
 var writes = []string{"create", "update", "patch", "delete", "deletecollection"}
 
-// Handler puts a request's token into its context, where the stores find it. It belongs inside of authentication, authorization and audit:
+// Handler puts a request's token into its context, where the stores find it. It belongs inside of authentication,
+// authorization and audit:
 //
 //	config.BuildHandlerChainFunc = func(handler http.Handler, c *server.Config) http.Handler {
 //		return server.DefaultBuildHandlerChain(guard.Handler(handler), c)
 //	}
 //
-// A header that is malformed, or that names a Lease which this server cannot have, is answered with 400: its sender believes that its write is fenced.
-// An answer that no write stands behind is kept back until the Lease was read: to a dry run, to an update that changes nothing, to the deletion of what
-// does not exist. If the term is over, it becomes 412.
+// A header that is malformed, or that names a Lease which this server cannot have, is answered with 400: its sender
+// believes that its write is fenced. An answer that no write stands behind is kept back until the Lease was read: to a
+// dry run, to an update that changes nothing, to the deletion of what does not exist. If the term is over, it becomes
+// 412.
 func (g *Guard) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		token, err := g.admit(req)

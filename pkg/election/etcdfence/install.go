@@ -20,31 +20,37 @@ import (
 
 // Config says what Install guards. Etcd is required, and one of Stored and Leases.
 type Config struct {
-	// Etcd are the server's options of etcd, as they are applied. What has another etcd (--etcd-servers-overrides) is not held.
+	// Etcd are the server's options of etcd, as they are applied. What has another etcd (--etcd-servers-overrides)
+	// is not held.
 	Etcd *options.EtcdOptions
-	// Stored says how the server stores what: server.Config.RESTOptionsGetter, once Etcd was applied to that configuration.
+	// Stored says how the server stores what: server.Config.RESTOptionsGetter, once Etcd was applied to that
+	// configuration.
 	Stored generic.RESTOptionsGetter
 	// Clusters says that the server has logical clusters. Tokens must then name one, and otherwise must not.
 	Clusters bool
-	// Leases is where the Leases are. Nil: where Stored says. It is for a server that shares its etcd with the one whose Leases it uses.
+	// Leases is where the Leases are. Nil: where Stored says. It is for a server that shares its etcd with the one
+	// whose Leases it uses.
 	Leases *Leases
 
-	// MustCarry reports whether writes of a user must carry a token; such writes without one are refused. It is for the
-	// users as whom leaders write; in the server itself that is user.APIServerUser, by the loopback client. A request
-	// without a user, as in a server without an authenticator, need not carry one. Creations, updates and deletions of
-	// Leases and LeaseCandidates need not either: a process becomes a leader by these. So Leases that are a leader's
-	// product are held only if it sends its token. Other things that its user writes before it leads must be there, or
-	// be made as another user, such as the Secret of leader.Config.SecretName. Nil: no user must. A token that is there
-	// is checked, whoever sends it.
+	// MustCarry reports whether writes of a user must carry a token; such writes without one are refused. It is for
+	// the users as whom leaders write; in the server itself that is user.APIServerUser, by the loopback client. A
+	// request without a user, as in a server without an authenticator, need not carry one. Creations, updates and
+	// deletions of Leases and LeaseCandidates need not either: a process becomes a leader by these. So Leases that
+	// are a leader's product are held only if it sends its token. Other things that its user writes before it leads
+	// must be there, or be made as another user, such as the Secret of leader.Config.SecretName. Nil: no user must.
+	// A token that is there is checked, whoever sends it.
 	MustCarry func(user.Info) bool
-	// MayGet reports whether the user in ctx may get the Lease of a token: he is told what it shows when his write is refused. Nil: nobody is told.
+	// MayGet reports whether the user in ctx may get the Lease of a token: he is told what it shows when his write
+	// is refused. Nil: nobody is told.
 	MayGet func(ctx context.Context, lease fence.Token) bool
 }
 
-// Install guards all stores of that etcd that are made from now on, and returns the guard. It fails if the configuration is incomplete, or if stores
-// of this k8s.io/apiserver cannot be guarded. What it knows not to hold it logs.
+// Install guards all stores of that etcd that are made from now on, and returns the guard. It fails if the
+// configuration is incomplete, or if stores of this k8s.io/apiserver cannot be guarded. What it knows not to hold it
+// logs.
 //
-// Several servers in a process can each have a guard, if they have different etcds, or prefixes none of which is below another.
+// Several servers in a process can each have a guard, if they have different etcds, or prefixes none of which is below
+// another.
 func Install(ctx context.Context, config Config) (*Guard, error) {
 	if config.Etcd == nil || len(config.Etcd.StorageConfig.Transport.ServerList) == 0 {
 		return nil, errors.New("etcdfence.Config.Etcd has no servers: give the EtcdOptions that the server's configuration is made of")
@@ -77,9 +83,9 @@ func Install(ctx context.Context, config Config) (*Guard, error) {
 	return g, nil
 }
 
-// NotHeld returns what is not held in its transaction, in words: resources that have an etcd of their own, and any other etcd for which a store was
-// made. Tokens of such writes are read and compared just before them, which a leader that is paused in between gets past. Of what other servers
-// store, behind an aggregator or a proxy, it knows nothing.
+// NotHeld returns what is not held in its transaction, in words: resources that have an etcd of their own, and any
+// other etcd for which a store was made. Tokens of such writes are read and compared just before them, which a leader
+// that is paused in between gets past. Of what other servers store, behind an aggregator or a proxy, it knows nothing.
 func (g *Guard) NotHeld() []string {
 	var out []string
 	if g.config.Etcd != nil {
@@ -114,7 +120,8 @@ func (r *registry) add(g *Guard) error {
 	return nil
 }
 
-// Uninstall has stores that are made from now on go without this guard. Those that are there stay guarded. It is for tests, which start many servers.
+// Uninstall has stores that are made from now on go without this guard. Those that are there stay guarded. It is for
+// tests, which start many servers.
 func (g *Guard) Uninstall() {
 	installed.mu.Lock()
 	defer installed.mu.Unlock()

@@ -22,7 +22,8 @@ import (
 	"github.com/regent-project/regent/pkg/election/join"
 )
 
-// These are what the comment of package join says of gRPC. They are here because etcd's client is made of gRPC, and the module of join has none.
+// These are what the comment of package join says of gRPC. They are here because etcd's client is made of gRPC, and the
+// module of join has none.
 
 const patience = time.Minute
 
@@ -196,8 +197,8 @@ func TestAClientOfGRPCThatConnectsOrResolvesIsLeftAlone(t *testing.T) {
 	}
 }
 
-// A handler is in the scope in which its server serves, unless gRPC labels its goroutine anew. It does from v1.82 on, if the
-// environment has it do so.
+// A handler is in the scope in which its server serves, unless gRPC labels its goroutine anew. It does from v1.82 on,
+// if the environment has it do so.
 func TestAHandlerOfGRPCIsInTheScopeOfItsServerUnlessGRPCLabelsIt(t *testing.T) {
 	const labels, child = "GRPC_GO_SERVER_GOROUTINE_LABELS", "JOIN_TEST_CHILD"
 	if os.Getenv(child) == "" {

@@ -9,8 +9,9 @@ import (
 	"github.com/regent-project/regent/pkg/election/fence"
 )
 
-// KV returns a KV that makes what kv would make, and holds puts, deletions and transactions to the tokens in their contexts. It is for what a server
-// writes into etcd past its stores. A refusal is an error for which fence.IsFenced holds. A transaction is held whatever it does; Get and Compact are not.
+// KV returns a KV that makes what kv would make, and holds puts, deletions and transactions to the tokens in their
+// contexts. It is for what a server writes into etcd past its stores. A refusal is an error for which fence.IsFenced
+// holds. A transaction is held whatever it does; Get and Compact are not.
 func (g *Guard) KV(kv clientv3.KV) clientv3.KV { return &heldKV{KV: kv, guard: g} }
 
 type heldKV struct {

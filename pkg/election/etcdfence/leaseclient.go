@@ -19,9 +19,9 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 )
 
-// LeaseClient is a client of the Leases of one namespace that are stored in the server's own etcd, without being a resource of the server. It is for
-// aggregated servers, whose API of Leases is the main server's, in another etcd: nothing written here could be compared with a Lease there. It does
-// what election.Config.Client needs.
+// LeaseClient is a client of the Leases of one namespace that are stored in the server's own etcd, without being a
+// resource of the server. It is for aggregated servers, whose API of Leases is the main server's, in another etcd:
+// nothing written here could be compared with a Lease there. It does what election.Config.Client needs.
 //
 // Every replica of the server must use one. Nobody sees these Leases with kubectl.
 type LeaseClient struct {
@@ -33,8 +33,9 @@ type LeaseClient struct {
 
 var leases = coordinationv1.Resource("leases")
 
-// LeaseClient returns one for a namespace. It keeps Leases where tokens are compared with them: below the server's own prefix in etcd, encrypted if
-// Leases are, unless Config.Leases says otherwise, with which it is not to be used. It waits for etcd, some 20 seconds at most. Call Close at the end.
+// LeaseClient returns one for a namespace. It keeps Leases where tokens are compared with them: below the server's own
+// prefix in etcd, encrypted if Leases are, unless Config.Leases says otherwise, with which it is not to be used. It
+// waits for etcd, some 20 seconds at most. Call Close at the end.
 func (g *Guard) LeaseClient(namespace string) (*LeaseClient, error) {
 	if g.config.Stored == nil {
 		return nil, fmt.Errorf("etcdfence.Config.Stored is nil: give server.Config.RESTOptionsGetter, which says where to store Leases")

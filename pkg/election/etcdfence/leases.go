@@ -24,15 +24,17 @@ type Leases struct {
 	Prefix string
 	// Key returns the etcd key of a token's Lease. It fails if this server cannot have stored that Lease.
 	Key func(fence.Token) (string, error)
-	// Term returns the term that a stored Lease shows, decrypted and decoded: at least UID, Holder and Epoch. Where the Lease is its key says.
+	// Term returns the term that a stored Lease shows, decrypted and decoded: at least UID, Holder and Epoch. Where
+	// the Lease is its key says.
 	Term func(context.Context, *mvccpb.KeyValue) (fence.Token, error)
 }
 
 // has reports whether a key is that of a Lease.
 func (l *Leases) has(key string) bool { return strings.HasPrefix(key, l.Prefix+"/") }
 
-// LeasesOf returns how a server stores Leases that stores as stored says: server.Config.RESTOptionsGetter once the options of etcd were applied. It is
-// right also for Leases that are encrypted, and after keys were exchanged. clusters says whether keys begin with a logical cluster, as kcp's do.
+// LeasesOf returns how a server stores Leases that stores as stored says: server.Config.RESTOptionsGetter once the
+// options of etcd were applied. It is right also for Leases that are encrypted, and after keys were exchanged. clusters
+// says whether keys begin with a logical cluster, as kcp's do.
 //
 // Leases need not be a resource of the server: then it is where they would be stored.
 func LeasesOf(stored generic.RESTOptionsGetter, clusters bool) (Leases, error) {

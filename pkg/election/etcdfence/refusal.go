@@ -20,13 +20,14 @@ var errUnreadable = apierrors.NewInternalError(errors.New("the Lease of the fenc
 // discloseKey is the context key of the function that says who may be told about a Lease.
 type discloseKey struct{}
 
-// WithDisclosure returns a context in which the refusal of a write says what the token's Lease shows, if may allows it. So nobody learns about a Lease
-// that he may not get. The guard itself has no authorizer.
+// WithDisclosure returns a context in which the refusal of a write says what the token's Lease shows, if may allows it.
+// So nobody learns about a Lease that he may not get. The guard itself has no authorizer.
 func WithDisclosure(ctx context.Context, may func(context.Context, fence.Token) bool) context.Context {
 	return context.WithValue(ctx, discloseKey{}, may)
 }
 
-// RefuseMissing returns the error for a write that must carry a token and has none. advice says what its sender can do, and may be empty.
+// RefuseMissing returns the error for a write that must carry a token and has none. advice says what its sender can do,
+// and may be empty.
 func RefuseMissing(user, advice string) error {
 	refusals.WithLabelValues(causeMissing).Inc()
 	text := fmt.Sprintf("a write by %s must carry the %s of its term, and this one has none", user, fence.Header)

@@ -15,18 +15,19 @@ import (
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 )
 
-// Each etcd3 store asks this checker, when it is made, what its etcd can do, and gives it the client that it will write with. Nobody else sees that
-// client: upstream's factory is private, and decorators of storage get a finished store.
+// Each etcd3 store asks this checker, when it is made, what its etcd can do, and gives it the client that it will write
+// with. Nobody else sees that client: upstream's factory is private, and decorators of storage get a finished store.
 //
-// It is replaced before main, because stores read the variable without a lock. Without a guard it does what upstream's does.
+// It is replaced before main, because stores read the variable without a lock. Without a guard it does what upstream's
+// does.
 func init() {
 	if tapped, ok := tap(feature.DefaultFeatureSupportChecker, feature.DefaultFeatureSupportChecker.CheckClient); ok {
 		feature.DefaultFeatureSupportChecker = tapped
 	}
 }
 
-// tap returns a checker that sees clients first. The type of a client is private to the feature package, so that it cannot be written here. It can be
-// inferred, though, from a method that takes it.
+// tap returns a checker that sees clients first. The type of a client is private to the feature package, so that it
+// cannot be written here. It can be inferred, though, from a method that takes it.
 func tap[C any](next feature.FeatureSupportChecker, check func(context.Context, C, storage.Feature)) (feature.FeatureSupportChecker, bool) {
 	tapped, ok := any(&tapped[C]{next, check}).(feature.FeatureSupportChecker)
 	return tapped, ok
@@ -54,7 +55,8 @@ func (t *tapped[C]) upstream() feature.FeatureSupportChecker { return t.FeatureS
 
 type probeKey struct{}
 
-// probe makes a store that nobody uses, over a client without an etcd, and returns an error unless its client could have been guarded.
+// probe makes a store that nobody uses, over a client without an etcd, and returns an error unless its client could
+// have been guarded.
 func probe(ctx context.Context) error {
 	var seen atomic.Bool
 	ctx, cancel := context.WithCancel(context.WithValue(ctx, probeKey{}, &seen))

@@ -11,11 +11,13 @@ import (
 	"github.com/regent-project/regent/pkg/election/fence"
 )
 
-// Storage returns a store that also checks the tokens of writes that the guard's client does not see, because they never reach etcd: for instance,
-// upstream's store does not write an update that changes nothing. Its success must not tell a leader whose term is over that all is well. Handler
-// does the same for requests, so that only who has no Handler needs it.
+// Storage returns a store that also checks the tokens of writes that the guard's client does not see, because they
+// never reach etcd: for instance, upstream's store does not write an update that changes nothing. Its success must not
+// tell a leader whose term is over that all is well. Handler does the same for requests, so that only who has no
+// Handler needs it.
 //
-// If the store has Leases, prefix begins all its keys in etcd, so that a renewal seldom makes other writes try twice. Otherwise it is empty.
+// If the store has Leases, prefix begins all its keys in etcd, so that a renewal seldom makes other writes try twice.
+// Otherwise it is empty.
 func (g *Guard) Storage(next storage.Interface, prefix string) storage.Interface {
 	return &store{Interface: next, guard: g, prefix: prefix}
 }
@@ -47,8 +49,8 @@ func (s *store) GuaranteedUpdate(
 	return nil
 }
 
-// Delete also checks the token if the deletion has failed, because upstream turns some failures into success: a dry run of an object that cannot be
-// decoded, and a deletion that finds nothing because the last finalizer has gone.
+// Delete also checks the token if the deletion has failed, because upstream turns some failures into success: a dry run
+// of an object that cannot be decoded, and a deletion that finds nothing because the last finalizer has gone.
 func (s *store) Delete(
 	ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
 	validate storage.ValidateObjectFunc, cached runtime.Object, opts storage.DeleteOptions,
@@ -63,8 +65,8 @@ func (s *store) Delete(
 	return err
 }
 
-// decidedKey is the context key of a flag that is set when a write was let through. A conflict does not set it: upstream then reads the object
-// again, and may find that no write is needed.
+// decidedKey is the context key of a flag that is set when a write was let through. A conflict does not set it:
+// upstream then reads the object again, and may find that no write is needed.
 type decidedKey struct{}
 
 func withDecided(ctx context.Context, decided *atomic.Bool) context.Context {

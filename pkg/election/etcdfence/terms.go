@@ -13,12 +13,12 @@ import (
 // rememberedTerms bounds how many leases are remembered. For others each write costs one more read.
 const rememberedTerms = 1024
 
-// longestMove bounds how long a write waits for the renewal of its Lease. Without waiting, all writes that are under way when the Lease is renewed
-// would fail once and be tried again.
+// longestMove bounds how long a write waits for the renewal of its Lease. Without waiting, all writes that are under
+// way when the Lease is renewed would fail once and be tried again.
 const longestMove = 100 * time.Millisecond
 
-// terms remembers at which revision each Lease was last seen, and which term it showed. It may be stale: each write compares the revision in its own
-// transaction.
+// terms remembers at which revision each Lease was last seen, and which term it showed. It may be stale: each write
+// compares the revision in its own transaction.
 type terms struct {
 	mu        sync.Mutex
 	seen      *lru.Cache // sightings by etcd key

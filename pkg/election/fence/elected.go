@@ -15,18 +15,20 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Elected returns a wrapper for rest.Config.Wrap. It is for a process that leads at most once, and whose leader election uses the same
-// configuration, as that of a controller-runtime manager does by default:
+// Elected returns a wrapper for rest.Config.Wrap. It is for a process that leads at most once, and whose leader
+// election uses the same configuration, as that of a controller-runtime manager does by default:
 //
 //	config.Wrap(fence.Elected("default", "widgets.example.com"))
 //
-// The first write of that Lease that succeeds is the one that acquires it. Its answer says which term has begun, and every later write carries that
-// term's token, renewals and the release included. The token never changes. So a process that loses the Lease, and takes it back without noticing, is
-// refused as any other whose term is over; it cannot renew either, and its elector gives up at its renew deadline.
+// The first write of that Lease that succeeds is the one that acquires it. Its answer says which term has begun, and
+// every later write carries that term's token, renewals and the release included. The token never changes. So a process
+// that loses the Lease, and takes it back without noticing, is refused as any other whose term is over; it cannot renew
+// either, and its elector gives up at its renew deadline.
 //
-// Until the Lease is acquired all writes fail with ErrNoTerm and are not sent, but for those of that Lease and creations of others beside it. What has
-// to write without leading needs a configuration of its own.
-// If the answer does not name a term, as that of a server without logical clusters unless WithoutClusters is given, all later writes fail with the reason.
+// Until the Lease is acquired all writes fail with ErrNoTerm and are not sent, but for those of that Lease and
+// creations of others beside it. What has to write without leading needs a configuration of its own. If the answer does
+// not name a term, as that of a server without logical clusters unless WithoutClusters is given, all later writes fail
+// with the reason.
 func Elected(namespace, name string, opts ...Option) func(http.RoundTripper) http.RoundTripper {
 	e := &election{collection: "/apis/" + coordinationv1.SchemeGroupVersion.String() + "/namespaces/" + namespace + "/leases", name: name, options: opts}
 	return func(next http.RoundTripper) http.RoundTripper {

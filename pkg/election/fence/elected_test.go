@@ -98,7 +98,8 @@ func TestAnElectedProcessWritesInTheTermThatItHasAcquired(t *testing.T) {
 			if token, err := through(t, wrap, s, method, path); err != nil || !token.IsZero() {
 				t.Errorf("%s, by %s: the write that acquires: %v, %v", media, method, token, err)
 			}
-			// The Lease is lost and taken back: that is another term, and the work is still of the first one.
+			// The Lease is lost and taken back: that is another term, and the work is still of the first
+			// one.
 			s.answer = encoded(t, media, heldBy(sound.Holder, int32(sound.Epoch)+2))
 			for _, path := range []string{theLease, aWrite} {
 				if token, err := through(t, wrap, s, http.MethodPut, path); err != nil || token != sound {

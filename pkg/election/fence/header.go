@@ -12,12 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Header is the HTTP field that carries a token. It is a dictionary of RFC 9651 with exactly these members, in any order and
-// without parameters:
+// Header is the HTTP field that carries a token. It is a dictionary of RFC 9651 with exactly these members, in any
+// order and without parameters:
 //
 //	Fencing-Token: cluster="system:admin", lease="kube-system/regent-controllers", uid="...", holder="...", epoch=7
 //
-// cluster is empty if the server has no logical clusters. holder is a string, or a display string (%"...") if it has other characters than printable ASCII.
+// cluster is empty if the server has no logical clusters. holder is a string, or a display string (%"...") if it has
+// other characters than printable ASCII.
 const Header = "Fencing-Token"
 
 // The longest values that a header may have, in bytes.
@@ -49,8 +50,8 @@ func (t Token) HeaderValue() (string, error) {
 	return text, nil
 }
 
-// Parse returns the token in the values of Header in a request; zero if there are none. It is strict: a request with a malformed
-// header must not become an unfenced write.
+// Parse returns the token in the values of Header in a request; zero if there are none. It is strict: a request with a
+// malformed header must not become an unfenced write.
 func Parse(values []string) (Token, error) {
 	if len(values) == 0 {
 		return Token{}, nil
@@ -155,7 +156,8 @@ func printable(text string) any {
 	return text
 }
 
-// countMembers returns the number of members of a well-formed dictionary: one more than the commas outside of strings and lists.
+// countMembers returns the number of members of a well-formed dictionary: one more than the commas outside of strings
+// and lists.
 func countMembers(text string) int {
 	n, depth, quoted, display := 1, 0, false, false
 	for i := 0; i < len(text); i++ {

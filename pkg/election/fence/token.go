@@ -1,11 +1,11 @@
 // Package fence has the fencing token: it proves in which term a write was decided.
 //
-// A token names a Lease, its holder, and the epoch in which that holder held it. No two terms of one Lease have equal tokens. So
-// anyone who can read the Lease can tell whether a token's term is still the current one. (Chubby calls such a token a sequencer;
-// see Burrows, OSDI 2006.)
+// A token names a Lease, its holder, and the epoch in which that holder held it. No two terms of one Lease have equal
+// tokens. So anyone who can read the Lease can tell whether a token's term is still the current one. (Chubby calls such
+// a token a sequencer; see Burrows, OSDI 2006.)
 //
-// The clients of a term send its token with every request (Transport). The server refuses a write whose term is over, in the same
-// transaction that would have made the write (IsFenced).
+// The clients of a term send its token with every request (Transport). The server refuses a write whose term is over,
+// in the same transaction that would have made the write (IsFenced).
 package fence
 
 import (
@@ -18,19 +18,22 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Token identifies one term of one Lease. Tokens are comparable. The zero Token means that there is no term, as without leader
-// election.
+// Token identifies one term of one Lease. Tokens are comparable. The zero Token means that there is no term, as without
+// leader election.
 type Token struct {
-	// Cluster is the name of the logical cluster in which the Lease lives. It is not a path. It is empty on servers without logical clusters.
+	// Cluster is the name of the logical cluster in which the Lease lives. It is not a path. It is empty on servers
+	// without logical clusters.
 	Cluster logicalcluster.Name
 	// Namespace and Name are those of the Lease in its logical cluster.
 	Namespace, Name string
-	// UID is the Lease's. It distinguishes the Lease from one that was deleted and created again under the same name.
+	// UID is the Lease's. It distinguishes the Lease from one that was deleted and created again under the same
+	// name.
 	UID types.UID
 	// Holder is the holder identity. Regent's is new for every term.
 	Holder string
-	// Epoch is the Lease's leaseTransitions during the term. Terms of package election begin with 1. A process that creates a
-	// Lease with client-go's own lock leads in epoch 0. That is valid, too: UID and Holder distinguish its term from others.
+	// Epoch is the Lease's leaseTransitions during the term. Terms of package election begin with 1. A process that
+	// creates a Lease with client-go's own lock leads in epoch 0. That is valid, too: UID and Holder distinguish
+	// its term from others.
 	Epoch int64
 }
 
@@ -39,17 +42,18 @@ type Option func(*options)
 
 type options struct{ unclustered bool }
 
-// WithoutClusters accepts Leases that live in no logical cluster. Give it if the server is no Regent shard but has the guard of package etcdfence, without
-// its Config.Clusters. With another server, such as kube-apiserver, tokens would prove nothing, which a Lease does not show.
+// WithoutClusters accepts Leases that live in no logical cluster. Give it if the server is no Regent shard but has the
+// guard of package etcdfence, without its Config.Clusters. With another server, such as kube-apiserver, tokens would
+// prove nothing, which a Lease does not show.
 func WithoutClusters() Option { return func(o *options) { o.unclustered = true } }
 
-// Acquired returns the token of the term that identity has just begun. lease is the Lease, read from the server after it was
-// acquired. Acquired fails if the Lease shows another holder, because the term is then over. It also fails if the Lease lives in
-// no logical cluster, like the Leases of Kubernetes, unless WithoutClusters is given. It cannot know whether the server checks tokens: kcp has logical
-// clusters, but does not by itself.
+// Acquired returns the token of the term that identity has just begun. lease is the Lease, read from the server after
+// it was acquired. Acquired fails if the Lease shows another holder, because the term is then over. It also fails if
+// the Lease lives in no logical cluster, like the Leases of Kubernetes, unless WithoutClusters is given. It cannot know
+// whether the server checks tokens: kcp has logical clusters, but does not by itself.
 //
-// Call it once for each term, before the work begins, and keep the token. A token that is made anew from the Lease for each write
-// proves nothing.
+// Call it once for each term, before the work begins, and keep the token. A token that is made anew from the Lease for
+// each write proves nothing.
 func Acquired(lease *coordinationv1.Lease, identity string, opts ...Option) (Token, error) {
 	var o options
 	for _, opt := range opts {
@@ -70,8 +74,8 @@ func Acquired(lease *coordinationv1.Lease, identity string, opts ...Option) (Tok
 	return t, nil
 }
 
-// OfLease returns the token that the Lease shows, whoever holds it. The annotation kcp.io/cluster says in which cluster the Lease
-// lives. If the Lease has no holder, the result is not the token of a term. Use Acquired to begin a term.
+// OfLease returns the token that the Lease shows, whoever holds it. The annotation kcp.io/cluster says in which cluster
+// the Lease lives. If the Lease has no holder, the result is not the token of a term. Use Acquired to begin a term.
 func OfLease(lease *coordinationv1.Lease) Token {
 	return Token{
 		Cluster: logicalcluster.From(lease), Namespace: lease.Namespace, Name: lease.Name, UID: lease.UID,

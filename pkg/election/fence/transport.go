@@ -9,12 +9,12 @@ import (
 	"sync/atomic"
 )
 
-// Source returns the token of the term to which a request belongs. Transport calls it for each request, with the request's
-// context. It must not block. If it returns an error, a write fails with that error without being sent, and a read is sent
-// without a token. If it returns the zero Token, the request is sent without a token.
+// Source returns the token of the term to which a request belongs. Transport calls it for each request, with the
+// request's context. It must not block. If it returns an error, a write fails with that error without being sent, and a
+// read is sent without a token. If it returns the zero Token, the request is sent without a token.
 //
-// Because it is called for each request, one transport can serve clients that live as long as a term (Of), the client of the
-// Lease, whose contexts carry the token (FromContext), and processes whose terms come and go (Current).
+// Because it is called for each request, one transport can serve clients that live as long as a term (Of), the client
+// of the Lease, whose contexts carry the token (FromContext), and processes whose terms come and go (Current).
 type Source func(context.Context) (Token, error)
 
 // Of returns the Source of one term.
@@ -28,15 +28,15 @@ func FromContext(ctx context.Context) (Token, error) { return From(ctx), nil }
 // ErrNoTerm is the error of writes through a Current that has no term.
 var ErrNoTerm = errors.New("this process leads no term: it must not write")
 
-// Current is a Source for a process whose terms come and go, such as one that runs client-go's leader election. Any goroutine may
-// call its methods. The zero Current has no term.
+// Current is a Source for a process whose terms come and go, such as one that runs client-go's leader election. Any
+// goroutine may call its methods. The zero Current has no term.
 type Current struct{ token atomic.Pointer[Token] }
 
 // Set begins the term of t.
 func (c *Current) Set(t Token) { c.token.Store(&t) }
 
-// Clear makes further writes fail with ErrNoTerm. Call it when the work of a term has ended, not when the term has: a write that
-// is still under way then was decided in the term and keeps its token, and the server accepts or refuses it.
+// Clear makes further writes fail with ErrNoTerm. Call it when the work of a term has ended, not when the term has: a
+// write that is still under way then was decided in the term and keeps its token, and the server accepts or refuses it.
 func (c *Current) Clear() { c.token.Store(nil) }
 
 // Source is a Source: it returns the current term's token.
@@ -109,9 +109,9 @@ func reads(method string) bool {
 	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
 }
 
-// OnFenced returns a wrapper for rest.Config.Wrap. It calls fenced with each request that gets an answer for which IsFenced
-// returns true, before it returns that answer to the caller, and on the caller's goroutine. For a process that sends a token this
-// means that its term is over.
+// OnFenced returns a wrapper for rest.Config.Wrap. It calls fenced with each request that gets an answer for which
+// IsFenced returns true, before it returns that answer to the caller, and on the caller's goroutine. For a process that
+// sends a token this means that its term is over.
 func OnFenced(fenced func(*http.Request)) func(http.RoundTripper) http.RoundTripper {
 	return func(next http.RoundTripper) http.RoundTripper { return &observer{next, fenced} }
 }

@@ -9,8 +9,9 @@ import (
 	"sync"
 )
 
-// OnEnd is Scope.OnEnd of the innermost scope to which the calling goroutine belongs. In none it does nothing: then what is registered stays.
-// It is for code that does not know in which scope it is called, such as an informer to which controllers add handlers.
+// OnEnd is Scope.OnEnd of the innermost scope to which the calling goroutine belongs. In none it does nothing: then
+// what is registered stays. It is for code that does not know in which scope it is called, such as an informer to which
+// controllers add handlers.
 func OnEnd(undo func()) (forget func()) {
 	if s := current(); s != nil {
 		return s.OnEnd(undo)
@@ -18,8 +19,9 @@ func OnEnd(undo func()) (forget func()) {
 	return func() {}
 }
 
-// Outside calls f on a goroutine that belongs to no scope, and returns when f has returned. What f starts belongs to no scope either.
-// It is for what lives as long as the process, and is made at its first use. A panic of f becomes one of Outside.
+// Outside calls f on a goroutine that belongs to no scope, and returns when f has returned. What f starts belongs to no
+// scope either. It is for what lives as long as the process, and is made at its first use. A panic of f becomes one of
+// Outside.
 func Outside(f func()) {
 	done := make(chan struct{})
 	p := &Panic{Value: errGoexit}
@@ -91,8 +93,8 @@ func numberIn(header string) uint64 {
 	return n
 }
 
-// headersShowLabels reports whether headers show labels, as with GODEBUG tracebacklabels=1. It does not change while a process runs,
-// unless somebody sets GODEBUG in the environment of this process.
+// headersShowLabels reports whether headers show labels, as with GODEBUG tracebacklabels=1. It does not change while a
+// process runs, unless somebody sets GODEBUG in the environment of this process.
 var headersShowLabels = sync.OnceValue(showLabels)
 
 func showLabels() (shown bool) {

@@ -2,7 +2,8 @@ package join
 
 import "time"
 
-// The pauses between looks at the goroutines that are left. The first is for those that end as soon as they are asked to.
+// The pauses between looks at the goroutines that are left. The first is for those that end as soon as they are asked
+// to.
 const (
 	firstPause   = time.Millisecond
 	longestPause = 100 * time.Millisecond
@@ -10,9 +11,9 @@ const (
 	leisure = 20
 )
 
-// End ends the scope: its context ends, what was registered is undone, and End returns when all goroutines of the scope have ended,
-// however long that takes. Call it outside of the scope: it would wait for its caller. A panic of an undo function becomes one of End,
-// when all has ended. Further calls wait for the first.
+// End ends the scope: its context ends, what was registered is undone, and End returns when all goroutines of the scope
+// have ended, however long that takes. Call it outside of the scope: it would wait for its caller. A panic of an undo
+// function becomes one of End, when all has ended. Further calls wait for the first.
 func (s *Scope) End() {
 	if p := s.end(); p != nil {
 		panic(p)
@@ -56,7 +57,8 @@ func (s *Scope) becomeEnding() bool {
 	return true
 }
 
-// becomeEnded is called after a look that has shown no goroutine of the scope. It returns false if that look came too early.
+// becomeEnded is called after a look that has shown no goroutine of the scope. It returns false if that look came too
+// early.
 func (s *Scope) becomeEnded() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,8 +71,8 @@ func (s *Scope) becomeEnded() bool {
 	return true
 }
 
-// undoAll calls the undo functions, unless a goroutine does so already. It is a goroutine of the scope, so that one that hangs is
-// reported.
+// undoAll calls the undo functions, unless a goroutine does so already. It is a goroutine of the scope, so that one
+// that hangs is reported.
 func (s *Scope) undoAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,7 +11,8 @@ import (
 	"github.com/regent-project/regent/pkg/election/join"
 )
 
-// upstream stands for a controller that nobody will rewrite: it adds a handler for good, and its Run starts workers and does not wait.
+// upstream stands for a controller that nobody will rewrite: it adds a handler for good, and its Run starts workers and
+// does not wait.
 type upstream struct{}
 
 func newUpstream(_ kubernetes.Interface, pods cache.SharedIndexInformer) (*upstream, error) {
@@ -25,7 +26,8 @@ func (*upstream) Run(ctx context.Context, workers int) {
 	}
 }
 
-// The work of an elector's terms is a controller that does not join what it starts. The informer lives as long as the process.
+// The work of an elector's terms is a controller that does not join what it starts. The informer lives as long as the
+// process.
 func ExampleLead() {
 	lead := func(elector *election.Elector, client kubernetes.Interface, pods cache.SharedIndexInformer) error {
 		pods = join.Informer(pods)

@@ -9,8 +9,8 @@ import (
 	"github.com/regent-project/regent/pkg/election/internal/undone"
 )
 
-// Informer returns an informer that is i, except that event handlers which are added in a scope are removed at its end. Give it to
-// code that does not remove its handlers.
+// Informer returns an informer that is i, except that event handlers which are added in a scope are removed at its end.
+// Give it to code that does not remove its handlers.
 func Informer(i cache.SharedIndexInformer) cache.SharedIndexInformer {
 	return &informer{SharedIndexInformer: i}
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Late is the error of a scope whose goroutines have not ended in time. The scope still waits for them, and so does its caller: an
-// elector whose work this is keeps its process in quarantine meanwhile.
+// Late is the error of a scope whose goroutines have not ended in time. The scope still waits for them, and so does its
+// caller: an elector whose work this is keeps its process in quarantine meanwhile.
 type Late struct {
 	// For is how long ago the scope's context ended.
 	For time.Duration
@@ -56,7 +56,8 @@ func (l *Late) Stacks() string {
 	return all.String()
 }
 
-// watch reports who is late, from the end of the scope's context until the scope has ended. It looks only when there is something to report.
+// watch reports who is late, from the end of the scope's context until the scope has ended. It looks only when there is
+// something to report.
 func (s *Scope) watch() {
 	defer close(s.watched)
 	select {
@@ -93,7 +94,8 @@ func (s *Scope) report(l *Late) {
 	s.logger.Error(l, "Goroutines are late: what comes next waits for them", "stacks", l.Stacks())
 }
 
-// Running returns the goroutines of the scope that its end would wait for now. It looks at all goroutines of the process.
+// Running returns the goroutines of the scope that its end would wait for now. It looks at all goroutines of the
+// process.
 func (s *Scope) Running() []Goroutine {
 	at, _ := look()
 	return s.among(at)

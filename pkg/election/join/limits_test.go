@@ -254,7 +254,8 @@ func TestAWorkerOfALibraryIsWaitedForAndNamedUnlessItIsStartedOutside(t *testing
 	}
 }
 
-// Nobody can end this worker in all versions of client-go. So the test runs in a process of its own, which ends with it.
+// Nobody can end this worker in all versions of client-go. So the test runs in a process of its own, which ends with
+// it.
 func TestTheFirstClientWithACertificateByFileIsWaitedForUnlessItIsMadeOutside(t *testing.T) {
 	const child, want = "JOIN_TEST_CHILD", "k8s.io/client-go/transport.(*dynamicClientCert).run"
 	if os.Getenv(child) == "" {

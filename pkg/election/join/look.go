@@ -138,7 +138,8 @@ func otherLabels(record string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(strings.Replace(labels, own+", ", "", 1), own), ", "+own)
 }
 
-// beginning returns the function with which the goroutine of a stack began. The compiler, or a scope, may have put others around it.
+// beginning returns the function with which the goroutine of a stack began. The compiler, or a scope, may have put
+// others around it.
 func beginning(stack []string) string {
 	last := len(stack) - 1
 	if last < 0 {

@@ -7,8 +7,8 @@ import (
 	"github.com/regent-project/regent/pkg/election"
 )
 
-// Run calls work in a new scope, and ends the scope when work has returned. It returns what work has returned, when nothing of the scope
-// is left. A panic of work becomes one of Run.
+// Run calls work in a new scope, and ends the scope when work has returned. It returns what work has returned, when
+// nothing of the scope is left. A panic of work becomes one of Run.
 func Run(ctx context.Context, o Options, work func(ctx context.Context) error) error {
 	err, p := run(ctx, o, work, func(error) {})
 	if p != nil {
@@ -33,8 +33,9 @@ func run(ctx context.Context, o Options, work func(ctx context.Context) error, r
 	return err, p
 }
 
-// Lead returns a function for an Elector that calls lead in a new scope for each term. If lead returns or panics while others of its
-// goroutines go on, the term ends at once, and the function returns when they have ended. A panic becomes an error, a *Panic.
+// Lead returns a function for an Elector that calls lead in a new scope for each term. If lead returns or panics while
+// others of its goroutines go on, the term ends at once, and the function returns when they have ended. A panic becomes
+// an error, a *Panic.
 func Lead(o Options, lead election.LeadFunc) election.LeadFunc {
 	return func(ctx context.Context, term election.Term) error {
 		err, p := run(ctx, o,
@@ -50,8 +51,9 @@ func Lead(o Options, lead election.LeadFunc) election.LeadFunc {
 	}
 }
 
-// Starting returns a function that calls start, and returns when ctx ends. It is for functions that start workers and return. If start
-// returns an error, the function returns it at once. It does not notice if the workers end by themselves.
+// Starting returns a function that calls start, and returns when ctx ends. It is for functions that start workers and
+// return. If start returns an error, the function returns it at once. It does not notice if the workers end by
+// themselves.
 func Starting(start func(ctx context.Context) error) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		if err := start(ctx); err != nil {
@@ -62,8 +64,8 @@ func Starting(start func(ctx context.Context) error) func(ctx context.Context) e
 	}
 }
 
-// Controller is what a supervisor runs: its Run calls the function in a new scope. So the supervisor may restart it, and governs code that
-// does not join its goroutines like code that does.
+// Controller is what a supervisor runs: its Run calls the function in a new scope. So the supervisor may restart it,
+// and governs code that does not join its goroutines like code that does.
 type Controller func(ctx context.Context) error
 
 // Run is Run of this package.

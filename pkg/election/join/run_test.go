@@ -53,8 +53,8 @@ func TestWhoIsLateIsNamedWithItsStack(t *testing.T) {
 				if late.For < 10*time.Millisecond {
 					t.Errorf("%v", late)
 				}
-				// A report is of one moment: the work may be on its way to where it is late, and what it has started
-				// may not have ended yet.
+				// A report is of one moment: the work may be on its way to where it is late, and what
+				// it has started may not have ended yet.
 				if strings.Contains(late.Error(), ": "+c.want) && strings.Contains(late.Stacks(), "straggler") {
 					named++
 				} else {

@@ -24,11 +24,13 @@ const DefaultPatience = 5 * time.Second
 
 // Options say how a scope ends. The zero Options are good.
 type Options struct {
-	// Leave names functions beyond those of the package comment. A goroutine is not waited for while one of them is on its stack. Names
-	// are as in a goroutine profile, such as "example.com/pool.(*Pool).worker"; those of closures in a function need not be named.
+	// Leave names functions beyond those of the package comment. A goroutine is not waited for while one of them is
+	// on its stack. Names are as in a goroutine profile, such as "example.com/pool.(*Pool).worker"; those of
+	// closures in a function need not be named.
 	Leave []string
-	// Patience is how long after the end of the scope's context goroutines may go on before they are reported, those of the work itself
-	// included. The next report comes after twice that time, and so on. 0 stands for DefaultPatience, a negative value for never.
+	// Patience is how long after the end of the scope's context goroutines may go on before they are reported,
+	// those of the work itself included. The next report comes after twice that time, and so on. 0 stands for
+	// DefaultPatience, a negative value for never.
 	Patience time.Duration
 	// OnLate, if set, gets the reports. It must not block. Nil: they are logged.
 	OnLate func(*Late)
@@ -79,8 +81,8 @@ var errEnded = fmt.Errorf("the work of this scope is over: %w", context.Canceled
 
 var errGoexit = errors.New("the work of this scope ended its goroutine with runtime.Goexit")
 
-// New returns a scope in which nothing runs yet. Every scope must be ended. ctx gives it the logger and the values of its context. If ctx
-// comes from another scope, the new one is in that. The end of ctx ends the scope's context.
+// New returns a scope in which nothing runs yet. Every scope must be ended. ctx gives it the logger and the values of
+// its context. If ctx comes from another scope, the new one is in that. The end of ctx ends the scope's context.
 func New(ctx context.Context, o Options) *Scope {
 	if o.Patience == 0 {
 		o.Patience = DefaultPatience
@@ -117,8 +119,8 @@ func From(ctx context.Context) *Scope {
 	return s
 }
 
-// Do calls work in the scope, on a goroutine of its own, and returns when work has returned. What work has started goes on. ctx is
-// the scope's. A panic of work becomes one of Do. Do panics if the scope has ended.
+// Do calls work in the scope, on a goroutine of its own, and returns when work has returned. What work has started goes
+// on. ctx is the scope's. A panic of work becomes one of Do. Do panics if the scope has ended.
 func (s *Scope) Do(work func(ctx context.Context)) {
 	if p := s.do(work); p != nil {
 		panic(p)
@@ -155,8 +157,9 @@ func (s *Scope) start(f func()) {
 	}()
 }
 
-// OnEnd has undo called at the end of the scope, on a goroutine of the scope: after the scope's context has ended, before the undo
-// functions that were registered earlier, and once. If the scope has ended already, undo is called before OnEnd returns.
+// OnEnd has undo called at the end of the scope, on a goroutine of the scope: after the scope's context has ended,
+// before the undo functions that were registered earlier, and once. If the scope has ended already, undo is called
+// before OnEnd returns.
 //
 // Whoever has undone it by himself calls forget, so that a scope which lasts for long does not keep what is over. After
 // undo was called forget does nothing.

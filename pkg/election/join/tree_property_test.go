@@ -120,7 +120,8 @@ func (g *garden) bloom(ctx context.Context, p plant, inner bool) {
 	}
 }
 
-// check returns what is wrong when all is over: everything undone once, and what the outermost scope was given before its end, in reverse.
+// check returns what is wrong when all is over: everything undone once, and what the outermost scope was given before
+// its end, in reverse.
 func (g *garden) check() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -142,7 +143,8 @@ func (g *garden) check() error {
 	return nil
 }
 
-// gated reports whether a tree has a goroutine that lives until the gate opens, and that starts before the context ends.
+// gated reports whether a tree has a goroutine that lives until the gate opens, and that starts before the context
+// ends.
 func gated(p plant) bool {
 	return p.until == "gate" || slices.ContainsFunc(p.children, gated)
 }

@@ -1,7 +1,7 @@
 package join
 
-// upstream are functions of goroutines that are left alone: they outlive who has started them, others use them too, and they call
-// nobody's code that could write. None of them is on the stack of a goroutine that waits for an answer.
+// upstream are functions of goroutines that are left alone: they outlive who has started them, others use them too, and
+// they call nobody's code that could write. None of them is on the stack of a goroutine that waits for an answer.
 var upstream = []string{
 	// Connections of HTTP/1 and HTTP/2.
 	"net/http.(*persistConn).readLoop",
@@ -30,8 +30,8 @@ var upstream = []string{
 	"os/signal.loop",
 }
 
-// upstreamClosures are functions that start goroutines with their closures, which are left alone like upstream. The functions
-// run, and call closures, on the goroutine of their caller too, which is waited for.
+// upstreamClosures are functions that start goroutines with their closures, which are left alone like upstream. The
+// functions run, and call closures, on the goroutine of their caller too, which is waited for.
 var upstreamClosures = []string{
 	"net/http.(*persistConn).addTLS",
 	"net.(*netFD).connect",

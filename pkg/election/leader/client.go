@@ -26,8 +26,8 @@ type clients struct {
 	tokens     bool   // requests carry the tokens of their contexts; set before the first request
 }
 
-// newClients returns clients of a copy of config. They share nothing with other clients of it: neither connections nor a rate limit.
-// A transport that config brings is used as it is.
+// newClients returns clients of a copy of config. They share nothing with other clients of it: neither connections nor
+// a rate limit. A transport that config brings is used as it is.
 func newClients(config *rest.Config) (*clients, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.RateLimiter, config.Timeout = -1, nil, 0 // the Elector bounds each request
@@ -65,8 +65,9 @@ func newClients(config *rest.Config) (*clients, error) {
 // dialTimeout bounds the making of a connection, in addition to the deadline of each request.
 const dialTimeout = 10 * time.Second
 
-// impatient closes all connections when a request got no answer before its deadline. The connection may be a black hole, for example
-// when the machine behind an address was replaced, and HTTP/2 would send the next renewals on it, too.
+// impatient closes all connections when a request got no answer before its deadline. The connection may be a black
+// hole, for example when the machine behind an address was replaced, and HTTP/2 would send the next renewals on it,
+// too.
 type impatient struct {
 	next     http.RoundTripper
 	closeAll func()

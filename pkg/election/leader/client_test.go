@@ -29,7 +29,8 @@ func TestARenewalWaitsForNoOtherClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := program.CoordinationV1().Leases("default").List(t.Context(), metav1.ListOptions{}); err != nil { // takes the only place
+	// takes the only place
+	if _, err := program.CoordinationV1().Leases("default").List(t.Context(), metav1.ListOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	var c terms
@@ -130,7 +131,8 @@ func TestATransportOfTheProgramIsUsed(t *testing.T) {
 	}
 }
 
-// Where the server checks tokens, each request of a term's clients and each renewal carries the term's, and a refusal ends the term.
+// Where the server checks tokens, each request of a term's clients and each renewal carries the term's, and a refusal
+// ends the term.
 func TestATermsClientsCarryItsTokenAndARefusalEndsIt(t *testing.T) {
 	s := newServer(t)
 	s.store.Fence()

@@ -18,8 +18,8 @@ import (
 	"github.com/regent-project/regent/pkg/election/internal/host"
 )
 
-// Config says under which Lease to lead, and how other replicas notice that this process has died. Namespace and Name are required.
-// All replicas should have the same, but for the addresses.
+// Config says under which Lease to lead, and how other replicas notice that this process has died. Namespace and Name
+// are required. All replicas should have the same, but for the addresses.
 type Config struct {
 	// Namespace and Name are those of the Lease.
 	Namespace, Name string
@@ -27,48 +27,52 @@ type Config struct {
 	Cluster logicalcluster.Name
 	// Replica and ReplicasDirectory are as in election.Config. ReplicasDirectory is for replicas on one machine.
 	Replica, ReplicasDirectory string
-	// Fenced says that the server refuses each write of a term that is over: it is a Regent server, or has package etcdfence. kube-apiserver is
-	// neither. Standbys then lead at once if the leader's process is dead, and soon if it is silent. The server has to prove it: before this process
-	// campaigns, it makes a dry run of creating the Lease with the token of a term that never was. If that is not refused, Run ends with an error.
+	// Fenced says that the server refuses each write of a term that is over: it is a Regent server, or has package
+	// etcdfence. kube-apiserver is neither. Standbys then lead at once if the leader's process is dead, and soon if
+	// it is silent. The server has to prove it: before this process campaigns, it makes a dry run of creating the
+	// Lease with the token of a term that never was. If that is not refused, Run ends with an error.
 	//
-	// That proves nothing of this program's own writes. One without a token is served as ever, unless the server demands tokens of its user (a Regent
-	// server does of its own controllers, others by etcdfence.Config.MustCarry). So make each client that writes in a term with ForTerm.
+	// That proves nothing of this program's own writes. One without a token is served as ever, unless the server
+	// demands tokens of its user (a Regent server does of its own controllers, others by
+	// etcdfence.Config.MustCarry). So make each client that writes in a term with ForTerm.
 	Fenced bool
-	// SucceedUnfenced is for other servers, such as kube-apiserver. Standbys then lead within milliseconds after a crash. The risk is that two
-	// leaders work at once: mostly for milliseconds, and for LeaseDuration at worst; see election.Config. All replicas must have it. Without either field
-	// a crash costs the rest of the lease.
+	// SucceedUnfenced is for other servers, such as kube-apiserver. Standbys then lead within milliseconds after a
+	// crash. The risk is that two leaders work at once: mostly for milliseconds, and for LeaseDuration at worst;
+	// see election.Config. All replicas must have it. Without either field a crash costs the rest of the lease.
 	SucceedUnfenced bool
-	// LeaseDuration, RenewDeadline, RetryPeriod and DrainTimeout are as in election.Config. 0 stands for 15 s, 10 s and 2 s, and for the
-	// smaller of 5 s and half of the renew deadline.
+	// LeaseDuration, RenewDeadline, RetryPeriod and DrainTimeout are as in election.Config. 0 stands for 15 s, 10 s
+	// and 2 s, and for the smaller of 5 s and half of the renew deadline.
 	LeaseDuration, RenewDeadline, RetryPeriod, DrainTimeout time.Duration
 
-	// SecretName, SecretFile or SecretBytes, at most one of them, is the secret that all replicas know and nobody else. With it this
-	// process has a probe, by which standbys notice its death at once. They lead before the lease has expired only with Fenced or
-	// SucceedUnfenced.
+	// SecretName, SecretFile or SecretBytes, at most one of them, is the secret that all replicas know and nobody
+	// else. With it this process has a probe, by which standbys notice its death at once. They lead before the
+	// lease has expired only with Fenced or SucceedUnfenced.
 	//
-	// SecretName is the name of a Secret in Namespace, which holds it under the key "probe-secret". The first replica creates it.
-	// Until it can be read, this process does not campaign, and says why in its log. SecretFile is a file that has it. It has at
-	// least 16 bytes; white space around it in a file does not count.
+	// SecretName is the name of a Secret in Namespace, which holds it under the key "probe-secret". The first
+	// replica creates it. Until it can be read, this process does not campaign, and says why in its log. SecretFile
+	// is a file that has it. It has at least 16 bytes; white space around it in a file does not count.
 	SecretName, SecretFile string
 	SecretBytes            []byte
-	// AdvertiseAddress is the IP address or host name by which other replicas dial this process. Empty: the environment's POD_IP; or
-	// else the address from which this machine reaches the server, or its first other one that is no loopback address; or else the
-	// loopback address, which is right if all replicas run here.
+	// AdvertiseAddress is the IP address or host name by which other replicas dial this process. Empty: the
+	// environment's POD_IP; or else the address from which this machine reaches the server, or its first other one
+	// that is no loopback address; or else the loopback address, which is right if all replicas run here.
 	AdvertiseAddress string
-	// BindAddress is the IP address on which the probe listens. Empty: that of AdvertiseAddress if this machine has it, otherwise all.
-	// ProbePort is its port; 0: any free one. Network policies must let replicas reach each other there.
+	// BindAddress is the IP address on which the probe listens. Empty: that of AdvertiseAddress if this machine has
+	// it, otherwise all. ProbePort is its port; 0: any free one. Network policies must let replicas reach each
+	// other there.
 	BindAddress string
 	ProbePort   int
 	// Detection is as in election.Config. DetectOff: no probe.
 	Detection election.Detection
 
-	// Ready, if set, is called before this process campaigns. It returns when the process can lead, for example when its caches are
-	// synced, or when ctx has ended. With an error Run ends.
+	// Ready, if set, is called before this process campaigns. It returns when the process can lead, for example
+	// when its caches are synced, or when ctx has ended. With an error Run ends.
 	Ready func(ctx context.Context) error
 	// Metrics is as in election.Config: nil is the registry of component-base, election.NoMetrics is none.
 	Metrics prometheus.Registerer
-	// Adjust, if set, changes what follows from the fields above, such as Mode, Priority, Notify or Hostname. For a server whose Leases are in
-	// an etcd of its own, it sets Client to what etcdfence.Guard.LeaseClient has returned.
+	// Adjust, if set, changes what follows from the fields above, such as Mode, Priority, Notify or Hostname. For a
+	// server whose Leases are in an etcd of its own, it sets Client to what etcdfence.Guard.LeaseClient has
+	// returned.
 	Adjust func(*election.Config)
 }
 

@@ -11,8 +11,9 @@ import (
 	"github.com/regent-project/regent/pkg/election/leader"
 )
 
-// A program that leads in any Kubernetes cluster. Its Pod gives POD_IP from status.podIP. The package says which rights its account needs. After a
-// crash standbys wait for the lease to expire, because nobody refuses what a leader that is not quite dead still writes.
+// A program that leads in any Kubernetes cluster. Its Pod gives POD_IP from status.podIP. The package says which rights
+// its account needs. After a crash standbys wait for the lease to expire, because nobody refuses what a leader that is
+// not quite dead still writes.
 func Example() {
 	run := func(ctx context.Context) error {
 		config, err := rest.InClusterConfig()
@@ -42,7 +43,8 @@ func ExampleLeader_Start() {
 		if err != nil {
 			return err
 		}
-		// server.AddPostStartHookOrDie("lead", func(hook genericapiserver.PostStartHookContext) error { return l.Start(hook, lead) })
+		// server.AddPostStartHookOrDie("lead", func(hook genericapiserver.PostStartHookContext) error { return
+		// l.Start(hook, lead) })
 		_ = l.Start
 		return server.AddPreShutdownHook("lead", l.Stop)
 	}

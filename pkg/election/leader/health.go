@@ -11,9 +11,9 @@ const quarantined = "quarantined"
 // Name is that of the health check.
 func (*Leader) Name() string { return "leader" }
 
-// Check is a health check for servers of Kubernetes and managers of controller-runtime. It returns an error if what Start began has ended by itself, or if the
-// work of a term that is over has not stopped in time: then this process leads no more, or not before that work has stopped. A standby is healthy. Any
-// goroutine may call it at any time.
+// Check is a health check for servers of Kubernetes and managers of controller-runtime. It returns an error if what
+// Start began has ended by itself, or if the work of a term that is over has not stopped in time: then this process
+// leads no more, or not before that work has stopped. A standby is healthy. Any goroutine may call it at any time.
 func (l *Leader) Check(*http.Request) error {
 	select {
 	case <-l.Done(): // nil before Start

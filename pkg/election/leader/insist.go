@@ -8,12 +8,14 @@ import (
 )
 
 const (
-	// firstPause and longestPause are between two attempts at what a process does before it campaigns. attemptTimeout bounds each.
+	// firstPause and longestPause are between two attempts at what a process does before it campaigns.
+	// attemptTimeout bounds each.
 	firstPause, longestPause = 100 * time.Millisecond, 10 * time.Second
 	attemptTimeout           = 10 * time.Second
 )
 
-// insist calls try until it succeeds, and says in the log, and to held, what this process waits for. It returns nil, or ctx's cause.
+// insist calls try until it succeeds, and says in the log, and to held, what this process waits for. It returns nil, or
+// ctx's cause.
 func insist(ctx context.Context, held func(why string), cannot string, try func(context.Context) error) error {
 	began, told := time.Now(), false
 	defer held("")

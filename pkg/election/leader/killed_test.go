@@ -38,7 +38,8 @@ func TestVictim(t *testing.T) {
 	})
 }
 
-// A process that is killed with kill -9 is succeeded at once without a fence, if both have chosen so. Otherwise its lease expires.
+// A process that is killed with kill -9 is succeeded at once without a fence, if both have chosen so. Otherwise its
+// lease expires.
 func TestAKilledLeaderIsSucceeded(t *testing.T) {
 	for name, test := range map[string]struct{ holder, standby, early bool }{
 		"both accept":          {true, true, true},

@@ -33,8 +33,8 @@ type Leader struct {
 	err     error         // why it has; set before done is closed
 }
 
-// New returns a Leader, and starts nothing. It copies config. If cfg says nothing of this process's address, it may ask for the address
-// of the server's name.
+// New returns a Leader, and starts nothing. It copies config. If cfg says nothing of this process's address, it may ask
+// for the address of the server's name.
 func New(config *rest.Config, cfg Config) (*Leader, error) {
 	if config == nil {
 		return nil, errNoConfig
@@ -64,7 +64,8 @@ func New(config *rest.Config, cfg Config) (*Leader, error) {
 		cfg.Adjust(&e)
 	}
 	l.claim = e
-	l.claim.Client = clients.leases.Leases(e.Namespace) // whichever way its Leases go, its writes go through the API
+	// whichever way its Leases go, its writes go through the API
+	l.claim.Client = clients.leases.Leases(e.Namespace)
 	clients.tokens = e.Fenced || e.Cluster != ""
 	if l.elector, err = election.New(e); err != nil {
 		return nil, fmt.Errorf("leader: Config: %w", err)
@@ -87,16 +88,18 @@ func newReplica() (string, error) {
 // Elector returns what elects this process, to ask for its Status and to step down. Do not call its Run.
 func (l *Leader) Elector() *election.Elector { return l.elector }
 
-// Hold says in the Status of the elector what keeps this process from the election, for who waits for that before Run: see election.Elector.Hold.
+// Hold says in the Status of the elector what keeps this process from the election, for who waits for that before Run:
+// see election.Elector.Hold.
 func (l *Leader) Hold(why string) { l.elector.Hold(why) }
 
 // errBegan is the error of a second Start or Run.
 var errBegan = errors.New("leader: this Leader was started before: make another with New")
 
-// Run leads, again and again, until ctx ends, and returns context.Cause(ctx), or an error that wraps election.ErrExit if lead returned
-// one, or an error that says what is wrong with this process's Config, which only the server could show. It returns when everything has ended, so not before lead
-// does: what must end anyway calls Start and Stop. The server must answer for a while after the end of ctx, so that the lease can be
-// released: see election.Config.EndTimeout.
+// Run leads, again and again, until ctx ends, and returns context.Cause(ctx), or an error that wraps election.ErrExit
+// if lead returned one, or an error that says what is wrong with this process's Config, which only the server could
+// show. It returns when everything has ended, so not before lead does: what must end anyway calls Start and Stop. The
+// server must answer for a while after the end of ctx, so that the lease can be released: see
+// election.Config.EndTimeout.
 func (l *Leader) Run(ctx context.Context, lead election.LeadFunc) error {
 	l.mu.Lock()
 	again := l.began
@@ -130,15 +133,16 @@ func (l *Leader) run(ctx context.Context, lead election.LeadFunc) error {
 		klog.FromContext(ctx).Info("This process has no probe: after a crash of the leader, standbys wait for the lease to expire, unless they share a directory with it", "lease", l.cfg.Namespace+"/"+l.cfg.Name)
 		return l.elector.Run(ctx, lead)
 	}
-	if err := open(ctx, l.probe, l.cfg, l.clients, l.elector.Hold); err != nil { // last, and closed when nothing of a term is left: see detect.Detector.Open
+	// last, and closed when nothing of a term is left: see detect.Detector.Open
+	if err := open(ctx, l.probe, l.cfg, l.clients, l.elector.Hold); err != nil {
 		return err
 	}
 	return l.elector.Run(ctx, lead)
 }
 
-// Start does what Run does, in the background, until Stop. ctx gives the logger and values; its end does not end anything, because the
-// context of an API server's hooks ends when the server has stopped to answer, which is too late to release the lease. Start returns at once, also if the server does not answer yet. After Stop
-// it does nothing.
+// Start does what Run does, in the background, until Stop. ctx gives the logger and values; its end does not end
+// anything, because the context of an API server's hooks ends when the server has stopped to answer, which is too late
+// to release the lease. Start returns at once, also if the server does not answer yet. After Stop it does nothing.
 func (l *Leader) Start(ctx context.Context, lead election.LeadFunc) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -165,7 +169,8 @@ func (l *Leader) Start(ctx context.Context, lead election.LeadFunc) error {
 
 var errStopped = errors.New("leader: Stop was called")
 
-// EndTimeout returns how long Stop takes at most: election.Config.EndTimeout, and somewhat longer than the work may take to stop.
+// EndTimeout returns how long Stop takes at most: election.Config.EndTimeout, and somewhat longer than the work may
+// take to stop.
 func (l *Leader) EndTimeout() time.Duration { return l.within }
 
 // Done returns a channel that is closed when what Start began has ended, by Stop or by itself. It is nil before Start.
@@ -175,9 +180,10 @@ func (l *Leader) Done() <-chan struct{} {
 	return l.done
 }
 
-// Stop ends the term, if there is one, and releases the lease, and returns when nothing is left. The server must answer until then: in
-// an API server, call it in a pre-shutdown hook. It returns an error if the election had ended by itself, or if the work of the term
-// has not stopped in time. In the latter case the process should end: the lease is left to expire.
+// Stop ends the term, if there is one, and releases the lease, and returns when nothing is left. The server must answer
+// until then: in an API server, call it in a pre-shutdown hook. It returns an error if the election had ended by
+// itself, or if the work of the term has not stopped in time. In the latter case the process should end: the lease is
+// left to expire.
 //
 // Any goroutine may call it, at any time and any number of times. Before Start it prevents that Start does anything.
 func (l *Leader) Stop() error {

@@ -11,9 +11,10 @@ import (
 	"github.com/regent-project/regent/pkg/election/detect"
 )
 
-// OpenProbe opens the probe that a Leader has, for an Elector that is made in another way, such as one of package clientgo: it is for election.Config.Detector.
-// Of cfg count Namespace, Name, Replica, the secret, the addresses and Metrics. Replica is required, and must be the election.Config's. It waits for the
-// secret, and returns ctx's cause if that does not come. ctx also gives the logger. Close the probe when the Elector's Run has returned.
+// OpenProbe opens the probe that a Leader has, for an Elector that is made in another way, such as one of package
+// clientgo: it is for election.Config.Detector. Of cfg count Namespace, Name, Replica, the secret, the addresses and
+// Metrics. Replica is required, and must be the election.Config's. It waits for the secret, and returns ctx's cause if
+// that does not come. ctx also gives the logger. Close the probe when the Elector's Run has returned.
 func OpenProbe(ctx context.Context, config *rest.Config, cfg Config) (*detect.Detector, error) {
 	if config == nil {
 		return nil, errNoConfig

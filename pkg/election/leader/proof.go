@@ -45,7 +45,8 @@ func ProveFenced(ctx context.Context, cfg election.Config, held func(why string)
 				"A Regent server checks them, and one with package etcdfence and its Guard.Handler. For any other leave Fenced out, and see SucceedUnfenced", answered(err))
 		case apierrors.IsBadRequest(err) && strings.Contains(err.Error(), fence.Header):
 			verdict = fmt.Errorf("leader: Config.Cluster %q: the server checks fencing tokens, and cannot have this Lease: %w", cfg.Cluster, err)
-		case apierrors.IsNotFound(err): // no verdict: the namespace may be made later, and an API may be served later
+		// no verdict: the namespace may be made later, and an API may be served later
+		case apierrors.IsNotFound(err):
 			return fmt.Errorf("a dry run of creating Lease %[1]s/%[2]s: make namespace %[1]s, if it is not there; a server that has it, and answers this, does not check fencing tokens: %[3]w", cfg.Namespace, cfg.Name, err)
 		default:
 			return fmt.Errorf("a dry run of creating Lease %s/%s (it takes the verb create): %w", cfg.Namespace, cfg.Name, err)

@@ -39,8 +39,8 @@ type program struct {
 	job    *electiontest.Job
 }
 
-// Whatever fails at random, at start, in a term and at its end: a process that leads works, one that does not says why, and each
-// ends when it is asked to, and leaves nothing behind.
+// Whatever fails at random, at start, in a term and at its end: a process that leads works, one that does not says why,
+// and each ends when it is asked to, and leaves nothing behind.
 func TestWhateverFailsAtRandomALeaderWorksOrSaysWhyNotAndEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		random := rand.New(rand.NewPCG(*seed, 0)) //nolint:gosec // a test
@@ -142,8 +142,8 @@ func (p *program) mustWorkIfItLeads(l *leader.Leader) {
 	}
 }
 
-// mustRecover checks that a process whose work goes well says why it does not lead as long as something fails, and leads soon
-// when nothing does.
+// mustRecover checks that a process whose work goes well says why it does not lead as long as something fails, and
+// leads soon when nothing does.
 func (p *program) mustRecover(l *leader.Leader) {
 	p.t.Helper()
 	p.job.Mend(true)

@@ -25,8 +25,8 @@ type secretClient interface {
 	Create(ctx context.Context, secret *corev1.Secret, opts metav1.CreateOptions) (*corev1.Secret, error)
 }
 
-// awaitSecret returns the probe's secret as soon as there is one, or ctx's cause. Replicas must agree on it before they can see each
-// other, so this process does not campaign without.
+// awaitSecret returns the probe's secret as soon as there is one, or ctx's cause. Replicas must agree on it before they
+// can see each other, so this process does not campaign without.
 func awaitSecret(ctx context.Context, cfg Config, client secretClient, held func(why string)) (secret []byte, err error) {
 	return secret, insist(ctx, held, "Cannot get the probe's secret: this process does not campaign until it can", func(ctx context.Context) error {
 		secret, err = readSecret(ctx, cfg, client)
@@ -52,8 +52,8 @@ func readSecret(ctx context.Context, cfg Config, client secretClient) ([]byte, e
 	return sharedSecret(ctx, cfg.Namespace, cfg.SecretName, client)
 }
 
-// sharedSecret gets the Secret of that name, or creates it. Of several replicas that do so at once one creates it, and the others get
-// that one's.
+// sharedSecret gets the Secret of that name, or creates it. Of several replicas that do so at once one creates it, and
+// the others get that one's.
 func sharedSecret(ctx context.Context, namespace, name string, client secretClient) ([]byte, error) {
 	stored, err := client.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {

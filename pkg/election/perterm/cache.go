@@ -41,7 +41,8 @@ func newLoan(c cache.Cache, patience time.Duration) *loan {
 	return &loan{Cache: c, patience: patience, indexed: map[index]bool{}}
 }
 
-// kind identifies objects, or lists, that have an informer. One type of Go can stand for several: unstructured objects, metadata.
+// kind identifies objects, or lists, that have an informer. One type of Go can stand for several: unstructured objects,
+// metadata.
 type kind struct {
 	reflect.Type
 	schema.GroupVersionKind
@@ -82,7 +83,8 @@ func (l *loan) await(ctx context.Context, k kind, f func(ctx context.Context) er
 	var err error
 	join.Outside(func() { err = f(context.WithValue(bounded, askedKey{}, &asked)) }) //nolint:contextcheck // f has it
 	if unsynced, late := errors.AsType[*unsyncedError](context.Cause(bounded)); err != nil && late {
-		return fmt.Errorf("%w: %w", unsynced, context.DeadlineExceeded) // and not that of a context that was cancelled: nobody has cancelled the caller's
+		// and not that of a context that was cancelled: nobody has cancelled the caller's
+		return fmt.Errorf("%w: %w", unsynced, context.DeadlineExceeded)
 	}
 	return err
 }
@@ -268,7 +270,8 @@ func (i *informer) added(r toolscache.ResourceEventHandlerRegistration, err erro
 	if err != nil {
 		return r, err
 	}
-	i.undone.Keep(r, i.scope.OnEnd(func() { _ = i.RemoveEventHandler(r) })) // fails only for a handler of another informer
+	// fails only for a handler of another informer
+	i.undone.Keep(r, i.scope.OnEnd(func() { _ = i.RemoveEventHandler(r) }))
 	if i.HasSynced() {
 		i.awaitSync(r)
 	}
@@ -278,8 +281,9 @@ func (i *informer) added(r toolscache.ResourceEventHandlerRegistration, err erro
 // syncPatience bounds the wait for a handler, which may itself wait for who adds it.
 const syncPatience = time.Second
 
-// awaitSync waits until the handler has seen all that the cache holds, which takes about a millisecond. A controller begins to work after that, but looks with
-// client-go's WaitForCacheSync: its first look would come too early, and the next one 100 ms later, in each term.
+// awaitSync waits until the handler has seen all that the cache holds, which takes about a millisecond. A controller
+// begins to work after that, but looks with client-go's WaitForCacheSync: its first look would come too early, and the
+// next one 100 ms later, in each term.
 func (i *informer) awaitSync(r toolscache.ResourceEventHandlerRegistration) {
 	patience := time.NewTimer(syncPatience)
 	defer patience.Stop()

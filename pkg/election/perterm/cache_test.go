@@ -56,7 +56,8 @@ func TestAHandlerThatATermAddsToAFullCacheHasSeenIt(t *testing.T) {
 	}
 }
 
-// A cache of several namespaces waits, on a goroutine for each handler, until the handler has seen everything. If the term ends before, that is never.
+// A cache of several namespaces waits, on a goroutine for each handler, until the handler has seen everything. If the
+// term ends before, that is never.
 func TestATermThatEndsBeforeItsHandlersHaveSeenTheCacheIsOver(t *testing.T) {
 	gate, lent := make(chan struct{}), make(chan cache.Cache, 1)
 	w := beginIn(t, func(o *manager.Options) {

@@ -23,7 +23,8 @@ func (t *tenancy) config() (*rest.Config, error) {
 		Host: host.String(), APIPath: process.APIPath, ContentConfig: process.ContentConfig, DisableCompression: process.DisableCompression,
 		UserAgent: process.UserAgent, QPS: process.QPS, Burst: process.Burst, RateLimiter: process.RateLimiter, Timeout: process.Timeout,
 		WarningHandler: process.WarningHandler, WarningHandlerWithContext: process.WarningHandlerWithContext,
-		Transport: t.process.GetHTTPClient().Transport, // it has the credentials, and tells the term of a request by its context
+		// it has the credentials, and tells the term of a request by its context
+		Transport: t.process.GetHTTPClient().Transport,
 	}
 	if t.term.Fenced() {
 		config.Wrap(fence.Transport(fence.Of(t.term.Token()))) // also for a request with a context of its own

@@ -59,8 +59,8 @@
 // A kind that the account may not list, or that the server does not have, costs who asks for it, and nobody else and no
 // later term. A read of the cache, or a wait for its informer, fails after controller-runtime's CacheSyncTimeout (two
 // minutes, if manager.Options.Controller says nothing) with an error that names the kind. A controller that is for such
-// a kind fails its term, which says so in the log and on the Lease, and others try. A read that asks the server itself is
-// bounded by its context and the client only.
+// a kind fails its term, which says so in the log and on the Lease, and others try. A read that asks the server itself
+// is bounded by its context and the client only.
 //
 // # What it promises
 //

@@ -47,8 +47,8 @@ func Example() {
 	_ = run
 }
 
-// A server that checks fencing tokens refuses what a leader writes after its term, and the first refusal ends the term. Such a
-// leader is succeeded within milliseconds.
+// A server that checks fencing tokens refuses what a leader writes after its term, and the first refusal ends the term.
+// Such a leader is succeeded within milliseconds.
 func ExampleAdd_fenced() {
 	add := func(process ctrl.Manager, setUp func(m *perterm.Manager) error) error {
 		elector, err := leader.New(process.GetConfig(), leader.Config{

@@ -35,7 +35,8 @@ func left(process manager.Manager) (runnables []reflect.Value) {
 		return nil
 	}
 	for i := range queue.Len() {
-		entry := reflect.NewAt(queue.Type().Elem().Elem(), queue.Index(i).UnsafePointer()) // without the mark of a private field
+		// without the mark of a private field
+		entry := reflect.NewAt(queue.Type().Elem().Elem(), queue.Index(i).UnsafePointer())
 		if r := within(entry, "Runnable"); r.Kind() == reflect.Interface && !r.IsNil() {
 			runnables = append(runnables, r)
 		}

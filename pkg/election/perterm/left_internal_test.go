@@ -12,7 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
-// A manager heeds the error of the inspection only when it has started everything: by then nothing may be there that runs.
+// A manager heeds the error of the inspection only when it has started everything: by then nothing may be there that
+// runs.
 func TestWhatIsLeftOnAManagerIsTakenOutBeforeItRuns(t *testing.T) {
 	process, err := manager.New(&rest.Config{Host: "http://127.0.0.1:1"}, manager.Options{
 		Metrics:        server.Options{BindAddress: "0"},

@@ -18,9 +18,10 @@ import (
 
 // leave is what package join is told to leave alone, because it writes nothing and may never end:
 //
-//   - the goroutines of a queue. Up to v0.24 controller-runtime's queue can forget one when it is shut down: it offers an item, for ever, to a worker
-//     that has gone, and holds the lock that the others wait for.
-//   - what waits, in a cache of several namespaces, until an event handler has seen everything. One that is removed before never has.
+//   - the goroutines of a queue. Up to v0.24 controller-runtime's queue can forget one when it is shut down: it offers
+//     an item, for ever, to a worker that has gone, and holds the lock that the others wait for.
+//   - what waits, in a cache of several namespaces, until an event handler has seen everything. One that is removed
+//     before never has.
 var leave = []string{
 	queue + "handleReadyItems", queue + "handleAddBuffer", queue + "handleWaitingItems", queue + "logState", queue + "updateUnfinishedWorkLoop",
 	"sigs.k8s.io/controller-runtime/pkg/cache.newMultiNamespaceInformerHandlerRegistration",
@@ -44,9 +45,10 @@ type Elector interface {
 	Run(ctx context.Context, lead election.LeadFunc) error
 }
 
-// Add makes process run the elector once its caches are synced, and setup for each term. At the end of process the term ends and the lease
-// is released while the caches and webhooks still work. The election logs where process does. It is an error if process elects a leader itself: its Options.LeaderElection must
-// be false. If an election ends with an error, process does.
+// Add makes process run the elector once its caches are synced, and setup for each term. At the end of process the term
+// ends and the lease is released while the caches and webhooks still work. The election logs where process does. It is
+// an error if process elects a leader itself: its Options.LeaderElection must be false. If an election ends with an
+// error, process does.
 func Add(process manager.Manager, elector Elector, o Options, setup func(m *Manager) error) error {
 	if electsItself(process) {
 		return errElects
@@ -54,7 +56,8 @@ func Add(process manager.Manager, elector Elector, o Options, setup func(m *Mana
 	if err := refuseLeft(process); err != nil {
 		return err
 	}
-	ctx := context.Background() // informers that are asked for before the start begin with it, and nothing here waits
+	// informers that are asked for before the start begin with it, and nothing here waits
+	ctx := context.Background()
 	i := &inspection{process: process, warm: map[string]cache.Informer{}, held: func(string) {}, done: make(chan struct{})}
 	if h, ok := elector.(interface{ Hold(why string) }); ok {
 		i.held = h.Hold
@@ -75,8 +78,9 @@ func Add(process manager.Manager, elector Elector, o Options, setup func(m *Mana
 var errElects = errors.New("perterm: the manager elects a leader itself, and would end the process when it loses that lease: " +
 	"set manager.Options.LeaderElection to false, perterm elects")
 
-// electsItself reports whether a manager has leader election turned on. The interface does not tell, so it looks for the lock in controller-runtime's own
-// type, where v0.24 and v0.25 have it. Of a manager of another type it reports false.
+// electsItself reports whether a manager has leader election turned on. The interface does not tell, so it looks for
+// the lock in controller-runtime's own type, where v0.24 and v0.25 have it. Of a manager of another type it reports
+// false.
 func electsItself(process manager.Manager) bool {
 	v := reflect.Indirect(reflect.ValueOf(process))
 	if v.Kind() != reflect.Struct {

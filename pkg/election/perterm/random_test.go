@@ -41,8 +41,8 @@ type managers struct {
 	well   bool
 }
 
-// Whatever fails at random, at start, in a term and at its end: a manager that leads works, one that does not says why, and
-// each ends when it is asked to, and leaves nothing behind.
+// Whatever fails at random, at start, in a term and at its end: a manager that leads works, one that does not says why,
+// and each ends when it is asked to, and leaves nothing behind.
 func TestWhateverFailsAtRandomAManagerWorksOrSaysWhyNotAndEnds(t *testing.T) {
 	p := &managers{
 		random: rand.New(rand.NewPCG(*seed, 0)),                                            //nolint:gosec // a test
@@ -145,8 +145,8 @@ func (p *managers) setUp(m *perterm.Manager) error {
 	return setUp(m, nil)
 }
 
-// takeTurns is another replica that leads for a moment whenever nobody does, so that this one does not rest after work that has
-// failed.
+// takeTurns is another replica that leads for a moment whenever nobody does, so that this one does not rest after work
+// that has failed.
 func (p *managers) takeTurns(ctx context.Context) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -158,7 +158,8 @@ func (p *managers) takeTurns(ctx context.Context) {
 		}
 		if p.store.Holder() == "" && p.elector.Status().State == "standing by" {
 			p.store.Take("a neighbour", time.Second)
-			p.store.Edit(func(lease *coordinationv1.Lease) { lease.Annotations, lease.Spec.HolderIdentity = nil, ptr.To("") }) // it says nothing of its predecessor
+			// it says nothing of its predecessor
+			p.store.Edit(func(lease *coordinationv1.Lease) { lease.Annotations, lease.Spec.HolderIdentity = nil, ptr.To("") })
 		}
 	}
 }
@@ -179,8 +180,8 @@ func (p *managers) mishap() {
 	p.client.Always(fault, of...)
 }
 
-// mustRecover checks that a process whose work goes well says why it does not lead as long as something fails, and leads soon
-// when nothing does.
+// mustRecover checks that a process whose work goes well says why it does not lead as long as something fails, and
+// leads soon when nothing does.
 func (p *managers) mustRecover() {
 	p.t.Helper()
 	p.mend(true)

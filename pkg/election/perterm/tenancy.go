@@ -29,8 +29,8 @@ type Manager struct {
 	manager.Manager
 	// Term is the one that it runs in.
 	Term election.Term
-	// Metrics registers collectors at controller-runtime's registry for as long as the term lasts, so that those of the next term can have
-	// the same names.
+	// Metrics registers collectors at controller-runtime's registry for as long as the term lasts, so that those of
+	// the next term can have the same names.
 	Metrics prometheus.Registerer
 
 	t *tenancy
@@ -104,7 +104,8 @@ func (t *tenancy) manager() (*Manager, error) {
 		o.NewClient = t.newClient
 	}
 	o.BaseContext = t.base(o.BaseContext)
-	o.LeaderElection, o.LeaderElectionConfig = false, nil // with the latter the manager would write to the scheme, which the process reads
+	// with the latter the manager would write to the scheme, which the process reads
+	o.LeaderElection, o.LeaderElectionConfig = false, nil
 	o.Metrics, o.HealthProbeBindAddress, o.PprofBindAddress = server.Options{BindAddress: "0"}, "0", "0"
 	o.Controller.SkipNameValidation = ptr.To(true)        // names come again with each term
 	o.GracefulShutdownTimeout = ptr.To(time.Duration(-1)) // who is late is the elector's concern

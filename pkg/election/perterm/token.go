@@ -68,9 +68,9 @@ func (c *carrying) RoundTrip(req *http.Request) (*http.Response, error) {
 // WrappedRoundTripper lets client-go find the transport whose requests it can cancel.
 func (c *carrying) WrappedRoundTripper() http.RoundTripper { return c.RoundTripper }
 
-// carry has the clients of the process send the tokens of terms. Its error says why they cannot: then terms that are fenced
-// are refused. Until the manager starts nothing uses its clients, and a manager of controller-runtime is locked for as long
-// as its start takes.
+// carry has the clients of the process send the tokens of terms. Its error says why they cannot: then terms that are
+// fenced are refused. Until the manager starts nothing uses its clients, and a manager of controller-runtime is locked
+// for as long as its start takes.
 func carry(process manager.Manager) error {
 	starting, locked := process.(sync.Locker)
 	if locked {
@@ -91,8 +91,8 @@ func carry(process manager.Manager) error {
 	return nil
 }
 
-// started reports whether a manager has started, or starts. The interface does not tell, so it looks into controller-runtime's
-// own type, as it is in v0.24 and v0.25, if the caller has locked it.
+// started reports whether a manager has started, or starts. The interface does not tell, so it looks into
+// controller-runtime's own type, as it is in v0.24 and v0.25, if the caller has locked it.
 func started(process manager.Manager, locked bool) bool {
 	select {
 	case <-process.Elected(): // of a manager without leader election: it has started

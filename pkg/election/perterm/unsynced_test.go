@@ -296,7 +296,8 @@ func slow(req *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// A process that waits for a cache before it campaigns says so, in its log and in its Status, and campaigns when the cache is there.
+// A process that waits for a cache before it campaigns says so, in its log and in its Status, and campaigns when the
+// cache is there.
 func TestAProcessThatWaitsForItsWarmKindsSaysSo(t *testing.T) {
 	var allowed atomic.Bool
 	w := beginIn(t, func(o *manager.Options) {

@@ -14,16 +14,18 @@ import (
 
 // Authorizer allows what the RBAC of the context's logical cluster allows, and has no opinion on anything else:
 //
-//   - In a cluster of workspaces a user must first have the access gate: verb access on the non-resource URL "/", which covers discovery,
-//     too. The cluster's own service accounts need no gate, and neither does who asks FromOutside.
+//   - In a cluster of workspaces a user must first have the access gate: verb access on the non-resource URL "/", which
+//     covers discovery, too. The cluster's own service accounts need no gate, and neither does who asks FromOutside.
 //   - In system clusters it allows nothing: they are for members of system:masters.
-//   - With clusters.Wildcard it decides on the shard as a whole: reads over all clusters, and endpoints of the process such as /metrics. The
-//     ClusterRoleBindings of cluster system:admin say who may do that. The built-in bindings do not count, so it is a right of its own.
+//   - With clusters.Wildcard it decides on the shard as a whole: reads over all clusters, and endpoints of the process
+//     such as /metrics. The ClusterRoleBindings of cluster system:admin say who may do that. The built-in bindings do
+//     not count, so it is a right of its own.
 //   - Without a cluster in the context it allows nothing: the cluster does not exist, which strangers do not learn.
 type Authorizer struct {
 	// Policy is in memory. It may be a little behind.
 	Policy Policy
-	// Fresh reads the policy of a cluster from storage, and returns nil if Policy must have it by now. It is asked before a denial. Nil: never.
+	// Fresh reads the policy of a cluster from storage, and returns nil if Policy must have it by now. It is asked
+	// before a denial. Nil: never.
 	Fresh func(ctx context.Context, cluster logicalcluster.Name) (Policy, error)
 }
 
@@ -33,14 +35,16 @@ const (
 	accessURL  = "/"
 )
 
-// outside is the reason for refusing whoever has not been let in. It is the same for clusters that do not exist, and for system clusters.
+// outside is the reason for refusing whoever has not been let in. It is the same for clusters that do not exist, and
+// for system clusters.
 const outside = "there is no such logical cluster, or you may not enter it: its administrators let you in by a ClusterRoleBinding to " + AccessRole
 
 // Authorize implements authorizer.Authorizer.
 func (a *Authorizer) Authorize(ctx context.Context, attr authorizer.Attributes) (authorizer.Decision, string, error) {
 	decision, reason, err := a.authorize(ctx, attr)
 	if reason == outside && !attr.IsResourceRequest() && strings.HasPrefix(attr.GetPath(), "/api") {
-		warning.AddWarning(ctx, "", outside) // client-go does not show why discovery is refused: "unknown" is all that kubectl would say
+		// client-go does not show why discovery is refused: "unknown" is all that kubectl would say
+		warning.AddWarning(ctx, "", outside)
 	}
 	return decision, reason, err
 }
@@ -73,7 +77,8 @@ func (a *Authorizer) authorize(ctx context.Context, attr authorizer.Attributes) 
 
 type fromOutside struct{}
 
-// FromOutside returns a context in which users need not be let into a cluster: it is for the few rights there that are about another cluster.
+// FromOutside returns a context in which users need not be let into a cluster: it is for the few rights there that are
+// about another cluster.
 func FromOutside(ctx context.Context) context.Context {
 	return context.WithValue(ctx, fromOutside{}, true)
 }

@@ -41,8 +41,8 @@ func cached(tb testing.TB, s *access.Snapshot) access.Policy {
 	return access.NewCached(informers)
 }
 
-// manyClusters are 10,000 clusters with a binding each, and one, big, with so many. Half of those are RoleBindings of one namespace. The
-// last of each kind is ann's.
+// manyClusters are 10,000 clusters with a binding each, and one, big, with so many. Half of those are RoleBindings of
+// one namespace. The last of each kind is ann's.
 func manyClusters(bindings int) *access.Snapshot {
 	s := &access.Snapshot{}
 	for n := range 10_000 {

@@ -23,7 +23,8 @@ const ReservedPrefix = "system:regent:"
 // builtIn is the policy that is the same in all clusters, and stored in none.
 var builtIn = newBuiltIn()
 
-// aggregates says by which labels further rules belong to a built-in role: who may edit may do what is aggregated to view, too.
+// aggregates says by which labels further rules belong to a built-in role: who may edit may do what is aggregated to
+// view, too.
 var aggregates = map[string][]string{
 	"view":  {"view"},
 	"edit":  {"view", "edit"},

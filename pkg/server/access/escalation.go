@@ -17,12 +17,12 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// Escalation refuses to create and change roles and bindings that would give anybody a right which the writer does not have, as
-// Kubernetes does. The verb escalate on a role allows to give it any rules, the verb bind to bind it to anybody. Members of
-// system:masters may do both.
+// Escalation refuses to create and change roles and bindings that would give anybody a right which the writer does not
+// have, as Kubernetes does. The verb escalate on a role allows to give it any rules, the verb bind to bind it to
+// anybody. Members of system:masters may do both.
 //
-// Escalation judges by what is stored when it is asked: by a cache that is a little behind, a role that has just got more rules could
-// still be bound by somebody who has the old ones only.
+// Escalation judges by what is stored when it is asked: by a cache that is a little behind, a role that has just got
+// more rules could still be bound by somebody who has the old ones only.
 type Escalation struct {
 	// Stored reads the policy of a cluster from storage.
 	Stored func(ctx context.Context, cluster logicalcluster.Name) (Policy, error)

@@ -22,8 +22,8 @@ import (
 	"github.com/regent-project/regent/pkg/server/access"
 )
 
-// town is a cluster whose people have the rights of a random policy, and one of them, the writer, writes roles and bindings. All have been
-// let in.
+// town is a cluster whose people have the rights of a random policy, and one of them, the writer, writes roles and
+// bindings. All have been let in.
 type town struct {
 	*rapid.T
 	policy *access.Snapshot
@@ -265,7 +265,8 @@ func (w *town) judge(what string, anyway bool) {
 	}
 }
 
-// I14: nobody gives a right that he does not have, whatever he writes one after the other: neither to himself nor to others.
+// I14: nobody gives a right that he does not have, whatever he writes one after the other: neither to himself nor to
+// others.
 func TestNoSequenceOfAllowedWritesGivesARightThatTheWriterDidNotHaveI14(t *testing.T) {
 	counts := &counts{}
 	rapid.Check(t, func(t *rapid.T) {

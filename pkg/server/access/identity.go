@@ -14,17 +14,19 @@ import (
 	"github.com/regent-project/regent/pkg/controllers"
 )
 
-// limiting are the extras of identities that have less than their user's rights. This server cannot honour them yet, and refuses whoever has
-// one: to ignore them would grant more than was meant.
+// limiting are the extras of identities that have less than their user's rights. This server cannot honour them yet,
+// and refuses whoever has one: to ignore them would grant more than was meant.
 var limiting = []string{"authentication.kcp.io/scopes", "authorization.kcp.io/warrant"}
 
 // identity is who a user is in one logical cluster.
 type identity struct {
 	name   string
 	groups []string
-	// local says that the cluster itself has the user: a service account of its own, which needs nobody's leave to enter.
+	// local says that the cluster itself has the user: a service account of its own, which needs nobody's leave to
+	// enter.
 	local bool
-	// among has the groups, once somebody asks, if they are many: a review may name hundreds of thousands, of which a binding names as many others.
+	// among has the groups, once somebody asks, if they are many: a review may name hundreds of thousands, of which
+	// a binding names as many others.
 	among map[string]struct{}
 }
 
@@ -56,10 +58,11 @@ func (i *identity) gather() {
 	i.groups = groups
 }
 
-// in returns who a user is in a cluster. A service account is known in its own cluster only. In all others it is anonymous, and has
-// the groups of its cluster and of itself, to which those clusters can bind roles.
+// in returns who a user is in a cluster. A service account is known in its own cluster only. In all others it is
+// anonymous, and has the groups of its cluster and of itself, to which those clusters can bind roles.
 //
-// A service account without a cluster is one that somebody impersonates in this cluster: no authenticator names such a user.
+// A service account without a cluster is one that somebody impersonates in this cluster: no authenticator names such a
+// user.
 func in(cluster logicalcluster.Name, u user.Info) *identity {
 	account := strings.HasPrefix(u.GetName(), serviceaccount.ServiceAccountUsernamePrefix)
 	home := u.GetExtra()[clusters.IdentityClusterExtra]

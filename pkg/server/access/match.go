@@ -13,8 +13,8 @@ func (h held) allows(a authorizer.Attributes) bool {
 	return (h.everywhere || a.IsResourceRequest()) && matches(h.PolicyRule, a)
 }
 
-// matches reports whether a rule allows a request. The meaning of rules is Kubernetes': see "Using RBAC Authorization" in its
-// documentation.
+// matches reports whether a rule allows a request. The meaning of rules is Kubernetes': see "Using RBAC Authorization"
+// in its documentation.
 func matches(rule *rbacv1.PolicyRule, a authorizer.Attributes) bool {
 	if !oneOf(rule.Verbs, a.GetVerb()) {
 		return false
@@ -27,8 +27,8 @@ func matches(rule *rbacv1.PolicyRule, a authorizer.Attributes) bool {
 		(len(rule.ResourceNames) == 0 || slices.Contains(rule.ResourceNames, a.GetName()))
 }
 
-// matchesResource takes "*" for everything, "pods" for pods without their subresources, "pods/log" for one of those, and "*/scale" for
-// a subresource of all resources.
+// matchesResource takes "*" for everything, "pods" for pods without their subresources, "pods/log" for one of those,
+// and "*/scale" for a subresource of all resources.
 func matchesResource(resources []string, resource, subresource string) bool {
 	return slices.ContainsFunc(resources, func(r string) bool {
 		switch {

@@ -1,5 +1,5 @@
-// Package access says who may do what in a logical cluster, by Kubernetes' RBAC: the roles and bindings of that cluster, and a
-// policy that is built into all clusters and stored in none (I14).
+// Package access says who may do what in a logical cluster, by Kubernetes' RBAC: the roles and bindings of that
+// cluster, and a policy that is built into all clusters and stored in none (I14).
 package access
 
 import (
@@ -14,10 +14,12 @@ import (
 type Policy interface {
 	ClusterRole(cluster logicalcluster.Name, name string) (*rbacv1.ClusterRole, bool)
 	Role(cluster logicalcluster.Name, namespace, name string) (*rbacv1.Role, bool)
-	// ClusterRoleBindings and RoleBindings return the bindings that have one of the subjects. They may return one twice, and others.
+	// ClusterRoleBindings and RoleBindings return the bindings that have one of the subjects. They may return one
+	// twice, and others.
 	ClusterRoleBindings(cluster logicalcluster.Name, of []Subject) []*rbacv1.ClusterRoleBinding
 	RoleBindings(cluster logicalcluster.Name, namespace string, of []Subject) []*rbacv1.RoleBinding
-	// AggregatedTo returns the ClusterRoles that have the label rbac.authorization.k8s.io/aggregate-to-<role> with the value "true".
+	// AggregatedTo returns the ClusterRoles that have the label rbac.authorization.k8s.io/aggregate-to-<role> with
+	// the value "true".
 	AggregatedTo(cluster logicalcluster.Name, role string) []*rbacv1.ClusterRole
 }
 
@@ -43,9 +45,9 @@ type view struct {
 	stored bool
 }
 
-// rulesOf returns the rules of a role, in parts that are not copied: the role's own, and those of the cluster's own ClusterRoles that say by
-// their label that they belong to it. namespace is that of the binding, and empty for a ClusterRoleBinding. The names of built-in roles are
-// reserved, so a stored role never hides one.
+// rulesOf returns the rules of a role, in parts that are not copied: the role's own, and those of the cluster's own
+// ClusterRoles that say by their label that they belong to it. namespace is that of the binding, and empty for a
+// ClusterRoleBinding. The names of built-in roles are reserved, so a stored role never hides one.
 func (v view) rulesOf(ref *rbacv1.RoleRef, namespace string) ([][]rbacv1.PolicyRule, error) {
 	switch ref.Kind {
 	case kindClusterRole:
@@ -76,17 +78,18 @@ func (v view) withAggregated(role *rbacv1.ClusterRole) [][]rbacv1.PolicyRule {
 // held is a rule that a user has.
 type held struct {
 	*rbacv1.PolicyRule
-	// everywhere says that a ClusterRoleBinding gives it. What a RoleBinding gives is good for resources of its namespace only, whatever
-	// the rule says of non-resource URLs.
+	// everywhere says that a ClusterRoleBinding gives it. What a RoleBinding gives is good for resources of its
+	// namespace only, whatever the rule says of non-resource URLs.
 	everywhere bool
 }
 
-// visit calls do with each rule that a user has in a namespace, or in the whole cluster if namespace is empty, until do returns
-// false. It calls do with an error for a role that does not exist. Each role is visited once, however many bindings name it: otherwise
-// whoever may write bindings could make one request cost as much as they like.
+// visit calls do with each rule that a user has in a namespace, or in the whole cluster if namespace is empty, until do
+// returns false. It calls do with an error for a role that does not exist. Each role is visited once, however many
+// bindings name it: otherwise whoever may write bindings could make one request cost as much as they like.
 func (v view) visit(who *identity, namespace string, do func(held, error) bool) {
 	var visited roleSet
-	// each visits the role of a binding. Whether the role is new is asked first, because a user may have a hundred bindings to one role.
+	// each visits the role of a binding. Whether the role is new is asked first, because a user may have a hundred
+	// bindings to one role.
 	each := func(ref *rbacv1.RoleRef, subjects []rbacv1.Subject, namespace string) bool {
 		if visited.has(ref) || !who.isOneOf(subjects, namespace) {
 			return true

@@ -13,8 +13,8 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// rightsOf returns the rules that a user has in a namespace of a logical cluster, or in the whole cluster if namespace is empty, by a
-// policy. missing are roles that are bound and do not exist.
+// rightsOf returns the rules that a user has in a namespace of a logical cluster, or in the whole cluster if namespace
+// is empty, by a policy. missing are roles that are bound and do not exist.
 func rightsOf(policy Policy, cluster logicalcluster.Name, who user.Info, namespace string) (rules []rbacv1.PolicyRule, missing []error) {
 	view{Policy: policy, cluster: cluster}.visit(in(cluster, who), namespace, func(rule held, err error) bool {
 		if err != nil {
@@ -31,8 +31,8 @@ func rightsOf(policy Policy, cluster logicalcluster.Name, who user.Info, namespa
 var errTooMuch = errors.New("these are too many rules to compare with those that you have: grant fewer at a time, or have somebody do it who may " +
 	"escalate roles, or bind them")
 
-// maxComparisons bounds how many words of rules are compared, which takes about a second. What rules grant is the product of their verbs, groups,
-// resources and names: one object of a megabyte can grant more than fits into memory.
+// maxComparisons bounds how many words of rules are compared, which takes about a second. What rules grant is the
+// product of their verbs, groups, resources and names: one object of a megabyte can grant more than fits into memory.
 const maxComparisons = 10_000_000
 
 // exceeding returns what of the granted rules a user does not have, and errTooMuch if that takes too long to find out.
@@ -69,8 +69,8 @@ func words(rules []rbacv1.PolicyRule) (n int) {
 // maxReviewed is how many rules somebody is shown of what he may do.
 const maxReviewed = 10_000
 
-// Rights returns the rules that a user has in a namespace of the context's logical cluster, and why these may not be all. Of members of
-// system:masters, who need no rules, it returns those of cluster-admin.
+// Rights returns the rules that a user has in a namespace of the context's logical cluster, and why these may not be
+// all. Of members of system:masters, who need no rules, it returns those of cluster-admin.
 func (a *Authorizer) Rights(ctx context.Context, who user.Info, namespace string) (rules []rbacv1.PolicyRule, incomplete error) {
 	if isMaster(who) {
 		return builtIn.roles[AdminRole].Rules, nil

@@ -30,7 +30,8 @@ type document struct {
 	Bindings map[string]binding             `json:"bindings"`
 }
 
-// binding has a role such as ClusterRole/view, and subjects such as User/ann, Group/devs, and ServiceAccount/default/builder.
+// binding has a role such as ClusterRole/view, and subjects such as User/ann, Group/devs, and
+// ServiceAccount/default/builder.
 type binding struct {
 	Role string   `json:"role"`
 	To   []string `json:"to"`
@@ -96,14 +97,15 @@ type question struct {
 	want    bool
 }
 
-// script is a policy, and what it allows. It begins with YAML documents, up to a line that says "requests". Each line below that is
+// script is a policy, and what it allows. It begins with YAML documents, up to a line that says "requests". Each line
+// below that is
 //
 //	SUBJECT VERB[,VERB...] THING yes|no
 //
-// SUBJECT is a user name with groups, as in ann+devs+ops (all are in system:authenticated, but for anonymous), or a service account
-// NAMESPACE/NAME: with @CLUSTER that of a cluster, and without that one that somebody impersonates. A ! and the key of an extra limit an
-// identity. THING is a path, or [NAMESPACE:]RESOURCE[.GROUP][/SUBRESOURCE][=NAME]. A line "in CLUSTER" says in which cluster the next
-// requests are; "in nowhere" is none.
+// SUBJECT is a user name with groups, as in ann+devs+ops (all are in system:authenticated, but for anonymous), or a
+// service account NAMESPACE/NAME: with @CLUSTER that of a cluster, and without that one that somebody impersonates. A !
+// and the key of an extra limit an identity. THING is a path, or [NAMESPACE:]RESOURCE[.GROUP][/SUBRESOURCE][=NAME]. A
+// line "in CLUSTER" says in which cluster the next requests are; "in nowhere" is none.
 type script struct {
 	policy    *access.Snapshot
 	questions []question

@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// The scripts say what Kubernetes documents in "Using RBAC Authorization", and what this server adds to it. testdata/semantics has
-// them, script their language. A slow model answers them, too: so the model is right where the random policies are judged by it.
+// The scripts say what Kubernetes documents in "Using RBAC Authorization", and what this server adds to it.
+// testdata/semantics has them, script their language. A slow model answers them, too: so the model is right where the
+// random policies are judged by it.
 func TestAPolicyAllowsWhatKubernetesDocuments(t *testing.T) {
 	files, err := filepath.Glob("testdata/semantics/*.txt")
 	if err != nil {

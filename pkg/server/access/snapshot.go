@@ -11,7 +11,8 @@ import (
 	"github.com/regent-project/regent/pkg/controllers"
 )
 
-// Snapshot is a policy that was read at once, and must not change once it is used. Objects that the server has read carry their cluster.
+// Snapshot is a policy that was read at once, and must not change once it is used. Objects that the server has read
+// carry their cluster.
 type Snapshot struct {
 	ClusterRoleList        []*rbacv1.ClusterRole
 	RoleList               []*rbacv1.Role

@@ -457,7 +457,8 @@ func TestWhoPrefersProtobufGetsJSONOfKcpTypes(t *testing.T) {
 	for _, name := range []string{"one", "two"} {
 		_, err := s.dynamic(t, "root").Resource(workspaces).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": tenancyv1alpha1.SchemeGroupVersion.String(), "kind": "Workspace",
-			"metadata": map[string]any{"name": name, "finalizers": []any{"example.com/kept"}}, // so that the object is the answer
+			// so that the object is the answer
+			"metadata": map[string]any{"name": name, "finalizers": []any{"example.com/kept"}},
 		}}, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)

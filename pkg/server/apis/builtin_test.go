@@ -100,7 +100,8 @@ func TestNobodyWritesWhatIsBuiltIn(t *testing.T) {
 			_, err := roles.Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: "system:regent:"}}, metav1.CreateOptions{})
 			return err
 		},
-		// The name is the one that counts. What is stored under it could not be seen or deleted, and give rights for ever.
+		// The name is the one that counts. What is stored under it could not be seen or deleted, and give
+		// rights for ever.
 		"create with a name and one to generate": func() error {
 			_, err := roles.Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "view", GenerateName: "x"}}, metav1.CreateOptions{})
 			return err

@@ -51,8 +51,8 @@ func TestResourcesAreCalledAsTheirPublishersCallThem(t *testing.T) {
 	}
 }
 
-// publishedByKubernetes returns what its generated clients offer. A client set has a method for each group and version, which
-// returns a client with a method for each resource, which takes a namespace or nothing.
+// publishedByKubernetes returns what its generated clients offer. A client set has a method for each group and version,
+// which returns a client with a method for each resource, which takes a namespace or nothing.
 func publishedByKubernetes() map[schema.GroupVersionKind]resource.Resource {
 	out := map[schema.GroupVersionKind]resource.Resource{}
 	for group := range reflect.TypeFor[kubernetes.Interface]().Methods() {
@@ -111,8 +111,8 @@ func TestAllThatIsServedHasAnOpenAPIDefinition(t *testing.T) {
 	}
 }
 
-// undefined returns the served types, and the types of their fields, that have no OpenAPI definition. A server does not start
-// without them.
+// undefined returns the served types, and the types of their fields, that have no OpenAPI definition. A server does not
+// start without them.
 func undefined() (missing []string) {
 	definitions := openapi.GetOpenAPIDefinitions(func(name string) spec.Ref { return spec.MustCreateRef(name) })
 	need := func(name string) common.OpenAPIDefinition {

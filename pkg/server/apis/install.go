@@ -14,8 +14,8 @@ import (
 	"github.com/regent-project/regent/pkg/server/apis/resource"
 )
 
-// Install makes the server serve all resources, from storage that getter provides, and makes reader read that storage. The server
-// destroys the storage when it ends. What is virtual must be of the kinds in Types.
+// Install makes the server serve all resources, from storage that getter provides, and makes reader read that storage.
+// The server destroys the storage when it ends. What is virtual must be of the kinds in Types.
 func Install(server *genericapiserver.GenericAPIServer, getter generic.RESTOptionsGetter, reader *Reader, virtual ...resource.Virtual) error {
 	groups := map[string]*group{}
 	for _, d := range described() {
@@ -76,8 +76,8 @@ func (g *group) install(server *genericapiserver.GenericAPIServer, name string) 
 	return server.InstallAPIGroup(&info)
 }
 
-// withoutProtobuf offers no protobuf, for groups with types that have no such encoding. Clients that prefer protobuf get JSON,
-// as they do for custom resources.
+// withoutProtobuf offers no protobuf, for groups with types that have no such encoding. Clients that prefer protobuf
+// get JSON, as they do for custom resources.
 type withoutProtobuf struct{ runtime.NegotiatedSerializer }
 
 func (s withoutProtobuf) SupportedMediaTypes() []runtime.SerializerInfo {

@@ -23,8 +23,9 @@ import (
 	"github.com/regent-project/regent/pkg/server/apis/resource"
 )
 
-// Reader reads objects from storage, for the server's own decisions about a request, and for informers (see Objects). It does not
-// use the API: once the listener has closed, such a request would fail, and the requests in flight could not finish.
+// Reader reads objects from storage, for the server's own decisions about a request, and for informers (see Objects).
+// It does not use the API: once the listener has closed, such a request would fail, and the requests in flight could
+// not finish.
 //
 // Its errors are those of API requests: NotFound if there is no such object. It can read once Install has filled it.
 type Reader struct {

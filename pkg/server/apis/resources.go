@@ -1,8 +1,8 @@
-// Package apis serves the resources that the packages of the API groups describe. Each group has a package of its own, with its
-// types, defaults, validation and tables.
+// Package apis serves the resources that the packages of the API groups describe. Each group has a package of its own,
+// with its types, defaults, validation and tables.
 //
-// The server works with the published Go types, and stores them. There are no internal types, and no conversions except those
-// of events.k8s.io.
+// The server works with the published Go types, and stores them. There are no internal types, and no conversions except
+// those of events.k8s.io.
 package apis
 
 import (
@@ -45,7 +45,8 @@ func Resources() []resource.Resource {
 // BuiltIn reports whether the server itself serves an API group.
 func BuiltIn(group string) bool { return Scheme.IsGroupRegistered(group) }
 
-// ResourceOf returns the resource that a kind is of, in the version that is stored, and whether its objects are in namespaces.
+// ResourceOf returns the resource that a kind is of, in the version that is stored, and whether its objects are in
+// namespaces.
 func ResourceOf(kind schema.GroupKind) (resource schema.GroupVersionResource, namespaced, ok bool) {
 	for _, r := range Resources() {
 		if r.GVR.Group == kind.Group && r.Kind == kind.Kind {

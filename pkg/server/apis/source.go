@@ -36,9 +36,9 @@ type stored struct {
 	uncached bool
 }
 
-// Objects implements controllers.Source: an informer reads all objects of a resource from storage, in this process. The objects
-// share everything but their outermost struct with the watch cache, which would otherwise hold it a second time: whoever modifies
-// one modifies what users read.
+// Objects implements controllers.Source: an informer reads all objects of a resource from storage, in this process. The
+// objects share everything but their outermost struct with the watch cache, which would otherwise hold it a second
+// time: whoever modifies one modifies what users read.
 func (r *Reader) Objects(resource schema.GroupVersionResource) cache.ListerWatcherWithContext {
 	return r.source(resource, func(obj runtime.Object) (runtime.Object, error) { return obj, nil })
 }
@@ -105,8 +105,8 @@ func (s stored) list(ctx context.Context, opts metav1.ListOptions, as func(runti
 	})
 }
 
-// awaitCache waits until the watch cache, if there is one, has read all objects. Until then lists are read from etcd: what a replica
-// starts with would be decoded twice, and nothing of it shared.
+// awaitCache waits until the watch cache, if there is one, has read all objects. Until then lists are read from etcd:
+// what a replica starts with would be decoded twice, and nothing of it shared.
 func (s stored) awaitCache(ctx context.Context) error {
 	look := time.NewTicker(cachePause)
 	defer look.Stop()
@@ -142,8 +142,8 @@ func (s stored) watch(ctx context.Context, opts metav1.ListOptions, as func(runt
 	}), nil
 }
 
-// shared returns the object of an event. The watch cache's events have copies of what the cache holds: a get from the cache shares
-// it. If the object has changed since, the event's copy is used until the next event.
+// shared returns the object of an event. The watch cache's events have copies of what the cache holds: a get from the
+// cache shares it. If the object has changed since, the event's copy is used until the next event.
 func (s stored) shared(ctx context.Context, event watch.Event) runtime.Object {
 	if !s.uncached && (event.Type == watch.Added || event.Type == watch.Modified) {
 		if of, err := meta.Accessor(event.Object); err == nil {

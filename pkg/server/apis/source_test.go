@@ -26,7 +26,8 @@ type informed struct {
 	changed  chan struct{} // capacity 1: one of them has changed
 }
 
-// run runs an informer until the test ends, and returns when it has read all objects. From then on it tells changed of each change.
+// run runs an informer until the test ends, and returns when it has read all objects. From then on it tells changed of
+// each change.
 func run[T clusters.Object](t *testing.T, inf *clusters.Informer[T], changed chan struct{}) {
 	t.Helper()
 	remove := inf.Follow(func(_, _ T) {

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
 )
 
-// storedCodecs decode what the storage has written. They do not parse an object of JSON once more to find out its kind, as upstream's
-// do: that was a fifth of decoding, which is most of what a replica does at its start with many objects.
+// storedCodecs decode what the storage has written. They do not parse an object of JSON once more to find out its kind,
+// as upstream's do: that was a fifth of decoding, which is most of what a replica does at its start with many objects.
 type storedCodecs struct{ serializer.CodecFactory }
 
 // SupportedMediaTypes implements runtime.StorageSerializer.
@@ -25,8 +25,8 @@ func (c storedCodecs) SupportedMediaTypes() []runtime.SerializerInfo {
 	return infos
 }
 
-// leadingKind finds the kind of an object in its first bytes, where Go's types have it. What others have put into etcd may begin
-// otherwise: that is parsed.
+// leadingKind finds the kind of an object in its first bytes, where Go's types have it. What others have put into etcd
+// may begin otherwise: that is parsed.
 type leadingKind struct{ json.SimpleMetaFactory }
 
 // Interpret implements json.MetaFactory.
@@ -46,8 +46,8 @@ func (m leadingKind) Interpret(data []byte) (*schema.GroupVersionKind, error) {
 	return &schema.GroupVersionKind{Group: gv.Group, Version: gv.Version, Kind: kind}, nil
 }
 
-// leading returns the string that follows a prefix, and what follows its quote. It is not ok if the string is not as plain as
-// names are.
+// leading returns the string that follows a prefix, and what follows its quote. It is not ok if the string is not as
+// plain as names are.
 func leading(data []byte, prefix string) (text string, rest []byte, ok bool) {
 	data, ok = bytes.CutPrefix(data, []byte(prefix))
 	if !ok {

@@ -1,5 +1,5 @@
-// Package authentication finds out who the users are whose tokens others have issued: OpenID Connect issuers, and a webhook. The server
-// itself knows its own users, those with certificates, and those of its token file.
+// Package authentication finds out who the users are whose tokens others have issued: OpenID Connect issuers, and a
+// webhook. The server itself knows its own users, those with certificates, and those of its token file.
 package authentication
 
 import (
@@ -17,8 +17,8 @@ import (
 
 // Config says whom to ask who users are.
 type Config struct {
-	// File names an AuthenticationConfiguration (apiserver.config.k8s.io/v1). It is read again when it changes. Empty: there are no
-	// issuers, and anonymous users have all public paths.
+	// File names an AuthenticationConfiguration (apiserver.config.k8s.io/v1). It is read again when it changes.
+	// Empty: there are no issuers, and anonymous users have all public paths.
 	File string
 	// PublicPaths are the paths on which anonymous users may be let in.
 	PublicPaths []string
@@ -71,8 +71,8 @@ func New(cfg Config) (*Authentication, error) {
 	return a, err
 }
 
-// Run keeps the issuers' keys up to date, and follows the file. It returns when ctx has ended and everything that it started. Tokens of
-// keys that are known then are still let in.
+// Run keeps the issuers' keys up to date, and follows the file. It returns when ctx has ended and everything that it
+// started. Tokens of keys that are known then are still let in.
 func (a *Authentication) Run(ctx context.Context) {
 	if a.issuers != nil {
 		a.issuers.Run(ctx)
@@ -81,7 +81,8 @@ func (a *Authentication) Run(ctx context.Context) {
 	<-ctx.Done()
 }
 
-// Close ends the calls of the webhook, for which no request waits any more, and its connections. It waits for the calls.
+// Close ends the calls of the webhook, for which no request waits any more, and its connections. It waits for the
+// calls.
 func (a *Authentication) Close() {
 	if a.webhook != nil {
 		a.webhook.close()

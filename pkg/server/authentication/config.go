@@ -13,7 +13,8 @@ import (
 	authenticationcel "k8s.io/apiserver/pkg/authentication/cel"
 )
 
-// decoder knows the versions of AuthenticationConfiguration. It refuses fields that it does not know, and fields that are given twice.
+// decoder knows the versions of AuthenticationConfiguration. It refuses fields that it does not know, and fields that
+// are given twice.
 var decoder = func() runtime.Decoder {
 	scheme := runtime.NewScheme()
 	install.Install(scheme)

@@ -27,7 +27,8 @@ const (
 
 // issuer says where the keys of an issuer are. Issuers that are equal have the same keys.
 type issuer struct {
-	// url is what tokens and the discovery document name. discoveryURL says where the document is, if it is not at the usual place.
+	// url is what tokens and the discovery document name. discoveryURL says where the document is, if it is not at
+	// the usual place.
 	url, discoveryURL string
 	// authority holds the certificates (PEM) that vouch for the issuer's. Empty: the host's.
 	authority string

@@ -22,8 +22,8 @@ type issuers struct {
 	keys              []*keySet
 }
 
-// newIssuers makes authenticators of a configuration. Keys that the previous one knows are taken over: a change of the file makes no token
-// wait whose issuer stays as it was.
+// newIssuers makes authenticators of a configuration. Keys that the previous one knows are taken over: a change of the
+// file makes no token wait whose issuer stays as it was.
 func newIssuers(config *apiserver.AuthenticationConfiguration, compiler authenticationcel.Compiler, public []string, previous *issuers) (*issuers, error) {
 	made := &issuers{tokens: nobody, anonymous: anonymousUsers(config.Anonymous, public)}
 	var tokens []authenticator.Token

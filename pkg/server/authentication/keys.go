@@ -17,17 +17,19 @@ import (
 )
 
 const (
-	// refresh is how often an issuer is asked for its keys: a key that it has withdrawn is trusted no longer than that.
+	// refresh is how often an issuer is asked for its keys: a key that it has withdrawn is trusted no longer than
+	// that.
 	refresh = time.Minute
-	// pause is the least time between two questions, however many tokens have keys that nobody knows, and after a failure.
+	// pause is the least time between two questions, however many tokens have keys that nobody knows, and after a
+	// failure.
 	pause = time.Second
 	// patience is how long a token may wait for the keys, and maxWaiting how many tokens of an issuer may wait.
 	patience   = 5 * time.Second
 	maxWaiting = 64
 )
 
-// keySet has the keys of one issuer. Upstream's keeps a key for as long as no token of another key comes, also one that the issuer has
-// withdrawn, and runs goroutines that nobody joins. This one asks again and again, from Run alone.
+// keySet has the keys of one issuer. Upstream's keeps a key for as long as no token of another key comes, also one that
+// the issuer has withdrawn, and runs goroutines that nobody joins. This one asks again and again, from Run alone.
 type keySet struct {
 	issuer issuer
 	client *http.Client
@@ -80,7 +82,8 @@ func wait(ctx context.Context, d time.Duration, sooner <-chan struct{}) bool {
 	return true
 }
 
-// update fetches the keys. It keeps those that it has if the issuer does not answer, logs what is wrong once, and returns it.
+// update fetches the keys. It keeps those that it has if the issuer does not answer, logs what is wrong once, and
+// returns it.
 func (k *keySet) update(ctx context.Context, complaint string) string {
 	keys, err := k.issuer.fetch(ctx, k.client)
 	if ctx.Err() != nil {
@@ -124,8 +127,8 @@ func (k *keySet) VerifySignature(ctx context.Context, token string) ([]byte, err
 // rememberedTokens is how many tokens of an issuer are remembered.
 const rememberedTokens = 1024
 
-// signed is the payload of a token that one of the keys has signed. It counts for as long as these are the keys that are known. When the
-// token expires, and what its claims are worth, is found out with each request.
+// signed is the payload of a token that one of the keys has signed. It counts for as long as these are the keys that
+// are known. When the token expires, and what its claims are worth, is found out with each request.
 type signed struct {
 	payload []byte
 	by      *[]jose.JSONWebKey
@@ -177,8 +180,8 @@ func verify(signed *jose.JSONWebSignature, known *[]jose.JSONWebKey) ([]byte, er
 	return nil, errNoKey
 }
 
-// await asks for the keys and waits until they have been fetched, successfully or not. It bounds how many tokens wait: anybody can make
-// up keys.
+// await asks for the keys and waits until they have been fetched, successfully or not. It bounds how many tokens wait:
+// anybody can make up keys.
 func (k *keySet) await(ctx context.Context) error {
 	k.mu.Lock()
 	if k.waiting >= maxWaiting {
@@ -211,8 +214,8 @@ func (k *keySet) await(ctx context.Context) error {
 	}
 }
 
-// checkClaims refuses tokens that say where their groups are, and do not have them. Upstream would ask there, with goroutines that
-// nobody joins.
+// checkClaims refuses tokens that say where their groups are, and do not have them. Upstream would ask there, with
+// goroutines that nobody joins.
 func (k *keySet) checkClaims(payload []byte) error {
 	var claims struct {
 		Elsewhere map[string]string `json:"_claim_names"`

@@ -10,7 +10,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// strangers refuses users whom only this server itself can know. An issuer or a webhook that names one is mistaken, or lies.
+// strangers refuses users whom only this server itself can know. An issuer or a webhook that names one is mistaken, or
+// lies.
 type strangers struct{ authenticator.Token }
 
 // AuthenticateToken implements authenticator.Token.
@@ -25,8 +26,8 @@ func (s strangers) AuthenticateToken(ctx context.Context, token string) (*authen
 	return resp, true, nil
 }
 
-// ownExtra are the domains of what this server says of users beside their names and groups: from which cluster they are, and what else
-// limits their rights.
+// ownExtra are the domains of what this server says of users beside their names and groups: from which cluster they
+// are, and what else limits their rights.
 var ownExtra = []string{"authentication.kcp.io/", "authorization.kcp.io/", "authentication.kubernetes.io/", "regent.dev/"}
 
 func checkStranger(who user.Info) error {

@@ -48,7 +48,8 @@ func failures(t *testing.T) (n int) {
 	return n
 }
 
-// What a token costs with each request: of earlier ones only the signature is remembered, and only for as long as the keys are the same.
+// What a token costs with each request: of earlier ones only the signature is remembered, and only for as long as the
+// keys are the same.
 func BenchmarkToken(b *testing.B) {
 	issuer := serveIssuer(b)
 	a, stop := start(b, Config{}, header+"jwt:\n"+issuer.jwt(""))

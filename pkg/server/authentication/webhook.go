@@ -36,8 +36,8 @@ func newWebhook(cfg Webhook) (*webhook, error) {
 		return nil, fmt.Errorf("--authentication-token-webhook-version: %w", err)
 	}
 	calls := webhooks.NewCalls(callTimeout)
-	// Upstream's cache asks on goroutines of its own: a client that hangs up leaves the answer to others with the same token. What
-	// they do is a call, and Close waits for it.
+	// Upstream's cache asks on goroutines of its own: a client that hangs up leaves the answer to others with the
+	// same token. What they do is a call, and Close waits for it.
 	return &webhook{cache.New(bounded{asked, calls}, false, cfg.TTL, cfg.TTL), calls, closeIdle}, nil
 }
 

@@ -16,8 +16,8 @@ import (
 
 // Config says which webhooks to ask, and about whom.
 type Config struct {
-	// File names an AuthorizationConfiguration (apiserver.config.k8s.io/v1). It is read again when it changes. Empty: no webhook is
-	// asked.
+	// File names an AuthorizationConfiguration (apiserver.config.k8s.io/v1). It is read again when it changes.
+	// Empty: no webhook is asked.
 	File string
 	// Never reports whether webhooks have no say about a user.
 	Never func(user.Info) bool
@@ -70,7 +70,8 @@ func (a *Authorization) Run(ctx context.Context) {
 	<-ctx.Done()
 }
 
-// Close closes idle connections. It is called when all requests have been answered: each question to a webhook is part of a request.
+// Close closes idle connections. It is called when all requests have been answered: each question to a webhook is part
+// of a request.
 func (a *Authorization) Close() {
 	if a.file != nil {
 		now, done := a.file.Use()
@@ -79,11 +80,11 @@ func (a *Authorization) Close() {
 	}
 }
 
-// Around returns an authorizer that asks the webhooks, and rbac at the place that the file gives it among them. The first that allows
-// or denies decides. Without a file it asks rbac alone. rbac may be nil: it has no opinion then.
+// Around returns an authorizer that asks the webhooks, and rbac at the place that the file gives it among them. The
+// first that allows or denies decides. Without a file it asks rbac alone. rbac may be nil: it has no opinion then.
 //
-// Webhooks are asked about requests in one logical cluster that is not the shard's own. So they cannot tell which clusters exist, do
-// not decide about the shard's records, and do not give rights in all clusters at once.
+// Webhooks are asked about requests in one logical cluster that is not the shard's own. So they cannot tell which
+// clusters exist, do not decide about the shard's records, and do not give rights in all clusters at once.
 func (a *Authorization) Around(rbac authorizer.Authorizer) authorizer.Authorizer {
 	if rbac == nil {
 		rbac = authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {

@@ -115,8 +115,8 @@ func newWebhook(entry apiserver.AuthorizerConfiguration, compiler authorizationc
 	return &webhook{entry.Name, asked, cfg.Timeout.Duration, closeIdle}, nil
 }
 
-// authorize gives all tries together the time that the file gives one. Users who ask are told its error, and upstream's has the webhook's address: that
-// goes to the log only.
+// authorize gives all tries together the time that the file gives one. Users who ask are told its error, and upstream's
+// has the webhook's address: that goes to the log only.
 func (w *webhook) authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()

@@ -15,9 +15,9 @@ import (
 // libraries is the module whose version is Kubernetes' version, with major 0 instead of 1.
 const libraries = "k8s.io/apiserver"
 
-// Info returns the version of this build, as `regent version` and /version show it. `make build` sets it by the linker. Otherwise (`go install`,
-// `go build`, tests) it is made of what Go recorded in the binary. GitVersion is a semantic version that begins with that of the Kubernetes
-// libraries, because clients derive the version skew from it.
+// Info returns the version of this build, as `regent version` and /version show it. `make build` sets it by the linker.
+// Otherwise (`go install`, `go build`, tests) it is made of what Go recorded in the binary. GitVersion is a semantic
+// version that begins with that of the Kubernetes libraries, because clients derive the version skew from it.
 var Info = sync.OnceValue(func() apiversion.Info {
 	recorded, _ := debug.ReadBuildInfo()
 	return infoOf(version.Get(), recorded)

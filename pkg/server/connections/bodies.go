@@ -10,8 +10,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// WithBodyDeadline returns a handler whose requests' bodies must have arrived after timeout. Upstream's deadlines end the
-// handler, but net/http then waits for the rest of the body for ever, even if the request was refused.
+// WithBodyDeadline returns a handler whose requests' bodies must have arrived after timeout. Upstream's deadlines end
+// the handler, but net/http then waits for the rest of the body for ever, even if the request was refused.
 func WithBodyDeadline(timeout time.Duration, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.ContentLength == 0 || req.Body == nil || req.Body == http.NoBody {
@@ -31,8 +31,8 @@ func WithBodyDeadline(timeout time.Duration, next http.Handler) http.Handler {
 	})
 }
 
-// deadlineBody removes the deadline of HTTP/1 once the whole body has been read. Otherwise it would end the connection, and
-// with it a request that takes longer to answer.
+// deadlineBody removes the deadline of HTTP/1 once the whole body has been read. Otherwise it would end the connection,
+// and with it a request that takes longer to answer.
 type deadlineBody struct {
 	io.ReadCloser
 	lift func()

@@ -23,14 +23,15 @@ const (
 
 // Limits are how many connections may be open.
 type Limits struct {
-	// Total is how many there may be at all. 0: three quarters of the file descriptors that the process may open, which is the upper limit in any case.
+	// Total is how many there may be at all. 0: three quarters of the file descriptors that the process may open,
+	// which is the upper limit in any case.
 	Total int
 	// PerClient is the same for one IP address (IPv6: one /64 network). 0: half of Total.
 	PerClient int
 }
 
-// listener closes connections beyond the limits as soon as it has accepted them, because clients in a queue would wait for others
-// that do not leave.
+// listener closes connections beyond the limits as soon as it has accepted them, because clients in a queue would wait
+// for others that do not leave.
 type listener struct {
 	net.Listener
 	log              klog.Logger
@@ -139,7 +140,8 @@ func clientOf(conn net.Conn) netip.Prefix {
 	return NetworkOf(tcp.AddrPort().Addr())
 }
 
-// NetworkOf returns what counts as one client of those that are at an address: the address, or for IPv6 its /64 network.
+// NetworkOf returns what counts as one client of those that are at an address: the address, or for IPv6 its /64
+// network.
 func NetworkOf(address netip.Addr) netip.Prefix {
 	address = address.Unmap().WithZone("")
 	bits := 64

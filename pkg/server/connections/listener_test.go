@@ -129,7 +129,8 @@ type remoteAt struct {
 func (r remoteAt) RemoteAddr() net.Addr { return r.remote }
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("k8s.io/klog/v2.(*flushDaemon).run.func1")) // started by klog's init, for the life of the process
+	// started by klog's init, for the life of the process
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
 }
 
 func TestOnlyALimitThatSomebodyHasSetIsToldAsTooHigh(t *testing.T) {

@@ -35,8 +35,9 @@ func (w watcher) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// BenchmarkCustomWriteBesideWatchers is what the creation of a custom object takes, with watchers of the same resource, of the same content, in so many other
-// logical clusters, or a tenth as many in another namespace of the same one: CPU of this process, without etcd's, which is another one, and the median time (I12).
+// BenchmarkCustomWriteBesideWatchers is what the creation of a custom object takes, with watchers of the same resource,
+// of the same content, in so many other logical clusters, or a tenth as many in another namespace of the same one: CPU
+// of this process, without etcd's, which is another one, and the median time (I12).
 func BenchmarkCustomWriteBesideWatchers(b *testing.B) {
 	for _, where := range []string{"clusters", "namespace"} {
 		var first [2]float64
@@ -71,7 +72,8 @@ func writeBeside(b *testing.B, where string, watchers int) (cpu, median float64)
 	var here, elsewhere atomic.Int64
 	resource := schema.GroupResource{Group: "example.com", Resource: "widgets"}
 	follow := func(cluster, namespace string, got *atomic.Int64) {
-		if d, _ := w.Definition(ctx, logicalcluster.Name(cluster), resource); d == nil { // another one would end the watches
+		// another one would end the watches
+		if d, _ := w.Definition(ctx, logicalcluster.Name(cluster), resource); d == nil {
 			w.define(b, logicalcluster.Name(cluster), widgets(""))
 		}
 		path := "/clusters/" + cluster + "/apis/example.com/v1/namespaces/" + namespace + "/widgets?watch=true&timeoutSeconds=3600"

@@ -27,8 +27,8 @@ type LiveBindings struct {
 	Schema func(ctx context.Context, cluster logicalcluster.Name, name string) (*apisv1alpha1.APIResourceSchema, error)
 }
 
-// Bound are the definitions that logical clusters have bound: what the status of their APIBindings says, by the copies of schemas in clusters.BoundSchemas. These
-// never change, and are there as long as a binding names them.
+// Bound are the definitions that logical clusters have bound: what the status of their APIBindings says, by the copies
+// of schemas in clusters.BoundSchemas. These never change, and are there as long as a binding names them.
 type Bound struct {
 	informers controllers.Informers
 	contents  *Contents

@@ -230,7 +230,8 @@ func TestAllClustersAreToldOfDefinitionsAndBindingsAlike(t *testing.T) {
 	}
 }
 
-// However late a replica hears of it, it makes no object of a binding that is being deleted, or has gone: nobody would delete the object.
+// However late a replica hears of it, it makes no object of a binding that is being deleted, or has gone: nobody would
+// delete the object.
 func TestALateReplicaMakesNothingThatOutlivesItsBinding(t *testing.T) {
 	const at = "/registry/apis.kcp.io/apibindings/x7/w"
 	l := newLate(t)

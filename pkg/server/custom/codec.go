@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// codec is between the store and the bytes. It decodes no more than the metadata: what an object has beside depends on the definition,
-// and is decoded by views.
+// codec is between the store and the bytes. It decodes no more than the metadata: what an object has beside depends on
+// the definition, and is decoded by views.
 type codec struct{}
 
 // Identifier implements runtime.Encoder.

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Content is what a definition says: its spec, and the names that were accepted. It does not say where. Definitions of all logical
-// clusters that say the same share one Content, and what serves it. Content is immutable.
+// Content is what a definition says: its spec, and the names that were accepted. It does not say where. Definitions of
+// all logical clusters that say the same share one Content, and what serves it. Content is immutable.
 type Content struct {
 	hash  contentHash
 	spec  *apiextensionsv1.CustomResourceDefinitionSpec
@@ -36,8 +36,8 @@ func (c *Content) Names() *apiextensionsv1.CustomResourceDefinitionNames { retur
 // ID returns a string that is the same for equal contents only.
 func (c *Content) ID() string { return fmt.Sprintf("%x", c.hash[:16]) }
 
-// definition returns a definition with this content that is in no logical cluster. It was established long ago: upstream's handler makes
-// creations wait that come right after that, for replicas that have not heard of it.
+// definition returns a definition with this content that is in no logical cluster. It was established long ago:
+// upstream's handler makes creations wait that come right after that, for replicas that have not heard of it.
 func (c *Content) definition() *apiextensionsv1.CustomResourceDefinition {
 	return &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: c.names.Plural + "." + c.spec.Group, UID: types.UID(c.ID())},
@@ -52,7 +52,8 @@ func (c *Content) definition() *apiextensionsv1.CustomResourceDefinition {
 	}
 }
 
-// Contents are the contents of all definitions that somebody uses. What nobody uses any more is garbage: there is nothing to close.
+// Contents are the contents of all definitions that somebody uses. What nobody uses any more is garbage: there is
+// nothing to close.
 type Contents struct {
 	// forgotten is called when a content was collected.
 	forgotten func(contentHash)

@@ -34,7 +34,8 @@ func versionOf(raw []byte) string {
 	return head.APIVersion
 }
 
-// shareAll returns the contents of objects for somebody who only reads them. What a webhook has to convert goes to it together.
+// shareAll returns the contents of objects for somebody who only reads them. What a webhook has to convert goes to it
+// together.
 func (v *view) shareAll(ctx context.Context, items []object) ([]map[string]any, error) {
 	out := make([]map[string]any, len(items))
 	var rest []int
@@ -97,7 +98,8 @@ func (v *view) convertBatch(ctx context.Context, raw [][]byte) ([]*unstructured.
 	}
 	out := make([]*unstructured.Unstructured, len(raw))
 	for i := range converted {
-		setCluster(&converted[i], clusters[i]) // a webhook may change annotations, but not this one: others trust it
+		// a webhook may change annotations, but not this one: others trust it
+		setCluster(&converted[i], clusters[i])
 		encoded, err := converted[i].MarshalJSON()
 		if err != nil {
 			return nil, fmt.Errorf("encode what a webhook has converted: %w", err)
@@ -152,7 +154,8 @@ func withStored(ctx context.Context, apiVersion string) context.Context {
 	return context.WithValue(ctx, storedKey{}, apiVersion)
 }
 
-// expected returns an error if an object is not stored in the version that withStored has said: somebody has changed it meanwhile.
+// expected returns an error if an object is not stored in the version that withStored has said: somebody has changed it
+// meanwhile.
 func expected(ctx context.Context, o *object) error {
 	want, ok := ctx.Value(storedKey{}).(string)
 	if !ok || want == o.APIVersion {

@@ -29,10 +29,11 @@ import (
 	"github.com/regent-project/regent/pkg/server/webhooks"
 )
 
-// converters call conversion webhooks. Tenants say where these are, so nothing is sent with a call that is a secret, no proxy and no redirect is followed, and
-// nothing is called at an address that the operator does not allow.
+// converters call conversion webhooks. Tenants say where these are, so nothing is sent with a call that is a secret, no
+// proxy and no redirect is followed, and nothing is called at an address that the operator does not allow.
 //
-// Upstream's calls end only when the webhook answers, or in 30 s. These end with the request that needs them, and when the server closes.
+// Upstream's calls end only when the webhook answers, or in 30 s. These end with the request that needs them, and when
+// the server closes.
 type converters struct {
 	networks webhooks.Networks
 	lanes    lanes
@@ -46,8 +47,9 @@ type converters struct {
 	connections map[*connection]struct{}
 }
 
-// quiet leaves out a metric of upstream's. It has a series for each name of a definition and each pair of versions, for ever, and tenants make up all of these.
-// apiserver_conversion_webhook_duration_seconds tells the same of all webhooks together.
+// quiet leaves out a metric of upstream's. It has a series for each name of a definition and each pair of versions, for
+// ever, and tenants make up all of these. apiserver_conversion_webhook_duration_seconds tells the same of all webhooks
+// together.
 var quiet = sync.OnceFunc(func() { metrics.SetDisabledMetrics([]string{"apiserver_crd_conversion_webhook_duration_seconds"}) })
 
 func newConverters(networks webhooks.Networks) *converters {

@@ -16,11 +16,12 @@ type Definition struct {
 	Terminating bool
 	// of are the contents that the definition stands for, if it shows the objects of clusters that do not agree.
 	of []*Content
-	// when is what must hold when an object is created: that the cluster still says this. Read again, it may say the same. again is nil if nothing can be
-	// created.
+	// when is what must hold when an object is created: that the cluster still says this. Read again, it may say
+	// the same. again is nil if nothing can be created.
 	when  serverstorage.Condition
 	again func(context.Context) (*Definition, error)
-	// One of changed ends when the cluster says something else, or nothing any more. Watches end then, since what they show is no longer so.
+	// One of changed ends when the cluster says something else, or nothing any more. Watches end then, since what
+	// they show is no longer so.
 	changed []context.Context //nolint:containedctx // they are what ends, not what a call is made in
 }
 
@@ -39,8 +40,8 @@ func (d *Definition) whenChanged(end func()) (stop func()) {
 
 // Everywhere is what all logical clusters together say of one custom resource.
 type Everywhere struct {
-	// Contents has each of the contents once, the one that most clusters have first. If there are several, the clusters
-	// do not agree.
+	// Contents has each of the contents once, the one that most clusters have first. If there are several, the
+	// clusters do not agree.
 	Contents []*Content
 	// One of changed ends when the contents are others.
 	changed []context.Context //nolint:containedctx // as those of Definition
@@ -50,8 +51,8 @@ type Everywhere struct {
 //
 // Its methods may be called at any time on any goroutine. They return only what is established.
 type Source interface {
-	// Definition returns the definition of a resource, and nil if the cluster has none. It asks storage before it says so, because a cluster may
-	// have got one through another replica just now.
+	// Definition returns the definition of a resource, and nil if the cluster has none. It asks storage before it
+	// says so, because a cluster may have got one through another replica just now.
 	Definition(ctx context.Context, cluster logicalcluster.Name, resource schema.GroupResource) (*Definition, error)
 	// Definitions returns all definitions of a cluster, ordered by group and by resource.
 	Definitions(cluster logicalcluster.Name) []*Definition

@@ -18,8 +18,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/discovery"
 )
 
-// documents tell clients what a logical cluster serves: discovery and OpenAPI. They are made when somebody asks, and are the same for all
-// clusters that define the same.
+// documents tell clients what a logical cluster serves: discovery and OpenAPI. They are made when somebody asks, and
+// are the same for all clusters that define the same.
 type documents struct {
 	whole  *whole
 	kept   *kept

@@ -29,7 +29,8 @@ func (s one) Get(_ context.Context, _ string, _ upstream.GetOptions, into runtim
 	return into.(*object).parse(s.raw)
 }
 
-// Whatever a definition says that the API accepts, and whatever is stored of it: it is served and described, and nothing panics.
+// Whatever a definition says that the API accepts, and whatever is stored of it: it is served and described, and
+// nothing panics.
 func FuzzWhatADefinitionSays(f *testing.F) {
 	for _, properties := range []string{
 		"", `, "size": {"type": "integer", "default": 3, "maximum": 10}`, `, "any": {"x-kubernetes-preserve-unknown-fields": true}`,

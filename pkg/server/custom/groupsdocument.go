@@ -19,8 +19,9 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 )
 
-// groupsDocument answers /apis: the list of groups, or all resources of all groups at once if a client accepts that. Upstream's resource manager would do,
-// too. But each of them has a scheme and codecs of its own, half a megabyte, and writes a line to the log for each version of each group.
+// groupsDocument answers /apis: the list of groups, or all resources of all groups at once if a client accepts that.
+// Upstream's resource manager would do, too. But each of them has a scheme and codecs of its own, half a megabyte, and
+// writes a line to the log for each version of each group.
 type groupsDocument struct {
 	list *metav1.APIGroupList
 	all  *apidiscoveryv2.APIGroupDiscoveryList

@@ -55,8 +55,9 @@ type HandlerConfig struct {
 	Webhooks webhooks.Networks
 }
 
-// handlers makes the handlers of contents, upstream's own: one for each content, whatever the number of logical clusters. (Upstream's makes
-// one for each definition, and looks up definitions by their names alone, so that one handler cannot serve two clusters.)
+// handlers makes the handlers of contents, upstream's own: one for each content, whatever the number of logical
+// clusters. (Upstream's makes one for each definition, and looks up definitions by their names alone, so that one
+// handler cannot serve two clusters.)
 type handlers struct {
 	cfg        HandlerConfig
 	base       storage.Interface
@@ -119,7 +120,9 @@ func (h *handlers) forget(hash contentHash) {
 
 func (h *handlers) build(c *Content) (http.Handler, error) {
 	definition, hook, calls := c.definition(), h.converters.of(c), webhook.AuthenticationInfoResolverWrapper(nil)
-	if hook != nil { // upstream calls it for what its views do not convert: what other versions of an object its managers have applied
+	// upstream calls it for what its views do not convert: what other versions of an object its managers have
+	// applied
+	if hook != nil {
 		definition, calls = hook.definition, hook.as(context.Background())
 	}
 	made, err := apiserver.NewCustomResourceDefinitionHandler(
@@ -140,8 +143,8 @@ type viewed struct {
 	views   versions
 }
 
-// GetRESTOptions implements generic.RESTOptionsGetter. Upstream calls it for each version, and has put the codec of that version into the
-// configuration when it calls the decorator.
+// GetRESTOptions implements generic.RESTOptionsGetter. Upstream calls it for each version, and has put the codec of
+// that version into the configuration when it calls the decorator.
 func (o *viewed) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
 	kind := schema.GroupKind{Group: o.content.spec.Group, Kind: o.content.names.Kind}
 	return generic.RESTOptions{

@@ -43,19 +43,21 @@ func (n neighbour) object(name string) string {
 	return fmt.Sprintf(`{"apiVersion":"%s/v1","kind":%q,"metadata":{"name":%q,"labels":{"l":"x"}},"spec":{"color":"red"}}`, n.group, n.kind, name)
 }
 
-// What is done with the objects of one kind of one cluster, by whatever request, is done to no others, however much they are alike.
+// What is done with the objects of one kind of one cluster, by whatever request, is done to no others, however much
+// they are alike.
 func TestWhateverIsDoneToCustomObjectsIsDoneToNoOthers(t *testing.T) {
 	me := neighbour{"aaa", "example.com", "widgets", "Widget", false}
 	others := []neighbour{
-		{"bb", "example.com", "widgets", "Widget", false},          // another cluster
-		{"aa", "example.com", "widgets", "Widget", false},          // whose name begins mine
-		{"aaaa", "example.com", "widgets", "Widget", false},        // or that mine begins
-		{"cc", "example.com", "widgets", "Widget", true},           // of another scope
-		{"dd", "example.com", "widgets", "Gadget", false},          // of another kind
-		{"aaa", "example.com", "widgetries", "Widgetry", false},    // a kind that mine begins
-		{"aaa", "example.com", "wids", "Widge", false},             // and one that begins mine
-		{"aaa", "example.com", "defaults", "default", true},        // a kind that is named as a namespace
-		{"aaa", "example.com", "nameds", "Named", true},            // a kind whose objects are named as my namespace
+		{"bb", "example.com", "widgets", "Widget", false},       // another cluster
+		{"aa", "example.com", "widgets", "Widget", false},       // whose name begins mine
+		{"aaaa", "example.com", "widgets", "Widget", false},     // or that mine begins
+		{"cc", "example.com", "widgets", "Widget", true},        // of another scope
+		{"dd", "example.com", "widgets", "Gadget", false},       // of another kind
+		{"aaa", "example.com", "widgetries", "Widgetry", false}, // a kind that mine begins
+		{"aaa", "example.com", "wids", "Widge", false},          // and one that begins mine
+		{"aaa", "example.com", "defaults", "default", true},     // a kind that is named as a namespace
+		// a kind whose objects are named as my namespace
+		{"aaa", "example.com", "nameds", "Named", true},
 		{"aaa", "com", "widgets", "Widget", false},                 // a group that ends mine
 		{"aaa", "example.com.au", "widgets", "Widget", false},      // and one that mine begins
 		{"aaa", "widget.example.com", "defaults", "default", true}, // and one that has mine
@@ -210,7 +212,8 @@ func TestNoNameOfACustomObjectLeadsElsewhere(t *testing.T) {
 	}
 }
 
-// A definition is deleted and made anew, as something else. Whoever removes its finalizer by hand leaves objects behind: nothing is shown of them as what it is not.
+// A definition is deleted and made anew, as something else. Whoever removes its finalizer by hand leaves objects
+// behind: nothing is shown of them as what it is not.
 func TestADefinitionThatIsMadeAnewServesNothingOfAnotherKindOrScope(t *testing.T) {
 	w := newWorld(t)
 	first := neighbour{"aa", "example.com", "widgets", "Widget", false}
@@ -231,7 +234,8 @@ func TestADefinitionThatIsMadeAnewServesNothingOfAnotherKindOrScope(t *testing.T
 			t.Errorf("as another scope%s: %v", query, got)
 		}
 	}
-	w.create(t, scoped.everywhere(), scoped.object("default")) // whose key begins those of what was in the namespace
+	// whose key begins those of what was in the namespace
+	w.create(t, scoped.everywhere(), scoped.object("default"))
 	if got := next(t, events, 2); !slices.Equal(got, []string{"BOOKMARK", "ADDED default"}) {
 		t.Errorf("a watch shows %q", got)
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// kept has documents that were made, those that were used last. What they may take together is bounded: a document of thousands of definitions is tens of
-// megabytes, and each of their changes makes another one.
+// kept has documents that were made, those that were used last. What they may take together is bounded: a document of
+// thousands of definitions is tens of megabytes, and each of their changes makes another one.
 type kept struct {
 	mu     sync.Mutex
 	recent recent[string, any]

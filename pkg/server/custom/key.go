@@ -12,8 +12,8 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// Prefix begins the keys of all custom objects: /custom/<cluster>/<group>/<Kind>/[<namespace>/]<name>. The key has the kind, which an
-// object says of itself, and which no definition may change once it is established.
+// Prefix begins the keys of all custom objects: /custom/<cluster>/<group>/<Kind>/[<namespace>/]<name>. The key has the
+// kind, which an object says of itself, and which no definition may change once it is established.
 const Prefix = "/custom"
 
 // Resource is the name under which all custom objects are stored, in metrics and in an EncryptionConfiguration.
@@ -35,8 +35,8 @@ func keyOf(obj runtime.Object) (string, error) {
 	return key + "/" + o.Name, nil
 }
 
-// The fields that the watch cache keeps of an object. Users cannot select by the last two: a request may name metadata.name,
-// metadata.namespace, and what a definition makes selectable.
+// The fields that the watch cache keeps of an object. Users cannot select by the last two: a request may name
+// metadata.name, metadata.namespace, and what a definition makes selectable.
 const (
 	fieldName      = "metadata.name"
 	fieldNamespace = "metadata.namespace"
@@ -44,8 +44,9 @@ const (
 	fieldBytes     = "regent.dev/bytes"
 )
 
-// attributes returns what the watch cache selects objects by. The cache knows no definitions, and does not have the object before a change
-// when it looks at one, only these attributes of it. So they have the object's bytes, for selectors that look into them.
+// attributes returns what the watch cache selects objects by. The cache knows no definitions, and does not have the
+// object before a change when it looks at one, only these attributes of it. So they have the object's bytes, for
+// selectors that look into them.
 func attributes(obj runtime.Object) (labels.Set, fields.Set, error) {
 	o, ok := obj.(*object)
 	if !ok {

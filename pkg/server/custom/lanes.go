@@ -13,15 +13,15 @@ import (
 const (
 	// callTime is how long a conversion webhook may take to answer. Kubernetes waits three times as long.
 	callTime = 10 * time.Second
-	// pause is how long a webhook that did not answer in that time is not called again. Requests that need it fail at once meanwhile: so they do not hold
-	// places that other requests wait for.
+	// pause is how long a webhook that did not answer in that time is not called again. Requests that need it fail
+	// at once meanwhile: so they do not hold places that other requests wait for.
 	pause = 5 * time.Second
 	// laneWidth is how many calls of a lane are under way at a time.
 	laneWidth = 16
 )
 
-// lane is what waits for its turn together: the conversions of one content in one logical cluster. A cluster that makes a webhook hang does not keep
-// others from using it that define the same.
+// lane is what waits for its turn together: the conversions of one content in one logical cluster. A cluster that makes
+// a webhook hang does not keep others from using it that define the same.
 type lane struct {
 	cluster logicalcluster.Name
 	content contentHash
@@ -45,7 +45,8 @@ type turns struct {
 // errPausing says that a webhook is not called because it did not answer.
 var errPausing = errors.New("the webhook did not answer in time a moment ago")
 
-// enter returns when a call may begin. leave must be called when it is over; hung says that there was no answer in time.
+// enter returns when a call may begin. leave must be called when it is over; hung says that there was no answer in
+// time.
 func (l *lanes) enter(ctx context.Context, of lane) (leave func(hung bool), err error) {
 	t, err := l.join(of)
 	if err != nil {

@@ -128,7 +128,8 @@ func (l *late) keys(t *testing.T) int64 {
 	return resp.Count
 }
 
-// However late a replica hears of it, it makes no object of a definition that is being deleted, or has gone: nobody would delete the object.
+// However late a replica hears of it, it makes no object of a definition that is being deleted, or has gone: nobody
+// would delete the object.
 func TestALateReplicaMakesNothingThatOutlivesItsDefinition(t *testing.T) {
 	for name, begin := range map[string]func(*testing.T, *late){
 		"being deleted": func(t *testing.T, l *late) {

@@ -12,8 +12,9 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// object is a custom object as it is stored: its bytes, and the metadata that storage and the watch cache need. It knows no schema, so
-// objects of all kinds are of one type, and share one watch cache. Copies share the bytes, which nobody modifies.
+// object is a custom object as it is stored: its bytes, and the metadata that storage and the watch cache need. It
+// knows no schema, so objects of all kinds are of one type, and share one watch cache. Copies share the bytes, which
+// nobody modifies.
 type object struct {
 	metav1.TypeMeta
 	// ObjectMeta has no managedFields. They are in the bytes, and nobody below the views needs them.

@@ -29,7 +29,8 @@ func TestBytesAreStoredAsTheyAre(t *testing.T) {
 	}
 }
 
-// Storage writes the logical cluster into the annotations of what it stores. Nothing else of an object may change with that.
+// Storage writes the logical cluster into the annotations of what it stores. Nothing else of an object may change with
+// that.
 func TestAnAnnotationChangesNothingElse(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		content := map[string]any{

@@ -19,8 +19,9 @@ import (
 // schemasPath is the path of the schemas of an API version.
 func schemasPath(gv schema.GroupVersion) string { return "apis/" + gv.Group + "/" + gv.Version }
 
-// index serves /openapi/v3: where the schemas of each API version are. The URL has what identifies the definitions in it, so that clients need not
-// ask again for what they have. Upstream's has a hash of the schemas, for which all of them would have to be made.
+// index serves /openapi/v3: where the schemas of each API version are. The URL has what identifies the definitions in
+// it, so that clients need not ask again for what they have. Upstream's has a hash of the schemas, for which all of
+// them would have to be made.
 func (d *documents) index(w http.ResponseWriter, req *http.Request, definitions []*Definition, next http.Handler) error {
 	all := &handler3.OpenAPIV3Discovery{}
 	if err := ask(req, next, "application/json", all); err != nil {
@@ -77,14 +78,16 @@ func (d *documents) schemas(w http.ResponseWriter, req *http.Request, definition
 	return true, nil
 }
 
-// encoded returns the schemas of an API version as a client accepts them. It keeps nothing else of them: decoded they are five times as large.
+// encoded returns the schemas of an API version as a client accepts them. It keeps nothing else of them: decoded they
+// are five times as large.
 func (d *documents) encoded(req *http.Request, definitions []*Definition, gv schema.GroupVersion, id string) (*recorded, error) {
 	accept := strings.Join(req.Header.Values("Accept"), ",")
 	key := "openapi " + gv.String() + " " + id + " " + accept
 	if there, ok := d.kept.get(req.Context(), key); ok {
 		return there.(*recorded), nil
 	}
-	made, err := d.making.lock(req.Context(), key) // those who wait for a large one, or ask again after a timeout, do not make it several times
+	// those who wait for a large one, or ask again after a timeout, do not make it several times
+	made, err := d.making.lock(req.Context(), key)
 	if err != nil {
 		return nil, apierrors.NewTimeoutError("the document of an API group is being made: try again", 1)
 	}

@@ -10,7 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// BenchmarkSchemasOfAGroup makes the OpenAPI v3 document of a group with so many kinds of 2.5 KiB. What each kind costs must not grow with their number.
+// BenchmarkSchemasOfAGroup makes the OpenAPI v3 document of a group with so many kinds of 2.5 KiB. What each kind costs
+// must not grow with their number.
 func BenchmarkSchemasOfAGroup(b *testing.B) {
 	for _, n := range []int{100, 1000} {
 		b.Run(fmt.Sprint(n, " kinds"), func(b *testing.B) {

@@ -19,8 +19,9 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// maxInWhole is how large all definitions of a logical cluster may be together, in bytes, to be in its OpenAPI v2 document. That document is one for all
-// resources, so it is made anew when any of them changes; v3 has one for each API version. While it is made it takes some 20 times this memory.
+// maxInWhole is how large all definitions of a logical cluster may be together, in bytes, to be in its OpenAPI v2
+// document. That document is one for all resources, so it is made anew when any of them changes; v3 has one for each
+// API version. While it is made it takes some 20 times this memory.
 const maxInWhole = 8 << 20
 
 // smallInWhole is how large the definitions of a cluster are together, in bytes, whose document is made beside a larger
@@ -30,9 +31,9 @@ const smallInWhole = 512 << 10
 // whole is the OpenAPI v2 document of each logical cluster: all schemas in one.
 type whole struct {
 	kept *kept
-	// clusters has one document made at a time for each logical cluster, so that no cluster has others wait for more
-	// than one of its own. large and small have room for one document each, so that the memory they take is bounded,
-	// and most clusters do not wait for the few that define very much.
+	// clusters has one document made at a time for each logical cluster, so that no cluster has others wait for
+	// more than one of its own. large and small have room for one document each, so that the memory they take is
+	// bounded, and most clusters do not wait for the few that define very much.
 	clusters     making
 	large, small chan struct{}
 	// form answers as the documents do, without their content: it tells in which form a client wants them.

@@ -19,7 +19,8 @@ import (
 
 var widgetsResource = schema.GroupResource{Group: "example.com", Resource: "widgets"}
 
-// inClusters returns what so many clusters define, all of them the same, and a function that has the first one say something else.
+// inClusters returns what so many clusters define, all of them the same, and a function that has the first one say
+// something else.
 func inClusters(t *testing.T, n int) (*Own, func(properties string)) {
 	t.Helper()
 	source := controllertest.NewSource[crd]()
@@ -84,7 +85,8 @@ func TestAChangeIsLookedAtWithoutTheOtherClusters(t *testing.T) {
 	}
 }
 
-// In one group or in many, what is made for a document grows no faster than the definitions of which it tells: it is counted in bytes.
+// In one group or in many, what is made for a document grows no faster than the definitions of which it tells: it is
+// counted in bytes.
 func TestDocumentsTakeNoMoreThanTheirDefinitions(t *testing.T) {
 	for _, apart := range []bool{false, true} {
 		made := func(n int) uint64 {

@@ -109,7 +109,8 @@ func TestAWatchSeesItsClusterAndKindOnly(t *testing.T) {
 	}
 }
 
-// The watch cache knows no fields of definitions. It must tell nevertheless when an object begins to match, and when it does not match any more.
+// The watch cache knows no fields of definitions. It must tell nevertheless when an object begins to match, and when it
+// does not match any more.
 func TestAWatchByASelectableFieldTellsWhatComesAndGoes(t *testing.T) {
 	w := newWorld(t)
 	w.define(t, "aa", widgets(""))
@@ -290,7 +291,8 @@ func TestARuleThatTakesTooLongIsGivenUp(t *testing.T) {
 	w.create(t, "bb"+widgetsIn, widget("x", `{}`))
 }
 
-// An informer of metadata over all clusters is what kcp's controllers have. It tells objects of one name apart by their annotation.
+// An informer of metadata over all clusters is what kcp's controllers have. It tells objects of one name apart by their
+// annotation.
 func TestMetadataOfAllClustersIsListedAndWatched(t *testing.T) {
 	w := newWorld(t)
 	for _, cluster := range []string{"aa", "bb"} {

@@ -16,8 +16,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whatever schema a definition has that the API accepts, and whatever an object of it is like: the replica answers each request, says what is wrong with the
-// object if it refuses it, and gives back what it has stored. Applying what is stored changes nothing.
+// Whatever schema a definition has that the API accepts, and whatever an object of it is like: the replica answers each
+// request, says what is wrong with the object if it refuses it, and gives back what it has stored. Applying what is
+// stored changes nothing.
 func TestNoSchemaCrashesAReplica(t *testing.T) {
 	w := newWorld(t)
 	accepted, refused, n := 0, 0, 0
@@ -63,7 +64,8 @@ func TestNoSchemaCrashesAReplica(t *testing.T) {
 			case code == http.StatusOK && reflect.DeepEqual(out["spec"], got["spec"]):
 			case code == http.StatusOK:
 				rt.Errorf("apply of %v made %v", got["spec"], out["spec"])
-			case !strings.Contains(fmt.Sprint(out["message"]), "spec"): // upstream cannot apply some of what can be posted, such as null in a set
+			// upstream cannot apply some of what can be posted, such as null in a set
+			case !strings.Contains(fmt.Sprint(out["message"]), "spec"):
 				rt.Errorf("apply %s: %d %v", again, code, out)
 			}
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// predicate makes a view's predicate one of stored objects. In one logical cluster the key selects the kind. Over all of them the predicate
-// does. What fails tells of an object that the predicate could not judge.
+// predicate makes a view's predicate one of stored objects. In one logical cluster the key selects the kind. Over all
+// of them the predicate does. What fails tells of an object that the predicate could not judge.
 func (v *view) predicate(ctx context.Context, p storage.SelectionPredicate) (_ storage.SelectionPredicate, fails *failure) {
 	shown := p.GetAttrs
 	p.GetAttrs = attributes
@@ -96,7 +96,8 @@ func (s ofKind) Matches(of fields.Fields) bool {
 		_, set, err := s.attributes(shown)
 		return set, err
 	}
-	if s.view.webhook != nil { // whoever waits for one holds up nobody else, and its error is for the one who has asked
+	// whoever waits for one holds up nobody else, and its error is for the one who has asked
+	if s.view.webhook != nil {
 		set, err := find()
 		if err != nil {
 			s.failed.set(err) // it may match

@@ -64,8 +64,8 @@ func (l *looked) at(bytes storedBytes) *look {
 	return one
 }
 
-// longestKept is the length of the longest values of fields that are kept as they are. Tenants choose values, which may be
-// as large as objects.
+// longestKept is the length of the longest values of fields that are kept as they are. Tenants choose values, which may
+// be as large as objects.
 const longestKept = 64
 
 // shorten returns what stands for a value: equal values have equal ones, and others have others.

@@ -5,10 +5,11 @@
 //	                     -> view: the stored objects of one kind, as one version of one schema shows them
 //	                        -> one store, with one watch cache, for all custom objects of the shard
 //
-// A further cluster that defines what others define costs its definition, and nothing else: no goroutine, no watch, no cache.
+// A further cluster that defines what others define costs its definition, and nothing else: no goroutine, no watch, no
+// cache.
 //
-// Upstream's handler alone cannot do this. It looks up definitions by name, without a cluster, and keeps a watch cache for each version
-// of each definition, with some 14 goroutines.
+// Upstream's handler alone cannot do this. It looks up definitions by name, without a cluster, and keeps a watch cache
+// for each version of each definition, with some 14 goroutines.
 package custom
 
 import (
@@ -69,8 +70,8 @@ func NewServer(getter generic.RESTOptionsGetter, cfg HandlerConfig) (*Server, er
 	return s, nil
 }
 
-// EndCalls ends all calls of conversion webhooks, and lets none begin any more. Requests that need one fail. Otherwise a server that stops would wait for
-// webhooks that hang.
+// EndCalls ends all calls of conversion webhooks, and lets none begin any more. Requests that need one fail. Otherwise
+// a server that stops would wait for webhooks that hang.
 func (s *Server) EndCalls() { s.handlers.converters.close() }
 
 // Close closes the storage. No request may be under way.
@@ -82,8 +83,8 @@ func (s *Server) Close() {
 // Ready returns an error until the watch cache has read all custom objects.
 func (s *Server) Ready() error { return s.store.ReadinessCheck() }
 
-// Wrap returns a handler that serves what the request's logical cluster defines, and has next serve everything else. builtIn says which API groups
-// next serves: nobody can define these.
+// Wrap returns a handler that serves what the request's logical cluster defines, and has next serve everything else.
+// builtIn says which API groups next serves: nobody can define these.
 func (s *Server) Wrap(source Source, builtIn func(group string) bool, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := request.RequestInfoFrom(req.Context())
@@ -156,7 +157,8 @@ func (s *Server) serve(w http.ResponseWriter, req *http.Request, info *request.R
 	return true, nil
 }
 
-// inProtobuf reports whether a request writes an object in protobuf, in which custom objects cannot be. Upstream's handler panics at one.
+// inProtobuf reports whether a request writes an object in protobuf, in which custom objects cannot be. Upstream's
+// handler panics at one.
 func inProtobuf(req *http.Request, verb string) bool {
 	mediaType, _, _ := mime.ParseMediaType(req.Header.Get("Content-Type"))
 	return mediaType == runtime.ContentTypeProtobuf && (verb == "create" || verb == "update")
@@ -167,8 +169,8 @@ var errProtobuf = &apierrors.StatusError{ErrStatus: metav1.Status{
 	Message: "custom objects are not written in protobuf: send application/json or application/yaml",
 }}
 
-// serving returns the content that serves a version of another one: that itself, or nil. Controllers of this process can use the version that is stored
-// even if users cannot: what nobody can use any more can be deleted nevertheless.
+// serving returns the content that serves a version of another one: that itself, or nil. Controllers of this process
+// can use the version that is stored even if users cannot: what nobody can use any more can be deleted nevertheless.
 func (s *Server) serving(ctx context.Context, c *Content, version string) (*Content, error) {
 	if c.serves(version) {
 		return c, nil

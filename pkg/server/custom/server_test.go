@@ -35,8 +35,8 @@ import (
 	"github.com/regent-project/regent/test/etcdtest"
 )
 
-// world is a server of custom resources over an etcd of its own, without authentication and without built-in resources. Tests say what the
-// clusters define.
+// world is a server of custom resources over an etcd of its own, without authentication and without built-in resources.
+// Tests say what the clusters define.
 type world struct {
 	url      string
 	handler  http.Handler

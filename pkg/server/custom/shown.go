@@ -22,7 +22,8 @@ import (
 // shown is what a source has shown to somebody. It ends what depends on that when the source says something else.
 type shown struct {
 	mu sync.Mutex
-	// used are the definitions that somebody has asked for, by cluster and resource. everywhere are those of all clusters together, by resource.
+	// used are the definitions that somebody has asked for, by cluster and resource. everywhere are those of all
+	// clusters together, by resource.
 	used       map[clusters.Key]*usedDefinition
 	everywhere map[string]*usedEverywhere
 }
@@ -45,7 +46,8 @@ func newShown() shown {
 	return shown{used: map[clusters.Key]*usedDefinition{}, everywhere: map[string]*usedEverywhere{}}
 }
 
-// show returns the definition that an object makes, or what a later state of that object has made already. The caller holds mu, as make may rely on.
+// show returns the definition that an object makes, or what a later state of that object has made already. The caller
+// holds mu, as make may rely on.
 func (s *shown) show(key clusters.Key, by metav1.Object, of schema.GroupResource, make func() (*Definition, error)) (*Definition, error) {
 	before := s.used[key]
 	if before != nil && !newer(by, before.by) {
@@ -85,8 +87,9 @@ func newer(a, b metav1.Object) bool {
 	return err != nil || order > 0
 }
 
-// all returns what all clusters say of a resource. each calls its argument with what each cluster has. Nothing is kept of a resource that no cluster has, unless
-// keep says so: otherwise whoever asks for names that nobody defines would fill the memory.
+// all returns what all clusters say of a resource. each calls its argument with what each cluster has. Nothing is kept
+// of a resource that no cluster has, unless keep says so: otherwise whoever asks for names that nobody defines would
+// fill the memory.
 func (s *shown) all(resource string, keep bool, each func(set func(logicalcluster.Name, *Content))) Everywhere {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,7 +104,8 @@ func (s *shown) all(resource string, keep bool, each func(set func(logicalcluste
 	return u.shown
 }
 
-// refresh looks at a definition that may have changed. It does nothing with what nobody has asked for. content returns nil if there is none any more; mu is held then.
+// refresh looks at a definition that may have changed. It does nothing with what nobody has asked for. content returns
+// nil if there is none any more; mu is held then.
 func (s *shown) refresh(key clusters.Key, content func() *Content) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -20,8 +20,8 @@ import (
 // cachePause is the pause between two looks whether the watch cache is ready.
 const cachePause = 10 * time.Millisecond
 
-// Metadata is for an informer of *clusters.CustomObject: the metadata of all custom objects of the shard. They share all but their outermost struct
-// with the watch cache.
+// Metadata is for an informer of *clusters.CustomObject: the metadata of all custom objects of the shard. They share
+// all but their outermost struct with the watch cache.
 func (s *Server) Metadata() cache.ListerWatcherWithContext {
 	return &cache.ListWatch{
 		ListWithContextFunc:  s.listMetadata,

@@ -8,8 +8,9 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 )
 
-// Terminating is an admission plugin that refuses new objects of a definition that is being deleted. Upstream's handler does the same, but does not
-// know: it serves definitions of all logical clusters that say the same, and never one that is being deleted.
+// Terminating is an admission plugin that refuses new objects of a definition that is being deleted. Upstream's handler
+// does the same, but does not know: it serves definitions of all logical clusters that say the same, and never one that
+// is being deleted.
 type Terminating struct{}
 
 // Handles implements admission.Interface.

@@ -12,11 +12,12 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// unconverted has requests of this process's controllers served without a conversion webhook, if they are for metadata alone or delete an object. Garbage
-// collection and the deletion of definitions, namespaces and logical clusters must not wait for a tenant's webhook, and neither must the end of a term.
+// unconverted has requests of this process's controllers served without a conversion webhook, if they are for metadata
+// alone or delete an object. Garbage collection and the deletion of definitions, namespaces and logical clusters must
+// not wait for a tenant's webhook, and neither must the end of a term.
 //
-// One object is served in the version in which it is stored, so that what else it has stays as it is. Lists show metadata, which is the same in all
-// versions. Other requests are returned as they are.
+// One object is served in the version in which it is stored, so that what else it has stays as it is. Lists show
+// metadata, which is the same in all versions. Other requests are returned as they are.
 func (s *Server) unconverted(req *http.Request, info *request.RequestInfo, c *Content) (*http.Request, *Content, error) {
 	if !hasWebhook(c) || !s.internal(req.Context()) || !forMetadata(req, info) {
 		return req, c, nil

@@ -20,8 +20,8 @@ type part interface {
 	everywhere(resource schema.GroupResource, keep bool) Everywhere
 }
 
-// Union are several sources of definitions. In a logical cluster each resource is in one of them at most: the controller that gives names sees to that. Storage is
-// asked only if none of the caches has the resource.
+// Union are several sources of definitions. In a logical cluster each resource is in one of them at most: the
+// controller that gives names sees to that. Storage is asked only if none of the caches has the resource.
 type Union []part
 
 // NewUnion returns what clusters define themselves, and what they have bound.

@@ -11,7 +11,8 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// twoVersions is a definition in v1 and v2, which have the same fields and different defaults and selectable fields, without a webhook.
+// twoVersions is a definition in v1 and v2, which have the same fields and different defaults and selectable fields,
+// without a webhook.
 func twoVersions(stored string) *apiextensionsv1.CustomResourceDefinition {
 	d := widgets(`, "size": {"type": "integer"}`)
 	second := *d.Spec.Versions[0].DeepCopy()
@@ -53,10 +54,12 @@ func TestOneObjectIsSeenAndChangedInAllVersions(t *testing.T) {
 			t.Errorf("%s: %d %v", query, code, out)
 		}
 	}
-	if got := specOf(w.get(t, in["v2"]+"/x"))["shape"]; got != nil { // defaults are those of the version that is stored, and of that in which something is written
+	// defaults are those of the version that is stored, and of that in which something is written
+	if got := specOf(w.get(t, in["v2"]+"/x"))["shape"]; got != nil {
 		t.Errorf("the stored object has got a default: %v", got)
 	}
-	// Nothing of an object is lost that the version does not have in which it is changed: what is stored has what the stored version has.
+	// Nothing of an object is lost that the version does not have in which it is changed: what is stored has what
+	// the stored version has.
 	if got := specOf(w.get(t, in["v1"]+"/x")); !reflect.DeepEqual(got, object1{"color": "red", "size": 2.0}) {
 		t.Errorf("in v1: %v", got)
 	}
@@ -66,7 +69,8 @@ func TestOneObjectIsSeenAndChangedInAllVersions(t *testing.T) {
 	}
 }
 
-// A version may be stored no longer: each write brings an object into the one that is stored now, as Kubernetes' storage version migration does it.
+// A version may be stored no longer: each write brings an object into the one that is stored now, as Kubernetes'
+// storage version migration does it.
 func TestAWriteMigratesAnObjectToTheVersionThatIsStored(t *testing.T) {
 	for name, define := range map[string]func(*hook) func(string) *apiextensionsv1.CustomResourceDefinition{
 		"none":    func(*hook) func(string) *apiextensionsv1.CustomResourceDefinition { return twoVersions },

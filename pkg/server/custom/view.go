@@ -17,8 +17,9 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// view is the stored objects of one kind as one version of one schema shows them. It decodes and encodes with upstream's codec of that version,
-// which converts, prunes and sets defaults. Beneath it are the layers of all resources: so custom objects are fenced and kept apart as all others.
+// view is the stored objects of one kind as one version of one schema shows them. It decodes and encodes with
+// upstream's codec of that version, which converts, prunes and sets defaults. Beneath it are the layers of all
+// resources: so custom objects are fenced and kept apart as all others.
 //
 // A view has no goroutine and nothing to close: one that nobody uses any more is garbage.
 type view struct {
@@ -31,7 +32,8 @@ type view struct {
 	codec      runtime.Codec
 	// empty makes an object for codec to decode into. It tells the codec which version is wanted.
 	empty func() runtime.Object
-	// webhook converts what is stored in other versions. If it is nil, codec does. others are the views of all versions.
+	// webhook converts what is stored in other versions. If it is nil, codec does. others are the views of all
+	// versions.
 	webhook *converter
 	others  versions
 	looked  looked
@@ -86,8 +88,8 @@ func (v *view) show(ctx context.Context, o *object) (*unstructured.Unstructured,
 
 var errNoObject = errors.New("there is no custom object")
 
-// share returns the content of an object for somebody who only reads it. Content of the same object is shared, as upstream's watch cache shares its
-// objects.
+// share returns the content of an object for somebody who only reads it. Content of the same object is shared, as
+// upstream's watch cache shares its objects.
 func (v *view) share(ctx context.Context, o *object) (map[string]any, error) {
 	if o.body == nil {
 		return nil, errNoObject
@@ -103,8 +105,8 @@ func (v *view) share(ctx context.Context, o *object) (map[string]any, error) {
 	return u.Object, nil
 }
 
-// left reports whether an object was left behind by another definition of the kind, with another scope, whose finalizer somebody has removed by hand. It cannot be
-// reached by a path of this one.
+// left reports whether an object was left behind by another definition of the kind, with another scope, whose finalizer
+// somebody has removed by hand. It cannot be reached by a path of this one.
 func (v *view) left(ctx context.Context, o *object) bool {
 	return v.namespaced != (o.Namespace != "") && kindsIn(ctx) == nil
 }
@@ -123,7 +125,8 @@ func (v *view) fill(ctx context.Context, out runtime.Object, o *object) error {
 	return nil
 }
 
-// encode returns an object as it is stored. The logical cluster is in the bytes already, so that storage need not write it into them.
+// encode returns an object as it is stored. The logical cluster is in the bytes already, so that storage need not write
+// it into them.
 func (v *view) encode(ctx context.Context, obj runtime.Object) (*object, error) {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {

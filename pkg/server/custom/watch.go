@@ -11,7 +11,8 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// Watch implements storage.Interface. What the watch shows is made for the watchers of the view together, where the watch cache lets them share.
+// Watch implements storage.Interface. What the watch shows is made for the watchers of the view together, where the
+// watch cache lets them share.
 func (v *view) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	predicate, failed := v.predicate(ctx, opts.Predicate)
@@ -46,7 +47,8 @@ func (w *shownWatch) Stop() {
 	<-w.ended
 }
 
-// run shows events until the watch ends. One that cannot be shown is the last: a watch that went on without it would tell something else than what there is.
+// run shows events until the watch ends. One that cannot be shown is the last: a watch that went on without it would
+// tell something else than what there is.
 func (w *shownWatch) run(ctx context.Context) {
 	defer close(w.ended)
 	defer close(w.events)
@@ -122,7 +124,8 @@ func failed(err error) watch.Event {
 	}}
 }
 
-// bookmark has no more than the version up to which a watch has seen everything, and the annotation that ends the first objects.
+// bookmark has no more than the version up to which a watch has seen everything, and the annotation that ends the first
+// objects.
 func (v *view) bookmark(o *object) runtime.Object {
 	out, ok := v.empty().(*unstructured.Unstructured)
 	if !ok {
@@ -135,8 +138,9 @@ func (v *view) bookmark(o *object) runtime.Object {
 	return out
 }
 
-// sharedEvent is an object that the watch cache sends to several watchers. It is shown, and encoded, once for all of them that use one view. No webhook
-// converts it: that would have to end with one of them, and the others would get its error.
+// sharedEvent is an object that the watch cache sends to several watchers. It is shown, and encoded, once for all of
+// them that use one view. No webhook converts it: that would have to end with one of them, and the others would get its
+// error.
 type sharedEvent struct {
 	*object
 	cache runtime.CacheableObject

@@ -96,7 +96,8 @@ func (h *hook) hang(t *testing.T) {
 	})
 }
 
-// converted is a definition in two versions, v1 with spec.color and v2 with spec.paint, of which one is stored, and a webhook that converts between them.
+// converted is a definition in two versions, v1 with spec.color and v2 with spec.paint, of which one is stored, and a
+// webhook that converts between them.
 func (h *hook) converted(stored string) *apiextensionsv1.CustomResourceDefinition {
 	d := widgets("")
 	second := *d.Spec.Versions[0].DeepCopy()
@@ -319,7 +320,8 @@ func TestAWebhookCannotSayInWhichClusterAnObjectIs(t *testing.T) {
 
 func TestAWebhookThatIsNotThereIsToldOf(t *testing.T) {
 	w, h := newWorld(t), newHook(t)
-	nowhere, elsewhere, byName, unknown := "https://127.0.0.1:1/x", "https://127.1.2.3:2379/x", "https://localhost:2379/x", "https://etcd-0..example:2379/x" // no resolver is asked for it
+	// no resolver is asked for it
+	nowhere, elsewhere, byName, unknown := "https://127.0.0.1:1/x", "https://127.1.2.3:2379/x", "https://localhost:2379/x", "https://etcd-0..example:2379/x"
 	plain := strings.Replace(w.url, "http://", "https://", 1)
 	// The same words for all of them, to the end: nobody learns what is behind a name.
 	notReached := errNotReached.Error()
@@ -358,7 +360,8 @@ func TestAWebhookThatIsNotThereIsToldOf(t *testing.T) {
 
 func TestAWebhookThatHangsHoldsUpItsOwnOnly(t *testing.T) {
 	w, h := newWorld(t), newHook(t)
-	w.server.handlers.converters.lanes.pause = 12 * time.Second // in which this test gets on, on a busy machine, too
+	// in which this test gets on, on a busy machine, too
+	w.server.handlers.converters.lanes.pause = 12 * time.Second
 	w.define(t, "aa", h.converted("v1"))
 	w.define(t, "bb", h.converted("v1")) // which says the same, and calls the same webhook
 	w.define(t, "cc", widgets(""))

@@ -10,8 +10,9 @@ import (
 	serverstorage "github.com/regent-project/regent/pkg/server/storage"
 )
 
-// whileDefined makes a write that may create an object. It creates it only while the definition is the one that the request was admitted by: the
-// transaction compares its revision. So no object is created once the deletion of a definition has begun, on whichever replica, and whatever that has heard.
+// whileDefined makes a write that may create an object. It creates it only while the definition is the one that the
+// request was admitted by: the transaction compares its revision. So no object is created once the deletion of a
+// definition has begun, on whichever replica, and whatever that has heard.
 //
 // If the definition has changed in what objects do not depend on, such as its labels, the write is tried again.
 func whileDefined(ctx context.Context, write func(context.Context) error) error {

@@ -11,7 +11,8 @@ import (
 	serverstorage "github.com/regent-project/regent/pkg/server/storage"
 )
 
-// A replica that has not heard of a change lets a creation in. Storage refuses it, and then the definition is read again.
+// A replica that has not heard of a change lets a creation in. Storage refuses it, and then the definition is read
+// again.
 func TestACreationDependsOnTheDefinitionAsItIs(t *testing.T) {
 	same := &Content{spec: &apiextensionsv1.CustomResourceDefinitionSpec{Group: "example.com"}, names: &apiextensionsv1.CustomResourceDefinitionNames{Plural: "widgets"}}
 	at := func(c *Content, revision int64, terminating bool) *Definition {

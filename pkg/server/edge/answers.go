@@ -12,8 +12,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// delivery controls how long the client of one request may take to read the answer. A client that reads nothing must not hold a
-// handler, or a place of the limit on requests in flight, for ever.
+// delivery controls how long the client of one request may take to read the answer. A client that reads nothing must
+// not hold a handler, or a place of the limit on requests in flight, for ever.
 type delivery struct {
 	mu sync.Mutex
 	// controller is nil once the request's handler has returned: net/http panics if it is used after that.
@@ -52,10 +52,10 @@ func (a *delivery) close() {
 	a.controller = nil
 }
 
-// withAnswerDeadline returns a handler whose clients must have read the answer after 2*timeout: timeout to handle the request
-// and timeout to deliver the answer. Upstream's own deadline ends neither a handler that is writing, nor what net/http writes
-// after it. Without this one, a client with a TCP window of 0 holds both, and a place of the limit on requests in flight, for
-// ever.
+// withAnswerDeadline returns a handler whose clients must have read the answer after 2*timeout: timeout to handle the
+// request and timeout to deliver the answer. Upstream's own deadline ends neither a handler that is writing, nor what
+// net/http writes after it. Without this one, a client with a TCP window of 0 holds both, and a place of the limit on
+// requests in flight, for ever.
 func withAnswerDeadline(timeout time.Duration, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		a := &delivery{controller: http.NewResponseController(w)}
@@ -67,10 +67,10 @@ func withAnswerDeadline(timeout time.Duration, next http.Handler) http.Handler {
 	})
 }
 
-// withAnswersHeld returns a handler that keeps back each answer whose status holds selects, and writes it only when next has
-// returned. It is for errors and public paths: everybody may ask for these, and a long URL makes the answer long. If next wrote
-// them, each would hold a place of the limit on requests in flight until its client has read it. answered is told the status of each answer, 0 if next set
-// none.
+// withAnswersHeld returns a handler that keeps back each answer whose status holds selects, and writes it only when
+// next has returned. It is for errors and public paths: everybody may ask for these, and a long URL makes the answer
+// long. If next wrote them, each would hold a place of the limit on requests in flight until its client has read it.
+// answered is told the status of each answer, 0 if next set none.
 func withAnswersHeld(holds func(status int) bool, answered func(req *http.Request, status int), next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		held := &heldAnswer{ResponseWriter: w, holds: holds}
@@ -87,9 +87,9 @@ func allAnswers(int) bool { return true }
 
 func errorsOnly(status int) bool { return status >= http.StatusBadRequest }
 
-// longestHeld is the longest answer that is kept back, in bytes. What this server says of errors, and on public paths, is
-// shorter; what others have it say, such as a webhook, need not be. Of a longer one only the status is answered, and that it
-// was too long: passed on, it would hold a place for as long as its client does not read.
+// longestHeld is the longest answer that is kept back, in bytes. What this server says of errors, and on public paths,
+// is shorter; what others have it say, such as a webhook, need not be. Of a longer one only the status is answered, and
+// that it was too long: passed on, it would hold a place for as long as its client does not read.
 const longestHeld = 1 << 20
 
 // heldAnswer keeps an answer back if holds selects its status, and passes on any other.

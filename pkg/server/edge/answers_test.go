@@ -62,7 +62,8 @@ func TestADeadlineOfAnAnswerIsNotTheNextOnes(t *testing.T) {
 			for range 3 {
 				asked := time.Now()
 				body, err := read(server)
-				if own := time.Since(asked) < 2*timeout; own && (err != nil || body != "all is well") { // else it may have missed its own deadline
+				// else it may have missed its own deadline
+				if own := time.Since(asked) < 2*timeout; own && (err != nil || body != "all is well") {
 					t.Errorf("%q, %v", body, err)
 				}
 				time.Sleep(3 * timeout)

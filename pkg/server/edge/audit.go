@@ -14,8 +14,8 @@ import (
 const (
 	// AuditShard and AuditReplica say who has answered the request. They are on each event.
 	AuditShard, AuditReplica = "regent.dev/shard", "regent.dev/replica"
-	// AuditLease, AuditHolder and AuditEpoch are the fencing token of a write, also of one that was refused (412): the Lease as
-	// <cluster>/<namespace>/<name>, who held it, and the number of the term.
+	// AuditLease, AuditHolder and AuditEpoch are the fencing token of a write, also of one that was refused (412):
+	// the Lease as <cluster>/<namespace>/<name>, who held it, and the number of the term.
 	AuditLease, AuditHolder, AuditEpoch = "regent.dev/lease", "regent.dev/holder", "regent.dev/epoch"
 )
 

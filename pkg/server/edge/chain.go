@@ -13,7 +13,8 @@ import (
 	"github.com/regent-project/regent/pkg/server/routing"
 )
 
-// BuildHandlerChain returns the chain of handlers for requests. The chain is upstream's, with ours at three places: around it, in front of its authorizer, and behind it.
+// BuildHandlerChain returns the chain of handlers for requests. The chain is upstream's, with ours at three places:
+// around it, in front of its authorizer, and behind it.
 //
 //	answer       a deadline for clients to read the answer
 //	body         a deadline for clients to send the body
@@ -22,7 +23,7 @@ import (
 //	split        requests of this process get a chain of their own, without limits
 //	Parse        takes the logical cluster off the URL; answers nobody
 //	public       public paths get a chain of their own, with limits of the same size but counted apart
-//	held         keeps back answers that need no rights until the request has left its place; counts answers by logical cluster
+//	held         keeps back answers that need no rights until the request has left its place; counts answers
 //	WithSeat     a request has no place while its client reads the answer slowly
 //	WithQuery    what a list asks for, for fairness
 //	upstream     401 without credentials, audit, impersonation: each question who may impersonate whom takes a place
@@ -36,8 +37,8 @@ import (
 //	custom       what the logical cluster defines itself
 //	upstream     the APIs
 //
-// Upstream's chain is wrapped and not rebuilt: it uses signals that upstream does not export, and a copy would miss the filters
-// that upstream adds later.
+// Upstream's chain is wrapped and not rebuilt: it uses signals that upstream does not export, and a copy would miss the
+// filters that upstream adds later.
 func (e *Edge) BuildHandlerChain(apis http.Handler, c *genericapiserver.Config) http.Handler {
 	filter := &routing.Filter{
 		Resolver: e.Directory, InProcess: identity.IsOwn, CountedAs: countedAs, RequestInfo: c.RequestInfoResolver, Serializer: c.Serializer,
@@ -86,8 +87,8 @@ func inOrder(last http.Handler, wrappers ...func(http.Handler) http.Handler) htt
 	return last
 }
 
-// publicOrNot returns a handler that sends requests for public paths to public, and all others to others. Probes must not fail
-// because there are many users: a replica would be restarted when it is needed most.
+// publicOrNot returns a handler that sends requests for public paths to public, and all others to others. Probes must
+// not fail because there are many users: a replica would be restarted when it is needed most.
 func publicOrNot(public, others http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if slices.Contains(identity.PublicPaths, req.URL.Path) {

@@ -8,8 +8,8 @@ import (
 	"github.com/regent-project/regent/pkg/server/fairness"
 )
 
-// countIn returns what is told of each answered request: it counts requests of clients in a tally, by logical cluster. Requests for endpoints of the process
-// do not count, and those for clusters that no cache knows count together.
+// countIn returns what is told of each answered request: it counts requests of clients in a tally, by logical cluster.
+// Requests for endpoints of the process do not count, and those for clusters that no cache knows count together.
 func (f *flows) countIn(tally *fairness.Tally) func(*http.Request, int) {
 	return func(req *http.Request, code int) {
 		name, inCluster := f.counted(req.Context())

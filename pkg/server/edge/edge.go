@@ -19,8 +19,8 @@ type Edge struct {
 	Identity *identity.Identity
 	// Directory finds logical clusters.
 	Directory routing.Resolver
-	// FencingRequired says whether the leader's controllers must send a token: false without leader election. Fencing says
-	// what happens to their writes without one, and CheckToken whether the term of a token goes on.
+	// FencingRequired says whether the leader's controllers must send a token: false without leader election.
+	// Fencing says what happens to their writes without one, and CheckToken whether the term of a token goes on.
 	FencingRequired bool
 	Fencing         Fencing
 	CheckToken      CheckToken

@@ -26,15 +26,15 @@ import (
 	"github.com/regent-project/regent/pkg/server/identity"
 )
 
-// Fencing says what happens to writes by the leader's controllers that carry no fencing token. A token that is there is always
-// checked.
+// Fencing says what happens to writes by the leader's controllers that carry no fencing token. A token that is there is
+// always checked.
 type Fencing string
 
 const (
 	// FencingEnforce refuses such writes. It is the default.
 	FencingEnforce Fencing = "enforce"
-	// FencingWarn lets such writes through, counts them, and logs the first of each kind. It helps to find controllers that do
-	// not use the clients of their term before FencingEnforce refuses their writes.
+	// FencingWarn lets such writes through, counts them, and logs the first of each kind. It helps to find
+	// controllers that do not use the clients of their term before FencingEnforce refuses their writes.
 	FencingWarn Fencing = "warn"
 )
 
@@ -44,11 +44,11 @@ var FencingValues = []Fencing{FencingEnforce, FencingWarn}
 // writes are the verbs that change something.
 var writes = []string{"create", "update", "patch", "delete", "deletecollection"}
 
-// tokenFilter puts a request's fencing token into its context, where storage finds it, and requires a token from the leader's
-// controllers. It runs behind authentication and authorization.
+// tokenFilter puts a request's fencing token into its context, where storage finds it, and requires a token from the
+// leader's controllers. It runs behind authentication and authorization.
 type tokenFilter struct {
-	// required says whether the leader's controllers must send a token: false without leader election. fencing says what happens
-	// to their writes without one.
+	// required says whether the leader's controllers must send a token: false without leader election. fencing says
+	// what happens to their writes without one.
 	required   bool
 	fencing    Fencing
 	check      CheckToken
@@ -105,13 +105,14 @@ func (f *tokenFilter) refuse(w http.ResponseWriter, req *http.Request, err error
 }
 
 // serveChange checks the token before a 404 is answered. Upstream answers it without a call of storage, where the token
-// would be checked: to the deletion of what is not there, or to a creation in a namespace that is not. The check costs one
-// read, and only changes that find nothing pay it.
+// would be checked: to the deletion of what is not there, or to a creation in a namespace that is not. The check costs
+// one read, and only changes that find nothing pay it.
 func (f *tokenFilter) serveChange(next http.Handler, w http.ResponseWriter, req *http.Request) {
 	next.ServeHTTP(responsewriter.WrapForHTTP1Or2(&changeAnswer{ResponseWriter: w, filter: f, req: req}), req)
 }
 
-// changeAnswer is the answer to a change with a token. It keeps nothing of it: a refusal is sent in place of what follows.
+// changeAnswer is the answer to a change with a token. It keeps nothing of it: a refusal is sent in place of what
+// follows.
 type changeAnswer struct {
 	http.ResponseWriter
 	filter *tokenFilter
@@ -156,8 +157,8 @@ func (a *changeAnswer) Write(body []byte) (int, error) {
 // Unwrap implements responsewriter.UserProvidedDecorator.
 func (a *changeAnswer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-// admit returns the request with its token in the context, also when it returns an error. A token that cannot be parsed is
-// refused: the sender believes that its write is fenced.
+// admit returns the request with its token in the context, also when it returns an error. A token that cannot be parsed
+// is refused: the sender believes that its write is fenced.
 func (f *tokenFilter) admit(req *http.Request) (*http.Request, error) {
 	token, err := f.parse(req.Header.Values(fence.Header))
 	if err != nil {
@@ -225,8 +226,8 @@ func (f *tokenFilter) mayGet(ctx context.Context, token fence.Token) bool {
 	return err == nil && allowed
 }
 
-// DryRunFence refuses dry runs of a term that is over. They never reach storage, and a dry run that succeeds would tell the
-// sender that its write would succeed too.
+// DryRunFence refuses dry runs of a term that is over. They never reach storage, and a dry run that succeeds would tell
+// the sender that its write would succeed too.
 type DryRunFence struct{ Check CheckToken }
 
 // CheckToken returns an error for which fence.IsFenced holds if the token in ctx belongs to a term that is over.

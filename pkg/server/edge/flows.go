@@ -21,9 +21,9 @@ import (
 
 // flows says for whom requests count.
 //
-// A tenant is a logical cluster, by its name: its paths are many. So whoever makes many users in a cluster has no larger share than
-// others. A member of system:masters, and a member of the installation, is a tenant by himself, in all clusters together: he gets into
-// a cluster whose users flood it, and a script of his does not shut out its users.
+// A tenant is a logical cluster, by its name: its paths are many. So whoever makes many users in a cluster has no
+// larger share than others. A member of system:masters, and a member of the installation, is a tenant by himself, in
+// all clusters together: he gets into a cluster whose users flood it, and a script of his does not shut out its users.
 //
 // A user has no more in all clusters together than a cluster has: everybody may make workspaces. It is the one who has
 // sent the request that counts, and not whom he impersonates (access.CountedAs).

@@ -72,7 +72,8 @@ func (g *guesses) mustWait(req *http.Request, a *guess) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	a.from = networkOf(req.RemoteAddr)
-	if _, member := g.known[g.hash(req)]; member { // a front, which asks with the token of somebody, and says from where
+	// a front, which asks with the token of somebody, and says from where
+	if _, member := g.known[g.hash(req)]; member {
 		if client, err := netip.ParseAddr(req.Header.Get("X-Forwarded-For")); err == nil {
 			a.from = connections.NetworkOf(client)
 		}

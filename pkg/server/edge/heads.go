@@ -14,14 +14,16 @@ import (
 )
 
 const (
-	// maxQuery is how long a URL's query may be, in bytes. A selector of a megabyte has 300,000 terms. A list compares them with each object, and a watch
-	// keeps them, some 25 MB, and compares them with each object that is written, at its writer's cost.
+	// maxQuery is how long a URL's query may be, in bytes. A selector of a megabyte has 300,000 terms. A list
+	// compares them with each object, and a watch keeps them, some 25 MB, and compares them with each object that
+	// is written, at its writer's cost.
 	maxQuery = 16 << 10
 	// maxWatchHeader is how many bytes the header of a watch may have, which is kept as long as the watch is open.
 	maxWatchHeader = 128 << 10
 )
 
-// withShortHeads returns a handler that refuses requests whose selectors would cost others too much, and watches that would keep too much.
+// withShortHeads returns a handler that refuses requests whose selectors would cost others too much, and watches that
+// would keep too much.
 func withShortHeads(next http.Handler, s runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if n := len(req.URL.RawQuery); n > maxQuery {

@@ -13,8 +13,9 @@ import (
 	"github.com/regent-project/regent/pkg/server/routing"
 )
 
-// withObjectsHeld returns a handler that answers 503 to requests for objects until etcd is known to be this shard's. Until then the objects may be
-// another shard's: other shards and fronts would take what is missing among them for deleted.
+// withObjectsHeld returns a handler that answers 503 to requests for objects until etcd is known to be this shard's.
+// Until then the objects may be another shard's: other shards and fronts would take what is missing among them for
+// deleted.
 func withObjectsHeld(known healthz.HealthChecker, next http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if info, ok := request.RequestInfoFrom(req.Context()); ok && info.IsResourceRequest && !identity.IsOwn(req) {

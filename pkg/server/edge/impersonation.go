@@ -14,9 +14,10 @@ import (
 	"github.com/regent-project/regent/pkg/server/fairness"
 )
 
-// WithoutConstrainedImpersonation turns off upstream's constrained impersonation (KEP-5284), whatever its feature gate says. It remembers for ten
-// seconds who was allowed to impersonate whom, and does not know logical clusters: what an administrator of one cluster may do there, he could
-// do in all others, too. Impersonation by the verb impersonate remembers nothing.
+// WithoutConstrainedImpersonation turns off upstream's constrained impersonation (KEP-5284), whatever its feature gate
+// says. It remembers for ten seconds who was allowed to impersonate whom, and does not know logical clusters: what an
+// administrator of one cluster may do there, he could do in all others, too. Impersonation by the verb impersonate
+// remembers nothing.
 type WithoutConstrainedImpersonation struct{ featuregate.FeatureGate }
 
 // Enabled implements featuregate.FeatureGate.
@@ -24,8 +25,9 @@ func (w WithoutConstrainedImpersonation) Enabled(key featuregate.Feature) bool {
 	return key != genericfeatures.ConstrainedImpersonation && w.FeatureGate.Enabled(key)
 }
 
-// placedImpersonation has each question who may impersonate whom take a place among the requests of its tenant. Upstream asks them before the request
-// has one: one for each of thousands of headers, and how long an answer takes is up to whoever writes the cluster's roles.
+// placedImpersonation has each question who may impersonate whom take a place among the requests of its tenant.
+// Upstream asks them before the request has one: one for each of thousands of headers, and how long an answer takes is
+// up to whoever writes the cluster's roles.
 type placedImpersonation struct {
 	authorizer.Authorizer
 	limiter *fairness.Limiter
@@ -34,7 +36,8 @@ type placedImpersonation struct {
 	patience time.Duration
 }
 
-// Authorize implements authorizer.Authorizer. In this chain of handlers no other request has the verb impersonate: reviews ask further inside.
+// Authorize implements authorizer.Authorizer. In this chain of handlers no other request has the verb impersonate:
+// reviews ask further inside.
 func (p *placedImpersonation) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	if !strings.HasPrefix(a.GetVerb(), "impersonate") {
 		return p.Authorizer.Authorize(ctx, a)

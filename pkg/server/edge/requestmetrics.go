@@ -28,7 +28,8 @@ var Subresources = []string{"", "status", "scale", "token", "finalize"}
 // included, and a replica would keep the series of each name for ever: 20 KB of memory, or 400 for a long one (I18). It
 // must be called before the first request.
 var BoundRequestMetrics = sync.OnceFunc(func() {
-	groups, versions, resources := sets.New(""), sets.New(""), sets.New("") // those of requests for no resource are empty
+	// those of requests for no resource are empty
+	groups, versions, resources := sets.New(""), sets.New(""), sets.New("")
 	for gvk := range apis.Scheme.AllKnownTypes() {
 		plural, _ := meta.UnsafeGuessKindToResource(gvk)
 		groups.Insert(gvk.Group)

@@ -2,9 +2,10 @@ package edge
 
 import "net/http"
 
-// withSameOrigin returns a handler that refuses what another site has a browser ask for: writes, and websockets. A browser shows a client certificate
-// to whoever makes it ask. It does not let another site read an answer, but whatever comes over a websocket, so that site would see all that a watch
-// tells. Requests of other programs than browsers say nothing of sites.
+// withSameOrigin returns a handler that refuses what another site has a browser ask for: writes, and websockets. A
+// browser shows a client certificate to whoever makes it ask. It does not let another site read an answer, but whatever
+// comes over a websocket, so that site would see all that a watch tells. Requests of other programs than browsers say
+// nothing of sites.
 func withSameOrigin(next http.Handler) http.Handler {
 	protection := http.NewCrossOriginProtection()
 	writes := protection.Handler(next)

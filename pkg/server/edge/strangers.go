@@ -13,12 +13,13 @@ import (
 )
 
 const (
-	// MaxURL is how long the path and query of a URL may be together, in bytes. The audit log has them, whoever asks.
+	// MaxURL is how long the path and query of a URL may be together, in bytes. The audit log has them, whoever
+	// asks.
 	MaxURL = 32 << 10
 	// MaxURLOfStrangers is the same for requests without credentials.
 	MaxURLOfStrangers = 2 << 10
-	// strangersPerSecond is how many requests without credentials are looked at, and strangersAtOnce how many after a
-	// pause. Each is a line of the audit log.
+	// strangersPerSecond is how many requests without credentials are looked at, and strangersAtOnce how many after
+	// a pause. Each is a line of the audit log.
 	strangersPerSecond, strangersAtOnce = 20, 200
 )
 

@@ -74,7 +74,8 @@ func TestWrongCredentialsHaveABudgetOfTheirOwn(t *testing.T) {
 		known := wrong.learning(authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
 			asked++
 			name := strings.TrimPrefix(req.Header.Get("Authorization"), "Bearer good ")
-			good := name != req.Header.Get("Authorization") || req.Header.Get("Authorization") == "" // a certificate
+			// a certificate
+			good := name != req.Header.Get("Authorization") || req.Header.Get("Authorization") == ""
 			return &authenticator.Response{User: &user.DefaultInfo{Name: name}}, good, nil
 		}))
 		handler := withBoundedTraces(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {

@@ -154,8 +154,8 @@ func endless(w io.Writer, flush func()) {
 	}
 }
 
-// A client that takes nothing must not hold its watch, and a place for watches that begin, for ever: what is being written then
-// heeds no context.
+// A client that takes nothing must not hold its watch, and a place for watches that begin, for ever: what is being
+// written then heeds no context.
 func TestAWatchWhoseClientTakesNothingEnds(t *testing.T) {
 	t.Parallel()                // most of it is waiting
 	const timeout = time.Second // in which a busy machine begins a watch, and writes to it

@@ -25,8 +25,8 @@ import (
 )
 
 const (
-	// historyWindow is for how long watch caches keep what has changed: upstream's 75 s, and as long as a ledger's last
-	// part.
+	// historyWindow is for how long watch caches keep what has changed: upstream's 75 s, and as long as a ledger's
+	// last part.
 	historyWindow = 80 * time.Second
 	// compactionWindow is for how long etcd keeps what has changed: API servers compact it every five minutes up to
 	// what it was five minutes before.

@@ -1,4 +1,5 @@
-// Package encryption has the keys with which objects are encrypted in etcd, and loads them anew when their file changes.
+// Package encryption has the keys with which objects are encrypted in etcd, and loads them anew when their file
+// changes.
 package encryption
 
 import (
@@ -15,11 +16,11 @@ import (
 	"k8s.io/apiserver/pkg/storage/value"
 )
 
-// Keys encrypts and decrypts as the file says that Load, or Run after it, has loaded last. Make it with Load. All methods may be called at
-// any time on any goroutine, Run once.
+// Keys encrypts and decrypts as the file says that Load, or Run after it, has loaded last. Make it with Load. All
+// methods may be called at any time on any goroutine, Run once.
 //
-// Upstream has types for this, too. They are not used, because they end the plugins of old keys on a goroutine that sleeps and that nobody
-// waits for, and because they try a faulty file again, and log it, for as long as it is there.
+// Upstream has types for this, too. They are not used, because they end the plugins of old keys on a goroutine that
+// sleeps and that nobody waits for, and because they try a faulty file again, and log it, for as long as it is there.
 type Keys struct {
 	file, replica string
 	times         times
@@ -41,8 +42,9 @@ type generation struct {
 	end          context.CancelFunc
 }
 
-// Load reads an EncryptionConfiguration (apiserver.config.k8s.io/v1). replica names this process in metrics. Call Close when nothing is
-// stored any more. Upstream's goroutines that look after KMS plugins end soon after: it offers no way to wait for them.
+// Load reads an EncryptionConfiguration (apiserver.config.k8s.io/v1). replica names this process in metrics. Call Close
+// when nothing is stored any more. Upstream's goroutines that look after KMS plugins end soon after: it offers no way
+// to wait for them.
 func Load(ctx context.Context, file, replica string) (*Keys, error) {
 	registerMetrics()
 	k := &Keys{file: file, replica: replica, times: defaultTimes}
@@ -73,7 +75,8 @@ func (k *Keys) load() (*generation, error) {
 	}, nil
 }
 
-// TransformerForResource implements value.ResourceTransformers. Each call of the transformer uses the keys of that moment.
+// TransformerForResource implements value.ResourceTransformers. Each call of the transformer uses the keys of that
+// moment.
 func (k *Keys) TransformerForResource(resource schema.GroupResource) value.Transformer {
 	return &transformer{keys: k, resource: resource}
 }
@@ -94,8 +97,8 @@ func (k *Keys) Fault() error {
 	return nil
 }
 
-// ServeHTTP answers whether the file is in use. It is a check of its own, and not part of /readyz: with a faulty file a replica
-// serves as before, and one mistake in a file that all replicas share would take all of them out of service.
+// ServeHTTP answers whether the file is in use. It is a check of its own, and not part of /readyz: with a faulty file a
+// replica serves as before, and one mistake in a file that all replicas share would take all of them out of service.
 func (k *Keys) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	if err := k.Fault(); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)

@@ -27,7 +27,8 @@ func plugin(t *testing.T, name string) (provider string, start func() *kms.Base6
 		func() *kms.Base64Plugin { return kms.NewBase64Plugin(t, socket) }
 }
 
-// A KMS is exchanged for another one. A plugin that does not work is not put into use. TestMain finds what the old ones leave behind.
+// A KMS is exchanged for another one. A plugin that does not work is not put into use. TestMain finds what the old ones
+// leave behind.
 func TestAKMSIsExchangedWhenItsSuccessorWorks(t *testing.T) {
 	one, startOne := plugin(t, "one")
 	two, startTwo := plugin(t, "two")

@@ -13,8 +13,8 @@ import (
 
 // times say how often and how long. Tests have their own.
 type times struct {
-	// look is the pause between two looks at the file. To read it costs less than to be told of its changes: it may be behind symbolic
-	// links that are exchanged, as in a mounted Secret.
+	// look is the pause between two looks at the file. To read it costs less than to be told of its changes: it may
+	// be behind symbolic links that are exchanged, as in a mounted Secret.
 	look time.Duration
 	// patience is how long new KMS plugins may take to be healthy. retry is the pause before they are tried again.
 	patience, retry time.Duration
@@ -28,8 +28,9 @@ const (
 	changedTimeout = 5 * time.Second
 )
 
-// Run loads the file anew when it changes, until ctx ends. What is encrypted or decrypted at that moment goes on with the old keys. If the
-// file cannot be used, the old keys stay in use. Run calls changed after each change, and again after a while if that fails.
+// Run loads the file anew when it changes, until ctx ends. What is encrypted or decrypted at that moment goes on with
+// the old keys. If the file cannot be used, the old keys stay in use. Run calls changed after each change, and again
+// after a while if that fails.
 func (k *Keys) Run(ctx context.Context, changed func(context.Context) error) {
 	w := &watch{keys: k, changed: changed}
 	tick := time.NewTicker(k.times.look)
@@ -48,7 +49,8 @@ func (k *Keys) Run(ctx context.Context, changed func(context.Context) error) {
 type watch struct {
 	keys    *Keys
 	changed func(context.Context) error
-	// refused is the hash of a content that cannot be used, and told is what was logged of it. again is when to try it again; zero: never.
+	// refused is the hash of a content that cannot be used, and told is what was logged of it. again is when to try
+	// it again; zero: never.
 	refused, told string
 	again         time.Time
 	retired       []retired

@@ -85,7 +85,8 @@ var of = value.DefaultContext("/registry/secrets/x")
 
 func nothing(context.Context) error { return nil }
 
-// Each step of a rotation takes effect by itself, what was stored before can be read, and is known to be stale when it must be rewritten.
+// Each step of a rotation takes effect by itself, what was stored before can be read, and is known to be stale when it
+// must be rewritten.
 func TestAKeyIsRotatedInFourStepsWithoutARestart(t *testing.T) {
 	f := newFile(t, provider("old"))
 	k := f.load()

@@ -28,8 +28,8 @@ import (
 
 // Describer says how this replica is doing. It asks nobody, so that the answer is there when etcd is not.
 type Describer struct {
-	// Shard and Replica are names, and URL is where other members reach this replica. Capacity is how many logical clusters
-	// the shard can have; 0 stands for the default.
+	// Shard and Replica are names, and URL is where other members reach this replica. Capacity is how many logical
+	// clusters the shard can have; 0 stands for the default.
 	Shard, Replica, URL string
 	Capacity            int64
 	// Started is when the replica started.
@@ -46,8 +46,8 @@ type Describer struct {
 	Others    *shards.Reader
 	// Checks are those of /readyz, of what the process knows by itself.
 	Checks []healthz.HealthChecker
-	// Etcd returns the members of etcd, Aside what is stored there and is no object, Fronts those fronts that were heard, and Certificates when those expire that this
-	// replica shows or trusts.
+	// Etcd returns the members of etcd, Aside what is stored there and is no object, Fronts those fronts that were
+	// heard, and Certificates when those expire that this replica shows or trusts.
 	Etcd         func() []status.Member
 	Aside        func() []status.Aside
 	Fronts       func() []status.Front
@@ -168,8 +168,8 @@ func electionOf(s election.Status, lease string) status.Election {
 	return out
 }
 
-// cannotTake says why a replica cannot take the lease. Once somebody leads, its latest attempt is an old one: perhaps etcd
-// did not answer anybody then, and this replica has no reason to try again.
+// cannotTake says why a replica cannot take the lease. Once somebody leads, its latest attempt is an old one: perhaps
+// etcd did not answer anybody then, and this replica has no reason to try again.
 func cannotTake(s election.Status) string {
 	if s.CannotWrite == "" || s.Leaderless == 0 {
 		return ""

@@ -1,5 +1,5 @@
-// Package endpoints is what a replica answers beside the APIs: how it, its shard and its installation are doing, what is
-// asked of its accounts, and that its leader steps down.
+// Package endpoints is what a replica answers beside the APIs: how it, its shard and its installation are doing, what
+// is asked of its accounts, and that its leader steps down.
 package endpoints
 
 import (

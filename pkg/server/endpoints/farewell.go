@@ -19,7 +19,8 @@ const (
 	maxFarewell, longestReplica = 1 << 10, 256
 )
 
-// farewell handles POST /regent/v1/farewell, for replicas of the same shard: the one that it names ends in order, and is listed no more.
+// farewell handles POST /regent/v1/farewell, for replicas of the same shard: the one that it names ends in order, and
+// is listed no more.
 type farewell struct {
 	heard      func(replica string)
 	serializer runtime.NegotiatedSerializer

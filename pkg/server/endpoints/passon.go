@@ -17,9 +17,9 @@ import (
 	"github.com/regent-project/regent/pkg/server/survey"
 )
 
-// passOn asks the replica that leads to step down, for the user of a request. This replica has checked that the user may. It has no right of its own
-// to ask, and says who the user is: the leader checks the user's rights again (memberRequests). What was passed on is not passed on again, because
-// it does not name the shard.
+// passOn asks the replica that leads to step down, for the user of a request. This replica has checked that the user
+// may. It has no right of its own to ask, and says who the user is: the leader checks the user's rights again
+// (memberRequests). What was passed on is not passed on again, because it does not name the shard.
 func (s *stepDown) passOn(req *http.Request, asked stepDownRequest) (StepDownResponse, error) {
 	leader, url := s.survey.Leader()
 	switch {
@@ -45,7 +45,8 @@ func (s *stepDown) passOn(req *http.Request, asked stepDownRequest) (StepDownRes
 	return StepDownResponse{}, newStatus(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, fmt.Sprintf("replica %s leads, and could not be asked by replica %s: %v: ask it itself, at %s", leader, s.replica, err, url))
 }
 
-// replied returns what the leader has answered. It returns an error that is no Status if the leader refuses this replica, not the user.
+// replied returns what the leader has answered. It returns an error that is no Status if the leader refuses this
+// replica, not the user.
 func replied(code int, body []byte) (response StepDownResponse, err error) {
 	if code == http.StatusOK {
 		return response, json.Unmarshal(body, &response)
@@ -54,7 +55,8 @@ func replied(code int, body []byte) (response StepDownResponse, err error) {
 	if json.Unmarshal(body, &refusal) != nil || refusal.Code != int32(code) {
 		return response, fmt.Errorf("it answers %d %s", code, http.StatusText(code))
 	}
-	if code == http.StatusUnauthorized || code == http.StatusForbidden { // this replica has let the user pass: the other one runs an older version, or does not know of it yet
+	// this replica has let the user pass: the other one runs an older version, or does not know of it yet
+	if code == http.StatusUnauthorized || code == http.StatusForbidden {
 		return response, fmt.Errorf("it answers %d: %s", code, refusal.Message)
 	}
 	return response, &apierrors.StatusError{ErrStatus: refusal}

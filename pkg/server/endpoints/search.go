@@ -27,13 +27,15 @@ import (
 const (
 	// mostFound is how many workspaces an answer may have, and how many it has by default.
 	mostFound, defaultFound = 500, 50
-	// searchPatience is how long one replica of another shard may take, and searchLimit how many bytes its answer may have.
+	// searchPatience is how long one replica of another shard may take, and searchLimit how many bytes its answer
+	// may have.
 	searchPatience, searchLimit = time.Second, 1 << 20
 	// searchPage is how many workspaces are looked at before the informer is left alone for a moment.
 	searchPage = 1000
 )
 
-// search finds workspaces by a part of their path: in the informers of this process, and in other shards by asking them.
+// search finds workspaces by a part of their path: in the informers of this process, and in other shards by asking
+// them.
 type search struct {
 	shard      string
 	workspaces *clusters.Informer[*tenancyv1alpha1.Workspace]

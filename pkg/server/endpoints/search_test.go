@@ -125,7 +125,8 @@ func TestWhatOtherShardsHaveIsFound(t *testing.T) {
 	var mu sync.Mutex
 	asked := map[string]string{}
 	answers := map[string]string{
-		"eu1": `{"items":[{"path":"root:a","cluster":"1","phase":"Ready","shard":"root"}]}`, // who answers does not say for whom
+		// who answers does not say for whom
+		"eu1": `{"items":[{"path":"root:a","cluster":"1","phase":"Ready","shard":"root"}]}`,
 		"eu2": `{"items":[{"path":"root:c","cluster":"2","phase":"Ready"}],"more":true}`,
 		"eu3": `{"items":[]}`,
 	}

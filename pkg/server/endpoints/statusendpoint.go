@@ -55,8 +55,8 @@ func withStacks(r status.Replica, controller string) (status.Replica, error) {
 	return r, routing.NewNotFound(fmt.Sprintf("replica %s has no controller %q", r.Name, controller))
 }
 
-// statusEndpoint answers GET with JSON, for members of system:masters, for whom a ClusterRoleBinding in system:admin allows it, and for other
-// replicas as far as they need it (membersGate.mayAsk).
+// statusEndpoint answers GET with JSON, for members of system:masters, for whom a ClusterRoleBinding in system:admin
+// allows it, and for other replicas as far as they need it (membersGate.mayAsk).
 type statusEndpoint struct {
 	describe   description
 	serializer runtime.NegotiatedSerializer

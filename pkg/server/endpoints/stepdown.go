@@ -33,7 +33,8 @@ type stepDownRequest struct {
 	Reason string `json:"reason"`
 	// To is the name of the replica that should lead next. Empty: any replica.
 	To string `json:"to"`
-	// epoch is that of the term that is to end; 0: whichever goes on. It is in the query, which older versions take for nothing.
+	// epoch is that of the term that is to end; 0: whichever goes on. It is in the query, which older versions take
+	// for nothing.
 	epoch int64
 }
 
@@ -49,10 +50,12 @@ type StepDownResponse struct {
 	GoesOn bool `json:"goesOn,omitempty"`
 }
 
-// stepDown handles POST /election/step-down, for members of system:masters, and for whom a ClusterRoleBinding in system:admin allows it. It asks
-// this replica's term to end, so that another replica leads. It answers 409 if this replica does not lead, and 404 if the replica that should lead
-// next is not a standby. If that replica leads already, nothing happens: who asks twice, or with a name from before, has what they want. With ?shard=<this shard> the leader is asked, whoever it is: see passOn. With ?epoch=<number> only that term ends: who asks
-// twice, or has looked at what is over by now, gets 409.
+// stepDown handles POST /election/step-down, for members of system:masters, and for whom a ClusterRoleBinding in
+// system:admin allows it. It asks this replica's term to end, so that another replica leads. It answers 409 if this
+// replica does not lead, and 404 if the replica that should lead next is not a standby. If that replica leads already,
+// nothing happens: who asks twice, or with a name from before, has what they want. With ?shard=<this shard> the leader
+// is asked, whoever it is: see passOn. With ?epoch=<number> only that term ends: who asks twice, or has looked at what
+// is over by now, gets 409.
 type stepDown struct {
 	elector        *election.Elector
 	check          edge.CheckToken

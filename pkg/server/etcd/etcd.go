@@ -1,8 +1,8 @@
-// Package etcd runs the embedded etcd: one member, in this process. It listens on loopback only, and lets in only clients that
-// can read a key file, which only the user who runs it can.
+// Package etcd runs the embedded etcd: one member, in this process. It listens on loopback only, and lets in only
+// clients that can read a key file, which only the user who runs it can.
 //
-// Otherwise it is an ordinary etcd: every commit is fsynced, history is compacted, and the database has a quota. Other replicas
-// of the same user may share it (see Server.Transport).
+// Otherwise it is an ordinary etcd: every commit is fsynced, history is compacted, and the database has a quota. Other
+// replicas of the same user may share it (see Server.Transport).
 package etcd
 
 import (
@@ -28,19 +28,19 @@ import (
 const (
 	// DefaultQuota is the size at which the database refuses writes, in bytes.
 	DefaultQuota = 8 << 30
-	// compactionRetention is how long history is kept for watches from an old revision. API servers compact too, every
-	// five minutes. This bounds the history while none is connected.
+	// compactionRetention is how long history is kept for watches from an old revision. API servers compact too,
+	// every five minutes. This bounds the history while none is connected.
 	compactionRetention = time.Hour
 	// progressInterval is how often a watch on which nothing happens is told the revision. Watches of what nobody
-	// writes get a bookmark then; from etcd's own ten minutes on, their revision may be compacted before they learn a
-	// newer one, and they end with 410 after a restart.
+	// writes get a bookmark then; from etcd's own ten minutes on, their revision may be compacted before they learn
+	// a newer one, and they end with 410 after a restart.
 	progressInterval = 5 * time.Second
 )
 
 // Config says where the data is and how much of it there may be.
 type Config struct {
-	// Directory holds the data, and in pki/ the key of the clients. It is created if missing. Only one process may use it at a
-	// time.
+	// Directory holds the data, and in pki/ the key of the clients. It is created if missing. Only one process may
+	// use it at a time.
 	Directory string
 	// ClientPort is the loopback port to serve on. 0: any free port, a new one at each start.
 	ClientPort int
@@ -68,8 +68,8 @@ type Server struct {
 	stopKeepingRoom context.CancelFunc
 }
 
-// Start starts etcd and returns when it serves, or when ctx ends. If another process runs an etcd in the same directory, the
-// error is an *InUseError. The end of ctx does not stop a started server: the caller must Close it.
+// Start starts etcd and returns when it serves, or when ctx ends. If another process runs an etcd in the same
+// directory, the error is an *InUseError. The end of ctx does not stop a started server: the caller must Close it.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err := os.MkdirAll(cfg.Directory, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot create the embedded etcd's directory: %w", err)
@@ -155,8 +155,8 @@ func (s *Server) endpoint() string { return "https://" + s.serving.listener.Addr
 // Failed returns a channel that gets one error if etcd stops by itself.
 func (s *Server) Failed() <-chan error { return s.failed }
 
-// Close stops etcd and returns when it has stopped and the directory is free. Requests in flight finish first. Streams are cut
-// after a few seconds, so close clients first.
+// Close stops etcd and returns when it has stopped and the directory is free. Requests in flight finish first. Streams
+// are cut after a few seconds, so close clients first.
 func (s *Server) Close() {
 	s.closing.Store(true)
 	s.stopKeepingRoom()
@@ -194,16 +194,16 @@ func (s *Server) fail(err error) {
 }
 
 const (
-	// catchUpEntries is how many of the last writes etcd keeps in memory, beside a hundred, for followers that are slow. There
-	// are none, and by default it is 5,000: as many megabytes, if somebody writes large objects.
+	// catchUpEntries is how many of the last writes etcd keeps in memory, beside a hundred, for followers that are
+	// slow. There are none, and by default it is 5,000: as many megabytes, if somebody writes large objects.
 	catchUpEntries = 1
-	// snapshotCount is how many writes are read into memory at a start, at most, and are on the disk a second time. By
-	// default it is 10,000.
+	// snapshotCount is how many writes are read into memory at a start, at most, and are on the disk a second time.
+	// By default it is 10,000.
 	snapshotCount = 1000
 )
 
-// embedConfig returns the configuration of a member that stays alone: it has no peer listener and short election timeouts,
-// because nobody contests its election. serving listens for its clients.
+// embedConfig returns the configuration of a member that stays alone: it has no peer listener and short election
+// timeouts, because nobody contests its election. serving listens for its clients.
 func embedConfig(ctx context.Context, cfg Config, endpoint string, closing *atomic.Bool) *embed.Config {
 	c := embed.NewConfig()
 	c.Name = "regent"
@@ -215,8 +215,8 @@ func embedConfig(ctx context.Context, cfg Config, endpoint string, closing *atom
 		c.AdvertiseClientUrls = []url.URL{*u}
 	}
 	c.InitialCluster = c.InitialClusterFromName(c.Name)
-	// In a new directory, the cluster's id is made from this token. Replicas tell by the id whether they still talk to the same
-	// etcd.
+	// In a new directory, the cluster's id is made from this token. Replicas tell by the id whether they still talk
+	// to the same etcd.
 	c.InitialClusterToken = uuid.NewString()
 	c.EnableGRPCGateway = false
 	c.TickMs, c.ElectionMs = 20, 200

@@ -27,8 +27,8 @@ func (e *InUseError) Error() string {
 		e.Directory, endpoint, reach.TrustedCAFile, reach.CertFile, reach.KeyFile)
 }
 
-// directoryLock is a file that is locked while its process lives: the kernel releases the lock however the process dies.
-// Without it a second etcd would silently wait for the first one's database.
+// directoryLock is a file that is locked while its process lives: the kernel releases the lock however the process
+// dies. Without it a second etcd would silently wait for the first one's database.
 type directoryLock struct{ file *os.File }
 
 func lockDirectory(directory string) (*directoryLock, error) {

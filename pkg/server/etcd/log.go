@@ -8,9 +8,9 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// newLogger returns a zap logger that writes errors to log, so that etcd's lines look like all others. Warnings are logged only
-// at -v=1, because a single member warns of being one. So are errors once closing is set: every listener then reports its end
-// as an error.
+// newLogger returns a zap logger that writes errors to log, so that etcd's lines look like all others. Warnings are
+// logged only at -v=1, because a single member warns of being one. So are errors once closing is set: every listener
+// then reports its end as an error.
 func newLogger(log logr.Logger, closing *atomic.Bool) *zap.Logger {
 	return zap.New(&core{LevelEnabler: zapcore.WarnLevel, log: log, closing: closing})
 }

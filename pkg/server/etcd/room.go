@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// roomPeriod is the pause between two looks at how much room there is. roomReminder is the least time between two
-	// log lines that there is none.
+	// roomPeriod is the pause between two looks at how much room there is. roomReminder is the least time between
+	// two log lines that there is none.
 	roomPeriod   = 10 * time.Second
 	roomReminder = time.Minute
 )

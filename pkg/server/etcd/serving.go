@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// handshakeTimeout is how long a TLS handshake may take. A connection without a key can delay the end of serving by as
-	// long.
+	// handshakeTimeout is how long a TLS handshake may take. A connection without a key can delay the end of
+	// serving by as long.
 	handshakeTimeout = 5 * time.Second
 	// leastConnections is how many connections are allowed in any case. A replica needs one.
 	leastConnections = 128
@@ -28,8 +28,8 @@ const (
 	streamGrace = 5 * time.Second
 )
 
-// serving serves gRPC to clients that hold the key. etcd's own server puts gRPC with TLS behind net/http, where a busy watch
-// can starve others (etcd issue 15402).
+// serving serves gRPC to clients that hold the key. etcd's own server puts gRPC with TLS behind net/http, where a busy
+// watch can starve others (etcd issue 15402).
 type serving struct {
 	listener net.Listener
 	tls      *tls.Config
@@ -38,10 +38,11 @@ type serving struct {
 	all  sync.WaitGroup
 }
 
-// listen opens the listener. Clients wait in its queue until start. Once the given number of connections is open, further ones
-// wait there too: even clients without the key, who get no answer, must not use up all file descriptors.
+// listen opens the listener. Clients wait in its queue until start. Once the given number of connections is open,
+// further ones wait there too: even clients without the key, who get no answer, must not use up all file descriptors.
 func listen(port int, key tls.Certificate, connections int) (*serving, error) {
-	// Not a Unix socket in the directory: its path may have 108 bytes at most, and a root directory's may be longer.
+	// Not a Unix socket in the directory: its path may have 108 bytes at most, and a root directory's may be
+	// longer.
 	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if err != nil {
 		return nil, fmt.Errorf("the embedded etcd cannot listen: %w", err)
@@ -53,8 +54,8 @@ func listen(port int, key tls.Certificate, connections int) (*serving, error) {
 	}}, nil
 }
 
-// roomFor returns how many connections may be open, given how many file descriptors the process may open. The API server in the
-// same process needs most of them.
+// roomFor returns how many connections may be open, given how many file descriptors the process may open. The API
+// server in the same process needs most of them.
 func roomFor(descriptors uint64) int {
 	return int(max(leastConnections, min(descriptors/8, 1<<20)))
 }

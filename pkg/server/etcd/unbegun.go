@@ -19,10 +19,10 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// discardUnbegun deletes the data of a first start that ended before etcd had committed anything. The first thing that a new
-// member commits is that it is a member. On a restart without it, etcd believes in a cluster of no members, elects no leader, and
-// never serves. Nothing can be lost: etcd answers no write before that commit. A log that a disk has emptied is no such start: the
-// database then tells what it has applied, and etcd must say what is wrong.
+// discardUnbegun deletes the data of a first start that ended before etcd had committed anything. The first thing that
+// a new member commits is that it is a member. On a restart without it, etcd believes in a cluster of no members,
+// elects no leader, and never serves. Nothing can be lost: etcd answers no write before that commit. A log that a disk
+// has emptied is no such start: the database then tells what it has applied, and etcd must say what is wrong.
 func discardUnbegun(ctx context.Context, data string) error {
 	begun, err := hasBegun(datadir.ToWALDir(data))
 	if begun || err != nil || hasApplied(datadir.ToBackendFileName(data)) {
@@ -35,8 +35,8 @@ func discardUnbegun(ctx context.Context, data string) error {
 	return nil
 }
 
-// hasBegun reports whether the log in a directory has a commit, or is not there. What etcd has to repair, or to complain about,
-// has begun.
+// hasBegun reports whether the log in a directory has a commit, or is not there. What etcd has to repair, or to
+// complain about, has begun.
 func hasBegun(directory string) (bool, error) {
 	files, err := filepath.Glob(filepath.Join(directory, "*.wal"))
 	if err != nil || len(files) != 1 { // a log has several files only once it is 64 MiB long
@@ -66,8 +66,8 @@ func hasBegun(directory string) (bool, error) {
 	}
 }
 
-// hasApplied reports whether a database holds the effect of more than the first entry of the log, or cannot be read. The first
-// entry is that the member exists. etcd may apply it before it is in the log.
+// hasApplied reports whether a database holds the effect of more than the first entry of the log, or cannot be read.
+// The first entry is that the member exists. etcd may apply it before it is in the log.
 func hasApplied(file string) bool {
 	if info, err := os.Stat(file); errors.Is(err, os.ErrNotExist) || err == nil && info.Size() == 0 {
 		return false

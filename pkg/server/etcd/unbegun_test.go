@@ -15,8 +15,8 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
 )
 
-// A replica may be killed at any moment of its first start. Whatever of the log was written by then, the next start serves: with
-// what has been committed, or anew if nothing has.
+// A replica may be killed at any moment of its first start. Whatever of the log was written by then, the next start
+// serves: with what has been committed, or anew if nothing has.
 func TestAFirstStartThatWasCutShortIsBegunAnew(t *testing.T) {
 	directory := t.TempDir()
 	start(t, directory).Close()

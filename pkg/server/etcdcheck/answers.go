@@ -22,8 +22,8 @@ const (
 	checkTimeout = 2 * time.Second
 	// reasonTimeout is how long observe waits to learn why etcd did not answer.
 	reasonTimeout = time.Second
-	// checkPeriod is the pause between two calls of observe. reminder is the least time between two log lines about an
-	// outage.
+	// checkPeriod is the pause between two calls of observe. reminder is the least time between two log lines about
+	// an outage.
 	checkPeriod = 2 * time.Second
 	reminder    = time.Minute
 )
@@ -32,7 +32,8 @@ const (
 type Answers struct {
 	client *clientv3.Client
 	key    string
-	// answers is the result of the last observe, and true before the first. fault is its error; nil if etcd answered.
+	// answers is the result of the last observe, and true before the first. fault is its error; nil if etcd
+	// answered.
 	answers atomic.Bool
 	fault   atomic.Pointer[error]
 }
@@ -76,8 +77,9 @@ func (c *Answers) Latest() error {
 	return nil
 }
 
-// reason returns what gRPC says of the connection: refused, or which certificate is not trusted. etcd's own client hides this:
-// it repeats a read until its context ends, and returns the context's error. So reason makes one read of its own.
+// reason returns what gRPC says of the connection: refused, or which certificate is not trusted. etcd's own client
+// hides this: it repeats a read until its context ends, and returns the context's error. So reason makes one read of
+// its own.
 func (c *Answers) reason(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, reasonTimeout)
 	defer cancel()
@@ -102,12 +104,12 @@ func (c *Answers) ask(ctx context.Context) error {
 	return nil
 }
 
-// Run asks etcd again and again until ctx ends. It logs when etcd stops answering, then every minute, and when it answers
-// again.
+// Run asks etcd again and again until ctx ends. It logs when etcd stops answering, then every minute, and when it
+// answers again.
 func (c *Answers) Run(ctx context.Context) { tellOfEtcd(ctx, c.observe) }
 
-// tellOfEtcd calls ask again and again until ctx ends. It logs when etcd stops answering, then every minute, and when it
-// answers again. Callers of etcd try again by themselves and need not log.
+// tellOfEtcd calls ask again and again until ctx ends. It logs when etcd stops answering, then every minute, and when
+// it answers again. Callers of etcd try again by themselves and need not log.
 func tellOfEtcd(ctx context.Context, ask func(context.Context) error) {
 	log := klog.FromContext(ctx)
 	var since, told time.Time

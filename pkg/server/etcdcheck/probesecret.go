@@ -12,8 +12,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// secretKey returns the etcd key of the probe secret. A replica proves to other replicas' probes that it belongs to the shard
-// by knowing this secret: whoever knows it can read the shard's etcd.
+// secretKey returns the etcd key of the probe secret. A replica proves to other replicas' probes that it belongs to the
+// shard by knowing this secret: whoever knows it can read the shard's etcd.
 func secretKey(prefix string) string { return prefix + "/.probe-secret" }
 
 // secretLength is in bytes.
@@ -32,8 +32,9 @@ type probeSecret struct {
 	encrypt value.Transformer
 }
 
-// read returns the secret, and creates it if there is none. If the configuration would encrypt a new Secret with another
-// provider or key, read stores the secret anew. So an old key can be removed once all replicas have been restarted.
+// read returns the secret, and creates it if there is none. If the configuration would encrypt a new Secret with
+// another provider or key, read stores the secret anew. So an old key can be removed once all replicas have been
+// restarted.
 func (p *probeSecret) read(ctx context.Context) ([]byte, error) {
 	resp, err := p.client.Get(ctx, p.key)
 	if err != nil {
@@ -55,7 +56,8 @@ func (p *probeSecret) read(ctx context.Context) ([]byte, error) {
 	return secret, nil
 }
 
-// encryptAnew stores the secret anew if it is not encrypted with the first of the keys in use. Another replica may do so at the same time.
+// encryptAnew stores the secret anew if it is not encrypted with the first of the keys in use. Another replica may do
+// so at the same time.
 func (p *probeSecret) encryptAnew(ctx context.Context) error {
 	resp, err := p.client.Get(ctx, p.key)
 	if err != nil {
@@ -72,8 +74,8 @@ func (p *probeSecret) encryptAnew(ctx context.Context) error {
 	return err
 }
 
-// decrypt returns the secret, and whether it must be stored anew. A secret without encryption is always accepted, even if the
-// configuration has no provider for unencrypted values: shards that were upgraded may have one.
+// decrypt returns the secret, and whether it must be stored anew. A secret without encryption is always accepted, even
+// if the configuration has no provider for unencrypted values: shards that were upgraded may have one.
 func (p *probeSecret) decrypt(ctx context.Context, stored []byte) (secret []byte, stale bool, err error) {
 	secret, stale, err = p.encrypt.TransformFromStorage(ctx, stored, value.DefaultContext(p.key))
 	if err == nil {

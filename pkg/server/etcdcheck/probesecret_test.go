@@ -54,8 +54,9 @@ func secretsBy(t *testing.T, providers ...string) value.Transformer {
 	return keys.TransformerForResource(corev1.Resource("secrets"))
 }
 
-// A shard's replicas are restarted one by one with another configuration, each step of a way that operators go. All of them
-// have the same secret throughout, those that were not restarted too, and what is in etcd is encrypted as Secrets are.
+// A shard's replicas are restarted one by one with another configuration, each step of a way that operators go. All of
+// them have the same secret throughout, those that were not restarted too, and what is in etcd is encrypted as Secrets
+// are.
 func TestTheProbesSecretIsEncryptedAsSecretsAre(t *testing.T) {
 	client := etcdtest.Client(t, etcdtest.Start(t))
 	key := secretKey("/registry")

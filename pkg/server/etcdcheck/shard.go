@@ -17,15 +17,16 @@ import (
 	"github.com/regent-project/regent/pkg/server/pki"
 )
 
-// shardRecord identifies a shard. The first replica writes it into etcd; all others compare theirs with it. Two shards on one
-// prefix would overwrite each other's objects, and clients trust only one of two authorities.
+// shardRecord identifies a shard. The first replica writes it into etcd; all others compare theirs with it. Two shards
+// on one prefix would overwrite each other's objects, and clients trust only one of two authorities.
 type shardRecord struct {
 	Shard string `json:"shard"`
 	// CA is the SHA-256 of the authority's certificate, in PEM.
 	CA string `json:"ca"`
 }
 
-// shardKey returns the record's key. It does not collide with the keys of objects, which are <prefix>/<group>/<resource>/...
+// shardKey returns the record's key. It does not collide with the keys of objects, which are
+// <prefix>/<group>/<resource>/...
 func shardKey(prefix string) string { return prefix + "/.shard" }
 
 // ErrOtherShard is a mismatch that trying again does not mend.
@@ -80,8 +81,8 @@ func (c *Shard) Secret() []byte { return c.secret }
 // EncryptAnew stores the probes' secret anew if it is not encrypted with the first of the keys in use.
 func (c *Shard) EncryptAnew(ctx context.Context) error { return c.probe.encryptAnew(ctx) }
 
-// Run tries until etcd has answered, and returns nil once the prefix is known to be this shard's. On a mismatch it returns an
-// error that wraps ErrOtherShard. It may be called once.
+// Run tries until etcd has answered, and returns nil once the prefix is known to be this shard's. On a mismatch it
+// returns an error that wraps ErrOtherShard. It may be called once.
 func (c *Shard) Run(ctx context.Context) error {
 	log := klog.FromContext(ctx)
 	var told time.Time
@@ -119,8 +120,9 @@ func (c *Shard) try(ctx context.Context) error {
 	return err
 }
 
-// Follow compares an authority that is new to this replica with the record, which follows it if the recorded authority has named it as its
-// successor. Nothing else ever changes the record: whoever has the files of another shard, or those from before the roll, is refused.
+// Follow compares an authority that is new to this replica with the record, which follows it if the recorded authority
+// has named it as its successor. Nothing else ever changes the record: whoever has the files of another shard, or those
+// from before the roll, is refused.
 func (c *Shard) Follow(ctx context.Context, bundle *pki.Bundle) error {
 	err := c.compare(ctx, bundle)
 	if err == nil {
@@ -154,7 +156,8 @@ func (c *Shard) compare(ctx context.Context, bundle *pki.Bundle) error {
 	return c.mismatch(record, theirs)
 }
 
-// succeed replaces the record of the authority that has named ours as its successor. revision is that at which it was read.
+// succeed replaces the record of the authority that has named ours as its successor. revision is that at which it was
+// read.
 func (c *Shard) succeed(ctx context.Context, ours []byte, revision int64) error {
 	resp, err := c.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(c.key), "=", revision)).Then(clientv3.OpPut(c.key, string(ours))).Commit()
 	if err != nil {
@@ -167,8 +170,8 @@ func (c *Shard) succeed(ctx context.Context, ours []byte, revision int64) error 
 	return nil
 }
 
-// agree stores ours under key if the key is absent, and returns what the key then holds, and since which revision (0: ours). It reads first,
-// because an etcd that is out of space refuses transactions that may write.
+// agree stores ours under key if the key is absent, and returns what the key then holds, and since which revision (0:
+// ours). It reads first, because an etcd that is out of space refuses transactions that may write.
 func (c *Shard) agree(ctx context.Context, key string, ours []byte) (stored []byte, revision int64, err error) {
 	existing, err := c.client.Get(ctx, key)
 	if err != nil {

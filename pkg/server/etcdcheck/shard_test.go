@@ -51,7 +51,8 @@ func TestAPrefixBelongsToOneShardAndOneAuthority(t *testing.T) {
 	}
 }
 
-// The record in etcd follows the authority through a roll, whatever replica comes first, and nobody else's files change it.
+// The record in etcd follows the authority through a roll, whatever replica comes first, and nobody else's files change
+// it.
 func TestTheShardsRecordFollowsTheAuthorityThroughARoll(t *testing.T) {
 	client := etcdtest.Client(t, etcdtest.Start(t))
 	directory := filepath.Join(t.TempDir(), "pki")

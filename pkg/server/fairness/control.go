@@ -16,16 +16,18 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Control has upstream's chain of handlers ask a Limiter, at the place where upstream's priority and fairness would be: behind
-// authentication and impersonation, and in front of authorization. Upstream's filter then does what else there is to do: it answers 429 with
-// Retry-After, ends the wait in time, and lets a watch leave its places when it has begun.
+// Control has upstream's chain of handlers ask a Limiter, at the place where upstream's priority and fairness would be:
+// behind authentication and impersonation, and in front of authorization. Upstream's filter then does what else there
+// is to do: it answers 429 with Retry-After, ends the wait in time, and lets a watch leave its places when it has
+// begun.
 type Control struct {
 	// Limiter shares the places.
 	Limiter *Limiter
 	// Flow says for whom the request in ctx counts, and Cost how many places it takes.
 	Flow func(ctx context.Context, who flowcontrol.RequestDigest) Flow
 	Cost func(ctx context.Context, who flowcontrol.RequestDigest) int
-	// Cluster says in which logical cluster the request in ctx is. A write takes more of a place if many watch there.
+	// Cluster says in which logical cluster the request in ctx is. A write takes more of a place if many watch
+	// there.
 	Cluster func(ctx context.Context) string
 	// Held is told how long the request in ctx has held its places, for each of them. Nobody is told if it is nil.
 	Held func(ctx context.Context, held time.Duration)
@@ -69,7 +71,8 @@ func (c *Control) Handle(
 		if c.Held != nil {
 			c.Held(ctx, time.Duration(places)*held)
 		}
-		// Who has written has his answer. To take the places back later needs nothing that could outlive the server.
+		// Who has written has his answer. To take the places back later needs nothing that could outlive the
+		// server.
 		if later := c.lingers(ctx, digest.RequestInfo); later > 0 {
 			time.AfterFunc(later, leave)
 			return
@@ -117,7 +120,8 @@ func (c *Control) Run(<-chan struct{}) error { return nil }
 // Install implements flowcontrol.Interface.
 func (c *Control) Install(*mux.PathRecorderMux) {}
 
-// GetMaxSeats implements flowcontrol.MaxSeatsTracker. Upstream's estimate is not asked for: it takes what all clusters have.
+// GetMaxSeats implements flowcontrol.MaxSeatsTracker. Upstream's estimate is not asked for: it takes what all clusters
+// have.
 func (c *Control) GetMaxSeats(string) uint64 { return 0 }
 
 // SetMaxSeats implements flowcontrol.MaxSeatsTracker.

@@ -9,15 +9,15 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// A list takes one more place for each so many bytes and objects, as in upstream's priority and fairness. Most requests wait for etcd half of
-// their time, but a large list keeps a CPU busy for milliseconds, and its answer in memory.
+// A list takes one more place for each so many bytes and objects, as in upstream's priority and fairness. Most requests
+// wait for etcd half of their time, but a large list keeps a CPU busy for milliseconds, and its answer in memory.
 const (
 	bytesPerPlace   = 100_000
 	objectsPerPlace = 100
 )
 
-// Places returns how many places a request takes. stored returns how much a list of a resource has to read, before its limit. It is called for lists only,
-// and for watches that begin with one.
+// Places returns how many places a request takes. stored returns how much a list of a resource has to read, before its
+// limit. It is called for lists only, and for watches that begin with one.
 //
 // A list with selectors counts as one without, and whatever its limit is: it reads as much. One of a namespace counts
 // as one of all namespaces, because nothing is known of single ones: whoever has much there can list with a limit.

@@ -1,11 +1,12 @@
-// Package fairness shares a replica's capacity among those who ask it for work. One tenant's flood makes that tenant wait, and
-// nobody else.
+// Package fairness shares a replica's capacity among those who ask it for work. One tenant's flood makes that tenant
+// wait, and nobody else.
 //
-// A request that is handled takes places, the more the larger its answer is expected to be. Each tenant, which is mostly a logical
-// cluster, may take places as long as it has no more than are free. So a tenant alone gets half of all places, two get a third
-// each, and who comes next need not wait until requests of others end. Requests beyond that wait, and requests beyond those that may
-// wait are refused. When places get free, the request goes on whose tenant has the fewest, and within a tenant the one whose user has
-// the fewest. A person who is a user of many tenants has no more than one tenant may have.
+// A request that is handled takes places, the more the larger its answer is expected to be. Each tenant, which is
+// mostly a logical cluster, may take places as long as it has no more than are free. So a tenant alone gets half of all
+// places, two get a third each, and who comes next need not wait until requests of others end. Requests beyond that
+// wait, and requests beyond those that may wait are refused. When places get free, the request goes on whose tenant has
+// the fewest, and within a tenant the one whose user has the fewest. A person who is a user of many tenants has no more
+// than one tenant may have.
 //
 // A request whose client reads its answer slowly has no places while it waits for it (seat.go): it takes no CPU then.
 //
@@ -34,7 +35,8 @@ type Flow struct {
 	Tenant, User string
 	// Person is the user in all tenants together. Nobody is, if it is empty.
 	Person string
-	// Privileged tenants need no free place: they get in while all places are taken. They may take half of all, too.
+	// Privileged tenants need no free place: they get in while all places are taken. They may take half of all,
+	// too.
 	Privileged bool
 }
 
@@ -77,7 +79,8 @@ type ticket struct {
 	gotIn  chan struct{} // closed when the request has its places
 }
 
-// New returns a limiter with so many places for requests that are handled, and for requests that wait. Both must be greater than 0.
+// New returns a limiter with so many places for requests that are handled, and for requests that wait. Both must be
+// greater than 0.
 func New(places, waiting int) *Limiter {
 	registerMetrics()
 	return &Limiter{
@@ -86,8 +89,9 @@ func New(places, waiting int) *Limiter {
 	}
 }
 
-// Enter returns when the request may be handled. leave must be called once when it has been. places are what it takes; it takes
-// at least one and at most a quarter of all. If err is not nil, the request is refused: the error wraps ErrFull, or ErrWaited if ctx ended.
+// Enter returns when the request may be handled. leave must be called once when it has been. places are what it takes;
+// it takes at least one and at most a quarter of all. If err is not nil, the request is refused: the error wraps
+// ErrFull, or ErrWaited if ctx ended.
 func (l *Limiter) Enter(ctx context.Context, flow Flow, places int) (leave func(), err error) {
 	t := &ticket{flow: flow, places: l.bounded(places)}
 	at, err := l.arrive(t)
@@ -178,7 +182,8 @@ func (l *Limiter) next() (*tenant, *member, *ticket) {
 		if candidate.waiting == 0 || of != nil && !candidate.before(&of.party) {
 			continue
 		}
-		// If this one does not fit, no other of its tenant goes on instead: else a large request would wait for ever.
+		// If this one does not fit, no other of its tenant goes on instead: else a large request would wait for
+		// ever.
 		if u, t := l.nextOf(candidate); t != nil && l.fits(t, candidate, u) {
 			of, user, first = candidate, u, t
 		}

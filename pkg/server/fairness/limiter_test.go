@@ -129,7 +129,8 @@ func TestANewcomerIsHandledAtOnceWhateverOthersHold(t *testing.T) {
 	})
 }
 
-// When all places are taken, an administrator gets in, and the others do as places get free, those with the fewest first.
+// When all places are taken, an administrator gets in, and the others do as places get free, those with the fewest
+// first.
 func TestAdministratorsGetInDuringAFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, 4, 1000)

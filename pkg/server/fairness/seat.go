@@ -9,21 +9,22 @@ import (
 )
 
 const (
-	// readingPlaces are the places of answers that wait for slow readers, on each replica. Each stands for 100 kB that
-	// are kept in memory.
+	// readingPlaces are the places of answers that wait for slow readers, on each replica. Each stands for 100 kB
+	// that are kept in memory.
 	readingPlaces = 2560
 	// largestReading is how much of it one answer takes at the most, however large it is.
 	largestReading = readingPlaces / 8
-	// readerPatience is how long the client of a request may keep it from going on, in all, before it counts as slow. A
-	// wait of less than blockedFor is none.
+	// readerPatience is how long the client of a request may keep it from going on, in all, before it counts as
+	// slow. A wait of less than blockedFor is none.
 	readerPatience = 250 * time.Millisecond
 	blockedFor     = time.Millisecond
 	// slowPatience is how long a slow client may keep a request waiting at a time before the places are given back,
-	// until all such waits together have lasted for longer than mostWaited: then they are given back before each wait.
+	// until all such waits together have lasted for longer than mostWaited: then they are given back before each
+	// wait.
 	slowPatience = 20 * time.Millisecond
 	mostWaited   = 2 * time.Second
-	// returnPatience is how long a request waits for its places when its client reads on. Nothing else ends that wait:
-	// the writer that waits holds what ends requests.
+	// returnPatience is how long a request waits for its places when its client reads on. Nothing else ends that
+	// wait: the writer that waits holds what ends requests.
 	returnPatience = 15 * time.Second
 )
 

@@ -19,8 +19,9 @@ type Counts struct {
 	// Cluster is its name, and Since when it was counted first. What it asked for before was forgotten.
 	Cluster string
 	Since   time.Time
-	// Requests have been answered, Writes among them. Refused are writes that were answered with 403, 412, 422 or 429, Failed requests with 5xx, and TooMany
-	// requests with 429. Held is how long places were taken, all places added up.
+	// Requests have been answered, Writes among them. Refused are writes that were answered with 403, 412, 422 or
+	// 429, Failed requests with 5xx, and TooMany requests with 429. Held is how long places were taken, all places
+	// added up.
 	Requests, Writes, Refused, Failed, TooMany uint64
 	Held                                       time.Duration
 }
@@ -48,10 +49,11 @@ func (c *Counts) add(a Asked) {
 	}
 }
 
-// Tally counts what logical clusters ask for. There may be 100,000: it knows the busiest, and the sum of all. A cluster that it does not know takes the
-// place of the one that asked for the least lately, and inherits its rank, but not its counts (Metwally and others, "Efficient computation of frequent and
-// top-k elements", 2005). So a cluster that has more than a 256th of all requests is always known. Make it with NewTally. All methods may be called at any
-// time on any goroutine.
+// Tally counts what logical clusters ask for. There may be 100,000: it knows the busiest, and the sum of all. A cluster
+// that it does not know takes the place of the one that asked for the least lately, and inherits its rank, but not its
+// counts (Metwally and others, "Efficient computation of frequent and top-k elements", 2005). So a cluster that has
+// more than a 256th of all requests is always known. Make it with NewTally. All methods may be called at any time on
+// any goroutine.
 type Tally struct {
 	mu     sync.Mutex
 	at     map[string]int // by Cluster: the index in counts and ranks
@@ -115,8 +117,8 @@ func (t *Tally) place(cluster string, now time.Time) int {
 	return i
 }
 
-// least returns the index of a cluster with the least rank. It goes on where it stopped last time: in a flood of clusters that nobody knows, those behind
-// it have just been placed. The caller holds mu.
+// least returns the index of a cluster with the least rank. It goes on where it stopped last time: in a flood of
+// clusters that nobody knows, those behind it have just been placed. The caller holds mu.
 func (t *Tally) least() int {
 	for {
 		for range t.ranks {

@@ -37,7 +37,8 @@ func TestATallyCountsWhatWasAnswered(t *testing.T) {
 	}
 }
 
-// A hundred thousand clusters that ask for one thing each do not have a busy one forgotten, and the table keeps its size.
+// A hundred thousand clusters that ask for one thing each do not have a busy one forgotten, and the table keeps its
+// size.
 func TestABusyClusterStaysKnownAmongManyIdleOnes(t *testing.T) {
 	tally := NewTally()
 	for n := range 100_000 {

@@ -10,7 +10,8 @@ import (
 	"k8s.io/apiserver/pkg/util/flowcontrol"
 )
 
-// perWatcher is how long a write keeps one place for each watch that is told of it: to send an event takes some 50 us of a CPU, and a CPU has 12 places.
+// perWatcher is how long a write keeps one place for each watch that is told of it: to send an event takes some 50 us
+// of a CPU, and a CPU has 12 places.
 const perWatcher = 600 * time.Microsecond
 
 // watchers counts the open watches of each resource of each tenant. It is ready for use.
@@ -19,7 +20,8 @@ type watchers struct {
 	open map[watched]int
 }
 
-// watched is what is watched, in all namespaces: few tenants have many watches, and those that do mostly watch everything.
+// watched is what is watched, in all namespaces: few tenants have many watches, and those that do mostly watch
+// everything.
 type watched struct{ tenant, group, resource string }
 
 func watchedBy(tenant string, info *request.RequestInfo) watched {
@@ -70,5 +72,6 @@ func (c *Control) RegisterWatch(req *http.Request) flowcontrol.ForgetWatchFunc {
 	return c.watchers.begin(watchedBy(c.Cluster(req.Context()), info))
 }
 
-// GetInterestedWatchCount implements flowcontrol.WatchTracker. Upstream's estimate, which would ask for it, is not used.
+// GetInterestedWatchCount implements flowcontrol.WatchTracker. Upstream's estimate, which would ask for it, is not
+// used.
 func (c *Control) GetInterestedWatchCount(*request.RequestInfo) int { return 0 }

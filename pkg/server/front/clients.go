@@ -13,7 +13,8 @@ import (
 	"github.com/regent-project/regent/pkg/server/connections"
 )
 
-// tokens are the clients whose tokens a shard has accepted. It is ready for use. All methods may be called at any time on any goroutine.
+// tokens are the clients whose tokens a shard has accepted. It is ready for use. All methods may be called at any time
+// on any goroutine.
 type tokens struct {
 	mu       sync.Mutex
 	accepted map[string]string // for whom their requests count
@@ -36,7 +37,8 @@ func (t *tokens) answered(client, shard string, answer *http.Response) {
 	switch code := answer.StatusCode; {
 	case code == http.StatusUnauthorized:
 		delete(t.accepted, client)
-	case name != "" || code < http.StatusMultipleChoices || code == http.StatusForbidden: // others may come before the shard has looked at the token
+	// others may come before the shard has looked at the token
+	case name != "" || code < http.StatusMultipleChoices || code == http.StatusForbidden:
 		if t.accepted == nil || len(t.accepted) >= maxTokens {
 			t.accepted = map[string]string{}
 		}
@@ -52,8 +54,8 @@ func (t *tokens) isAccepted(client string) bool {
 	return ok
 }
 
-// account returns for whom a client's requests count. A token that no shard has accepted counts for its sender's address: whoever makes up tokens
-// must not take everybody's places.
+// account returns for whom a client's requests count. A token that no shard has accepted counts for its sender's
+// address: whoever makes up tokens must not take everybody's places.
 func (t *tokens) account(client string, req *http.Request, who user.Info) string {
 	if who != nil {
 		return client

@@ -58,9 +58,9 @@ func (f *Front) forward(x *exchange, req *http.Request, to *shard, path, client 
 	if isWatch(req) {
 		proxy.FlushInterval = -1 // each event at once
 	}
-	// ReverseProxy would drop what Connection lists, so that a client could take Impersonate-User or Authorization out
-	// of a request. It would also pass an upgrade on, which HTTP/2 does not have. Shards ignore both. Whoever asks for
-	// a websocket has been refused: see wantsWebsocket.
+	// ReverseProxy would drop what Connection lists, so that a client could take Impersonate-User or Authorization
+	// out of a request. It would also pass an upgrade on, which HTTP/2 does not have. Shards ignore both. Whoever
+	// asks for a websocket has been refused: see wantsWebsocket.
 	req.Header.Del("Connection")
 	proxy.ServeHTTP(x, req)
 }
@@ -78,7 +78,8 @@ func wantsWebsocket(req *http.Request) bool {
 	return has("Connection", "upgrade") && has("Upgrade", "websocket")
 }
 
-// maxStatus is the last status that HTTP has. Another one would be a label of metrics, and net/http panics when it shall send it.
+// maxStatus is the last status that HTTP has. Another one would be a label of metrics, and net/http panics when it
+// shall send it.
 const maxStatus = 599
 
 // errNotAccepted says that a shard does not believe the front whom it asks for.

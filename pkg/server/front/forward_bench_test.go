@@ -14,7 +14,8 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// BenchmarkForward is one request after the other through a front, to a shard that answers at once. Everything is in this process.
+// BenchmarkForward is one request after the other through a front, to a shard that answers at once. Everything is in
+// this process.
 func BenchmarkForward(b *testing.B) {
 	m := newMembers(b)
 	shardURL := m.serve(func(w http.ResponseWriter, _ *http.Request) {

@@ -1,5 +1,5 @@
-// Package front is the one entrance of an installation: it knows which shard has which logical cluster, and forwards requests there. It has no
-// state that lasts, so that any number of fronts may run beside each other.
+// Package front is the one entrance of an installation: it knows which shard has which logical cluster, and forwards
+// requests there. It has no state that lasts, so that any number of fronts may run beside each other.
 package front
 
 import (
@@ -21,8 +21,8 @@ import (
 
 // Config is what New needs.
 type Config struct {
-	// Membership is that of a front. MembershipFile is the file that it was read from: what is in it counts as soon as it changes. Empty: it never
-	// does.
+	// Membership is that of a front. MembershipFile is the file that it was read from: what is in it counts as soon
+	// as it changes. Empty: it never does.
 	Membership     *pki.Membership
 	MembershipFile string
 	// Listener accepts connections. Run closes it. If New fails, the caller does.
@@ -30,16 +30,17 @@ type Config struct {
 	// Names and Addresses are those under which clients reach the front, for its certificate.
 	Names     []string
 	Addresses []net.IP
-	// ShutdownDelay is how long the front goes on serving, not ready, after Run was asked to end: load balancers need it to stop sending requests.
-	// ShutdownTimeout is how long requests may take to finish after that. Watches are ended meanwhile, one by one.
+	// ShutdownDelay is how long the front goes on serving, not ready, after Run was asked to end: load balancers
+	// need it to stop sending requests. ShutdownTimeout is how long requests may take to finish after that. Watches
+	// are ended meanwhile, one by one.
 	ShutdownDelay, ShutdownTimeout time.Duration
-	// SnapshotFile is where the front keeps what it knows, for its next start. Empty: nowhere. A snapshot that is older than SnapshotAge does
-	// not make the front ready.
+	// SnapshotFile is where the front keeps what it knows, for its next start. Empty: nowhere. A snapshot that is
+	// older than SnapshotAge does not make the front ready.
 	SnapshotFile string
 	SnapshotAge  time.Duration
 	Limits       Limits
-	// ClientCAFile names a file with further authorities for users' certificates. It is read again for new connections, and each minute for open
-	// ones. It may be empty: only the installation's authority is trusted.
+	// ClientCAFile names a file with further authorities for users' certificates. It is read again for new
+	// connections, and each minute for open ones. It may be empty: only the installation's authority is trusted.
 	ClientCAFile string
 	// AccessLog makes the front log each request.
 	AccessLog bool
@@ -74,7 +75,8 @@ type Front struct {
 	// removed: the root shard has said that this front is no member.
 	removed bool
 	saved   []savedShard
-	// heardRoot is when the root shard was last heard, as the snapshot says. Only keepSnapshots uses it once Run runs.
+	// heardRoot is when the root shard was last heard, as the snapshot says. Only keepSnapshots uses it once Run
+	// runs.
 	heardRoot time.Time
 }
 
@@ -116,7 +118,8 @@ func (f *Front) restore(ctx context.Context) {
 	f.saved, f.heardRoot, f.listed = s.Shards, s.At, time.Since(s.At) <= f.cfg.SnapshotAge
 }
 
-// readHeaderTimeout is how long a client may take to send the header of a request, idleTimeout how long a connection may be idle.
+// readHeaderTimeout is how long a client may take to send the header of a request, idleTimeout how long a connection
+// may be idle.
 const readHeaderTimeout, idleTimeout = 30 * time.Second, 90 * time.Second
 
 // bodyTimeout is how long the body of a request may take. Shards take as long by default for a whole request.

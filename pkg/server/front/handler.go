@@ -58,19 +58,23 @@ func (f *Front) finish(x *exchange, req *http.Request) {
 	panic(http.ErrAbortHandler) // the client sees that its connection breaks
 }
 
-// answerTimeout is how long an answer may take until the client has read it; of a watch, an event. Shards take as long by default.
+// answerTimeout is how long an answer may take until the client has read it; of a watch, an event. Shards take as long
+// by default.
 const answerTimeout = 2 * bodyTimeout
 
-// limitAnswer makes writes of the answer fail after some time: a client that reads nothing must not keep a place for ever.
+// limitAnswer makes writes of the answer fail after some time: a client that reads nothing must not keep a place for
+// ever.
 func (f *Front) limitAnswer(x *exchange, watch bool) {
 	until := time.Now().Add(f.answerTimeout)
 	if watch {
-		x.patience, until = f.answerTimeout, time.Time{} // HTTP/1 has the deadline of the connection's last request
+		// HTTP/1 has the deadline of the connection's last request
+		x.patience, until = f.answerTimeout, time.Time{}
 	}
 	_ = http.NewResponseController(x.ResponseWriter).SetWriteDeadline(until)
 }
 
-// sameOrigin lets no other site write with what a browser shows to the front. Shards cannot tell: they have other names than the front.
+// sameOrigin lets no other site write with what a browser shows to the front. Shards cannot tell: they have other names
+// than the front.
 var sameOrigin = http.NewCrossOriginProtection()
 
 // serve answers a request for which credentials are needed.
@@ -151,7 +155,8 @@ func (f *Front) serveReady(w http.ResponseWriter) {
 	_, _ = w.Write([]byte("ok"))
 }
 
-// refuse answers a request with an error, always as JSON, which all clients understand: upstream's writer of errors would need the types of an API.
+// refuse answers a request with an error, always as JSON, which all clients understand: upstream's writer of errors
+// would need the types of an API.
 func refuse(x *exchange, err error) {
 	status := apierrors.APIStatus(nil)
 	if !errors.As(err, &status) {
@@ -176,7 +181,8 @@ func refuse(x *exchange, err error) {
 	_ = encoder.Encode(out)
 }
 
-// maxMessage is how many bytes of what clients and shards say are repeated, in an answer or a log line. Escaped, they may be five times as many.
+// maxMessage is how many bytes of what clients and shards say are repeated, in an answer or a log line. Escaped, they
+// may be five times as many.
 const maxMessage = 4 << 10
 
 func clip(text string) string {

@@ -24,7 +24,8 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// entrance is a front that runs, before one replica of eu1 that has cluster c. It answers 401 to tokens that begin with "bad".
+// entrance is a front that runs, before one replica of eu1 that has cluster c. It answers 401 to tokens that begin with
+// "bad".
 type entrance struct {
 	*members
 	front *Front
@@ -127,15 +128,16 @@ func (e *entrance) answer(conn net.Conn) (int, string) {
 func knowing(w http.ResponseWriter, req *http.Request) {
 	if strings.HasPrefix(req.Header.Get("Authorization"), "Bearer bad") {
 		w.WriteHeader(http.StatusUnauthorized)
-		_ = http.NewResponseController(w).Flush() // of an answer whose length is not known the front waits for the request's end
+		// of an answer whose length is not known the front waits for the request's end
+		_ = http.NewResponseController(w).Flush()
 		return
 	}
 	_, _ = fmt.Fprintf(w, "user=%s groups=%d as=%s token=%s upgrade=%s", req.Header.Get(clusters.RemoteUserHeader), len(req.Header.Values(clusters.RemoteGroupHeader)),
 		req.Header.Get("Impersonate-User"), req.Header.Get("Authorization"), req.Header.Get("Upgrade"))
 }
 
-// Proxies drop what Connection lists. A front does not, or a request without Impersonate-User would have its sender's own rights, and one without its
-// token would be nobody's.
+// Proxies drop what Connection lists. A front does not, or a request without Impersonate-User would have its sender's
+// own rights, and one without its token would be nobody's.
 func TestAClientTakesNothingOutOfItsRequest(t *testing.T) {
 	e := newMembers(t).enter(DefaultLimits(), time.Minute, knowing)
 	for name, tc := range map[string]struct {
@@ -205,7 +207,8 @@ func TestMadeUpTokensTakeNobodysPlaces(t *testing.T) {
 		t.Fatal(code, got)
 	}
 	for n := range 2 {
-		e.send(e.dial(false), "POST @/api", fmt.Sprintf("Authorization: Bearer bad%d", n), "Content-Length: 10") // which never come
+		// which never come
+		e.send(e.dial(false), "POST @/api", fmt.Sprintf("Authorization: Bearer bad%d", n), "Content-Length: 10")
 	}
 	e.awaitUnderWay(2)
 	if code, got := ask("bad-more"); code != http.StatusTooManyRequests || !strings.Contains(got, limitRequestsPerClient) {
@@ -216,7 +219,8 @@ func TestMadeUpTokensTakeNobodysPlaces(t *testing.T) {
 	}
 }
 
-// An answer repeats what was asked for, escaped. It must not fill the memory of the front, or wait for a client that does not read it.
+// An answer repeats what was asked for, escaped. It must not fill the memory of the front, or wait for a client that
+// does not read it.
 func TestALongURLMakesNoLongAnswer(t *testing.T) {
 	e := newMembers(t).enter(DefaultLimits(), time.Minute, knowing)
 	for _, path := range []string{"/shards/" + strings.Repeat("\xff", 900_000) + "/x", "/clusters/" + strings.Repeat("a", 900_000) + "/api"} {

@@ -20,8 +20,8 @@ import (
 	"github.com/regent-project/regent/pkg/server/pki"
 )
 
-// identity is the user whom the certificate of a connection names. It is verified again every identityAge: a certificate may expire meanwhile. So it is
-// when the installation's authority has changed.
+// identity is the user whom the certificate of a connection names. It is verified again every identityAge: a
+// certificate may expire meanwhile. So it is when the installation's authority has changed.
 type identity struct {
 	mu  sync.Mutex
 	at  time.Time

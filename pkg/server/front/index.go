@@ -16,8 +16,8 @@ type place struct {
 	cluster logicalcluster.Name
 }
 
-// index knows which shard has which logical cluster, by name and by path. It is filled from what each shard says that it has. All methods may
-// be called at any time on any goroutine.
+// index knows which shard has which logical cluster, by name and by path. It is filled from what each shard says that
+// it has. All methods may be called at any time on any goroutine.
 type index struct {
 	root   string // the name of the root shard
 	mu     sync.RWMutex
@@ -40,9 +40,9 @@ func newIndex(root string) *index {
 	return &index{root: root, byName: map[logicalcluster.Name]entry{}, byPath: map[string][]logicalcluster.Name{}}
 }
 
-// set records a cluster of a shard. A cluster stays with the shard that had it first, also if only
-// a snapshot says so: names are not used twice, and a shard that is down must not lose its users to one that claims its clusters. No shard but the root shard has
-// cluster root, and system clusters are in no index.
+// set records a cluster of a shard. A cluster stays with the shard that had it first, also if only a snapshot says so:
+// names are not used twice, and a shard that is down must not lose its users to one that claims its clusters. No shard
+// but the root shard has cluster root, and system clusters are in no index.
 func (x *index) set(name logicalcluster.Name, e entry) {
 	if name == clusters.Root && e.shard != x.root || clusters.IsSystem(name) {
 		return
@@ -174,8 +174,8 @@ func (x *index) touch() {
 	x.version++
 }
 
-// find returns where the cluster at a path is, or that of a name. If several live ones say that they are at the path, it does not know: one may
-// have lost its Workspace.
+// find returns where the cluster at a path is, or that of a name. If several live ones say that they are at the path,
+// it does not know: one may have lost its Workspace.
 func (x *index) find(path logicalcluster.Path) (place, bool) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()

@@ -71,7 +71,8 @@ func TestWhatASnapshotHasIsReplacedByWhatTheShardSays(t *testing.T) {
 		Clusters: []savedEntry{{0, "gone", "root:gone"}, {0, "kept", "root:kept"}, {0, "moved", "root:moved"}, {1, "unheard", "root:unheard"}},
 	}
 	saved.fill(x)
-	x.set("unheard", entry{shard: "eu1", path: "root:mine"}) // a shard that is down does not lose its users to one that claims its clusters
+	// a shard that is down does not lose its users to one that claims its clusters
+	x.set("unheard", entry{shard: "eu1", path: "root:mine"})
 	x.set("moved", entry{shard: "us1", path: "root:moved"})
 	x.replace("eu1", map[logicalcluster.Name]entry{"kept": {shard: "eu1", path: "root:kept"}})
 	for path, want := range map[string]place{

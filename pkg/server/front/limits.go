@@ -15,7 +15,8 @@ import (
 // They do not reach a shard.
 type Limits struct {
 	Connections connections.Limits
-	// Requests is how many requests, without watches, may be under way. RequestsPerClient is the same for one client. 0: no limit.
+	// Requests is how many requests, without watches, may be under way. RequestsPerClient is the same for one
+	// client. 0: no limit.
 	Requests, RequestsPerClient int
 	// WatchesPerClient is how many watches a client may have open. 0: no limit.
 	WatchesPerClient int
@@ -50,7 +51,8 @@ func newInflight(limits Limits) *inflight {
 	return &inflight{limits: limits, clients: map[string]use{}, clusters: map[string]int{}}
 }
 
-// enter counts a request. If a limit is reached, it returns which. Otherwise leave must be called at the end of the request.
+// enter counts a request. If a limit is reached, it returns which. Otherwise leave must be called at the end of the
+// request.
 func (p *inflight) enter(client string, watch bool) (leave func(), limit string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -72,8 +74,9 @@ func (p *inflight) enter(client string, watch bool) (leave func(), limit string)
 	}, ""
 }
 
-// enterCluster counts a request, which has entered, for its logical cluster, until leave is called. It returns false if the cluster has more requests under way
-// than are free. So whoever has many users in one cluster does not take the places of others.
+// enterCluster counts a request, which has entered, for its logical cluster, until leave is called. It returns false if
+// the cluster has more requests under way than are free. So whoever has many users in one cluster does not take the
+// places of others.
 func (p *inflight) enterCluster(cluster string) (leave func(), ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -129,7 +129,8 @@ func (r *reader) move(ctx context.Context, one *running, urls []string) {
 	}
 }
 
-// tellMembership keeps in mind whether the root shard says that this front, with this membership, is a member. Shards refuse it if it is not.
+// tellMembership keeps in mind whether the root shard says that this front, with this membership, is a member. Shards
+// refuse it if it is not.
 func (r *reader) tellMembership(ctx context.Context, member bool) {
 	r.mu.Lock()
 	changed := r.removed == member
@@ -140,7 +141,8 @@ func (r *reader) tellMembership(ctx context.Context, member bool) {
 	}
 }
 
-// adjust reads those shards that the root shard lists, and no others. It goes on reading the root shard, which says who they are.
+// adjust reads those shards that the root shard lists, and no others. It goes on reading the root shard, which says who
+// they are.
 func (r *reader) adjust(ctx context.Context) {
 	root := r.now[r.by.Root.Name]
 	if root == nil {

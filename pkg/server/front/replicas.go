@@ -16,8 +16,9 @@ import (
 	"github.com/regent-project/regent/pkg/server/shards"
 )
 
-// replicas are those of one shard, for the requests of clients. A shard that reads another one (shards.failover) asks the replica that served last,
-// and repeats all that it sends. The front must not: writes may not be repeated, and each client stays with one replica. All methods may be called at any time on any goroutine.
+// replicas are those of one shard, for the requests of clients. A shard that reads another one (shards.failover) asks
+// the replica that served last, and repeats all that it sends. The front must not: writes may not be repeated, and each
+// client stays with one replica. All methods may be called at any time on any goroutine.
 type replicas struct {
 	shard, fingerprint string
 	caller             *shards.Caller
@@ -87,8 +88,9 @@ func (r *replicas) move(urls []string) error {
 	return nil
 }
 
-// order returns the replicas in the order in which a client asks them: the ready ones first. The same client begins with the same one as long as that is
-// ready, so that it does not see older states than it has seen; different clients begin with different ones.
+// order returns the replicas in the order in which a client asks them: the ready ones first. The same client begins
+// with the same one as long as that is ready, so that it does not see older states than it has seen; different clients
+// begin with different ones.
 func (r *replicas) order(client uint64) []*replica {
 	r.mu.Lock()
 	all := r.all
@@ -104,8 +106,8 @@ func (r *replicas) order(client uint64) []*replica {
 	return append(ready, unready...)
 }
 
-// send sends a request to a replica. If that does not accept a connection, or breaks it during a request that only reads, the next one gets the
-// request.
+// send sends a request to a replica. If that does not accept a connection, or breaks it during a request that only
+// reads, the next one gets the request.
 func (r *replicas) send(req *http.Request, client uint64) (*http.Response, error) {
 	var faults []error
 	for _, one := range r.order(client) {
@@ -120,7 +122,8 @@ func (r *replicas) send(req *http.Request, client uint64) (*http.Response, error
 		if req.Context().Err() != nil {
 			return nil, err
 		}
-		// The fault may be this request's own, or its client's. Others go elsewhere only if the replica is of no use to them.
+		// The fault may be this request's own, or its client's. Others go elsewhere only if the replica is of
+		// no use to them.
 		if !one.unready.Load() && (wasNotSent(err) || !one.isReady(req.Context())) {
 			one.unready.Store(true)
 		}
@@ -141,7 +144,8 @@ func wasNotSent(err error) bool {
 // readyPeriod is how often a replica is asked whether it is ready, and how long it may take to answer.
 const readyPeriod = time.Second
 
-// watch keeps in mind which replicas are ready, until ctx ends. A replica may accept connections and be of no use: its etcd may be down.
+// watch keeps in mind which replicas are ready, until ctx ends. A replica may accept connections and be of no use: its
+// etcd may be down.
 func (r *replicas) watch(ctx context.Context) {
 	tick := time.NewTicker(readyPeriod)
 	defer tick.Stop()

@@ -25,11 +25,12 @@ import (
 // shardPrefix begins the URL paths with which administrators ask one shard: /shards/<name>/clusters/...
 const shardPrefix = "/shards/"
 
-// target returns the shard to which a request goes, and the path of its URL there. who is nil if the request has a token; accepted says that a
-// shard has accepted that. For a token that none has accepted, nothing is read to find the cluster.
+// target returns the shard to which a request goes, and the path of its URL there. who is nil if the request has a
+// token; accepted says that a shard has accepted that. For a token that none has accepted, nothing is read to find the
+// cluster.
 //
-// Only members of system:masters are told here that there is no such cluster. All others are sent to the shard that has the nearest cluster around it:
-// it says the same of clusters that they may not enter.
+// Only members of system:masters are told here that there is no such cluster. All others are sent to the shard that has
+// the nearest cluster around it: it says the same of clusters that they may not enter.
 func (f *Front) target(req *http.Request, who user.Info, accepted bool) (*shard, string, error) {
 	if after, ok := strings.CutPrefix(req.URL.Path, shardPrefix); ok {
 		name, rest, _ := strings.Cut(after, "/")
@@ -79,7 +80,8 @@ func (f *Front) target(req *http.Request, who user.Info, accepted bool) (*shard,
 	return s, clusters.RequestPath(at.cluster) + rest, nil
 }
 
-// ofInstallation returns the root shard for a request about how the installation is doing. Other shards are asked by their name.
+// ofInstallation returns the root shard for a request about how the installation is doing. Other shards are asked by
+// their name.
 func (f *Front) ofInstallation(req *http.Request) (*shard, string, error) {
 	if req.URL.RawPath != "" || strings.Contains(req.URL.Path, "/.") || strings.Contains(req.URL.Path, "//") {
 		return nil, "", apierrors.NewBadRequest("the URL path must not have encoded characters, or empty or dot segments")
@@ -91,7 +93,8 @@ func (f *Front) ofInstallation(req *http.Request) (*shard, string, error) {
 	return root, req.URL.Path, nil
 }
 
-// nearest returns the shard that has the nearest cluster around a path that leads nowhere, or the root shard if there is none.
+// nearest returns the shard that has the nearest cluster around a path that leads nowhere, or the root shard if there
+// is none.
 func (f *Front) nearest(path logicalcluster.Path) (*shard, bool) {
 	if at, ok := f.around(path); ok {
 		return f.shard(at.shard)
@@ -108,8 +111,8 @@ func (f *Front) isListed() bool {
 // liveTimeout is how long a read that finds a cluster may take.
 const liveTimeout = 5 * time.Second
 
-// resolve returns where the cluster at a path is. If the index does not have it, the Workspace is read from the shard that has its parent: it may
-// have been created just now. So a 404 is never a guess.
+// resolve returns where the cluster at a path is. If the index does not have it, the Workspace is read from the shard
+// that has its parent: it may have been created just now. So a 404 is never a guess.
 func (f *Front) resolve(ctx context.Context, path logicalcluster.Path, mayRead bool) (place, error) {
 	at, found := f.index.find(path)
 	parent, name := path.Split()
@@ -169,9 +172,9 @@ func (p parent) workspace(ctx context.Context, name string) (*tenancyv1alpha1.Wo
 // checkTimeout is how long check may wait for the parent's shard.
 const checkTimeout = 500 * time.Millisecond
 
-// check returns where the cluster at a path is, if the index has one that says that it is there. At its first use the parent's shard is asked, for a shard
-// could claim the paths of others: a Workspace that is there decides. If there is none, the cluster may be an orphan, which serves on. If the
-// parent's shard is not heard, nothing else serves (I11).
+// check returns where the cluster at a path is, if the index has one that says that it is there. At its first use the
+// parent's shard is asked, for a shard could claim the paths of others: a Workspace that is there decides. If there is
+// none, the cluster may be an orphan, which serves on. If the parent's shard is not heard, nothing else serves (I11).
 func (f *Front) check(ctx context.Context, path logicalcluster.Path, at place) (place, error) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -191,8 +194,8 @@ func (f *Front) check(ctx context.Context, path logicalcluster.Path, at place) (
 	return f.confirm(ctx, path, ws, shard)
 }
 
-// maxSearches is how many searches may be under way. One client that asks for names that do not exist must not take the places for reads of all
-// shards, which are 400 by default.
+// maxSearches is how many searches may be under way. One client that asks for names that do not exist must not take the
+// places for reads of all shards, which are 400 by default.
 const maxSearches = 64
 
 // search asks all shards for a cluster of which the index knows no name: its shard may have made it just now.
@@ -237,8 +240,8 @@ func (f *Front) search(ctx context.Context, cluster logicalcluster.Name) (place,
 	return place{}, routing.NewNotFound(fmt.Sprintf("logical cluster %q not found", cluster))
 }
 
-// confirm returns where the cluster of a Workspace is, if the cluster itself names the Workspace as its owner. A Workspace alone proves nothing: a shard
-// could send users of its workspaces to clusters of others.
+// confirm returns where the cluster of a Workspace is, if the cluster itself names the Workspace as its owner. A
+// Workspace alone proves nothing: a shard could send users of its workspaces to clusters of others.
 func (f *Front) confirm(ctx context.Context, path logicalcluster.Path, ws *tenancyv1alpha1.Workspace, shard string) (place, error) {
 	cluster := logicalcluster.Name(ws.Spec.Cluster)
 	absent := routing.NewNotFound(fmt.Sprintf("logical cluster %q not found", path))

@@ -112,8 +112,8 @@ func (in *intake) entry(obj *metav1.PartialObjectMetadata) entry {
 // watches is how many watches run needs.
 const watches = 2
 
-// tellContact logs when the shard begins to be heard, and when it has not been for a while: a watch that ends is begun again at once. It returns
-// when ctx ends.
+// tellContact logs when the shard begins to be heard, and when it has not been for a while: a watch that ends is begun
+// again at once. It returns when ctx ends.
 func (s *shard) tellContact(ctx context.Context) {
 	log := klog.FromContext(ctx).WithValues("peer", s.name)
 	heard, late := false, time.After(shards.UnheardAfter)
@@ -148,7 +148,8 @@ func (s *shard) known() bool {
 	return s.synced && open >= watches
 }
 
-// lastHeard returns when the shard was last heard. It is zero if that has not been yet, and is of no meaning while the shard is heard.
+// lastHeard returns when the shard was last heard. It is zero if that has not been yet, and is of no meaning while the
+// shard is heard.
 func (s *shard) lastHeard() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,7 +16,8 @@ import (
 	"github.com/regent-project/regent/pkg/server/pki"
 )
 
-// snapshot is what a front knows, as it is kept on disk: a front that starts while shards are down, the root shard too, serves the others.
+// snapshot is what a front knows, as it is kept on disk: a front that starts while shards are down, the root shard too,
+// serves the others.
 type snapshot struct {
 	// Authority is the fingerprint of the front's authority: with another membership the snapshot is worth nothing.
 	Authority string       `json:"authority"`
@@ -37,8 +38,8 @@ type savedEntry struct {
 	Path    string `json:"p,omitempty"`
 }
 
-// snapshotPeriod is the least time between two snapshots, if something has changed. The pause after one is also snapshotShare times as long as it took:
-// one of millions of clusters takes seconds.
+// snapshotPeriod is the least time between two snapshots, if something has changed. The pause after one is also
+// snapshotShare times as long as it took: one of millions of clusters takes seconds.
 const (
 	snapshotPeriod = 5 * time.Second
 	snapshotShare  = 20

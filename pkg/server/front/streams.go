@@ -19,7 +19,8 @@ import (
 
 // isWatch reports whether a shard takes a request for a watch: a stream that ends when either side wants.
 func isWatch(req *http.Request) bool {
-	if req.Method != http.MethodGet || !strings.Contains(req.URL.Path, "/watch/") && !strings.ContainsAny(req.URL.RawQuery, "w%") { // most need not be parsed
+	// most need not be parsed
+	if req.Method != http.MethodGet || !strings.Contains(req.URL.Path, "/watch/") && !strings.ContainsAny(req.URL.RawQuery, "w%") {
 		return false
 	}
 	inner := &url.URL{Path: req.URL.Path}
@@ -47,7 +48,8 @@ type streams struct {
 	ending bool
 }
 
-// stream is the body of a watch. However it breaks, it ends as if the shard had ended it: the client begins the watch again, where it was.
+// stream is the body of a watch. However it breaks, it ends as if the shard had ended it: the client begins the watch
+// again, where it was.
 type stream struct {
 	io.ReadCloser
 	over func()
@@ -87,8 +89,8 @@ func (s *stream) Close() error {
 	return s.ReadCloser.Close()
 }
 
-// endAll ends the streams one by one within some time, so that not all clients come back at the same moment. Later ones end as they begin. It stops
-// when ctx ends.
+// endAll ends the streams one by one within some time, so that not all clients come back at the same moment. Later ones
+// end as they begin. It stops when ctx ends.
 func (s *streams) endAll(ctx context.Context, within time.Duration) {
 	s.mu.Lock()
 	s.ending = true

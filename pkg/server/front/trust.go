@@ -14,8 +14,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// trust is whose client certificates a front accepts: the installation's authority's, and those of the operator's file. The file is read
-// for each new connection, and each minute for an open one. All methods may be called at any time on any goroutine.
+// trust is whose client certificates a front accepts: the installation's authority's, and those of the operator's file.
+// The file is read for each new connection, and each minute for an open one. All methods may be called at any time on
+// any goroutine.
 type trust struct {
 	authority func() []byte // the installation's, in PEM
 	file      string        // empty: none

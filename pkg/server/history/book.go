@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	// Name is what the names of the ConfigMaps with the entries begin with, in logical cluster system:admin: regent-terms-00, regent-terms-01 ...
+	// Name is what the names of the ConfigMaps with the entries begin with, in logical cluster system:admin:
+	// regent-terms-00, regent-terms-01 ...
 	Name = "regent-terms"
 	// Label is on each of them. Its value is Name.
 	Label = "regent.dev/record"
@@ -23,15 +24,15 @@ const (
 	tries = 3
 )
 
-// Book is the ConfigMaps: see pages. Writes carry the term's token, so that the order of the entries' numbers is the order of the terms, also
-// when the Lease was deleted and epochs have begun again.
+// Book is the ConfigMaps: see pages. Writes carry the term's token, so that the order of the entries' numbers is the
+// order of the terms, also when the Lease was deleted and epochs have begun again.
 type Book struct {
 	// Namespace is that of the Lease.
 	Namespace string
 }
 
-// Add writes an entry. What is oldest makes room for it, and what cannot be an entry goes. It makes no write if the entry is there already. The
-// clients must be those of the entry's term.
+// Add writes an entry. What is oldest makes room for it, and what cannot be an entry goes. It makes no write if the
+// entry is there already. The clients must be those of the entry's term.
 func (b Book) Add(ctx context.Context, kube kubernetes.Interface, e Entry) error {
 	ctx = clusters.With(ctx, clusters.SystemAdmin)
 	var err error
@@ -46,8 +47,8 @@ func (b Book) Add(ctx context.Context, kube kubernetes.Interface, e Entry) error
 	return nil
 }
 
-// add finds the page in what this replica last saw, which may be old, and reads it from etcd. It goes on until the page that it has read is the
-// one to write.
+// add finds the page in what this replica last saw, which may be old, and reads it from etcd. It goes on until the page
+// that it has read is the one to write.
 func (b Book) add(ctx context.Context, kube kubernetes.Interface, e Entry) error {
 	seen, err := b.list(ctx, kube)
 	if err != nil {
@@ -84,7 +85,8 @@ func (b Book) write(ctx context.Context, kube kubernetes.Interface, slot int, st
 	return err
 }
 
-// Read returns the latest entries, the oldest first, as this replica last saw them. They can be read while etcd is away.
+// Read returns the latest entries, the oldest first, as this replica last saw them. They can be read while etcd is
+// away.
 func (b Book) Read(ctx context.Context, kube kubernetes.Interface) ([]Entry, error) {
 	seen, err := b.list(clusters.With(ctx, clusters.SystemAdmin), kube)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package history keeps and tells the terms of a shard, so that operators can ask who led, and why, when the leader of then is gone. Each
-// leader writes one Entry in its term (Book). An Entry also tells how the terms before ended, so that no term has to write at its end, and the
-// ends of those that could not write are known, too (Told).
+// Package history keeps and tells the terms of a shard, so that operators can ask who led, and why, when the leader of
+// then is gone. Each leader writes one Entry in its term (Book). An Entry also tells how the terms before ended, so
+// that no term has to write at its end, and the ends of those that could not write are known, too (Told).
 package history
 
 import (
@@ -11,13 +11,15 @@ import (
 	"github.com/regent-project/regent/pkg/server/status"
 )
 
-// Entry is what one leader knows: its own term, and the latest terms before it, the oldest first. An Entry without an epoch has no term.
+// Entry is what one leader knows: its own term, and the latest terms before it, the oldest first. An Entry without an
+// epoch has no term.
 type Entry struct {
 	status.Term
 	Before []status.Term `json:"before,omitempty"`
 }
 
-// NewEntry returns what a leader knows in its term. past are the terms that its elector has seen end: see election.Status. phases are in seconds.
+// NewEntry returns what a leader knows in its term. past are the terms that its elector has seen end: see
+// election.Status. phases are in seconds.
 func NewEntry(term election.Term, replica string, past []election.PastTerm, phases map[string]float64) Entry {
 	return newEntry(term.Epoch(), term.Token().Holder, term.Takeover(), replica, past, phases)
 }
@@ -40,8 +42,8 @@ func newEntry(epoch int64, holder string, takeover election.Takeover, replica st
 	return e.clipped()
 }
 
-// lastSign returns when a holder last showed a sign of life that has not released its lease. symptom is when the successor noticed, but if it
-// began to watch when the lease had expired, only the Lease says more.
+// lastSign returns when a holder last showed a sign of life that has not released its lease. symptom is when the
+// successor noticed, but if it began to watch when the lease had expired, only the Lease says more.
 func lastSign(p election.PastTerm, symptom time.Time) time.Time {
 	if !p.Renewed.IsZero() && symptom.Sub(p.Renewed) > p.Duration {
 		return p.Renewed

@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	// perPage is how many entries a page has at most, and slots how many ConfigMaps there are: room for Most while one page begins anew.
+	// perPage is how many entries a page has at most, and slots how many ConfigMaps there are: room for Most while
+	// one page begins anew.
 	perPage, slots = 16, Most/perPage + 1
 	// mostBytes is how large the entries of a page may be together. Each has some 700 bytes.
 	mostBytes = 16 << 10
@@ -23,9 +24,10 @@ const (
 	mostBefore = 3
 )
 
-// pages are what the ConfigMaps have, by slot. Each entry has a number, one higher than that of the entry before it, which is its key. The first
-// perPage numbers belong to the first page, and so on. The pages take the slots by turns, so the latest page replaces the oldest one. A write
-// concerns one page only: caches of a replica keep the states of many writes.
+// pages are what the ConfigMaps have, by slot. Each entry has a number, one higher than that of the entry before it,
+// which is its key. The first perPage numbers belong to the first page, and so on. The pages take the slots by turns,
+// so the latest page replaces the oldest one. A write concerns one page only: caches of a replica keep the states of
+// many writes.
 type pages map[int]map[string]string
 
 // numbers returns the numbers of what may be entries, in their order.
@@ -61,8 +63,8 @@ func (p pages) entries() []Entry {
 
 func (p pages) text(number int64) string { return p[slotOf(number)][keyOf(number)] }
 
-// with returns the page to which an entry is to be added, as it is then, and its slot. It returns false if the entry is there already. It reads
-// only the latest entries: the others may be many.
+// with returns the page to which an entry is to be added, as it is then, and its slot. It returns false if the entry is
+// there already. It reads only the latest entries: the others may be many.
 func (p pages) with(e Entry) (slot int, page map[string]string, added bool) {
 	all := p.numbers()
 	latest := p.parse(all[max(0, len(all)-1-mostBefore):])

@@ -7,8 +7,8 @@ import (
 	"github.com/regent-project/regent/pkg/server/status"
 )
 
-// Told returns the terms that the entries tell of, the latest first, at most Most. The entries are in the order in which they were written. now
-// is what a replica sees: it counts unless it is older than the entries.
+// Told returns the terms that the entries tell of, the latest first, at most Most. The entries are in the order in
+// which they were written. now is what a replica sees: it counts unless it is older than the entries.
 func Told(entries []Entry, now Entry) []status.Term {
 	var t tale
 	for _, e := range entries {
@@ -25,7 +25,8 @@ func Told(entries []Entry, now Entry) []status.Term {
 // tale are terms, the oldest first.
 type tale []status.Term
 
-// hear adds what an entry tells. Terms of which it does not know that others lie between them are put as late as they can be.
+// hear adds what an entry tells. Terms of which it does not know that others lie between them are put as late as they
+// can be.
 func (t *tale) hear(e Entry) {
 	at := len(*t)
 	if e.Epoch != 0 {
@@ -49,7 +50,8 @@ func (t *tale) hear(e Entry) {
 	}
 }
 
-// place returns where a term belongs that ended before the one at an index: before those of higher epochs, unless these are of an older Lease.
+// place returns where a term belongs that ended before the one at an index: before those of higher epochs, unless these
+// are of an older Lease.
 func (t *tale) place(at int, one status.Term) int {
 	for ; at > 0; at-- {
 		before := (*t)[at-1]
@@ -74,7 +76,8 @@ func (t *tale) isBehind(e Entry) bool {
 	return len(*t) > 0 && t.find(latest) < 0 && latest.Epoch < (*t)[len(*t)-1].Epoch
 }
 
-// complete adds to a term what another telling has more. What was told first counts, because it was told by the direct successor.
+// complete adds to a term what another telling has more. What was told first counts, because it was told by the direct
+// successor.
 func complete(t *status.Term, told status.Term) {
 	if t.Replica == "" {
 		t.Replica = told.Replica
@@ -90,7 +93,8 @@ func complete(t *status.Term, told status.Term) {
 	}
 }
 
-// settle makes the times agree, which are those of several clocks: no term ends before it begins, or after the next one has begun.
+// settle makes the times agree, which are those of several clocks: no term ends before it begins, or after the next one
+// has begun.
 func (t *tale) settle() {
 	var next time.Time
 	for n := len(*t) - 1; n >= 0; n-- {

@@ -30,16 +30,16 @@ const DefaultMaxTokenLifetime = 24 * time.Hour
 type ServiceAccounts struct {
 	// SigningKeyFile names the private key that signs. Empty: the one in pki/ does, and is made if there is none.
 	SigningKeyFile string
-	// KeyFiles name further keys, public or private, whose tokens are accepted: those of before a change of the signing key, and the
-	// next one.
+	// KeyFiles name further keys, public or private, whose tokens are accepted: those of before a change of the
+	// signing key, and the next one.
 	KeyFiles []string
-	// Issuer is what tokens have as their issuer, and as their audience unless another one is asked for. Empty: a name with the
-	// shard's in it.
+	// Issuer is what tokens have as their issuer, and as their audience unless another one is asked for. Empty: a
+	// name with the shard's in it.
 	Issuer string
 	// MaxTokenLifetime is how long tokens are valid at most. 0 stands for DefaultMaxTokenLifetime.
 	MaxTokenLifetime time.Duration
-	// RootCAFile names a file with the authorities by which clients know the API, in PEM: they are in ConfigMap kube-root-ca.crt of each
-	// namespace. Empty: the shard's own.
+	// RootCAFile names a file with the authorities by which clients know the API, in PEM: they are in ConfigMap
+	// kube-root-ca.crt of each namespace. Empty: the shard's own.
 	RootCAFile string
 	// WithoutDefaults says that namespaces get neither that ConfigMap nor the service account default.
 	WithoutDefaults bool
@@ -123,8 +123,8 @@ func (b *boundObjects) Live(ctx context.Context, resource schema.GroupVersionRes
 	return s.Reader.Object(request.WithNamespace(clusters.WithOnly(ctx, key.Cluster), key.Namespace), resource, key.Name)
 }
 
-// isServiceAccount reports whether a user has what only the authenticator of service accounts gives: their names, groups, and the
-// cluster that they are of.
+// isServiceAccount reports whether a user has what only the authenticator of service accounts gives: their names,
+// groups, and the cluster that they are of.
 func isServiceAccount(who user.Info) bool {
 	_, bound := who.GetExtra()[clusters.IdentityClusterExtra]
 	return bound || strings.HasPrefix(who.GetName(), serviceaccount.ServiceAccountUsernamePrefix) || slices.ContainsFunc(who.GetGroups(), func(group string) bool {

@@ -20,7 +20,8 @@ import (
 	"github.com/regent-project/regent/pkg/server/pki"
 )
 
-// An issuer that may name anybody it likes still does not name the server's own users, and its users cannot speak for others.
+// An issuer that may name anybody it likes still does not name the server's own users, and its users cannot speak for
+// others.
 func TestNoIssuerNamesTheServersOwnUsers(t *testing.T) {
 	issuer := &issuertest.Issuer{}
 	server := httptest.NewTLSServer(issuer)

@@ -24,7 +24,8 @@ func newAuthenticator(
 ) (all, here authenticator.Request, err error) {
 	methods := []authenticator.Request{
 		p.authenticator(),
-		// Before all tokens, as in Kubernetes, and as at a front, which knows certificates only: one request is of one user, whichever way it takes.
+		// Before all tokens, as in Kubernetes, and as at a front, which knows certificates only: one request is
+		// of one user, whichever way it takes.
 		notReserved{x509.NewDynamic(clientCA.VerifyOptions, x509.UserConversionFunc(members.noMembers))},
 		bearertoken.New(accounts),
 	}

@@ -14,14 +14,16 @@ import (
 	"k8s.io/apiserver/pkg/authorization/path"
 )
 
-// noWebhook reports whether webhooks have no say about a user: masters may do everything, and members of the installation what they need.
+// noWebhook reports whether webhooks have no say about a user: masters may do everything, and members of the
+// installation what they need.
 func noWebhook(who user.Info) bool {
 	return IsMember(who) || isReserved(who) || slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup)
 }
 
-// newAuthorizer decides who may do what, in this order: members of system:masters everything, everyone the public paths, other members of the
-// installation what they need to read, and users what rbac allows, with the operator's webhooks around it. Who is in system:masters is nobody's
-// decision but the operator's: only its members may impersonate it.
+// newAuthorizer decides who may do what, in this order: members of system:masters everything, everyone the public
+// paths, other members of the installation what they need to read, and users what rbac allows, with the operator's
+// webhooks around it. Who is in system:masters is nobody's decision but the operator's: only its members may
+// impersonate it.
 func newAuthorizer(members *members, rbac authorizer.Authorizer) (authorizer.Authorizer, error) {
 	public, err := path.NewAuthorizer(PublicPaths)
 	if err != nil {
@@ -36,8 +38,8 @@ func newAuthorizer(members *members, rbac authorizer.Authorizer) (authorizer.Aut
 	)
 }
 
-// nobodyBecomesMaster refuses to let users impersonate system:masters. In its own cluster an administrator may impersonate anybody, and
-// members of that group may do everything in all clusters.
+// nobodyBecomesMaster refuses to let users impersonate system:masters. In its own cluster an administrator may
+// impersonate anybody, and members of that group may do everything in all clusters.
 func nobodyBecomesMaster(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	if strings.HasPrefix(a.GetVerb(), "impersonate") && a.GetResource() == "groups" && a.GetName() == user.SystemPrivilegedGroup {
 		return authorizer.DecisionDeny, "only members of " + user.SystemPrivilegedGroup + " may impersonate it", nil

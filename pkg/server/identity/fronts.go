@@ -22,7 +22,8 @@ func (h *heardFronts) last(front string) time.Time {
 	return when
 }
 
-// list returns the fronts that are members of the installation, as the root shard's Shard object has them, ordered by name.
+// list returns the fronts that are members of the installation, as the root shard's Shard object has them, ordered by
+// name.
 func (g *members) list() []status.Front {
 	shards := g.late.shards()
 	if shards == nil {

@@ -1,5 +1,5 @@
-// Package identity says who asks, and what they may do: users of this process, other members of the installation, people
-// and service accounts.
+// Package identity says who asks, and what they may do: users of this process, other members of the installation,
+// people and service accounts.
 package identity
 
 import (
@@ -36,8 +36,9 @@ type Config struct {
 	TokenFile string
 	// Issuer signs the tokens of this shard's service accounts.
 	Issuer *serviceaccounts.Issuer
-	// AuthenticationFile and AuthorizationFile name an AuthenticationConfiguration and an AuthorizationConfiguration. Both
-	// may be empty. TokenWebhook says whom to ask about tokens that nobody else knows.
+	// AuthenticationFile and AuthorizationFile name an AuthenticationConfiguration and an
+	// AuthorizationConfiguration. Both may be empty. TokenWebhook says whom to ask about tokens that nobody else
+	// knows.
 	AuthenticationFile, AuthorizationFile string
 	TokenWebhook                          authentication.Webhook
 }
@@ -125,7 +126,8 @@ func (i *Identity) Stored(ctx context.Context, cluster logicalcluster.Name) (acc
 	return i.late.stored(ctx, cluster)
 }
 
-// Rights returns the rules that a user has by RBAC. What webhooks say of a user is known only for one request at a time.
+// Rights returns the rules that a user has by RBAC. What webhooks say of a user is known only for one request at a
+// time.
 func (i *Identity) Rights(ctx context.Context, who user.Info, namespace string) ([]rbacv1.PolicyRule, error) {
 	rules, incomplete := i.rbac.Rights(ctx, who, namespace)
 	if i.webhooks && !noWebhook(who) {

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// ReservedPrefix begins the names of this process's own users. Nobody else may have such a user name or such a group, because
-// controllers, audit and the fence trust them.
+// ReservedPrefix begins the names of this process's own users. Nobody else may have such a user name or such a group,
+// because controllers, audit and the fence trust them.
 const ReservedPrefix = "system:regent:"
 
 // The in-process users. Both are in system:masters. The fence tells by the name whose writes must carry a token.
@@ -27,8 +27,8 @@ const (
 // PublicPaths are open to everyone.
 var PublicPaths = []string{"/livez", "/readyz", "/healthz", "/version"}
 
-// InProcess holds the tokens of the in-process users. Every process makes its own, and they never leave it: a request with such
-// a token comes from this process.
+// InProcess holds the tokens of the in-process users. Every process makes its own, and they never leave it: a request
+// with such a token comes from this process.
 type InProcess struct{ Leader, Replica string }
 
 func newInProcess() InProcess { return InProcess{Leader: rand.Text(), Replica: rand.Text()} }
@@ -54,8 +54,8 @@ func (p InProcess) made(req *http.Request) bool {
 
 type ownKey struct{}
 
-// Split returns a handler that sends requests of this process to own, and all others to others. It marks the former for IsOwn,
-// because authentication removes the token.
+// Split returns a handler that sends requests of this process to own, and all others to others. It marks the former for
+// IsOwn, because authentication removes the token.
 func (p InProcess) Split(own, others http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if p.made(req) {

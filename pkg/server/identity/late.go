@@ -21,7 +21,8 @@ type Sources struct {
 	// Informers are a little behind, and Reader is not.
 	Informers controllers.Informers
 	Reader    *apis.Reader
-	// Others reads the other shards of the installation, and Homes says which of them has a logical cluster. Nil: nobody does.
+	// Others reads the other shards of the installation, and Homes says which of them has a logical cluster. Nil:
+	// nobody does.
 	Others *shards.Reader
 	Homes  *shards.Homes
 }

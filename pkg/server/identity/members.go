@@ -21,8 +21,9 @@ import (
 	"github.com/regent-project/regent/pkg/server/routing"
 )
 
-// members says who the other members of the installation are, and what they may do here. Shards may read what they need to find their
-// part of the work, and write nothing (I9). Fronts may read what they need to find clusters, and tell for whom they ask.
+// members says who the other members of the installation are, and what they may do here. Shards may read what they need
+// to find their part of the work, and write nothing (I9). Fronts may read what they need to find clusters, and tell for
+// whom they ask.
 type members struct {
 	verify x509request.VerifyOptionFunc // trusts the installation's authority
 	own    string                       // the name of this shard
@@ -31,8 +32,8 @@ type members struct {
 	late   *late // has the Shard objects
 }
 
-// MemberUser is a member that has shown a certificate of its authority. Its type tells it from a user of the same name that somebody
-// impersonates.
+// MemberUser is a member that has shown a certificate of its authority. Its type tells it from a user of the same name
+// that somebody impersonates.
 type MemberUser struct {
 	user.DefaultInfo
 	pki.Member
@@ -66,7 +67,8 @@ func (g *members) authenticator() (authenticator.Request, error) {
 	}))}, nil
 }
 
-// memberRequests are requests of members. Certificates that the installation's authority has not signed are others' business.
+// memberRequests are requests of members. Certificates that the installation's authority has not signed are others'
+// business.
 type memberRequests struct {
 	certificates, told authenticator.Request
 	own                string // the name of this shard
@@ -89,9 +91,9 @@ func (m *memberRequests) AuthenticateRequest(req *http.Request) (*authenticator.
 	return resp, true, nil
 }
 
-// ofReplica returns the user for whom another replica of this shard asks its leader to step down. That replica has no right of its own to ask,
-// so it cannot be made to do what the user may not: this replica checks the user's rights, as that one has. It has authenticated the user by what
-// all replicas of the shard know, service accounts too.
+// ofReplica returns the user for whom another replica of this shard asks its leader to step down. That replica has no
+// right of its own to ask, so it cannot be made to do what the user may not: this replica checks the user's rights, as
+// that one has. It has authenticated the user by what all replicas of the shard know, service accounts too.
 func (m *memberRequests) ofReplica(req *http.Request, resp *authenticator.Response) (*authenticator.Response, bool, error) {
 	switch told, ok, err := m.told.AuthenticateRequest(req); {
 	case err != nil:
@@ -104,8 +106,8 @@ func (m *memberRequests) ofReplica(req *http.Request, resp *authenticator.Respon
 	return resp, true, nil
 }
 
-// ofFront returns the user for whom a front asks. The front says who that is, or sends the user's token along. It does neither when it asks for
-// itself, and says so of users who are anonymous.
+// ofFront returns the user for whom a front asks. The front says who that is, or sends the user's token along. It does
+// neither when it asks for itself, and says so of users who are anonymous.
 func (m *memberRequests) ofFront(req *http.Request, resp *authenticator.Response) (*authenticator.Response, bool, error) {
 	switch told, ok, err := m.told.AuthenticateRequest(req); {
 	case err != nil:
@@ -180,7 +182,8 @@ func (g *members) checkFront(shards *clusters.Informer[*corev1alpha1.Shard], mem
 	return errors.New("this shard does not know the members of its installation yet")
 }
 
-// noMembers converts certificates of users. It refuses those that a member has signed: a member must not name anybody else.
+// noMembers converts certificates of users. It refuses those that a member has signed: a member must not name anybody
+// else.
 func (g *members) noMembers(chain []*x509.Certificate) (*authenticator.Response, bool, error) {
 	if _, _, err := pki.MemberOf(chain); !errors.Is(err, pki.ErrNoMember) {
 		return nil, false, errors.Join(errors.New("a member of the installation has signed this certificate: it is for nobody else"), err)

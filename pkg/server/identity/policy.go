@@ -23,8 +23,8 @@ type policies struct {
 	reads           sharedReads
 }
 
-// young is how long after a cluster was created its policy is read from storage before somebody is refused. Whoever is told that a new
-// workspace is Ready may use it at once through any replica, and this one's caches may be behind.
+// young is how long after a cluster was created its policy is read from storage before somebody is refused. Whoever is
+// told that a new workspace is Ready may use it at once through any replica, and this one's caches may be behind.
 const young = 30 * time.Second
 
 // fresh returns the stored policy of a cluster that is young, and nil for others.

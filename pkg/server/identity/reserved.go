@@ -21,7 +21,8 @@ func isReserved(who user.Info) bool {
 	return reserved(who.GetName()) || slices.ContainsFunc(who.GetGroups(), reserved)
 }
 
-// notReserved refuses users with reserved names, and service accounts, that another authenticator has authenticated than theirs.
+// notReserved refuses users with reserved names, and service accounts, that another authenticator has authenticated
+// than theirs.
 type notReserved struct{ authenticator.Request }
 
 // AuthenticateRequest implements authenticator.Request.
@@ -39,7 +40,8 @@ func (n notReserved) AuthenticateRequest(req *http.Request) (*authenticator.Resp
 
 const reservedReason = "names that begin with " + ReservedPrefix + " are the server's own and cannot be impersonated"
 
-// WithoutReserved returns an authorizer that refuses to let anybody impersonate this process's own users, including members of system:masters.
+// WithoutReserved returns an authorizer that refuses to let anybody impersonate this process's own users, including
+// members of system:masters.
 func WithoutReserved(of authorizer.Authorizer) authorizer.Authorizer { return &reservedNames{of} }
 
 type reservedNames struct{ authorizer.Authorizer }

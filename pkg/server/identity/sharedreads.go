@@ -10,11 +10,12 @@ import (
 	"github.com/regent-project/regent/pkg/server/access"
 )
 
-// sharedReads lets requests that need the policy of the same logical cluster share reads of it. Of each cluster one read is under way, however many
-// ask: whoever may write roles could otherwise have all of them read by each of his requests.
+// sharedReads lets requests that need the policy of the same logical cluster share reads of it. Of each cluster one
+// read is under way, however many ask: whoever may write roles could otherwise have all of them read by each of his
+// requests.
 //
-// Nobody is given a read that began before he asked. Such a read may not have what was granted or, worse, revoked in between. So who comes while
-// a read is under way waits for the next one, with all others who do:
+// Nobody is given a read that began before he asked. Such a read may not have what was granted or, worse, revoked in
+// between. So who comes while a read is under way waits for the next one, with all others who do:
 //
 //	nobody reads --asks--> running --asks--> running, and one next --running ends--> running
 type sharedReads struct {
@@ -31,7 +32,8 @@ type sharedRead struct {
 // errNotRead is what others are told if the read that they wait for panics.
 var errNotRead = errors.New("the read of the roles and bindings that was shared has failed: try again")
 
-// do returns what read returns, called here or for another request that has asked for the same cluster. read must end by itself.
+// do returns what read returns, called here or for another request that has asked for the same cluster. read must end
+// by itself.
 func (s *sharedReads) do(ctx context.Context, cluster logicalcluster.Name, read func() (access.Policy, error)) (access.Policy, error) {
 	r, runs, after := s.enter(cluster)
 	if !runs {
@@ -50,7 +52,8 @@ func (s *sharedReads) do(ctx context.Context, cluster logicalcluster.Name, read 
 	return r.policy, r.err
 }
 
-// enter returns the read that the caller gets. If runs is true the caller must do it, after another one that is under way, if there is one, and call leave.
+// enter returns the read that the caller gets. If runs is true the caller must do it, after another one that is under
+// way, if there is one, and call leave.
 func (s *sharedReads) enter(cluster logicalcluster.Name) (r *sharedRead, runs bool, after *sharedRead) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

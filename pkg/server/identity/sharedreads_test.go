@@ -12,8 +12,8 @@ import (
 	"github.com/regent-project/regent/pkg/server/access"
 )
 
-// A read that began before a right was revoked must not be given to whoever asks after that: he would have the right again. Nor one that began
-// before a right was granted: he would be refused what he was told that he has.
+// A read that began before a right was revoked must not be given to whoever asks after that: he would have the right
+// again. Nor one that began before a right was granted: he would be refused what he was told that he has.
 func TestNobodyIsGivenAPolicyThatWasReadBeforeHeAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var stored atomic.Pointer[access.Snapshot]

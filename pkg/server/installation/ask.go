@@ -19,9 +19,11 @@ import (
 	"github.com/regent-project/regent/pkg/server/pki"
 )
 
-// Question is what all processes of an installation are asked before a step of a roll: is one trusted who comes with this?
+// Question is what all processes of an installation are asked before a step of a roll: is one trusted who comes with
+// this?
 type Question struct {
-	// CA has the authorities, in PEM, that are trusted. Signs is the one that must have signed what a process shows. Nil: any of them.
+	// CA has the authorities, in PEM, that are trusted. Signs is the one that must have signed what a process
+	// shows. Nil: any of them.
 	CA    []byte
 	Signs *x509.Certificate
 	// Cert and Key are those of an administrator, in PEM, which a process must accept.
@@ -30,8 +32,8 @@ type Question struct {
 	Lacks string
 }
 
-// Ask asks each replica of each shard, where its Shard object says that it is, and each front. fronts are the URLs of all processes of fronts. The
-// error names all that do not answer as they should, and fronts that were not asked.
+// Ask asks each replica of each shard, where its Shard object says that it is, and each front. fronts are the URLs of
+// all processes of fronts. The error names all that do not answer as they should, and fronts that were not asked.
 func (a *Admin) Ask(ctx context.Context, q Question, fronts []string) error {
 	root, err := a.root(ctx)
 	if err != nil {
@@ -139,7 +141,8 @@ func (p *process) ask(ctx context.Context, as *rest.Config, q Question) error {
 	return fmt.Errorf("%s cannot be asked: %w", p, err)
 }
 
-// verify returns an error unless it is the wanted member that answers, or for a front any that is listed, and the wanted authority has signed for it.
+// verify returns an error unless it is the wanted member that answers, or for a front any that is listed, and the
+// wanted authority has signed for it.
 func (p *process) verify(state tls.ConnectionState, signs *x509.Certificate) error {
 	if len(state.VerifiedChains) == 0 {
 		return errors.New("the connection is not verified")

@@ -31,15 +31,16 @@ import (
 	"github.com/regent-project/regent/pkg/server/pki"
 )
 
-// fakeShard has the API of a shard: objects in clusters, conflicts, preconditions, finalizers and label selectors, as the server has them. It
-// admits whatever is asked.
+// fakeShard has the API of a shard: objects in clusters, conflicts, preconditions, finalizers and label selectors, as
+// the server has them. It admits whatever is asked.
 type fakeShard struct {
 	url string
 
 	mu       sync.Mutex
 	objects  map[string]*unstructured.Unstructured // by URL path
 	revision int
-	// instead answers, if it is set. before is called with each request that changes anything, reading with each other one.
+	// instead answers, if it is set. before is called with each request that changes anything, reading with each
+	// other one.
 	instead http.HandlerFunc
 	// probe answers requests that are for no objects.
 	probe   http.HandlerFunc
@@ -153,7 +154,8 @@ func (f *fakeShard) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 
 // answer carries a request out. The caller holds mu.
 func (f *fakeShard) answer(req *http.Request) (any, error) {
-	parts := strings.Split(strings.Trim(req.URL.Path, "/"), "/") // clusters, <cluster>, apis, <group>, <version>, <resource>[, <name>]
+	// clusters, <cluster>, apis, <group>, <version>, <resource>[, <name>]
+	parts := strings.Split(strings.Trim(req.URL.Path, "/"), "/")
 	if len(parts) < 6 {
 		return nil, apierrors.NewNotFound(schema.GroupResource{}, req.URL.Path)
 	}
@@ -245,7 +247,8 @@ type fakes struct {
 	admin  *Admin
 }
 
-// newFakes starts shard root, and others that are members of its installation. Each shard copies the Shard objects at once.
+// newFakes starts shard root, and others that are members of its installation. Each shard copies the Shard objects at
+// once.
 func newFakes(t *testing.T, others ...string) *fakes {
 	t.Helper()
 	directory := t.TempDir()

@@ -1,5 +1,5 @@
-// Package installation is what an administrator does with the shards of an installation: regent shard. The root shard says who is a member,
-// in cluster root; every other shard is asked for what it has.
+// Package installation is what an administrator does with the shards of an installation: regent shard. The root shard
+// says who is a member, in cluster root; every other shard is asked for what it has.
 package installation
 
 import (
@@ -58,11 +58,13 @@ type Addition struct {
 	Replicas []string
 	// Labels are what Workspaces select shards by.
 	Labels map[string]string
-	// Renew gives a shard that is a member a new membership. The old one is worth nothing any more. Replicas and labels are then changed as by Set.
+	// Renew gives a shard that is a member a new membership. The old one is worth nothing any more. Replicas and
+	// labels are then changed as by Set.
 	Renew bool
 }
 
-// Add makes a shard a member, and returns the membership with which its replicas join. The keys of the installation's authority are in bundle.
+// Add makes a shard a member, and returns the membership with which its replicas join. The keys of the installation's
+// authority are in bundle.
 func (a *Admin) Add(ctx context.Context, bundle *pki.Bundle, add Addition) (*pki.Membership, error) {
 	root, err := a.root(ctx)
 	if err != nil {
@@ -107,8 +109,8 @@ func (a *Admin) Add(ctx context.Context, bundle *pki.Bundle, add Addition) (*pki
 	return membership, nil
 }
 
-// AddFront makes a front a member, and returns its membership. A front that is a member gets a new one, and the old one is worth nothing any
-// more. The keys of the installation's authority are in bundle.
+// AddFront makes a front a member, and returns its membership. A front that is a member gets a new one, and the old one
+// is worth nothing any more. The keys of the installation's authority are in bundle.
 func (a *Admin) AddFront(ctx context.Context, bundle *pki.Bundle, name string) (*pki.Membership, error) {
 	if faults := validation.IsDNS1123Label(name); len(faults) > 0 {
 		return nil, fmt.Errorf("front %q: the name is no DNS label: %s", name, strings.Join(faults, "; "))
@@ -146,7 +148,8 @@ func (a *Admin) RemoveFront(ctx context.Context, name string) error {
 	})
 }
 
-// accept returns the authority of a membership. It refuses keys of another installation than that to which the kubeconfig leads.
+// accept returns the authority of a membership. It refuses keys of another installation than that to which the
+// kubeconfig leads.
 func (a *Admin) accept(bundle *pki.Bundle, membership *pki.Membership) (*pki.Authority, error) {
 	config := rest.CopyConfig(a.config)
 	if err := rest.LoadTLSFiles(config); err != nil {

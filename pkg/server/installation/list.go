@@ -20,7 +20,8 @@ type Shard struct {
 	Replicas []string          `json:"replicas"`
 	Labels   map[string]string `json:"labels,omitempty"`
 	Cordoned bool              `json:"cordoned"`
-	// Clusters is how many logical clusters it has, Capacity how many it can have. Both are 0 if it cannot be asked; then Fault says why.
+	// Clusters is how many logical clusters it has, Capacity how many it can have. Both are 0 if it cannot be
+	// asked; then Fault says why.
 	Clusters int64  `json:"clusters"`
 	Capacity int64  `json:"capacity"`
 	Fault    string `json:"fault,omitempty"`

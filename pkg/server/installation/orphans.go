@@ -40,8 +40,8 @@ func (o Orphan) workspace() clusters.Key {
 	return clusters.Key{Cluster: logicalcluster.Name(owner.Cluster), Name: owner.Name}
 }
 
-// Orphans returns the logical clusters that have lost their Workspace, of all shards that answer. The error names those that do not. No shard waits
-// for another one. The slice is nil only if the shards are not known.
+// Orphans returns the logical clusters that have lost their Workspace, of all shards that answer. The error names those
+// that do not. No shard waits for another one. The slice is nil only if the shards are not known.
 func (a *Admin) Orphans(ctx context.Context) ([]Orphan, error) {
 	all, err := a.members(ctx)
 	if err != nil {
@@ -102,8 +102,8 @@ func (a *Admin) orphan(ctx context.Context, cluster, shard string) (Orphan, erro
 	return found[0], nil
 }
 
-// owner returns clients of the shard that had the Workspace of an orphan, and the Workspace that is in its place now, or nil. The clients are nil if
-// that shard is no member any more.
+// owner returns clients of the shard that had the Workspace of an orphan, and the Workspace that is in its place now,
+// or nil. The clients are nil if that shard is no member any more.
 func (a *Admin) owner(ctx context.Context, o Orphan) (*controllers.Clients, *tenancyv1alpha1.Workspace, error) {
 	all, err := a.members(ctx)
 	if err != nil {
@@ -130,8 +130,8 @@ func (a *Admin) owner(ctx context.Context, o Orphan) (*controllers.Clients, *ten
 	return nil, nil, nil
 }
 
-// DeleteOrphan deletes a logical cluster that has lost its Workspace, and everything in it. The cluster's shard empties it. shard may be empty if
-// only one shard has such a cluster.
+// DeleteOrphan deletes a logical cluster that has lost its Workspace, and everything in it. The cluster's shard empties
+// it. shard may be empty if only one shard has such a cluster.
 func (a *Admin) DeleteOrphan(ctx context.Context, cluster, shard string) (Orphan, error) {
 	o, err := a.orphan(ctx, cluster, shard)
 	if err != nil {
@@ -157,8 +157,9 @@ func (a *Admin) DeleteOrphan(ctx context.Context, cluster, shard string) (Orphan
 	return o, nil
 }
 
-// Adopt creates the Workspace anew that a logical cluster has lost, and returns when the two know each other. The cluster keeps its name, its path
-// and everything in it. shard may be empty if only one shard has such a cluster. It may be called again when it has failed.
+// Adopt creates the Workspace anew that a logical cluster has lost, and returns when the two know each other. The
+// cluster keeps its name, its path and everything in it. shard may be empty if only one shard has such a cluster. It
+// may be called again when it has failed.
 func (a *Admin) Adopt(ctx context.Context, cluster, shard string) (Orphan, error) {
 	o, err := a.orphan(ctx, cluster, shard)
 	if err != nil {
@@ -213,7 +214,8 @@ func (a *Admin) recreate(ctx context.Context, o Orphan, clients *controllers.Cli
 	return nil
 }
 
-// typeOf returns the type of the workspace that a cluster was made for, as the cluster's annotation says: <path>:<name>.
+// typeOf returns the type of the workspace that a cluster was made for, as the cluster's annotation says:
+// <path>:<name>.
 func typeOf(lc *corev1alpha1.LogicalCluster) *tenancyv1alpha1.WorkspaceTypeReference {
 	text := lc.Annotations[tenancyv1alpha1.LogicalClusterTypeAnnotationKey]
 	at := strings.LastIndex(text, ":")

@@ -123,8 +123,8 @@ func justErr(_ Orphan, err error) error { return err }
 func TestAnAdoptionThatWasCutShortGoesOn(t *testing.T) {
 	t.Parallel()
 	f := newOrphan(t)
-	// It is an orphan when the command looks for it, and when it looks whether it is one: whatever reads it then waits
-	// for the adoption.
+	// It is an orphan when the command looks for it, and when it looks whether it is one: whatever reads it then
+	// waits for the adoption.
 	const waiting = 3
 	each := func(read func(n int64)) *atomic.Int64 {
 		var reads atomic.Int64

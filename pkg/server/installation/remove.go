@@ -16,8 +16,8 @@ import (
 	"github.com/regent-project/regent/pkg/controllers"
 )
 
-// Remove takes a shard out of the installation. It cordons the shard first, and refuses to go on while the shard has logical clusters, or Workspaces
-// are assigned to it. The shard's name is not used again.
+// Remove takes a shard out of the installation. It cordons the shard first, and refuses to go on while the shard has
+// logical clusters, or Workspaces are assigned to it. The shard's name is not used again.
 func (a *Admin) Remove(ctx context.Context, name string) error {
 	root, err := a.root(ctx)
 	if err != nil {
@@ -58,7 +58,8 @@ func (a *Admin) Remove(ctx context.Context, name string) error {
 	})
 }
 
-// cordonGrace is how long a leader may still assign by what it has just read, once its shard's copy of the Shard is cordoned.
+// cordonGrace is how long a leader may still assign by what it has just read, once its shard's copy of the Shard is
+// cordoned.
 const cordonGrace = 2 * time.Second
 
 // awaitCordon waits until every shard knows that a shard is cordoned, so that none assigns anything to it any more.
@@ -84,7 +85,8 @@ func (a *Admin) awaitCordon(ctx context.Context, all []*corev1alpha1.Shard, name
 	}
 }
 
-// heldBy returns what a shard knows of clusters that the shard called name has: those that it has assigned there, or if it is that shard, its own.
+// heldBy returns what a shard knows of clusters that the shard called name has: those that it has assigned there, or if
+// it is that shard, its own.
 func heldBy(ctx context.Context, clients controllers.Clients, shard *corev1alpha1.Shard, name string) (held []string, err error) {
 	everywhere := clusters.With(ctx, clusters.Wildcard)
 	if shard.Name == name {

@@ -41,7 +41,8 @@ var ErrRefused = errors.New("it does not accept the certificate")
 // acceptsTimeout is how long a server may take to answer.
 const acceptsTimeout = 10 * time.Second
 
-// Accepts returns an error unless the server that config names is trusted by config, and accepts its credentials (else ErrRefused).
+// Accepts returns an error unless the server that config names is trusted by config, and accepts its credentials (else
+// ErrRefused).
 func Accepts(ctx context.Context, config *rest.Config) error {
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {

@@ -19,7 +19,8 @@ import (
 const (
 	// interval is the pause between two looks at the files in pki/.
 	interval = 2 * time.Second
-	// signAgain is how old what this process has signed for itself may get. It is valid for years: a process that lives longer signs in time.
+	// signAgain is how old what this process has signed for itself may get. It is valid for years: a process that
+	// lives longer signs in time.
 	signAgain = 30 * 24 * time.Hour
 	// followTimeout is how long it may take to compare an authority with the shard's record in etcd.
 	followTimeout = 5 * time.Second
@@ -29,8 +30,9 @@ const (
 type follower struct {
 	*Keys
 	FollowConfig
-	// inUse is the state of the files that is in use, and refused one that will not be. latest is the state at the last look: files that are
-	// being copied are judged when they have stayed the same for one interval. told is what was logged of it.
+	// inUse is the state of the files that is in use, and refused one that will not be. latest is the state at the
+	// last look: files that are being copied are judged when they have stayed the same for one interval. told is
+	// what was logged of it.
 	inUse, refused, latest, told string
 	signed                       time.Time
 }
@@ -39,8 +41,8 @@ type follower struct {
 type FollowConfig struct {
 	// Agree agrees with the other replicas on an authority (etcdcheck.Shard.Follow).
 	Agree func(context.Context, *pki.Bundle) error
-	// Membership is that of a member; nil: the shard is none. File is where it is read from; empty: it never changes.
-	// FindRoot is told where the root shard is; nil: nobody is.
+	// Membership is that of a member; nil: the shard is none. File is where it is read from; empty: it never
+	// changes. FindRoot is told where the root shard is; nil: nobody is.
 	Membership *pki.Membership
 	File       string
 	FindRoot   func(urls []string)
@@ -51,8 +53,8 @@ func (c *Keys) Follow(ctx context.Context, cfg FollowConfig) {
 	(&follower{Keys: c, FollowConfig: cfg}).run(ctx)
 }
 
-// run uses what is in the files when it changes, until ctx ends. It follows the other replicas before anything of a new authority is used: what
-// another shard's authority has signed must never be shown. Faulty files change nothing.
+// run uses what is in the files when it changes, until ctx ends. It follows the other replicas before anything of a new
+// authority is used: what another shard's authority has signed must never be shown. Faulty files change nothing.
 func (w *follower) run(ctx context.Context) {
 	w.inUse, w.signed = w.began(), time.Now()
 	tick := time.NewTicker(interval)

@@ -46,7 +46,8 @@ func runWatch(t *testing.T, w *follower, do func()) {
 	})
 }
 
-// pass lets time pass in the bubble, and the look at its end be over: what the test does next must not come into the middle of it.
+// pass lets time pass in the bubble, and the look at its end be over: what the test does next must not come into the
+// middle of it.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()

@@ -1,5 +1,5 @@
-// Package keys is what a replica has from pki/ and from its membership: whom it trusts, and what it shows to clients and
-// to other members of the installation. It follows the files while the replica runs.
+// Package keys is what a replica has from pki/ and from its membership: whom it trusts, and what it shows to clients
+// and to other members of the installation. It follows the files while the replica runs.
 package keys
 
 import (
@@ -31,14 +31,15 @@ type Keys struct {
 	fault atomic.Pointer[error]
 }
 
-// held is one state of the files. authority signs the certificates with which this process calls other members of the installation. It is nil if
-// the shard is alone, and the key of its authority is elsewhere.
+// held is one state of the files. authority signs the certificates with which this process calls other members of the
+// installation. It is nil if the shard is alone, and the key of its authority is elsewhere.
 type held struct {
 	bundle    *pki.Bundle
 	authority *pki.Authority
 }
 
-// Open makes what is missing in a directory, pki/, of a shard. A member of an installation needs the key of its authority.
+// Open makes what is missing in a directory, pki/, of a shard. A member of an installation needs the key of its
+// authority.
 func Open(directory, shard string, isMember bool) (*Keys, error) {
 	bundle, err := pki.Ensure(directory)
 	if err != nil {
@@ -115,8 +116,8 @@ func (c *Keys) Bundle() *pki.Bundle { return c.held.Load().bundle }
 // Clients returns the authorities for client certificates. They change when the files do.
 func (c *Keys) Clients() dynamiccertificates.CAContentProvider { return &c.clients }
 
-// Members returns what this process shows to other members of the installation, or nil if it has no authority to sign it:
-// then it calls none either.
+// Members returns what this process shows to other members of the installation, or nil if it has no authority to sign
+// it: then it calls none either.
 func (c *Keys) Members() dynamiccertificates.SNICertKeyContentProvider {
 	if c.members == nil {
 		return nil

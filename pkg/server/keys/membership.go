@@ -23,7 +23,8 @@ func (w *follower) began() string {
 	return string(content)
 }
 
-// membershipState returns what tells one membership from any other. What is no membership is told from others by its content.
+// membershipState returns what tells one membership from any other. What is no membership is told from others by its
+// content.
 func (w *follower) membershipState() string {
 	if w.File == "" {
 		return w.began()

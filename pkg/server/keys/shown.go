@@ -31,7 +31,8 @@ func (l *listeners) tell() {
 	}
 }
 
-// shownPair is a certificate with its key that the listener shows. It may be exchanged while connections are open: new ones get the new one.
+// shownPair is a certificate with its key that the listener shows. It may be exchanged while connections are open: new
+// ones get the new one.
 type shownPair struct {
 	listeners
 	name  string
@@ -62,8 +63,8 @@ func (s *shownPair) CurrentCertKeyContent() (certPEM, keyPEM []byte) {
 // SNINames implements dynamiccertificates.SNICertKeyContentProvider.
 func (s *shownPair) SNINames() []string { return s.names }
 
-// trust are authorities for client certificates. They may be exchanged at any time, and count from the next request on, also on connections
-// that are open.
+// trust are authorities for client certificates. They may be exchanged at any time, and count from the next request on,
+// also on connections that are open.
 type trust struct {
 	listeners
 	content atomic.Pointer[dynamiccertificates.CAContentProvider]

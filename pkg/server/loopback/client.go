@@ -37,8 +37,8 @@ func In(cluster logicalcluster.Name, server *Server, token string) *Client {
 func newClient(server *Server, token, at string, wrap transport.WrapperFunc) *Client {
 	way := &door{next: server}
 	return &Client{
-		// There is no rate limit: the queue of one in the client would delay urgent requests behind many others. Warnings are
-		// not logged: an operator cannot act on the news that an API is beta.
+		// There is no rate limit: the queue of one in the client would delay urgent requests behind many
+		// others. Warnings are not logged: an operator cannot act on the news that an API is beta.
 		config: &rest.Config{Host: at, QPS: -1, UserAgent: rest.DefaultKubernetesUserAgent(), WarningHandler: rest.NoWarnings{}},
 		http:   &http.Client{Transport: wrap(transport.NewBearerAuthRoundTripper(token, way))},
 		door:   way,
@@ -52,8 +52,8 @@ func (c *Client) Wrap(wrap transport.WrapperFunc) {
 	}
 }
 
-// Close makes all further requests fail with ErrClosed, so that code that keeps the client of a term that has ended can do no harm.
-// Requests in flight end with their contexts.
+// Close makes all further requests fail with ErrClosed, so that code that keeps the client of a term that has ended can
+// do no harm. Requests in flight end with their contexts.
 func (c *Client) Close() { c.door.closed.Store(true) }
 
 // ErrClosed is the error of requests after Close.

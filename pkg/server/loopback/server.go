@@ -16,9 +16,9 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 )
 
-// Server is this process's own API server, for its Clients. They call its handler, and there is no connection between: nothing to be
-// opened when a term begins, nothing that the traffic of others could hold up, and nobody else who could answer. Everything in
-// the handler applies to them as to users: authentication, authorization, admission, audit.
+// Server is this process's own API server, for its Clients. They call its handler, and there is no connection between:
+// nothing to be opened when a term begins, nothing that the traffic of others could hold up, and nobody else who could
+// answer. Everything in the handler applies to them as to users: authentication, authorization, admission, audit.
 //
 // The zero value has no handler yet.
 type Server struct{ handler atomic.Pointer[http.Handler] }
@@ -31,9 +31,9 @@ var (
 	errAborted    = errors.New("the API server has given up the request")
 )
 
-// RoundTrip implements http.RoundTripper. It runs the handler, and returns when that has returned. A watch is answered as soon as the
-// handler begins to answer, and its handler runs until the request's context ends or the answer's body is closed, which waits
-// for it.
+// RoundTrip implements http.RoundTripper. It runs the handler, and returns when that has returned. A watch is answered
+// as soon as the handler begins to answer, and its handler runs until the request's context ends or the answer's body
+// is closed, which waits for it.
 func (s *Server) RoundTrip(req *http.Request) (*http.Response, error) {
 	defer func() {
 		if req.Body != nil {
@@ -66,7 +66,8 @@ func isWatch(u *url.URL) bool {
 	return err == nil && watch
 }
 
-// received returns the request as a server sees it. The caller's span, if it has one, travels in a header, as between processes.
+// received returns the request as a server sees it. The caller's span, if it has one, travels in a header, as between
+// processes.
 func received(ctx context.Context, sent *http.Request) *http.Request {
 	req := &http.Request{
 		Method: sent.Method, URL: &url.URL{Path: sent.URL.Path, RawPath: sent.URL.RawPath, RawQuery: sent.URL.RawQuery},

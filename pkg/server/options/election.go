@@ -16,7 +16,8 @@ type ElectionOptions struct {
 	Enabled bool
 	// ModeName is the name of one of election.Modes.
 	ModeName string
-	// EmulationVersion is the version with which this replica stands in mode coordinated. Empty: this build's version.
+	// EmulationVersion is the version with which this replica stands in mode coordinated. Empty: this build's
+	// version.
 	EmulationVersion string
 	// Config has all other options. Its Mode is not used: ModeName and EmulationVersion determine it.
 	election.Config

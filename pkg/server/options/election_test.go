@@ -85,7 +85,8 @@ func TestFlagsThatContradictEachOtherAreRefused(t *testing.T) {
 	}
 }
 
-// Fact 11 of docs/CLIENT-GO.md: a Lease holds whole seconds; a duration below one is written as 0, and nobody ever leads.
+// Fact 11 of docs/CLIENT-GO.md: a Lease holds whole seconds; a duration below one is written as 0, and nobody ever
+// leads.
 func TestFaultyTimingsAreRefusedByTheNameOfTheirFlag(t *testing.T) {
 	for _, test := range []struct {
 		flags string

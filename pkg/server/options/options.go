@@ -1,5 +1,5 @@
-// Package options turns command-line flags into a server.Config. It checks everything that can be checked before anything
-// starts, and reports each fault in one line.
+// Package options turns command-line flags into a server.Config. It checks everything that can be checked before
+// anything starts, and reports each fault in one line.
 package options
 
 import (
@@ -42,7 +42,8 @@ type Options struct {
 	ProbePort        int
 	Profiling        bool
 	Limits           edge.Limits
-	// ConversionWebhookNetworks are where the conversion webhooks of custom resources may be, for webhooks.ParseNetworks.
+	// ConversionWebhookNetworks are where the conversion webhooks of custom resources may be, for
+	// webhooks.ParseNetworks.
 	ConversionWebhookNetworks []string
 	ShutdownDelay             time.Duration
 
@@ -52,9 +53,11 @@ type Options struct {
 	TokenFile    string
 	// ServiceAccounts says how tokens of service accounts are made and checked.
 	ServiceAccounts identity.ServiceAccounts
-	// DefaultServiceAccounts says whether namespaces get the service account default, and the ConfigMap kube-root-ca.crt.
+	// DefaultServiceAccounts says whether namespaces get the service account default, and the ConfigMap
+	// kube-root-ca.crt.
 	DefaultServiceAccounts bool
-	// AuthenticationConfigFile names a file with an AuthenticationConfiguration. Empty: there are no issuers of tokens.
+	// AuthenticationConfigFile names a file with an AuthenticationConfiguration. Empty: there are no issuers of
+	// tokens.
 	AuthenticationConfigFile string
 	TokenWebhook             authentication.Webhook
 	// AuthorizationConfigFile names a file with an AuthorizationConfiguration. Empty: no webhook is asked.
@@ -109,8 +112,8 @@ func New() *Options {
 	}
 }
 
-// defaultCipherSuites returns Go's cipher suites for TLS 1.2 without those in CBC mode, which do not authenticate what they
-// encrypt.
+// defaultCipherSuites returns Go's cipher suites for TLS 1.2 without those in CBC mode, which do not authenticate what
+// they encrypt.
 func defaultCipherSuites() []string {
 	var names []string
 	for _, suite := range tls.CipherSuites() {
@@ -244,13 +247,15 @@ func (o *Options) policies(registry *controllers.Registry) (controllers.Policies
 	return policies, nil
 }
 
-// advertised returns the address that peers dial: the given one, else the one that the server listens on, else the host's.
+// advertised returns the address that peers dial: the given one, else the one that the server listens on, else the
+// host's.
 func (o *Options) advertised() (net.IP, error) {
 	if o.AdvertiseAddress != "" {
 		return utilsnet.ParseIPSloppy(o.AdvertiseAddress), nil
 	}
 	if !o.Serving.BindAddress.IsUnspecified() {
-		// Upstream would take the host's default interface in place of a loopback address. Nobody listens there.
+		// Upstream would take the host's default interface in place of a loopback address. Nobody listens
+		// there.
 		return o.Serving.BindAddress, nil
 	}
 	ip, err := o.Serving.DefaultExternalAddress()

@@ -31,7 +31,8 @@ type Member struct {
 	Name string
 }
 
-// organization returns the group of all members of a kind. Its prefix is reserved: no other certificate may have such a group.
+// organization returns the group of all members of a kind. Its prefix is reserved: no other certificate may have such a
+// group.
 func (k Kind) organization() string { return "system:regent:" + string(k) + "s" }
 
 // User returns the name under which a member calls others, and Group the group of all of its kind.
@@ -41,8 +42,9 @@ func (m Member) Group() string { return m.Kind.organization() }
 // String returns the member in words, as in "shard eu1".
 func (m Member) String() string { return string(m.Kind) + " " + m.Name }
 
-// Authority signs the certificates of one member. The installation's authority has signed the Authority's own certificate. So a
-// member renews its certificates by itself, and no certificate that it signs makes it anybody else: see MemberOf.
+// Authority signs the certificates of one member. The installation's authority has signed the Authority's own
+// certificate. So a member renews its certificates by itself, and no certificate that it signs makes it anybody else:
+// see MemberOf.
 type Authority struct {
 	Member Member
 
@@ -91,16 +93,18 @@ func LoadAuthority(certPEM, keyPEM []byte) (*Authority, error) {
 	return &Authority{Member: member, certificate: certs[0], certPEM: certPEM, key: key}, nil
 }
 
-// ServerName is the name for which members show the certificate of their authority to each other. It is in no DNS: members know
-// each other by MemberOf, and not by their addresses.
+// ServerName is the name for which members show the certificate of their authority to each other. It is in no DNS:
+// members know each other by MemberOf, and not by their addresses.
 const ServerName = "member.regent.internal"
 
-// Serve returns a certificate with which the member serves at names and addresses, and under ServerName. The chain is complete.
+// Serve returns a certificate with which the member serves at names and addresses, and under ServerName. The chain is
+// complete.
 func (a *Authority) Serve(names []string, addresses []net.IP) (certPEM, keyPEM []byte, err error) {
 	return a.issue(servingTemplate(append([]string{ServerName}, names...), addresses))
 }
 
-// Call returns a certificate with which the member calls other members, valid for some time from now on. The chain is complete.
+// Call returns a certificate with which the member calls other members, valid for some time from now on. The chain is
+// complete.
 func (a *Authority) Call(valid time.Duration) (certPEM, keyPEM []byte, err error) {
 	template := newTemplate(a.Member.User())
 	template.Subject.Organization = []string{a.Member.Group()}
@@ -120,12 +124,12 @@ func (a *Authority) issue(template *x509.Certificate) (certPEM, keyPEM []byte, e
 // Expires returns until when the authority's certificate is valid, and with it all that it signs.
 func (a *Authority) Expires() time.Time { return a.certificate.NotAfter }
 
-// Fingerprint returns what tells this authority from all others, also from another one of the same member. It stays the same when the
-// installation's authority signs the same key anew.
+// Fingerprint returns what tells this authority from all others, also from another one of the same member. It stays the
+// same when the installation's authority signs the same key anew.
 func (a *Authority) Fingerprint() string { return keyFingerprint(a.certificate) }
 
-// IsAuthority reports whether a fingerprint is that of a member's authority, given its certificate. Earlier versions wrote down the fingerprint of
-// the certificate.
+// IsAuthority reports whether a fingerprint is that of a member's authority, given its certificate. Earlier versions
+// wrote down the fingerprint of the certificate.
 func IsAuthority(fingerprint string, authority *x509.Certificate) bool {
 	return fingerprint == keyFingerprint(authority) || fingerprint == Fingerprint(authority)
 }
@@ -140,13 +144,14 @@ func keyFingerprint(c *x509.Certificate) string {
 	return fmt.Sprintf("%x", sha256.Sum256(c.RawSubjectPublicKeyInfo))
 }
 
-// ErrNoMember says that a verified chain of certificates is that of no member: the installation's authority itself has signed its first
-// certificate.
+// ErrNoMember says that a verified chain of certificates is that of no member: the installation's authority itself has
+// signed its first certificate.
 var ErrNoMember = errors.New("the certificate is not signed by the authority of a shard or front")
 
-// MemberOf returns the member to which a verified chain of certificates belongs, which begins with the leaf, and the certificate of its
-// authority. The leaf's own names do not count: a member can sign what it likes. The error is ErrNoMember if no member has signed anything in
-// the chain. The caller knows whether the last certificate is that of the installation's authority.
+// MemberOf returns the member to which a verified chain of certificates belongs, which begins with the leaf, and the
+// certificate of its authority. The leaf's own names do not count: a member can sign what it likes. The error is
+// ErrNoMember if no member has signed anything in the chain. The caller knows whether the last certificate is that of
+// the installation's authority.
 func MemberOf(chain []*x509.Certificate) (Member, *x509.Certificate, error) {
 	for n, c := range chain {
 		m, err := memberOf(c)

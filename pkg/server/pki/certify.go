@@ -5,9 +5,10 @@ import (
 	"os"
 )
 
-// Certify returns a membership as it is to be at the step of a roll that this directory has reached: with the authorities that are trusted, the
-// proof of the roll, and a certificate for the member's key that the authority that signs now has signed. So the member stays the same for all others,
-// whatever step they have. It needs the key of the installation's authority.
+// Certify returns a membership as it is to be at the step of a roll that this directory has reached: with the
+// authorities that are trusted, the proof of the roll, and a certificate for the member's key that the authority that
+// signs now has signed. So the member stays the same for all others, whatever step they have. It needs the key of the
+// installation's authority.
 func (b *Bundle) Certify(m *Membership) (*Membership, error) {
 	had, err := m.bundle()
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"k8s.io/client-go/util/cert"
 )
 
-// steps takes an authority through a roll, and returns its directory as it was after each step: before, begun, switched, finished.
+// steps takes an authority through a roll, and returns its directory as it was after each step: before, begun,
+// switched, finished.
 func steps(t *testing.T) []*Bundle {
 	t.Helper()
 	directory, kubeconfig := newPair(t)
@@ -63,8 +64,8 @@ func accepts(t *testing.T, by *Bundle, of *Authority) error {
 	return nil
 }
 
-// Members that are at the same step of a roll, or one step apart, accept each other, and are the same for all the time. Two steps apart they may not:
-// that is why each step waits for all.
+// Members that are at the same step of a roll, or one step apart, accept each other, and are the same for all the time.
+// Two steps apart they may not: that is why each step waits for all.
 func TestMembersThatAreAStepApartAcceptEachOther(t *testing.T) {
 	steps := steps(t)
 	shard, front := certified(t, steps, eu1), certified(t, steps, Member{KindFront, "f"})

@@ -11,8 +11,8 @@ import (
 )
 
 // FuzzKeyFiles checks that whatever is in the four files, they are used as they are, made anew where one is missing, or
-// refused by an error that names one of them; and that a file that was there is not changed. (A key whose certificate is
-// missing is the remainder of a start that was cut short.)
+// refused by an error that names one of them; and that a file that was there is not changed. (A key whose certificate
+// is missing is the remainder of a start that was cut short.)
 func FuzzKeyFiles(f *testing.F) {
 	whole := map[string][]byte{}
 	directory := newDirectory(f)
@@ -70,7 +70,8 @@ func FuzzKeyFiles(f *testing.F) {
 	})
 }
 
-// FuzzKubeconfig checks that a kubeconfig of whatever make is kept as it is, or replaced by one that leads to the shard.
+// FuzzKubeconfig checks that a kubeconfig of whatever make is kept as it is, or replaced by one that leads to the
+// shard.
 func FuzzKubeconfig(f *testing.F) {
 	directory := newDirectory(f)
 	b := ensure(f, directory)

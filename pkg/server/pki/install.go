@@ -25,7 +25,8 @@ func Install(from, to string) error {
 		name := filepath.Join(from, e.Name())
 		info, err := os.Stat(name) // what a link leads to
 		switch {
-		case strings.HasPrefix(e.Name(), "."), e.Name() == lockName: // a Secret of a whole directory has its lock, too
+		// a Secret of a whole directory has its lock, too
+		case strings.HasPrefix(e.Name(), "."), e.Name() == lockName:
 			continue
 		case err != nil:
 			return fmt.Errorf("cannot look at a file to copy: %w", err)

@@ -16,16 +16,16 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// validity is how long certificates in files are valid. Nothing renews them by itself, and the shard would be offline when they expire,
-// so they should outlive it. Renew and Roll renew them.
+// validity is how long certificates in files are valid. Nothing renews them by itself, and the shard would be offline
+// when they expire, so they should outlive it. Renew and Roll renew them.
 const validity = 10 * 365 * 24 * time.Hour
 
 var (
-	// noBeginning is the start of each certificate's validity. If it were now, certificates made by a clock that is ahead would
-	// be invalid once that clock is set back.
+	// noBeginning is the start of each certificate's validity. If it were now, certificates made by a clock that is
+	// ahead would be invalid once that clock is set back.
 	noBeginning = time.Unix(0, 0).UTC()
-	// noEnd is the end of certificates that never expire (RFC 5280, 4.1.2.5): those whose keys end with the process or never
-	// leave this machine. A machine without a clock of its own may make them decades in the past.
+	// noEnd is the end of certificates that never expire (RFC 5280, 4.1.2.5): those whose keys end with the process
+	// or never leave this machine. A machine without a clock of its own may make them decades in the past.
 	noEnd = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 )
 

@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/util/cert"
 )
 
-// Join makes the directory that of a member of the installation: later Ensure needs nothing else. A newer membership of the same member
-// replaces the one that is there. Another installation's is refused.
+// Join makes the directory that of a member of the installation: later Ensure needs nothing else. A newer membership of
+// the same member replaces the one that is there. Another installation's is refused.
 func Join(directory string, m *Membership) error {
 	b, unlock, err := joining(directory, m)
 	if err != nil {
@@ -85,7 +85,8 @@ func (b *Bundle) mayReplaceCA() error {
 	return nil
 }
 
-// follows reports whether a bundle is of the same authority as another one, or some steps of a roll before it or after it.
+// follows reports whether a bundle is of the same authority as another one, or some steps of a roll before it or after
+// it.
 func (b *Bundle) follows(other *Bundle) bool {
 	id := other.Identity()
 	return b.Identity() == id || b.Succeeds(id) || b.Precedes(id)

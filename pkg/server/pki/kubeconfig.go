@@ -14,18 +14,19 @@ import (
 
 // Kubeconfig says what the admin's kubeconfig contains.
 type Kubeconfig struct {
-	// BaseURL is the URL under which clients reach the shard, or the installation, without /clusters. The contexts `root` and
-	// `system:admin` lead there.
+	// BaseURL is the URL under which clients reach the shard, or the installation, without /clusters. The contexts
+	// `root` and `system:admin` lead there.
 	BaseURL string
 	// Contexts has further contexts by name, each with its server's URL. One of them may be `system:admin`.
 	Contexts map[string]string
-	// Replace says whether to rewrite a file that names another shard URL or another authority. What users have added to it stays. Otherwise an
-	// existing file is kept as it is.
+	// Replace says whether to rewrite a file that names another shard URL or another authority. What users have
+	// added to it stays. Otherwise an existing file is kept as it is.
 	Replace bool
 }
 
-// WriteKubeconfig writes the admin's kubeconfig if it is missing, or if it differs and cfg.Replace is set. It returns the base
-// URL that the file then names, or "" for a file that Regent did not write. Many replicas may call it at the same time.
+// WriteKubeconfig writes the admin's kubeconfig if it is missing, or if it differs and cfg.Replace is set. It returns
+// the base URL that the file then names, or "" for a file that Regent did not write. Many replicas may call it at the
+// same time.
 func (b *Bundle) WriteKubeconfig(name string, cfg Kubeconfig) (baseURL string, err error) {
 	unlock, err := lock(b.directory)
 	if err != nil {
@@ -34,7 +35,8 @@ func (b *Bundle) WriteKubeconfig(name string, cfg Kubeconfig) (baseURL string, e
 	defer unlock()
 	var existing *clientcmdapi.Config
 	if exists(name) {
-		existing, _ = clientcmd.LoadFromFile(filepath.Clean(name)) // nil: not a kubeconfig, nobody loses anything
+		// nil: not a kubeconfig, nobody loses anything
+		existing, _ = clientcmd.LoadFromFile(filepath.Clean(name))
 		url, ca := namedBy(existing)
 		same := url == cfg.BaseURL && bytes.Equal(ca, b.CAPEM)
 		if !cfg.Replace || (same && len(cfg.Contexts) == 0) {
@@ -75,8 +77,9 @@ func (b *Bundle) kubeconfig(cfg Kubeconfig) clientcmdapi.Config {
 	return out
 }
 
-// keepUsers adds to a new kubeconfig what users have added to the one before: docs/ACCESS.md has them do so. What Regent wrote itself, which may be
-// out of date, is not kept. It is known by its form: a context named as its cluster, with the administrator.
+// keepUsers adds to a new kubeconfig what users have added to the one before: docs/ACCESS.md has them do so. What
+// Regent wrote itself, which may be out of date, is not kept. It is known by its form: a context named as its cluster,
+// with the administrator.
 func keepUsers(config, before *clientcmdapi.Config) {
 	if before == nil {
 		return
@@ -121,7 +124,8 @@ func namedBy(config *clientcmdapi.Config) (baseURL string, ca []byte) {
 	return url, cluster.CertificateAuthorityData
 }
 
-// rewriteKubeconfig returns a kubeconfig in which next's credentials stand wherever b's stood. Everything else is as it was.
+// rewriteKubeconfig returns a kubeconfig in which next's credentials stand wherever b's stood. Everything else is as it
+// was.
 func (b *Bundle) rewriteKubeconfig(name string, next *Bundle) ([]byte, error) {
 	existing, err := clientcmd.LoadFromFile(filepath.Clean(name))
 	if err != nil {

@@ -19,7 +19,8 @@ func makeAndLock(directory string) (unlock func(), err error) {
 // lockName is the name of the file that is locked. It has no content.
 const lockName = "lock"
 
-// lock waits until nobody else changes a directory, and keeps it so until unlock. It refuses a directory in which others may write.
+// lock waits until nobody else changes a directory, and keeps it so until unlock. It refuses a directory in which
+// others may write.
 func lock(directory string) (unlock func(), err error) {
 	if err := refuseWritable(directory); err != nil {
 		return nil, err

@@ -24,8 +24,8 @@ type Membership struct {
 	Member MemberName `json:"member"`
 	// Root is the root shard.
 	Root RootShard `json:"root"`
-	// CertificateAuthority is the installation's: two of them while it is rolled, of which the one that signs comes first. Certificate and Key are the
-	// member's authority. All are in PEM.
+	// CertificateAuthority is the installation's: two of them while it is rolled, of which the one that signs comes
+	// first. Certificate and Key are the member's authority. All are in PEM.
 	CertificateAuthority string `json:"certificateAuthority"`
 	Certificate          string `json:"certificate"`
 	Key                  string `json:"key"`
@@ -40,8 +40,8 @@ type RootShard struct {
 	URLs []string `json:"urls"`
 }
 
-// ReplicasOf returns the URLs of the replicas of any shard. urls are those in its Shard object. For the root shard those of the membership come
-// last: if it has moved, a new membership says where to.
+// ReplicasOf returns the URLs of the replicas of any shard. urls are those in its Shard object. For the root shard
+// those of the membership come last: if it has moved, a new membership says where to.
 func (r RootShard) ReplicasOf(shard string, urls []string) []string {
 	urls = slices.Clone(urls)
 	if shard != r.Name {
@@ -66,7 +66,8 @@ const (
 	membershipKind    = "Membership"
 )
 
-// NewMembership makes a membership, with a new authority for the member. It needs the key of the installation's authority.
+// NewMembership makes a membership, with a new authority for the member. It needs the key of the installation's
+// authority.
 func (b *Bundle) NewMembership(m Member, root RootShard) (*Membership, error) {
 	certPEM, keyPEM, err := b.NewAuthority(m)
 	if err != nil {
@@ -106,8 +107,8 @@ func (m *Membership) Authority() (*Authority, error) {
 	return b.authority, nil
 }
 
-// Trusted returns the installation's authorities whose certificates are accepted. The one that signs comes first. There are none if the parts of the
-// membership do not fit each other.
+// Trusted returns the installation's authorities whose certificates are accepted. The one that signs comes first. There
+// are none if the parts of the membership do not fit each other.
 func (m *Membership) Trusted() []*x509.Certificate {
 	b, err := m.bundle()
 	if err != nil {

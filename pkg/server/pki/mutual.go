@@ -15,9 +15,9 @@ const (
 	MutualKeyFile  = "mutual.key"
 )
 
-// EnsureMutual returns a key and its certificate for loopback connections between processes of one user. Server and client show
-// the same certificate and trust no other, so whoever can read the directory is let in, and nobody else. Missing files are
-// made. Other programs name the certificate as their authority, too.
+// EnsureMutual returns a key and its certificate for loopback connections between processes of one user. Server and
+// client show the same certificate and trust no other, so whoever can read the directory is let in, and nobody else.
+// Missing files are made. Other programs name the certificate as their authority, too.
 //
 // The shard's authority cannot serve this purpose: users with certificates signed by it must not bypass the API server.
 func EnsureMutual(directory string) (tls.Certificate, error) {

@@ -1,12 +1,12 @@
-// Package pki makes and keeps what all replicas of a shard must share to be one API server for their clients: the certificate
-// authority, the admin's client certificate, and the kubeconfig with both.
+// Package pki makes and keeps what all replicas of a shard must share to be one API server for their clients: the
+// certificate authority, the admin's client certificate, and the kubeconfig with both.
 //
-// Keys are made once. Replicas that start at the same time in the same directory end up with the same keys. A crash leaves
-// nothing that a later start would take for complete. Files are readable by their owner only. Keys that others may read are
-// refused, and so is a directory that others may write to.
+// Keys are made once. Replicas that start at the same time in the same directory end up with the same keys. A crash
+// leaves nothing that a later start would take for complete. Files are readable by their owner only. Keys that others
+// may read are refused, and so is a directory that others may write to.
 //
-// Each process has a serving certificate of its own, signed by the authority. It is kept in memory: its names depend on the
-// process's flags, and its key is never shared.
+// Each process has a serving certificate of its own, signed by the authority. It is kept in memory: its names depend on
+// the process's flags, and its key is never shared.
 package pki
 
 import (
@@ -52,14 +52,15 @@ type Bundle struct {
 
 	directory string
 	ca        *x509.Certificate
-	caKey     crypto.Signer       // nil if the operator keeps the key elsewhere, and on all shards but the root shard
+	// nil if the operator keeps the key elsewhere, and on all shards but the root shard
+	caKey     crypto.Signer
 	authority *Authority          // nil unless Join has made this a member's directory
 	trusted   []*x509.Certificate // ca, and the other authority while one is rolled
 	roll      *roll               // nil if the authority was never rolled
 }
 
-// Ensure returns what the directory holds, and makes what is missing. Operators may put files of their own there before the
-// first start. With a ca.crt and no ca.key, nothing can be signed here.
+// Ensure returns what the directory holds, and makes what is missing. Operators may put files of their own there before
+// the first start. With a ca.crt and no ca.key, nothing can be signed here.
 func Ensure(directory string) (*Bundle, error) {
 	unlock, err := makeAndLock(directory)
 	if err != nil {
@@ -88,7 +89,8 @@ func Ensure(directory string) (*Bundle, error) {
 	return b, b.readAdmin()
 }
 
-// Read returns what the directory holds. Unlike Ensure it makes nothing: a directory in which something is missing is just being copied.
+// Read returns what the directory holds. Unlike Ensure it makes nothing: a directory in which something is missing is
+// just being copied.
 func Read(directory string) (*Bundle, error) {
 	b, unlock, err := openLocked(directory)
 	if err != nil {
@@ -126,8 +128,8 @@ func (b *Bundle) ServingCert(names []string, addresses []net.IP) (certPEM, keyPE
 	return issue(b.ca, b.caKey, servingTemplate(names, addresses))
 }
 
-// makeCA makes the authority if there is none. It writes the certificate last: a key without one is left over from a start that
-// was cut short.
+// makeCA makes the authority if there is none. It writes the certificate last: a key without one is left over from a
+// start that was cut short.
 func (b *Bundle) makeCA() error {
 	certFile, keyFile := b.file(CACertFile), b.file(CAKeyFile)
 	if !exists(certFile) {
@@ -254,7 +256,8 @@ func (b *Bundle) checkSigned(c *x509.Certificate) (err error) {
 	return err
 }
 
-// Trusted returns the authorities whose certificates are accepted: the one that signs, and the other one while one is rolled.
+// Trusted returns the authorities whose certificates are accepted: the one that signs, and the other one while one is
+// rolled.
 func (b *Bundle) Trusted() []*x509.Certificate { return b.trusted }
 
 // CA returns the certificate of the authority that signs.
@@ -282,8 +285,9 @@ func (b *Bundle) loadAuthority() error {
 	return nil
 }
 
-// Authority returns the authority of the shard with which it calls other members. If the directory is that of no member, the key of the
-// installation's authority signs a new one, which is never on disk: every process of the root shard has its own.
+// Authority returns the authority of the shard with which it calls other members. If the directory is that of no
+// member, the key of the installation's authority signs a new one, which is never on disk: every process of the root
+// shard has its own.
 func (b *Bundle) Authority(shard string) (*Authority, error) {
 	if b.authority != nil {
 		if b.authority.Member != (Member{KindShard, shard}) {

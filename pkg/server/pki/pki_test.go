@@ -278,7 +278,8 @@ func ensure(t testing.TB, directory string) *Bundle {
 	return b
 }
 
-// A clock may be hours ahead, or decades behind on a machine that keeps no time, when keys are made, and be set right after.
+// A clock may be hours ahead, or decades behind on a machine that keeps no time, when keys are made, and be set right
+// after.
 func TestCertificatesOutliveAStepOfTheClock(t *testing.T) {
 	b := ensure(t, t.TempDir())
 	serving, _, err := b.ServingCert([]string{"localhost"}, nil)

@@ -9,8 +9,9 @@ import (
 	"path/filepath"
 )
 
-// redoFile holds files that are being replaced together. Once it is there, they are as good as replaced: whoever opens the directory next
-// finishes what a crash has cut short. A certificate and its key are two files, and one without the other is worth nothing.
+// redoFile holds files that are being replaced together. Once it is there, they are as good as replaced: whoever opens
+// the directory next finishes what a crash has cut short. A certificate and its key are two files, and one without the
+// other is worth nothing.
 const redoFile = ".redo"
 
 // redo is the content of redoFile. Names are relative to the directory. Without content, a file is removed.
@@ -23,7 +24,8 @@ type redoneFile struct {
 	Content []byte `json:"content,omitempty"`
 }
 
-// replaceTogether replaces files, of which a later open finds all or none replaced. The caller holds the directory's lock.
+// replaceTogether replaces files, of which a later open finds all or none replaced. The caller holds the directory's
+// lock.
 func replaceTogether(directory string, files ...file) error {
 	var r redo
 	for _, f := range files {

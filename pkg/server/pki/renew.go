@@ -41,8 +41,9 @@ type Renewal struct {
 	DryRun bool
 }
 
-// Renew makes the certificates in the directory anew that expire, with new keys. The old ones stay until the new ones are complete, and after a
-// crash each certificate has its key. Old certificates go on being accepted: only the end of the authority that signed them ends them.
+// Renew makes the certificates in the directory anew that expire, with new keys. The old ones stay until the new ones
+// are complete, and after a crash each certificate has its key. Old certificates go on being accepted: only the end of
+// the authority that signed them ends them.
 func Renew(directory string, r Renewal) ([]Certificate, error) {
 	b, unlock, err := openLocked(directory)
 	if err != nil {
@@ -132,7 +133,8 @@ func (b *Bundle) renewAdmin(r Renewal) (notAfter time.Time, err error) {
 	return template.NotAfter, replaceTogether(b.directory, files...)
 }
 
-// replaceAdmin returns the files that have the administrator's certificate, and the authorities that he trusts, as next has them.
+// replaceAdmin returns the files that have the administrator's certificate, and the authorities that he trusts, as next
+// has them.
 func (b *Bundle) replaceAdmin(next *Bundle, kubeconfig string) ([]file, error) {
 	files := []file{{b.file(AdminKeyFile), next.AdminKeyPEM}, {b.file(AdminCertFile), next.AdminCertPEM}}
 	if kubeconfig == "" || !exists(kubeconfig) {

@@ -14,7 +14,8 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// RollFile says how far the authority is rolled, and proves that the old one has named its successor. It stays after the roll.
+// RollFile says how far the authority is rolled, and proves that the old one has named its successor. It stays after
+// the roll.
 const RollFile = "roll.json"
 
 // Phase is how far the authority is rolled.
@@ -23,11 +24,12 @@ const RollFile = "roll.json"
 //	    ^                  |                                       |
 //	    +-----Abort--------+                Begin of the next roll +--> begun
 //
-// In phase begun and switched both authorities are trusted. Each step leaves what was good before it good until the next step, so replicas and
-// clients may get to know of it one after the other.
+// In phase begun and switched both authorities are trusted. Each step leaves what was good before it good until the
+// next step, so replicas and clients may get to know of it one after the other.
 type Phase string
 
-// The phases. In PhaseBegun the old authority signs, from PhaseSwitched on the new one does, and in PhaseFinished the old one is trusted by nobody.
+// The phases. In PhaseBegun the old authority signs, from PhaseSwitched on the new one does, and in PhaseFinished the
+// old one is trusted by nobody.
 const (
 	PhaseNone     Phase = ""
 	PhaseBegun    Phase = "begun"
@@ -42,7 +44,8 @@ type roll struct {
 	To    string `json:"to"`
 	// Proof is a certificate for To's name and key that From has signed. It is shown to no client.
 	Proof string `json:"proof"`
-	// Key is To's. In the directory with the authority's key it is here in PhaseBegun, and in CAKeyFile from then on. Members never get it.
+	// Key is To's. In the directory with the authority's key it is here in PhaseBegun, and in CAKeyFile from then
+	// on. Members never get it.
 	Key string `json:"key,omitempty"`
 }
 

@@ -181,7 +181,8 @@ func TestASuccessorThatTheAuthorityHasNotNamedIsRefused(t *testing.T) {
 	}
 }
 
-// Wherever a crash comes, the files that are replaced together are all old or all new for whoever opens the directory next.
+// Wherever a crash comes, the files that are replaced together are all old or all new for whoever opens the directory
+// next.
 func TestACrashLeavesNoHalfOfAPair(t *testing.T) {
 	for replaced := range 4 {
 		t.Run(fmt.Sprint(replaced), func(t *testing.T) {

@@ -16,11 +16,13 @@ import (
 // serviceAccountKeyFile is the name of the file that EnsureServiceAccountKey makes.
 const serviceAccountKeyFile = "serviceaccount.key"
 
-// EnsureServiceAccountKey returns the key that signs the tokens of a shard's service accounts. It makes one if there is none.
+// EnsureServiceAccountKey returns the key that signs the tokens of a shard's service accounts. It makes one if there is
+// none.
 //
-// All replicas of a shard need the same. Those of a shard that has joined an installation get no copy of the directory, but a membership;
-// and directories were copied before there was this key. So a new key is derived from one that all replicas have: the authority's, the
-// member's or the admin's. It is written down, because those may be replaced: then replicas with new directories need a copy.
+// All replicas of a shard need the same. Those of a shard that has joined an installation get no copy of the directory,
+// but a membership; and directories were copied before there was this key. So a new key is derived from one that all
+// replicas have: the authority's, the member's or the admin's. It is written down, because those may be replaced: then
+// replicas with new directories need a copy.
 func EnsureServiceAccountKey(directory string) (crypto.Signer, error) {
 	unlock, err := makeAndLock(directory)
 	if err != nil {

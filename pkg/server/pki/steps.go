@@ -45,7 +45,8 @@ func (s Step) Allowed(b *Bundle) error {
 	return fmt.Errorf("cannot %s: %s", s.Does, state[b.Phase()])
 }
 
-// Roll takes a step, in the directory and in the kubeconfig. After a crash the step is taken or not, and nothing in between.
+// Roll takes a step, in the directory and in the kubeconfig. After a crash the step is taken or not, and nothing in
+// between.
 func Roll(directory, kubeconfig string, s Step) error {
 	b, unlock, err := openLocked(directory)
 	if err != nil {
@@ -88,7 +89,8 @@ func (b *Bundle) tokenKey() ([]file, error) {
 	return []file{{name, keyPEM}}, nil
 }
 
-// state is what a directory holds after a step. keyPEM is nil if the key that signs stays. rollFile is empty if there is no roll.
+// state is what a directory holds after a step. keyPEM is nil if the key that signs stays. rollFile is empty if there
+// is no roll.
 type state struct {
 	*Bundle
 	keyPEM, rollFile []byte
@@ -145,7 +147,8 @@ func (b *Bundle) begin() (*roll, error) {
 	return newRoll(b.CAPEM, b.ca, b.caKey)
 }
 
-// Successor returns a certificate of the administrator that the new authority of a roll has signed, to find out who trusts it. It is nowhere on disk.
+// Successor returns a certificate of the administrator that the new authority of a roll has signed, to find out who
+// trusts it. It is nowhere on disk.
 func (b *Bundle) Successor() (certPEM, keyPEM []byte, err error) {
 	if b.Phase() != PhaseBegun {
 		return b.AdminCertPEM, b.AdminKeyPEM, nil

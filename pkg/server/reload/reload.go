@@ -13,11 +13,11 @@ import (
 type Source[T any] struct {
 	// Flag is the flag that names the file, for messages. File is the file's path.
 	Flag, File string
-	// Make makes a value of the file's content, or says what is wrong with it. It starts nothing. previous is the value in use, the
-	// zero value at first.
+	// Make makes a value of the file's content, or says what is wrong with it. It starts nothing. previous is the
+	// value in use, the zero value at first.
 	Make func(content []byte, previous T) (T, error)
-	// Work does what a value needs done while it is in use. It returns when ctx has ended and nothing of it runs any more. It may be
-	// nil.
+	// Work does what a value needs done while it is in use. It returns when ctx has ended and nothing of it runs
+	// any more. It may be nil.
 	Work func(ctx context.Context, value T)
 	// Reloaded is called after a changed file was taken, and Refused after one that is faulty, for metrics.
 	Reloaded func(content []byte)

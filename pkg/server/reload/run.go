@@ -16,8 +16,8 @@ const (
 	settled = 50 * time.Millisecond
 )
 
-// Run does the value's work, and follows the file. It returns when ctx has ended, and all work with it. The value can still be used
-// then, as far as it needs no work.
+// Run does the value's work, and follows the file. It returns when ctx has ended, and all work with it. The value can
+// still be used then, as far as it needs no work.
 func (v *Value[T]) Run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup

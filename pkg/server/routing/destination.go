@@ -13,8 +13,8 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// destination is the logical cluster that a request is for: first as its URL names it, then as it was looked up. Filter.Parse
-// puts it into the request's context, and the handlers behind it fill it in, one after the other.
+// destination is the logical cluster that a request is for: first as its URL names it, then as it was looked up.
+// Filter.Parse puts it into the request's context, and the handlers behind it fill it in, one after the other.
 type destination struct {
 	path logicalcluster.Path
 
@@ -29,8 +29,8 @@ type destination struct {
 // errMayNotRead says that a cluster was not looked up in storage.
 var errMayNotRead = errors.New("the cluster is in no cache, and its user has no rights for which storage would be read")
 
-// resolve returns the cluster that the request is for, and looks it up if that has not been done. Before it reads from storage
-// it calls mayRead, if not nil.
+// resolve returns the cluster that the request is for, and looks it up if that has not been done. Before it reads from
+// storage it calls mayRead, if not nil.
 func (d *destination) resolve(ctx context.Context, resolver Resolver, mayRead func() error) (logicalcluster.Name, error) {
 	if name, err := d.found(); err != nil || name != "" {
 		return name, err
@@ -40,7 +40,8 @@ func (d *destination) resolve(ctx context.Context, resolver Resolver, mayRead fu
 	}
 	name, err := resolver.Resolve(ctx, d.path, mayRead)
 	if errors.Is(err, errMayNotRead) {
-		return "", err // not kept: in an impersonated request, the next user who is asked about may have the right
+		// not kept: in an impersonated request, the next user who is asked about may have the right
+		return "", err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -66,8 +67,9 @@ func destinationFrom(ctx context.Context) (*destination, bool) {
 	return d, ok
 }
 
-// Cached returns the logical cluster of the request in ctx, if the caches know it or it was looked up already. It reads nothing from
-// storage. The name is empty if the cluster is not known, or if there is none. Requests for the endpoints of the process are in no cluster.
+// Cached returns the logical cluster of the request in ctx, if the caches know it or it was looked up already. It reads
+// nothing from storage. The name is empty if the cluster is not known, or if there is none. Requests for the endpoints
+// of the process are in no cluster.
 func (f *Filter) Cached(ctx context.Context) (name logicalcluster.Name, inCluster bool) {
 	d, ok := destinationFrom(ctx)
 	if !ok {
@@ -80,14 +82,15 @@ func (f *Filter) Cached(ctx context.Context) (name logicalcluster.Name, inCluste
 	return name, true
 }
 
-// Authorizer returns an authorizer that looks up the logical cluster of the request in its context, and then asks next with a
-// context that carries the cluster (see clusters.From). If there is no such cluster, the context carries none. Then next must
-// allow only what it allows in every cluster, so that users do not learn which clusters exist.
+// Authorizer returns an authorizer that looks up the logical cluster of the request in its context, and then asks next
+// with a context that carries the cluster (see clusters.From). If there is no such cluster, the context carries none.
+// Then next must allow only what it allows in every cluster, so that users do not learn which clusters exist.
 //
-// A request for an endpoint of the process is for no cluster, and the context carries clusters.Wildcard: it is about the shard as a whole.
+// A request for an endpoint of the process is for no cluster, and the context carries clusters.Wildcard: it is about
+// the shard as a whole.
 //
-// A cluster that is in no cache is read from storage if next allows the request without knowing the cluster. Other users get a limited number of
-// such reads (see lookups), so that they cannot keep storage busy by guessing names.
+// A cluster that is in no cache is read from storage if next allows the request without knowing the cluster. Other
+// users get a limited number of such reads (see lookups), so that they cannot keep storage busy by guessing names.
 func (f *Filter) Authorizer(next authorizer.Authorizer) authorizer.Authorizer {
 	return &clusterAuthorizer{Authorizer: next, resolver: f.Resolver, countedAs: f.CountedAs, lookups: newLookups()}
 }

@@ -33,8 +33,8 @@ func (h *half) Resolve(_ context.Context, path logicalcluster.Path, mayRead func
 	return "", notFound(path)
 }
 
-// rights are of two users: the master may do everything, the tenant everything in the clusters "cached" and "stored". asked
-// is the cluster in which the authorizer was asked last.
+// rights are of two users: the master may do everything, the tenant everything in the clusters "cached" and "stored".
+// asked is the cluster in which the authorizer was asked last.
 type rights struct {
 	authorizer.Authorizer
 	asked logicalcluster.Name
@@ -48,8 +48,8 @@ func (r *rights) Authorize(ctx context.Context, a authorizer.Attributes) (author
 	return authorizer.DecisionNoOpinion, "", nil
 }
 
-// through sends a request of a user through the three places of the filter, and returns its status, 403 without rights, and
-// the annotations of its audit event.
+// through sends a request of a user through the three places of the filter, and returns its status, 403 without rights,
+// and the annotations of its audit event.
 func through(f *Filter, rights authorizer.Authorizer, who, url string) (status int, annotations map[string]string) {
 	var ctx context.Context
 	authorize := f.Authorizer(rights)

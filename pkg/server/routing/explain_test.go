@@ -21,8 +21,9 @@ func TestARefusalOfDiscoverySaysWhyInAWarning(t *testing.T) {
 		"/apis":                                            errNoCluster.Error(),
 		"/clusters/Root/api":                               errBadCluster.Error(),
 		"/clusters/root/api":                               "", // not refused
-		"/clusters/root:gone":                              "", // not discovery, which those below are not, either: their clients read the body
-		"/clusters/root:gone/api/v1/namespaces":            "",
+		// not discovery, which those below are not, either: their clients read the body
+		"/clusters/root:gone":                                             "",
+		"/clusters/root:gone/api/v1/namespaces":                           "",
 		"/clusters/root:gone/apis/tenancy.kcp.io/v1alpha1/workspaces":     "",
 		"/clusters/root:gone/apis/tenancy.kcp.io/v1alpha1/workspaces/api": "",
 	} {

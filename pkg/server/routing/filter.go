@@ -1,5 +1,5 @@
-// Package routing finds the logical cluster that a request is for, and decides which requests are allowed in the cluster's
-// state.
+// Package routing finds the logical cluster that a request is for, and decides which requests are allowed in the
+// cluster's state.
 package routing
 
 import (
@@ -22,27 +22,27 @@ import (
 
 // Annotations of audit events.
 const (
-	// AuditPath is the path to a logical cluster as the URL names it. It is also on events of requests that were not
-	// authenticated.
+	// AuditPath is the path to a logical cluster as the URL names it. It is also on events of requests that were
+	// not authenticated.
 	AuditPath = "regent.dev/path"
-	// AuditCluster is the name of the logical cluster that the path leads to. It is also on events of requests that were not
-	// authorized, if the replica's caches know the cluster.
+	// AuditCluster is the name of the logical cluster that the path leads to. It is also on events of requests that
+	// were not authorized, if the replica's caches know the cluster.
 	AuditCluster = "kcp.io/cluster"
 )
 
-// Filter takes /clusters/<path> off a request's URL and puts the logical cluster into its context (see clusters.From). The
-// handlers behind it see a URL as in any Kubernetes API server. Filter has three places in the chain of handlers:
+// Filter takes /clusters/<path> off a request's URL and puts the logical cluster into its context (see clusters.From).
+// The handlers behind it see a URL as in any Kubernetes API server. Filter has three places in the chain of handlers:
 //
 //	Parse       outermost. It only reads the URL: it looks nothing up and answers nobody.
-//	Authorizer  behind authentication, audit and the limits on requests. It looks up the cluster, so that authorization and
-//	            audit know it.
-//	Admit       behind authorization. It answers requests whose URL is wrong or whose cluster does not exist. Users without
-//	            rights do not get here, so they do not learn which clusters exist.
+//	Authorizer  behind authentication, audit and the limits on requests. It looks up the cluster, so that
+//	            authorization and audit know it.
+//	Admit       behind authorization. It answers requests whose URL is wrong or whose cluster does not exist.
+//	            Users without rights do not get here, so they do not learn which clusters exist.
 type Filter struct {
 	// Resolver looks up clusters, except for requests of this process.
 	Resolver Resolver
-	// InProcess recognises requests of this server's own controllers. They name clusters exactly, also clusters that do not
-	// exist yet, because the controllers create them.
+	// InProcess recognises requests of this server's own controllers. They name clusters exactly, also clusters
+	// that do not exist yet, because the controllers create them.
 	InProcess func(*http.Request) bool
 	// RequestInfo parses the URL inside a cluster.
 	RequestInfo apirequest.RequestInfoResolver
@@ -52,8 +52,8 @@ type Filter struct {
 	Serializer runtime.NegotiatedSerializer
 }
 
-// Parse returns a handler that splits a request's URL and passes every request on to next. A faulty URL stays as it is, and
-// Admit answers it. The endpoints of the process, such as /readyz, belong to no cluster. They also answer below any
+// Parse returns a handler that splits a request's URL and passes every request on to next. A faulty URL stays as it is,
+// and Admit answers it. The endpoints of the process, such as /readyz, belong to no cluster. They also answer below any
 // /clusters/<path>, whether that cluster exists or not.
 func (f *Filter) Parse(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -92,8 +92,9 @@ func (f *Filter) destination(req *http.Request, path logicalcluster.Path) *desti
 	return d
 }
 
-// Admit returns a handler that puts a request's logical cluster into its context and passes the request on to next. If there is
-// no such cluster, Admit answers with an error. A request without a cluster reaches next only for the endpoints of the process.
+// Admit returns a handler that puts a request's logical cluster into its context and passes the request on to next. If
+// there is no such cluster, Admit answers with an error. A request without a cluster reaches next only for the
+// endpoints of the process.
 func (f *Filter) Admit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		d, ok := destinationFrom(req.Context())
@@ -115,8 +116,9 @@ func (f *Filter) refuse(w http.ResponseWriter, req *http.Request, err error) {
 	responsewriters.ErrorNegotiated(err, f.Serializer, schema.GroupVersion{Version: "v1"}, w, req)
 }
 
-// wildcardFault returns nil for requests that may read across clusters: discovery, and lists and watches over all namespaces,
-// also with a field selector for a name. All other requests could be mistaken for requests about one object of one cluster.
+// wildcardFault returns nil for requests that may read across clusters: discovery, and lists and watches over all
+// namespaces, also with a field selector for a name. All other requests could be mistaken for requests about one object
+// of one cluster.
 func (f *Filter) wildcardFault(req *http.Request) error {
 	if req.Method != http.MethodGet {
 		return apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "clusters"}, req.Method+" on /clusters/*, which is for reading only")

@@ -21,9 +21,9 @@ import (
 // there may be changed, as in a namespace: the deletion waits for those who remove their finalizers. Gate does not
 // judge the creation of the LogicalCluster itself.
 //
-// For creations Gate reads the LogicalCluster from storage. A stale cache could admit an object after the deletion has counted
-// what is left, and that object would survive its cluster. Gate is an admission plugin and not a handler, because only
-// admission knows whether an apply or a put creates.
+// For creations Gate reads the LogicalCluster from storage. A stale cache could admit an object after the deletion has
+// counted what is left, and that object would survive its cluster. Gate is an admission plugin and not a handler,
+// because only admission knows whether an apply or a put creates.
 type Gate struct {
 	Directory *Directory
 }
@@ -64,7 +64,8 @@ func wasReady(lc *corev1alpha1.LogicalCluster) bool {
 		(phase == corev1alpha1.LogicalClusterPhaseReady || phase == corev1alpha1.LogicalClusterPhaseDeleting)
 }
 
-// storedNowhere reports whether what is created is a question that is only answered. It may be asked in any state of a cluster.
+// storedNowhere reports whether what is created is a question that is only answered. It may be asked in any state of a
+// cluster.
 func storedNowhere(a admission.Attributes) bool {
 	return slices.Contains([]string{authenticationv1.GroupName, authorizationv1.GroupName}, a.GetResource().Group)
 }

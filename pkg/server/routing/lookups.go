@@ -9,10 +9,11 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// A cluster that this replica does not know may have been made through another one just now. Therefore storage is read even for users of whom
-// nothing else says that they may enter it.
+// A cluster that this replica does not know may have been made through another one just now. Therefore storage is read
+// even for users of whom nothing else says that they may enter it.
 const (
-	// lookupsPerSecond is how often storage is read for one user, and lookupsAtOnce how often at once after a pause.
+	// lookupsPerSecond is how often storage is read for one user, and lookupsAtOnce how often at once after a
+	// pause.
 	lookupsPerSecond = 50
 	lookupsAtOnce    = 100
 	// lookupUsers is how many users are told apart. A user who was not seen for the longest time begins anew.

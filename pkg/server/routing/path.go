@@ -27,8 +27,9 @@ func Split(u *url.URL) (cluster logicalcluster.Path, rest string, err error) {
 	return cluster, rest, nil
 }
 
-// splitPath splits a request's URL into the logical cluster that it names and the path within it, which begins with a slash.
-// That path is decoded. It has no segments that another decoding or cleaning could turn into a path of another cluster.
+// splitPath splits a request's URL into the logical cluster that it names and the path within it, which begins with a
+// slash. That path is decoded. It has no segments that another decoding or cleaning could turn into a path of another
+// cluster.
 func splitPath(u *url.URL) (cluster logicalcluster.Path, rest string, err error) {
 	after, ok := strings.CutPrefix(u.Path, prefix)
 	if !ok {
@@ -71,13 +72,15 @@ func hasEncodedSlash(rawPath string) bool {
 	return strings.Contains(lower, "%2f") || strings.Contains(lower, "%5c")
 }
 
-// StepDownPath is the URL path of requests that ask a replica to end its term; with ?shard=<its shard>, the term of whoever leads the shard.
+// StepDownPath is the URL path of requests that ask a replica to end its term; with ?shard=<its shard>, the term of
+// whoever leads the shard.
 const StepDownPath = "/election/step-down"
 
 // StatusPrefix begins the URL paths at which a replica says how it, its shard and its installation are doing.
 const StatusPrefix = "/regent/v1"
 
-// ProcessPaths are the replica's own endpoints, with all paths below them: they belong to the process and not to a logical cluster. It is never changed.
+// ProcessPaths are the replica's own endpoints, with all paths below them: they belong to the process and not to a
+// logical cluster. It is never changed.
 var ProcessPaths = []string{
 	"/livez", "/readyz", "/healthz", "/metrics", "/version", "/debug", "/statusz", "/flagz", "/configz", "/ui", StatusPrefix, StepDownPath,
 }

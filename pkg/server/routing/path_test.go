@@ -8,8 +8,8 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// FuzzSplitPath checks that a path is taken apart in one way only: what comes out, put together again, is the URL's path and
-// is taken apart the same, and no part of it means something else when it is decoded or cleaned again.
+// FuzzSplitPath checks that a path is taken apart in one way only: what comes out, put together again, is the URL's
+// path and is taken apart the same, and no part of it means something else when it is decoded or cleaned again.
 func FuzzSplitPath(f *testing.F) {
 	for _, seed := range []string{
 		"/clusters/root", "/clusters/root/", "/clusters/root/api/v1", "/clusters/*/api", "/clusters/root:a/api", "/clusters/system:admin/",

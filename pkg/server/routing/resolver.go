@@ -20,22 +20,23 @@ import (
 // Resolver finds the logical cluster that a path leads to.
 type Resolver interface {
 	// Resolve returns the name of the logical cluster at path, which is valid and not the wildcard. Errors of
-	// k8s.io/apimachinery/pkg/api/errors (NotFound, ServiceUnavailable) are passed on to the client. Before Resolve reads from
-	// storage it calls mayRead, and returns its error if there is one.
+	// k8s.io/apimachinery/pkg/api/errors (NotFound, ServiceUnavailable) are passed on to the client. Before Resolve
+	// reads from storage it calls mayRead, and returns its error if there is one.
 	Resolve(ctx context.Context, path logicalcluster.Path, mayRead func() error) (logicalcluster.Name, error)
 }
 
 // retryAfterSeconds is how long clients are told to wait when the answer is not known at the moment.
 const retryAfterSeconds = 1
 
-// Live reads single objects from storage. The error for a missing object is a NotFound of k8s.io/apimachinery/pkg/api/errors.
+// Live reads single objects from storage. The error for a missing object is a NotFound of
+// k8s.io/apimachinery/pkg/api/errors.
 type Live interface {
 	Workspace(ctx context.Context, cluster logicalcluster.Name, name string) (*tenancyv1alpha1.Workspace, error)
 	LogicalCluster(ctx context.Context, cluster logicalcluster.Name) (*corev1alpha1.LogicalCluster, error)
 }
 
-// Directory resolves paths with the process's informers. On a miss it reads once from storage. So it finds a cluster at once
-// that another replica has just made, and a cluster that is gone costs one read instead of a wait.
+// Directory resolves paths with the process's informers. On a miss it reads once from storage. So it finds a cluster at
+// once that another replica has just made, and a cluster that is gone costs one read instead of a wait.
 type Directory struct {
 	// Shard is the name of this shard, RootShard that of the shard that has cluster root.
 	Shard, RootShard string
@@ -44,9 +45,9 @@ type Directory struct {
 	Live             Live
 }
 
-// Resolve implements Resolver. A path is the name of a cluster followed by names of workspaces, each in the cluster that the
-// path before it leads to. If it begins in another shard or leads there, it goes on at the last of its clusters that was assigned to this
-// shard.
+// Resolve implements Resolver. A path is the name of a cluster followed by names of workspaces, each in the cluster
+// that the path before it leads to. If it begins in another shard or leads there, it goes on at the last of its
+// clusters that was assigned to this shard.
 func (d *Directory) Resolve(ctx context.Context, path logicalcluster.Path, mayRead func() error) (logicalcluster.Name, error) {
 	segments := splitSegments(path)
 	here := 0 // how many segments lead to clusters of this shard, which nobody else decides about
@@ -67,7 +68,8 @@ func (d *Directory) Resolve(ctx context.Context, path logicalcluster.Path, mayRe
 	return "", err
 }
 
-// descend returns the cluster to which the names of workspaces lead from a cluster on, or an error and how many of them were found.
+// descend returns the cluster to which the names of workspaces lead from a cluster on, or an error and how many of them
+// were found.
 func (d *Directory) descend(ctx context.Context, from logicalcluster.Name, workspaces []string, path logicalcluster.Path, mayRead func() error) (_ logicalcluster.Name, found int, err error) {
 	for n, workspace := range workspaces {
 		if from, err = d.child(ctx, from, workspace, path, mayRead); err != nil {
@@ -77,8 +79,8 @@ func (d *Directory) descend(ctx context.Context, from logicalcluster.Name, works
 	return from, len(workspaces), nil
 }
 
-// assigned returns the cluster at path that another shard has assigned to this one. A cluster that is being deleted gives way to a new one
-// at its path.
+// assigned returns the cluster at path that another shard has assigned to this one. A cluster that is being deleted
+// gives way to a new one at its path.
 func (d *Directory) assigned(path string) (logicalcluster.Name, bool) {
 	var found *corev1alpha1.LogicalCluster
 	for _, lc := range d.LogicalClusters.ByIndex(clusters.ByPath, path) {
@@ -153,8 +155,8 @@ func (d *Directory) child(ctx context.Context, parent logicalcluster.Name, segme
 	if shard := clusters.ShardOf(ws, clusters.ShardLabel, d.Shard); shard != d.Shard {
 		return "", misdirected(path, shard)
 	}
-	// spec.cluster alone proves nothing: it may be forged or restored from a backup. The cluster must name this workspace as
-	// its owner.
+	// spec.cluster alone proves nothing: it may be forged or restored from a backup. The cluster must name this
+	// workspace as its owner.
 	name := logicalcluster.Name(ws.Spec.Cluster)
 	lc, err := d.logicalCluster(ctx, name, mayRead)
 	if apierrors.IsNotFound(err) || err == nil && (lc.Spec.Owner == nil || lc.Spec.Owner.UID != ws.UID) {
@@ -165,8 +167,8 @@ func (d *Directory) child(ctx context.Context, parent logicalcluster.Name, segme
 	return name, nil
 }
 
-// splitSegments splits a path into the name of a cluster and the names of workspaces. A system cluster has colons in its own
-// name, and no workspaces.
+// splitSegments splits a path into the name of a cluster and the names of workspaces. A system cluster has colons in
+// its own name, and no workspaces.
 func splitSegments(path logicalcluster.Path) []string {
 	if clusters.IsSystem(logicalcluster.Name(path.String())) {
 		return []string{path.String()}

@@ -31,8 +31,9 @@ var (
 )
 
 const (
-	// rememberedDead is how many uids of dead objects are remembered, deadFor how long. Nobody bounds how often clients come with
-	// tokens of accounts that have gone, and each would cost a read of etcd. A uid never comes back, unless a backup is restored.
+	// rememberedDead is how many uids of dead objects are remembered, deadFor how long. Nobody bounds how often
+	// clients come with tokens of accounts that have gone, and each would cost a read of etcd. A uid never comes
+	// back, unless a backup is restored.
 	rememberedDead = 4096
 	deadFor        = 10 * time.Second
 )
@@ -63,9 +64,9 @@ func (a *accounts) check(ctx context.Context, p private) error {
 	return nil
 }
 
-// lives returns an error unless an object has the uid and is not being deleted. The cache's word counts if it knows the uid: so a
-// deletion counts as soon as the watch tells of it. Of what the cache does not know, or knows by another uid, storage decides: it may be
-// new.
+// lives returns an error unless an object has the uid and is not being deleted. The cache's word counts if it knows the
+// uid: so a deletion counts as soon as the watch tells of it. Of what the cache does not know, or knows by another uid,
+// storage decides: it may be new.
 func (a *accounts) lives(ctx context.Context, resource schema.GroupVersionResource, key clusters.Key, uid types.UID) error {
 	if obj, ok := a.objects.Cached(resource, key); ok && obj.GetUID() == uid {
 		return living(obj, uid)

@@ -23,9 +23,11 @@ import (
 const (
 	// skew is how far the clocks of two replicas may be apart: a token of one is valid at the other at once.
 	skew = time.Minute
-	// rememberedTokens is how many tokens' signatures are remembered. A token takes about 2 KiB, and never much more than maxTokenLength.
+	// rememberedTokens is how many tokens' signatures are remembered. A token takes about 2 KiB, and never much
+	// more than maxTokenLength.
 	rememberedTokens = 2048
-	// maxTokenLength is how long tokens are at most. Whoever may ask for tokens decides about a part of what is in them.
+	// maxTokenLength is how long tokens are at most. Whoever may ask for tokens decides about a part of what is in
+	// them.
 	maxTokenLength = 8 << 10
 )
 
@@ -42,8 +44,8 @@ func NewAuthenticator(issuer *Issuer, objects Objects) *Authenticator {
 	return &Authenticator{issuer: issuer, accounts: newAccounts(objects), verified: lru.New(rememberedTokens)}
 }
 
-// AuthenticateToken implements authenticator.Token. It is not ok if the token is not of this issuer, and an error if it is and is not
-// valid, or not for an audience in the context.
+// AuthenticateToken implements authenticator.Token. It is not ok if the token is not of this issuer, and an error if it
+// is and is not valid, or not for an audience in the context.
 func (a *Authenticator) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
 	if len(token) > maxTokenLength || !a.issued(token) {
 		return nil, false, nil
@@ -65,8 +67,8 @@ func (a *Authenticator) AuthenticateToken(ctx context.Context, token string) (*a
 	return &authenticator.Response{User: c.user(), Audiences: audiences}, true, nil
 }
 
-// issued reports whether a token is in compact form and says that it is this issuer's. It proves nothing, and keeps tokens of others from
-// causing work.
+// issued reports whether a token is in compact form and says that it is this issuer's. It proves nothing, and keeps
+// tokens of others from causing work.
 func (a *Authenticator) issued(token string) bool {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 || strings.ContainsAny(token, "{\" \t\r\n") {

@@ -1,8 +1,8 @@
-// Package serviceaccounts makes the tokens of service accounts, and says whose a token is. A service account is of one logical
-// cluster, and so is its token: the claims name the cluster.
+// Package serviceaccounts makes the tokens of service accounts, and says whose a token is. A service account is of one
+// logical cluster, and so is its token: the claims name the cluster.
 //
-// A token is a signed JWT with upstream's claims. It is worth nothing once the account has gone: each use looks whether the account,
-// and the Secret to which the token may be bound, still have the uids that it names.
+// A token is a signed JWT with upstream's claims. It is worth nothing once the account has gone: each use looks whether
+// the account, and the Secret to which the token may be bound, still have the uids that it names.
 package serviceaccounts
 
 import (

@@ -11,7 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// sameContent says whether two tokens decode to the same: of the last character of each part some bits mean nothing, so other text can be the same token.
+// sameContent says whether two tokens decode to the same: of the last character of each part some bits mean nothing, so
+// other text can be the same token.
 func sameContent(a, b string) bool {
 	as, bs := strings.Split(a, "."), strings.Split(b, ".")
 	return slices.EqualFunc(as, bs, func(a, b string) bool {
@@ -21,7 +22,8 @@ func sameContent(a, b string) bool {
 	})
 }
 
-// FuzzTokens checks that whatever a client sends is nobody's, unless it is the token that was issued, and never ends the process.
+// FuzzTokens checks that whatever a client sends is nobody's, unless it is the token that was issued, and never ends
+// the process.
 func FuzzTokens(f *testing.F) {
 	w := newWorld()
 	w.cached[theAccount] = object("u1")

@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// lookEvery is how often Run looks which shards are heard. It asks a shard for its keys when it begins to be heard,
-	// again after keysFor, and after retryAfter if it has not answered. A key that a shard accepts no more is refused
-	// earlier: each Question names it.
+	// lookEvery is how often Run looks which shards are heard. It asks a shard for its keys when it begins to be
+	// heard, again after keysFor, and after retryAfter if it has not answered. A key that a shard accepts no more
+	// is refused earlier: each Question names it.
 	lookEvery, retryAfter, keysFor = 200 * time.Millisecond, 10 * time.Second, time.Minute
 )
 

@@ -24,15 +24,15 @@ type Peers interface {
 	Heard() map[string]bool
 	// Ask sends GET to one. Each of its replicas may take so long, and answer with so many bytes.
 	Ask(ctx context.Context, shard, path string, each time.Duration, limit int64) ([]byte, error)
-	// CheckHome returns an error unless a logical cluster is on that shard. It must not rest on the word of that shard
-	// alone.
+	// CheckHome returns an error unless a logical cluster is on that shard. It must not rest on the word of that
+	// shard alone.
 	CheckHome(ctx context.Context, shard string, cluster logicalcluster.Name) error
 }
 
 const (
-	// goodFor is for how long a good token is not asked about again: so long it works in other shards after its account
-	// was deleted. A question that was not answered is asked again after unansweredFor, so that a shard that hangs does
-	// not cost each request patience.
+	// goodFor is for how long a good token is not asked about again: so long it works in other shards after its
+	// account was deleted. A question that was not answered is asked again after unansweredFor, so that a shard
+	// that hangs does not cost each request patience.
 	goodFor, unansweredFor = 5 * time.Second, time.Second
 	// patience is how long a question may take in all, each how long one replica of the other shard may take.
 	patience, each = 3 * time.Second, time.Second
@@ -130,7 +130,8 @@ func (o *Others) claimsOf(by publisher, key, token string) (*claims, error) {
 // check returns an error unless the shard has the cluster of an account, and says that the account's token is good.
 // Requests that want to know the same share the question.
 func (o *Others) check(ctx context.Context, shard string, q Question) error {
-	sum := sha256.Sum256([]byte(shard + " " + q.Query().Encode())) // what is remembered is as large as whoever signs likes
+	// what is remembered is as large as whoever signs likes
+	sum := sha256.Sum256([]byte(shard + " " + q.Query().Encode()))
 	key := string(sum[:])
 	if known, ok := o.answers.Get(key); ok {
 		return known.(answered).err

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// Ask sends GET to a path at the host of next, and returns the body of the answer, which may have so many bytes. An answer other than 200 is an error.
+// Ask sends GET to a path at the host of next, and returns the body of the answer, which may have so many bytes. An
+// answer other than 200 is an error.
 func Ask(ctx context.Context, next http.RoundTripper, at *url.URL, limit int64) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
 	if err != nil {
@@ -37,8 +38,9 @@ func Ask(ctx context.Context, next http.RoundTripper, at *url.URL, limit int64) 
 	return body, nil
 }
 
-// Ask sends GET to a path, perhaps with a query, at one replica of another shard after the other until one answers with 200, and returns the body. Each may take so long,
-// and answer with so many bytes. The credentials are those with which this shard reads.
+// Ask sends GET to a path, perhaps with a query, at one replica of another shard after the other until one answers with
+// 200, and returns the body. Each may take so long, and answer with so many bytes. The credentials are those with which
+// this shard reads.
 func (r *Reader) Ask(ctx context.Context, shard, path string, each time.Duration, limit int64) (body []byte, err error) {
 	p, err := r.peer(shard)
 	if err != nil {

@@ -11,17 +11,19 @@ import (
 	"time"
 )
 
-// bounds are what an answer of another shard may cost. A shard that hangs or that lies must not hold up whoever reads from it, nor fill its
-// memory.
+// bounds are what an answer of another shard may cost. A shard that hangs or that lies must not hold up whoever reads
+// from it, nor fill its memory.
 type bounds struct {
 	shard string
 	// header is how long the header of an answer may take, whole how long an answer may take that is no watch.
 	header, whole time.Duration
-	// size is how many bytes a list may have, object how many any other answer that is no watch. Of watches client-go bounds each event.
+	// size is how many bytes a list may have, object how many any other answer that is no watch. Of watches
+	// client-go bounds each event.
 	size, object int64
 }
 
-// A list of 100,000 Workspaces of 2 kB has 200 MB. An object has at most the 1.5 MB that etcd takes; many may be read at the same time.
+// A list of 100,000 Workspaces of 2 kB has 200 MB. An object has at most the 1.5 MB that etcd takes; many may be read
+// at the same time.
 func boundsOf(shard string) bounds {
 	return bounds{shard: shard, header: 30 * time.Second, whole: 2 * time.Minute, size: 512 << 20, object: 8 << 20}
 }

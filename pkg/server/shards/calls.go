@@ -10,10 +10,11 @@ import (
 	"time"
 )
 
-// Calls sends requests to one shard, over connections that show what the Caller has at the time. A certificate is looked at with each request, not
-// only when a connection begins: over a connection that is always in use, and shows a certificate that has expired or whose authority is trusted no
-// more, every request would be refused. So new requests go over new connections as soon as the Caller has something new. Those that are under way,
-// watches too, go on where they are. Make it with Caller.Calls. All methods may be called at any time on any goroutine.
+// Calls sends requests to one shard, over connections that show what the Caller has at the time. A certificate is
+// looked at with each request, not only when a connection begins: over a connection that is always in use, and shows a
+// certificate that has expired or whose authority is trusted no more, every request would be refused. So new requests
+// go over new connections as soon as the Caller has something new. Those that are under way, watches too, go on where
+// they are. Make it with Caller.Calls. All methods may be called at any time on any goroutine.
 type Calls struct {
 	caller             *Caller
 	shard, fingerprint string
@@ -31,8 +32,8 @@ type retired struct {
 	since time.Time
 }
 
-// Calls returns a transport to one shard. connect makes one for connections as the configuration says; it may be called often. fingerprint is as for
-// Verify. The error is that of the first attempt.
+// Calls returns a transport to one shard. connect makes one for connections as the configuration says; it may be called
+// often. fingerprint is as for Verify. The error is that of the first attempt.
 func (c *Caller) Calls(shard, fingerprint string, connect func(*tls.Config) (*http.Transport, error)) (*Calls, error) {
 	out := &Calls{caller: c, shard: shard, fingerprint: fingerprint, connect: connect}
 	_, err := out.now()
@@ -46,7 +47,8 @@ func (c *Calls) RoundTrip(req *http.Request) (*http.Response, error) {
 		if req.Body != nil {
 			_ = req.Body.Close()
 		}
-		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: fmt.Errorf("shard %s: %w", c.shard, err)} // nothing was sent
+		// nothing was sent
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: fmt.Errorf("shard %s: %w", c.shard, err)}
 	}
 	return transport.RoundTrip(req)
 }
@@ -71,8 +73,8 @@ func (c *Calls) now() (*http.Transport, error) {
 	return next, nil
 }
 
-// retire gives the current transport no new requests, and forgets those over whose connections nothing can be under way any more: what they show
-// has expired. The caller holds mu.
+// retire gives the current transport no new requests, and forgets those over whose connections nothing can be under way
+// any more: what they show has expired. The caller holds mu.
 func (c *Calls) retire() {
 	if c.current != nil {
 		c.retired = append(c.retired, retired{c.current, time.Now()})

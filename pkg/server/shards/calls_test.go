@@ -15,7 +15,8 @@ import (
 	"github.com/regent-project/regent/pkg/server/pki"
 )
 
-// A connection that is always in use must not keep what was shown when it began: the shard looks at it with each request.
+// A connection that is always in use must not keep what was shown when it began: the shard looks at it with each
+// request.
 func TestNewRequestsShowTheLatestKeysAndThoseUnderWayGoOn(t *testing.T) {
 	i := newInstallation(t)
 	front := pki.Member{Kind: pki.KindFront, Name: "f"}

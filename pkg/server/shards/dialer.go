@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// acceptTimeout is how long a replica may take to accept a connection, TLS included, while there are others to try:
-	// one that is paused accepts, but does not go on. lastAcceptTimeout is how long the last one may take: it may just
-	// be busy, and nobody else would serve. A replica that vanishes is noticed after pingAfter and pingTimeout: it is
-	// silent for the one, and does not answer for the other.
+	// acceptTimeout is how long a replica may take to accept a connection, TLS included, while there are others to
+	// try: one that is paused accepts, but does not go on. lastAcceptTimeout is how long the last one may take: it
+	// may just be busy, and nobody else would serve. A replica that vanishes is noticed after pingAfter and
+	// pingTimeout: it is silent for the one, and does not answer for the other.
 	acceptTimeout          = time.Second
 	lastAcceptTimeout      = 3 * time.Second
 	pingAfter, pingTimeout = time.Second, 2 * time.Second
@@ -25,20 +25,23 @@ const (
 	maxHeader = 1 << 20
 )
 
-// Dialer connects to whichever replica of one shard accepts. The one that accepted last is tried first. A request that was sent is never sent
-// again, so that a Dialer is also for writes. Make it with NewDialer. All methods may be called at any time on any goroutine.
+// Dialer connects to whichever replica of one shard accepts. The one that accepted last is tried first. A request that
+// was sent is never sent again, so that a Dialer is also for writes. Make it with NewDialer. All methods may be called
+// at any time on any goroutine.
 type Dialer struct {
 	tls      *tls.Config
 	replicas replicas
 }
 
-// NewDialer returns a dialer for the replicas at urls. A replica accepts when it has shown what config verifies: see ClientTLS and Verify.
+// NewDialer returns a dialer for the replicas at urls. A replica accepts when it has shown what config verifies: see
+// ClientTLS and Verify.
 func NewDialer(shard string, urls []string, config *tls.Config) (*Dialer, error) {
 	d := &Dialer{tls: config}
 	return d, d.replicas.set(shard, urls)
 }
 
-// Transport returns a transport for HTTP/2 through the dialer. It does not look at the hosts of requests. Use one for each dialer.
+// Transport returns a transport for HTTP/2 through the dialer. It does not look at the hosts of requests. Use one for
+// each dialer.
 func (d *Dialer) Transport() *http.Transport { return newTransport(d.dial) }
 
 // dial connects. Its error is a *net.OpError of a dial: nothing of a request was sent.
@@ -53,7 +56,8 @@ func (d *Dialer) dial(ctx context.Context, network, _ string) (conn net.Conn, er
 	return conn, nil
 }
 
-// unmade is the error of a connection that was not made. Each of its causes names an address, and mostly says "dial" itself.
+// unmade is the error of a connection that was not made. Each of its causes names an address, and mostly says "dial"
+// itself.
 type unmade struct{ *net.OpError }
 
 // Error implements error.

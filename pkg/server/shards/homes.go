@@ -29,7 +29,8 @@ const (
 type HomesConfig struct {
 	// Own is the name of this shard, Root that of the root shard.
 	Own, Root string
-	// Members returns the other shards of the installation. The error says that this replica does not know them yet.
+	// Members returns the other shards of the installation. The error says that this replica does not know them
+	// yet.
 	Members func() ([]string, error)
 	// Heard returns which of them are heard.
 	Heard func() map[string]bool
@@ -43,8 +44,8 @@ type HomesConfig struct {
 	}
 }
 
-// Confirmed remembers, for all replicas of this shard and beyond their restarts, which shard has a logical cluster. It may
-// forget.
+// Confirmed remembers, for all replicas of this shard and beyond their restarts, which shard has a logical cluster. It
+// may forget.
 type Confirmed interface {
 	// Home returns the shard that has a cluster, or an empty string.
 	Home(ctx context.Context, cluster logicalcluster.Name) string
@@ -55,7 +56,8 @@ type Confirmed interface {
 // pass for the home of another one's clusters. A third shard confirms it: the one that has the cluster's Workspace says
 // that it has assigned the cluster to that shard. If that is the shard itself, or does not answer, each of the others
 // has to say that it does not have the cluster. What was confirmed once is remembered, because no cluster ever changes
-// its home; and beyond this process, if all others had to confirm it, because one of them may be down next time. Make it with NewHomes. All methods may be called at any time on any goroutine.
+// its home; and beyond this process, if all others had to confirm it, because one of them may be down next time. Make
+// it with NewHomes. All methods may be called at any time on any goroutine.
 type Homes struct {
 	cfg   HomesConfig
 	known *lru.Cache // shards by cluster

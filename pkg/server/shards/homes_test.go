@@ -20,8 +20,10 @@ import (
 
 // told is what the shards of an installation say. Shard here is the one that asks.
 type told struct {
-	clusters   map[string]string // shards and their parents, by "<shard> has <cluster>": the parent's shard, or empty: the same
-	workspaces map[string]string // the shard to which the Workspace of cluster c1 is assigned, by the shard that says so
+	// shards and their parents, by "<shard> has <cluster>": the parent's shard, or empty: the same
+	clusters map[string]string
+	// the shard to which the Workspace of cluster c1 is assigned, by the shard that says so
+	workspaces map[string]string
 	down       []string
 	members    error
 	confirmed  *remembered

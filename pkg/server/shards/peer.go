@@ -19,8 +19,8 @@ import (
 	"github.com/regent-project/regent/pkg/controllers"
 )
 
-// UnheardAfter is how long a watch may be broken until the shard counts as not heard: servers end watches every few minutes, and clients
-// begin them again at once.
+// UnheardAfter is how long a watch may be broken until the shard counts as not heard: servers end watches every few
+// minutes, and clients begin them again at once.
 const UnheardAfter = time.Second
 
 // peer reads one other shard.
@@ -80,7 +80,8 @@ func (p *peer) run(ctx context.Context, into *controllers.Shards) {
 	p.tellContact(ctx, into.Contact)
 }
 
-// tellContact says whether the shard is heard, until ctx ends: its caches are filled, and all of their watches are open.
+// tellContact says whether the shard is heard, until ctx ends: its caches are filled, and all of their watches are
+// open.
 func (p *peer) tellContact(ctx context.Context, contact *controllers.Contact) {
 	defer contact.Set(p.member.name, false)
 	metric := shardHeard.WithLabelValues(p.member.name)

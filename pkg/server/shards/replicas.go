@@ -10,8 +10,9 @@ import (
 	"sync"
 )
 
-// replicas are those of one shard, in the order in which they are tried: the one that served last comes first, and those that have failed come
-// last. So one that is dead costs its timeout once, and not whenever it is its turn. All methods may be called at any time on any goroutine.
+// replicas are those of one shard, in the order in which they are tried: the one that served last comes first, and
+// those that have failed come last. So one that is dead costs its timeout once, and not whenever it is its turn. All
+// methods may be called at any time on any goroutine.
 type replicas struct {
 	mu    sync.Mutex
 	order []*url.URL

@@ -13,19 +13,22 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// InOneHistory lists and watches another shard for one informer, and makes the informer list again if the shard may have been restored from a
-// backup since. Use one for each informer. The transport must be one of OpenWatches.Over.
+// InOneHistory lists and watches another shard for one informer, and makes the informer list again if the shard may
+// have been restored from a backup since. Use one for each informer. The transport must be one of OpenWatches.Over.
 //
-// The revisions of an etcd that was restored from a backup begin again at an earlier one. A watch from a revision that the etcd has not reached
-// yet is accepted, and stays silent until it is reached. So the informer would miss all changes up to then, and nothing would tell.
+// The revisions of an etcd that was restored from a backup begin again at an earlier one. A watch from a revision that
+// the etcd has not reached yet is accepted, and stays silent until it is reached. So the informer would miss all
+// changes up to then, and nothing would tell.
 //
-// The answers themselves do not tell of a restore, but the processes that give them do: after a restore all replicas must be restarted
-// (OPERATIONS.md, "After a restore of etcd"). A process makes a new key and a new certificate for other members each time it starts. So a watch
-// is accepted only from a process that has answered a list of the same informer since the last refusal. From any other process the transport refuses
-// it with 410 Expired, which makes the informer list again. The price is one list when a watch goes on at another replica, or after a restart.
+// The answers themselves do not tell of a restore, but the processes that give them do: after a restore all replicas
+// must be restarted (OPERATIONS.md, "After a restore of etcd"). A process makes a new key and a new certificate for
+// other members each time it starts. So a watch is accepted only from a process that has answered a list of the same
+// informer since the last refusal. From any other process the transport refuses it with 410 Expired, which makes the
+// informer list again. The price is one list when a watch goes on at another replica, or after a restart.
 //
-// A list names no revision either, but the "0" of the first one: who answers it is known only afterwards. A shard waits for a revision that it has not
-// reached, and then asks its client to come again, which takes a minute and more if nothing is written there.
+// A list names no revision either, but the "0" of the first one: who answers it is known only afterwards. A shard waits
+// for a revision that it has not reached, and then asks its client to come again, which takes a minute and more if
+// nothing is written there.
 func InOneHistory(lw cache.ListerWatcherWithContext) cache.ListerWatcherWithContext {
 	h := &history{of: lw, listed: map[process]bool{}}
 	return &cache.ListWatch{ListWithContextFunc: h.list, WatchFuncWithContext: h.watch}

@@ -1,5 +1,5 @@
-// Package shards reads the other shards of the installation: what they have assigned to this one, and what they have made for it. It writes
-// nothing there (I9).
+// Package shards reads the other shards of the installation: what they have assigned to this one, and what they have
+// made for it. It writes nothing there (I9).
 package shards
 
 import (
@@ -52,7 +52,8 @@ func New(cfg Config) *Reader {
 // Shards returns what is read, for controllers.
 func (r *Reader) Shards() *controllers.Shards { return r.shards }
 
-// Run reads from each shard that is a member, as long as it is one, until ctx ends. It returns when all reading has ended. Call it once.
+// Run reads from each shard that is a member, as long as it is one, until ctx ends. It returns when all reading has
+// ended. Call it once.
 func (r *Reader) Run(ctx context.Context) error {
 	remove := r.cfg.Members.AddHandler(func(_, _ *corev1alpha1.Shard) { r.touch() })
 	defer remove()

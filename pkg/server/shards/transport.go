@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// failover sends requests to a replica of one other shard: to the one that answered last, or to the next ones if that does not answer.
-// It is for reading, because it may send a request more than once.
+// failover sends requests to a replica of one other shard: to the one that answered last, or to the next ones if that
+// does not answer. It is for reading, because it may send a request more than once.
 type failover struct {
 	replicas replicas
 	bounds   bounds
@@ -80,7 +80,8 @@ func (f *failover) read(req *http.Request) (answer *http.Response, err error) {
 	return answer, nil
 }
 
-// isBehind reports whether another replica may know better: this one is not ready, or has not heard yet who is a member.
+// isBehind reports whether another replica may know better: this one is not ready, or has not heard yet who is a
+// member.
 func isBehind(resp *http.Response) bool {
 	return resp.StatusCode >= http.StatusInternalServerError || resp.StatusCode == http.StatusUnauthorized
 }

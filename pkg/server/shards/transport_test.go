@@ -230,7 +230,8 @@ func TestAWatchHasNoBoundsOnceItIsOpen(t *testing.T) {
 	const long = 1 << 18
 	f := i.reader(i.serve(i.authority(shardNamed("eu1")), func(w http.ResponseWriter, _ *http.Request) {
 		_ = http.NewResponseController(w).Flush()
-		time.Sleep(400 * time.Millisecond) // a list would be cut off meanwhile; a slower machine makes it no shorter
+		// a list would be cut off meanwhile; a slower machine makes it no shorter
+		time.Sleep(400 * time.Millisecond)
 		_, _ = w.Write(make([]byte, long))
 	}))
 	f.bounds.whole, f.bounds.size = 100*time.Millisecond, 1<<10

@@ -15,8 +15,9 @@ import (
 // A certificate with which a member calls others is used for callRenewal, and valid for callValidity.
 const callValidity, callRenewal = 24 * time.Hour, 12 * time.Hour
 
-// Verify returns a function for tls.Config.VerifyConnection that refuses whoever is not that shard, though the installation's authority trusts it.
-// fingerprint is that of the shard's authority, as its Shard object has it. Empty: the shard may have any membership.
+// Verify returns a function for tls.Config.VerifyConnection that refuses whoever is not that shard, though the
+// installation's authority trusts it. fingerprint is that of the shard's authority, as its Shard object has it. Empty:
+// the shard may have any membership.
 func Verify(shard, fingerprint string) func(tls.ConnectionState) error {
 	return func(state tls.ConnectionState) error {
 		if len(state.VerifiedChains) == 0 {
@@ -36,12 +37,12 @@ func Verify(shard, fingerprint string) func(tls.ConnectionState) error {
 	}
 }
 
-// Keys returns the certificates of the installation's authority, in PEM, and what signs the certificates with which this process calls other
-// members. They may be others with each call.
+// Keys returns the certificates of the installation's authority, in PEM, and what signs the certificates with which
+// this process calls other members. They may be others with each call.
 type Keys func() (ca []byte, authority *pki.Authority)
 
-// Caller has what this process calls others with: whom it trusts, and the certificate that it shows. It renews the certificate in time, and when
-// the keys change. All methods may be called at any time on any goroutine.
+// Caller has what this process calls others with: whom it trusts, and the certificate that it shows. It renews the
+// certificate in time, and when the keys change. All methods may be called at any time on any goroutine.
 type Caller struct {
 	keys Keys
 
@@ -61,7 +62,8 @@ type call struct {
 // NewCaller returns a Caller with what keys return.
 func NewCaller(keys Keys) *Caller { return &Caller{keys: keys} }
 
-// now returns what to call with now. It is another value whenever connections that were made with the one before are to be replaced.
+// now returns what to call with now. It is another value whenever connections that were made with the one before are to
+// be replaced.
 func (c *Caller) now() (*call, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// OpenWatches counts the watches that are open through a transport. It is ready for use. All methods may be called at any time on any
-// goroutine.
+// OpenWatches counts the watches that are open through a transport. It is ready for use. All methods may be called at
+// any time on any goroutine.
 type OpenWatches struct {
 	mu      sync.Mutex
 	open    int
@@ -34,7 +34,8 @@ func (t *tracked) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// track counts the watch that resp is, if it is one, until it breaks or is closed. If it returns an error, it has closed resp.
+// track counts the watch that resp is, if it is one, until it breaks or is closed. If it returns an error, it has
+// closed resp.
 func (o *OpenWatches) track(req *http.Request, resp *http.Response) error {
 	if err := check(req, resp); err != nil {
 		_ = resp.Body.Close()

@@ -64,7 +64,8 @@ func leaderHasStandbys(s *shardView) {
 	switch {
 	case len(leader.Election.Standbys) > 0:
 	case len(s.Replicas) > 1 && !slices.ContainsFunc(s.answered, func(r Replica) bool { return r.Election.Contact != nil }):
-		// The others do not answer, or run without failure detection: then nobody tells the leader that it is followed.
+		// The others do not answer, or run without failure detection: then nobody tells the leader that it is
+		// followed.
 	case len(s.Replicas) == 1:
 		s.add(Notice, leader.Name, kindSingleReplica, fmt.Sprintf("Shard %s has one replica, as far as it knows: while that is away, nobody serves.", s.Name),
 			"Start a second one, on another machine and the same etcd, with --enable-leader-election.")

@@ -8,10 +8,12 @@ import (
 	"time"
 )
 
-// Diagnose returns what is wrong with an installation, the worst first. now is the asker's time at which the answer came. Diagnose asks nobody and
-// changes nothing: the same answer and time have the same problems. What it cannot know, because a replica did not answer, is no problem but that.
+// Diagnose returns what is wrong with an installation, the worst first. now is the asker's time at which the answer
+// came. Diagnose asks nobody and changes nothing: the same answer and time have the same problems. What it cannot know,
+// because a replica did not answer, is no problem but that.
 //
-// A Remedy has a line for each step. Lines that begin with "$ " are commands. The last line names the section of the docs that has more.
+// A Remedy has a line for each step. Lines that begin with "$ " are commands. The last line names the section of the
+// docs that has more.
 func Diagnose(of Installation, now time.Time) []Problem {
 	d := &diagnosis{of: of, now: now}
 	for _, shard := range of.Shards {

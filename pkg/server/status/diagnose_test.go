@@ -46,7 +46,8 @@ func TestDiagnosingChangesNothing(t *testing.T) {
 	}
 }
 
-// What is said of others is true of them: a lone etcd that hangs has no other member, and users do not write while no replica is ready.
+// What is said of others is true of them: a lone etcd that hangs has no other member, and users do not write while no
+// replica is ready.
 func TestNothingIsSaidOfWhatElseWorksIfNothingDoes(t *testing.T) {
 	of := statustest.Lone()
 	for i := range of.Shards[0].Replicas {
@@ -176,7 +177,8 @@ func TestOnlyTermsThatNobodyAskedForAreFlapping(t *testing.T) {
 	}
 }
 
-// Whatever docs/FAILOVER.md says that standbys act on, and each state of contact that needs somebody, has a fault of its name.
+// Whatever docs/FAILOVER.md says that standbys act on, and each state of contact that needs somebody, has a fault of
+// its name.
 func TestEachLineOfTheFailoverTableHasAFault(t *testing.T) {
 	page := read(t, "FAILOVER.md")
 	names := map[string]bool{}

@@ -82,7 +82,8 @@ func somebodyElects(s *shardView) {
 		s.onLease("describe", s.answered[0].Electing.Lease))
 }
 
-// lateRenewals is which part of the lease duration may pass without a renewal. With the default timings it is two and a half retry periods.
+// lateRenewals is which part of the lease duration may pass without a renewal. With the default timings it is two and a
+// half retry periods.
 const lateRenewals = 3
 
 func leaseIsRenewed(s *shardView) {

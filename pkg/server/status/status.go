@@ -1,21 +1,24 @@
-// Package status says how a replica, a shard and an installation are doing: who leads, since when and why, what each replica does, what is
-// wrong, and what to do about it. Replicas serve it (Paths), `regent status` and the page show it. Programs may rely on the JSON:
-// fields are added, never renamed or removed.
+// Package status says how a replica, a shard and an installation are doing: who leads, since when and why, what each
+// replica does, what is wrong, and what to do about it. Replicas serve it (Paths), `regent status` and the page show
+// it. Programs may rely on the JSON: fields are added, never renamed or removed.
 package status
 
 import "time"
 
-// The paths at which a replica answers GET with JSON. Who may read /metrics by a ClusterRoleBinding in system:admin may be given these, too.
+// The paths at which a replica answers GET with JSON. Who may read /metrics by a ClusterRoleBinding in system:admin may
+// be given these, too.
 const (
 	// ReplicaPath answers with the Replica that was asked, and asks nobody else.
 	ReplicaPath = "/regent/v1/replica"
 	// ShardPath answers with the Shard: all its replicas, as far as they answer.
 	ShardPath = "/regent/v1/shard"
-	// InstallationPath answers with the Installation: all shards, as far as they answer. A lone shard is an installation of one.
+	// InstallationPath answers with the Installation: all shards, as far as they answer. A lone shard is an
+	// installation of one.
 	InstallationPath = "/regent/v1/installation"
 	// TermsPath answers with Terms: of this shard, or of the one that the query names (?shard=<name>).
 	TermsPath = "/regent/v1/terms"
-	// WorkspacesPath answers with Workspaces: those whose path contains the text of ?search=, of the whole installation, as far as it answers.
+	// WorkspacesPath answers with Workspaces: those whose path contains the text of ?search=, of the whole
+	// installation, as far as it answers.
 	WorkspacesPath = "/regent/v1/workspaces"
 	// TokenKeysPath answers with the public keys of the tokens of this shard's service accounts, and AccountPath
 	// whether one of them is there: other shards ask. What they say is of package serviceaccounts.
@@ -45,7 +48,8 @@ type Shard struct {
 	Name string `json:"name"`
 	// Fault says why nothing is known of the shard. The other fields below are empty then.
 	Fault string `json:"fault,omitempty"`
-	// Cordoned: it takes no new logical clusters. Clusters counts those that it has; Capacity is its limit, 0 if there is none.
+	// Cordoned: it takes no new logical clusters. Clusters counts those that it has; Capacity is its limit, 0 if
+	// there is none.
 	Cordoned bool `json:"cordoned,omitempty"`
 	Clusters int  `json:"clusters"`
 	Capacity int  `json:"capacity,omitempty"`
@@ -59,7 +63,8 @@ type Shard struct {
 // Front is a `regent front` that asks this installation's shards.
 type Front struct {
 	Name string `json:"name"`
-	// Heard is when a replica last had a request of it, by that replica's clock; zero: never. In an Installation it is the latest of all replicas.
+	// Heard is when a replica last had a request of it, by that replica's clock; zero: never. In an Installation it
+	// is the latest of all replicas.
 	Heard time.Time `json:"heard,omitzero"`
 }
 
@@ -77,7 +82,8 @@ type Replica struct {
 	Observed time.Time `json:"observed,omitzero"`
 	// NotReady are the checks of /readyz that fail, with their errors.
 	NotReady []Check `json:"notReady,omitempty"`
-	// Election is about the shard's Lease. Electing is about the Lease of those who elect the leader, in mode coordinated.
+	// Election is about the shard's Lease. Electing is about the Lease of those who elect the leader, in mode
+	// coordinated.
 	Election Election  `json:"election"`
 	Electing *Election `json:"electing,omitempty"`
 	// Controllers are those of the registry, in its order.
@@ -88,7 +94,8 @@ type Replica struct {
 	Aside []Aside `json:"aside,omitempty"`
 	// Peers are the other shards of which this replica reads.
 	Peers []Peer `json:"peers,omitempty"`
-	// Left are replicas of the shard that have ended in order in the last ten minutes, as far as they have told this one themselves.
+	// Left are replicas of the shard that have ended in order in the last ten minutes, as far as they have told
+	// this one themselves.
 	Left []string `json:"left,omitempty"`
 	// Fronts are those of the installation, with when this replica last had a request of each.
 	Fronts []Front `json:"fronts,omitempty"`
@@ -114,16 +121,18 @@ type Election struct {
 	Lease string `json:"lease,omitempty"`
 	// Mode is lease, coordinated or for-life.
 	Mode string `json:"mode,omitempty"`
-	// State is standing by, campaigning, leading, draining or quarantined, or stopped while the replica starts or ends.
+	// State is standing by, campaigning, leading, draining or quarantined, or stopped while the replica starts or
+	// ends.
 	State string `json:"state"`
-	// Epoch is the number of the term that the Lease shows, Holder its holder identity, and Leader the replica that holds it. Holder is
-	// empty if nobody holds the lease, Leader if the holder does not say which replica it is.
+	// Epoch is the number of the term that the Lease shows, Holder its holder identity, and Leader the replica that
+	// holds it. Holder is empty if nobody holds the lease, Leader if the holder does not say which replica it is.
 	Epoch  int64  `json:"epoch"`
 	Holder string `json:"holder,omitempty"`
 	Leader string `json:"leader,omitempty"`
 	// LeaderURL is where others reach the leader. Empty: it does not say.
 	LeaderURL string `json:"leaderURL,omitempty"`
-	// Since is when the term began, Renewed when it was last renewed, both by the holder's clock. Duration is the lease duration in seconds.
+	// Since is when the term began, Renewed when it was last renewed, both by the holder's clock. Duration is the
+	// lease duration in seconds.
 	Since    time.Time `json:"since,omitzero"`
 	Renewed  time.Time `json:"renewed,omitzero"`
 	Duration int32     `json:"leaseDurationSeconds,omitempty"`
@@ -133,7 +142,8 @@ type Election struct {
 	Leaderless float64 `json:"leaderlessSeconds,omitempty"`
 	// LastStepDown says why a holder last gave the lease up.
 	LastStepDown string `json:"lastStepDown,omitempty"`
-	// Unaccounted: the holder may be dead, and an operator has to say so. OtherMode: leaders lead in another mode than this replica's.
+	// Unaccounted: the holder may be dead, and an operator has to say so. OtherMode: leaders lead in another mode
+	// than this replica's.
 	Unaccounted bool `json:"unaccounted,omitempty"`
 	OtherMode   bool `json:"otherMode,omitempty"`
 	// CannotLead says what keeps the replica from the election: it cannot read the Lease, or cannot keep its
@@ -149,10 +159,11 @@ type Election struct {
 
 // Contact is a standby's contact with the leader's process.
 type Contact struct {
-	// State is one of the states of regent_failure_detection_contact: alive, connecting, silent, dead, absent, unreachable, refused,
-	// untrusted or unauthorized.
+	// State is one of the states of regent_failure_detection_contact: alive, connecting, silent, dead, absent,
+	// unreachable, refused, untrusted or unauthorized.
 	State string `json:"state"`
-	// Heard is when the leader's last beat came. AllowedSilence is how many seconds it may be silent before it is suspected.
+	// Heard is when the leader's last beat came. AllowedSilence is how many seconds it may be silent before it is
+	// suspected.
 	Heard          time.Time `json:"heard,omitzero"`
 	AllowedSilence float64   `json:"allowedSilenceSeconds,omitempty"`
 }
@@ -177,13 +188,15 @@ type Controller struct {
 	Restarts int `json:"restarts,omitempty"`
 	Panics   int `json:"panics,omitempty"`
 	Stalls   int `json:"stalls,omitempty"`
-	// LastError is why it last failed, at Failed, and Effect what the supervisor did about it, in the words of docs/SUPERVISION.md.
+	// LastError is why it last failed, at Failed, and Effect what the supervisor did about it, in the words of
+	// docs/SUPERVISION.md.
 	LastError string    `json:"lastError,omitempty"`
 	Failed    time.Time `json:"failed,omitzero"`
 	Effect    string    `json:"effect,omitempty"`
 	// Tolerated: its failure does not end the term, because other replicas could not run it either.
 	Tolerated bool `json:"tolerated,omitempty"`
-	// HeldBy is the logical cluster to which all its work belongs, and which gets none of it done. The controller would work for others.
+	// HeldBy is the logical cluster to which all its work belongs, and which gets none of it done. The controller
+	// would work for others.
 	HeldBy string `json:"heldBy,omitempty"`
 	// Users is the queue of what changes, Sweep that of the pass over all objects with which the controller begins.
 	Users Lane `json:"users"`
@@ -196,7 +209,8 @@ type Controller struct {
 type Lane struct {
 	// Running: the sweep is not over. A users' lane always runs while the controller does.
 	Running bool `json:"running,omitempty"`
-	// Pending are items that are due or being worked on, Returned how many were worked on since the controller started.
+	// Pending are items that are due or being worked on, Returned how many were worked on since the controller
+	// started.
 	Pending  int    `json:"pending"`
 	Returned uint64 `json:"returned"`
 }
@@ -234,8 +248,8 @@ type Problem struct {
 	Severity Severity `json:"severity"`
 	Shard    string   `json:"shard,omitempty"`
 	Replica  string   `json:"replica,omitempty"`
-	// Kind is a word for programs, as in "no-leader". What says what is wrong, Remedy what to do about it: a line for each step. Lines that
-	// begin with "$ " are commands, and the last one names a section of the docs.
+	// Kind is a word for programs, as in "no-leader". What says what is wrong, Remedy what to do about it: a line
+	// for each step. Lines that begin with "$ " are commands, and the last one names a section of the docs.
 	Kind   string `json:"kind"`
 	What   string `json:"what"`
 	Remedy string `json:"remedy"`

@@ -164,12 +164,14 @@ func versionsAgree(d *diagnosis) {
 }
 
 const (
-	// farClock is how much clocks may differ. askTime is how long before the whole answer a replica may have given its own.
+	// farClock is how much clocks may differ. askTime is how long before the whole answer a replica may have given
+	// its own.
 	farClock = time.Second
 	askTime  = 2 * time.Second
 )
 
-// clocksAgree compares the clock of whoever made the answer with the asker's, and those of all replicas with the former.
+// clocksAgree compares the clock of whoever made the answer with the asker's, and those of all replicas with the
+// former.
 func clocksAgree(d *diagnosis) {
 	if d.of.Observed.IsZero() {
 		return

@@ -2,7 +2,8 @@ package status
 
 import "time"
 
-// Top is what a replica was asked for by its clients since it began, by logical cluster. Two answers make a rate. Controllers' own requests do not count.
+// Top is what a replica was asked for by its clients since it began, by logical cluster. Two answers make a rate.
+// Controllers' own requests do not count.
 type Top struct {
 	Shard   string `json:"shard"`
 	Replica string `json:"replica"`
@@ -19,7 +20,8 @@ type ClusterAsked struct {
 	Cluster string `json:"cluster"`
 	// Path is the cluster's path, if the replica knows it.
 	Path string `json:"path,omitempty"`
-	// Since is when it was counted first. It is another time if the replica had forgotten it meanwhile, because others were busier.
+	// Since is when it was counted first. It is another time if the replica had forgotten it meanwhile, because
+	// others were busier.
 	Since time.Time `json:"since"`
 	Asked
 }
@@ -27,12 +29,14 @@ type ClusterAsked struct {
 // Asked are numbers of requests since a time. Watches count when they end.
 type Asked struct {
 	Requests uint64 `json:"requests"`
-	// Writes are those among them that were to change something. Refused are writes that were answered with 403, 412, 422 or 429.
+	// Writes are those among them that were to change something. Refused are writes that were answered with 403,
+	// 412, 422 or 429.
 	Writes  uint64 `json:"writes"`
 	Refused uint64 `json:"refused"`
 	// Failed are requests that were answered with 5xx, TooMany those with 429.
 	Failed  uint64 `json:"failed"`
 	TooMany uint64 `json:"tooMany"`
-	// PlaceSeconds is how long requests have held places: one place for a second, or two for half of it (docs/ACCESS.md says what a place is).
+	// PlaceSeconds is how long requests have held places: one place for a second, or two for half of it
+	// (docs/ACCESS.md says what a place is).
 	PlaceSeconds float64 `json:"placeSeconds"`
 }

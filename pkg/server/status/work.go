@@ -109,7 +109,8 @@ func (s *shardView) failedLately(r Replica, c Controller, within time.Duration) 
 	return !c.Failed.IsZero() && s.asked(r).Sub(c.Failed) < within
 }
 
-// hasEndedATerm reports whether a term of the replica has ended in the last hour because the controller failed, and who leads now has no such failure.
+// hasEndedATerm reports whether a term of the replica has ended in the last hour because the controller failed, and who
+// leads now has no such failure.
 func (s *shardView) hasEndedATerm(r Replica, c Controller) bool {
 	for _, leader := range s.leading {
 		if leader.Name == r.Name || slices.Contains(inState(leader, "failed"), c.Name) {

@@ -12,8 +12,8 @@ import (
 // Aside is what is stored of a resource and is no object: see sound.
 type Aside struct {
 	Resource string
-	// Number is how many there are, as the resource's watch cache has seen them last; mostAside, if there are more. Revision
-	// is the mod revision of the latest of them.
+	// Number is how many there are, as the resource's watch cache has seen them last; mostAside, if there are more.
+	// Revision is the mod revision of the latest of them.
 	Number   int
 	Revision int64
 }
@@ -21,8 +21,8 @@ type Aside struct {
 // mostAside is how many are remembered of a resource.
 const mostAside = 1000
 
-// aside remembers what is set aside now: by its revision, because nothing else is known of it. It begins anew with each list
-// of everything: when a watch cache fills, which it also does when one of these goes, and each five minutes, when
+// aside remembers what is set aside now: by its revision, because nothing else is known of it. It begins anew with each
+// list of everything: when a watch cache fills, which it also does when one of these goes, and each five minutes, when
 // upstream compares the cache with etcd. Until then it is told of what somebody has mended.
 type aside struct {
 	mu  sync.Mutex

@@ -14,8 +14,8 @@ import (
 	"github.com/regent-project/regent/test/etcdtest"
 )
 
-// What is set aside is told as long as it is there, and no longer: when it is found at the start, when it comes while all
-// is watched, when it is mended, and when it goes.
+// What is set aside is told as long as it is there, and no longer: when it is found at the start, when it comes while
+// all is watched, when it is mended, and when it goes.
 func TestWhatIsSetAsideIsToldUntilItHasGone(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	const found, came = "/registry/core/configmaps/root/default/found", "/registry/core/configmaps/root/default/came"

@@ -22,8 +22,8 @@ func cpu() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkWriteBesideWatchers is the CPU that a write costs, embedded etcd included, with one watcher in each of many other
-// clusters (I12).
+// BenchmarkWriteBesideWatchers is the CPU that a write costs, embedded etcd included, with one watcher in each of many
+// other clusters (I12).
 func BenchmarkWriteBesideWatchers(b *testing.B) {
 	const writes = 300
 	for _, watchers := range []int{1, 1000, 10_000} {
@@ -46,8 +46,8 @@ func BenchmarkWriteBesideWatchers(b *testing.B) {
 	}
 }
 
-// BenchmarkListBesideOthers is the CPU that a list of one cluster's ten objects costs, from the watch cache, beside 100,000 objects of
-// other clusters (I12).
+// BenchmarkListBesideOthers is the CPU that a list of one cluster's ten objects costs, from the watch cache, beside
+// 100,000 objects of other clusters (I12).
 func BenchmarkListBesideOthers(b *testing.B) {
 	const lists = 20_000
 	for _, others := range []int{0, 100_000} {

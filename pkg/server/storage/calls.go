@@ -12,8 +12,9 @@ import (
 // errClosed is the cause of calls that end because the client closes.
 var errClosed = errors.New("the etcd client is closed")
 
-// calls ends the calls in flight, reads and writes of stores and the guard's transactions, when the client closes, and waits for them. etcd's own client would try again for seconds, up
-// to a hundred times, while the caller's context lives.
+// calls ends the calls in flight, reads and writes of stores and the guard's transactions, when the client closes, and
+// waits for them. etcd's own client would try again for seconds, up to a hundred times, while the caller's context
+// lives.
 type calls struct {
 	next   kubernetes.Interface
 	kv     clientv3.KV // makes the guard's transactions

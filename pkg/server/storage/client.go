@@ -1,8 +1,9 @@
-// Package storage keeps the shard's objects in etcd. All resources share one client, whose writes pass the guard. Each resource
-// has layers of its own that keep logical clusters apart.
+// Package storage keeps the shard's objects in etcd. All resources share one client, whose writes pass the guard. Each
+// resource has layers of its own that keep logical clusters apart.
 //
-// From above these layers are: the router, which puts the request's logical cluster into upstream's keys; the watch cache (not
-// for events); the stamp, which writes the cluster into the object; and upstream's etcd3 store over the shared client.
+// From above these layers are: the router, which puts the request's logical cluster into upstream's keys; the watch
+// cache (not for events); the stamp, which writes the cluster into the object; and upstream's etcd3 store over the
+// shared client.
 package storage
 
 import (
@@ -30,9 +31,9 @@ import (
 	"github.com/regent-project/regent/pkg/election/etcdfence"
 )
 
-// The timings with which a lost connection to etcd is noticed and made anew. gRPC sends pings at most every 10 s, and etcd by
-// default allows one ping every 5 s. gRPC's own back-off grows to two minutes: a replica would not notice for so long that etcd
-// is back.
+// The timings with which a lost connection to etcd is noticed and made anew. gRPC sends pings at most every 10 s, and
+// etcd by default allows one ping every 5 s. gRPC's own back-off grows to two minutes: a replica would not notice for
+// so long that etcd is back.
 const (
 	keepaliveTime    = 10 * time.Second
 	keepaliveTimeout = 3 * time.Second
@@ -68,8 +69,8 @@ type Client struct {
 	}
 }
 
-// NewClient does not wait for etcd. While etcd cannot be reached, calls fail or wait, and the client keeps trying to connect.
-// An error means that the configuration is unusable.
+// NewClient does not wait for etcd. While etcd cannot be reached, calls fail or wait, and the client keeps trying to
+// connect. An error means that the configuration is unusable.
 func NewClient(config Config) (*Client, error) {
 	config.Prefix = path.Join("/", config.Prefix)
 	if config.Meter == nil {
@@ -114,7 +115,8 @@ func (c *Client) Check(ctx context.Context) error {
 	return nil
 }
 
-// WatchMembers runs until ctx ends. It keeps calls and watches away from members of etcd that do not serve while others do.
+// WatchMembers runs until ctx ends. It keeps calls and watches away from members of etcd that do not serve while others
+// do.
 func (c *Client) WatchMembers(ctx context.Context) error {
 	one := func(endpoint string) (*kubernetes.Client, error) { return open(c.config.Transport, []string{endpoint}) }
 	return c.members.watch(ctx, one, path.Join(c.config.Prefix, "health"))
@@ -133,13 +135,13 @@ func (c *Client) Fault() error {
 	}
 }
 
-// CheckToken reads the Lease of the token in ctx. It returns an error for which fence.IsFenced holds if the token's term is
-// over, and nil if ctx has no token. It is for writes that never reach storage. It promises nothing about other writes: each of
-// those is checked in its own transaction.
+// CheckToken reads the Lease of the token in ctx. It returns an error for which fence.IsFenced holds if the token's
+// term is over, and nil if ctx has no token. It is for writes that never reach storage. It promises nothing about other
+// writes: each of those is checked in its own transaction.
 func (c *Client) CheckToken(ctx context.Context) error { return c.guard.Check(ctx) }
 
-// Close ends the client, and with it every call and watch, and returns when the calls have ended. Stores must be destroyed
-// first.
+// Close ends the client, and with it every call and watch, and returns when the calls have ended. Stores must be
+// destroyed first.
 func (c *Client) Close() error {
 	c.calls.close()
 	c.compactor.Stop()

@@ -10,7 +10,8 @@ import (
 	"github.com/regent-project/regent/pkg/election/etcdfence"
 )
 
-// Condition is that an object without a namespace has not changed since some revision. Creations can depend on one: see WithCondition.
+// Condition is that an object without a namespace has not changed since some revision. Creations can depend on one: see
+// WithCondition.
 type Condition struct {
 	Resource schema.GroupResource
 	Cluster  logicalcluster.Name
@@ -24,7 +25,8 @@ var ErrConditionUnmet = etcdfence.ErrConditionUnmet
 
 type conditionKey struct{}
 
-// WithCondition makes creations in the context commit only if the condition holds: see etcdfence.WithCondition. Updates and deletions do not look at it.
+// WithCondition makes creations in the context commit only if the condition holds: see etcdfence.WithCondition. Updates
+// and deletions do not look at it.
 func WithCondition(ctx context.Context, c Condition) context.Context {
 	return context.WithValue(ctx, conditionKey{}, &c)
 }

@@ -12,13 +12,13 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// collectionField is the field by which the watch cache finds the watchers of a collection. Users cannot select by it: the API refuses field
-// selectors that a resource does not have.
+// collectionField is the field by which the watch cache finds the watchers of a collection. Users cannot select by it:
+// the API refuses field selectors that a resource does not have.
 const collectionField = logicalcluster.AnnotationKey
 
-// dispatch is above the watch cache. It tells the cache which collection a watch is of, so that a write costs the watchers of its own
-// logical cluster, and those of all clusters, whatever others watch (I12). The key alone does not: upstream's cache compares it with the
-// keys of all watchers.
+// dispatch is above the watch cache. It tells the cache which collection a watch is of, so that a write costs the
+// watchers of its own logical cluster, and those of all clusters, whatever others watch (I12). The key alone does not:
+// upstream's cache compares it with the keys of all watchers.
 type dispatch struct {
 	storage.Interface
 	collections collections
@@ -73,8 +73,8 @@ func (c collections) of(key string) string {
 	return rest[:end]
 }
 
-// ofCollection is a selector that tells the watch cache the collection. It selects what the embedded one selects: the watch's key holds the
-// collection already. So the cache need not keep it among the fields of each object.
+// ofCollection is a selector that tells the watch cache the collection. It selects what the embedded one selects: the
+// watch's key holds the collection already. So the cache need not keep it among the fields of each object.
 type ofCollection struct {
 	fields.Selector
 	collection string

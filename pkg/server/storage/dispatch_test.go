@@ -69,8 +69,8 @@ func receive(w watch.Interface, n int) (names []string) {
 	return names
 }
 
-// A write reaches the watchers of its cluster and of all clusters. It does not even reach the buffers of others: upstream cuts off a
-// watcher whose buffers are full.
+// A write reaches the watchers of its cluster and of all clusters. It does not even reach the buffers of others:
+// upstream cuts off a watcher whose buffers are full.
 func TestAWriteWakesTheWatchersOfItsOwnClusterOnlyI12(t *testing.T) {
 	const full, more = 9, 40 // buffers hold 10 events, and 10 results for those that are passed on in time
 	layers := openFilled(t)

@@ -13,11 +13,12 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// WithFinalizers returns storage that never removes an object which has got a finalizer since it was judged that nothing stands in the way of its deletion. It marks the
-// object as being deleted instead, as if the finalizer had been there before.
+// WithFinalizers returns storage that never removes an object which has got a finalizer since it was judged that
+// nothing stands in the way of its deletion. It marks the object as being deleted instead, as if the finalizer had been
+// there before.
 //
-// Upstream's registry reads an object, and removes it if it has no finalizers. It does not look whether it has got one in between, so that a controller could be told
-// that its finalizer is there while the object goes without it.
+// Upstream's registry reads an object, and removes it if it has no finalizers. It does not look whether it has got one
+// in between, so that a controller could be told that its finalizer is there while the object goes without it.
 func WithFinalizers(s storage.Interface) storage.Interface { return &finalized{s} }
 
 type finalized struct{ storage.Interface }
@@ -58,8 +59,9 @@ func unlessFinalized(validate storage.ValidateObjectFunc) storage.ValidateObject
 	}
 }
 
-// waits reports whether an object would have to be marked to be deleted. One that is being deleted is removed by upstream in place of the write that would take its
-// last finalizer. Nor do the finalizers of the garbage collector count: the deletion itself decides about these.
+// waits reports whether an object would have to be marked to be deleted. One that is being deleted is removed by
+// upstream in place of the write that would take its last finalizer. Nor do the finalizers of the garbage collector
+// count: the deletion itself decides about these.
 func waits(obj metav1.Object) bool {
 	return obj.GetDeletionTimestamp() == nil && slices.ContainsFunc(obj.GetFinalizers(), func(f string) bool {
 		return f != metav1.FinalizerOrphanDependents && f != metav1.FinalizerDeleteDependents

@@ -30,8 +30,8 @@ func (f *forwarding) close() {
 	f.running.Wait()
 }
 
-// forward returns a channel with what comes from another one, after visit has seen it. It ends with the other one, or with ctx. Once running is
-// closed, it returns the other one, from which nothing comes any more.
+// forward returns a channel with what comes from another one, after visit has seen it. It ends with the other one, or
+// with ctx. Once running is closed, it returns the other one, from which nothing comes any more.
 func forward[T any](ctx context.Context, running *forwarding, from <-chan T, visit func(T)) <-chan T {
 	to := make(chan T)
 	started := running.start(func() {

@@ -13,8 +13,8 @@ import (
 	"github.com/regent-project/regent/test/etcdtest"
 )
 
-// By this a standby knows whether it could take the lease (election: takesWrites): to create what is there changes nothing, and
-// needs an etcd that takes writes. A deletion does not.
+// By this a standby knows whether it could take the lease (election: takesWrites): to create what is there changes
+// nothing, and needs an etcd that takes writes. A deletion does not.
 func TestToCreateWhatIsThereNeedsSpaceAndChangesNothing(t *testing.T) {
 	client := newClient(t, etcdtest.Start(t))
 	layers, direct := openOver(t, client, corev1.Resource("configmaps"), false), client.Etcd()

@@ -293,7 +293,8 @@ func TestConflictsAreTheObjects(t *testing.T) {
 		t.Errorf("create what exists, in a term that is over: %v", err)
 	}
 	w.reset(false)
-	if err := w.delete(ctx); !fence.IsFenced(err) { // upstream makes a success of it when the last finalizer has gone
+	// upstream makes a success of it when the last finalizer has gone
+	if err := w.delete(ctx); !fence.IsFenced(err) {
 		t.Errorf("delete what does not exist, in a term that is over: %v", err)
 	}
 	w.reset(true)
@@ -348,8 +349,8 @@ func TestARefusalTellsOnlyWhoMayGetTheLease(t *testing.T) {
 	}
 }
 
-// Renewals after every 32 changes, however long they take, by 16 writers that all change the same few objects: nothing is
-// refused, and nothing lost.
+// Renewals after every 32 changes, however long they take, by 16 writers that all change the same few objects: nothing
+// is refused, and nothing lost.
 func TestRenewalsDisturbNoWriter(t *testing.T) {
 	const writers, changes, often = 16, 100, 32
 	w := newWorld(t, etcdtest.Start(t), false, nil)

@@ -15,8 +15,8 @@ import (
 	"github.com/regent-project/regent/test/etcdtest"
 )
 
-// A write that met a conflict may find, the second time, that nothing is left to be done. The first try proves nothing of the
-// term by then.
+// A write that met a conflict may find, the second time, that nothing is left to be done. The first try proves nothing
+// of the term by then.
 func TestAnUpdateThatAnotherHasMadeIsHeldToItsTerm(t *testing.T) {
 	w := newWorld(t, etcdtest.Start(t), false, nil)
 	for name, fate := range fates {
@@ -24,7 +24,8 @@ func TestAnUpdateThatAnotherHasMadeIsHeldToItsTerm(t *testing.T) {
 			w.reset(true)
 			w.remove()
 			ctx := w.as(w.take("me"))
-			// The watch cache may still have what another fate has left: that must not be what is wanted here.
+			// The watch cache may still have what another fate has left: that must not be what is wanted
+			// here.
 			wanted := func(cm *corev1.ConfigMap) { cm.Data = map[string]string{"wanted": name} }
 			tries := 0
 			err := w.set(ctx, key, func(cm *corev1.ConfigMap) {
@@ -86,8 +87,8 @@ func TestAFencedWriteExpiresLikeAnyOther(t *testing.T) {
 	}
 }
 
-// A renewal moves the revision that writes are held to: what is sent beside it would be tried in vain first. The wait is bounded,
-// and this machine may be slower now and then.
+// A renewal moves the revision that writes are held to: what is sent beside it would be tried in vain first. The wait
+// is bounded, and this machine may be slower now and then.
 func TestAWriteWaitsForARenewalThatIsUnderWay(t *testing.T) {
 	const tries = 10
 	w := newWorld(t, etcdtest.Start(t), true, nil)

@@ -17,9 +17,9 @@ import (
 var ErrWentBack = errors.New("etcd has gone back: it was restored from a backup or replaced by another; " +
 	"this process has cached objects that do not exist in it: restart every replica of the shard")
 
-// history checks that etcd's revisions only grow. Calls are linearizable, so an answer is never older than one that came before
-// the call was made. history learns only from answers: a write that is the first call to another etcd may be made. Streamed
-// lists are not checked. Health checks make other calls all the time.
+// history checks that etcd's revisions only grow. Calls are linearizable, so an answer is never older than one that
+// came before the call was made. history learns only from answers: a write that is the first call to another etcd may
+// be made. Streamed lists are not checked. Health checks make other calls all the time.
 type history struct {
 	clientv3.KV
 	revision atomic.Int64
@@ -66,8 +66,8 @@ func (h *history) see(revision int64) {
 	}
 }
 
-// seeing is a versioner that records the revision of each object that is read. A standby asks etcd little and learns most from
-// its watches.
+// seeing is a versioner that records the revision of each object that is read. A standby asks etcd little and learns
+// most from its watches.
 type seeing struct {
 	storage.APIObjectVersioner
 	history *history

@@ -44,7 +44,8 @@ func (t oracleTxn) Commit() (*clientv3.TxnResponse, error) {
 	return &clientv3.TxnResponse{Header: t.header()}, t.err
 }
 
-// Another etcd may have come farther than the one that it replaces: revisions alone do not tell. Any call may be the first to it.
+// Another etcd may have come farther than the one that it replaces: revisions alone do not tell. Any call may be the
+// first to it.
 func TestEveryAnswerTellsWhetherEtcdWentBack(t *testing.T) {
 	calls := map[string]func(clientv3.KV) error{
 		"put":    func(kv clientv3.KV) error { _, err := kv.Put(t.Context(), "k", "v"); return err },

@@ -188,8 +188,8 @@ func TestTheWatchCacheKeepsNoSnapshots(t *testing.T) {
 	}
 }
 
-// A consistent list of one object or of a small page is as fresh as a get, whatever the watch cache is at: here it hears of nothing
-// after its first list.
+// A consistent list of one object or of a small page is as fresh as a get, whatever the watch cache is at: here it
+// hears of nothing after its first list.
 func TestSmallConsistentListsDoNotWaitForTheWatchCache(t *testing.T) {
 	client := newClient(t, etcdtest.Start(t))
 	client.HoldWatches()
@@ -220,7 +220,8 @@ func TestSmallConsistentListsDoNotWaitForTheWatchCache(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(list.in, 2*time.Second) // the watch cache takes 3, and more than that
+			// the watch cache takes 3, and more than that
+			ctx, cancel := context.WithTimeout(list.in, 2*time.Second)
 			defer cancel()
 			var found corev1.ConfigMapList
 			err := layers.GetList(ctx, list.key, list.opts, &found)

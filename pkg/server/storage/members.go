@@ -18,8 +18,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// The timings with which a member of etcd that does not serve is noticed. Each is asked every askEvery. It is avoided once it
-// has not answered for patience while another member has.
+// The timings with which a member of etcd that does not serve is noticed. Each is asked every askEvery. It is avoided
+// once it has not answered for patience while another member has.
 const (
 	askEvery = 500 * time.Millisecond
 	patience = time.Second
@@ -28,13 +28,13 @@ const (
 // errAvoided is the error of dialling a member that is avoided.
 var errAvoided = errors.New("this member of etcd does not serve, and others do")
 
-// members keeps calls and watches away from members of etcd that do not serve because they hang or are cut off from the others.
-// gRPC alone finds broken connections only, and silent ones after 10 s at the earliest. Until then it sends every n-th call to
-// a hanging member, and existing watches stand still.
+// members keeps calls and watches away from members of etcd that do not serve because they hang or are cut off from the
+// others. gRPC alone finds broken connections only, and silent ones after 10 s at the earliest. Until then it sends
+// every n-th call to a hanging member, and existing watches stand still.
 //
-// Each member is asked for a linearizable read, on a connection of its own. If a member does not answer while another does, its
-// connections are closed, so that calls and watches move to other members. No new connections to it are made until it answers
-// again. If no member answers, none is avoided: the fault is not the member's then.
+// Each member is asked for a linearizable read, on a connection of its own. If a member does not answer while another
+// does, its connections are closed, so that calls and watches move to other members. No new connections to it are made
+// until it answers again. If no member answers, none is avoided: the fault is not the member's then.
 type members struct {
 	all []*member
 
@@ -95,7 +95,8 @@ func (ms *members) watch(ctx context.Context, open func(endpoint string) (*kuber
 		memberServes.WithLabelValues(m.endpoint).Set(1)
 		asking.Go(func() {
 			defer func() { _ = client.Close() }()
-			// client.KV would try again until the context ends, and return the context's error. This client says what is wrong.
+			// client.KV would try again until the context ends, and return the context's error. This client
+			// says what is wrong.
 			ms.ask(ctx, m, pb.NewKVClient(client.ActiveConnection()), key)
 		})
 	}
@@ -173,8 +174,9 @@ func (ms *members) pardon(m *member) {
 	m.silent = time.Time{}
 }
 
-// judge avoids members that have been silent for too long, if another member has answered a question that was asked clearly
-// later. An answer to a question of nearly the same time proves nothing: it may have come just before all fell silent.
+// judge avoids members that have been silent for too long, if another member has answered a question that was asked
+// clearly later. An answer to a question of nearly the same time proves nothing: it may have come just before all fell
+// silent.
 func (ms *members) judge(ctx context.Context) {
 	var heard time.Time
 	for _, m := range ms.all {

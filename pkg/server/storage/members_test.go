@@ -22,8 +22,8 @@ import (
 	"github.com/regent-project/regent/test/etcdtest"
 )
 
-// ways are several ways to one etcd: to a client they are members, and each can be made to hang by itself. One way counts as two
-// members.
+// ways are several ways to one etcd: to a client they are members, and each can be made to hang by itself. One way
+// counts as two members.
 type ways struct {
 	proxies   []*proxy.Proxy
 	endpoints []string
@@ -213,8 +213,8 @@ func TestAnEtcdOfWhichNoMemberAnswersIsNotAvoided(t *testing.T) {
 	w.write(t, "k", "1")
 }
 
-// When all come back, one is the first to answer. The others are given the time to do so, too: what they did not answer before,
-// nobody did.
+// When all come back, one is the first to answer. The others are given the time to do so, too: what they did not answer
+// before, nobody did.
 func TestWhoAnswersAfterTheFirstIsNotAvoided(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()

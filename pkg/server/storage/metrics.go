@@ -10,8 +10,8 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
-// clientMetrics are the metrics of all gRPC clients of the process. Upstream's factory is linked in, though not used. It
-// registers metrics of the same names when it is initialised, and keeps them private. The registry returns them.
+// clientMetrics are the metrics of all gRPC clients of the process. Upstream's factory is linked in, though not used.
+// It registers metrics of the same names when it is initialised, and keeps them private. The registry returns them.
 var clientMetrics = sync.OnceValue(func() *grpcprom.ClientMetrics {
 	made := grpcprom.NewClientMetrics()
 	var registered prometheus.AlreadyRegisteredError

@@ -55,18 +55,19 @@ type Encoding struct {
 	Version schema.GroupVersion
 	// MediaType is "application/json", or a binary one that all types of Version support.
 	MediaType string
-	// Uncached resources have no watch cache: lists and watches go to etcd. It is for resources that are written much more
-	// often than read.
+	// Uncached resources have no watch cache: lists and watches go to etcd. It is for resources that are written
+	// much more often than read.
 	Uncached bool
-	// Term returns the term that a Lease shows. Fencing tokens are compared with it. It is nil for all other resources.
+	// Term returns the term that a Lease shows. Fencing tokens are compared with it. It is nil for all other
+	// resources.
 	Term func(runtime.Object) fence.Token
-	// Share is called with the bytes of an object that is about to be decoded for the watch cache. It returns which of
-	// them to decode, and a function that is called with the object: it replaces parts by equal parts of other
+	// Share is called with the bytes of an object that is about to be decoded for the watch cache. It returns which
+	// of them to decode, and a function that is called with the object: it replaces parts by equal parts of other
 	// objects, or puts in what was not decoded. It may be nil.
 	Share func(data []byte) (rest []byte, complete func(runtime.Object))
 	// Collections is for a resource that stores objects of several kinds: how many segments of a key, behind the
-	// logical cluster, name the collection of an object. A write then costs the watchers of its own collection. 0: a
-	// cluster's objects are one collection.
+	// logical cluster, name the collection of an object. A write then costs the watchers of its own collection. 0:
+	// a cluster's objects are one collection.
 	Collections int
 }
 

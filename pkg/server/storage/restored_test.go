@@ -37,8 +37,8 @@ func askUntilItWentBack(t *testing.T, client *storage.Client) error {
 	return client.Fault()
 }
 
-// I2, in the history that follows a restore: a later term's Lease may come to have the very revision at which an earlier one was
-// seen, in a history that did not happen.
+// I2, in the history that follows a restore: a later term's Lease may come to have the very revision at which an
+// earlier one was seen, in a history that did not happen.
 func TestATermOfALostHistoryWritesNothing(t *testing.T) {
 	t.Parallel() // most of it is waiting: an etcd that closes cuts streams after some seconds
 	directory, backup := filepath.Join(t.TempDir(), "etcd"), t.TempDir()

@@ -13,8 +13,8 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// router puts the logical cluster in the request's context (see clusters.From) into the keys of upstream's registry, which have
-// none. So registries can keep upstream's key functions.
+// router puts the logical cluster in the request's context (see clusters.From) into the keys of upstream's registry,
+// which have none. So registries can keep upstream's key functions.
 type router struct {
 	storage.Interface
 	prefix string
@@ -96,8 +96,8 @@ func (r *router) many(ctx context.Context, key string, opts storage.ListOptions)
 	if namespace := request.NamespaceValue(ctx); namespace != "" && !selectsNamespace(opts.Predicate, namespace) {
 		return "", opts, apierrors.NewBadRequest("a list over all logical clusters is over all namespaces: select one with the field selector metadata.namespace")
 	}
-	// To select by name or namespace, upstream makes the key of one object or namespace. Over all clusters there may be many,
-	// so all are listed, and the predicate selects.
+	// To select by name or namespace, upstream makes the key of one object or namespace. Over all clusters there
+	// may be many, so all are listed, and the predicate selects.
 	opts.Recursive = true
 	return r.prefix, opts, nil
 }

@@ -8,15 +8,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What is larger is not shared: the tables below would keep it after its objects were deleted. So they keep some 30 MiB at the most,
-// and a few hundred kilobytes if all is alive.
+// What is larger is not shared: the tables below would keep it after its objects were deleted. So they keep some 30 MiB
+// at the most, and a few hundred kilobytes if all is alive.
 const (
 	maxSharedString = 64
 	maxSharedMap    = 256 // bytes of all keys and values
 	maxSharedFields = 2048
 )
 
-// The parts that objects share, of all resources. A small cluster has a place or two in maps, others are for all clusters.
+// The parts that objects share, of all resources. A small cluster has a place or two in maps, others are for all
+// clusters.
 var (
 	sharedStrings = make(table[string], 1<<13)
 	sharedMaps    = make(table[map[string]string], 1<<16)
@@ -24,8 +25,8 @@ var (
 	seed          = maphash.MakeSeed()
 )
 
-// table has one value for each remainder of hashes: the last one that was new. It needs no clearing, and whoever looks for a value that
-// another one has displaced has its own copy. All methods may be called at any time on any goroutine.
+// table has one value for each remainder of hashes: the last one that was new. It needs no clearing, and whoever looks
+// for a value that another one has displaced has its own copy. All methods may be called at any time on any goroutine.
 type table[T any] []atomic.Pointer[T]
 
 // get returns a value that is the same as v, or v from now on.

@@ -12,15 +12,17 @@ import (
 	"k8s.io/apiserver/pkg/storage/etcd3"
 )
 
-// sharing makes objects that are decoded for the watch cache share what is equal in them: names, maps of annotations and labels, and
-// managedFields. Clusters have much in common: each has a namespace default with the same objects, and all objects of a cluster have one
-// annotation with its name. A replica would hold that again for each object, twice as much as the rest of a small object.
+// sharing makes objects that are decoded for the watch cache share what is equal in them: names, maps of annotations
+// and labels, and managedFields. Clusters have much in common: each has a namespace default with the same objects, and
+// all objects of a cluster have one annotation with its name. A replica would hold that again for each object, twice as
+// much as the rest of a small object.
 //
-// Nobody may modify what is shared, as nobody may modify what the watch cache holds. What is decoded for an update is not shared, because
-// updates modify it.
+// Nobody may modify what is shared, as nobody may modify what the watch cache holds. What is decoded for an update is
+// not shared, because updates modify it.
 type sharing struct {
 	runtime.Codec
-	// more shares what objects of a resource have in common beside their metadata (see Encoding.Share). Nil: nothing.
+	// more shares what objects of a resource have in common beside their metadata (see Encoding.Share). Nil:
+	// nothing.
 	more func([]byte) ([]byte, func(runtime.Object))
 }
 
@@ -67,7 +69,8 @@ func share(meta *metav1.ObjectMeta) {
 	}
 }
 
-// shareAttrs has the fields by which the watch cache selects an object shared among objects of the same name in all clusters.
+// shareAttrs has the fields by which the watch cache selects an object shared among objects of the same name in all
+// clusters.
 func shareAttrs(attrs storage.AttrFunc) storage.AttrFunc {
 	return func(obj runtime.Object) (labels.Set, fields.Set, error) {
 		l, f, err := attrs(obj)

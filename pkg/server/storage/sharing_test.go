@@ -41,8 +41,8 @@ func sameMap(a, b map[string]string) bool {
 	return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
 }
 
-// Two objects of a cluster share all that is equal in them, whether the watch cache has read them in its list or its watch. An update of one
-// leaves the other as it was.
+// Two objects of a cluster share all that is equal in them, whether the watch cache has read them in its list or its
+// watch. An update of one leaves the other as it was.
 func TestTheWatchCacheHoldsWhatObjectsHaveInCommonOnceAndUpdatesTouchOne(t *testing.T) {
 	layers := openFilled(t)
 	ctx := clusters.With(t.Context(), "here")
@@ -85,7 +85,8 @@ func TestTheWatchCacheHoldsWhatObjectsHaveInCommonOnceAndUpdatesTouchOne(t *test
 	}
 }
 
-// An object that is decoded in a list has what was stored, however many others have been there, and whatever their sizes.
+// An object that is decoded in a list has what was stored, however many others have been there, and whatever their
+// sizes.
 func TestSharingChangesNoObject(t *testing.T) {
 	layers := openFilled(t)
 	want := map[string]*corev1.ConfigMap{}

@@ -9,10 +9,10 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// single reads from etcd, as a get does, consistent lists that cost etcd little: of one object by name, and a page of one logical
-// cluster's objects. The watch cache would ask etcd how far it is, too, and then wait: for the next answer of a request for
-// progress, of which it makes ten a second, or up to 3 s if its watch stands still. The election reads its Lease in this way after a
-// failed renewal, and a cluster is deleted once such pages of each resource are empty.
+// single reads from etcd, as a get does, consistent lists that cost etcd little: of one object by name, and a page of
+// one logical cluster's objects. The watch cache would ask etcd how far it is, too, and then wait: for the next answer
+// of a request for progress, of which it makes ten a second, or up to 3 s if its watch stands still. The election reads
+// its Lease in this way after a failed renewal, and a cluster is deleted once such pages of each resource are empty.
 type single struct {
 	storage.Interface
 	etcd storage.Interface
@@ -25,12 +25,12 @@ func (s *single) GetList(ctx context.Context, key string, opts storage.ListOptio
 	return s.Interface.GetList(ctx, key, opts, list)
 }
 
-// largestPage is the size of the controllers' pages (content.PageSize). Users ask for larger ones: kubectl for 500 objects, which can be
-// hundreds of MiB. The watch cache has those in memory already.
+// largestPage is the size of the controllers' pages (content.PageSize). Users ask for larger ones: kubectl for 500
+// objects, which can be hundreds of MiB. The watch cache has those in memory already.
 const largestPage = 50
 
-// firstPage reports whether the list is the first page of all objects in one logical cluster. A selector could have etcd read many
-// objects for one.
+// firstPage reports whether the list is the first page of all objects in one logical cluster. A selector could have
+// etcd read many objects for one.
 func firstPage(ctx context.Context, p storage.SelectionPredicate) bool {
 	cluster, ok := clusters.From(ctx)
 	return ok && cluster != clusters.Wildcard && p.Continue == "" && p.Limit > 0 && p.Limit <= largestPage && p.Empty()

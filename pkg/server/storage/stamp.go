@@ -12,9 +12,9 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// stamp writes an object's logical cluster, taken from its key, into the annotation kcp.io/cluster. It does so right above
-// etcd, inside each attempt of an update, so that values from users or controllers never last. The watch cache above relies on
-// the annotation to derive keys from objects.
+// stamp writes an object's logical cluster, taken from its key, into the annotation kcp.io/cluster. It does so right
+// above etcd, inside each attempt of an update, so that values from users or controllers never last. The watch cache
+// above relies on the annotation to derive keys from objects.
 type stamp struct {
 	storage.Interface
 	prefix string
@@ -44,8 +44,9 @@ func (s *stamp) GuaranteedUpdate(
 	return s.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, marked, cached)
 }
 
-// IsWatchListSemanticsUnSupported keeps the watch cache's reflector from streaming lists. client-go collects a streamed list in
-// a store keyed by namespace and name. There, objects with equal names in two clusters silently replace each other.
+// IsWatchListSemanticsUnSupported keeps the watch cache's reflector from streaming lists. client-go collects a streamed
+// list in a store keyed by namespace and name. There, objects with equal names in two clusters silently replace each
+// other.
 func (s *stamp) IsWatchListSemanticsUnSupported() bool { return true }
 
 func (s *stamp) mark(key string, obj runtime.Object) error {

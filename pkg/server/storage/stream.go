@@ -11,10 +11,10 @@ import (
 // streamKey is the metadata by which etcd's client tells watch streams apart.
 const streamKey = "regent-resource"
 
-// stream gives a resource a watch stream of its own on the shared client. A consistent read from the watch cache waits until
-// etcd reports the watch's progress. etcd reports none on a stream while one of its watches begins beyond the last revision. On
-// one stream for all resources, a cache that was just filled would block the reads of all others until the next write. On a new
-// shard that is forever: the election begins with a read.
+// stream gives a resource a watch stream of its own on the shared client. A consistent read from the watch cache waits
+// until etcd reports the watch's progress. etcd reports none on a stream while one of its watches begins beyond the
+// last revision. On one stream for all resources, a cache that was just filled would block the reads of all others
+// until the next write. On a new shard that is forever: the election begins with a read.
 type stream struct {
 	storage.Interface
 	resource string

@@ -79,8 +79,8 @@ func (t *tallies) add(resource schema.GroupResource, prefix string, saw func(log
 	return made
 }
 
-// Stored returns how much of a resource a logical cluster has, or all clusters together with clusters.Wildcard. It lags behind etcd by as
-// much as the watch of the resource. Of resources without a watch cache it knows nothing.
+// Stored returns how much of a resource a logical cluster has, or all clusters together with clusters.Wildcard. It lags
+// behind etcd by as much as the watch of the resource. Of resources without a watch cache it knows nothing.
 func (c *Client) Stored(cluster logicalcluster.Name, resource schema.GroupResource) Amount {
 	c.tallies.mu.RLock()
 	of := c.tallies.of[resource]
@@ -91,7 +91,8 @@ func (c *Client) Stored(cluster logicalcluster.Name, resource schema.GroupResour
 	return of.in(cluster)
 }
 
-// StoredIn returns how much of all resources a logical cluster has, or all clusters together with clusters.Wildcard, as Stored does.
+// StoredIn returns how much of all resources a logical cluster has, or all clusters together with clusters.Wildcard, as
+// Stored does.
 func (c *Client) StoredIn(cluster logicalcluster.Name) (sum Amount) {
 	c.tallies.mu.RLock()
 	defer c.tallies.mu.RUnlock()

@@ -12,8 +12,8 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// Amount is how much there is of something in etcd: how many objects, and how many bytes their values have as they are stored, encrypted
-// if they are.
+// Amount is how much there is of something in etcd: how many objects, and how many bytes their values have as they are
+// stored, encrypted if they are.
 type Amount struct{ Objects, Bytes int64 }
 
 func (a Amount) plus(b Amount) Amount { return Amount{a.Objects + b.Objects, a.Bytes + b.Bytes} }
@@ -22,8 +22,9 @@ func (a Amount) minus(b Amount) Amount { return Amount{a.Objects - b.Objects, a.
 
 func amountOf(kv *mvccpb.KeyValue) Amount { return Amount{1, int64(len(kv.Value))} }
 
-// tally knows how much of one resource each logical cluster has. It counts what the resource's watch cache lists and watches in etcd, as it
-// passes, and nothing else. An event has the value before it, too, so nothing is kept of single objects.
+// tally knows how much of one resource each logical cluster has. It counts what the resource's watch cache lists and
+// watches in etcd, as it passes, and nothing else. An event has the value before it, too, so nothing is kept of single
+// objects.
 //
 // It lags behind etcd by as much as the watch.
 type tally struct {
@@ -35,7 +36,8 @@ type tally struct {
 	counts counts
 	// listed is what the list that is under way has brought so far.
 	listed counts
-	// revision is that of the last change that is counted. A watch that was interrupted begins with changes that are.
+	// revision is that of the last change that is counted. A watch that was interrupted begins with changes that
+	// are.
 	revision int64
 }
 

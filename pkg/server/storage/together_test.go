@@ -21,8 +21,8 @@ import (
 	"github.com/regent-project/regent/pkg/server/storage"
 )
 
-// A watch ends anywhere: the server ends those that are slow. Who goes on from the last revision has seen all in the end, because no two objects are written in
-// one revision.
+// A watch ends anywhere: the server ends those that are slow. Who goes on from the last revision has seen all in the
+// end, because no two objects are written in one revision.
 func TestAWatchThatEndsAnywhereAndGoesOnMissesNothing(t *testing.T) {
 	layers := openFilled(t)
 	const writers, each = 4, 100
@@ -36,7 +36,8 @@ func TestAWatchThatEndsAnywhereAndGoesOnMissesNothing(t *testing.T) {
 	for w := range writers {
 		writing.Go(func() { put(t, layers, "x1", fmt.Sprintf("w%d-", w), each) })
 	}
-	defer writing.Wait() // a watch may tell of a write before its answer is there, and the test's context ends before its cleanups
+	// a watch may tell of a write before its answer is there, and the test's context ends before its cleanups
+	defer writing.Wait()
 	seen, from, ended := map[string]bool{}, empty.ResourceVersion, 0
 	for late := time.After(time.Minute); len(seen) < writers*each; ended++ {
 		everything.ResourceVersion = from

@@ -11,8 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// tooLarge says of a write that etcd does not take because of its size what whoever has made it can do. Both etcd and its client refuse. Neither's words would
-// mean anything to a user, and the answer would be 500.
+// tooLarge says of a write that etcd does not take because of its size what whoever has made it can do. Both etcd and
+// its client refuse. Neither's words would mean anything to a user, and the answer would be 500.
 func tooLarge(err error, size int) error {
 	refused := errors.Is(err, rpctypes.ErrRequestTooLarge) || status.Code(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "larger than max")
 	if !refused {

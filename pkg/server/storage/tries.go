@@ -17,30 +17,30 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// The timings of tries. If the first try is not answered, a second one begins after secondTry, and a third one thirdTry after
-// that. A try that fails is followed by another after tryAgain, until tryingEnds after the first.
+// The timings of tries. If the first try is not answered, a second one begins after secondTry, and a third one thirdTry
+// after that. A try that fails is followed by another after tryAgain, until tryingEnds after the first.
 const (
 	secondTry  = time.Second
 	thirdTry   = 2 * time.Second
 	tryAgain   = 100 * time.Millisecond
 	tryingEnds = 5 * time.Second
-	// lastWord is how long the answers of earlier tries are awaited after a later one has found its condition false. An etcd
-	// that is slow for everybody answers within that time. The connection of a hanging member ends earlier: WatchMembers or
-	// keepalive closes it.
+	// lastWord is how long the answers of earlier tries are awaited after a later one has found its condition
+	// false. An etcd that is slow for everybody answers within that time. The connection of a hanging member ends
+	// earlier: WatchMembers or keepalive closes it.
 	lastWord = 15 * time.Second
 )
 
-// tries is a KV that sends an unanswered call again. So a hanging member of etcd, or a request that was lost when etcd's raft
-// leader died, costs a call only a short stall. etcd's own client waits as long as the caller does, and never sends a write
-// twice. Earlier tries go on when a later one begins: an etcd that is slow for everybody answers the first one, and gets three
-// requests at most.
+// tries is a KV that sends an unanswered call again. So a hanging member of etcd, or a request that was lost when
+// etcd's raft leader died, costs a call only a short stall. etcd's own client waits as long as the caller does, and
+// never sends a write twice. Earlier tries go on when a later one begins: an etcd that is slow for everybody answers
+// the first one, and gets three requests at most.
 //
-// A read of one key can always be tried again. So can a transaction that writes one key on condition that the key is at a given
-// revision: at most one of its tries is executed, whenever it arrives, because it makes the condition of the others false. If a
-// later try fails and an earlier one is never answered, that one may have been executed, or somebody else may have changed the
-// key, perhaps even to the same value. Then the error says that the outcome is unknown. A creation is different: if the key is
-// deleted again before a late try arrives, that try brings it back. So a creation is sent once, and if no answer comes, the key
-// is read.
+// A read of one key can always be tried again. So can a transaction that writes one key on condition that the key is at
+// a given revision: at most one of its tries is executed, whenever it arrives, because it makes the condition of the
+// others false. If a later try fails and an earlier one is never answered, that one may have been executed, or somebody
+// else may have changed the key, perhaps even to the same value. Then the error says that the outcome is unknown. A
+// creation is different: if the key is deleted again before a late try arrives, that try brings it back. So a creation
+// is sent once, and if no answer comes, the key is read.
 //
 // Ranges are sent once, because long lists take time.
 type tries struct {
@@ -83,12 +83,12 @@ type attempt[T any] struct {
 	err    error
 }
 
-// try sends a call until an answer settles it, an error comes that another try cannot mend, or the time is up. After an answer
-// that does not settle it, try sends nothing more, and returns that answer unless an earlier try gets a better one. All tries
-// have ended when try returns.
+// try sends a call until an answer settles it, an error comes that another try cannot mend, or the time is up. After an
+// answer that does not settle it, try sends nothing more, and returns that answer unless an earlier try gets a better
+// one. All tries have ended when try returns.
 //
-// The first try runs in the caller's goroutine: nearly all are the only one, and a change of goroutines costs more than all
-// else that is done here.
+// The first try runs in the caller's goroutine: nearly all are the only one, and a change of goroutines costs more than
+// all else that is done here.
 func try[T any](ctx context.Context, call func(context.Context) (T, error), settles func(T) bool) outcome[T] {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -260,8 +260,8 @@ func (t *triedTxn) Commit() (*clientv3.TxnResponse, error) {
 	}
 }
 
-// create sends a creation once. If it is not answered, create reads the key. An equal value proves that the creation was made:
-// objects have a uid, so nobody else creates an equal one.
+// create sends a creation once. If it is not answered, create reads the key. An equal value proves that the creation
+// was made: objects have a uid, so nobody else creates an equal one.
 func (t *triedTxn) create() (*clientv3.TxnResponse, error) {
 	resp, err := t.send(t.ctx)
 	if err == nil || !unanswered(err) || t.ctx.Err() != nil {
@@ -301,8 +301,8 @@ func (t *triedTxn) reads() bool {
 	return true
 }
 
-// expected returns the revision that the transaction requires of the one key that it writes. known is false for any other
-// transaction.
+// expected returns the revision that the transaction requires of the one key that it writes. known is false for any
+// other transaction.
 func (t *triedTxn) expected() (revision int64, known bool) {
 	if len(t.then) != 1 || t.then[0].IsTxn() || t.then[0].RangeBytes() != nil {
 		return 0, false
@@ -331,8 +331,8 @@ type unknownOutcome struct {
 	cause error
 }
 
-// unknown returns a 504 without Retry-After: with it, clients would send the write again by themselves, and it might be made
-// twice.
+// unknown returns a 504 without Retry-After: with it, clients would send the write again by themselves, and it might be
+// made twice.
 func unknown(cause error) error {
 	message := fmt.Sprintf("etcd did not answer, and the object does not tell whether this write was made: read it, and try again (%v)", cause)
 	return &unknownOutcome{apierrors.NewTimeoutError(message, 0), cause}

@@ -377,8 +377,8 @@ func TestAWriteWhoseCallerGivesUpIsNotToldToHaveFailed(t *testing.T) {
 	})
 }
 
-// A key at the revision that was expected, although the transaction failed: it is the lease that has changed, so the write was
-// not made, and no late try of it will be.
+// A key at the revision that was expected, although the transaction failed: it is the lease that has changed, so the
+// write was not made, and no late try of it will be.
 func TestAWriteWhoseLeaseHasChangedIsNotMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeKV{executed: map[string]int{}}

@@ -11,8 +11,8 @@ import (
 	"github.com/regent-project/regent/pkg/server/status"
 )
 
-// sayFarewell tells the other replicas of this shard that this one ends in order, so that nobody looks for it. Those that do not hear of it list it
-// as one that does not answer.
+// sayFarewell tells the other replicas of this shard that this one ends in order, so that nobody looks for it. Those
+// that do not hear of it list it as one that does not answer.
 func (s *Survey) sayFarewell(ctx context.Context) {
 	own := s.cfg.Outline().Name
 	body, err := json.Marshal(status.Farewell{Replica: own})

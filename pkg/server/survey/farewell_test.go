@@ -127,7 +127,8 @@ func TestWhoHasLeftIsForgottenAfterSomeTime(t *testing.T) {
 	}
 }
 
-// Replicas that ask each other all the time, because somebody looks at the page, forget those that have left all the same.
+// Replicas that ask each other all the time, because somebody looks at the page, forget those that have left all the
+// same.
 func TestReplicasDoNotRemindEachOtherOfWhoHasLeft(t *testing.T) {
 	var a, b roster
 	began := time.Now()

@@ -15,17 +15,17 @@ const maxReply = 64 << 10
 // ErrUnanswered is wrapped by the error of a request that was sent, perhaps, and that may have been carried out.
 var ErrUnanswered = errors.New("it was asked, perhaps")
 
-// Leader returns the name of the replica that leads this shard, and where others reach it, as this replica sees it on the Lease now. Each is empty
-// if it is not known.
+// Leader returns the name of the replica that leads this shard, and where others reach it, as this replica sees it on
+// the Lease now. Each is empty if it is not known.
 func (s *Survey) Leader() (name, url string) {
 	e := s.cfg.Outline().Election
 	return e.Leader, e.LeaderURL
 }
 
-// Send passes a request on to another replica of this shard, over the connections by which replicas ask each other, and returns the HTTP status
-// and the body of the answer. to is where the replica is reached, and the request's URL is below it. The request shows that a replica of this shard
-// sends it, so its headers must say for whom. It is sent once at most, and takes two seconds at most. The error wraps ErrUnanswered unless nothing
-// was sent.
+// Send passes a request on to another replica of this shard, over the connections by which replicas ask each other, and
+// returns the HTTP status and the body of the answer. to is where the replica is reached, and the request's URL is
+// below it. The request shows that a replica of this shard sends it, so its headers must say for whom. It is sent once
+// at most, and takes two seconds at most. The error wraps ErrUnanswered unless nothing was sent.
 func (s *Survey) Send(req *http.Request, to string) (code int, body []byte, err error) {
 	ctx, cancel := context.WithTimeout(req.Context(), s.patience.whole)
 	defer cancel()

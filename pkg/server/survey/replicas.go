@@ -30,11 +30,13 @@ type census struct {
 	faults map[string]status.Replica // those that were named, but not found at their address
 	open   int
 	answer chan answer
-	// places limits the open questions. Replicas that were not seen for some time have places of their own: they may all hang.
+	// places limits the open questions. Replicas that were not seen for some time have places of their own: they
+	// may all hang.
 	places, oldPlaces chan struct{}
 }
 
-// askReplicas asks all replicas that this one knows, and those that they know. It returns when all have answered or ctx has ended.
+// askReplicas asks all replicas that this one knows, and those that they know. It returns when all have answered or ctx
+// has ended.
 func (s *Survey) askReplicas(ctx context.Context) status.Shard {
 	self := s.Replica(ctx)
 	c := &census{

@@ -22,11 +22,13 @@ type target struct {
 	seen      time.Time
 }
 
-// recent is for how long a replica counts as seen now: nobody who knows it looks less often. hasty is how long one may take to answer that was
-// seen longer ago. On many networks nothing refuses a connection to an address that nobody has any more.
+// recent is for how long a replica counts as seen now: nobody who knows it looks less often. hasty is how long one may
+// take to answer that was seen longer ago. On many networks nothing refuses a connection to an address that nobody has
+// any more.
 const recent, hasty = 3 * lookEvery, 250 * time.Millisecond
 
-// roster is the list of the replicas of this shard. The zero value is empty. Any goroutine may call its methods at any time.
+// roster is the list of the replicas of this shard. The zero value is empty. Any goroutine may call its methods at any
+// time.
 type roster struct {
 	mu     sync.Mutex
 	byName map[string]target
@@ -41,8 +43,9 @@ type departure struct {
 	first bool
 }
 
-// note records whom a replica of this shard knows: the leader, and the standbys of a leader. It returns them. Those that have left are not recorded:
-// what others know of them is out of date, or they hold a lease that they could not release.
+// note records whom a replica of this shard knows: the leader, and the standbys of a leader. It returns them. Those
+// that have left are not recorded: what others know of them is out of date, or they hold a lease that they could not
+// release.
 func (r *roster) note(now time.Time, by status.Replica) []target {
 	known := knownBy(now, by)
 	r.mu.Lock()
@@ -96,8 +99,8 @@ func (r *roster) record(t target) {
 	}
 }
 
-// leave records that replicas have ended in order. first: they have said so themselves. Others are told of these only: two replicas that told each
-// other what they were told would never forget.
+// leave records that replicas have ended in order. first: they have said so themselves. Others are told of these only:
+// two replicas that told each other what they were told would never forget.
 func (r *roster) leave(now time.Time, first bool, names ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -52,9 +52,9 @@ type Config struct {
 	Shard func() status.Shard
 	// Terms returns the terms of this shard that are remembered. It ends with its context.
 	Terms func(context.Context) (status.Terms, error)
-	// Keys returns the certificate of the installation's authority, in PEM, and what signs the certificates with which
-	// this shard calls, which is nil if it cannot call. Authority is the fingerprint of the shard's authority; empty
-	// if any is good.
+	// Keys returns the certificate of the installation's authority, in PEM, and what signs the certificates with
+	// which this shard calls, which is nil if it cannot call. Authority is the fingerprint of the shard's
+	// authority; empty if any is good.
 	Keys      shards.Keys
 	Authority func() string
 	// Others returns the names of the other shards. Ask asks one of them for a path, one replica after the other.

@@ -210,7 +210,8 @@ func TestWithoutAKeyNobodyIsAsked(t *testing.T) {
 	}
 }
 
-// A replica that starts anew at the address of an old one takes its place, but a leader that the Lease still shows is told of.
+// A replica that starts anew at the address of an old one takes its place, but a leader that the Lease still shows is
+// told of.
 func TestAReplicaTakesThePlaceOfTheOneThatHadItsAddress(t *testing.T) {
 	h := newHouse(t)
 	url := h.serve(h.authority, saying(following("new", "self")))
@@ -283,7 +284,8 @@ func TestWhoWasKnownIsRememberedForSomeTime(t *testing.T) {
 	}
 }
 
-// Whoever is known for a moment only is remembered: a change is looked at when it comes, and otherwise every few seconds.
+// Whoever is known for a moment only is remembered: a change is looked at when it comes, and otherwise every few
+// seconds.
 func TestRunRemembersWhomTheReplicaKnowsAndEnds(t *testing.T) {
 	h := newHouse(t)
 	for name, changed := range map[string]chan struct{}{"a change": make(chan struct{}, 1), "the next look": nil} {

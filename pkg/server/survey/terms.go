@@ -34,7 +34,8 @@ func (s *Survey) Terms(ctx context.Context, shard string) (status.Terms, error) 
 // latest is how many terms go along with a Shard.
 const latest = 10
 
-// latestTerms returns the latest terms of this shard, and none if they cannot be read: what goes on at present is told anyway.
+// latestTerms returns the latest terms of this shard, and none if they cannot be read: what goes on at present is told
+// anyway.
 func (s *Survey) latestTerms(ctx context.Context) []status.Term {
 	terms, err := s.Terms(ctx, "")
 	if err != nil {
@@ -43,7 +44,8 @@ func (s *Survey) latestTerms(ctx context.Context) []status.Term {
 	return terms.Terms[:min(latest, len(terms.Terms))]
 }
 
-// explained returns the latest terms with what the leader says of its own, which it records only when its takeover is over.
+// explained returns the latest terms with what the leader says of its own, which it records only when its takeover is
+// over.
 func explained(terms []status.Term, of status.Shard) []status.Term {
 	n := slices.IndexFunc(of.Replicas, func(r status.Replica) bool { return r.Name == of.Leader && of.Leader != "" })
 	if n < 0 || len(terms) == 0 || terms[0].Trigger != "" || terms[0].Epoch != of.Replicas[n].Election.Epoch {

@@ -8,8 +8,8 @@ import (
 	"github.com/regent-project/regent/pkg/election/control/supervisor"
 )
 
-// Leader returns the function that package election calls for each term. It runs the controllers of the given scopes, and
-// returns when everything that the term started has ended.
+// Leader returns the function that package election calls for each term. It runs the controllers of the given scopes,
+// and returns when everything that the term started has ended.
 func (r *Runner) Leader(scopes ...controllers.Scope) election.LeadFunc {
 	leader, err := supervisor.NewLeader(r.supervision(controllers.LeaderOnly), r.cfg.Registry, scopes...)
 	if err != nil { // not where New has registered the same metrics

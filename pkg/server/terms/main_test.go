@@ -8,7 +8,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// A hundred tales take 24 s of CPU under the race detector. -rapid.checks on the command line says otherwise: make long has hundreds without it.
+	// A hundred tales take 24 s of CPU under the race detector. -rapid.checks on the command line says otherwise:
+	// make long has hundreds without it.
 	if err := flag.Set("rapid.checks", "30"); err != nil {
 		panic(err)
 	}

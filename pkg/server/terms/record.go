@@ -12,8 +12,8 @@ import (
 	"github.com/regent-project/regent/pkg/election"
 )
 
-// Remember writes the record of a term, with the term's clients. phases are how long the takeover's phases took, in seconds. It writes nothing
-// if the record is there already.
+// Remember writes the record of a term, with the term's clients. phases are how long the takeover's phases took, in
+// seconds. It writes nothing if the record is there already.
 type Remember func(ctx context.Context, clients controllers.Clients, term election.Term, phases map[string]float64) error
 
 const (
@@ -28,8 +28,9 @@ const (
 // errWorkEnded is why no record is awaited any more.
 var errWorkEnded = errors.New("the term's work has ended")
 
-// record has the record of a term written once its takeover is told, in the background. If the term ends before that, it is written then, if
-// it still can be. Whatever fails only costs the record: the next leader tells that the term was. The returned function waits until it is done.
+// record has the record of a term written once its takeover is told, in the background. If the term ends before that,
+// it is written then, if it still can be. Whatever fails only costs the record: the next leader tells that the term
+// was. The returned function waits until it is done.
 func (r *Runner) record(ctx context.Context, t *timeline, term election.Term, clients controllers.Clients) (stop func()) {
 	if r.cfg.Remember == nil || term.Token().IsZero() {
 		return func() {}
@@ -75,7 +76,8 @@ func keepRecord(ctx context.Context, told <-chan struct{}, write func(context.Co
 	}
 }
 
-// writesStill reports whether a term that ended for a cause may write until its lease is released, and etcd probably answers.
+// writesStill reports whether a term that ended for a cause may write until its lease is released, and etcd probably
+// answers.
 func writesStill(cause error) bool {
 	for _, over := range []error{election.Deposed, election.Fenced, election.RenewDeadline} {
 		if errors.Is(cause, over) {

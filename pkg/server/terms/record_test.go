@@ -13,7 +13,8 @@ import (
 	"github.com/regent-project/regent/pkg/election/control"
 )
 
-// A record is written once: when the takeover is told, or else at the end of the term if the term still may. It costs the term nothing that fails.
+// A record is written once: when the takeover is told, or else at the end of the term if the term still may. It costs
+// the term nothing that fails.
 func TestARecordIsWrittenOnceAndHoldsUpNothing(t *testing.T) {
 	cause := func(c election.Cause) error { return fmt.Errorf("%w: because", c) }
 	for name, test := range map[string]struct {

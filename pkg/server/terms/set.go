@@ -21,11 +21,13 @@ type set struct {
 	scope controllers.Scope
 	// user is the bearer token of the clients.
 	user string
-	// token is the term's fencing token. It is zero without leader election and for the controllers of every replica.
+	// token is the term's fencing token. It is zero without leader election and for the controllers of every
+	// replica.
 	token fence.Token
 	// measure wraps all requests. Nil: they are not wrapped.
 	measure transport.WrapperFunc
-	// begun is called with the set's clients before its controllers start. They are used until the function that it returns has returned. May be nil.
+	// begun is called with the set's clients before its controllers start. They are used until the function that it
+	// returns has returned. May be nil.
 	begun func(controllers.Clients) (stop func())
 	// run runs the controllers, and returns when they have been joined.
 	run func(context.Context, controllers.Deps) error
@@ -58,7 +60,8 @@ func (r *Runner) supervision(scope controllers.Scope) supervisor.Config {
 	return cfg
 }
 
-// newClient returns a client whose writes carry the set's token. It calls fenced when a write is refused because the term is over.
+// newClient returns a client whose writes carry the set's token. It calls fenced when a write is refused because the
+// term is over.
 func (r *Runner) newClient(s set, fenced func(*http.Request)) *loopback.Client {
 	client := loopback.New(r.cfg.API, s.user)
 	if !s.token.IsZero() {

@@ -11,7 +11,8 @@ type Status struct {
 	supervisor.Status
 }
 
-// Status returns how all controllers of the registry are doing, in its order. One that has not run yet is stopped. It does not block.
+// Status returns how all controllers of the registry are doing, in its order. One that has not run yet is stopped. It
+// does not block.
 func (r *Runner) Status() []Status {
 	known := map[string]supervisor.Status{}
 	for _, probe := range r.probes {

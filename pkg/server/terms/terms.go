@@ -1,6 +1,7 @@
-// Package terms runs a replica's controllers: the leader's in terms, which a replica can lose and win again, and those of every
-// replica for as long as the process serves. Package election decides when a term begins and ends. Package supervisor decides
-// what happens when a controller fails. This package gives each term its clients, and tells how long a takeover took.
+// Package terms runs a replica's controllers: the leader's in terms, which a replica can lose and win again, and those
+// of every replica for as long as the process serves. Package election decides when a term begins and ends. Package
+// supervisor decides what happens when a controller fails. This package gives each term its clients, and tells how long
+// a takeover took.
 package terms
 
 import (
@@ -25,18 +26,19 @@ type Config struct {
 	Lease string
 	// Registry lists the controllers.
 	Registry *controllers.Registry
-	// Supervision has the drain timeout, the policies, StoreReachable and OfferAfter. The Runner sets its other fields.
+	// Supervision has the drain timeout, the policies, StoreReachable and OfferAfter. The Runner sets its other
+	// fields.
 	Supervision supervisor.Config
 	// Deps are what all controllers get. The Runner sets Token and Clients anew for each term.
 	Deps controllers.Deps
-	// API is this process's own API server. The controllers of a term are the user of LeaderToken there, those of every replica
-	// the user of ReplicaToken.
+	// API is this process's own API server. The controllers of a term are the user of LeaderToken there, those of
+	// every replica the user of ReplicaToken.
 	API                       *loopback.Server
 	LeaderToken, ReplicaToken string
 	// Warn tells operators what this replica does about failing controllers. It must not block.
 	Warn func(message string)
-	// Exit is called as soon as a controller demands the end of the process, because the end of the term may have to wait for
-	// another controller that hangs. It must not block.
+	// Exit is called as soon as a controller demands the end of the process, because the end of the term may have
+	// to wait for another controller that hangs. It must not block.
 	Exit func(error)
 	// Remember keeps a record of each term of the leader that has a fencing token. Nil: nobody does.
 	Remember Remember
@@ -67,15 +69,15 @@ func New(cfg Config) (*Runner, error) {
 	return r, nil
 }
 
-// Ping returns nil if the supervisor of the leader's controllers answers, or if none runs. It returns an error if ctx ends
-// first.
+// Ping returns nil if the supervisor of the leader's controllers answers, or if none runs. It returns an error if ctx
+// ends first.
 func (r *Runner) Ping(ctx context.Context) error { return r.probes[controllers.LeaderOnly].Ping(ctx) }
 
 // Late names the controllers that still run although their drain timeout has passed.
 func (r *Runner) Late() []string { return r.late.names() }
 
-// Elect runs one term of the electing controllers under a Lease of their own. It returns when everything that the term started
-// has ended.
+// Elect runs one term of the electing controllers under a Lease of their own. It returns when everything that the term
+// started has ended.
 func (r *Runner) Elect(ctx context.Context, term election.Term) error {
 	err := r.run(ctx, set{
 		scope: controllers.Electing, user: r.cfg.LeaderToken, token: term.Token(),
@@ -94,8 +96,8 @@ func (r *Runner) Elect(ctx context.Context, term election.Term) error {
 	return supervisor.ForElection(err)
 }
 
-// EveryReplica runs the controllers of every replica until ctx ends, or until one of them demands the end of the process. A
-// failure that would end a term stops all of them; they start again after a pause.
+// EveryReplica runs the controllers of every replica until ctx ends, or until one of them demands the end of the
+// process. A failure that would end a term stops all of them; they start again after a pause.
 func (r *Runner) EveryReplica(ctx context.Context) error {
 	everywhere := r.cfg.Registry.Scoped(controllers.EveryReplica)
 	all := set{

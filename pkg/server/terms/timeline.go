@@ -19,8 +19,8 @@ import (
 type phase string
 
 const (
-	// detect begins with the first symptom (the connection broke, the last sign of life, the release) and ends with the
-	// decision to take over.
+	// detect begins with the first symptom (the connection broke, the last sign of life, the release) and ends with
+	// the decision to take over.
 	detectPhase phase = "detect"
 	// break ends when the acquiring write is sent. It consists of back-offs and head starts, if any.
 	breakPhase phase = "break"
@@ -43,8 +43,8 @@ var phaseSeconds = metrics.NewHistogramVec(&metrics.HistogramOpts{
 
 var registerTimeline = sync.OnceValue(func() error { return legacyregistry.Register(phaseSeconds) })
 
-// showTakeovers creates the series that count takeovers, with zeros: otherwise an alert would miss the first one. The series of the other
-// phases appear with the first takeover.
+// showTakeovers creates the series that count takeovers, with zeros: otherwise an alert would miss the first one. The
+// series of the other phases appear with the first takeover.
 func showTakeovers(lease string) {
 	for _, trigger := range election.Triggers {
 		phaseSeconds.WithLabelValues(lease, string(trigger), string(acquirePhase))
@@ -66,8 +66,8 @@ type timeline struct {
 	done    chan struct{} // closed when told is set
 }
 
-// newTimeline begins to measure. The term's work must use the returned context. Call end when that work has ended. A term
-// without election is not measured.
+// newTimeline begins to measure. The term's work must use the returned context. Call end when that work has ended. A
+// term without election is not measured.
 func newTimeline(ctx context.Context, lease string, epoch int64, takeover election.Takeover) (_ *timeline, measured context.Context, end func()) {
 	t := &timeline{lease: lease, epoch: epoch, takeover: takeover, reached: map[phase]time.Duration{}, done: make(chan struct{})}
 	if takeover.Acquired.IsZero() {

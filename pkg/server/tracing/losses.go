@@ -13,8 +13,8 @@ const lossReminder = time.Minute
 
 var losses sync.Once
 
-// reportLosses logs what OpenTelemetry's library reports, which would print each error to standard error. The process has one handler: the
-// first logger counts.
+// reportLosses logs what OpenTelemetry's library reports, which would print each error to standard error. The process
+// has one handler: the first logger counts.
 func reportLosses(log klog.Logger) {
 	losses.Do(func() {
 		var mu sync.Mutex

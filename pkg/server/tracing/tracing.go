@@ -1,5 +1,5 @@
-// Package tracing sends spans to the collector of --tracing-config-file: of requests down to etcd's transactions, of takeovers, and of
-// reconciles. A collector that is away or slow costs spans and nothing else.
+// Package tracing sends spans to the collector of --tracing-config-file: of requests down to etcd's transactions, of
+// takeovers, and of reconciles. A collector that is away or slow costs spans and nothing else.
 package tracing
 
 import (
@@ -36,8 +36,8 @@ type Provider struct {
 	conn         *grpc.ClientConn
 }
 
-// New returns a Provider for a TracingConfiguration, or nil if file is empty. The attributes say whose spans these are. New does not
-// wait for the collector.
+// New returns a Provider for a TracingConfiguration, or nil if file is empty. The attributes say whose spans these are.
+// New does not wait for the collector.
 //
 // Upstream's provider is not used: its end waits for a collector that hangs, for a minute and more.
 func New(ctx context.Context, file string, attributes ...attribute.KeyValue) (*Provider, error) {
@@ -112,8 +112,8 @@ type kept struct{ trace.TracerProvider }
 // Shutdown does nothing.
 func (kept) Shutdown(context.Context) error { return nil }
 
-// Close sends the spans that have ended, and drops what the collector has not taken within FlushTimeout. When it returns, nothing of the
-// Provider runs any more. Call it once.
+// Close sends the spans that have ended, and drops what the collector has not taken within FlushTimeout. When it
+// returns, nothing of the Provider runs any more. Call it once.
 func (p *Provider) Close() {
 	if p == nil {
 		return

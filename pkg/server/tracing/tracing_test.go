@@ -76,7 +76,8 @@ func TestTheLastSpansReachTheCollector(t *testing.T) {
 	}
 }
 
-// Spans are lost if the collector hangs or is away, and nothing waits for it for longer than FlushTimeout. goleak sees what stays.
+// Spans are lost if the collector hangs or is away, and nothing waits for it for longer than FlushTimeout. goleak sees
+// what stays.
 func TestACollectorThatDoesNotAnswerHoldsNothingUp(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

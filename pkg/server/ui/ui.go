@@ -1,6 +1,7 @@
-// Package ui has the page that shows an installation: who leads and who led, what is wrong, controllers and workspaces. Servers serve it at
-// Path to users whom they know, and `regent ui` on loopback with a kubeconfig's credentials. The page asks the server that it came from,
-// and nobody else. Its files are embedded; vendor/ has preact and htm as their projects publish them (docs/UI.md).
+// Package ui has the page that shows an installation: who leads and who led, what is wrong, controllers and workspaces.
+// Servers serve it at Path to users whom they know, and `regent ui` on loopback with a kubeconfig's credentials. The
+// page asks the server that it came from, and nobody else. Its files are embedded; vendor/ has preact and htm as their
+// projects publish them (docs/UI.md).
 package ui
 
 import (
@@ -19,7 +20,8 @@ import (
 // Path is where the page is, below any server that serves it.
 const Path = "/ui/"
 
-// policy lets the page run its own files and ask its own server. There are no inline scripts or styles, and nobody may frame it.
+// policy lets the page run its own files and ask its own server. There are no inline scripts or styles, and nobody may
+// frame it.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 //go:embed assets

@@ -1,5 +1,5 @@
-// Package webhooks bounds what webhooks cost this server. Of those of the operator: how many calls are under way, and how long each takes; no goroutine or
-// connection is left behind. Of those that tenants name: where they may be.
+// Package webhooks bounds what webhooks cost this server. Of those of the operator: how many calls are under way, and
+// how long each takes; no goroutine or connection is left behind. Of those that tenants name: where they may be.
 package webhooks
 
 import (
@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// Limit is how many calls of one webhook may be under way. A webhook that hangs keeps no more of the server's requests waiting than that.
+// Limit is how many calls of one webhook may be under way. A webhook that hangs keeps no more of the server's requests
+// waiting than that.
 const Limit = 100
 
 // errTooMany says that a webhook is not called because too many calls of it are under way.

@@ -9,8 +9,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Client returns a client configuration for the webhook that a kubeconfig file leads to, and what closes its idle connections. The
-// files that the kubeconfig names are read now, and not again: client-go would follow them with a goroutine that nobody joins.
+// Client returns a client configuration for the webhook that a kubeconfig file leads to, and what closes its idle
+// connections. The files that the kubeconfig names are read now, and not again: client-go would follow them with a
+// goroutine that nobody joins.
 func Client(kubeconfig string, timeout time.Duration) (_ *rest.Config, closeIdle func(), _ error) {
 	read, err := webhook.LoadKubeconfig(kubeconfig, nil)
 	if err != nil {

@@ -20,7 +20,8 @@ type Networks struct {
 	prefixes []netip.Prefix
 }
 
-// ErrNotAllowed says that a webhook is at an address that Networks does not have. It does not say which address: that may be a secret of the operator's DNS.
+// ErrNotAllowed says that a webhook is at an address that Networks does not have. It does not say which address: that
+// may be a secret of the operator's DNS.
 var ErrNotAllowed = errors.New("the server calls no webhooks at that address: its operator says with --conversion-webhook-networks which ones it calls")
 
 // ParseNetworks returns the networks of a list. Each entry is Public, an address, or a network such as 10.0.0.0/8.
@@ -47,7 +48,8 @@ func ParseNetworks(list []string) (Networks, error) {
 // Empty reports whether no webhook may be called.
 func (n Networks) Empty() bool { return !n.public && len(n.prefixes) == 0 }
 
-// AllowsHost reports whether a webhook may be at a host. Of a name it is known only when it is dialled, because it may stand for any address.
+// AllowsHost reports whether a webhook may be at a host. Of a name it is known only when it is dialled, because it may
+// stand for any address.
 func (n Networks) AllowsHost(host string) bool {
 	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
 	if err != nil {
@@ -70,8 +72,8 @@ func (n Networks) Allows(addr netip.Addr) bool {
 // dialTimeout bounds how long a connection may take to open.
 const dialTimeout = 5 * time.Second
 
-// Dial opens a connection to a host that may be called. The address is judged when the host's name has been resolved, each time anew: a name that
-// stood for a public address may stand for another one now.
+// Dial opens a connection to a host that may be called. The address is judged when the host's name has been resolved,
+// each time anew: a name that stood for a public address may stand for another one now.
 func (n Networks) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: dialTimeout, Control: func(_, resolved string, _ syscall.RawConn) error {
 		at, err := netip.ParseAddrPort(resolved)
@@ -87,8 +89,8 @@ func (n Networks) Dial(ctx context.Context, network, address string) (net.Conn, 
 	return conn, err
 }
 
-// special are the addresses that look like public ones and are not: they are reserved, lead to others, or are where clouds have services for
-// their machines.
+// special are the addresses that look like public ones and are not: they are reserved, lead to others, or are where
+// clouds have services for their machines.
 var special = prefixes(
 	"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "240.0.0.0/4",
 	"168.63.129.16/32",                                     // of Azure's machines

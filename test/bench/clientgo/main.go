@@ -1,5 +1,6 @@
-// Command clientgo is a controller behind client-go's elector, put together as client-go's own example is. All it does when
-// it leads is to write, once or again and again, which process it is. With --drop-in the elector is ours in client-go's shape.
+// Command clientgo is a controller behind client-go's elector, put together as client-go's own example is. All it does
+// when it leads is to write, once or again and again, which process it is. With --drop-in the elector is ours in
+// client-go's shape.
 package main
 
 import (

@@ -1,6 +1,6 @@
-// Command controllerruntime is a controller-runtime manager with leader election and one controller, put together as its
-// documentation recommends for a fast failover: the lease is released, and the controller's cache and queue are warm on the
-// standby too. The first Reconcile of the process that leads writes, once, which process it is.
+// Command controllerruntime is a controller-runtime manager with leader election and one controller, put together as
+// its documentation recommends for a fast failover: the lease is released, and the controller's cache and queue are
+// warm on the standby too. The first Reconcile of the process that leads writes, once, which process it is.
 package main
 
 import (

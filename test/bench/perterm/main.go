@@ -1,5 +1,5 @@
-// Command perterm is command controllerruntime with our adapter: a manager for each term. What each first Reconcile of a term writes, once or again and
-// again, is the same.
+// Command perterm is command controllerruntime with our adapter: a manager for each term. What each first Reconcile of
+// a term writes, once or again and again, is the same.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command candidate is a program with client-go's candidate and coordinated elector, put together as kube-scheduler does. It
-// does nothing but say when it leads.
+// Command candidate is a program with client-go's candidate and coordinated elector, put together as kube-scheduler
+// does. It does nothing but say when it leads.
 package main
 
 import (

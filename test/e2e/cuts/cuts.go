@@ -1,5 +1,5 @@
-// Package cuts takes the network from leaders, in every way there is, and says what followed: who noticed what, how long it
-// took, and whether all the time one led and nothing stale was written, as etcd's own history has it.
+// Package cuts takes the network from leaders, in every way there is, and says what followed: who noticed what, how
+// long it took, and whether all the time one led and nothing stale was written, as etcd's own history has it.
 package cuts
 
 import (
@@ -30,8 +30,8 @@ type Cut struct {
 	// FromEtcd: nothing that the leader asks of etcd is answered.
 	FromEtcd bool
 	make     func(leader *peer)
-	// want is what follows, by mode of detection: the trigger of the next term; empty, if the leader leads on, as a leader for
-	// life always does.
+	// want is what follows, by mode of detection: the trigger of the next term; empty, if the leader leads on, as a
+	// leader for life always does.
 	want map[string]string
 }
 
@@ -59,8 +59,8 @@ type Outcome struct {
 	Cut string
 	// Trigger is that of the next term; empty, if the leader led on.
 	Trigger string
-	// Took is how long it took until etcd told of the next leader's first write; if the leader led on, how long that was
-	// watched.
+	// Took is how long it took until etcd told of the next leader's first write; if the leader led on, how long
+	// that was watched.
 	Took time.Duration
 }
 
@@ -80,8 +80,8 @@ type Shard struct {
 	term            string
 }
 
-// Start starts a shard of servers that have a writer, package history's, in a mode of election and one of detection (empty: the
-// default, suspect). pause is that of the writer.
+// Start starts a shard of servers that have a writer, package history's, in a mode of election and one of detection
+// (empty: the default, suspect). pause is that of the writer.
 func Start(t testing.TB, server string, timings harness.Timings, mode, detection string, pause time.Duration) *Shard {
 	t.Helper()
 	etcd := harness.StartEtcd(t)
@@ -122,7 +122,8 @@ func startProxy(t testing.TB, address, target string) *proxy.Proxy {
 	return p
 }
 
-// Try cuts a leader off and says what followed, which must be what is wanted; if that is nothing, it is watched for a while.
+// Try cuts a leader off and says what followed, which must be what is wanted; if that is nothing, it is watched for a
+// while.
 func (s *Shard) Try(t testing.TB, c Cut, while time.Duration) Outcome {
 	t.Helper()
 	leader, standby := s.anew(t)
@@ -160,8 +161,8 @@ func (s *Shard) Try(t testing.TB, c Cut, while time.Duration) Outcome {
 	return outcome
 }
 
-// anew deletes the Lease: suspicions are damped, and none before counts on a new one. It returns when one replica leads and
-// the other follows it.
+// anew deletes the Lease: suspicions are damped, and none before counts on a new one. It returns when one replica leads
+// and the other follows it.
 func (s *Shard) anew(t testing.TB) (leader, standby *peer) {
 	t.Helper()
 	harness.Eventually(t, "the Lease is deleted", func() bool {

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// ballast is memory that the process holds and does nothing with, beside Go's heap, as much as a large shard's caches would
-// have. When a process is killed, its kernel takes back all of its memory before it closes its connections.
+// ballast is memory that the process holds and does nothing with, beside Go's heap, as much as a large shard's caches
+// would have. When a process is killed, its kernel takes back all of its memory before it closes its connections.
 type ballast struct {
 	mib  int
 	huge bool

@@ -28,9 +28,10 @@ import (
 	"github.com/regent-project/regent/test/e2e/history"
 )
 
-// writer makes a controller that writes all the time, in every way there is. It is sound: what makes it worth watching is
-// that a write which it has begun is finished, whatever becomes of the term meanwhile, as with any reconcile that is under
-// way. Each write tells its term, in the object or in its name, so that etcd's history can be judged (package history).
+// writer makes a controller that writes all the time, in every way there is. It is sound: what makes it worth watching
+// is that a write which it has begun is finished, whatever becomes of the term meanwhile, as with any reconcile that is
+// under way. Each write tells its term, in the object or in its name, so that etcd's history can be judged (package
+// history).
 type writer struct {
 	// unfenced has it write as the admin, without a token: what every controller did before there was fencing.
 	unfenced bool

@@ -1,5 +1,6 @@
-// Command flood is a tenant that asks for all it can get: so many requests are under way all the time, gets, lists of everything and
-// creations, and so many watches are open. It ends when its standard input is closed, and prints what it was told, as JSON.
+// Command flood is a tenant that asks for all it can get: so many requests are under way all the time, gets, lists of
+// everything and creations, and so many watches are open. It ends when its standard input is closed, and prints what it
+// was told, as JSON.
 package main
 
 import (
@@ -18,8 +19,8 @@ import (
 	"time"
 )
 
-// Told is what a flood prints in the end: how many answers had which status, 0 for none, how many bytes they had, and the CPU time
-// that the flood itself took.
+// Told is what a flood prints in the end: how many answers had which status, 0 for none, how many bytes they had, and
+// the CPU time that the flood itself took.
 type Told struct {
 	Statuses map[string]int
 	Bytes    int64

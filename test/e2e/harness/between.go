@@ -9,8 +9,9 @@ import (
 	"github.com/regent-project/regent/test/e2e/proxy"
 )
 
-// network is between the shards of an installation: a door for each replica, which is all that others know of it, and behind the door a way
-// for each other shard. A connection goes the way of the shard whose replica has opened it. Those of fronts and users go straight on.
+// network is between the shards of an installation: a door for each replica, which is all that others know of it, and
+// behind the door a way for each other shard. A connection goes the way of the shard whose replica has opened it. Those
+// of fronts and users go straight on.
 type network struct {
 	mu      sync.Mutex
 	members []*ShardMember

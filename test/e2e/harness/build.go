@@ -34,7 +34,8 @@ func BuildGo(directory, pkg string, flags ...string) (string, error) {
 	return buildIn(built.File("."), directory, filepath.Base(pkg), pkg, flags...)
 }
 
-// BuildModule builds ./cmd of a module of its own, whose directory here is given, and returns the binary's path. The binary has the directory's name.
+// BuildModule builds ./cmd of a module of its own, whose directory here is given, and returns the binary's path. The
+// binary has the directory's name.
 func BuildModule(directory, module string) (string, error) {
 	return buildIn(built.File(module), directory, filepath.Base(module), "./cmd")
 }
@@ -55,7 +56,8 @@ func File(name string) string { return built.File(name) }
 // commandTime is how long a command may take. Only a hang is longer.
 const commandTime = 5 * time.Minute
 
-// Command is exec.Command for bin/<name>. A command that hangs is killed, so that its scenario fails and says what it waited for.
+// Command is exec.Command for bin/<name>. A command that hangs is killed, so that its scenario fails and says what it
+// waited for.
 func Command(t testing.TB, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), commandTime)

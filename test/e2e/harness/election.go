@@ -72,7 +72,8 @@ func Leader(t testing.TB, replicas ...*Replica) (leader *Replica, others []*Repl
 // ElectionsName is that of the election of who elects, in mode coordinated.
 const ElectionsName = "regent-elections"
 
-// Follows reports whether the replica hears the process of who leads, and of who elects, if there is one and it is another.
+// Follows reports whether the replica hears the process of who leads, and of who elects, if there is one and it is
+// another.
 func (r *Replica) Follows() bool {
 	is := func(sample string) bool { v, _ := r.Metric(sample); return v == 1 }
 	hears := func(name string) bool {
@@ -206,12 +207,12 @@ func (r *Replica) TryStepDown(reason string) error {
 // Term is one of a process's terms, as its log tells it.
 type Term struct{ Epoch, Reason string }
 
-// Deposed reports whether the term ended because somebody else took its lease. The leader sees that in the Lease, or a write
-// that it makes just then is refused: whichever comes first.
+// Deposed reports whether the term ended because somebody else took its lease. The leader sees that in the Lease, or a
+// write that it makes just then is refused: whichever comes first.
 func (t Term) Deposed() bool { return t.Reason == "deposed" || t.Reason == "fenced" }
 
-// Terms returns the terms of the shard's leader in the process's log, and fails the test if one begins before the one before
-// it has ended (I1): Reason is why it ended, empty for the one that has not.
+// Terms returns the terms of the shard's leader in the process's log, and fails the test if one begins before the one
+// before it has ended (I1): Reason is why it ended, empty for the one that has not.
 func (r *Replica) Terms() []Term {
 	r.t.Helper()
 	var terms []Term

@@ -9,8 +9,8 @@ func FootprintOf(r *Replica) Footprint {
 	var least Footprint
 	for n := range 10 {
 		var now Footprint
-		// Upstream's watch cache leaves a timer of 3 s behind for every read that waited for it: as many as there were
-		// requests lately, and none of a term's.
+		// Upstream's watch cache leaves a timer of 3 s behind for every read that waited for it: as many as
+		// there were requests lately, and none of a term's.
 		all, timers := r.Goroutines("cacher.(*watchCache).waitUntilFreshLocked")
 		now.Goroutines = all - timers
 		// An event handler is a goroutine that delivers.

@@ -38,8 +38,8 @@ type ShardMember struct {
 	Membership string
 }
 
-// Install starts shard root and others, of two replicas each, and returns when all are ready and hear each other. The URLs of workspaces, and in the
-// administrator's kubeconfig, are the first front's, which StartFront starts.
+// Install starts shard root and others, of two replicas each, and returns when all are ready and hear each other. The
+// URLs of workspaces, and in the administrator's kubeconfig, are the first front's, which StartFront starts.
 func Install(t testing.TB, others ...string) *Installation {
 	t.Helper()
 	return install(t, &Installation{t: t, timings: Short}, others)
@@ -51,7 +51,8 @@ func InstallLong(t testing.TB, others ...string) *Installation {
 	return install(t, &Installation{t: t, timings: Default}, others)
 }
 
-// InstallApart is Install with a network between each two shards, which can be cut (Between). Fronts and users are not behind it.
+// InstallApart is Install with a network between each two shards, which can be cut (Between). Fronts and users are not
+// behind it.
 func InstallApart(t testing.TB, others ...string) *Installation {
 	t.Helper()
 	return install(t, &Installation{t: t, timings: Short, network: &network{ways: map[way]*proxy.Proxy{}}}, others)

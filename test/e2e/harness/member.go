@@ -20,7 +20,8 @@ import (
 type Member struct {
 	*Process
 	Name string
-	// URL is where clients reach it, listens where it listens for them. They differ if there is a network between them.
+	// URL is where clients reach it, listens where it listens for them. They differ if there is a network between
+	// them.
 	URL, listens string
 
 	peerURL, peerListens string

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// opener returns which of some processes has opened a TCP connection between two loopback addresses, 0 if another one has: the kernel knows its
-// socket's inode by the addresses, and a process's descriptors by their inodes.
+// opener returns which of some processes has opened a TCP connection between two loopback addresses, 0 if another one
+// has: the kernel knows its socket's inode by the addresses, and a process's descriptors by their inodes.
 func opener(from, to net.Addr, pids ...int) (int, error) {
 	inode, err := inodeOf(from, to)
 	if err != nil {
@@ -34,7 +34,8 @@ func opener(from, to net.Addr, pids ...int) (int, error) {
 	return 0, nil
 }
 
-// The kernel's question about one socket, and its answer: sock_diag(7), struct inet_diag_req_v2 and struct inet_diag_msg.
+// The kernel's question about one socket, and its answer: sock_diag(7), struct inet_diag_req_v2 and struct
+// inet_diag_msg.
 const (
 	byFamily = 20 // SOCK_DIAG_BY_FAMILY
 	header   = unix.SizeofNlMsghdr
@@ -43,8 +44,8 @@ const (
 	room     = 1 << 12
 )
 
-// inodeOf asks the kernel for the socket with a local and a remote address. /proc/net/tcp has it, too, and takes 40 ms when there are ten thousand
-// connections that have just been closed.
+// inodeOf asks the kernel for the socket with a local and a remote address. /proc/net/tcp has it, too, and takes 40 ms
+// when there are ten thousand connections that have just been closed.
 func inodeOf(local, remote net.Addr) (uint32, error) {
 	from, ok := local.(*net.TCPAddr)
 	to, ok2 := remote.(*net.TCPAddr)

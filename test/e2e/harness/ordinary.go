@@ -19,19 +19,23 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Ordinary is the user whom scenarios act as: a client certificate without groups. In root he may do what a ClusterRoleBinding says that
-// the administrator has made. In workspaces he is cluster-admin, because he has created them.
+// Ordinary is the user whom scenarios act as: a client certificate without groups. In root he may do what a
+// ClusterRoleBinding says that the administrator has made. In workspaces he is cluster-admin, because he has created
+// them.
 //
-// What is not in a cluster of workspaces is the administrator's: the Lease and its Events in system:admin, reads over all clusters, metrics, profiles, and
-// the commands regent shard, front and pki. Beyond that these act as the administrator, by AdminConfig and AdminKubectl:
+// What is not in a cluster of workspaces is the administrator's: the Lease and its Events in system:admin, reads over
+// all clusters, metrics, profiles, and the commands regent shard, front and pki. Beyond that these act as the
+// administrator, by AdminConfig and AdminKubectl:
 //
 //   - credentials_test.go: it is about who the administrator is
-//   - roll_test.go, rollall_test.go: clients follow the administrator's certificate from one authority to the next (AdminConfig, ReadKeysAgain)
+//   - roll_test.go, rollall_test.go: clients follow the administrator's certificate from one authority to the next
+//     (AdminConfig, ReadKeysAgain)
 //   - rotation_test.go: an administrator writes all objects of all clusters anew, in root, too
 //   - attack_test.go: lets its tenants, who are users of their own, into root
 //   - quota_test.go: limits are the administrator's to set; who fills the cluster is the ordinary user
 //   - kubectlshards_test.go: kubectl with the administrator's kubeconfig, which leads to the front
-//   - bench_fencing_test.go, and the requests that bench_installation_test.go measures: their figures are compared with earlier ones
+//   - bench_fencing_test.go, and the requests that bench_installation_test.go measures: their figures are compared with
+//     earlier ones
 const Ordinary = "ordinary"
 
 // ofUsers reports whether users can be let into a cluster.
@@ -132,7 +136,8 @@ func User(name string) rbacv1.Subject {
 	return rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: name}
 }
 
-// Bind gives somebody ClusterRoles in a cluster, and returns the names of the bindings. It may be called again, if it has failed.
+// Bind gives somebody ClusterRoles in a cluster, and returns the names of the bindings. It may be called again, if it
+// has failed.
 func Bind(ctx context.Context, in kubernetes.Interface, who rbacv1.Subject, roles ...string) (bindings []string, err error) {
 	for _, role := range roles {
 		binding := &rbacv1.ClusterRoleBinding{

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// Free ports are looked for from lowestPort to highestPort, below those that systems use for outgoing connections: a port that the
-// system chooses may be an outgoing connection's a moment later.
+// Free ports are looked for from lowestPort to highestPort, below those that systems use for outgoing connections: a
+// port that the system chooses may be an outgoing connection's a moment later.
 const lowestPort, highestPort = 20_000, 32_000
 
 // given are the ports that freePorts and portsInARow have returned in this process: scenarios that run side by side get

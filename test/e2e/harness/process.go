@@ -30,7 +30,8 @@ func EventuallyIn(t testing.TB, within time.Duration, what string, so func() boo
 		if waited > within {
 			t.Fatalf("not within %v: %s", within, what)
 		}
-		// What takes long is asked for less often: the answer is mostly one of a replica's metrics, which costs some 10 ms of CPU.
+		// What takes long is asked for less often: the answer is mostly one of a replica's metrics, which costs
+		// some 10 ms of CPU.
 		time.Sleep(min(max(waited/10, 10*time.Millisecond), 250*time.Millisecond))
 	}
 }
@@ -92,8 +93,8 @@ func start(t testing.TB, name string, cmd *exec.Cmd) *Process {
 // PID is the process's.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Signal sends a signal to the process. After SIGSTOP it returns when the process has stopped: one of its threads has to run
-// first, which takes a while on a busy machine, and the others go on until then.
+// Signal sends a signal to the process. After SIGSTOP it returns when the process has stopped: one of its threads has
+// to run first, which takes a while on a busy machine, and the others go on until then.
 func (p *Process) Signal(s syscall.Signal) {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {

@@ -80,8 +80,8 @@ func (r *Replica) WaitReady() {
 	})
 }
 
-// Config is that of the ordinary user, for a logical cluster, by path or name; the admin's for what is in no cluster of users. It has no rate
-// limit.
+// Config is that of the ordinary user, for a logical cluster, by path or name; the admin's for what is in no cluster of
+// users. It has no rate limit.
 func (r *Replica) Config(cluster string) *rest.Config {
 	if !ofUsers(cluster) || r.byContent {
 		return r.AdminConfig(cluster)
@@ -164,8 +164,8 @@ func (r *Replica) Get(path string) (status int, body string) {
 	return resp.StatusCode, string(b)
 }
 
-// ReadKeysAgain has Get, and clients from now on, use the administrator's credentials that are in the files now. client-go would go on with connections that it
-// has opened with those before.
+// ReadKeysAgain has Get, and clients from now on, use the administrator's credentials that are in the files now.
+// client-go would go on with connections that it has opened with those before.
 func (r *Replica) ReadKeysAgain() { r.admin, r.byContent = nil, true }
 
 // Status is Get's.
@@ -174,8 +174,8 @@ func (r *Replica) Status(path string) int {
 	return status
 }
 
-// metrics reads one metric from /metrics. All of them are half a megabyte: to ask for all, many times a second, would cost the
-// scenarios more CPU than all else that they do.
+// metrics reads one metric from /metrics. All of them are half a megabyte: to ask for all, many times a second, would
+// cost the scenarios more CPU than all else that they do.
 func (r *Replica) metrics(name string) (status int, body string) {
 	query := url.Values{"name[]": {name}}
 	return r.Get("/metrics?" + query.Encode())

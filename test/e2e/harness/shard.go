@@ -28,8 +28,8 @@ type Shard struct {
 	Timings Timings
 	// Mode is that of the election, DefaultMode by default.
 	Mode string
-	// OneMachine has the replicas share the first one's root directory, and so find each other's death by it. By default only
-	// leaders for life do.
+	// OneMachine has the replicas share the first one's root directory, and so find each other's death by it. By
+	// default only leaders for life do.
 	OneMachine bool
 	// Binary is the server's, bin/regent by default.
 	Binary string
@@ -65,8 +65,8 @@ func (s *Shard) Renewed() *Shard {
 	return s
 }
 
-// Start starts a replica, and returns when it is ready. All replicas of the shard have the same keys; unless they are on one
-// machine, each has a root directory of its own.
+// Start starts a replica, and returns when it is ready. All replicas of the shard have the same keys; unless they are
+// on one machine, each has a root directory of its own.
 func (s *Shard) Start(t testing.TB, name string, args ...string) *Replica {
 	t.Helper()
 	r := s.Launch(t, name, args...)

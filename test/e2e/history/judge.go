@@ -42,7 +42,8 @@ func Terms(events []Event, lease string) []Span {
 	return spans
 }
 
-// writing is the term that leads under a Lease, if it has written; empty otherwise. It looks no further back than it has to.
+// writing is the term that leads under a Lease, if it has written; empty otherwise. It looks no further back than it
+// has to.
 func writing(events []Event, lease string) string {
 	leads, wrote := "", map[string]bool{}
 	for _, e := range slices.Backward(events) {

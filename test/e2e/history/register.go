@@ -21,8 +21,8 @@ const (
 	Unknown Outcome = "unknown"
 )
 
-// Write is a write of a register by a term. Values are never written twice. Times are of one machine's wall clock, as they
-// come from several processes: a clock that is set back spoils a history.
+// Write is a write of a register by a term. Values are never written twice. Times are of one machine's wall clock, as
+// they come from several processes: a clock that is set back spoils a history.
 type Write struct {
 	Register, Term, Value string
 	Call, Return          time.Time
@@ -35,8 +35,8 @@ type Read struct {
 	Call, Return    time.Time
 }
 
-// registerLasts is how long one register is written, before the next: a history of many short registers is judged sooner
-// than that of one.
+// registerLasts is how long one register is written, before the next: a history of many short registers is judged
+// sooner than that of one.
 const registerLasts = 5 * time.Second
 
 // RegisterAt is the register to be written at a time.
@@ -78,7 +78,8 @@ func ReadRecord(name string) ([]Write, error) {
 	return writes, nil
 }
 
-// change is one of the Lease's: who holds it from then on, empty for nobody. They are numbered, as their order is known.
+// change is one of the Lease's: who holds it from then on, empty for nobody. They are numbered, as their order is
+// known.
 type change struct {
 	number int
 	term   string
@@ -144,8 +145,8 @@ func Check(events []Event, lease string, writes []Write, reads []Read) (checked 
 	return checked, nil
 }
 
-// changesOf are the changes of the Lease's holder. Each was made between when it, or a change before it, was sent, and when
-// it was seen.
+// changesOf are the changes of the Lease's holder. Each was made between when it, or a change before it, was sent, and
+// when it was seen.
 func changesOf(events []Event, lease string) []porcupine.Operation {
 	var changes []porcupine.Operation
 	current, n, before := "", 0, int64(0)

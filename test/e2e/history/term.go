@@ -1,8 +1,8 @@
 // Package history judges what etcd's own history says of a shard's terms: not what clients were told, and not what
 // replicas believed.
 //
-// Every write of the scenarios' writer tells its term, in the object or in its name, and the Lease's own history says when
-// each term began and ended. So a write that committed outside of its term shows, whoever made it.
+// Every write of the scenarios' writer tells its term, in the object or in its name, and the Lease's own history says
+// when each term began and ended. So a write that committed outside of its term shows, whoever made it.
 package history
 
 import (
@@ -26,8 +26,8 @@ const (
 	PIDKey     = "pid"
 )
 
-// TermOf names a term, short enough for an object's name. A holder identity is never used twice, and ends with a part of
-// a uuid.
+// TermOf names a term, short enough for an object's name. A holder identity is never used twice, and ends with a part
+// of a uuid.
 func TermOf(token fence.Token) string {
 	return fmt.Sprintf("%d.%s", token.Epoch, token.Holder[max(0, len(token.Holder)-12):])
 }

@@ -22,7 +22,8 @@ const (
 	logicalClusterKeys = "/core.kcp.io/logicalclusters/"
 )
 
-// Tree is the tree of workspaces of an installation, through all of its history: what each shard's etcd has had. Make it with Grown.
+// Tree is the tree of workspaces of an installation, through all of its history: what each shard's etcd has had. Make
+// it with Grown.
 type Tree struct {
 	workspaces map[types.UID]*grownWorkspace
 	clusters   []*grownCluster
@@ -116,8 +117,8 @@ func (t *Tree) fault(format string, args ...any) {
 	t.faults = append(t.faults, fmt.Sprintf(format, args...))
 }
 
-// Faults returns what must never be, at no time: a cluster that was made twice, or for a Workspace that does not name it, or deleted without
-// its Workspace; and a Workspace whose cluster has changed.
+// Faults returns what must never be, at no time: a cluster that was made twice, or for a Workspace that does not name
+// it, or deleted without its Workspace; and a Workspace whose cluster has changed.
 func (t *Tree) Faults() []string {
 	out := slices.Clone(t.faults)
 	byName, byOwner := map[string]*grownCluster{}, map[types.UID]*grownCluster{}

@@ -1,5 +1,5 @@
-// Command issuer is an OpenID Connect issuer, and a webhook that knows tokens and rights. Scenarios tell it what to say, by requests
-// below /control/.
+// Command issuer is an OpenID Connect issuer, and a webhook that knows tokens and rights. Scenarios tell it what to
+// say, by requests below /control/.
 package main
 
 import (

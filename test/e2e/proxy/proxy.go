@@ -15,7 +15,8 @@ type Proxy struct {
 
 	mu     sync.Mutex
 	change *sync.Cond // of stalled, cut, closed
-	// stalled, by direction: connections stay open, and nothing passes. cut: none is open, and new ones are closed at once.
+	// stalled, by direction: connections stay open, and nothing passes. cut: none is open, and new ones are closed
+	// at once.
 	stalled     [2]bool
 	cut, closed bool
 	open        map[net.Conn]struct{}
@@ -39,7 +40,8 @@ func StartAt(address, target string) (*Proxy, error) {
 	return p, nil
 }
 
-// Route is Start with a target that depends on who has opened the connection, and to where. One without a target is closed.
+// Route is Start with a target that depends on who has opened the connection, and to where. One without a target is
+// closed.
 func Route(target func(from, to net.Addr) (string, error)) (*Proxy, error) {
 	return start("127.0.0.1:0", target)
 }

@@ -37,7 +37,8 @@ func TestKubernetesSpecsDoWhatThePageSays(t *testing.T) {
 	if err := os.MkdirAll(*logs, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	// kubectl keeps what it has discovered for hours, and explains nothing by a short name that is newer. So it may keep nothing.
+	// kubectl keeps what it has discovered for hours, and explains nothing by a short name that is newer. So it may
+	// keep nothing.
 	t.Setenv("KUBECACHEDIR", filepath.Join(os.DevNull, "none"))
 	url, kubeconfig := createWorkspace(t, startShard(t, *logs), "conformance")
 	all := runSpecs(t, url, kubeconfig, titles(chosen))

@@ -16,8 +16,8 @@ type expectation struct {
 // cited is what a row has between backticks in its last column.
 var cited = regexp.MustCompile("`([^`]+)`")
 
-// readPage reads the tables of a page. The title of a spec is the heading above the table, and the first column. Rows whose second column is no
-// outcome are of other tables.
+// readPage reads the tables of a page. The title of a spec is the heading above the table, and the first column. Rows
+// whose second column is no outcome are of other tables.
 func readPage(content string) (all []expectation, err error) {
 	var heading string
 	known := map[string]bool{}

@@ -17,8 +17,8 @@ import (
 // patience is how long the shard may take to start, to serve and to end, on a slow machine.
 const patience = 2 * time.Minute
 
-// startShard runs `regent dev` until the test ends: two replicas, an etcd, and a balancer in front. It returns the administrator's kubeconfig.
-// Its output goes to a file in logs.
+// startShard runs `regent dev` until the test ends: two replicas, an etcd, and a balancer in front. It returns the
+// administrator's kubeconfig. Its output goes to a file in logs.
 func startShard(t *testing.T, logs string) string {
 	t.Helper()
 	root := t.TempDir()

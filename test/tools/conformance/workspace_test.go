@@ -13,7 +13,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// createWorkspace creates a workspace below root, waits until it is Ready, and returns its URL and a kubeconfig whose only server it is.
+// createWorkspace creates a workspace below root, waits until it is Ready, and returns its URL and a kubeconfig whose
+// only server it is.
 func createWorkspace(t *testing.T, admin, name string) (url, kubeconfig string) {
 	t.Helper()
 	config, err := clientcmd.LoadFromFile(admin)

@@ -1,6 +1,7 @@
-// Command embedded is the embedded etcd in a process of its own, for the tests of the server: with its data in the directory that it is given,
-// until its input ends. It says where it is, and with which keys. It is built without the race detector, under which etcd takes most of the CPU of
-// some tests, and of which etcd's own tests and replicas with an embedded one have enough.
+// Command embedded is the embedded etcd in a process of its own, for the tests of the server: with its data in the
+// directory that it is given, until its input ends. It says where it is, and with which keys. It is built without the
+// race detector, under which etcd takes most of the CPU of some tests, and of which etcd's own tests and replicas with
+// an embedded one have enough.
 package main
 
 import (

@@ -1,4 +1,5 @@
-// Command kubernetes is a real kube-apiserver, built from its module so that the benchmarks of package leader on plain Kubernetes need nothing installed.
+// Command kubernetes is a real kube-apiserver, built from its module so that the benchmarks of package leader on plain
+// Kubernetes need nothing installed.
 package main
 
 import (

@@ -16,8 +16,8 @@ import (
 // server is the package of the root module that people install.
 const server = "cmd/server"
 
-// check makes a release of the files as they are, in a scratch directory, and does with it what people do: installs the server, and builds
-// programs with each library. Modules of others come from where they always come from.
+// check makes a release of the files as they are, in a scratch directory, and does with it what people do: installs the
+// server, and builds programs with each library. Modules of others come from where they always come from.
 func check(ctx context.Context, o options) error {
 	root, err := filepath.Abs(o.tree)
 	if err != nil {
@@ -56,14 +56,16 @@ func checkRelease(ctx context.Context, scratch, proxy string, t tree, o options)
 	return errors.Join(append(failed, install(ctx, place{directory: scratch, env: env}, t, o.version))...)
 }
 
-// environment returns an environment in which nothing was ever downloaded, the release is on a proxy, and other modules may come from those
-// downloaded before. Only our own modules are exempt from the checksum database, which cannot know them yet.
+// environment returns an environment in which nothing was ever downloaded, the release is on a proxy, and other modules
+// may come from those downloaded before. Only our own modules are exempt from the checksum database, which cannot know
+// them yet.
 func environment(ctx context.Context, scratch, proxy string, t tree) ([]string, error) {
 	out, err := place{directory: scratch}.ask(ctx, "go", "env", "GOMODCACHE", "GOPROXY", "GONOSUMDB")
 	if err != nil {
 		return nil, err
 	}
-	known := append(strings.Split(out, "\n"), "", "") // lines of what is not set are empty, and the last are cut off
+	// lines of what is not set are empty, and the last are cut off
+	known := append(strings.Split(out, "\n"), "", "")
 	ours := t.root().path()
 	exempt := strings.Trim(known[2]+","+ours, ",")
 	return []string{
@@ -145,8 +147,9 @@ func embed(ctx context.Context, p place, t tree, m *mod, version string) error {
 	return err
 }
 
-// staging returns the modules of Kubernetes that a library requires, each at the version that the server requires. Kubernetes releases them
-// together and promises nothing of a mixture: a program with a newer client-go has the newer apiserver too.
+// staging returns the modules of Kubernetes that a library requires, each at the version that the server requires.
+// Kubernetes releases them together and promises nothing of a mixture: a program with a newer client-go has the newer
+// apiserver too.
 func staging(library, server *modfile.File) []string {
 	var modules []string
 	for _, r := range library.Require {

@@ -17,8 +17,8 @@ import (
 // runtime is controller-runtime. Its minor versions follow those of Kubernetes, 12 behind.
 const runtime, runtimeLag = "sigs.k8s.io/controller-runtime", 12
 
-// compat tests each library with the newest patch of each minor version of Kubernetes that its go.mod allows, and compiles it as its go.mod is:
-// with the oldest. Nothing in the repository is changed.
+// compat tests each library with the newest patch of each minor version of Kubernetes that its go.mod allows, and
+// compiles it as its go.mod is: with the oldest. Nothing in the repository is changed.
 func compat(ctx context.Context, o options) error {
 	root, err := filepath.Abs(o.tree)
 	if err != nil {
@@ -68,8 +68,8 @@ func (m *mod) compat(ctx context.Context, minors []string) error {
 	return nil
 }
 
-// versionsFor returns the newest versions, of a minor one of Kubernetes, of the modules that a library requires; nil if the library requires
-// newer ones.
+// versionsFor returns the newest versions, of a minor one of Kubernetes, of the modules that a library requires; nil if
+// the library requires newer ones.
 func (m *mod) versionsFor(ctx context.Context, minor string) (map[string]string, error) {
 	n, err := strconv.Atoi(strings.TrimPrefix(minor, "0."))
 	if err != nil {

@@ -25,7 +25,8 @@ func (p place) run(ctx context.Context, command ...string) error {
 	return nil
 }
 
-// ask returns what a command writes to its standard output, without space around it. What it writes to the other is part of the error.
+// ask returns what a command writes to its standard output, without space around it. What it writes to the other is
+// part of the error.
 func (p place) ask(ctx context.Context, command ...string) (string, error) {
 	var out, complaints bytes.Buffer
 	c := p.command(ctx, command)

@@ -9,15 +9,17 @@ import (
 	"strings"
 )
 
-// whole is what the go.mod is called, without .mod, that a library has in the repository, where a release has a lighter one.
+// whole is what the go.mod is called, without .mod, that a library has in the repository, where a release has a lighter
+// one.
 const whole = "go.whole"
 
 // propertyTests is how files of tests end whose modules nothing else needs. They stay in the repository.
 const propertyTests = "property_test.go"
 
-// lighten takes out of a library's go.mod what only old versions of Kubernetes or property tests need, because each program that requires the
-// library has all modules in it in its graph. A program with these versions has them from there. The go.mod as it was is kept as
-// go.whole.mod, by which the library's other tests run: go test -modfile=go.whole.mod ./...
+// lighten takes out of a library's go.mod what only old versions of Kubernetes or property tests need, because each
+// program that requires the library has all modules in it in its graph. A program with these versions has them from
+// there. The go.mod as it was is kept as go.whole.mod, by which the library's other tests run: go test
+// -modfile=go.whole.mod ./...
 func (t tree) lighten(ctx context.Context, m *mod) error {
 	if err := m.dropPropertyTests(); err != nil {
 		return err

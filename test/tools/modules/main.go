@@ -1,8 +1,8 @@
-// Command modules does what concerns the repository's modules together: it makes releases, and proves what they promise to programs that take
-// them. Give the root of the repository with -tree.
+// Command modules does what concerns the repository's modules together: it makes releases, and proves what they promise
+// to programs that take them. Give the root of the repository with -tree.
 //
 //	modules compat   test each library with the newest patches of the Kubernetes versions that it supports
-//	modules check    make a release in a scratch directory, install the server from it, and build programs with each library
+//	modules check    make a release in a scratch directory, install the server from it, build with each library
 //	modules release  make the commit and the tags of a release, of what is committed: -version v0.2.0
 //	modules versions give the modules that are tested the versions of the root
 //	modules weight   print what a program's module graph gains with a library: -program name=directory

@@ -16,7 +16,8 @@ import (
 
 const version = "v0.3.0"
 
-// files are a repository of a server, two libraries of which one requires the other, and a tool. k8s.io/fake is made by serve.
+// files are a repository of a server, two libraries of which one requires the other, and a tool. k8s.io/fake is made by
+// serve.
 var files = map[string]string{
 	"LICENSE":    "do as you like\n",
 	".gitignore": "/bin/\n",
@@ -37,8 +38,8 @@ var files = map[string]string{
 	"bin/left/go.mod":          "module example.com/left\n",
 }
 
-// serve makes two versions of a module that stands for those of Kubernetes: the older one needs golang.org/x/mod, which the tests of this
-// package have. It returns the checksums of both.
+// serve makes two versions of a module that stands for those of Kubernetes: the older one needs golang.org/x/mod, which
+// the tests of this package have. It returns the checksums of both.
 func serve(t *testing.T) (sums string) {
 	t.Helper()
 	proxy := t.TempDir()
@@ -179,7 +180,8 @@ func TestWhatOnlyOldVersionsOfKubernetesOrPropertyTestsNeedIsNotRequired(t *test
 	}
 }
 
-// The checksums in the release are made before there is anything that others could download. They must be those of what others download.
+// The checksums in the release are made before there is anything that others could download. They must be those of what
+// others download.
 func TestTheChecksumsAreThoseOfWhatIsTagged(t *testing.T) {
 	root := repository(t, nil)
 	before := git(t, root, "rev-parse", "HEAD")

@@ -16,8 +16,9 @@ import (
 // replaced is the version that go.mod files name where a replace says which directory is meant.
 const replaced = "v0.0.0-00010101000000-000000000000"
 
-// prepare turns a copy of the repository into what is tagged: the modules that have versions require each other by version, and replace nothing.
-// It writes what a module proxy would serve below proxy. Nothing is asked of the network that was not built with before.
+// prepare turns a copy of the repository into what is tagged: the modules that have versions require each other by
+// version, and replace nothing. It writes what a module proxy would serve below proxy. Nothing is asked of the network
+// that was not built with before.
 func prepare(ctx context.Context, root, version, proxy string) (tree, error) {
 	t, err := readTree(root)
 	if err != nil {
@@ -101,7 +102,8 @@ func (t tree) pin(m *mod, version string, sums map[string][]string) error {
 	return nil
 }
 
-// dropReplaces takes out the replaces by directories of the repository. Another would keep people from installing the server.
+// dropReplaces takes out the replaces by directories of the repository. Another would keep people from installing the
+// server.
 func (t tree) dropReplaces(file *modfile.File) error {
 	for _, r := range slices.Clone(file.Replace) {
 		if t[r.Old.Path] == nil {

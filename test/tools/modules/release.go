@@ -11,8 +11,8 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// release makes the commit and the tags of a version, of what is committed. The commit is beside the branch, and only tags name it: on the
-// branch the modules go on to find each other by directory. Nothing is pushed.
+// release makes the commit and the tags of a version, of what is committed. The commit is beside the branch, and only
+// tags name it: on the branch the modules go on to find each other by directory. Nothing is pushed.
 func release(ctx context.Context, o options) error {
 	if !semver.IsValid(o.version) || semver.Canonical(o.version) != o.version || semver.Build(o.version) != "" || semver.Major(o.version) > "v1" {
 		return fmt.Errorf("-version %q: want one such as v0.2.0 or v0.2.0-rc.1 (from v2 on, the paths of the modules would have to say so)", o.version)
@@ -45,8 +45,8 @@ func release(ctx context.Context, o options) error {
 	return tagAll(ctx, place{directory: root}, t, o.version, commit)
 }
 
-// checkout writes the files of the last commit into a directory, and returns how git is called there. Changes that are not committed would be no
-// part of the release.
+// checkout writes the files of the last commit into a directory, and returns how git is called there. Changes that are
+// not committed would be no part of the release.
 func checkout(ctx context.Context, root, scratch string) (place, error) {
 	here := place{directory: root}
 	if changed, err := here.ask(ctx, "git", "status", "--porcelain"); err != nil || changed != "" {

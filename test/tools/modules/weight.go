@@ -43,8 +43,8 @@ type offer struct {
 // clientGo is the program that there is always: it has client-go and nothing else.
 const clientGo = "client-go alone"
 
-// weight prints what the module graph of each program gains when it takes the library: a row for a program and a state of the repository. A
-// module is bumped if the program had it in an older version.
+// weight prints what the module graph of each program gains when it takes the library: a row for a program and a state
+// of the repository. A module is bumped if the program had it in an older version.
 func weight(ctx context.Context, o options) error {
 	scratch, err := os.MkdirTemp("", "modules-")
 	if err != nil {
@@ -185,7 +185,8 @@ func requiredBy(directory string) (paths []string) {
 	return paths
 }
 
-// selected returns the version of each module in the graph of a program, other than its own: the highest that anything in the graph requires.
+// selected returns the version of each module in the graph of a program, other than its own: the highest that anything
+// in the graph requires.
 func selected(ctx context.Context, p place) (map[string]string, error) {
 	graph, err := p.ask(ctx, "go", "mod", "graph")
 	if err != nil {

@@ -1,11 +1,11 @@
-// Command mutate breaks the product on purpose, one small change at a time, and reports which of the broken products the tests
-// of the changed package pass. Run it in the root directory of the module:
+// Command mutate breaks the product on purpose, one small change at a time, and reports which of the broken products
+// the tests of the changed package pass. Run it in the root directory of the module:
 //
 //	go run ./test/tools/mutate -n 40 -seed 1 ./pkg/election ./pkg/server/storage
 //
-// It tries a sample: -seed says which, and what was left out is told. Mutants in the table of -accepted (docs/MUTATION.md) are not
-// tried. A row there that is no mutant of its package any more is an error. No file is changed: mutants are compiled by go
-// test -overlay.
+// It tries a sample: -seed says which, and what was left out is told. Mutants in the table of -accepted
+// (docs/MUTATION.md) are not tried. A row there that is no mutant of its package any more is an error. No file is
+// changed: mutants are compiled by go test -overlay.
 //
 // The exit status is 1 if a mutant survived that is not accepted, 2 if something else is wrong.
 package main

@@ -26,7 +26,8 @@ type mutant struct {
 // dropped stands in a mutant's row for a statement that is left out.
 const dropped = "(dropped)"
 
-// row returns the mutant's name in the table of accepted mutants. It does not change if other places of the file change.
+// row returns the mutant's name in the table of accepted mutants. It does not change if other places of the file
+// change.
 func (m mutant) row() string {
 	now := m.new
 	if m.dropped {
@@ -196,8 +197,9 @@ func (f *finder) look(node ast.Node) bool {
 	return true
 }
 
-// unremarkable matches calls that are not dropped: logging, which promises nothing; cancel, whose absence vet finds; locking,
-// whose absence the race detector finds; and stopping timers, which the garbage collector collects since Go 1.23.
+// unremarkable matches calls that are not dropped: logging, which promises nothing; cancel, whose absence vet finds;
+// locking, whose absence the race detector finds; and stopping timers, which the garbage collector collects since Go
+// 1.23.
 var unremarkable = regexp.MustCompile(`^(klog|logger)\.|\.logger\.|^panic\(|^cancel\(|^(timer|ticker|every)\.Stop\(|\.R?(Unl|L)ock\(\)$`)
 
 // call drops a call. What belongs to a log line is left alone.

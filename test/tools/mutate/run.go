@@ -33,8 +33,8 @@ type runner struct {
 	timeout time.Duration // of one run of a package's tests
 }
 
-// mutantsOf returns the mutants of the package in a directory. It leaves out tests, and files that are not built on this
-// platform.
+// mutantsOf returns the mutants of the package in a directory. It leaves out tests, and files that are not built on
+// this platform.
 func (r runner) mutantsOf(ctx context.Context, directory string) ([]mutant, error) {
 	out, err := r.call(ctx, directory, "list", "-f", `{{join .GoFiles "\n"}}`, ".").Output()
 	if err != nil {
@@ -56,8 +56,8 @@ func (r runner) mutantsOf(ctx context.Context, directory string) ([]mutant, erro
 	return all, nil
 }
 
-// unbroken returns how long the tests take without a mutant. It returns an error if they fail, because then they would kill
-// every mutant.
+// unbroken returns how long the tests take without a mutant. It returns an error if they fail, because then they would
+// kill every mutant.
 func (r runner) unbroken(ctx context.Context, directory string) (time.Duration, error) {
 	began := time.Now()
 	if out, err := r.test(ctx, directory, "").CombinedOutput(); err != nil {
@@ -125,8 +125,8 @@ func (r runner) test(ctx context.Context, directory, overlay string) *exec.Cmd {
 	return r.call(ctx, directory, append(args, testsOf(directory)...)...)
 }
 
-// testsOf names the packages, as seen from a directory, whose tests count for the one in it: itself and, if it is internal, the package that it
-// is internal to. What is split off there is mostly tested through that package.
+// testsOf names the packages, as seen from a directory, whose tests count for the one in it: itself and, if it is
+// internal, the package that it is internal to. What is split off there is mostly tested through that package.
 func testsOf(directory string) []string {
 	self := "/" + path.Clean(filepath.ToSlash(directory))
 	if i := strings.LastIndex(self, "/internal/"); i > 0 {
@@ -135,8 +135,8 @@ func testsOf(directory string) []string {
 	return []string{"."}
 }
 
-// call returns a call of the go command in a directory, which may be of another module than the current one. When ctx ends, the command's
-// whole process group is killed.
+// call returns a call of the go command in a directory, which may be of another module than the current one. When ctx
+// ends, the command's whole process group is killed.
 func (r runner) call(ctx context.Context, directory string, args ...string) *exec.Cmd {
 	args = append(r.command[1:len(r.command):len(r.command)], args...)
 	c := exec.CommandContext(ctx, r.command[0], args...) //nolint:gosec // the operator's own command

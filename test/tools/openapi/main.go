@@ -1,6 +1,7 @@
-// Command openapi generates pkg/server/apis/openapi: the OpenAPI definitions of the types that the shard serves, and of the
-// types that they consist of, as far as no dependency of the server has them. `make generate` runs it. It reads the list of types from standard input, as test/tools/served
-// prints it. Its argument is the root of the main module: it reads the types at the versions that the server is built with.
+// Command openapi generates pkg/server/apis/openapi: the OpenAPI definitions of the types that the shard serves, and of
+// the types that they consist of, as far as no dependency of the server has them. `make generate` runs it. It reads the
+// list of types from standard input, as test/tools/served prints it. Its argument is the root of the main module: it
+// reads the types at the versions that the server is built with.
 //
 // It is a module of its own, so that the generator's dependencies are not the server's.
 package main

@@ -23,7 +23,8 @@ func writeArchive(w io.Writer, r release) error {
 		return err
 	}
 	entries := append([]entry{{name: top + "/", mode: 0o755}}, programs...)
-	entries = append(entries, entry{name: top + "/kubectl-regent", mode: 0o777, target: "regent"}) // as a plugin of kubectl it is known by this name
+	// as a plugin of kubectl it is known by this name
+	entries = append(entries, entry{name: top + "/kubectl-regent", mode: 0o777, target: "regent"})
 	tree := os.DirFS(r.tree)
 	for _, name := range besides {
 		err := fs.WalkDir(tree, name, func(name string, d fs.DirEntry, err error) error {

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
-// authorities returns the certificates of the public authorities that Mozilla trusts, as the Go project keeps them, in PEM. The image has no
-// system from which they could come, and issuers of logins and webhooks may have certificates of theirs. An authority that is trusted with
-// constraints is left out, because a file cannot say so.
+// authorities returns the certificates of the public authorities that Mozilla trusts, as the Go project keeps them, in
+// PEM. The image has no system from which they could come, and issuers of logins and webhooks may have certificates of
+// theirs. An authority that is trusted with constraints is left out, because a file cannot say so.
 func authorities() []byte {
 	var all [][]byte
 	for root := range bundle.Roots() {

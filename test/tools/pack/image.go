@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// user is the uid and gid of the process: nobody's, and in the upper range, so that Kubernetes' runAsNonRoot can check it.
+	// user is the uid and gid of the process: nobody's, and in the upper range, so that Kubernetes' runAsNonRoot
+	// can check it.
 	user = 65532
 	home = "/var/lib/regent"
 )

@@ -1,5 +1,5 @@
-// Command pack makes what is handed to those who run Regent, of binaries that are built already: an OCI image, archives, and bills of
-// materials. `make image` and `make dist` call it.
+// Command pack makes what is handed to those who run Regent, of binaries that are built already: an OCI image,
+// archives, and bills of materials. `make image` and `make dist` call it.
 //
 //	pack image   -out image.tar      amd64=regent-amd64 arm64=regent-arm64
 //	pack archive -out regent.tar.gz  -tree ../../.. amd64=regent-amd64
@@ -7,7 +7,8 @@
 //
 // etcd's tools are in the same directory as each binary, in one program: etcdctl (test/tools/etcdctl).
 //
-// The same input gives the same bytes: every time in the output is -date, every owner is a number, and everything is sorted.
+// The same input gives the same bytes: every time in the output is -date, every owner is a number, and everything is
+// sorted.
 package main
 
 import (

@@ -59,7 +59,8 @@ func writeSBOM(w io.Writer, r release) error {
 	return encoder.SetPretty(true).EncodeVersion(bom, cdx.SpecVersion1_6)
 }
 
-// library describes a module. Go's own sum of its content is there, because it is no digest of a file as CycloneDX knows it.
+// library describes a module. Go's own sum of its content is there, because it is no digest of a file as CycloneDX
+// knows it.
 func library(m *debug.Module) cdx.Component {
 	if m.Replace != nil {
 		m = m.Replace

@@ -17,8 +17,8 @@ type commit struct {
 }
 
 const (
-	// changeWithin is how long somebody works on a change at most, as far as its commits show. Git does not say where
-	// one ends: in a clone of the branch that it landed on there is nothing between it and those before it.
+	// changeWithin is how long somebody works on a change at most, as far as its commits show. Git does not say
+	// where one ends: in a clone of the branch that it landed on there is nothing between it and those before it.
 	changeWithin = 4 * time.Hour
 	// changePause is how long a pause between commits is, after which another change begins.
 	changePause = time.Hour

@@ -5,7 +5,7 @@
 //	make test ONLY=pkg/election/... RUN=TestName          some
 //	make measure                                          all tests, and docs/TESTS.md anew
 //	go run ./test/tools/prove plan                        what .ci/run does for this change, and for how long
-//	go run ./test/tools/prove parts -minutes 30           the long parts of this change for which so much time is left, a line each
+//	go run ./test/tools/prove parts -minutes 30           the long parts of this change that so much time is left for
 //
 // The exit status is 1 if something failed, 2 if it cannot be told.
 package main

@@ -216,7 +216,8 @@ const compilerNice = 10
 
 // yield lowers the priority of a command that has been started as the leader of a group, and of all that it starts.
 func yield(command *exec.Cmd, nice int) {
-	_ = syscall.Setpriority(syscall.PRIO_PGRP, command.Process.Pid, nice) // it takes longer, or disturbs: neither is worth an error
+	// it takes longer, or disturbs: neither is worth an error
+	_ = syscall.Setpriority(syscall.PRIO_PGRP, command.Process.Pid, nice)
 }
 
 // fewCases are packages with a property whose cases are dear, with how many of them each property gets. `make
@@ -253,8 +254,8 @@ func (r *runner) test(ctx context.Context, tool string, b runnable) {
 	}
 	command := exec.CommandContext(ctx, tool, append(args, r.args...)...)
 	command.Dir = b.dir
-	// The race detector would wait for a second at the end of each process, for reports of what still runs: goleak says
-	// that nothing does.
+	// The race detector would wait for a second at the end of each process, for reports of what still runs: goleak
+	// says that nothing does.
 	command.Env = append(os.Environ(), "PWD="+command.Dir, "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"), built.Variable+"=1")
 	// What the tests started ends with them, whatever becomes of them.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -130,7 +130,8 @@ func get(handler http.Handler, path string, into any) error {
 	return json.Unmarshal(answer.Body.Bytes(), into)
 }
 
-// shard returns the handler of an API server with all that is served. It answers discovery, and has no etcd for anything else.
+// shard returns the handler of an API server with all that is served. It answers discovery, and has no etcd for
+// anything else.
 func shard() (http.Handler, error) {
 	client, err := storage.NewClient(storage.Config{Transport: storagebackend.TransportConfig{ServerList: []string{"http://127.0.0.1:1"}}, Prefix: "/registry"})
 	if err != nil {

@@ -199,7 +199,8 @@ var (
 	words = regexp.MustCompile(`[a-z]{3}`)
 )
 
-// patterns returns what a message can be. There is none for one that has no words of its own. A variable is all that its function assigns to it.
+// patterns returns what a message can be. There is none for one that has no words of its own. A variable is all that
+// its function assigns to it.
 func (p *goPackage) patterns(f *ast.FuncDecl, message ast.Expr) (out []string) {
 	texts := []string{p.pattern(message)}
 	if name, ok := message.(*ast.Ident); ok && texts[0] == "..." {

@@ -60,8 +60,8 @@ func fromBelow(text string) string {
 	return regexp.MustCompile(`\]\(([A-Z-]+\.md)`).ReplaceAllString(text, "](../$1")
 }
 
-// events returns the type of each reason that the code gives to an Event. A reason is a constant beside a constant that says whether it is a
-// warning: as arguments of notify and record, in an assignment, or in an Event.
+// events returns the type of each reason that the code gives to an Event. A reason is a constant beside a constant that
+// says whether it is a warning: as arguments of notify and record, in an assignment, or in an Event.
 func (s *source) events() map[string]string {
 	out := reasons{}
 	for _, p := range s.packages {

@@ -1,5 +1,6 @@
-// Command reference writes docs/reference: pages of what the code says of itself. `make generate` runs it. Its argument is the root of the module.
-// The page of the flags is written by a test of cmd/server, which alone can have its commands.
+// Command reference writes docs/reference: pages of what the code says of itself. `make generate` runs it. Its argument
+// is the root of the module. The page of the flags is written by a test of cmd/server, which alone can have its
+// commands.
 package main
 
 import (

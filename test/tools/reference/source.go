@@ -104,7 +104,8 @@ func (p *goPackage) text(e ast.Expr) (string, error) {
 	return "", fmt.Errorf("%s: there is a text that is no constant of the package: make it one, or teach test/tools/reference", p.path)
 }
 
-// selected returns the name that an expression selects from a package: "NewGauge" of metrics.NewGauge. Empty: it does not.
+// selected returns the name that an expression selects from a package: "NewGauge" of metrics.NewGauge. Empty: it does
+// not.
 func selected(e ast.Expr, from string) string {
 	if s, ok := e.(*ast.SelectorExpr); ok {
 		if x, ok := s.X.(*ast.Ident); ok && x.Name == from {

@@ -1,5 +1,5 @@
-// Command served prints the Go types that clients of a shard send and get, and the types that these consist of: one type a
-// line, the path of its package and its name. test/tools/openapi makes OpenAPI definitions from them.
+// Command served prints the Go types that clients of a shard send and get, and the types that these consist of: one
+// type a line, the path of its package and its name. test/tools/openapi makes OpenAPI definitions from them.
 package main
 
 import (

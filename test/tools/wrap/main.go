@@ -1,5 +1,6 @@
-// Command wrap wraps the comments of Go files at 120 columns: `make fmt` runs it. It changes only paragraphs, and items of
-// lists, that have a wider line. What is indented in a comment, such as a table, is left as it is, and so are directives.
+// Command wrap wraps the comments of Go files at 120 columns: `make fmt` runs it. It changes only paragraphs, and items
+// of lists, that have a wider line. What is indented in a comment, such as a table, is left as it is, and so are
+// directives.
 //
 //	go run ./test/tools/wrap [-l] <file or directory>...
 //

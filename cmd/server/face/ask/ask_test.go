@@ -78,7 +78,8 @@ func serve(t *testing.T, answer http.HandlerFunc) (*ask.Client, *httptest.Server
 	return ask.New([]ask.Place{{Config: &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}}}), server
 }
 
-// A server that leads to any replica is asked for the shard's leader. If that fails, other replicas of the shard are asked, and not a stranger's.
+// A server that leads to any replica is asked for the shard's leader. If that fails, other replicas of the shard are
+// asked, and not a stranger's.
 func TestAnyReplicaIsAskedToHaveTheLeaderStepDown(t *testing.T) {
 	of, asked := statustest.Lone(), 0
 	client, server := serve(t, func(w http.ResponseWriter, req *http.Request) {

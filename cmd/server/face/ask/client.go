@@ -45,7 +45,8 @@ type Error struct {
 	Server  string
 	Code    int
 	Message string
-	// said: the server understood what was asked of it, and says no. It has told of itself before, so it is a replica.
+	// said: the server understood what was asked of it, and says no. It has told of itself before, so it is a
+	// replica.
 	said bool
 }
 
@@ -77,7 +78,8 @@ func NeverSent(err error) bool {
 	return errors.As(err, &fault) && fault.Op == "dial"
 }
 
-// get asks the places one after the other, and decodes the first answer. The place that answered is asked first from then on.
+// get asks the places one after the other, and decodes the first answer. The place that answered is asked first from
+// then on.
 func (c *Client) get(ctx context.Context, path string, into any) error {
 	place, err := first(ctx, c.places, path, into, c.silent)
 	if err != nil {
@@ -109,7 +111,8 @@ func (c *Client) tell(about, format string, args ...any) {
 	}
 }
 
-// first asks places one after the other until one answers, and returns it. silent is told of those that do not, if another one is asked.
+// first asks places one after the other until one answers, and returns it. silent is told of those that do not, if
+// another one is asked.
 func first(ctx context.Context, places []Place, path string, into any, silent func(Place, error)) (Place, error) {
 	var faults []error
 	for i, place := range places {
@@ -134,7 +137,8 @@ func first(ctx context.Context, places []Place, path string, into any, silent fu
 	return Place{}, errors.Join(faults...)
 }
 
-// nobody is that no place answers. It says why the last one does not: of the others that was told when the next one was asked.
+// nobody is that no place answers. It says why the last one does not: of the others that was told when the next one was
+// asked.
 type nobody []error
 
 // Error implements error.

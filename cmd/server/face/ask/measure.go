@@ -15,7 +15,8 @@ import (
 type Measured struct {
 	// Latencies are how long requests took on one connection, the shortest first.
 	Latencies []time.Duration
-	// Ahead is by how much the replica's clock is ahead of this machine's, as far as the fastest answer can tell: Within either way.
+	// Ahead is by how much the replica's clock is ahead of this machine's, as far as the fastest answer can tell:
+	// Within either way.
 	Ahead, Within time.Duration
 	// Expires is when the certificate expires that the replica shows.
 	Expires time.Time

@@ -1,5 +1,5 @@
-// Package ask asks replicas how their shard, or the installation, is doing, with the credentials of a kubeconfig. It finds another replica to ask
-// if the first one does not answer.
+// Package ask asks replicas how their shard, or the installation, is doing, with the credentials of a kubeconfig. It
+// finds another replica to ask if the first one does not answer.
 package ask
 
 import (
@@ -20,15 +20,18 @@ import (
 type Place struct {
 	// Context is the kubeconfig's context that leads there, or "" for a server that was named otherwise.
 	Context string
-	// Config is how to reach it. Its Host is the URL before /regent, /election and /metrics; a front's ends with /shards/<shard>.
+	// Config is how to reach it. Its Host is the URL before /regent, /election and /metrics; a front's ends with
+	// /shards/<shard>.
 	Config *rest.Config
 }
 
-// replicaContext are the names that `regent dev` gives to the contexts of single replicas: replica-0, or eu1/replica-0 in an installation.
+// replicaContext are the names that `regent dev` gives to the contexts of single replicas: replica-0, or eu1/replica-0
+// in an installation.
 var replicaContext = regexp.MustCompile(`(^|/)replica-[0-9]+$`)
 
-// Places returns whom to ask, in this order: the server of the context, or the one named instead, and then single replicas of the same cluster, for
-// when the first does not run. They are of the same cluster if they share the authority and the user.
+// Places returns whom to ask, in this order: the server of the context, or the one named instead, and then single
+// replicas of the same cluster, for when the first does not run. They are of the same cluster if they share the
+// authority and the user.
 func Places(file clientcmdapi.Config, context, server string) ([]Place, error) {
 	first, err := placeOf(file, context)
 	if err != nil {

@@ -27,8 +27,8 @@ func (c *Client) Terms(ctx context.Context, of status.Installation, shard string
 	return terms, err
 }
 
-// Stacks returns what each replica of a shard says of itself, with the stacks of one controller. Replicas that cannot be asked from here are as they
-// are in the installation.
+// Stacks returns what each replica of a shard says of itself, with the stacks of one controller. Replicas that cannot
+// be asked from here are as they are in the installation.
 func (c *Client) Stacks(ctx context.Context, of status.Installation, shard, controller string) []status.Replica {
 	query := "?stacks=" + url.QueryEscape(controller)
 	var replicas []status.Replica
@@ -74,7 +74,8 @@ func (c *Client) replica(of status.Installation, r status.Replica) (places []Pla
 	return places
 }
 
-// shard returns where a shard can be asked: the server itself if the shard is alone, a front, and the shard's replicas, its leader first.
+// shard returns where a shard can be asked: the server itself if the shard is alone, a front, and the shard's replicas,
+// its leader first.
 func (c *Client) shard(of status.Installation, name string) (places []Place) {
 	if len(of.Shards) == 1 {
 		places = append(places, c.places[0])

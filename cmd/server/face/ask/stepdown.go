@@ -17,8 +17,8 @@ import (
 // Succession is a change of the leader that was asked for.
 type Succession struct {
 	Shard string `json:"shard"`
-	// From led in epoch Before. To leads in epoch After. Both To and After are zero if nobody has been seen to lead since. They are the same
-	// as From and Before if To led already, and nothing was to be done.
+	// From led in epoch Before. To leads in epoch After. Both To and After are zero if nobody has been seen to lead
+	// since. They are the same as From and Before if To led already, and nothing was to be done.
 	From   string `json:"from"`
 	Before int64  `json:"epochBefore"`
 	To     string `json:"to,omitempty"`
@@ -39,8 +39,9 @@ type Wish struct {
 // LedAlready reports whether the replica that should lead next led already.
 func (s Succession) LedAlready() bool { return s.After != 0 && s.After == s.Before }
 
-// StepDown has the leader of a shard hand over. It returns once the leader has agreed, or at once if it is the replica that should lead next. Any replica of the shard may be asked: it passes the wish on.
-// Another one is asked only if the first has not passed it on.
+// StepDown has the leader of a shard hand over. It returns once the leader has agreed, or at once if it is the replica
+// that should lead next. Any replica of the shard may be asked: it passes the wish on. Another one is asked only if the
+// first has not passed it on.
 func (c *Client) StepDown(ctx context.Context, of status.Installation, shard status.Shard, wish Wish) (Succession, error) {
 	body, err := json.Marshal(wish)
 	if err != nil {
@@ -76,7 +77,8 @@ func (c *Client) StepDown(ctx context.Context, of status.Installation, shard sta
 	return Succession{}, fmt.Errorf("the leader of shard %s has not agreed to hand over: %w", shard.Name, errors.Join(faults...))
 }
 
-// mayAskAnother reports whether a wish has certainly not reached the leader. If it has, and the answer was lost, the next leader must not be asked, too.
+// mayAskAnother reports whether a wish has certainly not reached the leader. If it has, and the answer was lost, the
+// next leader must not be asked, too.
 func mayAskAnother(err error) bool {
 	var refusal *Error
 	if errors.As(err, &refusal) {
@@ -92,8 +94,8 @@ const (
 	electionPatience = time.Second
 )
 
-// Succeeded waits until somebody leads a shard in a later term than s.Before, and returns who. began is when the request was sent. It does not wait
-// if who should lead led already.
+// Succeeded waits until somebody leads a shard in a later term than s.Before, and returns who. began is when the
+// request was sent. It does not wait if who should lead led already.
 func (c *Client) Succeeded(ctx context.Context, of status.Installation, s Succession, began time.Time) (Succession, error) {
 	if s.LedAlready() {
 		return s, nil
@@ -116,8 +118,8 @@ func (c *Client) Succeeded(ctx context.Context, of status.Installation, s Succes
 	}
 }
 
-// elections returns what the replicas of a shard say of their election, those that can be asked at once and side by side. If none can, the whole
-// installation is asked.
+// elections returns what the replicas of a shard say of their election, those that can be asked at once and side by
+// side. If none can, the whole installation is asked.
 func (c *Client) elections(ctx context.Context, of status.Installation, shard string) (all []status.Election) {
 	soon, cancel := context.WithTimeout(ctx, electionPatience)
 	defer cancel()

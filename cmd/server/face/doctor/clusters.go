@@ -9,8 +9,8 @@ import (
 	"github.com/regent-project/regent/pkg/server/status"
 )
 
-// TopClusters returns a row for each logical cluster that was asked for anything in the interval, on all replicas together, and one for each replica that
-// cannot be asked. answered is how many replicas were asked.
+// TopClusters returns a row for each logical cluster that was asked for anything in the interval, on all replicas
+// together, and one for each replica that cannot be asked. answered is how many replicas were asked.
 func TopClusters(ctx context.Context, client *ask.Client, of status.Installation, interval time.Duration) (rows []metrics.Row, answered int) {
 	type answer struct {
 		counted metrics.Counted

@@ -1,5 +1,5 @@
-// Package doctor looks at an installation as somebody would who knows it well: at what replicas say, at what they measure, and at what a client sees
-// of them. It says what it has looked at, and what to do about what it has found.
+// Package doctor looks at an installation as somebody would who knows it well: at what replicas say, at what they
+// measure, and at what a client sees of them. It says what it has looked at, and what to do about what it has found.
 package doctor
 
 import (

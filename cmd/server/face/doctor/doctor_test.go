@@ -146,7 +146,8 @@ func TestAnotherVersionIsANotice(t *testing.T) {
 	}
 }
 
-// What docs/CLI.md lists is what doctor finds, and each metric that it reads of Regent's own is documented, so it exists.
+// What docs/CLI.md lists is what doctor finds, and each metric that it reads of Regent's own is documented, so it
+// exists.
 func TestTheDocsListWhatIsFound(t *testing.T) {
 	page, err := os.ReadFile("../../../../docs/CLI.md")
 	if err != nil {

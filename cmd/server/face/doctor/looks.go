@@ -52,7 +52,8 @@ func etcdLatency(x *examination) {
 	}
 }
 
-// etcdSpace looks for the codes with which etcd answers while an alarm is raised. The alarms themselves a replica does not see.
+// etcdSpace looks for the codes with which etcd answers while an alarm is raised. The alarms themselves a replica does
+// not see.
 func etcdSpace(x *examination) {
 	const answers = "grpc_client_handled_total"
 	full := x.Metrics.Grown(answers, metrics.Is("grpc_code", "ResourceExhausted"))

@@ -6,13 +6,15 @@ import (
 	"github.com/regent-project/regent/pkg/server/status"
 )
 
-// Others is the name of the row with what logical clusters were asked for that are not among the busiest of their replica.
+// Others is the name of the row with what logical clusters were asked for that are not among the busiest of their
+// replica.
 const Others = "(others)"
 
 // Counted is what a replica has counted, twice.
 type Counted struct{ Before, After status.Top }
 
-// OfClusters returns a row for each logical cluster in which anything was asked for on any of the replicas, and one for those that are not among the busiest.
+// OfClusters returns a row for each logical cluster in which anything was asked for on any of the replicas, and one for
+// those that are not among the busiest.
 func OfClusters(all []Counted) (rows []Row) {
 	by := map[string]*Row{}
 	of := func(name, path string) *Row {

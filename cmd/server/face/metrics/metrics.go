@@ -108,8 +108,8 @@ func (i Interval) Rate(name string, where Where) float64 {
 	return i.Grown(name, where) / i.Lasted().Seconds()
 }
 
-// Quantile estimates a quantile of what a histogram has observed, and how many observations there were. The estimate is the upper bound of the
-// bucket in which the quantile is.
+// Quantile estimates a quantile of what a histogram has observed, and how many observations there were. The estimate is
+// the upper bound of the bucket in which the quantile is.
 func (i Interval) Quantile(name string, q float64, where Where) (at time.Duration, count uint64) {
 	before, after := i.Before.buckets(name, where), i.After.buckets(name, where)
 	if before[math.Inf(1)] > after[math.Inf(1)] {

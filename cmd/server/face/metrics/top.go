@@ -19,8 +19,8 @@ type Row struct {
 	Path    string `json:"path,omitempty"`
 	// Fault says why nothing is known.
 	Fault string `json:"fault,omitempty"`
-	// Requests and Writes are requests for objects, in a second; watches count when they end. Refused are writes that were answered with 403, 412, 422
-	// or 429, and Failed requests that were answered with 5xx.
+	// Requests and Writes are requests for objects, in a second; watches count when they end. Refused are writes
+	// that were answered with 403, 412, 422 or 429, and Failed requests that were answered with 5xx.
 	Requests float64 `json:"requestsPerSecond"`
 	Writes   float64 `json:"writesPerSecond"`
 	Refused  float64 `json:"refusedWritesPerSecond"`
@@ -29,7 +29,8 @@ type Row struct {
 	P99 float64 `json:"p99Seconds"`
 	// Places are how many places a cluster's requests have held on average (docs/ACCESS.md says what a place is).
 	Places float64 `json:"places,omitempty"`
-	// TooMany are requests that were answered with 429 before they were handled, and Fenced writes of terms that were over, in a second.
+	// TooMany are requests that were answered with 429 before they were handled, and Fenced writes of terms that
+	// were over, in a second.
 	TooMany float64 `json:"tooManyPerSecond,omitempty"`
 	Fenced  float64 `json:"fencedPerSecond,omitempty"`
 	// Now are requests that are being handled, Watches open watches, Connections open connections.

@@ -1,6 +1,6 @@
-// Package page serves the page of package ui on this machine, and asks the servers of a kubeconfig for it, with the kubeconfig's credentials.
-// Whoever knows the secret in the page's URL may do what the page does, and nobody else: other users of the machine, and other pages in the
-// same browser, do not know it.
+// Package page serves the page of package ui on this machine, and asks the servers of a kubeconfig for it, with the
+// kubeconfig's credentials. Whoever knows the secret in the page's URL may do what the page does, and nobody else:
+// other users of the machine, and other pages in the same browser, do not know it.
 package page
 
 import (
@@ -25,8 +25,8 @@ import (
 )
 
 const (
-	// cookie, with the port, is the name of the one that has the secret, once the browser has shown it in the URL. Browsers send a cookie to
-	// all ports of a host, so that two pages must not have one name.
+	// cookie, with the port, is the name of the one that has the secret, once the browser has shown it in the URL.
+	// Browsers send a cookie to all ports of a host, so that two pages must not have one name.
 	cookie = "regent-ui-"
 	// parameter is the one of the URL that has the secret.
 	parameter = "secret"
@@ -63,8 +63,8 @@ func New(servers []ask.Place) *Page {
 	return &Page{places: newPlaces(servers), secret: rand.Text(), files: ui.Handler()}
 }
 
-// Serve serves on a listener of a loopback address until ctx ends, and closes it. ready is called with the URL to open. Serve returns when all
-// requests have ended. It may be called once.
+// Serve serves on a listener of a loopback address until ctx ends, and closes it. ready is called with the URL to open.
+// Serve returns when all requests have ended. It may be called once.
 func (p *Page) Serve(ctx context.Context, listener net.Listener, ready func(url string)) error {
 	p.host = listener.Addr().String()
 	p.cookie = cookie + p.host[strings.LastIndex(p.host, ":")+1:]
@@ -196,12 +196,14 @@ func (p *Page) stepDown(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(map[string]any{"replica": asked.From, "epoch": asked.Before}) // on an error the browser has gone
+	// on an error the browser has gone
+	_ = json.NewEncoder(w).Encode(map[string]any{"replica": asked.From, "epoch": asked.Before})
 }
 
 // refuse answers as API servers do.
 func refuse(w http.ResponseWriter, code int, err error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": err.Error()}) // on an error the browser has gone
+	// on an error the browser has gone
+	_ = json.NewEncoder(w).Encode(map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": err.Error()})
 }

@@ -120,7 +120,8 @@ func (s *shown) stop() {
 	}
 }
 
-// send sends a request with the cookie. Each further pair is a header; one without a value is left out, Host is the host.
+// send sends a request with the cookie. Each further pair is a header; one without a value is left out, Host is the
+// host.
 func (s *shown) send(method, uri, body string, headers ...string) (int, string, http.Header) {
 	s.Helper()
 	req, err := http.NewRequestWithContext(s.Context(), method, "http://"+s.url.Host+"/", strings.NewReader(body))

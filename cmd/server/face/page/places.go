@@ -16,8 +16,8 @@ import (
 	"github.com/regent-project/regent/pkg/server/status"
 )
 
-// places are the servers that can be asked: those of the kubeconfig, and the replicas of the root shard of which these have told. The one that
-// answered last is asked first. All methods may be called on any goroutine.
+// places are the servers that can be asked: those of the kubeconfig, and the replicas of the root shard of which these
+// have told. The one that answered last is asked first. All methods may be called on any goroutine.
 type places struct {
 	mu      sync.Mutex
 	given   []ask.Place
@@ -60,7 +60,8 @@ func (p *places) list() []ask.Place {
 	return all
 }
 
-// learn takes the replicas of the root shard out of an answer, to ask them when the servers of the kubeconfig do not answer.
+// learn takes the replicas of the root shard out of an answer, to ask them when the servers of the kubeconfig do not
+// answer.
 func (p *places) learn(body []byte) {
 	var of status.Installation
 	if err := json.Unmarshal(body, &of); err != nil {
@@ -81,8 +82,8 @@ func (p *places) learn(body []byte) {
 	}
 }
 
-// ask asks one place after the other. An answer that another one may give better (5xx) is returned if none does. A write is sent to another
-// place only if it was not sent.
+// ask asks one place after the other. An answer that another one may give better (5xx) is returned if none does. A
+// write is sent to another place only if it was not sent.
 func (p *places) ask(ctx context.Context, q question) (answer, error) {
 	var faults []error
 	var worst *answer

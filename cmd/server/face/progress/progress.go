@@ -1,5 +1,5 @@
-// Package progress tells who waits at a terminal what a command waits for, and for how long, on one line that is rewritten. Where standard error is no
-// terminal, it tells nothing.
+// Package progress tells who waits at a terminal what a command waits for, and for how long, on one line that is
+// rewritten. Where standard error is no terminal, it tells nothing.
 package progress
 
 import (
@@ -25,8 +25,9 @@ const (
 	ClearLine = "\r\x1b[2K"
 )
 
-// While calls do, and returns what it returns. If do takes longer than two seconds and w is a terminal, a line on w says what is waited for, until do has
-// returned: then the line is erased. What do writes to the same terminal must begin with ClearLine, and end with the end of a line.
+// While calls do, and returns what it returns. If do takes longer than two seconds and w is a terminal, a line on w
+// says what is waited for, until do has returned: then the line is erased. What do writes to the same terminal must
+// begin with ClearLine, and end with the end of a line.
 func While(ctx context.Context, w io.Writer, what string, do func(context.Context) error) error {
 	file, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {

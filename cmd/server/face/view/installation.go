@@ -180,7 +180,8 @@ func contact(r status.Replica) string {
 	return fmt.Sprintf("%s (%s)", e.Contact.State, span(r.Observed.Sub(e.Contact.Heard)))
 }
 
-// states are those of controllers, the worst first. Those that are stopped, because the replica does not lead, count for nothing.
+// states are those of controllers, the worst first. Those that are stopped, because the replica does not lead, count
+// for nothing.
 var states = []string{"late", "failed", "stalled", "restarting", "disabled", "waiting", "starting", "running"}
 
 // work sums a replica's controllers up.

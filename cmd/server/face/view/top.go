@@ -14,8 +14,8 @@ const (
 	ByResource = "resource"
 )
 
-// Top writes what logical clusters, replicas or resources were asked for in a second: by says which. Rows of replicas that cannot be asked may be among
-// those of clusters.
+// Top writes what logical clusters, replicas or resources were asked for in a second: by says which. Rows of replicas
+// that cannot be asked may be among those of clusters.
 func Top(w io.Writer, look Look, rows []metrics.Row, by string) error {
 	if !look.IsFor() {
 		return Encode(w, look.Format, rows)

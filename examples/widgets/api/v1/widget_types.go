@@ -4,7 +4,8 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // WidgetSpec is what is wanted.
 //
-// +kubebuilder:validation:XValidation:rule="self.color != 'red' || self.replicas <= 5",message="there is not so much red"
+// +kubebuilder:validation:XValidation:rule="self.color != 'red' || self.replicas <= 5",message="there is not so much
+// red"
 type WidgetSpec struct {
 	// Color is what each part says.
 	//

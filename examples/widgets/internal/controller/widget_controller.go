@@ -18,12 +18,14 @@ import (
 	shopv1 "github.com/regent-project/regent/examples/widgets/api/v1"
 )
 
-// WidgetReconciler keeps a ConfigMap for each part of a Widget, and an entry in a catalogue that is in another namespace.
+// WidgetReconciler keeps a ConfigMap for each part of a Widget, and an entry in a catalogue that is in another
+// namespace.
 type WidgetReconciler struct {
 	client.Client
 	Scheme   *runtime.Scheme
 	Recorder events.EventRecorder
-	// Catalogue is the namespace with the entries. Owners cannot be in another namespace than what they own: so the entries go with a finalizer.
+	// Catalogue is the namespace with the entries. Owners cannot be in another namespace than what they own: so the
+	// entries go with a finalizer.
 	Catalogue string
 }
 
@@ -51,7 +53,8 @@ func (r *WidgetReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	return ctrl.Result{}, unlessChanged(r.make(ctx, widget))
 }
 
-// unlessChanged returns nil if an object was changed or deleted meanwhile: the cache will show that, and its event queues the Widget again.
+// unlessChanged returns nil if an object was changed or deleted meanwhile: the cache will show that, and its event
+// queues the Widget again.
 func unlessChanged(err error) error {
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil

@@ -12,12 +12,13 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Watch makes every change of an informer's object queue the keys of its old and its new state, and the sweep the keys of all objects,
-// the newest first. Run waits until the informer is synced, and removes the handler before it returns. Call Watch before Run.
+// Watch makes every change of an informer's object queue the keys of its old and its new state, and the sweep the keys
+// of all objects, the newest first. Run waits until the informer is synced, and removes the handler before it returns.
+// Call Watch before Run.
 //
-// The informer belongs to the process: start it before the election, and end it after. A loop that is made for a term, and the next, only
-// adds and removes its handler. Objects of another type than T end the loop with an error. What an informer with a resync period repeats
-// is queued as if the sweep had found it: nobody waits for it.
+// The informer belongs to the process: start it before the election, and end it after. A loop that is made for a term,
+// and the next, only adds and removes its handler. Objects of another type than T end the loop with an error. What an
+// informer with a resync period repeats is queued as if the sweep had found it: nobody waits for it.
 func Watch[K comparable, T any](l *Loop[K], inf cache.SharedIndexInformer, keys func(T) []K) {
 	l.wirings = append(l.wirings, wiring[K]{
 		name:      "informer of " + reflect.TypeFor[T]().String(),
@@ -124,7 +125,8 @@ func isResync(old, obj any) bool {
 // newest is how many of the objects the sweep looks at first, because they have changed last: users may wait for those.
 const newest = 1024
 
-// newestFirst reorders a list of objects so that the newest come first, in the order of their age, as far as resourceVersions tell.
+// newestFirst reorders a list of objects so that the newest come first, in the order of their age, as far as
+// resourceVersions tell.
 func newestFirst(objs []any) []any {
 	type aged struct {
 		obj     any

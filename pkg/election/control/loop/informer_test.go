@@ -45,7 +45,8 @@ func TestNoCodeOfAControllerRunsAfterItsRun(t *testing.T) {
 		synctest.Wait()
 		stopped := make(chan error)
 		go func() { stopped <- stop() }()
-		// The handler ends its call. Whether it takes some more changes before it is removed is a matter of chance.
+		// The handler ends its call. Whether it takes some more changes before it is removed is a matter of
+		// chance.
 		for done := false; !done; {
 			select {
 			case release <- struct{}{}:
@@ -73,7 +74,8 @@ func TestAResyncIsInTheLaneOfTheSweep(t *testing.T) {
 		inf := &informer{SharedIndexInformer: cache.NewSharedIndexInformer(src, &corev1.ConfigMap{}, time.Hour, cache.Indexers{})}
 		t.Cleanup(run(t, src, inf))
 		until(t, inf.HasSynced)
-		time.Sleep(time.Minute) // or its handler would be due at client-go's first look, if both begin at the same moment
+		// or its handler would be due at client-go's first look, if both begin at the same moment
+		time.Sleep(time.Minute)
 		done := slow{takes: time.Second}
 		l := loop.New("test", 8, done.reconcile)
 		loop.Watch(l, inf, keys)
@@ -115,7 +117,8 @@ func TestObjectsOfAnotherTypeEndTheLoop(t *testing.T) {
 	})
 }
 
-// The informers live as long as the process. One that has ended before cannot be followed, and the loop must not work blindly.
+// The informers live as long as the process. One that has ended before cannot be followed, and the loop must not work
+// blindly.
 func TestAnInformerThatHasEndedIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src, other := newSource(configMap("a", "x")), running(t, newSource())

@@ -32,8 +32,8 @@ const sweptShare = 8
 type lanes[K comparable] struct {
 	mu    sync.Mutex
 	limit int
-	// workers is how many keys are worked on at a time. group returns what a key is charged to; nil: nobody tells keys
-	// apart.
+	// workers is how many keys are worked on at a time. group returns what a key is charged to; nil: nobody tells
+	// keys apart.
 	workers int
 	group   func(K) string
 	// wanted has the lanes of keys that are about to be queued. A key without one is fresh.

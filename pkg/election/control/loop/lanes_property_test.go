@@ -13,8 +13,9 @@ func queueOver(l *lanes[int]) *workqueue.Typed[int] {
 	return workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[int]{Queue: l})
 }
 
-// Whatever is added, taken and finished in whatever order: a key that was added is taken after that, by one worker at a time; what
-// is wanted fresh is taken before the swept keys that wait, but for their share; and no more swept keys are worked on than allowed.
+// Whatever is added, taken and finished in whatever order: a key that was added is taken after that, by one worker at a
+// time; what is wanted fresh is taken before the swept keys that wait, but for their share; and no more swept keys are
+// worked on than allowed.
 func TestLanesLoseNothingAndKeepTheirOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(1, 3).Draw(t, "limit")

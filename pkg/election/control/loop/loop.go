@@ -27,10 +27,10 @@ const sweepWorkers = 4
 
 // Loop reconciles keys of type K. Each value is run once. Its states:
 //
-//	New --Watch, On, Needs, By, Within--> wired --Run--> waiting for caches --> working --ctx ends, or a panic--> ended
+//	New --Watch, On, Needs, By, Within--> wired --Run--> waiting for caches --> working --ctx ends, a panic--> ended
 //
-// Watch, On, Needs, By and Within must be called before Run, and by one goroutine. Add and AddAfter may be called at any time.
-// Keys that are added before Run works are kept, keys that are added after it has ended are dropped.
+// Watch, On, Needs, By and Within must be called before Run, and by one goroutine. Add and AddAfter may be called at
+// any time. Keys that are added before Run works are kept, keys that are added after it has ended are dropped.
 //
 // Run begins with a sweep: a pass over all objects. The keys that it finds wait in a lane of their own, behind what
 // has just happened: a change that comes while the sweep goes on is reconciled at once, however many objects there
@@ -79,10 +79,10 @@ func (l *Loop[K]) Needs(needs func(K) bool) { l.needs = needs }
 // must be called before Run; group must be pure and quick.
 func (l *Loop[K]) By(group func(K) string) { l.lanes.group = group }
 
-// Within gives each reconcile a deadline, after which its context ends. An error that it returns then is a failure as any
-// other: the key waits for its next turn. What may wait for somebody else's machine needs a deadline, and so does what
-// takes as long as a tenant has objects. It should be well below the stall deadline of the controller: what is cut short
-// in time is no stall. Call it before Run.
+// Within gives each reconcile a deadline, after which its context ends. An error that it returns then is a failure as
+// any other: the key waits for its next turn. What may wait for somebody else's machine needs a deadline, and so does
+// what takes as long as a tenant has objects. It should be well below the stall deadline of the controller: what is cut
+// short in time is no stall. Call it before Run.
 func (l *Loop[K]) Within(deadline time.Duration) { l.within = deadline }
 
 // Add queues a key now. A key that is already queued is queued once. A key that is being reconciled is reconciled

@@ -6,8 +6,8 @@ import (
 	"github.com/regent-project/regent/pkg/election/control"
 )
 
-// observed returns a function that calls bounded and, if ctx has an observer, tells it. failures returns how often the key's
-// reconcile has failed in succession.
+// observed returns a function that calls bounded and, if ctx has an observer, tells it. failures returns how often the
+// key's reconcile has failed in succession.
 func (l *Loop[K]) observed(ctx context.Context, failures func(K) int) func(context.Context, K) error {
 	observe := control.ObserverOf(ctx)
 	if observe == nil {

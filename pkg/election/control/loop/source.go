@@ -12,16 +12,17 @@ import (
 type Source[K comparable] struct {
 	// Name says what it is, in logs.
 	Name string
-	// Synced is closed when the source can be read. Run waits for it before it registers anything, and before the first reconcile.
+	// Synced is closed when the source can be read. Run waits for it before it registers anything, and before the
+	// first reconcile.
 	Synced <-chan struct{}
-	// Register begins to call the loop's Add with the keys of what changes. Run calls it once all sources are synced, and calls remove
-	// before it returns: when remove has returned, nothing that Register has begun may run. If it runs code of the controller on other
-	// goroutines, it defers the loop's Contain there.
+	// Register begins to call the loop's Add with the keys of what changes. Run calls it once all sources are
+	// synced, and calls remove before it returns: when remove has returned, nothing that Register has begun may
+	// run. If it runs code of the controller on other goroutines, it defers the loop's Contain there.
 	Register func() (remove func())
 	// Recent calls add with the keys of the last changes before Run. They are reconciled before what Pages finds.
 	Recent func(add func(K))
-	// Pages reads all objects, page by page, for the sweep: it calls yield with the number of objects of each page and their keys, until
-	// that returns false. A source without Pages is only followed.
+	// Pages reads all objects, page by page, for the sweep: it calls yield with the number of objects of each page
+	// and their keys, until that returns false. A source without Pages is only followed.
 	Pages func(yield func(objects int, keys []K) bool)
 }
 
@@ -54,13 +55,14 @@ type wiring[K comparable] struct {
 }
 
 const (
-	// pollPeriod is how often a source is asked whether it is synced that does not tell. A leader's caches are warm: it asks once.
+	// pollPeriod is how often a source is asked whether it is synced that does not tell. A leader's caches are
+	// warm: it asks once.
 	pollPeriod = 10 * time.Millisecond
 	// remindAfter is after how long a source is told of that is not synced.
 	remindAfter = 10 * time.Second
-	// syncTimeout is after how long Run fails. What has not synced by then may never do so: the account must not list
-	// it, or nobody has started it. A term would go on without its work, so another replica tries; the caches belong to
-	// the process, and fill meanwhile.
+	// syncTimeout is after how long Run fails. What has not synced by then may never do so: the account must not
+	// list it, or nobody has started it. A term would go on without its work, so another replica tries; the caches
+	// belong to the process, and fill meanwhile.
 	syncTimeout = 30 * time.Second
 )
 

@@ -12,8 +12,8 @@ import (
 const (
 	// pageSize is how many objects the sweep reads at a time.
 	pageSize = 64
-	// The sweep pauses for pauseFactor times as long as it has worked, each time that it has worked for sweepSlice: requests that
-	// users wait for need the CPU now, at the beginning of a term most of all.
+	// The sweep pauses for pauseFactor times as long as it has worked, each time that it has worked for sweepSlice:
+	// requests that users wait for need the CPU now, at the beginning of a term most of all.
 	sweepSlice  = time.Millisecond
 	pauseFactor = 9
 	// toldSweep is how long a sweep must have taken to be told in the log.

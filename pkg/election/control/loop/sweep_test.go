@@ -40,7 +40,8 @@ func (s *slow) reconcile(ctx context.Context, k cache.ObjectName) error {
 	return s.record.reconcile(ctx, k)
 }
 
-// However much the sweep has found, what happens now is reconciled by the next worker that is free, and some always are.
+// However much the sweep has found, what happens now is reconciled by the next worker that is free, and some always
+// are.
 func TestWhatHappensNowDoesNotWaitForTheSweepI13(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const objects, workers = 5000, 8
@@ -159,7 +160,8 @@ func TestTheSweepBeginsWithWhatChangedLast(t *testing.T) {
 	})
 }
 
-// A key that fails in the sweep comes back into the sweep's lane: a hundred thousand of them would otherwise be in everybody's way.
+// A key that fails in the sweep comes back into the sweep's lane: a hundred thousand of them would otherwise be in
+// everybody's way.
 func TestARetryStaysInItsLane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, inf := many(t, 3000)
@@ -172,7 +174,8 @@ func TestARetryStaysInItsLane(t *testing.T) {
 			}
 			return done.reconcile(ctx, k)
 		})
-		l.Needs(func(k cache.ObjectName) bool { return k.Namespace[len(k.Namespace)-1] == '1' }) // a few hundred
+		// a few hundred
+		l.Needs(func(k cache.ObjectName) bool { return k.Namespace[len(k.Namespace)-1] == '1' })
 		loop.Watch(l, inf, keys)
 		stop := start(ctx, l)
 		time.Sleep(time.Hour)

@@ -12,8 +12,8 @@ import (
 	"github.com/regent-project/regent/pkg/election/control/loop"
 )
 
-// What waits for somebody else's machine is cut short, which is a failure as any other: it is tried again, its worker is
-// free meanwhile, and the loop has returned something.
+// What waits for somebody else's machine is cut short, which is a failure as any other: it is tried again, its worker
+// is free meanwhile, and the loop has returned something.
 func TestAReconcileThatWaitsForATenantIsCutShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tries []time.Duration
@@ -54,7 +54,8 @@ func TestAReconcileThatWaitsForATenantIsCutShort(t *testing.T) {
 	})
 }
 
-// A report says to whom all work belongs, so that a supervisor can tell a tenant that hangs from a controller that does.
+// A report says to whom all work belongs, so that a supervisor can tell a tenant that hangs from a controller that
+// does.
 func TestAReportNamesTheOnlyGroupThatHasWork(t *testing.T) {
 	for name, c := range map[string]struct {
 		workers int

@@ -8,8 +8,8 @@ import (
 	"github.com/regent-project/regent/pkg/election/control"
 )
 
-// label is the profiler label that has the controller's name on all its goroutines. Goroutines inherit it from the one that
-// starts them.
+// label is the profiler label that has the controller's name on all its goroutines. Goroutines inherit it from the one
+// that starts them.
 const label = "controller"
 
 var (
@@ -18,8 +18,8 @@ var (
 	errLate   = errors.New("has not stopped within its drain timeout")
 )
 
-// call runs a controller's code on a goroutine with its label. The channel gets its error when that goroutine has ended. A
-// panic and a runtime.Goexit become errors.
+// call runs a controller's code on a goroutine with its label. The channel gets its error when that goroutine has
+// ended. A panic and a runtime.Goexit become errors.
 func (s *supervision) call(ctx context.Context, name, what string, f func(context.Context) error) <-chan error {
 	result := make(chan error, 1)
 	go func() {
@@ -30,9 +30,9 @@ func (s *supervision) call(ctx context.Context, name, what string, f func(contex
 				err = control.Recovered(what, value)
 			}
 		}()
-		// The label is for the stacks of late controllers. It cannot tell whether code that has returned left goroutines behind,
-		// because connections of the term's clients inherit it, too. So what returns is believed to have joined what it started;
-		// package controllertest checks that.
+		// The label is for the stacks of late controllers. It cannot tell whether code that has returned left
+		// goroutines behind, because connections of the term's clients inherit it, too. So what returns is
+		// believed to have joined what it started; package controllertest checks that.
 		pprof.Do(ctx, pprof.Labels(label, name), func(ctx context.Context) { err = f(ctx) })
 	}()
 	return result

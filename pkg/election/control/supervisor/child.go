@@ -22,7 +22,7 @@ import (
 //	   |                        +-----------------+-----------------+------------+
 //	   |  after a pause                           | what it returns, see decide
 //	   +------------------- Restarting <----------+----> Disabled, Failed, Stopped
-//	   +------------------- Failed     <----------+      (a tolerated one is tried again, and shows Failed meanwhile)
+//	   +------------------- Failed     <----------+   (a tolerated one is tried again, and shows Failed)
 //
 // Without a term all controllers are Stopped. Late is a controller that has not stopped in time.
 type state string
@@ -104,7 +104,8 @@ func (c *child) awaitNeeds() bool {
 	return c.ctx.Err() == nil
 }
 
-// awaitNeed returns true when need is ready or left out, and false if the child must stop. It logs a need that takes long.
+// awaitNeed returns true when need is ready or left out, and false if the child must stop. It logs a need that takes
+// long.
 func (c *child) awaitNeed(need *child) bool {
 	began, reminder := time.Now(), firstReminder
 	timer := time.NewTimer(reminder)
@@ -395,8 +396,8 @@ func (c *child) isTolerated() bool {
 	return c.tolerated
 }
 
-// become changes the state to next if it is one of from, or any if from is empty. A Late controller stays Late until it is
-// Stopped.
+// become changes the state to next if it is one of from, or any if from is empty. A Late controller stays Late until it
+// is Stopped.
 func (c *child) become(next state, from ...state) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -47,8 +47,8 @@ const (
 	endsTerm effect = "step down"
 	// endsProcess: end the process.
 	endsProcess effect = "exit"
-	// perseveres: mark the controller as failed, go on with the term, and try the controller again after a pause of up to a
-	// minute.
+	// perseveres: mark the controller as failed, go on with the term, and try the controller again after a pause of
+	// up to a minute.
 	perseveres effect = "failed, tried again"
 )
 
@@ -57,8 +57,8 @@ type circumstances struct {
 	policy control.Policy
 	// exhausted: the controller has been restarted too often within the window.
 	exhausted bool
-	// tolerated: this replica and its predecessor have stepped down for this controller before, so stepping down again is of no
-	// use.
+	// tolerated: this replica and its predecessor have stepped down for this controller before, so stepping down
+	// again is of no use.
 	tolerated bool
 }
 
@@ -123,9 +123,9 @@ type intensity struct {
 	recent []time.Time // within the window
 }
 
-// failed records a failure after a time of work. It returns the pause before the next attempt, without jitter, and whether
-// there were too many failures: within the window, or in a row for stalls, which take long by themselves. An excused failure
-// does not count.
+// failed records a failure after a time of work. It returns the pause before the next attempt, without jitter, and
+// whether there were too many failures: within the window, or in a row for stalls, which take long by themselves. An
+// excused failure does not count.
 func (i *intensity) failed(now time.Time, worked time.Duration, stall, excused bool) (pause time.Duration, exhausted bool) {
 	if worked >= i.window {
 		i.streak = 0

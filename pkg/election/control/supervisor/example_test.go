@@ -24,7 +24,8 @@ func ExampleLead() {
 	_ = run
 }
 
-// Constructors that get clients of the term, which are closed when all controllers have been joined; policies; and word of what fails.
+// Constructors that get clients of the term, which are closed when all controllers have been joined; policies; and word
+// of what fails.
 func ExampleLeader() {
 	ctx, cancel := context.WithCancel(context.Background())
 	asks := control.Descriptor[clients]{Name: "asks", New: func(_ context.Context, deps clients) (control.Controller, error) {

@@ -123,8 +123,8 @@ func (c *child) examine(elapsed time.Duration, reachable bool) {
 	}
 }
 
-// ask returns the instance's latest report. Report is the controller's code and may hang: it is called on a goroutine, one call
-// at a time. A controller whose Report hangs counts as one that finishes nothing.
+// ask returns the instance's latest report. Report is the controller's code and may hang: it is called on a goroutine,
+// one call at a time. A controller whose Report hangs counts as one that finishes nothing.
 func (c *child) ask(i *instance) (control.Health, error) {
 	if i.reporter == nil {
 		return control.Health{}, nil
@@ -195,8 +195,8 @@ func (c *child) recovered() {
 // errWedged says that the supervisor itself hangs.
 var errWedged = errors.New("the supervisor of the controllers does not answer: restart the process, and report its goroutines (/debug/pprof/goroutine?debug=2)")
 
-// Probe lets a health check reach the Run whose Config has it, and remembers how the controllers are doing. One Probe serves one Run
-// at a time.
+// Probe lets a health check reach the Run whose Config has it, and remembers how the controllers are doing. One Probe
+// serves one Run at a time.
 type Probe struct {
 	active chan *supervision
 
@@ -218,8 +218,8 @@ func (p *Probe) set(s *supervision) {
 	}
 }
 
-// Ping returns nil if the supervisor answers or does not run, and an error if ctx ends first. It does not depend on whether
-// controllers are late, hang or have failed.
+// Ping returns nil if the supervisor answers or does not run, and an error if ctx ends first. It does not depend on
+// whether controllers are late, hang or have failed.
 func (p *Probe) Ping(ctx context.Context) error {
 	s := <-p.active
 	p.active <- s

@@ -71,8 +71,8 @@ func TestAControllerStallsOnlyIfItHoldsWorkAndGetsNoneOfItDone(t *testing.T) {
 	}
 }
 
-// The time that a controller stood still is no work. A stall may take longer than the window in which failures are counted: if it
-// counted as work, a controller that stalls each time would be tried for ever.
+// The time that a controller stood still is no work. A stall may take longer than the window in which failures are
+// counted: if it counted as work, a controller that stalls each time would be tried for ever.
 func TestAControllerThatStallsEachTimeIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lives := 0

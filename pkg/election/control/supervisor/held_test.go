@@ -15,8 +15,8 @@ import (
 	"github.com/regent-project/regent/pkg/election/control/supervisor"
 )
 
-// tenants is a controller whose keys are of tenants, "a/1" of a. What is of one of hang never returns, whatever its context
-// does, until release is closed.
+// tenants is a controller whose keys are of tenants, "a/1" of a. What is of one of hang never returns, whatever its
+// context does, until release is closed.
 type tenants struct {
 	*loop.Loop[string]
 }

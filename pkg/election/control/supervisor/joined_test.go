@@ -14,8 +14,8 @@ import (
 	"github.com/regent-project/regent/pkg/election/control/supervisor"
 )
 
-// hanging is a controller that gets nothing done and does not heed its context, until it is released. The construction after it
-// works.
+// hanging is a controller that gets nothing done and does not heed its context, until it is released. The construction
+// after it works.
 func hanging(released <-chan struct{}, works *atomic.Int32) control.Descriptor[deps] {
 	return fresh("hangs", func(n int) control.Controller {
 		if n > 1 {

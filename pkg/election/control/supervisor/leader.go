@@ -23,8 +23,8 @@ const DefaultOfferAfter = 10 * time.Minute
 //
 //	err := elector.Run(ctx, supervisor.Lead(sweeper, binder))
 //
-// It panics if the descriptors are faulty, as control.NewRegistry says, or NewLeader fails. A Leader does the same for constructors that get something else, with
-// policies, metrics and events.
+// It panics if the descriptors are faulty, as control.NewRegistry says, or NewLeader fails. A Leader does the same for
+// constructors that get something else, with policies, metrics and events.
 func Lead(set ...control.Descriptor[election.Term]) election.LeadFunc {
 	registry, err := control.NewRegistry(set...)
 	if err != nil {
@@ -37,9 +37,10 @@ func Lead(set ...control.Descriptor[election.Term]) election.LeadFunc {
 	return func(ctx context.Context, term election.Term) error { return leader.Lead(ctx, term, term) }
 }
 
-// Leader runs controllers in the terms of an elector; it does not elect, as a leader.Leader does. It ends a term in the words of package election, and remembers for which
-// controllers this replica has stepped down: if its predecessors have stepped down for the same ones, no replica can run them, and it
-// leads on without them (Config.Tolerated), instead of stepping down in turn for ever.
+// Leader runs controllers in the terms of an elector; it does not elect, as a leader.Leader does. It ends a term in the
+// words of package election, and remembers for which controllers this replica has stepped down: if its predecessors
+// have stepped down for the same ones, no replica can run them, and it leads on without them (Config.Tolerated),
+// instead of stepping down in turn for ever.
 type Leader[D any] struct {
 	cfg    Config
 	set    []control.Descriptor[D]
@@ -48,8 +49,9 @@ type Leader[D any] struct {
 	closed sync.Once
 }
 
-// NewLeader returns a Leader for the controllers of some scopes of a registry; none: LeaderOnly. It sets the Config's Tolerated itself. It
-// fails if Config.Policies are not valid for the registry (control.Policies.Validate), or if something else at Config.Metrics has the name of a metric.
+// NewLeader returns a Leader for the controllers of some scopes of a registry; none: LeaderOnly. It sets the Config's
+// Tolerated itself. It fails if Config.Policies are not valid for the registry (control.Policies.Validate), or if
+// something else at Config.Metrics has the name of a metric.
 func NewLeader[D any](cfg Config, r *control.Registry[D], scopes ...control.Scope) (*Leader[D], error) {
 	if len(scopes) == 0 {
 		scopes = []control.Scope{control.LeaderOnly}
@@ -68,12 +70,13 @@ func NewLeader[D any](cfg Config, r *control.Registry[D], scopes ...control.Scop
 }
 
 // Close removes the series of the controllers that no other Leader of this process has. It is for programs whose
-// controllers come and go, when Lead has returned for the last time. The series of a work queue belong to client-go, which
-// keeps them.
+// controllers come and go, when Lead has returned for the last time. The series of a work queue belong to client-go,
+// which keeps them.
 func (l *Leader[D]) Close() { l.closed.Do(func() { hide(l.shows) }) }
 
-// Lead runs the controllers for a term, with deps for their constructors. It is to be called by a LeadFunc, with its ctx and term. What it
-// returns is the LeadFunc's to return. All controllers have been joined then, so that clients in deps can be closed.
+// Lead runs the controllers for a term, with deps for their constructors. It is to be called by a LeadFunc, with its
+// ctx and term. What it returns is the LeadFunc's to return. All controllers have been joined then, so that clients in
+// deps can be closed.
 func (l *Leader[D]) Lead(ctx context.Context, term election.Term, deps D) error {
 	predecessors := term.FailedParts()
 	if term.Token().IsZero() { // without a lease the replica is its own predecessor
@@ -130,8 +133,8 @@ func (l *Leader[D]) remember(err error, tolerated []string, lasted time.Duration
 	}
 }
 
-// offer ends the term of ctx after Config.OfferAfter if a tolerated controller still fails: another replica may be able to run
-// it by then. Call stop at the end of the term.
+// offer ends the term of ctx after Config.OfferAfter if a tolerated controller still fails: another replica may be able
+// to run it by then. Call stop at the end of the term.
 func (l *Leader[D]) offer(ctx context.Context, tolerated []string) (stop func()) {
 	if len(tolerated) == 0 {
 		return func() {}
@@ -150,8 +153,8 @@ func (l *Leader[D]) offer(ctx context.Context, tolerated []string) (stop func())
 	}
 }
 
-// termClock measures how long a term lasts: from its beginning to the end of its context. The time that its controllers take to
-// stop does not count.
+// termClock measures how long a term lasts: from its beginning to the end of its context. The time that its controllers
+// take to stop does not count.
 type termClock struct {
 	began time.Time
 	ended atomic.Pointer[time.Time]

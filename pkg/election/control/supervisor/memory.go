@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// memory remembers the controllers for which this replica has stepped down. The lease may come back to it because the other
-// replicas stepped down for the same controllers. Then no replica can run them, and stepping down again would only stop the
-// healthy controllers.
+// memory remembers the controllers for which this replica has stepped down. The lease may come back to it because the
+// other replicas stepped down for the same controllers. Then no replica can run them, and stepping down again would
+// only stop the healthy controllers.
 type memory struct {
 	mu     sync.Mutex
 	failed []string

@@ -59,8 +59,9 @@ func registerMetrics(to prometheus.Registerer) error {
 	return nil
 }
 
-// ShowMetrics registers the metrics, as Config.Metrics says, and creates the series of all controllers of a registry, so that alerts work
-// on replicas that have never led. NewLeader does it for its controllers; call it before the first Run. They stay for as long as the process lives.
+// ShowMetrics registers the metrics, as Config.Metrics says, and creates the series of all controllers of a registry,
+// so that alerts work on replicas that have never led. NewLeader does it for its controllers; call it before the first
+// Run. They stay for as long as the process lives.
 func ShowMetrics[D any](to prometheus.Registerer, r *control.Registry[D]) error {
 	return show(to, r.Names())
 }

@@ -56,8 +56,8 @@ func (c *stallClock) observe(pending int, returned uint64, only string, elapsed 
 	}
 }
 
-// holds tells that one group alone has held an instance for the stall deadline, or that it does no longer. It is called with
-// each report, and when the instance is over.
+// holds tells that one group alone has held an instance for the stall deadline, or that it does no longer. It is called
+// with each report, and when the instance is over.
 func (c *child) holds(i *instance, by string, held, deadline time.Duration) {
 	c.mu.Lock()
 	if i.over || deadline < 0 || held < deadline {

@@ -12,28 +12,30 @@ import (
 // Status is how a controller is doing, and how it has done since the process started. It is a copy.
 type Status struct {
 	Controller string
-	// State is one of those of regent_controller_state, Since when it was entered; zero if the controller has never run.
+	// State is one of those of regent_controller_state, Since when it was entered; zero if the controller has never
+	// run.
 	State string
 	Since time.Time
 	// Restarts, Panics and Stalls are what the metrics of these names count.
 	Restarts, Panics, Stalls int
-	// LastError is why the controller last failed, stalled or was left out, at Failed; nil if it has not. Effect is what the
-	// supervisor did about it, in the words of the package comment; empty for a stall, which changes nothing yet.
+	// LastError is why the controller last failed, stalled or was left out, at Failed; nil if it has not. Effect is
+	// what the supervisor did about it, in the words of the package comment; empty for a stall, which changes
+	// nothing yet.
 	LastError error
 	Failed    time.Time
 	Effect    string
 	// Tolerated: its failure does not end the term.
 	Tolerated bool
-	// HeldBy is the group, such as a logical cluster, to which all its work belongs of which none was done for its stall deadline;
-	// empty if it is not held so. A controller that is held works for others, and is not stalled.
+	// HeldBy is the group, such as a logical cluster, to which all its work belongs of which none was done for its
+	// stall deadline; empty if it is not held so. A controller that is held works for others, and is not stalled.
 	HeldBy string
-	// Health is its latest report, at most some seconds old. It is zero while the controller does not run, and for one that does
-	// not report.
+	// Health is its latest report, at most some seconds old. It is zero while the controller does not run, and for
+	// one that does not report.
 	Health control.Health
 }
 
-// Status returns how the controllers are doing that the Runs with this Probe had, ordered by name. What a controller last failed at
-// outlives its term. Any goroutine may call it at any time. It does not block.
+// Status returns how the controllers are doing that the Runs with this Probe had, ordered by name. What a controller
+// last failed at outlives its term. Any goroutine may call it at any time. It does not block.
 func (p *Probe) Status() []Status {
 	p.mu.Lock()
 	records := make([]*record, 0, len(p.records))
@@ -124,8 +126,8 @@ const (
 // longestStacks is how long the stacks of a controller may be, in bytes.
 const longestStacks = 1 << 20
 
-// Stacks returns the stacks of a controller's goroutines, in the format of the profiler: equal stacks once, with their number. It is
-// empty if the controller has none.
+// Stacks returns the stacks of a controller's goroutines, in the format of the profiler: equal stacks once, with their
+// number. It is empty if the controller has none.
 func Stacks(controller string) string {
 	stacks := goroutines([]string{controller})[controller]
 	if len(stacks) > longestStacks {

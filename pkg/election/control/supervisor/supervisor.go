@@ -1,5 +1,5 @@
-// Package supervisor runs the controllers of one term. What a controller returns decides whether it is restarted, left out or
-// given up. All have been joined when Run returns.
+// Package supervisor runs the controllers of one term. What a controller returns decides whether it is restarted, left
+// out or given up. All have been joined when Run returns.
 //
 // # Outcomes, policies and effects
 //
@@ -17,10 +17,11 @@
 //	returns anything after the term's end      ends with the term  ends with the term  ends with the term
 //	panics or is late after the term's end     ends with the term  ends with the term  exit
 //
-// A restart is a new construction, after a pause of 200 ms that doubles up to a minute; a controller that has worked for RestartWindow begins anew. Left
-// out means until the next term, with those that need it and have not started. Step down ends the term: another replica leads, and this one rests before it
-// campaigns again. Exit ends the term and then Elector.Run, with an error that wraps election.ErrExit. A controller is tolerated if this replica and those
-// that led right before have stepped down for it: the term goes on without it, and tries it again.
+// A restart is a new construction, after a pause of 200 ms that doubles up to a minute; a controller that has worked
+// for RestartWindow begins anew. Left out means until the next term, with those that need it and have not started. Step
+// down ends the term: another replica leads, and this one rests before it campaigns again. Exit ends the term and then
+// Elector.Run, with an error that wraps election.ErrExit. A controller is tolerated if this replica and those that led
+// right before have stepped down for it: the term goes on without it, and tries it again.
 //
 // In Regent's repository, docs/SUPERVISION.md has the rest.
 package supervisor
@@ -45,27 +46,29 @@ const (
 	DefaultRestartWindow = 5 * time.Minute
 )
 
-// Config says how Run supervises. The zero Config restarts every controller that fails, and waits for ever for one that does
-// not stop.
+// Config says how Run supervises. The zero Config restarts every controller that fails, and waits for ever for one that
+// does not stop.
 type Config struct {
-	// DrainTimeout is how long a controller may run after its context has ended before it is late. Zero: for a Leader as long as the elector
-	// gives the term (election.Term.DrainTimeout), or 5 s without election; for Run it is never late.
+	// DrainTimeout is how long a controller may run after its context has ended before it is late. Zero: for a
+	// Leader as long as the elector gives the term (election.Term.DrainTimeout), or 5 s without election; for Run
+	// it is never late.
 	DrainTimeout time.Duration
 	// Policies say what the failure of a controller does.
 	Policies control.Policies
-	// A controller that fails more than RestartLimit times within RestartWindow ends the term. Zero stands for the defaults.
+	// A controller that fails more than RestartLimit times within RestartWindow ends the term. Zero stands for the
+	// defaults.
 	RestartLimit  int
 	RestartWindow time.Duration
 
-	// Tolerated are controllers whose failure does not end the term, because other replicas could not run them either. They are
-	// tried again, after pauses of up to a minute.
+	// Tolerated are controllers whose failure does not end the term, because other replicas could not run them
+	// either. They are tried again, after pauses of up to a minute.
 	Tolerated []string
-	// OfferAfter is how long a Leader tolerates failing controllers before it offers the lease to other replicas. Zero:
-	// DefaultOfferAfter. Run does not use it.
+	// OfferAfter is how long a Leader tolerates failing controllers before it offers the lease to other replicas.
+	// Zero: DefaultOfferAfter. Run does not use it.
 	OfferAfter time.Duration
 
-	// StoreReachable, if set, says whether etcd answers. While it does not, no controller counts as stalled, and failures do
-	// not count towards RestartLimit. It must not block.
+	// StoreReachable, if set, says whether etcd answers. While it does not, no controller counts as stalled, and
+	// failures do not count towards RestartLimit. It must not block.
 	StoreReachable func() bool
 	// Metrics is where the metrics of all Runs of this process are registered: see election.Config.
 	Metrics prometheus.Registerer
@@ -80,10 +83,11 @@ type Event struct {
 	Type EventType
 	// Controller is the name of the controller concerned.
 	Controller string
-	// Effect says what the supervisor does about a ControllerFailed or ControllerLate, in the words of the package comment: "restart", "left out", "step down", "exit", "ends with the term" or
-	// "failed, tried again".
+	// Effect says what the supervisor does about a ControllerFailed or ControllerLate, in the words of the package
+	// comment: "restart", "left out", "step down", "exit", "ends with the term" or "failed, tried again".
 	Effect string
-	// Err is the reason. It is nil for ControllerRecovered, and the *ControllerError for TermFailed and ProcessFailed.
+	// Err is the reason. It is nil for ControllerRecovered, and the *ControllerError for TermFailed and
+	// ProcessFailed.
 	Err error
 }
 
@@ -93,7 +97,8 @@ type EventType string
 const (
 	// ControllerFailed: a controller has failed, and not because the term ends.
 	ControllerFailed EventType = "controller failed"
-	// ControllerRecovered: a tolerated controller has worked for the restart window. Its next failure can end the term.
+	// ControllerRecovered: a tolerated controller has worked for the restart window. Its next failure can end the
+	// term.
 	ControllerRecovered EventType = "controller recovered"
 	// ControllerLate: a controller has not returned at the drain timeout.
 	ControllerLate EventType = "controller late"
@@ -105,8 +110,8 @@ const (
 	ProcessFailed EventType = "process failed"
 )
 
-// ControllerError says for which controller a term ended, and why. It wraps control.ErrExit if the process must end, and
-// control.ErrStepDown if the controller returned that.
+// ControllerError says for which controller a term ended, and why. It wraps control.ErrExit if the process must end,
+// and control.ErrStepDown if the controller returned that.
 type ControllerError struct {
 	Controller string
 	Err        error
@@ -123,24 +128,25 @@ func (e *ControllerError) Unwrap() error { return e.Err }
 
 func (e *ControllerError) exits() bool { return errors.Is(e.Err, control.ErrExit) }
 
-// FailedParts names the controller and all tolerated controllers. Package election passes the names on to the next leader.
+// FailedParts names the controller and all tolerated controllers. Package election passes the names on to the next
+// leader.
 func (e *ControllerError) FailedParts() []string { return e.failedParts }
 
-// Run runs a set of controllers until ctx ends or one of them ends the term. It returns only when all of them have returned,
-// however long that takes, so the caller may start another term at once.
+// Run runs a set of controllers until ctx ends or one of them ends the term. It returns only when all of them have
+// returned, however long that takes, so the caller may start another term at once.
 //
-// All controllers start at once, except those that Need others: they are constructed when the needed ones are ready (see
-// control.Readier; a controller that is no Readier is ready once it is constructed). If a controller returns, panics or
-// stalls, the error and the controller's policy decide what happens: see the package comment. The other controllers are not
-// affected while the term lasts. If a controller ends the term, the others are stopped in reverse order of need, those of equal
-// rank together, and all of them after a second. If ctx ends, all stop at once. Run returns the *ControllerError of the
-// controller that ended the term, or nil if ctx ended.
+// All controllers start at once, except those that Need others: they are constructed when the needed ones are ready
+// (see control.Readier; a controller that is no Readier is ready once it is constructed). If a controller returns,
+// panics or stalls, the error and the controller's policy decide what happens: see the package comment. The other
+// controllers are not affected while the term lasts. If a controller ends the term, the others are stopped in reverse
+// order of need, those of equal rank together, and all of them after a second. If ctx ends, all stop at once. Run
+// returns the *ControllerError of the controller that ended the term, or nil if ctx ended.
 //
-// Controllers that have not returned at the drain timeout are logged with the stacks of their goroutines, again from time to
-// time, and once more when they have returned. Run cannot end them, and does not abandon them.
+// Controllers that have not returned at the drain timeout are logged with the stacks of their goroutines, again from
+// time to time, and once more when they have returned. Run cannot end them, and does not abandon them.
 //
-// Run recovers panics only on the goroutines on which it calls constructors and Run. A goroutine that a controller starts must
-// recover its own panics; those of package loop do.
+// Run recovers panics only on the goroutines on which it calls constructors and Run. A goroutine that a controller
+// starts must recover its own panics; those of package loop do.
 func Run[D any](ctx context.Context, set []control.Descriptor[D], deps D, cfg Config) error {
 	all := make([]described, len(set))
 	for n, d := range set {

@@ -293,7 +293,8 @@ func TestALateControllerIsNamedWithItsStacksAndJoined(t *testing.T) {
 		if n := strings.Count(log(), `controller="late"`); n != 1 || strings.Contains(log(), "prompt") {
 			t.Errorf("reported %d times:\n%s", n, log())
 		}
-		for _, want := range []string{"hangHere", "supervisor_test.go"} { // the worker's stack, and where it was started
+		// the worker's stack, and where it was started
+		for _, want := range []string{"hangHere", "supervisor_test.go"} {
 			if !strings.Contains(log(), want) {
 				t.Errorf("no %q in the report:\n%s", want, log())
 			}
@@ -361,7 +362,8 @@ func TestAFailureIsToldBeforeTheOthersHaveJoined(t *testing.T) {
 		told := make(chan error, 2)
 		_, ended, _ := supervise(t, supervisor.Config{Policies: stepDown, OnEvent: on(supervisor.TermFailed, func(e supervisor.Event) { told <- e.Err })},
 			descriptor("hangs", func(context.Context) error { close(hangs); <-returns; return nil }),
-			descriptor("breaks", func(context.Context) error { <-hangs; return broken }), // else the other may never start
+			// else the other may never start
+			descriptor("breaks", func(context.Context) error { <-hangs; return broken }),
 			descriptor("breaks-later", func(ctx context.Context) error { <-ctx.Done(); panic("too") }))
 		expectRunning(t, ended)
 		failure, ok := errors.AsType[*supervisor.ControllerError](<-told)

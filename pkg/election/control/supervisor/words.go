@@ -9,8 +9,8 @@ import (
 	"github.com/regent-project/regent/pkg/election/control"
 )
 
-// ForElection returns what Run has returned, or the Err of a TermFailed, in the words of package election, for programs that call Run in a
-// LeadFunc of their own. Leader does it by itself.
+// ForElection returns what Run has returned, or the Err of a TermFailed, in the words of package election, for programs
+// that call Run in a LeadFunc of their own. Leader does it by itself.
 func ForElection(err error) error {
 	switch {
 	case errors.Is(err, control.ErrExit):
@@ -22,9 +22,9 @@ func ForElection(err error) error {
 	}
 }
 
-// ofTerm returns the error of a term in the form that package election understands. The error names the controllers for which
-// this term ended, and those for which the terms right before it ended. Otherwise replicas that fail at different controllers
-// would step down in turn, for ever.
+// ofTerm returns the error of a term in the form that package election understands. The error names the controllers for
+// which this term ended, and those for which the terms right before it ended. Otherwise replicas that fail at different
+// controllers would step down in turn, for ever.
 func ofTerm(err error, predecessors []string) error {
 	if err == nil {
 		return nil

@@ -1,5 +1,5 @@
-// Package beside tests that package election works in a program that has given client-go another provider of metrics, as
-// kube-apiserver has.
+// Package beside tests that package election works in a program that has given client-go another provider of metrics,
+// as kube-apiserver has.
 package beside
 
 import (
@@ -38,8 +38,8 @@ func status(t *testing.T, lease string) float64 {
 	return 0
 }
 
-// In each mode the gauge of the other provider is 0 on a standby, 1 during a term, and 0 from its end on, which client-go alone does
-// not give. The metrics that only this package has are there, too.
+// In each mode the gauge of the other provider is 0 on a standby, 1 during a term, and 0 from its end on, which
+// client-go alone does not give. The metrics that only this package has are there, too.
 func TestTheGaugeOfAnotherProviderIsRight(t *testing.T) {
 	for _, mode := range []election.Mode{election.Renewed{}, election.ForLife{}} {
 		t.Run(string(mode.Name()), func(t *testing.T) {

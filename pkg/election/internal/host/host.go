@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Check returns an error that continues "<field> <value>" if others cannot dial that host. A host is an IP address or a name, without
-// a port.
+// Check returns an error that continues "<field> <value>" if others cannot dial that host. A host is an IP address or a
+// name, without a port.
 func Check(host string) error {
 	ip, err := netip.ParseAddr(host)
 	switch {

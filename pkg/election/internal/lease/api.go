@@ -37,17 +37,18 @@ func (a API) For(name string) API {
 	return a
 }
 
-// Create creates the Lease and returns it as written. Like Update it goes on after the end of ctx: a write that is cancelled on
-// its way may be committed all the same, and then nobody would know that its holder leads no term.
+// Create creates the Lease and returns it as written. Like Update it goes on after the end of ctx: a write that is
+// cancelled on its way may be committed all the same, and then nobody would know that its holder leads no term.
 func (a API) Create(ctx context.Context, lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.Timeout)
 	defer cancel()
 	return a.Client.Create(ctx, lease, metav1.CreateOptions{})
 }
 
-// Update writes lease by a compare-and-swap on its uid and resourceVersion, and returns the Lease as written. Unless somebody has
-// used server-side apply on the Lease, it clears managedFields, because computing them takes a tenth of each renewal and of each
-// takeover. https://kubernetes.io/docs/reference/using-api/server-side-apply/#clearing-managedfields
+// Update writes lease by a compare-and-swap on its uid and resourceVersion, and returns the Lease as written. Unless
+// somebody has used server-side apply on the Lease, it clears managedFields, because computing them takes a tenth of
+// each renewal and of each takeover.
+// https://kubernetes.io/docs/reference/using-api/server-side-apply/#clearing-managedfields
 func (a API) Update(ctx context.Context, lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.Timeout)
 	defer cancel()
@@ -62,8 +63,8 @@ func isApplied(entry metav1.ManagedFieldsEntry) bool {
 	return entry.Operation == metav1.ManagedFieldsOperationApply
 }
 
-// Delete deletes the Lease if it has that uid. It goes on after the end of ctx, as Create does. It returns nil if there is no
-// such Lease.
+// Delete deletes the Lease if it has that uid. It goes on after the end of ctx, as Create does. It returns nil if there
+// is no such Lease.
 func (a API) Delete(ctx context.Context, uid types.UID) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.Timeout)
 	defer cancel()
@@ -74,10 +75,10 @@ func (a API) Delete(ctx context.Context, uid types.UID) error {
 	return err
 }
 
-// TakesWrites reports whether the store takes a write of the Lease now. It tries to create the Lease, which exists. The API
-// server then sends etcd a transaction that would put the key only if it did not exist. Like a takeover this needs a quorum and
-// free space, but it changes nothing, not even the revision. A dry run, or an update that conflicts, would not reach etcd. A
-// deletion would need no space.
+// TakesWrites reports whether the store takes a write of the Lease now. It tries to create the Lease, which exists. The
+// API server then sends etcd a transaction that would put the key only if it did not exist. Like a takeover this needs
+// a quorum and free space, but it changes nothing, not even the revision. A dry run, or an update that conflicts, would
+// not reach etcd. A deletion would need no space.
 //
 // If the Lease was deleted a moment ago, it is created without a holder and with the highest epoch.
 func (a API) TakesWrites(ctx context.Context, highest int64) bool {
@@ -100,15 +101,16 @@ func (a API) Read(ctx context.Context) (*coordinationv1.LeaseList, error) {
 	return list, nil
 }
 
-// watch watches the Lease from revision on. It returns when the watch has begun, or has failed to begin within the timeout.
+// watch watches the Lease from revision on. It returns when the watch has begun, or has failed to begin within the
+// timeout.
 func (a API) watch(ctx context.Context, revision string) (watch.Interface, error) {
 	return BeginWatch(ctx, a.Timeout, a.Client.Watch, metav1.ListOptions{
 		FieldSelector: a.selector(), ResourceVersion: revision, AllowWatchBookmarks: true,
 	})
 }
 
-// BeginWatch returns when the watch has begun, or has failed to begin within timeout. The watch ends with ctx, or with Stop,
-// which returns when it has ended.
+// BeginWatch returns when the watch has begun, or has failed to begin within timeout. The watch ends with ctx, or with
+// Stop, which returns when it has ended.
 func BeginWatch(ctx context.Context, timeout time.Duration, begin func(context.Context, metav1.ListOptions) (watch.Interface, error), opts metav1.ListOptions) (watch.Interface, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	impatient := time.AfterFunc(timeout, cancel)

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Life is the Lease that stands for the life of a process that holds the lease for life. Name is empty if another kind of object
-// does so, such as a Pod: then the garbage collector deletes the election's Lease with it.
+// Life is the Lease that stands for the life of a process that holds the lease for life. Name is empty if another kind
+// of object does so, such as a Pod: then the garbage collector deletes the election's Lease with it.
 type Life struct {
 	Name string
 	UID  types.UID
@@ -39,8 +39,8 @@ func OwnerReference(lease *coordinationv1.Lease) *metav1.OwnerReference {
 	return &metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: lease.Name, UID: lease.UID}
 }
 
-// LifeOf returns what stands for the life of the lease's holder. What the holder says of itself counts, even if somebody has
-// removed that owner from the Lease. If the holder says nothing, the Lease's owner counts.
+// LifeOf returns what stands for the life of the lease's holder. What the holder says of itself counts, even if
+// somebody has removed that owner from the Lease. If the holder says nothing, the Lease's owner counts.
 func LifeOf(lease *coordinationv1.Lease) Life {
 	p, said := saidPresence(lease)
 	return lifeOf(lease, p, said)
@@ -68,8 +68,8 @@ func lifeAmongOwners(lease *coordinationv1.Lease) Life {
 	return Life{}
 }
 
-// TermOwner returns the owner that the election gave the Lease; nil if there is none. It stays the same if another takes the
-// lease without changing the owners.
+// TermOwner returns the owner that the election gave the Lease; nil if there is none. It stays the same if another
+// takes the lease without changing the owners.
 func TermOwner(lease *coordinationv1.Lease) *metav1.OwnerReference {
 	if i := termOwner(lease); i >= 0 {
 		return &lease.OwnerReferences[i]

@@ -2,7 +2,8 @@ package lease
 
 import coordinationv1 "k8s.io/api/coordination/v1"
 
-// ModeName says what it takes to keep the lease. The Lease carries the mode of its holder, and keeps it while the lease is free.
+// ModeName says what it takes to keep the lease. The Lease carries the mode of its holder, and keeps it while the lease
+// is free.
 type ModeName string
 
 // The names of the modes: see election.Mode.
@@ -12,9 +13,10 @@ const (
 	ForLife     ModeName = "for-life"
 )
 
-// modeOf returns the mode in which the Lease is held, or was last held; empty if it does not say. A Lease that looks held for life
-// is, whatever else it says. Otherwise the mode counts that the holder has written. If it has written none, a strategy means that
-// an electing controller named the holder, and any other holder renews, as client-go's leader election does.
+// modeOf returns the mode in which the Lease is held, or was last held; empty if it does not say. A Lease that looks
+// held for life is, whatever else it says. Otherwise the mode counts that the holder has written. If it has written
+// none, a strategy means that an electing controller named the holder, and any other holder renews, as client-go's
+// leader election does.
 //
 // p is what the holder says of itself, if said is true.
 func modeOf(lease *coordinationv1.Lease, p Presence, said bool) ModeName {
@@ -32,10 +34,10 @@ func modeOf(lease *coordinationv1.Lease, p Presence, said bool) ModeName {
 	}
 }
 
-// looksHeldForLife reports whether the Lease is held for life. It recognises this even if somebody has edited or removed what the
-// holder says of itself: the Lease has an owner, but neither a renewTime nor a duration, both of which every elector writes that
-// renews. If the presence on the Lease belongs to another holder, somebody has put a new holder in its place, and the Lease does
-// not count.
+// looksHeldForLife reports whether the Lease is held for life. It recognises this even if somebody has edited or
+// removed what the holder says of itself: the Lease has an owner, but neither a renewTime nor a duration, both of which
+// every elector writes that renews. If the presence on the Lease belongs to another holder, somebody has put a new
+// holder in its place, and the Lease does not count.
 func looksHeldForLife(lease *coordinationv1.Lease) bool {
 	if holderOf(lease) == "" || len(lease.OwnerReferences) == 0 || lease.Spec.RenewTime != nil || lease.Spec.LeaseDurationSeconds != nil {
 		return false

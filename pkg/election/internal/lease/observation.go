@@ -12,11 +12,11 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Observation is what this process knows of the Lease, and since when, on its own clock. It is immutable: each change makes a new
-// one.
+// Observation is what this process knows of the Lease, and since when, on its own clock. It is immutable: each change
+// makes a new one.
 type Observation struct {
-	// Lease is the Lease as last seen. It is nil if there is none, or if nothing was seen yet (then Revision is empty). Callers
-	// must not change it.
+	// Lease is the Lease as last seen. It is nil if there is none, or if nothing was seen yet (then Revision is
+	// empty). Callers must not change it.
 	Lease *coordinationv1.Lease
 	// Revision is the resourceVersion at which the Lease was seen.
 	Revision string
@@ -26,19 +26,20 @@ type Observation struct {
 	TermSince time.Time
 	// Before is the highest epoch seen before the Lease first showed its present term.
 	Before int64
-	// Highest is the highest epoch ever seen on a Lease of this name. Mode is the last mode that such a Lease showed. Both
-	// outlive a deletion of the Lease.
+	// Highest is the highest epoch ever seen on a Lease of this name. Mode is the last mode that such a Lease
+	// showed. Both outlive a deletion of the Lease.
 	Highest int64
 	Mode    ModeName
-	// Past are the latest terms that have ended, the oldest first. They outlive a deletion of the Lease, too. Callers must not change them.
+	// Past are the latest terms that have ended, the oldest first. They outlive a deletion of the Lease, too.
+	// Callers must not change them.
 	Past []Past
 
 	// reading is what next has read from Lease. An Observation that next has not made has none.
 	reading *reading
 }
 
-// reading is what a Lease says, decoded. A process looks at an Observation much more often than the Lease changes, and decoding
-// costs more than all else in a look.
+// reading is what a Lease says, decoded. A process looks at an Observation much more often than the Lease changes, and
+// decoding costs more than all else in a look.
 type reading struct {
 	of       *coordinationv1.Lease
 	presence Presence // zero if the holder says nothing
@@ -59,8 +60,8 @@ func (o Observation) read() *reading {
 	return read(o.Lease)
 }
 
-// signsOfLife are the values that change with every renewal. They are compared for equality only, because the clocks of two
-// machines differ.
+// signsOfLife are the values that change with every renewal. They are compared for equality only, because the clocks of
+// two machines differ.
 type signsOfLife struct {
 	uid     types.UID
 	holder  string
@@ -68,8 +69,8 @@ type signsOfLife struct {
 	renewed int64
 }
 
-// next returns the observation after lease was seen at revision; nil means that there was no Lease. news is false if revision is
-// not newer than what is known.
+// next returns the observation after lease was seen at revision; nil means that there was no Lease. news is false if
+// revision is not newer than what is known.
 func (o Observation) next(lease *coordinationv1.Lease, revision string, now time.Time) (_ Observation, news bool) {
 	if o.Known() {
 		if order, err := resourceversion.CompareResourceVersion(revision, o.Revision); err == nil && order <= 0 {
@@ -128,7 +129,8 @@ func (o Observation) Wish() Wish { return wishOn(o.Lease) }
 // HeldForLife reports whether the lease is held and does not expire.
 func (o Observation) HeldForLife() bool { return o.Holder() != "" && o.read().mode == ForLife }
 
-// Preferred returns the candidate that the electing controller of mode coordinated prefers to the holder; empty if there is none.
+// Preferred returns the candidate that the electing controller of mode coordinated prefers to the holder; empty if
+// there is none.
 func (o Observation) Preferred() string {
 	if o.Lease == nil || o.Lease.Spec.Strategy == nil {
 		return ""
@@ -136,8 +138,8 @@ func (o Observation) Preferred() string {
 	return ptr.Deref(o.Lease.Spec.PreferredHolder, "")
 }
 
-// Expiry returns when the lease expires unless it is renewed. It has no meaning for a lease that is held for life. fallback is
-// the duration of a Lease that does not say one.
+// Expiry returns when the lease expires unless it is renewed. It has no meaning for a lease that is held for life.
+// fallback is the duration of a Lease that does not say one.
 func (o Observation) Expiry(fallback time.Duration) time.Time {
 	duration := fallback
 	if o.Lease != nil && ptr.Deref(o.Lease.Spec.LeaseDurationSeconds, 0) > 0 {
@@ -149,9 +151,9 @@ func (o Observation) Expiry(fallback time.Duration) time.Time {
 // ErrNoEpochLeft says that no further term can begin on a Lease, because its epochs have reached the highest value.
 var ErrNoEpochLeft = errors.New("no epoch is left")
 
-// NextEpoch returns the epoch of a term that begins now: one more than the highest epoch ever seen, so that epochs also grow
-// across a deletion of the Lease. If that is no longer possible, a new Lease continues from its own epoch: its uid distinguishes
-// its terms from those of the old Lease. Otherwise the error wraps ErrNoEpochLeft.
+// NextEpoch returns the epoch of a term that begins now: one more than the highest epoch ever seen, so that epochs also
+// grow across a deletion of the Lease. If that is no longer possible, a new Lease continues from its own epoch: its uid
+// distinguishes its terms from those of the old Lease. Otherwise the error wraps ErrNoEpochLeft.
 func (o Observation) NextEpoch() (int32, error) {
 	switch {
 	case o.Highest < math.MaxInt32:

@@ -12,14 +12,17 @@ type Past struct {
 	Holder string `json:"holder,omitempty"`
 	// Replica is empty if the holder did not say it.
 	Replica string `json:"replica,omitempty"`
-	// Began is when the holder acquired the lease, by its own clock. Ended is when this process saw the end. If it did not see that, Ended is when
-	// the holder released the lease, by the holder's clock. Both are zero if nobody has said so.
+	// Began is when the holder acquired the lease, by its own clock. Ended is when this process saw the end. If it
+	// did not see that, Ended is when the holder released the lease, by the holder's clock. Both are zero if nobody
+	// has said so.
 	Began time.Time `json:"began,omitzero"`
 	Ended time.Time `json:"ended,omitzero"`
-	// Renewed is when the holder last renewed the lease, and Duration how long the lease then was; zero if it does not expire.
+	// Renewed is when the holder last renewed the lease, and Duration how long the lease then was; zero if it does
+	// not expire.
 	Renewed  time.Time     `json:"-"`
 	Duration time.Duration `json:"-"`
-	// Cause is the Cause or the Trigger of the term's end; empty if its successor only knows it. Reason has details.
+	// Cause is the Cause or the Trigger of the term's end; empty if its successor only knows it. Reason has
+	// details.
 	Cause  string `json:"cause,omitempty"`
 	Reason string `json:"reason,omitempty"`
 }

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// PresenceAnnotation is the annotation in which a holder describes itself (Presence): on its Lease, on its LeaseCandidate, and on
-// the Lease that stands for its life.
+// PresenceAnnotation is the annotation in which a holder describes itself (Presence): on its Lease, on its
+// LeaseCandidate, and on the Lease that stands for its life.
 const PresenceAnnotation = "regent.dev/presence"
 
 // The values of Presence.Fencing. Fenced: the storage refuses the holder's writes after its term.
@@ -29,11 +29,12 @@ type Contact struct {
 
 // Presence is what a holder says of itself to other replicas, as JSON.
 //
-// It names the holder identity to which it belongs. Others may take the lease with a patch or with client-go's lock, and leave
-// the annotation as it is. It then describes somebody else.
+// It names the holder identity to which it belongs. Others may take the lease with a patch or with client-go's lock,
+// and leave the annotation as it is. It then describes somebody else.
 type Presence struct {
 	Holder string `json:"holder"`
-	// Process is the uuid of the holder's process. BootID identifies the boot of the machine on which that process runs.
+	// Process is the uuid of the holder's process. BootID identifies the boot of the machine on which that process
+	// runs.
 	Process string `json:"process,omitempty"`
 	// File identifies the lock file of the process, and distinguishes it from a copy.
 	File   string `json:"file,omitempty"`
@@ -44,43 +45,44 @@ type Presence struct {
 	URL string `json:"url,omitempty"`
 	// Fencing says whether the holder's writes are fenced.
 	Fencing string `json:"mode,omitempty"`
-	// Succession is OnRefusal if the holder allows others to succeed it without a fence when its address refuses connections.
-	// Empty: it does not.
+	// Succession is OnRefusal if the holder allows others to succeed it without a fence when its address refuses
+	// connections. Empty: it does not.
 	Succession string `json:"succession,omitempty"`
 	// ElectionMode is the mode in which the lease is held. A Lease without a holder keeps it.
 	ElectionMode ModeName `json:"electionMode,omitempty"`
-	// Owner is the uid of the object that stands for the holder's life, which is an owner of the Lease. Life is that object's
-	// name if it is a Lease that the holder made.
+	// Owner is the uid of the object that stands for the holder's life, which is an owner of the Lease. Life is
+	// that object's name if it is a Lease that the holder made.
 	Owner types.UID `json:"owner,omitempty"`
 	Life  string    `json:"life,omitempty"`
 	// Contact says how to reach the holder's process without the Lease.
 	Contact Contact `json:"probe,omitzero"`
-	// Suspicions counts the terms, up to this one, that have begun on a suspicion since the last calm term. PresumedDead is the
-	// holder because of whose apparent death this term began. If that process turns out to be alive, the death counts as a
-	// suspicion, too.
+	// Suspicions counts the terms, up to this one, that have begun on a suspicion since the last calm term.
+	// PresumedDead is the holder because of whose apparent death this term began. If that process turns out to be
+	// alive, the death counts as a suspicion, too.
 	Suspicions   int    `json:"suspicions,omitempty"`
 	PresumedDead string `json:"presumedDead,omitempty"`
-	// Priority is the holder's priority. StandbyPriority is the highest one among its standbys of the same mode, if that is
-	// higher. Alone says that the holder had no standbys of its mode. On a Lease without a holder these describe the moment when
-	// the last holder released it. Alone is written only by a holder whose process stops.
+	// Priority is the holder's priority. StandbyPriority is the highest one among its standbys of the same mode, if
+	// that is higher. Alone says that the holder had no standbys of its mode. On a Lease without a holder these
+	// describe the moment when the last holder released it. Alone is written only by a holder whose process stops.
 	Priority        int32 `json:"priority,omitempty"`
 	StandbyPriority int32 `json:"standbyPriority,omitempty"`
 	Alone           bool  `json:"alone,omitempty"`
 	// LastStepDown says why a holder last gave the lease up. Later holders keep it.
 	LastStepDown string `json:"lastStepDown,omitempty"`
-	// FailedParts names the parts of its work because of which the last holder gave the lease up. Only a Lease without a holder
-	// has them; the next holder removes them.
+	// FailedParts names the parts of its work because of which the last holder gave the lease up. Only a Lease
+	// without a holder has them; the next holder removes them.
 	FailedParts []string `json:"failedParts,omitempty"`
-	// Failed says that the last holder gave the lease up because of its own work. Preferred is the replica that should hold the
-	// lease next. Only a Lease without a holder has them.
+	// Failed says that the last holder gave the lease up because of its own work. Preferred is the replica that
+	// should hold the lease next. Only a Lease without a holder has them.
 	Failed    bool   `json:"failed,omitempty"`
 	Preferred string `json:"preferred,omitempty"`
-	// Last is the term that has ended. Its Reason is empty if LastStepDown says it. Only a Lease without a holder has it.
+	// Last is the term that has ended. Its Reason is empty if LastStepDown says it. Only a Lease without a holder
+	// has it.
 	Last *Past `json:"last,omitempty"`
 }
 
-// PresenceOf returns what the holder of lease says of itself. It is zero if the holder says nothing, or if the annotation belongs
-// to another holder.
+// PresenceOf returns what the holder of lease says of itself. It is zero if the holder says nothing, or if the
+// annotation belongs to another holder.
 func PresenceOf(lease *coordinationv1.Lease) Presence {
 	p, _ := saidPresence(lease)
 	return p
@@ -95,8 +97,8 @@ func saidPresence(lease *coordinationv1.Lease) (_ Presence, said bool) {
 	return p, true
 }
 
-// PredecessorOf returns what the last holder has left on a free Lease, even if a candidate was named since that has not written
-// yet. If the Lease is held, it returns what its holder says of itself.
+// PredecessorOf returns what the last holder has left on a free Lease, even if a candidate was named since that has not
+// written yet. If the Lease is held, it returns what its holder says of itself.
 func PredecessorOf(lease *coordinationv1.Lease) Presence {
 	p, some := PresenceOn(lease)
 	if some && (p.Holder == "" && lease.Spec.Strategy != nil || p.Holder == holderOf(lease)) {

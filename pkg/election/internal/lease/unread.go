@@ -9,15 +9,16 @@ import (
 )
 
 const (
-	// toldAfter is for how long a Lease cannot be read or watched before people are told. A server that restarts is back earlier.
+	// toldAfter is for how long a Lease cannot be read or watched before people are told. A server that restarts is
+	// back earlier.
 	toldAfter = 2 * time.Second
 	// toldAgain is the longest time between two such messages.
 	toldAgain = time.Minute
 )
 
-// unread tells people that the Lease cannot be read or watched: at once if an account or a permission is missing, otherwise when
-// that has lasted for toldAfter. It tells them again whenever that time has doubled, and at least once in toldAgain. A watch that
-// ends is no fault, if the next one begins.
+// unread tells people that the Lease cannot be read or watched: at once if an account or a permission is missing,
+// otherwise when that has lasted for toldAfter. It tells them again whenever that time has doubled, and at least once
+// in toldAgain. A watch that ends is no fault, if the next one begins.
 //
 // Only the goroutine of Watcher.Run changes it. Any goroutine may read the fault.
 type unread struct {
@@ -32,8 +33,8 @@ type unread struct {
 	fault string // what people were told last; empty: nothing, or that it is over
 }
 
-// failed records an attempt that began at began. read: the Lease was read, and only the watch could not begin. known: the Lease has
-// been read before.
+// failed records an attempt that began at began. read: the Lease was read, and only the watch could not begin. known:
+// the Lease has been read before.
 func (u *unread) failed(logger klog.Logger, began time.Time, err error, read, known bool) {
 	now := time.Now()
 	if u.since.IsZero() {
@@ -63,8 +64,8 @@ func (u *unread) failed(logger klog.Logger, began time.Time, err error, read, kn
 	u.set(err.Error())
 }
 
-// isRefused reports whether another attempt will probably have the same answer. A list by name does not say that there is no
-// such Lease: if something was not found, it is the resource.
+// isRefused reports whether another attempt will probably have the same answer. A list by name does not say that there
+// is no such Lease: if something was not found, it is the resource.
 func isRefused(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err)
 }

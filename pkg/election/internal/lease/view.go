@@ -9,9 +9,10 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// View collects what this process learns of the Lease: from the watch, from reads, and from the answers to its own writes. It
-// orders news by revision, so an event that arrives after the answer to a later write changes nothing. (Epochs could not order
-// news: a release or an edit by hand leaves the epoch as it is.) Any goroutine may call its methods.
+// View collects what this process learns of the Lease: from the watch, from reads, and from the answers to its own
+// writes. It orders news by revision, so an event that arrives after the answer to a later write changes nothing.
+// (Epochs could not order news: a release or an edit by hand leaves the epoch as it is.) Any goroutine may call its
+// methods.
 type View struct {
 	logger klog.Logger
 	// ours reports whether an identity is one of this process.

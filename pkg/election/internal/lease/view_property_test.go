@@ -9,8 +9,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Terms are judged by the view alone. So it must never show a state from before the write that began the term, in whatever order and
-// however late watch, reads and answers bring the news. The history may be any, even with falling epochs.
+// Terms are judged by the view alone. So it must never show a state from before the write that began the term, in
+// whatever order and however late watch, reads and answers bring the news. The history may be any, even with falling
+// epochs.
 func TestAViewNeverGoesBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 20).Draw(t, "writes")

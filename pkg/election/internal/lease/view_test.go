@@ -9,7 +9,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 )
 
-// Operators follow a shard's leader by these lines. Each change is logged once, whatever brings the news, and however often.
+// Operators follow a shard's leader by these lines. Each change is logged once, whatever brings the news, and however
+// often.
 func TestEachChangeOfTheLeaderIsLoggedOnce(t *testing.T) {
 	var log []string
 	logger := funcr.New(func(_, line string) { log = append(log, line) }, funcr.Options{Verbosity: 2})

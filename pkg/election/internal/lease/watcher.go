@@ -56,7 +56,8 @@ func (w *Watcher) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if watched && time.Since(began) >= w.longest { // one that ends at once would be begun again at once, for ever
+		// one that ends at once would be begun again at once, for ever
+		if watched && time.Since(began) >= w.longest {
 			pause = NewBackoff(w.longest)
 		}
 		delay := pause.Next()
@@ -68,7 +69,8 @@ func (w *Watcher) Run(ctx context.Context) {
 // Distrust asks for a read soon, whatever the watch says. It does not wait for the read.
 func (w *Watcher) Distrust() { signal(w.doubt) }
 
-// Fault says why the Lease cannot be read or watched, as people were told in the log; empty if it can. Any goroutine may call it.
+// Fault says why the Lease cannot be read or watched, as people were told in the log; empty if it can. Any goroutine
+// may call it.
 func (w *Watcher) Fault() string { return w.unread.get() }
 
 // Read brings the View up to date by a consistent read.

@@ -12,7 +12,8 @@ import (
 	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
-// The view shows what was written: by the watch, by the next watch if that one ends, and by a read if the watch sends nothing.
+// The view shows what was written: by the watch, by the next watch if that one ends, and by a read if the watch sends
+// nothing.
 func TestAWatcherShowsWhatIsWrittenUntilItsContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := electiontest.NewStore("controllers")

@@ -8,8 +8,9 @@ import (
 
 // wishAnnotation is the annotation in which a standby says that it wants to succeed the holder (Wish).
 //
-// The standby could say so on its stream to the leader's probe, more simply. But anyone who knows the probe's secret could then
-// claim to be a replica of any priority, and make each leader step down. A process that may write the Lease can take it anyway.
+// The standby could say so on its stream to the leader's probe, more simply. But anyone who knows the probe's secret
+// could then claim to be a replica of any priority, and make each leader step down. A process that may write the Lease
+// can take it anyway.
 const wishAnnotation = "regent.dev/wish"
 
 // Wish is a standby's wish to succeed the holder, as JSON.

@@ -19,8 +19,9 @@ func (none) Register(prometheus.Collector) error  { return nil }
 func (none) MustRegister(...prometheus.Collector) {}
 func (none) Unregister(prometheus.Collector) bool { return false }
 
-// Register creates the metrics, if they are not created yet, and registers them at to; nil means the registry that Kubernetes
-// components serve at /metrics. What is registered there already stays as it is. An error means that something else has a name.
+// Register creates the metrics, if they are not created yet, and registers them at to; nil means the registry that
+// Kubernetes components serve at /metrics. What is registered there already stays as it is. An error means that
+// something else has a name.
 func Register(to prometheus.Registerer, all ...metrics.Registerable) error {
 	collectors := make([]prometheus.Collector, len(all))
 	for i, m := range all {

@@ -11,11 +11,12 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// maxAggregated is how many ClusterRoles with an aggregation rule a logical cluster may have. Each of them is looked at again, by the leader and not at
-// its writer's cost, whenever any ClusterRole of the cluster changes.
+// maxAggregated is how many ClusterRoles with an aggregation rule a logical cluster may have. Each of them is looked at
+// again, by the leader and not at its writer's cost, whenever any ClusterRole of the cluster changes.
 const maxAggregated = 50
 
-// Aggregated refuses more ClusterRoles with an aggregation rule than a cluster may have. Those that are under way at the same time pass together.
+// Aggregated refuses more ClusterRoles with an aggregation rule than a cluster may have. Those that are under way at
+// the same time pass together.
 type Aggregated struct {
 	// Count returns how many a cluster has.
 	Count func(logicalcluster.Name) int

@@ -17,10 +17,11 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// Bindings decides who may bind an export: whoever has the verb bind on it in the export's logical cluster. Nobody needs to be let into that cluster otherwise. It
-// resolves the path to the export once, when the binding is made.
+// Bindings decides who may bind an export: whoever has the verb bind on it in the export's logical cluster. Nobody
+// needs to be let into that cluster otherwise. It resolves the path to the export once, when the binding is made.
 //
-// What a binding has bound only the shard's leader writes: other bindings' schemas could be read by whoever could write that.
+// What a binding has bound only the shard's leader writes: other bindings' schemas could be read by whoever could write
+// that.
 type Bindings struct {
 	// Leader is the name of the user of the leader's controllers.
 	Leader string
@@ -37,7 +38,8 @@ func (p *Bindings) Handles(op admission.Operation) bool {
 	return op == admission.Create || op == admission.Update
 }
 
-// Admit implements admission.MutationInterface: it notes where the export is. Whatever a client says of that does not count.
+// Admit implements admission.MutationInterface: it notes where the export is. Whatever a client says of that does not
+// count.
 func (p *Bindings) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	b, ok := a.GetObject().(*apisv1alpha2.APIBinding)
 	if !ok || a.GetOperation() != admission.Create || a.GetSubresource() != "" || b.Spec.Reference.Export == nil {
@@ -106,7 +108,8 @@ func (p *Bindings) mayBind(ctx context.Context, a admission.Attributes, b *apisv
 	return nil
 }
 
-// refuse says the same to everybody whether there is no such cluster, it is elsewhere, or only the right is missing. Members of system:masters are told why.
+// refuse says the same to everybody whether there is no such cluster, it is elsewhere, or only the right is missing.
+// Members of system:masters are told why.
 func (p *Bindings) refuse(a admission.Attributes, b *apisv1alpha2.APIBinding, why error) error {
 	name := b.Spec.Reference.Export.Name
 	where := "this logical cluster"

@@ -16,8 +16,8 @@ import (
 	"github.com/regent-project/regent/pkg/server/apis/kcpapis"
 )
 
-// Conversions refuses CustomResourceDefinitions and APIResourceSchemas with a conversion webhook that the server would not call, where that can be told beforehand. What the name of a
-// host stands for is judged at each call.
+// Conversions refuses CustomResourceDefinitions and APIResourceSchemas with a conversion webhook that the server would
+// not call, where that can be told beforehand. What the name of a host stands for is judged at each call.
 type Conversions struct {
 	// None says that no conversion webhook is called.
 	None bool
@@ -30,8 +30,8 @@ func (c *Conversions) Handles(op admission.Operation) bool {
 	return op == admission.Create || op == admission.Update
 }
 
-// Validate implements admission.ValidationInterface. A definition that has its webhook already is let pass: the operator may have become stricter, and it must be
-// possible to change other things.
+// Validate implements admission.ValidationInterface. A definition that has its webhook already is let pass: the
+// operator may have become stricter, and it must be possible to change other things.
 func (c *Conversions) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	by, ok := conversionOf(a.GetObject())
 	if !ok || a.GetSubresource() != "" {

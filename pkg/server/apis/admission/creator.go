@@ -11,8 +11,9 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// Creator records on a new Workspace who has created it, if nobody is recorded: that user becomes the administrator of its logical cluster.
-// Members of system:masters need no rights there, and are not recorded. They may record somebody else.
+// Creator records on a new Workspace who has created it, if nobody is recorded: that user becomes the administrator of
+// its logical cluster. Members of system:masters need no rights there, and are not recorded. They may record somebody
+// else.
 type Creator struct{}
 
 // Handles implements admission.Interface.

@@ -15,10 +15,12 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// Depth refuses Workspaces that would be too far below root. Who has a workspace may make others in it, and each has a quota of its own: without a
-// limit on both their number and their depth, a quota would bind nobody who makes more of them.
+// Depth refuses Workspaces that would be too far below root. Who has a workspace may make others in it, and each has a
+// quota of its own: without a limit on both their number and their depth, a quota would bind nobody who makes more of
+// them.
 //
-// How deep a cluster is says the path on its LogicalCluster, which is in the same shard, and which only the shard's leader writes.
+// How deep a cluster is says the path on its LogicalCluster, which is in the same shard, and which only the shard's
+// leader writes.
 type Depth struct {
 	// Max is how many Workspaces a path may have below root: with 1, those in root can have none. 0: no limit.
 	Max int

@@ -11,7 +11,8 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 )
 
-// Groups refuses CustomResourceDefinitions and APIResourceSchemas in API groups that the server itself has. Nobody would be served what they define.
+// Groups refuses CustomResourceDefinitions and APIResourceSchemas in API groups that the server itself has. Nobody
+// would be served what they define.
 type Groups struct {
 	// BuiltIn reports whether the server has a group.
 	BuiltIn func(group string) bool

@@ -26,12 +26,12 @@ type Namespaces interface {
 	Leaving(ctx context.Context, cluster logicalcluster.Name) (bool, error)
 }
 
-// implied are the namespaces that every logical cluster has, even before their objects are created. They can be deleted only
-// with their cluster.
+// implied are the namespaces that every logical cluster has, even before their objects are created. They can be deleted
+// only with their cluster.
 var implied = []string{metav1.NamespaceSystem, metav1.NamespaceDefault}
 
-// NamespaceLifecycle refuses to create objects in namespaces that do not exist or are terminating, and to delete namespaces
-// that every cluster has. (Upstream's plugin with this purpose knows only one cluster.)
+// NamespaceLifecycle refuses to create objects in namespaces that do not exist or are terminating, and to delete
+// namespaces that every cluster has. (Upstream's plugin with this purpose knows only one cluster.)
 type NamespaceLifecycle struct {
 	Namespaces Namespaces
 }

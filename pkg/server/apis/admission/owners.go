@@ -18,16 +18,17 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// Owners allows only users who may delete an object to change its owners: garbage collection deletes what has an owner that does not exist.
-// Whoever creates an object may give it any owners, as with Kubernetes' plugin OwnerReferencesPermissionEnforcement.
+// Owners allows only users who may delete an object to change its owners: garbage collection deletes what has an owner
+// that does not exist. Whoever creates an object may give it any owners, as with Kubernetes' plugin
+// OwnerReferencesPermissionEnforcement.
 //
-// An object that blocks the deletion of its owner is like a finalizer of the owner. So who lets one block, on creation too, needs the right to
-// update the owner's subresource finalizers, as with that plugin.
+// An object that blocks the deletion of its owner is like a finalizer of the owner. So who lets one block, on creation
+// too, needs the right to update the owner's subresource finalizers, as with that plugin.
 type Owners struct {
 	// Authorizer decides about the verbs delete and update.
 	Authorizer authorizer.Authorizer
-	// Resource returns the resource of a kind in the logical cluster of the context. It is not ok for kinds that are not served there, whose owners nobody
-	// deletes.
+	// Resource returns the resource of a kind in the logical cluster of the context. It is not ok for kinds that
+	// are not served there, whose owners nobody deletes.
 	Resource func(context.Context, schema.GroupKind) (resource schema.GroupVersionResource, namespaced, ok bool)
 }
 

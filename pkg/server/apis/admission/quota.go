@@ -16,24 +16,26 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// QuotaLimits are how much a logical cluster may store. Workspaces are those in it, and not in clusters below. 0: no limit.
+// QuotaLimits are how much a logical cluster may store. Workspaces are those in it, and not in clusters below. 0: no
+// limit.
 type QuotaLimits struct{ Objects, Bytes, Workspaces int64 }
 
-// Quota refuses writes with which a logical cluster would store more than it may: creations, and updates that make an object larger. What makes
-// room is never refused: deletions, and updates that leave an object as large as it is. Nor is a write of this process's own users, or of the
-// LogicalCluster itself, which carries the limits.
+// Quota refuses writes with which a logical cluster would store more than it may: creations, and updates that make an
+// object larger. What makes room is never refused: deletions, and updates that leave an object as large as it is. Nor
+// is a write of this process's own users, or of the LogicalCluster itself, which carries the limits.
 //
-// It judges by what the replica has seen stored. So writes that are under way at the same time pass together, on all replicas.
+// It judges by what the replica has seen stored. So writes that are under way at the same time pass together, on all
+// replicas.
 type Quota struct {
-	// Default applies to clusters whose LogicalCluster says nothing else. It does not apply to system clusters and permanent ones, which are the
-	// operators'.
+	// Default applies to clusters whose LogicalCluster says nothing else. It does not apply to system clusters and
+	// permanent ones, which are the operators'.
 	Default QuotaLimits
 	// Exempt are the names of users whose writes are not judged.
 	Exempt []string
-	// Room returns how many bytes all clusters together may store, or 0 if that is not known. A cluster to which no limit
-	// of bytes applies, by Default or by what its LogicalCluster says, may store twice as many as there are left, so that
-	// no cluster takes all: one alone gets two thirds of the room. Each may store a little, whatever others have. Nil: no
-	// limit.
+	// Room returns how many bytes all clusters together may store, or 0 if that is not known. A cluster to which no
+	// limit of bytes applies, by Default or by what its LogicalCluster says, may store twice as many as there are
+	// left, so that no cluster takes all: one alone gets two thirds of the room. Each may store a little, whatever
+	// others have. Nil: no limit.
 	Room func() int64
 	// Stored returns how much a cluster stores, or all together with clusters.Wildcard.
 	Stored func(logicalcluster.Name) (objects, bytes int64)
@@ -95,12 +97,12 @@ func (q *Quota) Validate(ctx context.Context, a admission.Attributes, _ admissio
 	return nil
 }
 
-// ofWhatIsLeft is how much a cluster may store, compared with what is left for all, and little is which part of the room
-// each may store, whatever others have.
+// ofWhatIsLeft is how much a cluster may store, compared with what is left for all, and little is which part of the
+// room each may store, whatever others have.
 const ofWhatIsLeft, little = 2, 1024
 
-// largest is more than an object can have: upstream reads 3 MiB of a request's body at the most, and an apply can add to what is there, up to
-// what etcd takes.
+// largest is more than an object can have: upstream reads 3 MiB of a request's body at the most, and an apply can add
+// to what is there, up to what etcd takes.
 const largest = 8 << 20
 
 func refusal(a admission.Attributes, err error) error {
@@ -119,7 +121,8 @@ func (q *Quota) limits(cluster logicalcluster.Name) (limits QuotaLimits, unsaid 
 	if !ok {
 		return limits, unsaid
 	}
-	for n, limit := range []*int64{&limits.Objects, &limits.Bytes, &limits.Workspaces} { // in the order of the annotations
+	// in the order of the annotations
+	for n, limit := range []*int64{&limits.Objects, &limits.Bytes, &limits.Workspaces} {
 		key := clusters.QuotaAnnotations[n]
 		if value, said := lc.Annotations[key]; said {
 			if n, err := clusters.ParseQuota(value); err == nil { // a write with another value is refused
@@ -147,7 +150,8 @@ func growth(a admission.Attributes) int64 {
 	return grows
 }
 
-// sizeOf returns how many bytes an object has when it is stored, give or take a few: in protobuf if its type has that, else in JSON.
+// sizeOf returns how many bytes an object has when it is stored, give or take a few: in protobuf if its type has that,
+// else in JSON.
 func sizeOf(obj runtime.Object) int64 {
 	if obj == nil {
 		return 0

@@ -22,8 +22,8 @@ import (
 )
 
 // TenancyProtection allows only the shard's leader to write the fields of Workspaces and LogicalClusters on which other
-// clusters depend: a workspace's cluster, path and URL, a cluster's owner, and the phases. Whoever could write these in one
-// cluster could take over or delete another one. Members of system:masters are refused, too.
+// clusters depend: a workspace's cluster, path and URL, a cluster's owner, and the phases. Whoever could write these in
+// one cluster could take over or delete another one. Members of system:masters are refused, too.
 //
 // Only changes are judged, in all subresources: an object may be applied or replaced as it is.
 type TenancyProtection struct {
@@ -55,7 +55,8 @@ func (p *TenancyProtection) Validate(ctx context.Context, a admission.Attributes
 	return nil
 }
 
-// asCreated returns the Workspace that a user may create: nothing is set, except that the user may be named as its creator.
+// asCreated returns the Workspace that a user may create: nothing is set, except that the user may be named as its
+// creator.
 func asCreated(a admission.Attributes) *tenancyv1alpha1.Workspace {
 	out := &tenancyv1alpha1.Workspace{Status: tenancyv1alpha1.WorkspaceStatus{Phase: corev1alpha1.LogicalClusterPhaseScheduling}}
 	who := recorded(a.GetUserInfo())
@@ -65,8 +66,8 @@ func asCreated(a admission.Attributes) *tenancyv1alpha1.Workspace {
 	return out
 }
 
-// validateShard allows users to say who is a member in cluster root. What else they create would have no effect, and copies are the
-// leader's.
+// validateShard allows users to say who is a member in cluster root. What else they create would have no effect, and
+// copies are the leader's.
 func validateShard(ctx context.Context, a admission.Attributes) error {
 	if cluster, _ := clusters.From(ctx); cluster == clusters.Root || isUnchanged(a) {
 		return nil
@@ -74,7 +75,8 @@ func validateShard(ctx context.Context, a admission.Attributes) error {
 	return admission.NewForbidden(a, errors.New("Shard objects are in cluster root of the root shard, and only the shards' controllers copy them elsewhere: change the one there"))
 }
 
-// isUnchanged reports whether an update leaves an object as it is. Whoever rotates an encryption key has all objects written anew in this way.
+// isUnchanged reports whether an update leaves an object as it is. Whoever rotates an encryption key has all objects
+// written anew in this way.
 func isUnchanged(a admission.Attributes) bool {
 	if a.GetOperation() != admission.Update || a.GetObject() == nil || a.GetOldObject() == nil {
 		return false
@@ -109,7 +111,8 @@ var ofWorkspaces = []protected[*tenancyv1alpha1.Workspace]{
 	annotation[*tenancyv1alpha1.Workspace](clusters.AdoptAnnotation, true),
 }
 
-// Only the uid of a LogicalCluster's owner is listed, because nobody can change anything else of the owner (see package kcpcore).
+// Only the uid of a LogicalCluster's owner is listed, because nobody can change anything else of the owner (see package
+// kcpcore).
 var ofLogicalClusters = []protected[*corev1alpha1.LogicalCluster]{
 	{path: field.NewPath("spec", "owner", "uid"), value: func(l *corev1alpha1.LogicalCluster) string {
 		if l.Spec.Owner == nil {
@@ -141,7 +144,8 @@ func label[T metav1.Object](key string) protected[T] {
 	return protected[T]{path: field.NewPath("metadata", "labels").Key(key), value: func(obj T) string { return obj.GetLabels()[key] }}
 }
 
-// validate compares an updated object with its old state, and a new one with created, an object in which nothing is set.
+// validate compares an updated object with its old state, and a new one with created, an object in which nothing is
+// set.
 func validate[T metav1.Object](a admission.Attributes, created T, fields []protected[T], finalizer string) error {
 	obj, ok := a.GetObject().(T)
 	old, was := created, true

@@ -8,11 +8,13 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// byBytes has the specs that are in use by the bytes that they were decoded from. Equal bytes are equal specs, so what is found here is not decoded: that would be
-// nearly all the work, and nearly all the garbage, of a replica that starts.
+// byBytes has the specs that are in use by the bytes that they were decoded from. Equal bytes are equal specs, so what
+// is found here is not decoded: that would be nearly all the work, and nearly all the garbage, of a replica that
+// starts.
 var byBytes = shared[sharedSpec]{}
 
-// find looks up the spec of a stored definition. It returns what is left to decode, and what completes and shares the definition that comes out of it.
+// find looks up the spec of a stored definition. It returns what is left to decode, and what completes and shares the
+// definition that comes out of it.
 func find(data []byte) (rest []byte, complete func(definition)) {
 	rest, spec, ok := cut(data)
 	if !ok {
@@ -37,13 +39,15 @@ func find(data []byte) (rest []byte, complete func(definition)) {
 // protobufHead is what objects begin with that Kubernetes stores in protobuf.
 var protobufHead = []byte("k8s\x00")
 
-// The fields of protobuf messages that are looked at: those of runtime.Unknown, in which objects are stored, and of a definition.
+// The fields of protobuf messages that are looked at: those of runtime.Unknown, in which objects are stored, and of a
+// definition.
 const (
 	unknownRaw     = 2
 	definitionSpec = 2
 )
 
-// cut takes the spec out of the bytes of a stored definition. It returns false if they are not as an encoder writes them, and then says nothing about them.
+// cut takes the spec out of the bytes of a stored definition. It returns false if they are not as an encoder writes
+// them, and then says nothing about them.
 func cut(data []byte) (rest, spec []byte, ok bool) {
 	stored, ok := bytes.CutPrefix(data, protobufHead)
 	if !ok {
@@ -66,8 +70,8 @@ func cut(data []byte) (rest, spec []byte, ok bool) {
 // delimited is the wire type of all fields of these messages.
 const delimited = 2
 
-// split returns the value of a field of a protobuf message, and what is before and behind it. It returns false unless the message has that field once, and only
-// delimited ones.
+// split returns the value of a field of a protobuf message, and what is before and behind it. It returns false unless
+// the message has that field once, and only delimited ones.
 func split(message []byte, field uint64) (before, value, after []byte, ok bool) {
 	for at := 0; at < len(message); {
 		tag, size := binary.Uvarint(message[at:])

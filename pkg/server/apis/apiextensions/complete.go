@@ -5,7 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Complete sets what is missing in a definition that was made from something else, as if a client had created it. It writes into d.
+// Complete sets what is missing in a definition that was made from something else, as if a client had created it. It
+// writes into d.
 func Complete(d *apiextensionsv1.CustomResourceDefinition) {
 	apiextensionsv1.SetObjectDefaults_CustomResourceDefinition(d)
 	prepareCreate(d)

@@ -1,5 +1,6 @@
-// Package apiextensions describes apiextensions.k8s.io/v1: CustomResourceDefinitions. Its rules are upstream's own. They are written for upstream's
-// internal type, in which definitions are neither stored nor cached here: it takes half again as much memory.
+// Package apiextensions describes apiextensions.k8s.io/v1: CustomResourceDefinitions. Its rules are upstream's own.
+// They are written for upstream's internal type, in which definitions are neither stored nor cached here: it takes half
+// again as much memory.
 package apiextensions
 
 import (

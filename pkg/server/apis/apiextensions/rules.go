@@ -15,10 +15,12 @@ import (
 
 type internalDefinition = *apiextensions.CustomResourceDefinition
 
-// strategy has upstream's rules. They take a context, but neither wait nor look at the request, so they get an empty one.
+// strategy has upstream's rules. They take a context, but neither wait nor look at the request, so they get an empty
+// one.
 var strategy = customresourcedefinition.NewStrategy(nil)
 
-// internal returns a definition as upstream's rules want it. It shares nothing with d: the conversion moves parts around.
+// internal returns a definition as upstream's rules want it. It shares nothing with d: the conversion moves parts
+// around.
 func internal(d definition) (internalDefinition, error) {
 	out := &apiextensions.CustomResourceDefinition{}
 	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(d.DeepCopy(), out, nil); err != nil {
@@ -61,7 +63,8 @@ func validateCreate(d definition) field.ErrorList {
 	return withoutMetadata(validation.ValidateCustomResourceDefinition(context.Background(), in))
 }
 
-// validateUpdate leaves out the spec if it has not changed, which costs more than all else: the status changes more often.
+// validateUpdate leaves out the spec if it has not changed, which costs more than all else: the status changes more
+// often.
 func validateUpdate(d, old definition) field.ErrorList {
 	in, err := internal(d)
 	if err != nil {
@@ -80,8 +83,8 @@ func validateUpdate(d, old definition) field.ErrorList {
 // approval is the annotation that a definition must have if its group is one of Kubernetes'.
 var approval = field.NewPath("metadata", "annotations").Key(apiextensionsv1.KubeAPIApprovedAnnotation).String()
 
-// withoutMetadata leaves out what is wrong with metadata, which is validated for all resources alike, except for what only definitions must have: their
-// names and the approval.
+// withoutMetadata leaves out what is wrong with metadata, which is validated for all resources alike, except for what
+// only definitions must have: their names and the approval.
 func withoutMetadata(errs field.ErrorList) (out field.ErrorList) {
 	for _, err := range errs {
 		if !strings.HasPrefix(err.Field, "metadata") || err.Field == "metadata.name" || err.Field == approval {

@@ -14,8 +14,8 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// What definitions of many logical clusters have in common is held once: schemas, specs, and what kubectl apply writes about a definition, which has
-// the schemas a second time. They are nearly all of a definition.
+// What definitions of many logical clusters have in common is held once: schemas, specs, and what kubectl apply writes
+// about a definition, which has the schemas a second time. They are nearly all of a definition.
 var (
 	schemas = shared[apiextensionsv1.CustomResourceValidation]{}
 	specs   = shared[sharedSpec]{}
@@ -25,8 +25,8 @@ var (
 // minShared is how long an annotation must be to be looked up, in bytes.
 const minShared = 512
 
-// share replaces parts of a definition by equal ones that others have. Nobody may modify it then. It returns the spec that it has now, or nil if specs like that
-// are not shared.
+// share replaces parts of a definition by equal ones that others have. Nobody may modify it then. It returns the spec
+// that it has now, or nil if specs like that are not shared.
 func share(d definition) (spec *sharedSpec) {
 	hash := sha256.New()
 	bare := d.Spec // without schemas, which are large

@@ -22,7 +22,8 @@ import (
 	"github.com/regent-project/regent/pkg/server/apis/resource"
 )
 
-// store serves definitions. A deletion marks a definition, and makes it wait for its objects, which a controller deletes:
+// store serves definitions. A deletion marks a definition, and makes it wait for its objects, which a controller
+// deletes:
 //
 //	Established --delete--> Terminating --the controller finds no object--> gone
 type store struct{ *resource.Store }
@@ -96,7 +97,8 @@ func terminate(d definition, now metav1.Time) {
 	})
 }
 
-// DeleteCollection implements rest.CollectionDeleter. Upstream's would delete definitions without waiting for their objects.
+// DeleteCollection implements rest.CollectionDeleter. Upstream's would delete definitions without waiting for their
+// objects.
 func (s *store) DeleteCollection(
 	ctx context.Context, validate rest.ValidateObjectFunc, opts *metav1.DeleteOptions, selected *internalversion.ListOptions,
 ) (runtime.Object, error) {

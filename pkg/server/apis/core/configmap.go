@@ -31,7 +31,8 @@ var configMaps = resource.Definition[*corev1.ConfigMap]{
 	},
 }
 
-// shareRootCA makes the ConfigMaps of all namespaces share the text of the authorities, which they all have: a replica holds it once.
+// shareRootCA makes the ConfigMaps of all namespaces share the text of the authorities, which they all have: a replica
+// holds it once.
 func shareRootCA(c *corev1.ConfigMap) {
 	if c.Name != "kube-root-ca.crt" {
 		return

@@ -79,8 +79,8 @@ var namespaceStatus = resource.Subresource[*corev1.Namespace]{
 	},
 }
 
-// namespaceFinalize is the subresource finalize. It changes spec.finalizers. A terminating namespace goes when the last one is
-// removed.
+// namespaceFinalize is the subresource finalize. It changes spec.finalizers. A terminating namespace goes when the last
+// one is removed.
 var namespaceFinalize = resource.Subresource[*corev1.Namespace]{
 	Keep:  func(ns, old *corev1.Namespace) { ns.Status = old.Status },
 	Reset: fieldpath.NewSet(fieldpath.MakePathOrDie("status")),

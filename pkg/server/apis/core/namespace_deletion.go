@@ -18,8 +18,8 @@ import (
 	"github.com/regent-project/regent/pkg/server/apis/resource"
 )
 
-// namespaceStore serves namespaces. A deletion makes a namespace Terminating. It goes when its content is gone, that is when
-// the namespace controller has removed the last of spec.finalizers:
+// namespaceStore serves namespaces. A deletion makes a namespace Terminating. It goes when its content is gone, that is
+// when the namespace controller has removed the last of spec.finalizers:
 //
 //	Active --delete--> Terminating --spec.finalizers and metadata.finalizers empty--> gone
 //

@@ -26,7 +26,8 @@ var serviceAccounts = resource.Definition[*corev1.ServiceAccount]{
 	},
 }
 
-// keepSecretNames drops what references to Secrets say beside the name. They are in the account's own namespace, and of no other kind.
+// keepSecretNames drops what references to Secrets say beside the name. They are in the account's own namespace, and of
+// no other kind.
 func keepSecretNames(a *corev1.ServiceAccount) {
 	for n := range a.Secrets {
 		a.Secrets[n] = corev1.ObjectReference{Name: a.Secrets[n].Name}

@@ -35,7 +35,8 @@ type Tokens struct {
 	Accounts    Accounts
 }
 
-// Accounts reads from storage, in the logical cluster and the namespace of the context. Its errors are those of the API.
+// Accounts reads from storage, in the logical cluster and the namespace of the context. Its errors are those of the
+// API.
 type Accounts interface {
 	ServiceAccount(ctx context.Context, name string) (*corev1.ServiceAccount, error)
 	Secret(ctx context.Context, name string) (*corev1.Secret, error)
@@ -129,7 +130,8 @@ func (r *tokenRequests) grant(ctx context.Context, name string, asked *authentic
 		return serviceaccounts.Grant{}, apierrors.NewConflict(corev1.Resource("serviceaccounts"), name, errors.New("it is being deleted"))
 	}
 	seconds := min(*asked.Spec.ExpirationSeconds, int64(r.MaxLifetime.Seconds()))
-	if seconds < *asked.Spec.ExpirationSeconds { // kubectl prints the token only, and not the answer, which says it too
+	// kubectl prints the token only, and not the answer, which says it too
+	if seconds < *asked.Spec.ExpirationSeconds {
 		warning.AddWarning(ctx, "", fmt.Sprintf("the token is valid for %v, the longest lifetime here, and not for the %v that were asked for",
 			time.Duration(seconds)*time.Second, time.Duration(*asked.Spec.ExpirationSeconds)*time.Second))
 	}

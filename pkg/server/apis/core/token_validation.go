@@ -12,9 +12,11 @@ const (
 	minLifetime = 10 * time.Minute
 	// defaultLifetime is the lifetime of tokens for which none is asked for.
 	defaultLifetime = time.Hour
-	// maxAsked is upstream's limit on what can be asked for, in seconds. Tokens live no longer than Tokens.MaxLifetime anyway.
+	// maxAsked is upstream's limit on what can be asked for, in seconds. Tokens live no longer than
+	// Tokens.MaxLifetime anyway.
 	maxAsked = 1 << 32
-	// maxAudiences is how many bytes all audiences of a token may have together. A token must fit into a header, and replicas remember tokens.
+	// maxAudiences is how many bytes all audiences of a token may have together. A token must fit into a header,
+	// and replicas remember tokens.
 	maxAudiences = 2048
 )
 

@@ -1,5 +1,5 @@
-// Package events converts between the events of events.k8s.io/v1 and those of core/v1. Both are the same stored objects, with
-// different names of fields.
+// Package events converts between the events of events.k8s.io/v1 and those of core/v1. Both are the same stored
+// objects, with different names of fields.
 package events
 
 import (

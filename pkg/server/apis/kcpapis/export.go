@@ -55,8 +55,8 @@ var exports = resource.Definition[export]{
 	Columns: []resource.Column[export]{resource.Name[export](), resource.Age[export]()},
 }
 
-// identityHash returns the identity of an export. It names the export, also in bindings, and gives no rights to anybody. So no secret is needed: each export has an
-// identity of its own, which no other one can have.
+// identityHash returns the identity of an export. It names the export, also in bindings, and gives no rights to
+// anybody. So no secret is needed: each export has an identity of its own, which no other one can have.
 func identityHash(uid types.UID) string {
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(uid)))
 }

@@ -1,5 +1,6 @@
-// Package kcpapis describes apis.kcp.io: APIResourceSchemas (v1alpha1), which describe custom resources; APIExports (v1alpha2), by which a logical cluster offers
-// them; and APIBindings (v1alpha2), by which other logical clusters take them.
+// Package kcpapis describes apis.kcp.io: APIResourceSchemas (v1alpha1), which describe custom resources; APIExports
+// (v1alpha2), by which a logical cluster offers them; and APIBindings (v1alpha2), by which other logical clusters take
+// them.
 package kcpapis
 
 import (

@@ -82,8 +82,9 @@ func validateLogicalCluster(l logicalCluster) field.ErrorList {
 	return append(errs, ValidateNames(l.Status.Terminators, status.Child("terminators"))...)
 }
 
-// validateLogicalClusterUpdate refuses changes of the owner, which decides whether the cluster may live, and of the path, with
-// which the paths of all clusters below it begin. A cluster that has lost its Workspace may get a new one of the same name.
+// validateLogicalClusterUpdate refuses changes of the owner, which decides whether the cluster may live, and of the
+// path, with which the paths of all clusters below it begin. A cluster that has lost its Workspace may get a new one of
+// the same name.
 func validateLogicalClusterUpdate(l, old logicalCluster) field.ErrorList {
 	var errs field.ErrorList
 	if !equality.Semantic.DeepEqual(l.Spec.Owner, old.Spec.Owner) && !isAdopted(l, old) {

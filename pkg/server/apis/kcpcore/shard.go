@@ -16,8 +16,8 @@ import (
 
 type shard = *corev1alpha1.Shard
 
-// shards are the members of an installation. Those in cluster root of the root shard say who is a member; each shard has copies of them in
-// cluster system:shards, of which it writes the status of its own.
+// shards are the members of an installation. Those in cluster root of the root shard say who is a member; each shard
+// has copies of them in cluster system:shards, of which it writes the status of its own.
 var shards = resource.Definition[shard]{
 	GVR:        corev1alpha1.SchemeGroupVersion.WithResource("shards"),
 	Categories: []string{"kcp"},
@@ -77,7 +77,8 @@ func validateShard(s shard) field.ErrorList {
 	return append(errs, ValidateConditions(s.Status.Conditions, field.NewPath("status", "conditions"))...)
 }
 
-// validateURL refuses what could not be followed by /clusters/<name>, and what is not encrypted: shards send secrets there.
+// validateURL refuses what could not be followed by /clusters/<name>, and what is not encrypted: shards send secrets
+// there.
 func validateURL(text string, path *field.Path) field.ErrorList {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "https" || u.Host == "" || strings.TrimSuffix(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {

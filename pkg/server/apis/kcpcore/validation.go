@@ -21,8 +21,8 @@ var phases = []corev1alpha1.LogicalClusterPhaseType{
 
 var conditionStatuses = []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown}
 
-// controllerName matches the names of initializers and terminators: the path of a workspace type, or a name that begins with
-// "system:".
+// controllerName matches the names of initializers and terminators: the path of a workspace type, or a name that begins
+// with "system:".
 var controllerName = regexp.MustCompile(`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(:[a-z0-9]([-a-z0-9]*[a-z0-9])?)*(:[a-z0-9][a-z0-9]([-a-z0-9]*[a-z0-9])?)|system:.+)$`)
 
 // SetPhaseDefault sets the first phase of a workspace or logical cluster that has none.

@@ -1,6 +1,6 @@
 // Package openapi holds the OpenAPI definitions of the served types. kubectl explain, client-side validation and
-// server-side apply need them. `make generate` writes them, for the types that apis.Types returns, except for those that
-// upstream's apiextensions-apiserver has.
+// server-side apply need them. `make generate` writes them, for the types that apis.Types returns, except for those
+// that upstream's apiextensions-apiserver has.
 package openapi
 
 import (

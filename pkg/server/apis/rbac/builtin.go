@@ -22,8 +22,9 @@ import (
 	"github.com/regent-project/regent/pkg/server/apis/resource"
 )
 
-// store serves the stored objects of a resource, and built-in ones, which are the same in all clusters. Built-in objects can be read in each
-// cluster, but neither changed nor deleted. Reads over all clusters see stored objects only.
+// store serves the stored objects of a resource, and built-in ones, which are the same in all clusters. Built-in
+// objects can be read in each cluster, but neither changed nor deleted. Reads over all clusters see stored objects
+// only.
 type store struct {
 	*resource.Store
 	builtIn []resource.Object // by name
@@ -119,7 +120,8 @@ func (s *store) List(ctx context.Context, opts *internalversion.ListOptions) (ru
 	return list, meta.SetList(list, append(selected, stored...))
 }
 
-// Watch implements rest.Watcher. A watch that begins with what exists begins with the built-in objects, which never change.
+// Watch implements rest.Watcher. A watch that begins with what exists begins with the built-in objects, which never
+// change.
 func (s *store) Watch(ctx context.Context, opts *internalversion.ListOptions) (watch.Interface, error) {
 	events, err := s.Store.Watch(ctx, opts)
 	if err != nil || !beginsWithAll(opts) {

@@ -15,8 +15,8 @@ import (
 
 func validateRole(r *rbacv1.Role) field.ErrorList { return validateRules(r.Rules, true) }
 
-// maxSelectorTerms is how many selectors, labels and expressions an aggregation rule may have together. The leader compares them with all roles of
-// the cluster whenever one of these changes.
+// maxSelectorTerms is how many selectors, labels and expressions an aggregation rule may have together. The leader
+// compares them with all roles of the cluster whenever one of these changes.
 const maxSelectorTerms = 30
 
 func validateClusterRole(r *rbacv1.ClusterRole) field.ErrorList {
@@ -145,7 +145,8 @@ func validateSameRole(ref, old rbacv1.RoleRef) field.ErrorList {
 	return nil
 }
 
-// pathSegment accepts names that can be a part of a URL: unlike other names, those of roles and bindings may have colons.
+// pathSegment accepts names that can be a part of a URL: unlike other names, those of roles and bindings may have
+// colons.
 func pathSegment(name string, prefix bool) []string {
 	if prefix {
 		return content.IsPathSegmentPrefix(name)

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// prefixed is a watch that begins with objects of its own, and goes on with another watch. Stop must be called, even if the watch has ended
-// by itself: an event may still wait to be taken.
+// prefixed is a watch that begins with objects of its own, and goes on with another watch. Stop must be called, even if
+// the watch has ended by itself: an event may still wait to be taken.
 type prefixed struct {
 	behind  watch.Interface
 	out     chan watch.Event

@@ -1,10 +1,10 @@
-// Package resource turns the description of a resource into a served one. The description has the resource's types, names,
-// rules, selectable fields and table columns, and says how it is stored. This package does what all resources have in common,
-// on upstream's generic registry.
+// Package resource turns the description of a resource into a served one. The description has the resource's types,
+// names, rules, selectable fields and table columns, and says how it is stored. This package does what all resources
+// have in common, on upstream's generic registry.
 //
-// To add a resource, describe it by a Definition in a file of its group's package, and list it in the group's Resources.
-// Scheme, storage, discovery, informers, OpenAPI, garbage collection and the deletion of namespaces and clusters derive from
-// that (`make generate` writes the OpenAPI definitions).
+// To add a resource, describe it by a Definition in a file of its group's package, and list it in the group's
+// Resources. Scheme, storage, discovery, informers, OpenAPI, garbage collection and the deletion of namespaces and
+// clusters derive from that (`make generate` writes the OpenAPI definitions).
 package resource
 
 import (
@@ -39,17 +39,18 @@ type Described interface {
 	Resource() Resource
 	// Types returns an empty object and an empty list of each API version that clients see.
 	Types() []runtime.Object
-	// AddToScheme registers the types, their defaults, and the fields that selectors may name. It fails if the definition
-	// contradicts itself.
+	// AddToScheme registers the types, their defaults, and the fields that selectors may name. It fails if the
+	// definition contradicts itself.
 	AddToScheme(scheme *runtime.Scheme) error
 	// Encoding returns how the objects are stored.
 	Encoding(serializer runtime.StorageSerializer) storage.Encoding
-	// Serve returns the handlers of requests for the resource and its subresources, over storage that getter provides. The
-	// caller must destroy them.
+	// Serve returns the handlers of requests for the resource and its subresources, over storage that getter
+	// provides. The caller must destroy them.
 	Serve(typer runtime.ObjectTyper, getter generic.RESTOptionsGetter) (VersionedStorage, error)
 }
 
-// VersionedStorage has the handlers of requests by API version and by the name in the URL: "namespaces", "namespaces/status".
+// VersionedStorage has the handlers of requests by API version and by the name in the URL: "namespaces",
+// "namespaces/status".
 type VersionedStorage map[schema.GroupVersion]map[string]rest.Storage
 
 // Resource names a resource.
@@ -60,8 +61,8 @@ type Resource struct {
 	Namespaced bool
 }
 
-// Definition describes the resource whose objects are of type T. Functions may be nil unless their comment says otherwise. They
-// get objects whose defaults are set. Only Default and functions named Prepare may change obj.
+// Definition describes the resource whose objects are of type T. Functions may be nil unless their comment says
+// otherwise. They get objects whose defaults are set. Only Default and functions named Prepare may change obj.
 type Definition[T Object] struct {
 	// GVR has the version that is stored. The kind is the name of T.
 	GVR        schema.GroupVersionResource
@@ -74,9 +75,11 @@ type Definition[T Object] struct {
 
 	// Default sets the defaults of a decoded object.
 	Default func(obj T)
-	// PrepareCreate brings a new object into its initial state. It must reset the status, which is as the client sent it.
+	// PrepareCreate brings a new object into its initial state. It must reset the status, which is as the client
+	// sent it.
 	PrepareCreate func(obj T)
-	// PrepareUpdate undoes changes that an update of the main resource must not make, such as changes of the status.
+	// PrepareUpdate undoes changes that an update of the main resource must not make, such as changes of the
+	// status.
 	PrepareUpdate func(obj, old T)
 	// Name returns what is wrong with a name, or with the prefix of a generated one. It must not be nil.
 	Name func(name string, prefix bool) []string
@@ -94,8 +97,8 @@ type Definition[T Object] struct {
 	// Reset are the fields that the main resource ignores in server-side apply.
 	Reset *fieldpath.Set
 
-	// Fields returns the fields that field selectors may name besides metadata.name and metadata.namespace. It must return the
-	// same fields for each object.
+	// Fields returns the fields that field selectors may name besides metadata.name and metadata.namespace. It must
+	// return the same fields for each object.
 	Fields func(obj T) fields.Set
 	// Columns are the columns of the table that kubectl prints. There must be at least one.
 	Columns []Column[T]
@@ -107,20 +110,21 @@ type Definition[T Object] struct {
 	Wrap func(store *Store) rest.Storage
 }
 
-// Stored says how objects of type T are stored. With the zero value they are stored in protobuf, behind a watch cache, until
-// they are deleted.
+// Stored says how objects of type T are stored. With the zero value they are stored in protobuf, behind a watch cache,
+// until they are deleted.
 type Stored[T Object] struct {
 	// JSONOnly is for types that have no protobuf encoding, neither in storage nor for clients.
 	JSONOnly bool
-	// Uncached objects have no watch cache: lists and watches go to etcd. It is for objects that are written much more often
-	// than read.
+	// Uncached objects have no watch cache: lists and watches go to etcd. It is for objects that are written much
+	// more often than read.
 	Uncached bool
 	// TTL is how many seconds objects live after their last change. 0: until they are deleted.
 	TTL uint64
 	// Term returns the term that a Lease shows. Fencing tokens are compared with it. It is nil for all other types.
 	Term func(obj T) fence.Token
-	// Share is called with the bytes of an object that is about to be decoded for the watch cache. It returns which of them to decode, and a function that is called with
-	// the object: it replaces parts by equal parts of other objects, which nobody modifies, or puts in what was not decoded.
+	// Share is called with the bytes of an object that is about to be decoded for the watch cache. It returns which
+	// of them to decode, and a function that is called with the object: it replaces parts by equal parts of other
+	// objects, which nobody modifies, or puts in what was not decoded.
 	Share func(data []byte) (rest []byte, complete func(obj T))
 }
 

@@ -28,8 +28,8 @@ func (s *Store) ShortNames() []string { return s.shortNames }
 // Categories implements rest.CategoriesProvider.
 func (s *Store) Categories() []string { return s.categories }
 
-// Serve implements Described. Subresources and views share the storage of the main resource; only the main resource destroys
-// it.
+// Serve implements Described. Subresources and views share the storage of the main resource; only the main resource
+// destroys it.
 func (d Definition[T]) Serve(typer runtime.ObjectTyper, getter generic.RESTOptionsGetter) (VersionedStorage, error) {
 	store, err := d.store(typer, getter)
 	if err != nil {

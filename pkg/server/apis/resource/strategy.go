@@ -36,8 +36,8 @@ func (s *strategy[T]) PrepareForCreate(ctx context.Context, obj runtime.Object) 
 	}
 }
 
-// mark writes the logical cluster into an object, for the answers to dry runs. Storage marks the objects that it stores by
-// itself.
+// mark writes the logical cluster into an object, for the answers to dry runs. Storage marks the objects that it stores
+// by itself.
 func mark(ctx context.Context, obj Object) {
 	cluster, ok := clusters.From(ctx)
 	if !ok {
@@ -78,8 +78,9 @@ func (s *strategy[T]) PrepareForUpdate(ctx context.Context, obj, old runtime.Obj
 	}
 }
 
-// sameKind gives an object the kind of its stored state. What clients send comes without one, and what is read from etcd with it. If they differed, upstream
-// would not see that an apply has changed nothing but the times in managedFields, and would write these.
+// sameKind gives an object the kind of its stored state. What clients send comes without one, and what is read from
+// etcd with it. If they differed, upstream would not see that an apply has changed nothing but the times in
+// managedFields, and would write these.
 func sameKind(obj, old runtime.Object) {
 	obj.GetObjectKind().SetGroupVersionKind(old.GetObjectKind().GroupVersionKind())
 }

@@ -12,10 +12,11 @@ type View[T Object] struct {
 	GroupVersion schema.GroupVersion
 	// Object and List are empty values of the view's types.
 	Object, List runtime.Object
-	// Convert registers the conversions between the view's types and the resource's, and the fields that selectors may name. It
-	// must not be nil.
+	// Convert registers the conversions between the view's types and the resource's, and the fields that selectors
+	// may name. It must not be nil.
 	Convert func(scheme *runtime.Scheme) error
-	// ValidateCreate checks a new object, ValidateUpdate a change, in addition to the definition's rules. They must not be nil.
+	// ValidateCreate checks a new object, ValidateUpdate a change, in addition to the definition's rules. They must
+	// not be nil.
 	ValidateCreate func(obj T) field.ErrorList
 	ValidateUpdate func(obj, old T) field.ErrorList
 }

@@ -24,9 +24,11 @@ func (k Kinds) AddToScheme(scheme *runtime.Scheme) {
 	scheme.AddKnownTypes(schema.GroupVersion{Group: k.GroupVersion.Group, Version: runtime.APIVersionInternal}, k.Objects...)
 }
 
-// Virtual is a resource or subresource of which clients create objects that nothing stores: the answer is the object, filled in.
+// Virtual is a resource or subresource of which clients create objects that nothing stores: the answer is the object,
+// filled in.
 type Virtual struct {
-	// GroupVersion and Name say where it is served. A name is "tokenreviews", or "serviceaccounts/token" for a subresource.
+	// GroupVersion and Name say where it is served. A name is "tokenreviews", or "serviceaccounts/token" for a
+	// subresource.
 	GroupVersion schema.GroupVersion
 	Name         string
 	// Storage is a rest.Creater, or a rest.NamedCreater for a subresource.

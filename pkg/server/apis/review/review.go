@@ -1,5 +1,5 @@
-// Package review answers questions about users: who they are, and what they may do. The questions are objects that clients create, and that nobody
-// stores.
+// Package review answers questions about users: who they are, and what they may do. The questions are objects that
+// clients create, and that nobody stores.
 package review
 
 import (

@@ -57,8 +57,8 @@ func (t Tokens) answer(ctx context.Context, asked *authenticationv1.TokenReview)
 	return asked, nil
 }
 
-// authenticate returns whose the token is, and for which of the audiences in question. The user is nil if the token is nobody's, or somebody's of
-// whom one may not know in the logical cluster of the context.
+// authenticate returns whose the token is, and for which of the audiences in question. The user is nil if the token is
+// nobody's, or somebody's of whom one may not know in the logical cluster of the context.
 func (t Tokens) authenticate(ctx context.Context, asked authenticationv1.TokenReviewSpec) (user.Info, authenticator.Audiences, error) {
 	// Only a part of a header with such a token would be taken for the token, and that part could be somebody's.
 	if strings.ContainsFunc(asked.Token, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
@@ -68,7 +68,8 @@ func (t Tokens) authenticate(ctx context.Context, asked authenticationv1.TokenRe
 	if len(wanted) == 0 {
 		wanted = t.Audiences
 	}
-	// The request has the token and nothing else by which it could be somebody's: no certificate, no header of a front, no path.
+	// The request has the token and nothing else by which it could be somebody's: no certificate, no header of a
+	// front, no path.
 	req := (&http.Request{Method: http.MethodGet, URL: &url.URL{}, Header: http.Header{"Authorization": {"Bearer " + asked.Token}}}).
 		WithContext(authenticator.WithAudiences(ctx, wanted))
 	resp, ok, err := t.Authenticator.AuthenticateRequest(req)
@@ -86,8 +87,8 @@ func (t Tokens) authenticate(ctx context.Context, asked authenticationv1.TokenRe
 	return resp.User, audiences, nil
 }
 
-// isNobody reports whether nobody may learn of a user in the logical cluster of the context: it is a service account of another cluster, one of
-// the server's own users, or has no credentials.
+// isNobody reports whether nobody may learn of a user in the logical cluster of the context: it is a service account of
+// another cluster, one of the server's own users, or has no credentials.
 func (t Tokens) isNobody(ctx context.Context, who user.Info) bool {
 	cluster, _ := clusters.From(ctx)
 	of, bound := who.GetExtra()[clusters.IdentityClusterExtra]

@@ -63,7 +63,8 @@ var workspaces = resource.Definition[workspace]{
 	PrepareUpdate: func(w, old workspace) {
 		w.Status = old.Status
 		if creator := old.Annotations[creatorKey]; creator != "" && w.Annotations[creatorKey] == "" {
-			metav1.SetMetaDataAnnotation(&w.ObjectMeta, creatorKey, creator) // whoever replaces the object need not know it
+			// whoever replaces the object need not know it
+			metav1.SetMetaDataAnnotation(&w.ObjectMeta, creatorKey, creator)
 		}
 		if w.Spec.Type == nil {
 			w.Spec.Type = old.Spec.Type
@@ -144,7 +145,8 @@ func validateType(t *tenancyv1alpha1.WorkspaceTypeReference, path *field.Path) f
 	return errs
 }
 
-// validateWorkspaceUpdate refuses changes of a workspace's logical cluster, URL, type and mount: they are permanent once set.
+// validateWorkspaceUpdate refuses changes of a workspace's logical cluster, URL, type and mount: they are permanent
+// once set.
 func validateWorkspaceUpdate(w, old workspace) field.ErrorList {
 	var errs field.ErrorList
 	spec := field.NewPath("spec")

@@ -1,4 +1,5 @@
-// Package issuertest is an OpenID Connect issuer for tests: discovery, keys that can be rotated and withdrawn, and tokens with any claims.
+// Package issuertest is an OpenID Connect issuer for tests: discovery, keys that can be rotated and withdrawn, and
+// tokens with any claims.
 package issuertest
 
 import (

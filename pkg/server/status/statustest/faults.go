@@ -43,7 +43,8 @@ func away(of *status.Installation, index int, fault string) {
 	*r = status.Replica{Shard: r.Shard, Name: r.Name, URL: r.URL, Fault: fault}
 }
 
-// failovers are the lines of docs/FAILOVER.md's first table, as they look while nobody has succeeded yet, and what else keeps a shard from being led.
+// failovers are the lines of docs/FAILOVER.md's first table, as they look while nobody has succeeded yet, and what else
+// keeps a shard from being led.
 func failovers() []Fault {
 	standing := func(e *status.Election, leaderless float64, last string) {
 		e.State, e.Holder, e.Leader, e.Leaderless, e.LastStepDown, e.Contact, e.Standbys = "standing by", "", "", leaderless, last, &status.Contact{State: "idle"}, nil

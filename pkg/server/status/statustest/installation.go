@@ -1,4 +1,5 @@
-// Package statustest has made-up installations: one in which all is well, and one for each fault that an operator meets.
+// Package statustest has made-up installations: one in which all is well, and one for each fault that an operator
+// meets.
 package statustest
 
 import (

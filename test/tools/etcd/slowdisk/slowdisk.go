@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Wait must be called before each sync of a file. It sleeps for the duration, such as 200ms, in the file that the environment
-// variable SLOW_DISK names. Without the variable or the file it returns at once.
+// Wait must be called before each sync of a file. It sleeps for the duration, such as 200ms, in the file that the
+// environment variable SLOW_DISK names. Without the variable or the file it returns at once.
 func Wait() {
 	file := os.Getenv("SLOW_DISK")
 	if file == "" {

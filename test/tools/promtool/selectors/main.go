@@ -1,5 +1,5 @@
-// Command selectors reads PromQL expressions as a JSON list from standard input, and tells as JSON what each one selects, or why it is
-// none.
+// Command selectors reads PromQL expressions as a JSON list from standard input, and tells as JSON what each one
+// selects, or why it is none.
 package main
 
 import (
@@ -25,7 +25,8 @@ type expression struct {
 type selection struct {
 	Metric string   `json:"metric"`
 	Labels []string `json:"labels,omitempty"`
-	// Values are the values that the labels are compared with, by label. Those of a regular expression are its alternatives, if these are plain.
+	// Values are the values that the labels are compared with, by label. Those of a regular expression are its
+	// alternatives, if these are plain.
 	Values map[string][]string `json:"values,omitempty"`
 }
 
