@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/regent-project/regent/pkg/server/apis"
+	"github.com/regent-project/regent/pkg/server/status"
 	"github.com/regent-project/regent/test/etcdtest"
 )
 
@@ -80,6 +81,9 @@ func TestNothingThatIsStoredKeepsAReplicaFromStartingI18(t *testing.T) {
 		u.create(name + "-meanwhile")
 		u.ready(name + "-meanwhile")
 		u.delete(name)
+		if aside := ask[status.Replica](t, c.replica, status.ReplicaPath).Aside; len(aside) < len(kinds)/2 { // those that nothing can be decoded from are of all
+			t.Errorf("it tells of what is set aside of %d resources only", len(aside))
+		}
 		if err := c.stop(t); err != nil {
 			t.Errorf("Run returned %v", err)
 		}
