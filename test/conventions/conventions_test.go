@@ -154,7 +154,7 @@ var layers = []struct {
 
 // onlyForTests are packages that no product code may import.
 var onlyForTests = []string{"pkg/election/electiontest", "pkg/controllers/controllertest", "pkg/server/authentication/issuertest", "pkg/server/status/statustest",
-	"pkg/server/tracing/tracingtest"}
+	"pkg/server/tracing/tracingtest", "pkg/election/internal/programtest", "pkg/election/internal/registry/registrytest"}
 
 // upstream are packages of others that nothing here may link in.
 var upstream = map[string]string{

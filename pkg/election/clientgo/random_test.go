@@ -13,6 +13,7 @@ import (
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/election/clientgo"
 	"github.com/regent-project/regent/pkg/election/electiontest"
+	"github.com/regent-project/regent/pkg/election/internal/programtest"
 	"github.com/regent-project/regent/pkg/election/internal/registry/registrytest"
 )
 
@@ -32,7 +33,7 @@ type dropIn struct {
 	random  *rand.Rand
 	store   *electiontest.Store
 	client  *electiontest.Client
-	job     *electiontest.Job
+	job     *programtest.Job
 	panics  int
 	elector *clientgo.LeaderElector
 }
@@ -45,13 +46,13 @@ func TestWhateverFailsAtRandomADropInWorksOrSaysWhyNotAndEnds(t *testing.T) {
 		store.Fence()
 		d := &dropIn{
 			t: t, random: rand.New(rand.NewPCG(*seed, 0)), store: store, client: store.Client(), //nolint:gosec // a test
-			job: electiontest.NewJob(rand.New(rand.NewPCG(*seed, 1)), 30*time.Second), //nolint:gosec // a test
+			job: programtest.NewJob(rand.New(rand.NewPCG(*seed, 1)), 30*time.Second), //nolint:gosec // a test
 		}
 		goroutines := 0
 		for n := 0; d.job.Began() < *manyTerms; n++ {
 			d.live()
 			synctest.Wait()
-			now, shown := electiontest.Goroutines(), registrytest.Series(t, legacyregistry.DefaultGatherer, "name", leaseName)
+			now, shown := programtest.Goroutines(), registrytest.Series(t, legacyregistry.DefaultGatherer, "name", leaseName)
 			if n == 0 {
 				goroutines = now
 			}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/election/electiontest"
+	"github.com/regent-project/regent/pkg/election/internal/programtest"
 	"github.com/regent-project/regent/pkg/election/internal/registry/registrytest"
 	"github.com/regent-project/regent/pkg/election/leader"
 )
@@ -36,7 +37,7 @@ type program struct {
 	random *rand.Rand
 	store  *electiontest.Store
 	client *electiontest.Client
-	job    *electiontest.Job
+	job    *programtest.Job
 }
 
 // Whatever fails at random, at start, in a term and at its end: a process that leads works, one that does not says why,
@@ -46,7 +47,7 @@ func TestWhateverFailsAtRandomALeaderWorksOrSaysWhyNotAndEnds(t *testing.T) {
 		random := rand.New(rand.NewPCG(*seed, 0)) //nolint:gosec // a test
 		store := electiontest.NewStore(leaseName)
 		store.Fence()
-		p := &program{t, random, store, store.Client(), electiontest.NewJob(rand.New(rand.NewPCG(*seed, 1)), 30*time.Second)} //nolint:gosec // a test
+		p := &program{t, random, store, store.Client(), programtest.NewJob(rand.New(rand.NewPCG(*seed, 1)), 30*time.Second)} //nolint:gosec // a test
 		goroutines, series := 0, 0
 		for n := 0; p.job.Began() < *manyTerms; n++ {
 			p.live()
@@ -54,7 +55,7 @@ func TestWhateverFailsAtRandomALeaderWorksOrSaysWhyNotAndEnds(t *testing.T) {
 				t.Fatalf("process %d, after %d terms", n, p.job.Began())
 			}
 			synctest.Wait()
-			now, shown := electiontest.Goroutines(), registrytest.Series(t, legacyregistry.DefaultGatherer, "name", leaseName)
+			now, shown := programtest.Goroutines(), registrytest.Series(t, legacyregistry.DefaultGatherer, "name", leaseName)
 			if n == 0 {
 				goroutines, series = now, shown
 			}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/election/electiontest"
+	"github.com/regent-project/regent/pkg/election/internal/programtest"
 	"github.com/regent-project/regent/pkg/election/perterm"
 )
 
@@ -34,7 +35,7 @@ type managers struct {
 	*world
 	random *rand.Rand
 	client *electiontest.Client
-	job    *electiontest.Job
+	job    *programtest.Job
 
 	mu     sync.Mutex // guards what setup reads
 	setups *rand.Rand
@@ -45,9 +46,9 @@ type managers struct {
 // and each ends when it is asked to, and leaves nothing behind.
 func TestWhateverFailsAtRandomAManagerWorksOrSaysWhyNotAndEnds(t *testing.T) {
 	p := &managers{
-		random: rand.New(rand.NewPCG(*seed, 0)),                                            //nolint:gosec // a test
-		job:    electiontest.NewJob(rand.New(rand.NewPCG(*seed, 1)), 100*time.Millisecond), //nolint:gosec // a test
-		setups: rand.New(rand.NewPCG(*seed, 2)),                                            //nolint:gosec // a test
+		random: rand.New(rand.NewPCG(*seed, 0)),                                           //nolint:gosec // a test
+		job:    programtest.NewJob(rand.New(rand.NewPCG(*seed, 1)), 100*time.Millisecond), //nolint:gosec // a test
+		setups: rand.New(rand.NewPCG(*seed, 2)),                                           //nolint:gosec // a test
 	}
 	s := newShelf(t)
 	goroutines, shown := 0, 0

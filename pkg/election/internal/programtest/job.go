@@ -1,4 +1,5 @@
-package electiontest
+// Package programtest is for tests of whole programs whose work goes wrong at random.
+package programtest
 
 import (
 	"bytes"
