@@ -70,7 +70,7 @@ func (f *observerFlags) controllers(ctx context.Context, client *ask.Client, nam
 	}
 	var problems []status.Problem
 	for _, p := range of.Problems {
-		if aboutControllers[p.Kind] {
+		if p.About() == status.MatterControllers {
 			problems = append(problems, p)
 		}
 	}
@@ -79,11 +79,6 @@ func (f *observerFlags) controllers(ctx context.Context, client *ask.Client, nam
 		facts:   view.FactsOfControllers(replicas),
 		verdict: verdict(problems),
 	}, nil
-}
-
-// aboutControllers are the kinds of problems that count for this command's exit code.
-var aboutControllers = map[string]bool{
-	"quarantined": true, "controller-late": true, "controller-failed": true, "controller-stalled": true, "controller-restarting": true, "controller-waiting": true,
 }
 
 // onlyControllers returns what each replica says of its controllers, or of one of them, and whether any has it.

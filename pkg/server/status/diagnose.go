@@ -71,16 +71,8 @@ func (d *diagnosis) view(shard Shard) *shardView {
 	return s
 }
 
-// The states of an election, and the mode in which the lease is not renewed.
-const (
-	stateLeading     = "leading"
-	stateDraining    = "draining"
-	stateQuarantined = "quarantined"
-	modeForLife      = "for-life"
-)
-
 // leads reports whether a replica does the leader's work. One that drains still holds the lease.
-func leads(e Election) bool { return e.State == stateLeading || e.State == stateDraining }
+func leads(e Election) bool { return e.State == StateLeading || e.State == stateDraining }
 
 // add notes a problem of the shard, or of one of its replicas.
 func (s *shardView) add(severity Severity, replica string, kind kind, what string, remedy ...string) {
@@ -88,7 +80,7 @@ func (s *shardView) add(severity Severity, replica string, kind kind, what strin
 }
 
 func (d *diagnosis) add(p Problem, kind kind, remedy []string) {
-	p.Kind, p.Remedy = string(kind), strings.Join(append(remedy, "See "+sections[kind]), "\n")
+	p.Kind, p.Remedy = string(kind), strings.Join(append(remedy, "See "+about[kind].section), "\n")
 	d.found = append(d.found, p)
 }
 

@@ -41,6 +41,8 @@ type Installation struct {
 	Fronts []Front `json:"fronts,omitempty"`
 	// Problems are all that Diagnose finds, the worst first.
 	Problems []Problem `json:"problems,omitempty"`
+	// Triggers are sentences for the triggers of terms and elections, for whoever shows them.
+	Triggers map[string]string `json:"triggers,omitempty"`
 }
 
 // Shard is one etcd keyspace and the replicas that serve it.

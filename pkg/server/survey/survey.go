@@ -149,7 +149,7 @@ func (s *Survey) Installation(ctx context.Context) status.Installation {
 func (s *Survey) askShards(ctx context.Context) status.Installation {
 	names := slices.Sorted(slices.Values(append(s.cfg.Others(), s.cfg.Name)))
 	self := s.Replica(ctx)
-	out := status.Installation{By: self.Name, Root: s.cfg.Root, Shards: make([]status.Shard, len(names))}
+	out := status.Installation{By: self.Name, Root: s.cfg.Root, Shards: make([]status.Shard, len(names)), Triggers: status.Triggers}
 	places := make(chan struct{}, mostAtOnce)
 	var asking sync.WaitGroup
 	for n, name := range names {

@@ -104,7 +104,7 @@ func (c *Client) Succeeded(ctx context.Context, of status.Installation, s Succes
 	defer tick.Stop()
 	for {
 		for _, e := range c.elections(ctx, of, s.Shard) {
-			if e.State == "leading" && e.Epoch > s.Before {
+			if e.State == status.StateLeading && e.Epoch > s.Before {
 				s.To, s.After, s.Took = e.Leader, e.Epoch, time.Since(began).Seconds()
 				return s, nil
 			}
@@ -158,7 +158,7 @@ func (c *Client) elections(ctx context.Context, of status.Installation, shard st
 // named returns a replica's election. Who leads says so by its own name.
 func named(r status.Replica) status.Election {
 	e := r.Election
-	if e.State == "leading" {
+	if e.State == status.StateLeading {
 		e.Leader = r.Name
 	}
 	return e

@@ -81,45 +81,35 @@ type report struct {
 	Report
 }
 
-// groups are what replicas say of themselves, by the kinds of problems that it may have: see status.Diagnose.
-var groups = []struct {
-	name  string
-	kinds []string
-}{
-	{"replicas answer", []string{"shard-silent", "replica-silent", "single-replica"}},
-	{"replicas are ready", []string{"not-ready"}},
-	{"one leads", []string{"no-leader", "two-leaders", "unaccounted", "no-epoch-left", "other-mode", "cannot-lead", "no-elector", "flapping"}},
-	{"the lease is renewed", []string{"renewal-late"}},
-	{"standbys reach the leader's probe", []string{"contact", "no-standbys"}},
-	{"controllers work", []string{"quarantined", "controller-late", "controller-failed", "controller-stalled", "controller-held", "controller-restarting", "controller-waiting"}},
-	{"members of etcd answer", []string{"etcd-member"}},
-	{"what is stored is sound", []string{"set-aside"}},
-	{"other shards are heard", []string{"peer-silent"}},
-	{"certificates last", []string{"certificate"}},
-	{"there is room for clusters", []string{"shard-full"}},
-}
-
 // said notes what the replicas of a shard say.
 func (r *report) said(s status.Shard) {
-	for _, group := range groups {
-		r.summary(group.name, s.Name, group.kinds, func(p status.Problem) bool { return p.Shard == s.Name })
+	for _, matter := range status.Matters {
+		if !ofAll(matter) {
+			r.summary(matter, s.Name, func(p status.Problem) bool { return p.Shard == s.Name })
+		}
 	}
 }
 
+// fleet notes what all replicas say together.
 func (r *report) fleet() {
-	all := func(status.Problem) bool { return true }
-	r.summary("versions agree", "all replicas", []string{"versions"}, all)
-	r.summary("clocks agree", "all replicas", []string{"clock"}, all)
+	for _, matter := range status.Matters {
+		if ofAll(matter) {
+			r.summary(matter, "all replicas", func(status.Problem) bool { return true })
+		}
+	}
 }
 
-func (r *report) summary(name, of string, kinds []string, about func(status.Problem) bool) {
+// ofAll reports whether a matter is one of all replicas together, and not of each shard.
+func ofAll(m status.Matter) bool { return m == status.MatterVersions || m == status.MatterClocks }
+
+func (r *report) summary(matter status.Matter, of string, among func(status.Problem) bool) {
 	var found []string
 	for _, p := range r.Of.Problems {
-		if about(p) && slices.Contains(kinds, p.Kind) && !slices.Contains(found, p.Kind) {
+		if among(p) && p.About() == matter && !slices.Contains(found, p.Kind) {
 			found = append(found, p.Kind)
 		}
 	}
-	check := Check{Name: name, Of: of, OK: len(found) == 0, Result: "ok"}
+	check := Check{Name: string(matter), Of: of, OK: len(found) == 0, Result: "ok"}
 	if !check.OK {
 		check.Result = strings.Join(found, ", ")
 	}

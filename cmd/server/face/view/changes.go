@@ -27,7 +27,7 @@ func Facts(of status.Installation) (facts []Fact) {
 		facts = append(facts, Fact{Key: "shard " + s.Name, Text: text})
 		for _, r := range s.Replicas {
 			text := fmt.Sprintf("%s, ready: %s, controllers: %s", orDash(r.Election.State), ready(r), work(r))
-			if c := r.Election.Contact; c != nil && r.Election.State != "leading" {
+			if c := r.Election.Contact; c != nil && r.Election.State != status.StateLeading {
 				text += ", contact: " + c.State
 			}
 			if r.Fault != "" {

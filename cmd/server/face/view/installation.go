@@ -58,19 +58,6 @@ func clusters(s status.Shard) string {
 	return fmt.Sprintf("%d logical clusters", s.Clusters)
 }
 
-// triggers say why a term began, for people. election.Trigger has the words.
-var triggers = map[string]string{
-	"none":          "there was no Lease",
-	"release":       "the leader before gave the lease up",
-	"deletion":      "the Lease was deleted or cleared",
-	"death":         "the leader before had died",
-	"step-aside":    "the leader before could not renew, and made way",
-	"suspicion":     "the leader before was silent",
-	"expiry":        "the lease had expired",
-	"elected":       "it was elected",
-	"owner-deleted": "the leader before was declared dead",
-}
-
 // leadership says who leads, since when and why.
 func (p *page) leadership(s status.Shard) string {
 	e, ok := leading(s)
@@ -96,7 +83,7 @@ func (p *page) leadership(s status.Shard) string {
 	why := ""
 	for i, t := range s.Terms {
 		if t.Epoch == e.Epoch {
-			why = orElse(triggers[t.Trigger], t.Trigger)
+			why = orElse(status.Triggers[t.Trigger], t.Trigger)
 			if reason := endReason(s.Terms, i+1); reason != "" {
 				why += " (" + reason + ")"
 			}
@@ -170,7 +157,7 @@ func ready(r status.Replica) string {
 func contact(r status.Replica) string {
 	e := r.Election
 	switch {
-	case e.State == "leading":
+	case e.State == status.StateLeading:
 		return fmt.Sprintf("%d follow", len(e.Standbys))
 	case e.Contact == nil:
 		return "-"

@@ -14,13 +14,13 @@ export function Map({installation, act}) {
         <${Lines} />
         ${fronts.length > 0 && html`<${Fronts} installation=${installation} />`}
         <ul class="shards" aria-label="Shards">
-          ${installation.shards.map(s => html`<${Shard} key=${s.name} shard=${s} root=${s.name === installation.root} fronts=${fronts} act=${act} />`)}
+          ${installation.shards.map(s => html`<${Shard} key=${s.name} shard=${s} root=${s.name === installation.root} fronts=${fronts} triggers=${installation.triggers} act=${act} />`)}
         </ul>
       </div>
     </section>`;
 }
 
-function Shard({shard, root, fronts, act}) {
+function Shard({shard, root, fronts, triggers, act}) {
   const replicas = shard.replicas || [];
   const leader = replicas.find(r => r.name === shard.leader);
   const others = replicas.filter(r => r !== leader);
@@ -30,7 +30,7 @@ function Shard({shard, root, fronts, act}) {
       ${shard.fault ? html`<p class="fault">does not answer: ${shard.fault}</p>` : html`
         <p class="dim">${count(shard.clusters, 'logical cluster')}${shard.capacity > 0 && ` of ${shard.capacity.toLocaleString()}`}</p>
         <${AskedBy} shard=${shard} fronts=${fronts} />
-        ${leader ? html`<${Leader} replica=${leader} shard=${shard} act=${act} />` : html`<p class="nobody">nobody is known to lead</p>`}
+        ${leader ? html`<${Leader} replica=${leader} shard=${shard} triggers=${triggers} act=${act} />` : html`<p class="nobody">nobody is known to lead</p>`}
         <ul class="standbys" aria-label=${`Replicas of ${shard.name} that do not lead`}>
           ${others.map(r => html`<${Standby} key=${r.name} replica=${r} shard=${shard} led=${!!leader} act=${act} />`)}
         </ul>
@@ -40,36 +40,23 @@ function Shard({shard, root, fronts, act}) {
     </li>`;
 }
 
-// triggers say why a term began, for people. `regent status` has the same words.
-const triggers = {
-  none: 'there was no Lease',
-  release: 'the leader before gave the lease up',
-  deletion: 'the Lease was deleted or cleared',
-  death: 'the leader before had died',
-  'step-aside': 'the leader before could not renew, and made way',
-  suspicion: 'the leader before was silent',
-  expiry: 'the lease had expired',
-  elected: 'it was elected',
-  'owner-deleted': 'the leader before was declared dead',
-};
-
 // why says why the leader leads.
-function why(shard, election) {
+function why(shard, election, triggers) {
   const terms = shard.terms || [];
   const at = terms.findIndex(t => t.epoch === election.epoch);
   const trigger = terms[at]?.trigger || election.trigger || '';
   const reason = at >= 0 && terms[at + 1]?.endReason;
-  return `${triggers[trigger] || trigger}${trigger && reason ? ` (${reason})` : ''}`;
+  return `${triggers?.[trigger] || trigger}${trigger && reason ? ` (${reason})` : ''}`;
 }
 
-function Leader({replica, shard, act}) {
+function Leader({replica, shard, triggers, act}) {
   const e = replica.election;
   return html`
     <div class="leader replica">
       <p><span aria-hidden="true">♛</span> <strong>${replica.name}</strong> leads${e.lease && html`, epoch <strong>${e.epoch}</strong>`}${e.since && html`, since ${lasting(secondsBetween(e.since, replica.observed))}`}</p>
       <p class="dim">${replica.url} ${replica.version}</p>
       ${e.renewed && html`<p class="dim">${e.mode === 'for-life' ? 'holds the lease for life' : `renewed ${ago(e.renewed, replica.observed)}`}</p>`}
-      ${why(shard, e) && html`<p class="dim">why: ${why(shard, e)}</p>`}
+      ${why(shard, e, triggers) && html`<p class="dim">why: ${why(shard, e, triggers)}</p>`}
       <${NotReady} replica=${replica} />
       ${e.lease && html`<p class="acts"><button type="button" onClick=${() => act(stepDown(shard, ''))}>Have ${replica.name} step down</button></p>`}
     </div>`;

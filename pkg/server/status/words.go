@@ -1,0 +1,25 @@
+package status
+
+// StateLeading is Election.State of the replica that leads. While it ends its term it drains, and it is quarantined if
+// work of that term has not stopped. The words are package election's.
+const (
+	StateLeading     = "leading"
+	stateDraining    = "draining"
+	stateQuarantined = "quarantined"
+)
+
+// modeForLife is Election.Mode of a lease that is not renewed.
+const modeForLife = "for-life"
+
+// Triggers are sentences for Term.Trigger and Election.Trigger: why a term began.
+var Triggers = map[string]string{
+	"none":          "there was no Lease",
+	"release":       "the leader before gave the lease up",
+	"deletion":      "the Lease was deleted or cleared",
+	"death":         "the leader before had died",
+	"step-aside":    "the leader before could not renew, and made way",
+	"suspicion":     "the leader before was silent",
+	"expiry":        "the lease had expired",
+	"elected":       "it was elected",
+	"owner-deleted": "the leader before was declared dead",
+}
