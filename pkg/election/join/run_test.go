@@ -199,3 +199,28 @@ func TestATermEndsWhenItsWorkFailsAndTheNextWaitsForWhatIsLeft(t *testing.T) {
 		})
 	}
 }
+
+// What a term's function returns says how it has panicked, in its work or in what it undoes: nobody else says the latter.
+func TestAPanicOfATermIsReturned(t *testing.T) {
+	broken := errors.New("broken")
+	for name, c := range map[string]struct {
+		lead  func(ctx context.Context) error
+		wants []error
+	}{
+		"of the work":                       {func(context.Context) error { panic("boom") }, nil},
+		"of what it undoes":                 {func(context.Context) error { OnEnd(func() { panic("boom") }); return nil }, nil},
+		"of what it undoes, after it fails": {func(context.Context) error { OnEnd(func() { panic("boom") }); return broken }, []error{broken}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := Lead(quiet, func(ctx context.Context, _ election.Term) error { return c.lead(ctx) })(t.Context(), election.Term{})
+			if p, ok := errors.AsType[*Panic](err); !ok || p.Value != "boom" {
+				t.Errorf("it returns %v", err)
+			}
+			for _, want := range c.wants {
+				if !errors.Is(err, want) {
+					t.Errorf("it returns %v, want %v, too", err, want)
+				}
+			}
+		})
+	}
+}
