@@ -27,6 +27,9 @@ func TestOnEndFindsTheScopeOfTheCallingGoroutine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("GODEBUG", how.debug)
 			headersShowLabels = showLabels
+			if got, want := showLabels(), how.debug != ""; got != want { // whoever asks: here of no scope
+				t.Errorf("headers show labels: %v, want %v", got, want)
+			}
 			var undone []string
 			outer := scope(t)
 			outer.Do(func(ctx context.Context) {

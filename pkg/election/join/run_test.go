@@ -137,6 +137,29 @@ func TestWorkThatEndsItsGoroutineIsAPanic(t *testing.T) {
 	_ = Run(t.Context(), quiet, func(context.Context) error { runtime.Goexit(); return nil })
 }
 
+// Work that has not begun yet is on no goroutine that a look could see.
+func TestAScopeWaitsForWorkThatNoLookHasSeenYet(t *testing.T) {
+	s := scope(t)
+	doing := func(change int) int {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.doing += change
+		return s.doing
+	}
+	s.Do(func(context.Context) {
+		if n := doing(0); n != 1 {
+			t.Errorf("%d works go on, want 1", n)
+		}
+	})
+	if n := doing(1); n != 1 {
+		t.Errorf("%d works go on, want the new one", n)
+	}
+	done := ends(s.End)
+	staysOpen(t, "End has returned before the work has begun", done)
+	doing(-1)
+	mustEnd(t, "the end", done)
+}
+
 func TestAfterTheEnd(t *testing.T) {
 	s := scope(t)
 	s.End()
