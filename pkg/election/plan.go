@@ -74,7 +74,8 @@ type decision struct {
 	verdict
 	// takeover describes the term that would begin now.
 	takeover Takeover
-	// again is when to decide anew if nothing changes before; zero: only a change can alter the decision.
+	// again is when to decide anew if nothing changes before; zero: only a change can alter the decision. With wait
+	// it must not be in the past: the standby would spin, and in a synctest bubble the test would never end.
 	again time.Time
 	// nominate says whether this process should be a candidate, in mode coordinated.
 	nominate nomination

@@ -44,7 +44,8 @@ var memberFaults = []struct {
 
 // An etcd of three members is there for those who fail one at a time: no term ends, no replica becomes unready, and
 // what was written is there. What users notice is told. It is slow because each fault lasts for longer than the renew
-// deadline, which is the product's, ten seconds: a shorter one could end no term.
+// deadline, which is the product's, ten seconds: a shorter one could end no term. The kinds of faults run beside each
+// other, as many as there are CPUs: where latency counts, give -parallel 1.
 func TestAMemberOfEtcdThatFailsEndsNoTerm(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex

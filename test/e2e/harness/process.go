@@ -16,7 +16,8 @@ import (
 // Patience is how long a scenario waits for what must happen. It is no promise about speed: only a hang is longer.
 const Patience = 60 * time.Second
 
-// Eventually waits until what is so, and fails the test if it is not within Patience.
+// Eventually waits until what is so, and fails the test if it is not within Patience. It may miss what is so for a
+// moment only: look for that in the log.
 func Eventually(t testing.TB, what string, so func() bool) {
 	t.Helper()
 	EventuallyIn(t, Patience, what, so)
