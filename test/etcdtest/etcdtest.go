@@ -13,8 +13,8 @@ import (
 )
 
 // Start starts an embedded etcd in a process of its own, so that what it holds and does is not taken for this one's,
-// and returns how to reach it, with the key that it lets in, and no other. It ends with the test. It is built without the
-// race detector, under which it would take most of the CPU of some tests.
+// and returns how to reach it, with the key without which it lets nobody in. It ends with the test. It is built without
+// the race detector, under which it would take most of the CPU of some tests.
 func Start(t testing.TB) storagebackend.TransportConfig {
 	t.Helper()
 	binary, err := built.Program("embedded")
