@@ -81,7 +81,8 @@ func TestNothingThatIsStoredKeepsAReplicaFromStartingI18(t *testing.T) {
 		u.create(name + "-meanwhile")
 		u.ready(name + "-meanwhile")
 		u.delete(name)
-		if aside := ask[status.Replica](t, c.replica, status.ReplicaPath).Aside; len(aside) < len(kinds)/2 { // those that nothing can be decoded from are of all
+		// those that nothing can be decoded from are of all
+		if aside := ask[status.Replica](t, c.replica, status.ReplicaPath).Aside; len(aside) < len(kinds)/2 {
 			t.Errorf("it tells of what is set aside of %d resources only", len(aside))
 		}
 		if err := c.stop(t); err != nil {

@@ -223,7 +223,8 @@ func TestATermEndsWhenItsWorkFailsAndTheNextWaitsForWhatIsLeft(t *testing.T) {
 	}
 }
 
-// What a term's function returns says how it has panicked, in its work or in what it undoes: nobody else says the latter.
+// What a term's function returns says how it has panicked, in its work or in what it undoes: nobody else says the
+// latter.
 func TestAPanicOfATermIsReturned(t *testing.T) {
 	broken := errors.New("broken")
 	for name, c := range map[string]struct {
