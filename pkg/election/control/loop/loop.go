@@ -50,6 +50,8 @@ type Loop[K comparable] struct {
 	mu sync.Mutex
 	// queue exists only while Run works: it has goroutines, and a Loop that is constructed may never run.
 	queue workqueue.TypedRateLimitingInterface[K]
+	// pauses are those of the queue, for keys that have failed.
+	pauses workqueue.TypedRateLimiter[K]
 	// early holds keys that are added before there is a queue. It is nil from then on.
 	early map[K]time.Duration
 	// fail ends Run with a cause.
@@ -166,8 +168,8 @@ func (l *Loop[K]) begin(fail context.CancelCauseFunc) (workqueue.TypedRateLimiti
 		return nil, fmt.Errorf("loop %s has run already: construct a new one", l.name)
 	}
 	ordered := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[K]{Name: l.name, Queue: l.lanes})
-	l.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[K](retryBase, retryMax),
+	l.pauses = workqueue.NewTypedItemExponentialFailureRateLimiter[K](retryBase, retryMax)
+	l.queue = workqueue.NewTypedRateLimitingQueueWithConfig(l.pauses,
 		workqueue.TypedRateLimitingQueueConfig[K]{
 			Name:          l.name,
 			DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[K]{Name: l.name, Queue: ordered}),
@@ -250,13 +252,23 @@ func (l *Loop[K]) work(ctx context.Context, queue workqueue.TypedRateLimitingInt
 			klog.FromContext(ctx).Error(err, "Reconcile failed and will be tried again", "key", k, "failures", failures)
 		}
 		l.lanes.want(k, l.lanes.of(k))
-		queue.AddRateLimited(k)
+		queue.AddAfter(k, l.rest(k, err))
 	}
 	return ctx.Err() == nil
 }
 
 // errLong is the cause with which the context of a reconcile ends that takes too long.
-var errLong = errors.New("the reconcile takes too long")
+var errLong = errors.New("the reconcile was cut short, and goes on in its next turn")
+
+// rest returns how long a key waits that has failed. What was cut short may be nearly done, and has cost its group a
+// turn already: it does not wait for longer than a twentieth of one.
+func (l *Loop[K]) rest(k K, err error) time.Duration {
+	pause := l.pauses.When(k)
+	if errors.Is(err, errLong) {
+		return min(pause, l.within/20)
+	}
+	return pause
+}
 
 // bounded calls reconcile with its deadline.
 func (l *Loop[K]) bounded(ctx context.Context, k K) error {
@@ -267,7 +279,7 @@ func (l *Loop[K]) bounded(ctx context.Context, k K) error {
 	defer cancel()
 	err := l.reconcile(ctx, k)
 	if err != nil && context.Cause(ctx) == errLong { //nolint:errorlint // the cause itself
-		return fmt.Errorf("it was cut short after %v, and goes on in its next turn: %w", l.within, err)
+		return fmt.Errorf("%w: after %v: %w", errLong, l.within, err)
 	}
 	return err
 }

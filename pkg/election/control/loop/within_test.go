@@ -56,6 +56,37 @@ func TestAReconcileThatWaitsForATenantIsCutShort(t *testing.T) {
 	})
 }
 
+// What has more to do than fits into a turn comes further in each of them: the pauses between its turns do not grow.
+func TestWhatTakesManyTurnsRestsForAMomentBetweenThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const turns, turn = 40, 20 * time.Second
+		var began []time.Time
+		l := loop.New("test", 1, func(ctx context.Context, _ string) error {
+			if began = append(began, time.Now()); len(began) == turns {
+				return nil
+			}
+			<-ctx.Done()
+			return fmt.Errorf("delete what is left: %w", ctx.Err())
+		})
+		l.Within(turn)
+		stop := start(t.Context(), l)
+		synctest.Wait()
+		l.Add("a/1")
+		time.Sleep(2 * turns * turn)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if len(began) != turns {
+			t.Fatalf("%d turns, want %d", len(began), turns)
+		}
+		for n := 1; n < turns; n++ {
+			if rest := began[n].Sub(began[n-1]) - turn; rest < 0 || rest > turn/20 {
+				t.Errorf("before turn %d it rests for %v", n, rest)
+			}
+		}
+	})
+}
+
 // A report says to whom all work belongs, so that a supervisor can tell a tenant that hangs from a controller that
 // does.
 func TestAReportNamesTheOnlyGroupThatHasWork(t *testing.T) {
