@@ -167,6 +167,8 @@ type workspaceWatch struct {
 	fault string
 }
 
+// watchWorkspaces follows all workspaces with a RetryWatcher: the watch cache cuts off a watch whose reader is slow
+// (apiserver_terminated_watchers_total).
 func watchWorkspaces(t *testing.T, r *harness.Replica) *workspaceWatch {
 	t.Helper()
 	workspaces := r.Dynamic("root").Resource(harness.Workspaces)

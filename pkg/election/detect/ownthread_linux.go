@@ -27,7 +27,8 @@ import (
 // unless this thread happens to be the last one.
 //
 // The descriptors mean nothing in other threads. So the runtime's poller cannot wait for them, and other threads cannot
-// read or write them: the thread does so for all its sockets. This is slow, but fast enough for beats.
+// read or write them: the thread does so for all its sockets. This is slow, but fast enough for beats. /proc/<pid>/fd
+// does not show them either: look into /proc/<pid>/task/*/fd.
 type ownThread struct {
 	address  net.Addr
 	wake     int // an eventfd that all threads have; a write to it interrupts the thread's waiting

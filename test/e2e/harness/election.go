@@ -167,6 +167,9 @@ func (r *Replica) WaitRoot() {
 
 // Overwrite makes another identity the holder of the Lease, as a foreign candidate that takes it would. seconds is for
 // how long it says to hold it. It returns the Lease as written.
+//
+// It raises leaseTransitions, as every new holder must: the server refuses others, because writes of older terms would
+// be accepted again.
 func (r *Replica) Overwrite(identity string, seconds int32) *coordinationv1.Lease {
 	r.t.Helper()
 	for {
@@ -189,7 +192,8 @@ func (r *Replica) Overwrite(identity string, seconds int32) *coordinationv1.Leas
 	}
 }
 
-// StepDown asks the replica, which must lead, to end its term.
+// StepDown asks the replica, which must lead, to end its term. It does not campaign for a retry period then: whoever
+// hands leadership back to it sooner measures that.
 func (r *Replica) StepDown(reason string) {
 	r.t.Helper()
 	if err := r.TryStepDown(reason); err != nil {
@@ -212,7 +216,8 @@ type Term struct{ Epoch, Reason string }
 func (t Term) Deposed() bool { return t.Reason == "deposed" || t.Reason == "fenced" }
 
 // Terms returns the terms of the shard's leader in the process's log, and fails the test if one begins before the one
-// before it has ended (I1): Reason is why it ended, empty for the one that has not.
+// before it has ended (I1): Reason is why it ended, empty for the one that has not. That its work was joined is not
+// in the log. After the Lease was deleted an epoch may come again, with another holder and uid.
 func (r *Replica) Terms() []Term {
 	r.t.Helper()
 	var terms []Term

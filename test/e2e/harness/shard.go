@@ -13,7 +13,8 @@ import (
 // Timings are those of the election.
 type Timings struct{ Lease, Renew, Retry time.Duration }
 
-// Short timings are for scenarios that have to wait for an expiry. Default are the product's.
+// Short timings are for scenarios that have to wait for an expiry. Default are the product's. A short lease is lost now
+// and then on a busy machine: a term that must not end has Default.
 var (
 	Short   = Timings{Lease: 3 * time.Second, Renew: 2 * time.Second, Retry: 300 * time.Millisecond}
 	Default = Timings{Lease: 15 * time.Second, Renew: 10 * time.Second, Retry: 2 * time.Second}

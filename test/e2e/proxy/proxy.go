@@ -60,7 +60,8 @@ func start(address string, target func(from, to net.Addr) (string, error)) (*Pro
 // Addr is where the proxy listens.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// Stall lets nothing pass any more. Peers notice nothing but silence.
+// Stall lets nothing pass any more. Peers notice nothing but silence. If several ways to etcd are stalled one after the
+// other, the last may still answer for a moment: replicas avoid the others then.
 func (p *Proxy) Stall() { p.set(func() { p.stalled = [2]bool{true, true} }) }
 
 // StallRequests is Stall for what goes to the target, StallAnswers for what comes from it. New connections stall too.

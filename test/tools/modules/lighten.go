@@ -13,7 +13,8 @@ import (
 // one.
 const whole = "go.whole"
 
-// propertyTests is how files of tests end whose modules nothing else needs. They stay in the repository.
+// propertyTests is how files of tests end whose modules nothing else needs. They stay in the repository,
+// so they may have no helper that other tests use.
 const propertyTests = "property_test.go"
 
 // lighten takes out of a library's go.mod what only old versions of Kubernetes or property tests need, because each
