@@ -292,18 +292,8 @@ func reportOverdue(ws *tenancyv1alpha1.Workspace, shard string) {
 		v1alpha1.ConditionSeverityWarning, "shard %s is heard, and has not made the logical cluster yet: it may not hear this shard, see regent_shards_heard there", shard)
 }
 
-<<<<<<< HEAD
-<<<<<<< HEAD
-// The reasons of conditions that wait for another shard. They name the shard that has the cluster, and no other one:
-// who may read the Workspace knows it already by clusters.ShardLabel.
-=======
-// The reasons of conditions that wait for another shard. They name the shard that has the cluster, and no other one: its
-// readers know it already by clusters.ShardLabel.
->>>>>>> ed65936 (docs: figures without a commit say since when they are here; CONTRIBUTING names a scenario that there is)
-=======
 // The reasons of conditions that wait for another shard. They name the shard that has the cluster, and no other one:
 // readers of the Workspace know it already by clusters.ShardLabel.
->>>>>>> 8a0e4b7 (workspace: a comment fits its width; docs: what an account is elsewhere)
 const (
 	shardNotHeard = "ShardNotHeard"
 	shardNotBegun = "ShardHasNotBegun"
