@@ -73,7 +73,8 @@ func readHistory(ctx context.Context, root string) ([]commit, error) {
 	return history, nil
 }
 
-// changedFiles returns the files that differ from a commit, committed or not. Of no commit all files differ.
+// changedFiles returns the files that differ from a commit, committed or not, in more than comments. Of no commit all
+// files differ.
 func changedFiles(ctx context.Context, root, base string) ([]string, error) {
 	command := []string{"ls-files"}
 	if base != "" {
@@ -83,7 +84,7 @@ func changedFiles(ctx context.Context, root, base string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return strings.Fields(out), nil
+	return withoutCommented(ctx, root, base, strings.Fields(out))
 }
 
 func git(ctx context.Context, root string, args ...string) (string, error) {
