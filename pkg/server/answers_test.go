@@ -3,11 +3,8 @@ package server
 import (
 	"context"
 	"crypto/tls"
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -64,40 +61,5 @@ func TestWhoHasNoRightsHoldsNoPlaceByTakingNoAnswer(t *testing.T) {
 	}
 	if err := r.stop(t); err != nil {
 		t.Error(err)
-	}
-}
-
-// What others have this server say may be of any length. Nobody makes it keep more than so much of it.
-func TestAnAnswerThatIsKeptBackHasABound(t *testing.T) {
-	for name, c := range map[string]struct {
-		bytes int
-		whole bool
-	}{
-		"as long as may be": {longestHeld, true},
-		"a byte more":       {longestHeld + 1, false},
-		"twice as long":     {2 * longestHeld, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			said := strings.Repeat("x", c.bytes)
-			handler := withAnswersHeld(errorsOnly, uncounted, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Content-Type", "application/json")
-				w.Header().Set("Content-Length", strconv.Itoa(len(said)))
-				w.WriteHeader(http.StatusBadGateway)
-				for rest := said; rest != ""; rest = rest[min(len(rest), 4096):] {
-					_, _ = io.WriteString(w, rest[:min(len(rest), 4096)])
-				}
-			}))
-			answer := httptest.NewRecorder()
-			handler.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
-			if answer.Code != http.StatusBadGateway {
-				t.Errorf("the status is %d", answer.Code)
-			}
-			if got := answer.Body.String(); c.whole && got != said || !c.whole && (len(got) > 100 || !strings.Contains(got, "is left out")) {
-				t.Errorf("%d bytes: %.100s", len(got), got)
-			}
-			if length := answer.Header().Get("Content-Length"); !c.whole && length != "" {
-				t.Errorf("it says that it has %s bytes", length)
-			}
-		})
 	}
 }

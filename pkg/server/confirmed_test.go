@@ -12,7 +12,7 @@ import (
 // What is confirmed of a cluster is known to whoever uses the same etcd, and never taken for that of another cluster.
 func TestWhereAClusterIsOutlivesTheReplica(t *testing.T) {
 	way := etcdtest.Start(t)
-	replica := func() *confirmed { return &confirmed{client: etcdClient(t, way), prefix: "/registry"} }
+	replica := func() *confirmed { return &confirmed{client: etcdtest.Client(t, way), prefix: "/registry"} }
 	first := replica()
 	if home := first.Home(t.Context(), "c1"); home != "" {
 		t.Errorf("before anything is known it is on %q", home)
