@@ -114,7 +114,7 @@ func TestAllThatIsServedHasAnOpenAPIDefinition(t *testing.T) {
 // undefined returns the served types, and the types of their fields, that have no OpenAPI definition. A server does not
 // start without them.
 func undefined() (missing []string) {
-	definitions := openapi.GetOpenAPIDefinitions(func(name string) spec.Ref { return spec.MustCreateRef(name) })
+	definitions := openapi.Definitions(func(name string) spec.Ref { return spec.MustCreateRef(name) })
 	need := func(name string) common.OpenAPIDefinition {
 		definition, ok := definitions[name]
 		if !ok && !slices.Contains(missing, name) {

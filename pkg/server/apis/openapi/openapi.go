@@ -21,8 +21,8 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// definitions returns those of all types that are served, and some more.
-func definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
+// Definitions returns those of all types that are served, and some more.
+func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	all := upstream.GetOpenAPIDefinitions(ref)
 	maps.Copy(all, GetOpenAPIDefinitions(ref))
 	return all
@@ -30,9 +30,9 @@ func definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 
 // Metadata returns the schemas of what all objects have in common, which those of custom objects refer to.
 func Metadata(scheme *runtime.Scheme) (map[string]*spec.Schema, error) {
-	config := genericapiserver.DefaultOpenAPIV3Config(definitions, openapinamer.NewDefinitionNamer(scheme))
+	config := genericapiserver.DefaultOpenAPIV3Config(Definitions, openapinamer.NewDefinitionNamer(scheme))
 	var names []string
-	for name := range definitions(func(string) spec.Ref { return spec.Ref{} }) {
+	for name := range Definitions(func(string) spec.Ref { return spec.Ref{} }) {
 		if strings.Contains(name, "apimachinery") {
 			names = append(names, name)
 		}
@@ -43,9 +43,9 @@ func Metadata(scheme *runtime.Scheme) (map[string]*spec.Schema, error) {
 // Configure sets the OpenAPI definitions of the scheme's types in the server's configuration.
 func Configure(config *genericapiserver.Config, scheme *runtime.Scheme) {
 	namer := openapinamer.NewDefinitionNamer(scheme)
-	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(definitions, namer)
+	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(Definitions, namer)
 	config.OpenAPIConfig.Info.Title = "Regent"
-	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(definitions, namer)
+	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(Definitions, namer)
 	config.OpenAPIV3Config.Info.Title = "Regent"
 }
 
