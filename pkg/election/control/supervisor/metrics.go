@@ -50,6 +50,12 @@ var (
 	})
 )
 
+// counters and gauges have a series for each controller, beside stateGauge.
+var (
+	counters = []*metrics.CounterVec{starts, restartsTotal, panics, stalls}
+	gauges   = []*metrics.GaugeVec{sweeping, sweptKeys, holding}
+)
+
 // registerMetrics registers the metrics at a registry; nil: component-base's. It may be called any number of times.
 func registerMetrics(to prometheus.Registerer) error {
 	err := registry.Register(to, stateGauge, starts, restartsTotal, panics, stalls, sweeping, sweptKeys, holding, lateGauge)
@@ -80,11 +86,12 @@ func show(to prometheus.Registerer, controllers []string) error {
 			stateGauge.WithLabelValues(name, string(state)).Set(0)
 		}
 		stateGauge.WithLabelValues(name, string(stateStopped)).Set(1)
-		for _, counter := range []*metrics.CounterVec{starts, restartsTotal, panics, stalls} {
+		for _, counter := range counters {
 			counter.WithLabelValues(name).Add(0)
 		}
-		showSweep(name, control.Sweep{})
-		holding.WithLabelValues(name).Set(0)
+		for _, gauge := range gauges {
+			gauge.WithLabelValues(name).Set(0)
+		}
 	}
 	return nil
 }
@@ -107,10 +114,10 @@ func hide(controllers []string) {
 		for _, state := range states {
 			stateGauge.DeleteLabelValues(name, string(state))
 		}
-		for _, counter := range []*metrics.CounterVec{starts, restartsTotal, panics, stalls} {
+		for _, counter := range counters {
 			counter.DeleteLabelValues(name)
 		}
-		for _, gauge := range []*metrics.GaugeVec{sweeping, sweptKeys} {
+		for _, gauge := range gauges {
 			gauge.DeleteLabelValues(name)
 		}
 	}
