@@ -8,7 +8,7 @@ import (
 
 // Large values that were overwritten take no memory any more, whoever has written them, and however many they were.
 func TestWhatWasOverwrittenIsNotKeptInMemory(t *testing.T) {
-	const writes, size = 500, 256 << 10
+	const writes, size = 400, 64 << 10
 	s := start(t, t.TempDir())
 	defer s.Close()
 	client := client(t, s)
