@@ -18,7 +18,7 @@ func wrapComments(source string) string {
 	var out []string
 	raw := false // within a raw string, where nothing is a comment
 	for i := 0; i < len(lines); {
-		indent, text, ok := comment(lines[i])
+		indent, _, ok := comment(lines[i])
 		if !ok || raw {
 			code := lines[i]
 			if above, rest, moved := moveTrailing(code, raw); moved {
@@ -32,11 +32,10 @@ func wrapComments(source string) string {
 		}
 		var group []string
 		for i < len(lines) {
-			in, more, ok := comment(lines[i])
+			in, text, ok := comment(lines[i])
 			if !ok || in != indent {
 				break
 			}
-			text = more
 			group = append(group, text)
 			i++
 		}
