@@ -255,8 +255,8 @@ func (d *DryRunFence) Validate(ctx context.Context, a admission.Attributes, _ ad
 
 var unfencedWrites = metrics.NewCounterVec(&metrics.CounterOpts{
 	Name: "regent_fencing_unfenced_writes_total", StabilityLevel: metrics.ALPHA,
-	Help: "Writes of this replica's own users without a fencing token. Those of " + identity.ReplicaUser + " have no term and are exempt; those of " +
-		identity.LeaderUser + " are let through without leader election, or by --fencing=warn.",
+	Help: "Writes of this replica's own users without a fencing token. Those of system:regent:replica have no term and are exempt; " +
+		"those of system:regent:leader are let through without leader election, or by --fencing=warn.",
 }, []string{"user"})
 
 var registerFencingMetrics = sync.OnceFunc(func() {
