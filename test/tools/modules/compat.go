@@ -29,29 +29,43 @@ func compat(ctx context.Context, o options) error {
 		return err
 	}
 	var failed []error
+	found, tested := 0, 0
 	for _, m := range t.libraries() {
 		if o.only != "" && m.short != filepath.ToSlash(filepath.Clean(o.only)) {
 			continue
 		}
-		failed = append(failed, m.compat(ctx, strings.Fields(o.minors)))
+		found++
+		n, err := m.compat(ctx, strings.Fields(o.minors))
+		if n == 0 && err == nil && o.minors == everyMinor {
+			err = fmt.Errorf("%s needs another Kubernetes than any of %s", m.short, o.minors)
+		}
+		tested += n
+		failed = append(failed, err)
 	}
-	if len(failed) == 0 {
+	switch err := errors.Join(failed...); {
+	case found == 0:
 		return errors.New("there is no such library")
+	case err == nil && tested == 0:
+		return fmt.Errorf("nothing is tested with Kubernetes %s: give another version", o.minors)
+	default:
+		return err
 	}
-	return errors.Join(failed...)
 }
 
-func (m *mod) compat(ctx context.Context, minors []string) error {
+// everyMinor are the minor versions of Kubernetes with one of which each library must be tested.
+const everyMinor = "0.35 0.36 0.37"
+
+// compat returns with how many of some minor versions a library was tested. Those that it is too new for are told.
+func (m *mod) compat(ctx context.Context, minors []string) (tested int, err error) {
 	fmt.Printf("%s: compile it with the oldest versions that it allows\n", m.short)
 	here := place{directory: m.directory, env: []string{"GOWORK=off"}}
 	if err := here.run(ctx, "go", "vet", "./..."); err != nil {
-		return err
+		return 0, err
 	}
-	tested := 0
 	for _, minor := range minors {
 		kubernetes, err := m.versionsFor(ctx, minor)
 		if err != nil {
-			return err
+			return tested, err
 		}
 		if kubernetes == nil {
 			fmt.Printf("%s: needs a newer Kubernetes than %s\n", m.short, minor)
@@ -59,13 +73,10 @@ func (m *mod) compat(ctx context.Context, minors []string) error {
 		}
 		tested++
 		if err := m.testWith(ctx, kubernetes); err != nil {
-			return fmt.Errorf("%s with Kubernetes %s: %w", m.short, minor, err)
+			return tested, fmt.Errorf("%s with Kubernetes %s: %w", m.short, minor, err)
 		}
 	}
-	if tested == 0 {
-		return fmt.Errorf("%s needs another Kubernetes than any of %v", m.short, minors)
-	}
-	return nil
+	return tested, nil
 }
 
 // versionsFor returns the newest versions, of a minor one of Kubernetes, of the modules that a library requires; nil if

@@ -50,7 +50,7 @@ func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	flags.StringVar(&o.tree, "tree", "../../..", "root of the repository")
 	flags.StringVar(&o.version, "version", "v0.0.1-check", "version of the release: all modules have the same")
-	flags.StringVar(&o.minors, "kubernetes", "0.35 0.36 0.37", "compat: minor versions of the k8s.io modules")
+	flags.StringVar(&o.minors, "kubernetes", everyMinor, "compat: minor versions of the k8s.io modules")
 	flags.StringVar(&o.only, "library", "", "compat, weight: the library's directory; empty: compat tests all, weight takes pkg/election")
 	flags.BoolVar(&o.quick, "quick", false, "check: find all that the server is made of, and do not compile it")
 	flags.StringVar(&o.since, "since", "", "weight: a commit to compare with; of one in which the library is no module of its own, its module is taken")
