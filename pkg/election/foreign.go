@@ -37,7 +37,7 @@ var asked atomic.Bool
 // tellProvider tells client-go's provider of metrics whether this process leads under the Lease of that name. It takes
 // no context: nothing in it waits.
 func tellProvider(name string, leads bool) {
-	// the Elector has logged it
+	// Without a logger, because the Elector has logged it.
 	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), klog.Logger{}))
 	defer cancel()
 	told := newToldElector(name, cancel) // this tells that nobody leads
