@@ -37,23 +37,25 @@ import (
 	"github.com/regent-project/regent/pkg/server/ui"
 )
 
-// newAPI returns upstream's API server with our resources, handler chain, admission and checks.
-func (r *run) newAPI(store *store, caches *caches, elections *elections, terms *terms.Runner, survey *survey.Survey) (*genericapiserver.GenericAPIServer, error) {
-	c := r.generic
+// api is upstream's API server with all that is served.
+type api struct {
+	*genericapiserver.GenericAPIServer
+	customs *custom.Server
+}
+
+// newAPI returns upstream's API server with our resources, handler chain, admission, endpoints and checks. From then on
+// this process can call it.
+func (s *Server) newAPI(store *store, caches *caches, elections *elections, terms *terms.Runner, survey *survey.Survey) (*api, error) {
+	c := s.generic
 	openapi.Configure(c, apis.Scheme)
-	c.AdmissionControl = r.admission(store, caches, &access.Escalation{Stored: r.identity.Stored, Authorizer: c.Authorization.Authorizer})
-	customs, err := r.newCustoms(store, c)
+	c.AdmissionControl = s.admission(store, caches, &access.Escalation{Stored: s.identity.Stored, Authorizer: c.Authorization.Authorizer})
+	customs, err := s.newCustoms(store, c)
 	if err != nil {
 		return nil, err
 	}
-	caches.live.reader.Custom, caches.live.reader.HoldsCustom = customs.Metadata(), customs.Holds
-	caches.customs = customs
-	caches.own = custom.NewOwn(caches.informers.Definitions, customs.Contents, caches.live.definition)
-	caches.bound = custom.NewBound(caches.informers, customs.Contents, caches.live.bindings())
-	definitions := custom.NewUnion(caches.own, caches.bound)
-	tally := fairness.NewTally()
+	definitions, tally := custom.NewUnion(caches.own, caches.bound), fairness.NewTally()
 	c.BuildHandlerChainFunc = (&edge.Edge{
-		Limits: r.cfg.Limits, Identity: r.identity, Directory: caches.directory, FencingRequired: r.cfg.EnableLeaderElection, Fencing: r.cfg.Fencing,
+		Limits: s.cfg.Limits, Identity: s.identity, Directory: caches.directory, FencingRequired: s.cfg.EnableLeaderElection, Fencing: s.cfg.Fencing,
 		CheckToken: store.CheckToken, Usage: store.Client, Tally: tally, Known: store.shard,
 		Custom: func(next http.Handler) http.Handler { return customs.Wrap(definitions, apis.BuiltIn, next) },
 	}).BuildHandlerChain
@@ -62,48 +64,55 @@ func (r *run) newAPI(store *store, caches *caches, elections *elections, terms *
 		c.AddReadyzChecks(store.keys.Plugins())
 	}
 	c.AddHealthChecks(supervisorCheck(terms))
-	api, err := openapi.New(c.Complete(nil), "regent")
+	server, err := openapi.New(c.Complete(nil), "regent")
 	if err != nil {
 		return nil, err
 	}
-	api.RegisterDestroyFunc(customs.Close)
-	if err := apis.Install(api, apis.NewRESTOptionsGetter(store.Client), caches.live.reader, r.virtual(caches)...); err != nil {
+	if err := store.builtIn.Install(server, s.virtual(caches)...); err != nil {
 		return nil, err
 	}
-	handlers := (&endpoints.Endpoints{
-		Shard: r.cfg.Shard, Replica: r.name, Lease: r.cfg.Election.Namespace + "/" + r.cfg.Election.Name, Elector: elections.leader, CheckToken: store.CheckToken,
-		Survey: survey, Identity: r.identity, Informers: caches.informers, Others: caches.others, Tally: tally, Serializer: c.Serializer,
-	}).Handlers()
+	server.RegisterDestroyFunc(func() {
+		customs.EndCalls()
+		store.customs.Close()
+	})
+	s.addEndpoints(server.Handler.NonGoRestfulMux, store, (&endpoints.Endpoints{
+		Shard: s.cfg.Shard, Replica: s.name, Lease: s.cfg.Election.Namespace + "/" + s.cfg.Election.Name, Elector: elections.leader, CheckToken: store.CheckToken,
+		Survey: survey, Identity: s.identity, Informers: caches.informers, Others: caches.others, Tally: tally, Serializer: c.Serializer,
+	}).Handlers())
+	server.ShutdownTimeout = (s.cfg.ShutdownTimeout - s.cfg.ShutdownDelay) / 2
+	s.api.Serve(server.Handler)
+	return &api{server, customs}, nil
+}
+
+// addEndpoints adds what is served beside the APIs.
+func (s *Server) addEndpoints(mux *mux.PathRecorderMux, store *store, handlers map[string]http.Handler) {
 	for path, handler := range handlers {
-		api.Handler.NonGoRestfulMux.Handle(path, handler)
+		mux.Handle(path, handler)
 	}
-	api.Handler.NonGoRestfulMux.Handle(configzPath, r.shownConfig())
-	api.Handler.NonGoRestfulMux.HandlePrefix(ui.Path, ui.Handler())
-	r.api.Serve(api.Handler)
-	api.Handler.NonGoRestfulMux.Handle("/readyz/certificates", r.keys)
+	mux.Handle(configzPath, s.shownConfig())
+	mux.HandlePrefix(ui.Path, ui.Handler())
+	mux.Handle("/readyz/certificates", s.keys)
 	if store.keys != nil {
-		api.Handler.NonGoRestfulMux.Handle("/readyz/encryption-config", store.keys)
+		mux.Handle("/readyz/encryption-config", store.keys)
 	}
-	if r.cfg.Profiling {
-		installProfiling(api.Handler.NonGoRestfulMux)
+	if s.cfg.Profiling {
+		installProfiling(mux)
 	}
-	api.ShutdownTimeout = (r.cfg.ShutdownTimeout - r.cfg.ShutdownDelay) / 2
-	return api, nil
 }
 
 // virtual returns what is served and not stored.
-func (r *run) virtual(caches *caches) []resource.Virtual {
+func (s *Server) virtual(caches *caches) []resource.Virtual {
 	tokens := core.Tokens{
-		Issuer: r.identity.Issuer, Accounts: caches.live.reader,
-		MaxLifetime: cmp.Or(r.cfg.ServiceAccounts.MaxTokenLifetime, identity.DefaultMaxTokenLifetime),
+		Issuer: s.identity.Issuer, Accounts: caches.live.reader,
+		MaxLifetime: cmp.Or(s.cfg.ServiceAccounts.MaxTokenLifetime, identity.DefaultMaxTokenLifetime),
 	}
-	reviews := review.Tokens{Authenticator: r.identity.Authenticator, Audiences: r.identity.Issuer.Audiences, Hidden: identity.IsHidden}
-	access := review.Access{Authorizer: r.identity.Authorizer, Rights: r.identity.Rights}
+	reviews := review.Tokens{Authenticator: s.identity.Authenticator, Audiences: s.identity.Issuer.Audiences, Hidden: identity.IsHidden}
+	access := review.Access{Authorizer: s.identity.Authorizer, Rights: s.identity.Rights}
 	return append(access.Reviews(), tokens.Subresource(), reviews.Reviews(), review.Self())
 }
 
 // admission returns the admission plugins that every write passes.
-func (r *run) admission(store *store, caches *caches, escalation *access.Escalation) admission.Interface {
+func (s *Server) admission(store *store, caches *caches, escalation *access.Escalation) admission.Interface {
 	return admission.NewChainHandler(
 		&apisadmission.NamespaceLifecycle{Namespaces: namespaces{caches.informers.Namespaces, caches.live}},
 		apisadmission.Creator{},
@@ -115,12 +124,12 @@ func (r *run) admission(store *store, caches *caches, escalation *access.Escalat
 		}},
 		&apisadmission.Owners{Authorizer: escalation.Authorizer, Resource: resourceIn(caches.informers)},
 		&apisadmission.Groups{BuiltIn: apis.BuiltIn},
-		&apisadmission.Conversions{None: r.cfg.ConversionWebhooks.Empty(), AllowsHost: r.cfg.ConversionWebhooks.AllowsHost},
-		r.bindings(caches, escalation.Authorizer),
+		&apisadmission.Conversions{None: s.cfg.ConversionWebhooks.Empty(), AllowsHost: s.cfg.ConversionWebhooks.AllowsHost},
+		s.bindings(caches, escalation.Authorizer),
 		&routing.Gate{Directory: caches.directory},
-		&apisadmission.Depth{Max: r.cfg.Limits.WorkspaceDepth, LogicalCluster: caches.directory.LogicalCluster},
+		&apisadmission.Depth{Max: s.cfg.Limits.WorkspaceDepth, LogicalCluster: caches.directory.LogicalCluster},
 		&apisadmission.Quota{
-			Default: apisadmission.QuotaLimits{Objects: r.cfg.Limits.ObjectsPerCluster, Bytes: r.cfg.Limits.BytesPerCluster, Workspaces: r.cfg.Limits.WorkspacesPerCluster},
+			Default: apisadmission.QuotaLimits{Objects: s.cfg.Limits.ObjectsPerCluster, Bytes: s.cfg.Limits.BytesPerCluster, Workspaces: s.cfg.Limits.WorkspacesPerCluster},
 			Exempt:  []string{identity.LeaderUser, identity.ReplicaUser},
 			Room:    store.space.Room,
 			Stored: func(cluster logicalcluster.Name) (objects, bytes int64) {
@@ -134,8 +143,8 @@ func (r *run) admission(store *store, caches *caches, escalation *access.Escalat
 				return caches.informers.LogicalClusters.Get(clusters.Key{Cluster: cluster, Name: corev1alpha1.LogicalClusterName})
 			},
 		},
-		&electionLease{cluster: clusters.SystemAdmin, namespace: r.cfg.Election.Namespace, name: r.cfg.Election.Name},
-		&electionLease{cluster: clusters.SystemAdmin, namespace: r.cfg.Election.Namespace, name: ElectionsLease},
+		&apisadmission.ElectionLease{Cluster: clusters.SystemAdmin, Namespace: s.cfg.Election.Namespace, Name: s.cfg.Election.Name},
+		&apisadmission.ElectionLease{Cluster: clusters.SystemAdmin, Namespace: s.cfg.Election.Namespace, Name: ElectionsLease},
 		&edge.DryRunFence{Check: store.CheckToken},
 		custom.Terminating{},
 	)

@@ -36,10 +36,9 @@ type caches struct {
 	// live reads what the informers do not have yet. directory resolves the paths of logical clusters.
 	live      *live
 	directory *routing.Directory
-	// own and bound are the custom resources of logical clusters, and customs serves them.
-	own     *custom.Own
-	bound   *custom.Bound
-	customs *custom.Server
+	// own and bound are what logical clusters define, and what they have bound.
+	own   *custom.Own
+	bound *custom.Bound
 	// others reads the other shards of the installation. Nil: nobody can be called, because the key of the
 	// authority is elsewhere.
 	others *shards.Reader
@@ -47,8 +46,9 @@ type caches struct {
 	homes *shards.Homes
 }
 
-func (r *run) newCaches(store *store) (*caches, error) {
-	c := &caches{client: loopback.New(&r.api, r.identity.InProcess.Replica), live: &live{&apis.Reader{}}}
+// newCaches returns caches that read nothing yet.
+func (s *Server) newCaches(store *store) (*caches, error) {
+	c := &caches{client: loopback.New(&s.api, s.identity.InProcess.Replica), live: &live{store.builtIn.Reader()}}
 	var err error
 	if c.clients, err = c.client.Clients(); err != nil {
 		return nil, err
@@ -57,31 +57,30 @@ func (r *run) newCaches(store *store) (*caches, error) {
 		c.resources = append(c.resources, controllers.Resource(resource))
 	}
 	var source controllers.Source = c.live.reader
-	if r.cfg.informerSource != nil {
-		source = r.cfg.informerSource(source)
+	if s.cfg.informerSource != nil {
+		source = s.cfg.informerSource(source)
 	}
 	c.informers = controllers.NewInformers(source, c.resources)
-	if r.keys.Members() != nil {
-		cfg := shards.Config{Own: r.cfg.Shard, Root: pki.RootShard{Name: r.cfg.rootShard()}, Keys: r.keys.ForMembers, Members: c.informers.Shards}
-		if r.cfg.Membership != nil {
-			cfg.Root.URLs = r.cfg.Membership.Root.URLs
+	c.own = custom.NewOwn(c.informers.Definitions, store.customs.Contents, c.live.definition)
+	c.bound = custom.NewBound(c.informers, store.customs.Contents, c.live.bindings())
+	c.directory = &routing.Directory{Shard: s.cfg.Shard, RootShard: s.cfg.rootShard(), Workspaces: c.informers.Workspaces, LogicalClusters: c.informers.LogicalClusters, Live: c.live}
+	if s.keys.Members() != nil {
+		cfg := shards.Config{Own: s.cfg.Shard, Root: pki.RootShard{Name: s.cfg.rootShard()}, Keys: s.keys.ForMembers, Members: c.informers.Shards}
+		if s.cfg.Membership != nil {
+			cfg.Root.URLs = s.cfg.Membership.Root.URLs
 		}
 		c.others = shards.New(cfg)
 		c.homes = shards.NewHomes(shards.HomesConfig{
-			Own: r.cfg.Shard, Root: r.cfg.rootShard(), Members: c.others.Members, Heard: c.others.Heard, Live: c.others, Here: c.live,
+			Own: s.cfg.Shard, Root: s.cfg.rootShard(), Members: c.others.Members, Heard: c.others.Heard, Live: c.others, Here: c.live,
 			Confirmed: &confirmed{client: store.Etcd(), prefix: store.Prefix()},
 		})
 	}
-	r.identity.Bind(identity.Sources{Informers: c.informers, Reader: c.live.reader, Others: c.others, Homes: c.homes})
-	c.directory = &routing.Directory{Shard: r.cfg.Shard, RootShard: r.cfg.rootShard(), Workspaces: c.informers.Workspaces, LogicalClusters: c.informers.LogicalClusters, Live: c.live}
 	return c, nil
 }
 
-// close ends what the API server would wait for when it stops: the connections of informers, and calls of conversion
-// webhooks.
-func (c *caches) close() {
-	c.client.Close()
-	c.customs.EndCalls()
+// sources are what identities are read from.
+func (c *caches) sources() identity.Sources {
+	return identity.Sources{Informers: c.informers, Reader: c.live.reader, Others: c.others, Homes: c.homes}
 }
 
 // runInformers runs all informers until the lifetime ends.
@@ -116,7 +115,7 @@ func informersCheck(i controllers.Informers) healthz.HealthChecker {
 	})
 }
 
-// live reads from storage. It can be used once the API is installed, which fills reader.
+// live reads from storage, where caches may be behind.
 type live struct{ reader *apis.Reader }
 
 func (l *live) Workspace(ctx context.Context, cluster logicalcluster.Name, name string) (*tenancyv1alpha1.Workspace, error) {

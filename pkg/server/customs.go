@@ -18,22 +18,20 @@ import (
 	"github.com/regent-project/regent/pkg/server/apis/openapi"
 	"github.com/regent-project/regent/pkg/server/custom"
 	"github.com/regent-project/regent/pkg/server/identity"
-	"github.com/regent-project/regent/pkg/server/storage"
 )
 
-// newCustoms returns what serves custom resources. The API server must close it.
-func (r *run) newCustoms(store *store, c *genericapiserver.Config) (*custom.Server, error) {
+// newCustoms returns what serves custom resources.
+func (s *Server) newCustoms(store *store, c *genericapiserver.Config) (*custom.Server, error) {
 	metadata, err := openapi.Metadata(apis.Scheme)
 	if err != nil {
 		return nil, fmt.Errorf("schemas of metadata: %w", err)
 	}
-	getter := storage.NewRESTOptionsGetter(store.Client, func(schema.GroupResource) (storage.Encoding, error) { return custom.Encoding(), nil })
-	return custom.NewServer(getter, custom.HandlerConfig{
+	return custom.NewServer(store.customs, custom.HandlerConfig{
 		Admission: c.AdmissionControl, Authorizer: c.Authorization.Authorizer, Schemas: metadata,
 		Internal:       identity.IsOwnContext,
 		RequestTimeout: c.RequestTimeout, MinRequestTimeout: time.Duration(c.MinRequestTimeout) * time.Second, MaxRequestBytes: c.MaxRequestBodyBytes,
-		Webhooks: r.cfg.ConversionWebhooks,
-	})
+		Webhooks: s.cfg.ConversionWebhooks,
+	}), nil
 }
 
 // resourceIn returns a function that finds the resource of a kind in the logical cluster of a context.
@@ -49,9 +47,9 @@ func resourceIn(informers controllers.Informers) func(context.Context, schema.Gr
 }
 
 // bindings returns the admission of APIBindings.
-func (r *run) bindings(caches *caches, may authorizer.Authorizer) *apisadmission.Bindings {
+func (s *Server) bindings(caches *caches, may authorizer.Authorizer) *apisadmission.Bindings {
 	return &apisadmission.Bindings{
-		Leader: identity.LeaderUser, Shard: r.cfg.Shard,
+		Leader: identity.LeaderUser, Shard: s.cfg.Shard,
 		Resolve: func(ctx context.Context, path logicalcluster.Path) (logicalcluster.Name, error) {
 			return caches.directory.Resolve(ctx, path, func() error { return nil })
 		},

@@ -19,11 +19,13 @@ import (
 
 // newSurvey returns what asks this replica and others how they are doing.
 func (r *run) newSurvey(store *store, caches *caches, elections *elections, terms *terms.Runner) *survey.Survey {
-	d := r.newDescriber(store, caches, elections, terms)
+	s := r.server
+	d := s.newDescriber(store, caches, elections, terms)
+	d.Checks = append(d.Checks, healthz.NamedCheck("shutdown", func(*http.Request) error { return context.Cause(r.ctx) }))
 	cfg := survey.Config{
-		Name: r.cfg.Shard, Root: r.cfg.rootShard(), Replica: d.Describe, Outline: d.Outline, Shard: d.DescribeShard, Terms: d.TermsSoFar,
-		Keys: r.keys.ForMembers, Authority: d.Authority, Others: func() []string { return nil }, Diagnose: status.Diagnose,
-		Changed: r.known, Leaves: func() bool { return r.fault() == nil }, Farewell: r.cfg.farewell,
+		Name: s.cfg.Shard, Root: s.cfg.rootShard(), Replica: d.Describe, Outline: d.Outline, Shard: d.DescribeShard, Terms: d.TermsSoFar,
+		Keys: s.keys.ForMembers, Authority: d.Authority, Others: func() []string { return nil }, Diagnose: status.Diagnose,
+		Changed: r.known, Leaves: func() bool { return r.fault() == nil }, Farewell: s.cfg.farewell,
 	}
 	if caches.others != nil {
 		cfg.Others = func() []string { return slices.Collect(maps.Keys(caches.others.Heard())) }
@@ -32,19 +34,19 @@ func (r *run) newSurvey(store *store, caches *caches, elections *elections, term
 	return survey.New(cfg)
 }
 
-func (r *run) newDescriber(store *store, caches *caches, elections *elections, terms *terms.Runner) *endpoints.Describer {
-	namespace := r.cfg.Election.Namespace
+// newDescriber returns what says how this replica is doing.
+func (s *Server) newDescriber(store *store, caches *caches, elections *elections, terms *terms.Runner) *endpoints.Describer {
+	namespace := s.cfg.Election.Namespace
 	d := &endpoints.Describer{
-		Shard: r.cfg.Shard, Replica: r.name, URL: r.replicaURL(), Capacity: r.cfg.Capacity, Started: time.Now(),
-		Leader: endpoints.Candidate{Elector: elections.leader, Lease: namespace + "/" + r.cfg.Election.Name},
-		Terms:  terms, Book: r.book(), Kube: caches.clients.Kube, Informers: caches.informers, Others: caches.others,
-		Etcd: store.describe, Aside: store.aside, Fronts: r.identity.Fronts, Certificates: r.certificates,
+		Shard: s.cfg.Shard, Replica: s.name, URL: s.replicaURL(), Capacity: s.cfg.Capacity, Started: time.Now(),
+		Leader: endpoints.Candidate{Elector: elections.leader, Lease: namespace + "/" + s.cfg.Election.Name},
+		Terms:  terms, Book: s.book(), Kube: caches.clients.Kube, Informers: caches.informers, Others: caches.others,
+		Etcd: store.describe, Aside: store.aside, Fronts: s.identity.Fronts, Certificates: s.certificates,
 		Checks: []healthz.HealthChecker{
 			// as the process has last seen it
 			healthz.NamedCheck("etcd", func(*http.Request) error { return store.etcd.Latest() }),
 			store.space, store.shard, informersCheck(caches.informers), historyCheck(store.Client),
 			healthz.NamedCheck("supervisor", func(req *http.Request) error { return terms.Ping(req.Context()) }),
-			healthz.NamedCheck("shutdown", func(*http.Request) error { return context.Cause(r.ctx) }),
 		},
 	}
 	if elections.electing != nil {
@@ -57,8 +59,8 @@ func (r *run) newDescriber(store *store, caches *caches, elections *elections, t
 }
 
 // certificates returns when those expire that this replica shows or trusts.
-func (r *run) certificates() []status.Certificate {
-	bundle := r.keys.Bundle()
+func (s *Server) certificates() []status.Certificate {
+	bundle := s.keys.Bundle()
 	out := []status.Certificate{{Name: "authority", Expires: bundle.CA().NotAfter}}
 	add := func(name string, certPEM []byte) {
 		if certs, err := cert.ParseCertsPEM(certPEM); err == nil { // the admin's is not on all shards
@@ -66,15 +68,15 @@ func (r *run) certificates() []status.Certificate {
 		}
 	}
 	add("admin", bundle.AdminCertPEM)
-	if serving := r.generic.SecureServing.Cert; serving != nil {
+	if serving := s.generic.SecureServing.Cert; serving != nil {
 		certPEM, _ := serving.CurrentCertKeyContent()
 		add("serving", certPEM)
 	}
-	if _, authority := r.keys.ForMembers(); authority != nil && r.cfg.Membership != nil {
+	if _, authority := s.keys.ForMembers(); authority != nil && s.cfg.Membership != nil {
 		out = append(out, status.Certificate{Name: "membership", Expires: authority.Expires()})
 	}
-	if r.furtherCA != nil {
-		add("client-ca-file", r.furtherCA.CurrentCABundleContent())
+	if s.furtherCA != nil {
+		add("client-ca-file", s.furtherCA.CurrentCABundleContent())
 	}
 	return out
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -9,6 +10,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
@@ -38,31 +41,33 @@ type elections struct {
 	probe *detect.Detector
 }
 
-func (r *run) newElections(caches *caches) (*elections, error) {
-	client := loopback.In(clusters.SystemAdmin, &r.api, r.identity.InProcess.Replica)
+// newElections returns elections that nobody stands in yet. changed is called when this replica may know other replicas
+// than before.
+func (s *Server) newElections(caches *caches, changed func()) (*elections, error) {
+	client := loopback.In(clusters.SystemAdmin, &s.api, s.identity.InProcess.Replica)
 	client.Wrap(fence.Transport(fence.FromContext))
-	cfg, err := r.electionConfig(client)
+	cfg, err := s.electionConfig(client, changed)
 	if err != nil {
 		return nil, err
 	}
 	events := caches.clients.Kube.CoreV1().Events(cfg.Namespace)
-	e := &elections{client: client, leaderRecorder: newRecorder(events, cfg.Namespace, cfg.Name, r.name)}
+	e := &elections{client: client, leaderRecorder: newRecorder(events, cfg.Namespace, cfg.Name, s.name)}
 	cfg.Notify = e.leaderRecorder.notify
-	if e.probe, err = r.newProbe(cfg); err != nil {
+	if e.probe, err = s.newProbe(cfg); err != nil {
 		return nil, err
 	}
 	if e.probe != nil {
 		cfg.Detector = e.probe
 	}
 	newElector := election.New
-	if !r.cfg.EnableLeaderElection {
+	if !s.cfg.EnableLeaderElection {
 		newElector = election.NewUnelected
 	}
 	if e.leader, err = newElector(cfg); err != nil {
 		return nil, fmt.Errorf("cannot stand for election: %w", err)
 	}
-	if r.electsItself() {
-		e.electingRecorder = newRecorder(events, cfg.Namespace, ElectionsLease, r.name)
+	if s.electsItself() {
+		e.electingRecorder = newRecorder(events, cfg.Namespace, ElectionsLease, s.name)
 		if e.electing, err = election.New(ofElections(cfg, e.probe, e.electingRecorder.notify)); err != nil {
 			return nil, fmt.Errorf("cannot stand for election to Lease %s: %w", ElectionsLease, err)
 		}
@@ -83,28 +88,28 @@ func (e *elections) run(ctx context.Context, terms *terms.Runner) error {
 }
 
 // electionConfig returns the configuration with which this replica stands for the shard's Lease.
-func (r *run) electionConfig(client *loopback.Client) (election.Config, error) {
+func (s *Server) electionConfig(client *loopback.Client, changed func()) (election.Config, error) {
 	clients, err := client.Clients()
 	if err != nil {
 		return election.Config{}, err
 	}
-	cfg := r.cfg.Election
+	cfg := s.cfg.Election
 	cfg.Cluster = clusters.SystemAdmin
-	cfg.ReplicasDirectory = filepath.Join(r.cfg.RootDirectory, replicasDirectory)
+	cfg.ReplicasDirectory = filepath.Join(s.cfg.RootDirectory, replicasDirectory)
 	cfg.Client = clients.Kube.CoordinationV1().Leases(cfg.Namespace)
 	cfg.Candidates = clients.Kube.CoordinationV1beta1().LeaseCandidates(cfg.Namespace)
-	cfg.Fenced = r.cfg.Fencing != edge.FencingWarn
-	cfg.Replica, cfg.URL = r.name, r.replicaURL()
-	cfg.Changed = r.known.tell
+	cfg.Fenced = s.cfg.Fencing != edge.FencingWarn
+	cfg.Replica, cfg.URL = s.name, s.replicaURL()
+	cfg.Changed = changed
 	cfg.ForgetCommand = forgetCommand
 	return cfg, nil
 }
 
 // electsItself reports whether the shard's leader is elected by the shard's own electing controllers (mode
 // coordinated). These then need a Lease of their own.
-func (r *run) electsItself() bool {
-	mode := r.cfg.Election.Mode
-	return r.cfg.EnableLeaderElection && mode != nil && mode.Electing()
+func (s *Server) electsItself() bool {
+	mode := s.cfg.Election.Mode
+	return s.cfg.EnableLeaderElection && mode != nil && mode.Electing()
 }
 
 // ofElections derives the configuration for ElectionsLease from that for the shard's Lease. Its mode is always lease.
@@ -119,14 +124,14 @@ func ofElections(cfg election.Config, probe *detect.Detector, notify func(electi
 }
 
 // newProbe returns nil if detection is off.
-func (r *run) newProbe(e election.Config) (*detect.Detector, error) {
-	if !r.cfg.EnableLeaderElection || e.Detection == election.DetectOff {
+func (s *Server) newProbe(e election.Config) (*detect.Detector, error) {
+	if !s.cfg.EnableLeaderElection || e.Detection == election.DetectOff {
 		return nil, nil
 	}
-	cfg := r.cfg.Detect
-	cfg.Name, cfg.Replica, cfg.Changed = e.Name, r.name, r.known.tell
-	cfg.Listen = net.JoinHostPort(r.cfg.Serving.BindAddress.String(), strconv.Itoa(r.cfg.ProbePort))
-	cfg.Advertise = r.cfg.Advertise.String()
+	cfg := s.cfg.Detect
+	cfg.Name, cfg.Replica, cfg.Changed = e.Name, s.name, e.Changed
+	cfg.Listen = net.JoinHostPort(s.cfg.Serving.BindAddress.String(), strconv.Itoa(s.cfg.ProbePort))
+	cfg.Advertise = s.cfg.Advertise.String()
 	probe, err := detect.New(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make the probe of other replicas: %w", err)
@@ -139,4 +144,21 @@ func (r *run) newProbe(e election.Config) (*detect.Detector, error) {
 func BuildVersion() string {
 	v := utilversion.MustParseSemantic(build.Info().GitVersion)
 	return fmt.Sprintf("%d.%d.%d", v.Major(), v.Minor(), v.Patch())
+}
+
+// forgetCommand is the command with which operators call ForgetReplica.
+const forgetCommand = "regent forget-replica"
+
+// ForgetReplica declares a replica dead, so that another one can take the Lease that it holds for life: see
+// election.Forget. config must lead to the shard's logical cluster system:admin.
+func ForgetReplica(ctx context.Context, config *rest.Config, namespace, replica string) error {
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("cannot make a client: %w", err)
+	}
+	err = election.Forget(ctx, client.CoordinationV1().Leases(namespace), replica)
+	if err != nil && !errors.Is(err, election.ErrNoReplica) {
+		return fmt.Errorf("%w (if that replica does not serve, give --server=https://<host>:<port> of one that does)", err)
+	}
+	return err
 }

@@ -4,14 +4,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kcp-dev/logicalcluster/v3"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/utils/ptr"
 
 	"github.com/regent-project/regent/pkg/clusters"
@@ -60,33 +56,5 @@ func TestALeaseThatCannotBeReadLetsNothingThrough(t *testing.T) {
 		Create(ctx, &unstructured.Unstructured{Object: fromYAML("{apiVersion: v1, kind: ConfigMap, metadata: {name: other}}")}, metav1.CreateOptions{})
 	if !apierrors.IsInternalError(err) || strings.Contains(err.Error(), "some-job") || strings.Contains(err.Error(), "registry") {
 		t.Errorf("got %v, want an internal error that says nothing of the Lease", err)
-	}
-}
-
-// The rule is for one Lease, and for updates.
-func TestOnlyTheElectionLeaseIsHeldToTheRuleOfSuccession(t *testing.T) {
-	rule := &electionLease{cluster: clusters.SystemAdmin, namespace: "kube-system", name: "l"}
-	if rule.Handles(admission.Create) || rule.Handles(admission.Delete) || !rule.Handles(admission.Update) {
-		t.Error("it is not about updates")
-	}
-	lease := func(holder string) runtime.Object {
-		return &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseTransitions: ptr.To[int32](3)}}
-	}
-	for name, c := range map[string]struct {
-		cluster, namespace, name, resource string
-		refused                            bool
-	}{
-		"the Lease":         {"system:admin", "kube-system", "l", "leases", true},
-		"another name":      {"system:admin", "kube-system", "m", "leases", false},
-		"another namespace": {"system:admin", "default", "l", "leases", false},
-		"another cluster":   {"root", "kube-system", "l", "leases", false},
-		"another resource":  {"system:admin", "kube-system", "l", "leasecandidates", false},
-	} {
-		attributes := admission.NewAttributesRecord(lease("b"), lease("a"), coordinationv1.SchemeGroupVersion.WithKind("Lease"), c.namespace, c.name,
-			coordinationv1.SchemeGroupVersion.WithResource(c.resource), "", admission.Update, nil, false, nil)
-		err := rule.Validate(clusters.With(t.Context(), logicalcluster.Name(c.cluster)), attributes, nil)
-		if c.refused != apierrors.IsInvalid(err) || !c.refused && err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
 	}
 }

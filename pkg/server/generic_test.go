@@ -116,7 +116,7 @@ func TestOnlyTheElectionEndsBeforeTheShutdownDelay(t *testing.T) {
 		})
 		began := time.Now()
 		var asked sync.WaitGroup
-		asked.Go(func() { r.end(time.Second, func() {}) })
+		asked.Go(func() { r.end(time.Second) })
 		synctest.Wait()
 		if r.election.ctx.Err() == nil || r.process.ctx.Err() != nil {
 			t.Errorf("at once: the election has ended: %t, the informers: %t; want the election alone", r.election.ctx.Err() != nil, r.process.ctx.Err() != nil)

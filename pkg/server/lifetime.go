@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/klog/v2"
+
 	"github.com/regent-project/regent/pkg/controllers"
 )
 
@@ -33,6 +35,7 @@ type goroutines struct {
 
 	mu      sync.Mutex
 	running map[string]int
+	within  []func() []string
 	ended   sync.WaitGroup
 }
 
@@ -77,13 +80,63 @@ func (g *goroutines) JoinFor(d time.Duration) bool {
 	}
 }
 
-// Running returns the names of the goroutines that have not ended.
+// NameWithin has Running also return what of a goroutine runs, which within names.
+func (g *goroutines) NameWithin(within func() []string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.within = append(g.within, within)
+}
+
+// Running returns the names of the goroutines that have not ended, after those of what runs within them.
 func (g *goroutines) Running() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	var names []string
+	var names, parts []string
+	for _, within := range g.within {
+		parts = append(parts, within()...)
+	}
 	for name := range g.running {
 		names = append(names, name)
+	}
+	slices.Sort(names)
+	return append(parts, names...)
+}
+
+// firstReminder is how long waitFor waits before it first logs what it waits for. Each further pause is twice as long.
+const firstReminder = 10 * time.Second
+
+// waitFor waits until all channels are closed, and returns false if ctx ends first. It logs the channels that take
+// long.
+func waitFor(ctx context.Context, all map[string]<-chan struct{}) bool {
+	began, reminder := time.Now(), firstReminder
+	timer := time.NewTimer(reminder)
+	defer timer.Stop()
+	for _, c := range all {
+		for waiting := true; waiting; {
+			select {
+			case <-c:
+				waiting = false
+			case <-ctx.Done():
+				return false
+			case <-timer.C:
+				klog.FromContext(ctx).Info("Still waiting, before controllers can run", "for", pending(all), "since", time.Since(began).Round(time.Second))
+				reminder *= 2
+				timer.Reset(reminder)
+			}
+		}
+	}
+	return true
+}
+
+// pending returns the names of the channels that are not closed, sorted.
+func pending(all map[string]<-chan struct{}) []string {
+	var names []string
+	for name, c := range all {
+		select {
+		case <-c:
+		default:
+			names = append(names, name)
+		}
 	}
 	slices.Sort(names)
 	return names

@@ -11,7 +11,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/regent-project/regent/pkg/controllers"
-	"github.com/regent-project/regent/pkg/server/keys"
 	"github.com/regent-project/regent/pkg/server/terms"
 )
 
@@ -21,7 +20,7 @@ import (
 //	ctx ends ──> pre-shutdown hook: ask and join election ──> ask and join process ──> listener closes ──> requests
 //	finish ──> join election, process ──> storage closes ──> etcd stops
 type run struct {
-	*Server
+	server *Server
 
 	// ctx ends when the replica must stop. stop ends it. failure is set if the replica stops because of an error.
 	ctx     context.Context
@@ -33,14 +32,10 @@ type run struct {
 	serving chan struct{}
 	// known gets a message when this replica may know other replicas than before.
 	known signal
-	// drainBegan is when the listener began to close. The pre-shutdown hook sets it before the API server returns.
-	drainBegan time.Time
-	// terms is set once controllers may run. running uses it to name controllers that are late.
-	terms atomic.Pointer[terms.Runner]
 }
 
 func newRun(s *Server, ctx context.Context) *run {
-	r := &run{Server: s, serving: make(chan struct{}), known: make(signal, 1)}
+	r := &run{server: s, serving: make(chan struct{}), known: make(signal, 1)}
 	if s.tracing != nil {
 		const scope = "github.com/regent-project/regent"
 		ctx = controllers.WithTracers(ctx, &controllers.Tracers{Reconciles: s.tracing.Sampled().Tracer(scope), Terms: s.tracing.All().Tracer(scope)})
@@ -55,15 +50,18 @@ func newRun(s *Server, ctx context.Context) *run {
 
 // all shows the shape of the product: one registry of controllers (newTerms), one hook at either end of the API server
 // (addHooks), and one loop (elect). It serves until ctx ends, and returns when everything has ended. Each phase takes
-// the results of the phases before it. If a phase fails, the earlier ones are undone in reverse order.
+// the results of the phases before it, and returns something finished. The exceptions are two: who asks is known only
+// once there are caches (Bind), and this process can call itself only once it has an API (newAPI). If a phase fails, the
+// earlier ones are undone in reverse order.
 func (r *run) all() error {
-	defer r.tracing.Close() // last: all else may have spans
-	defer func() { _ = r.generic.SecureServing.Listener.Close() }()
+	s := r.server
+	defer s.tracing.Close() // last: all else may have spans
+	defer func() { _ = s.generic.SecureServing.Listener.Close() }()
 	defer r.stop(nil)
 	defer r.process.end(nil) // a phase that fails may have started goroutines
-	defer r.identity.Close()
+	defer s.identity.Close()
 
-	store, err := r.openStore()
+	store, err := s.openStore(r.ctx)
 	if err != nil && r.ctx.Err() != nil {
 		return r.fault() // the replica was asked to stop while etcd started
 	}
@@ -72,25 +70,34 @@ func (r *run) all() error {
 	}
 	defer store.close()
 	defer r.join() // nothing outlives the store
-	caches, err := r.newCaches(store)
+	caches, err := s.newCaches(store)
 	if err != nil {
 		return err
 	}
 	defer caches.client.Close()
-	elections, err := r.newElections(caches)
+	s.identity.Bind(caches.sources())
+	elections, err := s.newElections(caches, r.known.tell)
 	if err != nil {
 		return err
 	}
-	terms, err := r.newTerms(store, caches, elections)
+	terms, err := s.newTerms(r.ctx, store, caches, elections, r.fail)
 	if err != nil {
 		return err
 	}
 	survey := r.newSurvey(store, caches, elections, terms)
-	api, err := r.newAPI(store, caches, elections, terms, survey)
+	api, err := s.newAPI(store, caches, elections, terms, survey)
 	if err != nil {
 		return err
 	}
-	if err := r.addHooks(api, caches.close); err != nil {
+	var drainBegan time.Time
+	err = r.addHooks(api, func() {
+		r.end(s.cfg.Election.EndTimeout())
+		// otherwise the API server would wait for the informers' connections, and for webhooks that hang
+		caches.client.Close()
+		api.customs.EndCalls()
+		drainBegan = time.Now()
+	})
+	if err != nil {
 		return err
 	}
 
@@ -99,8 +106,8 @@ func (r *run) all() error {
 	if err := api.PrepareRun().RunWithContext(r.ctx); err != nil {
 		return errors.Join(r.fault(), fmt.Errorf("the API server stopped: %w", err))
 	}
-	if !r.drainBegan.IsZero() {
-		klog.FromContext(r.ctx).Info("Requests have finished", "after", time.Since(r.drainBegan).Round(time.Millisecond))
+	if !drainBegan.IsZero() {
+		klog.FromContext(r.ctx).Info("Requests have finished", "after", time.Since(drainBegan).Round(time.Millisecond))
 	}
 	return r.fault()
 }
@@ -110,14 +117,14 @@ func (r *run) start(store *store, caches *caches, elections *elections, terms *t
 	r.process.Go("embedded etcd", func() error { return store.watchEmbedded(r.process.ctx) })
 	r.process.Go("etcd's space", func() error { store.space.Run(r.process.ctx); return nil })
 	r.process.Go("etcd's members", func() error { return store.WatchMembers(r.process.ctx) })
-	for name, run := range r.identity.Runs() {
+	for name, run := range r.server.identity.Runs() {
 		r.process.Keep(name, run)
 	}
 	r.process.Keep("etcd's observer", store.etcd.Run)
 	r.process.Keep("etcd's history", func(ctx context.Context) { r.watchHistory(ctx, store) })
 	r.process.Go("shard record", func() error { return store.shard.Run(r.process.ctx) })
 	r.process.Keep("encryption keys", store.watchKeys)
-	r.process.Keep("certificates", func(ctx context.Context) { r.followKeys(ctx, store, caches) })
+	r.process.Keep("certificates", func(ctx context.Context) { r.server.followKeys(ctx, store, caches) })
 	r.process.Keep("recorder of events", elections.leaderRecorder.run)
 	if elections.electing != nil {
 		r.process.Keep("recorder of events about elections", elections.electingRecorder.run)
@@ -128,7 +135,7 @@ func (r *run) start(store *store, caches *caches, elections *elections, terms *t
 	if caches.others != nil {
 		r.process.Go("reader of other shards", func() error { return caches.others.Run(r.process.ctx) })
 	}
-	if len(r.cfg.Registry.Scoped(controllers.EveryReplica)) > 0 {
+	if len(r.server.cfg.Registry.Scoped(controllers.EveryReplica)) > 0 {
 		r.process.Go("every-replica controllers", func() error {
 			if !waitFor(r.process.ctx, map[string]<-chan struct{}{"the API server": r.serving, "the shard's record": store.shard.Known()}) {
 				return nil
@@ -136,25 +143,22 @@ func (r *run) start(store *store, caches *caches, elections *elections, terms *t
 			return terms.EveryReplica(r.process.ctx)
 		})
 	}
+	r.election.NameWithin(func() (late []string) {
+		for _, name := range terms.Late() {
+			late = append(late, fmt.Sprintf("controller %q", name))
+		}
+		return late
+	})
 	r.election.Go("election", func() error {
 		defer elections.client.Close()
 		return r.elect(store, caches, elections, terms)
 	})
 }
 
-// followKeys uses what is in pki/, or in the membership, when it changes, until ctx ends.
-func (r *run) followKeys(ctx context.Context, store *store, caches *caches) {
-	cfg := keys.FollowConfig{Agree: store.shard.Follow, Membership: r.cfg.Membership, File: r.cfg.MembershipFile}
-	if caches.others != nil {
-		cfg.FindRoot = caches.others.FindRoot
-	}
-	r.keys.Follow(ctx, cfg)
-}
-
 // addHooks adds one hook at each end of the API server. The post-start hook only announces that the server serves:
 // upstream ends the process if the hook fails, and is not ready before it returns. The pre-shutdown hook ends the term
 // while the API still answers, because the lease is released through it.
-func (r *run) addHooks(api *genericapiserver.GenericAPIServer, closeCaches func()) error {
+func (r *run) addHooks(api *api, end func()) error {
 	err := api.AddPostStartHook("regent", func(genericapiserver.PostStartHookContext) error {
 		close(r.serving)
 		return nil
@@ -163,7 +167,7 @@ func (r *run) addHooks(api *genericapiserver.GenericAPIServer, closeCaches func(
 		return fmt.Errorf("cannot add the post-start hook: %w", err)
 	}
 	err = api.AddPreShutdownHook("regent", func() error {
-		r.end(r.cfg.Election.EndTimeout(), closeCaches)
+		end()
 		return nil
 	})
 	if err != nil {

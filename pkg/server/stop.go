@@ -40,13 +40,7 @@ func (r *run) fault() error {
 
 // running returns the names of what has not ended.
 func (r *run) running() []string {
-	var late []string
-	if terms := r.terms.Load(); terms != nil {
-		for _, name := range terms.Late() {
-			late = append(late, fmt.Sprintf("controller %q", name))
-		}
-	}
-	late = slices.Concat(late, r.election.Running(), r.process.Running())
+	late := slices.Concat(r.election.Running(), r.process.Running())
 	if len(late) == 0 {
 		late = []string{"requests in flight"}
 	}
@@ -67,14 +61,13 @@ func (r *run) watchHistory(ctx context.Context, s *store) {
 // processAllowance is how long the pre-shutdown hook waits for the goroutines of the process lifetime.
 const processAllowance = 3 * time.Second
 
-// end asks everything to end, the election first, and waits for a bounded time. closeCaches closes the connections of
-// the informers; otherwise the API server would wait for them.
-func (r *run) end(electionTime time.Duration, closeCaches func()) {
+// end asks everything to end, the election first, and waits for a bounded time.
+func (r *run) end(electionTime time.Duration) {
 	log, began := klog.FromContext(r.ctx), time.Now()
 	r.election.end(context.Cause(r.ctx))
 	joined := r.election.JoinFor(electionTime)
 	after := time.Since(began)
-	delay := max(0, r.cfg.ShutdownDelay-after)
+	delay := max(0, r.server.cfg.ShutdownDelay-after)
 	if joined {
 		log.Info("The term and the election have ended, closing the listener", "after", after.Round(time.Millisecond), "in", delay.Round(time.Millisecond))
 	} else {
@@ -86,8 +79,6 @@ func (r *run) end(electionTime time.Duration, closeCaches func()) {
 	if !r.process.JoinFor(processAllowance) {
 		log.Error(nil, "Closing the listener although goroutines are still running", "parts", r.process.Running())
 	}
-	closeCaches()
-	r.drainBegan = time.Now()
 }
 
 // join ends everything and waits for it, the election last.

@@ -5,21 +5,28 @@ import (
 	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	"k8s.io/utils/clock"
 
+	"github.com/regent-project/regent/pkg/server/apis"
+	"github.com/regent-project/regent/pkg/server/custom"
 	"github.com/regent-project/regent/pkg/server/edge"
 	"github.com/regent-project/regent/pkg/server/encryption"
 	"github.com/regent-project/regent/pkg/server/etcd"
 	"github.com/regent-project/regent/pkg/server/etcdcheck"
+	"github.com/regent-project/regent/pkg/server/keys"
 	"github.com/regent-project/regent/pkg/server/status"
 	"github.com/regent-project/regent/pkg/server/storage"
 )
 
-// store is the shard's etcd: the one client of it, and the checks of both.
+// store is the shard's etcd: the one client of it, the checks of both, and the storage of all objects.
 type store struct {
 	*storage.Client
+	// builtIn has the objects of what this server defines, and customs those of what logical clusters define.
+	builtIn *apis.Storage
+	customs *custom.Storage
 	// embedded is the etcd that this process runs, or nil.
 	embedded *etcd.Server
 	// keys encrypt what is stored. Nil: it is stored unencrypted.
@@ -31,35 +38,46 @@ type store struct {
 }
 
 // openStore starts the embedded etcd, if configured, and waits for it. It does not wait for an external etcd.
-func (r *run) openStore() (*store, error) {
-	s := &store{}
-	limits := edge.NewWriteLimits(r.cfg.Limits.HistoryBytes, clock.RealClock{})
-	stored := storage.Config{Transport: r.cfg.Etcd, Prefix: r.cfg.EtcdPrefix, Meter: limits}
-	secrets, err := s.readKeys(r.ctx, r.cfg.EncryptionConfigFile, r.generic.APIServerID)
-	if err != nil {
+func (s *Server) openStore(ctx context.Context) (*store, error) {
+	out := &store{}
+	if err := out.open(ctx, s); err != nil {
+		out.close()
 		return nil, err
+	}
+	return out, nil
+}
+
+func (s *store) open(ctx context.Context, of *Server) (err error) {
+	cfg := of.cfg
+	limits := edge.NewWriteLimits(cfg.Limits.HistoryBytes, clock.RealClock{})
+	stored := storage.Config{Transport: cfg.Etcd, Prefix: cfg.EtcdPrefix, Meter: limits}
+	secrets, err := s.readKeys(ctx, cfg.EncryptionConfigFile, of.generic.APIServerID)
+	if err != nil {
+		return err
 	}
 	if s.keys != nil {
 		stored.Transformers = s.keys
 	}
-	if r.cfg.EmbeddedEtcd != nil {
-		if s.embedded, err = etcd.Start(r.ctx, *r.cfg.EmbeddedEtcd); err != nil {
-			s.close()
-			return nil, err
+	if cfg.EmbeddedEtcd != nil {
+		if s.embedded, err = etcd.Start(ctx, *cfg.EmbeddedEtcd); err != nil {
+			return err
 		}
 		stored.Transport = s.embedded.Transport()
 	}
-	stored.Transport.TracerProvider = r.tracing.Sampled()
+	stored.Transport.TracerProvider = of.tracing.Sampled()
 	if s.Client, err = storage.NewClient(stored); err != nil {
-		s.close()
-		return nil, err
+		return err
 	}
-	s.etcd = etcdcheck.NewAnswers(s.Etcd(), r.cfg.EtcdPrefix)
+	s.etcd = etcdcheck.NewAnswers(s.Etcd(), cfg.EtcdPrefix)
 	s.space = etcdcheck.NewSpace(s.Etcd(), limits.Fit)
 	s.shard = etcdcheck.NewShard(s.Etcd(), etcdcheck.Config{
-		Shard: r.cfg.Shard, Prefix: r.cfg.EtcdPrefix, Directory: filepath.Join(r.cfg.RootDirectory, pkiDirectory), Secrets: secrets,
-	}, r.keys.Bundle())
-	return s, nil
+		Shard: cfg.Shard, Prefix: cfg.EtcdPrefix, Directory: filepath.Join(cfg.RootDirectory, pkiDirectory), Secrets: secrets,
+	}, of.keys.Bundle())
+	if s.customs, err = custom.Open(storage.NewRESTOptionsGetter(s.Client, func(schema.GroupResource) (storage.Encoding, error) { return custom.Encoding(), nil })); err != nil {
+		return err
+	}
+	s.builtIn, err = apis.Open(apis.NewRESTOptionsGetter(s.Client), s.customs)
+	return err
 }
 
 // readKeys reads how objects are encrypted in etcd, if they are, and returns what encrypts Secrets.
@@ -81,9 +99,23 @@ func (s *store) watchKeys(ctx context.Context) {
 	}
 }
 
-// close closes the client, stops the embedded etcd and ends the connections to KMS plugins. The API server must have
-// destroyed its stores before.
+// followKeys uses what is in pki/, or in the membership, when it changes, until ctx ends.
+func (s *Server) followKeys(ctx context.Context, store *store, caches *caches) {
+	cfg := keys.FollowConfig{Agree: store.shard.Follow, Membership: s.cfg.Membership, File: s.cfg.MembershipFile}
+	if caches.others != nil {
+		cfg.FindRoot = caches.others.FindRoot
+	}
+	s.keys.Follow(ctx, cfg)
+}
+
+// close closes the storage and the client, stops the embedded etcd and ends the connections to KMS plugins.
 func (s *store) close() {
+	if s.builtIn != nil {
+		s.builtIn.Close()
+	}
+	if s.customs != nil {
+		s.customs.Close()
+	}
 	if s.Client != nil {
 		_ = s.Close()
 	}

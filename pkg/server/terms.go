@@ -2,6 +2,7 @@ package server
 
 import (
 	"cmp"
+	"context"
 	"net"
 	"strconv"
 
@@ -9,46 +10,54 @@ import (
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/election/control/supervisor"
+	"github.com/regent-project/regent/pkg/server/history"
 	"github.com/regent-project/regent/pkg/server/terms"
 )
 
-// newTerms returns the runner of the controllers in the one registry.
-func (r *run) newTerms(store *store, caches *caches, elections *elections) (*terms.Runner, error) {
-	p := r.cfg.Policies
+// newTerms returns the runner of the controllers in the one registry. A controller that demands it calls exit.
+func (s *Server) newTerms(ctx context.Context, store *store, caches *caches, elections *elections, exit func(error)) (*terms.Runner, error) {
+	p := s.cfg.Policies
 	if p.Default != "" || len(p.Controllers) > 0 {
-		klog.FromContext(r.ctx).Info("Controllers have failure policies", "default", p.Of(""), "controllers", p.Controllers)
+		klog.FromContext(ctx).Info("Controllers have failure policies", "default", p.Of(""), "controllers", p.Controllers)
 	}
 	var others *controllers.Shards
 	if caches.others != nil {
 		others = caches.others.Shards()
 	}
-	runner, err := terms.New(terms.Config{
-		Lease:    r.cfg.Election.Name,
-		Registry: r.cfg.Registry,
+	return terms.New(terms.Config{
+		Lease:    s.cfg.Election.Name,
+		Registry: s.cfg.Registry,
 		Supervision: supervisor.Config{
-			DrainTimeout: r.cfg.Election.EffectiveDrainTimeout(), Policies: p, StoreReachable: store.etcd.DidAnswer,
-			OfferAfter: r.cfg.offerAfter,
+			DrainTimeout: s.cfg.Election.EffectiveDrainTimeout(), Policies: p, StoreReachable: store.etcd.DidAnswer,
+			OfferAfter: s.cfg.offerAfter,
 		},
 		Deps: controllers.Deps{
-			Shard: r.cfg.Shard, Replica: r.name, BaseURL: r.cfg.BaseURL, Informers: caches.informers, Resources: caches.resources,
-			RootCA: r.rootCA,
-			Holds:  caches.live.reader.Holds, Shards: others, ReplicaURL: r.replicaURL(), Capacity: cmp.Or(r.cfg.Capacity, clusters.DefaultCapacity),
+			Shard: s.cfg.Shard, Replica: s.name, BaseURL: s.cfg.BaseURL, Informers: caches.informers, Resources: caches.resources,
+			RootCA: s.rootCA,
+			Holds:  caches.live.reader.Holds, Shards: others, ReplicaURL: s.replicaURL(), Capacity: cmp.Or(s.cfg.Capacity, clusters.DefaultCapacity),
 		},
-		API:         &r.api,
-		LeaderToken: r.identity.InProcess.Leader, ReplicaToken: r.identity.InProcess.Replica,
+		API:         &s.api,
+		LeaderToken: s.identity.InProcess.Leader, ReplicaToken: s.identity.InProcess.Replica,
 		Warn:      func(message string) { elections.leaderRecorder.record(controllerFailed, true, message) },
-		Exit:      r.fail,
-		Transport: r.cfg.termTransport,
-		Remember:  r.remember(elections),
+		Exit:      exit,
+		Transport: s.cfg.termTransport,
+		Remember:  s.remember(elections),
 	})
-	if err == nil {
-		r.terms.Store(runner)
-	}
-	return runner, err
 }
 
 // replicaURL returns the URL under which other members of the installation reach this replica.
-func (r *run) replicaURL() string {
-	return "https://" + net.JoinHostPort(r.cfg.Advertise.String(), strconv.Itoa(r.cfg.Serving.BindPort))
+func (s *Server) replicaURL() string {
+	return "https://" + net.JoinHostPort(s.cfg.Advertise.String(), strconv.Itoa(s.cfg.Serving.BindPort))
+}
+
+// book returns where the shard's terms are remembered: beside the Lease.
+func (s *Server) book() history.Book { return history.Book{Namespace: s.cfg.Election.Namespace} }
+
+// remember returns what writes the record of a term of this replica.
+func (s *Server) remember(e *elections) terms.Remember {
+	return func(ctx context.Context, clients controllers.Clients, term election.Term, phases map[string]float64) error {
+		return s.book().Add(ctx, clients.Kube, history.NewEntry(term, s.name, e.leader.Status().Past, phases))
+	}
 }

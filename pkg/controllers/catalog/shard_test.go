@@ -61,8 +61,22 @@ func startShard(t *testing.T) *shard {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reader := &apis.Reader{}
-	url := serve(t, client, reader)
+	t.Cleanup(func() {
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	getter := storage.NewRESTOptionsGetter(client, func(schema.GroupResource) (storage.Encoding, error) { return custom.Encoding(), nil })
+	customs, err := custom.Open(getter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored, err := apis.Open(apis.NewRESTOptionsGetter(client), customs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader := stored.Reader()
+	url := serve(t, stored, customs)
 
 	connections := &http.Transport{MaxIdleConnsPerHost: 64}
 	t.Cleanup(connections.CloseIdleConnections)
@@ -76,9 +90,10 @@ func startShard(t *testing.T) *shard {
 	return s
 }
 
-// serve runs the API server until the test ends, and makes reader read its storage.
-func serve(t *testing.T, client *storage.Client, reader *apis.Reader) (url string) {
+// serve runs the API server of some storage until the test ends.
+func serve(t *testing.T, stored *apis.Storage, objects *custom.Storage) (url string) {
 	t.Helper()
+	reader := stored.Reader()
 	config := genericapiserver.NewConfig(apis.Codecs)
 	config.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
 	config.ExternalAddress = "127.0.0.1:0"
@@ -89,25 +104,20 @@ func serve(t *testing.T, client *storage.Client, reader *apis.Reader) (url strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := apis.Install(server, apis.NewRESTOptionsGetter(client), reader); err != nil {
+	if err := stored.Install(server); err != nil {
 		t.Fatal(err)
 	}
 	schemas, err := openapi.Metadata(apis.Scheme)
 	if err != nil {
 		t.Fatal(err)
 	}
-	getter := storage.NewRESTOptionsGetter(client, func(schema.GroupResource) (storage.Encoding, error) { return custom.Encoding(), nil })
-	customs, err := custom.NewServer(getter, custom.HandlerConfig{
+	customs := custom.NewServer(objects, custom.HandlerConfig{
 		Admission: custom.Terminating{}, Authorizer: config.Authorization.Authorizer, Schemas: schemas,
 		Internal: func(ctx context.Context) bool { return true }, RequestTimeout: time.Minute, MaxRequestBytes: 3 << 20,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	server.RegisterDestroyFunc(customs.Close)
-	reader.Custom, reader.HoldsCustom = customs.Metadata(), customs.Holds
+	server.RegisterDestroyFunc(objects.Close)
 	definitions := clusters.NewInformer(reader.Objects(apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")), controllers.DefinitionIndexers())
-	own := custom.NewOwn(definitions, customs.Contents, func(ctx context.Context, cluster logicalcluster.Name, name string) (*apiextensionsv1.CustomResourceDefinition, error) {
+	own := custom.NewOwn(definitions, objects.Contents, func(ctx context.Context, cluster logicalcluster.Name, name string) (*apiextensionsv1.CustomResourceDefinition, error) {
 		return reader.Definition(clusters.With(ctx, cluster), name)
 	})
 	bound := controllers.Informers{
@@ -115,7 +125,7 @@ func serve(t *testing.T, client *storage.Client, reader *apis.Reader) (url strin
 		APIResourceSchemas: clusters.NewInformer(reader.Objects(apisv1alpha1.SchemeGroupVersion.WithResource("apiresourceschemas")),
 			controllers.OwnerIndexers[*apisv1alpha1.APIResourceSchema]()),
 	}
-	bindings := custom.NewBound(bound, customs.Contents, custom.LiveBindings{
+	bindings := custom.NewBound(bound, objects.Contents, custom.LiveBindings{
 		List: func(ctx context.Context, cluster logicalcluster.Name) ([]*apisv1alpha2.APIBinding, error) {
 			return reader.Bindings(clusters.With(ctx, cluster))
 		},
@@ -137,10 +147,8 @@ func serve(t *testing.T, client *storage.Client, reader *apis.Reader) (url strin
 		cancel()
 		listener.CloseClientConnections()
 		listener.Close()
+		customs.EndCalls()
 		server.Destroy()
-		if err := client.Close(); err != nil {
-			t.Error(err)
-		}
 	})
 	return listener.URL
 }

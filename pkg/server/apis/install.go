@@ -14,28 +14,59 @@ import (
 	"github.com/regent-project/regent/pkg/server/apis/resource"
 )
 
-// Install makes the server serve all resources, from storage that getter provides, and makes reader read that storage.
-// The server destroys the storage when it ends. What is virtual must be of the kinds in Types.
-func Install(server *genericapiserver.GenericAPIServer, getter generic.RESTOptionsGetter, reader *Reader, virtual ...resource.Virtual) error {
-	groups := map[string]*group{}
+// Storage has the objects of all resources that the shard stores. Close it, also if an API server serves it: what that
+// has destroyed when it ended is not destroyed again.
+type Storage struct {
+	// groups has the handlers of requests, by API group.
+	groups map[string]*group
+	reader *Reader
+}
+
+// Open opens the storage that getter provides. custom has the objects that definitions define; nil: there are none.
+func Open(getter generic.RESTOptionsGetter, custom CustomObjects) (*Storage, error) {
+	s := &Storage{groups: map[string]*group{}, reader: &Reader{custom: custom, stored: map[schema.GroupVersionResource]stored{}}}
 	for _, d := range described() {
-		versions, err := d.Serve(Scheme, getter)
-		if err != nil {
-			return err
-		}
-		jsonOnly := d.Encoding(Codecs).MediaType == runtime.ContentTypeJSON
-		for gv, storage := range versions {
-			add(groups, gv, storage, jsonOnly)
-		}
-		if err := reader.add(d, versions[d.Resource().GVR.GroupVersion()][d.Resource().GVR.Resource]); err != nil {
-			return err
+		if err := s.add(d, getter); err != nil {
+			s.Close()
+			return nil, err
 		}
 	}
+	return s, nil
+}
+
+func (s *Storage) add(d resource.Described, getter generic.RESTOptionsGetter) error {
+	versions, err := d.Serve(Scheme, getter)
+	if err != nil {
+		return err
+	}
+	jsonOnly := d.Encoding(Codecs).MediaType == runtime.ContentTypeJSON
+	for gv, storage := range versions {
+		add(s.groups, gv, storage, jsonOnly)
+	}
+	return s.reader.add(d, versions[d.Resource().GVR.GroupVersion()][d.Resource().GVR.Resource])
+}
+
+// Reader returns what reads this storage.
+func (s *Storage) Reader() *Reader { return s.reader }
+
+// Close closes the storage. No request may be under way.
+func (s *Storage) Close() {
+	for _, g := range s.groups {
+		for _, storages := range g.versions {
+			for _, storage := range storages {
+				storage.Destroy()
+			}
+		}
+	}
+}
+
+// Install makes the server serve all resources, once. What is virtual must be of the kinds in Types.
+func (s *Storage) Install(server *genericapiserver.GenericAPIServer, virtual ...resource.Virtual) error {
 	for _, v := range virtual {
-		add(groups, v.GroupVersion, map[string]rest.Storage{v.Name: v.Storage}, false)
+		add(s.groups, v.GroupVersion, map[string]rest.Storage{v.Name: v.Storage}, false)
 	}
-	for _, name := range slices.Sorted(maps.Keys(groups)) {
-		if err := groups[name].install(server, name); err != nil {
+	for _, name := range slices.Sorted(maps.Keys(s.groups)) {
+		if err := s.groups[name].install(server, name); err != nil {
 			return fmt.Errorf("cannot serve the API group %q: %w", name, err)
 		}
 	}

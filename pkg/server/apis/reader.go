@@ -27,13 +27,18 @@ import (
 // It does not use the API: once the listener has closed, such a request would fail, and the requests in flight could
 // not finish.
 //
-// Its errors are those of API requests: NotFound if there is no such object. It can read once Install has filled it.
+// Its errors are those of API requests: NotFound if there is no such object.
 type Reader struct {
-	// Custom lists and watches all custom objects. It must be set before informers run.
-	Custom cache.ListerWatcherWithContext
-	// HoldsCustom reports whether the context's logical cluster has custom objects.
-	HoldsCustom func(context.Context) (bool, error)
-	stored      map[schema.GroupVersionResource]stored
+	custom CustomObjects
+	stored map[schema.GroupVersionResource]stored
+}
+
+// CustomObjects are the stored objects of all definitions.
+type CustomObjects interface {
+	// Metadata lists and watches them.
+	Metadata() cache.ListerWatcherWithContext
+	// Holds reports whether the context's logical cluster has some.
+	Holds(ctx context.Context) (bool, error)
 }
 
 // add makes the reader use the storage of a resource.
@@ -44,9 +49,6 @@ func (r *Reader) add(of resource.Described, storage rest.Storage) error {
 	readable, ok := storage.(readable)
 	if !ok {
 		return fmt.Errorf("%s cannot be read, listed and watched: informers need that", of.Resource().GVR)
-	}
-	if r.stored == nil {
-		r.stored = map[schema.GroupVersionResource]stored{}
 	}
 	r.stored[of.Resource().GVR] = stored{readable, of.Encoding(Codecs).Uncached}
 	return nil
@@ -100,7 +102,7 @@ func (r *Reader) Object(ctx context.Context, resource schema.GroupVersionResourc
 // Holds implements controllers.Deps.Holds.
 func (r *Reader) Holds(ctx context.Context, resource schema.GroupVersionResource) (bool, error) {
 	if resource == clusters.CustomObjects {
-		return r.HoldsCustom(ctx)
+		return r.custom.Holds(ctx)
 	}
 	s, err := r.storage(resource)
 	if err != nil {

@@ -49,16 +49,7 @@ func (r *Reader) Metadata(resource schema.GroupVersionResource) cache.ListerWatc
 }
 
 // CustomObjects implements controllers.Source.
-func (r *Reader) CustomObjects() cache.ListerWatcherWithContext {
-	return &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-			return r.Custom.ListWithContext(ctx, opts)
-		},
-		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-			return r.Custom.WatchWithContext(ctx, opts)
-		},
-	}
-}
+func (r *Reader) CustomObjects() cache.ListerWatcherWithContext { return r.custom.Metadata() }
 
 func (r *Reader) source(resource schema.GroupVersionResource, as func(runtime.Object) (runtime.Object, error)) cache.ListerWatcherWithContext {
 	return &cache.ListWatch{

@@ -84,28 +84,30 @@ func newLate(t *testing.T) *late {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := NewServer(storage.NewRESTOptionsGetter(client, func(schema.GroupResource) (storage.Encoding, error) { return Encoding(), nil }), HandlerConfig{
-		Admission: Terminating{}, Authorizer: authorizerfactory.NewAlwaysAllowAuthorizer(), RequestTimeout: time.Minute, MaxRequestBytes: 1 << 20,
-	})
+	stored, err := Open(storage.NewRESTOptionsGetter(client, func(schema.GroupResource) (storage.Encoding, error) { return Encoding(), nil }))
 	if err != nil {
 		t.Fatal(err)
 	}
+	server := NewServer(stored, HandlerConfig{
+		Admission: Terminating{}, Authorizer: authorizerfactory.NewAlwaysAllowAuthorizer(), RequestTimeout: time.Minute, MaxRequestBytes: 1 << 20,
+	})
 	l := &late{client: client, stored: widgets("")}
 	l.stored.Annotations = map[string]string{logicalcluster.AnnotationKey: "x7"}
 	l.stored.Status.Conditions = []apiextensionsv1.CustomResourceDefinitionCondition{{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue}}
 	l.change(t, func(crd) {})
-	own := NewOwn(controllertest.Informer(t, frozen(l.stored), controllers.DefinitionIndexers()), server.Contents, l.live)
+	own := NewOwn(controllertest.Informer(t, frozen(l.stored), controllers.DefinitionIndexers()), stored.Contents, l.live)
 	listener := httptest.NewServer(inCluster(server.Wrap(own, func(string) bool { return false }, http.NotFoundHandler())))
 	l.world = &world{url: listener.URL, server: server}
 	t.Cleanup(func() {
 		listener.CloseClientConnections()
 		listener.Close()
-		server.Close()
+		server.EndCalls()
+		stored.Close()
 		if err := client.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	eventually(t, "the watch cache is filled", func() bool { return server.Ready() == nil })
+	eventually(t, "the watch cache is filled", func() bool { return stored.Ready() == nil })
 	return l
 }
 

@@ -15,7 +15,6 @@ package custom
 import (
 	"context"
 	"errors"
-	"fmt"
 	"mime"
 	"net/http"
 	"slices"
@@ -29,59 +28,27 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/apiserver/pkg/registry/generic"
-	"k8s.io/apiserver/pkg/storage"
-	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 
 	"github.com/regent-project/regent/pkg/clusters"
-	serverstorage "github.com/regent-project/regent/pkg/server/storage"
 )
 
-// Server serves custom resources. Close it.
+// Server serves custom resources.
 type Server struct {
-	Contents  *Contents
+	stored    *Storage
 	handlers  *handlers
 	documents *documents
-	store     storage.Interface
-	destroy   factory.DestroyFunc
 }
 
-// Encoding says how custom objects are stored, for storage.NewRESTOptionsGetter.
-func Encoding() serverstorage.Encoding { return serverstorage.Encoding{Codec: codec{}, Collections: 2} }
-
-// NewServer opens the storage of custom objects. The getter must store Resource as Encoding says.
-func NewServer(getter generic.RESTOptionsGetter, cfg HandlerConfig) (*Server, error) {
-	options, err := getter.GetRESTOptions(Resource, nil)
-	if err != nil {
-		return nil, fmt.Errorf("storage of custom objects: %w", err)
-	}
-	store, destroy, err := options.Decorator(
-		options.StorageConfig, Prefix, keyOf, func() runtime.Object { return &object{} }, func() runtime.Object { return &objectList{} },
-		attributes, nil, nil,
-	)
-	if err != nil {
-		return nil, fmt.Errorf("storage of custom objects: %w", err)
-	}
-	s := &Server{
-		Contents: &Contents{}, handlers: newHandlers(cfg, store), documents: newDocuments(),
-		store: store, destroy: destroy,
-	}
-	s.Contents.forgotten = s.handlers.forget
-	return s, nil
+// NewServer returns what serves the custom objects of a storage. There is one for a storage.
+func NewServer(stored *Storage, cfg HandlerConfig) *Server {
+	s := &Server{stored: stored, handlers: newHandlers(cfg, stored.store), documents: newDocuments()}
+	stored.Contents.forgotten = s.handlers.forget
+	return s
 }
 
 // EndCalls ends all calls of conversion webhooks, and lets none begin any more. Requests that need one fail. Otherwise
 // a server that stops would wait for webhooks that hang.
 func (s *Server) EndCalls() { s.handlers.converters.close() }
-
-// Close closes the storage. No request may be under way.
-func (s *Server) Close() {
-	s.EndCalls()
-	s.destroy()
-}
-
-// Ready returns an error until the watch cache has read all custom objects.
-func (s *Server) Ready() error { return s.store.ReadinessCheck() }
 
 // Wrap returns a handler that serves what the request's logical cluster defines, and has next serve everything else.
 // builtIn says which API groups next serves: nobody can define these.
@@ -193,7 +160,7 @@ func (s *Server) variant(c *Content, change func(*apiextensionsv1.CustomResource
 	spec := *c.spec
 	spec.Versions = slices.Clone(spec.Versions)
 	change(&spec)
-	out, err := s.Contents.Of(&spec, c.names)
+	out, err := s.stored.Contents.Of(&spec, c.names)
 	if err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}

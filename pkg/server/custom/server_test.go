@@ -71,14 +71,15 @@ func newWorld(t testing.TB) *world {
 		t.Fatal(err)
 	}
 	w := &world{defined: map[logicalcluster.Name]map[string]*told{}, everyone: map[string]*told{}}
-	server, err := NewServer(storage.NewRESTOptionsGetter(client, func(schema.GroupResource) (storage.Encoding, error) { return Encoding(), nil }), HandlerConfig{
-		Admission: Terminating{}, Authorizer: authorizerfactory.NewAlwaysAllowAuthorizer(), Internal: func(context.Context) bool { return w.own.Load() },
-		RequestTimeout: time.Minute, MinRequestTimeout: time.Minute, MaxRequestBytes: 1 << 20, Webhooks: loopback, Schemas: schemas,
-	})
+	stored, err := Open(storage.NewRESTOptionsGetter(client, func(schema.GroupResource) (storage.Encoding, error) { return Encoding(), nil }))
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.server, w.contents = server, server.Contents
+	server := NewServer(stored, HandlerConfig{
+		Admission: Terminating{}, Authorizer: authorizerfactory.NewAlwaysAllowAuthorizer(), Internal: func(context.Context) bool { return w.own.Load() },
+		RequestTimeout: time.Minute, MinRequestTimeout: time.Minute, MaxRequestBytes: 1 << 20, Webhooks: loopback, Schemas: schemas,
+	})
+	w.server, w.contents = server, stored.Contents
 	served := server.Wrap(w, func(group string) bool { return group == "built.in" }, http.HandlerFunc(builtIn))
 	w.handler = filters.WithWarningRecorder(inCluster(served))
 	listener := httptest.NewServer(w.handler)
@@ -86,12 +87,13 @@ func newWorld(t testing.TB) *world {
 	t.Cleanup(func() {
 		listener.CloseClientConnections()
 		listener.Close()
-		server.Close()
+		server.EndCalls()
+		stored.Close()
 		if err := client.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	eventually(t, "the watch cache is filled", func() bool { return server.Ready() == nil })
+	eventually(t, "the watch cache is filled", func() bool { return stored.Ready() == nil })
 	return w
 }
 
@@ -219,7 +221,7 @@ func (w *world) raw(t *testing.T, method, path, accept, contentType, body string
 func (w *world) storedVersions(t *testing.T, cluster logicalcluster.Name) map[string]int {
 	t.Helper()
 	found, out := &objectList{}, map[string]int{}
-	if err := w.server.store.GetList(clusters.With(t.Context(), cluster), Prefix, everything(metav1.ListOptions{}), found); err != nil {
+	if err := w.server.stored.store.GetList(clusters.With(t.Context(), cluster), Prefix, everything(metav1.ListOptions{}), found); err != nil {
 		t.Fatal(err)
 	}
 	for i := range found.Items {

@@ -22,14 +22,14 @@ const cachePause = 10 * time.Millisecond
 
 // Metadata is for an informer of *clusters.CustomObject: the metadata of all custom objects of the shard. They share
 // all but their outermost struct with the watch cache.
-func (s *Server) Metadata() cache.ListerWatcherWithContext {
+func (s *Storage) Metadata() cache.ListerWatcherWithContext {
 	return &cache.ListWatch{
 		ListWithContextFunc:  s.listMetadata,
 		WatchFuncWithContext: s.watchMetadata,
 	}
 }
 
-func (s *Server) listMetadata(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+func (s *Storage) listMetadata(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 	look := time.NewTicker(cachePause)
 	defer look.Stop()
 	for s.Ready() != nil { // until then lists are read from etcd, and nothing of them would be shared
@@ -50,7 +50,7 @@ func (s *Server) listMetadata(ctx context.Context, opts metav1.ListOptions) (run
 	return out, nil
 }
 
-func (s *Server) watchMetadata(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+func (s *Storage) watchMetadata(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	events, err := s.store.Watch(clusters.With(ctx, clusters.Wildcard), Prefix, everything(opts))
 	if err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func (s *Server) watchMetadata(ctx context.Context, opts metav1.ListOptions) (wa
 }
 
 // Holds reports whether the context's logical cluster has custom objects, by a live read.
-func (s *Server) Holds(ctx context.Context) (bool, error) {
+func (s *Storage) Holds(ctx context.Context) (bool, error) {
 	found, opts := &objectList{}, everything(metav1.ListOptions{Limit: 1})
 	if err := s.store.GetList(ctx, Prefix, opts, found); err != nil {
 		return false, fmt.Errorf("look for custom objects: %w", err)

@@ -34,7 +34,7 @@ func (s *Server) together(contents []*Content) (*Content, error) {
 		}
 	}
 	out.Versions[0].Storage = true // nothing is written by it
-	return s.Contents.Of(&out, &out.Names)
+	return s.stored.Contents.Of(&out, &out.Names)
 }
 
 // schemaless returns a version in which objects keep all their fields.

@@ -78,7 +78,7 @@ func (s *Server) storedVersion(req *http.Request, info *request.RequestInfo, c *
 		key += "/" + info.Namespace
 	}
 	found := &object{}
-	err := s.store.Get(req.Context(), key+"/"+info.Name, storage.GetOptions{}, found)
+	err := s.stored.store.Get(req.Context(), key+"/"+info.Name, storage.GetOptions{}, found)
 	if storage.IsNotFound(err) {
 		return "", nil
 	}

@@ -137,6 +137,10 @@ func shard() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	stored, err := apis.Open(apis.NewRESTOptionsGetter(client), nil)
+	if err != nil {
+		return nil, err
+	}
 	config := genericapiserver.NewConfig(apis.Codecs)
 	config.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
 	config.ExternalAddress = "127.0.0.1:0"
@@ -148,7 +152,7 @@ func shard() (http.Handler, error) {
 		return nil, err
 	}
 	virtual := append(review.Access{}.Reviews(), core.Tokens{}.Subresource(), review.Tokens{}.Reviews(), review.Self())
-	if err := apis.Install(server, apis.NewRESTOptionsGetter(client), &apis.Reader{}, virtual...); err != nil {
+	if err := stored.Install(server, virtual...); err != nil {
 		return nil, err
 	}
 	return server.Handler, nil

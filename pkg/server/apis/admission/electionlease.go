@@ -1,4 +1,4 @@
-package server
+package admission
 
 import (
 	"context"
@@ -14,24 +14,24 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// electionLease validates updates of one of the shard's own Leases, whoever makes them. Fencing relies on terms that
+// ElectionLease validates updates of one of the shard's own Leases, whoever makes them. Fencing relies on terms that
 // never come back: a new holder must raise the epoch (spec.leaseTransitions), and the epoch must never fall. An edit
 // that restores an old holder and epoch would make that term's token valid again. Taking the Lease away, clearing it
 // and deleting it stay allowed.
-type electionLease struct {
-	cluster         logicalcluster.Name
-	namespace, name string
+type ElectionLease struct {
+	Cluster         logicalcluster.Name
+	Namespace, Name string
 }
 
 // Handles implements admission.Interface.
-func (*electionLease) Handles(op admission.Operation) bool { return op == admission.Update }
+func (*ElectionLease) Handles(op admission.Operation) bool { return op == admission.Update }
 
 // Validate implements admission.ValidationInterface.
-func (l *electionLease) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	if a.GetResource().GroupResource() != coordinationv1.Resource("leases") || a.GetNamespace() != l.namespace || a.GetName() != l.name {
+func (l *ElectionLease) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if a.GetResource().GroupResource() != coordinationv1.Resource("leases") || a.GetNamespace() != l.Namespace || a.GetName() != l.Name {
 		return nil
 	}
-	if cluster, _ := clusters.From(ctx); cluster != l.cluster {
+	if cluster, _ := clusters.From(ctx); cluster != l.Cluster {
 		return nil
 	}
 	lease, ok := a.GetObject().(*coordinationv1.Lease)
@@ -40,7 +40,7 @@ func (l *electionLease) Validate(ctx context.Context, a admission.Attributes, _ 
 		return apierrors.NewInternalError(fmt.Errorf("cannot compare a %T with a %T", a.GetObject(), a.GetOldObject()))
 	}
 	if errs := validateSuccession(lease.Spec, old.Spec); len(errs) > 0 {
-		return apierrors.NewInvalid(coordinationv1.SchemeGroupVersion.WithKind("Lease").GroupKind(), l.name, errs)
+		return apierrors.NewInvalid(coordinationv1.SchemeGroupVersion.WithKind("Lease").GroupKind(), l.Name, errs)
 	}
 	return nil
 }
@@ -58,4 +58,4 @@ func validateSuccession(spec, old coordinationv1.LeaseSpec) field.ErrorList {
 	}
 }
 
-var _ admission.ValidationInterface = (*electionLease)(nil)
+var _ admission.ValidationInterface = (*ElectionLease)(nil)
