@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/regent-project/regent/cmd/server/face/doctor"
 	"github.com/regent-project/regent/cmd/server/face/view"
 	"github.com/regent-project/regent/pkg/server/build"
 )
@@ -34,11 +33,11 @@ it has looked at, too. It watches each replica for --interval, and needs to reac
 			if err != nil {
 				return err
 			}
-			report := doctor.Examine(doctor.Evidence{Of: of, Replicas: doctor.Gather(cmd.Context(), client, of, f.interval), Version: build.Info().GitVersion, Now: time.Now()})
-			if err := view.Report(cmd.OutOrStdout(), f.look(cmd), report); err != nil {
+			findings := view.Examine(view.Evidence{Of: of, Replicas: client.Gather(cmd.Context(), of, f.interval), Version: build.Info().GitVersion, Now: time.Now()})
+			if err := view.Report(cmd.OutOrStdout(), f.look(cmd), findings); err != nil {
 				return err
 			}
-			return verdict(report.Problems)
+			return verdict(findings.Problems)
 		},
 	}
 	f.addTo(cmd)

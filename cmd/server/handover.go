@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/regent-project/regent/cmd/server/face/ask"
-	"github.com/regent-project/regent/cmd/server/face/progress"
 	"github.com/regent-project/regent/cmd/server/face/view"
 )
 
@@ -47,7 +46,7 @@ Exit codes: 0 another one leads, or the one that --to names; 1 nobody could be a
 			if err != nil {
 				return err
 			}
-			if err := progress.While(ctx, cmd.ErrOrStderr(), "Waiting for another replica to lead shard "+change.Shard, func(ctx context.Context) (err error) {
+			if err := view.While(ctx, cmd.ErrOrStderr(), "Waiting for another replica to lead shard "+change.Shard, func(ctx context.Context) (err error) {
 				change, err = client.Succeeded(ctx, of, change, began)
 				return err
 			}); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/regent-project/regent/cmd/server/face/progress"
+	"github.com/regent-project/regent/cmd/server/face/view"
 	"github.com/regent-project/regent/pkg/server/pki"
 )
 
@@ -120,7 +120,7 @@ func (f *rollFlags) step(s pki.Step, short, next string) *cobra.Command {
 			if !f.offline {
 				ctx, cancel := context.WithTimeout(cmd.Context(), shardTimeout)
 				defer cancel()
-				if err := progress.While(ctx, cmd.ErrOrStderr(), "Waiting for all replicas and fronts to say that the step before has reached them", func(ctx context.Context) error {
+				if err := view.While(ctx, cmd.ErrOrStderr(), "Waiting for all replicas and fronts to say that the step before has reached them", func(ctx context.Context) error {
 					return f.ask(ctx, s)
 				}); err != nil {
 					return err

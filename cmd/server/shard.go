@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/regent-project/regent/cmd/server/face/progress"
+	"github.com/regent-project/regent/cmd/server/face/view"
 	"github.com/regent-project/regent/pkg/server/installation"
 	"github.com/regent-project/regent/pkg/server/pki"
 )
@@ -58,7 +58,7 @@ func (f *shardFlags) run(cmd *cobra.Command, do func(context.Context, *installat
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), shardTimeout)
 	defer cancel()
-	return progress.While(ctx, cmd.ErrOrStderr(), "Waiting for the installation's shards", func(ctx context.Context) error { return do(ctx, admin) })
+	return view.While(ctx, cmd.ErrOrStderr(), "Waiting for the installation's shards", func(ctx context.Context) error { return do(ctx, admin) })
 }
 
 func newShardAdd(f *shardFlags) *cobra.Command {

@@ -10,8 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/regent-project/regent/cmd/server/face/ask"
-	"github.com/regent-project/regent/cmd/server/face/doctor"
-	"github.com/regent-project/regent/cmd/server/face/metrics"
 	"github.com/regent-project/regent/cmd/server/face/view"
 	"github.com/regent-project/regent/pkg/server/status"
 )
@@ -27,7 +25,7 @@ type topFlags struct {
 var subjects = []string{view.ByCluster, view.ByReplica, view.ByResource}
 
 func newTop() *cobra.Command {
-	f := &topFlags{observerFlags: observerFlags{interval: 2 * time.Second}, sort: metrics.Orders[0], by: view.ByCluster}
+	f := &topFlags{observerFlags: observerFlags{interval: 2 * time.Second}, sort: view.Orders[0], by: view.ByCluster}
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Show requests, writes and refused writes of each logical cluster in a second",
@@ -52,9 +50,9 @@ Exit codes: 0 printed; 1 nobody could be asked; 2 the arguments are wrong.`,
 	f.addReplicaTo(cmd)
 	cmd.Flags().DurationVar(&f.interval, "interval", f.interval, "How long to count.")
 	cmd.Flags().BoolVar(&f.once, "once", false, "Print once, also on a terminal.")
-	cmd.Flags().StringVar(&f.sort, "sort", f.sort, fmt.Sprintf("What to sort by, the largest first: one of %q.", metrics.Orders))
+	cmd.Flags().StringVar(&f.sort, "sort", f.sort, fmt.Sprintf("What to sort by, the largest first: one of %q.", view.Orders))
 	cmd.Flags().StringVar(&f.by, "by", f.by, fmt.Sprintf("What rows are about: one of %q.", subjects))
-	complete(cmd, "sort", func(context.Context) []string { return metrics.Orders })
+	complete(cmd, "sort", func(context.Context) []string { return view.Orders })
 	complete(cmd, "by", func(context.Context) []string { return subjects })
 	return cmd
 }
@@ -63,7 +61,7 @@ func (f *topFlags) run(cmd *cobra.Command) error {
 	if !slices.Contains(subjects, f.by) {
 		return usageError{fmt.Errorf("--by %q: give one of %q", f.by, subjects)}
 	}
-	if err := metrics.Sort(nil, f.sort); err != nil {
+	if err := view.Sort(nil, f.sort); err != nil {
 		return usageError{err}
 	}
 	if f.interval <= 0 {
@@ -106,7 +104,7 @@ func (f *topFlags) count(ctx context.Context, cmd *cobra.Command, client *ask.Cl
 	if err != nil {
 		return nil, err
 	}
-	if err := metrics.Sort(rows, f.sort); err != nil {
+	if err := view.Sort(rows, f.sort); err != nil {
 		return nil, err
 	}
 	var text bytes.Buffer
@@ -115,23 +113,15 @@ func (f *topFlags) count(ctx context.Context, cmd *cobra.Command, client *ask.Cl
 }
 
 // rows counts. It fails if no replica answers.
-func (f *topFlags) rows(ctx context.Context, client *ask.Client, of status.Installation) (rows []metrics.Row, err error) {
-	var watched []metrics.Interval
-	var answered int
+func (f *topFlags) rows(ctx context.Context, client *ask.Client, of status.Installation) ([]view.Row, error) {
+	count := client.Watch
 	if f.by == view.ByCluster {
-		rows, answered = doctor.TopClusters(ctx, client, of, f.interval)
-	} else {
-		rows, watched = doctor.Top(ctx, client, of, f.interval)
-		answered = len(watched)
+		count = client.Count
 	}
-	if answered == 0 && ctx.Err() == nil {
-		for _, r := range rows {
-			err = fmt.Errorf("%w: replica %s: %s", errNothing, r.Replica, r.Fault)
-		}
-		return nil, err
+	replicas := count(ctx, of, f.interval)
+	if ctx.Err() == nil && !slices.ContainsFunc(replicas, func(r ask.Replica) bool { return r.Fault == "" }) && len(replicas) > 0 {
+		last := replicas[len(replicas)-1]
+		return nil, fmt.Errorf("%w: replica %s: %s", errNothing, last.Name, last.Fault)
 	}
-	if f.by == view.ByResource {
-		rows = metrics.OfResources(watched)
-	}
-	return rows, nil
+	return view.Rows(f.by, replicas), nil
 }

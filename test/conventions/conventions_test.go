@@ -144,7 +144,7 @@ var layers = []struct {
 	{"pkg/server/options", []string{"pkg/controllers", "pkg/election", "pkg/election/detect", "pkg/server", "pkg/server/authentication", "pkg/server/edge", "pkg/server/etcd", "pkg/server/identity", "pkg/server/pki", "pkg/server/webhooks", "pkg/clusters"}},
 	{"cmd/server/face/page", []string{"cmd/server/face/ask", "pkg/server/routing", "pkg/server/status", "pkg/server/ui"}},
 	{"cmd/server/face/ask", []string{"pkg/server/routing", "pkg/server/status"}},
-	{"cmd/server/face/*", []string{"cmd/server/face/*", "pkg/server/status"}},
+	{"cmd/server/face/view", []string{"cmd/server/face/ask", "pkg/server/status"}},
 	{"cmd/server", []string{"cmd/server/*", "pkg/server/status", "pkg/controllers/catalog", "pkg/server", "pkg/server/build", "pkg/server/front", "pkg/server/installation", "pkg/server/options", "pkg/server/pki"}},
 	{"cmd/server/*", []string{"cmd/server/*", "pkg/election", "pkg/server/etcd", "pkg/server/installation", "pkg/server/pki", "pkg/clusters", "pkg/server/options"}},
 	{"examples/manager/*", []string{"pkg/election/leader", "pkg/election/perterm"}},

@@ -7,7 +7,7 @@ import (
 	"io"
 	"sync"
 
-	"github.com/regent-project/regent/cmd/server/face/progress"
+	"github.com/regent-project/regent/cmd/server/face/view"
 )
 
 // output is the terminal, or the writer in its place. All replicas share it, line by line.
@@ -28,7 +28,7 @@ type output struct {
 func (o *output) while(ctx context.Context, what string, do func(context.Context) error) error {
 	o.wait(true)
 	defer o.wait(false)
-	return progress.While(ctx, o.waits, what, do)
+	return view.While(ctx, o.waits, what, do)
 }
 
 func (o *output) wait(waiting bool) {
@@ -50,7 +50,7 @@ func (o *output) line(prefix, colour, text string) {
 		prefix = "\x1b[" + colour + "m" + prefix + "\x1b[0m"
 	}
 	if o.colour && o.waiting {
-		prefix = progress.ClearLine + prefix
+		prefix = view.ClearLine + prefix
 	}
 	_, _ = fmt.Fprintf(o.to, "%s | %s\n", prefix, text)
 }

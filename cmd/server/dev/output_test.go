@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/regent-project/regent/cmd/server/face/progress"
+	"github.com/regent-project/regent/cmd/server/face/view"
 )
 
 const header = `I1123 15:05:54.684102   30022 etcd.go:80] `
@@ -105,7 +105,7 @@ func TestWhatIsSaidWhileDevWaitsDoesNotRunIntoTheLineThatTellsOfIt(t *testing.T)
 		}
 		o.say("after")
 		meanwhile, after, _ := strings.Cut(shown.String(), "\n")
-		if cleared := strings.HasPrefix(meanwhile, progress.ClearLine); cleared != terminal || strings.Contains(after, progress.ClearLine) || !strings.HasSuffix(meanwhile, "| meanwhile") {
+		if cleared := strings.HasPrefix(meanwhile, view.ClearLine); cleared != terminal || strings.Contains(after, view.ClearLine) || !strings.HasSuffix(meanwhile, "| meanwhile") {
 			t.Errorf("terminal %v: %q", terminal, shown.String())
 		}
 	}

@@ -14,8 +14,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/regent-project/regent/cmd/server/face/ask"
-	"github.com/regent-project/regent/cmd/server/face/doctor"
-	"github.com/regent-project/regent/cmd/server/face/metrics"
 	"github.com/regent-project/regent/cmd/server/face/view"
 	"github.com/regent-project/regent/pkg/server/status"
 	"github.com/regent-project/regent/pkg/server/status/statustest"
@@ -237,7 +235,7 @@ func TestAProblemThatGetsOlderIsNoChange(t *testing.T) {
 }
 
 func TestTop(t *testing.T) {
-	rows := []metrics.Row{
+	rows := []view.Row{
 		{Shard: "root", Replica: statustest.A, State: "leading", Requests: 1234.5, Writes: 99.4, Refused: 0.5, Failed: 0, P99: 0.2, Now: 3, Watches: 120, Connections: 40, Etcd: 300, CPU: 1.25, Memory: 210 << 20, TooMany: 2, Fenced: 0},
 		{Shard: "root", Replica: statustest.B, State: "standing by", Fault: "https://10.0.0.2:6443 does not answer: connection refused"},
 	}
@@ -252,14 +250,14 @@ func TestTop(t *testing.T) {
 		}
 	}
 	var text bytes.Buffer
-	if err := view.Top(&text, look(view.Table), []metrics.Row{{Resource: "workspaces.tenancy.kcp.io", Requests: 12, Writes: 3.25, P99: 0.05}}, view.ByResource); err != nil {
+	if err := view.Top(&text, look(view.Table), []view.Row{{Resource: "workspaces.tenancy.kcp.io", Requests: 12, Writes: 3.25, P99: 0.05}}, view.ByResource); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "top resources", text.String())
-	rows = []metrics.Row{
+	rows = []view.Row{
 		{Cluster: "1zq0c9vpn3t7hk2s", Path: "root:team-a", Requests: 812.5, Writes: 99.4, Refused: 3.5, TooMany: 2, Places: 4.25},
 		{Cluster: "2ab1c9vpn3t7hk2s", Requests: 3, Writes: 1, Failed: 0.5},
-		{Cluster: metrics.Others, Requests: 0.5},
+		{Cluster: view.Others, Requests: 0.5},
 		{Shard: "root", Replica: statustest.B, Fault: "https://10.0.0.2:6443 does not answer: connection refused"},
 	}
 	for name, format := range map[string]string{"top clusters": view.Table, "top clusters wide": view.Wide, "top clusters json": view.JSON} {
@@ -278,29 +276,29 @@ func TestTheReportOfADoctor(t *testing.T) {
 	of := diagnosed(statustest.Lone())
 	before, after := reading(t, "before", statustest.Now.Add(-2*time.Second)), reading(t, "after", statustest.Now)
 	seen := ask.Measured{Latencies: []time.Duration{time.Millisecond, 2 * time.Millisecond, 600 * time.Millisecond}, Within: time.Millisecond, Expires: statustest.Now.AddDate(1, 0, 0)}
-	report := doctor.Examine(doctor.Evidence{
+	findings := view.Examine(view.Evidence{
 		Of: of, Version: "v1.37.2+regent.1", Now: statustest.Now,
-		Replicas: []doctor.Replica{
-			{Shard: "root", Name: statustest.A, Metrics: metrics.Interval{Before: before, After: after}, Seen: seen},
+		Replicas: []ask.Replica{
+			{Shard: "root", Name: statustest.A, Metrics: ask.Interval{Before: before, After: after}, Seen: seen},
 			{Shard: "root", Name: statustest.B, Fault: "https://10.0.0.2:6443 does not answer: connection refused"},
 		},
 	})
 	for name, format := range map[string]string{"doctor": view.Table, "doctor json": view.JSON} {
 		var text bytes.Buffer
-		if err := view.Report(&text, look(format), report); err != nil {
+		if err := view.Report(&text, look(format), findings); err != nil {
 			t.Fatal(err)
 		}
 		golden(t, name, text.String())
 	}
 }
 
-func reading(t *testing.T, name string, at time.Time) metrics.Reading {
+func reading(t *testing.T, name string, at time.Time) ask.Reading {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", name+".metrics"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := metrics.Read(text, at)
+	r, err := ask.ReadMetrics(text, at)
 	if err != nil {
 		t.Fatal(err)
 	}

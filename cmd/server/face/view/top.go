@@ -3,8 +3,6 @@ package view
 import (
 	"fmt"
 	"io"
-
-	"github.com/regent-project/regent/cmd/server/face/metrics"
 )
 
 // What rows of Top are about.
@@ -16,7 +14,7 @@ const (
 
 // Top writes what logical clusters, replicas or resources were asked for in a second: by says which. Rows of replicas
 // that cannot be asked may be among those of clusters.
-func Top(w io.Writer, look Look, rows []metrics.Row, by string) error {
+func Top(w io.Writer, look Look, rows []Row, by string) error {
 	if !look.IsFor() {
 		return Encode(w, look.Format, rows)
 	}
@@ -25,7 +23,7 @@ func Top(w io.Writer, look Look, rows []metrics.Row, by string) error {
 	for _, r := range rows {
 		switch {
 		case by == ByResource:
-			table = append(table, append([]string{r.Resource}, asked(r)...))
+			table = append(table, append([]string{r.Resource}, rates(r)...))
 		case by == ByReplica:
 			table = append(table, p.replicaRow(r))
 		case r.Fault == "":
@@ -59,7 +57,7 @@ func (p *page) topHead(by string) []string {
 	return head
 }
 
-func (p *page) clusterRow(r metrics.Row) []string {
+func (p *page) clusterRow(r Row) []string {
 	row := []string{r.Name(), rate(r.Requests), rate(r.Writes), rate(r.Refused), rate(r.Failed), rate(r.TooMany), fmt.Sprintf("%.2f", r.Places)}
 	if p.wide() {
 		row = append(row, r.Cluster)
@@ -67,16 +65,16 @@ func (p *page) clusterRow(r metrics.Row) []string {
 	return row
 }
 
-func asked(r metrics.Row) []string {
+func rates(r Row) []string {
 	return []string{rate(r.Requests), rate(r.Writes), rate(r.Refused), rate(r.Failed), latency(r)}
 }
 
-func (p *page) replicaRow(r metrics.Row) []string {
+func (p *page) replicaRow(r Row) []string {
 	name := r.Shard + "/" + r.Replica
 	if r.Fault != "" {
 		return []string{name, orDash(r.State), "-"}
 	}
-	row := append([]string{name, orDash(r.State)}, asked(r)...)
+	row := append([]string{name, orDash(r.State)}, rates(r)...)
 	row = append(row, fmt.Sprint(r.Now), fmt.Sprintf("%.2f", r.CPU), fmt.Sprintf("%dMi", r.Memory>>20))
 	if p.wide() {
 		row = append(row, fmt.Sprint(r.Watches), rate(r.TooMany), rate(r.Fenced), rate(r.Etcd), fmt.Sprint(r.Connections))
@@ -94,7 +92,7 @@ func rate(perSecond float64) string {
 	return fmt.Sprintf("%.0f", perSecond)
 }
 
-func latency(r metrics.Row) string {
+func latency(r Row) string {
 	if r.P99 == 0 {
 		return "-"
 	}

@@ -1,4 +1,4 @@
-// Package view writes what is known of an installation, for people and for programs. It asks nobody.
+// Package view judges what is known of an installation, and writes it for people and for programs. It asks nobody.
 package view
 
 import (

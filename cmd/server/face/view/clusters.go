@@ -1,8 +1,9 @@
-package metrics
+package view
 
 import (
 	"time"
 
+	"github.com/regent-project/regent/cmd/server/face/ask"
 	"github.com/regent-project/regent/pkg/server/status"
 )
 
@@ -10,12 +11,9 @@ import (
 // replica.
 const Others = "(others)"
 
-// Counted is what a replica has counted, twice.
-type Counted struct{ Before, After status.Top }
-
-// OfClusters returns a row for each logical cluster in which anything was asked for on any of the replicas, and one for
-// those that are not among the busiest.
-func OfClusters(all []Counted) (rows []Row) {
+// rowsOfClusters returns a row for each logical cluster in which anything was asked for on any of the replicas, and one
+// for those that are not among the busiest.
+func rowsOfClusters(replicas []ask.Replica) (rows []Row) {
 	by := map[string]*Row{}
 	of := func(name, path string) *Row {
 		r := by[name]
@@ -28,14 +26,15 @@ func OfClusters(all []Counted) (rows []Row) {
 		}
 		return r
 	}
-	for _, c := range all {
-		others := c.all()
+	for _, replica := range replicas {
+		c := replica.Counts
+		others, lasted := growth(c), c.After.Observed.Sub(c.Before.Observed)
 		for _, now := range c.After.Clusters {
-			grown := minus(now.Asked, c.before(now))
-			of(now.Cluster, now.Path).addAsked(grown, c.lasted())
+			grown := minus(now.Asked, countBefore(c, now))
+			of(now.Cluster, now.Path).add(grown, lasted)
 			others = minus(others, grown)
 		}
-		of(Others, "").addAsked(others, c.lasted())
+		of(Others, "").add(others, lasted)
 	}
 	for _, r := range by {
 		if r.Requests > 0 || r.Places > 0 {
@@ -45,10 +44,8 @@ func OfClusters(all []Counted) (rows []Row) {
 	return rows
 }
 
-func (c Counted) lasted() time.Duration { return c.After.Observed.Sub(c.Before.Observed) }
-
-// before is what had been counted of a cluster. It is nothing if the replica had not known it.
-func (c Counted) before(now status.ClusterAsked) status.Asked {
+// countBefore returns what had been counted of a cluster before. It is nothing if the replica had not known it.
+func countBefore(c ask.Counts, now status.ClusterAsked) status.Asked {
 	for _, was := range c.Before.Clusters {
 		if was.Cluster == now.Cluster && was.Since.Equal(now.Since) {
 			return was.Asked
@@ -57,8 +54,8 @@ func (c Counted) before(now status.ClusterAsked) status.Asked {
 	return status.Asked{}
 }
 
-// all is what was asked for in all clusters together.
-func (c Counted) all() status.Asked {
+// growth returns what was asked for in all clusters together.
+func growth(c ask.Counts) status.Asked {
 	if c.After.All.Requests < c.Before.All.Requests { // the replica was restarted
 		return c.After.All
 	}
@@ -73,7 +70,7 @@ func minus(a, b status.Asked) status.Asked {
 	}
 }
 
-func (r *Row) addAsked(a status.Asked, in time.Duration) {
+func (r *Row) add(a status.Asked, in time.Duration) {
 	s := in.Seconds()
 	if s <= 0 {
 		return

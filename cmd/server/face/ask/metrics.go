@@ -1,5 +1,4 @@
-// Package metrics reads what a replica measures of itself, and what has changed between two readings.
-package metrics
+package ask
 
 import (
 	"bytes"
@@ -19,8 +18,8 @@ type Reading struct {
 	families map[string]*dto.MetricFamily
 }
 
-// Read parses metrics in Prometheus' text format.
-func Read(text []byte, at time.Time) (Reading, error) {
+// ReadMetrics parses metrics in Prometheus' text format.
+func ReadMetrics(text []byte, at time.Time) (Reading, error) {
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
 	if err != nil {

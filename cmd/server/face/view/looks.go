@@ -1,4 +1,4 @@
-package doctor
+package view
 
 import (
 	"fmt"
@@ -6,13 +6,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/regent-project/regent/cmd/server/face/metrics"
+	"github.com/regent-project/regent/cmd/server/face/ask"
 	"github.com/regent-project/regent/pkg/server/status"
 )
 
 // looks are all that is looked at of a replica besides what it says itself.
-var looks = []func(*examination){
-	latency, etcdLatency, etcdSpace, descriptors, renewals, fencing, refusals, quotas, keys, certificate, clock, version,
+var looks = []func(*patient){
+	(*patient).latency, (*patient).etcdLatency, (*patient).etcdSpace, (*patient).descriptors,
+	(*patient).renewals, (*patient).fencing, (*patient).refusals, (*patient).quotas,
+	(*patient).keys, (*patient).certificate, (*patient).clock, (*patient).version,
 }
 
 // What is slow, and how full is full.
@@ -25,50 +27,50 @@ const (
 	farClock                = time.Second
 )
 
-func latency(x *examination) {
+func (x *patient) latency() {
 	if len(x.Seen.Latencies) == 0 {
 		return
 	}
 	median := x.Seen.Latencies[len(x.Seen.Latencies)/2]
 	if !x.check("latency of the API", median < slowAnswer, "median of %d: %.1fms", len(x.Seen.Latencies), median.Seconds()*1000) {
-		x.found(status.Warning, "api-slow", fmt.Sprintf("Replica %s takes %s for a small answer.", x.Name, median.Round(time.Millisecond)),
+		x.add(status.Warning, "api-slow", fmt.Sprintf("Replica %s takes %s for a small answer.", x.Name, median.Round(time.Millisecond)),
 			"Either the way there is slow, or its CPUs are busy:", "$ regent top --sort=cpu")
 	}
 }
 
-func etcdLatency(x *examination) {
+func (x *patient) etcdLatency() {
 	p99, count := x.Metrics.Quantile("etcd_request_duration_seconds", 0.99, nil)
 	span := "while it was watched"
 	if count == 0 {
-		p99, count = metrics.Interval{After: x.Metrics.After}.Quantile("etcd_request_duration_seconds", 0.99, nil)
+		p99, count = ask.Interval{After: x.Metrics.After}.Quantile("etcd_request_duration_seconds", 0.99, nil)
 		span = "since its start"
 	}
 	if count == 0 {
 		return
 	}
 	if !x.check("latency of etcd", p99 < slowEtcd, "p99 of %d requests %s: at most %s", count, span, p99) {
-		x.found(status.Warning, "etcd-slow", fmt.Sprintf("etcd takes up to %s for a request of replica %s. Renewals have the renew deadline, 10 s by default.", p99, x.Name),
+		x.add(status.Warning, "etcd-slow", fmt.Sprintf("etcd takes up to %s for a request of replica %s. Renewals have the renew deadline, 10 s by default.", p99, x.Name),
 			"Look at etcd's disk (etcd_disk_wal_fsync_duration_seconds), its CPU, and the way to it.", "$ etcdctl endpoint status --write-out=table", "$ etcdctl check perf")
 	}
 }
 
 // etcdSpace looks for the codes with which etcd answers while an alarm is raised. The alarms themselves a replica does
 // not see.
-func etcdSpace(x *examination) {
+func (x *patient) etcdSpace() {
 	const answers = "grpc_client_handled_total"
-	full := x.Metrics.Grown(answers, metrics.Is("grpc_code", "ResourceExhausted"))
-	corrupt := x.Metrics.After.Sum(answers, metrics.Is("grpc_code", "DataLoss"))
+	full := x.Metrics.Grown(answers, ask.Is("grpc_code", "ResourceExhausted"))
+	corrupt := x.Metrics.After.Sum(answers, ask.Is("grpc_code", "DataLoss"))
 	if !x.check("alarms of etcd", full == 0 && corrupt == 0, "%d answers \"resource exhausted\" while it was watched, %d \"data loss\" since its start", int(full), int(corrupt)) {
 		severity, what := status.Critical, fmt.Sprintf("etcd refuses writes of replica %s: it is out of space (alarm NOSPACE), or asked for too much.", x.Name)
 		if corrupt > 0 {
 			what = fmt.Sprintf("etcd has told replica %s that data is lost (alarm CORRUPT).", x.Name)
 		}
-		x.found(severity, "etcd-alarm", what, "See which alarm it is. If there is no space: compact, defragment, and then disarm; or raise etcd's quota.",
+		x.add(severity, "etcd-alarm", what, "See which alarm it is. If there is no space: compact, defragment, and then disarm; or raise etcd's quota.",
 			"$ etcdctl alarm list", "$ etcdctl endpoint status --write-out=table", "$ etcdctl compact $(etcdctl endpoint status --write-out=json | jq '.[0].Status.header.revision')", "$ etcdctl defrag --cluster && etcdctl alarm disarm")
 	}
 }
 
-func descriptors(x *examination) {
+func (x *patient) descriptors() {
 	open, most := x.Metrics.After.Sum("process_open_fds", nil), x.Metrics.After.Sum("process_max_fds", nil)
 	if most == 0 {
 		return
@@ -78,55 +80,55 @@ func descriptors(x *examination) {
 		if open/most >= fullCritical {
 			severity = status.Critical
 		}
-		x.found(severity, "descriptors", fmt.Sprintf("Replica %s has %d of %d file descriptors open.", x.Name, int(open), int(most)),
+		x.add(severity, "descriptors", fmt.Sprintf("Replica %s has %d of %d file descriptors open.", x.Name, int(open), int(most)),
 			"See who holds connections, and raise `ulimit -n`, or lower --max-connections.", "$ regent top -o wide")
 	}
 }
 
-func renewals(x *examination) {
+func (x *patient) renewals() {
 	name := "leader_election_slowpath_total"
 	grown := x.Metrics.Grown(name, nil)
 	if !x.check("renewals", grown == 0, "%d repeated while it was watched, %d since its start", int(grown), int(x.Metrics.After.Sum(name, nil))) {
-		x.found(status.Notice, "renewals-repeated", fmt.Sprintf("Replica %s had to repeat renewals of its lease: somebody else writes the Lease, or etcd is slow.", x.Name),
+		x.add(status.Notice, "renewals-repeated", fmt.Sprintf("Replica %s had to repeat renewals of its lease: somebody else writes the Lease, or etcd is slow.", x.Name),
 			"See who writes it:", "$ kubectl --context system:admin get lease -n kube-system regent-controllers -o yaml --show-managed-fields")
 	}
 }
 
-func fencing(x *examination) {
+func (x *patient) fencing() {
 	const refused = "regent_fencing_refused_total"
 	var grows []string
 	for _, cause := range []string{"deposed", "released", "deleted", "missing"} {
-		if n := x.Metrics.Grown(refused, metrics.Is("cause", cause)); n > 0 {
+		if n := x.Metrics.Grown(refused, ask.Is("cause", cause)); n > 0 {
 			grows = append(grows, fmt.Sprintf("%d %s", int(n), cause))
 		}
 	}
-	unfenced := x.Metrics.Grown("regent_fencing_unfenced_writes_total", metrics.Is("user", "system:regent:leader"))
+	unfenced := x.Metrics.Grown("regent_fencing_unfenced_writes_total", ask.Is("user", "system:regent:leader"))
 	total := int(x.Metrics.After.Sum(refused, nil))
 	if !x.check("fencing", len(grows) == 0 && unfenced == 0, "%d refused while it was watched, %d since its start", int(x.Metrics.Grown(refused, nil)), total) {
 		what := fmt.Sprintf("Replica %s refuses writes of terms that are over, or without a token: %s.", x.Name, strings.Join(grows, ", "))
 		if len(grows) == 0 {
 			what = fmt.Sprintf("Controllers of replica %s write without a fencing token.", x.Name)
 		}
-		x.found(status.Warning, "fencing-refusals", what, "A few at a failover are what fencing is for. If they go on, a process elsewhere does not stop after 412: the audit log names it.",
+		x.add(status.Warning, "fencing-refusals", what, "A few at a failover are what fencing is for. If they go on, a process elsewhere does not stop after 412: the audit log names it.",
 			"`missing`: a controller does not write with the clients of its Deps (docs/FENCING.md#who-must-carry-a-token).")
 	}
 }
 
-func refusals(x *examination) {
+func (x *patient) refusals() {
 	requests, connections := x.Metrics.Grown("regent_requests_refused_total", nil), x.Metrics.Grown("regent_api_connections_refused_total", nil)
 	if !x.check("refused requests", requests == 0 && connections == 0, "%d requests and %d connections while it was watched", int(requests), int(connections)) {
-		x.found(status.Warning, "refused-requests", fmt.Sprintf("Replica %s answers requests with 429, or refuses connections: %d and %d while it was watched.", x.Name, int(requests), int(connections)),
+		x.add(status.Warning, "refused-requests", fmt.Sprintf("Replica %s answers requests with 429, or refuses connections: %d and %d while it was watched.", x.Name, int(requests), int(connections)),
 			"Its log names the tenant or the client. See whether CPUs are idle meanwhile: then raise the limit (docs/OPERATIONS.md#limits).", "$ regent top -o wide")
 	}
 }
 
-func quotas(x *examination) {
+func (x *patient) quotas() {
 	if grown := x.Metrics.Grown("regent_quota_refused_total", nil); !x.check("quotas", grown == 0, "%d writes refused while it was watched", int(grown)) {
-		x.found(status.Notice, "quota", fmt.Sprintf("Replica %s refuses writes, because their logical clusters are full.", x.Name), "The quotas are flags, and annotations of a LogicalCluster (docs/ACCESS.md#quotas).")
+		x.add(status.Notice, "quota", fmt.Sprintf("Replica %s refuses writes, because their logical clusters are full.", x.Name), "The quotas are flags, and annotations of a LogicalCluster (docs/ACCESS.md#quotas).")
 	}
 }
 
-func keys(x *examination) {
+func (x *patient) keys() {
 	var refused []string
 	for name, what := range map[string]string{"regent_certificates_refused": "pki/", "regent_encryption_config_refused": "--encryption-provider-config"} {
 		if x.Metrics.After.Sum(name, nil) > 0 {
@@ -135,12 +137,12 @@ func keys(x *examination) {
 	}
 	slices.Sort(refused)
 	if !x.check("files with keys", len(refused) == 0, "%d of its files cannot be used", len(refused)) {
-		x.found(status.Warning, "files-refused", fmt.Sprintf("Replica %s goes on with keys that it has read before: %s cannot be used. It would not start anew.", x.Name, strings.Join(refused, " and ")),
+		x.add(status.Warning, "files-refused", fmt.Sprintf("Replica %s goes on with keys that it has read before: %s cannot be used. It would not start anew.", x.Name, strings.Join(refused, " and ")),
 			"Its log and /readyz?verbose say what is wrong with the files.")
 	}
 }
 
-func certificate(x *examination) {
+func (x *patient) certificate() {
 	if x.Seen.Expires.IsZero() {
 		return
 	}
@@ -150,23 +152,23 @@ func certificate(x *examination) {
 		if left < expiresAtOnce {
 			severity = status.Critical
 		}
-		x.found(severity, "serving-certificate", fmt.Sprintf("The certificate that replica %s shows expires at %s.", x.Name, x.Seen.Expires.UTC().Format(time.RFC3339)),
+		x.add(severity, "serving-certificate", fmt.Sprintf("The certificate that replica %s shows expires at %s.", x.Name, x.Seen.Expires.UTC().Format(time.RFC3339)),
 			"Exchange the file of --tls-cert-file, or restart the replica if it makes its certificate itself.")
 	}
 }
 
-func clock(x *examination) {
+func (x *patient) clock() {
 	ahead := x.Seen.Ahead
 	if !x.check("its clock", ahead.Abs()-x.Seen.Within < farClock, "%s from this machine's, give or take %s", ahead.Round(time.Millisecond), x.Seen.Within.Round(time.Millisecond)) &&
 		!slices.ContainsFunc(x.Problems, func(p status.Problem) bool { return p.Kind == "clock" && p.Replica == x.Name }) {
-		x.found(status.Warning, "clock", fmt.Sprintf("The clock of replica %s is %s from this machine's.", x.Name, ahead.Round(time.Millisecond)),
+		x.add(status.Warning, "clock", fmt.Sprintf("The clock of replica %s is %s from this machine's.", x.Name, ahead.Round(time.Millisecond)),
 			"Look at the time service of both machines. Certificates, tokens and ages depend on the clock; who leads does not.", "$ timedatectl timesync-status")
 	}
 }
 
-func version(x *examination) {
+func (x *patient) version() {
 	its := ""
-	for label := range x.Metrics.After.By("kubernetes_build_info", nil, func(l metrics.Labels) string { return l["git_version"] }) {
+	for label := range x.Metrics.After.By("kubernetes_build_info", nil, func(l ask.Labels) string { return l["git_version"] }) {
 		its = label
 	}
 	for _, s := range x.Of.Shards {
@@ -180,7 +182,7 @@ func version(x *examination) {
 		return
 	}
 	if !x.check("its version", its == x.Version, "%s, this program is %s", its, x.Version) {
-		x.found(status.Notice, "client-version", fmt.Sprintf("Replica %s runs %s, and this program is %s: one may not know all that the other says.", x.Name, its, x.Version),
+		x.add(status.Notice, "client-version", fmt.Sprintf("Replica %s runs %s, and this program is %s: one may not know all that the other says.", x.Name, its, x.Version),
 			"Use the regent that the replicas run.")
 	}
 }

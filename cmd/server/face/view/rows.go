@@ -1,10 +1,12 @@
-package metrics
+package view
 
 import (
 	"cmp"
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/regent-project/regent/cmd/server/face/ask"
 )
 
 // Row is what a replica, or a resource or a logical cluster on all replicas, has been asked for, in a second.
@@ -47,39 +49,60 @@ var writes = []string{"POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTI
 
 const requests, durations = "apiserver_request_total", "apiserver_request_duration_seconds"
 
-func forObjects(l Labels) bool { return l["resource"] != "" }
-func isWrite(l Labels) bool    { return forObjects(l) && slices.Contains(writes, l["verb"]) }
-func isRefused(l Labels) bool {
+func forObjects(l ask.Labels) bool { return l["resource"] != "" }
+func isWrite(l ask.Labels) bool    { return forObjects(l) && slices.Contains(writes, l["verb"]) }
+func isRefused(l ask.Labels) bool {
 	return isWrite(l) && slices.Contains([]string{"403", "412", "422", "429"}, l["code"])
 }
-func isFailed(l Labels) bool { return forObjects(l) && len(l["code"]) == 3 && l["code"][0] == '5' }
-func isBrief(l Labels) bool {
+func isFailed(l ask.Labels) bool { return forObjects(l) && len(l["code"]) == 3 && l["code"][0] == '5' }
+func isBrief(l ask.Labels) bool {
 	return forObjects(l) && l["verb"] != "WATCH" && l["verb"] != "CONNECT"
 }
 
-// and returns a Where for what two say.
-func (w Where) and(more Where) Where {
-	return func(l Labels) bool { return w(l) && more(l) }
-}
-
-// asked fills in what has been asked of those series that only names.
-func (r *Row) asked(i Interval, only Where) {
-	r.Requests = i.Rate(requests, only.and(forObjects))
-	r.Writes = i.Rate(requests, only.and(isWrite))
-	r.Refused = i.Rate(requests, only.and(isRefused))
-	r.Failed = i.Rate(requests, only.and(isFailed))
-	p99, _ := i.Quantile(durations, 0.99, only.and(isBrief))
+// count fills in what clients have asked for, of those series that only names.
+func (r *Row) count(i ask.Interval, only ask.Where) {
+	both := func(more ask.Where) ask.Where {
+		return func(l ask.Labels) bool { return only(l) && more(l) }
+	}
+	r.Requests = i.Rate(requests, both(forObjects))
+	r.Writes = i.Rate(requests, both(isWrite))
+	r.Refused = i.Rate(requests, both(isRefused))
+	r.Failed = i.Rate(requests, both(isFailed))
+	p99, _ := i.Quantile(durations, 0.99, both(isBrief))
 	r.P99 = p99.Seconds()
 }
 
-// OfReplica returns the row of a replica.
-func OfReplica(shard, replica, state string, i Interval) Row {
-	r := Row{Shard: shard, Replica: replica, State: state}
-	r.asked(i, func(Labels) bool { return true })
+// Rows returns what replicas were asked for: by says what of. Rows of replicas that could not be asked are among them,
+// but for those of resources.
+func Rows(by string, replicas []ask.Replica) (rows []Row) {
+	var answers []ask.Replica
+	for _, r := range replicas {
+		switch {
+		case r.Fault != "" && by != ByResource:
+			rows = append(rows, Row{Shard: r.Shard, Replica: r.Name, State: r.State, Fault: r.Fault})
+		case r.Fault != "":
+		case by == ByReplica:
+			rows = append(rows, rowOf(r))
+		default:
+			answers = append(answers, r)
+		}
+	}
+	switch by {
+	case ByCluster:
+		rows = append(rows, rowsOfClusters(answers)...)
+	case ByResource:
+		rows = rowsOfResources(answers)
+	}
+	return rows
+}
+
+func rowOf(replica ask.Replica) Row {
+	r, i := Row{Shard: replica.Shard, Replica: replica.Name, State: replica.State}, replica.Metrics
+	r.count(i, func(ask.Labels) bool { return true })
 	r.TooMany = i.Rate("regent_requests_refused_total", nil)
 	r.Fenced = i.Rate("regent_fencing_refused_total", nil)
 	r.Now = int(i.After.Sum("apiserver_current_inflight_requests", nil))
-	r.Watches = int(i.After.Sum("apiserver_longrunning_requests", Is("verb", "WATCH")))
+	r.Watches = int(i.After.Sum("apiserver_longrunning_requests", ask.Is("verb", "WATCH")))
 	r.Connections = int(i.After.Sum("regent_api_connections", nil))
 	r.Etcd = i.Rate("etcd_requests_total", nil)
 	r.CPU = i.Rate("process_cpu_seconds_total", nil)
@@ -87,10 +110,11 @@ func OfReplica(shard, replica, state string, i Interval) Row {
 	return r
 }
 
-// OfResources returns a row for each resource that was asked for on any of the replicas.
-func OfResources(all []Interval) (rows []Row) {
+// rowsOfResources returns a row for each resource that was asked for on any of the replicas.
+func rowsOfResources(replicas []ask.Replica) (rows []Row) {
 	rates := map[string]*Row{}
-	for _, i := range all {
+	for _, replica := range replicas {
+		i := replica.Metrics
 		for name := range i.After.By(requests, forObjects, resource) {
 			r := rates[name]
 			if r == nil {
@@ -98,7 +122,7 @@ func OfResources(all []Interval) (rows []Row) {
 				rates[name] = r
 			}
 			var one Row
-			one.asked(i, func(l Labels) bool { return resource(l) == name })
+			one.count(i, func(l ask.Labels) bool { return resource(l) == name })
 			r.Requests, r.Writes, r.Refused, r.Failed, r.P99 = r.Requests+one.Requests, r.Writes+one.Writes, r.Refused+one.Refused, r.Failed+one.Failed, max(r.P99, one.P99)
 		}
 	}
@@ -110,7 +134,7 @@ func OfResources(all []Interval) (rows []Row) {
 	return rows
 }
 
-func resource(l Labels) string {
+func resource(l ask.Labels) string {
 	if l["group"] == "" {
 		return l["resource"]
 	}

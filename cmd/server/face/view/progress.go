@@ -1,6 +1,4 @@
-// Package progress tells who waits at a terminal what a command waits for, and for how long, on one line that is
-// rewritten. Where standard error is no terminal, it tells nothing.
-package progress
+package view
 
 import (
 	"context"
@@ -26,8 +24,8 @@ const (
 )
 
 // While calls do, and returns what it returns. If do takes longer than two seconds and w is a terminal, a line on w
-// says what is waited for, until do has returned: then the line is erased. What do writes to the same terminal must
-// begin with ClearLine, and end with the end of a line.
+// says what is waited for, and for how long, until do has returned: then the line is erased. What do writes to the same
+// terminal must begin with ClearLine, and end with the end of a line.
 func While(ctx context.Context, w io.Writer, what string, do func(context.Context) error) error {
 	file, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {
@@ -41,41 +39,41 @@ func While(ctx context.Context, w io.Writer, what string, do func(context.Contex
 }
 
 func while(ctx context.Context, w io.Writer, width int, what string, do func(context.Context) error) error {
-	done, told := make(chan struct{}), make(chan struct{})
+	done, erased := make(chan struct{}), make(chan struct{})
 	go func() {
-		defer close(told)
-		tell(w, width, what, done)
+		defer close(erased)
+		rewrite(w, width, what, done)
 	}()
 	defer func() { // also if do panics
 		close(done)
-		<-told
+		<-erased
 	}()
 	return do(ctx)
 }
 
-// tell writes the line until done is closed, and erases it.
-func tell(w io.Writer, width int, what string, done <-chan struct{}) {
+// rewrite writes the line until done is closed, and erases it.
+func rewrite(w io.Writer, width int, what string, done <-chan struct{}) {
 	began, next := time.Now(), time.NewTimer(patience)
 	defer next.Stop()
-	shown := false
+	visible := false
 	for {
 		select {
 		case <-done:
-			if shown {
+			if visible {
 				_, _ = io.WriteString(w, ClearLine)
 			}
 			return
 		case <-next.C:
 			// An error means that nobody looks.
-			_, _ = io.WriteString(w, ClearLine+line(what, time.Since(began), width))
-			shown = true
+			_, _ = io.WriteString(w, ClearLine+waitingLine(what, time.Since(began), width))
+			visible = true
 			next.Reset(beat)
 		}
 	}
 }
 
-// line returns the text, so short that the terminal does not wrap it: a wrapped line could not be erased.
-func line(what string, waited time.Duration, width int) string {
+// waitingLine returns the text, so short that the terminal does not wrap it: a wrapped line could not be erased.
+func waitingLine(what string, waited time.Duration, width int) string {
 	after := fmt.Sprintf("... %s", waited.Round(time.Second))
 	after = after[:min(len(after), width-1)]
 	room := width - 1 - len(after)

@@ -1,4 +1,4 @@
-package doctor_test
+package view_test
 
 import (
 	"os"
@@ -9,8 +9,7 @@ import (
 	"time"
 
 	"github.com/regent-project/regent/cmd/server/face/ask"
-	"github.com/regent-project/regent/cmd/server/face/doctor"
-	"github.com/regent-project/regent/cmd/server/face/metrics"
+	"github.com/regent-project/regent/cmd/server/face/view"
 	"github.com/regent-project/regent/pkg/server/status"
 	"github.com/regent-project/regent/pkg/server/status/statustest"
 )
@@ -37,7 +36,7 @@ var healthy = map[string]string{
 	`kubernetes_build_info{git_version="v1.37.2+regent.1"}`:             "1",
 }
 
-func read(t *testing.T, at time.Time, change map[string]string) metrics.Reading {
+func read(t *testing.T, at time.Time, change map[string]string) ask.Reading {
 	t.Helper()
 	var names []string
 	for name := range healthy {
@@ -53,23 +52,23 @@ func read(t *testing.T, at time.Time, change map[string]string) metrics.Reading 
 		}
 		text.WriteString(name + " " + value + "\n")
 	}
-	r, err := metrics.Read([]byte(text.String()), at)
+	r, err := ask.ReadMetrics([]byte(text.String()), at)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return r
 }
 
-func examine(t *testing.T, after map[string]string, seen func(*ask.Measured)) doctor.Report {
+func examine(t *testing.T, after map[string]string, seen func(*ask.Measured)) view.Findings {
 	of := statustest.Lone()
 	of.Shards[0].Replicas = of.Shards[0].Replicas[:1]
 	measured := ask.Measured{Latencies: []time.Duration{time.Millisecond, time.Millisecond, time.Second}, Within: time.Millisecond, Expires: statustest.Now.AddDate(1, 0, 0)}
 	if seen != nil {
 		seen(&measured)
 	}
-	return doctor.Examine(doctor.Evidence{Of: of, Version: "v1.37.2+regent.1", Now: statustest.Now, Replicas: []doctor.Replica{{
+	return view.Examine(view.Evidence{Of: of, Version: "v1.37.2+regent.1", Now: statustest.Now, Replicas: []ask.Replica{{
 		Shard: "root", Name: statustest.A, Seen: measured,
-		Metrics: metrics.Interval{Before: read(t, statustest.Now.Add(-2*time.Second), nil), After: read(t, statustest.Now, after)},
+		Metrics: ask.Interval{Before: read(t, statustest.Now.Add(-2*time.Second), nil), After: read(t, statustest.Now, after)},
 	}}})
 }
 
@@ -121,7 +120,7 @@ func TestEachFindingIsNamedAlone(t *testing.T) {
 			t.Errorf("%s: %+v", c.kind, report.Problems)
 			continue
 		}
-		if failed := slices.DeleteFunc(report.Checked, func(c doctor.Check) bool { return c.OK }); len(failed) != 1 {
+		if failed := slices.DeleteFunc(report.Checked, func(c view.Check) bool { return c.OK }); len(failed) != 1 {
 			t.Errorf("%s: failed checks %+v", c.kind, failed)
 		}
 		if p := report.Problems[0]; !strings.HasSuffix(p.What, ".") || !strings.Contains(p.Remedy, "\nSee docs/CLI.md#doctor") || strings.Contains(p.What+p.Remedy, "%!") {
@@ -140,7 +139,7 @@ func TestASlowAnswerIsNoClockThatIsWrong(t *testing.T) {
 
 func TestAnotherVersionIsANotice(t *testing.T) {
 	of := statustest.Lone()
-	report := doctor.Examine(doctor.Evidence{Of: of, Version: "v1.37.2+regent.2", Now: statustest.Now, Replicas: []doctor.Replica{{Shard: "root", Name: statustest.A, Metrics: metrics.Interval{Before: read(t, statustest.Now, nil), After: read(t, statustest.Now, nil)}}}})
+	report := view.Examine(view.Evidence{Of: of, Version: "v1.37.2+regent.2", Now: statustest.Now, Replicas: []ask.Replica{{Shard: "root", Name: statustest.A, Metrics: ask.Interval{Before: read(t, statustest.Now, nil), After: read(t, statustest.Now, nil)}}}})
 	if len(report.Problems) != 1 || report.Problems[0].Kind != "client-version" {
 		t.Errorf("%+v", report.Problems)
 	}
@@ -171,7 +170,7 @@ func TestTheDocsListWhatIsFound(t *testing.T) {
 			t.Errorf("docs/CLI.md lists %s, which no case has", row[1])
 		}
 	}
-	for _, file := range []string{"looks.go", "../metrics/top.go"} {
+	for _, file := range []string{"looks.go", "rows.go"} {
 		source, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

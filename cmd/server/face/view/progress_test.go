@@ -1,4 +1,4 @@
-package progress
+package view
 
 import (
 	"bytes"
@@ -13,7 +13,13 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		// Started by packages' init functions, for the life of the process.
+		goleak.IgnoreAnyFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"),
+		goleak.IgnoreAnyFunction("go.opencensus.io/stats/view.(*worker).start"),
+	)
+}
 
 // screen is what a terminal of one line shows in the end, and has shown.
 func screen(written string) (now string, before []string) {
@@ -61,9 +67,9 @@ func TestTheLineIsNeverWrapped(t *testing.T) {
 	for _, width := range []int{1, 12, 20} {
 		got := during(t, time.Minute, width)
 		_, before := screen(got.String())
-		for _, shown := range before {
-			if len(shown) >= width {
-				t.Errorf("%d columns: %q", width, shown)
+		for _, line := range before {
+			if len(line) >= width {
+				t.Errorf("%d columns: %q", width, line)
 			}
 		}
 	}
@@ -82,8 +88,8 @@ func TestWithoutATerminalNothingIsSaid(t *testing.T) {
 	if err := write.Close(); err != nil {
 		t.Fatal(err)
 	}
-	var said bytes.Buffer
-	if _, err := said.ReadFrom(read); err != nil || said.Len() != 0 {
-		t.Errorf("%v, said %q", err, said.String())
+	var text bytes.Buffer
+	if _, err := text.ReadFrom(read); err != nil || text.Len() != 0 {
+		t.Errorf("%v, said %q", err, text.String())
 	}
 }
