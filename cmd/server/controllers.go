@@ -44,7 +44,7 @@ controller: what each replica says of it, and its stacks where it is late or sta
 			if len(args) > 0 {
 				name = args[0]
 			}
-			return f.show(cmd, func(ctx context.Context) (shown, error) { return f.controllers(ctx, client, name) })
+			return f.show(cmd, func(ctx context.Context) (output, error) { return f.controllers(ctx, client, name) })
 		},
 	}
 	f.addTo(cmd)
@@ -54,14 +54,14 @@ controller: what each replica says of it, and its stacks where it is late or sta
 }
 
 // controllers returns the controllers of all replicas, or one of them with its stacks.
-func (f *observerFlags) controllers(ctx context.Context, client *ask.Client, name string) (shown, error) {
+func (f *observerFlags) controllers(ctx context.Context, client *ask.Client, name string) (output, error) {
 	of, err := f.installation(ctx, client)
 	if err != nil {
-		return shown{}, err
+		return output{}, err
 	}
-	replicas, known := onlyControllers(of, name)
-	if name != "" && !known {
-		return shown{}, usageError{fmt.Errorf("no replica that answers has a controller %q: see regent controllers", name)}
+	replicas, ok := onlyControllers(of, name)
+	if name != "" && !ok {
+		return output{}, usageError{fmt.Errorf("no replica that answers has a controller %q: see regent controllers", name)}
 	}
 	print := view.Controllers
 	if name != "" {
@@ -74,7 +74,7 @@ func (f *observerFlags) controllers(ctx context.Context, client *ask.Client, nam
 			problems = append(problems, p)
 		}
 	}
-	return shown{
+	return output{
 		print:   func(w io.Writer, look view.Look) error { return print(w, look, replicas) },
 		facts:   view.FactsOfControllers(replicas),
 		verdict: verdict(problems),
@@ -82,18 +82,18 @@ func (f *observerFlags) controllers(ctx context.Context, client *ask.Client, nam
 }
 
 // onlyControllers returns what each replica says of its controllers, or of one of them, and whether any has it.
-func onlyControllers(of status.Installation, name string) (replicas []status.Replica, known bool) {
+func onlyControllers(of status.Installation, name string) (replicas []status.Replica, ok bool) {
 	for _, s := range of.Shards {
 		for _, r := range s.Replicas {
 			only := status.Replica{Shard: s.Name, Name: r.Name, Fault: r.Fault, Observed: r.Observed, Election: status.Election{State: r.Election.State}, Controllers: r.Controllers}
 			if name != "" {
 				only.Controllers = slices.DeleteFunc(slices.Clone(r.Controllers), func(c status.Controller) bool { return c.Name != name })
 			}
-			known = known || len(only.Controllers) > 0
+			ok = ok || len(only.Controllers) > 0
 			replicas = append(replicas, only)
 		}
 	}
-	return replicas, known
+	return replicas, ok
 }
 
 // withStacks are the states of a controller in which its stacks say where it hangs.

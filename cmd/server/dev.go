@@ -6,13 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/signal"
 	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
 
 	"github.com/regent-project/regent/cmd/server/dev"
 	"github.com/regent-project/regent/pkg/server/options"
@@ -98,26 +96,4 @@ func enters(cmd *cobra.Command) <-chan struct{} {
 		}
 	}()
 	return lines
-}
-
-func isTerminal(w any) bool {
-	file, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
-}
-
-// widthOf returns how many columns a terminal has; 0: it is none, or does not say.
-func widthOf(w any) int {
-	file, ok := w.(*os.File)
-	if !ok {
-		return 0
-	}
-	width, _, err := term.GetSize(int(file.Fd()))
-	if err != nil {
-		return 0
-	}
-	return width
 }

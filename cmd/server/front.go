@@ -167,7 +167,7 @@ func newFrontRemove() *cobra.Command {
 		Use: "remove <front>", Short: "Make all shards refuse a front", Args: oneName("front"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.run(cmd, func(ctx context.Context, admin *installation.Admin) error {
-				return told(cmd, admin.RemoveFront(ctx, args[0]), "front %s is removed: stop it\n", args[0])
+				return confirm(cmd, admin.RemoveFront(ctx, args[0]), "front %s is removed: stop it\n", args[0])
 			})
 		},
 	}

@@ -1,16 +1,16 @@
 package main
 
 import (
-	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
-	"github.com/regent-project/regent/cmd/server/face/view"
 	"github.com/regent-project/regent/pkg/server/pki"
 )
 
@@ -74,59 +74,81 @@ authority is rolled. Serving certificates are not in pki/: each replica makes it
 	return cmd
 }
 
-// rollFlags are of the steps of a roll.
-type rollFlags struct {
-	*pkiFlags
-	servers []string
-	fronts  []string
-	offline bool
-}
-
-func newPKIRoll(keys *pkiFlags) *cobra.Command {
-	f := &rollFlags{pkiFlags: keys}
+func newPKIInit(f *pkiFlags) *cobra.Command {
+	var base string
 	cmd := &cobra.Command{
-		Use: "roll", Short: "Exchange the certificate authority of a shard or an installation, with clients connected", Args: noCommand,
-		Long: `Exchange the certificate authority of a shard, or of an installation, step by step, with clients connected. After each step copy pki/ to the
-other replicas, and give the members of an installation their memberships anew: regent pki certify.
-
-  begin    makes a new authority. Both are trusted, and the old one signs. Give clients the new pki/ca.crt, which has both.
-  switch   has the new authority sign. Both are trusted. Give clients new certificates.
-  finish   drops the old authority: nobody trusts what it has signed.
-  abort    drops the new authority instead, as long as it does not sign.
-
-A step asks all replicas, and all fronts that --front names, whether the step before has reached them.`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Use: "init", Short: "Make the keys of a new shard, before its first replica starts", Args: noArgs,
+		Long: `Make pki/ and admin.kubeconfig of a new shard, for replicas that all start with the same keys: copy pki/ to each, or have it mounted from a
+Secret. What is there already is kept: with an authority of your own (ca.crt and ca.key) the rest is made.`,
+		Example: `  regent pki init --root-directory=keys --shard-base-url=https://regent.example:6443
+  kubectl create secret generic regent-pki --from-file=keys/pki`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			base = strings.TrimSuffix(base, "/")
+			if u, err := url.Parse(base); err != nil || u.Scheme != "https" || u.Host == "" || u.Path != "" {
+				return usageError{fmt.Errorf("--shard-base-url %q is no URL of a shard: give https://<host>:<port>, as to the replicas", base)}
+			}
+			bundle, err := pki.Ensure(f.directory())
+			if err != nil {
+				return err
+			}
+			if _, err = pki.EnsureServiceAccountKey(f.directory()); err != nil {
+				return err
+			}
+			_, err = bundle.WriteKubeconfig(f.kubeconfig(), pki.Kubeconfig{BaseURL: base, Replace: true})
+			return confirm(cmd, err, "%s has the keys for all replicas, %s is the administrator's: both are secrets\n", f.directory(), f.kubeconfig())
+		},
 	}
-	f.addTo(cmd.PersistentFlags())
-	cmd.AddCommand(
-		f.step(pki.Begin, "Make a new authority, and trust it beside the old one", "both authorities are trusted, and the old one signs: copy pki/ to the other replicas, give members their memberships (regent pki certify) and clients pki/ca.crt, then run regent pki roll switch"),
-		f.step(pki.Switch, "Have the new authority sign", "the new authority signs, and both are trusted: copy pki/ to the other replicas, give members their memberships (regent pki certify) and clients new certificates, then run regent pki roll finish"),
-		f.step(pki.Finish, "Drop the old authority", "the old authority is trusted no more: copy pki/ to the other replicas, and give members their memberships (regent pki certify)"),
-		f.step(pki.Abort, "Drop the new authority, as long as it does not sign", "the roll is undone: copy pki/ to the other replicas, remove roll.json there, and give members their memberships (regent pki certify)"),
-	)
+	cmd.Flags().StringVar(&base, "shard-base-url", "", "URL under which clients reach the shard, for admin.kubeconfig.")
 	return cmd
 }
 
-func (f *rollFlags) addTo(flags *pflag.FlagSet) {
-	flags.StringArrayVar(&f.servers, "server", nil, "URL of a replica to ask, such as https://10.0.0.1:6443. Once for each replica. Default: the server that admin.kubeconfig names.")
-	flags.StringArrayVar(&f.fronts, "front", nil, "URL of a front to ask, such as https://10.0.0.1:6443. Once for each process. An installation's steps are refused until all fronts were asked.")
-	flags.BoolVar(&f.offline, "offline", false, "Do not ask anybody. Use it only if no replica and no front runs.")
+func newPKIInstall(f *pkiFlags) *cobra.Command {
+	var from, to string
+	cmd := &cobra.Command{
+		Use: "install", Short: "Copy keys to where only this user can read them", Args: noArgs,
+		Long: `Copy the files of a directory to where only this user can read them. A replica refuses keys that others may read, as the group may in a mounted
+Secret. Files and directories whose names begin with a dot are left out.`,
+		Example: `  regent pki install --from=/secrets/pki --root-directory=/var/lib/regent`,
+		RunE: func(*cobra.Command, []string) error {
+			if from == "" {
+				return usageError{errors.New("--from is missing: give the directory that has the files")}
+			}
+			if to == "" {
+				to = f.directory()
+			}
+			return pki.Install(from, to)
+		},
+	}
+	cmd.Flags().StringVar(&from, "from", "", "Directory that has the files.")
+	cmd.Flags().StringVar(&to, "to", "", "Directory to which to copy them. Default: pki/ in the root directory.")
+	return cmd
 }
 
-func (f *rollFlags) step(s pki.Step, short, next string) *cobra.Command {
+func newPKICertify(f *pkiFlags) *cobra.Command {
 	return &cobra.Command{
-		Use: s.Does, Short: short, Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !f.offline {
-				ctx, cancel := context.WithTimeout(cmd.Context(), shardTimeout)
-				defer cancel()
-				if err := view.While(ctx, cmd.ErrOrStderr(), "Waiting for all replicas and fronts to say that the step before has reached them", func(ctx context.Context) error {
-					return f.ask(ctx, s)
-				}); err != nil {
+		Use: "certify <membership>...", Short: "Bring memberships to the step of a roll that pki/ has reached",
+		Long: `Bring memberships, files of regent shard add and regent front add, to the step of a roll that pki/ has reached: whom a member trusts, and who has signed
+its certificate. The files are replaced. Give each member its file then, under the name by which it was started: it is used within seconds, without a
+restart. The member's key stays, so that nobody takes it for another one. Files that are at that step already stay as they are.`,
+		Example: `  regent pki certify eu1.yaml us1.yaml f1.yaml`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usageError{errors.New("give the files of memberships, as regent shard add and regent front add have printed them")}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			bundle, err := pki.Read(f.directory())
+			if err != nil {
+				return err
+			}
+			for _, name := range args {
+				member, err := bundle.CertifyFile(name)
+				if err := confirm(cmd, err, "%s: give it to %s\n", name, member); err != nil {
 					return err
 				}
 			}
-			return told(cmd, pki.Roll(f.directory(), f.kubeconfig(), s), "%s\n", next)
+			return nil
 		},
 	}
 }

@@ -114,7 +114,7 @@ func newShardSet(f *shardFlags) *cobra.Command {
 				return usageError{errors.New("give --replica or --label: see regent shard set --help")}
 			}
 			return f.run(cmd, func(ctx context.Context, admin *installation.Admin) error {
-				return told(cmd, admin.Set(ctx, args[0], replicas, labels), "shard %s is changed\n", args[0])
+				return confirm(cmd, admin.Set(ctx, args[0], replicas, labels), "shard %s is changed\n", args[0])
 			})
 		},
 	}
@@ -132,7 +132,7 @@ func newShardCordon(f *shardFlags, name string, cordoned bool) *cobra.Command {
 		Use: name + " <shard>", Short: short, Args: oneName("shard"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.run(cmd, func(ctx context.Context, admin *installation.Admin) error {
-				return told(cmd, admin.Cordon(ctx, args[0], cordoned), done, args[0])
+				return confirm(cmd, admin.Cordon(ctx, args[0], cordoned), done, args[0])
 			})
 		},
 	}
@@ -145,14 +145,14 @@ func newShardRemove(f *shardFlags) *cobra.Command {
 other shard reads from it, and it may read from none. Its name is not used again.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.run(cmd, func(ctx context.Context, admin *installation.Admin) error {
-				return told(cmd, admin.Remove(ctx, args[0]), "shard %s is removed: stop its replicas\n", args[0])
+				return confirm(cmd, admin.Remove(ctx, args[0]), "shard %s is removed: stop its replicas\n", args[0])
 			})
 		},
 	}
 }
 
-// told prints what was done, unless it failed.
-func told(cmd *cobra.Command, err error, format string, args ...any) error {
+// confirm prints what was done, unless it failed.
+func confirm(cmd *cobra.Command, err error, format string, args ...any) error {
 	if err != nil {
 		return err
 	}

@@ -2,11 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -14,9 +9,7 @@ import (
 	"k8s.io/component-base/cli/globalflag"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
-	"k8s.io/klog/v2"
 
-	"github.com/regent-project/regent/cmd/server/dev"
 	"github.com/regent-project/regent/pkg/controllers/catalog"
 	"github.com/regent-project/regent/pkg/server"
 	"github.com/regent-project/regent/pkg/server/options"
@@ -76,56 +69,4 @@ func start(opts *options.Options, flags cliflag.NamedFlagSets) error {
 		}
 		return s.Run(ctx)
 	})
-}
-
-// serve calls run with a context that ends at a signal, or with the parent process, and logs the end. It is the whole
-// life of the process.
-func serve(run func(context.Context) error) error {
-	quieten()
-	defer logs.FlushLogs()
-	parentEnded := make(chan struct{})
-	if err := dev.UntilParentEnds(func() { close(parentEnded) }); err != nil {
-		return usageError{err}
-	}
-	ctx, stop := untilSignal(context.Background(), parentEnded)
-	defer stop()
-	limitMemory(ctx)
-	if err := run(ctx); err != nil {
-		return err
-	}
-	klog.FromContext(ctx).Info("Stopped")
-	return nil
-}
-
-// untilSignal returns a context that ends at the first SIGTERM or SIGINT, or when the parent process has ended. A
-// second signal ends the process at once. The returned function releases the signals.
-func untilSignal(parent context.Context, parentEnded <-chan struct{}) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(parent)
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
-	done := make(chan struct{})
-	go func() {
-		select {
-		case s := <-signals:
-			klog.FromContext(ctx).Info("Stopping", "signal", s.String())
-			cancel(fmt.Errorf("received signal %q", s))
-		case <-parentEnded:
-			klog.FromContext(ctx).Info("Stopping", "reason", "the parent process has ended")
-			cancel(errors.New("the parent process has ended"))
-		case <-done:
-			return
-		}
-		select {
-		case s := <-signals:
-			klog.FromContext(ctx).Error(errors.New("second signal"), "Exiting at once", "signal", s.String())
-			klog.Flush()
-			os.Exit(exitFailure)
-		case <-done:
-		}
-	}()
-	return ctx, func() {
-		signal.Stop(signals)
-		close(done)
-		cancel(nil)
-	}
 }

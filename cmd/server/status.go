@@ -27,12 +27,12 @@ to which contexts of the same kubeconfig lead (replica-<n>, as regent dev writes
 			if err != nil {
 				return err
 			}
-			return f.show(cmd, func(ctx context.Context) (shown, error) {
+			return f.show(cmd, func(ctx context.Context) (output, error) {
 				of, err := f.installation(ctx, client)
 				if err != nil {
-					return shown{}, err
+					return output{}, err
 				}
-				return shown{
+				return output{
 					print:   func(w io.Writer, look view.Look) error { return view.Installation(w, look, of) },
 					facts:   view.Facts(of),
 					verdict: verdict(of.Problems),

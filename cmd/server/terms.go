@@ -28,20 +28,20 @@ Exit codes: 0 the history was printed; 1 nobody could be asked; 2 the arguments 
 			if err != nil {
 				return err
 			}
-			return f.show(cmd, func(ctx context.Context) (shown, error) {
+			return f.show(cmd, func(ctx context.Context) (output, error) {
 				of, err := client.Installation(ctx)
 				if err != nil {
-					return shown{}, err
+					return output{}, err
 				}
 				shard, err := ask.OneShard(of, f.shard)
 				if err != nil {
-					return shown{}, usageError{err}
+					return output{}, usageError{err}
 				}
 				terms, err := client.Terms(ctx, of, shard.Name)
 				if err != nil {
-					return shown{}, err
+					return output{}, err
 				}
-				return shown{
+				return output{
 					print: func(w io.Writer, look view.Look) error { return view.Terms(w, look, terms) },
 					facts: view.FactsOfTerms(terms),
 				}, nil

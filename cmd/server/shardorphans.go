@@ -51,7 +51,7 @@ Workspace was has gone, too. It may be repeated when it was cut short.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.run(cmd, func(ctx context.Context, admin *installation.Admin) error {
 				o, err := admin.Adopt(ctx, args[0], shard)
-				return told(cmd, err, "logical cluster %s of shard %s has its Workspace %s again\n", o.Cluster, o.Shard, o.Workspace)
+				return confirm(cmd, err, "logical cluster %s of shard %s has its Workspace %s again\n", o.Cluster, o.Shard, o.Workspace)
 			})
 		},
 	}
@@ -69,7 +69,7 @@ say whether it is. The cluster's own shard empties it; what is in it cannot be b
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.run(cmd, func(ctx context.Context, admin *installation.Admin) error {
 				o, err := admin.DeleteOrphan(ctx, args[0], shard)
-				return told(cmd, err, "logical cluster %s of shard %s is being deleted\n", o.Cluster, o.Shard)
+				return confirm(cmd, err, "logical cluster %s of shard %s is being deleted\n", o.Cluster, o.Shard)
 			})
 		},
 	}

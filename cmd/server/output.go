@@ -11,19 +11,20 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/regent-project/regent/cmd/server/face/view"
 )
 
-// shown is one look: what to print, what of it counts as a change, and the error for the exit code.
-type shown struct {
+// output is one look: what to print, what of it counts as a change, and the error for the exit code.
+type output struct {
 	print   func(io.Writer, view.Look) error
 	facts   []view.Fact
 	verdict error
 }
 
 // show prints one look, or one after the other with --watch, until the user ends it.
-func (f *observerFlags) show(cmd *cobra.Command, see func(context.Context) (shown, error)) error {
+func (f *observerFlags) show(cmd *cobra.Command, see func(context.Context) (output, error)) error {
 	if !f.watch {
 		one, err := see(cmd.Context())
 		if err != nil {
@@ -73,7 +74,7 @@ type watcher struct {
 // clearScreen moves to the first line of a terminal, and erases what is below.
 const clearScreen = "\x1b[H\x1b[J"
 
-func (w *watcher) next(one shown, fault error) error {
+func (w *watcher) next(one output, fault error) error {
 	look, out := w.flags.look(w.cmd), w.cmd.OutOrStdout()
 	if fault != nil {
 		if !w.begun {
@@ -108,4 +109,26 @@ func (w *watcher) next(one shown, fault error) error {
 		}
 	}
 	return nil
+}
+
+func isTerminal(w any) bool {
+	file, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// widthOf returns how many columns a terminal has; 0: it is none, or does not say.
+func widthOf(w any) int {
+	file, ok := w.(*os.File)
+	if !ok {
+		return 0
+	}
+	width, _, err := term.GetSize(int(file.Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
 }

@@ -76,7 +76,7 @@ func (f *observerFlags) installation(ctx context.Context, client *ask.Client) (s
 		return of, err
 	}
 	addTerms(ctx, client, &of)
-	of.Problems = merged(status.Diagnose(of, time.Now()), of.Problems)
+	of.Problems = merge(status.Diagnose(of, time.Now()), of.Problems)
 	return f.narrow(of)
 }
 
@@ -92,14 +92,14 @@ func addTerms(ctx context.Context, client *ask.Client, of *status.Installation) 
 	}
 }
 
-// merged returns what this program has found, and what the server has found besides, which may be newer.
-func merged(found, told []status.Problem) []status.Problem {
-	for _, t := range told {
-		if !slices.ContainsFunc(found, func(p status.Problem) bool { return p.Kind == t.Kind && p.Shard == t.Shard && p.Replica == t.Replica }) {
-			found = append(found, t)
+// merge returns what this program has found, and what the server has found besides, which may be newer.
+func merge(own, theirs []status.Problem) []status.Problem {
+	for _, t := range theirs {
+		if !slices.ContainsFunc(own, func(p status.Problem) bool { return p.Kind == t.Kind && p.Shard == t.Shard && p.Replica == t.Replica }) {
+			own = append(own, t)
 		}
 	}
-	return found
+	return own
 }
 
 // narrow leaves the shard and the replica that were asked for, and what is wrong with them.

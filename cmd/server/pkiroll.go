@@ -5,11 +5,71 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 
+	"github.com/regent-project/regent/cmd/server/face/view"
 	"github.com/regent-project/regent/pkg/server/installation"
 	"github.com/regent-project/regent/pkg/server/pki"
 )
+
+// rollFlags are of the steps of a roll.
+type rollFlags struct {
+	*pkiFlags
+	servers []string
+	fronts  []string
+	offline bool
+}
+
+func newPKIRoll(keys *pkiFlags) *cobra.Command {
+	f := &rollFlags{pkiFlags: keys}
+	cmd := &cobra.Command{
+		Use: "roll", Short: "Exchange the certificate authority of a shard or an installation, with clients connected", Args: noCommand,
+		Long: `Exchange the certificate authority of a shard, or of an installation, step by step, with clients connected. After each step copy pki/ to the
+other replicas, and give the members of an installation their memberships anew: regent pki certify.
+
+  begin    makes a new authority. Both are trusted, and the old one signs. Give clients the new pki/ca.crt, which has both.
+  switch   has the new authority sign. Both are trusted. Give clients new certificates.
+  finish   drops the old authority: nobody trusts what it has signed.
+  abort    drops the new authority instead, as long as it does not sign.
+
+A step asks all replicas, and all fronts that --front names, whether the step before has reached them.`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	f.addTo(cmd.PersistentFlags())
+	cmd.AddCommand(
+		f.step(pki.Begin, "Make a new authority, and trust it beside the old one", "both authorities are trusted, and the old one signs: copy pki/ to the other replicas, give members their memberships (regent pki certify) and clients pki/ca.crt, then run regent pki roll switch"),
+		f.step(pki.Switch, "Have the new authority sign", "the new authority signs, and both are trusted: copy pki/ to the other replicas, give members their memberships (regent pki certify) and clients new certificates, then run regent pki roll finish"),
+		f.step(pki.Finish, "Drop the old authority", "the old authority is trusted no more: copy pki/ to the other replicas, and give members their memberships (regent pki certify)"),
+		f.step(pki.Abort, "Drop the new authority, as long as it does not sign", "the roll is undone: copy pki/ to the other replicas, remove roll.json there, and give members their memberships (regent pki certify)"),
+	)
+	return cmd
+}
+
+func (f *rollFlags) addTo(flags *pflag.FlagSet) {
+	flags.StringArrayVar(&f.servers, "server", nil, "URL of a replica to ask, such as https://10.0.0.1:6443. Once for each replica. Default: the server that admin.kubeconfig names.")
+	flags.StringArrayVar(&f.fronts, "front", nil, "URL of a front to ask, such as https://10.0.0.1:6443. Once for each process. An installation's steps are refused until all fronts were asked.")
+	flags.BoolVar(&f.offline, "offline", false, "Do not ask anybody. Use it only if no replica and no front runs.")
+}
+
+func (f *rollFlags) step(s pki.Step, short, next string) *cobra.Command {
+	return &cobra.Command{
+		Use: s.Does, Short: short, Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !f.offline {
+				ctx, cancel := context.WithTimeout(cmd.Context(), shardTimeout)
+				defer cancel()
+				if err := view.While(ctx, cmd.ErrOrStderr(), "Waiting for all replicas and fronts to say that the step before has reached them", func(ctx context.Context) error {
+					return f.ask(ctx, s)
+				}); err != nil {
+					return err
+				}
+			}
+			return confirm(cmd, pki.Roll(f.directory(), f.kubeconfig(), s), "%s\n", next)
+		},
+	}
+}
 
 // ask returns an error if the shard is not ready for a step.
 func (f *rollFlags) ask(ctx context.Context, s pki.Step) error {
