@@ -131,8 +131,8 @@ weight: ## print what the module graph of programs gains with pkg/election: make
 check: lint generated tidy ## check style, generated code and module files
 
 .PHONY: build
-build: bin/regent bin/kubectl ## build bin/regent, a kubectl to talk to it, and kubectl's plugin `kubectl regent`
-	@ln -sf regent bin/kubectl-regent && ln -sf regent bin/kubectl_complete-regent
+build: bin/regent bin/kubectl ## build bin/regent, a kubectl to talk to it, and its plugins `kubectl regent` and `kubectl ws`
+	@for plugin in regent ws; do ln -sf regent bin/kubectl-$$plugin; ln -sf regent bin/kubectl_complete-$$plugin; done
 
 # Always asked, never stale: go build knows better than make what has changed.
 .PHONY: bin/programs bin/regent bin/faulty bin/etcd bin/etcdctl bin/kubectl bin/promtool bin/selectors bin/kube-apiserver bin/golangci-lint

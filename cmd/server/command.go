@@ -62,7 +62,7 @@ func newCommand() *cobra.Command {
 		return usageError{fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())}
 	})
 	cmd.AddCommand(newStart(), newDev(), newShard(), newFront(), newPKI(), newForgetReplica(), newVersion())
-	cmd.AddCommand(newStatus(), newControllers(), newTerms(), newStepDown(), newDoctor(), newTop(), newUI())
+	cmd.AddCommand(newStatus(), newControllers(), newTerms(), newStepDown(), newDoctor(), newTop(), newUI(), newWS())
 	return cmd
 }
 

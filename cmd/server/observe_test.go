@@ -298,6 +298,9 @@ func TestKubectlFindsItsPlugin(t *testing.T) {
 		{[]string{"/usr/bin/regent", "status"}, []string{"status"}},
 		{[]string{"/usr/bin/kubectl-regent", "status", "-w"}, []string{"status", "-w"}},
 		{[]string{"kubectl_complete-regent", "status", ""}, []string{"__complete", "status", ""}},
+		{[]string{"kubectl-ws", "tree"}, []string{"ws", "tree"}},
+		{[]string{"kubectl-ws"}, []string{"ws"}},
+		{[]string{"kubectl_complete-ws", "use", ""}, []string{"__complete", "ws", "use", ""}},
 	} {
 		if got := asPlugin(c.args); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%q: %q, want %q", c.args, got, c.want)

@@ -1,0 +1,53 @@
+package workspaces
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+	"k8s.io/client-go/rest"
+)
+
+// A shard that is down hides only what is on it.
+func TestATreeIsCompleteButForWhatCannotBeAsked(t *testing.T) {
+	in := map[string][]string{"root": {"a", "b", "c"}, "root:a": {"x", "y"}, "root:a:x": {}, "root:a:y": {"z"}, "root:a:y:z": {}, "root:c": {}}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		path, _, _ := strings.Cut(strings.TrimPrefix(req.URL.Path, "/clusters/"), "/")
+		names, ok := in[path]
+		w.Header().Set("Content-Type", "application/json")
+		if !ok {
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"not for you"}`))
+			return
+		}
+		items := []any{}
+		for _, name := range names {
+			items = append(items, map[string]any{"kind": "Workspace", "apiVersion": "tenancy.kcp.io/v1alpha1", "metadata": map[string]any{"name": name}})
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{"kind": "WorkspaceList", "apiVersion": "tenancy.kcp.io/v1alpha1", "metadata": map[string]any{}, "items": items})
+	}))
+	defer server.Close()
+	client := NewClient(&rest.Config{Host: server.URL, QPS: -1}, Place{Base: server.URL})
+	got := client.Tree(t.Context(), logicalcluster.NewPath("root")).Lines(func(n *Node) string {
+		if n.Fault != nil {
+			return "!"
+		}
+		return ""
+	})
+	want := []string{
+		"root",
+		"├── a",
+		"│   ├── x",
+		"│   └── y",
+		"│       └── z",
+		"├── b!",
+		"└── c",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got:\n%s", strings.Join(got, "\n"))
+	}
+}
