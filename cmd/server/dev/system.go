@@ -17,6 +17,7 @@ import (
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/server/etcd"
+	"github.com/regent-project/regent/pkg/server/fetch"
 	"github.com/regent-project/regent/pkg/server/pki"
 )
 
@@ -252,16 +253,7 @@ func (s *system) usable(ctx context.Context) bool {
 
 // answers reports whether a GET of a URL succeeds.
 func (s *system) answers(ctx context.Context, url string) bool {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return false
-	}
-	resp, err := s.client.Do(req)
-	if err != nil {
-		return false
-	}
-	_ = resp.Body.Close()
-	return resp.StatusCode == http.StatusOK
+	return fetch.Check(ctx, s.client.Do, url) == nil
 }
 
 // beside returns the file of that name beside this program, or just the name if there is none.

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -16,6 +15,8 @@ import (
 	jose "gopkg.in/go-jose/go-jose.v2"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/util/cert"
+
+	"github.com/regent-project/regent/pkg/server/fetch"
 )
 
 const (
@@ -98,24 +99,12 @@ func parseKeys(raw []json.RawMessage) ([]jose.JSONWebKey, error) {
 }
 
 func get(ctx context.Context, client *http.Client, from string, into any) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
+	answer, err := fetch.Get(ctx, client.Do, from, maxAnswer)
+	if err == nil {
+		err = answer.Decode(into)
+	}
 	if err != nil {
-		return fmt.Errorf("cannot ask %s: %w", from, err)
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return fmt.Errorf("cannot ask the issuer: %w", err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	if err != nil {
-		return fmt.Errorf("cannot read the answer of %s: %w", from, err)
-	}
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %s", from, resp.Status)
-	}
-	if err := json.Unmarshal(body, into); err != nil {
-		return fmt.Errorf("cannot read the answer of %s: %w", from, err)
+		return fmt.Errorf("cannot ask the issuer for %s: %w", from, err)
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/regent-project/regent/pkg/server/fetch"
 	"github.com/regent-project/regent/pkg/server/shards"
 )
 
@@ -171,16 +172,7 @@ func (r *replicas) look(ctx context.Context) {
 func (r *replica) isReady(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, readyPeriod)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+host+"/readyz", nil)
-	if err != nil {
-		return false
-	}
-	resp, err := r.transport.RoundTrip(req)
-	if err != nil {
-		return false
-	}
-	_ = resp.Body.Close()
-	return resp.StatusCode == http.StatusOK
+	return fetch.Check(ctx, r.transport.RoundTrip, "https://"+host+"/readyz") == nil
 }
 
 func (r *replicas) close() {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/server/fetch"
 )
 
 // Others returns the members beside the root shard, in words: those of an installation that a lone shard does not have.
@@ -57,20 +58,12 @@ func Accepts(ctx context.Context, config *rest.Config) error {
 func accepts(ctx context.Context, client *http.Client, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, acceptsTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return fmt.Errorf("cannot ask for %s: %w", url, err)
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return fmt.Errorf("cannot ask: %w", err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode == http.StatusUnauthorized {
+	err := fetch.Check(ctx, client.Do, url)
+	if refusal := (*fetch.Refusal)(nil); errors.As(err, &refusal) && refusal.Code == http.StatusUnauthorized {
 		return fmt.Errorf("%s: %w", url, ErrRefused)
 	}
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %s", url, resp.Status)
+	if err != nil {
+		return fmt.Errorf("cannot ask for %s: %w", url, err)
 	}
 	return nil
 }

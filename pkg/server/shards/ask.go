@@ -2,40 +2,29 @@ package shards
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/regent-project/regent/pkg/server/fetch"
 )
 
-// Ask sends GET to a path at the host of next, and returns the body of the answer, which may have so many bytes. An
-// answer other than 200 is an error.
-func Ask(ctx context.Context, next http.RoundTripper, at *url.URL, limit int64) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
-	if err != nil {
-		return nil, err
+// Ask asks a replica of a shard for a URL, and returns the answer, which may have so many bytes. An answer other than
+// 200 is an error.
+func Ask(ctx context.Context, next http.RoundTripper, at *url.URL, limit int64) (*fetch.Answer, error) {
+	answer, err := fetch.Get(ctx, next.RoundTrip, at.String(), limit)
+	if refusal := (*fetch.Refusal)(nil); errors.As(err, &refusal) {
+		switch refusal.Code {
+		case http.StatusUnauthorized:
+			return nil, fmt.Errorf("%w: does it know this member of the installation? regent shard list", err)
+		case http.StatusForbidden, http.StatusNotFound:
+			return nil, fmt.Errorf("%w: it may run an older version", err)
+		}
 	}
-	resp, err := next.RoundTrip(req)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("its answer breaks off: %w", err)
-	case resp.StatusCode == http.StatusUnauthorized:
-		return nil, fmt.Errorf("it answers %s: does it know this member of the installation? regent shard list", resp.Status)
-	case resp.StatusCode == http.StatusForbidden, resp.StatusCode == http.StatusNotFound:
-		return nil, fmt.Errorf("it answers %s: it may run an older version", resp.Status)
-	case resp.StatusCode != http.StatusOK:
-		return nil, fmt.Errorf("it answers %s", resp.Status)
-	case int64(len(body)) > limit:
-		return nil, fmt.Errorf("it answers with more than %d bytes", limit)
-	}
-	return body, nil
+	return answer, err
 }
 
 // Ask sends GET to a path, perhaps with a query, at one replica of another shard after the other until one answers with
@@ -46,15 +35,17 @@ func (r *Reader) Ask(ctx context.Context, shard, path string, each time.Duration
 	if err != nil {
 		return nil, err
 	}
-	err = p.transport.replicas.try(ctx, func(replica *url.URL, _ bool) (err error) {
+	err = p.transport.replicas.try(ctx, func(replica *url.URL, _ bool) error {
 		ctx, cancel := context.WithTimeout(ctx, each)
 		defer cancel()
 		path, query, _ := strings.Cut(path, "?")
 		at := replica.JoinPath(path)
 		at.RawQuery = query
-		if body, err = Ask(ctx, p.transport.next, at, limit); err != nil {
+		answer, err := Ask(ctx, p.transport.next, at, limit)
+		if err != nil {
 			return of(replica.Host, err)
 		}
+		body = answer.Body
 		return nil
 	})
 	return body, err

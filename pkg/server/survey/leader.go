@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
+
+	"github.com/regent-project/regent/pkg/server/fetch"
 )
 
 // maxReply is how long the answer to a request that was passed on may be, in bytes.
@@ -33,20 +34,12 @@ func (s *Survey) Send(req *http.Request, to string) (code int, body []byte, err 
 	if err != nil {
 		return 0, nil, err
 	}
-	resp, err := transport.RoundTrip(req.WithContext(ctx))
+	answer, err := fetch.Do(transport.RoundTrip, req.WithContext(ctx), maxReply)
 	if dial := (*net.OpError)(nil); errors.As(err, &dial) && dial.Op == "dial" {
 		return 0, nil, err
 	}
 	if err != nil {
 		return 0, nil, fmt.Errorf("%w: %w", ErrUnanswered, err)
 	}
-	defer func() { _ = resp.Body.Close() }()
-	body, err = io.ReadAll(io.LimitReader(resp.Body, maxReply+1))
-	if err != nil {
-		return 0, nil, fmt.Errorf("%w: the answer breaks off: %w", ErrUnanswered, err)
-	}
-	if len(body) > maxReply {
-		return 0, nil, fmt.Errorf("%w: the answer has more than %d bytes", ErrUnanswered, maxReply)
-	}
-	return resp.StatusCode, body, nil
+	return answer.Code, answer.Body, nil
 }

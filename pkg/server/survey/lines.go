@@ -5,11 +5,11 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"sync"
 
+	"github.com/regent-project/regent/pkg/server/fetch"
 	"github.com/regent-project/regent/pkg/server/shards"
 )
 
@@ -29,13 +29,17 @@ type line struct {
 	expects string // the fingerprint of the replica's authority
 }
 
-// ask sends GET to a path of the replica at a URL.
-func (l *lines) ask(ctx context.Context, base, path string) ([]byte, error) {
+// ask sends GET to a path of the replica at a URL, and decodes the answer.
+func (l *lines) ask(ctx context.Context, base, path string, into any) error {
 	transport, at, err := l.of(base, path)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return shards.Ask(ctx, transport, at, maxAnswer)
+	answer, err := shards.Ask(ctx, transport, at, maxAnswer)
+	if err != nil {
+		return err
+	}
+	return answer.Decode(into)
 }
 
 // tell sends POST with a body of JSON to a path of the replica at a URL.
@@ -49,13 +53,12 @@ func (l *lines) tell(ctx context.Context, base, path string, body []byte) error 
 		return err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	resp, err := transport.RoundTrip(req)
+	answer, err := fetch.Do(transport.RoundTrip, req, maxReply)
 	if err != nil {
 		return err
 	}
-	_ = resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("it answers %s", resp.Status)
+	if refusal := answer.Refusal(); refusal != nil {
+		return refusal
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package survey
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -93,12 +92,8 @@ func (s *Survey) askWithin(ctx context.Context, patience time.Duration, t target
 }
 
 func (s *Survey) askReplica(ctx context.Context, t target) (out status.Replica, err error) {
-	body, err := s.lines.ask(ctx, t.url, status.ReplicaPath)
-	if err != nil {
+	if err := s.lines.ask(ctx, t.url, status.ReplicaPath, &out); err != nil {
 		return out, err
-	}
-	if err := json.Unmarshal(body, &out); err != nil {
-		return out, fmt.Errorf("its answer is not to be understood: %w", err)
 	}
 	if out.Shard != s.cfg.Name || out.Name == "" {
 		return out, fmt.Errorf("replica %q of shard %q answers there", out.Name, out.Shard)

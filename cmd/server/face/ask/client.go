@@ -5,18 +5,16 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/regent-project/regent/pkg/server/fetch"
 )
 
 const (
@@ -197,50 +195,22 @@ func (p Place) send(ctx context.Context, client *http.Client, method, path strin
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return fmt.Errorf("%s does not answer: %w", p.Config.Host, shorter(err))
+	answer, err := fetch.Do(client.Do, req, maxAnswer)
+	if silent := (*url.Error)(nil); errors.As(err, &silent) { // it has the method and the URL, too
+		return fmt.Errorf("%s does not answer: %w", p.Config.Host, silent.Err)
 	}
-	defer func() { _ = resp.Body.Close() }()
-	content, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
-	switch {
-	case err != nil:
-		return fmt.Errorf("%s breaks its answer off: %w", p.Config.Host, err)
-	case len(content) > maxAnswer:
-		return fmt.Errorf("%s answers more than %d bytes", p.Config.Host, maxAnswer)
-	case resp.StatusCode != http.StatusOK:
-		return &Error{Server: p.Config.Host, Code: resp.StatusCode, Message: message(content), said: method == http.MethodPost}
+	if err != nil {
+		return fmt.Errorf("%s%s: %w", p.Config.Host, path, err)
+	}
+	if refusal := answer.Refusal(); refusal != nil {
+		return &Error{Server: p.Config.Host, Code: refusal.Code, Message: refusal.Message, said: method == http.MethodPost}
 	}
 	if raw, ok := into.(*[]byte); ok {
-		*raw = content
+		*raw = answer.Body
 		return nil
 	}
-	if err := json.Unmarshal(content, into); err != nil {
-		return fmt.Errorf("%s%s answers no JSON that this version understands: %w", p.Config.Host, path, err)
+	if err := answer.Decode(into); err != nil {
+		return fmt.Errorf("%s%s: %w", p.Config.Host, path, err)
 	}
 	return nil
-}
-
-// shorter leaves out the method and the URL, which the message says anyway.
-func shorter(err error) error {
-	var whole *url.Error
-	if errors.As(err, &whole) {
-		return whole.Err
-	}
-	return err
-}
-
-// message returns what a refusal says, of a Status or of plain text.
-func message(content []byte) string {
-	var answer metav1.Status
-	if err := json.Unmarshal(content, &answer); err == nil && answer.Message != "" {
-		return answer.Message
-	}
-	const longest = 300
-	var index struct{ Paths []string }
-	if err := json.Unmarshal(content, &index); err == nil && len(index.Paths) > 0 {
-		return "no such path"
-	}
-	text := strings.Join(strings.Fields(string(content)), " ")
-	return text[:min(len(text), longest)]
 }

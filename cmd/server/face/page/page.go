@@ -151,14 +151,14 @@ func (p *Page) forward(w http.ResponseWriter, req *http.Request) {
 		refuse(w, http.StatusBadGateway, err)
 		return
 	}
-	if req.URL.Path == status.InstallationPath && got.code == http.StatusOK {
-		p.places.learn(got.body)
+	if req.URL.Path == status.InstallationPath && got.Code == http.StatusOK {
+		p.places.learn(got.Body)
 	}
-	w.Header().Set("Content-Type", got.contentType)
+	w.Header().Set("Content-Type", got.Header.Get("Content-Type"))
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(got.code)
-	_, _ = w.Write(got.body) // on an error the browser has gone
+	w.WriteHeader(got.Code)
+	_, _ = w.Write(got.Body) // on an error the browser has gone
 }
 
 // stepDown asks a replica of the shard to have its leader step down.

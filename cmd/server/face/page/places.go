@@ -6,13 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/regent-project/regent/cmd/server/face/ask"
+	"github.com/regent-project/regent/pkg/server/fetch"
 	"github.com/regent-project/regent/pkg/server/status"
 )
 
@@ -35,12 +35,6 @@ func newPlaces(given []ask.Place) *places {
 type question struct {
 	method, uri, contentType string
 	body                     []byte
-}
-
-type answer struct {
-	code        int
-	contentType string
-	body        []byte
 }
 
 // list returns the places in the order in which they are asked.
@@ -84,19 +78,19 @@ func (p *places) learn(body []byte) {
 
 // ask asks one place after the other. An answer that another one may give better (5xx) is returned if none does. A
 // write is sent to another place only if it was not sent.
-func (p *places) ask(ctx context.Context, q question) (answer, error) {
+func (p *places) ask(ctx context.Context, q question) (*fetch.Answer, error) {
 	var faults []error
-	var worst *answer
+	var worst *fetch.Answer
 	for _, place := range p.list() {
 		got, err := p.askOne(ctx, place, q)
 		switch {
-		case err == nil && got.code < http.StatusInternalServerError:
+		case err == nil && got.Code < http.StatusInternalServerError:
 			p.mu.Lock()
 			p.first = place.Config.Host
 			p.mu.Unlock()
 			return got, nil
 		case err == nil:
-			worst = &got
+			worst = got
 		default:
 			faults = append(faults, fmt.Errorf("%s: %w", place.Config.Host, err))
 		}
@@ -105,36 +99,27 @@ func (p *places) ask(ctx context.Context, q question) (answer, error) {
 		}
 	}
 	if worst != nil {
-		return *worst, nil
+		return worst, nil
 	}
-	return answer{}, errors.Join(faults...)
+	return nil, errors.Join(faults...)
 }
 
-func (p *places) askOne(ctx context.Context, place ask.Place, q question) (answer, error) {
+func (p *places) askOne(ctx context.Context, place ask.Place, q question) (*fetch.Answer, error) {
 	client, err := p.client(place)
 	if err != nil {
-		return answer{}, err
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.each)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, q.method, place.Config.Host+q.uri, bytes.NewReader(q.body))
 	if err != nil {
-		return answer{}, err
+		return nil, err
 	}
 	req.Header.Set("Accept", "application/json")
 	if q.contentType != "" {
 		req.Header.Set("Content-Type", q.contentType)
 	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return answer{}, err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, p.largest+1))
-	if err == nil && int64(len(body)) > p.largest {
-		err = fmt.Errorf("the answer has more than %d bytes", p.largest)
-	}
-	return answer{resp.StatusCode, resp.Header.Get("Content-Type"), body}, err
+	return fetch.Do(client.Do, req, p.largest)
 }
 
 func (p *places) client(place ask.Place) (*http.Client, error) {
