@@ -2,116 +2,95 @@ package front
 
 import (
 	"context"
-	"maps"
 	"slices"
+	"time"
 
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	"k8s.io/klog/v2"
 
 	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/server/shards"
 )
-
-// running is a shard that is read.
-type running struct {
-	*shard
-	stop  context.CancelFunc
-	ended chan struct{}
-}
 
 // reader reads the shards that the root shard lists. Only read uses it.
 type reader struct {
 	*Front
 	// by is the membership by which it reads: it has the root shard's URLs.
-	by  *standing
-	now map[string]*running
+	by      *standing
+	members *shards.Members
+	// wanted are the shards that are read, by name. The root shard is always one: it says who the others are.
+	wanted map[string]shards.Member
 	// changed gets a value when the root shard lists others. Its capacity is 1.
 	changed chan struct{}
 }
 
 // read keeps the shards as the root shard lists them, and the index as the shards say, until ctx ends.
 func (f *Front) read(ctx context.Context) {
-	r := &reader{Front: f, by: f.cfg.keys.now(), now: map[string]*running{}, changed: make(chan struct{}, 1)}
-	defer func() {
-		for _, one := range r.now {
-			one.stop()
-			<-one.ended
-		}
-	}()
+	r := &reader{Front: f, by: f.cfg.keys.now(), changed: make(chan struct{}, 1)}
+	root := r.by.Root
+	r.wanted = map[string]shards.Member{root.Name: {Name: root.Name, URLs: root.URLs}}
 	for _, saved := range f.saved {
-		r.start(ctx, saved.Name, saved.Authority, saved.URLs)
+		r.wanted[saved.Name] = shards.Member{Name: saved.Name, URLs: root.ReplicasOf(saved.Name, saved.URLs), Authority: saved.Authority}
 	}
-	if r.now[r.by.Root.Name] == nil {
-		r.start(ctx, r.by.Root.Name, "", r.by.Root.URLs)
-	}
+	r.members = shards.NewMembers(r.open)
+	defer r.members.Close()
 	for {
+		again := r.adjust(ctx)
 		select {
 		case <-ctx.Done():
 			return
 		case <-r.changed:
-			r.adjust(ctx)
+		case <-again:
 		case by := <-f.cfg.keys.changed:
-			r.use(ctx, by)
+			r.use(by)
 		}
 	}
 }
 
 // use reads by another membership.
-func (r *reader) use(ctx context.Context, by *standing) {
+func (r *reader) use(by *standing) {
 	if by.n <= r.by.n {
 		return
 	}
-	moved := !slices.Equal(by.Root.URLs, r.by.Root.URLs)
-	r.by = by
-	root := r.now[by.Root.Name]
-	switch {
-	case root == nil:
-		r.start(ctx, by.Root.Name, "", by.Root.URLs)
-		return
-	case moved: // its Shard object says the rest, once it is heard
-		r.move(ctx, root, by.Root.URLs)
+	if !slices.Equal(by.Root.URLs, r.by.Root.URLs) { // its Shard object says the rest, once it is heard
+		root := r.wanted[by.Root.Name]
+		root.URLs = by.Root.URLs
+		r.wanted[root.Name] = root
 	}
+	r.by = by
+}
+
+// open returns what reads a shard, which can be asked from now on.
+func (r *reader) open(m shards.Member) (shards.Reading, error) {
+	isRoot := m.Name == r.by.Root.Name
+	s, err := newShard(r.cfg, m.Name, m.Authority, m.URLs)
+	if err != nil && isRoot { // without it nothing is mended: those of a snapshot may be faulty
+		s, err = newShard(r.cfg, m.Name, m.Authority, r.by.Root.URLs)
+	}
+	if err != nil {
+		return shards.Reading{}, err
+	}
+	r.mu.Lock()
+	r.shards[m.Name] = s
+	r.mu.Unlock()
+	run := func(ctx context.Context) {
+		if isRoot {
+			defer s.members.AddHandler(func(_, _ *corev1alpha1.Shard) { r.touch() })()
+		}
+		s.run(ctx, r.index)
+	}
+	return shards.Reading{Run: run, Move: func(urls []string) error { return r.move(s, urls) }, Forget: func() { r.forget(m.Name) }}, nil
+}
+
+func (r *reader) touch() {
 	select {
-	case <-root.members.Synced():
-		r.adjust(ctx)
+	case r.changed <- struct{}{}:
 	default:
 	}
 }
 
-// start begins to read a shard.
-func (r *reader) start(ctx context.Context, name, fingerprint string, urls []string) {
-	s, err := newShard(r.cfg, name, fingerprint, r.by.Root.ReplicasOf(name, urls))
-	if err != nil {
-		klog.FromContext(ctx).Error(err, "A shard cannot be reached until its Shard object changes", "peer", name)
-		return
-	}
-	ctx, stop := context.WithCancel(ctx)
-	one := &running{shard: s, stop: stop, ended: make(chan struct{})}
-	r.now[name] = one
-	r.mu.Lock()
-	r.shards[name] = s
-	r.mu.Unlock()
-	remove := func() {}
-	if name == r.by.Root.Name {
-		remove = s.members.AddHandler(func(_, _ *corev1alpha1.Shard) {
-			select {
-			case r.changed <- struct{}{}:
-			default:
-			}
-		})
-	}
-	go func() {
-		defer close(one.ended)
-		defer remove()
-		s.run(ctx, r.index)
-	}()
-}
-
-// end ends the reading of a shard, and forgets its clusters.
-func (r *reader) end(name string) {
-	one := r.now[name]
-	one.stop()
-	<-one.ended
-	delete(r.now, name)
+// forget drops a shard, and its clusters.
+func (r *reader) forget(name string) {
 	r.mu.Lock()
 	delete(r.shards, name)
 	unmeasure(name)
@@ -120,13 +99,14 @@ func (r *reader) end(name string) {
 }
 
 // move makes requests to a shard go to other URLs.
-func (r *reader) move(ctx context.Context, one *running, urls []string) {
-	r.mu.Lock()
-	one.urls = urls
-	r.mu.Unlock()
-	if err := one.replicas.move(urls); err != nil {
-		klog.FromContext(ctx).Error(err, "A shard stays where it was", "peer", one.name)
+func (r *reader) move(s *shard, urls []string) error {
+	if err := s.replicas.move(urls); err != nil {
+		return err
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s.urls = urls
+	return nil
 }
 
 // tellMembership keeps in mind whether the root shard says that this front, with this membership, is a member. Shards
@@ -141,41 +121,46 @@ func (r *reader) tellMembership(ctx context.Context, member bool) {
 	}
 }
 
-// adjust reads those shards that the root shard lists, and no others. It goes on reading the root shard, which says who
-// they are.
-func (r *reader) adjust(ctx context.Context) {
-	root := r.now[r.by.Root.Name]
-	if root == nil {
-		return // start has said why
+// adjust reads the shards that the root shard lists, if that has been heard, and otherwise those that were read before.
+// again says when to call it again: see Members.Keep.
+func (r *reader) adjust(ctx context.Context) (again <-chan time.Time) {
+	listed, heard := r.list(ctx)
+	again = r.members.Keep(ctx, r.wanted)
+	if heard {
+		r.mu.Lock()
+		r.listed = listed
+		r.mu.Unlock()
+		r.index.touch() // the next snapshot lists the shards as they are now
 	}
-	wanted := map[string]*corev1alpha1.Shard{}
-	for _, s := range root.members.List(clusters.Root) {
+	return again
+}
+
+// list takes over what the root shard lists. heard says whether it has been heard yet, and listed
+// whether it lists any.
+func (r *reader) list(ctx context.Context) (listed, heard bool) {
+	root, ok := r.shard(r.by.Root.Name)
+	if !ok {
+		return false, false
+	}
+	all := root.members.List(clusters.Root) // waits for a list that is being taken over
+	select {
+	case <-root.members.Synced():
+	default:
+		return false, false
+	}
+	wanted := map[string]shards.Member{}
+	for _, s := range all {
 		if !clusters.IsRemoved(s) {
-			wanted[s.Name] = s
+			wanted[s.Name] = shards.Member{Name: s.Name, URLs: r.by.Root.ReplicasOf(s.Name, clusters.ReplicasOf(s)), Authority: s.Annotations[clusters.AuthorityAnnotation]}
+		}
+		if s.Name == r.by.Root.Name && !clusters.IsRemoved(s) {
+			r.tellMembership(ctx, r.by.authority.IsAuthority(s.Annotations[clusters.FrontAnnotationPrefix+r.by.Member.Name]))
 		}
 	}
-	for name, one := range r.now {
-		s := wanted[name]
-		switch {
-		case s == nil && name == r.by.Root.Name:
-		case s == nil, s.Annotations[clusters.AuthorityAnnotation] != one.fingerprint:
-			r.end(name)
-		default:
-			if urls := r.by.Root.ReplicasOf(name, clusters.ReplicasOf(s)); !slices.Equal(urls, one.urls) {
-				r.move(ctx, one, urls)
-			}
-		}
+	listed = len(wanted) > 0
+	if _, ok := wanted[r.by.Root.Name]; !ok {
+		wanted[r.by.Root.Name] = r.wanted[r.by.Root.Name]
 	}
-	if own := wanted[r.by.Root.Name]; own != nil {
-		r.tellMembership(ctx, r.by.authority.IsAuthority(own.Annotations[clusters.FrontAnnotationPrefix+r.by.Member.Name]))
-	}
-	for _, name := range slices.Sorted(maps.Keys(wanted)) {
-		if r.now[name] == nil {
-			r.start(ctx, name, wanted[name].Annotations[clusters.AuthorityAnnotation], clusters.ReplicasOf(wanted[name]))
-		}
-	}
-	r.mu.Lock()
-	r.listed = len(wanted) > 0
-	r.mu.Unlock()
-	r.index.touch() // the next snapshot lists the shards as they are now
+	r.wanted = wanted
+	return listed, true
 }

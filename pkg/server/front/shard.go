@@ -112,32 +112,20 @@ func (in *intake) entry(obj *metav1.PartialObjectMetadata) entry {
 // watches is how many watches run needs.
 const watches = 2
 
-// tellContact logs when the shard begins to be heard, and when it has not been for a while: a watch that ends is begun
-// again at once. It returns when ctx ends.
+// tellContact logs when the shard begins to be heard, and when it has not been for a while, until ctx ends.
 func (s *shard) tellContact(ctx context.Context) {
-	log := klog.FromContext(ctx).WithValues("peer", s.name)
-	heard, late := false, time.After(shards.UnheardAfter)
-	for {
-		open, changed := s.open.Count()
-		switch all := open >= watches; {
-		case all && !heard:
-			heard, late = true, nil
-			log.Info("A shard is heard")
-		case all:
-			late = nil
-		case heard && late == nil:
-			s.wasHeard()
-			late = time.After(shards.UnheardAfter)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-changed:
-		case <-late:
-			heard, late = false, nil
+	log, behind := klog.FromContext(ctx), func() <-chan struct{} { return nil }
+	s.open.Follow(ctx, watches, behind, shards.Hearing{
+		Heard: func() { log.Info("A shard is heard") },
+		Unheard: func() {
 			log.Error(nil, "A shard is not heard: requests go to its clusters as the front last knew them, and names the front does not know are answered with 503")
-		}
-	}
+		},
+		Wavers: func(wavers bool) {
+			if wavers {
+				s.wasHeard()
+			}
+		},
+	})
 }
 
 // known reports whether the index has all clusters of the shard.

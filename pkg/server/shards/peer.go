@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"sync"
-	"time"
 
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
@@ -19,13 +18,9 @@ import (
 	"github.com/regent-project/regent/pkg/controllers"
 )
 
-// UnheardAfter is how long a watch may be broken until the shard counts as not heard: servers end watches every few
-// minutes, and clients begin them again at once.
-const UnheardAfter = time.Second
-
 // peer reads one other shard.
 type peer struct {
-	member    member
+	member    Member
 	transport *failover
 	open      OpenWatches
 	clients   controllers.Clients
@@ -35,14 +30,14 @@ type peer struct {
 	shards          *clusters.Informer[*corev1alpha1.Shard]
 }
 
-func newPeer(own string, caller *Caller, m member) (*peer, error) {
+func newPeer(own string, caller *Caller, m Member) (*peer, error) {
 	transport, err := newFailover(caller, m)
 	if err != nil {
 		return nil, err
 	}
 	p := &peer{member: m, transport: transport}
 	client := &http.Client{Transport: clusters.Transport(p.open.Over(transport))}
-	p.clients, err = controllers.NewClients(&rest.Config{Host: m.urls[0], QPS: -1, UserAgent: rest.DefaultKubernetesUserAgent()}, client)
+	p.clients, err = controllers.NewClients(&rest.Config{Host: m.URLs[0], QPS: -1, UserAgent: rest.DefaultKubernetesUserAgent()}, client)
 	if err != nil {
 		return nil, err
 	}
@@ -69,9 +64,9 @@ func labelled(lw cache.ListerWatcherWithContext, selector string) cache.ListerWa
 // run reads until ctx ends.
 func (p *peer) run(ctx context.Context, into *controllers.Shards) {
 	defer p.transport.close()
-	defer into.Workspaces.Add(p.member.name, p.workspaces)()
-	defer into.LogicalClusters.Add(p.member.name, p.logicalClusters)()
-	defer into.Members.Add(p.member.name, p.shards)()
+	defer into.Workspaces.Add(p.member.Name, p.workspaces)()
+	defer into.LogicalClusters.Add(p.member.Name, p.logicalClusters)()
+	defer into.Members.Add(p.member.Name, p.shards)()
 	var informers sync.WaitGroup
 	defer informers.Wait()
 	informers.Go(func() { _ = p.workspaces.Run(ctx) })
@@ -83,44 +78,30 @@ func (p *peer) run(ctx context.Context, into *controllers.Shards) {
 // tellContact says whether the shard is heard, until ctx ends: its caches are filled, and all of their watches are
 // open.
 func (p *peer) tellContact(ctx context.Context, contact *controllers.Contact) {
-	defer contact.Set(p.member.name, false)
-	metric := shardHeard.WithLabelValues(p.member.name)
+	name, log := p.member.Name, klog.FromContext(ctx)
+	defer contact.Set(name, false)
+	metric := shardHeard.WithLabelValues(name)
 	metric.Set(0)
-	defer shardHeard.DeleteLabelValues(p.member.name)
-	log := klog.FromContext(ctx)
-	heard, told := false, false
-	var late <-chan time.Time // set while watches are not all open
-	for {
-		synced := p.synced()
-		open, changed := p.open.Count()
-		all := synced == nil && open >= watches
-		if all {
-			late = nil
-		}
-		switch {
-		case all && !heard:
-			heard, told = true, false
-			contact.Set(p.member.name, true)
+	defer shardHeard.DeleteLabelValues(name)
+	p.open.Follow(ctx, watches, p.synced, Hearing{
+		Heard: func() {
+			contact.Set(name, true)
 			metric.Set(1)
-			log.Info("Another shard is heard", "replicas", p.member.urls)
-		case all:
-			contact.Set(p.member.name, true) // the end of a Waver
-		case late == nil && (heard || !told):
-			contact.Waver(p.member.name)
-			late = time.After(UnheardAfter)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-changed:
-		case <-synced:
-		case <-late:
-			heard, told, late = false, true, nil
+			log.Info("Another shard is heard", "replicas", p.member.URLs)
+		},
+		Unheard: func() {
 			metric.Set(0)
-			contact.Set(p.member.name, false)
-			log.Error(p.transport.lastFault(), "Another shard is not heard: it gets no new logical clusters, and what waits for it goes on when it is heard", "replicas", p.member.urls)
-		}
-	}
+			contact.Set(name, false)
+			log.Error(p.transport.lastFault(), "Another shard is not heard: it gets no new logical clusters, and what waits for it goes on when it is heard", "replicas", p.member.URLs)
+		},
+		Wavers: func(wavers bool) {
+			if wavers {
+				contact.Waver(name)
+			} else {
+				contact.Set(name, true)
+			}
+		},
+	})
 }
 
 // watches is how many watches run needs.

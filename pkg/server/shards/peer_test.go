@@ -21,7 +21,7 @@ import (
 func TestAShardIsHeardUntilItsWatchesAreAwayForASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &peer{
-			member: member{name: "eu1"}, transport: &failover{},
+			member: Member{Name: "eu1"}, transport: &failover{},
 			workspaces:      controllertest.Informer(t, controllertest.NewSource[*tenancyv1alpha1.Workspace](), nil),
 			logicalClusters: controllertest.Informer(t, controllertest.NewSource[*corev1alpha1.LogicalCluster](), nil),
 			shards:          controllertest.Informer(t, controllertest.NewSource[*corev1alpha1.Shard](), nil),
@@ -45,11 +45,11 @@ func TestAShardIsHeardUntilItsWatchesAreAwayForASecond(t *testing.T) {
 			{"nothing is open", 0, time.Hour, nil},
 			{"two of three are open", 2, time.Hour, nil},
 			{"all are open", 1, 0, []string{"eu1true"}},
-			{"one is begun anew", -1, UnheardAfter - time.Millisecond, nil},
+			{"one is begun anew", -1, unheardAfter - time.Millisecond, nil},
 			{"it is open again", 1, time.Hour, nil},
-			{"another is begun anew", -1, UnheardAfter - time.Millisecond, nil},
+			{"another is begun anew", -1, unheardAfter - time.Millisecond, nil},
 			{"that is open again", 1, time.Millisecond, nil},
-			{"one is away", -1, UnheardAfter + time.Millisecond, []string{"eu1false"}},
+			{"one is away", -1, unheardAfter + time.Millisecond, []string{"eu1false"}},
 			{"all are away", -2, time.Hour, nil},
 			{"all are back", 3, 0, []string{"eu1true"}},
 		} {
@@ -80,7 +80,7 @@ func TestAShardThatSaysNonsenseIsNotHeard(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			there := i.serve(eu1, answering(200, body))
-			p, err := newPeer("us1", NewCaller(i.keys("us1")), member{name: "eu1", urls: []string{there.url}})
+			p, err := newPeer("us1", NewCaller(i.keys("us1")), Member{Name: "eu1", URLs: []string{there.url}})
 			if err != nil {
 				t.Fatal(err)
 			}

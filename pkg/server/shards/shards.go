@@ -4,12 +4,10 @@ package shards
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"sync"
 
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
-	"k8s.io/klog/v2"
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
@@ -57,21 +55,15 @@ func (r *Reader) Shards() *controllers.Shards { return r.shards }
 func (r *Reader) Run(ctx context.Context) error {
 	remove := r.cfg.Members.AddHandler(func(_, _ *corev1alpha1.Shard) { r.touch() })
 	defer remove()
-	running := map[string]*running{}
-	defer func() {
-		for _, one := range running {
-			one.stop()
-		}
-		for _, one := range running {
-			<-one.ended
-		}
-	}()
+	members := NewMembers(r.open)
+	defer members.Close()
 	for {
-		r.adjust(ctx, running)
+		again := members.Keep(ctx, r.members())
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-r.changed:
+		case <-again:
 		}
 	}
 }
@@ -91,42 +83,17 @@ func (r *Reader) FindRoot(urls []string) {
 	r.touch()
 }
 
-// running is a peer that is read.
-type running struct {
-	member member
-	stop   context.CancelFunc
-	ended  chan struct{}
-}
-
-// adjust reads from those that are members now, and from no others.
-func (r *Reader) adjust(ctx context.Context, now map[string]*running) {
-	wanted := r.members()
-	for name, one := range now {
-		if !wanted[name].equal(one.member) {
-			one.stop()
-			<-one.ended
-			delete(now, name)
-		}
+// open returns what reads one other shard.
+func (r *Reader) open(m Member) (Reading, error) {
+	p, err := newPeer(r.cfg.Own, r.caller, m)
+	if err != nil {
+		return Reading{}, err
 	}
-	for _, name := range slices.Sorted(maps.Keys(wanted)) {
-		if now[name] != nil {
-			continue
-		}
-		p, err := newPeer(r.cfg.Own, r.caller, wanted[name])
-		if err != nil {
-			klog.FromContext(ctx).Error(err, "Cannot read from a shard: its clusters get no news until this replica restarts or its Shard object changes", "peer", name)
-			continue
-		}
-		peerCtx, stop := context.WithCancel(klog.NewContext(ctx, klog.FromContext(ctx).WithValues("peer", name)))
-		one := &running{member: wanted[name], stop: stop, ended: make(chan struct{})}
-		now[name] = one
-		r.set(name, p)
-		go func() {
-			defer close(one.ended)
-			defer r.set(name, nil)
-			p.run(peerCtx, r.shards)
-		}()
-	}
+	r.set(m.Name, p)
+	return Reading{Run: func(ctx context.Context) {
+		defer r.set(m.Name, nil)
+		p.run(ctx, r.shards)
+	}}, nil
 }
 
 func (r *Reader) set(name string, p *peer) {
@@ -139,32 +106,20 @@ func (r *Reader) set(name string, p *peer) {
 	r.peers[name] = p
 }
 
-// member is another shard.
-type member struct {
-	name string
-	urls []string
-	// authority is the fingerprint of the shard's authority. Empty: any of that name, signed by the installation's.
-	authority string
-}
-
-func (m member) equal(other member) bool {
-	return m.name == other.name && m.authority == other.authority && slices.Equal(m.urls, other.urls)
-}
-
 // members returns the other shards, by name.
-func (r *Reader) members() map[string]member {
-	out := map[string]member{}
+func (r *Reader) members() map[string]Member {
+	out := map[string]Member{}
 	r.mu.Lock()
 	root := r.root
 	r.mu.Unlock()
 	if root.Name != r.cfg.Own {
-		out[root.Name] = member{name: root.Name, urls: root.URLs}
+		out[root.Name] = Member{Name: root.Name, URLs: root.URLs}
 	}
 	for _, shard := range r.cfg.Members.List(clusters.SystemShards) {
 		if shard.Name == r.cfg.Own || clusters.IsRemoved(shard) {
 			continue
 		}
-		out[shard.Name] = member{name: shard.Name, urls: root.ReplicasOf(shard.Name, clusters.ReplicasOf(shard)), authority: shard.Annotations[clusters.AuthorityAnnotation]}
+		out[shard.Name] = Member{Name: shard.Name, URLs: root.ReplicasOf(shard.Name, clusters.ReplicasOf(shard)), Authority: shard.Annotations[clusters.AuthorityAnnotation]}
 	}
 	return out
 }

@@ -21,15 +21,15 @@ type failover struct {
 	fault error // of the last request, nil if it was answered
 }
 
-func newFailover(caller *Caller, m member) (*failover, error) {
-	f := &failover{bounds: boundsOf(m.name)}
-	if err := f.replicas.set(m.name, m.urls); err != nil {
+func newFailover(caller *Caller, m Member) (*failover, error) {
+	f := &failover{bounds: boundsOf(m.Name)}
+	if err := f.replicas.set(m.Name, m.URLs); err != nil {
 		return nil, err
 	}
 	var err error
-	f.next, err = caller.Calls(m.name, m.authority, func(config *tls.Config) (*http.Transport, error) {
+	f.next, err = caller.Calls(m.Name, m.Authority, func(config *tls.Config) (*http.Transport, error) {
 		return newTransport(func(ctx context.Context, network, address string) (net.Conn, error) {
-			return accepted(ctx, network, address, config, len(m.urls) == 1)
+			return accepted(ctx, network, address, config, len(m.URLs) == 1)
 		}), nil
 	})
 	return f, err

@@ -14,9 +14,9 @@ import (
 // reader returns how us1 reads from eu1.
 func (i *installation) reader(replicas ...*replica) *failover {
 	i.Helper()
-	m := member{name: "eu1", authority: i.authority(shardNamed("eu1")).Fingerprint()}
+	m := Member{Name: "eu1", Authority: i.authority(shardNamed("eu1")).Fingerprint()}
 	for _, r := range replicas {
-		m.urls = append(m.urls, r.url)
+		m.URLs = append(m.URLs, r.url)
 	}
 	f, err := newFailover(NewCaller(i.keys("us1")), m)
 	if err != nil {

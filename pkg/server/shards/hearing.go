@@ -1,0 +1,48 @@
+package shards
+
+import (
+	"context"
+	"time"
+)
+
+// unheardAfter is how long a watch may be broken until the shard counts as not heard: servers end watches every few
+// minutes, and clients begin them again at once.
+const unheardAfter = time.Second
+
+// Hearing is told whether a shard is heard.
+type Hearing struct {
+	// Heard is called when the shard begins to be heard. Unheard is called when it has not been for a second.
+	Heard, Unheard func()
+	// Wavers is called when a watch of a shard that is heard has just broken, and when all are open again in time.
+	Wavers func(bool)
+}
+
+// Follow tells whether a shard is heard, until ctx ends: as many watches are open as are needed, and behind returns nil.
+// behind returns a channel that is closed when it should be asked again.
+func (o *OpenWatches) Follow(ctx context.Context, needed int, behind func() <-chan struct{}, to Hearing) {
+	heard, late := false, time.After(unheardAfter) // late is nil while nothing is expected
+	for {
+		missing := behind()
+		open, changed := o.Count()
+		switch all := missing == nil && open >= needed; {
+		case all && !heard:
+			heard, late = true, nil
+			to.Heard()
+		case all && late != nil:
+			late = nil
+			to.Wavers(false)
+		case !all && heard && late == nil:
+			late = time.After(unheardAfter)
+			to.Wavers(true)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		case <-missing:
+		case <-late:
+			heard, late = false, nil
+			to.Unheard()
+		}
+	}
+}
