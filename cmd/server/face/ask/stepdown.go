@@ -3,7 +3,6 @@ package ask
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -40,8 +39,8 @@ type Wish struct {
 func (s Succession) LedAlready() bool { return s.After != 0 && s.After == s.Before }
 
 // StepDown has the leader of a shard hand over. It returns once the leader has agreed, or at once if it is the replica
-// that should lead next. Any replica of the shard may be asked: it passes the wish on. Another one is asked only if the
-// first has not passed it on.
+// that should lead next. Any replica of the shard may be asked: it passes the wish on. So the first that is
+// there is asked, and no other one: if its answer is lost, that one might end the next leader's term, too.
 func (c *Client) StepDown(ctx context.Context, of status.Installation, shard status.Shard, wish Wish) (Succession, error) {
 	body, err := json.Marshal(wish)
 	if err != nil {
@@ -56,35 +55,20 @@ func (c *Client) StepDown(ctx context.Context, of status.Installation, shard sta
 	if wish.Epoch != 0 {
 		path += fmt.Sprintf("&epoch=%d", wish.Epoch)
 	}
-	var faults []error
+	err = fmt.Errorf("no replica of shard %s can be asked from here: none has told its URL", shard.Name)
 	for _, place := range c.shard(of, shard.Name) {
-		err := place.do(ctx, http.MethodPost, path, body, &answer)
-		if err == nil {
-			agreed := Succession{Shard: shard.Name, From: answer.Replica, Before: answer.Epoch}
-			if answer.GoesOn {
-				agreed.To, agreed.After = agreed.From, agreed.Before
-			}
-			return agreed, nil
-		}
-		faults = append(faults, err)
-		if !mayAskAnother(err) {
+		if err = place.do(ctx, http.MethodPost, path, body, &answer); !NeverSent(err) {
 			break
 		}
 	}
-	if len(faults) == 0 {
-		return Succession{}, fmt.Errorf("no replica of shard %s can be asked from here: none has told its URL", shard.Name)
+	if err != nil {
+		return Succession{}, fmt.Errorf("the leader of shard %s has not agreed to hand over: %w", shard.Name, err)
 	}
-	return Succession{}, fmt.Errorf("the leader of shard %s has not agreed to hand over: %w", shard.Name, errors.Join(faults...))
-}
-
-// mayAskAnother reports whether a wish has certainly not reached the leader. If it has, and the answer was lost, the
-// next leader must not be asked, too.
-func mayAskAnother(err error) bool {
-	var refusal *Error
-	if errors.As(err, &refusal) {
-		return refusal.Code == http.StatusConflict || refusal.Code == http.StatusServiceUnavailable
+	agreed := Succession{Shard: shard.Name, From: answer.Replica, Before: answer.Epoch}
+	if answer.GoesOn {
+		agreed.To, agreed.After = agreed.From, agreed.Before
 	}
-	return NeverSent(err)
+	return agreed, nil
 }
 
 const (
